@@ -1,0 +1,138 @@
+//! The least a keyed limiter can do.
+
+use hashbrown::HashTable;
+use parking_lot::Mutex;
+use siphasher::sip::SipHasher13;
+
+use crate::subject::{Subject, WINDOW_SECONDS};
+
+/// Sharded tables of two counters a key: same key, hash and clock as ours, and nothing else.
+///
+/// It keeps no log, accounts no bytes, sweeps nothing and answers yes or no only.
+#[derive(Debug)]
+pub(crate) struct Floor<T> {
+    shards: Box<[Shard]>,
+    hasher: SipHasher13,
+    time: T,
+    limit: u32,
+    window: u64,
+}
+
+/// Where the floor reads the time.
+pub(crate) trait Time: Sync {
+    /// Nanoseconds since the Unix epoch.
+    fn nanos(&self) -> u64;
+}
+
+/// On a cache line of its own, and its neighbour, which the machine fetches in pairs.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Shard(Mutex<HashTable<Slot>>);
+
+/// A fingerprint of the key and 16 bytes of state.
+#[derive(Debug)]
+struct Slot {
+    fingerprint: u64,
+    /// When the current window began.
+    began: u64,
+    previous: u32,
+    current: u32,
+}
+
+const _: () = assert!(size_of::<Slot>() == 24, "the floor is 24 bytes a slot");
+
+const SHARDS: usize = 1024;
+
+impl<T: Time> Floor<T> {
+    /// `limit` units in about a minute.
+    pub(crate) fn new(limit: u32, time: T) -> Self {
+        let shards = (0..SHARDS).map(|_| Shard::default()).collect();
+        let hasher = SipHasher13::new_with_key(b"floor and secret");
+        Self {
+            shards,
+            hasher,
+            time,
+            limit,
+            window: WINDOW_SECONDS * 1_000_000_000,
+        }
+    }
+
+    /// Where it reads the time.
+    pub(crate) fn time(&self) -> &T {
+        &self.time
+    }
+}
+
+impl<T: Time> Subject for Floor<T> {
+    type Lane = ();
+
+    #[inline]
+    fn check(&self, _lane: &mut (), key: &str) -> bool {
+        let fingerprint = self.hasher.hash(key.as_bytes());
+        let now = self.time.nanos();
+        // The table takes its tag from the top bits and its bucket from the bottom ones.
+        let shard = &self.shards[(fingerprint >> 32) as usize % SHARDS];
+        let mut table = shard.0.lock();
+        if let Some(slot) = table.find_mut(fingerprint, |slot| slot.fingerprint == fingerprint) {
+            return slot.check(self.limit, self.window, now);
+        }
+        let slot = Slot {
+            fingerprint,
+            began: now,
+            previous: 0,
+            current: 1,
+        };
+        table.insert_unique(fingerprint, slot, |slot| slot.fingerprint);
+        true
+    }
+}
+
+impl Slot {
+    #[inline]
+    fn check(&mut self, limit: u32, window: u64, now: u64) -> bool {
+        let mut elapsed = now.saturating_sub(self.began);
+        if elapsed >= window {
+            self.previous = if elapsed < 2 * window {
+                self.current
+            } else {
+                0
+            };
+            self.current = 0;
+            elapsed %= window;
+            self.began = now - elapsed;
+        }
+        let mut counted = u64::from(self.current);
+        if self.previous != 0 {
+            counted += (u64::from(self.previous) * (window - elapsed)).div_ceil(window);
+        }
+        let allowed = counted < u64::from(limit);
+        self.current += u32::from(allowed);
+        allowed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    impl Time for &AtomicU64 {
+        fn nanos(&self) -> u64 {
+            self.load(Ordering::Relaxed)
+        }
+    }
+
+    #[test]
+    fn it_limits_and_forgets() {
+        let now = AtomicU64::new(0);
+        let floor = Floor::new(10, &now);
+        let admitted = |key: &str| (0..20).filter(|_| floor.check(&mut (), key)).count();
+        assert_eq!(admitted("alice"), 10);
+        assert_eq!(admitted("bob"), 10);
+        now.store(90_000_000_000, Ordering::Relaxed);
+        assert_eq!(admitted("alice"), 5);
+        now.store(300_000_000_000, Ordering::Relaxed);
+        assert_eq!(admitted("alice"), 10);
+    }
+}

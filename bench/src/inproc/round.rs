@@ -1,0 +1,146 @@
+//! One turn of every contender over the same keys.
+
+use std::sync::Barrier;
+use std::thread;
+
+use crate::inproc::workload::{Draw, Workload};
+use crate::numbers::Numbers;
+use crate::random::Random;
+use crate::rounding::to_float;
+use crate::subject::{Bound, Lap, Runner};
+use crate::zipf::Zipf;
+
+/// The keys of a round, chosen before anyone's time starts.
+#[derive(Debug)]
+pub(crate) struct Round {
+    /// For each thread, where it takes its key numbers from.
+    shares: Vec<Share>,
+    bound: Bound,
+}
+
+/// What a contender needed for a round.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Score {
+    /// Wall time divided by the checks of all threads.
+    pub(crate) nanos: f64,
+    /// Share of the checks that were admitted.
+    pub(crate) admitted: f64,
+}
+
+#[derive(Debug)]
+enum Share {
+    Drawn(Numbers<'static>),
+    Listed(Vec<u32>),
+}
+
+impl Round {
+    /// Round `number`: the same keys for every contender, other keys in every round.
+    pub(crate) fn prepare(
+        workload: &Workload,
+        number: usize,
+        threads: usize,
+        bound: Bound,
+    ) -> Self {
+        let bound = Bound {
+            checks: bound.checks / threads as u64,
+            ..bound
+        };
+        let share = |thread: usize| {
+            let random = Random::new((number * 64 + threads * 8 + thread) as u64);
+            Share::new(workload, random, bound.checks)
+        };
+        Self {
+            shares: (0..threads).map(share).collect(),
+            bound,
+        }
+    }
+
+    /// Runs a contender.
+    pub(crate) fn run(&self, runner: &dyn Runner) -> Score {
+        let [only] = &self.shares[..] else {
+            return score(&self.run_together(runner));
+        };
+        score(&[runner.run(&mut only.numbers(), self.bound)])
+    }
+
+    fn run_together(&self, runner: &dyn Runner) -> Vec<Lap> {
+        let start = Barrier::new(self.shares.len());
+        let lap = |share: &Share| {
+            let mut numbers = share.numbers();
+            start.wait();
+            runner.run(&mut numbers, self.bound)
+        };
+        thread::scope(|scope| {
+            let threads: Vec<_> = self
+                .shares
+                .iter()
+                .map(|share| scope.spawn(|| lap(share)))
+                .collect();
+            // A thread that panicked has no lap; its panic is on standard error already.
+            threads
+                .into_iter()
+                .filter_map(|thread| thread.join().ok())
+                .collect()
+        })
+    }
+}
+
+impl Share {
+    fn new(workload: &Workload, mut random: Random, checks: u64) -> Self {
+        match workload.draw {
+            Draw::One => Self::Drawn(Numbers::One),
+            Draw::Uniform => Self::Drawn(Numbers::Uniform {
+                random,
+                keys: workload.keys,
+            }),
+            Draw::Zipf => {
+                let zipf = Zipf::new(workload.keys);
+                Self::Listed((0..checks).map(|_| zipf.draw(&mut random)).collect())
+            }
+        }
+    }
+
+    fn numbers(&self) -> Numbers<'_> {
+        match self {
+            Self::Drawn(numbers) => numbers.clone(),
+            Self::Listed(list) => Numbers::Listed { list, next: 0 },
+        }
+    }
+}
+
+/// From the first thread's start to the last one's end.
+fn score(laps: &[Lap]) -> Score {
+    let checks = to_float(laps.iter().map(|lap| lap.checks).sum());
+    let admitted = to_float(laps.iter().map(|lap| lap.admitted).sum());
+    let began = laps.iter().map(|lap| lap.began).min();
+    let ended = laps.iter().map(|lap| lap.ended).max();
+    let wall = began
+        .zip(ended)
+        .map(|(began, ended)| ended - began)
+        .unwrap_or_default();
+    Score {
+        nanos: wall.as_secs_f64() * 1e9 / checks,
+        admitted: admitted / checks,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use super::*;
+    use crate::harness::Harness;
+
+    #[test]
+    fn both_threads_count() {
+        let bound = Bound {
+            checks: 12_800,
+            time: Duration::MAX,
+        };
+        for workload in &Workload::ALL {
+            let score = Round::prepare(workload, 0, 2, bound).run(&Harness);
+            assert!((score.admitted - 1.0).abs() < f64::EPSILON);
+            assert!(score.nanos > 0.0);
+        }
+    }
+}

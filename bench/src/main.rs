@@ -1,0 +1,62 @@
+//! Side-by-side runs of Slidegate, its peers and a floor. `README.md` says how to read them.
+#![expect(clippy::print_stdout, reason = "a bench prints its tables")]
+
+mod options;
+mod progress;
+
+mod clock;
+mod key;
+mod numbers;
+mod poisson;
+mod random;
+mod rounding;
+mod zipf;
+
+mod contender;
+mod subject;
+
+mod floor;
+mod harness;
+mod ours;
+mod peers;
+mod ring;
+
+mod json;
+mod summary;
+mod table;
+
+mod inproc;
+mod instructions;
+mod memory;
+
+use std::process::ExitCode;
+
+use crate::options::{Command, Options};
+
+/// Why a bench could not run.
+type Failure = Box<dyn core::error::Error>;
+
+fn main() -> ExitCode {
+    let outcome = Options::parse(std::env::args().skip(1)).and_then(|options| run(&options));
+    match outcome {
+        Ok(code) => code,
+        Err(failure) => {
+            eprintln!("slidegate-bench: {failure}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<ExitCode, Failure> {
+    match &options.command {
+        Command::Help => println!("{}", options::HELP),
+        Command::Inproc => inproc::run(options)?,
+        Command::Memory { workload } => memory::run(options, workload.as_deref())?,
+        Command::MemoryChild { workload, subject } => memory::run_child(workload, subject)?,
+        Command::Instructions { action } => return instructions::run(options, *action),
+        Command::InstructionsChild { subject, checks } => {
+            instructions::run_child(subject, *checks)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,78 @@
+//! Resident memory after one window of filling and three of churn.
+
+mod arrivals;
+mod fill;
+mod measurement;
+mod report;
+mod resident;
+mod ring_store;
+mod store;
+mod workload;
+
+use std::process::{Command, Stdio};
+
+use crate::Failure;
+use crate::memory::fill::fill;
+use crate::memory::measurement::Measurement;
+use crate::memory::report::Report;
+use crate::memory::ring_store::RingStore;
+use crate::memory::workload::{RING, Workload};
+use crate::options::Options;
+use crate::ours::OursTimed;
+use crate::progress;
+
+pub(crate) use self::store::Store;
+
+/// Runs all workloads, or the one that is named, each in a process of its own.
+pub(crate) fn run(options: &Options, only: Option<&str>) -> Result<(), Failure> {
+    let chosen = |workload: &&Workload| only.is_none_or(|only| workload.name == only);
+    let workloads: Vec<&Workload> = Workload::ALL.iter().filter(chosen).collect();
+    if workloads.is_empty() {
+        return Err(unknown(only.unwrap_or_default()));
+    }
+    let mut report = Report::new(options.json);
+    for workload in workloads {
+        for subject in workload.subjects {
+            progress::say(&format!("{} {subject}: started", workload.name));
+            report.add(workload, subject, &run_apart(workload.name, subject)?);
+        }
+    }
+    report.finish();
+    Ok(())
+}
+
+/// Runs one workload in this process and prints what it took, for [`run`] to read.
+pub(crate) fn run_child(name: &str, subject: &str) -> Result<(), Failure> {
+    let workload = Workload::ALL.iter().find(|workload| workload.name == name);
+    let workload = workload.ok_or_else(|| unknown(name))?;
+    let idle = resident::read()?.now;
+    let measurement = if subject == RING {
+        fill(workload, &RingStore::new(workload.limit), idle)?
+    } else {
+        fill(
+            workload,
+            &OursTimed::new(workload.algorithm, workload.limit)?,
+            idle,
+        )?
+    };
+    println!("{measurement}");
+    Ok(())
+}
+
+/// Starts this program anew, so that nothing but the workload is in memory.
+fn run_apart(workload: &str, subject: &str) -> Result<Measurement, Failure> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command
+        .args(["memory-child", workload, subject])
+        .stderr(Stdio::inherit());
+    let output = command.output()?;
+    if !output.status.success() {
+        return Err(format!("{workload} {subject} ended with {}", output.status).into());
+    }
+    String::from_utf8(output.stdout)?.trim().parse()
+}
+
+fn unknown(name: &str) -> Failure {
+    let names: Vec<&str> = Workload::ALL.iter().map(|workload| workload.name).collect();
+    format!("no workload {name:?}: use one of {}", names.join(", ")).into()
+}

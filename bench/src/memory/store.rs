@@ -1,0 +1,22 @@
+//! What is filled.
+
+/// A limiter whose memory is measured. Its time is what it was told last.
+pub(crate) trait Store: Sync {
+    /// What each thread keeps for itself.
+    type Lane: Default;
+
+    /// Makes it `millis` milliseconds since the start.
+    fn set_time(&self, millis: u64);
+
+    /// Asks for one unit for each key.
+    fn ask(&self, lane: &mut Self::Lane, keys: &[u64]);
+
+    /// Asks for several units at once; for none does nothing.
+    fn ask_units(&self, key: u64, units: u64);
+
+    /// Units that count for a key now.
+    fn units(&self, key: u64) -> u64;
+
+    /// Bytes it says it holds, when it says so.
+    fn accounted_bytes(&self) -> Option<u64>;
+}

@@ -1,0 +1,152 @@
+//! What the command line asks for.
+
+use crate::Failure;
+
+/// What `--help` prints.
+pub(crate) const HELP: &str = "\
+usage: slidegate-bench inproc [--json] [--quick]
+       slidegate-bench memory [--json] [WORKLOAD]
+       slidegate-bench instructions [--json] [--record | --compare]
+
+inproc        time of a check, beside peers and a floor
+memory        resident memory after one window of filling and three of churn
+instructions  instructions of a check, counted by callgrind
+
+--json     one object a line instead of a table
+--quick    three short rounds instead of eleven
+--record   write the counts to bench/instructions.json
+--compare  exit with 1 when a count of ours is more than 5 % off the recorded one";
+
+/// A parsed command line.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Options {
+    pub(crate) command: Command,
+    pub(crate) json: bool,
+    pub(crate) quick: bool,
+}
+
+/// Which bench to run.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    Help,
+    Inproc,
+    Memory {
+        workload: Option<String>,
+    },
+    /// Hidden: one workload, alone in its process so that its resident memory is its own.
+    MemoryChild {
+        workload: String,
+        subject: String,
+    },
+    Instructions {
+        action: Action,
+    },
+    /// Hidden: one run that callgrind counts.
+    InstructionsChild {
+        subject: String,
+        checks: u64,
+    },
+}
+
+/// What to do with instruction counts besides printing them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Action {
+    Print,
+    Record,
+    Compare,
+}
+
+impl Options {
+    /// Reads the arguments after the program's name.
+    pub(crate) fn parse(arguments: impl Iterator<Item = String>) -> Result<Self, Failure> {
+        let (mut json, mut quick, mut action) = (false, false, Action::Print);
+        let mut words = Vec::new();
+        for argument in arguments {
+            match argument.as_str() {
+                "--json" => json = true,
+                "--quick" => quick = true,
+                "--record" => action = Action::Record,
+                "--compare" => action = Action::Compare,
+                "--help" | "-h" => words.insert(0, "help".to_owned()),
+                flag if flag.starts_with('-') => return Err(refusal(flag)),
+                _ => words.push(argument),
+            }
+        }
+        let mut words = words.into_iter();
+        let command = match (words.next().as_deref(), words.next(), words.next()) {
+            (None | Some("help"), _, _) => Command::Help,
+            (Some("inproc"), None, None) => Command::Inproc,
+            (Some("memory"), workload, None) => Command::Memory { workload },
+            (Some("memory-child"), Some(workload), Some(subject)) => {
+                Command::MemoryChild { workload, subject }
+            }
+            (Some("instructions"), None, None) => Command::Instructions { action },
+            (Some("instructions-child"), Some(subject), Some(checks)) => {
+                Command::InstructionsChild {
+                    subject,
+                    checks: checks.parse()?,
+                }
+            }
+            (Some(word), _, _) => return Err(refusal(word)),
+        };
+        Ok(Self {
+            command,
+            json,
+            quick,
+        })
+    }
+}
+
+fn refusal(word: &str) -> Failure {
+    format!("cannot make sense of {word:?}\n{HELP}").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Options, Failure> {
+        Options::parse(line.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn flags_may_stand_anywhere() {
+        let options = parse("--json inproc --quick").unwrap();
+        assert_eq!(
+            options,
+            Options {
+                command: Command::Inproc,
+                json: true,
+                quick: true
+            }
+        );
+        let options = parse("instructions --compare").unwrap();
+        assert_eq!(
+            options.command,
+            Command::Instructions {
+                action: Action::Compare
+            }
+        );
+    }
+
+    #[test]
+    fn one_memory_workload_can_be_named() {
+        let options = parse("memory log-1m-x-5").unwrap();
+        assert_eq!(
+            options.command,
+            Command::Memory {
+                workload: Some("log-1m-x-5".to_owned())
+            }
+        );
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_the_usage() {
+        for line in ["--jsno", "frobnicate", "inproc hot"] {
+            assert!(
+                parse(line).unwrap_err().to_string().contains("usage"),
+                "{line}"
+            );
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! The answer to a check.
+
+use core::time::Duration;
+
+use crate::policy::QUOTAS_MAX;
+use crate::receipt::Receipt;
+
+/// Allow or deny, and where every quota stands.
+///
+/// Holds no heap memory. Every value is from the very moment of the decision, so header fields
+/// need no second look.
+///
+/// ```
+/// use slidegate::{Limiter, Policy, Quota};
+///
+/// let limiter = Limiter::new(Policy::new("demo", Quota::per_minute(2)?)?)?;
+/// assert!(limiter.check("alice").is_allowed());
+/// assert_eq!(limiter.check("alice").remaining(), 0);
+///
+/// let decision = limiter.check("alice");
+/// assert!(!decision.is_allowed());
+/// assert!(decision.retry_after().is_some());
+/// # Ok::<(), slidegate::Error>(())
+/// ```
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a decision that nobody reads limits nothing"]
+pub struct Decision {
+    outcome: Outcome,
+    quotas: QuotaDecisions,
+    receipt: Option<Receipt>,
+    shadow_denied: bool,
+    estimated: bool,
+    degraded: bool,
+}
+
+/// Whether the request may go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// The request may go on; its cost was taken.
+    Allow,
+    /// The request may not go on; nothing was taken.
+    Deny,
+}
+
+/// Where one quota stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QuotaDecision {
+    limit: u64,
+    remaining: u64,
+    /// Nanoseconds; [`NEVER`] when no wait would help.
+    retry_after: u64,
+    reset_after: u64,
+}
+
+/// The single quota is apart so that the usual decision writes 32 bytes, not 256.
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a box would allocate on every check"
+)]
+enum QuotaDecisions {
+    One(QuotaDecision),
+    Many([QuotaDecision; QUOTAS_MAX], usize),
+}
+
+const NEVER: u64 = u64::MAX;
+
+impl Decision {
+    /// A decision made elsewhere, for stores that are not in memory.
+    ///
+    /// Takes the first eight of `quotas`; with none it reads as a quota of nothing.
+    pub fn new(outcome: Outcome, quotas: &[QuotaDecision], receipt: Option<Receipt>) -> Self {
+        let quotas = match quotas {
+            [only] => QuotaDecisions::One(*only),
+            many => {
+                let mut array = [QuotaDecision::NOTHING; QUOTAS_MAX];
+                let len = many.len().min(QUOTAS_MAX);
+                array[..len].copy_from_slice(&many[..len]);
+                QuotaDecisions::Many(array, len)
+            }
+        };
+        Self {
+            outcome,
+            quotas,
+            receipt,
+            shadow_denied: false,
+            estimated: false,
+            degraded: false,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn one(outcome: Outcome, quota: QuotaDecision, receipt: Option<Receipt>) -> Self {
+        Self {
+            outcome,
+            quotas: QuotaDecisions::One(quota),
+            receipt,
+            shadow_denied: false,
+            estimated: false,
+            degraded: false,
+        }
+    }
+
+    /// Whether the request may go on. In shadow mode this is always so.
+    #[inline]
+    pub fn is_allowed(&self) -> bool {
+        self.outcome == Outcome::Allow
+    }
+
+    /// Allow or deny.
+    pub fn outcome(&self) -> Outcome {
+        self.outcome
+    }
+
+    /// Whether a policy in shadow mode would have denied this.
+    pub fn is_shadow_denied(&self) -> bool {
+        self.shadow_denied
+    }
+
+    /// Whether the table was full, so that the overflow sketch judged this key.
+    pub fn is_estimated(&self) -> bool {
+        self.estimated
+    }
+
+    /// Whether the store failed, so that the policy's failure mode answered.
+    pub fn is_degraded(&self) -> bool {
+        self.degraded
+    }
+
+    /// Where every quota stands, in the order of the policy.
+    #[inline]
+    pub fn quotas(&self) -> &[QuotaDecision] {
+        match &self.quotas {
+            QuotaDecisions::One(quota) => core::slice::from_ref(quota),
+            QuotaDecisions::Many(array, len) => &array[..*len],
+        }
+    }
+
+    /// Units left in the tightest quota, after this request if it was allowed.
+    pub fn remaining(&self) -> u64 {
+        self.quotas()
+            .iter()
+            .map(QuotaDecision::remaining)
+            .min()
+            .unwrap_or(0)
+    }
+
+    /// How long until this cost would pass every quota: zero when it was allowed, `None` when no
+    /// wait would help because the cost is above a limit.
+    ///
+    /// Exact: asked one tick earlier it would be denied, asked then it is allowed, if nobody else
+    /// takes in between.
+    pub fn retry_after(&self) -> Option<Duration> {
+        let mut longest = Duration::ZERO;
+        for quota in self.quotas() {
+            longest = longest.max(quota.retry_after()?);
+        }
+        Some(longest)
+    }
+
+    /// How long until more units become available in the tightest quota.
+    pub fn reset_after(&self) -> Duration {
+        self.tightest()
+            .map_or(Duration::ZERO, QuotaDecision::reset_after)
+    }
+
+    /// The quota with the fewest units left; of several, the one that frees units last.
+    pub fn tightest(&self) -> Option<&QuotaDecision> {
+        self.quotas()
+            .iter()
+            .min_by_key(|quota| (quota.remaining, core::cmp::Reverse(quota.reset_after)))
+    }
+
+    /// The receipt of an allowed check, to refund or settle it.
+    pub fn into_receipt(self) -> Option<Receipt> {
+        self.receipt
+    }
+
+    /// The same decision, marked as the failure mode's answer.
+    pub fn into_degraded(mut self) -> Self {
+        self.degraded = true;
+        self
+    }
+
+    /// Allowed, once the wait is over.
+    pub(crate) fn into_placed(mut self, receipt: Receipt) -> Self {
+        self.outcome = Outcome::Allow;
+        self.receipt = Some(receipt);
+        self
+    }
+
+    /// Denied together with others, though its own quotas would have allowed it.
+    pub(crate) fn into_denied(mut self) -> Self {
+        self.outcome = Outcome::Deny;
+        self.receipt = None;
+        self
+    }
+
+    pub(crate) fn receipt(&self) -> Option<&Receipt> {
+        self.receipt.as_ref()
+    }
+
+    pub(crate) fn into_estimated(mut self) -> Self {
+        self.estimated = true;
+        self
+    }
+
+    /// In shadow mode a denial becomes an allowance that took nothing.
+    pub(crate) fn make_shadow(&mut self) {
+        self.shadow_denied = self.outcome == Outcome::Deny;
+        self.outcome = Outcome::Allow;
+    }
+}
+
+impl QuotaDecision {
+    const NOTHING: Self = Self {
+        limit: 0,
+        remaining: 0,
+        retry_after: NEVER,
+        reset_after: 0,
+    };
+
+    /// Where a quota stands. A `retry_after` of `None` means never. Durations above 584 years are
+    /// cut to that.
+    pub fn new(
+        limit: u64,
+        remaining: u64,
+        retry_after: Option<Duration>,
+        reset_after: Duration,
+    ) -> Self {
+        let nanos = |duration: Duration| {
+            u64::try_from(duration.as_nanos()).map_or(NEVER - 1, |nanos| nanos.min(NEVER - 1))
+        };
+        Self {
+            limit,
+            remaining,
+            retry_after: retry_after.map_or(NEVER, nanos),
+            reset_after: nanos(reset_after),
+        }
+    }
+
+    /// As [`QuotaDecision::new`], from nanoseconds; `u64::MAX` for never.
+    #[inline]
+    pub(crate) fn from_nanos(limit: u64, remaining: u64, retry: u64, reset: u64) -> Self {
+        Self {
+            limit,
+            remaining,
+            retry_after: retry,
+            reset_after: reset,
+        }
+    }
+
+    /// The limit that judged.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Units left, after this request if it was allowed.
+    pub fn remaining(&self) -> u64 {
+        self.remaining
+    }
+
+    /// How long until this cost would pass this quota; zero when it passes, `None` for never.
+    pub fn retry_after(&self) -> Option<Duration> {
+        (self.retry_after != NEVER).then(|| Duration::from_nanos(self.retry_after))
+    }
+
+    /// How long until more units become available; zero when all are.
+    pub fn reset_after(&self) -> Duration {
+        Duration::from_nanos(self.reset_after)
+    }
+}
+
+impl PartialEq for QuotaDecisions {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+impl Eq for QuotaDecisions {}
+
+impl QuotaDecisions {
+    fn as_slice(&self) -> &[QuotaDecision] {
+        match self {
+            Self::One(quota) => core::slice::from_ref(quota),
+            Self::Many(array, len) => &array[..*len],
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What can go wrong when a limiter is built or asked the impossible.
+
+use core::fmt;
+
+/// Why a value was refused or a request could not be carried out.
+///
+/// A denial is never an `Error`: it is a [`Decision`](crate::Decision). An `Error` says that a
+/// policy could not be built, that an algorithm cannot do what was asked, or that a store failed.
+///
+/// ```
+/// use slidegate::{ErrorKind, Quota};
+/// use std::time::Duration;
+///
+/// let error = Quota::new(0, Duration::from_secs(60)).unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::Limit);
+/// assert_eq!(error.to_string(), "limit 0 is out of range: use 1 to 9007199254740991");
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct Error {
+    kind: ErrorKind,
+    message: Box<str>,
+}
+
+/// The family an [`Error`] belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A limit outside 1 to 2^53 - 1.
+    Limit,
+    /// A window of zero, over ten years, or too long for the tick.
+    Window,
+    /// A cost outside 1 to 2^53 - 1.
+    Cost,
+    /// A policy with no quota, too many, or a bad name.
+    Policy,
+    /// A setting of the limiter outside its range.
+    Setting,
+    /// The algorithm cannot do what was asked.
+    Unsupported,
+    /// Too many callers are waiting already.
+    Waiters,
+    /// A snapshot that is damaged, truncated, foreign or of another version.
+    Snapshot,
+    /// The store could not be reached or gave no usable answer.
+    Store,
+}
+
+impl Error {
+    /// An error of a family, with a message that names the value, the bound and what to do.
+    #[cold]
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into().into_boxed_str(),
+        }
+    }
+
+    /// The family this error belongs to.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// Whether the store failed, so that the policy's failure mode decides.
+    pub fn is_store(&self) -> bool {
+        self.kind == ErrorKind::Store
+    }
+
+    #[cold]
+    pub(crate) fn out_of_range(
+        kind: ErrorKind,
+        what: &str,
+        value: impl fmt::Display,
+        allowed: &str,
+    ) -> Self {
+        Self::new(
+            kind,
+            format!("{what} {value} is out of range: use {allowed}"),
+        )
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.kind, self.message)
+    }
+}
+
+impl core::error::Error for Error {}

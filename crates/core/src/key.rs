@@ -1,0 +1,277 @@
+//! Who is counted apart.
+
+use core::fmt;
+use core::hash::Hasher;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use siphasher::sip::SipHasher13;
+
+/// Something that names who is counted: text, bytes, numbers, addresses, and tuples of them.
+///
+/// A key is never stored. It becomes a 64-bit fingerprint under a secret, so that nobody can make
+/// two keys collide on purpose; at ten million keys the odds that any two collide by chance are
+/// three in a million. Tuples are hashed so that no two different tuples can be taken for each
+/// other: `("ab", "c")` and `("a", "bc")` are apart.
+///
+/// ```
+/// use slidegate::{Limiter, Policy, Quota};
+///
+/// let limiter = Limiter::new(Policy::new("demo", Quota::per_minute(1)?)?)?;
+/// assert!(limiter.check(&("alice", "/login")).is_allowed());
+/// assert!(limiter.check(&("alice", "/search")).is_allowed());
+/// assert!(!limiter.check(&("alice", "/login")).is_allowed());
+/// # Ok::<(), slidegate::Error>(())
+/// ```
+pub trait Key {
+    /// Feeds the key to the hasher in a form that says where it ends.
+    fn feed(&self, hasher: &mut KeyHasher);
+
+    /// The key's fingerprint under a secret.
+    #[inline]
+    fn fingerprint(&self, secret: &Secret) -> u64 {
+        let mut hasher = KeyHasher(secret.parts);
+        self.feed(&mut hasher);
+        hasher.0.finish()
+    }
+}
+
+/// Takes the parts of a key.
+#[derive(Debug)]
+pub struct KeyHasher(SipHasher13);
+
+impl KeyHasher {
+    /// A part of any length.
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        self.0.write_u64(bytes.len() as u64);
+        self.0.write(bytes);
+    }
+
+    /// A number.
+    pub fn number(&mut self, number: u64) {
+        self.0.write_u64(number);
+    }
+}
+
+/// What makes fingerprints unforgeable: 128 random bits.
+///
+/// Its `Debug` form does not show it.
+#[derive(Clone)]
+pub struct Secret {
+    /// For keys that are one run of bytes, hashed as they are.
+    whole: SipHasher13,
+    /// For everything else; a secret of its own, so that the two forms cannot meet.
+    parts: SipHasher13,
+    bytes: [u8; 16],
+}
+
+impl Secret {
+    pub(crate) fn new(bytes: [u8; 16]) -> Self {
+        let (first, second) = halves(bytes);
+        Self {
+            whole: SipHasher13::new_with_keys(first, second),
+            parts: SipHasher13::new_with_keys(!first, second),
+            bytes,
+        }
+    }
+
+    /// A secret of this process, from the system's randomness that seeds every `HashMap`.
+    pub(crate) fn random() -> Self {
+        use core::hash::BuildHasher;
+        let half = || {
+            std::collections::hash_map::RandomState::new()
+                .build_hasher()
+                .finish()
+        };
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&half().to_le_bytes());
+        bytes[8..].copy_from_slice(&half().to_le_bytes());
+        Self::new(bytes)
+    }
+
+    pub(crate) fn bytes(&self) -> [u8; 16] {
+        self.bytes
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+fn halves(bytes: [u8; 16]) -> (u64, u64) {
+    let number = u128::from_le_bytes(bytes);
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the two halves of 128 bits"
+    )]
+    let halves = (number as u64, (number >> 64) as u64);
+    halves
+}
+
+impl Key for [u8] {
+    fn feed(&self, hasher: &mut KeyHasher) {
+        hasher.bytes(self);
+    }
+
+    #[inline]
+    fn fingerprint(&self, secret: &Secret) -> u64 {
+        secret.whole.hash(self)
+    }
+}
+
+impl Key for str {
+    fn feed(&self, hasher: &mut KeyHasher) {
+        hasher.bytes(self.as_bytes());
+    }
+
+    #[inline]
+    fn fingerprint(&self, secret: &Secret) -> u64 {
+        secret.whole.hash(self.as_bytes())
+    }
+}
+
+/// Types whose key is the key of what they deref to.
+macro_rules! key_as {
+    ($($owned:ty => $borrowed:ty),*) => {$(
+        impl Key for $owned {
+            fn feed(&self, hasher: &mut KeyHasher) {
+                <$borrowed>::feed(self, hasher);
+            }
+
+            #[inline]
+            fn fingerprint(&self, secret: &Secret) -> u64 {
+                <$borrowed>::fingerprint(self, secret)
+            }
+        }
+    )*};
+}
+
+key_as!(String => str, Vec<u8> => [u8], Box<str> => str);
+
+impl<const N: usize> Key for [u8; N] {
+    fn feed(&self, hasher: &mut KeyHasher) {
+        hasher.bytes(self);
+    }
+
+    #[inline]
+    fn fingerprint(&self, secret: &Secret) -> u64 {
+        secret.whole.hash(self)
+    }
+}
+
+impl<K: Key + ?Sized> Key for &K {
+    fn feed(&self, hasher: &mut KeyHasher) {
+        K::feed(self, hasher);
+    }
+
+    #[inline]
+    fn fingerprint(&self, secret: &Secret) -> u64 {
+        K::fingerprint(self, secret)
+    }
+}
+
+impl Key for u64 {
+    fn feed(&self, hasher: &mut KeyHasher) {
+        hasher.number(*self);
+    }
+}
+
+impl Key for u32 {
+    fn feed(&self, hasher: &mut KeyHasher) {
+        hasher.number(u64::from(*self));
+    }
+}
+
+impl Key for Ipv4Addr {
+    fn feed(&self, hasher: &mut KeyHasher) {
+        hasher.bytes(&self.octets());
+    }
+}
+
+impl Key for Ipv6Addr {
+    fn feed(&self, hasher: &mut KeyHasher) {
+        hasher.bytes(&self.octets());
+    }
+}
+
+impl Key for IpAddr {
+    fn feed(&self, hasher: &mut KeyHasher) {
+        match self {
+            Self::V4(address) => address.feed(hasher),
+            Self::V6(address) => address.feed(hasher),
+        }
+    }
+}
+
+/// Tuples: their length first, so that a short one is no prefix of a long one.
+macro_rules! key_tuples {
+    ($($length:literal: $($name:ident)*;)*) => {$(
+        impl<$($name: Key),*> Key for ($($name,)*) {
+            #[expect(non_snake_case, reason = "the names of the types serve for the parts")]
+            fn feed(&self, hasher: &mut KeyHasher) {
+                let ($($name,)*) = self;
+                hasher.number($length);
+                $($name.feed(hasher);)*
+            }
+        }
+    )*};
+}
+
+key_tuples! {
+    2: A B;
+    3: A B C;
+    4: A B C D;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    // One secret for both forms would let a client choose text that meets a tuple's encoding.
+    #[test]
+    fn one_run_of_bytes_and_parts_do_not_meet() {
+        let secret = Secret::new([7; 16]);
+        let mut encoded = 1u64.to_le_bytes().to_vec();
+        encoded.push(b'a');
+        assert_ne!(
+            ("a",).0.fingerprint(&secret),
+            ("a", "").fingerprint(&secret)
+        );
+        assert_ne!(
+            encoded.fingerprint(&secret),
+            KeyedText("a").fingerprint(&secret)
+        );
+    }
+
+    struct KeyedText(&'static str);
+
+    impl Key for KeyedText {
+        fn feed(&self, hasher: &mut KeyHasher) {
+            hasher.bytes(self.0.as_bytes());
+        }
+    }
+
+    #[test]
+    fn secrets_of_two_limiters_differ_and_hide() {
+        let (one, two) = (Secret::random(), Secret::random());
+        assert_ne!("alice".fingerprint(&one), "alice".fingerprint(&two));
+        assert_eq!(format!("{one:?}"), "Secret(..)");
+    }
+
+    proptest! {
+        // a:b + c must not be a + b:c.
+        #[test]
+        fn tuples_are_apart(a: String, b: String, c: String, d: String) {
+            let secret = Secret::new([1; 16]);
+            let same = a == c && b == d;
+            prop_assert_eq!((&a, &b).fingerprint(&secret) == (&c, &d).fingerprint(&secret), same);
+            let moved = (format!("{a}{b}"), String::new());
+            prop_assert_eq!(
+                (&a, &b).fingerprint(&secret) == (&moved.0, &moved.1).fingerprint(&secret),
+                b.is_empty()
+            );
+        }
+    }
+}

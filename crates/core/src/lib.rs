@@ -1,0 +1,57 @@
+//! Sliding-window rate limiting in memory, exact at about a byte a request.
+//!
+//! ```
+//! use slidegate::{Limiter, Policy, Quota};
+//!
+//! // One hundred requests in any minute, for every key apart.
+//! let limiter = Limiter::new(Policy::new("api", Quota::per_minute(100)?)?)?;
+//!
+//! let decision = limiter.check("alice");
+//! assert!(decision.is_allowed());
+//! assert_eq!(decision.remaining(), 99);
+//! # Ok::<(), slidegate::Error>(())
+//! ```
+//!
+//! # Promises
+//!
+//! * **Never over.** With the exact log, no stretch of real time as long as the window ever
+//!   contains more than the limit.
+//! * **Denied costs nothing.** A denied request is not recorded: flooding neither grows memory nor
+//!   prolongs a denial.
+//! * **`retry_after` is exact.** Asked a tick earlier: denied. Asked then: allowed.
+//! * **All or nothing.** Several quotas, several keys: taken from all or from none.
+//! * **Memory is a budget.** State never exceeds it, and nothing is forgiven to make room.
+//!
+//! # Where to start
+//!
+//! A [`Quota`] is so many units in so much time; a [`Policy`] has one to eight of them and an
+//! [`Algorithm`]; a [`Limiter`] holds a policy's state and gives a [`Decision`] for each
+//! [`Key`]. Tests use a [`ManualClock`].
+
+mod cost;
+mod decision;
+mod error;
+mod key;
+mod limiter;
+mod memory;
+mod policy;
+mod quota;
+mod receipt;
+mod store;
+mod sync;
+mod time;
+mod window;
+
+pub use cost::Cost;
+pub use decision::{Decision, Outcome, QuotaDecision};
+pub use error::{Error, ErrorKind};
+pub use key::{Key, KeyHasher, Secret};
+pub use limiter::{
+    Ask, Event, Limiter, LimiterBuilder, RestoreReport, Stats, Tier, Usage, check_all,
+};
+pub use memory::OnFull;
+pub use policy::{Algorithm, FailureMode, Mode, Policy, PolicyBuilder, QUOTAS_MAX};
+pub use quota::Quota;
+pub use receipt::Receipt;
+pub use store::Store;
+pub use time::{Clock, ManualClock, MonotonicClock};

@@ -1,0 +1,206 @@
+//! Several keys, all or nothing.
+
+use super::{Limiter, Tier};
+use crate::cost::Cost;
+use crate::decision::Decision;
+use crate::error::{Error, ErrorKind};
+use crate::key::Key;
+use crate::memory::{LockedShard, Request};
+use crate::policy::Mode;
+use crate::window::Limits;
+
+/// One of several questions that are answered together.
+#[derive(Debug, Clone, Copy)]
+pub struct Ask<'a> {
+    limiter: &'a Limiter,
+    limits: &'a Limits,
+    fingerprint: u64,
+    cost: u64,
+}
+
+impl<'a> Ask<'a> {
+    /// Asks `limiter` for `cost` units of `key`.
+    pub fn new<K: Key + ?Sized>(limiter: &'a Limiter, key: &K, cost: Cost) -> Self {
+        let fingerprint = key.fingerprint(&limiter.secret);
+        Self {
+            limiter,
+            limits: &limiter.limits,
+            fingerprint,
+            cost: cost.get(),
+        }
+    }
+
+    /// Under the quotas of `tier`, made by the same limiter.
+    #[must_use]
+    pub fn tier(mut self, tier: &'a Tier) -> Self {
+        self.limits = &tier.limits;
+        self
+    }
+
+    fn request(&self, cost: u64) -> Request<'a> {
+        let moment = self.limiter.moment();
+        Request {
+            fingerprint: self.fingerprint,
+            limits: self.limits,
+            moment,
+            cost,
+        }
+    }
+
+    /// Where its lock comes in the order in which everybody takes them.
+    fn place(&self) -> (usize, usize) {
+        (
+            self.limiter.number,
+            self.limiter.store.shard_of(self.fingerprint),
+        )
+    }
+}
+
+/// The most questions that are answered together.
+const ASKS_MAX: usize = 64;
+
+/// Asks several limiters, or one for several keys, all or nothing and atomically: either every
+/// decision is an allowance and all units were taken, or every one is a denial and none were.
+///
+/// The decisions come in the order of `asks`. Of a denial, the asks that were in the way are those
+/// whose `retry_after` is not zero. The same key named twice is summed. A policy in shadow mode
+/// denies nobody.
+///
+/// ```
+/// use slidegate::{Ask, Cost, Limiter, Policy, Quota, check_all};
+///
+/// let by_address = Limiter::new(Policy::new("address", Quota::per_minute(2)?)?)?;
+/// let by_user = Limiter::new(Policy::new("user", Quota::per_minute(1)?)?)?;
+/// let ask = || {
+///     check_all(&[
+///         Ask::new(&by_address, "192.0.2.1", Cost::ONE),
+///         Ask::new(&by_user, "alice", Cost::ONE),
+///     ])
+/// };
+///
+/// assert!(ask()?.iter().all(|decision| decision.is_allowed()));
+/// assert!(ask()?.iter().all(|decision| !decision.is_allowed()));
+/// // The address was not charged for the request that the user's quota denied.
+/// assert_eq!(by_address.usage("192.0.2.1").units(0), 1);
+/// # Ok::<(), slidegate::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// When there are more than 64 asks.
+pub fn check_all(asks: &[Ask<'_>]) -> Result<Vec<Decision>, Error> {
+    if asks.len() > ASKS_MAX {
+        let (value, allowed) = (asks.len(), "64 or fewer");
+        return Err(Error::out_of_range(
+            ErrorKind::Setting,
+            "number of asks",
+            value,
+            allowed,
+        ));
+    }
+    let mut locks = Locks::new(asks);
+    let looks: Vec<Decision> = asks
+        .iter()
+        .map(|ask| locks.peek(ask, sum(ask, asks)))
+        .collect();
+    let denied = asks
+        .iter()
+        .zip(&looks)
+        .any(|(ask, look)| !ask.is_shadow() && !look.is_allowed());
+    if denied {
+        return Ok(deny_all(asks, looks));
+    }
+    Ok(take_all(asks, looks, &mut locks))
+}
+
+impl Ask<'_> {
+    fn is_shadow(&self) -> bool {
+        self.limiter.policy.mode() == Mode::Shadow
+    }
+}
+
+/// What all asks for the same key come to.
+fn sum(ask: &Ask<'_>, asks: &[Ask<'_>]) -> u64 {
+    let same = |other: &&Ask<'_>| {
+        other.fingerprint == ask.fingerprint && core::ptr::eq(other.limiter, ask.limiter)
+    };
+    asks.iter()
+        .filter(same)
+        .fold(0, |sum: u64, other| sum.saturating_add(other.cost))
+}
+
+fn take_all(asks: &[Ask<'_>], looks: Vec<Decision>, locks: &mut Locks<'_>) -> Vec<Decision> {
+    let mut taken = Vec::with_capacity(asks.len());
+    for (ask, look) in asks.iter().zip(&looks) {
+        if !look.is_allowed() {
+            // Only in shadow mode: noted, not taken.
+            taken.push(locks.peek(ask, ask.cost));
+            continue;
+        }
+        let decision = locks.check(ask);
+        if !decision.is_allowed() {
+            // A table that has no room can still say no: then what was taken goes back.
+            for (ask, decision) in asks.iter().zip(&taken) {
+                locks.give_back(ask, decision);
+            }
+            return deny_all(asks, looks);
+        }
+        taken.push(decision);
+    }
+    asks.iter()
+        .zip(taken)
+        .map(|(ask, decision)| ask.limiter.finish(decision))
+        .collect()
+}
+
+fn deny_all(asks: &[Ask<'_>], looks: Vec<Decision>) -> Vec<Decision> {
+    let denied = asks.iter().zip(looks);
+    denied
+        .map(|(ask, look)| {
+            if ask.is_shadow() {
+                ask.limiter.finish(look)
+            } else {
+                look.into_denied()
+            }
+        })
+        .collect()
+}
+
+/// All locks that some asks need, taken in one order by everybody.
+struct Locks<'a> {
+    held: Vec<((usize, usize), Box<dyn LockedShard + 'a>)>,
+}
+
+impl<'a> Locks<'a> {
+    fn new(asks: &[Ask<'a>]) -> Self {
+        let mut order: Vec<_> = asks.iter().map(|ask| (ask.place(), ask.limiter)).collect();
+        order.sort_unstable_by_key(|(place, _)| *place);
+        order.dedup_by_key(|(place, _)| *place);
+        let lock =
+            |(place, limiter): ((usize, usize), &'a Limiter)| (place, limiter.store.lock(place.1));
+        Self {
+            held: order.into_iter().map(lock).collect(),
+        }
+    }
+
+    fn peek(&mut self, ask: &Ask<'_>, cost: u64) -> Decision {
+        self.of(ask).peek(&ask.request(cost))
+    }
+
+    fn check(&mut self, ask: &Ask<'_>) -> Decision {
+        self.of(ask).check(&ask.request(ask.cost))
+    }
+
+    fn give_back(&mut self, ask: &Ask<'_>, decision: &Decision) {
+        if let Some(receipt) = decision.receipt() {
+            let (tick, epoch) = (receipt.tick, receipt.epoch);
+            self.of(ask).give_back(&ask.request(ask.cost), tick, epoch);
+        }
+    }
+
+    fn of(&mut self, ask: &Ask<'_>) -> &mut (dyn LockedShard + 'a) {
+        let place = ask.place();
+        let found = self.held.partition_point(|(held, _)| *held < place);
+        &mut *self.held[found].1
+    }
+}

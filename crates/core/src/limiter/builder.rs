@@ -1,0 +1,220 @@
+//! How a limiter is made.
+
+use core::fmt::Debug;
+use core::time::Duration;
+use std::sync::Arc;
+
+use super::Limiter;
+use crate::error::{Error, ErrorKind};
+use crate::key::Secret;
+use crate::memory::{KeyedStore, MemoryStore, OnFull, StoreSettings};
+use crate::policy::{Algorithm, Policy};
+use crate::sync::atomic::AtomicUsize;
+use crate::time::{AnyClock, Clock, ManualClock, MonotonicClock, TickScale};
+use crate::window::{Counter, Fixed, Gcra, Limits, Log, Many, Segments, Window};
+
+/// Builds a [`Limiter`].
+///
+/// | setting | default |
+/// |---|---|
+/// | `clock` | [`MonotonicClock::new`] |
+/// | `tick` | 1 ms |
+/// | `memory_limit` | 256 MiB, a quarter of it kept for the overflow sketch |
+/// | `on_full` | [`OnFull::Overflow`] |
+/// | `shards` | 1024, fewer for a small `memory_limit` |
+/// | `waiters_max` | 1024 |
+/// | `secret` | random |
+#[derive(Debug)]
+#[must_use = "call `build` to get a limiter"]
+pub struct LimiterBuilder {
+    policy: Policy,
+    clock: Option<AnyClock>,
+    tick: Duration,
+    memory_limit: usize,
+    on_full: OnFull,
+    shards: Option<usize>,
+    waiters_max: usize,
+    secret: Option<Secret>,
+}
+
+const MEMORY_MIN: usize = 64 * 1024;
+const SHARDS_MAX: usize = 65_536;
+
+impl LimiterBuilder {
+    pub(super) fn new(policy: Policy) -> Self {
+        Self {
+            policy,
+            clock: None,
+            tick: Duration::from_millis(1),
+            memory_limit: 256 << 20,
+            on_full: OnFull::default(),
+            shards: None,
+            waiters_max: 1024,
+            secret: None,
+        }
+    }
+
+    /// Takes time from `clock`.
+    pub fn clock<C: Clock + 'static>(mut self, clock: C) -> Self {
+        // The two clocks of this crate are called without a detour.
+        let clock: Box<dyn core::any::Any> = Box::new(clock);
+        self.clock = Some(match clock.downcast::<ManualClock>() {
+            Ok(manual) => AnyClock::Manual(*manual),
+            Err(clock) => match clock.downcast::<MonotonicClock>() {
+                Ok(monotonic) => AnyClock::Monotonic(Arc::from(monotonic)),
+                Err(clock) => match clock.downcast::<C>() {
+                    Ok(other) => AnyClock::Other(Arc::from(other as Box<dyn Clock>)),
+                    Err(_) => return self,
+                },
+            },
+        });
+        self
+    }
+
+    /// Stores time in units of `tick`, 100 us to 1 s. A finer tick makes logs larger.
+    pub fn tick(mut self, tick: Duration) -> Self {
+        self.tick = tick;
+        self
+    }
+
+    /// Keeps all state within `bytes`, at least 64 KiB.
+    pub fn memory_limit(mut self, bytes: usize) -> Self {
+        self.memory_limit = bytes;
+        self
+    }
+
+    /// Chooses what happens to a key that the table has no room for.
+    pub fn on_full(mut self, on_full: OnFull) -> Self {
+        self.on_full = on_full;
+        self
+    }
+
+    /// Cuts the table into `shards` parts with a lock each: a power of two, at most 65536.
+    pub fn shards(mut self, shards: usize) -> Self {
+        self.shards = Some(shards);
+        self
+    }
+
+    /// Lets at most `waiters` callers wait in line at a time.
+    pub fn waiters_max(mut self, waiters: usize) -> Self {
+        self.waiters_max = waiters;
+        self
+    }
+
+    /// Uses this secret for fingerprints instead of a random one.
+    pub fn secret(mut self, secret: [u8; 16]) -> Self {
+        self.secret = Some(Secret::new(secret));
+        self
+    }
+
+    /// Checks everything and makes the limiter.
+    ///
+    /// # Errors
+    ///
+    /// When a setting is out of its range.
+    pub fn build(self) -> Result<Limiter, Error> {
+        let scale = TickScale::new(self.tick)?;
+        let settings = StoreSettings {
+            shards: self.shard_count()?,
+            memory_limit: self.memory_limit,
+            on_full: self.on_full,
+            scale,
+            quotas: self.policy.quotas().len(),
+        };
+        let clock = self.clock.unwrap_or_else(|| MonotonicClock::new().into());
+        Ok(Limiter {
+            limits: Limits::new(self.policy.quotas(), self.policy.algorithm(), &scale),
+            store: store(&self.policy, &settings),
+            lag: clock.lag(),
+            clock,
+            scale,
+            secret: self.secret.unwrap_or_else(Secret::random),
+            waits: waits(&self.policy),
+            waiters: AtomicUsize::new(0),
+            waiters_max: self.waiters_max,
+            memory_limit: self.memory_limit,
+            sweep_at: AtomicUsize::new(0),
+            number: next_number(),
+            policy: self.policy,
+        })
+    }
+
+    pub(super) fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    pub(super) fn tick_nanos(&self) -> u64 {
+        u64::try_from(self.tick.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    pub(super) fn set_secret(&mut self, secret: Secret) {
+        self.secret = Some(secret);
+    }
+
+    /// The number of shards, checked; each shard takes some 256 bytes when empty.
+    fn shard_count(&self) -> Result<usize, Error> {
+        if self.memory_limit < MEMORY_MIN {
+            let (value, allowed) = (self.memory_limit, "65536 bytes or more");
+            return Err(Error::out_of_range(
+                ErrorKind::Setting,
+                "memory_limit",
+                value,
+                allowed,
+            ));
+        }
+        let most = (self.memory_limit / 8192)
+            .next_power_of_two()
+            .min(SHARDS_MAX);
+        let shards = self.shards.unwrap_or(most.min(1024));
+        if !shards.is_power_of_two() || shards > most {
+            let allowed = format!("a power of two, at most {most} with this memory_limit");
+            return Err(Error::out_of_range(
+                ErrorKind::Setting,
+                "shards",
+                shards,
+                &allowed,
+            ));
+        }
+        Ok(shards)
+    }
+}
+
+/// The table for the policy's algorithm. A log has all its quotas over one run of codes; the
+/// others have a state a quota.
+fn store(policy: &Policy, settings: &StoreSettings) -> Box<dyn KeyedStore> {
+    match policy.algorithm() {
+        Algorithm::Log | Algorithm::LogCapped { .. } => Box::new(MemoryStore::<Log>::new(settings)),
+        Algorithm::Counter => one_or_many::<Counter>(policy, settings),
+        Algorithm::Segments { .. } => one_or_many::<Segments>(policy, settings),
+        Algorithm::Gcra => one_or_many::<Gcra>(policy, settings),
+        Algorithm::Fixed => one_or_many::<Fixed>(policy, settings),
+    }
+}
+
+/// Gives every limiter a place in the order in which locks are taken.
+fn next_number() -> usize {
+    // Not a thing for the concurrency checker: all that matters is that no number comes twice.
+    use core::sync::atomic::{AtomicUsize, Ordering};
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+fn one_or_many<W: Window + Debug + 'static>(
+    policy: &Policy,
+    settings: &StoreSettings,
+) -> Box<dyn KeyedStore> {
+    match policy.quotas() {
+        [_] => Box::new(MemoryStore::<W>::new(settings)),
+        _ => Box::new(MemoryStore::<Many<W>>::new(settings)),
+    }
+}
+
+fn waits(policy: &Policy) -> bool {
+    match policy.algorithm() {
+        Algorithm::Log | Algorithm::LogCapped { .. } => Log::WAITS,
+        Algorithm::Counter => Counter::WAITS,
+        Algorithm::Segments { .. } => Segments::WAITS,
+        Algorithm::Gcra => Gcra::WAITS,
+        Algorithm::Fixed => Fixed::WAITS,
+    }
+}

@@ -1,0 +1,352 @@
+//! Policy, memory and clock together.
+
+mod all;
+mod builder;
+mod save;
+mod stats;
+mod tier;
+mod wait;
+
+pub use all::{Ask, check_all};
+pub use builder::LimiterBuilder;
+pub use save::RestoreReport;
+pub use stats::{Event, Stats, Usage};
+pub use tier::Tier;
+
+use crate::cost::Cost;
+use crate::decision::Decision;
+use crate::error::{Error, ErrorKind};
+use crate::key::{Key, Secret};
+use crate::memory::{KeyedStore, Request};
+use crate::policy::{Mode, Policy};
+use crate::quota::Quota;
+use crate::receipt::Receipt;
+use crate::store::Store;
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::time::{AnyClock, Moment, TickScale};
+use crate::window::Limits;
+
+/// Decides who may go on, under one policy, in this process.
+///
+/// Shared by reference or in an `Arc`; every method takes `&self`. One hash and one lock a check,
+/// no allocation in steady state.
+///
+/// ```
+/// use slidegate::{Cost, Limiter, Policy, Quota};
+///
+/// let limiter = Limiter::new(Policy::new("uploads", Quota::per_hour(1000)?)?)?;
+///
+/// let decision = limiter.check_cost("alice", Cost::new(400)?);
+/// assert!(decision.is_allowed());
+/// assert_eq!(decision.remaining(), 600);
+///
+/// // The upload failed: give the very units back.
+/// if let Some(receipt) = decision.into_receipt() {
+///     assert_eq!(limiter.refund(receipt), 400);
+/// }
+/// assert_eq!(limiter.usage("alice").units(0), 0);
+/// # Ok::<(), slidegate::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Limiter {
+    policy: Policy,
+    limits: Limits,
+    store: Box<dyn KeyedStore>,
+    clock: AnyClock,
+    lag: u64,
+    scale: TickScale,
+    secret: Secret,
+    waits: bool,
+    waiters: AtomicUsize,
+    waiters_max: usize,
+    memory_limit: usize,
+    /// The shard that the next call of `sweep` begins with.
+    sweep_at: AtomicUsize,
+    /// Its place in the order in which locks are taken.
+    number: usize,
+}
+
+impl Limiter {
+    /// A limiter with everything by default: see [`LimiterBuilder`] for what that is.
+    ///
+    /// # Errors
+    ///
+    /// When the policy does not fit the defaults.
+    pub fn new(policy: Policy) -> Result<Self, Error> {
+        Self::builder(policy).build()
+    }
+
+    /// Starts a limiter.
+    pub fn builder(policy: Policy) -> LimiterBuilder {
+        LimiterBuilder::new(policy)
+    }
+
+    /// Asks for one unit, and takes it if allowed.
+    #[inline]
+    pub fn check<K: Key + ?Sized>(&self, key: &K) -> Decision {
+        self.check_cost(key, Cost::ONE)
+    }
+
+    /// Asks for several units, and takes them all if allowed.
+    #[inline]
+    pub fn check_cost<K: Key + ?Sized>(&self, key: &K, cost: Cost) -> Decision {
+        self.finish(
+            self.store
+                .check(&self.request(key, &self.limits, cost.get())),
+        )
+    }
+
+    /// As [`check_cost`](Limiter::check_cost), for a key that has other quotas than the policy.
+    pub fn check_tier<K: Key + ?Sized>(&self, key: &K, tier: &Tier, cost: Cost) -> Decision {
+        self.finish(
+            self.store
+                .check(&self.request(key, &tier.limits, cost.get())),
+        )
+    }
+
+    /// Asks for many keys at once, one decision each in the same order. Takes less than half of
+    /// the time of single checks once the keys do not fit the processor's cache.
+    pub fn check_many<K: Key>(&self, keys: &[K], cost: Cost, decisions: &mut Vec<Decision>) {
+        decisions.clear();
+        decisions.reserve(keys.len());
+        let moment = self.moment();
+        let request = |key: &K| Request {
+            fingerprint: key.fingerprint(&self.secret),
+            limits: &self.limits,
+            moment,
+            cost: cost.get(),
+        };
+        for keys in keys.chunks(MANY) {
+            let mut requests = [Request {
+                fingerprint: 0,
+                limits: &self.limits,
+                moment,
+                cost: cost.get(),
+            }; MANY];
+            for (place, key) in requests.iter_mut().zip(keys) {
+                *place = request(key);
+            }
+            self.store.check_many(&requests[..keys.len()], decisions);
+        }
+        if self.policy.mode() == Mode::Shadow {
+            for decision in decisions {
+                decision.make_shadow();
+            }
+        }
+    }
+
+    /// Decides as if asked, and takes nothing: `remaining` is what is left now.
+    pub fn peek<K: Key + ?Sized>(&self, key: &K, cost: Cost) -> Decision {
+        self.finish(
+            self.store
+                .peek(&self.request(key, &self.limits, cost.get())),
+        )
+    }
+
+    /// As [`peek`](Limiter::peek), for a key that has other quotas than the policy.
+    pub fn peek_tier<K: Key + ?Sized>(&self, key: &K, tier: &Tier, cost: Cost) -> Decision {
+        self.finish(
+            self.store
+                .peek(&self.request(key, &tier.limits, cost.get())),
+        )
+    }
+
+    /// Takes an estimate now; [`settle`](Limiter::settle) corrects it when the cost is known. The
+    /// same as [`check_cost`](Limiter::check_cost), under the name of what it is for.
+    pub fn reserve<K: Key + ?Sized>(&self, key: &K, estimate: Cost) -> Decision {
+        self.check_cost(key, estimate)
+    }
+
+    /// Gives back the very units that a receipt names, and says how many there were to give: none
+    /// after they have expired or the key was reset.
+    pub fn refund(&self, receipt: Receipt) -> u64 {
+        let request = self.request_for(&receipt, receipt.units);
+        self.store.give_back(&request, receipt.tick, receipt.epoch)
+    }
+
+    /// Corrects an estimate to the real cost, and says how many units are now on record for it.
+    ///
+    /// What was taken too much is given back. What was taken too little is recorded as debt, above
+    /// the limit if need be: it was used, so it counts.
+    pub fn settle(&self, receipt: Receipt, actual: u64) -> u64 {
+        if actual <= receipt.units {
+            let request = self.request_for(&receipt, receipt.units - actual);
+            let given = match request.cost {
+                0 => 0,
+                _ => self.store.give_back(&request, receipt.tick, receipt.epoch),
+            };
+            return receipt.units - given;
+        }
+        let debt = (actual - receipt.units).min(crate::quota::LIMIT_MAX);
+        match self.store.take(&self.request_for(&receipt, debt)) {
+            Some(_) => receipt.units + debt,
+            None => receipt.units,
+        }
+    }
+
+    /// Units that count against each quota now.
+    pub fn usage<K: Key + ?Sized>(&self, key: &K) -> Usage {
+        let used = self.store.used(&self.request(key, &self.limits, 1));
+        Usage {
+            units: used,
+            quotas: self.policy.quotas().len(),
+        }
+    }
+
+    /// Every request that is still in the longest window, oldest first, for audits.
+    ///
+    /// Times are exact to the tick, rounded up; requests of the same tick are one event. Under
+    /// memory pressure, or a byte cap, neighbours may have become one event at the later time.
+    ///
+    /// # Errors
+    ///
+    /// When the algorithm is not a log: the others keep counts and no times.
+    pub fn history<K: Key + ?Sized>(&self, key: &K) -> Result<Vec<Event>, Error> {
+        let mut events = Vec::new();
+        let kept = self
+            .store
+            .history(&self.request(key, &self.limits, 1), &mut |tick, units| {
+                events.push(Event {
+                    at: self.scale.duration(tick),
+                    units,
+                });
+            });
+        if kept {
+            return Ok(events);
+        }
+        let message = format!(
+            "{:?} keeps no history: use Algorithm::Log",
+            self.policy.algorithm()
+        );
+        Err(Error::new(ErrorKind::Unsupported, message))
+    }
+
+    /// Forgets a key; whether there was anything to forget. Receipts handed out for it are void.
+    /// What the overflow sketch may remember of it stays until its windows have passed.
+    pub fn reset<K: Key + ?Sized>(&self, key: &K) -> bool {
+        self.store.reset(key.fingerprint(&self.secret))
+    }
+
+    /// Drops keys that can no longer change a decision: looks at up to `slots_max` slots and goes
+    /// on where the last call stopped. Returns how many keys were dropped.
+    ///
+    /// Checks do this by themselves, a few slots at a time; call it where traffic may stop and
+    /// memory should go back all the same. No lock is held for more than 256 slots.
+    pub fn sweep(&self, slots_max: usize) -> usize {
+        let moment = self.moment();
+        let (mut left, mut dropped) = (slots_max, 0);
+        for _ in 0..self.store.shards() {
+            // Another thread may sweep the same shard: harmless, as both look at slots in turn.
+            let shard = self.sweep_at.fetch_add(1, Ordering::Relaxed);
+            let mut shard_left = left;
+            let mut whole = usize::MAX;
+            while shard_left > 0 && whole > 0 {
+                let step = shard_left.min(whole).min(256);
+                let (seen, gone) = self.store.sweep(shard, step, moment);
+                if whole == usize::MAX {
+                    whole = self.store.capacity(shard);
+                }
+                dropped += gone;
+                shard_left -= seen.min(shard_left);
+                whole = whole.saturating_sub(seen.max(1));
+            }
+            left = shard_left;
+            if left == 0 {
+                break;
+            }
+        }
+        dropped
+    }
+
+    /// Where the memory stands, and what has happened to it.
+    pub fn stats(&self) -> Stats {
+        let store = self.store.stats();
+        Stats {
+            keys: store.keys,
+            bytes: store.bytes,
+            memory_limit: self.memory_limit,
+            evictions: store.evictions,
+            overflowed: store.overflowed,
+            swept: store.swept,
+            longest_hold: store.longest_hold,
+            waiters: self.waiters.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The policy.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Other quotas for some keys, as for paying customers; made once, used often.
+    ///
+    /// A key may change its tier at any time and keeps what it has taken. After a change to a
+    /// longer window, the promise holds from one such window later.
+    ///
+    /// # Errors
+    ///
+    /// When there is no quota or more than eight; for other algorithms than the log also when
+    /// there are not as many as the policy has.
+    pub fn tier(&self, quotas: &[Quota]) -> Result<Tier, Error> {
+        Tier::new(quotas, &self.policy, &self.scale)
+    }
+
+    #[inline]
+    fn moment(&self) -> Moment {
+        self.scale.moment(self.clock.now(), self.lag)
+    }
+
+    #[inline]
+    fn request<'a, K: Key + ?Sized>(&self, key: &K, limits: &'a Limits, cost: u64) -> Request<'a> {
+        let fingerprint = key.fingerprint(&self.secret);
+        Request {
+            fingerprint,
+            limits,
+            moment: self.moment(),
+            cost,
+        }
+    }
+
+    fn request_for(&self, receipt: &Receipt, cost: u64) -> Request<'_> {
+        let fingerprint = receipt.fingerprint;
+        Request {
+            fingerprint,
+            limits: &self.limits,
+            moment: self.moment(),
+            cost,
+        }
+    }
+
+    #[inline]
+    fn finish(&self, mut decision: Decision) -> Decision {
+        if self.policy.mode() == Mode::Shadow {
+            decision.make_shadow();
+        }
+        decision
+    }
+}
+
+/// Keys that are hashed together.
+const MANY: usize = 64;
+
+impl Store for Limiter {
+    fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    async fn check(&self, key: &[u8], cost: Cost) -> Result<Decision, Error> {
+        Ok(self.check_cost(key, cost))
+    }
+
+    async fn peek(&self, key: &[u8], cost: Cost) -> Result<Decision, Error> {
+        Ok(Self::peek(self, key, cost))
+    }
+
+    async fn refund(&self, _: &[u8], receipt: Receipt) -> Result<u64, Error> {
+        Ok(Self::refund(self, receipt))
+    }
+
+    async fn reset(&self, key: &[u8]) -> Result<bool, Error> {
+        Ok(Self::reset(self, key))
+    }
+}

@@ -1,0 +1,56 @@
+//! What a limiter tells of itself.
+
+use core::time::Duration;
+
+use crate::policy::QUOTAS_MAX;
+
+/// Where a limiter's memory stands, and what has happened to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Keys in the table.
+    pub keys: u64,
+    /// Bytes of state: table, logs, sketches, shards.
+    pub bytes: usize,
+    /// What `bytes` stays within.
+    pub memory_limit: usize,
+    /// Keys that were moved into the overflow sketch to make room.
+    pub evictions: u64,
+    /// Requests of new keys that found no room in the table.
+    pub overflowed: u64,
+    /// Keys that were dropped because they could no longer change a decision.
+    pub swept: u64,
+    /// The longest that a lock was held while a table grew, was swept, or was saved.
+    pub longest_hold: Duration,
+    /// Callers that wait in line.
+    pub waiters: usize,
+}
+
+/// Units that count against each quota of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Usage {
+    pub(super) units: [u64; QUOTAS_MAX],
+    pub(super) quotas: usize,
+}
+
+impl Usage {
+    /// Units that count against quota `index`; zero if there is no such quota.
+    pub fn units(&self, index: usize) -> u64 {
+        self.as_slice().get(index).copied().unwrap_or(0)
+    }
+
+    /// Units by quota, in the order of the policy.
+    pub fn as_slice(&self) -> &[u64] {
+        &self.units[..self.quotas]
+    }
+}
+
+/// Units that were taken at one time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Event {
+    /// When, since the Unix epoch.
+    pub at: Duration,
+    /// How many.
+    pub units: u64,
+}

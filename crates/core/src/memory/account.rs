@@ -1,0 +1,60 @@
+//! Bytes, counted as they are taken.
+
+use crate::sync::atomic::{AtomicUsize, Ordering};
+
+/// What all state may take, and what it takes.
+///
+/// Counts the table's arrays, every block of a log or ring with the allocator's share, and the
+/// overflow sketches. Growth asks first, so the sum stays within the limit.
+#[derive(Debug)]
+pub(crate) struct Account {
+    used: AtomicUsize,
+    limit: usize,
+}
+
+impl Account {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self {
+            used: AtomicUsize::new(0),
+            limit,
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn unlimited() -> Self {
+        Self::new(usize::MAX / 2)
+    }
+
+    /// Takes `bytes` if the limit allows.
+    // One counter and no other memory hangs on it, so `Relaxed` is enough throughout.
+    pub(crate) fn try_grow(&self, bytes: usize) -> bool {
+        let before = self.used.fetch_add(bytes, Ordering::Relaxed);
+        if before.saturating_add(bytes) <= self.limit {
+            return true;
+        }
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+        false
+    }
+
+    /// Takes `bytes` that are in use already, whatever the limit says.
+    pub(crate) fn grow(&self, bytes: usize) {
+        if bytes > 0 {
+            self.used.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn shrink(&self, bytes: usize) {
+        if bytes > 0 {
+            let before = self.used.fetch_sub(bytes, Ordering::Relaxed);
+            debug_assert!(before >= bytes, "gave back {bytes} of {before} bytes");
+        }
+    }
+
+    pub(crate) fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+}

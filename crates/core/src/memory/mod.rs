@@ -1,0 +1,16 @@
+//! The keyed store: sharded, budgeted, swept.
+
+mod account;
+mod coding;
+mod hold;
+mod overflow;
+mod shard;
+mod slots;
+mod snapshot;
+mod store;
+
+pub(crate) use account::Account;
+pub(crate) use coding::{Reader, Writer, damaged};
+pub use shard::OnFull;
+pub(crate) use shard::Request;
+pub(crate) use store::{KeyedStore, LineUp, LockedShard, MemoryStore, StoreSettings};

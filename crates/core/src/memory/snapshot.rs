@@ -1,0 +1,119 @@
+//! State to bytes and back, a step at a time.
+//!
+//! A frame is `[kind, shard or count, records ...]`. Keys are cut by ranges of their fingerprints
+//! and not by places in the table, so that a table that changes between two steps loses none.
+
+use super::hold::Hold;
+use super::overflow::Sketch;
+use super::shard::{Shard, Shared};
+use super::store::Restored;
+use super::{Reader, Writer, damaged};
+use crate::error::Error;
+use crate::sync::{Mutex, MutexGuard};
+use crate::window::{Limits, Window};
+
+const KEYS: u64 = 1;
+const SKETCHES: u64 = 2;
+
+/// Slots that one step looks at, about.
+const STEP: usize = 128;
+
+/// Calls `each` with the frames of one shard, and returns how many keys they hold. The lock is
+/// held for one step at a time, and never while `each` runs.
+pub(super) fn save<W: Window>(
+    shard: &Mutex<Shard<W>>,
+    index: usize,
+    each: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
+) -> Result<u64, Error> {
+    let steps = (shard.lock().slots.capacity() / STEP).max(1) as u64;
+    let width = u64::MAX / steps + 1;
+    let mut frame = Vec::new();
+    let mut saved = 0;
+    for step in 0..steps {
+        let from = step.saturating_mul(width);
+        let to = if step + 1 == steps {
+            u64::MAX
+        } else {
+            from + (width - 1)
+        };
+        frame.clear();
+        frame.put_u64(KEYS);
+        let keys = save_keys(&mut shard.lock(), from, to, &mut frame);
+        if keys > 0 {
+            each(&frame)?;
+        }
+        saved += keys;
+    }
+    frame.clear();
+    if save_sketches(&shard.lock(), index, &mut frame) {
+        each(&frame)?;
+    }
+    Ok(saved)
+}
+
+fn save_keys<W: Window>(shard: &mut Shard<W>, from: u64, to: u64, frame: &mut Vec<u8>) -> u64 {
+    let hold = Hold::start();
+    let mut keys = 0;
+    shard.slots.between(from, to, |fingerprint, window| {
+        frame.put_u64(fingerprint);
+        window.encode(frame);
+        keys += 1;
+    });
+    shard.note_hold(hold);
+    keys
+}
+
+fn save_sketches<W>(shard: &Shard<W>, index: usize, frame: &mut Vec<u8>) -> bool {
+    frame.put_u64(SKETCHES);
+    frame.put_u64(index as u64);
+    frame.put_u64(shard.sketches.len() as u64);
+    for sketch in &shard.sketches {
+        sketch.encode(frame);
+    }
+    !shard.sketches.is_empty()
+}
+
+/// Puts back what a frame holds.
+pub(super) fn restore<'a, W: Window + 'a>(
+    mut frame: &[u8],
+    limits: &Limits,
+    shift: u64,
+    shared: &Shared,
+    lock: impl Fn(u64) -> MutexGuard<'a, Shard<W>>,
+    lock_index: impl Fn(usize) -> Option<MutexGuard<'a, Shard<W>>>,
+) -> Result<Restored, Error> {
+    let mut restored = Restored::default();
+    match frame.take_u64()? {
+        KEYS => {
+            while !frame.is_empty() {
+                let fingerprint = frame.take_u64()?;
+                let mut shard = lock(fingerprint);
+                let epoch = shard.new_epoch();
+                let window = W::decode(&mut frame, limits, epoch, shift, &shared.account)?;
+                if shard.restore(fingerprint, window, limits, shared) {
+                    restored.keys += 1;
+                } else {
+                    restored.dropped += 1;
+                }
+            }
+        }
+        SKETCHES => {
+            let index = usize::try_from(frame.take_u64()?).unwrap_or(usize::MAX);
+            let Some(mut shard) = lock_index(index) else {
+                return Ok(restored);
+            };
+            let count = frame.take_u64()?;
+            let mut sketches = Vec::new();
+            for _ in 0..count.min(limits.quotas().len() as u64) {
+                let Some(sketch) = Sketch::decode(&mut frame, shared.sketch_bytes, shift)? else {
+                    restored.dropped += 1;
+                    return Ok(restored);
+                };
+                sketches.push(sketch);
+            }
+            shard.sketches = sketches;
+        }
+        _ => return Err(damaged("the kind of a frame")),
+    }
+    Ok(restored)
+}

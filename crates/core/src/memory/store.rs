@@ -1,0 +1,327 @@
+//! All shards, behind one face for every algorithm.
+
+use core::fmt::Debug;
+use core::hint::black_box;
+use core::time::Duration;
+
+use super::hold::Hold;
+use super::shard::{Counters, OnFull, Request, Shard, Shared};
+
+use super::{Account, snapshot};
+use crate::decision::Decision;
+use crate::error::Error;
+use crate::policy::QUOTAS_MAX;
+use crate::sync::{Mutex, MutexGuard};
+use crate::time::{Moment, TickScale};
+use crate::window::{Limits, Window};
+
+/// What a limiter asks of memory, whatever the algorithm.
+pub(crate) trait KeyedStore: Debug + Send + Sync {
+    fn check(&self, request: &Request<'_>) -> Decision;
+    fn check_many(&self, requests: &[Request<'_>], decisions: &mut Vec<Decision>);
+    fn peek(&self, request: &Request<'_>) -> Decision;
+    fn take(&self, request: &Request<'_>) -> Option<(u64, u16)>;
+    fn give_back(&self, request: &Request<'_>, tick: u64, epoch: u16) -> u64;
+    fn line_up(&self, request: &Request<'_>, within: u64) -> LineUp;
+    fn confirm(&self, request: &Request<'_>, tick: u64, epoch: u16) -> Option<(u64, Moment)>;
+    fn used(&self, request: &Request<'_>) -> [u64; QUOTAS_MAX];
+    fn history(&self, request: &Request<'_>, each: &mut dyn FnMut(u64, u64)) -> bool;
+    fn reset(&self, fingerprint: u64) -> bool;
+    fn shard_of(&self, fingerprint: u64) -> usize;
+    fn shards(&self) -> usize;
+    fn capacity(&self, shard: usize) -> usize;
+    fn lock(&self, shard: usize) -> Box<dyn LockedShard + '_>;
+    /// Looks at up to `slots` slots of a shard: how many those were, and how many were dropped.
+    fn sweep(&self, shard: usize, slots: usize, moment: Moment) -> (usize, usize);
+    fn stats(&self) -> StoreStats;
+    /// The snapshot of one shard, in steps that each hold the lock for a moment.
+    fn save(
+        &self,
+        shard: usize,
+        each: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
+    ) -> Result<u64, Error>;
+    fn restore(&self, frame: &[u8], limits: &Limits, shift: u64) -> Result<Restored, Error>;
+}
+
+/// A shard that stays locked while several keys are judged together.
+pub(crate) trait LockedShard {
+    fn check(&mut self, request: &Request<'_>) -> Decision;
+    fn peek(&mut self, request: &Request<'_>) -> Decision;
+    fn give_back(&mut self, request: &Request<'_>, tick: u64, epoch: u16) -> u64;
+}
+
+/// The outcome of asking for a place in line.
+#[derive(Debug)]
+pub(crate) enum LineUp {
+    /// Taken, and usable at once or at the receipt's tick.
+    Placed(Decision, u64),
+    /// The wait would be too long, or would never end; nothing was taken.
+    TooLong(Decision),
+}
+
+/// Sums over all shards.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct StoreStats {
+    pub(crate) keys: u64,
+    pub(crate) bytes: usize,
+    pub(crate) evictions: u64,
+    pub(crate) overflowed: u64,
+    pub(crate) swept: u64,
+    pub(crate) longest_hold: Duration,
+}
+
+/// What came out of a frame of a snapshot.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Restored {
+    pub(crate) keys: u64,
+    pub(crate) dropped: u64,
+}
+
+/// How a store is made.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StoreSettings {
+    pub(crate) shards: usize,
+    pub(crate) memory_limit: usize,
+    pub(crate) on_full: OnFull,
+    pub(crate) scale: TickScale,
+    pub(crate) quotas: usize,
+}
+
+/// Shards of windows of one algorithm.
+#[derive(Debug)]
+pub(crate) struct MemoryStore<W> {
+    shards: Box<[Padded<Mutex<Shard<W>>>]>,
+    shared: Shared,
+}
+
+/// Keeps neighbours off each other's cache lines.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Padded<T>(T);
+
+/// How many keys of a batch are looked up at once.
+const BATCH: usize = 16;
+
+impl<W: Window + Debug> MemoryStore<W> {
+    pub(crate) fn new(settings: &StoreSettings) -> Self {
+        // A quarter of the budget is the sketches', so that there is always room for them.
+        let sketches = settings.memory_limit / 4;
+        let account = Account::new(settings.memory_limit - sketches);
+        account.grow(settings.shards * size_of::<Padded<Mutex<Shard<W>>>>());
+        let shards = (0..settings.shards)
+            .map(|_| Padded(Mutex::new(Shard::new())))
+            .collect();
+        let sketch_bytes = sketches / settings.shards / settings.quotas;
+        let StoreSettings { on_full, scale, .. } = *settings;
+        Self {
+            shards,
+            shared: Shared {
+                account,
+                on_full,
+                scale,
+                sketch_bytes,
+            },
+        }
+    }
+
+    #[inline]
+    fn shard(&self, fingerprint: u64) -> MutexGuard<'_, Shard<W>> {
+        self.shards[self.index(fingerprint)].0.lock()
+    }
+
+    #[inline]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "masked to the number of shards"
+    )]
+    fn index(&self, fingerprint: u64) -> usize {
+        fingerprint as usize & (self.shards.len() - 1)
+    }
+
+    /// Judges up to [`BATCH`] keys with all their shards locked: then their memory can be fetched
+    /// at once instead of one after the other.
+    fn check_batch(&self, requests: &[Request<'_>], decisions: &mut Vec<Decision>) {
+        let mut order = [usize::MAX; BATCH];
+        for (place, request) in order.iter_mut().zip(requests) {
+            *place = self.index(request.fingerprint);
+        }
+        let shard_of = order;
+        let order = &mut order[..requests.len()];
+        // In order, each once: so that two batches cannot wait for each other.
+        order.sort_unstable();
+        let mut guards: [Option<(usize, MutexGuard<'_, Shard<W>>)>; BATCH] =
+            [const { None }; BATCH];
+        let mut locked = 0;
+        for (place, &shard) in order.iter().enumerate() {
+            if place == 0 || order[place - 1] != shard {
+                guards[locked] = Some((shard, self.shards[shard].0.lock()));
+                locked += 1;
+            }
+        }
+        let mut place_of = [0; BATCH];
+        for (place, shard) in place_of.iter_mut().zip(&shard_of[..requests.len()]) {
+            let held = guards[..locked].iter().flatten();
+            *place = held.take_while(|(held, _)| held != shard).count();
+        }
+        let mut touched = 0;
+        for (request, &place) in requests.iter().zip(&place_of) {
+            if let Some((_, guard)) = &guards[place] {
+                touched ^= guard.slots.touch(request.fingerprint);
+            }
+        }
+        black_box(touched);
+        for (request, &place) in requests.iter().zip(&place_of) {
+            if let Some((_, guard)) = &mut guards[place] {
+                decisions.push(guard.check(request, &self.shared));
+            }
+        }
+    }
+}
+
+impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
+    #[inline]
+    fn check(&self, request: &Request<'_>) -> Decision {
+        self.shard(request.fingerprint).check(request, &self.shared)
+    }
+
+    fn check_many(&self, requests: &[Request<'_>], decisions: &mut Vec<Decision>) {
+        for batch in requests.chunks(BATCH) {
+            self.check_batch(batch, decisions);
+        }
+    }
+
+    fn peek(&self, request: &Request<'_>) -> Decision {
+        self.shard(request.fingerprint).peek(request, &self.shared)
+    }
+
+    fn take(&self, request: &Request<'_>) -> Option<(u64, u16)> {
+        self.shard(request.fingerprint).take(request, &self.shared)
+    }
+
+    fn give_back(&self, request: &Request<'_>, tick: u64, epoch: u16) -> u64 {
+        self.shard(request.fingerprint)
+            .give_back(request, tick, epoch, &self.shared)
+    }
+
+    fn line_up(&self, request: &Request<'_>, within: u64) -> LineUp {
+        self.shard(request.fingerprint)
+            .line_up(request, within, &self.shared)
+    }
+
+    fn confirm(&self, request: &Request<'_>, tick: u64, epoch: u16) -> Option<(u64, Moment)> {
+        self.shard(request.fingerprint)
+            .confirm(request, tick, epoch, &self.shared)
+    }
+
+    fn used(&self, request: &Request<'_>) -> [u64; QUOTAS_MAX] {
+        let mut used = [0; QUOTAS_MAX];
+        let count = request.limits.quotas().len();
+        self.shard(request.fingerprint)
+            .look(request, &self.shared, |window, moment| {
+                for (index, used) in used[..count].iter_mut().enumerate() {
+                    *used = window.used(request.limits, index, moment.now);
+                }
+            });
+        used
+    }
+
+    fn history(&self, request: &Request<'_>, each: &mut dyn FnMut(u64, u64)) -> bool {
+        let mut shard = self.shard(request.fingerprint);
+        let kept = shard.look(request, &self.shared, |window, _| window.history(each));
+        kept.unwrap_or_else(|| W::vacant().history(&mut |_, _| {}))
+    }
+
+    fn reset(&self, fingerprint: u64) -> bool {
+        self.shard(fingerprint).reset(fingerprint, &self.shared)
+    }
+
+    fn shard_of(&self, fingerprint: u64) -> usize {
+        self.index(fingerprint)
+    }
+
+    fn shards(&self) -> usize {
+        self.shards.len()
+    }
+
+    fn capacity(&self, shard: usize) -> usize {
+        self.shards[shard & (self.shards.len() - 1)]
+            .0
+            .lock()
+            .slots
+            .capacity()
+    }
+
+    fn lock(&self, shard: usize) -> Box<dyn LockedShard + '_> {
+        Box::new(Locked {
+            guard: self.shards[shard].0.lock(),
+            shared: &self.shared,
+        })
+    }
+
+    fn sweep(&self, shard: usize, slots: usize, moment: Moment) -> (usize, usize) {
+        let mut guard = self.shards[shard & (self.shards.len() - 1)].0.lock();
+        let hold = Hold::start();
+        guard.see(moment);
+        let seen = slots.min(guard.slots.capacity());
+        let dropped = guard.sweep(slots, &self.shared);
+        guard.note_hold(hold);
+        (seen, dropped)
+    }
+
+    fn stats(&self) -> StoreStats {
+        let mut stats = StoreStats {
+            bytes: self.shared.account.used(),
+            ..Default::default()
+        };
+        for shard in &self.shards {
+            let shard = shard.0.lock();
+            let Counters {
+                evictions,
+                overflowed,
+                swept,
+                longest_hold,
+            } = shard.counters;
+            stats.keys += shard.slots.len() as u64;
+            stats.bytes += shard.sketch_bytes();
+            stats.evictions += evictions;
+            stats.overflowed += overflowed;
+            stats.swept += swept;
+            stats.longest_hold = stats.longest_hold.max(longest_hold);
+        }
+        stats
+    }
+
+    fn save(
+        &self,
+        shard: usize,
+        each: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
+    ) -> Result<u64, Error> {
+        snapshot::save(&self.shards[shard].0, shard, each)
+    }
+
+    fn restore(&self, frame: &[u8], limits: &Limits, shift: u64) -> Result<Restored, Error> {
+        let lock = |fingerprint| self.shard(fingerprint);
+        let lock_index = |index: usize| self.shards.get(index).map(|shard| shard.0.lock());
+        snapshot::restore(frame, limits, shift, &self.shared, lock, lock_index)
+    }
+}
+
+/// A lock that is held, with what it needs to decide.
+struct Locked<'a, W> {
+    guard: MutexGuard<'a, Shard<W>>,
+    shared: &'a Shared,
+}
+
+impl<W: Window> LockedShard for Locked<'_, W> {
+    fn check(&mut self, request: &Request<'_>) -> Decision {
+        self.guard.check(request, self.shared)
+    }
+
+    fn peek(&mut self, request: &Request<'_>) -> Decision {
+        self.guard.peek(request, self.shared)
+    }
+
+    fn give_back(&mut self, request: &Request<'_>, tick: u64, epoch: u16) -> u64 {
+        self.guard.give_back(request, tick, epoch, self.shared)
+    }
+}

@@ -1,0 +1,32 @@
+//! The one door for locks and atomics, so that a concurrency checker can replace them.
+//!
+//! Under `--cfg shuttle` every lock and atomic of the crate is shuttle's.
+
+#[cfg(not(shuttle))]
+pub(crate) use core::sync::atomic;
+#[cfg(not(shuttle))]
+pub(crate) use parking_lot::{Mutex, MutexGuard};
+#[cfg(shuttle)]
+pub(crate) use shuttle::sync::{MutexGuard, atomic};
+
+/// Shuttle's mutex with the face of `parking_lot`'s: locking cannot fail.
+#[cfg(shuttle)]
+#[derive(Debug, Default)]
+pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
+
+#[cfg(shuttle)]
+impl<T> Mutex<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(shuttle::sync::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        self.0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.0.try_lock().ok()
+    }
+}

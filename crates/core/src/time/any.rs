@@ -1,0 +1,43 @@
+//! The clock of a limiter: the two we know without a virtual call, or anybody's.
+
+use std::sync::Arc;
+
+use super::{Clock, ManualClock, MonotonicClock};
+
+#[derive(Debug, Clone)]
+pub(crate) enum AnyClock {
+    Monotonic(Arc<MonotonicClock>),
+    Manual(ManualClock),
+    Other(Arc<dyn Clock>),
+}
+
+impl AnyClock {
+    #[inline]
+    pub(crate) fn now(&self) -> u64 {
+        match self {
+            Self::Monotonic(clock) => clock.now(),
+            Self::Manual(clock) => clock.now(),
+            Self::Other(clock) => clock.now(),
+        }
+    }
+
+    pub(crate) fn lag(&self) -> u64 {
+        match self {
+            Self::Monotonic(clock) => clock.lag(),
+            Self::Manual(clock) => clock.lag(),
+            Self::Other(clock) => clock.lag(),
+        }
+    }
+}
+
+impl From<MonotonicClock> for AnyClock {
+    fn from(clock: MonotonicClock) -> Self {
+        Self::Monotonic(Arc::new(clock))
+    }
+}
+
+impl From<ManualClock> for AnyClock {
+    fn from(clock: ManualClock) -> Self {
+        Self::Manual(clock)
+    }
+}

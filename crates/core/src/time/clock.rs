@@ -1,0 +1,19 @@
+//! The trait every source of time has.
+
+use core::fmt::Debug;
+
+/// A source of time in nanoseconds since the Unix epoch.
+///
+/// A clock need not be strictly monotonic: the limiter clamps time that runs back. It must not
+/// run ahead of real time, and must say how far it may lag behind.
+pub trait Clock: Debug + Send + Sync {
+    /// Nanoseconds since the Unix epoch, never ahead of real time.
+    fn now(&self) -> u64;
+
+    /// The most nanoseconds by which [`now`](Clock::now) may lag behind real time.
+    ///
+    /// Entries are dated that much later, so that a late clock never frees a unit early.
+    fn lag(&self) -> u64 {
+        0
+    }
+}

@@ -1,0 +1,278 @@
+//! A cycle counter read as a clock that never runs ahead.
+//!
+//! Reading the processor's cycle counter takes a third of the time that `Instant::now` takes. On
+//! its own it is no clock: it drifts, it may stop or jump when a machine sleeps or moves. So it
+//! only fills the gaps between two readings of the true clock:
+//!
+//! * its rate is measured against the true clock and then set 0.06 % low, more than the
+//!   0.05 % by which the system may slew the true clock, so that it lags and never leads;
+//! * every 50 ms it is set again, so that it lags by at most [`LAG`];
+//! * when a reading does not agree with the true clock, it is not used any more.
+
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
+
+/// A counter, and the true clock it is measured against.
+pub(crate) trait Source {
+    /// Cycles since some moment.
+    fn count(&self) -> u64;
+    /// The true time in nanoseconds.
+    fn nanos(&self) -> u64;
+}
+
+/// The most nanoseconds by which a reading lags behind the true clock.
+pub(crate) const LAG: u64 = 100_000;
+
+/// How long the counter runs on its own: 50 ms at (0.06 + 0.05) % is 55 us, within `LAG`.
+const INTERVAL: u64 = 50_000_000;
+/// How long the rate is measured before it is used.
+const WARM_UP: u64 = 20_000_000;
+/// How far a reading of both clocks may be torn apart by an interruption.
+const TEAR: u64 = 5_000;
+const _: () = assert!(INTERVAL / 10_000 * 11 + 2 * TEAR < LAG);
+
+/// A counter that is kept in step with the true clock.
+#[derive(Debug)]
+pub(crate) struct Counter<S> {
+    source: S,
+    /// Nanoseconds a cycle, times 2^32; fixed once measured.
+    rate: AtomicU64,
+    /// Cycles the counter may run on its own; zero while it must not be used.
+    interval: AtomicU64,
+    /// What to add to the scaled count. Written before `set_at`, so that who sees a new `set_at`
+    /// sees an offset at least as new.
+    offset: AtomicU64,
+    /// The count at which the offset was set.
+    set_at: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+enum State {
+    Measuring(Pair),
+    Running(Pair),
+    Refused,
+}
+
+/// Both clocks, read at about the same moment.
+#[derive(Debug, Clone, Copy)]
+struct Pair {
+    count: u64,
+    nanos: u64,
+}
+
+impl<S: Source> Counter<S> {
+    pub(crate) fn new(source: S) -> Self {
+        let start = Pair {
+            count: source.count(),
+            nanos: source.nanos(),
+        };
+        Self {
+            source,
+            rate: AtomicU64::new(0),
+            interval: AtomicU64::new(0),
+            offset: AtomicU64::new(0),
+            set_at: AtomicU64::new(0),
+            state: Mutex::new(State::Measuring(start)),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn now(&self) -> u64 {
+        let count = self.source.count();
+        let since = count.wrapping_sub(self.set_at.load(Ordering::Acquire));
+        if since < self.interval.load(Ordering::Acquire) {
+            return self
+                .scaled(count)
+                .wrapping_add(self.offset.load(Ordering::Relaxed));
+        }
+        self.set()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn source(&self) -> &S {
+        &self.source
+    }
+
+    #[inline]
+    fn scaled(&self, count: u64) -> u64 {
+        let wide = u128::from(count) * u128::from(self.rate.load(Ordering::Relaxed));
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "offsets wrap around with it"
+        )]
+        let nanos = (wide >> 32) as u64;
+        nanos
+    }
+
+    /// Reads the true clock, and sets the counter by it unless another thread is at it.
+    #[cold]
+    fn set(&self) -> u64 {
+        let Some(mut state) = self.state.try_lock() else {
+            return self.source.nanos();
+        };
+        let Some(pair) = self.pair() else {
+            return self.source.nanos();
+        };
+        match *state {
+            State::Measuring(start) => {
+                if let Some((rate, interval)) = measure(start, pair) {
+                    self.rate.store(rate, Ordering::Relaxed);
+                    self.step(pair);
+                    self.interval.store(interval, Ordering::Release);
+                    *state = State::Running(pair);
+                }
+            }
+            State::Running(last) if self.agrees(last, pair) => {
+                self.step(pair);
+                *state = State::Running(pair);
+            }
+            State::Running(_) | State::Refused => {
+                self.interval.store(0, Ordering::Release);
+                *state = State::Refused;
+            }
+        }
+        pair.nanos
+    }
+
+    fn step(&self, pair: Pair) {
+        self.offset.store(
+            pair.nanos.wrapping_sub(self.scaled(pair.count)),
+            Ordering::Relaxed,
+        );
+        self.set_at.store(pair.count, Ordering::Release);
+    }
+
+    /// Whether the counter, run on from `last`, shows what the true clock shows, or a little less.
+    fn agrees(&self, last: Pair, now: Pair) -> bool {
+        let counted = self.scaled(now.count).wrapping_sub(self.scaled(last.count));
+        let passed = now.nanos.saturating_sub(last.nanos);
+        counted <= passed + TEAR && passed - counted.min(passed) <= passed / 800 + TEAR
+    }
+
+    /// Both clocks at one moment; none if interruptions tore every try apart.
+    fn pair(&self) -> Option<Pair> {
+        for _ in 0..4 {
+            let before = self.source.nanos();
+            let count = self.source.count();
+            let nanos = self.source.nanos();
+            if nanos.saturating_sub(before) < TEAR {
+                return Some(Pair {
+                    count,
+                    nanos: before,
+                });
+            }
+        }
+        None
+    }
+}
+
+/// The rate, set low, and the cycles in an interval; none before the warm-up is over.
+fn measure(start: Pair, now: Pair) -> Option<(u64, u64)> {
+    let nanos = now.nanos.checked_sub(start.nanos)?;
+    let cycles = now.count.checked_sub(start.count)?;
+    if nanos < WARM_UP || cycles == 0 {
+        return None;
+    }
+    let exact = (u128::from(nanos) << 32) / u128::from(cycles);
+    let rate = u64::try_from(exact - exact * 6 / 10_000).ok()?;
+    let interval = u128::from(INTERVAL) * u128::from(cycles) / u128::from(nanos);
+    Some((rate, u64::try_from(interval).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::cell::Cell;
+    use std::rc::Rc;
+
+    /// A machine whose true clock and counter the test moves.
+    #[derive(Clone, Default)]
+    struct Machine {
+        nanos: Rc<Cell<u64>>,
+        count: Rc<Cell<u64>>,
+    }
+
+    impl Machine {
+        fn run(&self, nanos: u64, cycles_a_micro: u64) {
+            self.nanos.set(self.nanos.get() + nanos);
+            self.count
+                .set(self.count.get().wrapping_add(nanos / 1000 * cycles_a_micro));
+        }
+    }
+
+    impl Source for Machine {
+        fn count(&self) -> u64 {
+            self.count.get()
+        }
+
+        fn nanos(&self) -> u64 {
+            self.nanos.get()
+        }
+    }
+
+    fn assert_close(counter: &Counter<Machine>, machine: &Machine) {
+        let (shown, real) = (counter.now(), machine.nanos.get());
+        assert!(shown <= real, "{shown} is ahead of {real}");
+        assert!(real - shown <= LAG, "{shown} lags behind {real}");
+    }
+
+    // A reading ahead of real time would free units early; one far behind would date them early.
+    #[test]
+    fn lags_a_little_and_never_leads() {
+        for slew in [2597, 2600, 2601] {
+            let machine = Machine::default();
+            machine.nanos.set(1_000_000_000_000);
+            let counter = Counter::new(machine.clone());
+            for step in 0..200_000_u64 {
+                machine.run(
+                    1000 * (1 + step % 97),
+                    if step < 20_000 { 2600 } else { slew },
+                );
+                assert_close(&counter, &machine);
+            }
+            assert!(matches!(*counter.state.lock(), State::Running(_)));
+        }
+    }
+
+    #[test]
+    fn a_long_idle_time_is_no_drift() {
+        let machine = Machine::default();
+        let counter = Counter::new(machine.clone());
+        for nanos in [
+            1_000,
+            30_000_000,
+            1_000,
+            86_400_000_000_000,
+            1_000,
+            7_000_000,
+        ] {
+            machine.run(nanos, 2600);
+            assert_close(&counter, &machine);
+        }
+    }
+
+    // A machine that slept may start its counter anew, and one that moved may count faster.
+    #[test]
+    fn a_counter_that_jumps_or_changes_its_rate_is_refused() {
+        for disturb in [
+            (|machine: &Machine| machine.count.set(5)) as fn(&Machine),
+            |machine| machine.count.set(machine.count.get() + (1 << 60)),
+            |machine| machine.run(60_000_000, 5200),
+            |machine| machine.run(60_000_000, 1300),
+        ] {
+            let machine = Machine::default();
+            machine.count.set(1 << 50);
+            let counter = Counter::new(machine.clone());
+            machine.run(30_000_000, 2600);
+            assert_close(&counter, &machine);
+            machine.run(30_000_000, 2600);
+            disturb(&machine);
+            machine.run(60_000_000, 2600);
+            assert_close(&counter, &machine);
+            assert!(matches!(*counter.state.lock(), State::Refused));
+            machine.run(1_000_000, 1);
+            assert_eq!(counter.now(), machine.nanos.get());
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Stored time: nanoseconds become ticks, to the safe side.
+
+use core::time::Duration;
+
+use crate::error::{Error, ErrorKind};
+
+/// What a decision knows of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Moment {
+    /// The last tick that has surely begun: what has expired is judged by it.
+    pub(crate) now: u64,
+    /// The first tick that has surely not begun before the request came: units are dated by it.
+    pub(crate) date: u64,
+}
+
+/// How nanoseconds become ticks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TickScale {
+    nanos: u64,
+    reciprocal: u64,
+}
+
+const TICK_MIN: u64 = 100_000;
+const TICK_MAX: u64 = 1_000_000_000;
+
+/// Ticks of any time a clock can show, and ten years more, stay below 2^48.
+pub(crate) const TICK_BITS: u32 = 48;
+const _: () = assert!(u64::MAX / TICK_MIN + 10 * 366 * 86_400 * 10_000 < 1 << TICK_BITS);
+
+impl TickScale {
+    pub(crate) fn new(tick: Duration) -> Result<Self, Error> {
+        match u64::try_from(tick.as_nanos()) {
+            Ok(nanos) if (TICK_MIN..=TICK_MAX).contains(&nanos) => Ok(Self {
+                nanos,
+                reciprocal: u64::MAX / nanos,
+            }),
+            _ => Err(Error::out_of_range(
+                ErrorKind::Setting,
+                "tick",
+                format_args!("{tick:?}"),
+                "100 microseconds to 1 second",
+            )),
+        }
+    }
+
+    /// A clock's reading as ticks: `now` rounded down; `date`, which allows for the clock's lag,
+    /// rounded up.
+    #[inline]
+    pub(crate) fn moment(&self, nanos: u64, lag: u64) -> Moment {
+        let (now, rest) = self.divide(nanos);
+        let late = rest.saturating_add(lag);
+        let ahead = if late <= self.nanos {
+            u64::from(late > 0)
+        } else {
+            late.div_ceil(self.nanos)
+        };
+        Moment {
+            now,
+            date: now + ahead,
+        }
+    }
+
+    /// A window in ticks, rounded up: a unit never counts for less than the window.
+    pub(crate) fn window(&self, window: Duration) -> u64 {
+        let ticks = window.as_nanos().div_ceil(u128::from(self.nanos));
+        u64::try_from(ticks)
+            .unwrap_or(u64::MAX)
+            .clamp(1, 1 << (TICK_BITS - 1))
+    }
+
+    /// Ticks as nanoseconds; `u64::MAX` stays what it is.
+    #[inline]
+    pub(crate) fn nanos(&self, ticks: u64) -> u64 {
+        ticks.saturating_mul(self.nanos)
+    }
+
+    pub(crate) fn duration(&self, ticks: u64) -> Duration {
+        Duration::from_nanos(self.nanos(ticks))
+    }
+
+    pub(crate) fn tick_nanos(&self) -> u64 {
+        self.nanos
+    }
+
+    /// Quotient and rest by a multiplication: a 64-bit division costs more than the rest of a check.
+    #[inline]
+    fn divide(&self, nanos: u64) -> (u64, u64) {
+        let wide = u128::from(nanos) * u128::from(self.reciprocal);
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "the upper half of a 128-bit product"
+        )]
+        let mut quotient = (wide >> 64) as u64;
+        let mut rest = nanos - quotient * self.nanos;
+        // The reciprocal was rounded down, so the quotient is at most one too small.
+        if rest >= self.nanos {
+            quotient += 1;
+            rest -= self.nanos;
+        }
+        (quotient, rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        // A quotient off by one would move every expiry by a tick.
+        #[test]
+        fn divides_exactly(nanos: u64, tick in TICK_MIN..=TICK_MAX) {
+            let scale = TickScale::new(Duration::from_nanos(tick)).unwrap();
+            prop_assert_eq!(scale.divide(nanos), (nanos / tick, nanos % tick));
+        }
+
+        #[test]
+        fn dates_up_and_judges_down(nanos in 0..u64::MAX / 2, lag in 0u64..5_000_000) {
+            let scale = TickScale::new(Duration::from_millis(1)).unwrap();
+            let moment = scale.moment(nanos, lag);
+            prop_assert_eq!(moment.now, nanos / 1_000_000);
+            prop_assert_eq!(moment.date, (nanos + lag).div_ceil(1_000_000));
+        }
+    }
+
+    #[test]
+    fn rounds_a_window_up() {
+        let scale = TickScale::new(Duration::from_millis(10)).unwrap();
+        assert_eq!(scale.window(Duration::from_millis(11)), 2);
+        assert_eq!(scale.window(Duration::from_nanos(1)), 1);
+    }
+}

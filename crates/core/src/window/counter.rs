@@ -1,0 +1,213 @@
+//! Two aligned windows: the current one whole, the previous one weighted by its overlap.
+//!
+//! Counted is `current + previous * (window - elapsed) / window`, rounded up. Exact if the
+//! previous window's units were spread evenly. Bound: when they all came at its end, up to
+//! `limit` units too many pass in a window; when they all came at its start, a request is denied
+//! for up to a window too long. A key takes a slot of 32 bytes.
+
+use super::stamp::{Count, Stamp, window_tag};
+use super::{Limits, NEVER, TickQuota, Window};
+use crate::error::Error;
+use crate::memory::{Account, Reader, Writer};
+use crate::time::Moment;
+
+/// Counts of the current and the previous window.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Counter {
+    /// Where the current window starts, and the tag of the window's length.
+    start: Stamp,
+    /// Units of the previous window, and half of the epoch.
+    previous: Count,
+    /// Units of the current window, and the other half.
+    current: Count,
+}
+
+impl Window for Counter {
+    const WAITS: bool = false;
+
+    fn new(limits: &Limits, epoch: u16) -> Self {
+        let [high, low] = epoch.to_be_bytes();
+        Self {
+            start: Stamp::new(0, window_tag(limits.quota(0).window)),
+            previous: Count::new(0, high),
+            current: Count::new(0, low),
+        }
+    }
+
+    fn vacant() -> Self {
+        Self {
+            start: Stamp::new(0, 0),
+            previous: Count::new(0, 0),
+            current: Count::new(0, 0),
+        }
+    }
+
+    fn epoch(&self) -> u16 {
+        u16::from_be_bytes([self.previous.rest(), self.current.rest()])
+    }
+
+    #[inline]
+    fn advance(&mut self, limits: &Limits, now: u64, _: &Account) {
+        let window = limits.quota(0).window;
+        if self.start.rest() != window_tag(window) {
+            self.change_window(window, now);
+        }
+        self.rotate(now, window);
+    }
+
+    #[inline]
+    fn used(&self, limits: &Limits, _: usize, now: u64) -> u64 {
+        let window = limits.quota(0).window;
+        self.current.get() + carried(self.previous.get(), self.left(now, window), window)
+    }
+
+    fn on_record(&self, _: &Limits, _: usize, _: u64) -> u64 {
+        self.previous.get() + self.current.get()
+    }
+
+    #[inline]
+    fn retry(&self, limits: &Limits, _: usize, now: u64, cost: u64) -> u64 {
+        let TickQuota { limit, window } = limits.quota(0);
+        if self.used(limits, 0, now).saturating_add(cost) <= limit {
+            return 0;
+        }
+        let Some(room) = limit.checked_sub(cost) else {
+            return NEVER;
+        };
+        let left = self.left(now, window);
+        // In this window, once the previous one weighs little enough ...
+        if let Some(room) = room.checked_sub(self.current.get()) {
+            return left - overlap_for(room, self.previous.get(), window);
+        }
+        // ... or in the next one, once this one does.
+        left + window - overlap_for(room, self.current.get(), window)
+    }
+
+    #[inline]
+    fn reset(&self, limits: &Limits, _: usize, now: u64) -> u64 {
+        let window = limits.quota(0).window;
+        let left = self.left(now, window);
+        let carry = carried(self.previous.get(), left, window);
+        if carry > 0 {
+            return left - overlap_for(carry - 1, self.previous.get(), window);
+        }
+        match self.current.get() {
+            0 => 0,
+            current => left + window - overlap_for(current - 1, current, window),
+        }
+    }
+
+    #[inline]
+    fn take(&mut self, limits: &Limits, moment: Moment, cost: u64, _: &Account) -> u64 {
+        self.rotate(moment.date, limits.quota(0).window);
+        self.current.set(self.current.get().saturating_add(cost));
+        moment.date.max(self.start.tick())
+    }
+
+    fn give_back(&mut self, limits: &Limits, _: u64, tick: u64, units: u64, _: &Account) -> u64 {
+        let window = limits.quota(0).window;
+        let count = if tick >= self.start.tick() {
+            &mut self.current
+        } else if tick + window >= self.start.tick() {
+            &mut self.previous
+        } else {
+            return 0;
+        };
+        let given = units.min(count.get());
+        count.set(count.get() - given);
+        given
+    }
+
+    fn idle_at(&self, longest: u64) -> u64 {
+        if self.current.get() > 0 {
+            self.start.tick() + 2 * longest
+        } else if self.previous.get() > 0 {
+            self.start.tick() + longest
+        } else {
+            0
+        }
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.start.tick());
+        out.put_u64(u64::from(self.start.rest()));
+        out.put_u64(self.previous.get());
+        out.put_u64(self.current.get());
+    }
+
+    fn decode(
+        input: &mut &[u8],
+        limits: &Limits,
+        epoch: u16,
+        shift: u64,
+        _: &Account,
+    ) -> Result<Self, Error> {
+        let mut counter = Self::new(limits, epoch);
+        let tick = input.take_tick()?.saturating_sub(shift);
+        let tag = u16::try_from(input.take_u64()?).unwrap_or_default();
+        counter.start = Stamp::new(tick, tag);
+        counter.previous.set(input.take_u64()?);
+        counter.current.set(input.take_u64()?);
+        Ok(counter)
+    }
+}
+
+impl Counter {
+    /// Makes the window that `tick` falls into the current one.
+    #[inline]
+    fn rotate(&mut self, tick: u64, window: u64) {
+        let passed = tick.saturating_sub(self.start.tick());
+        if passed < window {
+            return;
+        }
+        let kept = if passed < 2 * window {
+            self.current.get()
+        } else {
+            0
+        };
+        self.previous.set(kept);
+        self.current.set(0);
+        self.start.set_tick(tick - tick % window);
+    }
+
+    /// Another window: all that may still count does, as if it came now.
+    #[cold]
+    fn change_window(&mut self, window: u64, now: u64) {
+        let units = self.previous.get().saturating_add(self.current.get());
+        self.start = Stamp::new(now - now % window, window_tag(window));
+        self.previous.set(0);
+        self.current.set(units);
+    }
+
+    /// Ticks of the previous window that still overlap; all of it before the window has begun.
+    #[inline]
+    fn left(&self, now: u64, window: u64) -> u64 {
+        window - now.saturating_sub(self.start.tick()).min(window)
+    }
+}
+
+/// What `previous` units weigh with `overlap` of `window` ticks left, rounded up: rounding down
+/// would let one unit too many through.
+#[inline]
+fn carried(previous: u64, overlap: u64, window: u64) -> u64 {
+    if previous == 0 || overlap == window {
+        return previous;
+    }
+    let weighed = match previous.checked_mul(overlap) {
+        Some(product) => product.div_ceil(window),
+        None => {
+            let product = u128::from(previous) * u128::from(overlap);
+            u64::try_from(product.div_ceil(u128::from(window))).unwrap_or(u64::MAX)
+        }
+    };
+    weighed.min(previous)
+}
+
+/// The largest overlap at which `count` units weigh no more than `room`, rounded down.
+fn overlap_for(room: u64, count: u64, window: u64) -> u64 {
+    if count <= room {
+        return window;
+    }
+    let overlap = u128::from(room) * u128::from(window) / u128::from(count);
+    u64::try_from(overlap).unwrap_or(window).min(window)
+}

@@ -1,0 +1,151 @@
+//! The generic cell rate algorithm: a bucket of `limit` units that refills evenly.
+//!
+//! State is the theoretical arrival time, exact to a fraction of a tick. Bound: a full bucket
+//! and the refill of a window, so up to twice the limit in a window. A key takes a slot of 24
+//! bytes.
+
+use super::stamp::Stamp;
+use super::{Limits, NEVER, TickQuota, Window};
+use crate::error::Error;
+use crate::memory::{Account, Reader, Writer};
+use crate::time::Moment;
+
+/// When the bucket will be full again.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Gcra {
+    /// Whole ticks, and the epoch.
+    full_at: Stamp,
+    /// The rest of a tick, in parts of the limit it was taken under.
+    parts: u64,
+}
+
+impl Window for Gcra {
+    const WAITS: bool = true;
+
+    fn new(_: &Limits, epoch: u16) -> Self {
+        Self {
+            full_at: Stamp::new(0, epoch),
+            parts: 0,
+        }
+    }
+
+    fn vacant() -> Self {
+        Self {
+            full_at: Stamp::new(0, 0),
+            parts: 0,
+        }
+    }
+
+    fn epoch(&self) -> u16 {
+        self.full_at.rest()
+    }
+
+    #[inline]
+    fn advance(&mut self, limits: &Limits, now: u64, _: &Account) {
+        if self.full_at.tick() < now {
+            self.full_at.set_tick(now);
+            self.parts = 0;
+        } else if self.parts >= limits.quota(0).limit {
+            // The limit has changed; to the safe side, a whole tick.
+            self.full_at.set_tick(self.full_at.tick() + 1);
+            self.parts = 0;
+        }
+    }
+
+    #[inline]
+    fn used(&self, limits: &Limits, _: usize, now: u64) -> u64 {
+        let TickQuota { window, .. } = limits.quota(0);
+        let ahead = self.ahead(limits, now);
+        u64::try_from(ahead.div_ceil(u128::from(window))).unwrap_or(u64::MAX)
+    }
+
+    #[inline]
+    fn retry(&self, limits: &Limits, _: usize, now: u64, cost: u64) -> u64 {
+        let TickQuota { limit, window } = limits.quota(0);
+        if cost > limit {
+            return NEVER;
+        }
+        let wanted = self.ahead(limits, now) + u128::from(cost) * u128::from(window);
+        ticks_over(wanted, limit, window)
+    }
+
+    #[inline]
+    fn reset(&self, limits: &Limits, _: usize, now: u64) -> u64 {
+        let TickQuota { limit, window } = limits.quota(0);
+        let ahead = self.ahead(limits, now);
+        if ahead == 0 {
+            return 0;
+        }
+        // One more whole unit is there once `ahead` has shrunk to a unit less than now, in units
+        // rounded up.
+        let units = ahead.div_ceil(u128::from(window)) - 1;
+        let over = ahead - units * u128::from(window);
+        u64::try_from(over.div_ceil(u128::from(limit))).unwrap_or(NEVER - 1)
+    }
+
+    #[inline]
+    fn take(&mut self, limits: &Limits, moment: Moment, cost: u64, _: &Account) -> u64 {
+        let TickQuota { limit, window } = limits.quota(0);
+        let now = moment.now.min(self.full_at.tick());
+        let ahead = self.ahead(limits, now) + u128::from(cost) * u128::from(window);
+        self.set_ahead(now, ahead, limit);
+        moment.date
+    }
+
+    fn give_back(&mut self, limits: &Limits, now: u64, tick: u64, units: u64, _: &Account) -> u64 {
+        let TickQuota { limit, window } = limits.quota(0);
+        if tick + window <= now {
+            return 0;
+        }
+        let given = units.min(self.used(limits, 0, now));
+        let back = u128::from(given) * u128::from(window);
+        self.set_ahead(now, self.ahead(limits, now).saturating_sub(back), limit);
+        given
+    }
+
+    fn idle_at(&self, _: u64) -> u64 {
+        self.full_at.tick() + u64::from(self.parts > 0)
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.full_at.tick());
+        out.put_u64(self.parts);
+    }
+
+    fn decode(
+        input: &mut &[u8],
+        _: &Limits,
+        epoch: u16,
+        shift: u64,
+        _: &Account,
+    ) -> Result<Self, Error> {
+        let tick = input.take_tick()?.saturating_sub(shift);
+        Ok(Self {
+            full_at: Stamp::new(tick, epoch),
+            parts: input.take_u64()?,
+        })
+    }
+}
+
+impl Gcra {
+    /// How far full lies ahead of now, in ticks times the limit: a unit is `window` of these.
+    #[inline]
+    fn ahead(&self, limits: &Limits, now: u64) -> u128 {
+        let ticks = self.full_at.tick().saturating_sub(now);
+        u128::from(ticks) * u128::from(limits.quota(0).limit) + u128::from(self.parts)
+    }
+
+    #[inline]
+    fn set_ahead(&mut self, now: u64, ahead: u128, limit: u64) {
+        let ticks = u64::try_from(ahead / u128::from(limit)).unwrap_or(u64::MAX >> 17);
+        self.full_at.set_tick((now + ticks).min(u64::MAX >> 17));
+        self.parts = u64::try_from(ahead % u128::from(limit)).unwrap_or(0);
+    }
+}
+
+/// Ticks until `ahead` has shrunk to a window, rounded up.
+#[inline]
+fn ticks_over(ahead: u128, limit: u64, window: u64) -> u64 {
+    let over = ahead.saturating_sub(u128::from(limit) * u128::from(window));
+    u64::try_from(over.div_ceil(u128::from(limit))).unwrap_or(NEVER - 1)
+}

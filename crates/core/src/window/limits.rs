@@ -1,0 +1,108 @@
+//! A policy's quotas in ticks, as windows want them.
+
+use crate::policy::{Algorithm, QUOTAS_MAX};
+use crate::quota::Quota;
+use crate::time::TickScale;
+
+/// A quota in ticks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TickQuota {
+    pub(crate) limit: u64,
+    pub(crate) window: u64,
+}
+
+/// One to eight quotas in ticks, with the algorithm's parameters.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    quotas: [TickQuota; QUOTAS_MAX],
+    len: usize,
+    longest: u64,
+    /// Sub-windows of a window, for `segments`.
+    pub(crate) segments: u64,
+    /// Bytes the codes of a log may take; zero for no cap.
+    pub(crate) bytes_max: usize,
+}
+
+impl Limits {
+    /// Takes the first eight quotas; a policy has checked that there are no more.
+    pub(crate) fn new(quotas: &[Quota], algorithm: Algorithm, scale: &TickScale) -> Self {
+        let mut array = [TickQuota {
+            limit: 0,
+            window: 1,
+        }; QUOTAS_MAX];
+        let mut longest = 1;
+        for (tick_quota, quota) in array.iter_mut().zip(quotas) {
+            let window = scale.window(quota.window());
+            *tick_quota = TickQuota {
+                limit: quota.limit(),
+                window,
+            };
+            longest = longest.max(window);
+        }
+        let segments = match algorithm {
+            Algorithm::Segments { count } => u64::from(count),
+            _ => 1,
+        };
+        let bytes_max = match algorithm {
+            Algorithm::LogCapped { bytes_max } => bytes_max as usize,
+            _ => 0,
+        };
+        Self {
+            quotas: array,
+            len: quotas.len().min(QUOTAS_MAX),
+            longest,
+            segments,
+            bytes_max,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn quotas(&self) -> &[TickQuota] {
+        &self.quotas[..self.len]
+    }
+
+    /// Quota `index`; the last one there is if there are fewer.
+    #[inline]
+    pub(crate) fn quota(&self, index: usize) -> TickQuota {
+        self.quotas[index & (QUOTAS_MAX - 1)]
+    }
+
+    #[inline]
+    pub(crate) fn is_single(&self) -> bool {
+        self.len == 1
+    }
+
+    /// The longest window.
+    pub(crate) fn longest(&self) -> u64 {
+        self.longest
+    }
+
+    /// Quota `index` alone, for windows that keep a state a quota.
+    pub(crate) fn only(&self, index: usize) -> Self {
+        let quota = self.quota(index);
+        let mut only = *self;
+        only.quotas[0] = quota;
+        only.len = 1;
+        only.longest = quota.window;
+        only
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(quotas: &[(u64, u64)]) -> Self {
+        let mut array = [TickQuota {
+            limit: 0,
+            window: 1,
+        }; QUOTAS_MAX];
+        for (to, &(limit, window)) in array.iter_mut().zip(quotas) {
+            *to = TickQuota { limit, window };
+        }
+        let longest = quotas.iter().map(|quota| quota.1).max().unwrap_or(1);
+        Self {
+            quotas: array,
+            len: quotas.len(),
+            longest,
+            segments: 1,
+            bytes_max: 0,
+        }
+    }
+}

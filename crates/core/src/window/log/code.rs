@@ -1,0 +1,228 @@
+//! The bytes a log is made of.
+//!
+//! One code an entry: its units, and the gap in ticks to the entry after it.
+//!
+//! ```text
+//! 00..BF                 1 unit, gap 0..191
+//! C0..FB  b              1 unit, gap 192 + 256 * (first - C0) + b, up to 15551
+//! FC      b b b          1 unit, gap in 24 bits, least byte first
+//! FD      b b b b b b    1 unit, gap in 48 bits, least byte first
+//! FE      varint  code   that many units, then one of the codes above for the gap
+//! FF                     never written
+//! ```
+//!
+//! The same bytes are stored in Redis, so they do not change without a new version.
+
+/// One entry as read from its code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) units: u64,
+    pub(super) gap: u64,
+    /// Bytes of the code.
+    pub(super) len: usize,
+}
+
+/// A code as written; eighteen bytes are the most.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Code {
+    bytes: [u8; CODE_MAX],
+    len: usize,
+}
+
+pub(super) const CODE_MAX: usize = 18;
+
+const SHORT: u64 = 0xC0;
+const PAIR_BASE: u64 = SHORT;
+const PAIR_END: u64 = PAIR_BASE + 60 * 256;
+const TRIPLE: u8 = 0xFC;
+const LONG: u8 = 0xFD;
+const UNITS: u8 = 0xFE;
+
+impl Code {
+    #[inline]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "each cast keeps the byte it is about"
+    )]
+    pub(super) fn new(units: u64, gap: u64) -> Self {
+        let mut code = Self {
+            bytes: [0; CODE_MAX],
+            len: 1,
+        };
+        if units == 1 && gap < SHORT {
+            code.bytes[0] = gap as u8;
+        } else {
+            code.write_long(units, gap);
+        }
+        code
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "each cast keeps the byte it is about"
+    )]
+    fn write_long(&mut self, units: u64, gap: u64) {
+        self.len = 0;
+        if units != 1 {
+            self.push(UNITS);
+            let mut rest = units;
+            while rest >= 0x80 {
+                self.push(rest as u8 | 0x80);
+                rest >>= 7;
+            }
+            self.push(rest as u8);
+        }
+        if gap < SHORT {
+            self.push(gap as u8);
+        } else if gap < PAIR_END {
+            let above = gap - PAIR_BASE;
+            self.push(SHORT as u8 + (above >> 8) as u8);
+            self.push(above as u8);
+        } else {
+            let bytes = if gap < 1 << 24 { 3 } else { 6 };
+            self.push(if bytes == 3 { TRIPLE } else { LONG });
+            for byte in &gap.to_le_bytes()[..bytes] {
+                self.push(*byte);
+            }
+        }
+    }
+
+    fn push(&mut self, byte: u8) {
+        self.bytes[self.len] = byte;
+        self.len += 1;
+    }
+
+    #[inline]
+    pub(super) fn as_slice(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// Reads the first code of `bytes`. Bytes that are no code read as an empty entry that takes them
+/// all; only a damaged snapshot could hold such, and [`is_valid`] refuses it.
+#[inline]
+pub(super) fn read(bytes: &[u8]) -> Entry {
+    match bytes.first() {
+        Some(&byte) if u64::from(byte) < SHORT => Entry {
+            units: 1,
+            gap: u64::from(byte),
+            len: 1,
+        },
+        _ => read_long(bytes).unwrap_or(Entry {
+            units: 0,
+            gap: 0,
+            len: bytes.len().max(1),
+        }),
+    }
+}
+
+fn read_long(bytes: &[u8]) -> Option<Entry> {
+    let (units, used) = match bytes.first()? {
+        &UNITS => read_varint(&bytes[1..])?,
+        _ => (1, 0),
+    };
+    let rest = bytes.get(used..)?;
+    let (gap, len) = match *rest.first()? {
+        byte if u64::from(byte) < SHORT => (u64::from(byte), 1),
+        TRIPLE => (little_endian(rest.get(1..4)?), 4),
+        LONG => (little_endian(rest.get(1..7)?), 7),
+        byte if byte < TRIPLE => {
+            let high = u64::from(byte) - SHORT;
+            (PAIR_BASE + (high << 8) + u64::from(*rest.get(1)?), 2)
+        }
+        _ => return None,
+    };
+    Some(Entry {
+        units,
+        gap,
+        len: used + len,
+    })
+}
+
+/// A number of up to 63 bits, seven a byte, and the bytes read with the mark before it.
+fn read_varint(bytes: &[u8]) -> Option<(u64, usize)> {
+    let mut value = 0;
+    for (index, byte) in bytes.iter().take(9).enumerate() {
+        value |= u64::from(byte & 0x7F) << (7 * index);
+        if byte & 0x80 == 0 {
+            return Some((value, index + 2));
+        }
+    }
+    None
+}
+
+fn little_endian(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .rev()
+        .fold(0, |value, byte| value << 8 | u64::from(*byte))
+}
+
+/// Whether `bytes` is a run of whole codes; with their units and the sum of their gaps.
+pub(super) fn totals(bytes: &[u8]) -> Option<(u64, u64)> {
+    let (mut units, mut span) = (0u64, 0u64);
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let entry = read_long(rest)?;
+        units = units.checked_add(entry.units)?;
+        span = span.checked_add(entry.gap)?;
+        rest = &rest[entry.len..];
+    }
+    Some((units, span))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    // These bytes are stored in Redis: a change here is a change of format.
+    #[test]
+    fn golden_bytes() {
+        for (units, gap, bytes) in [
+            (1, 0, &[0x00][..]),
+            (1, 191, &[0xBF]),
+            (1, 192, &[0xC0, 0x00]),
+            (1, 15_551, &[0xFB, 0xFF]),
+            (1, 15_552, &[0xFC, 0xC0, 0x3C, 0x00]),
+            (1, 16_777_215, &[0xFC, 0xFF, 0xFF, 0xFF]),
+            (1, 16_777_216, &[0xFD, 0, 0, 0, 1, 0, 0]),
+            (5, 7, &[0xFE, 0x05, 0x07]),
+            (5000, 200, &[0xFE, 0x88, 0x27, 0xC0, 0x08]),
+            (0, 3, &[0xFE, 0x00, 0x03]),
+        ] {
+            assert_eq!(
+                Code::new(units, gap).as_slice(),
+                bytes,
+                "{units} units, gap {gap}"
+            );
+            assert_eq!(
+                read(bytes),
+                Entry {
+                    units,
+                    gap,
+                    len: bytes.len()
+                }
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn reads_what_it_wrote(units in 0u64..1 << 53, gap in 0u64..1 << 48, small in 0u64..20_000) {
+            for gap in [gap, small] {
+                let code = Code::new(units, gap);
+                let len = code.as_slice().len();
+                prop_assert_eq!(read(code.as_slice()), Entry { units, gap, len });
+                prop_assert_eq!(totals(code.as_slice()), Some((units, gap)));
+            }
+        }
+
+        #[test]
+        fn never_reads_past_the_end(bytes: Vec<u8>) {
+            let entry = read(&bytes);
+            prop_assert!(entry.len >= 1 && (bytes.is_empty() || entry.len <= bytes.len()));
+            let _ = totals(&bytes);
+        }
+    }
+}

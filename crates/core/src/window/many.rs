@@ -1,0 +1,153 @@
+//! Several quotas under an algorithm that keeps a state a quota.
+
+use super::{Limits, Window};
+use crate::error::Error;
+use crate::memory::Account;
+use crate::time::Moment;
+
+/// One window a quota, side by side.
+#[derive(Debug)]
+pub(crate) struct Many<W>(Box<[W]>);
+
+impl<W: Window> Window for Many<W> {
+    const WAITS: bool = W::WAITS;
+
+    fn new(limits: &Limits, epoch: u16) -> Self {
+        Self(
+            (0..limits.quotas().len())
+                .map(|index| W::new(&limits.only(index), epoch))
+                .collect(),
+        )
+    }
+
+    fn vacant() -> Self {
+        Self(Box::default())
+    }
+
+    fn epoch(&self) -> u16 {
+        self.0.first().map_or(0, W::epoch)
+    }
+
+    fn advance(&mut self, limits: &Limits, now: u64, account: &Account) {
+        for (index, window) in self.0.iter_mut().enumerate() {
+            window.advance(&limits.only(index), now, account);
+        }
+    }
+
+    fn used(&self, limits: &Limits, index: usize, now: u64) -> u64 {
+        self.0
+            .get(index)
+            .map_or(0, |window| window.used(&limits.only(index), 0, now))
+    }
+
+    fn on_record(&self, limits: &Limits, index: usize, now: u64) -> u64 {
+        self.0
+            .get(index)
+            .map_or(0, |window| window.on_record(&limits.only(index), 0, now))
+    }
+
+    fn seed(&mut self, limits: &Limits, moment: Moment, units: &[u64], account: &Account) {
+        for ((index, window), units) in self.0.iter_mut().enumerate().zip(units) {
+            window.seed(
+                &limits.only(index),
+                moment,
+                core::slice::from_ref(units),
+                account,
+            );
+        }
+    }
+
+    fn retry(&self, limits: &Limits, index: usize, now: u64, cost: u64) -> u64 {
+        self.0
+            .get(index)
+            .map_or(0, |window| window.retry(&limits.only(index), 0, now, cost))
+    }
+
+    fn reset(&self, limits: &Limits, index: usize, now: u64) -> u64 {
+        self.0
+            .get(index)
+            .map_or(0, |window| window.reset(&limits.only(index), 0, now))
+    }
+
+    fn take(&mut self, limits: &Limits, moment: Moment, cost: u64, account: &Account) -> u64 {
+        let mut tick = moment.date;
+        for (index, window) in self.0.iter_mut().enumerate() {
+            tick = tick.max(window.take(&limits.only(index), moment, cost, account));
+        }
+        tick
+    }
+
+    fn give_back(
+        &mut self,
+        limits: &Limits,
+        now: u64,
+        tick: u64,
+        units: u64,
+        account: &Account,
+    ) -> u64 {
+        let windows = self.0.iter_mut().enumerate();
+        windows
+            .map(|(index, window)| window.give_back(&limits.only(index), now, tick, units, account))
+            .max()
+            .unwrap_or(0)
+    }
+
+    fn confirm(
+        &mut self,
+        limits: &Limits,
+        moment: Moment,
+        tick: u64,
+        units: u64,
+        account: &Account,
+    ) -> u64 {
+        let windows = self.0.iter_mut().enumerate();
+        windows
+            .map(|(index, window)| {
+                window.confirm(&limits.only(index), moment, tick, units, account)
+            })
+            .max()
+            .unwrap_or(0)
+    }
+
+    fn idle_at(&self, longest: u64) -> u64 {
+        self.0
+            .iter()
+            .map(|window| window.idle_at(longest))
+            .max()
+            .unwrap_or(0)
+    }
+
+    fn heap_bytes(&self) -> usize {
+        let own = if self.0.is_empty() {
+            0
+        } else {
+            size_of_val(&*self.0) + 8
+        };
+        own + self.0.iter().map(W::heap_bytes).sum::<usize>()
+    }
+
+    fn trim(&mut self, account: &Account) {
+        for window in &mut self.0 {
+            window.trim(account);
+        }
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        for window in &self.0 {
+            window.encode(out);
+        }
+    }
+
+    fn decode(
+        input: &mut &[u8],
+        limits: &Limits,
+        epoch: u16,
+        shift: u64,
+        account: &Account,
+    ) -> Result<Self, Error> {
+        let windows: Result<_, _> = (0..limits.quotas().len())
+            .map(|index| W::decode(input, &limits.only(index), epoch, shift, account))
+            .collect();
+        windows.map(Self)
+    }
+}

@@ -1,0 +1,129 @@
+//! Pure state machines: state, now and cost make a decision. No lock, no key, no clock.
+//!
+//! Whoever adds an algorithm adds one file here that implements [`Window`].
+
+mod counter;
+mod fixed;
+mod gcra;
+mod limits;
+mod log;
+mod many;
+mod segments;
+mod stamp;
+
+pub(crate) use counter::Counter;
+pub(crate) use fixed::Fixed;
+pub(crate) use gcra::Gcra;
+pub(crate) use limits::{Limits, TickQuota};
+pub(crate) use log::Log;
+pub(crate) use many::Many;
+pub(crate) use segments::Segments;
+
+use crate::error::Error;
+use crate::memory::Account;
+use crate::time::Moment;
+
+/// The wait that never ends.
+pub(crate) const NEVER: u64 = u64::MAX;
+
+/// What one key has taken, under one algorithm.
+///
+/// `advance` comes first in every operation; the readers below it rely on it. Time given to a
+/// window never decreases: the store clamps it.
+pub(crate) trait Window: Sized + Send {
+    /// Whether a unit can be dated ahead, so that callers can wait in line.
+    const WAITS: bool;
+
+    /// Nothing taken. Receipts of another epoch are not honoured.
+    fn new(limits: &Limits, epoch: u16) -> Self;
+
+    /// What an empty slot of the table holds: no heap memory, never asked anything.
+    fn vacant() -> Self;
+
+    fn epoch(&self) -> u16;
+
+    /// Lets go of what no longer counts, and follows a change of the limits.
+    fn advance(&mut self, limits: &Limits, now: u64, account: &Account);
+
+    /// Units that count against quota `index`.
+    fn used(&self, limits: &Limits, index: usize, now: u64) -> u64;
+
+    /// Units that may still count against quota `index` under any window: at least [`used`].
+    ///
+    /// [`used`]: Window::used
+    fn on_record(&self, limits: &Limits, index: usize, now: u64) -> u64 {
+        self.used(limits, index, now)
+    }
+
+    /// Ticks until `cost` passes quota `index`: zero if it does now, [`NEVER`] if it never will.
+    fn retry(&self, limits: &Limits, index: usize, now: u64, cost: u64) -> u64;
+
+    /// Ticks until more units become available in quota `index`; zero if all are.
+    fn reset(&self, limits: &Limits, index: usize, now: u64) -> u64;
+
+    /// Takes `cost` without asking, and says which tick a receipt should name.
+    fn take(&mut self, limits: &Limits, moment: Moment, cost: u64, account: &Account) -> u64;
+
+    /// Takes what a sketch remembers of a key, by quota, before anything else is taken.
+    fn seed(&mut self, limits: &Limits, moment: Moment, units: &[u64], account: &Account) {
+        if let Some(units) = units.first().copied().filter(|units| *units > 0) {
+            self.take(limits, moment, units, account);
+        }
+    }
+
+    /// Gives back the very units dated `tick`, and says how many there were to give.
+    fn give_back(
+        &mut self,
+        limits: &Limits,
+        now: u64,
+        tick: u64,
+        units: u64,
+        account: &Account,
+    ) -> u64;
+
+    /// Asks whether units that wait in line, dated `tick`, may be used now: zero if so, and then
+    /// they are dated anew; otherwise the ticks to wait on.
+    fn confirm(
+        &mut self,
+        limits: &Limits,
+        moment: Moment,
+        tick: u64,
+        units: u64,
+        account: &Account,
+    ) -> u64 {
+        let _ = (limits, units, account);
+        tick.saturating_sub(moment.now)
+    }
+
+    /// The tick from which on nothing counts in any window up to `longest`.
+    fn idle_at(&self, longest: u64) -> u64;
+
+    /// Bytes on the heap, as the account counts them.
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+
+    /// Gives heap memory back that is not needed any more.
+    fn trim(&mut self, account: &Account) {
+        let _ = account;
+    }
+
+    /// Calls `each` with the tick and units of every entry, oldest first; false if the algorithm
+    /// keeps none.
+    fn history(&self, each: &mut dyn FnMut(u64, u64)) -> bool {
+        let _ = each;
+        false
+    }
+
+    /// Appends the state to a snapshot.
+    fn encode(&self, out: &mut Vec<u8>);
+
+    /// Reads what `encode` wrote, with all ticks moved back by `shift`.
+    fn decode(
+        input: &mut &[u8],
+        limits: &Limits,
+        epoch: u16,
+        shift: u64,
+        account: &Account,
+    ) -> Result<Self, Error>;
+}

@@ -1,0 +1,327 @@
+//! Sub-windows: a ring of counts with a running sum.
+//!
+//! A window of `n` segments keeps `n + 1` counts. The oldest, partly covered one counts whole, so
+//! it never lets too much through; a unit counts for up to one segment too long. A key takes a
+//! slot of 40 bytes and `n + 1` counts of one, two, four or eight bytes, as wide as the largest
+//! count needs.
+
+use super::stamp::{Count, Stamp, window_tag};
+use super::{Limits, NEVER, TickQuota, Window};
+use crate::error::Error;
+use crate::memory::{Account, Reader, Writer, damaged};
+use crate::time::Moment;
+
+/// Counts by segment.
+#[derive(Debug)]
+pub(crate) struct Segments {
+    /// The tick of the latest unit, and the tag of the window's length.
+    last: Stamp,
+    /// Units in all segments, and half of the epoch.
+    sum: Count,
+    /// ```text
+    /// [ count, count, ..., count | width of a count | other half of the epoch ]
+    /// ```
+    /// Segment `k` is at `k` modulo the number of counts; least byte first.
+    ring: Box<[u8]>,
+}
+
+impl Window for Segments {
+    const WAITS: bool = false;
+
+    fn new(limits: &Limits, epoch: u16) -> Self {
+        let TickQuota { limit, window } = limits.quota(0);
+        let [high, low] = epoch.to_be_bytes();
+        Self {
+            last: Stamp::new(0, window_tag(window)),
+            sum: Count::new(0, high),
+            ring: ring(counts_for(limits), width_for(limit), low),
+        }
+    }
+
+    fn vacant() -> Self {
+        Self {
+            last: Stamp::new(0, 0),
+            sum: Count::new(0, 0),
+            ring: Box::default(),
+        }
+    }
+
+    fn epoch(&self) -> u16 {
+        u16::from_be_bytes([self.sum.rest(), self.ring.last().copied().unwrap_or(0)])
+    }
+
+    #[inline]
+    fn advance(&mut self, limits: &Limits, now: u64, account: &Account) {
+        let window = limits.quota(0).window;
+        if self.last.rest() != window_tag(window) || self.counts() != counts_for(limits) {
+            self.change_window(limits, now, account);
+        }
+        if self.sum.get() == 0 {
+            return;
+        }
+        let length = length(limits);
+        let newest = self.last.tick() / length;
+        // The first segment that has a tick later than `now - window`.
+        let kept = (now + 1).saturating_sub(window) / length;
+        for segment in self.oldest(newest)..kept.min(newest + 1) {
+            let place = self.place(segment);
+            let count = self.get(place);
+            if count > 0 {
+                self.set(place, 0);
+                self.sum.set(self.sum.get() - count);
+            }
+        }
+    }
+
+    #[inline]
+    fn used(&self, _: &Limits, _: usize, _: u64) -> u64 {
+        self.sum.get()
+    }
+
+    #[inline]
+    fn retry(&self, limits: &Limits, _: usize, now: u64, cost: u64) -> u64 {
+        let TickQuota { limit, window } = limits.quota(0);
+        let wanted = self.sum.get().saturating_add(cost);
+        if wanted <= limit {
+            return 0;
+        }
+        if cost > limit {
+            return NEVER;
+        }
+        let mut over = wanted - limit;
+        let mut free_at = now;
+        for (segment, count) in self.filled(limits) {
+            free_at = (segment + 1) * length(limits) - 1 + window;
+            if count >= over {
+                break;
+            }
+            over -= count;
+        }
+        free_at.saturating_sub(now)
+    }
+
+    #[inline]
+    fn reset(&self, limits: &Limits, _: usize, now: u64) -> u64 {
+        let window = limits.quota(0).window;
+        let first = self.filled(limits).next();
+        first.map_or(0, |(segment, _)| {
+            ((segment + 1) * length(limits) - 1 + window).saturating_sub(now)
+        })
+    }
+
+    #[inline]
+    fn take(&mut self, limits: &Limits, moment: Moment, cost: u64, account: &Account) -> u64 {
+        let length = length(limits);
+        let date = moment.date.max(self.last.tick());
+        self.open(self.last.tick() / length, date / length, account);
+        self.last.set_tick(date);
+        self.add(self.place(date / length), cost, account);
+        self.sum.set(self.sum.get().saturating_add(cost));
+        date
+    }
+
+    fn give_back(&mut self, limits: &Limits, _: u64, tick: u64, units: u64, _: &Account) -> u64 {
+        let newest = self.last.tick() / length(limits);
+        let segment = tick / length(limits);
+        if segment > newest || segment < self.oldest(newest) {
+            return 0;
+        }
+        let place = self.place(segment);
+        let count = self.get(place);
+        let given = units.min(count);
+        self.set(place, count - given);
+        self.sum.set(self.sum.get() - given);
+        given
+    }
+
+    fn idle_at(&self, longest: u64) -> u64 {
+        // A segment, which counts whole, is at most a window long.
+        if self.sum.get() == 0 {
+            0
+        } else {
+            self.last.tick() + 2 * longest
+        }
+    }
+
+    fn heap_bytes(&self) -> usize {
+        if self.ring.is_empty() {
+            0
+        } else {
+            (self.ring.len() + 8).next_multiple_of(16)
+        }
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.last.tick());
+        out.put_u64(u64::from(self.last.rest()));
+        out.put_u64(self.counts() as u64);
+        for place in 0..self.counts() {
+            out.put_u64(self.get(place));
+        }
+    }
+
+    fn decode(
+        input: &mut &[u8],
+        limits: &Limits,
+        epoch: u16,
+        shift: u64,
+        account: &Account,
+    ) -> Result<Self, Error> {
+        let tick = input.take_tick()?.saturating_sub(shift);
+        let tag = u16::try_from(input.take_u64()?).unwrap_or_default();
+        let counts = usize::try_from(input.take_u64()?).unwrap_or(usize::MAX);
+        if !(2..=COUNTS_MAX).contains(&counts) {
+            return Err(damaged("the number of segments"));
+        }
+        let [high, low] = epoch.to_be_bytes();
+        let width = width_for(limits.quota(0).limit);
+        let ring = ring(counts, width, low);
+        let mut segments = Self {
+            last: Stamp::new(tick, tag),
+            sum: Count::new(0, high),
+            ring,
+        };
+        account.grow(segments.heap_bytes());
+        for place in 0..counts {
+            let units = input.take_u64()?;
+            // A shift moves the borders of segments: then all count as the newest does.
+            let place = if shift == 0 {
+                place
+            } else {
+                segments.place(tick / length(limits))
+            };
+            segments.add(place, units, account);
+            segments.sum.set(segments.sum.get().saturating_add(units));
+        }
+        Ok(segments)
+    }
+}
+
+impl Segments {
+    fn width(&self) -> usize {
+        self.ring
+            .len()
+            .checked_sub(2)
+            .map_or(1, |at| usize::from(self.ring[at]).max(1))
+    }
+
+    fn counts(&self) -> usize {
+        self.ring.len().saturating_sub(2) / self.width()
+    }
+
+    fn place(&self, segment: u64) -> usize {
+        usize::try_from(segment % (self.counts() as u64).max(1)).unwrap_or(0)
+    }
+
+    /// The oldest segment that the ring can hold.
+    fn oldest(&self, newest: u64) -> u64 {
+        (newest + 1).saturating_sub(self.counts() as u64)
+    }
+
+    fn get(&self, place: usize) -> u64 {
+        let width = self.width();
+        let mut bytes = [0; 8];
+        bytes[..width].copy_from_slice(&self.ring[place * width..][..width]);
+        u64::from_le_bytes(bytes)
+    }
+
+    /// The count fits; [`Segments::add`] sees to it.
+    fn set(&mut self, place: usize, count: u64) {
+        let width = self.width();
+        self.ring[place * width..][..width].copy_from_slice(&count.to_le_bytes()[..width]);
+    }
+
+    /// Adds to a count, and makes all counts wider if that one needs it.
+    fn add(&mut self, place: usize, units: u64, account: &Account) {
+        let count = self.get(place).saturating_add(units);
+        let width = width_for(count);
+        if width > self.width() {
+            let before = self.heap_bytes();
+            let old: Vec<u64> = (0..self.counts()).map(|place| self.get(place)).collect();
+            let [_, low] = self.epoch().to_be_bytes();
+            self.ring = ring(old.len(), width, low);
+            for (place, count) in old.into_iter().enumerate() {
+                self.set(place, count);
+            }
+            // Counts must not be lost, so this may pass the budget by a few bytes a count.
+            account.grow(self.heap_bytes() - before);
+        }
+        self.set(place, count);
+    }
+
+    /// Makes `segment` the newest. What a unit dated ahead would push out is counted as a segment
+    /// later.
+    fn open(&mut self, newest: u64, segment: u64, account: &Account) {
+        if self.sum.get() == 0 {
+            return;
+        }
+        let counts = self.counts() as u64;
+        for next in newest + 1..=segment.min(newest + counts) {
+            let place = self.place(next);
+            let pushed = self.get(place);
+            if pushed > 0 {
+                self.set(place, 0);
+                self.add(self.place(next + 1), pushed, account);
+            }
+        }
+    }
+
+    /// Segments with units, oldest first.
+    fn filled(&self, limits: &Limits) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let newest = self.last.tick() / length(limits);
+        let segments = if self.sum.get() == 0 {
+            1..=0
+        } else {
+            self.oldest(newest)..=newest
+        };
+        segments
+            .map(|segment| (segment, self.get(self.place(segment))))
+            .filter(|(_, count)| *count > 0)
+    }
+
+    /// Another window or other segments: all that may still count does, as if it came now.
+    #[cold]
+    fn change_window(&mut self, limits: &Limits, now: u64, account: &Account) {
+        let before = self.heap_bytes();
+        let units = self.sum.get();
+        let [_, low] = self.epoch().to_be_bytes();
+        let TickQuota { limit, window } = limits.quota(0);
+        self.ring = ring(counts_for(limits), width_for(limit.max(units)), low);
+        account.grow(self.heap_bytes().saturating_sub(before));
+        account.shrink(before.saturating_sub(self.heap_bytes()));
+        self.last = Stamp::new(now, window_tag(window));
+        self.set(self.place(now / length(limits)), units);
+    }
+}
+
+const COUNTS_MAX: usize = 1025;
+
+fn ring(counts: usize, width: usize, epoch: u8) -> Box<[u8]> {
+    let mut ring = vec![0; counts * width + 2].into_boxed_slice();
+    #[expect(clippy::cast_possible_truncation, reason = "at most eight")]
+    let width = width as u8;
+    ring[counts * usize::from(width)] = width;
+    ring[counts * usize::from(width) + 1] = epoch;
+    ring
+}
+
+/// Segments of a window, and one for the oldest, partly covered one.
+fn counts_for(limits: &Limits) -> usize {
+    usize::try_from(limits.segments).map_or(COUNTS_MAX, |count| (count + 1).min(COUNTS_MAX))
+}
+
+/// Ticks of a segment, rounded up: the segments cover the window.
+#[inline]
+fn length(limits: &Limits) -> u64 {
+    limits.quota(0).window.div_ceil(limits.segments)
+}
+
+/// Bytes that a count of up to `count` needs.
+fn width_for(count: u64) -> usize {
+    match count {
+        0..=0xFF => 1,
+        0x100..=0xFFFF => 2,
+        0x1_0000..=0xFFFF_FFFF => 4,
+        _ => 8,
+    }
+}

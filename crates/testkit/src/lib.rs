@@ -1,0 +1,53 @@
+//! The reference model of Slidegate and the runner of its conformance traces.
+//!
+//! Three things that any store, in any language, can be held against:
+//!
+//! * [`SlidingLog`] and [`never_over`]: the exact log with every instant in nanoseconds, and the
+//!   check that no stretch of real time holds more than the limit;
+//! * [`model`]: a naive model of every algorithm, independent of the code under test;
+//! * [`load_all`] and [`run`]: the traces of the `conformance` folder over any [`Subject`], be it
+//!   [`ModelSubject`], [`MemorySubject`] or one of yours.
+//!
+//! ```
+//! use slidegate_testkit::{MemorySubject, load_all, run};
+//!
+//! for trace in load_all()? {
+//!     let mut subject = MemorySubject::new(&trace)?;
+//!     run(&trace, &mut subject)?;
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod oracle;
+mod violation;
+
+pub mod model;
+
+mod policy;
+mod trace;
+
+mod load;
+mod mismatch;
+mod runner;
+mod subject;
+
+mod memory;
+mod modelled;
+
+mod compare;
+mod random;
+
+pub use compare::{compare, compare_with};
+pub use load::{LoadError, load_all, parse};
+pub use memory::MemorySubject;
+pub use mismatch::Mismatch;
+pub use modelled::{ModelReceipt, ModelSubject};
+pub use oracle::SlidingLog;
+pub use policy::{Algorithm, Mode, PolicySpec, QuotaSpec};
+pub use random::{Random, random_trace};
+pub use runner::{Report, run};
+pub use subject::{Answer, Capability, Refusal, Standing, Subject};
+pub use trace::{Expect, Op, Step, Trace};
+pub use violation::{Violation, never_over};

@@ -1,0 +1,144 @@
+//! Memory as a subject.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use slidegate::{Cost, Decision, Limiter, ManualClock, Policy, Quota, Receipt, Tier};
+
+use crate::policy::{Algorithm, Mode, PolicySpec, QuotaSpec};
+use crate::subject::{Answer, Refusal, Standing, Subject};
+use crate::trace::Trace;
+
+/// A [`Limiter`] in memory with a clock set by hand.
+#[derive(Debug)]
+pub struct MemorySubject {
+    limiter: Limiter,
+    clock: ManualClock,
+    tiers: BTreeMap<String, Tier>,
+}
+
+impl MemorySubject {
+    /// A limiter for the policy of a trace.
+    ///
+    /// # Errors
+    ///
+    /// When the limiter refuses the policy.
+    pub fn new(trace: &Trace) -> Result<Self, Refusal> {
+        Self::build(trace).map_err(failed)
+    }
+
+    fn build(trace: &Trace) -> Result<Self, slidegate::Error> {
+        let spec = &trace.policy;
+        let clock = ManualClock::new(Duration::from_millis(trace.start_ms));
+        let limiter = Limiter::builder(policy(spec)?)
+            .clock(clock.clone())
+            .tick(Duration::from_millis(spec.tick_ms))
+            .build()?;
+        let mut tiers = BTreeMap::new();
+        for (name, specs) in &spec.tiers {
+            tiers.insert(name.clone(), limiter.tier(&quotas(specs)?)?);
+        }
+        Ok(Self { limiter, clock, tiers })
+    }
+}
+
+impl Subject for MemorySubject {
+    type Receipt = Receipt;
+
+    fn set_time(&mut self, now: Duration) -> Result<(), Refusal> {
+        self.clock.set(now);
+        Ok(())
+    }
+
+    fn check(
+        &mut self,
+        key: &str,
+        tier: Option<&str>,
+        cost: u64,
+    ) -> Result<(Answer, Option<Receipt>), Refusal> {
+        let cost = Cost::new(cost).map_err(failed)?;
+        let decision = match tier {
+            None => self.limiter.check_cost(key, cost),
+            Some(name) => {
+                let unknown = || Refusal::Failed(format!("there is no tier {name}"));
+                self.limiter.check_tier(key, self.tiers.get(name).ok_or_else(unknown)?, cost)
+            }
+        };
+        Ok((answer(&decision), decision.into_receipt()))
+    }
+
+    fn reserve(&mut self, key: &str, cost: u64) -> Result<(Answer, Option<Receipt>), Refusal> {
+        let decision = self.limiter.reserve(key, Cost::new(cost).map_err(failed)?);
+        Ok((answer(&decision), decision.into_receipt()))
+    }
+
+    fn peek(&mut self, key: &str, cost: u64) -> Result<Answer, Refusal> {
+        Ok(answer(&self.limiter.peek(key, Cost::new(cost).map_err(failed)?)))
+    }
+
+    fn refund(&mut self, receipt: Receipt) -> Result<u64, Refusal> {
+        Ok(self.limiter.refund(receipt))
+    }
+
+    fn settle(&mut self, receipt: Receipt, actual: u64) -> Result<u64, Refusal> {
+        Ok(self.limiter.settle(receipt, actual))
+    }
+
+    fn reset(&mut self, key: &str) -> Result<bool, Refusal> {
+        Ok(self.limiter.reset(key))
+    }
+
+    fn usage(&mut self, key: &str) -> Result<Vec<u64>, Refusal> {
+        let usage = self.limiter.usage(key);
+        Ok((0..self.limiter.policy().quotas().len()).map(|place| usage.units(place)).collect())
+    }
+
+    fn history(&mut self, key: &str) -> Result<Vec<(Duration, u64)>, Refusal> {
+        let events = self.limiter.history(key).map_err(failed)?;
+        Ok(events.into_iter().map(|event| (event.at, event.units)).collect())
+    }
+}
+
+fn policy(spec: &PolicySpec) -> Result<Policy, slidegate::Error> {
+    let algorithm = match (spec.algorithm, spec.bytes_max) {
+        (Algorithm::Log, None) => slidegate::Algorithm::Log,
+        (Algorithm::Log, Some(bytes_max)) => slidegate::Algorithm::LogCapped { bytes_max },
+        (Algorithm::Counter, _) => slidegate::Algorithm::Counter,
+        (Algorithm::Segments, _) => {
+            slidegate::Algorithm::Segments { count: spec.segments.unwrap_or_default() }
+        }
+        (Algorithm::Gcra, _) => slidegate::Algorithm::Gcra,
+        (Algorithm::Fixed, _) => slidegate::Algorithm::Fixed,
+    };
+    let mode = match spec.mode {
+        Mode::Enforce => slidegate::Mode::Enforce,
+        Mode::Shadow => slidegate::Mode::Shadow,
+    };
+    Policy::builder("trace").quotas(quotas(&spec.quotas)?).algorithm(algorithm).mode(mode).build()
+}
+
+fn quotas(specs: &[QuotaSpec]) -> Result<Vec<Quota>, slidegate::Error> {
+    specs
+        .iter()
+        .map(|spec| Quota::new(spec.limit, Duration::from_millis(spec.window_ms)))
+        .collect()
+}
+
+fn answer(decision: &Decision) -> Answer {
+    let standing = |quota: &slidegate::QuotaDecision| Standing {
+        limit: quota.limit(),
+        remaining: quota.remaining(),
+        retry_after: quota.retry_after(),
+        reset_after: quota.reset_after(),
+    };
+    Answer {
+        allowed: decision.is_allowed(),
+        shadow_denied: decision.is_shadow_denied(),
+        quotas: decision.quotas().iter().map(standing).collect(),
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is handed to `map_err`")]
+fn failed(error: slidegate::Error) -> Refusal {
+    Refusal::Failed(error.to_string())
+}

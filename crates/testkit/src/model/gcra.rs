@@ -1,0 +1,67 @@
+//! A bucket that leaks evenly.
+
+use super::{Model, TickQuota};
+
+/// A bucket of `limit` units from which `limit` units leak in every window, evenly.
+///
+/// This is the other face of the generic cell rate algorithm: where that keeps the moment at which
+/// the bucket will be empty, this keeps what is in it. A unit is cut into as many parts as the window
+/// has ticks, so that every tick leaks `limit` whole parts and nothing is ever rounded.
+#[derive(Debug, Clone, Default)]
+pub struct GcraModel(Vec<Bucket>);
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Bucket {
+    parts: u128,
+    at: u64,
+}
+
+impl GcraModel {
+    fn parts(&self, place: usize, quota: TickQuota, now: u64) -> u128 {
+        let bucket = self.0.get(place).copied().unwrap_or_default();
+        let leaked = u128::from(now.saturating_sub(bucket.at)) * u128::from(quota.limit);
+        bucket.parts.saturating_sub(leaked)
+    }
+
+    fn fill(&mut self, place: usize, now: u64, parts: u128) {
+        if self.0.len() <= place {
+            self.0.resize(place + 1, Bucket::default());
+        }
+        self.0[place] = Bucket { parts, at: now };
+    }
+}
+
+impl Model for GcraModel {
+    /// A unit that has leaked in part still counts whole; more than the limit is not told apart
+    /// from the limit.
+    fn counted(&self, place: usize, quota: TickQuota, now: u64) -> u128 {
+        let units = self
+            .parts(place, quota, now)
+            .div_ceil(u128::from(quota.window));
+        units.min(u128::from(quota.limit))
+    }
+
+    fn fits(&self, place: usize, quota: TickQuota, now: u64, cost: u64) -> bool {
+        let unit = u128::from(quota.window);
+        self.parts(place, quota, now) + u128::from(cost) * unit <= u128::from(quota.limit) * unit
+    }
+
+    fn record(&mut self, quotas: &[TickQuota], at: u64, units: u64) {
+        for (place, quota) in quotas.iter().enumerate() {
+            let more = u128::from(units) * u128::from(quota.window);
+            self.fill(place, at, self.parts(place, *quota, at) + more);
+        }
+    }
+
+    fn give_back(&mut self, quotas: &[TickQuota], now: u64, _at: u64, units: u64) -> u64 {
+        let mut given = 0;
+        for (place, quota) in quotas.iter().enumerate() {
+            let parts = self.parts(place, *quota, now);
+            let less = parts.min(u128::from(units) * u128::from(quota.window));
+            let whole = less.div_ceil(u128::from(quota.window));
+            given = given.max(u64::try_from(whole).unwrap_or(units));
+            self.fill(place, now, parts - less);
+        }
+        given
+    }
+}

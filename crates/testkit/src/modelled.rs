@@ -1,0 +1,251 @@
+//! The naive models as a subject.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use crate::model::{
+    CounterModel, FixedModel, GcraModel, LogModel, Model, SegmentsModel, TickQuota,
+};
+use crate::policy::{Algorithm, Mode, PolicySpec, QuotaSpec};
+use crate::subject::{Answer, Capability, Refusal, Standing, Subject};
+use crate::trace::Trace;
+
+/// A limiter made of naive models, one for every key.
+///
+/// It proves the traces before there is a store to run them: an expectation that the model does not
+/// meet is wrong, or the model is. A byte cap is ignored, since a capped log must not differ
+/// where a trace can see it.
+#[derive(Debug)]
+pub struct ModelSubject {
+    policy: PolicySpec,
+    /// Never goes back.
+    now_ns: u64,
+    keys: BTreeMap<String, Keyed>,
+    /// Told apart so that a receipt from before a reset finds nothing.
+    births: u64,
+}
+
+#[derive(Debug)]
+struct Keyed {
+    model: Box<dyn Model>,
+    birth: u64,
+}
+
+/// Which units an allowed check took.
+#[derive(Debug)]
+pub struct ModelReceipt {
+    key: String,
+    birth: u64,
+    at: u64,
+    units: u64,
+}
+
+impl ModelSubject {
+    /// A limiter for the policy of a trace.
+    pub fn new(trace: &Trace) -> Self {
+        Self {
+            policy: trace.policy.clone(),
+            now_ns: nanos(Duration::from_millis(trace.start_ms)),
+            keys: BTreeMap::new(),
+            births: 0,
+        }
+    }
+
+    fn tick_ns(&self) -> u64 {
+        self.policy.tick_ms * 1_000_000
+    }
+
+    /// The tick that judges: the last one that has begun.
+    fn now(&self) -> u64 {
+        self.now_ns / self.tick_ns()
+    }
+
+    /// The tick that an admission is dated: the first one that has not yet passed.
+    fn date(&self) -> u64 {
+        self.now_ns.div_ceil(self.tick_ns())
+    }
+
+    fn in_ticks(&self, quotas: &[QuotaSpec]) -> Vec<TickQuota> {
+        let in_ticks = |quota: &QuotaSpec| TickQuota {
+            limit: quota.limit,
+            window: quota.window_ms.div_ceil(self.policy.tick_ms),
+        };
+        quotas.iter().map(in_ticks).collect()
+    }
+
+    fn quotas(&self, tier: Option<&str>) -> Result<Vec<TickQuota>, Refusal> {
+        let Some(tier) = tier else {
+            return Ok(self.in_ticks(&self.policy.quotas));
+        };
+        match self.policy.tiers.get(tier) {
+            Some(quotas) => Ok(self.in_ticks(quotas)),
+            None => Err(Refusal::Failed(format!("there is no tier {tier}"))),
+        }
+    }
+
+    fn model(&self) -> Box<dyn Model> {
+        match self.policy.algorithm {
+            Algorithm::Log => Box::new(LogModel::default()),
+            Algorithm::Counter => Box::new(CounterModel::default()),
+            Algorithm::Segments => {
+                Box::new(SegmentsModel::new(self.policy.segments.unwrap_or(1).into()))
+            }
+            Algorithm::Gcra => Box::new(GcraModel::default()),
+            Algorithm::Fixed => Box::new(FixedModel::default()),
+        }
+    }
+
+    fn keyed(&mut self, key: &str) -> &mut Keyed {
+        if !self.keys.contains_key(key) {
+            self.births += 1;
+        }
+        let (model, birth) = (self.model(), self.births);
+        self.keys
+            .entry(key.into())
+            .or_insert(Keyed { model, birth })
+    }
+
+    /// Looks at the model of a key, an empty one if the key is new.
+    fn look<T>(&self, key: &str, see: impl FnOnce(&dyn Model) -> T) -> T {
+        match self.keys.get(key) {
+            Some(keyed) => see(keyed.model.as_ref()),
+            None => see(self.model().as_ref()),
+        }
+    }
+
+    fn answer(&self, key: &str, quotas: &[TickQuota], asked: Option<u64>, allowed: bool) -> Answer {
+        let (now, tick_ns) = (self.now(), self.tick_ns());
+        let shadow = self.policy.mode == Mode::Shadow;
+        // A decision cuts what is longer than 584 years.
+        let longest = u64::MAX - 1;
+        let duration =
+            |ticks: u64| Duration::from_nanos(ticks.saturating_mul(tick_ns).min(longest));
+        let standing = |model: &dyn Model, place: usize, quota: TickQuota| {
+            let standing = model.standing(place, quota, now, asked);
+            Standing {
+                limit: quota.limit,
+                remaining: standing.remaining,
+                retry_after: standing.retry_after.map(duration),
+                reset_after: duration(standing.reset_after),
+            }
+        };
+        let quotas = quotas.iter().enumerate();
+        Answer {
+            allowed: allowed || shadow,
+            shadow_denied: !allowed && shadow,
+            quotas: self.look(key, |model| {
+                quotas
+                    .map(|(place, quota)| standing(model, place, *quota))
+                    .collect()
+            }),
+        }
+    }
+
+    fn fits(&self, key: &str, quotas: &[TickQuota], cost: u64) -> bool {
+        let now = self.now();
+        let mut quotas = quotas.iter().enumerate();
+        self.look(key, |model| {
+            quotas.all(|(place, quota)| model.fits(place, *quota, now, cost))
+        })
+    }
+
+    /// The key that a receipt is about, unless it was forgotten since.
+    fn named(&mut self, receipt: &ModelReceipt) -> Option<&mut Keyed> {
+        self.keys
+            .get_mut(&receipt.key)
+            .filter(|keyed| keyed.birth == receipt.birth)
+    }
+}
+
+impl Subject for ModelSubject {
+    type Receipt = ModelReceipt;
+
+    fn set_time(&mut self, now: Duration) -> Result<(), Refusal> {
+        self.now_ns = self.now_ns.max(nanos(now));
+        Ok(())
+    }
+
+    fn check(
+        &mut self,
+        key: &str,
+        tier: Option<&str>,
+        cost: u64,
+    ) -> Result<(Answer, Option<ModelReceipt>), Refusal> {
+        let quotas = self.quotas(tier)?;
+        if !self.fits(key, &quotas, cost) {
+            return Ok((self.answer(key, &quotas, Some(cost), false), None));
+        }
+        let at = self.date();
+        let keyed = self.keyed(key);
+        keyed.model.record(&quotas, at, cost);
+        let receipt = ModelReceipt {
+            key: key.into(),
+            birth: keyed.birth,
+            at,
+            units: cost,
+        };
+        Ok((self.answer(key, &quotas, None, true), Some(receipt)))
+    }
+
+    fn reserve(&mut self, key: &str, cost: u64) -> Result<(Answer, Option<ModelReceipt>), Refusal> {
+        self.check(key, None, cost)
+    }
+
+    fn peek(&mut self, key: &str, cost: u64) -> Result<Answer, Refusal> {
+        let quotas = self.quotas(None)?;
+        let allowed = self.fits(key, &quotas, cost);
+        Ok(self.answer(key, &quotas, Some(cost), allowed))
+    }
+
+    fn refund(&mut self, receipt: ModelReceipt) -> Result<u64, Refusal> {
+        let (quotas, now) = (self.quotas(None)?, self.now());
+        let Some(keyed) = self.named(&receipt) else {
+            return Ok(0);
+        };
+        Ok(keyed
+            .model
+            .give_back(&quotas, now, receipt.at, receipt.units))
+    }
+
+    fn settle(&mut self, receipt: ModelReceipt, actual: u64) -> Result<u64, Refusal> {
+        let (quotas, now, date) = (self.quotas(None)?, self.now(), self.date());
+        let Some(keyed) = self.named(&receipt) else {
+            return Ok(0);
+        };
+        let ModelReceipt { at, units, .. } = receipt;
+        if actual > units {
+            keyed.model.record(&quotas, date, actual - units);
+            return Ok(actual);
+        }
+        Ok(units - keyed.model.give_back(&quotas, now, at, units - actual))
+    }
+
+    fn reset(&mut self, key: &str) -> Result<bool, Refusal> {
+        Ok(self.keys.remove(key).is_some())
+    }
+
+    fn usage(&mut self, key: &str) -> Result<Vec<u64>, Refusal> {
+        let (quotas, now) = (self.quotas(None)?, self.now());
+        let units = |counted| u64::try_from(counted).unwrap_or(u64::MAX);
+        let quotas = quotas.iter().enumerate();
+        Ok(self.look(key, |model| {
+            quotas
+                .map(|(place, quota)| units(model.counted(place, *quota, now)))
+                .collect()
+        }))
+    }
+
+    fn history(&mut self, key: &str) -> Result<Vec<(Duration, u64)>, Refusal> {
+        let (quotas, now, tick_ns) = (self.quotas(None)?, self.now(), self.tick_ns());
+        let events = self.look(key, |model| model.events(&quotas, now));
+        let events = events.ok_or(Refusal::Unsupported(Capability::History))?;
+        Ok(events
+            .iter()
+            .map(|(at, units)| (Duration::from_nanos(at * tick_ns), *units))
+            .collect())
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

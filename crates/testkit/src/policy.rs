@@ -1,0 +1,139 @@
+//! The policy of a trace.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The quotas of a trace and how they are counted.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct PolicySpec {
+    /// How units are counted.
+    pub algorithm: Algorithm,
+    /// One to eight quotas.
+    pub quotas: Vec<QuotaSpec>,
+    /// Sub-windows a window is cut into; for `segments` and only there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub segments: Option<u16>,
+    /// The byte cap of a log; for `log` and only there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_max: Option<u32>,
+    /// What a denial means.
+    #[serde(default, skip_serializing_if = "Mode::is_enforce")]
+    pub mode: Mode,
+    /// The unit of stored time.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub tick_ms: u64,
+    /// Other quotas, by name, that a step may ask for.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tiers: BTreeMap<String, Vec<QuotaSpec>>,
+}
+
+/// At most `limit` units in any `window_ms`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct QuotaSpec {
+    /// Units allowed.
+    pub limit: u64,
+    /// Length of the window in milliseconds.
+    pub window_ms: u64,
+}
+
+/// How units are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Algorithm {
+    /// The exact log, capped if the policy has `bytes_max`.
+    Log,
+    /// Two weighted windows.
+    Counter,
+    /// Sub-windows.
+    Segments,
+    /// The bucket that refills evenly.
+    Gcra,
+    /// One aligned window.
+    Fixed,
+}
+
+/// What a denial means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// A denial denies.
+    #[default]
+    Enforce,
+    /// Judged, never denied.
+    Shadow,
+}
+
+impl Algorithm {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Log,
+        Self::Counter,
+        Self::Segments,
+        Self::Gcra,
+        Self::Fixed,
+    ];
+}
+
+impl Mode {
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde calls it with a reference"
+    )]
+    fn is_enforce(&self) -> bool {
+        *self == Self::Enforce
+    }
+}
+
+impl PolicySpec {
+    /// A policy of these quotas with everything else as it is by default.
+    pub fn new(algorithm: Algorithm, quotas: Vec<QuotaSpec>) -> Self {
+        Self {
+            algorithm,
+            quotas,
+            segments: None,
+            bytes_max: None,
+            mode: Mode::Enforce,
+            tick_ms: 1,
+            tiers: BTreeMap::new(),
+        }
+    }
+
+    /// What is wrong with it, if something is.
+    pub(crate) fn fault(&self) -> Option<String> {
+        if (self.algorithm == Algorithm::Segments) != self.segments.is_some() {
+            return Some("`segments` belongs to the algorithm segments, and only there".into());
+        }
+        if self.bytes_max.is_some() && self.algorithm != Algorithm::Log {
+            return Some("`bytes_max` belongs to the algorithm log".into());
+        }
+        let mut all = self.tiers.values().chain([&self.quotas]);
+        if !all.clone().all(|quotas| (1..=8).contains(&quotas.len())) {
+            return Some("a policy and a tier have one to eight quotas".into());
+        }
+        if self.tick_ms == 0 || all.any(|quotas| quotas.iter().any(QuotaSpec::is_zero)) {
+            return Some("limits, windows and ticks are never zero".into());
+        }
+        None
+    }
+}
+
+impl QuotaSpec {
+    fn is_zero(&self) -> bool {
+        self.limit == 0 || self.window_ms == 0
+    }
+}
+
+fn one() -> u64 {
+    1
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde calls it with a reference"
+)]
+fn is_one(value: &u64) -> bool {
+    *value == 1
+}

@@ -1,0 +1,287 @@
+//! Traces made up from a seed.
+
+use crate::policy::{Algorithm, PolicySpec, QuotaSpec};
+use crate::trace::{Op, Step, Trace};
+
+/// A small generator of repeatable numbers (`SplitMix64`), so that a seed names a trace for ever.
+#[derive(Debug, Clone)]
+pub struct Random(u64);
+
+impl Random {
+    /// The generator of a seed.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next 64 bits.
+    pub fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number from `low` to `high`, both included.
+    pub fn between(&mut self, low: u64, high: u64) -> u64 {
+        let span = u128::from(high - low) + 1;
+        let offset = (u128::from(self.bits()) * span) >> 64;
+        low + u64::try_from(offset).unwrap_or_default()
+    }
+
+    /// True `percent` times in a hundred.
+    pub fn chance(&mut self, percent: u64) -> bool {
+        self.between(1, 100) <= percent
+    }
+
+    /// A position in something that has `len` of them, at least one.
+    pub fn index(&mut self, len: usize) -> usize {
+        let last = u64::try_from(len).unwrap_or(u64::MAX) - 1;
+        usize::try_from(self.between(0, last)).unwrap_or_default()
+    }
+
+    /// One of several.
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.index(from.len())]
+    }
+}
+
+/// A trace of one policy with nothing expected: mostly up to 150 steps, of a log one in a hundred
+/// has thousands, with small costs and without long pauses, so that it grows long.
+///
+/// It asks for what tends to go wrong: moments exactly at, just before and just after the end of
+/// a window, whole windows skipped, costs at and above the limit, numbers near 2^53, receipts used
+/// late, several quotas, a clock that goes back.
+pub fn random_trace(seed: u64, algorithm: Algorithm) -> Trace {
+    let mut random = Random::new(seed);
+    let calm = algorithm == Algorithm::Log && seed % 101 == 100;
+    let mut policy = random_policy(&mut random, algorithm);
+    if calm {
+        for quota in &mut policy.quotas {
+            quota.limit = random.between(500, 4000);
+            quota.window_ms = policy.tick_ms * random.between(10_000, 4_000_000);
+        }
+    }
+    let start_ms = match random.between(0, 3) {
+        0 => 0,
+        1 => random.between(0, 1_000_000),
+        _ => random.between(1_600_000_000_000, 1_900_000_000_000),
+    };
+    let start_ms = start_ms / policy.tick_ms * policy.tick_ms;
+    let walks_back = seed.is_multiple_of(3);
+    let walk = Walk {
+        random,
+        at_ms: 0,
+        receipts: Vec::new(),
+        walks_back,
+        calm,
+    };
+    let steps = walk.steps(&policy);
+    let name = format!("random-{algorithm:?}-{seed}").to_lowercase();
+    let why = "Made up from a seed.".into();
+    Trace {
+        name,
+        why,
+        requires: Vec::new(),
+        policy,
+        start_ms,
+        steps,
+    }
+}
+
+fn random_policy(random: &mut Random, algorithm: Algorithm) -> PolicySpec {
+    let tick_ms = if random.chance(10) {
+        random.pick(&[2, 10, 1000])
+    } else {
+        1
+    };
+    let count = if random.chance(70) {
+        1
+    } else {
+        random.between(2, 4)
+    };
+    let quotas = (0..count).map(|_| random_quota(random, tick_ms)).collect();
+    let mut policy = PolicySpec {
+        tick_ms,
+        ..PolicySpec::new(algorithm, quotas)
+    };
+    if algorithm == Algorithm::Segments {
+        let segments = random.pick(&[1, 2, 3, 5, 6, 7, 10, 60, 61, 1000, 1024]);
+        policy.segments = Some(segments);
+    }
+    policy
+}
+
+fn random_quota(random: &mut Random, tick_ms: u64) -> QuotaSpec {
+    let limit = match random.between(0, 9) {
+        0 => 1,
+        1..=5 => random.between(1, 12),
+        6..=7 => random.between(13, 300),
+        8 => random.between(1000, 1 << 40),
+        _ => UNITS_MAX - random.between(0, 2),
+    };
+    let window = match random.between(0, 9) {
+        0..=2 => random.between(1, 50),
+        3..=5 => random.between(51, 5000),
+        6..=7 => random.pick(&[1000, 60_000, 3_600_000, 86_400_000]),
+        8 => random.between(5000, 100_000_000),
+        _ => WINDOW_MS_MAX / tick_ms,
+    };
+    let window_ms = (window * tick_ms).min(WINDOW_MS_MAX / tick_ms * tick_ms);
+    QuotaSpec { limit, window_ms }
+}
+
+/// The largest limit and cost.
+const UNITS_MAX: u64 = (1 << 53) - 1;
+
+/// Ten years.
+const WINDOW_MS_MAX: u64 = 10 * 366 * 24 * 3_600_000;
+
+/// A walk through time that asks now and then.
+struct Walk {
+    random: Random,
+    at_ms: u64,
+    /// Labels not yet consumed, with the cost asked for.
+    receipts: Vec<(String, u64)>,
+    walks_back: bool,
+    /// Asks often and never pauses for long.
+    calm: bool,
+}
+
+impl Walk {
+    fn steps(mut self, policy: &PolicySpec) -> Vec<Step> {
+        let count = if self.calm {
+            3000
+        } else {
+            self.random.between(5, 150)
+        };
+        let mut steps = Vec::new();
+        for number in 0..count {
+            let quota = self.random.pick(&policy.quotas);
+            self.advance(quota, policy.tick_ms);
+            if self.walks_back && self.random.chance(4) {
+                // The check before makes sure that the store has seen the later time.
+                steps.push(Step::new(self.at_ms, Op::Check));
+                let back = self.random.between(1, quota.window_ms) / policy.tick_ms;
+                let mut step = self.check(quota, format!("back{number}"));
+                step.at_ms = self.at_ms.saturating_sub(back * policy.tick_ms);
+                steps.push(step);
+            }
+            let mut step = self.step(policy.algorithm, quota, number);
+            if !self.walks_back && self.random.chance(10) && step.of.is_none() {
+                step.key = "other".into();
+            }
+            steps.push(step);
+        }
+        steps
+    }
+
+    fn advance(&mut self, quota: QuotaSpec, tick_ms: u64) {
+        let window = quota.window_ms / tick_ms;
+        let ticks = match self.random.between(0, if self.calm { 13 } else { 19 }) {
+            0..=8 => 0,
+            9..=10 => 1,
+            11..=13 if self.calm => self.random.between(0, window / 500),
+            11..=13 => self.random.between(0, window / 10),
+            14..=15 => self.random.between(0, window),
+            16 => window,
+            17 => window - 1,
+            18 => window + 1,
+            _ => window * self.random.between(1, 4) + self.random.between(0, 1),
+        };
+        // A hundred years are enough for anybody.
+        self.at_ms = (self.at_ms + ticks * tick_ms).min(WINDOW_MS_MAX * 10 / tick_ms * tick_ms);
+    }
+
+    fn step(&mut self, algorithm: Algorithm, quota: QuotaSpec, number: u64) -> Step {
+        let at_ms = self.at_ms;
+        match self.random.between(0, 99) {
+            0..=9 => Step {
+                cost: self.cost(quota),
+                ..Step::new(at_ms, Op::Peek)
+            },
+            10..=14 => Step::new(at_ms, Op::Usage),
+            15..=17 if algorithm == Algorithm::Log => Step::new(at_ms, Op::History),
+            18 if !self.calm => Step::new(at_ms, Op::Reset),
+            19..=29 if !self.receipts.is_empty() => {
+                let (label, _) = self.receipt();
+                Step {
+                    of: Some(label),
+                    ..Step::new(at_ms, Op::Refund)
+                }
+            }
+            30..=36 if !self.receipts.is_empty() => {
+                let (label, cost) = self.receipt();
+                let actual = match self.random.between(0, 3) {
+                    0 => self.random.between(0, cost),
+                    1 => cost,
+                    _ => cost.saturating_add(self.cost(quota)).min(UNITS_MAX),
+                };
+                Step {
+                    of: Some(label),
+                    actual: Some(actual),
+                    ..Step::new(at_ms, Op::Settle)
+                }
+            }
+            _ => self.check(quota, format!("r{number}")),
+        }
+    }
+
+    fn check(&mut self, quota: QuotaSpec, label: String) -> Step {
+        let cost = self.cost(quota);
+        self.receipts.push((label.clone(), cost));
+        Step {
+            cost,
+            keep_as: Some(label),
+            ..Step::new(self.at_ms, Op::Check)
+        }
+    }
+
+    fn receipt(&mut self) -> (String, u64) {
+        let last = u64::try_from(self.receipts.len()).unwrap_or(u64::MAX) - 1;
+        let index = if self.random.chance(50) {
+            last
+        } else {
+            self.random.between(0, last)
+        };
+        self.receipts
+            .remove(usize::try_from(index).unwrap_or_default())
+    }
+
+    fn cost(&mut self, quota: QuotaSpec) -> u64 {
+        let cost = match self.random.between(0, 9) {
+            _ if self.calm && self.random.between(0, 999) > 1 => self.random.pick(&[1, 1, 1, 2]),
+            0..=4 => 1,
+            5..=6 => self.random.between(1, quota.limit.div_ceil(4)),
+            7 => self.random.between(1, quota.limit),
+            8 => quota.limit,
+            _ => quota.limit.saturating_add(self.random.pick(&[1, 2, 1000])),
+        };
+        cost.min(UNITS_MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_names_a_trace_for_ever() {
+        assert_eq!(Random::new(1).bits(), 0x910a_2dec_8902_5cc1);
+        assert_eq!(
+            random_trace(7, Algorithm::Log),
+            random_trace(7, Algorithm::Log)
+        );
+        assert_ne!(
+            random_trace(7, Algorithm::Log),
+            random_trace(8, Algorithm::Log)
+        );
+    }
+
+    #[test]
+    fn numbers_stay_between_their_bounds_and_reach_them() {
+        let mut random = Random::new(3);
+        let seen: std::collections::BTreeSet<_> = (0..500).map(|_| random.between(2, 5)).collect();
+        assert_eq!(seen, [2, 3, 4, 5].into());
+    }
+}

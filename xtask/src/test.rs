@@ -1,0 +1,187 @@
+//! `cargo xtask test`: everything a change must pass, in one command.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::command::{self, cargo};
+use crate::{Outcome, examples, install, tidy};
+
+/// One thing that must hold.
+pub(crate) struct Step {
+    pub(crate) name: &'static str,
+    check: fn(&Path) -> Result<Done, String>,
+}
+
+/// How a step ended that did not fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Done {
+    Passed,
+    /// Nothing was checked, because of this.
+    Skipped(&'static str),
+}
+
+/// The quick ones first, so that a slip shows within seconds.
+pub(crate) const STEPS: &[Step] = &[
+    Step { name: "format", check: format },
+    Step { name: "clippy", check: clippy },
+    Step { name: "tests", check: tests },
+    Step { name: "doc tests", check: doc_tests },
+    Step { name: "docs", check: docs },
+    Step { name: "tidy", check: |root| passed(tidy::run(root)) },
+    Step { name: "shuttle", check: shuttle },
+    Step { name: "examples", check: |root| passed(examples::run(root)) },
+    Step { name: "instructions", check: instructions },
+];
+
+/// Runs every step, or up to the first that fails.
+pub(crate) fn run(root: &Path) -> Outcome {
+    run_steps(root, STEPS).map(|summary| eprintln!("\n{summary}"))
+}
+
+fn run_steps(root: &Path, steps: &[Step]) -> Result<String, String> {
+    let mut ended = Vec::with_capacity(steps.len());
+    for (index, step) in steps.iter().enumerate() {
+        eprintln!("\n[{}/{}] {}", index + 1, steps.len(), step.name);
+        let started = now();
+        let done = (step.check)(root)
+            .map_err(|reason| format!("step `{}` failed: {reason}", step.name))?;
+        if let Done::Skipped(reason) = done {
+            eprintln!("    skipped: {reason}");
+        }
+        ended.push((step.name, done, started.elapsed()));
+    }
+    Ok(summary(&ended))
+}
+
+fn summary(ended: &[(&str, Done, Duration)]) -> String {
+    let total: Duration = ended.iter().map(|(_, _, took)| *took).sum();
+    let skipped = ended.iter().filter(|(_, done, _)| *done != Done::Passed).count();
+    let mut parts = Vec::with_capacity(ended.len());
+    for (name, done, took) in ended {
+        parts.push(match done {
+            Done::Passed => format!("{name} {}", seconds(*took)),
+            Done::Skipped(_) => format!("{name} skipped"),
+        });
+    }
+    let verdict = match skipped {
+        0 => "all passed".to_owned(),
+        _ => format!("passed, {skipped} skipped"),
+    };
+    format!("xtask test: {verdict} in {} ({})", seconds(total), parts.join(", "))
+}
+
+/// Tenths of a second, rounded down.
+fn seconds(took: Duration) -> String {
+    format!("{}.{} s", took.as_secs(), took.subsec_millis() / 100)
+}
+
+fn format(root: &Path) -> Result<Done, String> {
+    install::component("rustfmt", "fmt")?;
+    command::run(&mut cargo(root, &["fmt", "--all", "--check"]))?;
+    // A workspace of its own, so `--all` does not reach it.
+    let fuzz = ["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"];
+    passed(command::run(&mut cargo(root, &fuzz)))
+}
+
+fn clippy(root: &Path) -> Result<Done, String> {
+    install::component("clippy", "clippy")?;
+    let arguments = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+    passed(command::run(&mut cargo(root, &arguments)))
+}
+
+fn tests(root: &Path) -> Result<Done, String> {
+    if command::succeeds("cargo", &["nextest", "--version"]) {
+        return passed(command::run(&mut cargo(root, &["nextest", "run", "--workspace"])));
+    }
+    eprintln!("    cargo-nextest is not installed: the slower cargo test runs the same tests");
+    passed(command::run(&mut cargo(root, &["test", "--workspace", "--all-targets"])))
+}
+
+fn doc_tests(root: &Path) -> Result<Done, String> {
+    passed(command::run(&mut cargo(root, &["test", "--workspace", "--doc"])))
+}
+
+fn docs(root: &Path) -> Result<Done, String> {
+    let mut command = cargo(root, &["doc", "--workspace", "--no-deps"]);
+    passed(command::run(command.env("RUSTDOCFLAGS", "-D warnings")))
+}
+
+fn shuttle(root: &Path) -> Result<Done, String> {
+    if !root.join("crates/core/tests/shuttle.rs").is_file() {
+        return Ok(Done::Skipped("there is no crates/core/tests/shuttle.rs"));
+    }
+    // The flag rebuilds everything, so it gets a folder of its own: the other steps keep theirs.
+    let mut command = cargo(root, &["test", "--package", "slidegate", "--test", "shuttle"]);
+    command.env("RUSTFLAGS", with_shuttle(env::var_os("RUSTFLAGS")));
+    command.env("CARGO_TARGET_DIR", target(root).join("shuttle"));
+    passed(command::run(&mut command))
+}
+
+fn instructions(root: &Path) -> Result<Done, String> {
+    if !install::valgrind() {
+        return Ok(Done::Skipped("there is no valgrind to count instructions with"));
+    }
+    let arguments = ["run", "--release", "--package", "slidegate-bench", "--"];
+    let mut command = cargo(root, &arguments);
+    passed(command::run(command.args(["instructions", "--compare"])))
+}
+
+fn passed(outcome: Outcome) -> Result<Done, String> {
+    outcome.map(|()| Done::Passed)
+}
+
+/// The caller's flags are kept: the variable replaces, it does not add.
+fn with_shuttle(flags: Option<OsString>) -> OsString {
+    let mut flags = flags.unwrap_or_default();
+    if !flags.is_empty() {
+        flags.push(" ");
+    }
+    flags.push("--cfg shuttle");
+    flags
+}
+
+fn target(root: &Path) -> PathBuf {
+    // A relative name is meant from where cargo was called; here that is the root.
+    root.join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
+}
+
+#[expect(clippy::disallowed_methods, reason = "how long a step took is shown, never judged")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_failure_stops_and_is_named() {
+        // Were the order or the stop lost, the panicking step would run.
+        let steps = [
+            Step { name: "one", check: |_| Ok(Done::Passed) },
+            Step { name: "two", check: |_| Err("it broke".to_owned()) },
+            Step { name: "three", check: |_| panic!("ran after a failure") },
+        ];
+        let reason = run_steps(Path::new("."), &steps).unwrap_err();
+        assert_eq!(reason, "step `two` failed: it broke");
+    }
+
+    #[test]
+    fn a_skipped_step_is_never_summed_up_as_passed() {
+        let ended = [
+            ("one", Done::Passed, Duration::from_millis(1250)),
+            ("two", Done::Skipped("why"), Duration::ZERO),
+        ];
+        let expected = "xtask test: passed, 1 skipped in 1.2 s (one 1.2 s, two skipped)";
+        assert_eq!(summary(&ended), expected);
+        assert_eq!(summary(&ended[..1]), "xtask test: all passed in 1.2 s (one 1.2 s)");
+    }
+
+    #[test]
+    fn the_callers_flags_are_kept() {
+        assert_eq!(with_shuttle(None), "--cfg shuttle");
+        assert_eq!(with_shuttle(Some("-C lto".into())), "-C lto --cfg shuttle");
+    }
+}

@@ -1,0 +1,95 @@
+//! `cargo xtask tidy`: the house rules that no compiler checks.
+
+mod links;
+mod source;
+mod text;
+mod traces;
+mod tree;
+
+use std::fmt;
+use std::path::Path;
+
+use crate::Outcome;
+use tree::File;
+
+/// One broken rule, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Finding {
+    path: String,
+    /// Counted from one; zero when the whole file is meant.
+    line: usize,
+    what: String,
+}
+
+impl Finding {
+    fn new(file: &File, line: usize, what: impl Into<String>) -> Self {
+        Self { path: file.path.clone(), line, what: what.into() }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.path, self.what),
+            line => write!(f, "{}:{line}: {}", self.path, self.what),
+        }
+    }
+}
+
+/// Checks every file of ours and lists all that is wrong, not only the first.
+pub(crate) fn run(root: &Path) -> Outcome {
+    let files = tree::read(root)?;
+    let findings = check(&files, &|path| root.join(path).exists());
+    for finding in &findings {
+        eprintln!("    {finding}");
+    }
+    match findings.len() {
+        0 => {
+            eprintln!("    {} files are tidy", files.len());
+            Ok(())
+        }
+        count => Err(format!("{count} findings in {} files, listed above", files.len())),
+    }
+}
+
+fn check(files: &[File], exists: &dyn Fn(&str) -> bool) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in files {
+        text::check(file, &mut findings);
+        match file.extension() {
+            "rs" => source::check(file, &mut findings),
+            "md" => links::check(file, exists, &mut findings),
+            _ => {}
+        }
+    }
+    traces::check(files, &mut findings);
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rule_is_reached() {
+        // One bad file a rule: a rule that `check` no longer calls would find nothing.
+        let files = [
+            File::new("docs/blank.md", "trailing \n"),
+            File::new("crates/core/src/bare.rs", "fn main() {}\n"),
+            File::new("docs/dead.md", "[gone](gone.md)\n"),
+            File::new("conformance/bad.json", "[]\n"),
+        ];
+        let findings = check(&files, &|_| false);
+        for file in &files {
+            let found = findings.iter().any(|finding| finding.path == file.path);
+            assert!(found, "nothing found in {}", file.path);
+        }
+    }
+
+    #[test]
+    fn a_finding_shows_where() {
+        let file = File::new("a.md", "");
+        assert_eq!(Finding::new(&file, 3, "bad").to_string(), "a.md:3: bad");
+        assert_eq!(Finding::new(&file, 0, "bad").to_string(), "a.md: bad");
+    }
+}
