@@ -10,10 +10,7 @@ pub(crate) fn instant() -> Instant {
 
 /// The wall time, for peers that ask the caller for it or read it on every check.
 #[inline]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the peers' own way of telling time is measured"
-)]
+#[expect(clippy::disallowed_methods, reason = "the peers' own way of telling time is measured")]
 pub(crate) fn wall() -> SystemTime {
     SystemTime::now()
 }

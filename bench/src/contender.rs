@@ -6,7 +6,7 @@ use core::num::NonZeroU32;
 use crate::Failure;
 use crate::floor::Floor;
 use crate::harness::Harness;
-use crate::ours::{Algorithm, MonotonicTime, Ours, OursMany};
+use crate::ours::{Algorithm, OurBasis, Ours, OursMany};
 use crate::peers::{Governor, Pingora, Throttlecrab, Trypema};
 use crate::ring::RingPerKey;
 use crate::subject::Runner;
@@ -36,7 +36,7 @@ impl Contender {
         let units = limit.get();
         let mut field = vec![
             Self::new(HARNESS, Harness),
-            Self::new(FLOOR, Floor::new(units, MonotonicTime::new())),
+            Self::new(FLOOR, Floor::new(units, OurBasis::monotonic())),
             Self::new(LOG, Ours::new(Algorithm::Log, units)?),
             Self::new(COUNTER, Ours::new(Algorithm::Counter, units)?),
             Self::new(GOVERNOR, Governor::new(limit)),
@@ -53,17 +53,12 @@ impl Contender {
     }
 
     fn new(name: &'static str, runner: impl Runner + 'static) -> Self {
-        Self {
-            name,
-            runner: Box::new(runner),
-        }
+        Self { name, runner: Box::new(runner) }
     }
 }
 
 impl fmt::Debug for Contender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Contender")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
+        f.debug_struct("Contender").field("name", &self.name).finish_non_exhaustive()
     }
 }

@@ -2,7 +2,6 @@
 
 use hashbrown::HashTable;
 use parking_lot::Mutex;
-use siphasher::sip::SipHasher13;
 
 use crate::subject::{Subject, WINDOW_SECONDS};
 
@@ -10,18 +9,20 @@ use crate::subject::{Subject, WINDOW_SECONDS};
 ///
 /// It keeps no log, accounts no bytes, sweeps nothing and answers yes or no only.
 #[derive(Debug)]
-pub(crate) struct Floor<T> {
+pub(crate) struct Floor<B> {
     shards: Box<[Shard]>,
-    hasher: SipHasher13,
-    time: T,
+    basis: B,
     limit: u32,
     window: u64,
 }
 
-/// Where the floor reads the time.
-pub(crate) trait Time: Sync {
+/// What the floor borrows from ours.
+pub(crate) trait Basis: Sync {
+    /// A keyed hash of the key.
+    fn fingerprint(&self, key: &str) -> u64;
+
     /// Nanoseconds since the Unix epoch.
-    fn nanos(&self) -> u64;
+    fn now(&self) -> u64;
 }
 
 /// On a cache line of its own, and its neighbour, which the machine fetches in pairs.
@@ -43,45 +44,33 @@ const _: () = assert!(size_of::<Slot>() == 24, "the floor is 24 bytes a slot");
 
 const SHARDS: usize = 1024;
 
-impl<T: Time> Floor<T> {
+impl<B: Basis> Floor<B> {
     /// `limit` units in about a minute.
-    pub(crate) fn new(limit: u32, time: T) -> Self {
+    pub(crate) fn new(limit: u32, basis: B) -> Self {
         let shards = (0..SHARDS).map(|_| Shard::default()).collect();
-        let hasher = SipHasher13::new_with_key(b"floor and secret");
-        Self {
-            shards,
-            hasher,
-            time,
-            limit,
-            window: WINDOW_SECONDS * 1_000_000_000,
-        }
+        Self { shards, basis, limit, window: WINDOW_SECONDS * 1_000_000_000 }
     }
 
-    /// Where it reads the time.
-    pub(crate) fn time(&self) -> &T {
-        &self.time
+    /// What it borrows.
+    pub(crate) fn basis(&self) -> &B {
+        &self.basis
     }
 }
 
-impl<T: Time> Subject for Floor<T> {
+impl<B: Basis> Subject for Floor<B> {
     type Lane = ();
 
     #[inline]
     fn check(&self, _lane: &mut (), key: &str) -> bool {
-        let fingerprint = self.hasher.hash(key.as_bytes());
-        let now = self.time.nanos();
+        let fingerprint = self.basis.fingerprint(key);
+        let now = self.basis.now();
         // The table takes its tag from the top bits and its bucket from the bottom ones.
         let shard = &self.shards[(fingerprint >> 32) as usize % SHARDS];
         let mut table = shard.0.lock();
         if let Some(slot) = table.find_mut(fingerprint, |slot| slot.fingerprint == fingerprint) {
             return slot.check(self.limit, self.window, now);
         }
-        let slot = Slot {
-            fingerprint,
-            began: now,
-            previous: 0,
-            current: 1,
-        };
+        let slot = Slot { fingerprint, began: now, previous: 0, current: 1 };
         table.insert_unique(fingerprint, slot, |slot| slot.fingerprint);
         true
     }
@@ -92,11 +81,7 @@ impl Slot {
     fn check(&mut self, limit: u32, window: u64, now: u64) -> bool {
         let mut elapsed = now.saturating_sub(self.began);
         if elapsed >= window {
-            self.previous = if elapsed < 2 * window {
-                self.current
-            } else {
-                0
-            };
+            self.previous = if elapsed < 2 * window { self.current } else { 0 };
             self.current = 0;
             elapsed %= window;
             self.began = now - elapsed;
@@ -117,8 +102,13 @@ mod tests {
 
     use super::*;
 
-    impl Time for &AtomicU64 {
-        fn nanos(&self) -> u64 {
+    impl Basis for &AtomicU64 {
+        fn fingerprint(&self, key: &str) -> u64 {
+            key.bytes()
+                .fold(1, |hash: u64, byte| hash.wrapping_mul(0x0101).wrapping_add(byte.into()))
+        }
+
+        fn now(&self) -> u64 {
             self.load(Ordering::Relaxed)
         }
     }

@@ -61,13 +61,8 @@ mod tests {
 
     #[test]
     fn fields_keep_their_order() {
-        let line = JsonLine::new("inproc")
-            .text("workload", "hot")
-            .whole("threads", 2);
-        let line = line
-            .number("ns", Some(25.25), 1)
-            .number("ratio_to_floor", None, 3)
-            .close();
+        let line = JsonLine::new("inproc").text("workload", "hot").whole("threads", 2);
+        let line = line.number("ns", Some(25.25), 1).number("ratio_to_floor", None, 3).close();
         assert_eq!(
             line,
             r#"{"bench":"inproc","workload":"hot","threads":2,"ns":25.2,"ratio_to_floor":null}"#

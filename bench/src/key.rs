@@ -20,9 +20,7 @@ const PAIRS: [[u8; 2]; 100] = pairs();
 impl Key {
     /// The key of number 0.
     pub(crate) const fn new() -> Self {
-        Self {
-            bytes: *b"user:0000000\0\0\0\0",
-        }
+        Self { bytes: *b"user:0000000\0\0\0\0" }
     }
 
     /// Makes this the key of `number`, of which the last seven digits count.
@@ -38,10 +36,7 @@ impl Key {
 
     /// The key as it stands.
     #[inline]
-    #[expect(
-        unsafe_code,
-        reason = "a UTF-8 check would cost as much as a clock read on every key"
-    )]
+    #[expect(unsafe_code, reason = "a UTF-8 check would cost as much as a clock read on every key")]
     pub(crate) fn as_str(&self) -> &str {
         // SAFETY: `new` fills the buffer with ASCII and `write` puts ASCII digits only.
         unsafe { core::str::from_utf8_unchecked(&self.bytes[..LEN]) }
@@ -67,10 +62,7 @@ mod tests {
     fn keys_read_as_formatted_numbers() {
         let mut key = Key::new();
         assert_eq!(key.as_str(), "user:0000000");
-        for number in (0..KEYS_MAX)
-            .step_by(977)
-            .chain([9, 10, 99, 100, KEYS_MAX - 1])
-        {
+        for number in (0..KEYS_MAX).step_by(977).chain([9, 10, 99, 100, KEYS_MAX - 1]) {
             assert_eq!(key.write(number), format!("user:{number:07}"));
         }
     }

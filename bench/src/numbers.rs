@@ -28,20 +28,13 @@ impl Numbers<'_> {
             Self::One => block.fill(0),
             Self::InOrder(range) => {
                 let wanted = block.iter_mut();
-                return wanted
-                    .zip(range)
-                    .map(|(place, number)| *place = number)
-                    .count();
+                return wanted.zip(range).map(|(place, number)| *place = number).count();
             }
             Self::Uniform { random, keys } => block.fill_with(|| random.below(*keys)),
             Self::Listed { list, next } => {
                 for place in &mut *block {
                     *place = list.get(*next).copied().unwrap_or(0);
-                    *next = if *next + 1 >= list.len() {
-                        0
-                    } else {
-                        *next + 1
-                    };
+                    *next = if *next + 1 >= list.len() { 0 } else { *next + 1 };
                 }
             }
         }
@@ -67,10 +60,7 @@ mod tests {
     #[test]
     fn a_list_starts_again() {
         let list: Vec<u32> = (0..65).collect();
-        let mut numbers = Numbers::Listed {
-            list: &list,
-            next: 0,
-        };
+        let mut numbers = Numbers::Listed { list: &list, next: 0 };
         let mut block = [0; BLOCK];
         numbers.fill(&mut block);
         numbers.fill(&mut block);

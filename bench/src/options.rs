@@ -82,18 +82,11 @@ impl Options {
             }
             (Some("instructions"), None, None) => Command::Instructions { action },
             (Some("instructions-child"), Some(subject), Some(checks)) => {
-                Command::InstructionsChild {
-                    subject,
-                    checks: checks.parse()?,
-                }
+                Command::InstructionsChild { subject, checks: checks.parse()? }
             }
             (Some(word), _, _) => return Err(refusal(word)),
         };
-        Ok(Self {
-            command,
-            json,
-            quick,
-        })
+        Ok(Self { command, json, quick })
     }
 }
 
@@ -112,41 +105,21 @@ mod tests {
     #[test]
     fn flags_may_stand_anywhere() {
         let options = parse("--json inproc --quick").unwrap();
-        assert_eq!(
-            options,
-            Options {
-                command: Command::Inproc,
-                json: true,
-                quick: true
-            }
-        );
+        assert_eq!(options, Options { command: Command::Inproc, json: true, quick: true });
         let options = parse("instructions --compare").unwrap();
-        assert_eq!(
-            options.command,
-            Command::Instructions {
-                action: Action::Compare
-            }
-        );
+        assert_eq!(options.command, Command::Instructions { action: Action::Compare });
     }
 
     #[test]
     fn one_memory_workload_can_be_named() {
         let options = parse("memory log-1m-x-5").unwrap();
-        assert_eq!(
-            options.command,
-            Command::Memory {
-                workload: Some("log-1m-x-5".to_owned())
-            }
-        );
+        assert_eq!(options.command, Command::Memory { workload: Some("log-1m-x-5".to_owned()) });
     }
 
     #[test]
     fn nonsense_is_refused_with_the_usage() {
         for line in ["--jsno", "frobnicate", "inproc hot"] {
-            assert!(
-                parse(line).unwrap_err().to_string().contains("usage"),
-                "{line}"
-            );
+            assert!(parse(line).unwrap_err().to_string().contains("usage"), "{line}");
         }
     }
 }

@@ -2,12 +2,14 @@
 
 use core::time::Duration;
 
-use slidegate::{Clock, Cost, Decision, Limiter, ManualClock, MonotonicClock, Policy, Quota};
+use slidegate::{
+    Clock, Cost, Decision, Limiter, ManualClock, MonotonicClock, Policy, Quota, Secret,
+};
 
 pub(crate) use slidegate::Algorithm;
 
 use crate::Failure;
-use crate::floor::{Floor, Time};
+use crate::floor::{Basis, Floor};
 use crate::key::Key;
 use crate::memory::Store;
 use crate::numbers::BLOCK;
@@ -32,13 +34,12 @@ pub(crate) struct OursTimed {
     clock: ManualClock,
 }
 
-/// The shipped default clock, for the floor.
+/// Our hash and one of our clocks, for the floor.
 #[derive(Debug)]
-pub(crate) struct MonotonicTime(MonotonicClock);
-
-/// A manual clock, for the floor.
-#[derive(Debug)]
-pub(crate) struct ManualTime(ManualClock);
+pub(crate) struct OurBasis<C> {
+    secret: Secret,
+    clock: C,
+}
 
 /// A whole minute since the epoch, so that aligned windows begin with the workload.
 const START: Duration = Duration::from_secs(1_800_000_000);
@@ -46,15 +47,15 @@ const START: Duration = Duration::from_secs(1_800_000_000);
 /// Room for every workload: what happens at the limit is not measured here.
 const MEMORY_LIMIT: usize = 8 << 30;
 
+/// Shards of all parts together.
+const SHARDS: usize = 1024;
+
 /// Fixed, so that two runs place their keys alike.
 const SECRET: [u8; 16] = *b"bench and secret";
 
 fn policy(algorithm: Algorithm, limit: u64) -> Result<Policy, Failure> {
     let quota = Quota::per_minute(limit)?;
-    Ok(Policy::builder("bench")
-        .quota(quota)
-        .algorithm(algorithm)
-        .build()?)
+    Ok(Policy::builder("bench").quota(quota).algorithm(algorithm).build()?)
 }
 
 fn limiter(algorithm: Algorithm, limit: u32) -> Result<Limiter, Failure> {
@@ -65,9 +66,7 @@ fn limiter(algorithm: Algorithm, limit: u32) -> Result<Limiter, Failure> {
 impl Ours {
     /// `limit` units a minute.
     pub(crate) fn new(algorithm: Algorithm, limit: u32) -> Result<Self, Failure> {
-        Ok(Self {
-            limiter: limiter(algorithm, limit)?,
-        })
+        Ok(Self { limiter: limiter(algorithm, limit)? })
     }
 }
 
@@ -83,9 +82,7 @@ impl Subject for Ours {
 impl OursMany {
     /// `limit` units a minute.
     pub(crate) fn new(limit: u32) -> Result<Self, Failure> {
-        Ok(Self {
-            limiter: limiter(Algorithm::Log, limit)?,
-        })
+        Ok(Self { limiter: limiter(Algorithm::Log, limit)? })
     }
 }
 
@@ -98,10 +95,7 @@ pub(crate) struct Batch {
 
 impl Default for Batch {
     fn default() -> Self {
-        Self {
-            keys: [Key::new(); BLOCK],
-            decisions: Vec::new(),
-        }
+        Self { keys: [Key::new(); BLOCK], decisions: Vec::new() }
     }
 }
 
@@ -118,25 +112,26 @@ impl Subject for OursMany {
             key.write(*number);
         }
         let keys: [&str; BLOCK] = core::array::from_fn(|index| lane.keys[index].as_str());
-        self.limiter
-            .check_many(&keys[..numbers.len()], Cost::ONE, &mut lane.decisions);
-        lane.decisions
-            .iter()
-            .map(|decision| u64::from(decision.is_allowed()))
-            .sum()
+        self.limiter.check_many(&keys[..numbers.len()], Cost::ONE, &mut lane.decisions);
+        lane.decisions.iter().map(|decision| u64::from(decision.is_allowed())).sum()
     }
 }
 
 impl OursTimed {
     /// `limit` units a minute.
     pub(crate) fn new(algorithm: Algorithm, limit: u64) -> Result<Self, Failure> {
+        Self::part(algorithm, limit, 1)
+    }
+
+    /// As [`OursTimed::new`], one of `parts` limiters that together are as large as one.
+    pub(crate) fn part(algorithm: Algorithm, limit: u64, parts: u32) -> Result<Self, Failure> {
         let clock = ManualClock::new(START);
         let limiter = Limiter::builder(policy(algorithm, limit)?)
             .clock(clock.clone())
             .memory_limit(MEMORY_LIMIT)
-            .secret(SECRET)
-            .build()?;
-        Ok(Self { limiter, clock })
+            .secret(SECRET);
+        let limiter = if parts == 1 { limiter } else { limiter.shards(SHARDS / parts as usize) };
+        Ok(Self { limiter: limiter.build()?, clock })
     }
 }
 
@@ -163,18 +158,20 @@ impl Store for OursTimed {
     }
 
     fn ask(&self, decisions: &mut Vec<Decision>, keys: &[u64]) {
-        self.limiter.check_many(keys, Cost::ONE, decisions);
+        let bytes: [[u8; 8]; BLOCK] =
+            core::array::from_fn(|index| keys.get(index).map_or([0; 8], |key| key.to_le_bytes()));
+        self.limiter.check_many(&bytes[..keys.len()], Cost::ONE, decisions);
     }
 
     fn ask_units(&self, key: u64, units: u64) {
         if let Ok(cost) = Cost::new(units) {
             // Allowed or not: what counts here is what it leaves in memory.
-            let _ = self.limiter.check_cost(&key, cost);
+            let _ = self.limiter.check_cost(&key.to_le_bytes(), cost);
         }
     }
 
     fn units(&self, key: u64) -> u64 {
-        self.limiter.usage(&key).units(0)
+        self.limiter.usage(&key.to_le_bytes()).units(0)
     }
 
     fn accounted_bytes(&self) -> Option<u64> {
@@ -182,36 +179,34 @@ impl Store for OursTimed {
     }
 }
 
-impl MonotonicTime {
-    /// A clock of its own.
-    pub(crate) fn new() -> Self {
-        Self(MonotonicClock::new())
+impl OurBasis<MonotonicClock> {
+    /// With the shipped default clock.
+    pub(crate) fn monotonic() -> Self {
+        Self { secret: Secret::new(SECRET), clock: MonotonicClock::new() }
     }
 }
 
-impl Time for MonotonicTime {
+impl OurBasis<ManualClock> {
+    /// With a manual clock that stands at the start of a minute.
+    pub(crate) fn manual() -> Self {
+        Self { secret: Secret::new(SECRET), clock: ManualClock::new(START) }
+    }
+}
+
+impl<C: Clock> Basis for OurBasis<C> {
     #[inline]
-    fn nanos(&self) -> u64 {
-        self.0.now()
+    fn fingerprint(&self, key: &str) -> u64 {
+        slidegate::Key::fingerprint(key, &self.secret)
     }
-}
 
-impl ManualTime {
-    /// Stands at the start of a minute.
-    pub(crate) fn new() -> Self {
-        Self(ManualClock::new(START))
-    }
-}
-
-impl Time for ManualTime {
     #[inline]
-    fn nanos(&self) -> u64 {
-        self.0.now()
+    fn now(&self) -> u64 {
+        self.clock.now()
     }
 }
 
-impl Timed for Floor<ManualTime> {
+impl Timed for Floor<OurBasis<ManualClock>> {
     fn advance(&self, time: Duration) {
-        self.time().0.advance(time);
+        self.basis().clock.advance(time);
     }
 }

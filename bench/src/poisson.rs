@@ -20,10 +20,7 @@ const EXACT_BELOW: f64 = 64.0;
 impl Poisson {
     /// With `mean` arrivals a draw.
     pub(crate) fn new(mean: f64) -> Self {
-        Self {
-            mean,
-            none: (-mean).exp(),
-        }
+        Self { mean, none: (-mean).exp() }
     }
 
     /// Arrivals in one step.
@@ -54,23 +51,13 @@ mod tests {
         for mean in [0.1, 1.0, 16.7, 63.0, 167.0, 8333.0] {
             let mut random = Random::new(3);
             let poisson = Poisson::new(mean);
-            let draws: Vec<f64> = (0..40_000)
-                .map(|_| to_float(poisson.draw(&mut random)))
-                .collect();
+            let draws: Vec<f64> =
+                (0..40_000).map(|_| to_float(poisson.draw(&mut random))).collect();
             let average = draws.iter().sum::<f64>() / 40_000.0;
-            let squares = draws
-                .iter()
-                .map(|draw| (draw - average).powi(2))
-                .sum::<f64>();
+            let squares = draws.iter().map(|draw| (draw - average).powi(2)).sum::<f64>();
             let variance = squares / 40_000.0;
-            assert!(
-                (average / mean - 1.0).abs() < 0.03,
-                "mean {average}, not {mean}"
-            );
-            assert!(
-                (variance / mean - 1.0).abs() < 0.05,
-                "variance {variance}, not {mean}"
-            );
+            assert!((average / mean - 1.0).abs() < 0.03, "mean {average}, not {mean}");
+            assert!((variance / mean - 1.0).abs() < 0.05, "variance {variance}, not {mean}");
         }
     }
 }

@@ -55,10 +55,7 @@ mod tests {
         for _ in 0..100_000 {
             seen[random.below(10) as usize] += 1;
         }
-        assert!(
-            seen.iter().all(|count| (9_500..10_500).contains(count)),
-            "{seen:?}"
-        );
+        assert!(seen.iter().all(|count| (9_500..10_500).contains(count)), "{seen:?}");
     }
 
     #[test]

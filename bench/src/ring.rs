@@ -27,10 +27,7 @@ const WINDOW: i64 = WINDOW_SECONDS.cast_signed() * 1_000_000_000;
 impl RingPerKey {
     /// `limit` units in any minute.
     pub(crate) fn new(limit: usize) -> Self {
-        Self {
-            rings: DashMap::new(),
-            limit,
-        }
+        Self { rings: DashMap::new(), limit }
     }
 }
 
@@ -53,17 +50,13 @@ impl Subject for RingPerKey {
 impl Ring {
     /// An empty ring with room for `limit` timestamps.
     pub(crate) fn new(limit: usize) -> Self {
-        Self {
-            times: VecDeque::with_capacity(limit),
-        }
+        Self { times: VecDeque::with_capacity(limit) }
     }
 
     /// Forgets what is older than a minute, then admits if there is room.
     #[inline]
     pub(crate) fn check(&mut self, now: i64, limit: usize) -> bool {
-        while self.times.front().is_some_and(|time| *time <= now - WINDOW) {
-            self.times.pop_front();
-        }
+        self.expire(now);
         let allowed = self.times.len() < limit;
         if allowed {
             self.times.push_back(now);
@@ -71,9 +64,17 @@ impl Ring {
         allowed
     }
 
-    /// Timestamps held.
-    pub(crate) fn len(&self) -> usize {
+    /// Timestamps of the last minute.
+    pub(crate) fn count(&mut self, now: i64) -> usize {
+        self.expire(now);
         self.times.len()
+    }
+
+    #[inline]
+    fn expire(&mut self, now: i64) {
+        while self.times.front().is_some_and(|time| *time <= now - WINDOW) {
+            self.times.pop_front();
+        }
     }
 }
 
@@ -88,6 +89,7 @@ mod tests {
         assert!(ring.check(1, 2));
         assert!(!ring.check(WINDOW - 1, 2));
         assert!(ring.check(WINDOW, 2));
-        assert_eq!(ring.len(), 2);
+        assert_eq!(ring.count(WINDOW), 2);
+        assert_eq!(ring.count(WINDOW + 1), 1);
     }
 }

@@ -9,14 +9,8 @@ pub(crate) fn to_float(count: u64) -> f64 {
 
 /// The nearest whole number, zero for anything negative.
 #[inline]
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "`as` saturates, and draws are small"
-)]
-#[expect(
-    clippy::cast_sign_loss,
-    reason = "`as` turns anything negative into zero, as documented"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "`as` saturates, and draws are small")]
+#[expect(clippy::cast_sign_loss, reason = "`as` turns anything negative into zero, as documented")]
 pub(crate) fn to_whole(value: f64) -> u64 {
     value.round() as u64
 }

@@ -79,11 +79,6 @@ impl<S: Subject> Runner for S {
                 break;
             }
         }
-        Lap {
-            began,
-            ended: clock::instant(),
-            checks,
-            admitted,
-        }
+        Lap { began, ended: clock::instant(), checks, admitted }
     }
 }

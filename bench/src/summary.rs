@@ -37,35 +37,14 @@ mod tests {
     #[test]
     fn odd_and_even_numbers_of_values() {
         let summary = Summary::of([5.0, 1.0, 4.0, 2.0, 3.0]);
-        assert_eq!(
-            summary,
-            Some(Summary {
-                q1: 2.0,
-                median: 3.0,
-                q3: 4.0
-            })
-        );
+        assert_eq!(summary, Some(Summary { q1: 2.0, median: 3.0, q3: 4.0 }));
         let summary = Summary::of([4.0, 1.0, 3.0, 2.0]);
-        assert_eq!(
-            summary,
-            Some(Summary {
-                q1: 1.75,
-                median: 2.5,
-                q3: 3.25
-            })
-        );
+        assert_eq!(summary, Some(Summary { q1: 1.75, median: 2.5, q3: 3.25 }));
     }
 
     #[test]
     fn one_value_and_none() {
-        assert_eq!(
-            Summary::of([7.0]),
-            Some(Summary {
-                q1: 7.0,
-                median: 7.0,
-                q3: 7.0
-            })
-        );
+        assert_eq!(Summary::of([7.0]), Some(Summary { q1: 7.0, median: 7.0, q3: 7.0 }));
         assert_eq!(Summary::of([]), None);
     }
 }

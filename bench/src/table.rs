@@ -11,9 +11,7 @@ pub(crate) struct Table {
 impl Table {
     /// A table with a line of headings.
     pub(crate) fn new(headings: &[&str]) -> Self {
-        Self {
-            rows: vec![headings.iter().map(ToString::to_string).collect()],
-        }
+        Self { rows: vec![headings.iter().map(ToString::to_string).collect()] }
     }
 
     /// Adds a row.
@@ -76,9 +74,6 @@ mod tests {
     fn columns_line_up() {
         let mut table = Table::new(&["subject", "ns"]);
         table.row(vec!["floor".to_owned(), "25.0".to_owned()]);
-        assert_eq!(
-            table.render(),
-            "| subject |   ns |\n|---------|-----:|\n| floor   | 25.0 |\n"
-        );
+        assert_eq!(table.render(), "| subject |   ns |\n|---------|-----:|\n| floor   | 25.0 |\n");
     }
 }

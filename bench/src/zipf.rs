@@ -27,10 +27,7 @@ impl Zipf {
     }
 
     /// A rank, counted from zero.
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "clamped to the ranks, which are u32"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "clamped to the ranks, which are u32")]
     #[expect(clippy::cast_sign_loss, reason = "clamped to one and above")]
     pub(crate) fn draw(&self, random: &mut Random) -> u32 {
         loop {

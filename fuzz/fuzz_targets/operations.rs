@@ -16,7 +16,8 @@ use slidegate::{Algorithm, Cost, Decision, Limiter, ManualClock, Policy, Quota, 
 const START: Duration = Duration::from_secs(1_000_000);
 
 /// More would only make the model slow.
-const STEPS_MAX: usize = 400;
+const STEPS_MAX: usize = 200;
+const BURST_MAX: u16 = 300;
 
 #[derive(Debug, Arbitrary)]
 struct Input {
@@ -28,13 +29,39 @@ struct Input {
 
 #[derive(Debug, Arbitrary)]
 enum Step {
-    Check { key: u8, cost: u8 },
-    Burst { key: u8, count: u8 },
-    Peek { key: u8, cost: u16 },
-    Advance { millis: u16 },
-    Leap { seconds: u32 },
-    Refund { receipt: u8 },
-    Reset { key: u8 },
+    Check {
+        key: u8,
+        cost: u8,
+    },
+    Burst {
+        key: u8,
+        count: u16,
+        gap_millis: u8,
+    },
+    Peek {
+        key: u8,
+        cost: u16,
+    },
+    Advance {
+        millis: u16,
+    },
+    Leap {
+        seconds: u32,
+    },
+    /// The clock goes back; time does not.
+    Back {
+        millis: u16,
+    },
+    Refund {
+        receipt: u8,
+    },
+    Settle {
+        receipt: u8,
+        actual: u16,
+    },
+    Reset {
+        key: u8,
+    },
     Sweep,
 }
 
@@ -42,6 +69,7 @@ fuzz_target!(|input: Input| run(&input));
 
 fn run(input: &Input) {
     let mut pair = Pair::new(&input.quotas());
+    pair.compare_state();
     for step in input.steps.iter().take(STEPS_MAX) {
         pair.step(step);
         pair.compare_state();
@@ -63,6 +91,8 @@ impl Input {
 /// The limiter and the model, taken through the same steps.
 struct Pair {
     clock: ManualClock,
+    /// What the clock shows.
+    time: Duration,
     limiter: Limiter,
     model: Model,
     receipts: Vec<(Receipt, Taken)>,
@@ -85,63 +115,92 @@ impl Pair {
             .secret([7; 16])
             .build()
             .expect("settings in range");
-        let now = u64::try_from(START.as_millis()).expect("the start is in range");
-        let model = Model { rules: rules.to_vec(), now, keys: Default::default(), taken: 0 };
-        Self { clock, limiter, model, receipts: Vec::new() }
+        Self { clock, time: START, limiter, model: Model::new(rules), receipts: Vec::new() }
     }
 
     fn step(&mut self, step: &Step) {
         match *step {
             Step::Check { key, cost } => self.check(key % KEYS, u64::from(cost).max(1)),
-            Step::Burst { key, count } => (0..count).for_each(|_| self.check(key % KEYS, 1)),
+            Step::Burst { key, count, gap_millis } => self.burst(key % KEYS, count, gap_millis),
             Step::Peek { key, cost } => self.peek(key % KEYS, u64::from(cost).max(1)),
             Step::Advance { millis } => self.advance(u64::from(millis)),
             Step::Leap { seconds } => self.advance(u64::from(seconds % 200_000) * 1000),
+            Step::Back { millis } => self.back(Duration::from_millis(u64::from(millis))),
             Step::Refund { receipt } => self.refund(usize::from(receipt)),
+            Step::Settle { receipt, actual } => self.settle(usize::from(receipt), actual.into()),
             Step::Reset { key } => self.reset(key % KEYS),
             Step::Sweep => drop(self.limiter.sweep(usize::MAX)),
         }
     }
 
     fn check(&mut self, key: u8, cost: u64) {
+        let retries = self.model.retries(key, cost);
+        let allowed = retries.iter().all(|retry| *retry == Some(0));
         let decision = self.limiter.check_cost(&name(key), units(cost));
-        let answers = self.model.answers(key, cost);
-        let allowed = answers.iter().all(|answer| answer.retry == Some(0));
-        assert_eq!(decision.is_allowed(), allowed, "check of {cost} by {key}: {answers:?}");
-        compare_retry(&decision, &answers);
-        if allowed {
-            let taken = self.model.take(key, cost);
-            self.model.compare_standing(key, &decision);
-            let receipt = decision.into_receipt().expect("allowed, so there is a receipt");
-            assert_eq!(receipt.units(), cost);
-            self.receipts.push((receipt, taken));
-        } else {
-            self.model.compare_standing(key, &decision);
-            assert!(decision.into_receipt().is_none(), "a receipt for a denial");
+        assert_eq!(decision.is_allowed(), allowed, "check of {cost} by {key}: {retries:?}");
+        compare_retries(&decision, &retries);
+        let taken = allowed.then(|| self.model.take(key, cost));
+        self.model.compare_standing(key, &decision);
+        match (decision.into_receipt(), taken) {
+            (Some(receipt), Some(taken)) => self.receipts.push((receipt, taken)),
+            (None, None) => {}
+            (receipt, _) => panic!("{receipt:?} for an answer of {allowed}"),
+        }
+    }
+
+    fn burst(&mut self, key: u8, count: u16, gap_millis: u8) {
+        for _ in 0..count % BURST_MAX {
+            self.check(key, 1);
+            self.advance(u64::from(gap_millis));
         }
     }
 
     /// That a peek changes nothing is what the comparison after every step shows.
     fn peek(&self, key: u8, cost: u64) {
         let decision = self.limiter.peek(&name(key), units(cost));
-        let answers = self.model.answers(key, cost);
-        let allowed = answers.iter().all(|answer| answer.retry == Some(0));
-        assert_eq!(decision.is_allowed(), allowed, "peek of {cost} by {key}: {answers:?}");
-        compare_retry(&decision, &answers);
+        let retries = self.model.retries(key, cost);
+        let allowed = retries.iter().all(|retry| *retry == Some(0));
+        assert_eq!(decision.is_allowed(), allowed, "peek of {cost} by {key}: {retries:?}");
+        compare_retries(&decision, &retries);
+        self.model.compare_standing(key, &decision);
     }
 
     fn advance(&mut self, millis: u64) {
-        self.clock.advance(Duration::from_millis(millis));
-        self.model.now += millis;
+        self.time += Duration::from_millis(millis);
+        self.clock.set(self.time);
+        self.model.see(self.time);
+    }
+
+    fn back(&mut self, by: Duration) {
+        self.time -= by;
+        self.clock.set(self.time);
     }
 
     fn refund(&mut self, index: usize) {
-        if self.receipts.is_empty() {
-            return;
+        if let Some((receipt, taken)) = self.some_receipt(index) {
+            let given_back = self.limiter.refund(receipt);
+            let expected = self.model.give_back(&taken, taken.units);
+            assert_eq!(given_back, expected, "refund of {taken:?}");
         }
-        let (receipt, taken) = self.receipts.swap_remove(index % self.receipts.len());
-        let given_back = self.limiter.refund(receipt);
-        assert_eq!(given_back, self.model.refund(&taken), "refund of {taken:?}");
+    }
+
+    /// Less than was taken gives the difference back; more is recorded now, over the limit or not.
+    fn settle(&mut self, index: usize, actual: u64) {
+        let Some((receipt, taken)) = self.some_receipt(index) else { return };
+        let recorded = self.limiter.settle(receipt, actual);
+        let expected = if actual <= taken.units {
+            taken.units - self.model.give_back(&taken, taken.units - actual)
+        } else {
+            self.model.in_debt[usize::from(taken.key)] = true;
+            self.model.take(taken.key, actual - taken.units);
+            actual
+        };
+        assert_eq!(recorded, expected, "settling of {taken:?} to {actual}");
+    }
+
+    fn some_receipt(&mut self, index: usize) -> Option<(Receipt, Taken)> {
+        let index = index.checked_rem(self.receipts.len())?;
+        Some(self.receipts.swap_remove(index))
     }
 
     fn reset(&mut self, key: u8) {
@@ -149,12 +208,14 @@ impl Pair {
         self.model.keys[usize::from(key)].clear();
     }
 
+    /// Also lets the limiter see the time, so that it knows of every step of the clock.
     fn compare_state(&self) {
         for key in 0..KEYS {
             let usage = self.limiter.usage(&name(key));
             for (index, rule) in self.model.rules.iter().enumerate() {
                 let used = self.model.used(key, rule);
-                assert!(used <= rule.limit, "{used} units of {key} are over {rule:?}");
+                let in_debt = self.model.in_debt[usize::from(key)];
+                assert!(used <= rule.limit || in_debt, "{used} units of {key} are over {rule:?}");
                 assert_eq!(usage.units(index), used, "usage of {key} by {rule:?}");
             }
             let history = self.limiter.history(&name(key)).expect("a log has a history");
@@ -164,10 +225,10 @@ impl Pair {
     }
 }
 
-fn compare_retry(decision: &Decision, answers: &[Answer]) {
-    for (quota, answer) in decision.quotas().iter().zip(answers) {
-        let retry = answer.retry.map(Duration::from_millis);
-        assert_eq!(quota.retry_after(), retry, "retry_after, the model says {answers:?}");
+fn compare_retries(decision: &Decision, retries: &[Option<u64>]) {
+    for (quota, retry) in decision.quotas().iter().zip(retries) {
+        let expected = retry.map(Duration::from_millis);
+        assert_eq!(quota.retry_after(), expected, "retry_after, the model says {retries:?}");
     }
 }
 
@@ -195,13 +256,15 @@ impl Rule {
     }
 }
 
-/// Every unit ever taken and not given back.
+/// Every unit taken and not given back that may still count.
 struct Model {
     rules: Vec<Rule>,
     now: u64,
     keys: [Vec<Entry>; KEYS as usize],
+    /// Keys that settling may have taken over a limit.
+    in_debt: [bool; KEYS as usize],
     /// How many entries were ever made; numbers them.
-    taken: u64,
+    entries: u64,
 }
 
 #[derive(Debug)]
@@ -211,21 +274,21 @@ struct Entry {
     units: u64,
 }
 
-/// Which entry a receipt stands for.
+/// What a receipt stands for.
 #[derive(Debug)]
 struct Taken {
     key: u8,
     number: u64,
-}
-
-/// What the model says about one quota before anything is taken.
-#[derive(Debug)]
-struct Answer {
-    /// Milliseconds until the cost passes; `None` for never.
-    retry: Option<u64>,
+    units: u64,
 }
 
 impl Model {
+    fn new(rules: &[Rule]) -> Self {
+        let now = millis(START);
+        let keys = Default::default();
+        Self { rules: rules.to_vec(), now, keys, in_debt: Default::default(), entries: 0 }
+    }
+
     fn counted(&self, key: u8, rule: &Rule) -> impl Iterator<Item = &Entry> {
         let (now, window) = (self.now, rule.window);
         self.keys[usize::from(key)].iter().filter(move |entry| now - entry.at < window)
@@ -235,9 +298,9 @@ impl Model {
         self.counted(key, rule).map(|entry| entry.units).sum()
     }
 
-    fn answers(&self, key: u8, cost: u64) -> Vec<Answer> {
-        let answer = |rule| Answer { retry: self.retry(key, rule, cost) };
-        self.rules.iter().map(answer).collect()
+    /// For every quota the milliseconds until a cost passes; `None` for never.
+    fn retries(&self, key: u8, cost: u64) -> Vec<Option<u64>> {
+        self.rules.iter().map(|rule| self.retry(key, rule, cost)).collect()
     }
 
     fn retry(&self, key: u8, rule: &Rule, cost: u64) -> Option<u64> {
@@ -256,32 +319,43 @@ impl Model {
     }
 
     fn take(&mut self, key: u8, units: u64) -> Taken {
-        self.taken += 1;
-        let entry = Entry { number: self.taken, at: self.now, units };
-        self.keys[usize::from(key)].push(entry);
-        Taken { key, number: self.taken }
+        self.entries += 1;
+        let number = self.entries;
+        self.keys[usize::from(key)].push(Entry { number, at: self.now, units });
+        Taken { key, number, units }
     }
 
     /// The units given back: none once the longest window has passed them, or after a reset.
-    fn refund(&mut self, taken: &Taken) -> u64 {
-        let longest = self.longest();
+    fn give_back(&mut self, taken: &Taken, units: u64) -> u64 {
         let entries = &mut self.keys[usize::from(taken.key)];
-        let Some(index) = entries.iter().position(|entry| entry.number == taken.number) else {
+        let Some(entry) = entries.iter_mut().find(|entry| entry.number == taken.number) else {
             return 0;
         };
-        let entry = entries.remove(index);
-        if self.now - entry.at < longest { entry.units } else { 0 }
+        entry.units -= units;
+        entries.retain(|entry| entry.units > 0);
+        units
     }
 
-    /// Remaining units and the time until more come, after a check.
+    /// Time goes on to `time`, unless it has been there before.
+    fn see(&mut self, time: Duration) {
+        self.now = self.now.max(millis(time));
+        let (now, longest) = (self.now, self.longest());
+        for entries in &mut self.keys {
+            entries.retain(|entry| now - entry.at < longest);
+        }
+    }
+
+    /// Remaining units and the time until more come.
     fn compare_standing(&self, key: u8, decision: &Decision) {
         assert_eq!(decision.quotas().len(), self.rules.len());
         for (quota, rule) in decision.quotas().iter().zip(&self.rules) {
-            assert_eq!(quota.limit(), rule.limit);
-            assert_eq!(quota.remaining(), rule.limit - self.used(key, rule), "remaining");
+            let remaining = rule.limit.saturating_sub(self.used(key, rule));
             let first = self.counted(key, rule).next();
             let reset = first.map_or(0, |entry| entry.at + rule.window - self.now);
-            assert_eq!(quota.reset_after(), Duration::from_millis(reset), "reset_after");
+            assert_eq!(quota.limit(), rule.limit);
+            assert_eq!(quota.remaining(), remaining, "remaining of {key} by {rule:?}");
+            let reset = Duration::from_millis(reset);
+            assert_eq!(quota.reset_after(), reset, "reset_after of {key} by {rule:?}");
         }
     }
 
@@ -293,6 +367,10 @@ impl Model {
     fn longest(&self) -> u64 {
         self.rules.iter().map(|rule| rule.window).max().unwrap_or(0)
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).expect("a few years at most")
 }
 
 /// Units of the same moment summed: whether they are one entry or two is nobody's concern.

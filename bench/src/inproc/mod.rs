@@ -47,13 +47,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 impl Effort {
     fn of(quick: bool) -> Self {
         let (rounds, checks) = if quick { (3, 100_000) } else { (11, 400_000) };
-        Self {
-            rounds,
-            bound: Bound {
-                checks,
-                time: Duration::from_millis(100),
-            },
-        }
+        Self { rounds, bound: Bound { checks, time: Duration::from_millis(100) } }
     }
 }
 
@@ -67,12 +61,7 @@ fn measure(workload: &Workload, effort: Effort) -> Result<Results, Failure> {
     }
     let mut results = Results::new(field.iter().map(|contender| contender.name).collect());
     for number in 0..effort.rounds {
-        progress::say(&format!(
-            "{}: round {} of {}",
-            workload.name,
-            number + 1,
-            effort.rounds
-        ));
+        progress::say(&format!("{}: round {} of {}", workload.name, number + 1, effort.rounds));
         for threads in THREADS {
             let round = Round::prepare(workload, number, threads, effort.bound);
             for turn in 0..field.len() {
@@ -86,12 +75,7 @@ fn measure(workload: &Workload, effort: Effort) -> Result<Results, Failure> {
 
 /// Touches every key once and runs one round that does not count.
 fn warm(contender: &Contender, workload: &Workload, effort: Effort) {
-    let all = Bound {
-        checks: u64::MAX,
-        time: Duration::MAX,
-    };
-    contender
-        .runner
-        .run(&mut Numbers::InOrder(0..workload.keys), all);
+    let all = Bound { checks: u64::MAX, time: Duration::MAX };
+    contender.runner.run(&mut Numbers::InOrder(0..workload.keys), all);
     Round::prepare(workload, effort.rounds, 1, effort.bound).run(&*contender.runner);
 }

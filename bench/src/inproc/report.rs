@@ -25,11 +25,7 @@ pub(crate) fn print_json(workload: &Workload, results: &Results) {
                 .number("ns", nanos.map(|nanos| nanos.median), 2)
                 .number("q1", nanos.map(|nanos| nanos.q1), 2)
                 .number("q3", nanos.map(|nanos| nanos.q3), 2)
-                .number(
-                    "ratio_to_governor",
-                    to_governor.map(|ratio| ratio.median),
-                    4,
-                )
+                .number("ratio_to_governor", to_governor.map(|ratio| ratio.median), 4)
                 .number("ratio_to_governor_q1", to_governor.map(|ratio| ratio.q1), 4)
                 .number("ratio_to_governor_q3", to_governor.map(|ratio| ratio.q3), 4)
                 .number("ratio_to_floor", to_floor.map(|ratio| ratio.median), 4)
@@ -39,9 +35,7 @@ pub(crate) fn print_json(workload: &Workload, results: &Results) {
                 let to_single = results.ratio(threads, name, LOG);
                 line = line.number("ratio_to_single", to_single.map(|ratio| ratio.median), 4);
             }
-            let admitted = results
-                .admitted(threads, name)
-                .map(|admitted| admitted.median);
+            let admitted = results.admitted(threads, name).map(|admitted| admitted.median);
             line.number("admitted", admitted, 3).print();
         }
     }
@@ -71,14 +65,8 @@ pub(crate) fn print_table(workload: &Workload, results: &Results) {
 fn print_targets(workload: &Workload, results: &Results, threads: usize) {
     let to_governor = results.ratio(threads, LOG, GOVERNOR);
     let to_floor = results.ratio(threads, LOG, FLOOR);
-    println!(
-        "\n{LOG}: {}",
-        judge("governor", to_governor, workload.target.to_governor)
-    );
-    println!(
-        "{LOG}: {}",
-        judge("floor", to_floor, workload.target.to_floor)
-    );
+    println!("\n{LOG}: {}", judge("governor", to_governor, workload.target.to_governor));
+    println!("{LOG}: {}", judge("floor", to_floor, workload.target.to_floor));
     if let Some(ratio) = results.ratio(threads, LOG_MANY, LOG) {
         let gain = 1.0 / ratio.median;
         println!("{LOG_MANY}: {gain:.2} times as fast as {LOG} (target {BATCH_GAIN:.2})");
@@ -89,11 +77,7 @@ fn judge(name: &str, ratio: Option<Summary>, target: f64) -> String {
     let Some(ratio) = ratio else {
         return format!("not compared with {name}");
     };
-    let met = if ratio.median <= target {
-        "met"
-    } else {
-        "missed"
-    };
+    let met = if ratio.median <= target { "met" } else { "missed" };
     format!("{:.2}x {name} (target {target:.2}, {met})", ratio.median)
 }
 

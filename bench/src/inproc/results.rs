@@ -21,20 +21,12 @@ struct Entry {
 impl Results {
     /// No scores yet for these contenders.
     pub(crate) fn new(names: Vec<&'static str>) -> Self {
-        Self {
-            names,
-            scores: Vec::new(),
-        }
+        Self { names, scores: Vec::new() }
     }
 
     /// Adds the score of the contender at `place`.
     pub(crate) fn add(&mut self, threads: usize, round: usize, place: usize, score: Score) {
-        self.scores.push(Entry {
-            threads,
-            round,
-            place,
-            score,
-        });
+        self.scores.push(Entry { threads, round, place, score });
     }
 
     /// The contenders, in the order of the table.
@@ -55,9 +47,7 @@ impl Results {
     /// The time of `name` divided by that of `other` in the same round.
     pub(crate) fn ratio(&self, threads: usize, name: &str, other: &str) -> Option<Summary> {
         Summary::of(self.of(threads, name).filter_map(|entry| {
-            let beside = self
-                .of(threads, other)
-                .find(|beside| beside.round == entry.round)?;
+            let beside = self.of(threads, other).find(|beside| beside.round == entry.round)?;
             Some(entry.score.nanos / beside.score.nanos)
         }))
     }
@@ -76,23 +66,13 @@ mod tests {
     #[test]
     fn ratios_are_taken_round_by_round() {
         let mut results = Results::new(vec!["a", "b"]);
-        let score = |nanos| Score {
-            nanos,
-            admitted: 1.0,
-        };
+        let score = |nanos| Score { nanos, admitted: 1.0 };
         // The machine was three times slower in the last round; the ratio does not care.
         for (round, slower) in [1.0, 1.0, 3.0].into_iter().enumerate() {
             results.add(1, round, 0, score(20.0 * slower));
             results.add(1, round, 1, score(10.0 * slower));
         }
-        assert_eq!(
-            results.ratio(1, "a", "b"),
-            Some(Summary {
-                q1: 2.0,
-                median: 2.0,
-                q3: 2.0
-            })
-        );
+        assert_eq!(results.ratio(1, "a", "b"), Some(Summary { q1: 2.0, median: 2.0, q3: 2.0 }));
         assert_eq!(results.ratio(2, "a", "b"), None);
         assert_eq!(results.ratio(1, "a", "nobody"), None);
     }

@@ -41,18 +41,12 @@ impl Round {
         threads: usize,
         bound: Bound,
     ) -> Self {
-        let bound = Bound {
-            checks: bound.checks / threads as u64,
-            ..bound
-        };
+        let bound = Bound { checks: bound.checks / threads as u64, ..bound };
         let share = |thread: usize| {
             let random = Random::new((number * 64 + threads * 8 + thread) as u64);
             Share::new(workload, random, bound.checks)
         };
-        Self {
-            shares: (0..threads).map(share).collect(),
-            bound,
-        }
+        Self { shares: (0..threads).map(share).collect(), bound }
     }
 
     /// Runs a contender.
@@ -71,16 +65,10 @@ impl Round {
             runner.run(&mut numbers, self.bound)
         };
         thread::scope(|scope| {
-            let threads: Vec<_> = self
-                .shares
-                .iter()
-                .map(|share| scope.spawn(|| lap(share)))
-                .collect();
+            let threads: Vec<_> =
+                self.shares.iter().map(|share| scope.spawn(|| lap(share))).collect();
             // A thread that panicked has no lap; its panic is on standard error already.
-            threads
-                .into_iter()
-                .filter_map(|thread| thread.join().ok())
-                .collect()
+            threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
         })
     }
 }
@@ -89,10 +77,7 @@ impl Share {
     fn new(workload: &Workload, mut random: Random, checks: u64) -> Self {
         match workload.draw {
             Draw::One => Self::Drawn(Numbers::One),
-            Draw::Uniform => Self::Drawn(Numbers::Uniform {
-                random,
-                keys: workload.keys,
-            }),
+            Draw::Uniform => Self::Drawn(Numbers::Uniform { random, keys: workload.keys }),
             Draw::Zipf => {
                 let zipf = Zipf::new(workload.keys);
                 Self::Listed((0..checks).map(|_| zipf.draw(&mut random)).collect())
@@ -114,14 +99,8 @@ fn score(laps: &[Lap]) -> Score {
     let admitted = to_float(laps.iter().map(|lap| lap.admitted).sum());
     let began = laps.iter().map(|lap| lap.began).min();
     let ended = laps.iter().map(|lap| lap.ended).max();
-    let wall = began
-        .zip(ended)
-        .map(|(began, ended)| ended - began)
-        .unwrap_or_default();
-    Score {
-        nanos: wall.as_secs_f64() * 1e9 / checks,
-        admitted: admitted / checks,
-    }
+    let wall = began.zip(ended).map(|(began, ended)| ended - began).unwrap_or_default();
+    Score { nanos: wall.as_secs_f64() * 1e9 / checks, admitted: admitted / checks }
 }
 
 #[cfg(test)]
@@ -133,10 +112,7 @@ mod tests {
 
     #[test]
     fn both_threads_count() {
-        let bound = Bound {
-            checks: 12_800,
-            time: Duration::MAX,
-        };
+        let bound = Bound { checks: 12_800, time: Duration::MAX };
         for workload in &Workload::ALL {
             let score = Round::prepare(workload, 0, 2, bound).run(&Harness);
             assert!((score.admitted - 1.0).abs() < f64::EPSILON);

@@ -31,14 +31,8 @@ pub(crate) struct Target {
     pub(crate) to_floor: f64,
 }
 
-const FEW: Target = Target {
-    to_governor: 0.5,
-    to_floor: 1.3,
-};
-const MANY: Target = Target {
-    to_governor: 0.65,
-    to_floor: 1.7,
-};
+const FEW: Target = Target { to_governor: 0.5, to_floor: 1.3 };
+const MANY: Target = Target { to_governor: 0.65, to_floor: 1.7 };
 
 /// More than all rounds together ask for, so nobody is ever denied.
 const PLENTY: NonZeroU32 = NonZeroU32::new(20_000_000).unwrap();
@@ -51,20 +45,8 @@ const _: () = assert!(MILLION <= KEYS_MAX, "keys have seven digits");
 impl Workload {
     /// All of them, in the order they are run.
     pub(crate) const ALL: [Self; 4] = [
-        Self {
-            name: "hot",
-            keys: 1,
-            limit: PLENTY,
-            draw: Draw::One,
-            target: FEW,
-        },
-        Self {
-            name: "denied",
-            keys: 1,
-            limit: TEN,
-            draw: Draw::One,
-            target: FEW,
-        },
+        Self { name: "hot", keys: 1, limit: PLENTY, draw: Draw::One, target: FEW },
+        Self { name: "denied", keys: 1, limit: TEN, draw: Draw::One, target: FEW },
         Self {
             name: "uniform-1m",
             keys: MILLION,
@@ -72,12 +54,6 @@ impl Workload {
             draw: Draw::Uniform,
             target: MANY,
         },
-        Self {
-            name: "zipf-1m",
-            keys: MILLION,
-            limit: HUNDRED,
-            draw: Draw::Zipf,
-            target: MANY,
-        },
+        Self { name: "zipf-1m", keys: MILLION, limit: HUNDRED, draw: Draw::Zipf, target: MANY },
     ];
 }

@@ -10,9 +10,7 @@ pub(crate) fn count(subject: &str, checks: u64) -> Result<f64, Failure> {
     command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
     command.arg(std::env::current_exe()?);
     command.args(["instructions-child", subject, &checks.to_string()]);
-    let output = command
-        .output()
-        .map_err(|error| format!("cannot run valgrind: {error}"))?;
+    let output = command.output().map_err(|error| format!("cannot run valgrind: {error}"))?;
     let report = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
         return Err(format!("{subject} under valgrind: {}\n{report}", output.status).into());

@@ -7,7 +7,7 @@ use crate::Failure;
 use crate::contender::{COUNTER, FLOOR, GOVERNOR, HARNESS, LOG};
 use crate::floor::Floor;
 use crate::harness::Harness;
-use crate::ours::{Algorithm, ManualTime, OursTimed};
+use crate::ours::{Algorithm, OurBasis, OursTimed};
 use crate::peers::Governor;
 use crate::random::Random;
 use crate::subject::{Subject, Timed};
@@ -27,7 +27,7 @@ pub(crate) fn run_child(subject: &str, checks: u64) -> Result<(), Failure> {
         LOG => churn(&OursTimed::new(Algorithm::Log, limit)?, checks),
         COUNTER => churn(&OursTimed::new(Algorithm::Counter, limit)?, checks),
         GOVERNOR => churn(&Governor::timed(LIMIT), checks),
-        FLOOR => churn(&Floor::new(LIMIT.get(), ManualTime::new()), checks),
+        FLOOR => churn(&Floor::new(LIMIT.get(), OurBasis::manual()), checks),
         _ => return Err(format!("no subject {subject:?}").into()),
     };
     println!("{admitted} of {checks} admitted");

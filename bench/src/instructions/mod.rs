@@ -42,11 +42,7 @@ pub(crate) fn run(options: &Options, action: Action) -> Result<ExitCode, Failure
                 .print();
         }
         let before = before.map_or_else(|| "-".to_owned(), |before| format!("{before:.1}"));
-        table.row(vec![
-            subject.to_owned(),
-            format!("{instructions:.1}"),
-            before,
-        ]);
+        table.row(vec![subject.to_owned(), format!("{instructions:.1}"), before]);
         counted.set(subject, instructions);
     }
     if !options.json {

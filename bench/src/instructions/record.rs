@@ -23,11 +23,8 @@ impl Record {
     /// Writes the counts, rounded to a tenth.
     pub(crate) fn save(&self) -> Result<(), Failure> {
         let tenth = |value: &f64| (value * 10.0).round() / 10.0;
-        let rounded: BTreeMap<&str, f64> = self
-            .0
-            .iter()
-            .map(|(subject, value)| (subject.as_str(), tenth(value)))
-            .collect();
+        let rounded: BTreeMap<&str, f64> =
+            self.0.iter().map(|(subject, value)| (subject.as_str(), tenth(value))).collect();
         fs::write(path(), serde_json::to_string_pretty(&rounded)? + "\n")?;
         Ok(())
     }
@@ -51,9 +48,7 @@ impl Record {
         if (now - before).abs() <= before * TOLERANCE {
             return Ok(());
         }
-        Err(format!(
-            "{subject}: {now:.1} instructions a check, but {before:.1} are recorded"
-        ))
+        Err(format!("{subject}: {now:.1} instructions a check, but {before:.1} are recorded"))
     }
 }
 
@@ -76,11 +71,7 @@ mod tests {
     #[test]
     fn five_percent_either_way_pass() {
         for (now, passes) in [(200.0, true), (209.0, true), (191.0, true), (211.0, false)] {
-            assert_eq!(
-                record(now).compare(&record(200.0), "log").is_ok(),
-                passes,
-                "{now}"
-            );
+            assert_eq!(record(now).compare(&record(200.0), "log").is_ok(), passes, "{now}");
         }
         assert!(record(180.0).compare(&record(200.0), "log").is_err());
         assert!(record(200.0).compare(&Record::default(), "log").is_err());

@@ -47,12 +47,7 @@ impl Stream {
             Arrivals::Costs { per_minute, step } => f64::from(per_minute) * to_float(step) / minute,
         };
         let random = Random::new(u64::from(keys.start));
-        Self {
-            keys,
-            arrivals,
-            poisson: Poisson::new(mean),
-            random,
-        }
+        Self { keys, arrivals, poisson: Poisson::new(mean), random }
     }
 
     /// Sends what arrives in millisecond `now`.
@@ -89,6 +84,11 @@ impl Stream {
             }
             Arrivals::Costs { .. } => {}
         }
+    }
+
+    /// The keys they are for.
+    pub(crate) fn keys(&self) -> Range<u32> {
+        self.keys.clone()
     }
 
     fn any_key(&mut self) -> u64 {

@@ -2,7 +2,6 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
-use std::sync::Barrier;
 use std::thread;
 use std::time::Instant;
 
@@ -15,102 +14,104 @@ use crate::memory::store::Store;
 use crate::memory::workload::Workload;
 use crate::progress;
 
+/// Milliseconds that a block is ahead of the next one.
+const STEP: u64 = 1_000;
+
 /// Milliseconds of the workload between two signs of life.
 const SIGN_OF_LIFE: u64 = 15_000;
 
 /// A window of churn that would end later than this is left out, and the table says so: on a slow
 /// machine a bench must end too.
-const TIME_MAX: Duration = Duration::from_secs(450);
+const TIME_MAX: Duration = Duration::from_secs(420);
 
-/// Fills `store` for a window, churns it for some more, and measures. `idle` is what was resident
-/// before the store existed.
-pub(crate) fn fill<S: Store>(
-    workload: &Workload,
-    store: &S,
-    idle: u64,
-) -> Result<Measurement, Failure> {
-    let run = Run {
-        workload,
-        store,
-        began: clock::instant(),
-        windows: AtomicU64::new(1 + workload.churn),
-        barrier: Barrier::new(workload.threads as usize),
-    };
-    thread::scope(|scope| {
-        for number in 0..workload.threads {
-            let run = &run;
-            scope.spawn(move || run.send(number));
-        }
-    });
-    let resident = resident::read()?;
-    let entries = (0..u64::from(workload.keys))
-        .map(|key| store.units(key))
-        .sum();
-    Ok(Measurement {
-        rss: resident.now,
-        idle,
-        peak: resident.peak,
-        accounted: store.accounted_bytes(),
-        entries,
-        windows: run.windows.load(Ordering::Relaxed),
-        seconds: run.began.elapsed().as_secs(),
-    })
+/// Some of the keys, with a limiter and a time of their own.
+#[derive(Debug)]
+struct Block<S> {
+    store: S,
+    stream: Stream,
 }
 
 /// What the threads share.
 #[derive(Debug)]
-struct Run<'a, S> {
+struct Run<'a> {
     workload: &'a Workload,
-    store: &'a S,
     began: Instant,
-    /// How many windows to run; only the leader writes it, between two barriers.
+    /// How many windows to run; the first thread may cut it short.
     windows: AtomicU64,
-    barrier: Barrier,
 }
 
-impl<S: Store> Run<'_, S> {
-    /// The part of one thread. All threads are in the same millisecond at any time.
-    fn send(&self, thread: u32) {
-        let Workload {
-            keys,
-            threads,
-            arrivals,
-            ..
-        } = *self.workload;
-        // The products fit in 32 bits: ten million keys, two threads.
-        let part = keys * thread / threads..keys * (thread + 1) / threads;
-        let mut stream = Stream::new(arrivals, part);
-        let mut lane = S::Lane::default();
-        let mut now = 0;
-        loop {
-            if self.barrier.wait().is_leader() {
-                self.lead(now);
-            }
-            self.barrier.wait();
-            if now >= self.windows.load(Ordering::Relaxed) * WINDOW {
-                return;
-            }
-            stream.step(self.store, &mut lane, now);
-            now += 1;
+/// Fills stores for a window, churns them for some more, and measures.
+pub(crate) fn fill<S: Store + Send>(
+    workload: &Workload,
+    store: impl Fn() -> Result<S, Failure>,
+) -> Result<Measurement, Failure> {
+    let idle = resident::read()?.now;
+    let block = |number| -> Result<Block<S>, Failure> {
+        let stream = Stream::new(workload.arrivals, workload.part(number));
+        Ok(Block { store: store()?, stream })
+    };
+    let mut blocks: Vec<Block<S>> = (0..workload.blocks).map(block).collect::<Result<_, _>>()?;
+    let windows = AtomicU64::new(1 + workload.churn);
+    let run = Run { workload, began: clock::instant(), windows };
+    thread::scope(|scope| {
+        let share = blocks.len().div_ceil(workload.threads);
+        for (thread, blocks) in blocks.chunks_mut(share).enumerate() {
+            let run = &run;
+            scope.spawn(move || run.send(blocks, thread == 0));
+        }
+    });
+    let resident = resident::read()?;
+    Ok(Measurement {
+        rss: resident.now,
+        idle,
+        peak: resident.peak,
+        accounted: blocks.iter().map(|block| block.store.accounted_bytes()).sum(),
+        entries: blocks.iter().map(Block::units).sum(),
+        windows: run.windows.into_inner(),
+        seconds: run.began.elapsed().as_secs(),
+    })
+}
+
+impl<S: Store> Block<S> {
+    /// Sends what arrives from `from` to `to`.
+    fn send(&mut self, lane: &mut S::Lane, from: u64, to: u64) {
+        for now in from..to {
+            self.store.set_time(now);
+            self.stream.step(&self.store, lane, now);
         }
     }
 
-    /// What is done once a millisecond, while the others wait.
-    fn lead(&self, now: u64) {
-        let took = self.began.elapsed();
+    /// Units that count now.
+    fn units(&self) -> u64 {
+        self.stream.keys().map(|key| self.store.units(u64::from(key))).sum()
+    }
+}
+
+impl Run<'_> {
+    /// The part of one thread.
+    fn send<S: Store>(&self, blocks: &mut [Block<S>], is_first: bool) {
+        let mut lane = S::Lane::default();
+        let mut now = 0;
+        while now < self.windows.load(Ordering::Relaxed) * WINDOW {
+            for block in &mut *blocks {
+                block.send(&mut lane, now, now + STEP);
+            }
+            now += STEP;
+            if is_first && now.is_multiple_of(SIGN_OF_LIFE) {
+                self.look_at_the_time(now);
+            }
+        }
+    }
+
+    fn look_at_the_time(&self, now: u64) {
+        let (name, took) = (self.workload.name, self.began.elapsed());
+        progress::say(&format!("{name}: second {}, took {} s", now / 1000, took.as_secs()));
         let done = now / WINDOW;
-        if now.is_multiple_of(SIGN_OF_LIFE) {
-            let (name, second, took) = (self.workload.name, now / 1000, took.as_secs());
-            progress::say(&format!("{name}: second {second}, took {took} s"));
-        }
         if now.is_multiple_of(WINDOW) && done > 1 {
-            let windows = self.windows.load(Ordering::Relaxed);
-            let late = took / u32::try_from(done).unwrap_or(1) + took > TIME_MAX;
-            self.windows
-                .store(if late { done } else { windows }, Ordering::Relaxed);
-        }
-        if now < self.windows.load(Ordering::Relaxed) * WINDOW {
-            self.store.set_time(now);
+            let next = took / u32::try_from(done).unwrap_or(1);
+            if took + next > TIME_MAX {
+                self.windows.fetch_min(done, Ordering::Relaxed);
+            }
         }
     }
 }

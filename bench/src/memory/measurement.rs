@@ -27,15 +27,7 @@ pub(crate) struct Measurement {
 
 impl fmt::Display for Measurement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            rss,
-            idle,
-            peak,
-            accounted,
-            entries,
-            windows,
-            seconds,
-        } = self;
+        let Self { rss, idle, peak, accounted, entries, windows, seconds } = self;
         write!(f, "rss={rss} idle={idle} peak={peak} entries={entries} ")?;
         write!(f, "windows={windows} seconds={seconds}")?;
         accounted.map_or(Ok(()), |accounted| write!(f, " accounted={accounted}"))
@@ -46,14 +38,10 @@ impl FromStr for Measurement {
     type Err = Failure;
 
     fn from_str(line: &str) -> Result<Self, Failure> {
-        let words: BTreeMap<&str, &str> = line
-            .split_whitespace()
-            .filter_map(|word| word.split_once('='))
-            .collect();
+        let words: BTreeMap<&str, &str> =
+            line.split_whitespace().filter_map(|word| word.split_once('=')).collect();
         let value = |name: &str| -> Result<u64, Failure> {
-            let value = words
-                .get(name)
-                .ok_or_else(|| format!("no {name} in {line:?}"))?;
+            let value = words.get(name).ok_or_else(|| format!("no {name} in {line:?}"))?;
             Ok(value.parse()?)
         };
         Ok(Self {
@@ -83,14 +71,8 @@ mod tests {
             windows: 6,
             seconds: 7,
         };
-        assert_eq!(
-            measurement.to_string().parse::<Measurement>().unwrap(),
-            measurement
-        );
-        let silent = Measurement {
-            accounted: None,
-            ..measurement
-        };
+        assert_eq!(measurement.to_string().parse::<Measurement>().unwrap(), measurement);
+        let silent = Measurement { accounted: None, ..measurement };
         assert_eq!(silent.to_string().parse::<Measurement>().unwrap(), silent);
         assert!("rss=1".parse::<Measurement>().is_err());
     }

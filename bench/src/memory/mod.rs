@@ -45,15 +45,11 @@ pub(crate) fn run(options: &Options, only: Option<&str>) -> Result<(), Failure> 
 pub(crate) fn run_child(name: &str, subject: &str) -> Result<(), Failure> {
     let workload = Workload::ALL.iter().find(|workload| workload.name == name);
     let workload = workload.ok_or_else(|| unknown(name))?;
-    let idle = resident::read()?.now;
+    let Workload { algorithm, limit, blocks, .. } = *workload;
     let measurement = if subject == RING {
-        fill(workload, &RingStore::new(workload.limit), idle)?
+        fill(workload, || Ok(RingStore::new(limit)))?
     } else {
-        fill(
-            workload,
-            &OursTimed::new(workload.algorithm, workload.limit)?,
-            idle,
-        )?
+        fill(workload, || OursTimed::part(algorithm, limit, blocks))?
     };
     println!("{measurement}");
     Ok(())
@@ -62,9 +58,7 @@ pub(crate) fn run_child(name: &str, subject: &str) -> Result<(), Failure> {
 /// Starts this program anew, so that nothing but the workload is in memory.
 fn run_apart(workload: &str, subject: &str) -> Result<Measurement, Failure> {
     let mut command = Command::new(std::env::current_exe()?);
-    command
-        .args(["memory-child", workload, subject])
-        .stderr(Stdio::inherit());
+    command.args(["memory-child", workload, subject]).stderr(Stdio::inherit());
     let output = command.output()?;
     if !output.status.success() {
         return Err(format!("{workload} {subject} ended with {}", output.status).into());

@@ -29,10 +29,7 @@ const HEADINGS: [&str; 10] = [
 impl Report {
     /// An empty report.
     pub(crate) fn new(json: bool) -> Self {
-        Self {
-            json,
-            table: Table::new(&HEADINGS),
-        }
+        Self { json, table: Table::new(&HEADINGS) }
     }
 
     /// Adds what a workload took.

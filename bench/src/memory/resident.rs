@@ -23,10 +23,7 @@ fn parse(status: &str) -> Result<Resident, Failure> {
         let kilobytes = kilobytes.ok_or_else(|| format!("the kernel does not say {name}"))?;
         Ok(kilobytes.parse::<u64>()? * 1024)
     };
-    Ok(Resident {
-        now: field("VmRSS:")?,
-        peak: field("VmHWM:")?,
-    })
+    Ok(Resident { now: field("VmRSS:")?, peak: field("VmHWM:")? })
 }
 
 #[cfg(test)]
@@ -36,13 +33,7 @@ mod tests {
     #[test]
     fn kilobytes_become_bytes() {
         let status = "Name:\tbench\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n";
-        assert_eq!(
-            parse(status).unwrap(),
-            Resident {
-                now: 1 << 20,
-                peak: 2 << 20
-            }
-        );
+        assert_eq!(parse(status).unwrap(), Resident { now: 1 << 20, peak: 2 << 20 });
         assert!(parse("Name:\tbench\n").is_err());
     }
 }

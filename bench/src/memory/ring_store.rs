@@ -55,10 +55,8 @@ impl Store for RingStore {
     }
 
     fn units(&self, key: u64) -> u64 {
-        self.rings
-            .lock()
-            .get(&key)
-            .map_or(0, |ring| ring.len() as u64)
+        let (now, mut rings) = (self.now(), self.rings.lock());
+        rings.get_mut(&key).map_or(0, |ring| ring.count(now) as u64)
     }
 
     fn accounted_bytes(&self) -> Option<u64> {

@@ -8,7 +8,7 @@ pub(crate) trait Store: Sync {
     /// Makes it `millis` milliseconds since the start.
     fn set_time(&self, millis: u64);
 
-    /// Asks for one unit for each key.
+    /// Asks for one unit for each of at most [`BLOCK`](crate::numbers::BLOCK) keys.
     fn ask(&self, lane: &mut Self::Lane, keys: &[u64]);
 
     /// Asks for several units at once; for none does nothing.

@@ -19,10 +19,7 @@ impl Pingora {
     /// `limit` units in a fixed minute.
     pub(crate) fn new(limit: u32) -> Self {
         let rate = Rate::new(Duration::from_secs(WINDOW_SECONDS));
-        Self {
-            rate,
-            limit: isize::try_from(limit).unwrap_or(isize::MAX),
-        }
+        Self { rate, limit: isize::try_from(limit).unwrap_or(isize::MAX) }
     }
 }
 

@@ -16,10 +16,7 @@ impl Throttlecrab {
     /// `limit` units a minute for about `keys` keys.
     pub(crate) fn new(limit: u32, keys: usize) -> Self {
         let store = PeriodicStore::builder().capacity(keys).build();
-        Self {
-            limiter: Mutex::new(RateLimiter::new(store)),
-            limit: i64::from(limit),
-        }
+        Self { limiter: Mutex::new(RateLimiter::new(store)), limit: i64::from(limit) }
     }
 }
 

@@ -19,14 +19,9 @@ impl Trypema {
     pub(crate) fn new(limit: u32) -> Result<Self, Failure> {
         let window = WindowSize::seconds(WINDOW_SECONDS)?;
         // Its cleaning thread would run in the rounds of the others.
-        let provider = LocalRateLimiterProvider::builder()
-            .window_size(window)
-            .disable_cleanup()
-            .build()?;
-        Ok(Self {
-            provider,
-            rate: RateLimit::per_minute(f64::from(limit))?,
-        })
+        let provider =
+            LocalRateLimiterProvider::builder().window_size(window).disable_cleanup().build()?;
+        Ok(Self { provider, rate: RateLimit::per_minute(f64::from(limit))? })
     }
 }
 

@@ -34,12 +34,7 @@ impl Cost {
     pub fn new(units: u64) -> Result<Self, Error> {
         match NonZeroU64::new(units) {
             Some(units) if units.get() <= LIMIT_MAX => Ok(Self(units)),
-            _ => Err(Error::out_of_range(
-                ErrorKind::Cost,
-                "cost",
-                units,
-                "1 to 9007199254740991",
-            )),
+            _ => Err(Error::out_of_range(ErrorKind::Cost, "cost", units, "1 to 9007199254740991")),
         }
     }
 

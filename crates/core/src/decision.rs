@@ -54,10 +54,7 @@ pub struct QuotaDecision {
 
 /// The single quota is apart so that the usual decision writes 32 bytes, not 256.
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a box would allocate on every check"
-)]
+#[expect(clippy::large_enum_variant, reason = "a box would allocate on every check")]
 enum QuotaDecisions {
     One(QuotaDecision),
     Many([QuotaDecision; QUOTAS_MAX], usize),
@@ -79,14 +76,7 @@ impl Decision {
                 QuotaDecisions::Many(array, len)
             }
         };
-        Self {
-            outcome,
-            quotas,
-            receipt,
-            shadow_denied: false,
-            estimated: false,
-            degraded: false,
-        }
+        Self { outcome, quotas, receipt, shadow_denied: false, estimated: false, degraded: false }
     }
 
     #[inline]
@@ -138,11 +128,7 @@ impl Decision {
 
     /// Units left in the tightest quota, after this request if it was allowed.
     pub fn remaining(&self) -> u64 {
-        self.quotas()
-            .iter()
-            .map(QuotaDecision::remaining)
-            .min()
-            .unwrap_or(0)
+        self.quotas().iter().map(QuotaDecision::remaining).min().unwrap_or(0)
     }
 
     /// How long until this cost would pass every quota: zero when it was allowed, `None` when no
@@ -160,8 +146,7 @@ impl Decision {
 
     /// How long until more units become available in the tightest quota.
     pub fn reset_after(&self) -> Duration {
-        self.tightest()
-            .map_or(Duration::ZERO, QuotaDecision::reset_after)
+        self.tightest().map_or(Duration::ZERO, QuotaDecision::reset_after)
     }
 
     /// The quota with the fewest units left; of several, the one that frees units last.
@@ -213,12 +198,7 @@ impl Decision {
 }
 
 impl QuotaDecision {
-    const NOTHING: Self = Self {
-        limit: 0,
-        remaining: 0,
-        retry_after: NEVER,
-        reset_after: 0,
-    };
+    const NOTHING: Self = Self { limit: 0, remaining: 0, retry_after: NEVER, reset_after: 0 };
 
     /// Where a quota stands. A `retry_after` of `None` means never. Durations above 584 years are
     /// cut to that.
@@ -242,12 +222,7 @@ impl QuotaDecision {
     /// As [`QuotaDecision::new`], from nanoseconds; `u64::MAX` for never.
     #[inline]
     pub(crate) fn from_nanos(limit: u64, remaining: u64, retry: u64, reset: u64) -> Self {
-        Self {
-            limit,
-            remaining,
-            retry_after: retry,
-            reset_after: reset,
-        }
+        Self { limit, remaining, retry_after: retry, reset_after: reset }
     }
 
     /// The limit that judged.

@@ -49,10 +49,7 @@ impl Error {
     /// An error of a family, with a message that names the value, the bound and what to do.
     #[cold]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self {
-            kind,
-            message: message.into().into_boxed_str(),
-        }
+        Self { kind, message: message.into().into_boxed_str() }
     }
 
     /// The family this error belongs to.
@@ -72,10 +69,7 @@ impl Error {
         value: impl fmt::Display,
         allowed: &str,
     ) -> Self {
-        Self::new(
-            kind,
-            format!("{what} {value} is out of range: use {allowed}"),
-        )
+        Self::new(kind, format!("{what} {value} is out of range: use {allowed}"))
     }
 }
 

@@ -6,6 +6,8 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use siphasher::sip::SipHasher13;
 
+use crate::fingerprint::Fingerprint;
+
 /// Something that names who is counted: text, bytes, numbers, addresses, and tuples of them.
 ///
 /// A key is never stored. It becomes a 64-bit fingerprint under a secret, so that nobody can make
@@ -58,17 +60,18 @@ impl KeyHasher {
 #[derive(Clone)]
 pub struct Secret {
     /// For keys that are one run of bytes, hashed as they are.
-    whole: SipHasher13,
+    whole: Fingerprint,
     /// For everything else; a secret of its own, so that the two forms cannot meet.
     parts: SipHasher13,
     bytes: [u8; 16],
 }
 
 impl Secret {
-    pub(crate) fn new(bytes: [u8; 16]) -> Self {
+    /// The secret that these bytes are.
+    pub fn new(bytes: [u8; 16]) -> Self {
         let (first, second) = halves(bytes);
         Self {
-            whole: SipHasher13::new_with_keys(first, second),
+            whole: Fingerprint::new(first, second),
             parts: SipHasher13::new_with_keys(!first, second),
             bytes,
         }
@@ -77,11 +80,7 @@ impl Secret {
     /// A secret of this process, from the system's randomness that seeds every `HashMap`.
     pub(crate) fn random() -> Self {
         use core::hash::BuildHasher;
-        let half = || {
-            std::collections::hash_map::RandomState::new()
-                .build_hasher()
-                .finish()
-        };
+        let half = || std::collections::hash_map::RandomState::new().build_hasher().finish();
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&half().to_le_bytes());
         bytes[8..].copy_from_slice(&half().to_le_bytes());
@@ -101,10 +100,7 @@ impl fmt::Debug for Secret {
 
 fn halves(bytes: [u8; 16]) -> (u64, u64) {
     let number = u128::from_le_bytes(bytes);
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "the two halves of 128 bits"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "the two halves of 128 bits")]
     let halves = (number as u64, (number >> 64) as u64);
     halves
 }
@@ -116,7 +112,7 @@ impl Key for [u8] {
 
     #[inline]
     fn fingerprint(&self, secret: &Secret) -> u64 {
-        secret.whole.hash(self)
+        secret.whole.of(self)
     }
 }
 
@@ -127,7 +123,7 @@ impl Key for str {
 
     #[inline]
     fn fingerprint(&self, secret: &Secret) -> u64 {
-        secret.whole.hash(self.as_bytes())
+        secret.whole.of(self.as_bytes())
     }
 }
 
@@ -156,7 +152,7 @@ impl<const N: usize> Key for [u8; N] {
 
     #[inline]
     fn fingerprint(&self, secret: &Secret) -> u64 {
-        secret.whole.hash(self)
+        secret.whole.of(self)
     }
 }
 
@@ -235,14 +231,8 @@ mod tests {
         let secret = Secret::new([7; 16]);
         let mut encoded = 1u64.to_le_bytes().to_vec();
         encoded.push(b'a');
-        assert_ne!(
-            ("a",).0.fingerprint(&secret),
-            ("a", "").fingerprint(&secret)
-        );
-        assert_ne!(
-            encoded.fingerprint(&secret),
-            KeyedText("a").fingerprint(&secret)
-        );
+        assert_ne!(("a",).0.fingerprint(&secret), ("a", "").fingerprint(&secret));
+        assert_ne!(encoded.fingerprint(&secret), KeyedText("a").fingerprint(&secret));
     }
 
     struct KeyedText(&'static str);

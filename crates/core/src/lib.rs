@@ -31,6 +31,7 @@
 mod cost;
 mod decision;
 mod error;
+mod fingerprint;
 mod key;
 mod limiter;
 mod memory;

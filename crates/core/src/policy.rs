@@ -210,9 +210,7 @@ fn check_name(name: &str) -> Result<(), Error> {
     let first = name.bytes().next();
     let usable = first.is_some_and(|byte| byte.is_ascii_alphabetic())
         && name.len() <= 64
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"_-.:/*".contains(&byte));
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.:/*".contains(&byte));
     if usable {
         return Ok(());
     }
@@ -226,25 +224,17 @@ pub(crate) fn check_quotas(quotas: &[Quota]) -> Result<(), Error> {
     if (1..=QUOTAS_MAX).contains(&quotas.len()) {
         return Ok(());
     }
-    Err(Error::out_of_range(
-        ErrorKind::Policy,
-        "number of quotas",
-        quotas.len(),
-        "1 to 8",
-    ))
+    Err(Error::out_of_range(ErrorKind::Policy, "number of quotas", quotas.len(), "1 to 8"))
 }
 
 fn check_algorithm(algorithm: Algorithm) -> Result<(), Error> {
     match algorithm {
-        Algorithm::LogCapped { bytes_max } if !(64..=65_536).contains(&bytes_max) => Err(
-            Error::out_of_range(ErrorKind::Policy, "bytes_max", bytes_max, "64 to 65536"),
-        ),
-        Algorithm::Segments { count } if !(1..=1024).contains(&count) => Err(Error::out_of_range(
-            ErrorKind::Policy,
-            "segment count",
-            count,
-            "1 to 1024",
-        )),
+        Algorithm::LogCapped { bytes_max } if !(64..=65_536).contains(&bytes_max) => {
+            Err(Error::out_of_range(ErrorKind::Policy, "bytes_max", bytes_max, "64 to 65536"))
+        }
+        Algorithm::Segments { count } if !(1..=1024).contains(&count) => {
+            Err(Error::out_of_range(ErrorKind::Policy, "segment count", count, "1 to 1024"))
+        }
         _ => Ok(()),
     }
 }

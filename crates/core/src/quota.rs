@@ -42,12 +42,7 @@ impl Quota {
     pub fn new(limit: u64, window: Duration) -> Result<Self, Error> {
         if limit == 0 || limit > LIMIT_MAX {
             let allowed = "1 to 9007199254740991";
-            return Err(Error::out_of_range(
-                ErrorKind::Limit,
-                "limit",
-                limit,
-                allowed,
-            ));
+            return Err(Error::out_of_range(ErrorKind::Limit, "limit", limit, allowed));
         }
         if window.is_zero() || window > WINDOW_MAX {
             let allowed = "more than zero, at most ten years";

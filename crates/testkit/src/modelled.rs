@@ -149,6 +149,22 @@ impl ModelSubject {
         })
     }
 
+    /// Records units as of now, whether they fit or not.
+    fn take(&mut self, key: &str, quotas: &[TickQuota], units: u64) -> ModelReceipt {
+        let (now, at) = (self.now(), self.date());
+        if self.look(key, |model| model.is_as_new(quotas, now)) {
+            self.keys.remove(key);
+        }
+        let keyed = self.keyed(key);
+        keyed.model.record(quotas, at, units);
+        ModelReceipt {
+            key: key.into(),
+            birth: keyed.birth,
+            at,
+            units,
+        }
+    }
+
     /// The key that a receipt is about, unless it was forgotten since.
     fn named(&mut self, receipt: &ModelReceipt) -> Option<&mut Keyed> {
         self.keys
@@ -175,15 +191,7 @@ impl Subject for ModelSubject {
         if !self.fits(key, &quotas, cost) {
             return Ok((self.answer(key, &quotas, Some(cost), false), None));
         }
-        let at = self.date();
-        let keyed = self.keyed(key);
-        keyed.model.record(&quotas, at, cost);
-        let receipt = ModelReceipt {
-            key: key.into(),
-            birth: keyed.birth,
-            at,
-            units: cost,
-        };
+        let receipt = self.take(key, &quotas, cost);
         Ok((self.answer(key, &quotas, None, true), Some(receipt)))
     }
 
@@ -208,20 +216,22 @@ impl Subject for ModelSubject {
     }
 
     fn settle(&mut self, receipt: ModelReceipt, actual: u64) -> Result<u64, Refusal> {
-        let (quotas, now, date) = (self.quotas(None)?, self.now(), self.date());
-        let Some(keyed) = self.named(&receipt) else {
-            return Ok(0);
-        };
-        let ModelReceipt { at, units, .. } = receipt;
+        let units = receipt.units;
         if actual > units {
-            keyed.model.record(&quotas, date, actual - units);
+            let quotas = self.quotas(None)?;
+            self.take(&receipt.key, &quotas, actual - units);
             return Ok(actual);
         }
-        Ok(units - keyed.model.give_back(&quotas, now, at, units - actual))
+        let less = ModelReceipt {
+            units: units - actual,
+            ..receipt
+        };
+        Ok(units - self.refund(less)?)
     }
 
     fn reset(&mut self, key: &str) -> Result<bool, Refusal> {
-        Ok(self.keys.remove(key).is_some())
+        let counts = self.usage(key)?.iter().any(|units| *units > 0);
+        Ok(self.keys.remove(key).is_some() && counts)
     }
 
     fn usage(&mut self, key: &str) -> Result<Vec<u64>, Refusal> {

@@ -158,7 +158,12 @@ impl Walk {
         let mut steps = Vec::new();
         for number in 0..count {
             let quota = self.random.pick(&policy.quotas);
+            let before_ms = self.at_ms;
             self.advance(quota, policy.tick_ms);
+            if policy.algorithm == Algorithm::Gcra && self.at_ms > before_ms {
+                // How much of it has been refilled is for the traces to say.
+                self.receipts.clear();
+            }
             if self.walks_back && self.random.chance(4) {
                 // The check before makes sure that the store has seen the later time.
                 steps.push(Step::new(self.at_ms, Op::Check));
@@ -167,7 +172,7 @@ impl Walk {
                 step.at_ms = self.at_ms.saturating_sub(back * policy.tick_ms);
                 steps.push(step);
             }
-            let mut step = self.step(policy.algorithm, quota, number);
+            let mut step = self.step(policy, quota, number);
             if !self.walks_back && self.random.chance(10) && step.of.is_none() {
                 step.key = "other".into();
             }
@@ -193,8 +198,9 @@ impl Walk {
         self.at_ms = (self.at_ms + ticks * tick_ms).min(WINDOW_MS_MAX * 10 / tick_ms * tick_ms);
     }
 
-    fn step(&mut self, algorithm: Algorithm, quota: QuotaSpec, number: u64) -> Step {
+    fn step(&mut self, policy: &PolicySpec, quota: QuotaSpec, number: u64) -> Step {
         let at_ms = self.at_ms;
+        let algorithm = policy.algorithm;
         match self.random.between(0, 99) {
             0..=9 => Step {
                 cost: self.cost(quota),
@@ -215,7 +221,7 @@ impl Walk {
                 let actual = match self.random.between(0, 3) {
                     0 => self.random.between(0, cost),
                     1 => cost,
-                    _ => cost.saturating_add(self.cost(quota)).min(UNITS_MAX),
+                    _ => cost.saturating_add(self.debt(policy, quota)).min(UNITS_MAX),
                 };
                 Step {
                     of: Some(label),
@@ -224,6 +230,17 @@ impl Walk {
                 }
             }
             _ => self.check(quota, format!("r{number}")),
+        }
+    }
+
+    /// A bucket pays its debt off by time, and longer than 584 years nobody can say: so not too much.
+    fn debt(&mut self, policy: &PolicySpec, quota: QuotaSpec) -> u64 {
+        let debt = self.cost(quota);
+        match policy.quotas.iter().map(|quota| quota.limit).min() {
+            Some(limit) if policy.algorithm == Algorithm::Gcra => {
+                debt.min(limit.saturating_mul(20))
+            }
+            _ => debt,
         }
     }
 
@@ -238,14 +255,13 @@ impl Walk {
     }
 
     fn receipt(&mut self) -> (String, u64) {
-        let last = u64::try_from(self.receipts.len()).unwrap_or(u64::MAX) - 1;
+        let len = self.receipts.len();
         let index = if self.random.chance(50) {
-            last
+            len - 1
         } else {
-            self.random.between(0, last)
+            self.random.index(len)
         };
-        self.receipts
-            .remove(usize::try_from(index).unwrap_or_default())
+        self.receipts.remove(index)
     }
 
     fn cost(&mut self, quota: QuotaSpec) -> u64 {

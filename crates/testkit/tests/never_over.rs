@@ -34,7 +34,7 @@ struct Walk {
 impl Walk {
     fn new(seed: u64, algorithm: Algorithm) -> Result<Self, Error> {
         let mut random = Random::new(seed);
-        let tick_ns = random.pick(&[1_000, 1_000_000, 10_000_000, 1_000_000_000]);
+        let tick_ns = random.pick(&[100_000, 1_000_000, 10_000_000, 1_000_000_000]);
         let window_ns = random.between(1, 60) * tick_ns + random.pick(&[0, 1, tick_ns / 2]);
         let limit = random.between(1, 20);
         let real_ns = random.between(1 << 58, 1 << 60);

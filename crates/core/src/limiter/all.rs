@@ -22,12 +22,7 @@ impl<'a> Ask<'a> {
     /// Asks `limiter` for `cost` units of `key`.
     pub fn new<K: Key + ?Sized>(limiter: &'a Limiter, key: &K, cost: Cost) -> Self {
         let fingerprint = key.fingerprint(&limiter.secret);
-        Self {
-            limiter,
-            limits: &limiter.limits,
-            fingerprint,
-            cost: cost.get(),
-        }
+        Self { limiter, limits: &limiter.limits, fingerprint, cost: cost.get() }
     }
 
     /// Under the quotas of `tier`, made by the same limiter.
@@ -39,20 +34,12 @@ impl<'a> Ask<'a> {
 
     fn request(&self, cost: u64) -> Request<'a> {
         let moment = self.limiter.moment();
-        Request {
-            fingerprint: self.fingerprint,
-            limits: self.limits,
-            moment,
-            cost,
-        }
+        Request { fingerprint: self.fingerprint, limits: self.limits, moment, cost }
     }
 
     /// Where its lock comes in the order in which everybody takes them.
     fn place(&self) -> (usize, usize) {
-        (
-            self.limiter.number,
-            self.limiter.store.shard_of(self.fingerprint),
-        )
+        (self.limiter.number, self.limiter.store.shard_of(self.fingerprint))
     }
 }
 
@@ -91,22 +78,11 @@ const ASKS_MAX: usize = 64;
 pub fn check_all(asks: &[Ask<'_>]) -> Result<Vec<Decision>, Error> {
     if asks.len() > ASKS_MAX {
         let (value, allowed) = (asks.len(), "64 or fewer");
-        return Err(Error::out_of_range(
-            ErrorKind::Setting,
-            "number of asks",
-            value,
-            allowed,
-        ));
+        return Err(Error::out_of_range(ErrorKind::Setting, "number of asks", value, allowed));
     }
     let mut locks = Locks::new(asks);
-    let looks: Vec<Decision> = asks
-        .iter()
-        .map(|ask| locks.peek(ask, sum(ask, asks)))
-        .collect();
-    let denied = asks
-        .iter()
-        .zip(&looks)
-        .any(|(ask, look)| !ask.is_shadow() && !look.is_allowed());
+    let looks: Vec<Decision> = asks.iter().map(|ask| locks.peek(ask, sum(ask, asks))).collect();
+    let denied = asks.iter().zip(&looks).any(|(ask, look)| !ask.is_shadow() && !look.is_allowed());
     if denied {
         return Ok(deny_all(asks, looks));
     }
@@ -124,9 +100,7 @@ fn sum(ask: &Ask<'_>, asks: &[Ask<'_>]) -> u64 {
     let same = |other: &&Ask<'_>| {
         other.fingerprint == ask.fingerprint && core::ptr::eq(other.limiter, ask.limiter)
     };
-    asks.iter()
-        .filter(same)
-        .fold(0, |sum: u64, other| sum.saturating_add(other.cost))
+    asks.iter().filter(same).fold(0, |sum: u64, other| sum.saturating_add(other.cost))
 }
 
 fn take_all(asks: &[Ask<'_>], looks: Vec<Decision>, locks: &mut Locks<'_>) -> Vec<Decision> {
@@ -147,22 +121,17 @@ fn take_all(asks: &[Ask<'_>], looks: Vec<Decision>, locks: &mut Locks<'_>) -> Ve
         }
         taken.push(decision);
     }
-    asks.iter()
-        .zip(taken)
-        .map(|(ask, decision)| ask.limiter.finish(decision))
-        .collect()
+    asks.iter().zip(taken).map(|(ask, decision)| ask.limiter.finish(decision)).collect()
 }
 
 fn deny_all(asks: &[Ask<'_>], looks: Vec<Decision>) -> Vec<Decision> {
     let denied = asks.iter().zip(looks);
     denied
-        .map(|(ask, look)| {
-            if ask.is_shadow() {
-                ask.limiter.finish(look)
-            } else {
-                look.into_denied()
-            }
-        })
+        .map(
+            |(ask, look)| {
+                if ask.is_shadow() { ask.limiter.finish(look) } else { look.into_denied() }
+            },
+        )
         .collect()
 }
 
@@ -178,9 +147,7 @@ impl<'a> Locks<'a> {
         order.dedup_by_key(|(place, _)| *place);
         let lock =
             |(place, limiter): ((usize, usize), &'a Limiter)| (place, limiter.store.lock(place.1));
-        Self {
-            held: order.into_iter().map(lock).collect(),
-        }
+        Self { held: order.into_iter().map(lock).collect() }
     }
 
     fn peek(&mut self, ask: &Ask<'_>, cost: u64) -> Decision {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::Limiter;
 use crate::error::{Error, ErrorKind};
 use crate::key::Secret;
-use crate::memory::{KeyedStore, MemoryStore, OnFull, StoreSettings};
+use crate::memory::{AnyStore, MemoryStore, OnFull, StoreSettings};
 use crate::policy::{Algorithm, Policy};
 use crate::sync::atomic::AtomicUsize;
 use crate::time::{AnyClock, Clock, ManualClock, MonotonicClock, TickScale};
@@ -114,16 +114,18 @@ impl LimiterBuilder {
     /// When a setting is out of its range.
     pub fn build(self) -> Result<Limiter, Error> {
         let scale = TickScale::new(self.tick)?;
+        let limits = Limits::new(self.policy.quotas(), self.policy.algorithm(), &scale);
         let settings = StoreSettings {
             shards: self.shard_count()?,
             memory_limit: self.memory_limit,
             on_full: self.on_full,
             scale,
             quotas: self.policy.quotas().len(),
+            longest: limits.longest(),
         };
         let clock = self.clock.unwrap_or_else(|| MonotonicClock::new().into());
         Ok(Limiter {
-            limits: Limits::new(self.policy.quotas(), self.policy.algorithm(), &scale),
+            limits,
             store: store(&self.policy, &settings),
             lag: clock.lag(),
             clock,
@@ -155,25 +157,13 @@ impl LimiterBuilder {
     fn shard_count(&self) -> Result<usize, Error> {
         if self.memory_limit < MEMORY_MIN {
             let (value, allowed) = (self.memory_limit, "65536 bytes or more");
-            return Err(Error::out_of_range(
-                ErrorKind::Setting,
-                "memory_limit",
-                value,
-                allowed,
-            ));
+            return Err(Error::out_of_range(ErrorKind::Setting, "memory_limit", value, allowed));
         }
-        let most = (self.memory_limit / 8192)
-            .next_power_of_two()
-            .min(SHARDS_MAX);
+        let most = (self.memory_limit / 8192).next_power_of_two().min(SHARDS_MAX);
         let shards = self.shards.unwrap_or(most.min(1024));
         if !shards.is_power_of_two() || shards > most {
             let allowed = format!("a power of two, at most {most} with this memory_limit");
-            return Err(Error::out_of_range(
-                ErrorKind::Setting,
-                "shards",
-                shards,
-                &allowed,
-            ));
+            return Err(Error::out_of_range(ErrorKind::Setting, "shards", shards, &allowed));
         }
         Ok(shards)
     }
@@ -181,9 +171,9 @@ impl LimiterBuilder {
 
 /// The table for the policy's algorithm. A log has all its quotas over one run of codes; the
 /// others have a state a quota.
-fn store(policy: &Policy, settings: &StoreSettings) -> Box<dyn KeyedStore> {
+fn store(policy: &Policy, settings: &StoreSettings) -> AnyStore {
     match policy.algorithm() {
-        Algorithm::Log | Algorithm::LogCapped { .. } => Box::new(MemoryStore::<Log>::new(settings)),
+        Algorithm::Log | Algorithm::LogCapped { .. } => AnyStore::Log(MemoryStore::new(settings)),
         Algorithm::Counter => one_or_many::<Counter>(policy, settings),
         Algorithm::Segments { .. } => one_or_many::<Segments>(policy, settings),
         Algorithm::Gcra => one_or_many::<Gcra>(policy, settings),
@@ -199,13 +189,10 @@ fn next_number() -> usize {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-fn one_or_many<W: Window + Debug + 'static>(
-    policy: &Policy,
-    settings: &StoreSettings,
-) -> Box<dyn KeyedStore> {
+fn one_or_many<W: Window + Debug + 'static>(policy: &Policy, settings: &StoreSettings) -> AnyStore {
     match policy.quotas() {
-        [_] => Box::new(MemoryStore::<W>::new(settings)),
-        _ => Box::new(MemoryStore::<Many<W>>::new(settings)),
+        [_] => AnyStore::Other(Box::new(MemoryStore::<W>::new(settings))),
+        _ => AnyStore::Other(Box::new(MemoryStore::<Many<W>>::new(settings))),
     }
 }
 

@@ -17,7 +17,7 @@ use crate::cost::Cost;
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind};
 use crate::key::{Key, Secret};
-use crate::memory::{KeyedStore, Request};
+use crate::memory::{AnyStore, Request};
 use crate::policy::{Mode, Policy};
 use crate::quota::Quota;
 use crate::receipt::Receipt;
@@ -51,7 +51,7 @@ use crate::window::Limits;
 pub struct Limiter {
     policy: Policy,
     limits: Limits,
-    store: Box<dyn KeyedStore>,
+    store: AnyStore,
     clock: AnyClock,
     lag: u64,
     scale: TickScale,
@@ -90,18 +90,12 @@ impl Limiter {
     /// Asks for several units, and takes them all if allowed.
     #[inline]
     pub fn check_cost<K: Key + ?Sized>(&self, key: &K, cost: Cost) -> Decision {
-        self.finish(
-            self.store
-                .check(&self.request(key, &self.limits, cost.get())),
-        )
+        self.decide(&self.request(key, &self.limits, cost.get()))
     }
 
     /// As [`check_cost`](Limiter::check_cost), for a key that has other quotas than the policy.
     pub fn check_tier<K: Key + ?Sized>(&self, key: &K, tier: &Tier, cost: Cost) -> Decision {
-        self.finish(
-            self.store
-                .check(&self.request(key, &tier.limits, cost.get())),
-        )
+        self.decide(&self.request(key, &tier.limits, cost.get()))
     }
 
     /// Asks for many keys at once, one decision each in the same order. Takes less than half of
@@ -117,12 +111,8 @@ impl Limiter {
             cost: cost.get(),
         };
         for keys in keys.chunks(MANY) {
-            let mut requests = [Request {
-                fingerprint: 0,
-                limits: &self.limits,
-                moment,
-                cost: cost.get(),
-            }; MANY];
+            let mut requests =
+                [Request { fingerprint: 0, limits: &self.limits, moment, cost: cost.get() }; MANY];
             for (place, key) in requests.iter_mut().zip(keys) {
                 *place = request(key);
             }
@@ -137,18 +127,12 @@ impl Limiter {
 
     /// Decides as if asked, and takes nothing: `remaining` is what is left now.
     pub fn peek<K: Key + ?Sized>(&self, key: &K, cost: Cost) -> Decision {
-        self.finish(
-            self.store
-                .peek(&self.request(key, &self.limits, cost.get())),
-        )
+        self.finish(self.store.peek(&self.request(key, &self.limits, cost.get())))
     }
 
     /// As [`peek`](Limiter::peek), for a key that has other quotas than the policy.
     pub fn peek_tier<K: Key + ?Sized>(&self, key: &K, tier: &Tier, cost: Cost) -> Decision {
-        self.finish(
-            self.store
-                .peek(&self.request(key, &tier.limits, cost.get())),
-        )
+        self.finish(self.store.peek(&self.request(key, &tier.limits, cost.get())))
     }
 
     /// Takes an estimate now; [`settle`](Limiter::settle) corrects it when the cost is known. The
@@ -187,10 +171,7 @@ impl Limiter {
     /// Units that count against each quota now.
     pub fn usage<K: Key + ?Sized>(&self, key: &K) -> Usage {
         let used = self.store.used(&self.request(key, &self.limits, 1));
-        Usage {
-            units: used,
-            quotas: self.policy.quotas().len(),
-        }
+        Usage { units: used, quotas: self.policy.quotas().len() }
     }
 
     /// Every request that is still in the longest window, oldest first, for audits.
@@ -203,21 +184,13 @@ impl Limiter {
     /// When the algorithm is not a log: the others keep counts and no times.
     pub fn history<K: Key + ?Sized>(&self, key: &K) -> Result<Vec<Event>, Error> {
         let mut events = Vec::new();
-        let kept = self
-            .store
-            .history(&self.request(key, &self.limits, 1), &mut |tick, units| {
-                events.push(Event {
-                    at: self.scale.duration(tick),
-                    units,
-                });
-            });
+        let kept = self.store.history(&self.request(key, &self.limits, 1), &mut |tick, units| {
+            events.push(Event { at: self.scale.duration(tick), units });
+        });
         if kept {
             return Ok(events);
         }
-        let message = format!(
-            "{:?} keeps no history: use Algorithm::Log",
-            self.policy.algorithm()
-        );
+        let message = format!("{:?} keeps no history: use Algorithm::Log", self.policy.algorithm());
         Err(Error::new(ErrorKind::Unsupported, message))
     }
 
@@ -288,7 +261,9 @@ impl Limiter {
     /// When there is no quota or more than eight; for other algorithms than the log also when
     /// there are not as many as the policy has.
     pub fn tier(&self, quotas: &[Quota]) -> Result<Tier, Error> {
-        Tier::new(quotas, &self.policy, &self.scale)
+        let tier = Tier::new(quotas, &self.policy, &self.scale)?;
+        self.store.keep(tier.limits.longest());
+        Ok(tier)
     }
 
     #[inline]
@@ -299,25 +274,31 @@ impl Limiter {
     #[inline]
     fn request<'a, K: Key + ?Sized>(&self, key: &K, limits: &'a Limits, cost: u64) -> Request<'a> {
         let fingerprint = key.fingerprint(&self.secret);
-        Request {
-            fingerprint,
-            limits,
-            moment: self.moment(),
-            cost,
-        }
+        Request { fingerprint, limits, moment: self.moment(), cost }
     }
 
     fn request_for(&self, receipt: &Receipt, cost: u64) -> Request<'_> {
         let fingerprint = receipt.fingerprint;
-        Request {
-            fingerprint,
-            limits: &self.limits,
-            moment: self.moment(),
-            cost,
-        }
+        Request { fingerprint, limits: &self.limits, moment: self.moment(), cost }
     }
 
+    /// The usual case without a detour: one quota, a key that is known, denials that deny.
     #[inline]
+    fn decide(&self, request: &Request<'_>) -> Decision {
+        if request.limits.is_single()
+            && self.policy.mode() == Mode::Enforce
+            && let Some(known) = self.store.check_known(request)
+        {
+            return known.decision(request, &self.scale);
+        }
+        self.decide_slowly(request)
+    }
+
+    #[cold]
+    fn decide_slowly(&self, request: &Request<'_>) -> Decision {
+        self.finish(self.store.check(request))
+    }
+
     fn finish(&self, mut decision: Decision) -> Decision {
         if self.policy.mode() == Mode::Shadow {
             decision.make_shadow();

@@ -94,22 +94,11 @@ impl LimiterBuilder {
         let header = read_frame(input)?;
         let mut fields = header.as_slice();
         if header.len() != HEADER || fields.take_raw(8)? != MAGIC {
-            return Err(Error::new(
-                ErrorKind::Snapshot,
-                "this is no snapshot of a limiter",
-            ));
+            return Err(Error::new(ErrorKind::Snapshot, "this is no snapshot of a limiter"));
         }
         expect("version", fields.take_u64()?, VERSION)?;
-        expect(
-            "algorithm",
-            fields.take_u64()?,
-            algorithm_number(self.policy()),
-        )?;
-        expect(
-            "number of quotas",
-            fields.take_u64()?,
-            self.policy().quotas().len() as u64,
-        )?;
+        expect("algorithm", fields.take_u64()?, algorithm_number(self.policy()))?;
+        expect("number of quotas", fields.take_u64()?, self.policy().quotas().len() as u64)?;
         expect("tick in nanoseconds", fields.take_u64()?, self.tick_nanos())?;
         let saved_at = fields.take_tick()?;
         let mut secret = [0; 16];
@@ -137,11 +126,7 @@ impl Limiter {
             report.dropped += restored.dropped;
             frames += 1;
         }
-        expect(
-            "number of frames",
-            read_frame(input)?.as_slice().take_u64()?,
-            frames,
-        )?;
+        expect("number of frames", read_frame(input)?.as_slice().take_u64()?, frames)?;
         Ok(report)
     }
 }
@@ -154,40 +139,27 @@ fn write_frame(out: &mut impl Write, frame: &[u8]) -> Result<(), Error> {
     checksum.update(frame);
     let tail = checksum.finalize().to_le_bytes();
     for bytes in [head.as_slice(), frame, &tail] {
-        out.write_all(bytes)
-            .map_err(|error| failed("written", &error))?;
+        out.write_all(bytes).map_err(|error| failed("written", &error))?;
     }
     Ok(())
 }
 
 fn read_frame(input: &mut impl Read) -> Result<Vec<u8>, Error> {
     let mut head = [0; 8];
-    input
-        .read_exact(&mut head)
-        .map_err(|error| failed("read", &error))?;
+    input.read_exact(&mut head).map_err(|error| failed("read", &error))?;
     let length = u64::from_le_bytes(head);
     if length > FRAME_MAX {
         return Err(damaged("the length of a frame"));
     }
     // Memory grows with what is really there, whatever the length says.
     let mut frame = Vec::new();
-    input
-        .by_ref()
-        .take(length)
-        .read_to_end(&mut frame)
-        .map_err(|error| failed("read", &error))?;
+    input.by_ref().take(length).read_to_end(&mut frame).map_err(|error| failed("read", &error))?;
     let mut tail = [0; 4];
-    input
-        .read_exact(&mut tail)
-        .map_err(|error| failed("read", &error))?;
+    input.read_exact(&mut tail).map_err(|error| failed("read", &error))?;
     let mut checksum = crc32fast::Hasher::new();
     checksum.update(&head);
     checksum.update(&frame);
-    if checksum.finalize().to_le_bytes() == tail {
-        Ok(frame)
-    } else {
-        Err(damaged("a checksum"))
-    }
+    if checksum.finalize().to_le_bytes() == tail { Ok(frame) } else { Err(damaged("a checksum")) }
 }
 
 fn expect(what: &str, found: u64, expected: u64) -> Result<(), Error> {
@@ -199,10 +171,7 @@ fn expect(what: &str, found: u64, expected: u64) -> Result<(), Error> {
 }
 
 fn failed(how: &str, error: &std::io::Error) -> Error {
-    Error::new(
-        ErrorKind::Snapshot,
-        format!("snapshot could not be {how}: {error}"),
-    )
+    Error::new(ErrorKind::Snapshot, format!("snapshot could not be {how}: {error}"))
 }
 
 fn algorithm_number(policy: &Policy) -> u64 {

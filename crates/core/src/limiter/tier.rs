@@ -28,10 +28,7 @@ pub struct Tier {
 impl Tier {
     pub(super) fn new(quotas: &[Quota], policy: &Policy, scale: &TickScale) -> Result<Self, Error> {
         check_quotas(quotas)?;
-        let log = matches!(
-            policy.algorithm(),
-            Algorithm::Log | Algorithm::LogCapped { .. }
-        );
+        let log = matches!(policy.algorithm(), Algorithm::Log | Algorithm::LogCapped { .. });
         if !log && quotas.len() != policy.quotas().len() {
             let message = format!(
                 "a tier of {} quotas does not fit policy {:?} of {}: with {:?} use as many",
@@ -42,10 +39,7 @@ impl Tier {
             );
             return Err(Error::new(ErrorKind::Policy, message));
         }
-        Ok(Self {
-            quotas: quotas.into(),
-            limits: Limits::new(quotas, policy.algorithm(), scale),
-        })
+        Ok(Self { quotas: quotas.into(), limits: Limits::new(quotas, policy.algorithm(), scale) })
     }
 
     /// The quotas.

@@ -64,15 +64,8 @@ impl Limiter {
     {
         let _waiter = self.waiter()?;
         let request = self.request(key, &self.limits, cost.get());
-        let end = request
-            .moment
-            .now
-            .saturating_add(self.scale.window(deadline));
-        let deadline_ticks = if deadline.is_zero() {
-            0
-        } else {
-            end - request.moment.now
-        };
+        let end = request.moment.now.saturating_add(self.scale.window(deadline));
+        let deadline_ticks = if deadline.is_zero() { 0 } else { end - request.moment.now };
         let (decision, mut wait) = match self.store.line_up(&request, deadline_ticks) {
             LineUp::Placed(decision, wait) => (decision, wait),
             LineUp::TooLong(decision) => return Ok(self.finish(decision)),
@@ -83,11 +76,7 @@ impl Limiter {
         let Some(receipt) = decision.into_receipt() else {
             return Ok(self.peek(key, cost));
         };
-        let mut place = Place {
-            limiter: self,
-            request,
-            receipt: Some(receipt),
-        };
+        let mut place = Place { limiter: self, request, receipt: Some(receipt) };
         loop {
             sleep(self.scale.duration(wait)).await;
             let moment = self.moment();
@@ -128,10 +117,7 @@ impl Limiter {
         cost: Cost,
         deadline: Duration,
     ) -> Result<Decision, Error> {
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "blocking the thread is what this is for"
-        )]
+        #[expect(clippy::disallowed_methods, reason = "blocking the thread is what this is for")]
         let sleep = |time| {
             std::thread::sleep(time);
             core::future::ready(())
@@ -185,13 +171,8 @@ struct Place<'a> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         if let Some(receipt) = self.receipt.take() {
-            let request = Request {
-                moment: self.limiter.moment(),
-                ..self.request
-            };
-            self.limiter
-                .store
-                .give_back(&request, receipt.tick, receipt.epoch);
+            let request = Request { moment: self.limiter.moment(), ..self.request };
+            self.limiter.store.give_back(&request, receipt.tick, receipt.epoch);
         }
     }
 }

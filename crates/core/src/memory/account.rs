@@ -14,10 +14,7 @@ pub(crate) struct Account {
 
 impl Account {
     pub(crate) fn new(limit: usize) -> Self {
-        Self {
-            used: AtomicUsize::new(0),
-            limit,
-        }
+        Self { used: AtomicUsize::new(0), limit }
     }
 
     #[cfg(test)]
@@ -50,11 +47,12 @@ impl Account {
         }
     }
 
-    pub(crate) fn used(&self) -> usize {
-        self.used.load(Ordering::Relaxed)
+    /// Whether what was taken whatever the limit says is still within it.
+    pub(crate) fn fits(&self) -> bool {
+        self.used() <= self.limit
     }
 
-    pub(crate) fn limit(&self) -> usize {
-        self.limit
+    pub(crate) fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
     }
 }

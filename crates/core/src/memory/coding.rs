@@ -26,20 +26,19 @@ pub(crate) trait Reader<'a> {
 
     fn take_u64(&mut self) -> Result<u64, Error> {
         let bytes = self.take_raw(8)?;
-        Ok(bytes
-            .iter()
-            .rev()
-            .fold(0, |value, byte| value << 8 | u64::from(*byte)))
+        Ok(bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)))
     }
 
     /// A tick, which has 48 bits.
     fn take_tick(&mut self) -> Result<u64, Error> {
         let tick = self.take_u64()?;
-        if tick >> TICK_BITS == 0 {
-            Ok(tick)
-        } else {
-            Err(damaged("a tick"))
-        }
+        if tick >> TICK_BITS == 0 { Ok(tick) } else { Err(damaged("a tick")) }
+    }
+
+    /// Units, which are at most 2^53 - 1.
+    fn take_units(&mut self) -> Result<u64, Error> {
+        let units = self.take_u64()?;
+        if units <= crate::quota::LIMIT_MAX { Ok(units) } else { Err(damaged("a count")) }
     }
 
     fn take_bytes(&mut self) -> Result<&'a [u8], Error> {

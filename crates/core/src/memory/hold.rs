@@ -8,10 +8,7 @@ use std::time::{Duration, Instant};
 pub(super) struct Hold(Instant);
 
 impl Hold {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "measures the machine, decides nothing"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "measures the machine, decides nothing")]
     pub(super) fn start() -> Self {
         Self(Instant::now())
     }

@@ -13,4 +13,4 @@ pub(crate) use account::Account;
 pub(crate) use coding::{Reader, Writer, damaged};
 pub use shard::OnFull;
 pub(crate) use shard::Request;
-pub(crate) use store::{KeyedStore, LineUp, LockedShard, MemoryStore, StoreSettings};
+pub(crate) use store::{AnyStore, LineUp, LockedShard, MemoryStore, StoreSettings};

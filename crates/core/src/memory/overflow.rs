@@ -30,16 +30,10 @@ const QUANTA: u64 = 50_000;
 impl Sketch {
     /// A sketch of about `bytes`, for a policy's `limit`.
     pub(super) fn new(bytes: usize, limit: u64) -> Self {
-        let columns = (bytes / (2 * ROWS * 2)).max(16);
+        let columns = (bytes.saturating_sub(16) / (2 * ROWS * 2)).max(16);
         let counts = vec![0; 2 * ROWS * columns].into_boxed_slice();
         let quantum = limit.div_ceil(QUANTA).max(1);
-        Self {
-            counts,
-            swapped: false,
-            window: 1,
-            start: 0,
-            quantum,
-        }
+        Self { counts, swapped: false, window: 1, start: 0, quantum }
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -64,10 +58,7 @@ impl Sketch {
     /// Units that the key may have taken in the current and the previous window: never less than
     /// it has.
     pub(super) fn estimate(&self, fingerprint: u64) -> u64 {
-        let (current, previous) = (
-            self.least(fingerprint, true),
-            self.least(fingerprint, false),
-        );
+        let (current, previous) = (self.least(fingerprint, true), self.least(fingerprint, false));
         if current == u16::MAX || previous == u16::MAX {
             // The count has reached its end, so the truth may be anything.
             return u64::MAX;
@@ -79,11 +70,7 @@ impl Sketch {
     pub(super) fn retry(&self, fingerprint: u64, limit: u64, cost: u64, now: u64) -> u64 {
         let next = (self.start + self.window).saturating_sub(now);
         let current = u64::from(self.least(fingerprint, true)).saturating_mul(self.quantum);
-        if current.saturating_add(cost) <= limit {
-            next
-        } else {
-            next + self.window
-        }
+        if current.saturating_add(cost) <= limit { next } else { next + self.window }
     }
 
     /// Ticks until the previous window is let go.
@@ -129,16 +116,8 @@ impl Sketch {
         if len != expected {
             return Ok(None);
         }
-        let counts = raw
-            .chunks_exact(2)
-            .map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
-        Ok(Some(Self {
-            counts: counts.collect(),
-            swapped,
-            window,
-            start,
-            quantum,
-        }))
+        let counts = raw.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
+        Ok(Some(Self { counts: counts.collect(), swapped, window, start, quantum }))
     }
 
     fn raise_to(&mut self, fingerprint: u64, quanta: u64) {
@@ -164,32 +143,19 @@ impl Sketch {
 
     fn half(&self, current: bool) -> &[u16] {
         let (first, second) = self.counts.split_at(self.counts.len() / 2);
-        if current == self.swapped {
-            second
-        } else {
-            first
-        }
+        if current == self.swapped { second } else { first }
     }
 
     fn half_mut(&mut self, current: bool) -> &mut [u16] {
         let (first, second) = self.counts.split_at_mut(self.counts.len() / 2);
-        if current == self.swapped {
-            second
-        } else {
-            first
-        }
+        if current == self.swapped { second } else { first }
     }
 }
 
 /// A row's column. The fingerprint is mixed again, since its lower bits chose the shard.
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "less than the number of columns"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "less than the number of columns")]
 fn column(fingerprint: u64, row: usize, columns: usize) -> usize {
-    let mixed = fingerprint
-        .wrapping_mul(0x9E37_79B9_7F4A_7C15)
-        .rotate_left(16 * row as u32);
+    let mixed = fingerprint.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(16 * row as u32);
     (((mixed >> 32) * columns as u64) >> 32) as usize
 }
 

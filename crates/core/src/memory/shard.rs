@@ -10,8 +10,9 @@ use super::store::LineUp;
 use crate::decision::{Decision, Outcome, QuotaDecision};
 use crate::policy::QUOTAS_MAX;
 use crate::receipt::Receipt;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::time::{Moment, TickScale};
-use crate::window::{Limits, NEVER, Window};
+use crate::window::{Limits, NEVER, Standing, Window};
 
 /// What happens to a key that the table has no room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -37,6 +38,31 @@ pub(crate) struct Request<'a> {
     pub(crate) cost: u64,
 }
 
+/// The answer for a key that was known, as small as can be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Known {
+    standing: Standing,
+    epoch: u16,
+}
+
+impl Known {
+    #[inline]
+    pub(crate) fn decision(&self, request: &Request<'_>, scale: &TickScale) -> Decision {
+        let Standing { used, retry, reset, tick } = self.standing;
+        let Request { fingerprint, limits, cost, .. } = *request;
+        let limit = limits.quota(0).limit;
+        let remaining = limit.saturating_sub(used);
+        let reset = scale.nanos(reset);
+        if retry != 0 {
+            let quota = QuotaDecision::from_nanos(limit, remaining, scale.nanos(retry), reset);
+            return Decision::one(Outcome::Deny, quota, None);
+        }
+        let quota = QuotaDecision::from_nanos(limit, remaining, 0, reset);
+        let receipt = Receipt { fingerprint, tick, units: cost, epoch: self.epoch };
+        Decision::one(Outcome::Allow, quota, Some(receipt))
+    }
+}
+
 /// What all shards of a store share.
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -45,6 +71,15 @@ pub(super) struct Shared {
     pub(super) scale: TickScale,
     /// Bytes of one shard's sketch of one quota.
     pub(super) sketch_bytes: usize,
+    /// The longest window of the policy and its tiers: nothing is let go before it.
+    pub(super) longest: AtomicU64,
+}
+
+impl Shared {
+    // Set before a tier is handed out; who has the tier sees it.
+    pub(super) fn longest(&self) -> u64 {
+        self.longest.load(Ordering::Relaxed)
+    }
 }
 
 /// Counters of one shard.
@@ -60,10 +95,8 @@ pub(super) struct Counters {
 #[derive(Debug)]
 pub(super) struct Shard<W> {
     pub(super) slots: Slots<W>,
-    /// The latest moment seen; time never goes back before it.
-    latest: Moment,
-    /// The longest window that was ever asked for: sweeping lets nothing go before it.
-    pub(super) longest: u64,
+    /// The latest tick seen; time never goes back before it.
+    latest: u64,
     /// Checks since the start, to sweep now and then.
     checks: u32,
     /// The next slot to be looked at by the sweep, and the slots it kept since it was at the first.
@@ -76,7 +109,7 @@ pub(super) struct Shard<W> {
 }
 
 /// Every so many checks ...
-const SWEEP_EVERY: u32 = 16;
+const SWEEP_EVERY: u32 = 64;
 /// ... so many slots are looked at,
 const SWEEP_SLOTS: usize = 8;
 /// and so many for every new key: faster than keys can come, so the dead never pile up.
@@ -88,8 +121,7 @@ impl<W: Window> Shard<W> {
     pub(super) fn new() -> Self {
         Self {
             slots: Slots::new(),
-            latest: Moment { now: 0, date: 0 },
-            longest: 1,
+            latest: 0,
             checks: 0,
             sweep_at: 0,
             next_epoch: 0,
@@ -98,22 +130,36 @@ impl<W: Window> Shard<W> {
         }
     }
 
-    /// Decides, and takes if allowed.
+    /// Decides for a key that is in the table and has one quota, and takes if allowed: the usual
+    /// case, kept apart because its answer is small. None, and nothing done, for any other.
     #[inline]
-    pub(super) fn check(&mut self, request: &Request<'_>, shared: &Shared) -> Decision {
-        let request = self.enter(request);
+    pub(super) fn check_known(&mut self, request: &Request<'_>, shared: &Shared) -> Option<Known> {
+        let at = self.slots.find(request.fingerprint)?;
+        let moment = self.see(request.moment);
+        let window = self.slots.window(at);
+        let standing = window.check(request.limits, moment, request.cost, &shared.account);
+        let epoch = window.epoch();
         self.checks = self.checks.wrapping_add(1);
         if self.checks.is_multiple_of(SWEEP_EVERY) {
             self.sweep(SWEEP_SLOTS, shared);
         }
-        match self.slots.find(request.fingerprint) {
-            Some(at) => {
-                let window = self.slots.window(at);
-                window.advance(request.limits, request.moment.now, &shared.account);
-                decide(window, &request, shared, true)
-            }
-            None => self.check_new(&request, shared),
+        Some(Known { standing, epoch })
+    }
+
+    /// Decides, and takes if allowed.
+    pub(super) fn check(&mut self, request: &Request<'_>, shared: &Shared) -> Decision {
+        if request.limits.is_single()
+            && let Some(known) = self.check_known(request, shared)
+        {
+            return known.decision(request, &shared.scale);
         }
+        let request = self.enter(request);
+        let Some(at) = self.slots.find(request.fingerprint) else {
+            return self.check_new(&request, shared);
+        };
+        let window = self.slots.window(at);
+        window.advance(request.limits, request.moment.now, &shared.account);
+        decide_many(window, &request, shared, true)
     }
 
     /// Decides as if asked, and takes nothing.
@@ -146,12 +192,7 @@ impl<W: Window> Shard<W> {
         };
         let window = self.slots.window(at);
         window.advance(request.limits, request.moment.now, &shared.account);
-        let tick = window.take(
-            request.limits,
-            request.moment,
-            request.cost,
-            &shared.account,
-        );
+        let tick = window.take(request.limits, request.moment, request.cost, &shared.account);
         Some((tick, window.epoch()))
     }
 
@@ -193,12 +234,7 @@ impl<W: Window> Shard<W> {
                 LineUp::TooLong(decision)
             };
         };
-        let Request {
-            fingerprint,
-            limits,
-            moment,
-            cost,
-        } = request;
+        let Request { fingerprint, limits, moment, cost } = request;
         let window = self.slots.window(at);
         window.advance(limits, moment.now, &shared.account);
         let retries = (0..limits.quotas().len()).map(|i| window.retry(limits, i, moment.now, cost));
@@ -211,21 +247,8 @@ impl<W: Window> Shard<W> {
             return LineUp::TooLong(decision);
         }
         let date = moment.date.max(moment.now + wait);
-        let tick = window.take(
-            limits,
-            Moment {
-                now: moment.now,
-                date,
-            },
-            cost,
-            &shared.account,
-        );
-        let receipt = Receipt {
-            fingerprint,
-            tick,
-            units: cost,
-            epoch: window.epoch(),
-        };
+        let tick = window.take(limits, Moment { now: moment.now, date }, cost, &shared.account);
+        let receipt = Receipt { fingerprint, tick, units: cost, epoch: window.epoch() };
         LineUp::Placed(decision.into_placed(receipt), tick - moment.now)
     }
 
@@ -243,17 +266,9 @@ impl<W: Window> Shard<W> {
         if window.epoch() != epoch {
             return None;
         }
-        let Request {
-            limits,
-            moment,
-            cost,
-            ..
-        } = request;
+        let Request { limits, moment, cost, .. } = request;
         window.advance(limits, moment.now, &shared.account);
-        Some((
-            window.confirm(limits, moment, tick, cost, &shared.account),
-            moment,
-        ))
+        Some((window.confirm(limits, moment, tick, cost, &shared.account), moment))
     }
 
     /// Runs `look` on a key's window, brought up to now.
@@ -282,6 +297,7 @@ impl<W: Window> Shard<W> {
     /// Looks at up to `slots` slots and drops those that can no longer change a decision.
     pub(super) fn sweep(&mut self, slots: usize, shared: &Shared) -> usize {
         let mut dropped = 0;
+        let longest = shared.longest();
         for _ in 0..slots.min(self.slots.capacity()) {
             if self.sweep_at >= self.slots.capacity() {
                 self.sweep_at = 0;
@@ -289,7 +305,7 @@ impl<W: Window> Shard<W> {
                 break;
             }
             match self.slots.get(self.sweep_at) {
-                Some((_, window)) if window.idle_at(self.longest) <= self.latest.now => {
+                Some((_, window)) if window.idle_at(longest) <= self.latest => {
                     // Another key may have moved up into this place: look at it again.
                     self.drop_slot(self.sweep_at, shared);
                     dropped += 1;
@@ -314,18 +330,19 @@ impl<W: Window> Shard<W> {
         limits: &Limits,
         shared: &Shared,
     ) -> bool {
-        self.longest = self.longest.max(limits.longest());
         if let Some(at) = self.slots.find(fingerprint) {
             self.drop_slot(at, shared);
         }
-        if !self.slots.is_full() || self.grow(shared) {
+        // Decoding has counted the window already, whatever the limit said.
+        let fits = shared.account.fits();
+        if fits && (!self.slots.is_full() || self.grow(shared)) {
             self.slots.insert(fingerprint, window);
             return true;
         }
         self.open_sketches(limits, shared);
-        let now = self.latest.now;
+        let now = self.latest;
         for (index, sketch) in self.sketches.iter_mut().enumerate() {
-            sketch.advance(self.longest, now);
+            sketch.advance(shared.longest(), now);
             sketch.raise(fingerprint, window.on_record(limits, index, now));
         }
         shared.account.shrink(window.heap_bytes());
@@ -346,30 +363,21 @@ impl<W: Window> Shard<W> {
         self.counters.longest_hold = self.counters.longest_hold.max(hold.elapsed());
     }
 
-    /// Sees to it that time does not go back, and notes the longest window.
+    /// Sees to it that time does not go back.
     #[inline]
     fn enter<'a>(&mut self, request: &Request<'a>) -> Request<'a> {
-        self.see(request.moment);
-        self.longest = self.longest.max(request.limits.longest());
-        Request {
-            moment: self.latest,
-            ..*request
-        }
+        Request { moment: self.see(request.moment), ..*request }
     }
 
     #[inline]
-    pub(super) fn see(&mut self, moment: Moment) {
-        self.latest.now = self.latest.now.max(moment.now);
-        self.latest.date = self.latest.date.max(moment.date);
+    pub(super) fn see(&mut self, moment: Moment) -> Moment {
+        self.latest = self.latest.max(moment.now);
+        Moment { now: self.latest, date: moment.date.max(self.latest) }
     }
 
     #[cold]
     fn check_new(&mut self, request: &Request<'_>, shared: &Shared) -> Decision {
-        let possible = request
-            .limits
-            .quotas()
-            .iter()
-            .all(|quota| request.cost <= quota.limit);
+        let possible = request.limits.quotas().iter().all(|quota| request.cost <= quota.limit);
         if !possible {
             return self.peek(request, shared);
         }
@@ -378,7 +386,7 @@ impl<W: Window> Shard<W> {
             Some(at) => {
                 let decision = decide(self.slots.window(at), request, shared, true);
                 // A key that was denied and has nothing on record must cost no memory.
-                if self.slots.window(at).idle_at(self.longest) <= request.moment.now {
+                if self.slots.window(at).idle_at(shared.longest()) <= request.moment.now {
                     self.drop_slot(at, shared);
                 }
                 decision
@@ -437,9 +445,7 @@ impl<W: Window> Shard<W> {
             let hold = Hold::start();
             let before = Slots::<W>::bytes(self.slots.capacity());
             self.slots.resize(capacity);
-            shared
-                .account
-                .shrink(before - Slots::<W>::bytes(self.slots.capacity()));
+            shared.account.shrink(before - Slots::<W>::bytes(self.slots.capacity()));
             self.note_hold(hold);
         }
     }
@@ -461,7 +467,7 @@ impl<W: Window> Shard<W> {
             // The sweep's place moves on, so every key has its turn.
             let at = (self.sweep_at + step) % capacity;
             if let Some((_, window)) = self.slots.get(at) {
-                let idle_at = window.idle_at(self.longest);
+                let idle_at = window.idle_at(shared.longest());
                 if oldest.is_none_or(|(least, _)| idle_at < least) {
                     oldest = Some((idle_at, at));
                 }
@@ -490,15 +496,14 @@ impl<W: Window> Shard<W> {
         for (index, sketch) in self.sketches.iter_mut().enumerate() {
             // The key may have had other quotas than the one that pushes it out, so all that is on
             // record counts, for as long as the longest window.
-            sketch.advance(self.longest, now);
+            sketch.advance(shared.longest(), now);
             sketch.raise(fingerprint, window.on_record(request.limits, index, now));
         }
     }
 
     fn open_sketches(&mut self, limits: &Limits, shared: &Shared) {
         for quota in limits.quotas().iter().skip(self.sketches.len()) {
-            self.sketches
-                .push(Sketch::new(shared.sketch_bytes, quota.limit));
+            self.sketches.push(Sketch::new(shared.sketch_bytes, quota.limit));
         }
     }
 
@@ -506,12 +511,7 @@ impl<W: Window> Shard<W> {
     fn check_overflow(&mut self, request: &Request<'_>, shared: &Shared) -> Decision {
         self.open_sketches(request.limits, shared);
         let estimates = self.estimates(request);
-        let Request {
-            fingerprint,
-            limits,
-            moment,
-            cost,
-        } = *request;
+        let Request { fingerprint, limits, moment, cost } = *request;
         let quotas = || limits.quotas().iter().zip(estimates);
         let allowed =
             quotas().all(|(quota, estimate)| estimate.saturating_add(cost) <= quota.limit);
@@ -519,11 +519,8 @@ impl<W: Window> Shard<W> {
         for (index, (quota, estimate)) in quotas().enumerate() {
             let sketch = &mut self.sketches[index];
             let passes = estimate.saturating_add(cost) <= quota.limit;
-            let retry = if passes {
-                0
-            } else {
-                sketch.retry(fingerprint, quota.limit, cost, moment.now)
-            };
+            let retry =
+                if passes { 0 } else { sketch.retry(fingerprint, quota.limit, cost, moment.now) };
             if allowed {
                 sketch.add(fingerprint, cost);
             }
@@ -535,11 +532,7 @@ impl<W: Window> Shard<W> {
                 shared.scale.nanos(sketch.reset(moment.now)),
             );
         }
-        let outcome = if allowed {
-            Outcome::Allow
-        } else {
-            Outcome::Deny
-        };
+        let outcome = if allowed { Outcome::Allow } else { Outcome::Deny };
         Decision::new(outcome, &standings[..limits.quotas().len()], None).into_estimated()
     }
 }
@@ -573,22 +566,12 @@ fn decide<W: Window>(
     if !request.limits.is_single() {
         return decide_many(window, request, shared, take);
     }
-    let Request {
-        fingerprint,
-        limits,
-        moment,
-        cost,
-    } = *request;
+    let Request { fingerprint, limits, moment, cost } = *request;
     let retry = window.retry(limits, 0, moment.now, cost);
     let mut receipt = None;
     if retry == 0 && take {
         let tick = window.take(limits, moment, cost, &shared.account);
-        receipt = Some(Receipt {
-            fingerprint,
-            tick,
-            units: cost,
-            epoch: window.epoch(),
-        });
+        receipt = Some(Receipt { fingerprint, tick, units: cost, epoch: window.epoch() });
     }
     let used = window.used(limits, 0, moment.now);
     let limit = limits.quota(0).limit;
@@ -598,27 +581,17 @@ fn decide<W: Window>(
         shared.scale.nanos(retry),
         shared.scale.nanos(window.reset(limits, 0, moment.now)),
     );
-    let outcome = if retry == 0 {
-        Outcome::Allow
-    } else {
-        Outcome::Deny
-    };
+    let outcome = if retry == 0 { Outcome::Allow } else { Outcome::Deny };
     Decision::one(outcome, standing, receipt)
 }
 
-#[inline(never)]
 fn decide_many<W: Window>(
     window: &mut W,
     request: &Request<'_>,
     shared: &Shared,
     take: bool,
 ) -> Decision {
-    let Request {
-        fingerprint,
-        limits,
-        moment,
-        cost,
-    } = *request;
+    let Request { fingerprint, limits, moment, cost } = *request;
     let count = limits.quotas().len();
     let mut retries = [0; QUOTAS_MAX];
     for (index, retry) in retries[..count].iter_mut().enumerate() {
@@ -628,12 +601,7 @@ fn decide_many<W: Window>(
     let mut receipt = None;
     if allowed && take {
         let tick = window.take(limits, moment, cost, &shared.account);
-        receipt = Some(Receipt {
-            fingerprint,
-            tick,
-            units: cost,
-            epoch: window.epoch(),
-        });
+        receipt = Some(Receipt { fingerprint, tick, units: cost, epoch: window.epoch() });
     }
     let mut standings = [QuotaDecision::new(0, 0, None, Duration::ZERO); QUOTAS_MAX];
     for (index, quota) in limits.quotas().iter().enumerate() {
@@ -645,11 +613,7 @@ fn decide_many<W: Window>(
             shared.scale.nanos(window.reset(limits, index, moment.now)),
         );
     }
-    let outcome = if allowed {
-        Outcome::Allow
-    } else {
-        Outcome::Deny
-    };
+    let outcome = if allowed { Outcome::Allow } else { Outcome::Deny };
     Decision::new(outcome, &standings[..count], receipt)
 }
 
@@ -661,10 +625,5 @@ fn deny_full(request: &Request<'_>, shared: &Shared) -> Decision {
     for (standing, quota) in standings.iter_mut().zip(request.limits.quotas()) {
         *standing = QuotaDecision::from_nanos(quota.limit, 0, wait.min(NEVER - 1), wait);
     }
-    Decision::new(
-        Outcome::Deny,
-        &standings[..request.limits.quotas().len()],
-        None,
-    )
-    .into_estimated()
+    Decision::new(Outcome::Deny, &standings[..request.limits.quotas().len()], None).into_estimated()
 }

@@ -24,11 +24,7 @@ struct Slot<W> {
 
 impl<W: Window> Slots<W> {
     pub(super) fn new() -> Self {
-        Self {
-            tags: Box::default(),
-            slots: Box::default(),
-            len: 0,
-        }
+        Self { tags: Box::default(), slots: Box::default(), len: 0 }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -41,11 +37,7 @@ impl<W: Window> Slots<W> {
 
     /// Bytes that a table of `capacity` slots takes, with the allocator's share.
     pub(super) fn bytes(capacity: usize) -> usize {
-        if capacity == 0 {
-            0
-        } else {
-            capacity * (size_of::<Slot<W>>() + 1) + 32
-        }
+        if capacity == 0 { 0 } else { capacity * (size_of::<Slot<W>>() + 1) + 32 }
     }
 
     /// Whether one more key needs a larger table.
@@ -67,10 +59,16 @@ impl<W: Window> Slots<W> {
     #[inline]
     pub(super) fn find(&self, fingerprint: u64) -> Option<usize> {
         let tag = tag(fingerprint);
-        let capacity = self.tags.len();
-        let mut at = home(fingerprint, capacity);
-        for _ in 0..capacity {
-            let seen = *self.tags.get(at)?;
+        let mut at = home(fingerprint, self.tags.len());
+        // Ends at an empty slot, of which there always is one unless the table has none at all.
+        loop {
+            let Some(&seen) = self.tags.get(at) else {
+                if at == 0 {
+                    return None;
+                }
+                at = 0;
+                continue;
+            };
             if seen == tag && self.slots[at].fingerprint == fingerprint {
                 return Some(at);
             }
@@ -78,11 +76,7 @@ impl<W: Window> Slots<W> {
                 return None;
             }
             at += 1;
-            if at == capacity {
-                at = 0;
-            }
         }
-        None
     }
 
     /// Reads what a search will touch first, so that the memory of many searches comes at once.
@@ -134,10 +128,7 @@ impl<W: Window> Slots<W> {
             at = if at + 1 == capacity { 0 } else { at + 1 };
         }
         self.tags[at] = tag(fingerprint);
-        self.slots[at] = Slot {
-            fingerprint,
-            window,
-        };
+        self.slots[at] = Slot { fingerprint, window };
         self.len += 1;
     }
 
@@ -182,10 +173,7 @@ impl<W: Window> Slots<W> {
 
 impl<W: Window> Slot<W> {
     fn vacant() -> Self {
-        Self {
-            fingerprint: 0,
-            window: W::vacant(),
-        }
+        Self { fingerprint: 0, window: W::vacant() }
     }
 }
 

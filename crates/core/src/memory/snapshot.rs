@@ -26,16 +26,12 @@ pub(super) fn save<W: Window>(
     each: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
 ) -> Result<u64, Error> {
     let steps = (shard.lock().slots.capacity() / STEP).max(1) as u64;
-    let width = u64::MAX / steps + 1;
+    let width = (u64::MAX / steps).saturating_add(1);
     let mut frame = Vec::new();
     let mut saved = 0;
     for step in 0..steps {
         let from = step.saturating_mul(width);
-        let to = if step + 1 == steps {
-            u64::MAX
-        } else {
-            from + (width - 1)
-        };
+        let to = if step + 1 == steps { u64::MAX } else { from + (width - 1) };
         frame.clear();
         frame.put_u64(KEYS);
         let keys = save_keys(&mut shard.lock(), from, to, &mut frame);

@@ -5,18 +5,21 @@ use core::hint::black_box;
 use core::time::Duration;
 
 use super::hold::Hold;
-use super::shard::{Counters, OnFull, Request, Shard, Shared};
+use super::shard::{Counters, Known, OnFull, Request, Shard, Shared};
 
 use super::{Account, snapshot};
 use crate::decision::Decision;
 use crate::error::Error;
 use crate::policy::QUOTAS_MAX;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, MutexGuard};
 use crate::time::{Moment, TickScale};
-use crate::window::{Limits, Window};
+use crate::window::{Limits, Log, Window};
 
 /// What a limiter asks of memory, whatever the algorithm.
 pub(crate) trait KeyedStore: Debug + Send + Sync {
+    /// The usual case of `check`: see [`Shard::check_known`].
+    fn check_known(&self, request: &Request<'_>) -> Option<Known>;
     fn check(&self, request: &Request<'_>) -> Decision;
     fn check_many(&self, requests: &[Request<'_>], decisions: &mut Vec<Decision>);
     fn peek(&self, request: &Request<'_>) -> Decision;
@@ -28,6 +31,8 @@ pub(crate) trait KeyedStore: Debug + Send + Sync {
     fn history(&self, request: &Request<'_>, each: &mut dyn FnMut(u64, u64)) -> bool;
     fn reset(&self, fingerprint: u64) -> bool;
     fn shard_of(&self, fingerprint: u64) -> usize;
+    /// Keeps what is on record for at least `longest` ticks from now on.
+    fn keep(&self, longest: u64);
     fn shards(&self) -> usize;
     fn capacity(&self, shard: usize) -> usize;
     fn lock(&self, shard: usize) -> Box<dyn LockedShard + '_>;
@@ -85,6 +90,36 @@ pub(crate) struct StoreSettings {
     pub(crate) on_full: OnFull,
     pub(crate) scale: TickScale,
     pub(crate) quotas: usize,
+    pub(crate) longest: u64,
+}
+
+/// The store of a limiter: the log's without a virtual call, since it is the default.
+#[derive(Debug)]
+pub(crate) enum AnyStore {
+    Log(MemoryStore<Log>),
+    Other(Box<dyn KeyedStore>),
+}
+
+impl AnyStore {
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "one call less on the way of every check")]
+    pub(crate) fn check_known(&self, request: &Request<'_>) -> Option<Known> {
+        match self {
+            Self::Log(store) => store.check_known(request),
+            Self::Other(store) => store.check_known(request),
+        }
+    }
+}
+
+impl core::ops::Deref for AnyStore {
+    type Target = dyn KeyedStore;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::Log(store) => store,
+            Self::Other(store) => &**store,
+        }
+    }
 }
 
 /// Shards of windows of one algorithm.
@@ -108,20 +143,11 @@ impl<W: Window + Debug> MemoryStore<W> {
         let sketches = settings.memory_limit / 4;
         let account = Account::new(settings.memory_limit - sketches);
         account.grow(settings.shards * size_of::<Padded<Mutex<Shard<W>>>>());
-        let shards = (0..settings.shards)
-            .map(|_| Padded(Mutex::new(Shard::new())))
-            .collect();
+        let shards = (0..settings.shards).map(|_| Padded(Mutex::new(Shard::new()))).collect();
         let sketch_bytes = sketches / settings.shards / settings.quotas;
-        let StoreSettings { on_full, scale, .. } = *settings;
-        Self {
-            shards,
-            shared: Shared {
-                account,
-                on_full,
-                scale,
-                sketch_bytes,
-            },
-        }
+        let StoreSettings { on_full, scale, longest, .. } = *settings;
+        let longest = AtomicU64::new(longest);
+        Self { shards, shared: Shared { account, on_full, scale, sketch_bytes, longest } }
     }
 
     #[inline]
@@ -130,10 +156,7 @@ impl<W: Window + Debug> MemoryStore<W> {
     }
 
     #[inline]
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "masked to the number of shards"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "masked to the number of shards")]
     fn index(&self, fingerprint: u64) -> usize {
         fingerprint as usize & (self.shards.len() - 1)
     }
@@ -180,6 +203,10 @@ impl<W: Window + Debug> MemoryStore<W> {
 
 impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
     #[inline]
+    fn check_known(&self, request: &Request<'_>) -> Option<Known> {
+        self.shard(request.fingerprint).check_known(request, &self.shared)
+    }
+
     fn check(&self, request: &Request<'_>) -> Decision {
         self.shard(request.fingerprint).check(request, &self.shared)
     }
@@ -199,29 +226,25 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
     }
 
     fn give_back(&self, request: &Request<'_>, tick: u64, epoch: u16) -> u64 {
-        self.shard(request.fingerprint)
-            .give_back(request, tick, epoch, &self.shared)
+        self.shard(request.fingerprint).give_back(request, tick, epoch, &self.shared)
     }
 
     fn line_up(&self, request: &Request<'_>, within: u64) -> LineUp {
-        self.shard(request.fingerprint)
-            .line_up(request, within, &self.shared)
+        self.shard(request.fingerprint).line_up(request, within, &self.shared)
     }
 
     fn confirm(&self, request: &Request<'_>, tick: u64, epoch: u16) -> Option<(u64, Moment)> {
-        self.shard(request.fingerprint)
-            .confirm(request, tick, epoch, &self.shared)
+        self.shard(request.fingerprint).confirm(request, tick, epoch, &self.shared)
     }
 
     fn used(&self, request: &Request<'_>) -> [u64; QUOTAS_MAX] {
         let mut used = [0; QUOTAS_MAX];
         let count = request.limits.quotas().len();
-        self.shard(request.fingerprint)
-            .look(request, &self.shared, |window, moment| {
-                for (index, used) in used[..count].iter_mut().enumerate() {
-                    *used = window.used(request.limits, index, moment.now);
-                }
-            });
+        self.shard(request.fingerprint).look(request, &self.shared, |window, moment| {
+            for (index, used) in used[..count].iter_mut().enumerate() {
+                *used = window.used(request.limits, index, moment.now);
+            }
+        });
         used
     }
 
@@ -239,23 +262,20 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
         self.index(fingerprint)
     }
 
+    fn keep(&self, longest: u64) {
+        self.shared.longest.fetch_max(longest, Ordering::Relaxed);
+    }
+
     fn shards(&self) -> usize {
         self.shards.len()
     }
 
     fn capacity(&self, shard: usize) -> usize {
-        self.shards[shard & (self.shards.len() - 1)]
-            .0
-            .lock()
-            .slots
-            .capacity()
+        self.shards[shard & (self.shards.len() - 1)].0.lock().slots.capacity()
     }
 
     fn lock(&self, shard: usize) -> Box<dyn LockedShard + '_> {
-        Box::new(Locked {
-            guard: self.shards[shard].0.lock(),
-            shared: &self.shared,
-        })
+        Box::new(Locked { guard: self.shards[shard].0.lock(), shared: &self.shared })
     }
 
     fn sweep(&self, shard: usize, slots: usize, moment: Moment) -> (usize, usize) {
@@ -269,18 +289,10 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
     }
 
     fn stats(&self) -> StoreStats {
-        let mut stats = StoreStats {
-            bytes: self.shared.account.used(),
-            ..Default::default()
-        };
+        let mut stats = StoreStats { bytes: self.shared.account.used(), ..Default::default() };
         for shard in &self.shards {
             let shard = shard.0.lock();
-            let Counters {
-                evictions,
-                overflowed,
-                swept,
-                longest_hold,
-            } = shard.counters;
+            let Counters { evictions, overflowed, swept, longest_hold } = shard.counters;
             stats.keys += shard.slots.len() as u64;
             stats.bytes += shard.sketch_bytes();
             stats.evictions += evictions;

@@ -47,9 +47,7 @@ impl MonotonicClock {
 
     /// `Instant::now` on any machine: no lag, but about 30 ns a reading.
     pub fn precise() -> Self {
-        Self {
-            kind: Kind::Instant(Anchor::new()),
-        }
+        Self { kind: Kind::Instant(Anchor::new()) }
     }
 }
 
@@ -86,13 +84,8 @@ struct Anchor {
 impl Anchor {
     #[expect(clippy::disallowed_methods, reason = "this is the clock")]
     fn new() -> Self {
-        let since_epoch = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        Self {
-            start: Instant::now(),
-            since_epoch,
-        }
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { start: Instant::now(), since_epoch }
     }
 
     fn nanos(&self) -> u64 {
@@ -126,10 +119,7 @@ mod cycles {
     }
 
     #[inline]
-    #[expect(
-        unsafe_code,
-        reason = "the standard library has no safe door to this instruction"
-    )]
+    #[expect(unsafe_code, reason = "the standard library has no safe door to this instruction")]
     pub(super) fn read() -> u64 {
         // SAFETY: `rdtsc` reads a register and touches no memory. Every x86-64 processor has it,
         // and a kernel that keeps time by it (`is_trusted`) lets user code read it.

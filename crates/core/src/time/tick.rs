@@ -30,10 +30,9 @@ const _: () = assert!(u64::MAX / TICK_MIN + 10 * 366 * 86_400 * 10_000 < 1 << TI
 impl TickScale {
     pub(crate) fn new(tick: Duration) -> Result<Self, Error> {
         match u64::try_from(tick.as_nanos()) {
-            Ok(nanos) if (TICK_MIN..=TICK_MAX).contains(&nanos) => Ok(Self {
-                nanos,
-                reciprocal: u64::MAX / nanos,
-            }),
+            Ok(nanos) if (TICK_MIN..=TICK_MAX).contains(&nanos) => {
+                Ok(Self { nanos, reciprocal: u64::MAX / nanos })
+            }
             _ => Err(Error::out_of_range(
                 ErrorKind::Setting,
                 "tick",
@@ -49,23 +48,15 @@ impl TickScale {
     pub(crate) fn moment(&self, nanos: u64, lag: u64) -> Moment {
         let (now, rest) = self.divide(nanos);
         let late = rest.saturating_add(lag);
-        let ahead = if late <= self.nanos {
-            u64::from(late > 0)
-        } else {
-            late.div_ceil(self.nanos)
-        };
-        Moment {
-            now,
-            date: now + ahead,
-        }
+        let ahead =
+            if late <= self.nanos { u64::from(late > 0) } else { late.div_ceil(self.nanos) };
+        Moment { now, date: now + ahead }
     }
 
     /// A window in ticks, rounded up: a unit never counts for less than the window.
     pub(crate) fn window(&self, window: Duration) -> u64 {
         let ticks = window.as_nanos().div_ceil(u128::from(self.nanos));
-        u64::try_from(ticks)
-            .unwrap_or(u64::MAX)
-            .clamp(1, 1 << (TICK_BITS - 1))
+        u64::try_from(ticks).unwrap_or(u64::MAX).clamp(1, 1 << (TICK_BITS - 1))
     }
 
     /// Ticks as nanoseconds; `u64::MAX` stays what it is.
@@ -86,10 +77,7 @@ impl TickScale {
     #[inline]
     fn divide(&self, nanos: u64) -> (u64, u64) {
         let wide = u128::from(nanos) * u128::from(self.reciprocal);
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "the upper half of a 128-bit product"
-        )]
+        #[expect(clippy::cast_possible_truncation, reason = "the upper half of a 128-bit product")]
         let mut quotient = (wide >> 64) as u64;
         let mut rest = nanos - quotient * self.nanos;
         // The reciprocal was rounded down, so the quotient is at most one too small.

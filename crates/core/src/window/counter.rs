@@ -35,11 +35,7 @@ impl Window for Counter {
     }
 
     fn vacant() -> Self {
-        Self {
-            start: Stamp::new(0, 0),
-            previous: Count::new(0, 0),
-            current: Count::new(0, 0),
-        }
+        Self { start: Stamp::new(0, 0), previous: Count::new(0, 0), current: Count::new(0, 0) }
     }
 
     fn epoch(&self) -> u16 {
@@ -146,8 +142,8 @@ impl Window for Counter {
         let tick = input.take_tick()?.saturating_sub(shift);
         let tag = u16::try_from(input.take_u64()?).unwrap_or_default();
         counter.start = Stamp::new(tick, tag);
-        counter.previous.set(input.take_u64()?);
-        counter.current.set(input.take_u64()?);
+        counter.previous.set(input.take_units()?);
+        counter.current.set(input.take_units()?);
         Ok(counter)
     }
 }
@@ -160,11 +156,7 @@ impl Counter {
         if passed < window {
             return;
         }
-        let kept = if passed < 2 * window {
-            self.current.get()
-        } else {
-            0
-        };
+        let kept = if passed < 2 * window { self.current.get() } else { 0 };
         self.previous.set(kept);
         self.current.set(0);
         self.start.set_tick(tick - tick % window);

@@ -22,17 +22,11 @@ impl Window for Fixed {
     const WAITS: bool = false;
 
     fn new(limits: &Limits, epoch: u16) -> Self {
-        Self {
-            start: Stamp::new(0, epoch),
-            count: Count::new(0, tag(limits.quota(0).window)),
-        }
+        Self { start: Stamp::new(0, epoch), count: Count::new(0, tag(limits.quota(0).window)) }
     }
 
     fn vacant() -> Self {
-        Self {
-            start: Stamp::new(0, 0),
-            count: Count::new(0, 0),
-        }
+        Self { start: Stamp::new(0, 0), count: Count::new(0, 0) }
     }
 
     fn epoch(&self) -> u16 {
@@ -92,11 +86,7 @@ impl Window for Fixed {
     }
 
     fn idle_at(&self, longest: u64) -> u64 {
-        if self.count.get() == 0 {
-            0
-        } else {
-            self.start.tick() + longest
-        }
+        if self.count.get() == 0 { 0 } else { self.start.tick() + longest }
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
@@ -114,10 +104,7 @@ impl Window for Fixed {
     ) -> Result<Self, Error> {
         let tick = input.take_tick()?.saturating_sub(shift);
         let tag = u8::try_from(input.take_u64()?).unwrap_or_default();
-        Ok(Self {
-            start: Stamp::new(tick, epoch),
-            count: Count::new(input.take_u64()?, tag),
-        })
+        Ok(Self { start: Stamp::new(tick, epoch), count: Count::new(input.take_units()?, tag) })
     }
 }
 

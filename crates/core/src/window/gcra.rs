@@ -23,17 +23,11 @@ impl Window for Gcra {
     const WAITS: bool = true;
 
     fn new(_: &Limits, epoch: u16) -> Self {
-        Self {
-            full_at: Stamp::new(0, epoch),
-            parts: 0,
-        }
+        Self { full_at: Stamp::new(0, epoch), parts: 0 }
     }
 
     fn vacant() -> Self {
-        Self {
-            full_at: Stamp::new(0, 0),
-            parts: 0,
-        }
+        Self { full_at: Stamp::new(0, 0), parts: 0 }
     }
 
     fn epoch(&self) -> u16 {
@@ -42,8 +36,11 @@ impl Window for Gcra {
 
     #[inline]
     fn advance(&mut self, limits: &Limits, now: u64, _: &Account) {
-        if self.full_at.tick() < now {
-            self.full_at.set_tick(now);
+        let full = self.full_at.tick() < now || (self.full_at.tick() == now && self.parts == 0);
+        if full {
+            // What was taken before has all been refilled: receipts for it are void, or they would
+            // give back what somebody takes from now on.
+            self.full_at = Stamp::new(now, self.full_at.rest().wrapping_add(1));
             self.parts = 0;
         } else if self.parts >= limits.quota(0).limit {
             // The limit has changed; to the safe side, a whole tick.
@@ -120,10 +117,7 @@ impl Window for Gcra {
         _: &Account,
     ) -> Result<Self, Error> {
         let tick = input.take_tick()?.saturating_sub(shift);
-        Ok(Self {
-            full_at: Stamp::new(tick, epoch),
-            parts: input.take_u64()?,
-        })
+        Ok(Self { full_at: Stamp::new(tick, epoch), parts: input.take_u64()? })
     }
 }
 

@@ -26,17 +26,11 @@ pub(crate) struct Limits {
 impl Limits {
     /// Takes the first eight quotas; a policy has checked that there are no more.
     pub(crate) fn new(quotas: &[Quota], algorithm: Algorithm, scale: &TickScale) -> Self {
-        let mut array = [TickQuota {
-            limit: 0,
-            window: 1,
-        }; QUOTAS_MAX];
+        let mut array = [TickQuota { limit: 0, window: 1 }; QUOTAS_MAX];
         let mut longest = 1;
         for (tick_quota, quota) in array.iter_mut().zip(quotas) {
             let window = scale.window(quota.window());
-            *tick_quota = TickQuota {
-                limit: quota.limit(),
-                window,
-            };
+            *tick_quota = TickQuota { limit: quota.limit(), window };
             longest = longest.max(window);
         }
         let segments = match algorithm {
@@ -47,13 +41,7 @@ impl Limits {
             Algorithm::LogCapped { bytes_max } => bytes_max as usize,
             _ => 0,
         };
-        Self {
-            quotas: array,
-            len: quotas.len().min(QUOTAS_MAX),
-            longest,
-            segments,
-            bytes_max,
-        }
+        Self { quotas: array, len: quotas.len().min(QUOTAS_MAX), longest, segments, bytes_max }
     }
 
     #[inline]
@@ -89,20 +77,11 @@ impl Limits {
 
     #[cfg(test)]
     pub(crate) fn of(quotas: &[(u64, u64)]) -> Self {
-        let mut array = [TickQuota {
-            limit: 0,
-            window: 1,
-        }; QUOTAS_MAX];
+        let mut array = [TickQuota { limit: 0, window: 1 }; QUOTAS_MAX];
         for (to, &(limit, window)) in array.iter_mut().zip(quotas) {
             *to = TickQuota { limit, window };
         }
         let longest = quotas.iter().map(|quota| quota.1).max().unwrap_or(1);
-        Self {
-            quotas: array,
-            len: quotas.len(),
-            longest,
-            segments: 1,
-            bytes_max: 0,
-        }
+        Self { quotas: array, len: quotas.len(), longest, segments: 1, bytes_max: 0 }
     }
 }

@@ -13,11 +13,7 @@ impl<W: Window> Window for Many<W> {
     const WAITS: bool = W::WAITS;
 
     fn new(limits: &Limits, epoch: u16) -> Self {
-        Self(
-            (0..limits.quotas().len())
-                .map(|index| W::new(&limits.only(index), epoch))
-                .collect(),
-        )
+        Self((0..limits.quotas().len()).map(|index| W::new(&limits.only(index), epoch)).collect())
     }
 
     fn vacant() -> Self {
@@ -35,38 +31,25 @@ impl<W: Window> Window for Many<W> {
     }
 
     fn used(&self, limits: &Limits, index: usize, now: u64) -> u64 {
-        self.0
-            .get(index)
-            .map_or(0, |window| window.used(&limits.only(index), 0, now))
+        self.0.get(index).map_or(0, |window| window.used(&limits.only(index), 0, now))
     }
 
     fn on_record(&self, limits: &Limits, index: usize, now: u64) -> u64 {
-        self.0
-            .get(index)
-            .map_or(0, |window| window.on_record(&limits.only(index), 0, now))
+        self.0.get(index).map_or(0, |window| window.on_record(&limits.only(index), 0, now))
     }
 
     fn seed(&mut self, limits: &Limits, moment: Moment, units: &[u64], account: &Account) {
         for ((index, window), units) in self.0.iter_mut().enumerate().zip(units) {
-            window.seed(
-                &limits.only(index),
-                moment,
-                core::slice::from_ref(units),
-                account,
-            );
+            window.seed(&limits.only(index), moment, core::slice::from_ref(units), account);
         }
     }
 
     fn retry(&self, limits: &Limits, index: usize, now: u64, cost: u64) -> u64 {
-        self.0
-            .get(index)
-            .map_or(0, |window| window.retry(&limits.only(index), 0, now, cost))
+        self.0.get(index).map_or(0, |window| window.retry(&limits.only(index), 0, now, cost))
     }
 
     fn reset(&self, limits: &Limits, index: usize, now: u64) -> u64 {
-        self.0
-            .get(index)
-            .map_or(0, |window| window.reset(&limits.only(index), 0, now))
+        self.0.get(index).map_or(0, |window| window.reset(&limits.only(index), 0, now))
     }
 
     fn take(&mut self, limits: &Limits, moment: Moment, cost: u64, account: &Account) -> u64 {
@@ -110,19 +93,11 @@ impl<W: Window> Window for Many<W> {
     }
 
     fn idle_at(&self, longest: u64) -> u64 {
-        self.0
-            .iter()
-            .map(|window| window.idle_at(longest))
-            .max()
-            .unwrap_or(0)
+        self.0.iter().map(|window| window.idle_at(longest)).max().unwrap_or(0)
     }
 
     fn heap_bytes(&self) -> usize {
-        let own = if self.0.is_empty() {
-            0
-        } else {
-            size_of_val(&*self.0) + 8
-        };
+        let own = if self.0.is_empty() { 0 } else { size_of_val(&*self.0) + 8 };
         own + self.0.iter().map(W::heap_bytes).sum::<usize>()
     }
 
@@ -148,6 +123,8 @@ impl<W: Window> Window for Many<W> {
         let windows: Result<_, _> = (0..limits.quotas().len())
             .map(|index| W::decode(input, &limits.only(index), epoch, shift, account))
             .collect();
-        windows.map(Self)
+        let many = windows.map(Self)?;
+        account.grow(size_of_val(&*many.0) + 8);
+        Ok(many)
     }
 }

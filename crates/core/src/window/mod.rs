@@ -26,6 +26,17 @@ use crate::time::Moment;
 /// The wait that never ends.
 pub(crate) const NEVER: u64 = u64::MAX;
 
+/// Where a quota stands after a check, in ticks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Standing {
+    pub(crate) used: u64,
+    /// Zero if it passed.
+    pub(crate) retry: u64,
+    pub(crate) reset: u64,
+    /// What a receipt should name, if it passed.
+    pub(crate) tick: u64,
+}
+
 /// What one key has taken, under one algorithm.
 ///
 /// `advance` comes first in every operation; the readers below it rely on it. Time given to a
@@ -60,6 +71,17 @@ pub(crate) trait Window: Sized + Send {
 
     /// Ticks until more units become available in quota `index`; zero if all are.
     fn reset(&self, limits: &Limits, index: usize, now: u64) -> u64;
+
+    /// Decides under the only quota, and takes if it passes: `advance`, `retry`, `take`, `used`
+    /// and `reset` in one, which an algorithm may do in fewer steps.
+    #[inline]
+    fn check(&mut self, limits: &Limits, moment: Moment, cost: u64, account: &Account) -> Standing {
+        self.advance(limits, moment.now, account);
+        let retry = self.retry(limits, 0, moment.now, cost);
+        let tick = if retry == 0 { self.take(limits, moment, cost, account) } else { 0 };
+        let used = self.used(limits, 0, moment.now);
+        Standing { used, retry, reset: self.reset(limits, 0, moment.now), tick }
+    }
 
     /// Takes `cost` without asking, and says which tick a receipt should name.
     fn take(&mut self, limits: &Limits, moment: Moment, cost: u64, account: &Account) -> u64;

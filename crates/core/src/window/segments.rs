@@ -39,11 +39,7 @@ impl Window for Segments {
     }
 
     fn vacant() -> Self {
-        Self {
-            last: Stamp::new(0, 0),
-            sum: Count::new(0, 0),
-            ring: Box::default(),
-        }
+        Self { last: Stamp::new(0, 0), sum: Count::new(0, 0), ring: Box::default() }
     }
 
     fn epoch(&self) -> u16 {
@@ -136,19 +132,11 @@ impl Window for Segments {
 
     fn idle_at(&self, longest: u64) -> u64 {
         // A segment, which counts whole, is at most a window long.
-        if self.sum.get() == 0 {
-            0
-        } else {
-            self.last.tick() + 2 * longest
-        }
+        if self.sum.get() == 0 { 0 } else { self.last.tick() + 2 * longest }
     }
 
     fn heap_bytes(&self) -> usize {
-        if self.ring.is_empty() {
-            0
-        } else {
-            (self.ring.len() + 8).next_multiple_of(16)
-        }
+        if self.ring.is_empty() { 0 } else { (self.ring.len() + 8).next_multiple_of(16) }
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
@@ -176,20 +164,12 @@ impl Window for Segments {
         let [high, low] = epoch.to_be_bytes();
         let width = width_for(limits.quota(0).limit);
         let ring = ring(counts, width, low);
-        let mut segments = Self {
-            last: Stamp::new(tick, tag),
-            sum: Count::new(0, high),
-            ring,
-        };
+        let mut segments = Self { last: Stamp::new(tick, tag), sum: Count::new(0, high), ring };
         account.grow(segments.heap_bytes());
         for place in 0..counts {
-            let units = input.take_u64()?;
+            let units = input.take_units()?;
             // A shift moves the borders of segments: then all count as the newest does.
-            let place = if shift == 0 {
-                place
-            } else {
-                segments.place(tick / length(limits))
-            };
+            let place = if shift == 0 { place } else { segments.place(tick / length(limits)) };
             segments.add(place, units, account);
             segments.sum.set(segments.sum.get().saturating_add(units));
         }
@@ -199,10 +179,7 @@ impl Window for Segments {
 
 impl Segments {
     fn width(&self) -> usize {
-        self.ring
-            .len()
-            .checked_sub(2)
-            .map_or(1, |at| usize::from(self.ring[at]).max(1))
+        self.ring.len().checked_sub(2).map_or(1, |at| usize::from(self.ring[at]).max(1))
     }
 
     fn counts(&self) -> usize {
@@ -269,11 +246,7 @@ impl Segments {
     /// Segments with units, oldest first.
     fn filled(&self, limits: &Limits) -> impl Iterator<Item = (u64, u64)> + '_ {
         let newest = self.last.tick() / length(limits);
-        let segments = if self.sum.get() == 0 {
-            1..=0
-        } else {
-            self.oldest(newest)..=newest
-        };
+        let segments = if self.sum.get() == 0 { 1..=0 } else { self.oldest(newest)..=newest };
         segments
             .map(|segment| (segment, self.get(self.place(segment))))
             .filter(|(_, count)| *count > 0)

@@ -74,21 +74,9 @@ mod tests {
 
     #[test]
     fn usual_windows_have_tags_of_their_own() {
-        let windows = [
-            1, 100, 1000, 5000, 10_000, 30_000, 60_000, 300_000, 600_000, 900_000,
-        ];
-        let long = [
-            3_600_000,
-            21_600_000,
-            86_400_000,
-            604_800_000,
-            2_592_000_000,
-        ];
-        let mut tags: Vec<u16> = windows
-            .iter()
-            .chain(&long)
-            .map(|w| window_tag(*w))
-            .collect();
+        let windows = [1, 100, 1000, 5000, 10_000, 30_000, 60_000, 300_000, 600_000, 900_000];
+        let long = [3_600_000, 21_600_000, 86_400_000, 604_800_000, 2_592_000_000];
+        let mut tags: Vec<u16> = windows.iter().chain(&long).map(|w| window_tag(*w)).collect();
         tags.sort_unstable();
         tags.dedup();
         assert_eq!(tags.len(), windows.len() + long.len());

@@ -32,13 +32,10 @@ impl GcraModel {
 }
 
 impl Model for GcraModel {
-    /// A unit that has leaked in part still counts whole; more than the limit is not told apart
-    /// from the limit.
+    /// A unit that has leaked in part still counts whole.
     fn counted(&self, place: usize, quota: TickQuota, now: u64) -> u128 {
-        let units = self
-            .parts(place, quota, now)
-            .div_ceil(u128::from(quota.window));
-        units.min(u128::from(quota.limit))
+        self.parts(place, quota, now)
+            .div_ceil(u128::from(quota.window))
     }
 
     fn fits(&self, place: usize, quota: TickQuota, now: u64, cost: u64) -> bool {
@@ -53,9 +50,12 @@ impl Model for GcraModel {
         }
     }
 
-    fn give_back(&mut self, quotas: &[TickQuota], now: u64, _at: u64, units: u64) -> u64 {
+    fn give_back(&mut self, quotas: &[TickQuota], now: u64, at: u64, units: u64) -> u64 {
         let mut given = 0;
         for (place, quota) in quotas.iter().enumerate() {
+            if at + quota.window <= now {
+                continue;
+            }
             let parts = self.parts(place, *quota, now);
             let less = parts.min(u128::from(units) * u128::from(quota.window));
             let whole = less.div_ceil(u128::from(quota.window));
@@ -63,5 +63,11 @@ impl Model for GcraModel {
             self.fill(place, now, parts - less);
         }
         given
+    }
+    /// A bucket that has run empty cannot tell what it once held: to give that back would be to
+    /// give back the units of somebody later.
+    fn is_as_new(&self, quotas: &[TickQuota], now: u64) -> bool {
+        let mut quotas = quotas.iter().enumerate();
+        quotas.all(|(place, quota)| self.parts(place, *quota, now) == 0)
     }
 }

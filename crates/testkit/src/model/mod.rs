@@ -61,6 +61,12 @@ pub trait Model: fmt::Debug {
     /// Gives back up to `units` dated `at` if they still count at `now`, and says how many.
     fn give_back(&mut self, quotas: &[TickQuota], now: u64, at: u64, units: u64) -> u64;
 
+    /// Whether the state is that of a new key although it was used, so that receipts from before are
+    /// void. Where give-backs go by date this needs no saying.
+    fn is_as_new(&self, _quotas: &[TickQuota], _now: u64) -> bool {
+        false
+    }
+
     /// What counts at `now`, oldest first, as tick and units; `None` if single admissions are not
     /// known.
     fn events(&self, _quotas: &[TickQuota], _now: u64) -> Option<Vec<(u64, u64)>> {

@@ -13,17 +13,8 @@ use crate::memory::Account;
 /// next entry comes, and until then units of the same tick cost no byte.
 #[derive(Debug)]
 pub(super) enum Body {
-    Inline {
-        len: u8,
-        open: u16,
-        bytes: [u8; INLINE],
-    },
-    Flat {
-        open: u16,
-        start: u16,
-        end: u16,
-        buffer: Box<[u8]>,
-    },
+    Inline { len: u8, open: u16, bytes: [u8; INLINE] },
+    Flat { open: u16, start: u16, end: u16, buffer: Box<[u8]> },
     Wide(Box<Wide>),
 }
 
@@ -38,22 +29,16 @@ pub(super) const CAPPED_MAX: usize = 64 * 1024 - 8;
 const _: () = assert!(size_of::<Body>() == 24);
 
 impl Body {
-    pub(super) const EMPTY: Self = Self::Inline {
-        len: 0,
-        open: 0,
-        bytes: [0; INLINE],
-    };
+    pub(super) const EMPTY: Self = Self::Inline { len: 0, open: 0, bytes: [0; INLINE] };
 
     /// The codes. A wide body has its own.
     #[inline]
     pub(super) fn codes(&self) -> &[u8] {
         match self {
             Self::Inline { len, bytes, .. } => &bytes[..usize::from(*len).min(INLINE)],
-            Self::Flat {
-                start, end, buffer, ..
-            } => buffer
-                .get(usize::from(*start)..usize::from(*end))
-                .unwrap_or_default(),
+            Self::Flat { start, end, buffer, .. } => {
+                buffer.get(usize::from(*start)..usize::from(*end)).unwrap_or_default()
+            }
             Self::Wide(_) => &[],
         }
     }
@@ -79,37 +64,71 @@ impl Body {
     pub(super) fn clear(&mut self) {
         match self {
             Self::Inline { len, open, .. } => (*len, *open) = (0, 0),
-            Self::Flat {
-                open, start, end, ..
-            } => (*open, *start, *end) = (0, 0, 0),
+            Self::Flat { open, start, end, .. } => (*open, *start, *end) = (0, 0, 0),
             Self::Wide(_) => {}
         }
     }
 
     /// Drops the first `count` bytes of codes.
     #[inline]
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "never more bytes than there are"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "never more bytes than there are")]
     pub(super) fn drop_front(&mut self, count: usize) {
         match self {
             Self::Inline { len, bytes, .. } => {
-                let kept = usize::from(*len).saturating_sub(count);
-                bytes.copy_within(count.min(INLINE)..(count + kept).min(INLINE), 0);
-                *len = kept as u8;
+                // Shifting all twenty bytes beats moving just the used ones.
+                let mut shifted = [0; INLINE];
+                let count = count.min(INLINE);
+                shifted[..INLINE - count].copy_from_slice(&bytes[count..]);
+                *bytes = shifted;
+                *len = len.saturating_sub(count as u8);
             }
             Self::Flat { start, end, .. } => *start = (*start + count as u16).min(*end),
             Self::Wide(_) => {}
         }
     }
 
-    /// Appends if there is room behind the last code.
+    /// Appends a code of one byte if there is room.
     #[inline]
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "a code has at most eighteen bytes"
-    )]
+    pub(super) fn push_byte(&mut self, byte: u8) -> bool {
+        match self {
+            Self::Inline { len, bytes, .. } => {
+                let Some(place) = bytes.get_mut(usize::from(*len)) else { return false };
+                *place = byte;
+                *len += 1;
+            }
+            Self::Flat { end, buffer, .. } => {
+                let Some(place) = buffer.get_mut(usize::from(*end)) else { return false };
+                *place = byte;
+                *end += 1;
+            }
+            Self::Wide(_) => return false,
+        }
+        true
+    }
+
+    /// Appends a code of two bytes if there is room.
+    #[inline]
+    pub(super) fn push_pair(&mut self, first: u8, second: u8) -> bool {
+        match self {
+            Self::Inline { len, bytes, .. } => {
+                let at = usize::from(*len);
+                let Some(place) = bytes.get_mut(at..at + 2) else { return false };
+                place.copy_from_slice(&[first, second]);
+                *len += 2;
+            }
+            Self::Flat { end, buffer, .. } => {
+                let at = usize::from(*end);
+                let Some(place) = buffer.get_mut(at..at + 2) else { return false };
+                place.copy_from_slice(&[first, second]);
+                *end += 2;
+            }
+            Self::Wide(_) => return false,
+        }
+        true
+    }
+
+    /// Appends if there is room behind the last code.
+    #[expect(clippy::cast_possible_truncation, reason = "a code has at most eighteen bytes")]
     pub(super) fn push(&mut self, code: &[u8]) -> bool {
         let (end, bytes) = match self {
             Self::Inline { len, bytes, .. } => (usize::from(*len), &mut bytes[..]),
@@ -119,11 +138,7 @@ impl Body {
         let Some(place) = bytes.get_mut(end..end + code.len()) else {
             return false;
         };
-        if let ([to], [from]) = (&mut *place, code) {
-            *to = *from;
-        } else {
-            place.copy_from_slice(code);
-        }
+        place.copy_from_slice(code);
         match self {
             Self::Inline { len, .. } => *len += code.len() as u8,
             Self::Flat { end, .. } => *end += code.len() as u16,
@@ -216,22 +231,14 @@ impl Body {
         let used = codes.len();
         let mut buffer = vec![0; capacity].into_boxed_slice();
         buffer[..used].copy_from_slice(codes);
-        *self = Self::Flat {
-            open,
-            start: 0,
-            end: used as u16,
-            buffer,
-        };
+        *self = Self::Flat { open, start: 0, end: used as u16, buffer };
         account.shrink(before.saturating_sub(after));
         true
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "blocks are below 64 KiB")]
     fn to_front(&mut self) {
-        if let Self::Flat {
-            start, end, buffer, ..
-        } = self
-        {
+        if let Self::Flat { start, end, buffer, .. } = self {
             let range = usize::from(*start)..usize::from(*end);
             (*start, *end) = (0, range.len() as u16);
             buffer.copy_within(range, 0);

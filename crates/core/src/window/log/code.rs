@@ -40,15 +40,9 @@ const UNITS: u8 = 0xFE;
 
 impl Code {
     #[inline]
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "each cast keeps the byte it is about"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "each cast keeps the byte it is about")]
     pub(super) fn new(units: u64, gap: u64) -> Self {
-        let mut code = Self {
-            bytes: [0; CODE_MAX],
-            len: 1,
-        };
+        let mut code = Self { bytes: [0; CODE_MAX], len: 1 };
         if units == 1 && gap < SHORT {
             code.bytes[0] = gap as u8;
         } else {
@@ -57,10 +51,18 @@ impl Code {
         code
     }
 
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "each cast keeps the byte it is about"
-    )]
+    /// The usual codes, of one unit and one or two bytes, without the detour of an array.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "each cast keeps the byte it is about")]
+    pub(super) fn short(gap: u64) -> Option<(u8, Option<u8>)> {
+        if gap < SHORT {
+            return Some((gap as u8, None));
+        }
+        let above = gap - PAIR_BASE;
+        (gap < PAIR_END).then(|| (SHORT as u8 + (above >> 8) as u8, Some(above as u8)))
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "each cast keeps the byte it is about")]
     fn write_long(&mut self, units: u64, gap: u64) {
         self.len = 0;
         if units != 1 {
@@ -103,19 +105,16 @@ impl Code {
 #[inline]
 pub(super) fn read(bytes: &[u8]) -> Entry {
     match bytes.first() {
-        Some(&byte) if u64::from(byte) < SHORT => Entry {
-            units: 1,
-            gap: u64::from(byte),
-            len: 1,
-        },
-        _ => read_long(bytes).unwrap_or(Entry {
-            units: 0,
-            gap: 0,
-            len: bytes.len().max(1),
-        }),
+        Some(&byte) if u64::from(byte) < SHORT => Entry { units: 1, gap: u64::from(byte), len: 1 },
+        Some(&byte) if byte < TRIPLE && bytes.len() > 1 => {
+            let gap = PAIR_BASE + ((u64::from(byte) - SHORT) << 8) + u64::from(bytes[1]);
+            Entry { units: 1, gap, len: 2 }
+        }
+        _ => read_long(bytes).unwrap_or(Entry { units: 0, gap: 0, len: bytes.len().max(1) }),
     }
 }
 
+#[cold]
 fn read_long(bytes: &[u8]) -> Option<Entry> {
     let (units, used) = match bytes.first()? {
         &UNITS => read_varint(&bytes[1..])?,
@@ -132,11 +131,7 @@ fn read_long(bytes: &[u8]) -> Option<Entry> {
         }
         _ => return None,
     };
-    Some(Entry {
-        units,
-        gap,
-        len: used + len,
-    })
+    Some(Entry { units, gap, len: used + len })
 }
 
 /// A number of up to 63 bits, seven a byte, and the bytes read with the mark before it.
@@ -152,10 +147,7 @@ fn read_varint(bytes: &[u8]) -> Option<(u64, usize)> {
 }
 
 fn little_endian(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .rev()
-        .fold(0, |value, byte| value << 8 | u64::from(*byte))
+    bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
 }
 
 /// Whether `bytes` is a run of whole codes; with their units and the sum of their gaps.
@@ -191,19 +183,8 @@ mod tests {
             (5000, 200, &[0xFE, 0x88, 0x27, 0xC0, 0x08]),
             (0, 3, &[0xFE, 0x00, 0x03]),
         ] {
-            assert_eq!(
-                Code::new(units, gap).as_slice(),
-                bytes,
-                "{units} units, gap {gap}"
-            );
-            assert_eq!(
-                read(bytes),
-                Entry {
-                    units,
-                    gap,
-                    len: bytes.len()
-                }
-            );
+            assert_eq!(Code::new(units, gap).as_slice(), bytes, "{units} units, gap {gap}");
+            assert_eq!(read(bytes), Entry { units, gap, len: bytes.len() });
         }
     }
 

@@ -50,24 +50,29 @@ impl Cursor {
     /// Moves past everything at or before `now - window`. `base` is the number of the front chunk
     /// and `last` the tick of the open entry.
     pub(super) fn advance(&mut self, chunks: &VecDeque<Chunk>, base: u64, last: u64, now: u64) {
-        let Some(horizon) = now.checked_sub(self.window) else {
-            return;
-        };
-        while self.units > 0 && self.tick <= horizon {
+        let horizon = now.checked_sub(self.window);
+        let expired = |tick: u64| horizon.is_some_and(|horizon| tick <= horizon);
+        while self.units > 0 {
             let Some(index) = self.index(base).filter(|index| *index < chunks.len()) else {
-                // The open entry has expired, and nothing is behind it.
-                self.units = 0;
+                if expired(self.tick) {
+                    // The open entry has expired, and nothing is behind it.
+                    self.units = 0;
+                }
                 return;
             };
             let chunk = &chunks[index];
             let next = chunks.get(index + 1).map(|next| (next.first, next.start));
             let after = next.map_or(last, |(first, _)| first);
-            if self.offset == chunk.start && after <= horizon {
+            if self.offset == chunk.start && expired(after) {
                 self.units = self.units.saturating_sub(chunk.units);
                 self.enter(next, after);
                 continue;
             }
             let entry = read(&chunk.codes[self.offset..]);
+            // An entry that a refund emptied is passed too.
+            if entry.units > 0 && !expired(self.tick) {
+                return;
+            }
             self.units = self.units.saturating_sub(entry.units);
             self.tick += entry.gap;
             self.offset += entry.len;

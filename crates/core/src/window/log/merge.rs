@@ -48,9 +48,7 @@ pub(super) fn merge(codes: &[u8], first: u64, end: u64, quantum: u64, out: &mut 
 /// The quantum at which a log of `window` ticks surely takes less than half of `bytes_max`:
 /// a merged entry takes up to six bytes.
 pub(super) fn first_quantum(window: u64, bytes_max: usize) -> u64 {
-    (window.saturating_mul(12) / (bytes_max.max(1) as u64))
-        .max(1)
-        .next_power_of_two()
+    (window.saturating_mul(12) / (bytes_max.max(1) as u64)).max(1).next_power_of_two()
 }
 
 /// Lends a buffer that lives as long as the thread, so that merging allocates nothing in steady

@@ -19,7 +19,7 @@ use self::body::{Body, CAPPED_MAX, FLAT_MAX};
 use self::code::{Code, Entry, read};
 use self::wide::Wide;
 use super::stamp::Stamp;
-use super::{Limits, NEVER, TickQuota, Window};
+use super::{Limits, NEVER, Standing, TickQuota, Window};
 use crate::error::Error;
 use crate::memory::{Account, Reader, Writer};
 use crate::time::Moment;
@@ -43,21 +43,11 @@ impl Window for Log {
 
     #[inline]
     fn new(_: &Limits, epoch: u16) -> Self {
-        Self {
-            head: Stamp::new(0, epoch),
-            span: 0,
-            units: 0,
-            body: Body::EMPTY,
-        }
+        Self { head: Stamp::new(0, epoch), span: 0, units: 0, body: Body::EMPTY }
     }
 
     fn vacant() -> Self {
-        Self {
-            head: Stamp::new(0, 0),
-            span: 0,
-            units: 0,
-            body: Body::EMPTY,
-        }
+        Self { head: Stamp::new(0, 0), span: 0, units: 0, body: Body::EMPTY }
     }
 
     #[inline]
@@ -117,13 +107,32 @@ impl Window for Log {
     }
 
     #[inline]
+    fn check(&mut self, limits: &Limits, moment: Moment, cost: u64, account: &Account) -> Standing {
+        if matches!(self.body, Body::Wide(_)) {
+            return self.check_slowly(limits, moment, cost, account);
+        }
+        let TickQuota { limit, window } = limits.quota(0);
+        let now = moment.now;
+        if self.units != 0 && self.head.tick() + window <= now {
+            self.expire(now - window);
+        }
+        let used = u64::from(self.units);
+        if used + cost > limit {
+            return self.deny(used, limits, now, cost);
+        }
+        if let Some(tick) = self.take_usual(moment.date, cost) {
+            let reset = self.head.tick() + window - now;
+            return Standing { used: used + cost, retry: 0, reset, tick };
+        }
+        let tick = self.take(limits, moment, cost, account);
+        Standing { used: used + cost, retry: 0, reset: self.reset(limits, 0, now), tick }
+    }
+
     fn take(&mut self, limits: &Limits, moment: Moment, cost: u64, account: &Account) -> u64 {
         if let Body::Wide(wide) = &mut self.body {
             return wide.take(limits, moment, cost, account);
         }
-        let Some(units) = u32::try_from(cost)
-            .ok()
-            .and_then(|cost| self.units.checked_add(cost))
+        let Some(units) = u32::try_from(cost).ok().and_then(|cost| self.units.checked_add(cost))
         else {
             return self.take_wide(limits, moment, cost, account);
         };
@@ -161,15 +170,7 @@ impl Window for Log {
             let more = units[*index].saturating_sub(known);
             if more > 0 {
                 let date = moment.date.saturating_sub(age);
-                self.take(
-                    limits,
-                    Moment {
-                        now: moment.now,
-                        date,
-                    },
-                    more,
-                    account,
-                );
+                self.take(limits, Moment { now: moment.now, date }, more, account);
             }
         }
     }
@@ -199,11 +200,7 @@ impl Window for Log {
         units: u64,
         account: &Account,
     ) -> u64 {
-        let wait = limits
-            .quotas()
-            .iter()
-            .map(|quota| self.line(quota, moment.now, tick))
-            .max();
+        let wait = limits.quotas().iter().map(|quota| self.line(quota, moment.now, tick)).max();
         match wait {
             Some(wait) if wait > 0 => wait,
             _ => {
@@ -279,7 +276,8 @@ impl Window for Log {
         shift: u64,
         account: &Account,
     ) -> Result<Self, Error> {
-        let mut tick = input.take_u64()?.saturating_sub(shift);
+        let first = input.take_u64()?.saturating_sub(shift);
+        let mut tick = first;
         let mut codes = input.take_bytes()?;
         if code::totals(codes).is_none_or(|(_, span)| tick.saturating_add(span) >> 48 != 0) {
             return Err(crate::memory::damaged("the codes of a log"));
@@ -288,15 +286,8 @@ impl Window for Log {
         while !codes.is_empty() {
             let entry = read(codes);
             if entry.units > 0 {
-                log.take(
-                    limits,
-                    Moment {
-                        now: tick,
-                        date: tick,
-                    },
-                    entry.units,
-                    account,
-                );
+                // Nothing expires while it is read: some of it may be dated ahead.
+                log.take(limits, Moment { now: first, date: tick }, entry.units, account);
             }
             tick += entry.gap;
             codes = &codes[entry.len..];
@@ -311,12 +302,64 @@ impl Log {
         self.head.tick() + u64::from(self.span)
     }
 
+    #[cold]
+    fn check_slowly(
+        &mut self,
+        limits: &Limits,
+        moment: Moment,
+        cost: u64,
+        account: &Account,
+    ) -> Standing {
+        self.advance(limits, moment.now, account);
+        let retry = self.retry(limits, 0, moment.now, cost);
+        let tick = if retry == 0 { self.take(limits, moment, cost, account) } else { 0 };
+        let used = self.used(limits, 0, moment.now);
+        Standing { used, retry, reset: self.reset(limits, 0, moment.now), tick }
+    }
+
+    #[inline]
+    fn deny(&self, used: u64, limits: &Limits, now: u64, cost: u64) -> Standing {
+        let retry = self.retry(limits, 0, now, cost);
+        Standing { used, retry, reset: self.reset(limits, 0, now), tick: 0 }
+    }
+
+    /// Takes in the usual cases: one unit, a code of one or two bytes, room for it. None, and
+    /// nothing taken, in all others.
+    #[inline]
+    fn take_usual(&mut self, date: u64, cost: u64) -> Option<u64> {
+        let last = self.last();
+        if cost != 1 || self.units == 0 || self.units == u32::MAX {
+            return None;
+        }
+        if date <= last {
+            let open = self.body.open();
+            if open == u16::MAX {
+                return None;
+            }
+            self.body.set_open(open + 1);
+            self.units += 1;
+            return Some(last);
+        }
+        let gap = date - last;
+        let (Some(span), 1) = (self.span.checked_add(u32::try_from(gap).ok()?), self.body.open())
+        else {
+            return None;
+        };
+        let pushed = match Code::short(gap)? {
+            (byte, None) => self.body.push_byte(byte),
+            (first, Some(second)) => self.body.push_pair(first, second),
+        };
+        // The entry before had one unit, and so has this one: what is open stays as it is.
+        if pushed {
+            self.span = span;
+            self.units += 1;
+        }
+        pushed.then_some(date)
+    }
+
     /// Drops every entry at or before `horizon`.
     #[inline]
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "gaps and units are parts of the sums"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "gaps and units are parts of the sums")]
     fn expire(&mut self, horizon: u64) {
         if self.last() <= horizon {
             self.units = 0;
@@ -354,10 +397,7 @@ impl Log {
             return false;
         }
         // Merging may have moved the first entry, never the last.
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "no more than the span above"
-        )]
+        #[expect(clippy::cast_possible_truncation, reason = "no more than the span above")]
         let span = (date - self.head.tick()) as u32;
         self.span = span;
         self.body.set_open(0);
@@ -422,10 +462,7 @@ impl Log {
 
     /// Adds to the units of the last entry; false if the log needs the wide form.
     #[inline]
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "compared with the largest u16"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "compared with the largest u16")]
     fn add_open(&mut self, cost: u64, limits: &Limits, account: &Account) -> bool {
         let open = u64::from(self.body.open()) + cost;
         if open <= u64::from(u16::MAX) {
@@ -586,9 +623,7 @@ impl Log {
             rest = &rest[entry.len.min(rest.len())..];
             Some((at, entry.units))
         });
-        codes
-            .chain(core::iter::once(open))
-            .filter(|(_, units)| *units > 0)
+        codes.chain(core::iter::once(open)).filter(|(_, units)| *units > 0)
     }
 
     /// Ticks until units dated `tick`, which wait in line, may be used under one quota: what is
@@ -630,15 +665,7 @@ impl Log {
         let at = tail.partition_point(|(tick, _)| *tick <= moment.date);
         tail.insert(at, (moment.date, moved));
         for (date, units) in tail.into_iter().filter(|(_, units)| *units > 0) {
-            self.take(
-                limits,
-                Moment {
-                    now: moment.now,
-                    date,
-                },
-                units,
-                account,
-            );
+            self.take(limits, Moment { now: moment.now, date }, units, account);
         }
     }
 
@@ -664,7 +691,7 @@ impl Log {
         account.grow(Wide::FIXED_BYTES);
         if self.units != 0 {
             for (date, units) in self.walk() {
-                wide.take(limits, Moment { now: date, date }, units, account);
+                wide.take(limits, Moment { now, date }, units, account);
             }
         }
         wide.advance(limits, now, account);
@@ -673,3 +700,6 @@ impl Log {
         self.units = 0;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -73,25 +73,16 @@ impl Wide {
     }
 
     pub(super) fn used(&self, index: usize) -> u64 {
-        self.cursors
-            .get(index)
-            .map_or(self.units, |cursor| cursor.units)
+        self.cursors.get(index).map_or(self.units, |cursor| cursor.units)
     }
 
     /// The tick of the first entry that counts in quota `index`.
     pub(super) fn first(&self, index: usize) -> Option<u64> {
-        self.cursors
-            .get(index)
-            .filter(|cursor| cursor.units > 0)
-            .map(|cursor| cursor.tick)
+        self.cursors.get(index).filter(|cursor| cursor.units > 0).map(|cursor| cursor.tick)
     }
 
     pub(super) fn idle_at(&self, longest: u64) -> u64 {
-        if self.units == 0 {
-            0
-        } else {
-            self.last + longest
-        }
+        if self.units == 0 { 0 } else { self.last + longest }
     }
 
     /// The tick of the entry whose expiry frees the last of `over` units of quota `index`.
@@ -173,10 +164,7 @@ impl Wide {
         if self.units == 0 || self.last < tick {
             return tail;
         }
-        let from = self
-            .chunks
-            .partition_point(|chunk| chunk.first < tick)
-            .saturating_sub(1);
+        let from = self.chunks.partition_point(|chunk| chunk.first < tick).saturating_sub(1);
         for chunk in self.chunks.iter_mut().skip(from) {
             let (mut cut, mut units_cut) = (chunk.codes.len(), 0);
             chunk.scan(|at, here, units, _| {
@@ -250,10 +238,7 @@ impl Wide {
     /// Drops what is before every cursor.
     fn drop_front(&mut self, account: &Account) {
         let live = self.cursors.iter().filter(|cursor| cursor.units > 0);
-        let Some(first) = live
-            .min_by_key(|cursor| (cursor.chunk, cursor.offset))
-            .copied()
-        else {
+        let Some(first) = live.min_by_key(|cursor| (cursor.chunk, cursor.offset)).copied() else {
             if self.units > 0 {
                 self.clear(account);
             }
@@ -318,11 +303,7 @@ impl Wide {
             chunk.codes.extend_from_slice(code.as_slice());
             chunk.units += self.open;
             self.code_bytes += code.as_slice().len();
-            for cursor in self
-                .cursors
-                .iter_mut()
-                .filter(|cursor| cursor.chunk == OPEN)
-            {
+            for cursor in self.cursors.iter_mut().filter(|cursor| cursor.chunk == OPEN) {
                 (cursor.chunk, cursor.offset) = (number, offset);
             }
         }
@@ -338,25 +319,13 @@ impl Wide {
     /// Makes sure that the back chunk has room for a code. When the budget is spent, its entries
     /// are merged; if even that gives no room, the block grows all the same, by a code.
     fn make_room(&mut self, account: &Account) {
-        let full = self
-            .chunks
-            .back()
-            .is_none_or(|chunk| chunk.codes.len() + CODE_MAX > CHUNK);
+        let full = self.chunks.back().is_none_or(|chunk| chunk.codes.len() + CODE_MAX > CHUNK);
         if full {
-            let room = if self.chunks.is_empty() {
-                CHUNK_FIRST
-            } else {
-                CHUNK
-            };
+            let room = if self.chunks.is_empty() { CHUNK_FIRST } else { CHUNK };
             if account.try_grow(room + Self::CHUNK_BYTES) || self.chunks.is_empty() {
                 let codes = Vec::with_capacity(room);
                 self.chunk_bytes += codes.capacity() + Self::CHUNK_BYTES;
-                self.chunks.push_back(Chunk {
-                    first: self.last,
-                    units: 0,
-                    start: 0,
-                    codes,
-                });
+                self.chunks.push_back(Chunk { first: self.last, units: 0, start: 0, codes });
                 return;
             }
         }
@@ -383,21 +352,13 @@ impl Wide {
 
     /// Merges the entries of one chunk. Cursors are made anew.
     fn squeeze(&mut self, index: usize, quantum: u64) {
-        let end = self
-            .chunks
-            .get(index + 1)
-            .map_or(self.last, |next| next.first);
+        let end = self.chunks.get(index + 1).map_or(self.last, |next| next.first);
         let Some(chunk) = self.chunks.get_mut(index) else {
             return;
         };
         merge::with_scratch(|scratch| {
-            let first = merge::merge(
-                &chunk.codes[chunk.start..],
-                chunk.first,
-                end,
-                quantum,
-                scratch,
-            );
+            let first =
+                merge::merge(&chunk.codes[chunk.start..], chunk.first, end, quantum, scratch);
             if scratch.len() < chunk.codes.len() {
                 self.code_bytes -= chunk.codes.len() - scratch.len();
                 chunk.codes.clear();
@@ -409,10 +370,7 @@ impl Wide {
     }
 
     fn give_back_once(&mut self, tick: u64, units: u64, account: &Account) -> Option<u64> {
-        let from = self
-            .chunks
-            .partition_point(|chunk| chunk.first <= tick)
-            .saturating_sub(1);
+        let from = self.chunks.partition_point(|chunk| chunk.first <= tick).saturating_sub(1);
         for index in from..self.chunks.len() {
             let (mut found, mut before) = (None, None);
             self.chunks[index].scan(|at, here, units, _| {
@@ -461,9 +419,7 @@ impl Wide {
             // An entry of no units stays where there is none before it in the chunk.
             _ => (at, Code::new(entry.units - given, entry.gap)),
         };
-        chunk
-            .codes
-            .splice(from..at + entry.len, code.as_slice().iter().copied());
+        chunk.codes.splice(from..at + entry.len, code.as_slice().iter().copied());
         self.code_bytes = self.code_bytes + chunk.codes.len() - length;
         // A gap that was joined may take a byte more than there was room for.
         let more = chunk.codes.capacity() - room;
