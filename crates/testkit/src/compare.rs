@@ -57,22 +57,13 @@ fn shorten(trace: &mut Trace, fails: impl Fn(&Trace) -> bool) {
 
 fn side_by_side<S: Subject>(trace: &Trace, subject: &mut S) -> Result<(), (usize, String)> {
     let mut model = ModelSubject::new(trace);
-    let mut model = Player {
-        subject: &mut model,
-        receipts: BTreeMap::new(),
-    };
-    let mut player = Player {
-        subject,
-        receipts: BTreeMap::new(),
-    };
+    let mut model = Player { subject: &mut model, receipts: BTreeMap::new() };
+    let mut player = Player { subject, receipts: BTreeMap::new() };
     for (index, step) in trace.steps.iter().enumerate() {
         let at = Duration::from_millis(trace.start_ms + step.at_ms);
         let (expected, got) = (model.play(at, step), player.play(at, step));
         if expected != got && expected != Ok(Played::MayBeFound) {
-            let what = format!(
-                "step {}: the model says {expected:?}, not {got:?}",
-                index + 1
-            );
+            let what = format!("step {}: the model says {expected:?}, not {got:?}", index + 1);
             return Err((index, what));
         }
     }
@@ -103,10 +94,7 @@ impl<'a, S: Subject> Player<'a, S> {
     fn play(&mut self, at: Duration, step: &'a Step) -> Result<Played, Refusal> {
         self.subject.set_time(at)?;
         let key = step.key.as_str();
-        let receipt = step
-            .of
-            .as_deref()
-            .and_then(|label| self.receipts.remove(label));
+        let receipt = step.of.as_deref().and_then(|label| self.receipts.remove(label));
         Ok(match (step.op, receipt) {
             (Op::Check, _) => {
                 let answered = self.subject.check(key, step.tier.as_deref(), step.cost)?;

@@ -51,22 +51,12 @@ pub fn parse(text: &str) -> Result<Trace, LoadError> {
 fn load(path: &Path) -> Result<Trace, LoadError> {
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     let text = std::fs::read_to_string(path).map_err(|error| fault(&name, error.to_string()))?;
-    let trace = parse(&text).map_err(|error| LoadError {
-        what: name.to_string(),
-        ..error
-    })?;
-    if trace.name == name {
-        Ok(trace)
-    } else {
-        Err(fault(&name, "it calls itself otherwise"))
-    }
+    let trace = parse(&text).map_err(|error| LoadError { what: name.to_string(), ..error })?;
+    if trace.name == name { Ok(trace) } else { Err(fault(&name, "it calls itself otherwise")) }
 }
 
 fn fault(what: &str, why: impl Into<String>) -> LoadError {
-    LoadError {
-        what: what.into(),
-        why: why.into(),
-    }
+    LoadError { what: what.into(), why: why.into() }
 }
 
 fn trace_fault(trace: &Trace) -> Option<String> {
@@ -122,11 +112,7 @@ fn step_fault(trace: &Trace, step: &Step, receipts: &mut BTreeSet<String>) -> Op
     if step.cost == 0 || step.repeat == 0 {
         return Some("`cost` and `repeat` are never zero".into());
     }
-    if step
-        .tier
-        .as_ref()
-        .is_some_and(|tier| !trace.policy.tiers.contains_key(tier))
-    {
+    if step.tier.as_ref().is_some_and(|tier| !trace.policy.tiers.contains_key(tier)) {
         return Some("there is no such tier".into());
     }
     if step.tier.is_some() && step.op != Op::Check {
@@ -151,23 +137,9 @@ fn step_fault(trace: &Trace, step: &Step, receipts: &mut BTreeSet<String>) -> Op
 }
 
 fn expect_fault(step: &Step) -> Option<String> {
-    let Expect {
-        allowed,
-        allowed_count,
-        shadow_denied,
-        receipt,
-        ..
-    } = step.expect;
-    let Expect {
-        remaining,
-        retry_after_ms,
-        reset_after_ms,
-        units,
-        found,
-        used,
-        history,
-        ..
-    } = &step.expect;
+    let Expect { allowed, allowed_count, shadow_denied, receipt, .. } = step.expect;
+    let Expect { remaining, retry_after_ms, reset_after_ms, units, found, used, history, .. } =
+        &step.expect;
     let judged = allowed.is_some()
         || allowed_count.is_some()
         || shadow_denied.is_some()
@@ -182,9 +154,7 @@ fn expect_fault(step: &Step) -> Option<String> {
         used.is_some() && step.op != Op::Usage,
         history.is_some() && step.op != Op::History,
     ];
-    misplaced
-        .contains(&true)
-        .then(|| "it expects what this operation does not answer".into())
+    misplaced.contains(&true).then(|| "it expects what this operation does not answer".into())
 }
 
 impl fmt::Display for LoadError {

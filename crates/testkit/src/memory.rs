@@ -3,7 +3,9 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use slidegate::{Cost, Decision, Limiter, ManualClock, Policy, Quota, Receipt, Tier};
+use slidegate::{
+    Cost, Decision, Limiter, LimiterBuilder, ManualClock, Policy, Quota, Receipt, Tier,
+};
 
 use crate::policy::{Algorithm, Mode, PolicySpec, QuotaSpec};
 use crate::subject::{Answer, Refusal, Standing, Subject};
@@ -12,9 +14,19 @@ use crate::trace::Trace;
 /// A [`Limiter`] in memory with a clock set by hand.
 #[derive(Debug)]
 pub struct MemorySubject {
+    policy: PolicySpec,
     limiter: Limiter,
     clock: ManualClock,
     tiers: BTreeMap<String, Tier>,
+    chore: Chore,
+}
+
+/// What happens whenever the clock is set, and nobody must notice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Chore {
+    Nothing,
+    Sweep,
+    Restart,
 }
 
 impl MemorySubject {
@@ -27,18 +39,39 @@ impl MemorySubject {
         Self::build(trace).map_err(failed)
     }
 
+    /// The same, swept from end to end whenever the clock is set.
+    ///
+    /// # Errors
+    ///
+    /// When the limiter refuses the policy.
+    pub fn sweeping(trace: &Trace) -> Result<Self, Refusal> {
+        Ok(Self { chore: Chore::Sweep, ..Self::new(trace)? })
+    }
+
+    /// The same, saved and restored whenever the clock is set, which makes receipts void.
+    ///
+    /// # Errors
+    ///
+    /// When the limiter refuses the policy.
+    pub fn restarting(trace: &Trace) -> Result<Self, Refusal> {
+        Ok(Self { chore: Chore::Restart, ..Self::new(trace)? })
+    }
+
     fn build(trace: &Trace) -> Result<Self, slidegate::Error> {
-        let spec = &trace.policy;
         let clock = ManualClock::new(Duration::from_millis(trace.start_ms));
-        let limiter = Limiter::builder(policy(spec)?)
-            .clock(clock.clone())
-            .tick(Duration::from_millis(spec.tick_ms))
-            .build()?;
-        let mut tiers = BTreeMap::new();
-        for (name, specs) in &spec.tiers {
-            tiers.insert(name.clone(), limiter.tier(&quotas(specs)?)?);
-        }
-        Ok(Self { limiter, clock, tiers })
+        let limiter = builder(&trace.policy, &clock)?.build()?;
+        let tiers = tiers(&trace.policy, &limiter)?;
+        let policy = trace.policy.clone();
+        Ok(Self { policy, limiter, clock, tiers, chore: Chore::Nothing })
+    }
+
+    fn restart(&mut self) -> Result<(), slidegate::Error> {
+        let mut snapshot = Vec::new();
+        self.limiter.save(&mut snapshot)?;
+        let builder = builder(&self.policy, &self.clock)?;
+        (self.limiter, _) = builder.restore(&mut snapshot.as_slice())?;
+        self.tiers = tiers(&self.policy, &self.limiter)?;
+        Ok(())
     }
 }
 
@@ -47,6 +80,13 @@ impl Subject for MemorySubject {
 
     fn set_time(&mut self, now: Duration) -> Result<(), Refusal> {
         self.clock.set(now);
+        match self.chore {
+            Chore::Nothing => {}
+            Chore::Sweep => {
+                self.limiter.sweep(usize::MAX);
+            }
+            Chore::Restart => self.restart().map_err(failed)?,
+        }
         Ok(())
     }
 
@@ -99,6 +139,16 @@ impl Subject for MemorySubject {
     }
 }
 
+fn builder(spec: &PolicySpec, clock: &ManualClock) -> Result<LimiterBuilder, slidegate::Error> {
+    let tick = Duration::from_millis(spec.tick_ms);
+    Ok(Limiter::builder(policy(spec)?).clock(clock.clone()).tick(tick))
+}
+
+fn tiers(spec: &PolicySpec, limiter: &Limiter) -> Result<BTreeMap<String, Tier>, slidegate::Error> {
+    let tier = |specs: &Vec<QuotaSpec>| limiter.tier(&quotas(specs)?);
+    spec.tiers.iter().map(|(name, specs)| Ok((name.clone(), tier(specs)?))).collect()
+}
+
 fn policy(spec: &PolicySpec) -> Result<Policy, slidegate::Error> {
     let algorithm = match (spec.algorithm, spec.bytes_max) {
         (Algorithm::Log, None) => slidegate::Algorithm::Log,
@@ -118,10 +168,7 @@ fn policy(spec: &PolicySpec) -> Result<Policy, slidegate::Error> {
 }
 
 fn quotas(specs: &[QuotaSpec]) -> Result<Vec<Quota>, slidegate::Error> {
-    specs
-        .iter()
-        .map(|spec| Quota::new(spec.limit, Duration::from_millis(spec.window_ms)))
-        .collect()
+    specs.iter().map(|spec| Quota::new(spec.limit, Duration::from_millis(spec.window_ms))).collect()
 }
 
 fn answer(decision: &Decision) -> Answer {

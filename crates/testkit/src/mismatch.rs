@@ -42,46 +42,22 @@ impl Mismatch {
 
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            trace,
-            step,
-            what,
-            field,
-            expected,
-            got,
-        } = self;
-        write!(
-            f,
-            "trace {trace}, step {step} ({what}): {field}: expected {expected}, got {got}"
-        )
+        let Self { trace, step, what, field, expected, got } = self;
+        write!(f, "trace {trace}, step {step} ({what}): {field}: expected {expected}, got {got}")
     }
 }
 
 impl core::error::Error for Mismatch {}
 
 fn describe(step: &Step) -> String {
-    let Step {
-        at_ms,
-        op,
-        key,
-        cost,
-        ..
-    } = step;
+    let Step { at_ms, op, key, cost, .. } = step;
     let what = match (op, &step.of, step.actual) {
         (Op::Settle, Some(of), Some(actual)) => format!("settle {of} for {actual}"),
         (Op::Refund, Some(of), _) => format!("refund {of}"),
         _ if op.is_judging() => format!("{op:?} {key} for {cost}").to_lowercase(),
         _ => format!("{op:?} {key}").to_lowercase(),
     };
-    let tier = step
-        .tier
-        .as_ref()
-        .map(|tier| format!(" in tier {tier}"))
-        .unwrap_or_default();
-    let times = if step.repeat == 1 {
-        String::new()
-    } else {
-        format!(" {} times", step.repeat)
-    };
+    let tier = step.tier.as_ref().map(|tier| format!(" in tier {tier}")).unwrap_or_default();
+    let times = if step.repeat == 1 { String::new() } else { format!(" {} times", step.repeat) };
     format!("{what}{tier}{times} at {at_ms} ms")
 }

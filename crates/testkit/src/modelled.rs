@@ -100,9 +100,7 @@ impl ModelSubject {
             self.births += 1;
         }
         let (model, birth) = (self.model(), self.births);
-        self.keys
-            .entry(key.into())
-            .or_insert(Keyed { model, birth })
+        self.keys.entry(key.into()).or_insert(Keyed { model, birth })
     }
 
     /// Looks at the model of a key, an empty one if the key is new.
@@ -134,9 +132,7 @@ impl ModelSubject {
             allowed: allowed || shadow,
             shadow_denied: !allowed && shadow,
             quotas: self.look(key, |model| {
-                quotas
-                    .map(|(place, quota)| standing(model, place, *quota))
-                    .collect()
+                quotas.map(|(place, quota)| standing(model, place, *quota)).collect()
             }),
         }
     }
@@ -144,9 +140,7 @@ impl ModelSubject {
     fn fits(&self, key: &str, quotas: &[TickQuota], cost: u64) -> bool {
         let now = self.now();
         let mut quotas = quotas.iter().enumerate();
-        self.look(key, |model| {
-            quotas.all(|(place, quota)| model.fits(place, *quota, now, cost))
-        })
+        self.look(key, |model| quotas.all(|(place, quota)| model.fits(place, *quota, now, cost)))
     }
 
     /// Records units as of now, whether they fit or not.
@@ -157,19 +151,12 @@ impl ModelSubject {
         }
         let keyed = self.keyed(key);
         keyed.model.record(quotas, at, units);
-        ModelReceipt {
-            key: key.into(),
-            birth: keyed.birth,
-            at,
-            units,
-        }
+        ModelReceipt { key: key.into(), birth: keyed.birth, at, units }
     }
 
     /// The key that a receipt is about, unless it was forgotten since.
     fn named(&mut self, receipt: &ModelReceipt) -> Option<&mut Keyed> {
-        self.keys
-            .get_mut(&receipt.key)
-            .filter(|keyed| keyed.birth == receipt.birth)
+        self.keys.get_mut(&receipt.key).filter(|keyed| keyed.birth == receipt.birth)
     }
 }
 
@@ -210,9 +197,7 @@ impl Subject for ModelSubject {
         let Some(keyed) = self.named(&receipt) else {
             return Ok(0);
         };
-        Ok(keyed
-            .model
-            .give_back(&quotas, now, receipt.at, receipt.units))
+        Ok(keyed.model.give_back(&quotas, now, receipt.at, receipt.units))
     }
 
     fn settle(&mut self, receipt: ModelReceipt, actual: u64) -> Result<u64, Refusal> {
@@ -222,10 +207,7 @@ impl Subject for ModelSubject {
             self.take(&receipt.key, &quotas, actual - units);
             return Ok(actual);
         }
-        let less = ModelReceipt {
-            units: units - actual,
-            ..receipt
-        };
+        let less = ModelReceipt { units: units - actual, ..receipt };
         Ok(units - self.refund(less)?)
     }
 
@@ -239,9 +221,7 @@ impl Subject for ModelSubject {
         let units = |counted| u64::try_from(counted).unwrap_or(u64::MAX);
         let quotas = quotas.iter().enumerate();
         Ok(self.look(key, |model| {
-            quotas
-                .map(|(place, quota)| units(model.counted(place, *quota, now)))
-                .collect()
+            quotas.map(|(place, quota)| units(model.counted(place, *quota, now))).collect()
         }))
     }
 
@@ -249,10 +229,7 @@ impl Subject for ModelSubject {
         let (quotas, now, tick_ns) = (self.quotas(None)?, self.now(), self.tick_ns());
         let events = self.look(key, |model| model.events(&quotas, now));
         let events = events.ok_or(Refusal::Unsupported(Capability::History))?;
-        Ok(events
-            .iter()
-            .map(|(at, units)| (Duration::from_nanos(at * tick_ns), *units))
-            .collect())
+        Ok(events.iter().map(|(at, units)| (Duration::from_nanos(at * tick_ns), *units)).collect())
     }
 }
 

@@ -25,18 +25,12 @@ pub struct SlidingLog {
 impl SlidingLog {
     /// An empty log that allows `limit` units in any stretch of `window_ns`.
     pub fn new(limit: u64, window_ns: u64) -> Self {
-        Self {
-            limit,
-            window_ns,
-            admitted: Vec::new(),
-        }
+        Self { limit, window_ns, admitted: Vec::new() }
     }
 
     /// Units that count at `now_ns`. Units dated ahead count too.
     pub fn used(&self, now_ns: u64) -> u64 {
-        self.counted(now_ns)
-            .map(|(_, units)| units)
-            .fold(0, u64::saturating_add)
+        self.counted(now_ns).map(|(_, units)| units).fold(0, u64::saturating_add)
     }
 
     /// Units that could be admitted at `now_ns`.
@@ -86,23 +80,15 @@ impl SlidingLog {
     /// Room appears only when a unit stops counting, so those instants are all there is to try.
     pub fn retry_after(&self, now_ns: u64, cost: u64) -> Option<u64> {
         let mut instants = vec![now_ns];
-        instants.extend(
-            self.counted(now_ns)
-                .map(|(at, _)| at.saturating_add(self.window_ns)),
-        );
+        instants.extend(self.counted(now_ns).map(|(at, _)| at.saturating_add(self.window_ns)));
         instants.sort_unstable();
-        let then = instants
-            .into_iter()
-            .find(|&instant| self.would_allow(instant, cost))?;
+        let then = instants.into_iter().find(|&instant| self.would_allow(instant, cost))?;
         Some(then - now_ns)
     }
 
     /// Nanoseconds until the first unit that counts now stops counting; zero when none counts.
     pub fn reset_after(&self, now_ns: u64) -> u64 {
-        let first = self
-            .counted(now_ns)
-            .map(|(at, _)| at.saturating_add(self.window_ns))
-            .min();
+        let first = self.counted(now_ns).map(|(at, _)| at.saturating_add(self.window_ns)).min();
         first.map_or(0, |instant| instant - now_ns)
     }
 
@@ -115,10 +101,7 @@ impl SlidingLog {
 
     fn counted(&self, now_ns: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
         let since = i128::from(now_ns) - i128::from(self.window_ns);
-        self.admitted
-            .iter()
-            .copied()
-            .filter(move |(at, _)| since < i128::from(*at))
+        self.admitted.iter().copied().filter(move |(at, _)| since < i128::from(*at))
     }
 }
 

@@ -68,20 +68,11 @@ pub enum Mode {
 
 impl Algorithm {
     /// All of them.
-    pub const ALL: [Self; 5] = [
-        Self::Log,
-        Self::Counter,
-        Self::Segments,
-        Self::Gcra,
-        Self::Fixed,
-    ];
+    pub const ALL: [Self; 5] = [Self::Log, Self::Counter, Self::Segments, Self::Gcra, Self::Fixed];
 }
 
 impl Mode {
-    #[expect(
-        clippy::trivially_copy_pass_by_ref,
-        reason = "serde calls it with a reference"
-    )]
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
     fn is_enforce(&self) -> bool {
         *self == Self::Enforce
     }
@@ -130,10 +121,7 @@ fn one() -> u64 {
     1
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde calls it with a reference"
-)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
 fn is_one(value: &u64) -> bool {
     *value == 1
 }

@@ -1,6 +1,6 @@
 //! Traces made up from a seed.
 
-use crate::policy::{Algorithm, PolicySpec, QuotaSpec};
+use crate::policy::{Algorithm, Mode, PolicySpec, QuotaSpec};
 use crate::trace::{Op, Step, Trace};
 
 /// A small generator of repeatable numbers (`SplitMix64`), so that a seed names a trace for ever.
@@ -69,42 +69,26 @@ pub fn random_trace(seed: u64, algorithm: Algorithm) -> Trace {
     };
     let start_ms = start_ms / policy.tick_ms * policy.tick_ms;
     let walks_back = seed.is_multiple_of(3);
-    let walk = Walk {
-        random,
-        at_ms: 0,
-        receipts: Vec::new(),
-        walks_back,
-        calm,
-    };
+    let walk = Walk { random, at_ms: 0, receipts: Vec::new(), walks_back, calm };
     let steps = walk.steps(&policy);
     let name = format!("random-{algorithm:?}-{seed}").to_lowercase();
     let why = "Made up from a seed.".into();
-    Trace {
-        name,
-        why,
-        requires: Vec::new(),
-        policy,
-        start_ms,
-        steps,
-    }
+    Trace { name, why, requires: Vec::new(), policy, start_ms, steps }
 }
 
 fn random_policy(random: &mut Random, algorithm: Algorithm) -> PolicySpec {
-    let tick_ms = if random.chance(10) {
-        random.pick(&[2, 10, 1000])
-    } else {
-        1
-    };
-    let count = if random.chance(70) {
-        1
-    } else {
-        random.between(2, 4)
-    };
+    let tick_ms = if random.chance(10) { random.pick(&[2, 10, 1000]) } else { 1 };
+    let count = if random.chance(70) { 1 } else { random.between(2, 4) };
     let quotas = (0..count).map(|_| random_quota(random, tick_ms)).collect();
-    let mut policy = PolicySpec {
-        tick_ms,
-        ..PolicySpec::new(algorithm, quotas)
-    };
+    let mut policy = PolicySpec { tick_ms, ..PolicySpec::new(algorithm, quotas) };
+    if random.chance(10) {
+        policy.mode = Mode::Shadow;
+    }
+    if random.chance(20) && algorithm != Algorithm::Gcra {
+        // Other limits in the same windows: what other windows keep is for the traces to say.
+        let other = |quota: &QuotaSpec| QuotaSpec { limit: quota.limit / 2 + 3, ..*quota };
+        policy.tiers.insert("other".into(), policy.quotas.iter().map(other).collect());
+    }
     if algorithm == Algorithm::Segments {
         let segments = random.pick(&[1, 2, 3, 5, 6, 7, 10, 60, 61, 1000, 1024]);
         policy.segments = Some(segments);
@@ -150,11 +134,7 @@ struct Walk {
 
 impl Walk {
     fn steps(mut self, policy: &PolicySpec) -> Vec<Step> {
-        let count = if self.calm {
-            3000
-        } else {
-            self.random.between(5, 150)
-        };
+        let count = if self.calm { 3000 } else { self.random.between(5, 150) };
         let mut steps = Vec::new();
         for number in 0..count {
             let quota = self.random.pick(&policy.quotas);
@@ -175,6 +155,9 @@ impl Walk {
             let mut step = self.step(policy, quota, number);
             if !self.walks_back && self.random.chance(10) && step.of.is_none() {
                 step.key = "other".into();
+            }
+            if step.op == Op::Check && self.random.chance(20) {
+                step.tier = policy.tiers.keys().next().cloned();
             }
             steps.push(step);
         }
@@ -202,19 +185,13 @@ impl Walk {
         let at_ms = self.at_ms;
         let algorithm = policy.algorithm;
         match self.random.between(0, 99) {
-            0..=9 => Step {
-                cost: self.cost(quota),
-                ..Step::new(at_ms, Op::Peek)
-            },
+            0..=9 => Step { cost: self.cost(quota), ..Step::new(at_ms, Op::Peek) },
             10..=14 => Step::new(at_ms, Op::Usage),
             15..=17 if algorithm == Algorithm::Log => Step::new(at_ms, Op::History),
             18 if !self.calm => Step::new(at_ms, Op::Reset),
             19..=29 if !self.receipts.is_empty() => {
                 let (label, _) = self.receipt();
-                Step {
-                    of: Some(label),
-                    ..Step::new(at_ms, Op::Refund)
-                }
+                Step { of: Some(label), ..Step::new(at_ms, Op::Refund) }
             }
             30..=36 if !self.receipts.is_empty() => {
                 let (label, cost) = self.receipt();
@@ -223,11 +200,7 @@ impl Walk {
                     1 => cost,
                     _ => cost.saturating_add(self.debt(policy, quota)).min(UNITS_MAX),
                 };
-                Step {
-                    of: Some(label),
-                    actual: Some(actual),
-                    ..Step::new(at_ms, Op::Settle)
-                }
+                Step { of: Some(label), actual: Some(actual), ..Step::new(at_ms, Op::Settle) }
             }
             _ => self.check(quota, format!("r{number}")),
         }
@@ -247,20 +220,12 @@ impl Walk {
     fn check(&mut self, quota: QuotaSpec, label: String) -> Step {
         let cost = self.cost(quota);
         self.receipts.push((label.clone(), cost));
-        Step {
-            cost,
-            keep_as: Some(label),
-            ..Step::new(self.at_ms, Op::Check)
-        }
+        Step { cost, keep_as: Some(label), ..Step::new(self.at_ms, Op::Check) }
     }
 
     fn receipt(&mut self) -> (String, u64) {
         let len = self.receipts.len();
-        let index = if self.random.chance(50) {
-            len - 1
-        } else {
-            self.random.index(len)
-        };
+        let index = if self.random.chance(50) { len - 1 } else { self.random.index(len) };
         self.receipts.remove(index)
     }
 
@@ -284,14 +249,8 @@ mod tests {
     #[test]
     fn a_seed_names_a_trace_for_ever() {
         assert_eq!(Random::new(1).bits(), 0x910a_2dec_8902_5cc1);
-        assert_eq!(
-            random_trace(7, Algorithm::Log),
-            random_trace(7, Algorithm::Log)
-        );
-        assert_ne!(
-            random_trace(7, Algorithm::Log),
-            random_trace(8, Algorithm::Log)
-        );
+        assert_eq!(random_trace(7, Algorithm::Log), random_trace(7, Algorithm::Log));
+        assert_ne!(random_trace(7, Algorithm::Log), random_trace(8, Algorithm::Log));
     }
 
     #[test]

@@ -26,11 +26,7 @@ pub struct Report {
 ///
 /// At the first step that comes out otherwise than expected.
 pub fn run<S: Subject>(trace: &Trace, subject: &mut S) -> Result<Report, Mismatch> {
-    let mut run = Run {
-        trace,
-        subject,
-        receipts: BTreeMap::new(),
-    };
+    let mut run = Run { trace, subject, receipts: BTreeMap::new() };
     let mut report = Report::default();
     for (index, step) in trace.steps.iter().enumerate() {
         match run.step(index, step) {
@@ -88,10 +84,8 @@ impl<'a, S: Subject> Run<'a, S> {
             }
             Op::History => {
                 let events = self.done(index, "history", |subject| subject.history(key))?;
-                let events: Vec<_> = events
-                    .into_iter()
-                    .map(|(at, units)| (millis_from(start, at), units))
-                    .collect();
+                let events: Vec<_> =
+                    events.into_iter().map(|(at, units)| (millis_from(start, at), units)).collect();
                 let expected = expect.history.clone().map(by_instant);
                 self.same(index, "history", expected.as_ref(), &by_instant(events))
             }
@@ -116,22 +110,12 @@ impl<'a, S: Subject> Run<'a, S> {
             allowed_count += u64::from(answered.0.allowed);
             last = Some(answered);
         }
-        self.same(
-            index,
-            "allowed_count",
-            step.expect.allowed_count.as_ref(),
-            &allowed_count,
-        )?;
+        self.same(index, "allowed_count", step.expect.allowed_count.as_ref(), &allowed_count)?;
         let Some((answer, receipt)) = last else {
             return Ok(());
         };
         self.compare(index, step, &answer)?;
-        self.same(
-            index,
-            "receipt",
-            step.expect.receipt.as_ref(),
-            &receipt.is_some(),
-        )?;
+        self.same(index, "receipt", step.expect.receipt.as_ref(), &receipt.is_some())?;
         if let (Some(label), Some(receipt)) = (&step.keep_as, receipt) {
             self.receipts.insert(label, receipt);
         }
@@ -142,32 +126,12 @@ impl<'a, S: Subject> Run<'a, S> {
         let expect = &step.expect;
         let millis = Duration::from_millis;
         self.same(index, "allowed", expect.allowed.as_ref(), &answer.allowed)?;
-        self.same(
-            index,
-            "shadow_denied",
-            expect.shadow_denied.as_ref(),
-            &answer.shadow_denied,
-        )?;
-        self.same(
-            index,
-            "remaining",
-            expect.remaining.as_ref(),
-            &answer.remaining(),
-        )?;
+        self.same(index, "shadow_denied", expect.shadow_denied.as_ref(), &answer.shadow_denied)?;
+        self.same(index, "remaining", expect.remaining.as_ref(), &answer.remaining())?;
         let retry_after = expect.retry_after_ms.map(|after| after.map(millis));
-        self.same(
-            index,
-            "retry_after_ms",
-            retry_after.as_ref(),
-            &answer.retry_after(),
-        )?;
+        self.same(index, "retry_after_ms", retry_after.as_ref(), &answer.retry_after())?;
         let reset_after = expect.reset_after_ms.map(millis);
-        self.same(
-            index,
-            "reset_after_ms",
-            reset_after.as_ref(),
-            &answer.reset_after(),
-        )
+        self.same(index, "reset_after_ms", reset_after.as_ref(), &answer.reset_after())
     }
 
     fn receipt(&mut self, index: usize, step: &Step) -> Result<S::Receipt, Stop> {
@@ -186,12 +150,9 @@ impl<'a, S: Subject> Run<'a, S> {
     ) -> Result<T, Stop> {
         act(self.subject).map_err(|refusal| match refusal {
             Refusal::Unsupported(lacking) if self.trace.requires.contains(&lacking) => Stop::Skip,
-            refusal => self.mismatch(
-                index,
-                field,
-                format_args!("an answer"),
-                format_args!("{refusal}"),
-            ),
+            refusal => {
+                self.mismatch(index, field, format_args!("an answer"), format_args!("{refusal}"))
+            }
         })
     }
 

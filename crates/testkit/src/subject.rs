@@ -175,14 +175,8 @@ impl Answer {
     /// such, in the one that frees units last.
     pub fn reset_after(&self) -> Duration {
         let fewest = self.quotas.iter().map(|quota| quota.remaining).min();
-        let tightest = self
-            .quotas
-            .iter()
-            .filter(|quota| Some(quota.remaining) == fewest);
-        tightest
-            .map(|quota| quota.reset_after)
-            .max()
-            .unwrap_or_default()
+        let tightest = self.quotas.iter().filter(|quota| Some(quota.remaining) == fewest);
+        tightest.map(|quota| quota.reset_after).max().unwrap_or_default()
     }
 
     /// Units left, for every quota.

@@ -108,11 +108,7 @@ pub struct Expect {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remaining: Option<Vec<u64>>,
     /// Milliseconds until the cost passes every quota; `null` means never.
-    #[serde(
-        default,
-        deserialize_with = "some",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "some", skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<Option<u64>>,
     /// Milliseconds until more units become available in the tightest quota.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -180,27 +176,18 @@ fn one() -> u64 {
     1
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde calls it with a reference"
-)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
 fn is_one(value: &u64) -> bool {
     *value == 1
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde calls it with a reference"
-)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
 fn is_zero(value: &u64) -> bool {
     *value == 0
 }
 
 /// A value that is present, even as `null`.
-#[expect(
-    clippy::option_option,
-    reason = "absent is not compared, `null` means never"
-)]
+#[expect(clippy::option_option, reason = "absent is not compared, `null` means never")]
 fn some<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<u64>>, D::Error> {
     Option::deserialize(deserializer).map(Some)
 }

@@ -43,12 +43,7 @@ pub fn never_over(admissions: &[(u64, u64)], limit: u64, window_ns: u64) -> Opti
         }
         let fuller = worst.is_none_or(|worst| units > worst.units);
         if units > u128::from(limit) && fuller {
-            worst = Some(Violation {
-                after_ns,
-                until_ns,
-                units,
-                limit,
-            });
+            worst = Some(Violation { after_ns, until_ns, units, limit });
         }
     }
     worst
@@ -56,16 +51,8 @@ pub fn never_over(admissions: &[(u64, u64)], limit: u64, window_ns: u64) -> Opti
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            after_ns,
-            until_ns,
-            units,
-            limit,
-        } = self;
-        write!(
-            f,
-            "{units} units in ({after_ns}, {until_ns}] ns, limit {limit}"
-        )
+        let Self { after_ns, until_ns, units, limit } = self;
+        write!(f, "{units} units in ({after_ns}, {until_ns}] ns, limit {limit}")
     }
 }
 

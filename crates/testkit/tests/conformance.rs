@@ -22,12 +22,7 @@ fn the_models_pass_every_trace() {
     let failures = failures(&load_all().unwrap(), |trace| {
         run(trace, &mut ModelSubject::new(trace)).map_err(|mismatch| mismatch.to_string())
     });
-    assert!(
-        failures.is_empty(),
-        "{} failed:\n{}",
-        failures.len(),
-        failures.join("\n")
-    );
+    assert!(failures.is_empty(), "{} failed:\n{}", failures.len(), failures.join("\n"));
 }
 
 #[test]
@@ -36,12 +31,7 @@ fn memory_passes_every_trace() {
         let mut subject = MemorySubject::new(trace).map_err(|refusal| refusal.to_string())?;
         run(trace, &mut subject).map_err(|mismatch| mismatch.to_string())
     });
-    assert!(
-        failures.is_empty(),
-        "{} failed:\n{}",
-        failures.len(),
-        failures.join("\n")
-    );
+    assert!(failures.is_empty(), "{} failed:\n{}", failures.len(), failures.join("\n"));
 }
 
 #[test]
@@ -51,10 +41,7 @@ fn the_traces_cover_every_algorithm() {
     let seen: BTreeSet<_> = traces.iter().map(|trace| trace.policy.algorithm).collect();
     assert_eq!(seen, BTreeSet::from(Algorithm::ALL));
     for algorithm in Algorithm::ALL {
-        let count = traces
-            .iter()
-            .filter(|trace| trace.policy.algorithm == algorithm)
-            .count();
+        let count = traces.iter().filter(|trace| trace.policy.algorithm == algorithm).count();
         assert!(count >= 6, "{algorithm:?} has only {count} traces");
     }
     assert!(traces.iter().any(|trace| trace.policy.bytes_max.is_some()));

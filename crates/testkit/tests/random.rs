@@ -2,43 +2,81 @@
 //!
 //! A failure prints the shortest trace that shows it; `compare` with its seed brings it back.
 
-use slidegate_testkit::{Algorithm, compare};
+use slidegate_testkit::{
+    Algorithm, MemorySubject, Op, Refusal, Trace, compare, compare_with, random_trace,
+};
 
 const SEEDS: u64 = 3000;
 
-fn failures(algorithm: Algorithm) -> Vec<String> {
-    (0..SEEDS)
-        .filter_map(|seed| compare(seed, algorithm).err())
-        .take(5)
-        .collect()
+/// A few failures are enough: they mostly have one cause.
+fn first_few(failures: impl Iterator<Item = String>) -> String {
+    failures.take(5).collect::<Vec<_>>().join("\n")
+}
+
+fn failures(algorithm: Algorithm) -> String {
+    first_few((0..SEEDS).filter_map(|seed| compare(seed, algorithm).err()))
 }
 
 #[test]
 fn memory_is_the_log() {
-    let failures = failures(Algorithm::Log);
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert_eq!(failures(Algorithm::Log), "");
 }
 
 #[test]
 fn memory_is_the_counter() {
-    let failures = failures(Algorithm::Counter);
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert_eq!(failures(Algorithm::Counter), "");
 }
 
 #[test]
 fn memory_is_the_segments() {
-    let failures = failures(Algorithm::Segments);
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert_eq!(failures(Algorithm::Segments), "");
 }
 
 #[test]
 fn memory_is_the_gcra() {
-    let failures = failures(Algorithm::Gcra);
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert_eq!(failures(Algorithm::Gcra), "");
 }
 
 #[test]
 fn memory_is_the_fixed_window() {
-    let failures = failures(Algorithm::Fixed);
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert_eq!(failures(Algorithm::Fixed), "");
+}
+
+/// A byte cap that is never reached must change nothing.
+#[test]
+fn a_log_below_its_cap_is_the_log() {
+    let capped = |seed| {
+        let mut trace = random_trace(seed, Algorithm::Log);
+        trace.policy.bytes_max = Some(65_536);
+        compare_with(&trace, MemorySubject::new).err()
+    };
+    assert_eq!(first_few((0..SEEDS / 3).filter_map(capped)), "");
+}
+
+fn with_chores(
+    make: impl Fn(&Trace) -> Result<MemorySubject, Refusal> + Copy,
+    wanted: impl Fn(Op) -> bool + Copy,
+) -> String {
+    let failures = Algorithm::ALL.into_iter().flat_map(|algorithm| {
+        (0..SEEDS / 10).filter_map(move |seed| {
+            let mut trace = random_trace(seed, algorithm);
+            trace.steps.truncate(150);
+            trace.steps.retain(|step| wanted(step.op));
+            compare_with(&trace, make).err()
+        })
+    });
+    first_few(failures)
+}
+
+/// Dropping what can no longer change a decision must change none.
+#[test]
+fn nobody_notices_a_sweep() {
+    assert_eq!(with_chores(MemorySubject::sweeping, |_| true), "");
+}
+
+/// A limiter that is saved and restored before every step decides as one that ran through.
+#[test]
+fn nobody_notices_a_restart() {
+    let restarting = MemorySubject::restarting;
+    assert_eq!(with_chores(restarting, |op| !matches!(op, Op::Refund | Op::Settle)), "");
 }

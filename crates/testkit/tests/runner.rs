@@ -32,10 +32,7 @@ impl Subject for Poor {
 }
 
 fn play(trace: &Trace, allows_all: bool) -> Result<Report, String> {
-    let mut subject = Poor {
-        model: ModelSubject::new(trace),
-        allows_all,
-    };
+    let mut subject = Poor { model: ModelSubject::new(trace), allows_all };
     run(trace, &mut subject).map_err(|mismatch| mismatch.to_string())
 }
 
@@ -55,13 +52,7 @@ const DENY: &str = r#"{"at_ms": 2, "op": "check", "expect": {"allowed": false}}"
 #[test]
 fn a_wrong_answer_is_told_with_its_place() {
     let trace = parse(&trace("", &[TAKE, DENY].join(","))).unwrap();
-    assert_eq!(
-        play(&trace, false),
-        Ok(Report {
-            passed: 2,
-            skipped: 0
-        })
-    );
+    assert_eq!(play(&trace, false), Ok(Report { passed: 2, skipped: 0 }));
     assert_eq!(
         play(&trace, true).unwrap_err(),
         "trace demo, step 2 (check k for 1 at 2 ms): allowed: expected false, got true"
@@ -71,25 +62,13 @@ fn a_wrong_answer_is_told_with_its_place() {
 #[test]
 fn a_look_that_is_not_supported_is_skipped_alone() {
     let trace = parse(&trace(r#""peek""#, &[TAKE, LOOK, DENY].join(","))).unwrap();
-    assert_eq!(
-        play(&trace, false),
-        Ok(Report {
-            passed: 2,
-            skipped: 1
-        })
-    );
+    assert_eq!(play(&trace, false), Ok(Report { passed: 2, skipped: 1 }));
 }
 
 #[test]
 fn a_change_that_is_not_supported_takes_the_rest_with_it() {
     let trace = parse(&trace(r#""refund""#, &[TAKE, GIVE, DENY].join(","))).unwrap();
-    assert_eq!(
-        play(&trace, false),
-        Ok(Report {
-            passed: 1,
-            skipped: 2
-        })
-    );
+    assert_eq!(play(&trace, false), Ok(Report { passed: 1, skipped: 2 }));
 }
 
 #[test]

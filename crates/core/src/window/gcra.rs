@@ -40,7 +40,7 @@ impl Window for Gcra {
         if full {
             // What was taken before has all been refilled: receipts for it are void, or they would
             // give back what somebody takes from now on.
-            self.full_at = Stamp::new(now, self.full_at.rest().wrapping_add(1));
+            self.full_at = Stamp::new(now, self.full_at.rest().wrapping_add(NEXT_EPOCH));
             self.parts = 0;
         } else if self.parts >= limits.quota(0).limit {
             // The limit has changed; to the safe side, a whole tick.
@@ -120,6 +120,9 @@ impl Window for Gcra {
         Ok(Self { full_at: Stamp::new(tick, epoch), parts: input.take_u64()? })
     }
 }
+
+/// Far from what the shard gives to its next new key, which counts up by one.
+const NEXT_EPOCH: u16 = 0x6A95;
 
 impl Gcra {
     /// How far full lies ahead of now, in ticks times the limit: a unit is `window` of these.

@@ -22,11 +22,7 @@ impl Model for CounterModel {
 
     fn give_back(&mut self, quotas: &[TickQuota], now: u64, at: u64, units: u64) -> u64 {
         let known = |quota: &TickQuota| age(*quota, now, at).is_some_and(|age| age <= 1);
-        if quotas.iter().any(known) {
-            self.0.take(at, units)
-        } else {
-            0
-        }
+        if quotas.iter().any(known) { self.0.take(at, units) } else { 0 }
     }
 }
 
@@ -41,10 +37,7 @@ mod tests {
 
     #[test]
     fn the_worked_example_of_the_design() {
-        let hour = TickQuota {
-            limit: 100,
-            window: 60 * 60_000,
-        };
+        let hour = TickQuota { limit: 100, window: 60 * 60_000 };
         let mut model = CounterModel::default();
         model.record(&[hour], 1, 70);
         model.record(&[hour], hour.window, 40);

@@ -29,21 +29,12 @@ impl Entries {
 
     /// Units of all admissions whose tick is one of those wanted.
     pub(super) fn sum(&self, wanted: impl Fn(u64) -> bool) -> u128 {
-        self.0
-            .iter()
-            .filter(|(at, _)| wanted(*at))
-            .map(|(_, units)| u128::from(*units))
-            .sum()
+        self.0.iter().filter(|(at, _)| wanted(*at)).map(|(_, units)| u128::from(*units)).sum()
     }
 
     /// The admissions whose tick is one of those wanted, oldest first.
     pub(super) fn list(&self, wanted: impl Fn(u64) -> bool) -> Vec<(u64, u64)> {
-        let mut list: Vec<_> = self
-            .0
-            .iter()
-            .copied()
-            .filter(|(at, _)| wanted(*at))
-            .collect();
+        let mut list: Vec<_> = self.0.iter().copied().filter(|(at, _)| wanted(*at)).collect();
         list.sort_unstable();
         list
     }

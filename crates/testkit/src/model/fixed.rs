@@ -18,10 +18,6 @@ impl Model for FixedModel {
 
     fn give_back(&mut self, quotas: &[TickQuota], now: u64, at: u64, units: u64) -> u64 {
         let same = |quota: &TickQuota| at / quota.window == now / quota.window;
-        if quotas.iter().any(same) {
-            self.0.take(at, units)
-        } else {
-            0
-        }
+        if quotas.iter().any(same) { self.0.take(at, units) } else { 0 }
     }
 }

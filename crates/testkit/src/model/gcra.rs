@@ -34,8 +34,7 @@ impl GcraModel {
 impl Model for GcraModel {
     /// A unit that has leaked in part still counts whole.
     fn counted(&self, place: usize, quota: TickQuota, now: u64) -> u128 {
-        self.parts(place, quota, now)
-            .div_ceil(u128::from(quota.window))
+        self.parts(place, quota, now).div_ceil(u128::from(quota.window))
     }
 
     fn fits(&self, place: usize, quota: TickQuota, now: u64, cost: u64) -> bool {

@@ -17,18 +17,11 @@ impl Model for LogModel {
     }
 
     fn give_back(&mut self, quotas: &[TickQuota], now: u64, at: u64, units: u64) -> u64 {
-        if quotas.iter().any(|quota| counts(*quota, now, at)) {
-            self.0.take(at, units)
-        } else {
-            0
-        }
+        if quotas.iter().any(|quota| counts(*quota, now, at)) { self.0.take(at, units) } else { 0 }
     }
 
     fn events(&self, quotas: &[TickQuota], now: u64) -> Option<Vec<(u64, u64)>> {
-        Some(
-            self.0
-                .list(|at| quotas.iter().any(|quota| counts(*quota, now, at))),
-        )
+        Some(self.0.list(|at| quotas.iter().any(|quota| counts(*quota, now, at))))
     }
 }
 
@@ -44,10 +37,7 @@ mod tests {
 
     #[test]
     fn agrees_with_the_oracle() {
-        let quota = TickQuota {
-            limit: 9,
-            window: 40,
-        };
+        let quota = TickQuota { limit: 9, window: 40 };
         let (mut model, mut oracle) = (LogModel::default(), SlidingLog::new(9, 40));
         let (mut random, mut now) = (Random::new(11), 0);
         for _ in 0..5000 {

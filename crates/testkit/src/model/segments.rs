@@ -14,10 +14,7 @@ pub struct SegmentsModel {
 impl SegmentsModel {
     /// An empty model of `count` segments a window.
     pub fn new(count: u64) -> Self {
-        Self {
-            count,
-            entries: Entries::default(),
-        }
+        Self { count, entries: Entries::default() }
     }
 
     fn counts(&self, quota: TickQuota, now: u64, at: u64) -> bool {
