@@ -56,6 +56,8 @@ impl Workload {
             algorithm: Algorithm::Segments { count: 60 },
             arrivals: Arrivals::Poisson { per_minute: 60 },
             limit: 1000,
+            blocks: 64,
+            threads: 2,
             target: Some(120 * MB),
             ..Self::log("segments-500k-x-60", 500_000, 60)
         },

@@ -57,6 +57,7 @@ pub fn random_trace(seed: u64, algorithm: Algorithm) -> Trace {
     let calm = algorithm == Algorithm::Log && seed % 101 == 100;
     let mut policy = random_policy(&mut random, algorithm);
     if calm {
+        policy.tiers.clear();
         for quota in &mut policy.quotas {
             quota.limit = random.between(500, 4000);
             quota.window_ms = policy.tick_ms * random.between(10_000, 4_000_000);

@@ -143,29 +143,26 @@ impl Limiter {
 
     /// Gives back the very units that a receipt names, and says how many there were to give: none
     /// after they have expired or the key was reset.
+    #[expect(clippy::needless_pass_by_value, reason = "a receipt works once")]
     pub fn refund(&self, receipt: Receipt) -> u64 {
-        let request = self.request_for(&receipt, receipt.units);
-        self.store.give_back(&request, receipt.tick, receipt.epoch)
+        let Receipt { fingerprint, tick, units, epoch } = receipt;
+        self.store.give_back(&self.request_for(fingerprint, units), tick, epoch)
     }
 
     /// Corrects an estimate to the real cost, and says how many units are now on record for it.
     ///
     /// What was taken too much is given back. What was taken too little is recorded as debt, above
     /// the limit if need be: it was used, so it counts.
+    #[expect(clippy::needless_pass_by_value, reason = "a receipt works once")]
     pub fn settle(&self, receipt: Receipt, actual: u64) -> u64 {
-        if actual <= receipt.units {
-            let request = self.request_for(&receipt, receipt.units - actual);
-            let given = match request.cost {
-                0 => 0,
-                _ => self.store.give_back(&request, receipt.tick, receipt.epoch),
-            };
-            return receipt.units - given;
+        let Receipt { fingerprint, tick, units, epoch } = receipt;
+        if actual < units {
+            let request = self.request_for(fingerprint, units - actual);
+            return units - self.store.give_back(&request, tick, epoch);
         }
-        let debt = (actual - receipt.units).min(crate::quota::LIMIT_MAX);
-        match self.store.take(&self.request_for(&receipt, debt)) {
-            Some(_) => receipt.units + debt,
-            None => receipt.units,
-        }
+        let debt = (actual - units).min(crate::quota::LIMIT_MAX);
+        let recorded = debt > 0 && self.store.take(&self.request_for(fingerprint, debt)).is_some();
+        if recorded { units + debt } else { units }
     }
 
     /// Units that count against each quota now.
@@ -277,8 +274,7 @@ impl Limiter {
         Request { fingerprint, limits, moment: self.moment(), cost }
     }
 
-    fn request_for(&self, receipt: &Receipt, cost: u64) -> Request<'_> {
-        let fingerprint = receipt.fingerprint;
+    fn request_for(&self, fingerprint: u64, cost: u64) -> Request<'_> {
         Request { fingerprint, limits: &self.limits, moment: self.moment(), cost }
     }
 

@@ -2,6 +2,9 @@
 
 mod account;
 mod coding;
+mod decide;
+mod evict;
+mod full;
 mod hold;
 mod overflow;
 mod shard;
@@ -11,6 +14,7 @@ mod store;
 
 pub(crate) use account::Account;
 pub(crate) use coding::{Reader, Writer, damaged};
+pub(crate) use decide::Request;
 pub use shard::OnFull;
-pub(crate) use shard::Request;
+
 pub(crate) use store::{AnyStore, LineUp, LockedShard, MemoryStore, StoreSettings};

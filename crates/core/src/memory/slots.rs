@@ -11,7 +11,7 @@ pub(super) struct Slots<W> {
     /// Zero for an empty slot, otherwise eight bits of the fingerprint: a search touches one
     /// cache line of tags and the one slot that it is after.
     tags: Box<[u8]>,
-    slots: Box<[Slot<W>]>,
+    places: Box<[Slot<W>]>,
     len: usize,
 }
 
@@ -24,7 +24,7 @@ struct Slot<W> {
 
 impl<W: Window> Slots<W> {
     pub(super) fn new() -> Self {
-        Self { tags: Box::default(), slots: Box::default(), len: 0 }
+        Self { tags: Box::default(), places: Box::default(), len: 0 }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -69,7 +69,7 @@ impl<W: Window> Slots<W> {
                 at = 0;
                 continue;
             };
-            if seen == tag && self.slots[at].fingerprint == fingerprint {
+            if seen == tag && self.places[at].fingerprint == fingerprint {
                 return Some(at);
             }
             if seen == 0 {
@@ -83,7 +83,7 @@ impl<W: Window> Slots<W> {
     #[inline]
     pub(super) fn touch(&self, fingerprint: u64) -> u64 {
         let at = home(fingerprint, self.tags.len());
-        match self.slots.get(at) {
+        match self.places.get(at) {
             Some(slot) => slot.fingerprint ^ u64::from(self.tags[at]),
             None => 0,
         }
@@ -91,11 +91,11 @@ impl<W: Window> Slots<W> {
 
     #[inline]
     pub(super) fn window(&mut self, at: usize) -> &mut W {
-        &mut self.slots[at].window
+        &mut self.places[at].window
     }
 
     pub(super) fn get(&self, at: usize) -> Option<(u64, &W)> {
-        let slot = self.slots.get(at)?;
+        let slot = self.places.get(at)?;
         (self.tags[at] != 0).then_some((slot.fingerprint, &slot.window))
     }
 
@@ -107,7 +107,7 @@ impl<W: Window> Slots<W> {
         // Keys lie at their home or behind it, up to the next empty slot, also round the end.
         let mut passed = false;
         for _ in 0..capacity {
-            let slot = &self.slots[at];
+            let slot = &self.places[at];
             if self.tags[at] == 0 {
                 if passed {
                     return;
@@ -128,14 +128,14 @@ impl<W: Window> Slots<W> {
             at = if at + 1 == capacity { 0 } else { at + 1 };
         }
         self.tags[at] = tag(fingerprint);
-        self.slots[at] = Slot { fingerprint, window };
+        self.places[at] = Slot { fingerprint, window };
         self.len += 1;
     }
 
     /// Takes a key out; those behind it move up, so that a search can still stop at the first
     /// empty slot.
     pub(super) fn remove(&mut self, at: usize) -> (u64, W) {
-        let removed = core::mem::replace(&mut self.slots[at], Slot::vacant());
+        let removed = core::mem::replace(&mut self.places[at], Slot::vacant());
         self.tags[at] = 0;
         self.len -= 1;
         let capacity = self.capacity();
@@ -145,11 +145,11 @@ impl<W: Window> Slots<W> {
             if self.tags[next] == 0 {
                 break;
             }
-            let wanted = home(self.slots[next].fingerprint, capacity);
+            let wanted = home(self.places[next].fingerprint, capacity);
             let from_home = (next + capacity - wanted) % capacity;
             let from_hole = (next + capacity - hole) % capacity;
             if from_home >= from_hole {
-                self.slots.swap(hole, next);
+                self.places.swap(hole, next);
                 self.tags.swap(hole, next);
                 hole = next;
             }
@@ -158,10 +158,10 @@ impl<W: Window> Slots<W> {
     }
 
     pub(super) fn resize(&mut self, capacity: usize) {
-        let slots = (0..capacity).map(|_| Slot::vacant()).collect();
+        let places = (0..capacity).map(|_| Slot::vacant()).collect();
         let tags = vec![0; capacity].into_boxed_slice();
         let old_tags = core::mem::replace(&mut self.tags, tags);
-        let old_slots = core::mem::replace(&mut self.slots, slots);
+        let old_slots = core::mem::replace(&mut self.places, places);
         self.len = 0;
         for (slot, tag) in old_slots.into_iter().zip(old_tags) {
             if tag != 0 {

@@ -4,8 +4,9 @@ use core::fmt::Debug;
 use core::hint::black_box;
 use core::time::Duration;
 
+use super::decide::{Known, Request};
 use super::hold::Hold;
-use super::shard::{Counters, Known, OnFull, Request, Shard, Shared};
+use super::shard::{Counters, OnFull, Shard, Shared};
 
 use super::{Account, snapshot};
 use crate::decision::Decision;

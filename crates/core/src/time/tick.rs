@@ -77,7 +77,6 @@ impl TickScale {
     #[inline]
     fn divide(&self, nanos: u64) -> (u64, u64) {
         let wide = u128::from(nanos) * u128::from(self.reciprocal);
-        #[expect(clippy::cast_possible_truncation, reason = "the upper half of a 128-bit product")]
         let mut quotient = (wide >> 64) as u64;
         let mut rest = nanos - quotient * self.nanos;
         // The reciprocal was rounded down, so the quotient is at most one too small.

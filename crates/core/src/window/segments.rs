@@ -246,8 +246,8 @@ impl Segments {
     /// Segments with units, oldest first.
     fn filled(&self, limits: &Limits) -> impl Iterator<Item = (u64, u64)> + '_ {
         let newest = self.last.tick() / length(limits);
-        let segments = if self.sum.get() == 0 { 1..=0 } else { self.oldest(newest)..=newest };
-        segments
+        let end = if self.sum.get() == 0 { 0 } else { newest + 1 };
+        (self.oldest(newest)..end)
             .map(|segment| (segment, self.get(self.place(segment))))
             .filter(|(_, count)| *count > 0)
     }

@@ -149,7 +149,7 @@ impl Body {
 
     /// Replaces `old` bytes at `at` by `new`, if they fit once the codes are moved to the front.
     pub(super) fn splice(&mut self, at: usize, old: usize, new: &[u8]) -> bool {
-        self.to_front();
+        self.move_to_front();
         let used = self.codes().len();
         if used - old + new.len() > self.capacity() {
             return false;
@@ -167,7 +167,7 @@ impl Body {
             return false;
         }
         self.drop_front(self.codes().len());
-        self.to_front();
+        self.move_to_front();
         self.bytes_mut()[..codes.len()].copy_from_slice(codes);
         self.set_len(codes.len());
         true
@@ -184,7 +184,7 @@ impl Body {
             let enough = wasted + buffer.len() >= used + wasted + more;
             // Moving costs what is used; so it must have paid for itself by a sixteenth of that.
             if enough && (wasted * 16 >= used || buffer.len() >= most) {
-                self.to_front();
+                self.move_to_front();
                 if used + more <= self.capacity() {
                     return true;
                 }
@@ -237,7 +237,7 @@ impl Body {
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "blocks are below 64 KiB")]
-    fn to_front(&mut self) {
+    fn move_to_front(&mut self) {
         if let Self::Flat { start, end, buffer, .. } = self {
             let range = usize::from(*start)..usize::from(*end);
             (*start, *end) = (0, range.len() as u16);

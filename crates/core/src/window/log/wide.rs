@@ -336,7 +336,7 @@ impl Wide {
         if used + CODE_MAX <= room {
             return;
         }
-        let more = room.min(CHUNK).max(CODE_MAX);
+        let more = room.clamp(CODE_MAX, CHUNK);
         if !full && account.try_grow(more) {
             chunk.codes.reserve_exact(room + more - used);
             self.chunk_bytes += more;

@@ -1,0 +1,135 @@
+//! From a window's numbers to a decision.
+
+use core::time::Duration;
+
+use super::shard::Shared;
+use crate::decision::{Decision, Outcome, QuotaDecision};
+use crate::policy::QUOTAS_MAX;
+use crate::receipt::Receipt;
+use crate::time::{Moment, TickScale};
+use crate::window::{Limits, NEVER, Standing, Window};
+
+/// What a shard is asked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Request<'a> {
+    pub(crate) fingerprint: u64,
+    pub(crate) limits: &'a Limits,
+    pub(crate) moment: Moment,
+    pub(crate) cost: u64,
+}
+
+/// The answer for a key that was known, as small as can be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Known {
+    pub(super) standing: Standing,
+    pub(super) epoch: u16,
+}
+
+impl Known {
+    #[inline]
+    pub(crate) fn decision(&self, request: &Request<'_>, scale: &TickScale) -> Decision {
+        let Standing { used, retry, reset, tick } = self.standing;
+        let Request { fingerprint, limits, cost, .. } = *request;
+        let limit = limits.quota(0).limit;
+        let remaining = limit.saturating_sub(used);
+        let reset = scale.nanos(reset);
+        if retry != 0 {
+            let quota = QuotaDecision::from_nanos(limit, remaining, scale.nanos(retry), reset);
+            return Decision::one(Outcome::Deny, quota, None);
+        }
+        let quota = QuotaDecision::from_nanos(limit, remaining, 0, reset);
+        let receipt = Receipt { fingerprint, tick, units: cost, epoch: self.epoch };
+        Decision::one(Outcome::Allow, quota, Some(receipt))
+    }
+}
+
+/// Starts a new key with what the sketch remembers of it.
+pub(super) fn seed<W: Window>(
+    window: &mut W,
+    request: &Request<'_>,
+    estimates: &[u64; QUOTAS_MAX],
+    shared: &Shared,
+) {
+    if estimates.iter().any(|estimate| *estimate > 0) {
+        // More than the limit denies no more than the limit does.
+        let mut units = *estimates;
+        for (units, quota) in units.iter_mut().zip(request.limits.quotas()) {
+            *units = (*units).min(quota.limit);
+        }
+        window.seed(request.limits, request.moment, &units, &shared.account);
+    }
+    window.advance(request.limits, request.moment.now, &shared.account);
+}
+
+/// Judges a window that was brought up to now, and takes if allowed and asked to.
+#[inline]
+pub(super) fn decide<W: Window>(
+    window: &mut W,
+    request: &Request<'_>,
+    shared: &Shared,
+    take: bool,
+) -> Decision {
+    if !request.limits.is_single() {
+        return decide_many(window, request, shared, take);
+    }
+    let Request { fingerprint, limits, moment, cost } = *request;
+    let retry = window.retry(limits, 0, moment.now, cost);
+    let mut receipt = None;
+    if retry == 0 && take {
+        let tick = window.take(limits, moment, cost, &shared.account);
+        receipt = Some(Receipt { fingerprint, tick, units: cost, epoch: window.epoch() });
+    }
+    let used = window.used(limits, 0, moment.now);
+    let limit = limits.quota(0).limit;
+    let standing = QuotaDecision::from_nanos(
+        limit,
+        limit.saturating_sub(used),
+        shared.scale.nanos(retry),
+        shared.scale.nanos(window.reset(limits, 0, moment.now)),
+    );
+    let outcome = if retry == 0 { Outcome::Allow } else { Outcome::Deny };
+    Decision::one(outcome, standing, receipt)
+}
+
+pub(super) fn decide_many<W: Window>(
+    window: &mut W,
+    request: &Request<'_>,
+    shared: &Shared,
+    take: bool,
+) -> Decision {
+    let Request { fingerprint, limits, moment, cost } = *request;
+    let count = limits.quotas().len();
+    let mut retries = [0; QUOTAS_MAX];
+    for (index, retry) in retries[..count].iter_mut().enumerate() {
+        *retry = window.retry(limits, index, moment.now, cost);
+    }
+    let allowed = retries.iter().all(|retry| *retry == 0);
+    let mut receipt = None;
+    if allowed && take {
+        let tick = window.take(limits, moment, cost, &shared.account);
+        receipt = Some(Receipt { fingerprint, tick, units: cost, epoch: window.epoch() });
+    }
+    let mut standings = [QuotaDecision::new(0, 0, None, Duration::ZERO); QUOTAS_MAX];
+    for (index, quota) in limits.quotas().iter().enumerate() {
+        let used = window.used(limits, index, moment.now);
+        standings[index] = QuotaDecision::from_nanos(
+            quota.limit,
+            quota.limit.saturating_sub(used),
+            shared.scale.nanos(retries[index]),
+            shared.scale.nanos(window.reset(limits, index, moment.now)),
+        );
+    }
+    let outcome = if allowed { Outcome::Allow } else { Outcome::Deny };
+    Decision::new(outcome, &standings[..count], receipt)
+}
+
+/// The answer of `deny` when the table is full.
+#[cold]
+pub(super) fn deny_full(request: &Request<'_>, shared: &Shared) -> Decision {
+    let wait = shared.scale.nanos(request.limits.longest());
+    let mut standings = [QuotaDecision::new(0, 0, None, Duration::ZERO); QUOTAS_MAX];
+    for (standing, quota) in standings.iter_mut().zip(request.limits.quotas()) {
+        *standing = QuotaDecision::from_nanos(quota.limit, 0, wait.min(NEVER - 1), wait);
+    }
+    Decision::new(Outcome::Deny, &standings[..request.limits.quotas().len()], None).into_estimated()
+}

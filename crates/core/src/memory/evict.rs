@@ -1,0 +1,115 @@
+//! Making room: what can no longer matter is swept, the rest is moved out or grown for.
+
+use super::decide::Request;
+use super::hold::Hold;
+use super::shard::{OnFull, Shard, Shared};
+use super::slots::Slots;
+use crate::window::Window;
+
+/// Keys compared to find one to evict.
+const EVICT_FROM: usize = 16;
+
+impl<W: Window> Shard<W> {
+    /// Looks at up to `slots` slots and drops those that can no longer change a decision.
+    pub(super) fn sweep(&mut self, slots: usize, shared: &Shared) -> usize {
+        let mut dropped = 0;
+        let longest = shared.longest();
+        for _ in 0..slots.min(self.slots.capacity()) {
+            if self.sweep_at >= self.slots.capacity() {
+                self.sweep_at = 0;
+                self.shrink(shared);
+                break;
+            }
+            match self.slots.get(self.sweep_at) {
+                Some((_, window)) if window.idle_at(longest) <= self.latest => {
+                    // Another key may have moved up into this place: look at it again.
+                    self.drop_slot(self.sweep_at, shared);
+                    dropped += 1;
+                }
+                Some(_) => {
+                    self.slots.window(self.sweep_at).trim(&shared.account);
+                    self.sweep_at += 1;
+                }
+                None => self.sweep_at += 1,
+            }
+        }
+        self.counters.swept += dropped as u64;
+        dropped
+    }
+
+    /// Makes the table larger by an eighth.
+    pub(super) fn grow(&mut self, shared: &Shared) -> bool {
+        let hold = Hold::start();
+        let capacity = self.slots.next_capacity();
+        let more = Slots::<W>::bytes(capacity) - Slots::<W>::bytes(self.slots.capacity());
+        if !shared.account.try_grow(more) {
+            return false;
+        }
+        self.slots.resize(capacity);
+        self.sweep_at = 0;
+        self.note_hold(hold);
+        true
+    }
+
+    /// Makes a mostly empty table smaller.
+    pub(super) fn shrink(&mut self, shared: &Shared) {
+        if let Some(capacity) = self.slots.smaller_capacity() {
+            let hold = Hold::start();
+            let before = Slots::<W>::bytes(self.slots.capacity());
+            self.slots.resize(capacity);
+            shared.account.shrink(before - Slots::<W>::bytes(self.slots.capacity()));
+            self.note_hold(hold);
+        }
+    }
+
+    pub(super) fn drop_slot(&mut self, at: usize, shared: &Shared) {
+        let (_, window) = self.slots.remove(at);
+        shared.account.shrink(window.heap_bytes());
+    }
+
+    /// Under `lru`, makes room by moving the key that was idle longest into the sketch.
+    pub(super) fn evict(&mut self, request: &Request<'_>, shared: &Shared) -> bool {
+        if shared.on_full != OnFull::Lru || self.slots.len() == 0 {
+            return false;
+        }
+        let capacity = self.slots.capacity();
+        let mut oldest: Option<(u64, usize)> = None;
+        let mut seen = 0;
+        for step in 0..capacity {
+            // The sweep's place moves on, so every key has its turn.
+            let at = (self.sweep_at + step) % capacity;
+            if let Some((_, window)) = self.slots.get(at) {
+                let idle_at = window.idle_at(shared.longest());
+                if oldest.is_none_or(|(least, _)| idle_at < least) {
+                    oldest = Some((idle_at, at));
+                }
+                seen += 1;
+            }
+            if seen == EVICT_FROM {
+                self.sweep_at = (at + 1) % capacity;
+                break;
+            }
+        }
+        let Some((_, at)) = oldest else { return false };
+        self.remember(at, request, shared);
+        self.drop_slot(at, shared);
+        self.counters.evictions += 1;
+        true
+    }
+
+    /// Adds what a key has taken to the sketches.
+    pub(super) fn remember(&mut self, at: usize, request: &Request<'_>, shared: &Shared) {
+        self.open_sketches(request.limits, shared);
+        let now = request.moment.now;
+        let Some((fingerprint, _)) = self.slots.get(at) else {
+            return;
+        };
+        let window = self.slots.window(at);
+        for (index, sketch) in self.sketches.iter_mut().enumerate() {
+            // The key may have had other quotas than the one that pushes it out, so all that is on
+            // record counts, for as long as the longest window.
+            sketch.advance(shared.longest(), now);
+            sketch.raise(fingerprint, window.on_record(request.limits, index, now));
+        }
+    }
+}

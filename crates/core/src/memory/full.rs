@@ -1,0 +1,86 @@
+//! Keys that the table has no room for: the sketches judge them and remember them.
+
+use core::time::Duration;
+
+use super::decide::Request;
+use super::overflow::Sketch;
+use super::shard::{Shard, Shared};
+use crate::decision::{Decision, Outcome, QuotaDecision};
+use crate::policy::QUOTAS_MAX;
+use crate::window::{Limits, Window};
+
+impl<W: Window> Shard<W> {
+    /// Judges a key by the sketches alone.
+    pub(super) fn check_overflow(&mut self, request: &Request<'_>, shared: &Shared) -> Decision {
+        self.open_sketches(request.limits, shared);
+        let estimates = self.estimates(request);
+        let Request { fingerprint, limits, moment, cost } = *request;
+        let quotas = || limits.quotas().iter().zip(estimates);
+        let allowed =
+            quotas().all(|(quota, estimate)| estimate.saturating_add(cost) <= quota.limit);
+        let mut standings = [QuotaDecision::new(0, 0, None, Duration::ZERO); QUOTAS_MAX];
+        for (index, (quota, estimate)) in quotas().enumerate() {
+            let sketch = &mut self.sketches[index];
+            let passes = estimate.saturating_add(cost) <= quota.limit;
+            let retry =
+                if passes { 0 } else { sketch.retry(fingerprint, quota.limit, cost, moment.now) };
+            if allowed {
+                sketch.add(fingerprint, cost);
+            }
+            let taken = estimate.saturating_add(if allowed { cost } else { 0 });
+            standings[index] = QuotaDecision::from_nanos(
+                quota.limit,
+                quota.limit.saturating_sub(taken),
+                shared.scale.nanos(retry),
+                shared.scale.nanos(sketch.reset(moment.now)),
+            );
+        }
+        let outcome = if allowed { Outcome::Allow } else { Outcome::Deny };
+        Decision::new(outcome, &standings[..limits.quotas().len()], None).into_estimated()
+    }
+
+    /// What the sketches remember of a key, by quota; all zero if there are none.
+    pub(super) fn estimates(&mut self, request: &Request<'_>) -> [u64; QUOTAS_MAX] {
+        let mut estimates = [0; QUOTAS_MAX];
+        let quotas = request.limits.quotas().iter().zip(&mut self.sketches);
+        for (estimate, (quota, sketch)) in estimates.iter_mut().zip(quotas) {
+            sketch.advance(quota.window, request.moment.now);
+            *estimate = sketch.estimate(request.fingerprint);
+        }
+        estimates
+    }
+
+    pub(super) fn open_sketches(&mut self, limits: &Limits, shared: &Shared) {
+        for quota in limits.quotas().iter().skip(self.sketches.len()) {
+            self.sketches.push(Sketch::new(shared.sketch_bytes, quota.limit));
+        }
+    }
+
+    /// Puts back a key from a snapshot; false if the table has no room for it, and then the
+    /// sketch remembers it.
+    pub(super) fn restore(
+        &mut self,
+        fingerprint: u64,
+        window: W,
+        limits: &Limits,
+        shared: &Shared,
+    ) -> bool {
+        if let Some(at) = self.slots.find(fingerprint) {
+            self.drop_slot(at, shared);
+        }
+        // Decoding has counted the window already, whatever the limit said.
+        let fits = shared.account.fits();
+        if fits && (!self.slots.is_full() || self.grow(shared)) {
+            self.slots.insert(fingerprint, window);
+            return true;
+        }
+        self.open_sketches(limits, shared);
+        let now = self.latest;
+        for (index, sketch) in self.sketches.iter_mut().enumerate() {
+            sketch.advance(shared.longest(), now);
+            sketch.raise(fingerprint, window.on_record(limits, index, now));
+        }
+        shared.account.shrink(window.heap_bytes());
+        false
+    }
+}

@@ -1,0 +1,179 @@
+//! Putting units on record.
+
+use super::body::{Body, CAPPED_MAX, FLAT_MAX};
+use super::code::Code;
+use super::wide::Wide;
+use super::{Log, merge};
+use crate::memory::Account;
+use crate::time::Moment;
+use crate::window::Limits;
+
+impl Log {
+    /// Takes in the usual cases: one unit, a code of one or two bytes, room for it. None, and
+    /// nothing taken, in all others.
+    #[inline]
+    pub(super) fn take_usual(&mut self, date: u64, cost: u64) -> Option<u64> {
+        let last = self.last();
+        if cost != 1 || self.units == 0 || self.units == u32::MAX {
+            return None;
+        }
+        if date <= last {
+            let open = self.body.open();
+            if open == u16::MAX {
+                return None;
+            }
+            self.body.set_open(open + 1);
+            self.units += 1;
+            return Some(last);
+        }
+        let gap = date - last;
+        let (Some(span), 1) = (self.span.checked_add(u32::try_from(gap).ok()?), self.body.open())
+        else {
+            return None;
+        };
+        let pushed = match Code::short(gap)? {
+            (byte, None) => self.body.push_byte(byte),
+            (first, Some(second)) => self.body.push_pair(first, second),
+        };
+        // The entry before had one unit, and so has this one: what is open stays as it is.
+        if pushed {
+            self.span = span;
+            self.units += 1;
+        }
+        pushed.then_some(date)
+    }
+
+    /// Writes the code of the open entry, now that the gap to the next is known; false if the log
+    /// needs the wide form.
+    #[inline]
+    pub(super) fn close(&mut self, date: u64, limits: &Limits, account: &Account) -> bool {
+        let Ok(span) = u32::try_from(date - self.head.tick()) else {
+            return false;
+        };
+        let gap = u64::from(span - self.span);
+        let code = Code::new(u64::from(self.body.open()), gap);
+        if !self.body.push(code.as_slice()) && !self.push_cold(&code, limits, account) {
+            return false;
+        }
+        // Merging may have moved the first entry, never the last.
+        #[expect(clippy::cast_possible_truncation, reason = "no more than the span above")]
+        let span = (date - self.head.tick()) as u32;
+        self.span = span;
+        self.body.set_open(0);
+        true
+    }
+
+    /// Finds room for a code: a larger block, or fewer entries. False if the log has outgrown one
+    /// block.
+    #[cold]
+    fn push_cold(&mut self, code: &Code, limits: &Limits, account: &Account) -> bool {
+        let most = match limits.bytes_max {
+            0 => FLAT_MAX,
+            cap => cap.min(CAPPED_MAX),
+        };
+        let bytes = code.as_slice();
+        if self.body.make_room(bytes.len(), most, account) {
+            return self.body.push(bytes);
+        }
+        if limits.bytes_max == 0 && self.body.codes().len() + bytes.len() > FLAT_MAX {
+            return false;
+        }
+        self.squeeze(limits);
+        // The entry that `code` is for has not moved, and one code always fits.
+        self.body.push(bytes)
+            || (self.body.make_room(bytes.len(), most, account) && self.body.push(bytes))
+    }
+
+    /// Merges entries until at least half of the room is free.
+    #[cold]
+    fn squeeze(&mut self, limits: &Limits) {
+        let last = self.last();
+        let target = self.body.codes().len() / 2;
+        let mut quantum = match limits.bytes_max {
+            0 => 2,
+            cap => merge::first_quantum(limits.longest(), cap),
+        };
+        merge::with_scratch(|scratch| {
+            while self.body.codes().len() > target.max(7) && quantum <= limits.longest() * 2 {
+                let first =
+                    merge::merge(self.body.codes(), self.head.tick(), last, quantum, scratch);
+                if scratch.len() < self.body.codes().len() && self.body.replace(scratch) {
+                    self.head.set_tick(first);
+                    #[expect(clippy::cast_possible_truncation, reason = "shorter than before")]
+                    let span = (last - first) as u32;
+                    self.span = span;
+                }
+                quantum *= 2;
+            }
+        });
+        if self.body.codes().len() > target.max(7) {
+            self.collapse(last);
+        }
+    }
+
+    /// The last resort: all but the open units become one entry at the tick of the last.
+    fn collapse(&mut self, last: u64) {
+        let before = u64::from(self.units) - u64::from(self.body.open());
+        self.body.replace(Code::new(before, 0).as_slice());
+        self.head.set_tick(last);
+        self.span = 0;
+    }
+
+    /// Adds to the units of the last entry; false if the log needs the wide form.
+    #[inline]
+    pub(super) fn add_open(&mut self, cost: u64, limits: &Limits, account: &Account) -> bool {
+        let open = u64::from(self.body.open()) + cost;
+        match u16::try_from(open) {
+            Ok(open) => {
+                self.body.set_open(open);
+                true
+            }
+            Err(_) => self.add_open_cold(open, limits, account),
+        }
+    }
+
+    /// More units than fit beside the codes: all but one become an entry of the same tick.
+    #[cold]
+    fn add_open_cold(&mut self, open: u64, limits: &Limits, account: &Account) -> bool {
+        let code = Code::new(open - 1, 0);
+        let pushed = self.body.push(code.as_slice()) || self.push_cold(&code, limits, account);
+        if pushed {
+            self.body.set_open(1);
+        }
+        pushed
+    }
+
+    #[cold]
+    pub(super) fn take_wide(
+        &mut self,
+        limits: &Limits,
+        moment: Moment,
+        cost: u64,
+        account: &Account,
+    ) -> u64 {
+        self.widen(limits, moment.now, account);
+        match &mut self.body {
+            Body::Wide(wide) => wide.take(limits, moment, cost, account),
+            _ => moment.date,
+        }
+    }
+
+    /// Turns the log into its wide form.
+    #[cold]
+    fn widen(&mut self, limits: &Limits, now: u64, account: &Account) {
+        if matches!(self.body, Body::Wide(_)) {
+            return;
+        }
+        let mut wide = Wide::new(limits);
+        account.grow(Wide::FIXED_BYTES);
+        if self.units != 0 {
+            for (date, units) in self.walk() {
+                wide.take(limits, Moment { now, date }, units, account);
+            }
+        }
+        wide.advance(limits, now, account);
+        account.shrink(self.body.heap_bytes());
+        self.body = Body::Wide(Box::new(wide));
+        self.units = 0;
+    }
+}
