@@ -36,7 +36,7 @@ impl MemorySubject {
     ///
     /// When the limiter refuses the policy.
     pub fn new(trace: &Trace) -> Result<Self, Refusal> {
-        Self::build(trace).map_err(failed)
+        Self::build(trace, Chore::Nothing).map_err(failed)
     }
 
     /// The same, swept from end to end whenever the clock is set.
@@ -45,7 +45,7 @@ impl MemorySubject {
     ///
     /// When the limiter refuses the policy.
     pub fn sweeping(trace: &Trace) -> Result<Self, Refusal> {
-        Ok(Self { chore: Chore::Sweep, ..Self::new(trace)? })
+        Self::build(trace, Chore::Sweep).map_err(failed)
     }
 
     /// The same, saved and restored whenever the clock is set, which makes receipts void.
@@ -54,21 +54,21 @@ impl MemorySubject {
     ///
     /// When the limiter refuses the policy.
     pub fn restarting(trace: &Trace) -> Result<Self, Refusal> {
-        Ok(Self { chore: Chore::Restart, ..Self::new(trace)? })
+        Self::build(trace, Chore::Restart).map_err(failed)
     }
 
-    fn build(trace: &Trace) -> Result<Self, slidegate::Error> {
+    fn build(trace: &Trace, chore: Chore) -> Result<Self, slidegate::Error> {
         let clock = ManualClock::new(Duration::from_millis(trace.start_ms));
-        let limiter = builder(&trace.policy, &clock)?.build()?;
+        let limiter = builder(&trace.policy, &clock, chore)?.build()?;
         let tiers = tiers(&trace.policy, &limiter)?;
         let policy = trace.policy.clone();
-        Ok(Self { policy, limiter, clock, tiers, chore: Chore::Nothing })
+        Ok(Self { policy, limiter, clock, tiers, chore })
     }
 
     fn restart(&mut self) -> Result<(), slidegate::Error> {
         let mut snapshot = Vec::new();
         self.limiter.save(&mut snapshot)?;
-        let builder = builder(&self.policy, &self.clock)?;
+        let builder = builder(&self.policy, &self.clock, self.chore)?;
         (self.limiter, _) = builder.restore(&mut snapshot.as_slice())?;
         self.tiers = tiers(&self.policy, &self.limiter)?;
         Ok(())
@@ -139,9 +139,15 @@ impl Subject for MemorySubject {
     }
 }
 
-fn builder(spec: &PolicySpec, clock: &ManualClock) -> Result<LimiterBuilder, slidegate::Error> {
+fn builder(
+    spec: &PolicySpec,
+    clock: &ManualClock,
+    chore: Chore,
+) -> Result<LimiterBuilder, slidegate::Error> {
     let tick = Duration::from_millis(spec.tick_ms);
-    Ok(Limiter::builder(policy(spec)?).clock(clock.clone()).tick(tick))
+    let builder = Limiter::builder(policy(spec)?).clock(clock.clone()).tick(tick);
+    // A chore goes through all shards every time: with fewer of them, more traces can be tried.
+    Ok(if chore == Chore::Nothing { builder } else { builder.shards(16) })
 }
 
 fn tiers(spec: &PolicySpec, limiter: &Limiter) -> Result<BTreeMap<String, Tier>, slidegate::Error> {

@@ -178,8 +178,8 @@ impl Walk {
             18 => window + 1,
             _ => window * self.random.between(1, 4) + self.random.between(0, 1),
         };
-        // A hundred years are enough for anybody.
-        self.at_ms = (self.at_ms + ticks * tick_ms).min(WINDOW_MS_MAX * 10 / tick_ms * tick_ms);
+        // Eighty years: from the latest start on, that is before 2116, where clocks may end.
+        self.at_ms = (self.at_ms + ticks * tick_ms).min(WINDOW_MS_MAX * 8 / tick_ms * tick_ms);
     }
 
     fn step(&mut self, policy: &PolicySpec, quota: QuotaSpec, number: u64) -> Step {

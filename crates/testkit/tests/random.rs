@@ -77,7 +77,7 @@ fn with_chores(
 /// Dropping what can no longer change a decision must change none.
 #[test]
 fn nobody_notices_a_sweep() {
-    assert_eq!(with_chores(150, MemorySubject::sweeping, |_, _| false), "");
+    assert_eq!(with_chores(800, MemorySubject::sweeping, |_, _| false), "");
 }
 
 /// A limiter that is saved and restored before every step decides as one that ran through. Only
@@ -85,5 +85,5 @@ fn nobody_notices_a_sweep() {
 #[test]
 fn nobody_notices_a_restart() {
     let disturbs = |step: &Step, latest_ms| step.of.is_some() || step.at_ms < latest_ms;
-    assert_eq!(with_chores(70, MemorySubject::restarting, disturbs), "");
+    assert_eq!(with_chores(200, MemorySubject::restarting, disturbs), "");
 }

@@ -127,9 +127,8 @@ impl LimiterBuilder {
         Ok(Limiter {
             limits,
             store: store(&self.policy, &settings),
-            lag: clock.lag(),
+            scale: scale.with_lag(clock.lag()),
             clock,
-            scale,
             secret: self.secret.unwrap_or_else(Secret::random),
             waits: waits(&self.policy),
             waiters: AtomicUsize::new(0),

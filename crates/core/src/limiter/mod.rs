@@ -53,7 +53,6 @@ pub struct Limiter {
     limits: Limits,
     store: AnyStore,
     clock: AnyClock,
-    lag: u64,
     scale: TickScale,
     secret: Secret,
     waits: bool,
@@ -265,7 +264,7 @@ impl Limiter {
 
     #[inline]
     fn moment(&self) -> Moment {
-        self.scale.moment(self.clock.now(), self.lag)
+        self.scale.moment(self.clock.now())
     }
 
     #[inline]

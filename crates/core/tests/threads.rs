@@ -1,0 +1,312 @@
+//! Several threads at one limiter: exactly the limit passes, and `check_all` never half-takes.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "in a test, to panic is to fail")]
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use slidegate::{
+    Algorithm, Ask, Cost, ErrorKind, Limiter, ManualClock, Mode, Policy, Quota, check_all,
+};
+
+const THREADS: u64 = 4;
+const TRIALS: u64 = 5000;
+
+const ALGORITHMS: [Algorithm; 6] = [
+    Algorithm::Log,
+    Algorithm::LogCapped { bytes_max: 64 },
+    Algorithm::Counter,
+    Algorithm::Segments { count: 6 },
+    Algorithm::Gcra,
+    Algorithm::Fixed,
+];
+
+// A check that looks and takes under two locks, or a key that two threads add at once, would let
+// one too many through; a lost place would let one too few through.
+#[test]
+fn threads_on_one_key_admit_exactly_the_limit() {
+    for algorithm in ALGORITHMS {
+        let limiter = limiter(7, algorithm);
+        let admitted = race(TRIALS, |trial, _| take(&limiter, trial, 3));
+        assert_eq!(wrong(&admitted, 7), [], "{algorithm:?}");
+    }
+}
+
+// The same where a single mistake doubles the limit, and with the new key itself contended.
+#[test]
+fn a_limit_of_one_admits_one() {
+    for algorithm in ALGORITHMS {
+        let limiter = limiter(1, algorithm);
+        let admitted = race(TRIALS, |trial, _| take(&limiter, trial, 1));
+        assert_eq!(wrong(&admitted, 1), [], "{algorithm:?}");
+    }
+}
+
+// Two quotas are judged together: a thread between the two would take from one of them only.
+#[test]
+fn two_quotas_are_taken_together() {
+    for algorithm in ALGORITHMS {
+        let quotas = [Quota::per_second(5).unwrap(), Quota::per_minute(6).unwrap()];
+        let policy = Policy::builder("two").quotas(quotas).algorithm(algorithm).build().unwrap();
+        let limiter = still(policy);
+        let admitted = race(TRIALS / 4, |trial, _| take(&limiter, trial, 3));
+        assert_eq!(wrong(&admitted, 5), [], "{algorithm:?}");
+        for trial in 0..TRIALS / 4 {
+            assert_eq!(limiter.usage(&trial).as_slice(), [5, 5], "{algorithm:?}");
+        }
+    }
+}
+
+// Units that are given back while others take must be neither lost nor given back twice.
+#[test]
+fn what_is_taken_and_not_given_back_is_what_counts() {
+    for algorithm in ALGORITHMS {
+        let limiter = limiter(6, algorithm);
+        let kept = race(TRIALS / 4, |trial, thread| {
+            let mut kept = 0;
+            for round in 0..4 {
+                let receipt = limiter.check(&trial).into_receipt();
+                match receipt {
+                    Some(receipt) if (round + thread) % 2 == 0 => {
+                        assert_eq!(limiter.refund(receipt), 1, "{algorithm:?}");
+                    }
+                    Some(_) => kept += 1,
+                    None => {}
+                }
+            }
+            kept
+        });
+        for (trial, kept) in (0_u64..).zip(kept) {
+            assert_eq!(limiter.usage(&trial).units(0), kept, "{algorithm:?}, key {trial}");
+        }
+    }
+}
+
+// A batch holds several locks at once; a single check in between must see all of it or nothing,
+// and two batches that name the same keys in opposite order must not wait for each other.
+#[test]
+fn batches_and_single_checks_are_exact_together() {
+    let limiter = limiter(9, Algorithm::Log);
+    let admitted = within(Duration::from_secs(120), move || {
+        race(TRIALS / 4, |trial, thread| {
+            let mut keys: Vec<u64> = (0..20).map(|key| trial * 100 + key % 10).collect();
+            if thread % 2 == 0 {
+                keys.reverse();
+            }
+            if thread < 2 {
+                let mut decisions = Vec::new();
+                (0..2)
+                    .map(|_| {
+                        limiter.check_many(&keys, Cost::ONE, &mut decisions);
+                        assert_eq!(decisions.len(), keys.len());
+                        count(decisions.iter().filter(|decision| decision.is_allowed()))
+                    })
+                    .sum()
+            } else {
+                let asks = keys.iter().chain(&keys);
+                count(asks.filter(|key| limiter.check(*key).is_allowed()))
+            }
+        })
+    });
+    // Ten keys, each asked for sixteen times under a limit of nine.
+    assert_eq!(wrong(&admitted, 90), []);
+}
+
+// Taking from the first limiter and not from the second, or locking in the order of the call,
+// would show as unequal sums or as a standstill.
+#[test]
+fn check_all_takes_from_both_or_from_none_in_any_order() {
+    let (left, right) = (limiter(40, Algorithm::Log), limiter(30, Algorithm::Gcra));
+    let (taken, left, right) = within(Duration::from_secs(120), move || {
+        let taken = race(TRIALS / 4, |trial, thread| {
+            let pair = [Ask::new(&left, &trial, Cost::ONE), Ask::new(&right, &trial, Cost::ONE)];
+            let turned = [pair[1], pair[0]];
+            let asks = if thread % 2 == 0 { pair } else { turned };
+            count((0..12).filter(|_| {
+                let decisions = check_all(&asks).unwrap();
+                let allowed = decisions.iter().filter(|decision| decision.is_allowed()).count();
+                assert!(allowed == 0 || allowed == 2, "{decisions:?}");
+                allowed == 2
+            }))
+        });
+        (taken, left, right)
+    });
+    assert_eq!(wrong(&taken, 30), []);
+    for trial in 0..TRIALS / 4 {
+        assert_eq!(left.usage(&trial).units(0), 30, "key {trial}");
+        assert_eq!(right.usage(&trial).units(0), 30, "key {trial}");
+    }
+}
+
+// Single checks drain one side meanwhile: a pair that finds it empty must leave the other alone.
+#[test]
+fn check_all_never_half_takes_while_others_take() {
+    let (left, right) = (limiter(25, Algorithm::Log), limiter(100, Algorithm::Log));
+    let both = AtomicU64::new(0);
+    for trial in 0..TRIALS / 4 {
+        both.store(0, Ordering::Relaxed);
+        let alone: u64 = race(1, |_, thread| {
+            if thread < 2 {
+                return take(&left, trial, 10);
+            }
+            let asks = [Ask::new(&right, &trial, Cost::ONE), Ask::new(&left, &trial, Cost::ONE)];
+            let taken = (0..10).filter(|_| check_all(&asks).unwrap()[0].is_allowed());
+            both.fetch_add(count(taken), Ordering::Relaxed);
+            0
+        })[0];
+        let both = both.load(Ordering::Relaxed);
+        assert_eq!(alone + both, 25, "key {trial}");
+        assert_eq!(left.usage(&trial).units(0), 25, "key {trial}");
+        assert_eq!(right.usage(&trial).units(0), both, "key {trial}");
+    }
+}
+
+// One limiter, many keys in opposite orders: the shards are the locks here.
+#[test]
+fn check_all_over_the_shards_of_one_limiter_does_not_stand_still() {
+    let limiter = limiter(1000, Algorithm::Log);
+    let taken = within(Duration::from_secs(120), move || {
+        let taken = race(20, |_, thread| {
+            let mut keys: Vec<u64> = (0..64).collect();
+            if thread % 2 == 0 {
+                keys.reverse();
+            }
+            let asks: Vec<_> = keys.iter().map(|key| Ask::new(&limiter, key, Cost::ONE)).collect();
+            count((0..5).filter(|_| check_all(&asks).unwrap()[0].is_allowed()))
+        });
+        for key in 0..64_u64 {
+            assert_eq!(limiter.usage(&key).units(0), 20 * 5 * THREADS, "key {key}");
+        }
+        taken
+    });
+    assert_eq!(taken.iter().sum::<u64>(), 20 * 5 * THREADS);
+}
+
+// Judged one by one, three and three would each fit into five.
+#[test]
+fn a_key_named_twice_is_summed() {
+    for algorithm in ALGORITHMS {
+        let limiter = limiter(5, algorithm);
+        let ask = |units| Ask::new(&limiter, "alice", Cost::new(units).unwrap());
+        let decisions = check_all(&[ask(3), ask(3)]).unwrap();
+        assert!(decisions.iter().all(|decision| !decision.is_allowed()), "{algorithm:?}");
+        assert_eq!(limiter.usage("alice").units(0), 0, "{algorithm:?}");
+
+        let decisions = check_all(&[ask(3), ask(2)]).unwrap();
+        assert!(decisions.iter().all(slidegate::Decision::is_allowed), "{algorithm:?}");
+        assert_eq!(decisions[1].remaining(), 0, "{algorithm:?}");
+        assert_eq!(limiter.usage("alice").units(0), 5, "{algorithm:?}");
+    }
+}
+
+// The one that is in the way must be told from those that would have passed.
+#[test]
+fn a_denial_charges_nobody_and_names_who_was_in_the_way() {
+    for algorithm in ALGORITHMS {
+        let (wide, narrow) = (limiter(10, algorithm), limiter(1, algorithm));
+        assert!(narrow.check("alice").is_allowed());
+        let decisions = check_all(&[
+            Ask::new(&wide, "192.0.2.1", Cost::ONE),
+            Ask::new(&narrow, "alice", Cost::ONE),
+            Ask::new(&narrow, "bob", Cost::ONE),
+        ])
+        .unwrap();
+        assert!(decisions.iter().all(|decision| !decision.is_allowed()), "{algorithm:?}");
+        let in_the_way: Vec<_> = decisions
+            .iter()
+            .map(|decision| decision.retry_after() != Some(Duration::ZERO))
+            .collect();
+        assert_eq!(in_the_way, [false, true, false], "{algorithm:?}");
+        assert_eq!(wide.usage("192.0.2.1").units(0), 0, "{algorithm:?}");
+        assert_eq!(narrow.usage("bob").units(0), 0, "{algorithm:?}");
+        for decision in decisions {
+            assert_eq!(decision.into_receipt(), None, "{algorithm:?}");
+        }
+    }
+}
+
+// A shadow policy must neither deny the others nor be charged for what the others deny.
+#[test]
+fn a_shadow_denies_nobody_and_takes_only_what_enforcing_would() {
+    let quota = Quota::per_minute(1).unwrap();
+    let shadow = still(Policy::builder("shadow").quota(quota).mode(Mode::Shadow).build().unwrap());
+    let enforced = limiter(2, Algorithm::Log);
+    let ask = || {
+        let asks = [Ask::new(&shadow, "alice", Cost::ONE), Ask::new(&enforced, "alice", Cost::ONE)];
+        let decisions = check_all(&asks).unwrap();
+        let answers =
+            decisions.iter().map(|decision| (decision.is_allowed(), decision.is_shadow_denied()));
+        answers.collect::<Vec<_>>()
+    };
+    let used = || (shadow.usage("alice").units(0), enforced.usage("alice").units(0));
+
+    assert_eq!((ask(), used()), (vec![(true, false), (true, false)], (1, 1)));
+    assert_eq!((ask(), used()), (vec![(true, true), (true, false)], (1, 2)));
+    assert_eq!((ask(), used()), (vec![(true, true), (false, false)], (1, 2)));
+}
+
+// Every ask may hold a lock: without a bound, one call could hold all of them.
+#[test]
+fn more_than_64_asks_are_refused() {
+    let limiter = limiter(100, Algorithm::Log);
+    let asks = [Ask::new(&limiter, "alice", Cost::ONE); 65];
+    assert!(check_all(&asks[..64]).unwrap()[63].is_allowed());
+    let error = check_all(&asks).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Setting);
+    assert_eq!(limiter.usage("alice").units(0), 64);
+    assert!(check_all(&[]).unwrap().is_empty());
+}
+
+/// A limiter whose clock stands still in the middle of a window, so that nothing is ever freed.
+fn limiter(limit: u64, algorithm: Algorithm) -> Limiter {
+    let quota = Quota::per_minute(limit).unwrap();
+    still(Policy::builder("race").quota(quota).algorithm(algorithm).build().unwrap())
+}
+
+fn still(policy: Policy) -> Limiter {
+    let clock = ManualClock::new(Duration::from_millis(1_700_000_030_500));
+    Limiter::builder(policy).clock(clock).build().unwrap()
+}
+
+/// Lets all threads begin every trial together; the sums of what they return, by trial.
+fn race(trials: u64, run: impl Fn(u64, u64) -> u64 + Sync) -> Vec<u64> {
+    let barrier = Barrier::new(usize::try_from(THREADS).unwrap());
+    let sums: Vec<AtomicU64> = (0..trials).map(|_| AtomicU64::new(0)).collect();
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (barrier, sums, run) = (&barrier, &sums, &run);
+            scope.spawn(move || {
+                for (trial, sum) in (0..).zip(sums) {
+                    barrier.wait();
+                    sum.fetch_add(run(trial, thread), Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    sums.into_iter().map(AtomicU64::into_inner).collect()
+}
+
+/// Fails instead of hanging for ever when `run` stands still.
+fn within<R: Send + 'static>(time: Duration, run: impl FnOnce() -> R + Send + 'static) -> R {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || sender.send(run()));
+    receiver
+        .recv_timeout(time)
+        .expect("ends in time and without a panic: else the threads wait for each other")
+}
+
+fn take(limiter: &Limiter, key: u64, times: u64) -> u64 {
+    count((0..times).filter(|_| limiter.check(&key).is_allowed()))
+}
+
+fn count(items: impl Iterator) -> u64 {
+    u64::try_from(items.count()).unwrap()
+}
+
+/// Trials that did not come out as they must, with what came out.
+fn wrong(sums: &[u64], expected: u64) -> Vec<(usize, u64)> {
+    sums.iter().copied().enumerate().filter(|(_, sum)| *sum != expected).collect()
+}
