@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
 
-use std::future::{Future, ready};
+use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -212,6 +212,59 @@ fn nobody_waits_past_the_deadline_behind_a_later_place() {
     }
     clock.advance(Duration::from_secs(31));
     assert!(poll(&mut small).is_some(), "sleeps on after its deadline");
+}
+
+// Who wakes more than a window late has a place that stopped counting: to use it all the same,
+// unrecorded, lets twice the limit through.
+#[test]
+fn a_place_that_has_expired_is_not_used_for_free() {
+    for algorithm in [Algorithm::Log, Algorithm::LogCapped { bytes_max: 64 }] {
+        let (limiter, clock) = limiter(1, algorithm);
+        assert!(limiter.check("alice").is_allowed());
+        let mut wait = task(&limiter, &clock, 1, SECONDS_600);
+        assert!(poll(&mut wait).is_none());
+        clock.advance(Duration::from_secs(121));
+        let waited = poll(&mut wait).is_some_and(|decision| decision.unwrap().is_allowed());
+        let checked = limiter.check("alice").is_allowed();
+        assert!(!(waited && checked), "{algorithm:?}: two at one moment under a limit of one");
+    }
+}
+
+// A stalled program wakes everybody at once: GCRA says that at most twice the limit passes in a
+// window, the log that no more than the limit does.
+#[test]
+fn all_who_wake_late_together_stay_within_the_bound() {
+    for (algorithm, bound) in [(Algorithm::Log, 1), (Algorithm::Gcra, 2)] {
+        let (limiter, clock) = limiter(1, algorithm);
+        assert!(limiter.check("alice").is_allowed());
+        let mut waits: Vec<_> = (0..9).map(|_| task(&limiter, &clock, 1, SECONDS_600)).collect();
+        assert!(waits.iter_mut().all(|wait| poll(wait).is_none()));
+        clock.advance(SECONDS_600);
+        let passed = waits.iter_mut().filter_map(poll).filter(|d| d.as_ref().unwrap().is_allowed());
+        let passed = passed.count();
+        assert!(passed <= bound, "{algorithm:?}: {passed} at one moment under a limit of one");
+    }
+}
+
+// Places that were used late are dated later than those that came behind them, and count.
+#[test]
+fn who_was_late_counts_for_those_behind() {
+    let (limiter, clock) = limiter(2, Algorithm::Log);
+    let at = |seconds| clock.set(START + Duration::from_secs(seconds));
+    assert!(limiter.check("alice").is_allowed());
+    at(10);
+    assert!(limiter.check("alice").is_allowed());
+    // Dated 60, 70, 120 and 130 s.
+    let mut waits: Vec<_> = (0..4).map(|_| task(&limiter, &clock, 1, SECONDS_600)).collect();
+    assert!(waits.iter_mut().all(|wait| poll(wait).is_none()));
+    let mut used = Vec::new();
+    for (place, wakes_at) in [(0, 60), (1, 125), (2, 135), (3, 135)] {
+        at(wakes_at);
+        if poll(&mut waits[place]).is_some_and(|decision| decision.unwrap().is_allowed()) {
+            used.push((wakes_at, 1));
+        }
+    }
+    assert_eq!(slidegate_testkit::never_over(&used, 2, 60), None, "{used:?}");
 }
 
 // Real threads and the real clock: four who wait for one unit in 20 ms need three windows.

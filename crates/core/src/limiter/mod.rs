@@ -148,9 +148,9 @@ impl Limiter {
         self.store.give_back(&self.request_for(fingerprint, units), tick, epoch)
     }
 
-    /// Corrects an estimate to the real cost, and says how many units are now on record for it.
+    /// Corrects an estimate to the real cost, and says how many units were charged for it in all.
     ///
-    /// What was taken too much is given back. What was taken too little is recorded as debt, above
+    /// What was taken too much is given back, unless it has expired. What was taken too little is recorded as debt, above
     /// the limit if need be: it was used, so it counts.
     #[expect(clippy::needless_pass_by_value, reason = "a receipt works once")]
     pub fn settle(&self, receipt: Receipt, actual: u64) -> u64 {

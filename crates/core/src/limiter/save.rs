@@ -46,7 +46,8 @@ impl Limiter {
         header.put_u64(algorithm_number(&self.policy));
         header.put_u64(self.policy.quotas().len() as u64);
         header.put_u64(self.scale.tick_nanos());
-        header.put_u64(self.moment().now);
+        // Entries may be dated by a clock that has gone back since.
+        header.put_u64(self.moment().now.max(self.store.latest()));
         header.extend_from_slice(&self.secret.bytes());
         write_frame(out, &header)?;
         let (mut frames, mut keys) = (0u64, 0);

@@ -98,6 +98,12 @@ impl<W: Window> Shard<W> {
     #[inline]
     pub(super) fn check_known(&mut self, request: &Request<'_>, shared: &Shared) -> Option<Known> {
         let at = self.slots.find(request.fingerprint)?;
+        Some(self.check_at(at, request, shared))
+    }
+
+    /// As [`Shard::check_known`], for a key that was found at `at`.
+    #[inline]
+    pub(super) fn check_at(&mut self, at: usize, request: &Request<'_>, shared: &Shared) -> Known {
         let moment = self.see(request.moment);
         let window = self.slots.window(at);
         let standing = window.check(request.limits, moment, request.cost, &shared.account);
@@ -106,7 +112,7 @@ impl<W: Window> Shard<W> {
         if self.checks.is_multiple_of(SWEEP_EVERY) {
             self.sweep(SWEEP_SLOTS, shared);
         }
-        Some(Known { standing, epoch })
+        Known { standing, epoch }
     }
 
     /// Decides, and takes if allowed.
@@ -312,7 +318,10 @@ impl<W: Window> Shard<W> {
         }
         let epoch = self.new_epoch();
         let mut window = W::new(request.limits, epoch);
-        if !shared.account.try_grow(window.heap_bytes()) {
+        let bytes = window.heap_bytes();
+        let granted = shared.account.try_grow(bytes)
+            || (self.evict(request, shared) && shared.account.try_grow(bytes));
+        if !granted {
             self.counters.overflowed += 1;
             return None;
         }

@@ -79,19 +79,15 @@ impl<W: Window> Slots<W> {
         }
     }
 
-    /// Reads what a search will touch first, so that the memory of many searches comes at once.
-    #[inline]
-    pub(super) fn touch(&self, fingerprint: u64) -> u64 {
-        let at = home(fingerprint, self.tags.len());
-        match self.places.get(at) {
-            Some(slot) => slot.fingerprint ^ u64::from(self.tags[at]),
-            None => 0,
-        }
-    }
-
     #[inline]
     pub(super) fn window(&mut self, at: usize) -> &mut W {
         &mut self.places[at].window
+    }
+
+    /// Whether the key is still at the place where it was found.
+    pub(super) fn holds(&self, at: usize, fingerprint: u64) -> bool {
+        self.places.get(at).is_some_and(|slot| slot.fingerprint == fingerprint)
+            && self.tags[at] != 0
     }
 
     pub(super) fn get(&self, at: usize) -> Option<(u64, &W)> {

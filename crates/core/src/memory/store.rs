@@ -40,6 +40,8 @@ pub(crate) trait KeyedStore: Debug + Send + Sync {
     /// Looks at up to `slots` slots of a shard: how many those were, and how many were dropped.
     fn sweep(&self, shard: usize, slots: usize, moment: Moment) -> (usize, usize);
     fn stats(&self) -> StoreStats;
+    /// The latest tick that any shard has seen.
+    fn latest(&self) -> u64;
     /// The snapshot of one shard, in steps that each hold the lock for a moment.
     fn save(
         &self,
@@ -187,17 +189,30 @@ impl<W: Window + Debug> MemoryStore<W> {
             let held = guards[..locked].iter().flatten();
             *place = held.take_while(|(held, _)| held != shard).count();
         }
+        let mut found = [None; BATCH];
+        for ((found, request), &place) in found.iter_mut().zip(requests).zip(&place_of) {
+            if let Some((_, shard)) = &guards[place] {
+                *found = shard.slots.find(request.fingerprint);
+            }
+        }
         let mut touched = 0;
-        for (request, &place) in requests.iter().zip(&place_of) {
-            if let Some((_, guard)) = &guards[place] {
-                touched ^= guard.slots.touch(request.fingerprint);
+        for (&found, &place) in found.iter().zip(&place_of) {
+            if let (Some(at), Some((_, shard))) = (found, &mut guards[place]) {
+                touched ^= shard.slots.window(at).touch();
             }
         }
         black_box(touched);
-        for (request, &place) in requests.iter().zip(&place_of) {
-            if let Some((_, guard)) = &mut guards[place] {
-                decisions.push(guard.check(request, &self.shared));
-            }
+        for ((request, &place), found) in requests.iter().zip(&place_of).zip(found) {
+            let Some((_, shard)) = &mut guards[place] else { continue };
+            decisions.push(match found {
+                // A key before it in the batch may have moved it.
+                Some(at)
+                    if request.limits.is_single() && shard.slots.holds(at, request.fingerprint) =>
+                {
+                    shard.check_at(at, request, &self.shared).decision(request, &self.shared.scale)
+                }
+                _ => shard.check(request, &self.shared),
+            });
         }
     }
 }
@@ -302,6 +317,10 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
             stats.longest_hold = stats.longest_hold.max(longest_hold);
         }
         stats
+    }
+
+    fn latest(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.0.lock().latest).max().unwrap_or(0)
     }
 
     fn save(

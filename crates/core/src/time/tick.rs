@@ -75,10 +75,14 @@ impl TickScale {
         u64::try_from(ticks).unwrap_or(u64::MAX).clamp(1, 1 << (TICK_BITS - 1))
     }
 
-    /// Ticks as nanoseconds; `u64::MAX` stays what it is.
+    /// Ticks as nanoseconds, at most 584 years; but `u64::MAX`, which is never, stays what it is.
     #[inline]
     pub(crate) fn nanos(&self, ticks: u64) -> u64 {
-        ticks.saturating_mul(self.nanos)
+        match ticks.checked_mul(self.nanos) {
+            Some(nanos) => nanos,
+            None if ticks == u64::MAX => u64::MAX,
+            None => u64::MAX - 1,
+        }
     }
 
     pub(crate) fn duration(&self, ticks: u64) -> Duration {

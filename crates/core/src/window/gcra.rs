@@ -89,15 +89,17 @@ impl Window for Gcra {
         moment.date
     }
 
+    /// What has been refilled since is not given back: it would come out of what somebody took
+    /// meanwhile. How much that is is told as if the bucket had been full before, which is to the
+    /// safe side.
     fn give_back(&mut self, limits: &Limits, now: u64, tick: u64, units: u64, _: &Account) -> u64 {
         let TickQuota { limit, window } = limits.quota(0);
-        if tick + window <= now {
-            return 0;
-        }
-        let given = units.min(self.used(limits, 0, now));
-        let back = u128::from(given) * u128::from(window);
-        self.set_ahead(now, self.ahead(limits, now).saturating_sub(back), limit);
-        given
+        let refilled = u128::from(now.saturating_sub(tick)) * u128::from(limit);
+        let left = (u128::from(units) * u128::from(window)).saturating_sub(refilled);
+        let ahead = self.ahead(limits, now);
+        let given = left.min(ahead);
+        self.set_ahead(now, ahead - given, limit);
+        u64::try_from(given.div_ceil(u128::from(window))).unwrap_or(units)
     }
 
     fn idle_at(&self, _: u64) -> u64 {

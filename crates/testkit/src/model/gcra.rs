@@ -52,11 +52,11 @@ impl Model for GcraModel {
     fn give_back(&mut self, quotas: &[TickQuota], now: u64, at: u64, units: u64) -> u64 {
         let mut given = 0;
         for (place, quota) in quotas.iter().enumerate() {
-            if at + quota.window <= now {
-                continue;
-            }
+            // What has leaked since, had the bucket been empty before, is not given back.
+            let leaked = u128::from(now.saturating_sub(at)) * u128::from(quota.limit);
             let parts = self.parts(place, *quota, now);
-            let less = parts.min(u128::from(units) * u128::from(quota.window));
+            let taken = u128::from(units) * u128::from(quota.window);
+            let less = parts.min(taken.saturating_sub(leaked));
             let whole = less.div_ceil(u128::from(quota.window));
             given = given.max(u64::try_from(whole).unwrap_or(units));
             self.fill(place, now, parts - less);

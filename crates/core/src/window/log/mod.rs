@@ -249,6 +249,13 @@ impl Window for Log {
         true
     }
 
+    #[inline]
+    fn touch(&self) -> u64 {
+        let codes = self.body.codes();
+        let ends = codes.first().zip(codes.last());
+        ends.map_or(self.head.tick(), |(first, last)| u64::from(*first) << 8 | u64::from(*last))
+    }
+
     fn encode(&self, out: &mut Vec<u8>) {
         // A wide log is written as its codes, like any other: the form is for the memory alone.
         let mut last: Option<(u64, u64)> = None;

@@ -1,0 +1,59 @@
+//! A budget of tokens of a language model: reserve an estimate, settle the real number.
+//!
+//! `cargo run -p slidegate --example llm_tokens`
+
+#![expect(clippy::print_stdout, reason = "the example shows what it decides")]
+
+use std::time::Duration;
+
+use slidegate::{Cost, Error, Limiter, ManualClock, Policy, Quota};
+
+/// Asks the model if the budget allows, and charges what the answer really took.
+///
+/// `estimate` is the prompt plus the most the answer may have; `model` returns what was used.
+fn ask(limiter: &Limiter, team: &str, estimate: u64, model: fn() -> u64) -> Result<(), Error> {
+    let decision = limiter.reserve(team, Cost::new(estimate)?);
+    if !decision.is_allowed() {
+        match decision.retry_after() {
+            Some(wait) => println!("reserve {estimate:>5}: deny, enough is free after {wait:?}"),
+            // More than the whole limit: no wait would help.
+            None => println!("reserve {estimate:>5}: deny, it will never fit"),
+        }
+        return Ok(());
+    }
+    print!("reserve {estimate:>5}: allow, ");
+    let used = model();
+    if let Some(receipt) = decision.into_receipt() {
+        let on_record = limiter.settle(receipt, used);
+        print!("used {used:>4}, on record {on_record:>4}; ");
+    }
+    println!("the team has {} on record", limiter.usage(team).units(0));
+    Ok(())
+}
+
+fn main() -> Result<(), Error> {
+    let clock = ManualClock::new(Duration::from_secs(1_700_000_000));
+    let policy = Policy::new("model", Quota::per_minute(10_000)?)?;
+    let limiter = Limiter::builder(policy).clock(clock.clone()).build()?;
+
+    println!("10000 units a minute, a unit is a token of the model\n");
+
+    println!("An estimate that was too high gives the rest back:");
+    ask(&limiter, "search", 4_000, || 1_200)?;
+
+    println!("\nOne that was too low is recorded as debt, also above the limit:");
+    clock.advance(Duration::from_secs(20));
+    ask(&limiter, "search", 8_000, || 9_500)?;
+
+    println!("\nDebt is paid by waiting; `retry_after` counts it:");
+    ask(&limiter, "search", 500, || 500)?;
+    ask(&limiter, "search", 20_000, || 0)?;
+
+    println!("\nAfter 40 s the first 1200 have expired:");
+    clock.advance(Duration::from_secs(40));
+    ask(&limiter, "search", 500, || 350)?;
+
+    println!("\nA call that failed costs nothing:");
+    ask(&limiter, "search", 100, || 0)?;
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! Other quotas for some keys: free and paying customers under one limiter.
+//!
+//! `cargo run -p slidegate --example tiers`
+
+#![expect(clippy::print_stdout, reason = "the example shows what it decides")]
+
+use std::time::Duration;
+
+use slidegate::{Cost, Decision, Error, Limiter, ManualClock, Policy, Quota, Tier};
+
+/// What your own customer database says.
+enum Plan {
+    Free,
+    Gold,
+}
+
+/// One limiter for all plans. Tiers are made once and used often.
+struct Gate {
+    limiter: Limiter,
+    gold: Tier,
+}
+
+impl Gate {
+    fn new(clock: ManualClock) -> Result<Self, Error> {
+        let policy = Policy::new("api", Quota::per_minute(3)?)?;
+        let limiter = Limiter::builder(policy).clock(clock).build()?;
+        // With the log, a tier may also have more quotas than the policy.
+        let gold = limiter.tier(&[Quota::per_second(5)?, Quota::per_minute(20)?])?;
+        Ok(Self { limiter, gold })
+    }
+
+    fn check(&self, customer: &str, plan: &Plan) -> Decision {
+        match plan {
+            Plan::Free => self.limiter.check(customer),
+            Plan::Gold => self.limiter.check_tier(customer, &self.gold, Cost::ONE),
+        }
+    }
+}
+
+fn main() -> Result<(), Error> {
+    let clock = ManualClock::new(Duration::from_secs(1_700_000_000));
+    let gate = Gate::new(clock.clone())?;
+
+    println!("free: 3 a minute; gold: 5 a second and 20 a minute\n");
+    for (customer, plan) in [("alice", Plan::Free), ("bob", Plan::Gold)] {
+        for number in 1..=6 {
+            show(customer, number, &gate.check(customer, &plan));
+        }
+    }
+
+    println!("\nalice pays. What she has taken stays on record:");
+    show("alice", 7, &gate.check("alice", &Plan::Gold));
+    println!("\nShe goes back to free at once. Four units of the last minute count:");
+    show("alice", 8, &gate.check("alice", &Plan::Free));
+    clock.advance(Duration::from_secs(60));
+    println!("\nA minute later:");
+    show("alice", 9, &gate.check("alice", &Plan::Free));
+    Ok(())
+}
+
+fn show(customer: &str, number: u32, decision: &Decision) {
+    let word = if decision.is_allowed() { "allow" } else { "deny" };
+    print!("  {customer:<5} request {number}: {word:<5}");
+    for quota in decision.quotas() {
+        print!("  {} of {} left", quota.remaining(), quota.limit());
+    }
+    match decision.retry_after() {
+        Some(wait) if !wait.is_zero() => println!("  retry after {wait:?}"),
+        _ => println!(),
+    }
+}

@@ -1,0 +1,258 @@
+//! Memory is a budget: floods of one-off keys push nobody out and lock nobody out.
+//!
+//! What could go wrong: a table that grows with the keys; a flood that makes a guilty key
+//! forgotten; a sketch so full that innocent keys are denied; memory that never comes back.
+
+#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use slidegate::{Algorithm, Cost, Limiter, ManualClock, OnFull, Policy, Quota};
+
+const FLOOD: u64 = 20_000_000;
+const BUDGET: usize = 256 << 20;
+/// Fresh keys of which each asks once.
+const FRESH: u64 = 100_000;
+
+#[test]
+fn a_flood_of_20_million_keys_at_limit_100() {
+    let false_denials = flood(100);
+    assert!(false_denials <= 0.001, "{:.3} % of innocent keys denied", 100.0 * false_denials);
+}
+
+#[test]
+fn a_flood_of_20_million_keys_at_limit_5() {
+    let false_denials = flood(5);
+    assert!(false_denials <= 0.1, "{:.3} % of innocent keys denied", 100.0 * false_denials);
+}
+
+/// One flood against the default settings; the worst share of fresh keys that were denied.
+fn flood(limit: u64) -> f64 {
+    let _alone = alone();
+    let resident_before = resident();
+    let (limiter, clock) = limiter(limit, BUDGET, OnFull::Overflow, Algorithm::Log);
+    exhaust(&limiter, "early", limit);
+    let (mut bytes_most, mut resident_most) = (0, 0);
+    let mut rates = Vec::new();
+    for step in 0..100 {
+        for key in step * FLOOD / 100..(step + 1) * FLOOD / 100 {
+            let _ = limiter.check(&key);
+        }
+        // A minute in all would let the first expire; half of one keeps all in one window.
+        clock.advance(Duration::from_millis(300));
+        let stats = limiter.stats();
+        assert!(stats.bytes <= stats.memory_limit, "{stats:?} after step {step}");
+        bytes_most = bytes_most.max(stats.bytes);
+        resident_most = resident_most.max(resident() - resident_before);
+        assert!(!limiter.check("early").is_allowed(), "forgotten in step {step}");
+        assert!(!limiter.peek("early", Cost::ONE).is_allowed());
+        if step == 50 {
+            assert!(stats.overflowed > 0, "the table was never full: this floods nothing");
+            exhaust(&limiter, "late", limit);
+        }
+        if step > 50 {
+            assert!(!limiter.check("late").is_allowed(), "forgotten in step {step}");
+        }
+        if step % 33 == 0 {
+            rates.push(denied_of_fresh(&limiter, step));
+        }
+    }
+    let stats = limiter.stats();
+    println!(
+        "limit {limit}: {} keys in the table, {} requests judged by the sketch\n\
+         accounted {bytes_most} bytes, resident {resident_most} bytes, budget {BUDGET}\n\
+         false denials through the flood: {rates:?}\nlongest hold {:?}",
+        stats.keys, stats.overflowed, stats.longest_hold
+    );
+    assert!(resident_most <= BUDGET + BUDGET / 10, "{resident_most} bytes resident");
+    rates.into_iter().fold(0.0, f64::max)
+}
+
+// Under `lru` the guilty key is pushed out of the table; what it took must follow it.
+#[test]
+fn a_key_that_was_evicted_over_its_limit_comes_back_denied() {
+    let _alone = alone();
+    for algorithm in ALGORITHMS {
+        let (limiter, clock) = limiter(3, 1 << 20, OnFull::Lru, algorithm);
+        exhaust(&limiter, "guilty", 3);
+        for key in 0..100_000_u64 {
+            let _ = limiter.check(&key);
+            if key % 1000 == 0 {
+                clock.advance(Duration::from_millis(10));
+                let stats = limiter.stats();
+                assert!(stats.bytes <= stats.memory_limit, "{algorithm:?} {stats:?}");
+            }
+        }
+        assert!(limiter.stats().evictions > 50_000, "{algorithm:?} {:?}", limiter.stats());
+        assert_eq!(limiter.usage("guilty").units(0), 0, "{algorithm:?}: it was not evicted");
+        assert!(!limiter.peek("guilty", Cost::ONE).is_allowed(), "{algorithm:?}");
+        assert!(!limiter.check("guilty").is_allowed(), "{algorithm:?}");
+    }
+}
+
+// Under `deny` newcomers are told when to come back, and those who are in notice nothing.
+#[test]
+fn a_full_table_denies_new_keys_and_leaves_old_ones_alone() {
+    let _alone = alone();
+    for algorithm in ALGORITHMS {
+        let (limiter, clock) = limiter(3, 1 << 20, OnFull::Deny, algorithm);
+        assert_eq!(limiter.check("old").remaining(), 2);
+        for key in 0..100_000_u64 {
+            let decision = limiter.check(&key);
+            if !decision.is_allowed() {
+                assert_eq!(decision.retry_after(), Some(Duration::from_secs(60)));
+                assert!(decision.is_estimated());
+            }
+        }
+        let stats = limiter.stats();
+        assert!(stats.overflowed > 50_000, "{algorithm:?} {stats:?}");
+        assert!(stats.bytes <= stats.memory_limit, "{algorithm:?} {stats:?}");
+        assert_eq!(limiter.check("old").remaining(), 1, "{algorithm:?}");
+        assert_eq!(limiter.check("old").remaining(), 0, "{algorithm:?}");
+        assert!(!limiter.check("new").is_allowed(), "{algorithm:?}");
+        let asks = [
+            slidegate::Ask::new(&limiter, "old", Cost::ONE),
+            slidegate::Ask::new(&limiter, "new", Cost::ONE),
+        ];
+        let decisions = slidegate::check_all(&asks).unwrap();
+        assert!(decisions.iter().all(|decision| !decision.is_allowed()), "{algorithm:?}");
+
+        clock.advance(Duration::from_secs(180));
+        assert!(limiter.check("new").is_allowed(), "{algorithm:?}: there is room again");
+    }
+}
+
+// A pair of keys of which one finds no room: the other gives back what it took, and the one that
+// was in the way says so.
+#[test]
+fn a_full_table_denies_a_pair_whole() {
+    let _alone = alone();
+    let (limiter, _) = limiter(3, 1 << 20, OnFull::Deny, Algorithm::Log);
+    assert_eq!(limiter.check("old").remaining(), 2);
+    for key in 0..100_000_u64 {
+        let _ = limiter.check(&key);
+    }
+    let asks = [
+        slidegate::Ask::new(&limiter, "old", Cost::ONE),
+        slidegate::Ask::new(&limiter, "new", Cost::ONE),
+    ];
+    let decisions = slidegate::check_all(&asks).unwrap();
+    assert!(decisions.iter().all(|decision| !decision.is_allowed()));
+    assert_eq!(limiter.usage("old").units(0), 1, "nothing was taken from it");
+    assert_eq!(decisions[0].retry_after(), Some(Duration::ZERO));
+    assert_ne!(decisions[1].retry_after(), Some(Duration::ZERO), "it was in the way");
+    assert!(!limiter.peek("new", Cost::ONE).is_allowed(), "peek decides as check would");
+}
+
+// What a flood took must come back once it is over, or one bad minute would cost for ever.
+#[test]
+fn memory_comes_back_after_everything_has_expired() {
+    let _alone = alone();
+    for on_full in [OnFull::Overflow, OnFull::Lru, OnFull::Deny] {
+        for algorithm in ALGORITHMS {
+            let (limiter, clock) = limiter(3, 4 << 20, on_full, algorithm);
+            let before = limiter.stats().bytes;
+            for key in 0..200_000_u64 {
+                let _ = limiter.check(&key);
+            }
+            let full = limiter.stats();
+            assert!(full.bytes > full.memory_limit / 2, "{algorithm:?} {full:?}");
+            clock.advance(Duration::from_secs(200));
+            for _ in 0..3 {
+                limiter.sweep(usize::MAX);
+            }
+            let after = limiter.stats();
+            assert_eq!(after.keys, 0, "{algorithm:?}, {on_full:?}");
+            let kept = after.bytes - before;
+            assert!(kept <= full.bytes / 20, "{algorithm:?}, {on_full:?}: keeps {kept} bytes");
+        }
+    }
+}
+
+// A tier may have more quotas than the policy, and each needs a sketch: they share one budget.
+#[test]
+fn sketches_of_tiers_stay_within_the_budget() {
+    let _alone = alone();
+    let (limiter, _) = limiter(100, 4 << 20, OnFull::Overflow, Algorithm::Log);
+    let quotas: Vec<_> =
+        (1..=8).map(|place| Quota::new(100, Duration::from_secs(10 * place)).unwrap()).collect();
+    let tier = limiter.tier(&quotas).unwrap();
+    for key in 0..200_000_u64 {
+        let _ = limiter.check_tier(&key, &tier, Cost::ONE);
+        if key % 1000 == 0 {
+            let stats = limiter.stats();
+            assert!(stats.bytes <= stats.memory_limit, "{stats:?} after {key} keys");
+        }
+    }
+    assert!(limiter.stats().overflowed > 50_000);
+}
+
+// Long logs, not many keys, may fill the budget too: then they are merged, and nobody gets more.
+#[test]
+fn long_logs_stay_within_the_budget_and_the_limit() {
+    let _alone = alone();
+    for algorithm in [Algorithm::Log, Algorithm::LogCapped { bytes_max: 1024 }] {
+        let (limiter, clock) = limiter(20_000, 256 << 10, OnFull::Overflow, algorithm);
+        let mut admitted = [0_u64; 40];
+        for _ in 0..25_000 {
+            for (key, admitted) in (0_u64..).zip(&mut admitted) {
+                *admitted += u64::from(limiter.check(&key).is_allowed());
+            }
+            clock.advance(Duration::from_millis(2));
+        }
+        let stats = limiter.stats();
+        assert!(stats.bytes <= stats.memory_limit, "{algorithm:?} {stats:?}");
+        assert_eq!(admitted, [20_000; 40], "{algorithm:?}: all came in 50 s of a minute");
+    }
+}
+
+const ALGORITHMS: [Algorithm; 6] = [
+    Algorithm::Log,
+    Algorithm::LogCapped { bytes_max: 64 },
+    Algorithm::Counter,
+    Algorithm::Segments { count: 6 },
+    Algorithm::Gcra,
+    Algorithm::Fixed,
+];
+
+/// A window that has just begun, so that half a minute later it still runs.
+fn limiter(
+    limit: u64,
+    memory_limit: usize,
+    on_full: OnFull,
+    algorithm: Algorithm,
+) -> (Limiter, ManualClock) {
+    let clock = ManualClock::new(Duration::from_secs(60 * 28_333_333));
+    let quota = Quota::per_minute(limit).unwrap();
+    let policy = Policy::builder("flood").quota(quota).algorithm(algorithm).build().unwrap();
+    let builder = Limiter::builder(policy).clock(clock.clone());
+    (builder.memory_limit(memory_limit).on_full(on_full).build().unwrap(), clock)
+}
+
+fn exhaust(limiter: &Limiter, key: &str, limit: u64) {
+    for _ in 0..2 * limit {
+        let _ = limiter.check(key);
+    }
+    assert!(!limiter.check(key).is_allowed());
+}
+
+/// The share of fresh keys that are denied their first request.
+fn denied_of_fresh(limiter: &Limiter, step: u64) -> f64 {
+    let first = (1 << 40) + step * FRESH;
+    let denied = (first..first + FRESH).filter(|key| !limiter.check(key).is_allowed()).count();
+    f64::from(u32::try_from(denied).unwrap()) / 100_000.0
+}
+
+/// Bytes of this process in real memory.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 1024
+}
+
+/// One test at a time, where they share a process: they measure its memory.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
