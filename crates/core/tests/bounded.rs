@@ -4,6 +4,7 @@
 //! forgotten; a sketch so full that innocent keys are denied; memory that never comes back.
 
 #![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::print_stdout, reason = "the floods report what they measured")]
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -73,22 +74,25 @@ fn flood(limit: u64) -> f64 {
 #[test]
 fn a_key_that_was_evicted_over_its_limit_comes_back_denied() {
     let _alone = alone();
-    for algorithm in ALGORITHMS {
-        let (limiter, clock) = limiter(3, 1 << 20, OnFull::Lru, algorithm);
+    let quotas = [Quota::per_minute(3).unwrap(), Quota::per_hour(5).unwrap()];
+    let mut forgiven = Vec::new();
+    for (algorithm, count) in ALGORITHMS.into_iter().flat_map(|one| [(one, 1), (one, 2)]) {
+        let (limiter, clock) = build(&quotas[..count], 1 << 20, OnFull::Lru, algorithm);
         exhaust(&limiter, "guilty", 3);
         for key in 0..100_000_u64 {
-            let _ = limiter.check(&key);
+            let _ = limiter.check_cost(&key, Cost::new(3).unwrap());
             if key % 1000 == 0 {
                 clock.advance(Duration::from_millis(10));
-                let stats = limiter.stats();
-                assert!(stats.bytes <= stats.memory_limit, "{algorithm:?} {stats:?}");
             }
         }
         assert!(limiter.stats().evictions > 50_000, "{algorithm:?} {:?}", limiter.stats());
         assert_eq!(limiter.usage("guilty").units(0), 0, "{algorithm:?}: it was not evicted");
-        assert!(!limiter.peek("guilty", Cost::ONE).is_allowed(), "{algorithm:?}");
-        assert!(!limiter.check("guilty").is_allowed(), "{algorithm:?}");
+        let peeked = limiter.peek("guilty", Cost::ONE).is_allowed();
+        if peeked || limiter.check("guilty").is_allowed() {
+            forgiven.push((algorithm, count));
+        }
     }
+    assert_eq!(forgiven, [], "algorithms and quotas under which the guilty were forgiven");
 }
 
 // Under `deny` newcomers are told when to come back, and those who are in notice nothing.
@@ -96,7 +100,7 @@ fn a_key_that_was_evicted_over_its_limit_comes_back_denied() {
 fn a_full_table_denies_new_keys_and_leaves_old_ones_alone() {
     let _alone = alone();
     for algorithm in ALGORITHMS {
-        let (limiter, clock) = limiter(3, 1 << 20, OnFull::Deny, algorithm);
+        let (limiter, _) = limiter(3, 1 << 20, OnFull::Deny, algorithm);
         assert_eq!(limiter.check("old").remaining(), 2);
         for key in 0..100_000_u64 {
             let decision = limiter.check(&key);
@@ -111,16 +115,25 @@ fn a_full_table_denies_new_keys_and_leaves_old_ones_alone() {
         assert_eq!(limiter.check("old").remaining(), 1, "{algorithm:?}");
         assert_eq!(limiter.check("old").remaining(), 0, "{algorithm:?}");
         assert!(!limiter.check("new").is_allowed(), "{algorithm:?}");
-        let asks = [
-            slidegate::Ask::new(&limiter, "old", Cost::ONE),
-            slidegate::Ask::new(&limiter, "new", Cost::ONE),
-        ];
-        let decisions = slidegate::check_all(&asks).unwrap();
-        assert!(decisions.iter().all(|decision| !decision.is_allowed()), "{algorithm:?}");
-
-        clock.advance(Duration::from_secs(180));
-        assert!(limiter.check("new").is_allowed(), "{algorithm:?}: there is room again");
     }
+}
+
+// Told to come back after a window, a newcomer must not find the table full of the dead.
+#[test]
+fn a_full_table_has_room_again_after_the_window() {
+    let _alone = alone();
+    let mut denied = Vec::new();
+    for algorithm in ALGORITHMS {
+        let (limiter, clock) = limiter(3, 1 << 20, OnFull::Deny, algorithm);
+        for key in 0..100_000_u64 {
+            let _ = limiter.check(&key);
+        }
+        clock.advance(Duration::from_secs(180));
+        let fresh = (1 << 40)..(1 << 40) + 1000_u64;
+        let by_the_dead = fresh.filter(|key| !limiter.check(key).is_allowed()).count();
+        denied.extend((by_the_dead > 0).then_some((algorithm, by_the_dead)));
+    }
+    assert_eq!(denied, [], "algorithms, and how many of 1000 were denied by expired keys");
 }
 
 // A pair of keys of which one finds no room: the other gives back what it took, and the one that
@@ -149,6 +162,7 @@ fn a_full_table_denies_a_pair_whole() {
 #[test]
 fn memory_comes_back_after_everything_has_expired() {
     let _alone = alone();
+    let mut kept = Vec::new();
     for on_full in [OnFull::Overflow, OnFull::Lru, OnFull::Deny] {
         for algorithm in ALGORITHMS {
             let (limiter, clock) = limiter(3, 4 << 20, on_full, algorithm);
@@ -159,15 +173,15 @@ fn memory_comes_back_after_everything_has_expired() {
             let full = limiter.stats();
             assert!(full.bytes > full.memory_limit / 2, "{algorithm:?} {full:?}");
             clock.advance(Duration::from_secs(200));
-            for _ in 0..3 {
-                limiter.sweep(usize::MAX);
-            }
+            limiter.sweep(usize::MAX);
             let after = limiter.stats();
-            assert_eq!(after.keys, 0, "{algorithm:?}, {on_full:?}");
-            let kept = after.bytes - before;
-            assert!(kept <= full.bytes / 20, "{algorithm:?}, {on_full:?}: keeps {kept} bytes");
+            if after.keys > 0 || after.bytes - before > full.bytes / 20 {
+                let (keys, bytes) = (after.keys, after.bytes - before);
+                kept.push(format!("{algorithm:?}, {on_full:?}: {keys} keys, {bytes} bytes"));
+            }
         }
     }
+    assert!(kept.is_empty(), "still there after a sweep of everything:\n{}", kept.join("\n"));
 }
 
 // A tier may have more quotas than the policy, and each needs a sketch: they share one budget.
@@ -186,6 +200,32 @@ fn sketches_of_tiers_stay_within_the_budget() {
         }
     }
     assert!(limiter.stats().overflowed > 50_000);
+}
+
+// A state that is put on the heap without asking would pass the budget by a little for every key.
+#[test]
+fn one_and_two_quotas_stay_within_the_budget() {
+    let _alone = alone();
+    let quotas = [Quota::per_minute(3).unwrap(), Quota::per_hour(5).unwrap()];
+    let mut over = Vec::new();
+    for on_full in [OnFull::Overflow, OnFull::Lru, OnFull::Deny] {
+        for (algorithm, count) in ALGORITHMS.into_iter().flat_map(|one| [(one, 1), (one, 2)]) {
+            let (limiter, clock) = build(&quotas[..count], 1 << 20, on_full, algorithm);
+            let mut most = 0;
+            for key in 0..50_000_u64 {
+                let _ = limiter.check(&key);
+                let _ = limiter.check(&(key / 2));
+                if key % 100 == 0 {
+                    clock.advance(Duration::from_millis(10));
+                    most = most.max(limiter.stats().bytes);
+                }
+            }
+            if most > 1 << 20 {
+                over.push(format!("{algorithm:?}, {on_full:?}, {count} quotas: {most} bytes"));
+            }
+        }
+    }
+    assert!(over.is_empty(), "over 1048576 bytes:\n{}", over.join("\n"));
 }
 
 // Long logs, not many keys, may fill the budget too: then they are merged, and nobody gets more.
@@ -216,16 +256,25 @@ const ALGORITHMS: [Algorithm; 6] = [
     Algorithm::Fixed,
 ];
 
-/// A window that has just begun, so that half a minute later it still runs.
 fn limiter(
     limit: u64,
     memory_limit: usize,
     on_full: OnFull,
     algorithm: Algorithm,
 ) -> (Limiter, ManualClock) {
+    build(&[Quota::per_minute(limit).unwrap()], memory_limit, on_full, algorithm)
+}
+
+/// With windows that have just begun, so that half a minute later they still run.
+fn build(
+    quotas: &[Quota],
+    memory_limit: usize,
+    on_full: OnFull,
+    algorithm: Algorithm,
+) -> (Limiter, ManualClock) {
     let clock = ManualClock::new(Duration::from_secs(60 * 28_333_333));
-    let quota = Quota::per_minute(limit).unwrap();
-    let policy = Policy::builder("flood").quota(quota).algorithm(algorithm).build().unwrap();
+    let quotas = quotas.iter().copied();
+    let policy = Policy::builder("flood").quotas(quotas).algorithm(algorithm).build().unwrap();
     let builder = Limiter::builder(policy).clock(clock.clone());
     (builder.memory_limit(memory_limit).on_full(on_full).build().unwrap(), clock)
 }

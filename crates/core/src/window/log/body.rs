@@ -182,15 +182,16 @@ impl Body {
         if let Self::Flat { start, buffer, .. } = self {
             let wasted = usize::from(*start);
             let enough = wasted + buffer.len() >= used + wasted + more;
-            // Moving costs what is used; so it must have paid for itself by a sixteenth of that.
-            if enough && (wasted * 16 >= used || buffer.len() >= most) {
+            // Moving costs what is used, so it waits until a part of that has been appended.
+            let worth = wasted >= 8 && wasted * 32 >= used;
+            if enough && (worth || buffer.len() >= most) {
                 self.move_to_front();
                 if used + more <= self.capacity() {
                     return true;
                 }
             }
         }
-        let wanted = block(used + more + used / 16).min(most);
+        let wanted = block(used + more + used / 32).min(most);
         wanted >= used + more && self.resize(wanted, account)
     }
 
@@ -275,8 +276,8 @@ impl Body {
 /// What the allocator keeps beside each block.
 pub(super) const BLOCK_OVERHEAD: usize = 8;
 
-/// A block of at least `bytes` that leaves the allocator nothing to round up: it hands out
-/// multiples of sixteen, eight of them its own.
+/// A block of at least `bytes` in steps of a cache line, eight bytes of it the allocator's own.
+/// Finer steps would fit closer, but leave more of the memory in holes that nothing fits.
 fn block(bytes: usize) -> usize {
-    (bytes + BLOCK_OVERHEAD).next_multiple_of(16).max(32) - BLOCK_OVERHEAD
+    (bytes + BLOCK_OVERHEAD).next_multiple_of(64) - BLOCK_OVERHEAD
 }

@@ -1,0 +1,267 @@
+//! Other quotas for a live key: limits up and down, windows shorter and longer.
+//!
+//! What could go wrong: a change that forgives what was taken, one that counts it anew for ever, a
+//! call that knows only the policy and lets go of what the tier still needs.
+
+#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+
+use std::time::Duration;
+
+use slidegate::{Algorithm, Ask, Cost, Limiter, ManualClock, Policy, Quota, Tier, check_all};
+use slidegate_testkit::Random;
+
+const ALGORITHMS: [Algorithm; 6] = [
+    Algorithm::Log,
+    Algorithm::LogCapped { bytes_max: 64 },
+    Algorithm::Counter,
+    Algorithm::Segments { count: 6 },
+    Algorithm::Gcra,
+    Algorithm::Fixed,
+];
+const START_MS: u64 = 1_700_000_000_000;
+
+// Two oracles keep every instant. The least of them forgets what the shortest window asked about
+// since could not keep: what it denies, nobody may allow. The full one forgets nothing: what it
+// allows, an exact log may not deny.
+#[test]
+fn a_log_under_changing_tiers_counts_neither_too_little_nor_too_much() {
+    let mut wrong = Vec::new();
+    for seed in 0..2000 {
+        let walk = Walk::run(seed, Algorithm::Log);
+        wrong.extend(walk.over.map(|at| format!("seed {seed}: over in step {at}")));
+        wrong.extend(walk.under.map(|at| format!("seed {seed}: denied in step {at}")));
+    }
+    assert_eq!(wrong, [""; 0]);
+}
+
+#[test]
+fn capped_logs_and_segments_under_changing_tiers_are_never_over() {
+    let mut wrong = Vec::new();
+    for algorithm in [Algorithm::LogCapped { bytes_max: 64 }, Algorithm::Segments { count: 5 }] {
+        for seed in 0..1000 {
+            let walk = Walk::run(seed, algorithm);
+            wrong.extend(walk.over.map(|at| format!("{algorithm:?}, seed {seed}, step {at}")));
+        }
+    }
+    assert_eq!(wrong, [""; 0]);
+}
+
+// Of nine that were taken, a limit of five leaves none and one of twenty leaves eleven. Another
+// window may count too much, but never less.
+#[test]
+fn a_change_forgives_nothing() {
+    let mut wrong = Vec::new();
+    for algorithm in ALGORITHMS {
+        for (limit, seconds) in [(5, 60), (20, 60), (10, 600), (10, 6), (20, 600), (5, 6)] {
+            let (limiter, clock) = limiter(10, algorithm);
+            let tier = tier(&limiter, &[(limit, seconds)]);
+            for _ in 0..9 {
+                assert!(limiter.check("alice").is_allowed());
+            }
+            clock.advance(Duration::from_secs(1));
+            let left = limiter.peek_tier("alice", &tier, Cost::ONE).remaining();
+            if left > limit.saturating_sub(9) {
+                wrong.push(format!(
+                    "{algorithm:?}: 9 of 10/60 s left {left} of {limit}/{seconds} s"
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+// Going to another tier and back must leave a limit as it was.
+#[test]
+fn another_limit_of_the_same_window_changes_no_count() {
+    for algorithm in ALGORITHMS.into_iter().filter(|one| *one != Algorithm::Gcra) {
+        let (limiter, _) = limiter(10, algorithm);
+        let more = tier(&limiter, &[(1000, 60)]);
+        let less = tier(&limiter, &[(3, 60)]);
+        assert!(limiter.check_cost("alice", cost(9)).is_allowed());
+        assert!(!limiter.check_tier("alice", &less, Cost::ONE).is_allowed(), "{algorithm:?}");
+        assert_eq!(limiter.check_tier("alice", &more, Cost::ONE).remaining(), 990, "{algorithm:?}");
+        assert_eq!(limiter.peek("alice", Cost::ONE).remaining(), 0, "{algorithm:?}");
+        assert_eq!(limiter.usage("alice").units(0), 10, "{algorithm:?}");
+    }
+}
+
+// A key that is asked about under two tiers in turn would never be free again if every change dated
+// all that it had taken anew, and denied requests would prolong the denial.
+#[test]
+fn changing_to_and_fro_does_not_deny_for_ever() {
+    let mut denied = Vec::new();
+    for algorithm in ALGORITHMS {
+        let (limiter, clock) = limiter(5, algorithm);
+        let other = tier(&limiter, &[(5, 90)]);
+        assert!(limiter.check_cost("alice", cost(5)).is_allowed());
+        let passed = (0..100).any(|_| {
+            clock.advance(Duration::from_secs(10));
+            limiter.check("alice").is_allowed()
+                || limiter.check_tier("alice", &other, Cost::ONE).is_allowed()
+        });
+        denied.extend((!passed).then_some(algorithm));
+    }
+    assert_eq!(denied, [], "denied for 1000 s after five units in a window of 90 s");
+}
+
+// A policy of a minute must not judge, and thereby forget, what a tier counts for an hour.
+#[test]
+fn looking_at_a_key_of_a_longer_tier_forgives_nothing() {
+    type Look = fn(&Limiter);
+    let looks: [(&str, Look); 5] = [
+        ("usage", |limiter| {
+            let _ = limiter.usage("alice");
+        }),
+        ("history", |limiter| drop(limiter.history("alice"))),
+        ("peek", |limiter| drop(limiter.peek("alice", Cost::ONE))),
+        ("sweep", |limiter| {
+            limiter.sweep(usize::MAX);
+        }),
+        ("checks of others", |limiter| {
+            (0..100_u64).for_each(|key| drop(limiter.check(&key)));
+        }),
+    ];
+    let mut wrong = Vec::new();
+    for algorithm in ALGORITHMS {
+        for (name, look) in looks {
+            let (limiter, clock) = limiter(10, algorithm);
+            let hour = tier(&limiter, &[(5, 3600)]);
+            assert!(limiter.check_tier("alice", &hour, cost(5)).is_allowed());
+            clock.advance(Duration::from_secs(121));
+            look(&limiter);
+            if limiter.check_tier("alice", &hour, cost(5)).is_allowed() {
+                wrong.push(format!("{algorithm:?}: forgiven by {name}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+// A receipt names units, not a tier: it must be honoured for as long as they count.
+#[test]
+fn a_receipt_of_a_tier_gives_back_the_very_units_and_no_others() {
+    let mut wrong = Vec::new();
+    for algorithm in [Algorithm::Log, Algorithm::LogCapped { bytes_max: 64 }] {
+        let (limiter, clock) = limiter(10, algorithm);
+        let hour = tier(&limiter, &[(5, 3600)]);
+        let receipt = limiter.check_tier("alice", &hour, cost(2)).into_receipt().unwrap();
+        clock.advance(Duration::from_secs(1));
+        let settled = limiter.check_tier("alice", &hour, cost(2)).into_receipt().unwrap();
+        assert!(limiter.check_tier("alice", &hour, Cost::ONE).is_allowed());
+        clock.advance(Duration::from_secs(120));
+        let back = limiter.refund(receipt);
+        let recorded = limiter.settle(settled, 1);
+        let left = limiter.peek_tier("alice", &hour, Cost::ONE).remaining();
+        if (back, recorded, left) != (2, 1, 3) {
+            wrong.push(format!("{algorithm:?}: {back} back, {recorded} recorded, {left} left"));
+        }
+    }
+    assert!(wrong.is_empty(), "expected 2 back, 1 recorded, 3 left\n{}", wrong.join("\n"));
+}
+
+// Several keys under tiers are judged together like single ones.
+#[test]
+fn check_all_takes_tiers() {
+    for algorithm in ALGORITHMS {
+        let (limiter, _) = limiter(10, algorithm);
+        let small = tier(&limiter, &[(2, 60)]);
+        let ask = |key: &'static str| Ask::new(&limiter, key, Cost::ONE);
+        let asks = [ask("alice").tier(&small), ask("bob")];
+        for left in [1, 0] {
+            let decisions = check_all(&asks).unwrap();
+            assert_eq!(decisions[0].remaining(), left, "{algorithm:?}");
+        }
+        assert!(check_all(&asks).unwrap().iter().all(|decision| !decision.is_allowed()));
+        assert_eq!(limiter.usage("bob").units(0), 2, "{algorithm:?}");
+    }
+}
+
+/// One key that changes its tier now and then.
+struct Walk {
+    limiter: Limiter,
+    tiers: Vec<(Vec<(u64, u64)>, Tier)>,
+    now: u64,
+    /// All that was admitted, in milliseconds.
+    full: Vec<(u64, u64)>,
+    /// What even the shortest window that was asked about since had to keep.
+    least: Vec<(u64, u64)>,
+    /// The first steps at which it admitted too much, or denied what nothing forbade.
+    over: Option<usize>,
+    under: Option<usize>,
+}
+
+impl Walk {
+    fn run(seed: u64, algorithm: Algorithm) -> Self {
+        let mut random = Random::new(seed);
+        let log = !matches!(algorithm, Algorithm::Segments { .. });
+        let (limiter, clock) = limiter(random.between(1, 10), algorithm);
+        let tiers = (0..4).map(|_| {
+            let count = if log { random.between(1, 3) } else { 1 };
+            let quota = |random: &mut Random| (random.between(1, 12), random.between(1, 300));
+            let quotas: Vec<_> = (0..count).map(|_| quota(&mut random)).collect();
+            (quotas.clone(), tier(&limiter, &quotas))
+        });
+        let tiers = tiers.collect();
+        let now = START_MS + 7;
+        let mut walk =
+            Self { limiter, tiers, now, full: vec![], least: vec![], over: None, under: None };
+        let mut place = 0;
+        for step in 0..200 {
+            walk.now += match random.between(0, 9) {
+                0..=4 => random.between(0, 5000),
+                5..=8 => random.between(0, 60_000),
+                _ => random.between(0, 400_000),
+            };
+            clock.set(Duration::from_millis(walk.now));
+            if random.chance(20) {
+                place = random.index(walk.tiers.len());
+            }
+            let units = if random.chance(70) { 1 } else { random.between(1, 6) };
+            walk.check(step, place, units);
+        }
+        walk
+    }
+
+    fn check(&mut self, step: usize, place: usize, units: u64) {
+        let (quotas, tier) = &self.tiers[place];
+        let now = self.now;
+        let longest = quotas.iter().map(|(_, seconds)| seconds * 1000).max().unwrap();
+        self.least.retain(|(at, _)| at + longest > now);
+        let allowed = self.limiter.check_tier("alice", tier, cost(units)).is_allowed();
+        let fits = |log: &[(u64, u64)]| {
+            quotas.iter().all(|(limit, seconds)| {
+                let counted = log.iter().filter(|(at, _)| at + seconds * 1000 > now);
+                counted.map(|(_, units)| units).sum::<u64>() + units <= *limit
+            })
+        };
+        if allowed && !fits(&self.least) {
+            self.over.get_or_insert(step);
+        }
+        if !allowed && fits(&self.full) {
+            self.under.get_or_insert(step);
+        }
+        if allowed {
+            self.full.push((now, units));
+            self.least.push((now, units));
+        }
+    }
+}
+
+fn limiter(limit: u64, algorithm: Algorithm) -> (Limiter, ManualClock) {
+    let clock = ManualClock::new(Duration::from_millis(START_MS + 7));
+    let quota = Quota::per_minute(limit).unwrap();
+    let policy = Policy::builder("tiers").quota(quota).algorithm(algorithm).build().unwrap();
+    (Limiter::builder(policy).clock(clock.clone()).build().unwrap(), clock)
+}
+
+/// A tier of quotas in units and seconds.
+fn tier(limiter: &Limiter, quotas: &[(u64, u64)]) -> Tier {
+    let quotas = quotas
+        .iter()
+        .map(|(limit, seconds)| Quota::new(*limit, Duration::from_secs(*seconds)).unwrap());
+    limiter.tier(&quotas.collect::<Vec<_>>()).unwrap()
+}
+
+fn cost(units: u64) -> Cost {
+    Cost::new(units).unwrap()
+}
