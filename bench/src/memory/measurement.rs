@@ -19,17 +19,17 @@ pub(crate) struct Measurement {
     pub(crate) accounted: Option<u64>,
     /// Units that count at the end, over all keys.
     pub(crate) entries: u64,
-    /// Windows that passed.
-    pub(crate) windows: u64,
+    /// Milliseconds of requests: filling and churn.
+    pub(crate) millis: u64,
     /// Seconds it ran.
     pub(crate) seconds: u64,
 }
 
 impl fmt::Display for Measurement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { rss, idle, peak, accounted, entries, windows, seconds } = self;
+        let Self { rss, idle, peak, accounted, entries, millis, seconds } = self;
         write!(f, "rss={rss} idle={idle} peak={peak} entries={entries} ")?;
-        write!(f, "windows={windows} seconds={seconds}")?;
+        write!(f, "millis={millis} seconds={seconds}")?;
         accounted.map_or(Ok(()), |accounted| write!(f, " accounted={accounted}"))
     }
 }
@@ -50,7 +50,7 @@ impl FromStr for Measurement {
             peak: value("peak")?,
             accounted: value("accounted").ok(),
             entries: value("entries")?,
-            windows: value("windows")?,
+            millis: value("millis")?,
             seconds: value("seconds")?,
         })
     }
@@ -68,7 +68,7 @@ mod tests {
             peak: 3,
             accounted: Some(4),
             entries: 5,
-            windows: 6,
+            millis: 6,
             seconds: 7,
         };
         assert_eq!(measurement.to_string().parse::<Measurement>().unwrap(), measurement);

@@ -1,6 +1,7 @@
 //! The memory table, for people and for programs.
 
 use crate::json::JsonLine;
+use crate::memory::arrivals::WINDOW;
 use crate::memory::measurement::Measurement;
 use crate::memory::workload::Workload;
 use crate::rounding::to_float;
@@ -50,7 +51,7 @@ impl Report {
             megabytes(Some(took.idle)),
             format!("{per_key:.1}"),
             per_entry.map_or_else(dash, |bytes| format!("{bytes:.3}")),
-            took.windows.to_string(),
+            format!("{:.2}", windows(took)),
             took.seconds.to_string(),
         ]);
     }
@@ -83,9 +84,14 @@ fn print_json(
         .whole("peak_rss_bytes", took.peak)
         .whole("keys", u64::from(workload.keys))
         .whole("entries", took.entries)
-        .whole("windows", took.windows)
+        .number("windows", Some(windows(took)), 2)
         .whole("seconds", took.seconds)
         .print();
+}
+
+/// Windows of requests: the first fills, the others churn.
+fn windows(took: &Measurement) -> f64 {
+    to_float(took.millis) / to_float(WINDOW)
 }
 
 /// Millions of bytes.

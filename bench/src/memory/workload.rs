@@ -63,7 +63,7 @@ impl Workload {
         },
         Self {
             algorithm: Algorithm::LogCapped { bytes_max: 4096 },
-            arrivals: Arrivals::Costs { per_minute: 1_000_000, step: 10 },
+            arrivals: Arrivals::Costs { per_minute: 1_000_000, step: 20 },
             target: Some(60 * MB),
             ..Self::log("capped-10k-x-1m", 10_000, 1_000_000)
         },

@@ -34,12 +34,12 @@ pub struct Policy {
 ///
 /// | algorithm | over-admits | denies too much | memory a key |
 /// |---|---|---|---|
-/// | `Log` | never | never | 55 to 62 bytes, plus about a byte a request beyond the first few |
-/// | `LogCapped` | never | for a merged span, at most `24 x window / bytes_max` | as `Log`, at most `bytes_max` |
-/// | `Counter` | up to twice the limit for bursts that straddle two windows in the worst case | up to one window | 38 to 42 bytes |
-/// | `Segments` | never | for one segment | 47 to 53 bytes, plus `count + 1` counters of 1 to 8 bytes |
-/// | `Gcra` | up to twice the limit (a full burst, then the refill) | never | 29 to 32 bytes |
-/// | `Fixed` | up to twice the limit (two bursts around a boundary) | never | 29 to 32 bytes |
+/// | `Log` | never | never | 55 to 64 bytes, plus about a byte a request beyond the first few; some 600 bytes more with several quotas |
+/// | `LogCapped` | never | for a merged span, at most `24 x window / bytes_max` from 4096 bytes on | as `Log`, at most `bytes_max` |
+/// | `Counter` | up to twice the limit for bursts that straddle two windows in the worst case | up to one window | 37 to 43 bytes |
+/// | `Segments` | never | for one segment | 46 to 54 bytes, plus `count + 1` counters of 1 to 8 bytes |
+/// | `Gcra` | up to twice the limit (a full burst, then the refill) | never | 28 to 33 bytes |
+/// | `Fixed` | up to twice the limit (two bursts around a boundary) | never | 28 to 33 bytes |
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Algorithm {

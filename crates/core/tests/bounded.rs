@@ -36,9 +36,12 @@ fn flood(limit: u64) -> f64 {
     exhaust(&limiter, "early", limit);
     let (mut bytes_most, mut resident_most) = (0, 0);
     let mut rates = Vec::new();
+    let mut decisions = Vec::new();
     for step in 0..100 {
-        for key in step * FLOOD / 100..(step + 1) * FLOOD / 100 {
-            let _ = limiter.check(&key);
+        // In batches, which take half of the time.
+        for batch in (step * FLOOD / 100..(step + 1) * FLOOD / 100).step_by(1000) {
+            let keys: Vec<u64> = (batch..batch + 1000).collect();
+            limiter.check_many(&keys, Cost::ONE, &mut decisions);
         }
         // A minute in all would let the first expire; half of one keeps all in one window.
         clock.advance(Duration::from_millis(300));
@@ -226,6 +229,56 @@ fn one_and_two_quotas_stay_within_the_budget() {
         }
     }
     assert!(over.is_empty(), "over 1048576 bytes:\n{}", over.join("\n"));
+}
+
+// The sketch counts in quanta of a limit. If a tier with a huge one opens it, a quantum of that
+// tier must not be a quantum for everybody.
+#[test]
+fn a_tier_with_a_huge_limit_does_not_spoil_the_sketch_for_others() {
+    let _alone = alone();
+    let (limiter, _) = limiter(100, 1 << 20, OnFull::Overflow, Algorithm::Log);
+    let huge = limiter.tier(&[Quota::per_minute(1 << 50).unwrap()]).unwrap();
+    for key in 0..30_000_u64 {
+        let _ = limiter.check_tier(&key, &huge, Cost::ONE);
+    }
+    assert!(limiter.stats().overflowed > 10_000);
+    let fresh = (1 << 40)..(1 << 40) + 10_000_u64;
+    let denied =
+        fresh.filter(|key| !(limiter.check(key).is_allowed() && limiter.check(key).is_allowed()));
+    let denied = denied.count();
+    assert!(denied <= 10, "{denied} of 10000 fresh keys denied one of two requests");
+}
+
+// Whoever waits must be told the same as whoever asks.
+#[test]
+fn a_full_table_denies_new_keys_that_wait() {
+    let _alone = alone();
+    for algorithm in [Algorithm::Log, Algorithm::Gcra] {
+        let (limiter, _) = limiter(3, 1 << 20, OnFull::Deny, algorithm);
+        for key in 0..100_000_u64 {
+            let _ = limiter.check(&key);
+        }
+        assert!(!limiter.check("new").is_allowed());
+        let waited = limiter.wait_blocking("new", Cost::ONE, Duration::ZERO).unwrap();
+        assert!(!waited.is_allowed(), "{algorithm:?}");
+    }
+}
+
+// A cost above the limit never passes, whether there is room in the table or not.
+#[test]
+fn a_full_table_still_says_never() {
+    let _alone = alone();
+    for on_full in [OnFull::Overflow, OnFull::Lru, OnFull::Deny] {
+        let (limiter, _) = limiter(3, 1 << 20, on_full, Algorithm::Log);
+        for key in 0..50_000_u64 {
+            let _ = limiter.check(&key);
+        }
+        let cost = Cost::new(4).unwrap();
+        assert_eq!(limiter.check_cost("new", cost).retry_after(), None, "{on_full:?}");
+        assert_eq!(limiter.peek("new", cost).retry_after(), None, "{on_full:?}");
+        let waited = limiter.wait_blocking("new", cost, Duration::ZERO).unwrap();
+        assert_eq!(waited.retry_after(), None, "{on_full:?}: a wait");
+    }
 }
 
 // Long logs, not many keys, may fill the budget too: then they are merged, and nobody gets more.

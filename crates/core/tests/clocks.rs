@@ -53,7 +53,8 @@ fn no_denial_lasts_longer_than_two_windows() {
                 let _ = walk.limiter.check_cost("key", cost);
             }
             let longest = walk.quotas.iter().map(|quota| quota.1).max().unwrap();
-            let end = walk.latest + 2 * longest + 2 * walk.tick;
+            // A window is rounded up to whole ticks, and so is the date of a unit.
+            let end = walk.latest + (2 * longest.div_ceil(walk.tick) + 1) * walk.tick;
             walk.clock.set(Duration::from_nanos(end));
             if !walk.limiter.check("key").is_allowed() {
                 locked.push(format!("{algorithm:?}, seed {seed}"));

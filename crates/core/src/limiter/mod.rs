@@ -160,8 +160,10 @@ impl Limiter {
             return units - self.store.give_back(&request, tick, epoch);
         }
         let debt = (actual - units).min(crate::quota::LIMIT_MAX);
-        let recorded = debt > 0 && self.store.take(&self.request_for(fingerprint, debt)).is_some();
-        if recorded { units + debt } else { units }
+        if debt > 0 {
+            self.store.take(&self.request_for(fingerprint, debt));
+        }
+        units + debt
     }
 
     /// Units that count against each quota now.

@@ -12,7 +12,7 @@ pub struct Stats {
     pub keys: u64,
     /// Bytes of state: table, logs, sketches, shards.
     pub bytes: usize,
-    /// What `bytes` stays within.
+    /// What `bytes` stays within, but for some hundred bytes where the alternative would be to forget.
     pub memory_limit: usize,
     /// Keys that were moved into the overflow sketch to make room.
     pub evictions: u64,

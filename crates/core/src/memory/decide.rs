@@ -61,6 +61,31 @@ pub(super) fn seed<W: Window>(
     window.advance(request.limits, request.moment.now, &shared.account);
 }
 
+/// Runs `at_window` on a window brought up to now; on a copy of it if that would let go of what
+/// another tier still counts.
+pub(super) fn look<W: Window, R>(
+    window: &mut W,
+    request: &Request<'_>,
+    shared: &Shared,
+    at_window: impl FnOnce(&mut W) -> R,
+) -> R {
+    let Request { limits, moment, .. } = *request;
+    if shared.has_longer(limits) {
+        let mut bytes = Vec::new();
+        window.encode(&mut bytes);
+        let epoch = window.epoch();
+        let copy = W::decode(&mut bytes.as_slice(), limits, epoch, 0, &shared.account);
+        if let Ok(mut copy) = copy {
+            copy.advance(limits, moment.now, &shared.account);
+            let seen = at_window(&mut copy);
+            shared.account.shrink(copy.heap_bytes());
+            return seen;
+        }
+    }
+    window.advance(limits, moment.now, &shared.account);
+    at_window(window)
+}
+
 /// Judges a window that was brought up to now, and takes if allowed and asked to.
 #[inline]
 pub(super) fn decide<W: Window>(

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::Account;
-use super::decide::{Known, Request, decide, decide_many, deny_full, seed};
+use super::decide::{Known, Request, decide, decide_many, deny_full, look, seed};
 use super::hold::Hold;
 use super::overflow::Sketch;
 use super::slots::Slots;
@@ -12,7 +12,7 @@ use crate::decision::Decision;
 use crate::receipt::Receipt;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::time::{Moment, TickScale};
-use crate::window::{NEVER, Window};
+use crate::window::{Limits, NEVER, Window};
 
 /// What happens to a key that the table has no room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -22,7 +22,8 @@ pub enum OnFull {
     /// few get less. Keys that are in the table stay.
     #[default]
     Overflow,
-    /// It takes the place of the key that was last admitted longest ago. What the other had taken
+    /// It takes the place of another: of sixteen keys that are looked at in turn, the one whose
+    /// units are gone first, which is the one that was admitted longest ago. What that had taken
     /// goes into the overflow sketch, and counts when it comes back.
     Lru,
     /// It is denied, with a `retry_after` of the longest window.
@@ -45,6 +46,12 @@ impl Shared {
     // Set before a tier is handed out; who has the tier sees it.
     pub(super) fn longest(&self) -> u64 {
         self.longest.load(Ordering::Relaxed)
+    }
+
+    /// Whether a key may have a longer window than these limits: then who only looks must not let
+    /// go of what these no longer count.
+    pub(super) fn has_longer(&self, limits: &Limits) -> bool {
+        limits.longest() < self.longest()
     }
 }
 
@@ -135,11 +142,9 @@ impl<W: Window> Shard<W> {
     pub(super) fn peek(&mut self, request: &Request<'_>, shared: &Shared) -> Decision {
         let request = self.enter(request);
         match self.slots.find(request.fingerprint) {
-            Some(at) => {
-                let window = self.slots.window(at);
-                window.advance(request.limits, request.moment.now, &shared.account);
+            Some(at) => look(self.slots.window(at), &request, shared, |window| {
                 decide(window, &request, shared, false)
-            }
+            }),
             None => {
                 let estimates = self.estimates(&request);
                 let mut window = W::new(request.limits, 0);
@@ -152,17 +157,23 @@ impl<W: Window> Shard<W> {
         }
     }
 
-    /// Takes without asking: debt. Returns the tick and the epoch for a receipt.
-    pub(super) fn take(&mut self, request: &Request<'_>, shared: &Shared) -> Option<(u64, u16)> {
+    /// Takes without asking: debt. A key that finds no room owes it in the sketch.
+    pub(super) fn take(&mut self, request: &Request<'_>, shared: &Shared) {
         let request = self.enter(request);
-        let at = match self.slots.find(request.fingerprint) {
-            Some(at) => at,
-            None => self.add_key(&request, shared)?,
+        let found = self.slots.find(request.fingerprint);
+        let Some(at) = found.or_else(|| self.add_key(&request, shared)) else {
+            self.open_sketches(request.limits, shared);
+            let _ = self.estimates(&request);
+            for sketch in &mut self.sketches {
+                sketch.add(request.fingerprint, request.cost);
+            }
+            return;
         };
         let window = self.slots.window(at);
-        window.advance(request.limits, request.moment.now, &shared.account);
-        let tick = window.take(request.limits, request.moment, request.cost, &shared.account);
-        Some((tick, window.epoch()))
+        if !shared.has_longer(request.limits) {
+            window.advance(request.limits, request.moment.now, &shared.account);
+        }
+        window.take(request.limits, request.moment, request.cost, &shared.account);
     }
 
     /// Gives back what a receipt names.
@@ -182,7 +193,9 @@ impl<W: Window> Shard<W> {
         if window.epoch() != epoch {
             return 0;
         }
-        window.advance(request.limits, now, &shared.account);
+        if !shared.has_longer(request.limits) {
+            window.advance(request.limits, now, &shared.account);
+        }
         window.give_back(request.limits, now, tick, request.cost, &shared.account)
     }
 
@@ -196,6 +209,9 @@ impl<W: Window> Shard<W> {
         let request = self.enter(request);
         let found = self.slots.find(request.fingerprint);
         let Some(at) = found.or_else(|| self.add_key(&request, shared)) else {
+            if shared.on_full == OnFull::Deny {
+                return LineUp::TooLong(deny_full(&request, shared));
+            }
             let decision = self.check_overflow(&request, shared);
             return if decision.is_allowed() {
                 LineUp::Placed(decision, 0)
@@ -245,13 +261,12 @@ impl<W: Window> Shard<W> {
         &mut self,
         request: &Request<'_>,
         shared: &Shared,
-        look: impl FnOnce(&W, Moment) -> R,
+        at_window: impl FnOnce(&W, Moment) -> R,
     ) -> Option<R> {
         let request = self.enter(request);
         let at = self.slots.find(request.fingerprint)?;
         let window = self.slots.window(at);
-        window.advance(request.limits, request.moment.now, &shared.account);
-        Some(look(window, request.moment))
+        Some(look(window, &request, shared, |window| at_window(window, request.moment)))
     }
 
     /// Forgets a key. Receipts that were handed out for it are void.

@@ -24,7 +24,7 @@ pub(crate) trait KeyedStore: Debug + Send + Sync {
     fn check(&self, request: &Request<'_>) -> Decision;
     fn check_many(&self, requests: &[Request<'_>], decisions: &mut Vec<Decision>);
     fn peek(&self, request: &Request<'_>) -> Decision;
-    fn take(&self, request: &Request<'_>) -> Option<(u64, u16)>;
+    fn take(&self, request: &Request<'_>);
     fn give_back(&self, request: &Request<'_>, tick: u64, epoch: u16) -> u64;
     fn line_up(&self, request: &Request<'_>, within: u64) -> LineUp;
     fn confirm(&self, request: &Request<'_>, tick: u64, epoch: u16) -> Option<(u64, Moment)>;
@@ -237,8 +237,8 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
         self.shard(request.fingerprint).peek(request, &self.shared)
     }
 
-    fn take(&self, request: &Request<'_>) -> Option<(u64, u16)> {
-        self.shard(request.fingerprint).take(request, &self.shared)
+    fn take(&self, request: &Request<'_>) {
+        self.shard(request.fingerprint).take(request, &self.shared);
     }
 
     fn give_back(&self, request: &Request<'_>, tick: u64, epoch: u16) -> u64 {

@@ -63,14 +63,15 @@ struct Pair {
 
 impl<S: Source> Counter<S> {
     pub(crate) fn new(source: S) -> Self {
-        let start = Pair { count: source.count(), nanos: source.nanos() };
+        // Without a first pair the rate cannot be told, and the true clock serves alone.
+        let state = pair(&source).map_or(State::Refused, State::Measuring);
         Self {
             source,
             rate: AtomicU64::new(0),
             interval: AtomicU64::new(0),
             offset: AtomicU64::new(0),
             set_at: AtomicU64::new(0),
-            state: Mutex::new(State::Measuring(start)),
+            state: Mutex::new(state),
         }
     }
 
@@ -103,7 +104,7 @@ impl<S: Source> Counter<S> {
         let Some(mut state) = self.state.try_lock() else {
             return self.source.nanos();
         };
-        let Some(pair) = self.pair() else {
+        let Some(pair) = pair(&self.source) else {
             return self.source.nanos();
         };
         match *state {
@@ -138,19 +139,18 @@ impl<S: Source> Counter<S> {
         let passed = now.nanos.saturating_sub(last.nanos);
         counted <= passed + TEAR && passed - counted.min(passed) <= passed / 800 + TEAR
     }
+}
 
-    /// Both clocks at one moment; none if interruptions tore every try apart.
-    fn pair(&self) -> Option<Pair> {
-        for _ in 0..4 {
-            let before = self.source.nanos();
-            let count = self.source.count();
-            let nanos = self.source.nanos();
-            if nanos.saturating_sub(before) < TEAR {
-                return Some(Pair { count, nanos: before });
-            }
+/// Both clocks at one moment; none if interruptions tore every try apart.
+fn pair(source: &impl Source) -> Option<Pair> {
+    for _ in 0..4 {
+        let before = source.nanos();
+        let count = source.count();
+        if source.nanos().saturating_sub(before) < TEAR {
+            return Some(Pair { count, nanos: before });
         }
-        None
     }
+    None
 }
 
 /// The rate, set low, and the cycles in an interval; none before the warm-up is over.

@@ -174,10 +174,16 @@ impl Body {
     }
 
     /// Makes room for `more` bytes behind the last code: moves the codes to the front when that
-    /// frees enough to be worth it, otherwise takes a larger block, up to `most` bytes of codes.
-    /// False if neither can be had.
+    /// frees enough to be worth it, otherwise takes a larger block, of `likely` bytes if that is
+    /// more than needed, up to `most`. False if neither can be had.
     #[cold]
-    pub(super) fn make_room(&mut self, more: usize, most: usize, account: &Account) -> bool {
+    pub(super) fn make_room(
+        &mut self,
+        more: usize,
+        likely: usize,
+        most: usize,
+        account: &Account,
+    ) -> bool {
         let used = self.codes().len();
         if let Self::Flat { start, buffer, .. } = self {
             let wasted = usize::from(*start);
@@ -191,8 +197,10 @@ impl Body {
                 }
             }
         }
-        let wanted = block(used + more + used / 32).min(most);
-        wanted >= used + more && self.resize(wanted, account)
+        let needed = block(used + more + used / 32).min(most);
+        let likely = block(likely).min(most);
+        (likely > needed && self.resize(likely, account))
+            || (needed >= used + more && self.resize(needed, account))
     }
 
     /// Gives back what is clearly too much: half of a block and more.

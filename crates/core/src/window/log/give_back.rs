@@ -86,7 +86,7 @@ impl Log {
             return true;
         }
         let more = code.as_slice().len() - old;
-        self.body.make_room(more, CAPPED_MAX, account)
+        self.body.make_room(more, 0, CAPPED_MAX, account)
             && self.body.splice(from, old, code.as_slice())
     }
 
@@ -106,19 +106,25 @@ impl Log {
         }
     }
 
-    /// Ticks until units dated `tick`, which wait in line, may be used under one quota: what is
-    /// dated after them waits behind them.
-    pub(super) fn line(&self, quota: &TickQuota, now: u64, tick: u64) -> u64 {
-        let mut before = 0u64;
+    /// Ticks until `units` dated `tick`, which wait in line, may be used under one quota.
+    ///
+    /// Everything dated up to now counts beside them, also what stood behind them in line and has
+    /// had its turn meanwhile; what is dated later waits behind them.
+    pub(super) fn line(&self, quota: &TickQuota, moment: Moment, tick: u64, units: u64) -> u64 {
+        let Moment { now, date } = moment;
+        let counts = |at: u64| at + quota.window > now;
+        let mut others = 0u64;
         self.history(&mut |at, units| {
-            if at <= tick && at + quota.window > now {
-                before = before.saturating_add(units);
+            if at <= date.max(tick) && counts(at) {
+                others = others.saturating_add(units);
             }
         });
-        let mut over = before.saturating_sub(quota.limit);
+        let own = if counts(tick) { units } else { 0 };
+        let wanted = others.saturating_sub(own).saturating_add(units);
+        let mut over = wanted.saturating_sub(quota.limit);
         let mut wait = tick.saturating_sub(now);
         self.history(&mut |at, units| {
-            if at + quota.window > now && over > 0 {
+            if counts(at) && over > 0 {
                 wait = wait.max(at + quota.window - now);
                 over = over.saturating_sub(units);
             }
@@ -126,7 +132,8 @@ impl Log {
         wait
     }
 
-    /// Moves units dated `tick` to the moment's date, and leaves every other entry where it is.
+    /// Dates units that waited in line at the moment's date, and leaves every other entry where
+    /// it is. Units whose place has expired are put on record anew.
     pub(super) fn redate(
         &mut self,
         limits: &Limits,
@@ -136,14 +143,14 @@ impl Log {
         account: &Account,
     ) {
         let mut tail = self.split_off(tick, account);
-        let mut moved = 0;
+        let mut left = if tick + limits.longest() > moment.now { units } else { 0 };
         for (_, there) in &mut tail {
-            let some = (*there).min(units - moved);
+            let some = (*there).min(left);
             *there -= some;
-            moved += some;
+            left -= some;
         }
         let at = tail.partition_point(|(tick, _)| *tick <= moment.date);
-        tail.insert(at, (moment.date, moved));
+        tail.insert(at, (moment.date, units));
         for (date, units) in tail.into_iter().filter(|(_, units)| *units > 0) {
             self.take(limits, Moment { now: moment.now, date }, units, account);
         }

@@ -19,6 +19,7 @@ mod wide;
 
 use self::body::Body;
 use self::code::{Code, read};
+use self::wide::Wide;
 use super::stamp::Stamp;
 use super::{Limits, NEVER, Standing, TickQuota, Window};
 use crate::error::Error;
@@ -43,8 +44,10 @@ impl Window for Log {
     const WAITS: bool = true;
 
     #[inline]
-    fn new(_: &Limits, epoch: u16) -> Self {
-        Self { head: Stamp::new(0, epoch), span: 0, units: 0, body: Body::EMPTY }
+    fn new(limits: &Limits, epoch: u16) -> Self {
+        let body =
+            if limits.is_single() { Body::EMPTY } else { Body::Wide(Box::new(Wide::new(limits))) };
+        Self { head: Stamp::new(0, epoch), span: 0, units: 0, body }
     }
 
     fn vacant() -> Self {
@@ -201,7 +204,7 @@ impl Window for Log {
         units: u64,
         account: &Account,
     ) -> u64 {
-        let wait = limits.quotas().iter().map(|quota| self.line(quota, moment.now, tick)).max();
+        let wait = limits.quotas().iter().map(|quota| self.line(quota, moment, tick, units)).max();
         match wait {
             Some(wait) if wait > 0 => wait,
             _ => {
@@ -291,6 +294,7 @@ impl Window for Log {
             return Err(crate::memory::damaged("the codes of a log"));
         }
         let mut log = Self::new(limits, epoch);
+        account.grow(log.heap_bytes());
         while !codes.is_empty() {
             let entry = read(codes);
             if entry.units > 0 {

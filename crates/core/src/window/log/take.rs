@@ -6,7 +6,7 @@ use super::wide::Wide;
 use super::{Log, merge};
 use crate::memory::Account;
 use crate::time::Moment;
-use crate::window::Limits;
+use crate::window::{Limits, TickQuota};
 
 impl Log {
     /// Takes in the usual cases: one unit, a code of one or two bytes, room for it. None, and
@@ -72,7 +72,7 @@ impl Log {
             cap => cap.min(CAPPED_MAX),
         };
         let bytes = code.as_slice();
-        if self.body.make_room(bytes.len(), most, account) {
+        if self.body.make_room(bytes.len(), self.likely_bytes(limits), most, account) {
             return self.body.push(bytes);
         }
         if limits.bytes_max == 0 && self.body.codes().len() + bytes.len() > FLAT_MAX {
@@ -81,7 +81,23 @@ impl Log {
         self.squeeze(limits);
         // The entry that `code` is for has not moved, and one code always fits.
         self.body.push(bytes)
-            || (self.body.make_room(bytes.len(), most, account) && self.body.push(bytes))
+            || (self.body.make_room(bytes.len(), 0, most, account) && self.body.push(bytes))
+    }
+
+    /// The bytes that a window will take if it goes on as it began, but no more than the limit can
+    /// need; zero while it is too early to tell.
+    ///
+    /// A block that is right at once saves the smaller ones on the way to it, whose holes would
+    /// take a fifth of the memory.
+    fn likely_bytes(&self, limits: &Limits) -> usize {
+        let TickQuota { limit, window } = limits.quota(0);
+        let (used, span) = (self.body.codes().len() as u64, u64::from(self.span));
+        if span.saturating_mul(32) < window || self.units == 0 {
+            return 0;
+        }
+        let by_rate = used.saturating_mul(window) / span / 8 * 9;
+        let by_limit = used.saturating_mul(limit) / u64::from(self.units) / 32 * 33;
+        usize::try_from(by_rate.min(by_limit)).map_or(0, |bytes| bytes.min(FLAT_MAX))
     }
 
     /// Merges entries until at least half of the room is free.
@@ -164,8 +180,9 @@ impl Log {
         if matches!(self.body, Body::Wide(_)) {
             return;
         }
+        // What is on record must not be lost, so this may pass the budget by some hundred bytes.
         let mut wide = Wide::new(limits);
-        account.grow(Wide::FIXED_BYTES);
+        account.grow(wide.heap_bytes());
         if self.units != 0 {
             for (date, units) in self.walk() {
                 wide.take(limits, Moment { now, date }, units, account);

@@ -60,6 +60,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 fn compare(limits: &Limits, steps: &[Step]) -> Result<(), TestCaseError> {
     let account = Account::unlimited();
     let mut log = Log::new(limits, 9);
+    account.grow(log.heap_bytes());
     let mut model = Model::default();
     let mut now = 1_700_000_000_000;
     let mut receipts: Vec<(u64, u64)> = Vec::new();

@@ -11,6 +11,7 @@ use super::code::{CODE_MAX, Code, read};
 use super::cursor::{Chunk, Cursor, OPEN};
 use super::merge;
 use crate::memory::Account;
+use crate::policy::QUOTAS_MAX;
 use crate::time::Moment;
 use crate::window::Limits;
 
@@ -28,6 +29,8 @@ pub(super) struct Wide {
     units: u64,
     /// One a quota; none after a change that moved codes, until the next `advance`.
     cursors: Vec<Cursor>,
+    /// A block that the last chunk left, so that there is always room for a first one.
+    spare: Vec<u8>,
     /// Bytes of codes, and of the blocks they lie in.
     code_bytes: usize,
     chunk_bytes: usize,
@@ -37,11 +40,12 @@ const CHUNK: usize = 4096;
 const CHUNK_FIRST: usize = 64;
 
 impl Wide {
-    /// What a wide log takes before its first chunk.
-    pub(super) const FIXED_BYTES: usize =
-        size_of::<Self>() + 4 * size_of::<Cursor>() + 3 * BLOCK_OVERHEAD;
+    /// What a wide log takes beside its chunks: itself, and eight cursors at the most.
+    const FIXED_BYTES: usize =
+        size_of::<Self>() + QUOTAS_MAX * size_of::<Cursor>() + 3 * BLOCK_OVERHEAD;
 
     pub(super) fn new(limits: &Limits) -> Self {
+        let spare = Vec::with_capacity(CHUNK_FIRST);
         let mut wide = Self {
             chunks: VecDeque::new(),
             base: 0,
@@ -50,7 +54,8 @@ impl Wide {
             units: 0,
             cursors: Vec::with_capacity(limits.quotas().len()),
             code_bytes: 0,
-            chunk_bytes: 0,
+            chunk_bytes: spare.capacity() + Self::CHUNK_BYTES,
+            spare,
         };
         wide.sync(limits);
         wide
@@ -202,10 +207,17 @@ impl Wide {
     }
 
     pub(super) fn trim(&mut self, account: &Account) {
+        let room = self.spare.capacity();
+        self.spare.shrink_to(CHUNK_FIRST);
+        self.chunk_bytes -= room - self.spare.capacity();
+        account.shrink(room - self.spare.capacity());
         for chunk in &mut self.chunks {
-            if chunk.start == 0 && chunk.codes.len() * 2 < chunk.codes.capacity() {
+            if chunk.start == 0
+                && chunk.codes.capacity() > CHUNK_FIRST
+                && chunk.codes.len() * 2 < chunk.codes.capacity()
+            {
                 let before = chunk.codes.capacity();
-                chunk.codes.shrink_to_fit();
+                chunk.codes.shrink_to(CHUNK_FIRST);
                 let freed = before - chunk.codes.capacity();
                 self.chunk_bytes -= freed;
                 account.shrink(freed);
@@ -269,14 +281,19 @@ impl Wide {
     fn pop_front(&mut self, account: &Account) {
         if let Some(chunk) = self.chunks.pop_front() {
             self.base += 1;
-            self.forget(&chunk, account);
+            self.forget(chunk, account);
         }
     }
 
-    fn forget(&mut self, chunk: &Chunk, account: &Account) {
+    fn forget(&mut self, mut chunk: Chunk, account: &Account) {
+        self.code_bytes -= chunk.codes.len();
+        if self.spare.capacity() == 0 {
+            chunk.codes.clear();
+            self.spare = chunk.codes;
+            return;
+        }
         let bytes = chunk.codes.capacity() + Self::CHUNK_BYTES;
         self.chunk_bytes -= bytes;
-        self.code_bytes -= chunk.codes.len();
         account.shrink(bytes);
     }
 
@@ -320,14 +337,14 @@ impl Wide {
     /// are merged; if even that gives no room, the block grows all the same, by a code.
     fn make_room(&mut self, account: &Account) {
         let full = self.chunks.back().is_none_or(|chunk| chunk.codes.len() + CODE_MAX > CHUNK);
-        if full {
-            let room = if self.chunks.is_empty() { CHUNK_FIRST } else { CHUNK };
-            if account.try_grow(room + Self::CHUNK_BYTES) || self.chunks.is_empty() {
-                let codes = Vec::with_capacity(room);
-                self.chunk_bytes += codes.capacity() + Self::CHUNK_BYTES;
-                self.chunks.push_back(Chunk { first: self.last, units: 0, start: 0, codes });
-                return;
+        if full && (self.spare.capacity() > 0 || account.try_grow(CHUNK + Self::CHUNK_BYTES)) {
+            let mut codes = core::mem::take(&mut self.spare);
+            if codes.capacity() == 0 {
+                codes.reserve_exact(CHUNK);
+                self.chunk_bytes += CHUNK + Self::CHUNK_BYTES;
             }
+            self.chunks.push_back(Chunk { first: self.last, units: 0, start: 0, codes });
+            return;
         }
         let Some(chunk) = self.chunks.back_mut() else {
             return;
@@ -448,7 +465,7 @@ impl Wide {
         if chunk.codes.len() <= chunk.start
             && let Some(chunk) = self.chunks.pop_back()
         {
-            self.forget(&chunk, account);
+            self.forget(chunk, account);
         }
         tail.is_some() || self.reopen(account)
     }
