@@ -29,6 +29,7 @@ mod inproc;
 mod instructions;
 mod memory;
 
+use core::time::Duration;
 use std::process::ExitCode;
 
 use crate::options::{Command, Options};
@@ -52,7 +53,9 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
         Command::Help => println!("{}", options::HELP),
         Command::Inproc => inproc::run(options)?,
         Command::Memory { workload } => memory::run(options, workload.as_deref())?,
-        Command::MemoryChild { workload, subject } => memory::run_child(workload, subject)?,
+        Command::MemoryChild { workload, subject, seconds } => {
+            memory::run_child(workload, subject, Duration::from_secs(*seconds))?;
+        }
         Command::Instructions { action } => return instructions::run(options, *action),
         Command::InstructionsChild { subject, checks } => {
             instructions::run_child(subject, *checks)?;

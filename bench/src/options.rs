@@ -33,10 +33,12 @@ pub(crate) enum Command {
     Memory {
         workload: Option<String>,
     },
-    /// Hidden: one workload, alone in its process so that its resident memory is its own.
+    /// Hidden: one workload, alone in its process so that its resident memory is its own. Churn that
+    /// would take longer than `seconds` is left out.
     MemoryChild {
         workload: String,
         subject: String,
+        seconds: u64,
     },
     Instructions {
         action: Action,
@@ -72,19 +74,22 @@ impl Options {
                 _ => words.push(argument),
             }
         }
-        let mut words = words.into_iter();
-        let command = match (words.next().as_deref(), words.next(), words.next()) {
-            (None | Some("help"), _, _) => Command::Help,
-            (Some("inproc"), None, None) => Command::Inproc,
-            (Some("memory"), workload, None) => Command::Memory { workload },
-            (Some("memory-child"), Some(workload), Some(subject)) => {
-                Command::MemoryChild { workload, subject }
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let command = match words[..] {
+            [] | ["help", ..] => Command::Help,
+            ["inproc"] => Command::Inproc,
+            ["memory"] => Command::Memory { workload: None },
+            ["memory", workload] => Command::Memory { workload: Some(workload.to_owned()) },
+            ["memory-child", workload, subject, seconds] => Command::MemoryChild {
+                workload: workload.to_owned(),
+                subject: subject.to_owned(),
+                seconds: seconds.parse()?,
+            },
+            ["instructions"] => Command::Instructions { action },
+            ["instructions-child", subject, checks] => {
+                Command::InstructionsChild { subject: subject.to_owned(), checks: checks.parse()? }
             }
-            (Some("instructions"), None, None) => Command::Instructions { action },
-            (Some("instructions-child"), Some(subject), Some(checks)) => {
-                Command::InstructionsChild { subject, checks: checks.parse()? }
-            }
-            (Some(word), _, _) => return Err(refusal(word)),
+            [word, ..] => return Err(refusal(word)),
         };
         Ok(Self { command, json, quick })
     }

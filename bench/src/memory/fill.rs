@@ -20,10 +20,6 @@ const STEP: u64 = 1_000;
 /// Milliseconds of the workload between two signs of life.
 const SIGN_OF_LIFE: u64 = 15_000;
 
-/// Churn that would end later than this is left out, and the table says so: on a slow machine a
-/// bench must end too.
-const TIME_MAX: Duration = Duration::from_secs(360);
-
 /// Some of the keys, with a limiter and a time of their own.
 #[derive(Debug)]
 struct Block<S> {
@@ -36,6 +32,9 @@ struct Block<S> {
 struct Run<'a> {
     workload: &'a Workload,
     began: Instant,
+    /// Churn that would end later is left out, and the table says so: on a slow machine a bench
+    /// must end too.
+    time_max: Duration,
     /// The millisecond to stop at; the first thread may bring it forward.
     end: AtomicU64,
 }
@@ -43,6 +42,7 @@ struct Run<'a> {
 /// Fills stores for a window, churns them for some more, and measures.
 pub(crate) fn fill<S: Store + Send>(
     workload: &Workload,
+    time_max: Duration,
     store: impl Fn() -> Result<S, Failure>,
 ) -> Result<Measurement, Failure> {
     let idle = resident::read()?.now;
@@ -52,7 +52,7 @@ pub(crate) fn fill<S: Store + Send>(
     };
     let mut blocks: Vec<Block<S>> = (0..workload.blocks).map(block).collect::<Result<_, _>>()?;
     let end = AtomicU64::new((1 + workload.churn) * WINDOW);
-    let run = Run { workload, began: clock::instant(), end };
+    let run = Run { workload, began: clock::instant(), time_max, end };
     thread::scope(|scope| {
         let share = blocks.len().div_ceil(workload.threads);
         for (thread, blocks) in blocks.chunks_mut(share).enumerate() {
@@ -107,7 +107,7 @@ impl Run<'_> {
         let (name, took) = (self.workload.name, self.began.elapsed());
         progress::say(&format!("{name}: second {}, took {} s", now / 1000, took.as_secs()));
         let signs = u32::try_from(now / SIGN_OF_LIFE).unwrap_or(u32::MAX);
-        if now >= WINDOW && took + took / signs > TIME_MAX {
+        if now >= WINDOW && took + took / signs > self.time_max {
             self.end.fetch_min(now, Ordering::Relaxed);
         }
     }

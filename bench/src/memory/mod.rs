@@ -9,9 +9,11 @@ mod ring_store;
 mod store;
 mod workload;
 
+use core::time::Duration;
 use std::process::{Command, Stdio};
 
 use crate::Failure;
+use crate::clock;
 use crate::memory::fill::fill;
 use crate::memory::measurement::Measurement;
 use crate::memory::report::Report;
@@ -23,6 +25,9 @@ use crate::progress;
 
 pub(crate) use self::store::Store;
 
+/// When the last workload ends; ten minutes, and some time to start and to count.
+const TIME_MAX: Duration = Duration::from_secs(560);
+
 /// Runs all workloads, or the one that is named, each in a process of its own.
 pub(crate) fn run(options: &Options, only: Option<&str>) -> Result<(), Failure> {
     let chosen = |workload: &&Workload| only.is_none_or(|only| workload.name == only);
@@ -30,11 +35,12 @@ pub(crate) fn run(options: &Options, only: Option<&str>) -> Result<(), Failure> 
     if workloads.is_empty() {
         return Err(unknown(only.unwrap_or_default()));
     }
-    let mut report = Report::new(options.json);
+    let (mut report, began) = (Report::new(options.json), clock::instant());
     for workload in workloads {
         for subject in workload.subjects {
             progress::say(&format!("{} {subject}: started", workload.name));
-            report.add(workload, subject, &run_apart(workload.name, subject)?);
+            let left = TIME_MAX.saturating_sub(began.elapsed());
+            report.add(workload, subject, &run_apart(workload.name, subject, left)?);
         }
     }
     report.finish();
@@ -42,23 +48,25 @@ pub(crate) fn run(options: &Options, only: Option<&str>) -> Result<(), Failure> 
 }
 
 /// Runs one workload in this process and prints what it took, for [`run`] to read.
-pub(crate) fn run_child(name: &str, subject: &str) -> Result<(), Failure> {
+pub(crate) fn run_child(name: &str, subject: &str, time: Duration) -> Result<(), Failure> {
     let workload = Workload::ALL.iter().find(|workload| workload.name == name);
     let workload = workload.ok_or_else(|| unknown(name))?;
     let Workload { algorithm, limit, blocks, .. } = *workload;
     let measurement = if subject == RING {
-        fill(workload, || Ok(RingStore::new(limit)))?
+        fill(workload, time, || Ok(RingStore::new(limit)))?
     } else {
-        fill(workload, || OursTimed::part(algorithm, limit, blocks))?
+        fill(workload, time, || OursTimed::part(algorithm, limit, blocks))?
     };
     println!("{measurement}");
     Ok(())
 }
 
 /// Starts this program anew, so that nothing but the workload is in memory.
-fn run_apart(workload: &str, subject: &str) -> Result<Measurement, Failure> {
+fn run_apart(workload: &str, subject: &str, time: Duration) -> Result<Measurement, Failure> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["memory-child", workload, subject]).stderr(Stdio::inherit());
+    command
+        .args(["memory-child", workload, subject, &time.as_secs().to_string()])
+        .stderr(Stdio::inherit());
     let output = command.output()?;
     if !output.status.success() {
         return Err(format!("{workload} {subject} ended with {}", output.status).into());

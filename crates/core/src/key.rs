@@ -37,9 +37,14 @@ pub trait Key {
     }
 }
 
-/// Takes the parts of a key.
-#[derive(Debug)]
+/// Takes the parts of a key. Its `Debug` form does not show the secret.
 pub struct KeyHasher(SipHasher13);
+
+impl fmt::Debug for KeyHasher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeyHasher(..)")
+    }
+}
 
 impl KeyHasher {
     /// A part of any length.

@@ -56,3 +56,8 @@ pub use quota::Quota;
 pub use receipt::Receipt;
 pub use store::Store;
 pub use time::{Clock, ManualClock, MonotonicClock};
+
+/// The code of the README, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

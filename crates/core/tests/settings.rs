@@ -145,7 +145,9 @@ fn thousands_of_debts_add_up_without_wrapping() {
             if round % 100 == 0 {
                 clock.advance(Duration::from_millis(3));
                 assert!(!limiter.check("alice").is_allowed(), "{algorithm:?}, round {round}");
-                assert!(limiter.usage("alice").units(0) >= UNITS_MAX, "{algorithm:?}");
+                // GCRA keeps when the debt is paid, at most some thousand years from now.
+                let enough = limiter.usage("alice").units(0) >= UNITS_MAX;
+                assert!(enough || algorithm == Algorithm::Gcra, "{algorithm:?}");
             }
         }
         assert!(!limiter.peek("alice", Cost::ONE).is_allowed(), "{algorithm:?}");
@@ -229,7 +231,7 @@ fn the_parameters_of_an_algorithm_have_ranges() {
     }
 }
 
-// A log takes any tier; the others keep a state a quota and must have as many.
+// A log takes a tier of fewer quotas; the others keep a state a quota and must have as many.
 #[test]
 fn a_tier_must_fit_the_policy() {
     let quotas = vec![Quota::per_minute(9).unwrap(); 9];
@@ -237,7 +239,7 @@ fn a_tier_must_fit_the_policy() {
         let (limiter, _) = limiter(&[(5, 60), (50, 3600)], algorithm);
         let log = matches!(algorithm, Algorithm::Log | Algorithm::LogCapped { .. });
         for count in 0..=9 {
-            let fits = if log { (1..=8).contains(&count) } else { count == 2 };
+            let fits = if log { (1..=2).contains(&count) } else { count == 2 };
             match limiter.tier(&quotas[..count]) {
                 Ok(tier) => {
                     assert!(fits, "{algorithm:?}, {count} quotas");

@@ -246,6 +246,26 @@ fn all_who_wake_late_together_stay_within_the_bound() {
     }
 }
 
+// A check behind a later place is dated as late as that place, but used at once: who comes back for
+// a place that has expired must count it.
+#[test]
+fn what_is_dated_ahead_counts_for_who_lost_a_place() {
+    let (limiter, clock) = limiter(2, Algorithm::Log);
+    let at = |seconds| clock.set(START + Duration::from_secs(seconds));
+    assert!(limiter.check_cost("alice", cost(2)).is_allowed());
+    let mut late = task(&limiter, &clock, 2, SECONDS_600);
+    assert!(poll(&mut late).is_none(), "dated 60 s, and asleep until 122 s");
+    at(121);
+    let receipt = limiter.check_cost("alice", cost(2)).into_receipt().unwrap();
+    let mut next = task(&limiter, &clock, 1, SECONDS_600);
+    assert!(poll(&mut next).is_none(), "dated 181 s");
+    assert_eq!(limiter.refund(receipt), 2);
+    at(122);
+    assert!(limiter.check("alice").is_allowed(), "one is free, though dated 181 s");
+    let passed = poll(&mut late).is_some_and(|decision| decision.unwrap().is_allowed());
+    assert!(!passed, "three units at one moment under a limit of two");
+}
+
 // Places that were used late are dated later than those that came behind them, and count.
 #[test]
 fn who_was_late_counts_for_those_behind() {

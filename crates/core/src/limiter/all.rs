@@ -103,9 +103,9 @@ fn sum(ask: &Ask<'_>, asks: &[Ask<'_>]) -> u64 {
     asks.iter().filter(same).fold(0, |sum: u64, other| sum.saturating_add(other.cost))
 }
 
-fn take_all(asks: &[Ask<'_>], looks: Vec<Decision>, locks: &mut Locks<'_>) -> Vec<Decision> {
+fn take_all(asks: &[Ask<'_>], mut looks: Vec<Decision>, locks: &mut Locks<'_>) -> Vec<Decision> {
     let mut taken = Vec::with_capacity(asks.len());
-    for (ask, look) in asks.iter().zip(&looks) {
+    for (ask, look) in asks.iter().zip(&mut looks) {
         if !look.is_allowed() {
             // Only in shadow mode: noted, not taken.
             taken.push(locks.peek(ask, ask.cost));
@@ -117,6 +117,7 @@ fn take_all(asks: &[Ask<'_>], looks: Vec<Decision>, locks: &mut Locks<'_>) -> Ve
             for (ask, decision) in asks.iter().zip(&taken) {
                 locks.give_back(ask, decision);
             }
+            *look = decision;
             return deny_all(asks, looks);
         }
         taken.push(decision);

@@ -120,8 +120,7 @@ impl LimiterBuilder {
             memory_limit: self.memory_limit,
             on_full: self.on_full,
             scale,
-            quotas: self.policy.quotas().len(),
-            longest: limits.longest(),
+            limits,
         };
         let clock = self.clock.unwrap_or_else(|| MonotonicClock::new().into());
         Ok(Limiter {

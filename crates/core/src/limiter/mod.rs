@@ -209,19 +209,14 @@ impl Limiter {
         for _ in 0..self.store.shards() {
             // Another thread may sweep the same shard: harmless, as both look at slots in turn.
             let shard = self.sweep_at.fetch_add(1, Ordering::Relaxed);
-            let mut shard_left = left;
-            let mut whole = usize::MAX;
-            while shard_left > 0 && whole > 0 {
-                let step = shard_left.min(whole).min(256);
-                let (seen, gone) = self.store.sweep(shard, step, moment);
-                if whole == usize::MAX {
-                    whole = self.store.capacity(shard);
-                }
+            // Twice round: the end of the table, where it may shrink, comes after the last key.
+            let mut whole = 2 * self.store.capacity(shard) + 2;
+            while left > 0 && whole > 0 {
+                let (seen, gone) = self.store.sweep(shard, left.min(whole).min(256), moment);
                 dropped += gone;
-                shard_left -= seen.min(shard_left);
-                whole = whole.saturating_sub(seen.max(1));
+                left -= seen;
+                whole = if seen + gone == 0 { 0 } else { whole.saturating_sub(seen) };
             }
-            left = shard_left;
             if left == 0 {
                 break;
             }
@@ -252,12 +247,13 @@ impl Limiter {
     /// Other quotas for some keys, as for paying customers; made once, used often.
     ///
     /// A key may change its tier at any time and keeps what it has taken. After a change to a
-    /// longer window, the promise holds from one such window later.
+    /// longer window, the promise holds from one such window later. Counter, segments and fixed
+    /// date all that a key has taken at a change of the window; GCRA reads it as a share of it.
     ///
     /// # Errors
     ///
-    /// When there is no quota or more than eight; for other algorithms than the log also when
-    /// there are not as many as the policy has.
+    /// When there is no quota, or more than the policy has; for other algorithms than the log also
+    /// when there are fewer.
     pub fn tier(&self, quotas: &[Quota]) -> Result<Tier, Error> {
         let tier = Tier::new(quotas, &self.policy, &self.scale)?;
         self.store.keep(tier.limits.longest());

@@ -26,8 +26,7 @@ const FRAME_MAX: u64 = 1 << 30;
 pub struct RestoreReport {
     /// Keys in the table again.
     pub keys: u64,
-    /// Keys that found no room and went into the overflow sketch, and sketches that did not fit
-    /// because the number of shards or the memory limit has changed.
+    /// Keys that found no room and went into the overflow sketch.
     pub dropped: u64,
 }
 
@@ -122,11 +121,12 @@ impl Limiter {
             if frame.is_empty() {
                 break;
             }
-            let restored = self.store.restore(&frame, &self.limits, shift)?;
+            let restored = self.store.restore(&frame, &self.request_for(0, 1), shift)?;
             report.keys += restored.keys;
             report.dropped += restored.dropped;
             frames += 1;
         }
+        self.store.place_rest();
         expect("number of frames", read_frame(input)?.as_slice().take_u64()?, frames)?;
         Ok(report)
     }

@@ -29,13 +29,19 @@ impl Tier {
     pub(super) fn new(quotas: &[Quota], policy: &Policy, scale: &TickScale) -> Result<Self, Error> {
         check_quotas(quotas)?;
         let log = matches!(policy.algorithm(), Algorithm::Log | Algorithm::LogCapped { .. });
-        if !log && quotas.len() != policy.quotas().len() {
+        let fits = if log {
+            quotas.len() <= policy.quotas().len()
+        } else {
+            quotas.len() == policy.quotas().len()
+        };
+        if !fits {
             let message = format!(
-                "a tier of {} quotas does not fit policy {:?} of {}: with {:?} use as many",
+                "a tier of {} quotas does not fit policy {:?} of {}: with {:?} use {}",
                 quotas.len(),
                 policy.name(),
                 policy.quotas().len(),
                 policy.algorithm(),
+                if log { "as many or fewer" } else { "as many" },
             );
             return Err(Error::new(ErrorKind::Policy, message));
         }

@@ -50,6 +50,7 @@ pub(super) fn seed<W: Window>(
     estimates: &[u64; QUOTAS_MAX],
     shared: &Shared,
 ) {
+    window.advance(request.limits, request.moment.now, &shared.account);
     if estimates.iter().any(|estimate| *estimate > 0) {
         // More than the limit denies no more than the limit does.
         let mut units = *estimates;

@@ -10,31 +10,51 @@ use crate::window::Window;
 const EVICT_FROM: usize = 16;
 
 impl<W: Window> Shard<W> {
-    /// Looks at up to `slots` slots and drops those that can no longer change a decision.
-    pub(super) fn sweep(&mut self, slots: usize, shared: &Shared) -> usize {
-        let mut dropped = 0;
+    /// Looks at up to `slots` slots and drops those that can no longer change a decision: how many
+    /// were looked at, and how many dropped.
+    pub(super) fn sweep(&mut self, slots: usize, shared: &Shared) -> (usize, usize) {
+        let (mut seen, mut dropped) = (0, 0);
         let longest = shared.longest();
-        for _ in 0..slots.min(self.slots.capacity()) {
+        // A drop is work too, so both together are bounded.
+        for _ in 0..slots.saturating_mul(2) {
+            if seen == slots || self.slots.capacity() == 0 {
+                break;
+            }
             if self.sweep_at >= self.slots.capacity() {
                 self.sweep_at = 0;
                 self.shrink(shared);
-                break;
+                self.drop_sketches();
+                continue;
             }
             match self.slots.get(self.sweep_at) {
-                Some((_, window)) if window.idle_at(longest) <= self.latest => {
+                Some((_, window)) if window.idle_at(longest) <= self.latest.now => {
                     // Another key may have moved up into this place: look at it again.
                     self.drop_slot(self.sweep_at, shared);
                     dropped += 1;
+                    continue;
                 }
-                Some(_) => {
-                    self.slots.window(self.sweep_at).trim(&shared.account);
-                    self.sweep_at += 1;
-                }
-                None => self.sweep_at += 1,
+                Some(_) => self.slots.window(self.sweep_at).trim(&shared.limits, &shared.account),
+                None => {}
             }
+            self.sweep_at += 1;
+            seen += 1;
         }
         self.counters.swept += dropped as u64;
-        dropped
+        (seen, dropped)
+    }
+
+    /// Whether a new key would find a slot.
+    pub(super) fn has_room(&self, shared: &Shared) -> bool {
+        if !self.slots.is_full() {
+            return true;
+        }
+        let more = Slots::<W>::bytes(self.slots.next_capacity())
+            - Slots::<W>::bytes(self.slots.capacity());
+        let granted = shared.account.try_grow(more);
+        if granted {
+            shared.account.shrink(more);
+        }
+        granted
     }
 
     /// Makes the table larger by an eighth.
@@ -59,6 +79,14 @@ impl<W: Window> Shard<W> {
             self.slots.resize(capacity);
             shared.account.shrink(before - Slots::<W>::bytes(self.slots.capacity()));
             self.note_hold(hold);
+        }
+    }
+
+    /// Lets go of sketches whose windows have both passed.
+    fn drop_sketches(&mut self) {
+        let now = self.latest.now;
+        if self.sketches.iter().all(|sketch| sketch.is_over(now)) {
+            self.sketches = Vec::new();
         }
     }
 
@@ -99,7 +127,7 @@ impl<W: Window> Shard<W> {
 
     /// Adds what a key has taken to the sketches.
     pub(super) fn remember(&mut self, at: usize, request: &Request<'_>, shared: &Shared) {
-        self.open_sketches(request.limits, shared);
+        self.open_sketches(shared);
         let now = request.moment.now;
         let Some((fingerprint, _)) = self.slots.get(at) else {
             return;

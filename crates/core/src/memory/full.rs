@@ -7,12 +7,12 @@ use super::overflow::Sketch;
 use super::shard::{Shard, Shared};
 use crate::decision::{Decision, Outcome, QuotaDecision};
 use crate::policy::QUOTAS_MAX;
-use crate::window::{Limits, Window};
+use crate::window::Window;
 
 impl<W: Window> Shard<W> {
     /// Judges a key by the sketches alone.
     pub(super) fn check_overflow(&mut self, request: &Request<'_>, shared: &Shared) -> Decision {
-        self.open_sketches(request.limits, shared);
+        self.open_sketches(shared);
         let estimates = self.estimates(request);
         let Request { fingerprint, limits, moment, cost } = *request;
         let quotas = || limits.quotas().iter().zip(estimates);
@@ -50,21 +50,23 @@ impl<W: Window> Shard<W> {
         estimates
     }
 
-    pub(super) fn open_sketches(&mut self, limits: &Limits, shared: &Shared) {
-        for quota in limits.quotas().iter().skip(self.sketches.len()) {
+    /// One sketch a quota of the policy; tiers have no more.
+    pub(super) fn open_sketches(&mut self, shared: &Shared) {
+        for quota in shared.limits.quotas().iter().skip(self.sketches.len()) {
             self.sketches.push(Sketch::new(shared.sketch_bytes, quota.limit));
         }
     }
 
     /// Puts back a key from a snapshot; false if the table has no room for it, and then the
-    /// sketch remembers it.
+    /// sketch will remember it.
     pub(super) fn restore(
         &mut self,
         fingerprint: u64,
         window: W,
-        limits: &Limits,
+        request: &Request<'_>,
         shared: &Shared,
     ) -> bool {
+        let request = self.enter(request);
         if let Some(at) = self.slots.find(fingerprint) {
             self.drop_slot(at, shared);
         }
@@ -74,13 +76,27 @@ impl<W: Window> Shard<W> {
             self.slots.insert(fingerprint, window);
             return true;
         }
-        self.open_sketches(limits, shared);
-        let now = self.latest;
-        for (index, sketch) in self.sketches.iter_mut().enumerate() {
-            sketch.advance(shared.longest(), now);
-            sketch.raise(fingerprint, window.on_record(limits, index, now));
+        let mut units = [0; QUOTAS_MAX];
+        for (index, units) in units[..request.limits.quotas().len()].iter_mut().enumerate() {
+            *units = window.on_record(request.limits, index, request.moment.now);
         }
+        self.unplaced.push((fingerprint, units));
         shared.account.shrink(window.heap_bytes());
         false
+    }
+
+    /// Moves what found no room in a restore into the sketches, once those are restored too.
+    pub(super) fn place_rest(&mut self, shared: &Shared) {
+        if self.unplaced.is_empty() {
+            return;
+        }
+        self.open_sketches(shared);
+        let now = self.latest.now;
+        for (fingerprint, units) in core::mem::take(&mut self.unplaced) {
+            for (sketch, units) in self.sketches.iter_mut().zip(units) {
+                sketch.advance(shared.longest(), now);
+                sketch.raise(fingerprint, units);
+            }
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The sketch that remembers whom the table has no room for. It can only over-count.
 
-use super::{Reader, Writer};
+use super::{Reader, Writer, damaged};
 use crate::error::Error;
 
 /// Counts of the current and the previous window for any number of keys, in fixed memory.
@@ -55,6 +55,11 @@ impl Sketch {
         self.start = now;
     }
 
+    /// Whether both windows have passed.
+    pub(super) fn is_over(&self, now: u64) -> bool {
+        now.saturating_sub(self.start) >= 2 * self.window
+    }
+
     /// Units that the key may have taken in the current and the previous window: never less than
     /// it has.
     pub(super) fn estimate(&self, fingerprint: u64) -> u64 {
@@ -100,24 +105,40 @@ impl Sketch {
         out.extend(self.counts.iter().flat_map(|count| count.to_le_bytes()));
     }
 
-    /// Reads what `encode` wrote; none if it is of another size than `self`.
-    pub(super) fn decode(
-        input: &mut &[u8],
-        bytes: usize,
-        shift: u64,
-    ) -> Result<Option<Self>, Error> {
+    /// Reads what `encode` wrote.
+    pub(super) fn decode(input: &mut &[u8], shift: u64) -> Result<Self, Error> {
         let window = input.take_tick()?.max(1);
         let start = input.take_tick()?.saturating_sub(shift);
         let quantum = input.take_u64()?.max(1);
         let swapped = input.take_u64()? != 0;
         let len = usize::try_from(input.take_u64()?).unwrap_or(usize::MAX);
-        let raw = input.take_raw(len.saturating_mul(2))?;
-        let expected = Self::new(bytes, 1).counts.len();
-        if len != expected {
-            return Ok(None);
+        if len == 0 || !len.is_multiple_of(2 * ROWS) {
+            return Err(damaged("the size of a sketch"));
         }
+        let raw = input.take_raw(len.saturating_mul(2))?;
         let counts = raw.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
-        Ok(Some(Self { counts: counts.collect(), swapped, window, start, quantum }))
+        Ok(Self { counts: counts.collect(), swapped, window, start, quantum })
+    }
+
+    /// Takes over what another sketch remembers, of whatever size: a column's count goes to every
+    /// column that shares keys with it, so nobody's estimate gets smaller.
+    pub(super) fn absorb(&mut self, other: &Self) {
+        self.window = self.window.max(other.window);
+        self.start = self.start.max(other.start);
+        // Counts of a smaller quantum are read as more than they are.
+        self.quantum = self.quantum.max(other.quantum);
+        let (from, to) = (other.columns(), self.columns());
+        for current in [true, false] {
+            let counts = other.half(current);
+            let own = self.half_mut(current);
+            for (place, count) in counts.iter().enumerate() {
+                let (row, column) = (place / from, place % from);
+                for target in column * to / from..=((column + 1) * to - 1) / from {
+                    let own = &mut own[row * to + target];
+                    *own = (*own).max(*count);
+                }
+            }
+        }
     }
 
     fn raise_to(&mut self, fingerprint: u64, quanta: u64) {
@@ -193,6 +214,25 @@ mod tests {
                     log.push((now, units));
                     prop_assert!(sketch.estimate(key) >= used(log));
                 }
+            }
+        }
+    }
+
+    proptest! {
+        // Another memory limit or number of shards makes sketches of another size.
+        #[test]
+        fn a_sketch_of_another_size_forgives_nobody(
+            taken in prop::collection::vec((any::<u64>(), 1u64..50), 1..200),
+            bytes in (64usize..2000, 64usize..2000),
+        ) {
+            let (mut from, mut to) = (Sketch::new(bytes.0, 100), Sketch::new(bytes.1, 100));
+            from.advance(60, 1000);
+            for (key, units) in &taken {
+                from.add(*key, *units);
+            }
+            to.absorb(&from);
+            for (key, _) in &taken {
+                prop_assert!(to.estimate(*key) >= from.estimate(*key));
             }
         }
     }

@@ -9,6 +9,7 @@ use super::overflow::Sketch;
 use super::slots::Slots;
 use super::store::LineUp;
 use crate::decision::Decision;
+use crate::policy::QUOTAS_MAX;
 use crate::receipt::Receipt;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::time::{Moment, TickScale};
@@ -38,6 +39,8 @@ pub(super) struct Shared {
     pub(super) scale: TickScale,
     /// Bytes of one shard's sketch of one quota.
     pub(super) sketch_bytes: usize,
+    /// The policy's own limits, which choose how fine a sketch counts.
+    pub(super) limits: Limits,
     /// The longest window of the policy and its tiers: nothing is let go before it.
     pub(super) longest: AtomicU64,
 }
@@ -68,8 +71,8 @@ pub(super) struct Counters {
 #[derive(Debug)]
 pub(super) struct Shard<W> {
     pub(super) slots: Slots<W>,
-    /// The latest tick seen; time never goes back before it.
-    pub(super) latest: u64,
+    /// The latest moment seen; time never goes back before it.
+    pub(super) latest: Moment,
     /// Checks since the start, to sweep now and then.
     pub(super) checks: u32,
     /// The next slot to be looked at by the sweep, and the slots it kept since it was at the first.
@@ -79,6 +82,8 @@ pub(super) struct Shard<W> {
     /// One a quota; none before the first key that found no room.
     pub(super) sketches: Vec<Sketch>,
     pub(super) counters: Counters,
+    /// Keys of a snapshot that found no room, until its sketches are there; empty otherwise.
+    pub(super) unplaced: Vec<(u64, [u64; QUOTAS_MAX])>,
 }
 
 /// Every so many checks ...
@@ -87,16 +92,19 @@ const SWEEP_EVERY: u32 = 64;
 const SWEEP_SLOTS: usize = 8;
 /// and so many for every new key: faster than keys can come, so the dead never pile up.
 const SWEEP_FOR_NEW: usize = 4;
+/// When the budget is spent, so many are looked at before a new key goes without a slot.
+const SWEEP_WHEN_FULL: usize = 64;
 impl<W: Window> Shard<W> {
     pub(super) fn new() -> Self {
         Self {
             slots: Slots::new(),
-            latest: 0,
+            latest: Moment { now: 0, date: 0 },
             checks: 0,
             sweep_at: 0,
             next_epoch: 0,
             sketches: Vec::new(),
             counters: Counters::default(),
+            unplaced: Vec::new(),
         }
     }
 
@@ -145,6 +153,12 @@ impl<W: Window> Shard<W> {
             Some(at) => look(self.slots.window(at), &request, shared, |window| {
                 decide(window, &request, shared, false)
             }),
+            None if shared.on_full == OnFull::Deny
+                && request.limits.quotas().iter().all(|quota| request.cost <= quota.limit)
+                && !self.has_room(shared) =>
+            {
+                deny_full(&request, shared)
+            }
             None => {
                 let estimates = self.estimates(&request);
                 let mut window = W::new(request.limits, 0);
@@ -162,7 +176,7 @@ impl<W: Window> Shard<W> {
         let request = self.enter(request);
         let found = self.slots.find(request.fingerprint);
         let Some(at) = found.or_else(|| self.add_key(&request, shared)) else {
-            self.open_sketches(request.limits, shared);
+            self.open_sketches(shared);
             let _ = self.estimates(&request);
             for sketch in &mut self.sketches {
                 sketch.add(request.fingerprint, request.cost);
@@ -196,7 +210,8 @@ impl<W: Window> Shard<W> {
         if !shared.has_longer(request.limits) {
             window.advance(request.limits, now, &shared.account);
         }
-        window.give_back(request.limits, now, tick, request.cost, &shared.account)
+        let limits = request.limits.keeping(shared.longest());
+        window.give_back(&limits, now, tick, request.cost, &shared.account)
     }
 
     /// Takes a place in line: the units are dated at the moment they may be used.
@@ -207,6 +222,9 @@ impl<W: Window> Shard<W> {
         shared: &Shared,
     ) -> LineUp {
         let request = self.enter(request);
+        if request.limits.quotas().iter().any(|quota| request.cost > quota.limit) {
+            return LineUp::TooLong(self.peek(&request, shared));
+        }
         let found = self.slots.find(request.fingerprint);
         let Some(at) = found.or_else(|| self.add_key(&request, shared)) else {
             if shared.on_full == OnFull::Deny {
@@ -228,13 +246,14 @@ impl<W: Window> Shard<W> {
             return LineUp::Placed(decide(window, &request, shared, true), 0);
         }
         let decision = decide(window, &request, shared, false);
-        if wait > within {
+        // Behind everybody who is in line already.
+        let date = moment.date.max(moment.now.saturating_add(wait)).max(window.end());
+        if date - moment.now > within {
             return LineUp::TooLong(decision);
         }
-        let date = moment.date.max(moment.now + wait);
         let tick = window.take(limits, Moment { now: moment.now, date }, cost, &shared.account);
         let receipt = Receipt { fingerprint, tick, units: cost, epoch: window.epoch() };
-        LineUp::Placed(decision.into_placed(receipt), tick - moment.now)
+        LineUp::Placed(decision.into_placed(receipt), date - moment.now)
     }
 
     /// Asks whether units that wait in line may be used now. None if they are not there any more.
@@ -294,14 +313,15 @@ impl<W: Window> Shard<W> {
 
     /// Sees to it that time does not go back.
     #[inline]
-    fn enter<'a>(&mut self, request: &Request<'a>) -> Request<'a> {
+    pub(super) fn enter<'a>(&mut self, request: &Request<'a>) -> Request<'a> {
         Request { moment: self.see(request.moment), ..*request }
     }
 
     #[inline]
     pub(super) fn see(&mut self, moment: Moment) -> Moment {
-        self.latest = self.latest.max(moment.now);
-        Moment { now: self.latest, date: moment.date.max(self.latest) }
+        self.latest.now = self.latest.now.max(moment.now);
+        self.latest.date = self.latest.date.max(moment.date);
+        self.latest
     }
 
     #[cold]
@@ -327,9 +347,13 @@ impl<W: Window> Shard<W> {
 
     /// Adds a key with what the sketch remembers of it; none if there is no room.
     fn add_key(&mut self, request: &Request<'_>, shared: &Shared) -> Option<usize> {
-        if self.slots.is_full() && !self.grow(shared) && !self.evict(request, shared) {
-            self.counters.overflowed += 1;
-            return None;
+        if self.slots.is_full() && !self.grow(shared) {
+            // Others may be there that no longer matter.
+            self.sweep(SWEEP_WHEN_FULL, shared);
+            if self.slots.is_full() && !self.evict(request, shared) {
+                self.counters.overflowed += 1;
+                return None;
+            }
         }
         let epoch = self.new_epoch();
         let mut window = W::new(request.limits, epoch);

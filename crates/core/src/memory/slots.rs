@@ -58,7 +58,7 @@ impl<W: Window> Slots<W> {
 
     /// The capacity that fits, if so few slots are used that a smaller table pays.
     pub(super) fn smaller_capacity(&self) -> Option<usize> {
-        let fitting = (self.len + self.len / 4 + 1).next_multiple_of(PAGE);
+        let fitting = (self.len + self.len / 4).next_multiple_of(PAGE);
         (fitting * 2 < self.capacity()).then_some(fitting)
     }
 

@@ -1,8 +1,9 @@
 //! State to bytes and back, a step at a time.
 //!
-//! A frame is `[kind, shard or count, records ...]`. Keys are cut by ranges of their fingerprints
+//! A frame is `[keys, records ...]` or `[sketches, shard, of how many, records ...]`. Keys are cut by ranges of their fingerprints
 //! and not by places in the table, so that a table that changes between two steps loses none.
 
+use super::decide::Request;
 use super::hold::Hold;
 use super::overflow::Sketch;
 use super::shard::{Shard, Shared};
@@ -10,7 +11,7 @@ use super::store::Restored;
 use super::{Reader, Writer, damaged};
 use crate::error::Error;
 use crate::sync::{Mutex, MutexGuard};
-use crate::window::{Limits, Window};
+use crate::window::Window;
 
 const KEYS: u64 = 1;
 const SKETCHES: u64 = 2;
@@ -18,11 +19,11 @@ const SKETCHES: u64 = 2;
 /// Slots that one step looks at, about.
 const STEP: usize = 128;
 
-/// Calls `each` with the frames of one shard, and returns how many keys they hold. The lock is
+/// Calls `each` with the frames of one shard, which is `place.0` of `place.1`, and returns how many keys they hold. The lock is
 /// held for one step at a time, and never while `each` runs.
 pub(super) fn save<W: Window>(
     shard: &Mutex<Shard<W>>,
-    index: usize,
+    place: (usize, usize),
     each: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
 ) -> Result<u64, Error> {
     let steps = (shard.lock().slots.capacity() / STEP).max(1) as u64;
@@ -41,7 +42,7 @@ pub(super) fn save<W: Window>(
         saved += keys;
     }
     frame.clear();
-    if save_sketches(&shard.lock(), index, &mut frame) {
+    if save_sketches(&shard.lock(), place, &mut frame) {
         each(&frame)?;
     }
     Ok(saved)
@@ -59,9 +60,10 @@ fn save_keys<W: Window>(shard: &mut Shard<W>, from: u64, to: u64, frame: &mut Ve
     keys
 }
 
-fn save_sketches<W>(shard: &Shard<W>, index: usize, frame: &mut Vec<u8>) -> bool {
+fn save_sketches<W>(shard: &Shard<W>, place: (usize, usize), frame: &mut Vec<u8>) -> bool {
     frame.put_u64(SKETCHES);
-    frame.put_u64(index as u64);
+    frame.put_u64(place.0 as u64);
+    frame.put_u64(place.1 as u64);
     frame.put_u64(shard.sketches.len() as u64);
     for sketch in &shard.sketches {
         sketch.encode(frame);
@@ -72,12 +74,13 @@ fn save_sketches<W>(shard: &Shard<W>, index: usize, frame: &mut Vec<u8>) -> bool
 /// Puts back what a frame holds.
 pub(super) fn restore<'a, W: Window + 'a>(
     mut frame: &[u8],
-    limits: &Limits,
+    request: &Request<'_>,
     shift: u64,
     shared: &Shared,
     lock: impl Fn(u64) -> MutexGuard<'a, Shard<W>>,
-    lock_index: impl Fn(usize) -> Option<MutexGuard<'a, Shard<W>>>,
+    lock_sharing: impl Fn(u64, u64) -> Vec<MutexGuard<'a, Shard<W>>>,
 ) -> Result<Restored, Error> {
+    let limits = request.limits;
     let mut restored = Restored::default();
     match frame.take_u64()? {
         KEYS => {
@@ -86,7 +89,7 @@ pub(super) fn restore<'a, W: Window + 'a>(
                 let mut shard = lock(fingerprint);
                 let epoch = shard.new_epoch();
                 let window = W::decode(&mut frame, limits, epoch, shift, &shared.account)?;
-                if shard.restore(fingerprint, window, limits, shared) {
+                if shard.restore(fingerprint, window, request, shared) {
                     restored.keys += 1;
                 } else {
                     restored.dropped += 1;
@@ -94,20 +97,18 @@ pub(super) fn restore<'a, W: Window + 'a>(
             }
         }
         SKETCHES => {
-            let index = usize::try_from(frame.take_u64()?).unwrap_or(usize::MAX);
-            let Some(mut shard) = lock_index(index) else {
-                return Ok(restored);
-            };
+            let (index, of) = (frame.take_u64()?, frame.take_u64()?);
             let count = frame.take_u64()?;
             let mut sketches = Vec::new();
             for _ in 0..count.min(limits.quotas().len() as u64) {
-                let Some(sketch) = Sketch::decode(&mut frame, shared.sketch_bytes, shift)? else {
-                    restored.dropped += 1;
-                    return Ok(restored);
-                };
-                sketches.push(sketch);
+                sketches.push(Sketch::decode(&mut frame, shift)?);
             }
-            shard.sketches = sketches;
+            for mut shard in lock_sharing(index, of) {
+                shard.open_sketches(shared);
+                for (own, sketch) in shard.sketches.iter_mut().zip(&sketches) {
+                    own.absorb(sketch);
+                }
+            }
         }
         _ => return Err(damaged("the kind of a frame")),
     }

@@ -48,7 +48,9 @@ pub(crate) trait KeyedStore: Debug + Send + Sync {
         shard: usize,
         each: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
     ) -> Result<u64, Error>;
-    fn restore(&self, frame: &[u8], limits: &Limits, shift: u64) -> Result<Restored, Error>;
+    fn restore(&self, frame: &[u8], request: &Request<'_>, shift: u64) -> Result<Restored, Error>;
+    /// Ends a restore: what found no room is remembered by the sketches.
+    fn place_rest(&self);
 }
 
 /// A shard that stays locked while several keys are judged together.
@@ -92,12 +94,13 @@ pub(crate) struct StoreSettings {
     pub(crate) memory_limit: usize,
     pub(crate) on_full: OnFull,
     pub(crate) scale: TickScale,
-    pub(crate) quotas: usize,
-    pub(crate) longest: u64,
+    /// The policy's own.
+    pub(crate) limits: Limits,
 }
 
 /// The store of a limiter: the log's without a virtual call, since it is the default.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one a limiter")]
 pub(crate) enum AnyStore {
     Log(MemoryStore<Log>),
     Other(Box<dyn KeyedStore>),
@@ -147,10 +150,10 @@ impl<W: Window + Debug> MemoryStore<W> {
         let account = Account::new(settings.memory_limit - sketches);
         account.grow(settings.shards * size_of::<Padded<Mutex<Shard<W>>>>());
         let shards = (0..settings.shards).map(|_| Padded(Mutex::new(Shard::new()))).collect();
-        let sketch_bytes = sketches / settings.shards / settings.quotas;
-        let StoreSettings { on_full, scale, longest, .. } = *settings;
-        let longest = AtomicU64::new(longest);
-        Self { shards, shared: Shared { account, on_full, scale, sketch_bytes, longest } }
+        let sketch_bytes = sketches / settings.shards / settings.limits.quotas().len();
+        let StoreSettings { on_full, scale, limits, .. } = *settings;
+        let longest = AtomicU64::new(limits.longest());
+        Self { shards, shared: Shared { account, on_full, scale, sketch_bytes, limits, longest } }
     }
 
     #[inline]
@@ -298,10 +301,9 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
         let mut guard = self.shards[shard & (self.shards.len() - 1)].0.lock();
         let hold = Hold::start();
         guard.see(moment);
-        let seen = slots.min(guard.slots.capacity());
-        let dropped = guard.sweep(slots, &self.shared);
+        let swept = guard.sweep(slots, &self.shared);
         guard.note_hold(hold);
-        (seen, dropped)
+        swept
     }
 
     fn stats(&self) -> StoreStats {
@@ -320,7 +322,7 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
     }
 
     fn latest(&self) -> u64 {
-        self.shards.iter().map(|shard| shard.0.lock().latest).max().unwrap_or(0)
+        self.shards.iter().map(|shard| shard.0.lock().latest.now).max().unwrap_or(0)
     }
 
     fn save(
@@ -328,13 +330,25 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
         shard: usize,
         each: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
     ) -> Result<u64, Error> {
-        snapshot::save(&self.shards[shard].0, shard, each)
+        snapshot::save(&self.shards[shard].0, (shard, self.shards.len()), each)
     }
 
-    fn restore(&self, frame: &[u8], limits: &Limits, shift: u64) -> Result<Restored, Error> {
+    fn place_rest(&self) {
+        for shard in &self.shards {
+            shard.0.lock().place_rest(&self.shared);
+        }
+    }
+
+    fn restore(&self, frame: &[u8], request: &Request<'_>, shift: u64) -> Result<Restored, Error> {
         let lock = |fingerprint| self.shard(fingerprint);
-        let lock_index = |index: usize| self.shards.get(index).map(|shard| shard.0.lock());
-        snapshot::restore(frame, limits, shift, &self.shared, lock, lock_index)
+        // Shards are chosen by the lower bits: with fewer of them several share one, with more of
+        // them one is shared by several.
+        let lock_sharing = |index: u64, of: u64| {
+            let mask = of.min(self.shards.len() as u64).wrapping_sub(1);
+            let shares = |number: &usize| *number as u64 & mask == index & mask;
+            (0..self.shards.len()).filter(shares).map(|shard| self.shards[shard].0.lock()).collect()
+        };
+        snapshot::restore(frame, request, shift, &self.shared, lock, lock_sharing)
     }
 }
 

@@ -70,7 +70,7 @@ impl Window for Counter {
         let Some(room) = limit.checked_sub(cost) else {
             return NEVER;
         };
-        let left = self.left(now, window);
+        let left = self.left(now, window) + self.lead(now);
         // In this window, once the previous one weighs little enough ...
         if let Some(room) = room.checked_sub(self.current.get()) {
             return left - overlap_for(room, self.previous.get(), window);
@@ -82,8 +82,8 @@ impl Window for Counter {
     #[inline]
     fn reset(&self, limits: &Limits, _: usize, now: u64) -> u64 {
         let window = limits.quota(0).window;
-        let left = self.left(now, window);
-        let carry = carried(self.previous.get(), left, window);
+        let carry = carried(self.previous.get(), self.left(now, window), window);
+        let left = self.left(now, window) + self.lead(now);
         if carry > 0 {
             return left - overlap_for(carry - 1, self.previous.get(), window);
         }
@@ -141,7 +141,8 @@ impl Window for Counter {
         let mut counter = Self::new(limits, epoch);
         let tick = input.take_tick()?.saturating_sub(shift);
         let tag = u16::try_from(input.take_u64()?).unwrap_or_default();
-        counter.start = Stamp::new(tick, tag);
+        // A shift moves the borders of windows: then it is as if the window had changed.
+        counter.start = Stamp::new(tick, if shift == 0 { tag } else { !tag });
         counter.previous.set(input.take_units()?);
         counter.current.set(input.take_units()?);
         Ok(counter)
@@ -169,6 +170,12 @@ impl Counter {
         self.start = Stamp::new(now - now % window, window_tag(window));
         self.previous.set(0);
         self.current.set(units);
+    }
+
+    /// Ticks until the window begins, when a unit was dated into one that has not yet.
+    #[inline]
+    fn lead(&self, now: u64) -> u64 {
+        self.start.tick().saturating_sub(now)
     }
 
     /// Ticks of the previous window that still overlap; all of it before the window has begun.

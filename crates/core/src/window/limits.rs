@@ -65,6 +65,11 @@ impl Limits {
         self.longest
     }
 
+    /// The same quotas, with what is on record kept for `longest` ticks.
+    pub(crate) fn keeping(&self, longest: u64) -> Self {
+        Self { longest: self.longest.max(longest), ..*self }
+    }
+
     /// Quota `index` alone, for windows that keep a state a quota.
     pub(crate) fn only(&self, index: usize) -> Self {
         let quota = self.quota(index);

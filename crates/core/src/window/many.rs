@@ -101,9 +101,9 @@ impl<W: Window> Window for Many<W> {
         own + self.0.iter().map(W::heap_bytes).sum::<usize>()
     }
 
-    fn trim(&mut self, account: &Account) {
+    fn trim(&mut self, limits: &Limits, account: &Account) {
         for window in &mut self.0 {
-            window.trim(account);
+            window.trim(limits, account);
         }
     }
 

@@ -117,6 +117,11 @@ pub(crate) trait Window: Sized + Send {
         tick.saturating_sub(moment.now)
     }
 
+    /// The tick of the latest unit on record, if units can be dated ahead.
+    fn end(&self) -> u64 {
+        0
+    }
+
     /// The tick from which on nothing counts in any window up to `longest`.
     fn idle_at(&self, longest: u64) -> u64;
 
@@ -126,8 +131,8 @@ pub(crate) trait Window: Sized + Send {
     }
 
     /// Gives heap memory back that is not needed any more.
-    fn trim(&mut self, account: &Account) {
-        let _ = account;
+    fn trim(&mut self, limits: &Limits, account: &Account) {
+        let _ = (limits, account);
     }
 
     /// Calls `each` with the tick and units of every entry, oldest first; false if the algorithm

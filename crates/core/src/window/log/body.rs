@@ -203,21 +203,15 @@ impl Body {
             || (needed >= used + more && self.resize(needed, account))
     }
 
-    /// Gives back what is clearly too much: half of a block and more.
+    /// Gives back what is clearly too much: three quarters of a block, or all of it when nothing
+    /// is on record. Less would be wanted again soon.
     pub(super) fn trim(&mut self, account: &Account) {
         let used = self.codes().len();
-        if used <= INLINE {
-            let Self::Flat { open, .. } = *self else {
-                return;
-            };
-            let mut bytes = [0; INLINE];
-            bytes[..used].copy_from_slice(self.codes());
+        if used == 0 && self.open() == 0 {
             account.shrink(self.heap_bytes());
-            #[expect(clippy::cast_possible_truncation, reason = "at most twenty")]
-            let len = used as u8;
-            *self = Self::Inline { len, open, bytes };
-        } else if self.capacity() > 64 && used < self.capacity() / 2 {
-            self.resize(block(used + used / 16), account);
+            *self = Self::EMPTY;
+        } else if self.capacity() > 64 && used < self.capacity() / 4 {
+            self.resize(block(used + used / 32), account);
         }
     }
 

@@ -151,8 +151,29 @@ impl Log {
         }
         let at = tail.partition_point(|(tick, _)| *tick <= moment.date);
         tail.insert(at, (moment.date, units));
+        self.append(tail, limits, moment.now, account);
+    }
+
+    /// Puts units on record before some that are dated ahead, because they wait in line.
+    #[cold]
+    pub(super) fn insert(
+        &mut self,
+        limits: &Limits,
+        moment: Moment,
+        units: u64,
+        account: &Account,
+    ) -> u64 {
+        let mut tail = self.split_off(moment.date + 1, account);
+        tail.insert(0, (moment.date, units));
+        self.append(tail, limits, moment.now, account);
+        moment.date
+    }
+
+    fn append(&mut self, tail: Vec<(u64, u64)>, limits: &Limits, now: u64, account: &Account) {
         for (date, units) in tail.into_iter().filter(|(_, units)| *units > 0) {
-            self.take(limits, Moment { now: moment.now, date }, units, account);
+            // Where a byte was missing an entry may have stayed; then these join it.
+            let date = date.max(self.end());
+            self.take(limits, Moment { now, date }, units, account);
         }
     }
 

@@ -133,6 +133,9 @@ impl Window for Log {
     }
 
     fn take(&mut self, limits: &Limits, moment: Moment, cost: u64, account: &Account) -> u64 {
+        if moment.date < self.end() {
+            return self.insert(limits, moment, cost, account);
+        }
         if let Body::Wide(wide) = &mut self.body {
             return wide.take(limits, moment, cost, account);
         }
@@ -143,18 +146,13 @@ impl Window for Log {
         if !limits.is_single() {
             return self.take_wide(limits, moment, cost, account);
         }
-        let mut date = moment.date;
+        let date = moment.date;
         if self.units == 0 {
             self.body.clear();
             self.head.set_tick(date);
             self.span = 0;
-        } else {
-            let last = self.last();
-            if date <= last {
-                date = last;
-            } else if !self.close(date, limits, account) {
-                return self.take_wide(limits, moment, cost, account);
-            }
+        } else if date > self.last() && !self.close(date, limits, account) {
+            return self.take_wide(limits, moment, cost, account);
         }
         if !self.add_open(cost, limits, account) {
             return self.take_wide(limits, moment, cost, account);
@@ -216,6 +214,14 @@ impl Window for Log {
         }
     }
 
+    fn end(&self) -> u64 {
+        match &self.body {
+            Body::Wide(wide) => wide.end(),
+            _ if self.units == 0 => 0,
+            _ => self.last(),
+        }
+    }
+
     #[inline]
     fn idle_at(&self, longest: u64) -> u64 {
         match &self.body {
@@ -229,7 +235,7 @@ impl Window for Log {
         self.body.heap_bytes()
     }
 
-    fn trim(&mut self, account: &Account) {
+    fn trim(&mut self, limits: &Limits, account: &Account) {
         match &mut self.body {
             Body::Wide(wide) if wide.is_empty() => {
                 account.shrink(wide.heap_bytes());
@@ -237,6 +243,8 @@ impl Window for Log {
                 self.units = 0;
             }
             Body::Wide(wide) => wide.trim(account),
+            // A capped log is small after a merge, and grows again at once.
+            _ if limits.bytes_max > 0 && self.units > 0 => {}
             _ => self.body.trim(account),
         }
     }

@@ -17,7 +17,10 @@ impl Log {
         if cost != 1 || self.units == 0 || self.units == u32::MAX {
             return None;
         }
-        if date <= last {
+        if date < last {
+            return None;
+        }
+        if date == last {
             let open = self.body.open();
             if open == u16::MAX {
                 return None;

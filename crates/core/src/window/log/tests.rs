@@ -27,8 +27,9 @@ impl Model {
         times.iter().find(|at| fits(at)).map_or(NEVER, |at| at - now)
     }
 
-    fn last(&self) -> u64 {
-        self.entries.last().map_or(0, |(tick, _)| *tick)
+    fn add(&mut self, tick: u64, units: u64) {
+        let at = self.entries.partition_point(|(other, _)| *other <= tick);
+        self.entries.insert(at, (tick, units));
     }
 }
 
@@ -93,7 +94,7 @@ fn compare(limits: &Limits, steps: &[Step]) -> Result<(), TestCaseError> {
                 let ahead = Moment { now, date: now + ticks };
                 take(&mut log, &mut model, limits, ahead, 1, &account);
             }
-            Step::Trim => log.trim(&account),
+            Step::Trim => log.trim(limits, &account),
         }
         same_state(&mut log, &model, limits, now, &account)?;
     }
@@ -120,15 +121,14 @@ fn check(
         let standing = log.check(limits, moment, cost, account);
         prop_assert_eq!(standing.retry == 0, passes);
         if passes {
-            let date = moment.date.max(model.last());
-            prop_assert_eq!(standing.tick, date);
-            model.entries.push((date, cost));
-            receipts.push((date, cost));
+            prop_assert_eq!(standing.tick, moment.date);
+            model.add(moment.date, cost);
+            receipts.push((moment.date, cost));
         }
         prop_assert_eq!(standing.used, model.used(moment.now, limits.longest()));
     } else if passes {
         take(log, model, limits, moment, cost, account);
-        receipts.push((model.last(), cost));
+        receipts.push((moment.date, cost));
     }
     Ok(())
 }
@@ -143,7 +143,7 @@ fn take(
 ) {
     let tick = log.take(limits, moment, units, account);
     model.entries.retain(|(tick, _)| tick + limits.longest() > moment.now);
-    model.entries.push((tick, units));
+    model.add(tick, units);
 }
 
 fn same_state(

@@ -100,14 +100,14 @@ impl Wide {
         };
         let mut freed = 0;
         for (index, chunk) in self.chunks.iter().enumerate().skip(from) {
-            if index > from && freed + chunk.units < over {
+            if index > from && chunk.units.saturating_add(freed) < over {
                 freed += chunk.units;
                 continue;
             }
             let mut found = None;
             chunk.scan(|at, tick, units, _| {
                 if index > from || at >= cursor.offset {
-                    freed += units;
+                    freed = units.saturating_add(freed);
                 }
                 found = (freed >= over).then_some(tick);
                 found.is_none()
@@ -155,7 +155,7 @@ impl Wide {
                 break;
             };
             left -= given;
-            self.units -= given;
+            self.units = self.units.saturating_sub(given);
         }
         if left < units {
             self.cursors.clear();
@@ -175,17 +175,18 @@ impl Wide {
             chunk.scan(|at, here, units, _| {
                 if here >= tick {
                     cut = cut.min(at);
-                    units_cut += units;
+                    units_cut = units.saturating_add(units_cut);
                     tail.push((here, units));
                 }
                 true
             });
             self.code_bytes -= chunk.codes.len() - cut;
             chunk.codes.truncate(cut);
-            chunk.units -= units_cut;
+            chunk.units = chunk.units.saturating_sub(units_cut);
         }
         tail.push((self.last, self.open));
-        self.units -= tail.iter().map(|(_, units)| units).sum::<u64>();
+        let gone = tail.iter().fold(0u64, |sum, (_, units)| sum.saturating_add(*units));
+        self.units = self.units.saturating_sub(gone);
         self.open = 0;
         self.reopen(account);
         self.cursors.clear();
@@ -206,23 +207,20 @@ impl Wide {
         }
     }
 
+    /// Gives back a spare block that is larger than a first chunk needs, when there is no chunk.
     pub(super) fn trim(&mut self, account: &Account) {
-        let room = self.spare.capacity();
-        self.spare.shrink_to(CHUNK_FIRST);
-        self.chunk_bytes -= room - self.spare.capacity();
-        account.shrink(room - self.spare.capacity());
-        for chunk in &mut self.chunks {
-            if chunk.start == 0
-                && chunk.codes.capacity() > CHUNK_FIRST
-                && chunk.codes.len() * 2 < chunk.codes.capacity()
-            {
-                let before = chunk.codes.capacity();
-                chunk.codes.shrink_to(CHUNK_FIRST);
-                let freed = before - chunk.codes.capacity();
-                self.chunk_bytes -= freed;
-                account.shrink(freed);
-            }
+        if self.chunks.is_empty() {
+            let room = self.spare.capacity();
+            self.spare.shrink_to(CHUNK_FIRST);
+            let freed = room - self.spare.capacity();
+            self.chunk_bytes -= freed;
+            account.shrink(freed);
         }
+    }
+
+    /// The tick of the last entry.
+    pub(super) fn end(&self) -> u64 {
+        if self.units == 0 { 0 } else { self.last }
     }
 
     /// Makes a cursor for every quota; those of a new window start at the front.
@@ -260,7 +258,7 @@ impl Wide {
             if self.base >= first.chunk {
                 break;
             }
-            self.units -= front.units;
+            self.units = self.units.saturating_sub(front.units);
             self.pop_front(account);
         }
         if let Some(front) = self.chunks.front_mut()
@@ -269,12 +267,12 @@ impl Wide {
         {
             let mut dropped = 0;
             front.scan(|at, _, units, _| {
-                dropped += if at < first.offset { units } else { 0 };
+                dropped = if at < first.offset { units.saturating_add(dropped) } else { dropped };
                 at < first.offset
             });
             (front.start, front.first) = (first.offset, first.tick);
-            front.units -= dropped;
-            self.units -= dropped;
+            front.units = front.units.saturating_sub(dropped);
+            self.units = self.units.saturating_sub(dropped);
         }
     }
 
@@ -318,7 +316,7 @@ impl Wide {
         if let Some(chunk) = self.chunks.back_mut() {
             let offset = chunk.codes.len();
             chunk.codes.extend_from_slice(code.as_slice());
-            chunk.units += self.open;
+            chunk.units = chunk.units.saturating_add(self.open);
             self.code_bytes += code.as_slice().len();
             for cursor in self.cursors.iter_mut().filter(|cursor| cursor.chunk == OPEN) {
                 (cursor.chunk, cursor.offset) = (number, offset);
@@ -426,7 +424,7 @@ impl Wide {
         let room = chunk.codes.capacity();
         let entry = read(&chunk.codes[at..]);
         let given = entry.units.min(units);
-        chunk.units -= given;
+        chunk.units = chunk.units.saturating_sub(given);
         let length = chunk.codes.len();
         let (from, code) = match before {
             Some(from) if given == entry.units => {
@@ -458,7 +456,7 @@ impl Wide {
         });
         if let Some((at, tick, units, len)) = tail {
             chunk.codes.truncate(at);
-            chunk.units -= units;
+            chunk.units = chunk.units.saturating_sub(units);
             self.code_bytes -= len;
             (self.last, self.open) = (tick, units);
         }
