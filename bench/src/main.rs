@@ -25,6 +25,7 @@ mod json;
 mod summary;
 mod table;
 
+mod holds;
 mod inproc;
 mod instructions;
 mod memory;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
 fn run(options: &Options) -> Result<ExitCode, Failure> {
     match &options.command {
         Command::Help => println!("{}", options::HELP),
+        Command::Holds => holds::run(options)?,
         Command::Inproc => inproc::run(options)?,
         Command::Memory { workload } => memory::run(options, workload.as_deref())?,
         Command::MemoryChild { workload, subject, seconds } => {

@@ -6,10 +6,12 @@ use crate::Failure;
 pub(crate) const HELP: &str = "\
 usage: slidegate-bench inproc [--json] [--quick]
        slidegate-bench memory [--json] [WORKLOAD]
+       slidegate-bench holds [--json]
        slidegate-bench instructions [--json] [--record | --compare]
 
 inproc        time of a check, beside peers and a floor
 memory        resident memory after one window of filling and three of churn
+holds         the longest that a lock is held while 10 M keys come, are swept and saved
 instructions  instructions of a check, counted by callgrind
 
 --json     one object a line instead of a table
@@ -29,6 +31,7 @@ pub(crate) struct Options {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     Help,
+    Holds,
     Inproc,
     Memory {
         workload: Option<String>,
@@ -77,6 +80,7 @@ impl Options {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let command = match words[..] {
             [] | ["help", ..] => Command::Help,
+            ["holds"] => Command::Holds,
             ["inproc"] => Command::Inproc,
             ["memory"] => Command::Memory { workload: None },
             ["memory", workload] => Command::Memory { workload: Some(workload.to_owned()) },

@@ -210,3 +210,33 @@ impl Timed for Floor<OurBasis<ManualClock>> {
         self.basis().clock.advance(time);
     }
 }
+
+/// Many keys with one request each.
+#[derive(Debug)]
+pub(crate) struct Crowd {
+    limiter: Limiter,
+}
+
+impl Crowd {
+    pub(crate) fn new() -> Result<Self, Failure> {
+        let builder = Limiter::builder(policy(Algorithm::Log, 100)?);
+        Ok(Self { limiter: builder.memory_limit(MEMORY_LIMIT).secret(SECRET).build()? })
+    }
+
+    pub(crate) fn check(&self, key: u64) {
+        let _ = self.limiter.check(&key);
+    }
+
+    pub(crate) fn sweep(&self) {
+        self.limiter.sweep(usize::MAX);
+    }
+
+    pub(crate) fn save(&self, out: &mut impl std::io::Write) -> Result<(), Failure> {
+        self.limiter.save(out)?;
+        Ok(())
+    }
+
+    pub(crate) fn longest_hold(&self) -> Duration {
+        self.limiter.stats().longest_hold
+    }
+}
