@@ -22,9 +22,10 @@ struct Gate {
 
 impl Gate {
     fn new(clock: ManualClock) -> Result<Self, Error> {
-        let policy = Policy::new("api", Quota::per_minute(3)?)?;
+        let quotas = [Quota::per_second(2)?, Quota::per_minute(3)?];
+        let policy = Policy::builder("api").quotas(quotas).build()?;
         let limiter = Limiter::builder(policy).clock(clock).build()?;
-        // With the log, a tier may also have more quotas than the policy.
+        // As many quotas as the policy has; with the log, fewer would do too.
         let gold = limiter.tier(&[Quota::per_second(5)?, Quota::per_minute(20)?])?;
         Ok(Self { limiter, gold })
     }
@@ -41,7 +42,7 @@ fn main() -> Result<(), Error> {
     let clock = ManualClock::new(Duration::from_secs(1_700_000_000));
     let gate = Gate::new(clock.clone())?;
 
-    println!("free: 3 a minute; gold: 5 a second and 20 a minute\n");
+    println!("free: 2 a second and 3 a minute; gold: 5 a second and 20 a minute\n");
     for (customer, plan) in [("alice", Plan::Free), ("bob", Plan::Gold)] {
         for number in 1..=6 {
             show(customer, number, &gate.check(customer, &plan));
@@ -50,7 +51,7 @@ fn main() -> Result<(), Error> {
 
     println!("\nalice pays. What she has taken stays on record:");
     show("alice", 7, &gate.check("alice", &Plan::Gold));
-    println!("\nShe goes back to free at once. Four units of the last minute count:");
+    println!("\nShe goes back to free at once. Three units of the last minute count:");
     show("alice", 8, &gate.check("alice", &Plan::Free));
     clock.advance(Duration::from_secs(60));
     println!("\nA minute later:");

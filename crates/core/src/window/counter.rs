@@ -207,6 +207,12 @@ fn overlap_for(room: u64, count: u64, window: u64) -> u64 {
     if count <= room {
         return window;
     }
-    let overlap = u128::from(room) * u128::from(window) / u128::from(count);
-    u64::try_from(overlap).unwrap_or(window).min(window)
+    let overlap = match room.checked_mul(window) {
+        Some(product) => product / count,
+        None => {
+            let overlap = u128::from(room) * u128::from(window) / u128::from(count);
+            u64::try_from(overlap).unwrap_or(window)
+        }
+    };
+    overlap.min(window)
 }
