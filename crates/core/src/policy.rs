@@ -34,7 +34,7 @@ pub struct Policy {
 ///
 /// | algorithm | over-admits | denies too much | memory a key |
 /// |---|---|---|---|
-/// | `Log` | never | never | 55 to 64 bytes, plus about a byte a request beyond the first few; some 600 bytes more with several quotas |
+/// | `Log` | never | never | 55 to 64 bytes, plus about a byte a request beyond the first few; some 660 bytes more with several quotas |
 /// | `LogCapped` | never | for a merged span, at most `24 x window / bytes_max` from 4096 bytes on | as `Log`, at most `bytes_max` |
 /// | `Counter` | up to twice the limit for bursts that straddle two windows in the worst case | up to one window | 37 to 43 bytes |
 /// | `Segments` | never | for one segment | 46 to 54 bytes, plus `count + 1` counters of 1 to 8 bytes |

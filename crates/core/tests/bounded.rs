@@ -86,7 +86,10 @@ fn a_key_that_was_evicted_over_its_limit_comes_back_denied() {
             }
         }
         assert!(limiter.stats().evictions > 50_000, "{algorithm:?} {:?}", limiter.stats());
-        assert_eq!(limiter.usage("guilty").units(0), 0, "{algorithm:?}: it was not evicted");
+        // Aligned windows make everybody of a window equally old, so there luck decides who goes.
+        let aligned = matches!(algorithm, Algorithm::Counter | Algorithm::Fixed);
+        let evicted = limiter.usage("guilty").units(0) == 0;
+        assert!(evicted || aligned, "{algorithm:?}: it was not evicted");
         let peeked = limiter.peek("guilty", Cost::ONE).is_allowed();
         if peeked || limiter.check("guilty").is_allowed() {
             forgiven.push((algorithm, count));

@@ -100,7 +100,14 @@ impl Log {
         }
         let by_rate = used.saturating_mul(window) / span / 8 * 9;
         let by_limit = used.saturating_mul(limit) / u64::from(self.units) / 32 * 33;
-        usize::try_from(by_rate.min(by_limit)).map_or(0, |bytes| bytes.min(FLAT_MAX))
+        // A key that runs near its limit will need the limit's block: a guess a little below it
+        // would be outgrown, and leave the largest hole of all.
+        let bytes = if by_rate.saturating_mul(4) >= by_limit.saturating_mul(3) {
+            by_limit
+        } else {
+            by_rate
+        };
+        usize::try_from(bytes).map_or(0, |bytes| bytes.min(FLAT_MAX))
     }
 
     /// Merges entries until at least half of the room is free.
