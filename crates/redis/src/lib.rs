@@ -1,0 +1,3 @@
+//! Slidegate's limits shared through Redis, Sentinel, Cluster and Valkey.
+
+#![forbid(unsafe_code)]
