@@ -39,6 +39,9 @@ mod modelled;
 mod compare;
 mod random;
 
+#[cfg(feature = "servers")]
+pub mod server;
+
 pub use compare::{compare, compare_with};
 pub use load::{LoadError, load_all, parse};
 pub use memory::MemorySubject;

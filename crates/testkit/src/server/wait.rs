@@ -1,0 +1,69 @@
+//! Waiting for something real: polled, with a deadline, never a fixed sleep.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::ServerError;
+
+/// How long anything may take before a test is given up. Far beyond what a busy machine needs.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long a poll rests between two looks.
+const REST: Duration = Duration::from_millis(5);
+
+/// Looks every few milliseconds until there is an answer, for [`PATIENCE`] at most.
+///
+/// # Errors
+///
+/// Whatever `look` fails with; or that `what` did not happen in time.
+///
+/// ```
+/// use slidegate_testkit::server::poll;
+///
+/// let mut looks = 0;
+/// let answer = poll("the third look", || {
+///     looks += 1;
+///     Ok((looks == 3).then_some("seen"))
+/// })?;
+/// assert_eq!(answer, "seen");
+/// # Ok::<(), slidegate_testkit::server::ServerError>(())
+/// ```
+pub fn poll<T>(
+    what: &str,
+    look: impl FnMut() -> Result<Option<T>, ServerError>,
+) -> Result<T, ServerError> {
+    poll_for(PATIENCE, what, look)
+}
+
+/// [`poll`] with a patience of one's own.
+///
+/// # Errors
+///
+/// Whatever `look` fails with; or that `what` did not happen in time.
+pub fn poll_for<T>(
+    patience: Duration,
+    what: &str,
+    mut look: impl FnMut() -> Result<Option<T>, ServerError>,
+) -> Result<T, ServerError> {
+    let started = now();
+    loop {
+        if let Some(answer) = look()? {
+            return Ok(answer);
+        }
+        if started.elapsed() > patience {
+            let message = format!("waited {} s in vain for {what}", patience.as_secs());
+            return Err(ServerError::new(message));
+        }
+        rest(REST);
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a server lives in real time")]
+pub(super) fn now() -> Instant {
+    Instant::now()
+}
+
+#[expect(clippy::disallowed_methods, reason = "between two looks at a real server")]
+fn rest(time: Duration) {
+    thread::sleep(time);
+}
