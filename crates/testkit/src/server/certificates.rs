@@ -1,0 +1,65 @@
+//! Certificates for a server that speaks TLS, made when the test runs.
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use redis::TlsCertificates;
+
+use super::ServerError;
+
+/// An authority of its own and a certificate of it for `127.0.0.1` and `localhost`.
+///
+/// Clones are the same authority, so that several servers can trust each other.
+#[derive(Debug, Clone)]
+pub struct Certificates {
+    authority: String,
+    server: String,
+    server_key: String,
+}
+
+impl Certificates {
+    /// Makes an authority that nobody has trusted before, and a certificate.
+    ///
+    /// # Errors
+    ///
+    /// When there is no randomness to make a key from.
+    pub fn new() -> Result<Self, ServerError> {
+        Self::make().map_err(|error| ServerError::new(format!("cannot make certificates: {error}")))
+    }
+
+    fn make() -> Result<Self, rcgen::Error> {
+        // The names must differ: OpenSSL takes a certificate that bears its issuer's for its own.
+        let mut parameters = CertificateParams::new(Vec::new())?;
+        parameters.distinguished_name.push(DnType::CommonName, "authority of a test");
+        parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let key = KeyPair::generate()?;
+        let authority = parameters.self_signed(&key)?.pem();
+        let issuer = Issuer::new(parameters, key);
+
+        let names = vec!["127.0.0.1".to_owned(), "localhost".to_owned()];
+        let key = KeyPair::generate()?;
+        let mut parameters = CertificateParams::new(names)?;
+        parameters.distinguished_name.push(DnType::CommonName, "server of a test");
+        let server = parameters.signed_by(&key, &issuer)?.pem();
+        Ok(Self { authority, server, server_key: key.serialize_pem() })
+    }
+
+    /// The authority's certificate in PEM: what a client must trust.
+    pub fn authority(&self) -> &str {
+        &self.authority
+    }
+
+    /// What a client of the `redis` crate is built with to trust this authority and no other.
+    pub fn trust(&self) -> TlsCertificates {
+        TlsCertificates { client_tls: None, root_cert: Some(self.authority.as_bytes().to_vec()) }
+    }
+
+    /// The server's certificate in PEM.
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// The server's private key in PEM.
+    pub fn server_key(&self) -> &str {
+        &self.server_key
+    }
+}

@@ -1,0 +1,73 @@
+//! A server's wall clock in the hands of a test, by libfaketime.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::ServerError;
+use super::folder::Folder;
+
+/// Where Debian's package puts it, below the folder of the machine's architecture.
+const LIBRARY: &str = "faketime/libfaketimeMT.so.1";
+const LIBRARIES: &str = "/usr/lib";
+
+/// Where libfaketime keeps a few bytes a process; it does not clean up after one that was killed.
+const SHARED: [&str; 2] = ["/dev/shm/faketime_shm_", "/dev/shm/sem.faketime_sem_"];
+
+/// The file that says how far a server's clock is off, and the library that makes it so.
+#[derive(Debug)]
+pub(super) struct FakeClock {
+    library: PathBuf,
+    file: PathBuf,
+}
+
+impl FakeClock {
+    pub(super) fn new(folder: &Folder) -> Result<Self, ServerError> {
+        let clock = Self { library: find()?, file: folder.join("clock") };
+        clock.set(0)?;
+        Ok(clock)
+    }
+
+    /// Moves the clock to so many seconds after the true time; before it, if negative.
+    pub(super) fn set(&self, offset: i64) -> Result<(), ServerError> {
+        // Written aside and renamed: the server reads the file at every look at the clock, and
+        // must not find it empty.
+        let aside = self.file.with_extension("new");
+        let failed = |error| ServerError::new(format!("cannot set the server's clock: {error}"));
+        fs::write(&aside, format!("{offset:+}\n")).map_err(failed)?;
+        fs::rename(&aside, &self.file).map_err(failed)
+    }
+
+    /// What the server's process must find in its environment.
+    pub(super) fn variables(&self) -> Vec<(&'static str, String)> {
+        let one = || "1".to_owned();
+        vec![
+            ("LD_PRELOAD", self.library.to_string_lossy().into_owned()),
+            ("FAKETIME_TIMESTAMP_FILE", self.file.to_string_lossy().into_owned()),
+            ("FAKETIME_NO_CACHE", one()),
+            // The older name and the newer one. The event loop of the server runs on this clock.
+            ("DONT_FAKE_MONOTONIC", one()),
+            ("FAKETIME_DONT_FAKE_MONOTONIC", one()),
+            ("NO_FAKE_STAT", one()),
+        ]
+    }
+
+    /// Removes what a killed process left behind.
+    pub(super) fn clean_after(pid: u32) {
+        for prefix in SHARED {
+            // There is nothing when the process ended by itself.
+            let _ = fs::remove_file(format!("{prefix}{pid}"));
+        }
+    }
+}
+
+fn find() -> Result<PathBuf, ServerError> {
+    let folders = fs::read_dir(LIBRARIES).into_iter().flatten().flatten();
+    let direct = Path::new(LIBRARIES).join(LIBRARY);
+    let found = folders.map(|folder| folder.path().join(LIBRARY)).chain([direct]);
+    found.into_iter().find(|path| path.is_file()).ok_or_else(|| {
+        ServerError::new(
+            "libfaketime is not installed: `cargo xtask test` as root installs it, \
+             or `apt-get install libfaketime`",
+        )
+    })
+}

@@ -1,0 +1,151 @@
+//! A primary and a replica that sentinels watch.
+
+use super::builder::quoted;
+use super::wait::poll;
+use super::{RedisServer, ServerBuilder, ServerError};
+
+/// One primary, one replica, and three sentinels of which two must agree.
+///
+/// Servers are known by their place in [`servers`](Sentinel::servers): 0 starts as the primary.
+#[derive(Debug)]
+pub struct Sentinel {
+    servers: Vec<RedisServer>,
+    sentinels: Vec<RedisServer>,
+}
+
+const SERVICE: &str = "slidegate";
+const SENTINELS: usize = 3;
+
+impl Sentinel {
+    /// Starts two servers like `server` and the sentinels, and waits until they know each other.
+    ///
+    /// # Errors
+    ///
+    /// When one does not start, or they do not find each other.
+    pub fn start(server: &ServerBuilder) -> Result<Self, ServerError> {
+        let primary = server.start()?;
+        let replica = server.clone().replica_of(&primary).start()?;
+        replica.wait_for_primary()?;
+        let sentinel = sentinel_of(&primary);
+        let sentinels = (0..SENTINELS).map(|_| sentinel.start()).collect::<Result<Vec<_>, _>>()?;
+        let sentinel = Self { servers: vec![primary, replica], sentinels };
+        sentinel.wait_until_whole()?;
+        Ok(sentinel)
+    }
+
+    /// The name that clients ask the sentinels for.
+    pub fn service_name(&self) -> &'static str {
+        SERVICE
+    }
+
+    /// The addresses of the sentinels.
+    pub fn sentinel_urls(&self) -> Vec<String> {
+        self.sentinels.iter().map(RedisServer::url).collect()
+    }
+
+    /// The sentinels, to stop or suspend them.
+    pub fn sentinels_mut(&mut self) -> &mut [RedisServer] {
+        &mut self.sentinels
+    }
+
+    /// The two servers, those that were killed too.
+    pub fn servers(&self) -> &[RedisServer] {
+        &self.servers
+    }
+
+    /// The two servers, to stop, suspend or restart them.
+    pub fn servers_mut(&mut self) -> &mut [RedisServer] {
+        &mut self.servers
+    }
+
+    /// The server that all sentinels call the primary.
+    ///
+    /// # Errors
+    ///
+    /// When a sentinel does not answer, or they do not agree.
+    pub fn primary(&self) -> Result<usize, ServerError> {
+        let ports: Result<Vec<u16>, _> = self.sentinels.iter().map(primary_seen_by).collect();
+        let ports = ports?;
+        let agreed = ports.iter().all(|port| *port == ports[0]);
+        let place = self.servers.iter().position(|server| server.port() == ports[0]);
+        place.filter(|_| agreed).ok_or_else(|| {
+            ServerError::new(format!("the sentinels do not agree on a primary: {ports:?}"))
+        })
+    }
+
+    /// Kills the primary, and says which it was.
+    ///
+    /// # Errors
+    ///
+    /// When the sentinels do not agree who that is.
+    pub fn kill_primary(&mut self) -> Result<usize, ServerError> {
+        let place = self.primary()?;
+        self.servers[place].kill()?;
+        Ok(place)
+    }
+
+    /// Waits until all sentinels name another primary than `old` and it calls itself one; says which.
+    ///
+    /// # Errors
+    ///
+    /// When that does not happen in time.
+    pub fn wait_for_failover(&self, old: usize) -> Result<usize, ServerError> {
+        let waited = poll("the sentinels to choose another primary", || {
+            let Some(new) = self.primary().ok().filter(|new| *new != old) else {
+                return Ok(None);
+            };
+            let role = self.servers[new].info("replication", "role");
+            Ok(role.is_ok_and(|role| role == "master").then_some(new))
+        });
+        waited.map_err(|error| self.with_logs(&error))
+    }
+
+    /// Waits until every sentinel knows the others and the replica.
+    fn wait_until_whole(&self) -> Result<(), ServerError> {
+        let waited = poll("the sentinels to find each other", || {
+            Ok(self
+                .sentinels
+                .iter()
+                .all(|sentinel| knows_all(sentinel).unwrap_or(false))
+                .then_some(()))
+        });
+        waited.map_err(|error| self.with_logs(&error))
+    }
+
+    fn with_logs(&self, error: &ServerError) -> ServerError {
+        let logs: String = self.sentinels.iter().map(RedisServer::log).collect();
+        ServerError::new(format!("{error}; logs:\n{logs}"))
+    }
+}
+
+fn sentinel_of(primary: &RedisServer) -> ServerBuilder {
+    let settings = primary.settings();
+    let mut sentinel = settings.as_sentinel();
+    sentinel = sentinel
+        .config(format!("sentinel monitor {SERVICE} 127.0.0.1 {} 2", primary.port()))
+        .config(format!("sentinel down-after-milliseconds {SERVICE} 500"))
+        .config(format!("sentinel failover-timeout {SERVICE} 2000"));
+    match &settings.password {
+        Some(password) => {
+            sentinel.config(format!("sentinel auth-pass {SERVICE} {}", quoted(password)))
+        }
+        None => sentinel,
+    }
+}
+
+fn knows_all(sentinel: &RedisServer) -> Result<bool, ServerError> {
+    let mut connection = sentinel.connection()?;
+    let mut count = |what: &str| -> Result<usize, ServerError> {
+        let list: Vec<redis::Value> =
+            redis::cmd("SENTINEL").arg(what).arg(SERVICE).query(&mut connection)?;
+        Ok(list.len())
+    };
+    Ok(count("sentinels")? == SENTINELS - 1 && count("replicas")? == 1)
+}
+
+fn primary_seen_by(sentinel: &RedisServer) -> Result<u16, ServerError> {
+    let mut ask = redis::cmd("SENTINEL");
+    ask.arg("get-master-addr-by-name").arg(SERVICE);
+    let (_, port): (String, u16) = ask.query(&mut sentinel.connection()?)?;
+    Ok(port)
+}

@@ -1,0 +1,117 @@
+//! Who is who in a cluster, as one of its nodes sees it.
+
+use super::ServerError;
+
+/// A node's answer to `CLUSTER NODES`.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Topology {
+    members: Vec<Member>,
+}
+
+/// One line of it.
+#[derive(Debug, PartialEq, Eq)]
+struct Member {
+    id: String,
+    port: u16,
+    is_primary: bool,
+    has_failed: bool,
+    /// Whom a replica follows.
+    follows: Option<String>,
+    /// First and last slot, both included.
+    slots: Vec<(u16, u16)>,
+}
+
+impl Topology {
+    pub(super) fn parse(text: &str) -> Result<Self, ServerError> {
+        let member = |line: &str| {
+            parse_line(line).ok_or_else(|| {
+                ServerError::new(format!("cannot read this line of CLUSTER NODES: {line}"))
+            })
+        };
+        let members = text.lines().map(member).collect::<Result<_, _>>()?;
+        Ok(Self { members })
+    }
+
+    /// The port of the primary that answers for a slot.
+    pub(super) fn primary_of(&self, slot: u16) -> Option<u16> {
+        let answers = |member: &&Member| {
+            let holds = member.slots.iter().any(|(first, last)| (*first..=*last).contains(&slot));
+            member.is_primary && !member.has_failed && holds
+        };
+        self.members.iter().find(answers).map(|member| member.port)
+    }
+
+    /// The ports of those that follow the primary on `port`.
+    pub(super) fn replicas_of(&self, port: u16) -> Vec<u16> {
+        let Some(primary) = self.members.iter().find(|member| member.port == port) else {
+            return Vec::new();
+        };
+        let follows =
+            |member: &&Member| !member.has_failed && member.follows.as_ref() == Some(&primary.id);
+        self.members.iter().filter(follows).map(|member| member.port).collect()
+    }
+
+    /// The ports of the primaries that hold slots and have not failed.
+    pub(super) fn primaries(&self) -> Vec<u16> {
+        let serves =
+            |member: &&Member| member.is_primary && !member.has_failed && !member.slots.is_empty();
+        self.members.iter().filter(serves).map(|member| member.port).collect()
+    }
+}
+
+/// `ID HOST:PORT@BUS FLAGS PRIMARY PING PONG EPOCH LINK SLOT...`
+fn parse_line(line: &str) -> Option<Member> {
+    let mut words = line.split_ascii_whitespace();
+    let id = words.next()?.to_owned();
+    let (_, address) = words.next()?.split_once(':')?;
+    let port = address.split('@').next()?.parse().ok()?;
+    let flags: Vec<&str> = words.next()?.split(',').collect();
+    let follows = words.next().filter(|id| *id != "-").map(str::to_owned);
+    let slots = words.skip(4).filter_map(parse_slots).collect();
+    Some(Member {
+        id,
+        port,
+        is_primary: flags.contains(&"master"),
+        has_failed: flags.contains(&"fail"),
+        follows,
+        slots,
+    })
+}
+
+/// `7`, `0-5460`; slots on the move, in brackets, are left out.
+fn parse_slots(word: &str) -> Option<(u16, u16)> {
+    let (first, last) = word.split_once('-').unwrap_or((word, word));
+    Some((first.parse().ok()?, last.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+aa 127.0.0.1:7001@17001 myself,master - 0 0 1 connected 0-99 200 [300->-bb]
+bb 127.0.0.1:7002@17002,host master,fail - 0 0 2 connected 100-199
+cc 127.0.0.1:7003@17003 slave aa 0 0 1 connected
+";
+
+    #[test]
+    fn every_kind_of_line_is_read() {
+        let topology = Topology::parse(TEXT).unwrap();
+        assert_eq!(topology.primary_of(0), Some(7001));
+        assert_eq!(topology.primary_of(99), Some(7001));
+        assert_eq!(topology.primary_of(200), Some(7001));
+        assert_eq!(topology.primary_of(201), None);
+        assert_eq!(topology.primary_of(300), None);
+        // Its primary has failed and nobody stepped in.
+        assert_eq!(topology.primary_of(150), None);
+        assert_eq!(topology.replicas_of(7001), [7003]);
+        assert!(topology.replicas_of(7002).is_empty());
+        assert_eq!(topology.primaries(), [7001]);
+    }
+
+    #[test]
+    fn nonsense_is_an_error() {
+        assert!(Topology::parse("aa\n").is_err());
+        assert!(Topology::parse("aa nowhere master - 0 0 1 connected\n").is_err());
+    }
+}
