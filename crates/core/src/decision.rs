@@ -175,13 +175,14 @@ impl Decision {
     }
 
     /// Denied together with others, though its own quotas would have allowed it.
-    pub(crate) fn into_denied(mut self) -> Self {
+    pub fn into_denied(mut self) -> Self {
         self.outcome = Outcome::Deny;
         self.receipt = None;
         self
     }
 
-    pub(crate) fn receipt(&self) -> Option<&Receipt> {
+    /// The receipt of an allowed check, to look at.
+    pub fn receipt(&self) -> Option<&Receipt> {
         self.receipt.as_ref()
     }
 
@@ -190,7 +191,13 @@ impl Decision {
         self
     }
 
-    /// In shadow mode a denial becomes an allowance that took nothing.
+    /// The same decision under a policy in shadow mode: a denial becomes an allowance that took
+    /// nothing.
+    pub fn into_shadow(mut self) -> Self {
+        self.make_shadow();
+        self
+    }
+
     pub(crate) fn make_shadow(&mut self) {
         self.shadow_denied = self.outcome == Outcome::Deny;
         self.outcome = Outcome::Allow;

@@ -83,7 +83,7 @@ impl Secret {
     }
 
     /// A secret of this process, from the system's randomness that seeds every `HashMap`.
-    pub(crate) fn random() -> Self {
+    pub fn random() -> Self {
         use core::hash::BuildHasher;
         let half = || std::collections::hash_map::RandomState::new().build_hasher().finish();
         let mut bytes = [0; 16];

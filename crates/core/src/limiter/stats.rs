@@ -34,6 +34,14 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// Units by quota, of a store that is not in memory; the first eight.
+    pub fn new(used: &[u64]) -> Self {
+        let mut units = [0; QUOTAS_MAX];
+        let quotas = used.len().min(QUOTAS_MAX);
+        units[..quotas].copy_from_slice(&used[..quotas]);
+        Self { units, quotas }
+    }
+
     /// Units that count against quota `index`; zero if there is no such quota.
     pub fn units(&self, index: usize) -> u64 {
         self.as_slice().get(index).copied().unwrap_or(0)
@@ -53,4 +61,11 @@ pub struct Event {
     pub at: Duration,
     /// How many.
     pub units: u64,
+}
+
+impl Event {
+    /// Units that were taken at a time since the Unix epoch.
+    pub fn new(at: Duration, units: u64) -> Self {
+        Self { at, units }
+    }
 }
