@@ -1,0 +1,14 @@
+//! Slidegate at the edge of HTTP: decisions as header fields and problem bodies, the fields of other
+#![forbid(unsafe_code)]
+
+mod fields;
+mod json;
+mod judged;
+mod member;
+mod name;
+mod problem;
+mod seconds;
+
+pub use fields::{Fields, Form, Reset};
+pub use judged::Judged;
+pub use problem::{Body, Problem, ProblemKind};
