@@ -7,8 +7,11 @@ mod judged;
 mod member;
 mod name;
 mod problem;
+mod read;
 mod seconds;
+mod told;
 
 pub use fields::{Fields, Form, Reset};
 pub use judged::Judged;
 pub use problem::{Body, Problem, ProblemKind};
+pub use told::{Told, ToldQuota};

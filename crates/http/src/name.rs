@@ -13,3 +13,12 @@ pub(crate) const X_RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("x-rate
 pub(crate) const X_RATELIMIT_REMAINING: HeaderName =
     HeaderName::from_static("x-ratelimit-remaining");
 pub(crate) const X_RATELIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+
+/// A field beside `X-RateLimit-Reset` that is always in seconds from now.
+pub(crate) const X_RATELIMIT_RESET_AFTER: HeaderName =
+    HeaderName::from_static("x-ratelimit-reset-after");
+
+pub(crate) const X_RATE_LIMIT_LIMIT: HeaderName = HeaderName::from_static("x-rate-limit-limit");
+pub(crate) const X_RATE_LIMIT_REMAINING: HeaderName =
+    HeaderName::from_static("x-rate-limit-remaining");
+pub(crate) const X_RATE_LIMIT_RESET: HeaderName = HeaderName::from_static("x-rate-limit-reset");
