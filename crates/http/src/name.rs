@@ -22,3 +22,6 @@ pub(crate) const X_RATE_LIMIT_LIMIT: HeaderName = HeaderName::from_static("x-rat
 pub(crate) const X_RATE_LIMIT_REMAINING: HeaderName =
     HeaderName::from_static("x-rate-limit-remaining");
 pub(crate) const X_RATE_LIMIT_RESET: HeaderName = HeaderName::from_static("x-rate-limit-reset");
+
+pub(crate) const FORWARDED: HeaderName = HeaderName::from_static("forwarded");
+pub(crate) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
