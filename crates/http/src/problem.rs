@@ -12,7 +12,8 @@ use crate::seconds;
 
 /// Why a request was turned away: the body of a 429 or 503.
 ///
-/// It names policies and never the key that was counted, which may be an address or a secret.
+/// It names policies. The key that was counted, which may be an address or a secret, it cannot
+/// name: a decision does not know it.
 ///
 /// ```
 /// use std::time::Duration;
