@@ -175,7 +175,14 @@ fn what_was_there_is_replaced() {
 // The draft: `Retry-After` should not name a moment earlier than `t`. The decisions are true ones.
 #[test]
 fn retry_after_is_never_before_the_reset_of_a_quota_that_denied() {
-    for algorithm in [Algorithm::Log, Algorithm::Counter, Algorithm::Gcra, Algorithm::Fixed] {
+    for algorithm in [
+        Algorithm::Log,
+        Algorithm::LogCapped { bytes_max: 64 },
+        Algorithm::Counter,
+        Algorithm::Segments { count: 6 },
+        Algorithm::Gcra,
+        Algorithm::Fixed,
+    ] {
         let clock = ManualClock::new(NOW);
         let policy =
             Policy::builder("api").quota(Quota::per_minute(20).unwrap()).algorithm(algorithm);
