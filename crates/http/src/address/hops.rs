@@ -1,0 +1,232 @@
+//! The hops that a request came by, as proxies wrote them down, the nearest first.
+//!
+//! A proxy adds its entry at the right. Who stands to the left of a trusted entry may have written
+//! anything, so everything here is read from the right: what is right of a comma never depends on
+//! what is left of it, not even on a quote that was opened there.
+
+use std::net::IpAddr;
+
+use http::{HeaderMap, HeaderName};
+
+use super::node;
+use crate::name;
+
+/// The most entries that are read, empty ones included.
+pub(super) const HOPS_MAX: usize = 64;
+
+/// The most bytes that are read, from the right.
+pub(super) const BYTES_MAX: usize = 8192;
+
+/// Which field proxies write hops into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum HopField {
+    /// `Forwarded: for=192.0.2.7;proto=https`, RFC 7239.
+    Forwarded,
+    /// `X-Forwarded-For: 192.0.2.7`.
+    XForwardedFor,
+}
+
+impl HopField {
+    fn name(self) -> HeaderName {
+        match self {
+            Self::Forwarded => name::FORWARDED,
+            Self::XForwardedFor => name::X_FORWARDED_FOR,
+        }
+    }
+
+    /// The hops, the nearest first. `None` for one that tells no address.
+    ///
+    /// Ends without a word where the bounds are: nothing beyond is trusted.
+    pub(super) fn hops(self, headers: &HeaderMap) -> impl Iterator<Item = Option<IpAddr>> {
+        // Several lines are one list, in order.
+        let lines = headers.get_all(self.name()).iter().rev();
+        let mut bytes_left = BYTES_MAX;
+        let entries =
+            lines.flat_map(move |line| Entries { field: self, rest: Some(line.as_bytes()) });
+        entries
+            .take(HOPS_MAX)
+            .take_while(move |entry| {
+                // A comma each.
+                let fits = entry.len() < bytes_left;
+                bytes_left = bytes_left.saturating_sub(entry.len() + 1);
+                fits
+            })
+            .filter(|entry| !entry.is_empty())
+            .map(move |entry| self.address(entry))
+    }
+
+    fn address(self, entry: &[u8]) -> Option<IpAddr> {
+        let entry = std::str::from_utf8(entry).ok()?;
+        match self {
+            Self::Forwarded => node::parse(&forwarded_for(entry)?),
+            Self::XForwardedFor => node::parse(entry),
+        }
+    }
+}
+
+/// The entries of one line, from the right, without the blanks around them.
+struct Entries<'a> {
+    field: HopField,
+    rest: Option<&'a [u8]>,
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let rest = self.rest?;
+        // One byte more than may be read shows that an entry is too long.
+        let from = rest.len().saturating_sub(BYTES_MAX + 1);
+        let comma = match self.field {
+            HopField::Forwarded => last_unquoted_comma(&rest[from..]),
+            HopField::XForwardedFor => rest[from..].iter().rposition(|byte| *byte == b','),
+        };
+        let Some(comma) = comma else {
+            self.rest = None;
+            return Some(rest.trim_ascii());
+        };
+        self.rest = Some(&rest[..from + comma]);
+        Some(rest[from + comma + 1..].trim_ascii())
+    }
+}
+
+/// The last comma that is not in quotes, counted from the right end, which is outside of them.
+fn last_unquoted_comma(bytes: &[u8]) -> Option<usize> {
+    let mut quoted = false;
+    for (index, byte) in bytes.iter().enumerate().rev() {
+        match byte {
+            b'"' if quoted => quoted = is_escaped(bytes, index),
+            b'"' => quoted = true,
+            b',' if !quoted => return Some(index),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Whether an odd number of backslashes stands before this place.
+fn is_escaped(bytes: &[u8], index: usize) -> bool {
+    bytes[..index].iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
+}
+
+/// The value of `for` in an entry of `Forwarded`; `None` when it has none, two, or is malformed.
+fn forwarded_for(entry: &str) -> Option<String> {
+    let mut found = None;
+    let mut rest = entry;
+    loop {
+        let (key, after) = rest.split_once('=')?;
+        let (value, after) = value(after)?;
+        if key.trim_matches([' ', '\t']).eq_ignore_ascii_case("for") {
+            // Two of them: somebody wrote into another's entry.
+            found.replace(value).is_none().then_some(())?;
+        }
+        let after = after.trim_start_matches([' ', '\t']);
+        if after.is_empty() {
+            return found;
+        }
+        rest = after.strip_prefix(';')?;
+    }
+}
+
+/// A value, in quotes or not, and what follows it.
+///
+/// Brackets and colons belong in quotes, but are often seen without.
+fn value(text: &str) -> Option<(String, &str)> {
+    let Some(quoted) = text.strip_prefix('"') else {
+        let end = text.find([';', ' ', '\t', '"', ',', '=', '\\']).unwrap_or(text.len());
+        return (end > 0).then(|| (text[..end].to_owned(), &text[end..]));
+    };
+    let mut value = String::new();
+    let mut characters = quoted.char_indices();
+    while let Some((index, character)) = characters.next() {
+        match character {
+            '"' => return Some((value, &quoted[index + 1..])),
+            '\\' => value.push(characters.next()?.1),
+            character => value.push(character),
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+
+    fn hops(field: HopField, lines: &[&str]) -> Vec<Option<String>> {
+        let mut headers = HeaderMap::new();
+        for line in lines {
+            headers.append(field.name(), HeaderValue::from_bytes(line.as_bytes()).unwrap());
+        }
+        field.hops(&headers).map(|hop| hop.map(|address| address.to_string())).collect()
+    }
+
+    fn some(addresses: &[&str]) -> Vec<Option<String>> {
+        addresses.iter().map(|address| Some((*address).to_owned())).collect()
+    }
+
+    #[test]
+    fn lines_and_entries_are_one_list_from_the_right() {
+        let lines = ["1.1.1.1, 2.2.2.2", "", " 3.3.3.3 ,,4.4.4.4"];
+        let expected = some(&["4.4.4.4", "3.3.3.3", "2.2.2.2", "1.1.1.1"]);
+        assert_eq!(hops(HopField::XForwardedFor, &lines), expected);
+    }
+
+    #[test]
+    fn entries_of_forwarded() {
+        let lines = [
+            "for=192.0.2.60;proto=http;by=203.0.113.43",
+            "For=\"[2001:db8:cafe::17]:4711\", proto=https ; FOR=\"192.0.2.7:_p\" ;host=\"a,b;c\\\"\"",
+            "for=[2001:db8::1]:80, for=192.0.2.9:8080;by=\"_a\"",
+        ];
+        let expected =
+            some(&["192.0.2.9", "2001:db8::1", "192.0.2.7", "2001:db8:cafe::17", "192.0.2.60"]);
+        assert_eq!(hops(HopField::Forwarded, &lines), expected);
+    }
+
+    #[test]
+    fn entries_of_forwarded_that_tell_no_address() {
+        for entry in [
+            "for=unknown",
+            "for=_gazonk",
+            "proto=https",
+            "for",
+            "for=",
+            "for=1.1.1.1;for=2.2.2.2",
+            "for=1.1.1.1;",
+            "for=1.1.1.1 2.2.2.2",
+            "for=\"1.1.1.1",
+            "for=\"1.1.1.1\"x",
+            "for=1.1.1.1\"",
+            "for==1.1.1.1",
+            "1.1.1.1",
+        ] {
+            assert_eq!(hops(HopField::Forwarded, &[entry]), [None], "{entry}");
+        }
+        assert_eq!(hops(HopField::Forwarded, &["for=\"1.1\\.1.1\""]), some(&["1.1.1.1"]));
+    }
+
+    // A quote that a client left open must not swallow what the proxy adds behind it.
+    #[test]
+    fn an_open_quote_swallows_nothing() {
+        for left in ["for=\"", "\"", "for=\"x\\", "\\\"", "for=1.1.1.1;host=\"", "\"\"\""] {
+            let line = format!("{left}, for=\"2.2.2.2:80\"");
+            assert_eq!(hops(HopField::Forwarded, &[&line])[0], some(&["2.2.2.2"])[0], "{line}");
+            let lines = [left, "for=2.2.2.2"];
+            assert_eq!(hops(HopField::Forwarded, &lines)[0], some(&["2.2.2.2"])[0], "{left}");
+        }
+    }
+
+    #[test]
+    fn reading_is_bounded() {
+        let many = vec!["1.1.1.1"; 1000].join(",");
+        assert_eq!(hops(HopField::XForwardedFor, &[&many]).len(), HOPS_MAX);
+        let blanks = ",".repeat(5000);
+        assert_eq!(hops(HopField::XForwardedFor, &[&blanks]).len(), 0);
+        let long = format!("{}, 1.1.1.1", "x".repeat(3 * BYTES_MAX));
+        assert_eq!(hops(HopField::XForwardedFor, &[&long]), some(&["1.1.1.1"]));
+        let longs = vec!["x".repeat(BYTES_MAX / 4); 8].join(",");
+        assert_eq!(hops(HopField::XForwardedFor, &[&longs]).len(), 3);
+    }
+}

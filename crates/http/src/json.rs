@@ -1,0 +1,93 @@
+//! A flat JSON object, written member by member.
+
+use std::fmt::Write;
+
+/// A flat JSON object. Names are ours; values are escaped in full.
+#[derive(Debug)]
+pub(crate) struct Object(String);
+
+impl Object {
+    pub(crate) fn new() -> Self {
+        Self(String::from("{"))
+    }
+
+    pub(crate) fn text(mut self, name: &str, value: &str) -> Self {
+        self.name(name);
+        push_text(&mut self.0, value);
+        self
+    }
+
+    pub(crate) fn number(mut self, name: &str, value: u64) -> Self {
+        self.name(name);
+        // Writing to a string does not fail.
+        let _ = write!(self.0, "{value}");
+        self
+    }
+
+    pub(crate) fn texts(mut self, name: &str, values: &[String]) -> Self {
+        self.name(name);
+        self.0.push('[');
+        for (index, value) in values.iter().enumerate() {
+            if index > 0 {
+                self.0.push(',');
+            }
+            push_text(&mut self.0, value);
+        }
+        self.0.push(']');
+        self
+    }
+
+    pub(crate) fn finish(mut self) -> String {
+        self.0.push('}');
+        self.0
+    }
+
+    fn name(&mut self, name: &str) {
+        if self.0.len() > 1 {
+            self.0.push(',');
+        }
+        push_text(&mut self.0, name);
+        self.0.push(':');
+    }
+}
+
+fn push_text(json: &mut String, text: &str) {
+    json.push('"');
+    for character in text.chars() {
+        match character {
+            '"' => json.push_str("\\\""),
+            '\\' => json.push_str("\\\\"),
+            // Also `<` and `>`, which are no danger in JSON but are where somebody pastes it into a
+            // page.
+            '\0'..=' ' | '<' | '>' | '\u{7f}' if character != ' ' => {
+                let _ = write!(json, "\\u{:04x}", u32::from(character));
+            }
+            character => json.push(character),
+        }
+    }
+    json.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    proptest! {
+        #[test]
+        fn serde_reads_back_any_text(one: String, list: Vec<String>, number: u64) {
+            let object = Object::new().text("one", &one).number("number", number);
+            let text = object.texts("list", &list).finish();
+            let read: Value = serde_json::from_str(&text).unwrap();
+            prop_assert_eq!(read, json!({"one": one, "number": number, "list": list}));
+        }
+    }
+
+    #[test]
+    fn what_could_end_a_string_or_a_script_is_escaped() {
+        let text = Object::new().text("a", "\"\\\n\0</script>").finish();
+        assert_eq!(text, r#"{"a":"\"\\\u000a\u0000\u003c/script\u003e"}"#);
+        assert_eq!(Object::new().finish(), "{}");
+    }
+}

@@ -1,0 +1,309 @@
+//! Who the client is: the walk over hops, keys by bits, and settings that cannot be wrong.
+//!
+//! What could go wrong: a client that chooses its own key by a header, two keys for two spellings of
+//! one address, one key for everybody behind a dual-stack socket, a panic on what a client sends.
+
+#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use http::{HeaderMap, HeaderValue};
+use proptest::prelude::*;
+use slidegate::{ErrorKind, Key, Secret};
+use slidegate_http::{ClientAddress, ClientAddressBuilder, HopField};
+
+const FIELDS: [HopField; 2] = [HopField::Forwarded, HopField::XForwardedFor];
+
+fn name(field: HopField) -> &'static str {
+    if field == HopField::Forwarded { "forwarded" } else { "x-forwarded-for" }
+}
+
+fn behind(field: HopField) -> ClientAddress {
+    let networks = ["10.0.0.0/8", "192.0.2.7", "fd00::/8"];
+    ClientAddress::builder().field(field).trust_all(networks).build().unwrap()
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn headers<T: AsRef<[u8]>>(field: HopField, lines: &[T]) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for line in lines {
+        headers.append(name(field), HeaderValue::from_bytes(line.as_ref()).unwrap());
+    }
+    headers
+}
+
+fn found(field: HopField, peer: &str, lines: &[&str]) -> String {
+    behind(field).find(ip(peer), &headers(field, lines)).to_string()
+}
+
+#[test]
+fn the_peer_unless_told() {
+    let mut all = headers(HopField::XForwardedFor, &["1.1.1.1"]);
+    all.insert("forwarded", "for=1.1.1.1".parse().unwrap());
+    assert_eq!(ClientAddress::peer().find(ip("10.0.0.1"), &all), ip("10.0.0.1"));
+    assert_eq!(ClientAddress::default(), ClientAddress::builder().build().unwrap());
+    for field in FIELDS {
+        assert_eq!(behind(field).find(ip("8.8.8.8"), &all), ip("8.8.8.8"), "not a proxy");
+    }
+}
+
+#[test]
+fn the_walk_over_x_forwarded_for() {
+    for (lines, expected) in [
+        (&["203.0.113.9"][..], "203.0.113.9"),
+        (&["127.0.0.1, 203.0.113.9"], "203.0.113.9"),
+        (&["127.0.0.1", "203.0.113.9"], "203.0.113.9"),
+        (&["127.0.0.1", "203.0.113.9, 10.9.9.9", "192.0.2.7"], "203.0.113.9"),
+        (&["203.0.113.9:4711, [fd00::1]:80"], "203.0.113.9"),
+        (&["2001:db8::9, ::ffff:10.1.1.1"], "2001:db8::9"),
+        (&["203.0.113.9, ,,"], "203.0.113.9"),
+        // Only trusted hops: the farthest of them.
+        (&["10.3.3.3, 10.2.2.2"], "10.3.3.3"),
+        // No hop at all, or one that tells no address: the last trusted one.
+        (&[], "10.0.0.1"),
+        (&[""], "10.0.0.1"),
+        (&["203.0.113.9, unknown"], "10.0.0.1"),
+        (&["203.0.113.9, unknown, 10.2.2.2"], "10.2.2.2"),
+        (&["203.0.113.9, 203.0.113.999, 10.2.2.2"], "10.2.2.2"),
+        (&["203.0.113.9, for=1.1.1.1, 10.2.2.2"], "10.2.2.2"),
+    ] {
+        assert_eq!(found(HopField::XForwardedFor, "10.0.0.1", lines), expected, "{lines:?}");
+        // A dual-stack socket shows an IPv4 proxy so.
+        assert_eq!(found(HopField::XForwardedFor, "::ffff:10.0.0.1", lines), expected);
+    }
+}
+
+#[test]
+fn the_walk_over_forwarded() {
+    for (lines, expected) in [
+        (&["for=203.0.113.9;proto=https;by=10.0.0.1"][..], "203.0.113.9"),
+        (&["for=127.0.0.1, For=\"203.0.113.9:4711\""], "203.0.113.9"),
+        (&["for=127.0.0.1", "for=\"[2001:db8:cafe::17]:4711\""], "2001:db8:cafe::17"),
+        (&["for=203.0.113.9, for=\"[fd00::1]\"", "for=192.0.2.7"], "203.0.113.9"),
+        (&["for=203.0.113.9, for=_hidden, for=10.2.2.2"], "10.2.2.2"),
+        (&["for=203.0.113.9, for=unknown"], "10.0.0.1"),
+        (&["for=203.0.113.9, proto=https"], "10.0.0.1"),
+        (&["for=203.0.113.9, 203.0.113.10"], "10.0.0.1"),
+        // The host that a client sent, copied into the proxy's entry without quotes.
+        (&["for=203.0.113.9;host=a;for=1.1.1.1"], "10.0.0.1"),
+        (&["for=\"203.0.113.9, for=10.2.2.2"], "10.2.2.2"),
+    ] {
+        assert_eq!(found(HopField::Forwarded, "10.0.0.1", lines), expected, "{lines:?}");
+    }
+}
+
+// A client may send the field that its proxy does not know of, and leaves as it is.
+#[test]
+fn only_the_chosen_field_is_read() {
+    for (chosen, other) in [(FIELDS[0], FIELDS[1]), (FIELDS[1], FIELDS[0])] {
+        let mut all = headers(other, &["for=1.1.1.1"]);
+        all.append(name(other), "1.1.1.1".parse().unwrap());
+        assert_eq!(behind(chosen).find(ip("10.0.0.1"), &all), ip("10.0.0.1"));
+    }
+}
+
+#[test]
+fn how_much_of_an_address_counts() {
+    let usual = ClientAddress::peer();
+    let key = |address: &str| usual.key_of(ip(address)).to_string();
+    assert_eq!(key("192.0.2.7"), "192.0.2.7");
+    assert_eq!(key("::ffff:192.0.2.7"), "192.0.2.7");
+    assert_eq!(key("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::/64");
+    // Not an IPv4 address, whatever it ends with.
+    assert_eq!(key("2001:db8::192.0.2.7"), "2001:db8::/64");
+
+    let other = ClientAddress::builder().ipv4_prefix(24).ipv6_prefix(48).build().unwrap();
+    assert_eq!(other.key_of(ip("192.0.2.7")).to_string(), "192.0.2.0/24");
+    assert_eq!(other.key_of(ip("::ffff:192.0.2.7")).as_bytes(), [192, 0, 2, 0]);
+    assert_eq!(other.key_of(ip("2001:db8:1:2::")).to_string(), "2001:db8:1::/48");
+    let single = ClientAddress::builder().ipv6_prefix(128).build().unwrap();
+    assert_eq!(single.key_of(ip("2001:db8::1")).to_string(), "2001:db8::1");
+}
+
+// Masked as IPv6, all IPv4 clients of a dual-stack socket would share one key.
+#[test]
+fn two_clients_on_a_dual_stack_socket_are_apart() {
+    for bits in [32, 48, 64, 96, 128] {
+        let rule = ClientAddress::builder().ipv6_prefix(bits).build().unwrap();
+        let none = HeaderMap::new();
+        let one = rule.key(ip("::ffff:192.0.2.7"), &none);
+        assert_ne!(one, rule.key(ip("::ffff:192.0.2.8"), &none));
+        assert_eq!(one, rule.key(ip("192.0.2.7"), &none));
+    }
+}
+
+fn refusal(builder: ClientAddressBuilder) -> String {
+    let error = builder.build().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Setting);
+    error.to_string()
+}
+
+#[test]
+fn settings_that_would_be_wrong_are_refused() {
+    let field = || ClientAddress::builder().field(HopField::XForwardedFor);
+    for (builder, message) in [
+        (
+            field(),
+            "XForwardedFor is to be read but no proxy is trusted to write it: name their networks",
+        ),
+        (
+            ClientAddress::builder().trust("10.0.0.0/8"),
+            "1 trusted networks but no field to read: choose Forwarded or XForwardedFor",
+        ),
+        (
+            field().trust("10.0.0.1/8"),
+            "trusted network 10.0.0.1/8 has bits beyond its prefix: use 10.0.0.0/8 or 10.0.0.1",
+        ),
+        (
+            field().trust("10.0.0.0/33"),
+            "trusted network \"10.0.0.0/33\" is malformed: use an address or a CIDR like 10.0.0.0/8",
+        ),
+        (ClientAddress::builder().ipv6_prefix(31), "IPv6 prefix 31 is out of range: use 32 to 128"),
+        (ClientAddress::builder().ipv4_prefix(33), "IPv4 prefix 33 is out of range: use 8 to 32"),
+    ] {
+        assert_eq!(refusal(builder), message);
+    }
+    for everybody in ["0.0.0.0/0", "::/0", "::ffff:0:0/96"] {
+        assert!(refusal(field().trust(everybody)).contains("is everybody"), "{everybody}");
+    }
+    assert!(refusal(field().trust_all(vec!["10.0.0.0/8"; 257])).starts_with("257 trusted"));
+    assert!(ClientAddress::builder().ipv6_prefix(129).build().is_err());
+    assert!(ClientAddress::builder().ipv4_prefix(7).build().is_err());
+}
+
+#[test]
+fn trusted_networks_match_by_bits_too() {
+    let mapped = ClientAddress::builder()
+        .field(HopField::XForwardedFor)
+        .trust("::ffff:10.0.0.0/104")
+        .build()
+        .unwrap();
+    for proxy in ["10.9.9.9", "::ffff:10.9.9.9", "::ffff:a09:909"] {
+        assert!(mapped.is_trusted(ip(proxy)), "{proxy}");
+    }
+    assert!(!mapped.is_trusted(ip("11.0.0.1")));
+    assert!(!mapped.is_trusted(ip("::10.9.9.9")));
+}
+
+/// Texts that all mean one address.
+fn spellings(address: Ipv6Addr) -> Vec<String> {
+    let parts = address.segments().map(|part| format!("{part:x}")).join(":");
+    let padded = address.segments().map(|part| format!("{part:04X}")).join(":");
+    let [.., a, b, c, d] = address.octets();
+    let (first, _) = padded.split_at(30);
+    let mut all = vec![
+        address.to_string(),
+        address.to_string().to_uppercase(),
+        parts,
+        padded.clone(),
+        format!("{first}{a}.{b}.{c}.{d}"),
+    ];
+    if let Some(v4) = address.to_ipv4_mapped() {
+        all.extend([v4.to_string(), format!("{v4}:80"), format!("::ffff:{v4}")]);
+    }
+    let bracketed = all.iter().filter(|text| text.parse::<Ipv6Addr>().is_ok());
+    let bracketed: Vec<_> = bracketed.map(|text| format!("[{text}]:4711")).collect();
+    all.extend(bracketed);
+    all
+}
+
+fn any_address() -> impl Strategy<Value = Ipv6Addr> {
+    prop_oneof![
+        any::<u128>().prop_map(Ipv6Addr::from),
+        any::<u32>().prop_map(|bits| Ipv4Addr::from(bits).to_ipv6_mapped()),
+        any::<u32>().prop_map(|bits| Ipv6Addr::from(u128::from(bits))),
+    ]
+}
+
+fn outside(address: &Ipv6Addr) -> bool {
+    FIELDS.iter().all(|field| !behind(*field).is_trusted(IpAddr::V6(*address)))
+}
+
+/// What may stand in a header line, with many of the characters that mean something there.
+fn any_line() -> impl Strategy<Value = Vec<u8>> {
+    let line = prop_oneof![
+        proptest::collection::vec(any::<u8>(), 0..60),
+        "[\"\\\\,;= \tfor:.\\[\\]0-9a-f_]{0,60}".prop_map(String::into_bytes),
+        "(for=)?\"?10\\.0\\.0\\.[0-9]\"?(, ?(for=)?\"?10\\.0\\.0\\.[0-9]\"?){0,3}"
+            .prop_map(String::into_bytes),
+    ];
+    line.prop_filter("not a header value", |line| HeaderValue::from_bytes(line).is_ok())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1024))]
+
+    #[test]
+    fn all_spellings_of_an_address_give_one_key(address in any_address().prop_filter("", outside)) {
+        let secret = Secret::new([7; 16]);
+        let peer = ip("10.0.0.1");
+        for field in FIELDS {
+            let rule = behind(field);
+            let expected = rule.key_of(IpAddr::V6(address));
+            for spelling in spellings(address) {
+                let entry = match field {
+                    HopField::Forwarded => format!("for=\"{spelling}\""),
+                    _ => spelling,
+                };
+                let key = rule.key(peer, &headers(field, &[&entry]));
+                prop_assert_eq!(key, expected, "{}", entry);
+                prop_assert_eq!(key.fingerprint(&secret), expected.as_bytes().fingerprint(&secret));
+            }
+        }
+    }
+
+    // What a client sends stands left of what its proxy adds, in the same line or before it.
+    #[test]
+    fn no_prefix_a_client_prepends_changes_the_key(
+        address in any_address().prop_filter("", outside),
+        lines in proptest::collection::vec(any_line(), 0..3),
+        prefix in any_line(),
+        same_line: bool,
+        hops in 0..3_usize,
+    ) {
+        for field in FIELDS {
+            let rule = behind(field);
+            let mut added = match field {
+                HopField::Forwarded => format!("for=\"[{address}]:80\";host=\"a,\\\"b\""),
+                _ => address.to_string(),
+            };
+            for hop in 0..hops {
+                let quoted = format!(", for=\"10.1.1.{hop}\"");
+                let bare = format!(", 10.1.1.{hop}");
+                added.push_str(if field == HopField::Forwarded { &quoted } else { &bare });
+            }
+            let mut all = lines.clone();
+            if same_line {
+                all.push([&prefix[..], b", ", added.as_bytes()].concat());
+            } else {
+                all.extend([prefix.clone(), added.into_bytes()]);
+            }
+            let key = rule.key(ip("10.0.0.1"), &headers(field, &all));
+            prop_assert_eq!(key, rule.key_of(IpAddr::V6(address)));
+        }
+    }
+
+    #[test]
+    fn addresses_of_one_64_share_a_key_and_others_do_not(network: u64, one: u64, two: u64, other: u64) {
+        let address = |network: u64, host: u64| {
+            IpAddr::V6(Ipv6Addr::from(u128::from(network) << 64 | u128::from(host)))
+        };
+        let rule = ClientAddress::peer();
+        // The first /64 holds the IPv4-mapped addresses.
+        prop_assume!(network != 0 && other != 0);
+        prop_assert_eq!(rule.key_of(address(network, one)), rule.key_of(address(network, two)));
+        let same = rule.key_of(address(network, one)) == rule.key_of(address(other, one));
+        prop_assert_eq!(same, network == other);
+    }
+
+    #[test]
+    fn nothing_a_client_sends_panics(lines in proptest::collection::vec(any_line(), 0..6)) {
+        for field in FIELDS {
+            let rule = behind(field);
+            let _ = rule.key(ip("10.0.0.1"), &headers(field, &lines)).to_string();
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! What is written: the values of each form, and that every one of them is a structured field.
+//!
+//! What could go wrong: a client told to come before it is let in, a field that no parser takes, two
+//! members of one name, numbers beyond what a structured field may carry.
+
+#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+
+use std::collections::HashSet;
+use std::time::{Duration, SystemTime};
+
+use http::HeaderMap;
+use proptest::prelude::*;
+use sfv::{BareItem, Dictionary, Item, List, ListEntry, Parser};
+use slidegate::{
+    Algorithm, Cost, Decision, FailureMode, Limiter, ManualClock, Mode, Outcome, Policy, Quota,
+    QuotaDecision,
+};
+use slidegate_http::{Fields, Form, Judged, Reset};
+
+const NOW: Duration = Duration::from_millis(1_700_000_000_250);
+
+fn now() -> SystemTime {
+    SystemTime::UNIX_EPOCH + NOW
+}
+
+fn written(fields: Fields, judged: &[Judged<'_>]) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    fields.write(judged, now(), &mut headers);
+    headers
+}
+
+/// All fields, in order, as they would stand on the wire.
+fn wire(fields: Fields, judged: &[Judged<'_>]) -> Vec<String> {
+    let pairs = fields.pairs(judged, now());
+    pairs.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect()
+}
+
+fn two_quotas() -> Policy {
+    Policy::builder("api")
+        .quota(Quota::per_second(10).unwrap())
+        .quota(Quota::per_hour(1000).unwrap())
+        .build()
+        .unwrap()
+}
+
+fn standing(limit: u64, remaining: u64, retry: Option<u64>, reset: u64) -> QuotaDecision {
+    let retry = retry.map(Duration::from_millis);
+    QuotaDecision::new(limit, remaining, retry, Duration::from_millis(reset))
+}
+
+#[test]
+fn an_allowed_request_in_every_form() {
+    let policy = two_quotas();
+    let quotas = [standing(10, 9, Some(0), 1000), standing(1000, 400, Some(0), 59_001)];
+    let decision = Decision::new(Outcome::Allow, &quotas, None);
+    let judged = [Judged::new(&policy, &decision)];
+
+    assert_eq!(
+        wire(Fields::new(), &judged),
+        [
+            r#"ratelimit: "api-1s";r=9;t=1, "api-3600s";r=400;t=60"#,
+            r#"ratelimit-policy: "api-1s";q=10;w=1, "api-3600s";q=1000;w=3600"#,
+            "x-ratelimit-limit: 10",
+            "x-ratelimit-remaining: 9",
+            "x-ratelimit-reset: 1",
+        ]
+    );
+    assert_eq!(
+        wire(Fields::none().ratelimit(Form::Dictionary), &judged),
+        ["ratelimit: limit=10, remaining=9, reset=1", "ratelimit-policy: 10;w=1, 1000;w=3600"]
+    );
+    assert_eq!(
+        wire(Fields::none().ratelimit(Form::Triple), &judged),
+        [
+            "ratelimit-limit: 10",
+            "ratelimit-remaining: 9",
+            "ratelimit-reset: 1",
+            "ratelimit-policy: 10;w=1, 1000;w=3600",
+        ]
+    );
+    // 1700000000.25 and one second, rounded up once.
+    let epoch = wire(Fields::none().x_ratelimit(Reset::Epoch), &judged);
+    assert_eq!(epoch[2], "x-ratelimit-reset: 1700000002");
+    assert_eq!(wire(Fields::none(), &judged), [""; 0]);
+}
+
+#[test]
+fn a_denial_says_when_to_come_again_and_is_not_cached() {
+    let policy = two_quotas();
+    let quotas = [standing(10, 0, Some(1), 1), standing(1000, 400, Some(0), 59_001)];
+    let decision = Decision::new(Outcome::Deny, &quotas, None);
+    let headers = written(Fields::new(), &[Judged::new(&policy, &decision)]);
+    assert_eq!(headers["retry-after"], "1");
+    assert_eq!(headers["cache-control"], "no-store");
+    assert_eq!(headers["x-ratelimit-remaining"], "0");
+
+    // The longest of all that denied; 7.001 seconds are eight.
+    let other = [standing(10, 0, Some(7001), 1)];
+    let later = Decision::new(Outcome::Deny, &other, None);
+    let judged = [Judged::new(&policy, &decision), Judged::new(&policy, &later)];
+    assert_eq!(written(Fields::new(), &judged)["retry-after"], "8");
+    assert!(!written(Fields::new().retry_after(false), &judged).contains_key("retry-after"));
+
+    // Denied together with others, though its own quotas had room: never "at once".
+    let room = [standing(10, 5, Some(0), 0)];
+    let decision = Decision::new(Outcome::Deny, &room, None);
+    let headers = written(Fields::new(), &[Judged::new(&policy, &decision)]);
+    assert_eq!(headers["retry-after"], "1");
+}
+
+// Any number of seconds would be untrue, and would invite a retry that is denied again.
+#[test]
+fn a_request_that_never_passes_is_told_no_time() {
+    let limiter = Limiter::new(Policy::new("api", Quota::per_minute(5).unwrap()).unwrap()).unwrap();
+    let decision = limiter.check_cost("alice", Cost::new(6).unwrap());
+    let headers = written(Fields::new(), &[Judged::new(limiter.policy(), &decision)]);
+    assert!(!headers.contains_key("retry-after"));
+    assert_eq!(headers["cache-control"], "no-store");
+    assert_eq!(headers["ratelimit"], r#""api";r=5;t=0"#);
+}
+
+#[test]
+fn shadow_is_not_told_unless_asked() {
+    let shadow = Policy::builder("new")
+        .quota(Quota::per_minute(1).unwrap())
+        .mode(Mode::Shadow)
+        .build()
+        .unwrap();
+    let limiter = Limiter::builder(shadow).clock(ManualClock::new(NOW)).build().unwrap();
+    let _ = limiter.check("alice");
+    let decision = limiter.check("alice");
+    assert!(decision.is_shadow_denied());
+    let judged = [Judged::new(limiter.policy(), &decision)];
+    assert_eq!(wire(Fields::new(), &judged), [""; 0]);
+    let headers = written(Fields::new().shadow(true), &judged);
+    assert_eq!(headers["ratelimit"], r#""new";r=0;t=60"#);
+    assert!(!headers.contains_key("retry-after"), "nobody was denied");
+    assert!(!headers.contains_key("cache-control"), "nobody was denied");
+}
+
+#[test]
+fn nothing_to_tell_is_no_field() {
+    // An empty list is not a value that `RateLimit` may have.
+    let policy = Policy::builder("api")
+        .quota(Quota::per_minute(1).unwrap())
+        .failure_mode(FailureMode::Deny)
+        .build()
+        .unwrap();
+    let decision = Decision::new(Outcome::Deny, &[], None).into_degraded();
+    let lines = wire(Fields::new(), &[Judged::new(&policy, &decision)]);
+    assert_eq!(lines, ["retry-after: 1", "cache-control: no-store"]);
+    assert_eq!(wire(Fields::new(), &[]), [""; 0]);
+}
+
+#[test]
+fn a_tier_tells_its_own_windows() {
+    let policy = Policy::new("api", Quota::per_minute(1).unwrap()).unwrap();
+    let gold = [Quota::per_hour(500).unwrap()];
+    let decision = Decision::new(Outcome::Allow, &[standing(500, 499, Some(0), 1)], None);
+    let headers = written(Fields::new(), &[Judged::new(&policy, &decision).quotas(&gold)]);
+    assert_eq!(headers["ratelimit-policy"], r#""api";q=500;w=3600"#);
+}
+
+#[test]
+fn what_was_there_is_replaced() {
+    let limiter = Limiter::new(Policy::new("api", Quota::per_minute(5).unwrap()).unwrap()).unwrap();
+    let decision = limiter.check("alice");
+    let mut headers = HeaderMap::new();
+    headers.append("ratelimit", "\"old\";r=1".parse().unwrap());
+    headers.append("ratelimit", "\"older\";r=1".parse().unwrap());
+    Fields::new().write(&[Judged::new(limiter.policy(), &decision)], now(), &mut headers);
+    assert_eq!(headers.get_all("ratelimit").iter().count(), 1);
+}
+
+// The draft: `Retry-After` should not name a moment earlier than `t`. The decisions are true ones.
+#[test]
+fn retry_after_is_never_before_the_reset_of_a_quota_that_denied() {
+    for algorithm in [
+        Algorithm::Log,
+        Algorithm::LogCapped { bytes_max: 64 },
+        Algorithm::Counter,
+        Algorithm::Segments { count: 6 },
+        Algorithm::Gcra,
+        Algorithm::Fixed,
+    ] {
+        let clock = ManualClock::new(NOW);
+        let policy =
+            Policy::builder("api").quota(Quota::per_minute(20).unwrap()).algorithm(algorithm);
+        let limiter =
+            Limiter::builder(policy.build().unwrap()).clock(clock.clone()).build().unwrap();
+        let mut denials = 0;
+        for step in 0..500_u64 {
+            clock.advance(Duration::from_millis(step * 37 % 4001));
+            let decision = limiter.check_cost("alice", Cost::new(1 + step % 7).unwrap());
+            let headers = written(Fields::new(), &[Judged::new(limiter.policy(), &decision)]);
+            if let Some(after) = headers.get("retry-after") {
+                denials += 1;
+                let after: u64 = after.to_str().unwrap().parse().unwrap();
+                let reset: u64 = headers["x-ratelimit-reset"].to_str().unwrap().parse().unwrap();
+                assert!(after >= reset, "{algorithm:?}: {after} < {reset}");
+            }
+        }
+        assert!(denials > 50, "{algorithm:?}: {denials}");
+    }
+}
+
+fn any_quota() -> impl Strategy<Value = Quota> {
+    let limit = prop_oneof![1..=1000_u64, 1..=(1_u64 << 53) - 1];
+    let window = prop_oneof![1..=4000_u64, 1..=316_000_000_000_u64];
+    (limit, window)
+        .prop_map(|(limit, millis)| Quota::new(limit, Duration::from_millis(millis)).unwrap())
+}
+
+fn any_policy() -> impl Strategy<Value = Policy> {
+    let name = prop_oneof!["[a-c]", "[a-z](-60s|-2)?", "[a-zA-Z][a-zA-Z0-9_.:/*-]{0,63}"];
+    (name, proptest::collection::vec(any_quota(), 1..=8))
+        .prop_map(|(name, quotas)| Policy::builder(&name).quotas(quotas).build().unwrap())
+}
+
+fn any_standing() -> impl Strategy<Value = QuotaDecision> {
+    let duration = || prop_oneof![0..=100_000_u64, any::<u64>()].prop_map(Duration::from_millis);
+    let count = || prop_oneof![0..=100_u64, any::<u64>()];
+    (count(), count(), proptest::option::of(duration()), duration()).prop_map(
+        |(limit, remaining, retry, reset)| QuotaDecision::new(limit, remaining, retry, reset),
+    )
+}
+
+/// Any decision, also one that does not fit its policy.
+fn any_judged() -> impl Strategy<Value = Vec<(Policy, Decision)>> {
+    let outcome = prop_oneof![Just(Outcome::Allow), Just(Outcome::Deny)];
+    let decision = (outcome, proptest::collection::vec(any_standing(), 0..=8))
+        .prop_map(|(outcome, quotas)| Decision::new(outcome, &quotas, None));
+    proptest::collection::vec((any_policy(), decision), 0..6)
+}
+
+fn names(list: &List) -> Vec<&str> {
+    let mut names = Vec::new();
+    for entry in list {
+        if let ListEntry::Item(Item { bare_item: BareItem::String(name), .. }) = entry {
+            names.push(name.as_str());
+        }
+    }
+    names
+}
+
+proptest! {
+    #[test]
+    fn every_field_is_a_structured_field(
+        judged in any_judged(),
+        form in prop_oneof![Just(Form::List), Just(Form::Dictionary), Just(Form::Triple)],
+    ) {
+        let judged: Vec<_> = judged.iter().map(|(p, d)| Judged::new(p, d)).collect();
+        let headers = written(Fields::new().ratelimit(form), &judged);
+        let denied = judged.iter().any(Judged::is_denied);
+        prop_assert_eq!(headers.contains_key("cache-control"), denied);
+        for (name, value) in &headers {
+            let text = value.to_str().unwrap();
+            match (name.as_str(), form) {
+                ("ratelimit" | "ratelimit-policy", Form::List) => {
+                    let list: List = Parser::new(text).parse().unwrap();
+                    prop_assert!(!list.is_empty());
+                    let names = names(&list);
+                    prop_assert_eq!(names.len(), list.len());
+                    let apart: HashSet<_> = names.iter().collect();
+                    prop_assert_eq!(apart.len(), names.len(), "a name twice: {}", text);
+                }
+                ("ratelimit", _) => {
+                    let dictionary: Dictionary = Parser::new(text).parse().unwrap();
+                    prop_assert_eq!(dictionary.len(), 3);
+                }
+                ("ratelimit-policy", _) => {
+                    let list: List = Parser::new(text).parse().unwrap();
+                    prop_assert!(!list.is_empty());
+                }
+                ("ratelimit-limit" | "ratelimit-remaining" | "ratelimit-reset", _) => {
+                    let item: Item = Parser::new(text).parse().unwrap();
+                    prop_assert!(matches!(item.bare_item, BareItem::Integer(_)));
+                }
+                ("retry-after", _) => prop_assert!(text.parse::<u64>().unwrap() >= 1),
+                ("cache-control", _) => prop_assert_eq!(text, "no-store"),
+                _ => prop_assert!(text.parse::<u64>().is_ok()),
+            }
+        }
+    }
+}
