@@ -1,0 +1,92 @@
+//! What a script is asked, one for each key.
+
+use core::time::Duration;
+
+use slidegate::{Error, ErrorKind};
+
+use super::ScriptLimits;
+
+/// What is asked of one key, under which limits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ask<'a> {
+    pub(crate) limits: &'a ScriptLimits,
+    pub(crate) op: Op,
+}
+
+/// What is asked.
+///
+/// Checks of several keys in one call take from all or from none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Op {
+    /// Takes if it fits.
+    Check { cost: u64 },
+    /// Takes if it fits, and stands in nobody's way if it does not: a check in shadow mode.
+    Shadow { cost: u64 },
+    /// Looks and takes nothing.
+    Peek { cost: u64 },
+    /// Takes as many as fit, up to `units_max`, dated so far ahead.
+    Lease { units_max: u64, ahead: Duration },
+    /// Takes without asking: debt.
+    Charge { cost: u64 },
+    /// Gives back the very units that a receipt names.
+    Refund { tick: u64, units: u64, epoch: u16 },
+    /// Forgets the key.
+    Reset,
+    /// Asks for the entries that count.
+    History,
+}
+
+/// The largest number that a script counts exactly.
+pub(super) const UNITS_MAX: u64 = (1 << 53) - 1;
+
+impl<'a> Ask<'a> {
+    /// An ask that the algorithm can answer.
+    ///
+    /// # Errors
+    ///
+    /// When a lease is asked of other algorithms than log and GCRA, or a history of others than
+    /// log.
+    pub(crate) fn new(limits: &'a ScriptLimits, op: Op) -> Result<Self, Error> {
+        let lacking = match op {
+            Op::Lease { .. } if !limits.can_lease() => "no leases: use Algorithm::Log or Gcra",
+            Op::History if !limits.has_history() => "no history: use Algorithm::Log",
+            _ => return Ok(Self { limits, op }),
+        };
+        let message = format!("{:?} keeps {lacking}", limits.kind());
+        Err(Error::new(ErrorKind::Unsupported, message))
+    }
+
+    /// The bytes of one argument: `prelude.lua` says what they are.
+    fn pack(&self) -> Vec<u8> {
+        let (number, units, tick, epoch) = match self.op {
+            Op::Check { cost } => (1, cost, 0, 0),
+            Op::Shadow { cost } => (2, cost, 0, 0),
+            Op::Peek { cost } => (3, cost, 0, 0),
+            Op::Lease { units_max, ahead } => (4, units_max, self.limits.ticks(ahead), 0),
+            Op::Charge { cost } => (5, cost, 0, 0),
+            Op::Refund { tick, units, epoch } => (6, units, tick, epoch),
+            Op::Reset => (7, 0, 0, 0),
+            Op::History => (8, 0, 0, 0),
+        };
+        let mut bytes = Vec::with_capacity(17 + self.limits.packed().len());
+        bytes.push(number);
+        bytes.extend_from_slice(&units.min(UNITS_MAX).to_le_bytes()[..7]);
+        bytes.extend_from_slice(&tick.min(UNITS_MAX).to_le_bytes()[..7]);
+        bytes.extend_from_slice(&epoch.to_le_bytes());
+        bytes.extend_from_slice(self.limits.packed());
+        bytes
+    }
+}
+
+/// ARGV for asks, in the order of their keys. No key may be named twice.
+pub(crate) fn arguments(asks: &[Ask<'_>]) -> Vec<Vec<u8>> {
+    asks.iter().map(Ask::pack).collect()
+}
+
+/// The same, with the time since the Unix epoch that the script shall believe.
+#[cfg(any(test, feature = "test-clock"))]
+pub(crate) fn arguments_at(asks: &[Ask<'_>], now: Duration) -> Vec<Vec<u8>> {
+    let mut arguments = arguments(asks);
+    arguments.push(now.as_micros().to_string().into_bytes());
+    arguments
+}

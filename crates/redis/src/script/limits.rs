@@ -1,0 +1,122 @@
+//! One policy's quotas, or one tier's, as a script wants them.
+
+use core::time::Duration;
+
+use slidegate::{Algorithm, Error, ErrorKind, Quota};
+
+use super::Kind;
+
+/// Quotas in ticks with the algorithm and its parameter, packed once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ScriptLimits {
+    kind: Kind,
+    limits: Vec<u64>,
+    tick: Duration,
+    packed: Vec<u8>,
+}
+
+/// The most bytes the codes of a log may take that has no cap of its own: beyond it neighbours are
+/// merged, so that no key holds the server for long.
+const LOG_BYTES_MAX: u32 = 65_536;
+
+/// As long as the longest window, in ticks of 100 microseconds, needs.
+const TICKS_MAX: u64 = (1 << 47) - 1;
+
+impl ScriptLimits {
+    /// Limits of one to eight quotas. `keep` is the longest window of the policy and its tiers:
+    /// what is on record is kept for it.
+    ///
+    /// # Errors
+    ///
+    /// When there is no quota or more than eight, or the tick is not a whole number of
+    /// microseconds from 100 microseconds to 1 second.
+    pub(crate) fn new(
+        quotas: &[Quota],
+        algorithm: Algorithm,
+        tick: Duration,
+        keep: Duration,
+    ) -> Result<Self, Error> {
+        let tick_us = tick_micros(tick)?;
+        if !(1..=slidegate::QUOTAS_MAX).contains(&quotas.len()) {
+            let message = format!("number of quotas {} is out of range: use 1 to 8", quotas.len());
+            return Err(Error::new(ErrorKind::Policy, message));
+        }
+        let (kind, number, parameter) = match algorithm {
+            Algorithm::Log => (Kind::Log, b'L', LOG_BYTES_MAX),
+            Algorithm::LogCapped { bytes_max } => (Kind::Log, b'L', bytes_max),
+            Algorithm::Counter => (Kind::Counter, b'C', 0),
+            Algorithm::Segments { count } => (Kind::Segments, b'S', count.into()),
+            Algorithm::Gcra => (Kind::Gcra, b'G', 0),
+            Algorithm::Fixed => (Kind::Fixed, b'F', 0),
+            other => {
+                let message = format!("algorithm {other:?} has no script: use another");
+                return Err(Error::new(ErrorKind::Unsupported, message));
+            }
+        };
+        let windows = quotas.iter().map(|quota| ticks_up(quota.window(), tick));
+        let keep = windows.clone().fold(ticks_up(keep, tick), u64::max);
+        let mut packed = vec![number, u8::try_from(quotas.len()).unwrap_or(u8::MAX)];
+        packed.extend_from_slice(&tick_us.to_le_bytes());
+        packed.extend_from_slice(&keep.to_le_bytes()[..6]);
+        packed.extend_from_slice(&parameter.to_le_bytes());
+        for (quota, window) in quotas.iter().zip(windows) {
+            packed.extend_from_slice(&quota.limit().to_le_bytes()[..7]);
+            packed.extend_from_slice(&window.to_le_bytes()[..6]);
+        }
+        Ok(Self { kind, limits: quotas.iter().map(Quota::limit).collect(), tick, packed })
+    }
+
+    /// The script of the algorithm.
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Whether units can be dated ahead, so that a lease can be had.
+    pub(crate) fn can_lease(&self) -> bool {
+        matches!(self.kind, Kind::Log | Kind::Gcra)
+    }
+
+    /// Whether single entries are known.
+    pub(crate) fn has_history(&self) -> bool {
+        self.kind == Kind::Log
+    }
+
+    /// The limit of every quota.
+    pub(super) fn limits(&self) -> &[u64] {
+        &self.limits
+    }
+
+    pub(super) fn packed(&self) -> &[u8] {
+        &self.packed
+    }
+
+    /// Ticks as a duration, at most some 584 thousand years.
+    pub(crate) fn duration(&self, ticks: u64) -> Duration {
+        let micros = u64::try_from(self.tick.as_micros()).unwrap_or(u64::MAX);
+        Duration::from_micros(ticks.saturating_mul(micros))
+    }
+
+    /// A duration in ticks, rounded up.
+    pub(super) fn ticks(&self, duration: Duration) -> u64 {
+        ticks_up(duration, self.tick)
+    }
+}
+
+fn tick_micros(tick: Duration) -> Result<u32, Error> {
+    let whole = tick.subsec_nanos().is_multiple_of(1000);
+    match u32::try_from(tick.as_micros()) {
+        Ok(micros @ 100..=1_000_000) if whole => Ok(micros),
+        _ => {
+            let message = format!(
+                "tick {tick:?} is out of range: use whole microseconds, 100 microseconds to 1 second"
+            );
+            Err(Error::new(ErrorKind::Setting, message))
+        }
+    }
+}
+
+/// Rounded up: a unit never counts for less than its window.
+fn ticks_up(duration: Duration, tick: Duration) -> u64 {
+    let ticks = duration.as_nanos().div_ceil(tick.as_nanos().max(1));
+    u64::try_from(ticks).unwrap_or(u64::MAX).clamp(1, TICKS_MAX)
+}

@@ -1,0 +1,127 @@
+//! The Lua scripts: their text, their arguments, their replies. Knows no connection.
+//!
+//! A script is composed at first use of the files in `src/scripts`: a prelude, the clock, one
+//! algorithm or all, and `main.lua`. So there are six of them, and each is small.
+
+mod ask;
+mod limits;
+mod reply;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::LazyLock;
+
+use redis::Script;
+
+#[cfg(any(test, feature = "test-clock"))]
+pub(crate) use ask::arguments_at;
+pub(crate) use ask::{Ask, Op, arguments};
+pub(crate) use limits::ScriptLimits;
+pub(crate) use reply::{Answer, Reply, parse};
+
+/// Which script: that of one algorithm, or of all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Log,
+    Counter,
+    Segments,
+    Gcra,
+    Fixed,
+    /// For keys of several algorithms in one call.
+    Mixed,
+}
+
+impl Kind {
+    /// The script that can answer all of `asks`.
+    pub(crate) fn of(asks: &[Ask<'_>]) -> Self {
+        let mut kinds = asks.iter().map(|ask| ask.limits.kind());
+        match kinds.next() {
+            Some(first) if kinds.all(|kind| kind == first) => first,
+            _ => Self::Mixed,
+        }
+    }
+}
+
+/// Where a script has its time from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Clock {
+    #[cfg_attr(feature = "test-clock", expect(dead_code, reason = "tests give the time"))]
+    Server,
+    #[cfg(any(test, feature = "test-clock"))]
+    Given,
+}
+
+impl Clock {
+    #[cfg(not(feature = "test-clock"))]
+    const BUILT: Self = Self::Server;
+    #[cfg(feature = "test-clock")]
+    const BUILT: Self = Self::Given;
+
+    fn text(self) -> &'static str {
+        match self {
+            Self::Server => include_str!("../scripts/clock.lua"),
+            #[cfg(any(test, feature = "test-clock"))]
+            Self::Given => include_str!("../scripts/clock_given.lua"),
+        }
+    }
+}
+
+const PRELUDE: &str = include_str!("../scripts/prelude.lua");
+const LOG: [&str; 2] =
+    [include_str!("../scripts/log_quick.lua"), include_str!("../scripts/log.lua")];
+const COUNTER: &str = include_str!("../scripts/counter.lua");
+const SEGMENTS: &str = include_str!("../scripts/segments.lua");
+const GCRA: &str = include_str!("../scripts/gcra.lua");
+const FIXED: &str = include_str!("../scripts/fixed.lua");
+const MAIN: &str = include_str!("../scripts/main.lua");
+
+/// The script of a kind, text and hash, made once.
+pub(crate) fn script(kind: Kind) -> &'static Script {
+    static LOG: LazyLock<Script> = LazyLock::new(|| compose(Kind::Log, Clock::BUILT));
+    static COUNTER: LazyLock<Script> = LazyLock::new(|| compose(Kind::Counter, Clock::BUILT));
+    static SEGMENTS: LazyLock<Script> = LazyLock::new(|| compose(Kind::Segments, Clock::BUILT));
+    static GCRA: LazyLock<Script> = LazyLock::new(|| compose(Kind::Gcra, Clock::BUILT));
+    static FIXED: LazyLock<Script> = LazyLock::new(|| compose(Kind::Fixed, Clock::BUILT));
+    static MIXED: LazyLock<Script> = LazyLock::new(|| compose(Kind::Mixed, Clock::BUILT));
+    match kind {
+        Kind::Log => &LOG,
+        Kind::Counter => &COUNTER,
+        Kind::Segments => &SEGMENTS,
+        Kind::Gcra => &GCRA,
+        Kind::Fixed => &FIXED,
+        Kind::Mixed => &MIXED,
+    }
+}
+
+fn compose(kind: Kind, clock: Clock) -> Script {
+    Script::new(&text(kind, clock, MAIN))
+}
+
+/// The text of a script that ends with `main`.
+fn text(kind: Kind, clock: Clock, main: &str) -> String {
+    let [quick, log] = LOG;
+    let algorithms: &[&str] = match kind {
+        Kind::Log => &[quick, log],
+        Kind::Counter => &[COUNTER],
+        Kind::Segments => &[SEGMENTS],
+        Kind::Gcra => &[GCRA],
+        Kind::Fixed => &[FIXED],
+        Kind::Mixed => &[quick, log, COUNTER, SEGMENTS, GCRA, FIXED],
+    };
+    let files = [clock.text(), PRELUDE].into_iter().chain(algorithms.iter().copied()).chain([main]);
+    files.map(without_comments).collect()
+}
+
+/// The same text, line for line, without what only readers need: the server keeps it in memory.
+fn without_comments(file: &str) -> String {
+    let mut text = String::with_capacity(file.len());
+    for line in file.lines() {
+        let line = line.trim_start();
+        if !line.starts_with("--") {
+            text.push_str(line);
+        }
+        text.push('\n');
+    }
+    text
+}

@@ -1,0 +1,179 @@
+-- main: judges all keys, then takes from all or from none, then writes, then replies.
+--
+-- KEYS: one for each ask, in one slot, no key twice.
+-- ARGV: one for each key, packed as in prelude.lua. (A test clock comes last.)
+-- Stored: see the algorithms. Nothing is written before everything has been judged and packed, so
+-- that a fault leaves all keys as they were.
+-- Reply: one string. The server's microseconds I7, then for each key
+--   a decision (check, shadow, peek, lease): allowed B, tick I7, epoch I2 and units I7 taken; for
+--     each quota units that count (times 2^53 B, and I7), ticks until the cost passes I7 (2^53 for
+--     never), ticks until more units become available I7;
+--   units given back or charged (refund, charge): I7;
+--   whether there was anything (reset): B;
+--   entries (history): number I4, then tick i7 and units I7 of each.
+-- Or an error that begins with SLIDEGATE, for values that are not ours and asks that make no sense.
+-- Cost: one TIME, and what the algorithm says for each key.
+
+if quick and #KEYS == 1 then
+  local reply = quick(KEYS[1])
+  if reply then
+    return reply
+  end
+end
+
+local kit = kit()
+local made = {}
+
+local function window_of(kind)
+  if not made[kind] then
+    if not windows[kind] then
+      kit.fault('is asked for by an algorithm that this script has not')
+    end
+    made[kind] = windows[kind](kit)
+  end
+  return made[kind]
+end
+
+local function read_ask(i)
+  local s = { key = KEYS[i], limits = {}, windows = {} }
+  local kind
+  s.op, s.units, s.at, s.of, kind, s.count, s.tick, s.keep, s.param = unpack(ASK, ARGV[i])
+  for quota = 1, s.count do
+    local at = ASK_BYTES + 1 + (quota - 1) * ASK_QUOTA_BYTES
+    s.limits[quota], s.windows[quota] = unpack(ASK_QUOTA, ARGV[i], at)
+  end
+  local rest = us % s.tick
+  s.now = (us - rest) / s.tick
+  s.date = rest > 0 and s.now + 1 or s.now
+  s.window = window_of(kind)
+  return s
+end
+
+-- Whether the units pass every quota; and the waits until they do.
+local function judge(s, units)
+  s.waits, s.fits = {}, true
+  for i = 1, s.count do
+    s.waits[i] = s.window.retry(s, i, units)
+    s.fits = s.fits and s.waits[i] == 0
+  end
+end
+
+-- Takes what it was asked for, or nothing.
+local function take(s, date, units, how)
+  s.taken, s.changed = units, true
+  s.taken_at = how(s, date, units)
+end
+
+local function lease(s)
+  local room = s.window.room
+  if not room then
+    kit.fault('is asked for a lease, which only log and gcra have')
+  end
+  local units = s.units
+  for i = 1, s.count do
+    units = math.min(units, room(s, i))
+  end
+  judge(s, math.max(units, 1))
+  s.fits = units > 0
+  if s.fits then
+    take(s, s.date + s.at, units, s.window.take_ahead)
+  end
+end
+
+local function refund(s)
+  if s.of ~= s.epoch then
+    return 0
+  end
+  local given = s.window.give_back(s, s.at, s.units)
+  s.changed = s.changed or given > 0
+  return given
+end
+
+local function reset(s)
+  local found = s.window.forget(s)
+  -- What remains is the epoch, so that receipts from before find nothing. A key that is not
+  -- there gets a new one anyway.
+  if found or s.changed then
+    s.epoch, s.changed = (s.epoch + 1) % 65536, true
+  end
+  return found
+end
+
+local function decision(s)
+  local taken = s.taken ~= nil
+  local parts = { pack('<BI7I2I7', s.allowed and 1 or 0, taken and s.taken_at or 0,
+    taken and s.epoch or 0, s.taken or 0) }
+  for i = 1, s.count do
+    local high, low = s.window.used(s, i)
+    if low >= HUGE then
+      high, low = 1, 0
+    end
+    parts[i + 1] = pack('<BI7I7I7', math.min(high, 255), low, s.waits[i], s.window.reset(s, i))
+  end
+  return table.concat(parts)
+end
+
+-- Does what an ask is for, now that all are judged, and says what to reply.
+local function act(s, blocked)
+  local op = s.op
+  if op == CHARGE then
+    s.window.take(s, s.date, s.units)
+    s.changed = true
+    return pack('<I7', s.units)
+  elseif op == REFUND then
+    return pack('<I7', refund(s))
+  elseif op == RESET then
+    return pack('<B', reset(s) and 1 or 0)
+  elseif op == HISTORY then
+    if not s.window.history then
+      kit.fault('is asked for its history, which only log keeps')
+    end
+    return s.window.history(s)
+  elseif op == LEASE then
+    lease(s)
+  elseif s.fits and not blocked and op ~= PEEK then
+    take(s, s.date, s.units, s.window.take)
+  end
+  s.allowed = s.fits and not (blocked and (op == CHECK or op == SHADOW))
+  return decision(s)
+end
+
+local function run()
+  local asks, named, blocked = {}, {}, false
+  for i = 1, #KEYS do
+    local s = read_ask(i)
+    if named[s.key] then
+      kit.fault('is named twice')
+    end
+    named[s.key], asks[i] = true, s
+    s.window.open(s)
+    if s.op <= PEEK then
+      judge(s, s.units)
+      blocked = blocked or (s.op == CHECK and not s.fits)
+    end
+  end
+  local replies = { pack('<I7', us) }
+  for i, s in ipairs(asks) do
+    replies[i + 1] = act(s, blocked)
+  end
+  for _, s in ipairs(asks) do
+    if s.changed then
+      s.window.save(s)
+    end
+  end
+  for _, s in ipairs(asks) do
+    for _, write in ipairs(s.writes or {}) do
+      call(_G.unpack(write))
+    end
+  end
+  return table.concat(replies)
+end
+
+local done, reply = pcall(run)
+if done then
+  return reply
+end
+if type(reply) == 'table' and reply.fault then
+  return redis.error_reply(format('SLIDEGATE the key %s', reply.fault))
+end
+error(reply)

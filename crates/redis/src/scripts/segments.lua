@@ -1,0 +1,286 @@
+-- segments: a window cut into n sub-windows, a ring of n + 1 counts and their sum. The oldest,
+-- partly covered segment counts whole.
+--
+-- KEYS, ARGV and reply: see main.lua. ARGV's parameter is n.
+-- Stored, for each quota: window I6, n I2, tick of the latest unit i6, sum I7, bytes of a count B
+-- (1, 2, 4 or 7), then n + 1 counts. Segment k is at k modulo n + 1. 33 bytes and the ring for one
+-- quota.
+-- Cost: one GET, and one SET if something was taken, so that the whole ring goes to replicas: keep
+-- n small. What has expired is subtracted from the sum and overwritten when its place is needed.
+
+local SEGMENTS = 83
+
+windows[SEGMENTS] = function(kit)
+  local segments = {}
+  local STATE, STATE_BYTES = '<I6I2i6I7B', 22
+  local WIDTHS = { [1] = '<B', [2] = '<I2', [4] = '<I4', [7] = '<I7' }
+
+  local function width_for(count)
+    if count < 256 then
+      return 1
+    elseif count < 65536 then
+      return 2
+    elseif count < 4294967296 then
+      return 4
+    end
+    return 7
+  end
+
+  local function div(a, b)
+    return (a - a % b) / b
+  end
+
+  local function get(q, segment)
+    return (unpack(q.form, q.ring, (segment % q.places) * q.width + 1))
+  end
+
+  -- Writes `bytes` over the counts from a place on; they do not run past the end.
+  local function overwrite(q, place, bytes)
+    local at = place * q.width
+    q.ring = sub(q.ring, 1, at) .. bytes .. sub(q.ring, at + #bytes + 1)
+  end
+
+  local function widen(q, width)
+    local counts = {}
+    for place = 0, q.places - 1 do
+      counts[place + 1] = pack(WIDTHS[width], (unpack(q.form, q.ring, place * q.width + 1)))
+    end
+    q.width, q.form, q.ring = width, WIDTHS[width], table.concat(counts)
+  end
+
+  local function add(q, segment, units)
+    local count = kit.add(get(q, segment), units)
+    if width_for(count) > q.width then
+      widen(q, width_for(count))
+    end
+    overwrite(q, segment % q.places, pack(q.form, count))
+  end
+
+  -- Calls `each` with every segment that has units and the count of it, from `from` to `to`, until
+  -- it says to stop. Skips the empty ones in one step.
+  local function filled(q, from, to, each)
+    local segment = from
+    while segment <= to do
+      local place = segment % q.places
+      local found = string.find(q.ring, '[^%z]', place * q.width + 1)
+      if not found then
+        segment = segment + q.places - place
+      else
+        segment = segment + div(found - 1, q.width) - place
+        if segment <= to and each(segment, get(q, segment)) then
+          return
+        end
+        segment = segment + 1
+      end
+    end
+  end
+
+  -- The first segment that has a tick later than `now - window`.
+  local function kept(q, now)
+    return div(math.max(now + 1 - q.window, 0), q.length)
+  end
+
+  local function newest(q)
+    return div(q.last, q.length)
+  end
+
+  local function recount(q)
+    local sum = 0
+    filled(q, q.oldest, newest(q), function(_, count)
+      sum = kit.add(sum, count)
+    end)
+    q.sum = sum
+  end
+
+  local function expire(q, now)
+    local first = math.min(kept(q, now), newest(q) + 1)
+    if q.sum == 0 or first <= q.oldest then
+      return
+    end
+    local gone = 0
+    filled(q, q.oldest, first - 1, function(_, count)
+      gone = gone + count
+    end)
+    q.oldest = first
+    if q.sum >= HUGE then
+      recount(q)
+    else
+      q.sum = q.sum - gone
+    end
+    if q.sum < 0 then
+      kit.fault('holds fewer units than its segments')
+    end
+  end
+
+  -- All that may still count does, as if it came now.
+  local function renew(q, now, units)
+    q.width = width_for(units)
+    q.form = WIDTHS[q.width]
+    q.ring = string.rep('\0', q.places * q.width)
+    q.last, q.sum = now, units
+    q.oldest = newest(q)
+    if units > 0 then
+      add(q, q.oldest, units)
+    end
+  end
+
+  -- Reads the state of one quota at `at`, and says where the next begins.
+  local function read(s, q, value, at)
+    if #value < at + STATE_BYTES - 1 then
+      kit.fault('is cut short')
+    end
+    local window, count, last, sum, width = unpack(STATE, value, at)
+    local form, bytes = WIDTHS[width], (count + 1) * width
+    at = at + STATE_BYTES
+    if not form or count > 1024 or #value < at + bytes - 1 then
+      kit.fault('is cut short')
+    end
+    sum = math.min(sum, HUGE)
+    if window ~= q.window or count + 1 ~= q.places then
+      renew(q, s.now, sum)
+    else
+      q.width, q.form, q.last, q.sum = width, form, math.max(last, 0), sum
+      q.ring = sub(value, at, at + bytes - 1)
+      -- It was brought up to the time it was written at, so that older ones are no part of it.
+      q.oldest = math.max(newest(q) + 1 - q.places, kept(q, s.seen), 0)
+    end
+    return at + bytes
+  end
+
+  function segments.open(s)
+    local value, at = kit.load(s, SEGMENTS, STATE_BYTES)
+    s.rings = {}
+    for i = 1, s.count do
+      local window = s.windows[i]
+      local q = { window = window, places = s.param + 1 }
+      q.length = div(window + s.param - 1, s.param)
+      s.rings[i] = q
+      if i <= s.stored then
+        at = read(s, q, value, at)
+      else
+        renew(q, s.now, 0)
+      end
+    end
+    local back = kit.gone_back(s)
+    for i = 1, s.count do
+      if back then
+        renew(s.rings[i], s.now, s.rings[i].sum)
+      end
+      expire(s.rings[i], s.now)
+    end
+  end
+
+  function segments.used(s, i)
+    return 0, s.rings[i].sum
+  end
+
+  -- Ticks until a segment counts no more.
+  local function until_gone(s, q, segment)
+    return math.max((segment + 1) * q.length - 1 + q.window - s.now, 0)
+  end
+
+  function segments.retry(s, i, cost)
+    local q, limit = s.rings[i], s.limits[i]
+    if q.sum + cost <= limit then
+      return 0
+    end
+    if cost > limit then
+      return NEVER
+    end
+    local over, wait = q.sum - (limit - cost), 0
+    filled(q, q.oldest, newest(q), function(segment, count)
+      wait = until_gone(s, q, segment)
+      over = over - count
+      return over <= 0
+    end)
+    return wait
+  end
+
+  function segments.reset(s, i)
+    local q, wait = s.rings[i], 0
+    if q.sum > 0 then
+      filled(q, q.oldest, newest(q), function(segment)
+        wait = until_gone(s, q, segment)
+        return true
+      end)
+    end
+    return wait
+  end
+
+  -- Makes `segment` the newest: the places from the newest so far on are emptied. What a unit dated
+  -- ahead would push out is counted as a segment later.
+  local function open_segment(q, segment)
+    local from, to = newest(q) + 1, math.min(segment, newest(q) + q.places)
+    if q.sum == 0 then
+      q.ring, q.oldest = string.rep('\0', #q.ring), segment
+      return
+    end
+    for next_one = from, to do
+      local pushed = next_one - q.places
+      local units = pushed >= q.oldest and get(q, next_one) or 0
+      overwrite(q, next_one % q.places, string.rep('\0', q.width))
+      if pushed >= q.oldest then
+        q.oldest = pushed + 1
+        if units > 0 then
+          add(q, pushed + 1, units)
+        end
+      end
+    end
+  end
+
+  function segments.take(s, date, cost)
+    local tick = date
+    for i = 1, s.count do
+      local q = s.rings[i]
+      local latest = math.max(date, q.last)
+      open_segment(q, div(latest, q.length))
+      q.last = latest
+      add(q, newest(q), cost)
+      q.sum = kit.add(q.sum, cost)
+      tick = math.max(tick, latest)
+    end
+    return tick
+  end
+
+  function segments.give_back(s, tick, units)
+    local most = 0
+    for i = 1, s.count do
+      local q = s.rings[i]
+      local segment = div(tick, q.length)
+      if segment <= newest(q) and segment >= q.oldest and q.sum > 0 then
+        local count, given = kit.take_off(get(q, segment), units)
+        overwrite(q, segment % q.places, pack(q.form, count))
+        if q.sum >= HUGE then
+          recount(q)
+        else
+          q.sum = q.sum - given
+        end
+        most = math.max(most, given)
+      end
+    end
+    return most
+  end
+
+  function segments.forget(s)
+    local found = false
+    for i = 1, s.count do
+      found = found or s.rings[i].sum > 0
+      renew(s.rings[i], s.now, 0)
+    end
+    return found
+  end
+
+  function segments.save(s)
+    local states, idle = {}, s.now + s.keep
+    for i = 1, s.count do
+      local q = s.rings[i]
+      local head = pack(STATE, q.window, q.places - 1, q.last, q.sum, q.width)
+      states[i] = head .. q.ring
+      -- A segment, which counts whole, is at most a window long.
+      idle = math.max(idle, q.last + 2 * s.keep)
+    end
+    kit.store(s, SEGMENTS, states, idle - s.now)
+  end
+
+  return segments
+end
