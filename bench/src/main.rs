@@ -29,6 +29,7 @@ mod holds;
 mod inproc;
 mod instructions;
 mod memory;
+mod redis;
 
 use core::time::Duration;
 use std::process::ExitCode;
@@ -54,6 +55,7 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
         Command::Help => println!("{}", options::HELP),
         Command::Holds => holds::run(options)?,
         Command::Inproc => inproc::run(options)?,
+        Command::Redis => redis::run(options)?,
         Command::Memory { workload } => memory::run(options, workload.as_deref())?,
         Command::MemoryChild { workload, subject, seconds } => {
             memory::run_child(workload, subject, Duration::from_secs(*seconds))?;

@@ -7,11 +7,13 @@ pub(crate) const HELP: &str = "\
 usage: slidegate-bench inproc [--json] [--quick]
        slidegate-bench memory [--json] [WORKLOAD]
        slidegate-bench holds [--json]
+       slidegate-bench redis [--json] [--quick]
        slidegate-bench instructions [--json] [--record | --compare]
 
 inproc        time of a check, beside peers and a floor
 memory        resident memory after one window of filling and three of churn
 holds         the longest that a lock is held while 10 M keys come, are swept and saved
+redis         limits in Redis beside the usual sorted set, on a server started for it
 instructions  instructions of a check, counted by callgrind
 
 --json     one object a line instead of a table
@@ -33,6 +35,7 @@ pub(crate) enum Command {
     Help,
     Holds,
     Inproc,
+    Redis,
     Memory {
         workload: Option<String>,
     },
@@ -82,6 +85,7 @@ impl Options {
             [] | ["help", ..] => Command::Help,
             ["holds"] => Command::Holds,
             ["inproc"] => Command::Inproc,
+            ["redis"] => Command::Redis,
             ["memory"] => Command::Memory { workload: None },
             ["memory", workload] => Command::Memory { workload: Some(workload.to_owned()) },
             ["memory-child", workload, subject, seconds] => Command::MemoryChild {

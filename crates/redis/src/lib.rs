@@ -2,5 +2,21 @@
 
 #![forbid(unsafe_code)]
 
-#[cfg_attr(not(test), expect(dead_code, reason = "the store that runs the scripts comes next"))]
+mod deny;
+mod inspect;
+mod key;
+mod lease;
+mod limiter;
+mod local;
+mod redis;
 mod script;
+mod servers;
+mod sweep;
+mod tls;
+
+pub use inspect::{StoreUsage, Warning};
+pub use key::join;
+pub use limiter::{RedisAsk, RedisLimiter, RedisLimiterBuilder, RedisStats, RedisTier, check_all};
+pub use redis::{Redis, RedisBuilder};
+pub use servers::BreakerState;
+pub use sweep::SweepReport;

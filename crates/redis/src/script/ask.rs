@@ -24,8 +24,8 @@ pub(crate) enum Op {
     Shadow { cost: u64 },
     /// Looks and takes nothing.
     Peek { cost: u64 },
-    /// Takes as many as fit, up to `units_max`, dated so far ahead.
-    Lease { units_max: u64, ahead: Duration },
+    /// Takes as many as fit, from `units_min` up to `units_max`, dated so far ahead.
+    Lease { units_min: u64, units_max: u64, ahead: Duration },
     /// Takes without asking: debt.
     Charge { cost: u64 },
     /// Gives back the very units that a receipt names.
@@ -62,7 +62,10 @@ impl<'a> Ask<'a> {
             Op::Check { cost } => (1, cost, 0, 0),
             Op::Shadow { cost } => (2, cost, 0, 0),
             Op::Peek { cost } => (3, cost, 0, 0),
-            Op::Lease { units_max, ahead } => (4, units_max, self.limits.ticks(ahead), 0),
+            Op::Lease { units_min, units_max, ahead } => {
+                let ahead = u16::try_from(self.limits.ticks(ahead)).unwrap_or(u16::MAX);
+                (4, units_max, units_min, ahead)
+            }
             Op::Charge { cost } => (5, cost, 0, 0),
             Op::Refund { tick, units, epoch } => (6, units, tick, epoch),
             Op::Reset => (7, 0, 0, 0),
@@ -79,14 +82,10 @@ impl<'a> Ask<'a> {
 }
 
 /// ARGV for asks, in the order of their keys. No key may be named twice.
-pub(crate) fn arguments(asks: &[Ask<'_>]) -> Vec<Vec<u8>> {
-    asks.iter().map(Ask::pack).collect()
-}
-
-/// The same, with the time since the Unix epoch that the script shall believe.
-#[cfg(any(test, feature = "test-clock"))]
-pub(crate) fn arguments_at(asks: &[Ask<'_>], now: Duration) -> Vec<Vec<u8>> {
-    let mut arguments = arguments(asks);
-    arguments.push(now.as_micros().to_string().into_bytes());
-    arguments
+///
+/// With the feature `test-clock` a time since the Unix epoch may come last, for the script to
+/// believe; without it there is no script that would read it.
+pub(crate) fn arguments(asks: &[Ask<'_>], now: Option<Duration>) -> Vec<Vec<u8>> {
+    let now = now.map(|now| now.as_micros().to_string().into_bytes());
+    asks.iter().map(Ask::pack).chain(now).collect()
 }

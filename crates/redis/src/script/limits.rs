@@ -22,6 +22,9 @@ const LOG_BYTES_MAX: u32 = 65_536;
 /// As long as the longest window, in ticks of 100 microseconds, needs.
 const TICKS_MAX: u64 = (1 << 47) - 1;
 
+/// Where the ticks to keep entries for are packed.
+const KEEP: core::ops::Range<usize> = 6..12;
+
 impl ScriptLimits {
     /// Limits of one to eight quotas. `keep` is the longest window of the policy and its tiers:
     /// what is on record is kept for it.
@@ -79,6 +82,21 @@ impl ScriptLimits {
     /// Whether single entries are known.
     pub(crate) fn has_history(&self) -> bool {
         self.kind == Kind::Log
+    }
+
+    /// The least limit of all quotas.
+    pub(crate) fn least_limit(&self) -> u64 {
+        self.limits.iter().copied().min().unwrap_or(0)
+    }
+
+    /// The same limits, with what is on record kept for `keep` if that is longer.
+    pub(crate) fn keeping(&self, keep: Duration) -> Self {
+        let mut keeping = self.clone();
+        let mut before = [0; 8];
+        before[..6].copy_from_slice(&self.packed[KEEP]);
+        let keep = ticks_up(keep, self.tick).max(u64::from_le_bytes(before));
+        keeping.packed[KEEP].copy_from_slice(&keep.to_le_bytes()[..6]);
+        keeping
     }
 
     /// The limit of every quota.

@@ -12,13 +12,9 @@ mod tests;
 
 use std::sync::LazyLock;
 
-use redis::Script;
-
-#[cfg(any(test, feature = "test-clock"))]
-pub(crate) use ask::arguments_at;
 pub(crate) use ask::{Ask, Op, arguments};
 pub(crate) use limits::ScriptLimits;
-pub(crate) use reply::{Answer, Reply, parse};
+pub(crate) use reply::{Answer, parse};
 
 /// Which script: that of one algorithm, or of all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,7 +72,31 @@ const GCRA: &str = include_str!("../scripts/gcra.lua");
 const FIXED: &str = include_str!("../scripts/fixed.lua");
 const MAIN: &str = include_str!("../scripts/main.lua");
 
-/// The script of a kind, text and hash, made once.
+/// A script, as it is sent and as it is called once the server has it.
+#[derive(Debug)]
+pub(crate) struct Script {
+    text: String,
+    hash: String,
+}
+
+impl Script {
+    fn new(text: String) -> Self {
+        let hash = redis::Script::new(&text).get_hash().to_owned();
+        Self { text, hash }
+    }
+
+    /// What `EVAL` is given.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// What `EVALSHA` is given.
+    pub(crate) fn hash(&self) -> &str {
+        &self.hash
+    }
+}
+
+/// The script of a kind, made once.
 pub(crate) fn script(kind: Kind) -> &'static Script {
     static LOG: LazyLock<Script> = LazyLock::new(|| compose(Kind::Log, Clock::BUILT));
     static COUNTER: LazyLock<Script> = LazyLock::new(|| compose(Kind::Counter, Clock::BUILT));
@@ -95,7 +115,7 @@ pub(crate) fn script(kind: Kind) -> &'static Script {
 }
 
 fn compose(kind: Kind, clock: Clock) -> Script {
-    Script::new(&text(kind, clock, MAIN))
+    Script::new(text(kind, clock, MAIN))
 }
 
 /// The text of a script that ends with `main`.

@@ -69,14 +69,14 @@ local function lease(s)
   if not room then
     kit.fault('is asked for a lease, which only log and gcra have')
   end
-  local units = s.units
+  local least, units = math.max(s.at, 1), s.units
   for i = 1, s.count do
     units = math.min(units, room(s, i))
   end
-  judge(s, math.max(units, 1))
-  s.fits = units > 0
+  judge(s, least)
+  s.fits = units >= least
   if s.fits then
-    take(s, s.date + s.at, units, s.window.take_ahead)
+    take(s, s.date + s.of, units, s.window.take_ahead)
   end
 end
 

@@ -19,7 +19,8 @@ local NEVER = HUGE
 -- What is asked, by number. The first three are all that a quick path may answer.
 local CHECK, SHADOW, PEEK, LEASE, CHARGE, REFUND, RESET, HISTORY = 1, 2, 3, 4, 5, 6, 7, 8
 
--- An ask: operation, units, tick, epoch; then the limits: algorithm, number of quotas,
+-- An ask: operation, units, tick, epoch (of a lease: the most units, the fewest, and the ticks it
+-- is dated ahead); then the limits: algorithm, number of quotas,
 -- microseconds of a tick, ticks to keep entries for, the algorithm's parameter. Limit and window
 -- of every quota follow.
 local ASK, ASK_BYTES = '<BI7I7I2BBI4I6I4', 33

@@ -11,9 +11,8 @@ use slidegate_testkit::{
     Answer as Answered, Mode, PolicySpec, QuotaSpec, Refusal, Standing, Subject, Trace,
 };
 
-use super::super::{
-    Answer, Ask, Clock, Kind, Op, Reply, ScriptLimits, arguments_at, compose, parse,
-};
+use super::super::reply::Reply;
+use super::super::{Answer, Ask, Clock, Kind, Op, ScriptLimits, arguments, compose, parse};
 
 /// A connection and the scripts that believe the time they are given.
 pub(super) struct Caller {
@@ -25,7 +24,7 @@ impl Caller {
     pub(super) fn new(connection: Connection) -> Self {
         let kinds =
             [Kind::Log, Kind::Counter, Kind::Segments, Kind::Gcra, Kind::Fixed, Kind::Mixed];
-        let scripts = kinds.map(|kind| (kind, compose(kind, Clock::Given)));
+        let scripts = kinds.map(|kind| (kind, Script::new(compose(kind, Clock::Given).text())));
         Self { connection, scripts: scripts.into() }
     }
 
@@ -42,7 +41,7 @@ impl Caller {
         for key in keys {
             call.key(*key);
         }
-        for argument in arguments_at(asks, now) {
+        for argument in arguments(asks, Some(now)) {
             call.arg(argument);
         }
         let value: Value = call

@@ -1,0 +1,127 @@
+//! Bytes in memory and on the wire to a replica.
+
+use core::time::Duration;
+
+use slidegate::Quota;
+use slidegate_testkit::server::RedisServer;
+
+use super::subject::{Subject, Which};
+use crate::Failure;
+use crate::random::Random;
+use crate::rounding::to_float;
+
+/// Bytes by subject.
+#[derive(Debug)]
+pub(super) struct Bytes {
+    pub(super) workload: String,
+    /// What the bytes are for: a key, or a decision.
+    pub(super) per: &'static str,
+    pub(super) subjects: Vec<(Which, f64)>,
+}
+
+const SUBJECTS: [Which; 2] = [Which::Log, Which::SortedSet];
+
+/// `MEMORY USAGE` of a key that `entries` requests came for, at random over the minute of its
+/// window. Takes that minute, for all at the same time.
+pub(super) async fn memory(server: &RedisServer, entries: &[u64]) -> Result<Vec<Bytes>, Failure> {
+    let mut filling = tokio::task::JoinSet::new();
+    for (place, entries) in entries.iter().copied().enumerate() {
+        for which in SUBJECTS {
+            let url = server.url();
+            filling.spawn(async move {
+                fill(which, &url, entries).await.map_err(|error| error.to_string())?;
+                Ok::<_, String>((place, which))
+            });
+        }
+    }
+    let mut all: Vec<Bytes> = entries
+        .iter()
+        .map(|entries| Bytes {
+            workload: format!("memory-{entries}"),
+            per: "key",
+            subjects: Vec::new(),
+        })
+        .collect();
+    let mut connection = server.connection()?;
+    while let Some(filled) = filling.join_next().await {
+        let (place, which) = filled??;
+        let first = first_key(entries[place])?;
+        let mut total = 0_u64;
+        for key in first..first + KEYS {
+            total += usage(&mut connection, which, key)?;
+        }
+        all[place].subjects.push((which, to_float(total) / f64::from(KEYS)));
+    }
+    for bytes in &mut all {
+        bytes.subjects.sort_by_key(|(which, _)| *which == Which::SortedSet);
+    }
+    Ok(all)
+}
+
+/// Keys whose bytes are averaged.
+const KEYS: u32 = 20;
+
+fn first_key(entries: u64) -> Result<u32, Failure> {
+    Ok(1_000_000 * u32::try_from(entries)?)
+}
+
+async fn fill(which: Which, url: &str, entries: u64) -> Result<(), Failure> {
+    let minute = Duration::from_secs(60);
+    let subject = Subject::new(which, url, Quota::new(entries * 2, minute)?).await?;
+    let first = first_key(entries)?;
+    let mean = minute.as_secs_f64() * 0.95 / to_float(entries);
+    let mut random = Random::new(7);
+    let began = tokio::time::Instant::now();
+    let mut at = 0.0;
+    for number in 0..entries {
+        // Exponential gaps: requests that know nothing of each other.
+        at -= random.unit().ln() * mean;
+        tokio::time::sleep_until(began + Duration::from_secs_f64(at.min(58.0))).await;
+        for key in first..first + KEYS {
+            subject.check(key, number).await?;
+        }
+    }
+    Ok(())
+}
+
+fn usage(connection: &mut redis::Connection, which: Which, key: u32) -> Result<u64, Failure> {
+    let pattern = match which {
+        Which::SortedSet => format!("zset:{key}"),
+        ours => format!("sg:*:{};t{key}", ours.name()),
+    };
+    let names: Vec<Vec<u8>> = redis::cmd("KEYS").arg(pattern).query(connection)?;
+    let [name] = names.as_slice() else {
+        return Err(format!("{} keys instead of one", names.len()).into());
+    };
+    Ok(redis::cmd("MEMORY").arg("USAGE").arg(name).arg("SAMPLES").arg(0).query(connection)?)
+}
+
+/// What a replica is sent for a decision that is allowed, with a hundred entries in the window.
+pub(super) async fn replicated(server: &RedisServer) -> Result<Bytes, Failure> {
+    let replica = RedisServer::builder().replica_of(server).start()?;
+    replica.wait_for_primary()?;
+    let quota = Quota::new(100, Duration::from_millis(500))?;
+    let mut subjects = Vec::new();
+    for which in SUBJECTS {
+        let subject = Subject::new(which, &server.url(), quota).await?;
+        let (mut admitted, mut number) = (0_u64, 0);
+        for _ in 0..200 {
+            subject.check(0, number).await?;
+            number += 1;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let before = offset(server)?;
+        for _ in 0..1000 {
+            admitted += u64::from(subject.check(0, number).await?);
+            number += 1;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let sent = offset(server)? - before;
+        subjects.push((which, to_float(sent) / to_float(admitted)));
+    }
+    Ok(Bytes { workload: "replicated".to_owned(), per: "allowed decision", subjects })
+}
+
+fn offset(server: &RedisServer) -> Result<u64, Failure> {
+    Ok(server.info("replication", "master_repl_offset")?.parse()?)
+}

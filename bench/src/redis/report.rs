@@ -1,0 +1,102 @@
+//! Results for people and for programs.
+
+use super::bytes::Bytes;
+use super::rate::{Rate, Rates};
+use super::subject::Which;
+use crate::json::JsonLine;
+use crate::options::Options;
+use crate::rounding::to_float;
+use crate::summary::Summary;
+use crate::table::Table;
+
+pub(super) fn print(options: &Options, rates: &[Rates], bytes: &[Bytes]) {
+    for rates in rates {
+        if options.json {
+            rates_as_json(rates);
+        } else {
+            rates_as_table(rates);
+        }
+    }
+    for bytes in bytes {
+        if options.json {
+            bytes_as_json(bytes);
+        } else {
+            bytes_as_table(bytes);
+        }
+    }
+}
+
+fn rates_as_json(rates: &Rates) {
+    for rate in &rates.subjects {
+        let line = JsonLine::new("redis")
+            .text("workload", rates.workload)
+            .text("subject", rate.which.name())
+            .number("per_second", median(&rate.per_second), 0)
+            .number("ratio_to_sorted_set", ratio(rates, rate).map(|ratio| ratio.median), 3)
+            .whole("decisions", rate.decisions)
+            .whole("admitted", rate.admitted);
+        match rate.calls {
+            Some(calls) => line.whole("calls", calls).print(),
+            None => line.print(),
+        }
+    }
+}
+
+fn rates_as_table(rates: &Rates) {
+    println!("\n{}", rates.workload);
+    let mut table =
+        Table::new(&["subject", "decisions/s", "to sorted set", "quartiles", "calls/decision"]);
+    for rate in &rates.subjects {
+        let ratio = ratio(rates, rate);
+        let calls = rate.calls.map(|calls| to_float(calls) / to_float(rate.decisions.max(1)));
+        table.row(vec![
+            rate.which.name().to_owned(),
+            median(&rate.per_second).map_or_else(String::new, |value| format!("{value:.0}")),
+            ratio.map_or_else(String::new, |ratio| format!("{:.2}x", ratio.median)),
+            ratio.map_or_else(String::new, |ratio| format!("{:.2}-{:.2}", ratio.q1, ratio.q3)),
+            calls.map_or_else(|| "1".to_owned(), |calls| format!("{calls:.5}")),
+        ]);
+    }
+    table.print();
+}
+
+fn bytes_as_json(bytes: &Bytes) {
+    for (which, value) in &bytes.subjects {
+        JsonLine::new("redis")
+            .text("workload", &bytes.workload)
+            .text("subject", which.name())
+            .text("per", bytes.per)
+            .number("bytes", Some(*value), 1)
+            .number("ratio_to_sorted_set", share(bytes, *value), 4)
+            .print();
+    }
+}
+
+fn bytes_as_table(bytes: &Bytes) {
+    println!("\n{}, bytes a {}", bytes.workload, bytes.per);
+    let mut table = Table::new(&["subject", "bytes", "to sorted set"]);
+    for (which, value) in &bytes.subjects {
+        let share = share(bytes, *value);
+        table.row(vec![
+            which.name().to_owned(),
+            format!("{value:.0}"),
+            share.map_or_else(String::new, |share| format!("1/{:.1}", 1.0 / share)),
+        ]);
+    }
+    table.print();
+}
+
+/// To the sorted set of the same round.
+fn ratio(rates: &Rates, rate: &Rate) -> Option<Summary> {
+    let base = rates.subjects.iter().find(|rate| rate.which == Which::SortedSet)?;
+    Summary::of(rate.per_second.iter().zip(&base.per_second).map(|(ours, base)| ours / base))
+}
+
+fn share(bytes: &Bytes, value: f64) -> Option<f64> {
+    let base = bytes.subjects.iter().find(|(which, _)| *which == Which::SortedSet)?;
+    Some(value / base.1)
+}
+
+fn median(values: &[f64]) -> Option<f64> {
+    Summary::of(values.iter().copied()).map(|summary| summary.median)
+}

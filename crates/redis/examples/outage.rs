@@ -1,0 +1,71 @@
+//! Redis hangs under load, and comes back.
+//!
+//! Every request is answered within the deadline all the time: by Redis while it answers, by this
+//! process's own limiter while it does not.
+//!
+//! ```sh
+//! cargo run -p slidegate-redis --example outage
+//! ```
+
+#![expect(clippy::print_stdout, reason = "the example shows what it decides")]
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use slidegate::{FailureMode, Policy, Quota};
+use slidegate_redis::{Redis, RedisLimiter};
+use slidegate_testkit::server::RedisServer;
+use tokio::time::Instant;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(run())
+}
+
+async fn run() -> Result<(), Box<dyn Error>> {
+    let mut server = RedisServer::start()?;
+    let policy = Policy::builder("example")
+        .quota(Quota::per_second(100)?)
+        .failure_mode(FailureMode::Local)
+        .build()?;
+    let redis = Redis::single(&server.url())?.build()?;
+    // Two processes share the limit, so that each may let half of it through by itself.
+    let limiter = Arc::new(redis.limiter(policy).nodes(2).build()?);
+
+    println!("100 requests a second are allowed, 200 come; Redis hangs from 1.0 s to 2.0 s");
+    println!("  time  allowed  denied  degraded  slowest  breaker");
+    let began = Instant::now();
+    for step in 1..=16 {
+        let line = load(&limiter, Duration::from_millis(250)).await;
+        let at = began.elapsed().as_secs_f64();
+        println!("{at:5.1} s  {line}  {:?}", limiter.stats().breaker);
+        match step {
+            4 => server.suspend()?,
+            8 => server.resume()?,
+            _ => {}
+        }
+    }
+    let stats = limiter.stats();
+    println!(
+        "{} decisions, {} degraded, {} of these perhaps counted in Redis all the same",
+        stats.decisions, stats.degraded, stats.unknown
+    );
+    Ok(())
+}
+
+/// 200 requests a second, for a while.
+async fn load(limiter: &Arc<RedisLimiter>, time: Duration) -> String {
+    let end = Instant::now() + time;
+    let (mut allowed, mut denied, mut degraded) = (0, 0, 0);
+    let mut slowest = Duration::ZERO;
+    while Instant::now() < end {
+        let asked = Instant::now();
+        let decision = limiter.check("everybody").await;
+        slowest = slowest.max(asked.elapsed());
+        allowed += u32::from(decision.is_allowed());
+        denied += u32::from(!decision.is_allowed());
+        degraded += u32::from(decision.is_degraded());
+        tokio::time::sleep_until(asked + Duration::from_millis(5)).await;
+    }
+    format!("{allowed:7}  {denied:6}  {degraded:8}  {:4} ms", slowest.as_millis())
+}

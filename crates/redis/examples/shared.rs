@@ -1,0 +1,64 @@
+//! Two processes share one limit.
+//!
+//! ```sh
+//! cargo run -p slidegate-redis --example shared
+//! REDIS_URL=redis://127.0.0.1:6379 cargo run -p slidegate-redis --example shared
+//! ```
+
+#![expect(clippy::print_stdout, reason = "the example shows what it decides")]
+
+use std::error::Error;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use slidegate::{Policy, Quota};
+use slidegate_redis::Redis;
+use slidegate_testkit::server::RedisServer;
+
+/// What both may do in any minute, together.
+const LIMIT: u64 = 10;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().collect();
+    if let [_, name, url] = arguments.as_slice() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        return runtime.block_on(ask(name, url));
+    }
+    // Your own server if there is one, or one for this example.
+    let own = std::env::var("REDIS_URL").ok();
+    let server = if own.is_none() { Some(RedisServer::start()?) } else { None };
+    let url = own.or_else(|| server.as_ref().map(RedisServer::url)).unwrap_or_default();
+
+    println!("two processes, {LIMIT} requests a minute for both together, each asks for 8:");
+    let children = [start("one", &url)?, start("two", &url)?];
+    let mut allowed = 0;
+    for child in children {
+        let output = child.wait_with_output()?;
+        let lines = String::from_utf8_lossy(&output.stdout);
+        allowed += lines.lines().filter(|line| line.contains("allowed")).count();
+        print!("{lines}");
+    }
+    println!("allowed in all: {allowed}");
+    Ok(())
+}
+
+/// Runs this example again, as one of the two.
+fn start(name: &str, url: &str) -> Result<Child, Box<dyn Error>> {
+    let program = std::env::current_exe()?;
+    Ok(Command::new(program).args([name, url]).stdout(Stdio::piped()).spawn()?)
+}
+
+async fn ask(name: &str, url: &str) -> Result<(), Box<dyn Error>> {
+    let redis = Redis::single(url)?.deadline(Duration::from_millis(500)).build()?;
+    let policy = Policy::new("example", Quota::per_minute(LIMIT)?)?;
+    let limiter = redis.limiter(policy).build()?;
+    // A key of its own for each run.
+    let key = format!("run-{}", std::os::unix::process::parent_id());
+    for _ in 0..8 {
+        let decision = limiter.check(&key).await;
+        let answer = if decision.is_allowed() { "allowed" } else { "denied" };
+        println!("  process {name}: {answer}, {} left", decision.remaining());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(())
+}

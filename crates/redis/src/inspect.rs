@@ -1,0 +1,126 @@
+//! What the servers themselves have to say: memory, keys, settings that hurt.
+
+use core::fmt;
+
+use redis::{Cmd, Value};
+use slidegate::Error;
+use tokio::time::Instant;
+
+use crate::redis::Redis;
+use crate::servers::{Failure, Request};
+
+/// Where the memory of the servers stands, all primaries together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct StoreUsage {
+    /// Bytes that the servers use, for all their keys.
+    pub bytes: u64,
+    /// Bytes that they may use; zero if one of them has no bound.
+    pub bytes_max: u64,
+    /// Keys there are, also those that are not ours.
+    pub keys: u64,
+    /// Keys that the servers have thrown out for lack of memory since they started.
+    pub evicted: u64,
+}
+
+/// A setting of a server that can make limits leak.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Warning {
+    /// With this `maxmemory-policy` a server that runs full throws out keys that still count, and
+    /// their limits start anew. All our keys have a TTL, so `volatile-*` is no better.
+    Evicts {
+        /// The server.
+        address: String,
+        /// Its `maxmemory-policy`.
+        policy: String,
+    },
+}
+
+impl Redis {
+    /// Where the memory of the servers stands, for metrics.
+    ///
+    /// # Errors
+    ///
+    /// When a server gave no answer.
+    pub async fn usage(&self) -> Result<StoreUsage, Error> {
+        let mut all = StoreUsage::default();
+        let mut bounded = true;
+        for info in self.info(&["memory", "stats"]).await? {
+            let number = |name| field(&info.text, name).and_then(|value| value.parse().ok());
+            let most = number("maxmemory").unwrap_or(0);
+            bounded &= most > 0;
+            all.bytes += number("used_memory").unwrap_or(0);
+            all.bytes_max += most;
+            all.evicted += number("evicted_keys").unwrap_or(0);
+            all.keys += info.keys;
+        }
+        all.bytes_max = if bounded { all.bytes_max } else { 0 };
+        Ok(all)
+    }
+
+    /// Settings of the servers that can make limits leak; to be called at start.
+    ///
+    /// # Errors
+    ///
+    /// When a server gave no answer.
+    pub async fn warnings(&self) -> Result<Vec<Warning>, Error> {
+        let mut warnings = Vec::new();
+        for info in self.info(&["memory"]).await? {
+            match field(&info.text, "maxmemory_policy") {
+                None | Some("noeviction") => {}
+                Some(policy) => warnings
+                    .push(Warning::Evicts { address: info.address, policy: policy.to_owned() }),
+            }
+        }
+        Ok(warnings)
+    }
+
+    async fn info(&self, sections: &[&str]) -> Result<Vec<Info>, Error> {
+        let servers = &self.shared.servers;
+        let mut all = Vec::new();
+        for node in servers.primaries().await? {
+            let until = || Instant::now() + servers.timing.connect.max(servers.timing.call);
+            let mut text = String::new();
+            for section in sections {
+                let mut question = redis::cmd("INFO");
+                question.arg(section);
+                text += &words(node.send(Request::One(&question), until()).await?)?;
+            }
+            let question: Cmd = redis::cmd("DBSIZE");
+            let keys = match node.send(Request::One(&question), until()).await? {
+                Value::Int(keys) => u64::try_from(keys).unwrap_or(0),
+                _ => 0,
+            };
+            all.push(Info { address: node.address().to_owned(), text, keys });
+        }
+        Ok(all)
+    }
+}
+
+struct Info {
+    address: String,
+    text: String,
+    keys: u64,
+}
+
+fn words(value: Value) -> Result<String, Failure> {
+    redis::from_redis_value(value)
+        .map_err(|error| Failure::answer(format!("INFO answered no text: {error}")))
+}
+
+fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    info.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'))
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Evicts { address, policy } => write!(
+                f,
+                "{address} has maxmemory-policy {policy}: when its memory runs out it forgets keys \
+                 that still count; set it to noeviction"
+            ),
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! How a limiter on Redis is put together.
+
+use core::sync::atomic::AtomicU64;
+use core::time::Duration;
+use std::sync::Arc;
+
+use slidegate::{Error, ErrorKind, FailureMode, Policy, Secret};
+
+use super::stats::LimiterCounts;
+use super::tier::longest;
+use super::{Guard, Inner, RedisLimiter};
+use crate::deny::DenyCache;
+use crate::lease::{LeaseSettings, Leases};
+use crate::local::Local;
+use crate::redis::Redis;
+use crate::script::ScriptLimits;
+
+/// Builds a [`RedisLimiter`].
+#[derive(Debug)]
+pub struct RedisLimiterBuilder {
+    redis: Redis,
+    policy: Policy,
+    tick: Duration,
+    guard: f64,
+    secret_keys: bool,
+    deny_keys: usize,
+    deny_cap: Option<Duration>,
+    lease: Option<LeaseSettings>,
+    nodes: u64,
+    local_memory: usize,
+}
+
+impl RedisLimiterBuilder {
+    pub(crate) fn new(redis: Redis, policy: Policy) -> Self {
+        Self {
+            redis,
+            policy,
+            tick: Duration::from_millis(1),
+            guard: 1.0,
+            secret_keys: false,
+            deny_keys: 16_384,
+            deny_cap: Some(Duration::from_millis(100)),
+            lease: None,
+            nodes: 1,
+            local_memory: 32 << 20,
+        }
+    }
+
+    /// The unit of stored time, 1 ms unless told; the same in all processes.
+    #[must_use]
+    pub fn tick(mut self, tick: Duration) -> Self {
+        self.tick = tick;
+        self
+    }
+
+    /// Uses only this share of every limit, 0.95 for example, rounded down. For approximate
+    /// algorithms, whose error it takes up.
+    #[must_use]
+    pub fn guard_band(mut self, share: f64) -> Self {
+        self.guard = share;
+        self
+    }
+
+    /// Keys are secrets, tokens for example: they are hashed with the
+    /// [`key_secret`](crate::RedisBuilder::key_secret) before they leave the process.
+    #[must_use]
+    pub fn secret_keys(mut self) -> Self {
+        self.secret_keys = true;
+        self
+    }
+
+    /// Remembers the denials of up to `keys` keys; 16384 unless told, none with zero.
+    #[must_use]
+    pub fn deny_cache(mut self, keys: usize) -> Self {
+        self.deny_keys = keys;
+        self
+    }
+
+    /// The longest that a denial is repeated without asking: so late are refunds, resets and
+    /// raised limits of other processes seen. 100 ms unless told; with `None` until time has freed
+    /// units, which is exact where nothing else frees any.
+    #[must_use]
+    pub fn deny_cache_cap(mut self, cap: Option<Duration>) -> Self {
+        self.deny_cap = cap;
+        self
+    }
+
+    /// Takes units of hot keys for the next `length`, 5 ms for example, in one call. Only for
+    /// algorithms that can date units ahead: log and GCRA.
+    #[must_use]
+    pub fn leases(mut self, length: Duration) -> Self {
+        self.lease = Some(LeaseSettings { length, keys_max: 1024, share: 16 });
+        self
+    }
+
+    /// The largest part of a limit that one lease may take: one of so many, 16 unless told.
+    #[must_use]
+    pub fn lease_share(mut self, parts: u64) -> Self {
+        if let Some(lease) = &mut self.lease {
+            lease.share = parts.max(1);
+        }
+        self
+    }
+
+    /// How many processes share the limit when each has to judge by itself, for
+    /// [`FailureMode::Local`]; 1 unless told.
+    #[must_use]
+    pub fn nodes(mut self, nodes: u64) -> Self {
+        self.nodes = nodes;
+        self
+    }
+
+    /// The memory that the limiter of [`FailureMode::Local`] may take; 32 MiB unless told.
+    #[must_use]
+    pub fn local_memory(mut self, bytes: usize) -> Self {
+        self.local_memory = bytes;
+        self
+    }
+
+    /// Checks everything; asks no server.
+    ///
+    /// # Errors
+    ///
+    /// When a setting is out of its range or does not fit the policy.
+    pub fn build(self) -> Result<RedisLimiter, Error> {
+        self.check()?;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "between zero and a million, rounded down"
+        )]
+        let guard = Guard((self.guard * 1e6) as u64);
+        let (policy, keep) = (&self.policy, longest(self.policy.quotas()));
+        let quotas = guard.quotas(policy.quotas())?;
+        let limits = ScriptLimits::new(&quotas, policy.algorithm(), self.tick, keep)?;
+        if self.lease.is_some() && !limits.can_lease() {
+            let algorithm = policy.algorithm();
+            let message = format!(
+                "{algorithm:?} cannot date units ahead, so it has no leases: use Log or Gcra"
+            );
+            return Err(Error::new(ErrorKind::Setting, message));
+        }
+        let local = match policy.failure_mode() {
+            FailureMode::Local => Some(Local::new(policy, self.nodes, self.local_memory)?),
+            _ => None,
+        };
+        let deny = (self.deny_keys > 0).then(|| DenyCache::new(self.deny_keys, self.deny_cap));
+        let inner = Inner {
+            tick: self.tick,
+            guard,
+            secret_keys: self.secret_keys,
+            limits,
+            keep: AtomicU64::new(u64::try_from(keep.as_nanos()).unwrap_or(u64::MAX)),
+            secret: Secret::random(),
+            deny,
+            leases: self.lease.map(Leases::new),
+            local,
+            counts: LimiterCounts::default(),
+            redis: self.redis,
+            policy: self.policy,
+        };
+        Ok(RedisLimiter { inner: Arc::new(inner) })
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let refuse = |message: String| Err(Error::new(ErrorKind::Setting, message));
+        if !(self.guard > 0.0 && self.guard <= 1.0) {
+            let share = self.guard;
+            return refuse(format!("guard band {share} is out of range: use more than 0, up to 1"));
+        }
+        if self.secret_keys && !self.redis.shared.names.has_secret() {
+            return refuse("secret keys need a secret: set RedisBuilder::key_secret".to_owned());
+        }
+        if !(1..=1_000_000).contains(&self.nodes) {
+            return refuse(format!("nodes {} is out of range: use 1 to 1000000", self.nodes));
+        }
+        if self.deny_keys > 1 << 24 {
+            return refuse(format!("deny cache of {} keys: use up to 16777216", self.deny_keys));
+        }
+        let Some(lease) = &self.lease else {
+            return Ok(());
+        };
+        if !(self.tick..=Duration::from_secs(1)).contains(&lease.length) {
+            let length = lease.length;
+            return refuse(format!("lease of {length:?} is out of range: use a tick to 1 s"));
+        }
+        Ok(())
+    }
+}

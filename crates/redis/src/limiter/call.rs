@@ -1,0 +1,111 @@
+//! One question to Redis, and its answer.
+
+use slidegate::{Decision, Outcome, Receipt};
+use tokio::time::Instant;
+
+use super::Inner;
+use crate::lease::Granted;
+use crate::redis::Redis;
+use crate::script::{self, Answer, Ask, Kind, Op, ScriptLimits};
+use crate::servers::{Failure, Reading};
+
+/// What a script answered, and when it was asked.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) answers: Vec<Answer>,
+    pub(super) sent: Instant,
+}
+
+impl Inner {
+    /// Asks about one key.
+    pub(super) async fn ask(
+        &self,
+        key: &[u8],
+        limits: &ScriptLimits,
+        op: Op,
+    ) -> Result<Asked, Failure> {
+        let name = self.name(key);
+        self.redis.ask(&[name], &[Ask { limits, op }]).await
+    }
+
+    /// What a key is called in Redis.
+    pub(super) fn name(&self, key: &[u8]) -> Vec<u8> {
+        self.redis.shared.names.name(self.policy.name(), key, self.secret_keys)
+    }
+}
+
+impl Redis {
+    /// Asks about keys of one slot, in one script.
+    pub(super) async fn ask(&self, names: &[Vec<u8>], asks: &[Ask<'_>]) -> Result<Asked, Failure> {
+        let arguments = script::arguments(asks, self.test_time());
+        let script = script::script(Kind::of(asks));
+        let answered = self.shared.servers.run(script, names, &arguments).await?;
+        let received = Instant::now();
+        let reply = script::parse(answered.value, asks)
+            .map_err(|error| Failure::answer(format!("an answer that makes no sense: {error}")))?;
+        if self.test_time().is_none() {
+            let reading = Reading { server: reply.server_time, sent: answered.sent, received };
+            answered.node.note_time(reading);
+        }
+        Ok(Asked { answers: reply.answers, sent: answered.sent })
+    }
+
+    #[cfg(feature = "test-clock")]
+    fn test_time(&self) -> Option<core::time::Duration> {
+        use slidegate::Clock;
+        self.shared.clock.as_ref().map(|clock| core::time::Duration::from_nanos(clock.now()))
+    }
+
+    #[cfg(not(feature = "test-clock"))]
+    #[expect(clippy::unused_self, reason = "the same call with and without the clock of tests")]
+    fn test_time(&self) -> Option<core::time::Duration> {
+        None
+    }
+}
+
+impl Asked {
+    /// The only answer.
+    pub(super) fn only(&self) -> Result<&Answer, Failure> {
+        match self.answers.as_slice() {
+            [only] => Ok(only),
+            others => Err(Failure::answer(format!("{} answers instead of one", others.len()))),
+        }
+    }
+
+    /// The only answer as a decision for a key with this fingerprint.
+    pub(super) fn decision(&self, fingerprint: u64) -> Result<Decision, Failure> {
+        decision(self.only()?, fingerprint)
+    }
+
+    /// The units of a lease; none if it was denied.
+    pub(super) fn granted(&self) -> Result<Option<Granted<'_>>, Failure> {
+        match self.only()? {
+            Answer::Decided { allowed: true, tick, epoch, units, quotas, .. } => {
+                Ok(Some(Granted {
+                    units: *units,
+                    tick: *tick,
+                    epoch: *epoch,
+                    quotas,
+                    sent: self.sent,
+                }))
+            }
+            Answer::Decided { allowed: false, .. } => Ok(None),
+            other => Err(Failure::answer(format!("answered another question: {other:?}"))),
+        }
+    }
+}
+
+/// An answer as a decision.
+pub(super) fn decision(answer: &Answer, fingerprint: u64) -> Result<Decision, Failure> {
+    match answer {
+        Answer::Decided { allowed: true, tick, epoch, units, quotas, .. } => {
+            let taken = *units > 0;
+            let receipt = taken.then(|| Receipt::new(fingerprint, *tick, *units, *epoch));
+            Ok(Decision::new(Outcome::Allow, quotas, receipt))
+        }
+        Answer::Decided { allowed: false, quotas, .. } => {
+            Ok(Decision::new(Outcome::Deny, quotas, None))
+        }
+        other => Err(Failure::answer(format!("answered another question: {other:?}"))),
+    }
+}

@@ -1,0 +1,87 @@
+//! What a limiter on Redis tells of itself.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::servers::{BreakerState, Servers};
+
+/// Counters of one limiter.
+#[derive(Debug, Default)]
+pub(super) struct LimiterCounts {
+    pub(super) decisions: AtomicU64,
+    pub(super) denied_here: AtomicU64,
+    pub(super) leased_here: AtomicU64,
+    pub(super) degraded: AtomicU64,
+    pub(super) unknown: AtomicU64,
+    pub(super) leases: AtomicU64,
+    pub(super) returned: AtomicU64,
+    pub(super) lost: AtomicU64,
+}
+
+/// What has happened so far, to one limiter and to the servers it shares with others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RedisStats {
+    /// Checks decided, in whatever way.
+    pub decisions: u64,
+    /// Denials repeated from the deny cache.
+    pub denied_here: u64,
+    /// Checks that a lease allowed.
+    pub leased_here: u64,
+    /// Checks that the failure mode answered.
+    pub degraded: u64,
+    /// Of these, checks of which it is not known whether Redis counted them.
+    pub unknown: u64,
+    /// Leases taken.
+    pub leases: u64,
+    /// Units of leases that went back unused.
+    pub lease_units_returned: u64,
+    /// Units of leases that could not be given back; they count until their window has passed.
+    pub lease_units_lost: u64,
+    /// The worst breaker of all servers.
+    pub breaker: BreakerState,
+    /// Commands sent to the servers.
+    pub calls: u64,
+    /// Commands that were not answered in time.
+    pub timeouts: u64,
+    /// Connections that broke, and servers that turned out not to be primaries.
+    pub errors: u64,
+    /// Calls not made because too many were under way.
+    pub crowded: u64,
+    /// Connections made.
+    pub connections: u64,
+    /// Times a breaker opened.
+    pub breaker_opened: u64,
+    /// Jumps of a server's clock.
+    pub clock_steps: u64,
+    /// Times a script had to be sent as text.
+    pub scripts_sent: u64,
+    /// Redirections by a cluster.
+    pub redirects: u64,
+}
+
+impl RedisStats {
+    pub(super) fn new(counts: &LimiterCounts, servers: &Servers) -> Self {
+        let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let shared = &servers.counts;
+        Self {
+            decisions: get(&counts.decisions),
+            denied_here: get(&counts.denied_here),
+            leased_here: get(&counts.leased_here),
+            degraded: get(&counts.degraded),
+            unknown: get(&counts.unknown),
+            leases: get(&counts.leases),
+            lease_units_returned: get(&counts.returned),
+            lease_units_lost: get(&counts.lost),
+            breaker: servers.breaker_state(),
+            calls: get(&shared.calls),
+            timeouts: get(&shared.timeouts),
+            errors: get(&shared.errors),
+            crowded: get(&shared.crowded),
+            connections: get(&shared.connections),
+            breaker_opened: get(&shared.breaker_opened),
+            clock_steps: get(&shared.clock_steps),
+            scripts_sent: get(&shared.scripts_sent),
+            redirects: get(&shared.redirects),
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Other quotas for some keys.
+
+use core::hash::{Hash, Hasher};
+use core::time::Duration;
+use std::hash::DefaultHasher;
+
+use slidegate::{Algorithm, Error, ErrorKind, Quota};
+
+use super::Inner;
+use crate::script::ScriptLimits;
+
+/// Quotas that some keys have instead of the policy's, ready to use: see
+/// [`RedisLimiter::tier`](crate::RedisLimiter::tier).
+#[derive(Debug, Clone)]
+pub struct RedisTier {
+    quotas: Box<[Quota]>,
+    limits: ScriptLimits,
+    salt: u64,
+}
+
+impl RedisTier {
+    pub(super) fn new(quotas: &[Quota], inner: &Inner) -> Result<Self, Error> {
+        let policy = &inner.policy;
+        let log = matches!(policy.algorithm(), Algorithm::Log | Algorithm::LogCapped { .. });
+        let (given, most) = (quotas.len(), policy.quotas().len());
+        let fits = given == most || (log && (1..most).contains(&given));
+        if !fits {
+            let message = format!(
+                "a tier of {given} quotas does not fit policy {:?} of {most}: with {:?} use {}",
+                policy.name(),
+                policy.algorithm(),
+                if log { "as many or fewer" } else { "as many" },
+            );
+            return Err(Error::new(ErrorKind::Policy, message));
+        }
+        let mut hasher = DefaultHasher::new();
+        for quota in quotas {
+            (quota.limit(), quota.window()).hash(&mut hasher);
+        }
+        let guarded = inner.guard.quotas(quotas)?;
+        let longest = longest(quotas);
+        let limits = ScriptLimits::new(&guarded, policy.algorithm(), inner.tick, longest)?;
+        Ok(Self { quotas: quotas.into(), limits, salt: hasher.finish() | 1 })
+    }
+
+    /// The quotas.
+    pub fn quotas(&self) -> &[Quota] {
+        &self.quotas
+    }
+
+    pub(super) fn longest(&self) -> Duration {
+        longest(&self.quotas)
+    }
+
+    pub(super) fn limits(&self) -> &ScriptLimits {
+        &self.limits
+    }
+
+    /// Tells the tier's fingerprints from those of the policy.
+    pub(super) fn salt(&self) -> u64 {
+        self.salt
+    }
+}
+
+pub(super) fn longest(quotas: &[Quota]) -> Duration {
+    quotas.iter().map(Quota::window).max().unwrap_or_default()
+}

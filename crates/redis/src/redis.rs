@@ -1,0 +1,453 @@
+//! The servers that limits are shared through, and how they are reached.
+
+use core::fmt;
+use core::time::Duration;
+use std::sync::Arc;
+
+use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
+use slidegate::{Error, ErrorKind, Policy};
+
+use crate::key::KeyNames;
+use crate::limiter::RedisLimiterBuilder;
+use crate::servers::{
+    BreakerSettings, Cluster, Counts, Failure, Layout, MakeNode, Node, Sentinel, Servers, Timing,
+};
+use crate::tls::Tls;
+
+/// Redis, Valkey, a primary behind Sentinels, or a cluster: whatever limits are shared through.
+///
+/// Cheap to clone; all clones share their connections. Connections are made when they are first
+/// needed, so making one needs no server.
+///
+/// ```no_run
+/// use slidegate::{Policy, Quota};
+/// use slidegate_redis::Redis;
+///
+/// # async fn run() -> Result<(), slidegate::Error> {
+/// let redis = Redis::single("redis://127.0.0.1:6379")?.build()?;
+/// let limiter = redis.limiter(Policy::new("api", Quota::per_minute(100)?)?).build()?;
+///
+/// let decision = limiter.check("alice").await;
+/// assert!(decision.is_allowed());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Redis {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What all limiters of one [`Redis`] share.
+pub(crate) struct Shared {
+    pub(crate) servers: Servers,
+    pub(crate) names: KeyNames,
+    #[cfg(feature = "test-clock")]
+    pub(crate) clock: Option<slidegate::ManualClock>,
+}
+
+/// Builds a [`Redis`].
+pub struct RedisBuilder {
+    place: Place,
+    username: Option<String>,
+    password: Option<String>,
+    database: Option<i64>,
+    tls: Tls,
+    prefix: String,
+    secret: Option<Vec<u8>>,
+    call: Duration,
+    connect: Duration,
+    in_flight_max: usize,
+    breaker: BreakerSettings,
+    step: Duration,
+    #[cfg(feature = "test-clock")]
+    clock: Option<slidegate::ManualClock>,
+}
+
+enum Place {
+    Single(ConnectionInfo),
+    Sentinel(Vec<ConnectionInfo>, String),
+    Cluster(Vec<ConnectionInfo>),
+}
+
+impl Redis {
+    /// One server, by its address: `redis://`, `rediss://` (TLS) or `unix://`, with user, password
+    /// and database as usual, and `?protocol=resp3` for RESP3.
+    ///
+    /// # Errors
+    ///
+    /// When the address cannot be read.
+    pub fn single(address: &str) -> Result<RedisBuilder, Error> {
+        Ok(RedisBuilder::new(Place::Single(read(address)?)))
+    }
+
+    /// The primary of `service`, asked for at the Sentinels with these addresses. Their user and
+    /// password are for the Sentinels; those of the primary are set on the builder.
+    ///
+    /// # Errors
+    ///
+    /// When there is no address, or one cannot be read.
+    pub fn sentinel<A: AsRef<str>>(addresses: &[A], service: &str) -> Result<RedisBuilder, Error> {
+        Ok(RedisBuilder::new(Place::Sentinel(read_all(addresses)?, service.to_owned())))
+    }
+
+    /// A cluster, found from the nodes with these addresses. The user and password of the first
+    /// are used for all nodes.
+    ///
+    /// # Errors
+    ///
+    /// When there is no address, or one cannot be read.
+    pub fn cluster<A: AsRef<str>>(addresses: &[A]) -> Result<RedisBuilder, Error> {
+        Ok(RedisBuilder::new(Place::Cluster(read_all(addresses)?)))
+    }
+
+    /// Starts a limiter whose state is here.
+    pub fn limiter(&self, policy: Policy) -> RedisLimiterBuilder {
+        RedisLimiterBuilder::new(self.clone(), policy)
+    }
+}
+
+impl RedisBuilder {
+    fn new(place: Place) -> Self {
+        Self {
+            place,
+            username: None,
+            password: None,
+            database: None,
+            tls: Tls::default(),
+            prefix: "sg".to_owned(),
+            secret: None,
+            call: Duration::from_millis(20),
+            connect: Duration::from_millis(200),
+            in_flight_max: 1024,
+            breaker: BreakerSettings {
+                failures: 5,
+                open_min: Duration::from_millis(100),
+                open_max: Duration::from_secs(1),
+            },
+            step: Duration::from_millis(500),
+            #[cfg(feature = "test-clock")]
+            clock: None,
+        }
+    }
+
+    /// The user, instead of the one in the address.
+    #[must_use]
+    pub fn username(mut self, username: &str) -> Self {
+        self.username = Some(username.to_owned());
+        self
+    }
+
+    /// The password, instead of the one in the address. Never shown.
+    #[must_use]
+    pub fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.to_owned());
+        self
+    }
+
+    /// The number of the database, instead of the one in the address; a cluster has only 0.
+    #[must_use]
+    pub fn database(mut self, database: i64) -> Self {
+        self.database = Some(database);
+        self
+    }
+
+    /// Trusts the certificate authorities in this PEM text instead of the system's.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls_authority(mut self, pem: &[u8]) -> Self {
+        self.tls.authority = Some(pem.to_vec());
+        self
+    }
+
+    /// Shows the server this certificate, with its key, both as PEM text.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls_certificate(mut self, certificate: &[u8], key: &[u8]) -> Self {
+        self.tls.certificate = Some((certificate.to_vec(), key.to_vec()));
+        self
+    }
+
+    /// What all our keys begin with; `sg` unless told.
+    #[must_use]
+    pub fn prefix(mut self, prefix: &str) -> Self {
+        prefix.clone_into(&mut self.prefix);
+        self
+    }
+
+    /// What secret keys are hashed with before they leave the process, at least 16 bytes and the
+    /// same in all processes. Never shown.
+    #[must_use]
+    pub fn key_secret(mut self, secret: &[u8]) -> Self {
+        self.secret = Some(secret.to_vec());
+        self
+    }
+
+    /// How long a decision may take before the policy's failure mode answers; 20 ms unless told.
+    #[must_use]
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.call = deadline;
+        self
+    }
+
+    /// How long making a connection may take; 200 ms unless told. No decision waits for it longer
+    /// than its own deadline.
+    #[must_use]
+    pub fn connect_deadline(mut self, deadline: Duration) -> Self {
+        self.connect = deadline;
+        self
+    }
+
+    /// Calls that may be under way at a time; 1024 unless told. The failure mode answers beyond.
+    #[must_use]
+    pub fn in_flight_max(mut self, calls: usize) -> Self {
+        self.in_flight_max = calls;
+        self
+    }
+
+    /// After `failures` failures in a row a server is not asked for `open`, which doubles up to
+    /// eight times that while it stays away, but at most ten seconds. Unless told: 5 failures, from
+    /// 100 ms up to one second.
+    #[must_use]
+    pub fn breaker(mut self, failures: u32, open: Duration) -> Self {
+        let open_max = open.saturating_mul(8).min(Duration::from_secs(10)).max(open);
+        self.breaker = BreakerSettings { failures: failures.max(1), open_min: open, open_max };
+        self
+    }
+
+    /// How far a server's clock may jump against ours before that is counted and the breaker
+    /// opens; 500 ms unless told.
+    #[must_use]
+    pub fn clock_step(mut self, step: Duration) -> Self {
+        self.step = step;
+        self
+    }
+
+    /// Takes the time from this clock instead of the server's. For tests only.
+    #[cfg(feature = "test-clock")]
+    #[must_use]
+    pub fn test_clock(mut self, clock: slidegate::ManualClock) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// Checks everything.
+    ///
+    /// # Errors
+    ///
+    /// When a setting is out of its range.
+    pub fn build(self) -> Result<Redis, Error> {
+        for (what, value) in [("deadline", self.call), ("connect deadline", self.connect)] {
+            if !(Duration::from_millis(1)..=Duration::from_secs(60)).contains(&value) {
+                let message = format!("{what} {value:?} is out of range: use 1 ms to 60 s");
+                return Err(Error::new(ErrorKind::Setting, message));
+            }
+        }
+        if !(1..=1 << 20).contains(&self.in_flight_max) {
+            let calls = self.in_flight_max;
+            let message = format!("in_flight_max {calls} is out of range: use 1 to 1048576");
+            return Err(Error::new(ErrorKind::Setting, message));
+        }
+        let names = KeyNames::new(&self.prefix, self.secret.as_deref())?;
+        #[cfg(feature = "test-clock")]
+        let clock = self.clock.clone();
+        let servers = self.servers()?;
+        let shared = Shared {
+            servers,
+            names,
+            #[cfg(feature = "test-clock")]
+            clock,
+        };
+        Ok(Redis { shared: Arc::new(shared) })
+    }
+
+    fn servers(self) -> Result<Servers, Error> {
+        let counts = Arc::new(Counts::default());
+        let timing = Timing {
+            call: self.call,
+            connect: self.connect,
+            breaker: self.breaker,
+            step: self.step,
+        };
+        let in_flight_max = self.in_flight_max;
+        let layout = match &self.place {
+            Place::Single(info) => {
+                let info = self.with_credentials(info);
+                let node = node(&self.tls, info, timing, &counts)?;
+                Layout::Single(Arc::new(node))
+            }
+            Place::Sentinel(sentinels, service) => {
+                let template = self.with_credentials(&plain(&sentinels[0]));
+                let nodes = sentinels
+                    .iter()
+                    .map(|info| node(&self.tls, bare(info), timing, &counts))
+                    .collect::<Result<_, _>>()?;
+                let make = self.make(template, timing, &counts);
+                Layout::Sentinel(Arc::new(Sentinel::new(nodes, service, make, timing)))
+            }
+            Place::Cluster(seeds) => {
+                let template = self.with_credentials(&seeds[0]);
+                let addresses = seeds.iter().map(|info| name(info.addr())).collect();
+                let make = self.make(template, timing, &counts);
+                let cluster = Cluster::new(addresses, make, timing, Arc::clone(&counts));
+                Layout::Cluster(Arc::new(cluster))
+            }
+        };
+        Ok(Servers::new(layout, timing, in_flight_max, counts))
+    }
+
+    /// Makes nodes whose addresses are learned later.
+    fn make(&self, template: ConnectionInfo, timing: Timing, counts: &Arc<Counts>) -> MakeNode {
+        let (tls, counts) = (self.tls.clone(), Arc::clone(counts));
+        Box::new(move |address| {
+            let unusable = || Failure::refused(format!("{address:?} is not HOST:PORT"));
+            let (host, port) = address.rsplit_once(':').ok_or_else(unusable)?;
+            let port = port.parse().map_err(|_| unusable())?;
+            let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+            let addr = match template.addr() {
+                ConnectionAddr::TcpTls { insecure, tls_params, .. } => ConnectionAddr::TcpTls {
+                    host,
+                    port,
+                    insecure: *insecure,
+                    tls_params: tls_params.clone(),
+                },
+                _ => ConnectionAddr::Tcp(host, port),
+            };
+            let info = template.clone().set_addr(addr);
+            node(&tls, info, timing, &counts).map_err(|error| Failure::refused(error.to_string()))
+        })
+    }
+
+    fn with_credentials(&self, info: &ConnectionInfo) -> ConnectionInfo {
+        let mut settings = info.redis_settings().clone();
+        if let Some(username) = &self.username {
+            settings = settings.set_username(username);
+        }
+        if let Some(password) = &self.password {
+            settings = settings.set_password(password);
+        }
+        if let Some(database) = self.database {
+            settings = settings.set_db(database);
+        }
+        bare(&info.clone().set_redis_settings(settings))
+    }
+}
+
+fn node(
+    tls: &Tls,
+    info: ConnectionInfo,
+    timing: Timing,
+    counts: &Arc<Counts>,
+) -> Result<Node, Error> {
+    let address = name(info.addr());
+    let client = open(tls, info).map_err(|error| {
+        let message = format!("{address} cannot be used: {error}");
+        Error::new(ErrorKind::Setting, message)
+    })?;
+    Ok(Node::new(&address, client, timing, Arc::clone(counts)))
+}
+
+fn open(tls: &Tls, info: ConnectionInfo) -> redis::RedisResult<Client> {
+    match info.addr() {
+        ConnectionAddr::TcpTls { .. } => tls.open(info),
+        _ => Client::open(info),
+    }
+}
+
+/// A Sentinel's address, as a template for the primary's: same TLS, none of its credentials.
+fn plain(info: &ConnectionInfo) -> ConnectionInfo {
+    let protocol = info.redis_settings().protocol();
+    info.clone().set_redis_settings(RedisConnectionInfo::default().set_protocol(protocol))
+}
+
+/// Without the commands that name the client library: a user with few rights may not send them.
+fn bare(info: &ConnectionInfo) -> ConnectionInfo {
+    let settings = info.redis_settings().clone().set_skip_set_lib_name();
+    info.clone().set_redis_settings(settings)
+}
+
+/// An address without credentials, to show and to tell nodes apart.
+fn name(addr: &ConnectionAddr) -> Box<str> {
+    match addr {
+        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+            format!("{host}:{port}").into()
+        }
+        other => other.to_string().into(),
+    }
+}
+
+/// The error does not repeat the address: there may be a password in it.
+fn read(address: &str) -> Result<ConnectionInfo, Error> {
+    address.into_connection_info().map_err(|error| {
+        let what = error.detail().unwrap_or("it cannot be read").replace(address, "it");
+        let message = format!(
+            "the Redis address is not usable ({what}): use redis://user:password@host:port/database, \
+             rediss://... for TLS, or unix:///path"
+        );
+        Error::new(ErrorKind::Setting, message)
+    })
+}
+
+fn read_all<A: AsRef<str>>(addresses: &[A]) -> Result<Vec<ConnectionInfo>, Error> {
+    if addresses.is_empty() {
+        return Err(Error::new(ErrorKind::Setting, "no Redis address given: give one or more"));
+    }
+    addresses.iter().map(|address| read(address.as_ref())).collect()
+}
+
+impl fmt::Debug for Redis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redis")
+            .field("servers", &self.shared.servers)
+            .field("names", &self.shared.names)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Shows neither addresses nor credentials.
+impl fmt::Debug for RedisBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisBuilder")
+            .field("prefix", &self.prefix)
+            .field("deadline", &self.call)
+            .field("connect_deadline", &self.connect)
+            .field("in_flight_max", &self.in_flight_max)
+            .field("breaker", &self.breaker)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_never_show() {
+        let builder = Redis::single("redis://carol:hunter2@127.0.0.1:1").unwrap();
+        assert!(!format!("{builder:?}").contains("hunter2"));
+        let redis = builder.password("swordfish").key_secret(b"a very secret secret").build();
+        let shown = format!("{:?}", redis.unwrap());
+        for secret in ["hunter2", "swordfish", "very secret"] {
+            assert!(!shown.contains(secret), "{shown}");
+        }
+        assert!(shown.contains("127.0.0.1:1"));
+    }
+
+    #[test]
+    fn a_bad_address_is_refused_without_repeating_it() {
+        for address in ["http://carol:hunter2@host", "redis://carol:hunter2@host:notaport", ""] {
+            let error = Redis::single(address).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Setting);
+            assert!(!error.to_string().contains("hunter2"), "{error}");
+        }
+        assert!(Redis::cluster::<&str>(&[]).is_err());
+    }
+
+    #[test]
+    fn settings_have_bounds() {
+        let builder = || Redis::single("redis://127.0.0.1:1").unwrap();
+        assert!(builder().deadline(Duration::ZERO).build().is_err());
+        assert!(builder().in_flight_max(0).build().is_err());
+        assert!(builder().prefix("{}").build().is_err());
+        assert!(builder().key_secret(b"short").build().is_err());
+    }
+}

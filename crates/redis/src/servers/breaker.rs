@@ -1,0 +1,223 @@
+//! Stops asking a server that does not answer.
+
+use core::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::jitter::Jitter;
+
+/// Closed while calls succeed; open after several failures in a row; half-open while one call
+/// tries whether the server is back.
+#[derive(Debug)]
+pub(crate) struct Breaker {
+    settings: BreakerSettings,
+    state: Mutex<State>,
+    jitter: Jitter,
+}
+
+/// When a breaker opens, and for how long.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BreakerSettings {
+    /// Failures in a row that open it.
+    pub(crate) failures: u32,
+    /// How long it stays open at first; doubled with every probe that fails.
+    pub(crate) open_min: Duration,
+    /// The longest it stays open.
+    pub(crate) open_max: Duration,
+}
+
+/// What a breaker is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BreakerState {
+    /// Calls go through.
+    Closed,
+    /// One call tries whether the server is back.
+    HalfOpen,
+    /// No call goes through.
+    Open,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct State {
+    /// Failures in a row, while closed.
+    failures: u32,
+    /// Failed probes in a row.
+    probes: u32,
+    /// Until when no call goes through; none while closed.
+    until: Option<Instant>,
+    /// Whether a probe is under way.
+    probing: bool,
+}
+
+/// The right to make one call. Dropped without a word, it counts as neither success nor failure.
+#[derive(Debug)]
+pub(crate) struct Pass<'a> {
+    breaker: &'a Breaker,
+    is_probe: bool,
+    is_settled: bool,
+}
+
+impl Breaker {
+    pub(crate) fn new(settings: BreakerSettings) -> Self {
+        let state = State { failures: 0, probes: 0, until: None, probing: false };
+        Self { settings, state: Mutex::new(state), jitter: Jitter::new() }
+    }
+
+    /// A pass, or how long until one may be had.
+    pub(crate) fn enter(&self, now: Instant) -> Result<Pass<'_>, Duration> {
+        let mut state = self.state.lock();
+        let Some(until) = state.until else {
+            return Ok(Pass { breaker: self, is_probe: false, is_settled: false });
+        };
+        if now < until {
+            return Err(until - now);
+        }
+        if state.probing {
+            return Err(self.settings.open_min);
+        }
+        state.probing = true;
+        Ok(Pass { breaker: self, is_probe: true, is_settled: false })
+    }
+
+    /// Opens it at once, whatever it was.
+    pub(crate) fn trip(&self, now: Instant) {
+        self.open(&mut self.state.lock(), now);
+    }
+
+    pub(crate) fn state(&self, now: Instant) -> BreakerState {
+        let state = self.state.lock();
+        match state.until {
+            None => BreakerState::Closed,
+            Some(until) if state.probing || now >= until => BreakerState::HalfOpen,
+            Some(_) => BreakerState::Open,
+        }
+    }
+
+    fn open(&self, state: &mut State, now: Instant) {
+        let doubled = self.settings.open_min.saturating_mul(1 << state.probes.min(16));
+        // Half of it by chance, so that many processes do not try at the same moment.
+        let length = doubled.min(self.settings.open_max);
+        let length = length / 2 + self.jitter.up_to(length / 2);
+        state.until = Some(now + length);
+        state.failures = 0;
+        state.probing = false;
+    }
+}
+
+impl Pass<'_> {
+    pub(crate) fn succeed(mut self) {
+        self.is_settled = true;
+        let mut state = self.breaker.state.lock();
+        state.failures = 0;
+        // A call that began before it opened says nothing about now.
+        if self.is_probe {
+            state.until = None;
+            state.probes = 0;
+            state.probing = false;
+        }
+    }
+
+    /// True if this opened the breaker.
+    pub(crate) fn fail(mut self, now: Instant) -> bool {
+        self.is_settled = true;
+        let mut state = self.breaker.state.lock();
+        if self.is_probe {
+            state.probes += 1;
+            self.breaker.open(&mut state, now);
+            return false;
+        }
+        if state.until.is_some() {
+            return false;
+        }
+        state.failures += 1;
+        let opens = state.failures >= self.breaker.settings.failures;
+        if opens {
+            state.probes = 0;
+            self.breaker.open(&mut state, now);
+        }
+        opens
+    }
+}
+
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        if self.is_probe && !self.is_settled {
+            self.breaker.state.lock().probing = false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SETTINGS: BreakerSettings = BreakerSettings {
+        failures: 3,
+        open_min: Duration::from_millis(100),
+        open_max: Duration::from_millis(800),
+    };
+
+    fn fail(breaker: &Breaker, now: Instant) -> bool {
+        breaker.enter(now).expect("a pass").fail(now)
+    }
+
+    #[test]
+    fn opens_after_failures_in_a_row_only() {
+        let (breaker, now) = (Breaker::new(SETTINGS), Instant::now());
+        assert!(!fail(&breaker, now));
+        assert!(!fail(&breaker, now));
+        breaker.enter(now).unwrap().succeed();
+        assert!(!fail(&breaker, now));
+        assert!(!fail(&breaker, now));
+        assert!(fail(&breaker, now));
+        assert_eq!(breaker.state(now), BreakerState::Open);
+        assert!(breaker.enter(now).unwrap_err() <= SETTINGS.open_min);
+    }
+
+    #[test]
+    fn one_probe_at_a_time_and_success_closes() {
+        let (breaker, now) = (Breaker::new(SETTINGS), Instant::now());
+        breaker.trip(now);
+        let later = now + SETTINGS.open_min;
+        let probe = breaker.enter(later).unwrap();
+        assert_eq!(breaker.state(later), BreakerState::HalfOpen);
+        assert!(breaker.enter(later).is_err(), "a second probe beside the first");
+        probe.succeed();
+        assert_eq!(breaker.state(later), BreakerState::Closed);
+        assert!(breaker.enter(later).is_ok());
+    }
+
+    #[test]
+    fn a_probe_that_was_dropped_lets_the_next_one_try() {
+        let (breaker, now) = (Breaker::new(SETTINGS), Instant::now());
+        breaker.trip(now);
+        let later = now + SETTINGS.open_min;
+        drop(breaker.enter(later).unwrap());
+        assert!(breaker.enter(later).is_ok());
+    }
+
+    #[test]
+    fn failed_probes_wait_longer_up_to_the_bound() {
+        let (breaker, mut now) = (Breaker::new(SETTINGS), Instant::now());
+        breaker.trip(now);
+        let mut waits = Vec::new();
+        for _ in 0..8 {
+            now += SETTINGS.open_max;
+            fail(&breaker, now);
+            waits.push(breaker.enter(now).unwrap_err());
+        }
+        assert!(waits[0] >= SETTINGS.open_min / 2);
+        assert!(waits.iter().all(|wait| *wait <= SETTINGS.open_max));
+        assert!(waits[7] >= SETTINGS.open_max / 2);
+    }
+
+    #[test]
+    fn an_old_success_does_not_close_it() {
+        let (breaker, now) = (Breaker::new(SETTINGS), Instant::now());
+        let old = breaker.enter(now).unwrap();
+        breaker.trip(now);
+        old.succeed();
+        assert_eq!(breaker.state(now), BreakerState::Open);
+    }
+}

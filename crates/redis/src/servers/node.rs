@@ -1,0 +1,235 @@
+//! One server: its connection, its breaker, its clock.
+
+use core::fmt;
+use core::sync::atomic::Ordering;
+use core::time::Duration;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, Value};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+
+use super::breaker::{Breaker, BreakerSettings, BreakerState};
+use super::counts::Counts;
+use super::failure::{Failure, FailureKind};
+use super::step::{Reading, StepWatch};
+
+/// One server that is asked over one multiplexed connection, made when it is first needed.
+pub(crate) struct Node {
+    address: Box<str>,
+    client: Client,
+    timing: Timing,
+    link: Mutex<Link>,
+    breaker: Breaker,
+    steps: StepWatch,
+    counts: Arc<Counts>,
+}
+
+/// How long things may take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Timing {
+    /// From a call to its answer, connecting included if that is needed.
+    pub(crate) call: Duration,
+    /// For making a connection; a caller does not wait for it longer than for a call.
+    pub(crate) connect: Duration,
+    pub(crate) breaker: BreakerSettings,
+    /// How far a server's clock may jump before it is told.
+    pub(crate) step: Duration,
+}
+
+enum Link {
+    Down(Box<str>),
+    /// Somebody is connecting; turns true when that has ended.
+    Connecting(watch::Receiver<bool>),
+    /// With a number, so that a late failure does not take down the connection made after it.
+    Up(MultiplexedConnection, u64),
+}
+
+/// What a node is sent.
+pub(crate) enum Request<'a> {
+    One(&'a Cmd),
+    /// Several, of which the last one's answer is wanted.
+    Last(&'a Pipeline, usize),
+}
+
+impl Node {
+    pub(crate) fn new(address: &str, client: Client, timing: Timing, counts: Arc<Counts>) -> Self {
+        Self {
+            address: address.into(),
+            client,
+            timing,
+            link: Mutex::new(Link::Down("not connected yet".into())),
+            breaker: Breaker::new(timing.breaker),
+            steps: StepWatch::new(timing.step),
+            counts,
+        }
+    }
+
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    pub(crate) fn breaker_state(&self) -> BreakerState {
+        self.breaker.state(Instant::now())
+    }
+
+    /// Sends one command and waits for the answer until `until`, if the breaker lets it.
+    pub(crate) async fn call(
+        self: &Arc<Self>,
+        request: Request<'_>,
+        until: Instant,
+    ) -> Result<Value, Failure> {
+        let pass = match self.breaker.enter(Instant::now()) {
+            Ok(pass) => pass,
+            Err(left) => {
+                let why = format!("{} did not answer; asked again in {left:?}", self.address);
+                return Err(Failure::new(FailureKind::Open(left), why));
+            }
+        };
+        let result = self.send(request, until).await;
+        match &result {
+            Err(failure) if failure.is_of_the_server() => {
+                if pass.fail(Instant::now()) {
+                    self.counts.breaker_opened.fetch_add(1, Ordering::Relaxed);
+                    // What is left on this connection may never be answered.
+                    self.hang_up("the breaker opened", None);
+                }
+            }
+            _ => pass.succeed(),
+        }
+        result
+    }
+
+    /// The same past the breaker, for questions about the servers themselves.
+    pub(crate) async fn send(
+        self: &Arc<Self>,
+        request: Request<'_>,
+        until: Instant,
+    ) -> Result<Value, Failure> {
+        let left = until.saturating_duration_since(Instant::now());
+        let Ok(connected) = timeout(left, self.connection()).await else {
+            return Err(Failure::refused(format!(
+                "{} was not connected within {left:?}",
+                self.address
+            )));
+        };
+        let (mut connection, number) = connected?;
+        self.counts.calls.fetch_add(1, Ordering::Relaxed);
+        let left = until.saturating_duration_since(Instant::now());
+        let Ok(answered) = timeout(left, request.send(&mut connection)).await else {
+            self.counts.timeouts.fetch_add(1, Ordering::Relaxed);
+            let within = self.timing.call;
+            return Err(Failure::unknown(format!(
+                "{} did not answer within {within:?}",
+                self.address
+            )));
+        };
+        let failure = match answered {
+            Ok(Value::ServerError(error)) => Failure::from(redis::RedisError::from(error)),
+            Ok(value) => return Ok(value),
+            Err(error) => Failure::from(error),
+        };
+        if failure.is_unknown() || failure.kind == FailureKind::NotPrimary {
+            self.counts.errors.fetch_add(1, Ordering::Relaxed);
+            self.hang_up(&failure.to_string(), Some(number));
+        }
+        Err(failure)
+    }
+
+    /// Takes note of the server's clock; a jump is counted and opens the breaker.
+    pub(crate) fn note_time(&self, reading: Reading) {
+        if self.steps.stepped(reading) {
+            self.counts.clock_steps.fetch_add(1, Ordering::Relaxed);
+            self.counts.breaker_opened.fetch_add(1, Ordering::Relaxed);
+            self.breaker.trip(Instant::now());
+        }
+    }
+
+    async fn connection(self: &Arc<Self>) -> Result<(MultiplexedConnection, u64), Failure> {
+        let mut ended = match &mut *self.link.lock() {
+            Link::Up(connection, number) => return Ok((connection.clone(), *number)),
+            Link::Connecting(ended) if ended.has_changed().is_ok() => ended.clone(),
+            // Down, or whoever was connecting has gone with its runtime.
+            link => {
+                let ended = self.connect();
+                *link = Link::Connecting(ended.clone());
+                ended
+            }
+        };
+        // Either it has ended or its task was stopped; the link tells.
+        let _ = ended.wait_for(|ended| *ended).await;
+        match &*self.link.lock() {
+            Link::Up(connection, number) => Ok((connection.clone(), *number)),
+            Link::Down(why) => Err(Failure::refused(why.clone())),
+            Link::Connecting(_) => {
+                Err(Failure::refused(format!("{} is not connected", self.address)))
+            }
+        }
+    }
+
+    /// Connects on a task of its own: a caller that gives up does not stop it for the others.
+    fn connect(self: &Arc<Self>) -> watch::Receiver<bool> {
+        let (ended, receiver) = watch::channel(false);
+        let node = Arc::clone(self);
+        tokio::spawn(async move {
+            let link = node.make_link().await;
+            *node.link.lock() = link;
+            let _ = ended.send(true);
+        });
+        receiver
+    }
+
+    async fn make_link(&self) -> Link {
+        let within = self.timing.connect;
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(within))
+            .set_response_timeout(None);
+        let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
+        match timeout(within, connecting).await {
+            Ok(Ok(connection)) => {
+                let number = self.counts.connections.fetch_add(1, Ordering::Relaxed);
+                Link::Up(connection, number)
+            }
+            Ok(Err(error)) => {
+                Link::Down(format!("cannot connect to {}: {error}", self.address).into())
+            }
+            Err(_) => {
+                Link::Down(format!("cannot connect to {} within {within:?}", self.address).into())
+            }
+        }
+    }
+
+    /// Lets go of the connection, or only of the one with this number.
+    fn hang_up(&self, why: &str, number: Option<u64>) {
+        let mut link = self.link.lock();
+        if let Link::Up(_, current) = &*link
+            && number.is_none_or(|number| number == *current)
+        {
+            *link = Link::Down(why.into());
+        }
+    }
+}
+
+impl Request<'_> {
+    async fn send(&self, connection: &mut MultiplexedConnection) -> redis::RedisResult<Value> {
+        match self {
+            Self::One(command) => connection.send_packed_command(command).await,
+            Self::Last(pipeline, count) => {
+                let mut answers = connection.send_packed_commands(pipeline, 0, *count).await?;
+                Ok(answers.pop().unwrap_or(Value::Nil))
+            }
+        }
+    }
+}
+
+/// Without the client, which knows the password.
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node")
+            .field("address", &self.address)
+            .field("breaker", &self.breaker_state())
+            .finish_non_exhaustive()
+    }
+}

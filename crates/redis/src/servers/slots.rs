@@ -1,0 +1,186 @@
+//! Which node of a cluster has which key.
+
+use redis::Value;
+
+/// Slots of a cluster, each with the address of its primary.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct SlotMap {
+    /// Sorted by the first slot; ranges do not overlap.
+    ranges: Vec<Range>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Range {
+    first: u16,
+    last: u16,
+    address: Box<str>,
+}
+
+/// Slots of every cluster.
+pub(crate) const SLOTS: u16 = 16_384;
+
+impl SlotMap {
+    /// Reads the answer of `CLUSTER SLOTS`; `host` is that of the node asked, for nodes that do
+    /// not know their own name.
+    pub(crate) fn read(answer: &Value, host: &str) -> Option<Self> {
+        let Value::Array(rows) = answer else {
+            return None;
+        };
+        let mut ranges = Vec::with_capacity(rows.len());
+        for row in rows {
+            let Value::Array(row) = row else {
+                return None;
+            };
+            let [first, last, primary, ..] = row.as_slice() else {
+                return None;
+            };
+            let (first, last) = (slot(first)?, slot(last)?);
+            let address = address(primary, host)?;
+            ranges.push(Range { first, last, address });
+        }
+        ranges.sort_by_key(|range| range.first);
+        Some(Self { ranges })
+    }
+
+    /// The address of the node that has a slot.
+    pub(crate) fn address(&self, slot: u16) -> Option<&str> {
+        let at = self.ranges.partition_point(|range| range.last < slot);
+        self.ranges.get(at).filter(|range| range.first <= slot).map(|range| &*range.address)
+    }
+
+    /// Every primary, once.
+    pub(crate) fn addresses(&self) -> Vec<&str> {
+        let mut all: Vec<&str> = self.ranges.iter().map(|range| &*range.address).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// A node has told us that another one has this slot now.
+    pub(crate) fn moved(&mut self, slot: u16, address: &str) {
+        let at = self.ranges.partition_point(|range| range.last < slot);
+        let moved = Range { first: slot, last: slot, address: address.into() };
+        let Some(range) = self.ranges.get(at).filter(|range| range.first <= slot).cloned() else {
+            self.ranges.insert(at, moved);
+            return;
+        };
+        let before = Range { last: slot.wrapping_sub(1), ..range.clone() };
+        let after = Range { first: slot + 1, ..range.clone() };
+        let parts = [
+            (range.first < slot).then_some(before),
+            Some(moved),
+            (range.last > slot).then_some(after),
+        ];
+        self.ranges.splice(at..=at, parts.into_iter().flatten());
+    }
+}
+
+/// The slot of a key: of what is between its first braces, if there is anything, as Redis has it.
+pub(crate) fn slot_of(key: &[u8]) -> u16 {
+    let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
+        let rest = &key[open + 1..];
+        let close = rest.iter().position(|byte| *byte == b'}')?;
+        (close > 0).then(|| &rest[..close])
+    });
+    crc16(tag.unwrap_or(key)) % SLOTS
+}
+
+/// CRC-16/XMODEM, bit by bit: a tag has sixteen bytes.
+fn crc16(bytes: &[u8]) -> u16 {
+    let mut crc = 0u16;
+    for byte in bytes {
+        crc ^= u16::from(*byte) << 8;
+        for _ in 0..8 {
+            let carry = crc & 0x8000 != 0;
+            crc <<= 1;
+            if carry {
+                crc ^= 0x1021;
+            }
+        }
+    }
+    crc
+}
+
+fn slot(value: &Value) -> Option<u16> {
+    match value {
+        Value::Int(slot) => u16::try_from(*slot).ok().filter(|slot| *slot < SLOTS),
+        _ => None,
+    }
+}
+
+fn address(node: &Value, asked: &str) -> Option<Box<str>> {
+    let Value::Array(node) = node else {
+        return None;
+    };
+    let [host, Value::Int(port), ..] = node.as_slice() else {
+        return None;
+    };
+    let host = match host {
+        Value::BulkString(bytes) => core::str::from_utf8(bytes).ok()?,
+        Value::SimpleString(text) => text,
+        _ => "",
+    };
+    let host = if host.is_empty() || host == "?" { asked } else { host };
+    Some(format!("{host}:{port}").into_boxed_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(rows: &[(i64, i64, &str, i64)]) -> Value {
+        let row = |&(first, last, host, port): &(i64, i64, &str, i64)| {
+            let node = vec![
+                Value::BulkString(host.into()),
+                Value::Int(port),
+                Value::BulkString("id".into()),
+            ];
+            Value::Array(vec![Value::Int(first), Value::Int(last), Value::Array(node)])
+        };
+        Value::Array(rows.iter().map(row).collect())
+    }
+
+    #[test]
+    fn slots_are_those_of_redis() {
+        // As `CLUSTER KEYSLOT` answers.
+        assert_eq!(slot_of(b"foo"), 12_182);
+        assert_eq!(slot_of(b"{foo}.bar"), 12_182);
+        assert_eq!(slot_of(b"x{foo}y{bar}"), 12_182);
+        assert_eq!(slot_of(b"123456789"), 0x31C3 % SLOTS);
+        assert_eq!(slot_of(b"{}a"), crc16(b"{}a") % SLOTS);
+    }
+
+    #[test]
+    fn finds_the_node_of_a_slot() {
+        let map = answer(&[(5461, 10_922, "b", 2), (0, 5460, "", 1), (10_923, 16_383, "c", 3)]);
+        let map = SlotMap::read(&map, "asked").unwrap();
+        assert_eq!(map.address(0), Some("asked:1"));
+        assert_eq!(map.address(5460), Some("asked:1"));
+        assert_eq!(map.address(5461), Some("b:2"));
+        assert_eq!(map.address(16_383), Some("c:3"));
+        assert_eq!(map.addresses(), ["asked:1", "b:2", "c:3"]);
+    }
+
+    #[test]
+    fn a_moved_slot_leaves_its_neighbours() {
+        let mut map = SlotMap::read(&answer(&[(0, 100, "a", 1), (200, 300, "b", 2)]), "").unwrap();
+        for slot in [0, 50, 100, 150, 200] {
+            map.moved(slot, "c:3");
+            assert_eq!(map.address(slot), Some("c:3"));
+        }
+        assert_eq!(map.address(1), Some("a:1"));
+        assert_eq!(map.address(49), Some("a:1"));
+        assert_eq!(map.address(51), Some("a:1"));
+        assert_eq!(map.address(99), Some("a:1"));
+        assert_eq!(map.address(101), None);
+        assert_eq!(map.address(201), Some("b:2"));
+        assert_eq!(map.address(300), Some("b:2"));
+    }
+
+    #[test]
+    fn nonsense_is_no_map() {
+        assert!(SlotMap::read(&Value::Nil, "").is_none());
+        assert!(SlotMap::read(&answer(&[(0, 20_000, "a", 1)]), "").is_none());
+        assert!(SlotMap::read(&Value::Array(vec![Value::Int(1)]), "").is_none());
+    }
+}

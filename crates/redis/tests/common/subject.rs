@@ -1,0 +1,164 @@
+//! A limiter on Redis as a subject of the conformance traces.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use slidegate::{Cost, Decision, ManualClock, Policy, Quota, Receipt};
+use slidegate_redis::{Redis, RedisBuilder, RedisLimiter, RedisTier};
+use slidegate_testkit::{
+    Algorithm, Answer, Mode, PolicySpec, QuotaSpec, Refusal, Standing, Subject, Trace,
+};
+use tokio::runtime::Runtime;
+
+/// A limiter whose clock is set by hand, with keys that no other subject has.
+pub(crate) struct RedisSubject {
+    runtime: Arc<Runtime>,
+    limiter: RedisLimiter,
+    tiers: BTreeMap<String, RedisTier>,
+    clock: ManualClock,
+    now: Duration,
+    run: u64,
+}
+
+impl RedisSubject {
+    /// A limiter for the policy of a trace; `connect` starts the builder of the servers.
+    pub(crate) fn new(
+        runtime: &Arc<Runtime>,
+        connect: &dyn Fn() -> RedisBuilder,
+        trace: &Trace,
+    ) -> Result<Self, Refusal> {
+        static RUNS: AtomicU64 = AtomicU64::new(0);
+        let clock = ManualClock::new(Duration::from_millis(trace.start_ms));
+        let redis = connect().test_clock(clock.clone()).build().map_err(failed)?;
+        let limiter = limiter(&redis, &trace.policy).map_err(failed)?;
+        let tiers = trace
+            .policy
+            .tiers
+            .iter()
+            .map(|(name, specs)| Ok((name.clone(), limiter.tier(&quotas(specs)?)?)));
+        let tiers = tiers.collect::<Result<_, slidegate::Error>>().map_err(failed)?;
+        let run = RUNS.fetch_add(1, Ordering::Relaxed);
+        let runtime = Arc::clone(runtime);
+        Ok(Self { runtime, limiter, tiers, clock, now: Duration::ZERO, run })
+    }
+
+    fn key(&self, key: &str) -> String {
+        format!("{}-{}-{key}", std::process::id(), self.run)
+    }
+}
+
+impl Subject for RedisSubject {
+    type Receipt = (String, Receipt);
+
+    /// Memory does not let its clock go back, and neither does this: what the scripts make of a
+    /// server's clock that does has tests of its own.
+    fn set_time(&mut self, now: Duration) -> Result<(), Refusal> {
+        self.now = self.now.max(now);
+        self.clock.set(self.now);
+        Ok(())
+    }
+
+    fn check(
+        &mut self,
+        key: &str,
+        tier: Option<&str>,
+        cost: u64,
+    ) -> Result<(Answer, Option<Self::Receipt>), Refusal> {
+        let key = self.key(key);
+        let cost = Cost::new(cost).map_err(failed)?;
+        let decision = match tier {
+            None => self.runtime.block_on(self.limiter.check_cost(&key, cost)),
+            Some(name) => {
+                let unknown = || Refusal::Failed(format!("there is no tier {name}"));
+                let tier = self.tiers.get(name).ok_or_else(unknown)?;
+                self.runtime.block_on(self.limiter.check_tier(&key, tier, cost))
+            }
+        };
+        answered(&decision).map(|answer| (answer, decision.into_receipt().map(|of| (key, of))))
+    }
+
+    fn reserve(
+        &mut self,
+        key: &str,
+        cost: u64,
+    ) -> Result<(Answer, Option<Self::Receipt>), Refusal> {
+        self.check(key, None, cost)
+    }
+
+    fn peek(&mut self, key: &str, cost: u64) -> Result<Answer, Refusal> {
+        let cost = Cost::new(cost).map_err(failed)?;
+        let decision = self.runtime.block_on(self.limiter.peek(self.key(key), cost));
+        answered(&decision.map_err(failed)?)
+    }
+
+    fn refund(&mut self, (key, receipt): Self::Receipt) -> Result<u64, Refusal> {
+        self.runtime.block_on(self.limiter.refund(key, receipt)).map_err(failed)
+    }
+
+    fn settle(&mut self, (key, receipt): Self::Receipt, actual: u64) -> Result<u64, Refusal> {
+        self.runtime.block_on(self.limiter.settle(key, receipt, actual)).map_err(failed)
+    }
+
+    fn reset(&mut self, key: &str) -> Result<bool, Refusal> {
+        self.runtime.block_on(self.limiter.reset(self.key(key))).map_err(failed)
+    }
+
+    fn usage(&mut self, key: &str) -> Result<Vec<u64>, Refusal> {
+        let usage = self.runtime.block_on(self.limiter.usage(self.key(key))).map_err(failed)?;
+        Ok(usage.as_slice().to_vec())
+    }
+
+    fn history(&mut self, key: &str) -> Result<Vec<(Duration, u64)>, Refusal> {
+        let events = self.runtime.block_on(self.limiter.history(self.key(key))).map_err(failed)?;
+        Ok(events.into_iter().map(|event| (event.at, event.units)).collect())
+    }
+}
+
+fn limiter(redis: &Redis, spec: &PolicySpec) -> Result<RedisLimiter, slidegate::Error> {
+    let algorithm = match (spec.algorithm, spec.bytes_max) {
+        (Algorithm::Log, None) => slidegate::Algorithm::Log,
+        (Algorithm::Log, Some(bytes_max)) => slidegate::Algorithm::LogCapped { bytes_max },
+        (Algorithm::Counter, _) => slidegate::Algorithm::Counter,
+        (Algorithm::Segments, _) => {
+            slidegate::Algorithm::Segments { count: spec.segments.unwrap_or_default() }
+        }
+        (Algorithm::Gcra, _) => slidegate::Algorithm::Gcra,
+        (Algorithm::Fixed, _) => slidegate::Algorithm::Fixed,
+    };
+    let mode = match spec.mode {
+        Mode::Enforce => slidegate::Mode::Enforce,
+        Mode::Shadow => slidegate::Mode::Shadow,
+    };
+    let policy = Policy::builder("trace").quotas(quotas(&spec.quotas)?).algorithm(algorithm);
+    // A clock set by hand has nothing to do with the time that the deny cache goes by.
+    let builder = redis.limiter(policy.mode(mode).build()?).deny_cache(0);
+    builder.tick(Duration::from_millis(spec.tick_ms)).build()
+}
+
+fn quotas(specs: &[QuotaSpec]) -> Result<Vec<Quota>, slidegate::Error> {
+    specs.iter().map(|spec| Quota::new(spec.limit, Duration::from_millis(spec.window_ms))).collect()
+}
+
+fn answered(decision: &Decision) -> Result<Answer, Refusal> {
+    if decision.is_degraded() {
+        return Err(Refusal::Failed("the store did not answer".to_owned()));
+    }
+    let standing = |quota: &slidegate::QuotaDecision| Standing {
+        limit: quota.limit(),
+        remaining: quota.remaining(),
+        retry_after: quota.retry_after(),
+        reset_after: quota.reset_after(),
+    };
+    Ok(Answer {
+        allowed: decision.is_allowed(),
+        shadow_denied: decision.is_shadow_denied(),
+        quotas: decision.quotas().iter().map(standing).collect(),
+    })
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is handed to `map_err`")]
+fn failed(error: slidegate::Error) -> Refusal {
+    Refusal::Failed(error.to_string())
+}

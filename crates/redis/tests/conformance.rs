@@ -1,0 +1,83 @@
+//! The conformance traces, and random ones against the model, on real servers.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "in a test, to panic is to fail")]
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::subject::RedisSubject;
+use common::{patient, runtime};
+use slidegate_redis::{Redis, RedisBuilder};
+use slidegate_testkit::server::{Cluster, RedisServer, ServerBuilder};
+use slidegate_testkit::{Algorithm, Op, Trace, compare_with, load_all, random_trace, run};
+
+/// All traces, and `seeds` random ones of every algorithm.
+fn all_traces(connect: &dyn Fn() -> RedisBuilder, seeds: u64) {
+    let runtime = Arc::new(runtime());
+    let traces = load_all().unwrap();
+    assert!(traces.len() >= 60);
+    let mut skipped = 0;
+    for trace in &traces {
+        let mut subject = RedisSubject::new(&runtime, connect, trace).unwrap();
+        let report = run(trace, &mut subject).unwrap_or_else(|mismatch| panic!("{mismatch}"));
+        skipped += report.skipped;
+    }
+    assert_eq!(skipped, 0, "Redis can do all that memory can");
+    for algorithm in Algorithm::ALL {
+        for seed in 0..seeds {
+            let mut trace = random_trace(seed, algorithm);
+            if algorithm != Algorithm::Log {
+                without_huge_debt(&mut trace);
+            }
+            let compared =
+                compare_with(&trace, |trace| RedisSubject::new(&runtime, connect, trace));
+            compared.unwrap_or_else(|difference| panic!("{difference}"));
+        }
+    }
+}
+
+/// Only the log sums up debt beyond 2^53; the others stop counting there, which the models do not.
+fn without_huge_debt(trace: &mut Trace) {
+    if trace.policy.quotas.iter().any(|quota| quota.limit > 1 << 52) {
+        trace.steps.retain(|step| step.op != Op::Settle);
+    }
+}
+
+fn on_one(server: &ServerBuilder, seeds: u64) {
+    let server = server.start().unwrap();
+    all_traces(&|| patient(&server.url()), seeds);
+    for (key, ttl) in common::keys(&server) {
+        assert!(ttl > 0, "{key} has no TTL");
+    }
+}
+
+fn on_cluster(node: &ServerBuilder, seeds: u64) {
+    let cluster = Cluster::start(node).unwrap();
+    let connect = || {
+        let long = Duration::from_secs(10);
+        Redis::cluster(&cluster.urls()).unwrap().deadline(long).connect_deadline(long)
+    };
+    all_traces(&connect, seeds);
+}
+
+#[test]
+fn redis() {
+    on_one(&RedisServer::builder(), 100);
+}
+
+#[test]
+fn redis_cluster() {
+    on_cluster(&RedisServer::builder(), 20);
+}
+
+#[test]
+fn valkey() {
+    on_one(&RedisServer::valkey(), 40);
+}
+
+#[test]
+fn valkey_cluster() {
+    on_cluster(&RedisServer::valkey(), 10);
+}
