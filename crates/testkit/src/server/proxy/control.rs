@@ -38,7 +38,7 @@ pub(super) struct State {
 pub(super) struct Flow {
     pub(super) delay: Duration,
     /// Bytes a second.
-    pub(super) rate: Option<NonZeroU32>,
+    pub(super) pace: Option<NonZeroU32>,
 }
 
 impl State {

@@ -126,12 +126,12 @@ impl Proxy {
 
     /// Forwards so many bytes of requests a second on each connection; any number if `None`.
     pub fn throttle_requests(&self, bytes_a_second: Option<NonZeroU32>) {
-        self.control.change(|state| state.requests.rate = bytes_a_second);
+        self.control.change(|state| state.requests.pace = bytes_a_second);
     }
 
     /// Forwards so many bytes of replies a second on each connection; any number if `None`.
     pub fn throttle_replies(&self, bytes_a_second: Option<NonZeroU32>) {
-        self.control.change(|state| state.replies.rate = bytes_a_second);
+        self.control.change(|state| state.replies.pace = bytes_a_second);
     }
 
     /// Does this to every reply from now on.

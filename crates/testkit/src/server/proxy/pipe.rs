@@ -230,11 +230,11 @@ impl<'a> Pipe<'a> {
 
     /// How many bytes to write at once, and how long to rest after them.
     fn next_write(&self, length: usize) -> (usize, Duration) {
-        let Some(rate) = self.flow().rate else { return (length, Duration::ZERO) };
-        let share = usize::try_from(rate.get() / WRITES_A_SECOND).unwrap_or(usize::MAX);
+        let Some(pace) = self.flow().pace else { return (length, Duration::ZERO) };
+        let share = usize::try_from(pace.get() / WRITES_A_SECOND).unwrap_or(usize::MAX);
         let length = length.min(share.max(1));
         let bytes = u32::try_from(length).unwrap_or(u32::MAX);
-        (length, Duration::from_secs(1) * bytes / rate.get())
+        (length, Duration::from_secs(1) * bytes / pace.get())
     }
 
     fn write(&self, bytes: &[u8]) -> Result<(), Closed> {
