@@ -3,6 +3,7 @@
 //! Every function looks first, so calling it twice installs once, and says what it does before it
 //! does it. Nothing here is needed to build the library.
 
+use std::fs;
 use std::process::Command;
 
 use crate::{Outcome, command};
@@ -27,23 +28,86 @@ pub(crate) fn valgrind() -> bool {
     if is_there() {
         return true;
     }
-    if !is_root() || !command::succeeds("apt-get", &["--version"]) {
+    if !can_install() {
         eprintln!("    valgrind is missing: install it to compare instruction counts");
         return false;
     }
-    eprintln!("    valgrind is missing: installing the Debian package by apt-get");
+    install(&["valgrind"]);
+    is_there()
+}
+
+/// Makes sure that the servers are there that tests start, or says which command installs them.
+pub(crate) fn servers() -> Outcome {
+    let packages = missing(SERVERS);
+    if packages.is_empty() {
+        return Ok(());
+    }
+    if can_install() {
+        install(&packages);
+    }
+    match missing(SERVERS).join(" ") {
+        none if none.is_empty() => Ok(()),
+        packages => Err(format!(
+            "tests start real servers and need what is not installed: `apt-get install {packages}`"
+        )),
+    }
+}
+
+/// A Debian package and how to see that what it brings is there.
+struct Package {
+    name: &'static str,
+    is_there: fn() -> bool,
+}
+
+/// What the helpers in `crates/testkit/src/server` run. Valkey they fetch by pip themselves.
+const SERVERS: &[Package] = &[
+    Package {
+        name: "redis-server",
+        is_there: || command::succeeds("redis-server", &["--version"]),
+    },
+    Package { name: "redis-tools", is_there: || command::succeeds("redis-cli", &["--version"]) },
+    Package { name: "libfaketime", is_there: has_libfaketime },
+    Package {
+        name: "python3-pip",
+        is_there: || command::succeeds("python3", &["-m", "pip", "--version"]),
+    },
+];
+
+fn missing(packages: &[Package]) -> Vec<&'static str> {
+    packages.iter().filter(|package| !(package.is_there)()).map(|package| package.name).collect()
+}
+
+/// A library is not on the search path: it lies below the folder of the architecture.
+fn has_libfaketime() -> bool {
+    let folders = fs::read_dir("/usr/lib").into_iter().flatten().flatten();
+    folders.into_iter().any(|folder| folder.path().join("faketime/libfaketimeMT.so.1").is_file())
+}
+
+fn can_install() -> bool {
+    is_root() && command::succeeds("apt-get", &["--version"])
+}
+
+/// Whether it worked is for the caller to see.
+fn install(packages: &[&str]) {
+    let names = packages.join(", ");
+    eprintln!("    installing what is missing from Debian's packages by apt-get: {names}");
+    if packages.contains(&"redis-server") {
+        eprintln!(
+            "    where systemd runs, the package starts a server on port 6379: no test uses it"
+        );
+    }
     // Where the lists cannot be updated, those at hand may still do.
-    for arguments in [&["update"][..], &["install", "valgrind"]] {
+    for arguments in [&["update"][..], &[&["install"][..], packages].concat()] {
         if let Err(reason) = apt_get(arguments) {
             eprintln!("    {reason}");
         }
     }
-    is_there()
 }
 
 fn apt_get(arguments: &[&str]) -> Outcome {
     let mut command = Command::new("apt-get");
-    command.env("DEBIAN_FRONTEND", "noninteractive");
+    // In the level of a machine under repair, packages do not start what they bring.
+    command.env("DEBIAN_FRONTEND", "noninteractive").env("RUNLEVEL", "1");
     command.args(["--quiet", "--yes", "--no-install-recommends"]).args(arguments);
     command::run(&mut command)
 }
@@ -61,5 +125,15 @@ mod tests {
     fn what_is_there_is_not_installed_again() {
         // A name that rustup does not know: asking it would fail, so passing shows it was not asked.
         assert_eq!(component("no-such-component", "fmt"), Ok(()));
+    }
+
+    #[test]
+    fn only_what_is_missing_is_named() {
+        let packages = [
+            Package { name: "there", is_there: || true },
+            Package { name: "one", is_there: || false },
+            Package { name: "other", is_there: || false },
+        ];
+        assert_eq!(missing(&packages), ["one", "other"]);
     }
 }

@@ -92,6 +92,7 @@ fn clippy(root: &Path) -> Result<Done, String> {
 }
 
 fn tests(root: &Path) -> Result<Done, String> {
+    install::servers()?;
     if command::succeeds("cargo", &["nextest", "--version"]) {
         return passed(command::run(&mut cargo(root, &["nextest", "run", "--workspace"])));
     }
@@ -105,6 +106,8 @@ fn doc_tests(root: &Path) -> Result<Done, String> {
 
 fn docs(root: &Path) -> Result<Done, String> {
     let mut command = cargo(root, &["doc", "--workspace", "--no-deps"]);
+    // Tests ask for it by themselves, documentation does not.
+    command.args(["--features", "slidegate-testkit/servers"]);
     passed(command::run(command.env("RUSTDOCFLAGS", "-D warnings")))
 }
 

@@ -8,6 +8,9 @@
 //! * [`load_all`] and [`run`]: the traces of the `conformance` folder over any [`Subject`], be it
 //!   [`ModelSubject`], [`MemorySubject`] or one of yours.
 //!
+//! And, behind the feature `servers`, what tests of a store need around it: real Redis and Valkey
+//! servers, clusters and sentinels that are gone with the test, and a proxy that breaks connections.
+//!
 //! ```
 //! use slidegate_testkit::{MemorySubject, load_all, run};
 //!

@@ -81,7 +81,9 @@ fn a_client_of_a_cluster_with_tls_finds_every_key() {
 #[test]
 fn sentinels_choose_the_replica_when_the_primary_is_killed() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut sentinel = Sentinel::start(&RedisServer::builder().password("secret")).unwrap();
+    let certificates = Certificates::new().unwrap();
+    let server = RedisServer::builder().password("secret").tls(&certificates);
+    let mut sentinel = Sentinel::start(&server).unwrap();
     assert_eq!(sentinel.sentinel_urls().len(), 3);
     assert_eq!(sentinel.primary().unwrap(), 0);
     assert_eq!(count_up(&sentinel.servers()[0]), 1);

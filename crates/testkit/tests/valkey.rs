@@ -53,4 +53,6 @@ fn a_faked_clock_leaves_nothing_behind() {
 fn a_true_clock_cannot_be_moved() {
     let error = RedisServer::start().unwrap().set_clock(1).unwrap_err();
     assert!(error.to_string().contains("fake_clock()"), "{error}");
+    let error = RedisServer::builder().fake_clock().start().unwrap_err();
+    assert!(error.to_string().contains("RedisServer::valkey()"), "{error}");
 }

@@ -12,15 +12,13 @@ pub(super) fn of_port(scheme: &str, port: u16, user: &str, password: &str) -> St
     format!("{scheme}://{who}127.0.0.1:{port}/")
 }
 
-/// `redis+unix://PATH?user=USER&pass=PASSWORD`.
-pub(super) fn of_socket(path: &Path, user: &str, password: &str) -> String {
-    let mut url = format!("redis+unix://{}?db=0", path.display());
-    for (name, value) in [("user", user), ("pass", password)] {
-        if !value.is_empty() {
-            let _ = write!(url, "&{name}={}", encoded(value));
-        }
+/// `redis+unix://PATH?pass=PASSWORD`.
+pub(super) fn of_socket(path: &Path, password: &str) -> String {
+    let path = path.display();
+    match password {
+        "" => format!("redis+unix://{path}"),
+        _ => format!("redis+unix://{path}?pass={}", encoded(password)),
     }
-    url
 }
 
 /// A part of an address, whatever characters it has.
@@ -44,7 +42,7 @@ mod tests {
     fn a_password_cannot_leave_its_place() {
         let url = of_port("redis", 7, "", "p@ss/w?rd");
         assert_eq!(url, "redis://:p%40ss%2Fw%3Frd@127.0.0.1:7/");
-        let url = of_socket(Path::new("/s"), "bob", "a&b");
-        assert_eq!(url, "redis+unix:///s?db=0&user=bob&pass=a%26b");
+        let url = of_socket(Path::new("/s"), "a&b");
+        assert_eq!(url, "redis+unix:///s?pass=a%26b");
     }
 }

@@ -178,6 +178,9 @@ impl ServerBuilder {
 
     pub(super) fn find_program(&self) -> Result<PathBuf, ServerError> {
         match &self.program {
+            Program::Redis if self.has_fake_clock => Err(ServerError::new(
+                "Debian's Redis hangs under libfaketime: use `RedisServer::valkey()`",
+            )),
             Program::Redis => program::require("redis-server", "redis-server"),
             Program::Valkey => valkey::program(),
             Program::At(path) => Ok(path.clone()),

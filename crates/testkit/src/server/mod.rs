@@ -1,29 +1,42 @@
 //! Real servers for tests: started on a free loopback port, gone with the test.
+//!
+//! * [`RedisServer`]: Debian's Redis, or Valkey; with a password, users, TLS, a socket, a memory limit,
+//!   a primary to follow, or a clock that jumps; killed, stopped, suspended and restarted at will.
+//! * [`Cluster`] and [`Sentinel`]: several of them that step in for each other.
+//! * [`Proxy`]: what networks do to those who use them.
+//! * [`poll`]: how to wait for any of it.
+//!
+//! Nothing here is faked: where a program is missing, the error names the command that installs it.
 
-mod error;
-mod wait;
+mod redis_server;
 
-mod address;
+mod builder;
+mod certificates;
 mod fake_clock;
+mod valkey;
+
+mod cluster;
+mod topology;
+
+mod sentinel;
+
+mod proxy;
+
 mod folder;
-mod info;
 mod port;
 mod process;
 mod program;
 
-mod builder;
-mod certificates;
-mod redis_server;
-mod valkey;
-
-mod cluster;
-mod sentinel;
-mod topology;
+mod address;
+mod error;
+mod info;
+mod wait;
 
 pub use self::builder::ServerBuilder;
 pub use self::certificates::Certificates;
 pub use self::cluster::Cluster;
 pub use self::error::ServerError;
+pub use self::proxy::{Counters, Door, Proxy, ReplyFault};
 pub use self::redis_server::RedisServer;
 pub use self::sentinel::Sentinel;
 pub use self::wait::{PATIENCE, poll, poll_for};

@@ -95,29 +95,33 @@ impl RedisServer {
     /// Where clients find it, with the password if there is one: `redis://127.0.0.1:PORT/`,
     /// `rediss://` with TLS, or `redis+unix://` if it listens on no port.
     pub fn url(&self) -> String {
-        self.url_of("", self.settings.password.as_deref().unwrap_or_default())
-    }
-
-    /// [`url`](RedisServer::url) for a user of its own.
-    pub fn url_as(&self, user: &str, password: &str) -> String {
-        self.url_of(user, password)
+        match self.settings.listens {
+            Listens::Socket => self.unix_url(),
+            Listens::Port | Listens::PortAndSocket => self.url_on(self.port),
+        }
     }
 
     /// Where clients find its socket: `redis+unix:///PATH`.
     pub fn unix_url(&self) -> String {
-        self.unix_url_of("", self.settings.password.as_deref().unwrap_or_default())
+        address::of_socket(&self.folder.join("server.sock"), self.password())
     }
 
-    fn url_of(&self, user: &str, password: &str) -> String {
-        if self.settings.listens == Listens::Socket {
-            return self.unix_url_of(user, password);
-        }
-        let scheme = if self.settings.certificates.is_some() { "rediss" } else { "redis" };
-        address::of_port(scheme, self.port, user, password)
+    /// [`url`](RedisServer::url) for a user of its own, by the port.
+    pub fn url_as(&self, user: &str, password: &str) -> String {
+        address::of_port(self.scheme(), self.port, user, password)
     }
 
-    fn unix_url_of(&self, user: &str, password: &str) -> String {
-        address::of_socket(&self.folder.join("server.sock"), user, password)
+    /// [`url`](RedisServer::url) with the port of something in front of it.
+    pub(super) fn url_on(&self, port: u16) -> String {
+        address::of_port(self.scheme(), port, "", self.password())
+    }
+
+    fn scheme(&self) -> &'static str {
+        if self.settings.certificates.is_some() { "rediss" } else { "redis" }
+    }
+
+    fn password(&self) -> &str {
+        self.settings.password.as_deref().unwrap_or_default()
     }
 
     /// Its loopback port.

@@ -54,7 +54,7 @@ pub fn poll_for<T>(
             let message = format!("waited {} s in vain for {what}", patience.as_secs());
             return Err(ServerError::new(message));
         }
-        rest(REST);
+        rest();
     }
 }
 
@@ -64,6 +64,6 @@ pub(super) fn now() -> Instant {
 }
 
 #[expect(clippy::disallowed_methods, reason = "between two looks at a real server")]
-fn rest(time: Duration) {
-    thread::sleep(time);
+pub(super) fn rest() {
+    thread::sleep(REST);
 }

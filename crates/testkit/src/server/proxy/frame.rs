@@ -1,0 +1,172 @@
+//! Where a request or a reply ends in a stream of the Redis protocol.
+
+/// Follows a stream, whatever pieces it comes in. Knows lengths and counts, not values.
+#[derive(Debug, Default)]
+pub(super) struct Frames {
+    place: Place,
+    /// Values that the frame still needs beside the present one.
+    values_left: u64,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// In a line; its first bytes.
+    Line(Vec<u8>),
+    /// In a value of known length, with its line break.
+    Value(u64),
+    /// This is not the protocol: every piece is taken for a frame.
+    Opaque,
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self::Line(Vec::new())
+    }
+}
+
+/// The bytes of a piece that belong to the present frame.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) length: usize,
+    pub(super) is_last: bool,
+}
+
+/// A type and a number; the rest of a long line does not matter.
+const LINE_KEPT: usize = 24;
+
+impl Frames {
+    /// Goes to the end of the frame, or of the piece.
+    pub(super) fn follow(&mut self, piece: &[u8]) -> Part {
+        let mut length = 0;
+        while length < piece.len() {
+            let (taken, value_ended) = self.step(&piece[length..]);
+            length += taken;
+            if value_ended {
+                if self.values_left == 0 {
+                    return Part { length, is_last: true };
+                }
+                self.values_left -= 1;
+            }
+        }
+        Part { length, is_last: false }
+    }
+
+    /// Goes on by one line or value, or to the end of the piece: the bytes taken, and whether a
+    /// value ended with them.
+    fn step(&mut self, piece: &[u8]) -> (usize, bool) {
+        match &mut self.place {
+            Place::Opaque => (piece.len(), true),
+            Place::Value(left) => {
+                let taken = piece.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+                *left -= u64::try_from(taken).unwrap_or(*left);
+                let ended = *left == 0;
+                if ended {
+                    self.place = Place::default();
+                }
+                (taken, ended)
+            }
+            Place::Line(line) => {
+                let end = piece.iter().position(|byte| *byte == b'\n');
+                let taken = end.map_or(piece.len(), |end| end + 1);
+                let room = LINE_KEPT.saturating_sub(line.len());
+                line.extend(piece[..taken].iter().take(room));
+                let started = line.first().is_none_or(|kind| KINDS.contains(kind));
+                if !started {
+                    self.place = Place::Opaque;
+                    self.values_left = 0;
+                    return (piece.len(), true);
+                }
+                if end.is_none() {
+                    return (taken, false);
+                }
+                let line = core::mem::take(line);
+                (taken, self.end_line(&line))
+            }
+        }
+    }
+
+    /// Whether a value ended with the line.
+    fn end_line(&mut self, line: &[u8]) -> bool {
+        let Some((kind, number)) = line.split_first() else { return true };
+        let number = core::str::from_utf8(number).unwrap_or_default().trim_end();
+        // Nothing is counted by -1, and by what is no number.
+        let number: u64 = number.parse().unwrap_or_default();
+        match kind {
+            b'$' | b'=' | b'!' if line.get(1) != Some(&b'-') => {
+                self.place = Place::Value(number.saturating_add(2));
+                false
+            }
+            b'*' | b'~' | b'>' => self.expect_more(number),
+            b'%' => self.expect_more(number.saturating_mul(2)),
+            // What it describes comes after it.
+            b'|' => self.expect_more(number.saturating_mul(2).saturating_add(1)),
+            _ => true,
+        }
+    }
+
+    /// The present value is a list of these.
+    fn expect_more(&mut self, values: u64) -> bool {
+        if values == 0 {
+            return true;
+        }
+        self.values_left = self.values_left.saturating_add(values - 1);
+        false
+    }
+}
+
+/// How a line of the protocol begins.
+const KINDS: &[u8] = b"+-:,_#($=!*~>%|";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The frames of a stream that comes in pieces of so many bytes.
+    fn frames(stream: &[u8], size: usize) -> Vec<Vec<u8>> {
+        let mut follower = Frames::default();
+        let mut frames = Vec::new();
+        let mut frame = Vec::new();
+        for mut piece in stream.chunks(size) {
+            while !piece.is_empty() {
+                let part = follower.follow(piece);
+                frame.extend_from_slice(&piece[..part.length]);
+                piece = &piece[part.length..];
+                if part.is_last {
+                    frames.push(core::mem::take(&mut frame));
+                }
+            }
+        }
+        assert!(frame.is_empty(), "{frame:?} is left over");
+        frames
+    }
+
+    #[test]
+    fn frames_end_where_they_end_in_pieces_of_any_size() {
+        let expected: &[&[u8]] = &[
+            b"+OK\r\n",
+            b"-ERR a line that is longer than what is kept of it\r\n",
+            b":12345\r\n",
+            b"$5\r\na\r\nbc\r\n",
+            b"$-1\r\n",
+            b"$0\r\n\r\n",
+            b"*0\r\n",
+            b"*-1\r\n",
+            b"*2\r\n$1\r\na\r\n*2\r\n:1\r\n$-1\r\n",
+            b"%1\r\n+a\r\n*1\r\n:1\r\n",
+            b"|1\r\n+ttl\r\n:1\r\n$1\r\nx\r\n",
+            b">2\r\n+a\r\n+b\r\n",
+            b"_\r\n",
+        ];
+        let stream = expected.concat();
+        for size in 1..=stream.len() {
+            assert_eq!(frames(&stream, size), expected, "in pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_the_protocol_is_taken_piece_by_piece() {
+        let mut follower = Frames::default();
+        assert_eq!(follower.follow(b"\x16\x03\x01abc"), Part { length: 6, is_last: true });
+        assert_eq!(follower.follow(b"$9"), Part { length: 2, is_last: true });
+    }
+}
