@@ -91,9 +91,13 @@ impl Node {
         let result = self.send(request, until).await;
         match &result {
             Err(failure) if failure.is_of_the_server() => {
-                if pass.fail(Instant::now()) {
+                let was_probe = pass.is_probe();
+                let opened = pass.fail(Instant::now());
+                if opened {
                     self.counts.breaker_opened.fetch_add(1, Ordering::Relaxed);
-                    // What is left on this connection may never be answered.
+                }
+                // What is on this connection may never be answered, nor what comes next on it.
+                if opened || was_probe {
                     self.hang_up("the breaker opened", None);
                 }
             }
