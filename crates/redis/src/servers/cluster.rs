@@ -210,7 +210,7 @@ impl Cluster {
         let until = Instant::now() + left / 2;
         let mut question = redis::cmd("CLUSTER");
         question.arg("SLOTS");
-        let answer = self.node(address)?.send(Request::One(&question), until).await?;
+        let answer = self.node(address)?.ask(Request::One(&question), until).await?;
         let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
         SlotMap::read(&answer, host).filter(|slots| !slots.addresses().is_empty()).ok_or_else(
             || Failure::refused(format!("{address} names no slots: is it part of a cluster?")),

@@ -106,8 +106,21 @@ impl Node {
         result
     }
 
-    /// The same past the breaker, for questions about the servers themselves.
-    pub(crate) async fn send(
+    /// The same past the breaker, for questions about the servers themselves. One that is not
+    /// answered takes its connection along, as no breaker does it.
+    pub(crate) async fn ask(
+        self: &Arc<Self>,
+        request: Request<'_>,
+        until: Instant,
+    ) -> Result<Value, Failure> {
+        let result = self.send(request, until).await;
+        if result.as_ref().is_err_and(Failure::is_unknown) {
+            self.hang_up("a question was not answered", None);
+        }
+        result
+    }
+
+    async fn send(
         self: &Arc<Self>,
         request: Request<'_>,
         until: Instant,
