@@ -30,7 +30,8 @@ pub(crate) enum FailureKind {
     Ask { address: Box<str> },
     /// The node is a replica, or has lost its cluster; nothing was done.
     NotPrimary,
-    /// The server answered, and the answer is of no use: one key is damaged, or a bug.
+    /// The server answered, and the answer is of no use: one key is damaged, nothing can be written,
+    /// or a bug. Nothing was done.
     Answer,
 }
 
@@ -76,7 +77,9 @@ impl From<RedisError> for Failure {
         let kind = match error.kind() {
             redis::ErrorKind::Server(kind) => server(kind, &error),
             redis::ErrorKind::Extension => match error.code() {
-                Some("SLIDEGATE") => FailureKind::Answer,
+                // One key is damaged; or the server refuses to write, and still knows who is over
+                // the limit: if that opened the breaker, a flood of keys could lift all limits.
+                Some("SLIDEGATE" | "OOM" | "MISCONF" | "NOREPLICAS") => FailureKind::Answer,
                 _ => FailureKind::Refused,
             },
             redis::ErrorKind::AuthenticationFailed => FailureKind::Refused,
