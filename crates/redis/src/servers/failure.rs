@@ -28,6 +28,8 @@ pub(crate) enum FailureKind {
     Moved { slot: u16, address: Box<str> },
     /// Another node has this key already; nothing was done.
     Ask { address: Box<str> },
+    /// The slot is moving and the keys are not all on one node; nothing was done.
+    Apart,
     /// The node is a replica, or has lost its cluster; nothing was done.
     NotPrimary,
     /// The server answered, and the answer is of no use: one key is damaged, nothing can be written,
@@ -60,6 +62,7 @@ impl Failure {
             | FailureKind::NoScript
             | FailureKind::Moved { .. }
             | FailureKind::Ask { .. }
+            | FailureKind::Apart
             | FailureKind::Answer => false,
         }
     }
@@ -102,6 +105,7 @@ fn server(kind: ServerErrorKind, error: &RedisError) -> FailureKind {
             Some((address, _)) => FailureKind::Ask { address: address.into() },
             None => FailureKind::NotPrimary,
         },
+        ServerErrorKind::TryAgain => FailureKind::Apart,
         ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown | ServerErrorKind::ClusterDown => {
             FailureKind::NotPrimary
         }
