@@ -60,6 +60,13 @@ impl Cluster {
         self.state.lock().nodes.values().cloned().collect()
     }
 
+    /// Known nodes that have slots. Others are seeds, which may be dead for good.
+    pub(crate) fn serving(&self) -> Vec<Arc<Node>> {
+        let state = self.state.lock();
+        let serving = state.slots.iter().flat_map(SlotMap::addresses);
+        serving.filter_map(|address| state.nodes.get(address).cloned()).collect()
+    }
+
     pub(crate) async fn primaries(
         self: &Arc<Self>,
         until: Instant,
