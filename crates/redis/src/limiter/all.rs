@@ -56,9 +56,9 @@ struct Part {
 /// decision is an allowance and all units were taken, or every one is a denial and none were.
 ///
 /// Where all keys are of one slot, which is so without a cluster and for the policies of one key,
-/// it is one script and atomic. Otherwise, and while a slot moves, every part is looked at first, then taken in a fixed
-/// order, and the exact units are given back when one denies after all: never too much is allowed,
-/// while another request may be denied for units that are on their way back.
+/// it is one script and atomic. Otherwise, and while a slot moves, every part is looked at first,
+/// then taken in a fixed order, and the exact units are given back when one denies after all: never
+/// too much is allowed, while another request may be denied for units that are on their way back.
 ///
 /// The same key named twice is summed. A policy in shadow mode denies nobody. When Redis has no
 /// answer, every ask is answered by its policy's failure mode, and denied if one of them denies.
