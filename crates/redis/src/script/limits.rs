@@ -12,7 +12,11 @@ pub(crate) struct ScriptLimits {
     kind: Kind,
     limits: Vec<u64>,
     tick: Duration,
-    packed: Vec<u8>,
+    /// One quota of a log, with nothing to be kept longer.
+    simple: bool,
+    /// Tick, first quota and parameter; what comes behind what an ask puts between.
+    front: Vec<u8>,
+    back: Vec<u8>,
 }
 
 /// The most bytes the codes of a log may take that has no cap of its own: beyond it neighbours are
@@ -55,15 +59,18 @@ impl ScriptLimits {
         };
         let windows = quotas.iter().map(|quota| ticks_up(quota.window(), tick));
         let keep = windows.clone().fold(ticks_up(keep, tick), u64::max);
-        let mut packed = vec![number, u8::try_from(quotas.len()).unwrap_or(u8::MAX)];
-        packed.extend_from_slice(&tick_us.to_le_bytes());
-        packed.extend_from_slice(&keep.to_le_bytes()[..6]);
-        packed.extend_from_slice(&parameter.to_le_bytes());
-        for (quota, window) in quotas.iter().zip(windows) {
-            packed.extend_from_slice(&quota.limit().to_le_bytes()[..7]);
-            packed.extend_from_slice(&window.to_le_bytes()[..6]);
+        let simple = kind == Kind::Log && quotas.len() == 1 && windows.clone().eq([keep]);
+        let mut front = tick_us.to_le_bytes().to_vec();
+        let mut back = vec![number, u8::try_from(quotas.len()).unwrap_or(u8::MAX)];
+        back.extend_from_slice(&keep.to_le_bytes()[..6]);
+        for (place, (quota, window)) in quotas.iter().zip(windows).enumerate() {
+            let bytes = if place == 0 { &mut front } else { &mut back };
+            bytes.extend_from_slice(&quota.limit().to_le_bytes()[..7]);
+            bytes.extend_from_slice(&window.to_le_bytes()[..6]);
         }
-        Ok(Self { kind, limits: quotas.iter().map(Quota::limit).collect(), tick, packed })
+        front.extend_from_slice(&parameter.to_le_bytes());
+        let limits = quotas.iter().map(Quota::limit).collect();
+        Ok(Self { kind, limits, tick, simple, front, back })
     }
 
     /// The script of the algorithm.
@@ -86,8 +93,17 @@ impl ScriptLimits {
         &self.limits
     }
 
-    pub(super) fn packed(&self) -> &[u8] {
-        &self.packed
+    /// Whether the short cut of the log may answer.
+    pub(super) fn is_simple(&self) -> bool {
+        self.simple
+    }
+
+    pub(super) fn front(&self) -> &[u8] {
+        &self.front
+    }
+
+    pub(super) fn back(&self) -> &[u8] {
+        &self.back
     }
 
     /// Ticks as a duration, at most some 584 thousand years.

@@ -68,8 +68,8 @@ impl Clock {
 }
 
 const PRELUDE: &str = include_str!("../scripts/prelude.lua");
-const LOG: [&str; 2] =
-    [include_str!("../scripts/log_quick.lua"), include_str!("../scripts/log.lua")];
+const LOG_QUICK: &str = include_str!("../scripts/log_quick.lua");
+const LOG: &str = include_str!("../scripts/log.lua");
 const COUNTER: &str = include_str!("../scripts/counter.lua");
 const SEGMENTS: &str = include_str!("../scripts/segments.lua");
 const GCRA: &str = include_str!("../scripts/gcra.lua");
@@ -100,17 +100,20 @@ fn compose(kind: Kind, clock: Clock) -> Script {
 
 /// The text of a script that ends with `main`.
 fn text(kind: Kind, clock: Clock, main: &str) -> String {
-    let [quick, log] = LOG;
     let algorithms: &[&str] = match kind {
-        Kind::Log => &[quick, log],
+        Kind::Log => &[LOG],
         Kind::Counter => &[COUNTER],
         Kind::Segments => &[SEGMENTS],
         Kind::Gcra => &[GCRA],
         Kind::Fixed => &[FIXED],
-        Kind::Mixed => &[quick, log, COUNTER, SEGMENTS, GCRA, FIXED],
+        Kind::Mixed => &[LOG, COUNTER, SEGMENTS, GCRA, FIXED],
     };
-    let files = [clock.text(), PRELUDE].into_iter().chain(algorithms.iter().copied()).chain([main]);
-    files.map(without_comments).collect()
+    // The short cut comes before all that it does not need.
+    let quick = if kind == Kind::Log { LOG_QUICK } else { "" };
+    let mut files = vec![clock.text(), quick, PRELUDE];
+    files.extend_from_slice(algorithms);
+    files.push(main);
+    files.into_iter().map(without_comments).collect()
 }
 
 /// The same text, line for line, without what only readers need: the server keeps it in memory.
