@@ -2,5 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-#[cfg_attr(not(test), expect(dead_code, reason = "the store that runs the scripts comes next"))]
+#[cfg_attr(
+    not(test),
+    expect(dead_code, unused_imports, reason = "the store that runs the scripts comes next")
+)]
 mod script;

@@ -46,7 +46,10 @@ impl Kind {
 /// Where a script has its time from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Clock {
-    #[cfg_attr(feature = "test-clock", expect(dead_code, reason = "tests give the time"))]
+    #[cfg_attr(
+        all(feature = "test-clock", not(test)),
+        expect(dead_code, reason = "tests give the time")
+    )]
     Server,
     #[cfg(any(test, feature = "test-clock"))]
     Given,
@@ -69,6 +72,8 @@ impl Clock {
 
 const PRELUDE: &str = include_str!("../scripts/prelude.lua");
 const LOG_QUICK: &str = include_str!("../scripts/log_quick.lua");
+const LOG_CODES: &str = include_str!("../scripts/log_codes.lua");
+const LOG_MERGE: &str = include_str!("../scripts/log_merge.lua");
 const LOG: &str = include_str!("../scripts/log.lua");
 const COUNTER: &str = include_str!("../scripts/counter.lua");
 const SEGMENTS: &str = include_str!("../scripts/segments.lua");
@@ -101,12 +106,12 @@ fn compose(kind: Kind, clock: Clock) -> Script {
 /// The text of a script that ends with `main`.
 fn text(kind: Kind, clock: Clock, main: &str) -> String {
     let algorithms: &[&str] = match kind {
-        Kind::Log => &[LOG],
+        Kind::Log => &[LOG_CODES, LOG_MERGE, LOG],
         Kind::Counter => &[COUNTER],
         Kind::Segments => &[SEGMENTS],
         Kind::Gcra => &[GCRA],
         Kind::Fixed => &[FIXED],
-        Kind::Mixed => &[LOG, COUNTER, SEGMENTS, GCRA, FIXED],
+        Kind::Mixed => &[LOG_CODES, LOG_MERGE, LOG, COUNTER, SEGMENTS, GCRA, FIXED],
     };
     // The short cut comes before all that it does not need.
     let quick = if kind == Kind::Log { LOG_QUICK } else { "" };

@@ -33,66 +33,13 @@
 windows[76] = function(kit)
   local LOG, HUGE, NEVER = 76, kit.HUGE, kit.NEVER
   local call, pack, unpack = redis.call, struct.pack, struct.unpack
-  local byte, char, sub, format = string.byte, string.char, string.sub, string.format
+  local byte, sub, format = string.byte, string.sub, string.format
   local HEAD, HEAD_BYTES = '<BBBI2i6I3I2I3I3i6B', 29
   local CURSOR, CURSOR_BYTES = '<I6I3i6I7', 22
-  local log = {}
+  local codes, log = log_codes(kit), {}
   local CHUNK, TAIL_BYTES, OPEN_MAX, LEAD_MAX = 1024, 8, 65535, 16777215
   -- A denied check that had to pass so many entries saves where it stands.
   local WALK_MAX = 128
-
-  -- The code of an entry; the same bytes as in crates/core/src/window/log/code.rs.
-  function log.code(units, gap)
-    local head = ''
-    if units ~= 1 then
-      head = char(254)
-      while units >= 128 do
-        local low = units % 128
-        head = head .. char(128 + low)
-        units = (units - low) / 128
-      end
-      head = head .. char(units)
-    end
-    if gap < 192 then
-      return head .. char(gap)
-    elseif gap < 15552 then
-      local low = (gap - 192) % 256
-      return head .. char(192 + (gap - 192 - low) / 256, low)
-    elseif gap < 16777216 then
-      return head .. char(252) .. pack('<I3', gap)
-    end
-    return head .. char(253) .. pack('<I6', gap)
-  end
-
-  -- Units, gap and bytes of the code at character `at` of a text that has it whole.
-  function log.decode(text, at)
-    local units, first, from = 1, byte(text, at), at
-    if first == 254 then
-      local place = 1
-      units = 0
-      repeat
-        at = at + 1
-        first = byte(text, at)
-        if not first or place >= HUGE then
-          kit.fault('has a damaged code')
-        end
-        units, place = units + first % 128 * place, place * 128
-      until first < 128
-      at = at + 1
-      first = byte(text, at)
-    end
-    if first and first < 192 and units < HUGE then
-      return units, first, at - from + 1
-    end
-    local bytes = first and first >= 192 and (first < 252 and 1 or first == 252 and 3 or first == 253 and 6)
-    if not bytes or #text < at + bytes or units >= HUGE then
-      kit.fault('has a damaged code')
-    elseif bytes == 1 then
-      return units, 192 + (first - 192) * 256 + byte(text, at + 1), at - from + 2
-    end
-    local gap = unpack(bytes == 3 and '<I3' or '<I6', text, at + 1)
-    return units, gap, at - from + 1 + bytes
-  end
 
   -- Units, gap and the place behind the code at `place`. `s.text` is a part of the string, from
   -- byte `s.base` on, or the tail.
@@ -110,12 +57,14 @@ windows[76] = function(kit)
     if first and first < 192 then
       return 1, first, place + 1
     end
-    local units, gap, bytes = log.decode(s.text, at)
+    local units, gap, bytes = codes.read(s.text, at)
     if place + bytes > s.stop then
       kit.fault('has a damaged code')
     end
     return units, gap, place + bytes
   end
+
+  local squeeze = log_merge(kit, codes, code_at)
 
   -- Moves a cursor past everything at or before `now - window`, and past what refunds emptied.
   local function advance(s, c)
@@ -193,19 +142,18 @@ windows[76] = function(kit)
   end
 
   local function read_head(s, text)
+    if byte(text) ~= 1 then
+      kit.fault('is of an unknown version')
+    end
+    if byte(text, 2) ~= LOG then
+      kit.fault('belongs to another algorithm')
+    end
     if #text < HEAD_BYTES then
       kit.fault('is cut short')
     end
-    local version, kind, number
-    local lead, pending
-    version, kind, number, s.epoch, s.last, lead, s.open, s.end_stored, s.size, s.lives, pending =
+    local _, number, lead, pending
+    _, _, number, s.epoch, s.last, lead, s.open, s.end_stored, s.size, s.lives, pending =
       unpack(HEAD, text)
-    if version ~= 1 then
-      kit.fault('is of an unknown version')
-    end
-    if kind ~= LOG then
-      kit.fault('belongs to another algorithm')
-    end
     local tail_at = HEAD_BYTES + number * CURSOR_BYTES
     s.seen, s.start, s.stop = s.last - lead, tail_at + TAIL_BYTES, s.end_stored + pending
     if
@@ -331,18 +279,18 @@ windows[76] = function(kit)
       clear(s, date)
       s.moved = s.moved or s.size > 256
     elseif date > s.last then
-      append(s, log.code(s.open, date - s.last))
+      append(s, codes.write(s.open, date - s.last))
       s.last, s.open = date, 0
     end
     local place = s.stop
     if s.open + cost >= HUGE then
-      append(s, log.code(s.open, 0))
+      append(s, codes.write(s.open, 0))
       s.open = 0
     end
     s.open, s.seen = s.open + cost, s.now
     if s.open > OPEN_MAX then
       -- More than the header has room for: all but one become an entry of the same tick.
-      append(s, log.code(s.open - 1, 0))
+      append(s, codes.write(s.open - 1, 0))
       s.open = 1
     end
     for _, c in ipairs(s.cursors) do
@@ -393,9 +341,9 @@ windows[76] = function(kit)
         local given = math.min(there, units)
         local from, code = place, nil
         if given < there then
-          code = log.code(there - given, gap)
+          code = codes.write(there - given, gap)
         elseif before then
-          from, code = before.place, log.code(before.units, before.gap + gap)
+          from, code = before.place, codes.write(before.units, before.gap + gap)
         else
           -- The first entry: the log now starts at the second.
           code, all.tick = '', here + gap
@@ -472,78 +420,6 @@ windows[76] = function(kit)
     return found
   end
 
-  -- Merges all entries that fall into the same aligned stretch of `quantum` ticks, each dated at
-  -- the last of them; the codes, and the tick of the first. Empty entries go.
-  local function merge(s, first, quantum)
-    local out, done_tick, done_units = {}, nil, 0
-    local merged_first, group_tick, group_units = s.last, first, 0
-    local function close(tick, units)
-      if done_tick then
-        out[#out + 1] = log.code(done_units, tick - done_tick)
-      else
-        merged_first = tick
-      end
-      done_tick, done_units = tick, units
-    end
-    local place, tick = s.base, first
-    while place < s.stop do
-      local units, gap, behind = code_at(s, place)
-      if units > 0 then
-        local same = tick - tick % quantum == group_tick - group_tick % quantum
-        if group_units > 0 and (not same or group_units + units >= HUGE) then
-          close(group_tick, group_units)
-          group_units = 0
-        end
-        group_tick, group_units = tick, group_units + units
-      end
-      place, tick = behind, tick + gap
-    end
-    if group_units > 0 then
-      close(group_tick, group_units)
-      -- Closes the last group against the open entry.
-      close(s.last, 0)
-    end
-    return table.concat(out), merged_first
-  end
-
-  -- All but the open units become one entry at the tick of the last; more only beyond 2^53 units.
-  local function collapse(high, low)
-    local codes = {}
-    if low > 0 then
-      codes[1] = log.code(low, 0)
-    end
-    for _ = 1, high do
-      codes[#codes + 1] = log.code(HUGE - 1, 0) .. log.code(1, 0)
-    end
-    return table.concat(codes)
-  end
-
-  -- Merges entries until no more than half of the cap is used. The first quantum is that at which
-  -- this is sure for entries of up to six bytes.
-  local function squeeze(s)
-    local all = front(s)
-    local first, high, low = all.tick, all.high, all.low
-    local target, quantum = math.max(s.param / 2, 7), 1
-    while quantum * s.param < s.keep * 12 do
-      quantum = quantum * 2
-    end
-    while #s.text > target and quantum <= s.keep * 2 do
-      local text, merged_first = merge(s, first, quantum)
-      if #text < #s.text then
-        s.text, first = text, merged_first
-        s.stop = s.base + #text
-        s.end_stored = s.stop
-      end
-      quantum = quantum * 2
-    end
-    if #s.text > target then
-      s.text = collapse(kit.minus(high, low, s.open))
-      first, s.stop = s.last, s.base + #s.text
-      s.end_stored = s.stop
-    end
-    recut(s, first, high, low)
-  end
-
   local function head(s)
     local lead = math.min(math.max(s.last - s.seen, 0), LEAD_MAX)
     local parts = { pack(HEAD, 1, LOG, #s.cursors, s.epoch, s.last, lead, s.open, s.end_stored, s.size,
@@ -583,7 +459,8 @@ windows[76] = function(kit)
       gather(s)
       trim(s)
       if #s.text * 8 > s.param * 7 then
-        squeeze(s)
+        local all = front(s)
+        recut(s, squeeze(s, all), all.high, all.low)
         trim(s)
       end
       spare = 16 + (#s.text - #s.text % 16) / 16
