@@ -36,6 +36,9 @@ pub(crate) enum Op {
     History,
 }
 
+/// The most ticks that a lease may be dated ahead: a minute of milliseconds.
+const AHEAD_MAX: u64 = u16::MAX as u64;
+
 /// The largest number that a script counts exactly.
 pub(super) const UNITS_MAX: u64 = (1 << 53) - 1;
 
@@ -44,9 +47,16 @@ impl<'a> Ask<'a> {
     ///
     /// # Errors
     ///
-    /// When a lease is asked of other algorithms than log and GCRA, or a history of others than
-    /// log.
+    /// When a lease is asked of other algorithms than log and GCRA, or for too far ahead, or a
+    /// history of others than log.
     pub(crate) fn new(limits: &'a ScriptLimits, op: Op) -> Result<Self, Error> {
+        if let Op::Lease { ahead, .. } = op
+            && limits.ticks(ahead) > AHEAD_MAX
+        {
+            let most = limits.duration(AHEAD_MAX);
+            let message = format!("lease of {ahead:?} is out of range: use at most {most:?}");
+            return Err(Error::new(ErrorKind::Setting, message));
+        }
         let lacking = match op {
             Op::Lease { .. } if !limits.can_lease() => "no leases: use Algorithm::Log or Gcra",
             Op::History if !limits.has_history() => "no history: use Algorithm::Log",
@@ -56,8 +66,8 @@ impl<'a> Ask<'a> {
         Err(Error::new(ErrorKind::Unsupported, message))
     }
 
-    /// The bytes of one argument: `prelude.lua` says what they are.
-    fn pack(&self) -> Vec<u8> {
+    /// The bytes of one argument: `main.lua` says what they are.
+    fn pack(&self, alone: bool) -> Vec<u8> {
         let (number, units, tick, epoch) = match self.op {
             Op::Check { cost } => (1, cost, 0, 0),
             Op::Shadow { cost } => (2, cost, 0, 0),
@@ -71,15 +81,21 @@ impl<'a> Ask<'a> {
             Op::Reset => (7, 0, 0, 0),
             Op::History => (8, 0, 0, 0),
         };
-        let mut bytes = Vec::with_capacity(17 + self.limits.packed().len());
-        bytes.push(number);
+        let mark = if alone && number <= 3 && self.limits.is_simple() { QUICK } else { 0 };
+        let (front, back) = (self.limits.front(), self.limits.back());
+        let mut bytes = Vec::with_capacity(17 + front.len() + back.len());
+        bytes.push(number | mark);
         bytes.extend_from_slice(&units.min(UNITS_MAX).to_le_bytes()[..7]);
+        bytes.extend_from_slice(front);
         bytes.extend_from_slice(&tick.min(UNITS_MAX).to_le_bytes()[..7]);
         bytes.extend_from_slice(&epoch.to_le_bytes());
-        bytes.extend_from_slice(self.limits.packed());
+        bytes.extend_from_slice(back);
         bytes
     }
 }
+
+/// Says that the short cut of the log may answer.
+const QUICK: u8 = 64;
 
 /// ARGV for asks, in the order of their keys. No key may be named twice.
 ///
@@ -87,5 +103,5 @@ impl<'a> Ask<'a> {
 /// believe; without it there is no script that would read it.
 pub(crate) fn arguments(asks: &[Ask<'_>], now: Option<Duration>) -> Vec<Vec<u8>> {
     let now = now.map(|now| now.as_micros().to_string().into_bytes());
-    asks.iter().map(Ask::pack).chain(now).collect()
+    asks.iter().map(|ask| ask.pack(asks.len() == 1)).chain(now).collect()
 }

@@ -104,23 +104,38 @@ impl Rest<'_> {
     }
 
     fn decided(&mut self, ask: &Ask<'_>) -> Result<Answer, Error> {
-        let allowed = self.flag()?;
-        let tick = self.number::<7>()?;
-        let epoch = u16::try_from(self.number::<2>()?).unwrap_or_default();
-        let units = self.number::<7>()?;
+        let outcome = self.number::<1>()?;
+        if outcome > 2 {
+            return Err(nonsense(&format!("{outcome} where 0, 1 or 2 belongs")));
+        }
         let limits = ask.limits.limits();
         let mut quotas = Vec::with_capacity(limits.len());
         let mut used = Vec::with_capacity(limits.len());
         for limit in limits {
-            let high = self.number::<1>()?;
-            let count = high.saturating_mul(HUGE).saturating_add(self.number::<7>()?);
+            let count = self.count()?;
             let retry = self.number::<7>()?;
             let reset = ask.limits.duration(self.number::<7>()?);
             let retry = (retry < HUGE).then(|| ask.limits.duration(retry));
             quotas.push(QuotaDecision::new(*limit, limit.saturating_sub(count), retry, reset));
             used.push(count);
         }
-        Ok(Answer::Decided { allowed, tick, epoch, units, quotas, used })
+        let (mut tick, mut epoch, mut units) = (0, 0, 0);
+        if outcome == 2 {
+            tick = self.number::<7>()?;
+            epoch = u16::try_from(self.number::<2>()?).unwrap_or_default();
+            units = self.number::<7>()?;
+        }
+        Ok(Answer::Decided { allowed: outcome > 0, tick, epoch, units, quotas, used })
+    }
+
+    /// A count, which may be more than a script has exact numbers for.
+    fn count(&mut self) -> Result<u64, Error> {
+        let count = self.number::<7>()?;
+        if count < HUGE {
+            return Ok(count);
+        }
+        let times = self.number::<1>()?;
+        Ok(times.saturating_mul(HUGE).saturating_add(self.number::<7>()?))
     }
 
     fn history(&mut self) -> Result<Answer, Error> {
