@@ -217,12 +217,21 @@ impl RedisServer {
 
     /// Moves its wall clock to so many seconds after the true time; before it, if negative.
     ///
+    /// If it runs, waits until it shows that time: libfaketime takes some milliseconds to notice.
+    ///
     /// # Errors
     ///
     /// When it was not built with [`fake_clock`](ServerBuilder::fake_clock).
     pub fn set_clock(&self, offset: i64) -> Result<(), ServerError> {
         let none = || ServerError::new("the clock is the true one: build with `fake_clock()`");
-        self.clock.as_ref().ok_or_else(none)?.set(offset)
+        self.clock.as_ref().ok_or_else(none)?.set(offset)?;
+        if !self.is_awake() {
+            return Ok(());
+        }
+        let mut connection = self.connection()?;
+        poll("the server to notice that its clock was moved", || {
+            Ok(FakeClock::is_off_by(offset, &mut connection)?.then_some(()))
+        })
     }
 
     /// What it has printed since it was last started.
