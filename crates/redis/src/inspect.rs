@@ -85,10 +85,10 @@ impl Redis {
             for section in sections {
                 let mut question = redis::cmd("INFO");
                 question.arg(section);
-                text += &words(node.send(Request::One(&question), until()).await?)?;
+                text += &words(node.ask(Request::One(&question), until()).await?)?;
             }
             let question: Cmd = redis::cmd("DBSIZE");
-            let keys = match node.send(Request::One(&question), until()).await? {
+            let keys = match node.ask(Request::One(&question), until()).await? {
                 Value::Int(keys) => u64::try_from(keys).unwrap_or(0),
                 _ => 0,
             };

@@ -3,20 +3,26 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
-use slidegate::{Cost, Decision, Error, Limiter, Policy, Quota};
+use slidegate::{Cost, Decision, Error, Key, Limiter, Policy, Quota, Secret};
 use tokio::time::Instant;
 
 /// Judges in place of Redis with this process's share of every limit. Kept warm, so that it does
 /// not begin with nothing; and after Redis is back it judges beside it for one window, because
-/// Redis does not know what was let through meanwhile.
+/// Redis does not know what was let through meanwhile. It does so for the keys it let through, not
+/// for those that Redis answered all the time: they have the whole limit.
 #[derive(Debug)]
 pub(crate) struct Local {
     limiter: Limiter,
     longest: Duration,
     start: Instant,
-    /// Milliseconds after `start` until which both judge.
-    judging_until: AtomicU64,
+    /// Milliseconds after `start` until which both judge a key, in the place that its fingerprint
+    /// chooses. Keys that share a place are judged together, to the safe side.
+    judging_until: Box<[AtomicU64]>,
+    secret: Secret,
 }
+
+/// Places for keys that both judge: 32 KiB.
+const PLACES: u64 = 4096;
 
 impl Local {
     /// With `nodes` processes, each gets its part of every limit, rounded down, but at least one.
@@ -30,7 +36,8 @@ impl Local {
             limiter: Limiter::builder(policy).memory_limit(memory_limit).build()?,
             longest,
             start: Instant::now(),
-            judging_until: AtomicU64::new(0),
+            judging_until: (0..PLACES).map(|_| AtomicU64::new(0)).collect(),
+            secret: Secret::random(),
         })
     }
 
@@ -43,15 +50,20 @@ impl Local {
     /// Decides in place of Redis.
     pub(crate) fn judge(&self, key: &[u8], cost: Cost, now: Instant) -> Decision {
         let until = self.millis(now + self.longest) + 1;
-        self.judging_until.fetch_max(until, Ordering::Relaxed);
+        self.judging_until(key).fetch_max(until, Ordering::Relaxed);
         self.limiter.check_cost(key, cost)
     }
 
     /// The denial of a request while both judge; none if it may pass on to Redis.
     pub(crate) fn denies(&self, key: &[u8], cost: Cost, now: Instant) -> Option<Decision> {
-        let judging = self.millis(now) < self.judging_until.load(Ordering::Relaxed);
+        let judging = self.millis(now) < self.judging_until(key).load(Ordering::Relaxed);
         let decision = judging.then(|| self.limiter.peek(key, cost))?;
         (!decision.is_allowed()).then_some(decision)
+    }
+
+    fn judging_until(&self, key: &[u8]) -> &AtomicU64 {
+        let place = key.fingerprint(&self.secret) % PLACES;
+        &self.judging_until[usize::try_from(place).unwrap_or(0)]
     }
 
     fn millis(&self, at: Instant) -> u64 {
@@ -98,5 +110,14 @@ mod tests {
         assert!(local.denies(b"k", Cost::ONE, now + minute).is_some());
         assert!(local.denies(b"k", Cost::ONE, now + minute + Duration::from_millis(2)).is_none());
         assert!(local.denies(b"other", Cost::ONE, now).is_none());
+    }
+
+    #[test]
+    fn keys_that_redis_answered_all_the_time_have_the_whole_limit() {
+        let (local, now) = (local(4, 4), Instant::now());
+        local.keep_warm(b"calm", Cost::ONE);
+        assert!(local.judge(b"k", Cost::ONE, now).is_allowed());
+        assert!(local.denies(b"k", Cost::ONE, now).is_some());
+        assert!(local.denies(b"calm", Cost::ONE, now).is_none());
     }
 }

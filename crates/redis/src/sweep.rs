@@ -63,7 +63,7 @@ impl Redis {
             // The prefix is ours and has no sign that means something in a pattern.
             scan.arg(&cursor).arg("MATCH").arg(format!("{}*", names.start()));
             scan.arg("COUNT").arg(STEP);
-            let answer = node.send(Request::One(&scan), until()).await?;
+            let answer = node.ask(Request::One(&scan), until()).await?;
             let (next, found) = read_scan(answer)?;
             for name in found {
                 let Some(policy) = names.policy_of(&name) else {
@@ -77,7 +77,7 @@ impl Redis {
                 if remove {
                     let mut unlink = redis::cmd("UNLINK");
                     unlink.arg(name.as_slice());
-                    let gone = node.send(Request::One(&unlink), until()).await?;
+                    let gone = node.ask(Request::One(&unlink), until()).await?;
                     report.removed += u64::from(gone == Value::Int(1));
                 }
             }

@@ -6,7 +6,7 @@ use super::call::decision;
 use super::{RedisLimiter, RedisTier};
 use crate::redis::Redis;
 use crate::script::{Ask, Op, ScriptLimits};
-use crate::servers::{Failure, slot_of};
+use crate::servers::{Failure, FailureKind, slot_of};
 
 /// One of several questions that are answered together.
 #[derive(Debug, Clone, Copy)]
@@ -56,9 +56,9 @@ struct Part {
 /// decision is an allowance and all units were taken, or every one is a denial and none were.
 ///
 /// Where all keys are of one slot, which is so without a cluster and for the policies of one key,
-/// it is one script and atomic. Otherwise every part is looked at first, then taken in a fixed
-/// order, and the exact units are given back when one denies after all: never too much is allowed,
-/// while another request may be denied for units that are on their way back.
+/// it is one script and atomic. Otherwise, and while a slot moves, every part is looked at first,
+/// then taken in a fixed order, and the exact units are given back when one denies after all: never
+/// too much is allowed, while another request may be denied for units that are on their way back.
 ///
 /// The same key named twice is summed. A policy in shadow mode denies nobody. When Redis has no
 /// answer, every ask is answered by its policy's failure mode, and denied if one of them denies.
@@ -114,7 +114,11 @@ impl Redis {
         let one_slot = parts.windows(2).all(|pair| slots(&pair[0]) == slots(&pair[1]));
         if one_slot || !self.shared.servers.is_cluster() {
             let check = |part: &Part| asks[part.of].check(part.cost);
-            return self.ask_parts(parts, check).await;
+            let asked = self.ask_parts(parts, check).await;
+            // While their slot moves, one is here and another there.
+            if !asked.as_ref().is_err_and(|failure| failure.kind == FailureKind::Apart) {
+                return asked;
+            }
         }
         self.take_in_turn(asks, parts).await
     }

@@ -41,8 +41,10 @@ impl Redis {
         let script = script::script(Kind::of(asks));
         let answered = self.shared.servers.run(script, names, &arguments).await?;
         let received = Instant::now();
-        let reply = script::parse(answered.value, asks)
-            .map_err(|error| Failure::answer(format!("an answer that makes no sense: {error}")))?;
+        let reply = script::parse(answered.value, asks).map_err(|error| {
+            answered.node.distrust();
+            Failure::unknown(format!("an answer that makes no sense: {error}"))
+        })?;
         if self.test_time().is_none() {
             let reading = Reading { server: reply.server_time, sent: answered.sent, received };
             answered.node.note_time(reading);

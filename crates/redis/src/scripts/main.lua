@@ -97,6 +97,11 @@ local function refund(s)
 end
 
 local function reset(s)
+  if s.unreadable then
+    -- Damaged, or not ours: empty now, and gone in a moment.
+    s.changed, s.writes = false, { { 'SET', s.key, '', 'PX', '1' } }
+    return true
+  end
   local found = s.window.forget(s)
   -- What remains is the epoch, so that receipts from before find nothing. A key that is not
   -- there gets a new one anyway.
@@ -157,7 +162,11 @@ local function run()
       kit.fault('is named twice')
     end
     named[s.key], asks[i] = true, s
-    s.window.open(s)
+    if s.op == RESET then
+      s.unreadable = not pcall(s.window.open, s)
+    else
+      s.window.open(s)
+    end
     if s.op <= PEEK then
       judge(s, s.units)
       blocked = blocked or (s.op == CHECK and not s.fits)

@@ -102,7 +102,7 @@ local function kit(us, slack)
   -- Reads such a string; nil if there is none. `least` is the fewest bytes of a quota's state.
   function kit.load(s, kind, least)
     local value = redis.pcall('GET', s.key)
-    if not value then
+    if not value or value == '' then
       s.epoch, s.seen, s.stored = kit.birth(s.now), s.now, 0
       return nil
     end

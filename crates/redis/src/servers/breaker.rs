@@ -106,6 +106,11 @@ impl Breaker {
 }
 
 impl Pass<'_> {
+    /// Whether it is for the one call that tries whether the server is back.
+    pub(crate) fn is_probe(&self) -> bool {
+        self.is_probe
+    }
+
     pub(crate) fn succeed(mut self) {
         self.is_settled = true;
         let mut state = self.breaker.state.lock();

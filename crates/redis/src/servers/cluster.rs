@@ -60,6 +60,13 @@ impl Cluster {
         self.state.lock().nodes.values().cloned().collect()
     }
 
+    /// Known nodes that have slots. Others are seeds, which may be dead for good.
+    pub(crate) fn serving(&self) -> Vec<Arc<Node>> {
+        let state = self.state.lock();
+        let serving = state.slots.iter().flat_map(SlotMap::addresses);
+        serving.filter_map(|address| state.nodes.get(address).cloned()).collect()
+    }
+
     pub(crate) async fn primaries(
         self: &Arc<Self>,
         until: Instant,
@@ -210,7 +217,7 @@ impl Cluster {
         let until = Instant::now() + left / 2;
         let mut question = redis::cmd("CLUSTER");
         question.arg("SLOTS");
-        let answer = self.node(address)?.send(Request::One(&question), until).await?;
+        let answer = self.node(address)?.ask(Request::One(&question), until).await?;
         let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
         SlotMap::read(&answer, host).filter(|slots| !slots.addresses().is_empty()).ok_or_else(
             || Failure::refused(format!("{address} names no slots: is it part of a cluster?")),

@@ -28,9 +28,12 @@ pub(crate) enum FailureKind {
     Moved { slot: u16, address: Box<str> },
     /// Another node has this key already; nothing was done.
     Ask { address: Box<str> },
+    /// The slot is moving and the keys are not all on one node; nothing was done.
+    Apart,
     /// The node is a replica, or has lost its cluster; nothing was done.
     NotPrimary,
-    /// The server answered, and the answer is of no use: one key is damaged, or a bug.
+    /// The server answered, and the answer is of no use: one key is damaged, nothing can be written,
+    /// or a bug. Nothing was done.
     Answer,
 }
 
@@ -59,6 +62,7 @@ impl Failure {
             | FailureKind::NoScript
             | FailureKind::Moved { .. }
             | FailureKind::Ask { .. }
+            | FailureKind::Apart
             | FailureKind::Answer => false,
         }
     }
@@ -76,7 +80,9 @@ impl From<RedisError> for Failure {
         let kind = match error.kind() {
             redis::ErrorKind::Server(kind) => server(kind, &error),
             redis::ErrorKind::Extension => match error.code() {
-                Some("SLIDEGATE") => FailureKind::Answer,
+                // One key is damaged; or the server refuses to write, and still knows who is over
+                // the limit: if that opened the breaker, a flood of keys could lift all limits.
+                Some("SLIDEGATE" | "OOM" | "MISCONF" | "NOREPLICAS") => FailureKind::Answer,
                 _ => FailureKind::Refused,
             },
             redis::ErrorKind::AuthenticationFailed => FailureKind::Refused,
@@ -99,6 +105,7 @@ fn server(kind: ServerErrorKind, error: &RedisError) -> FailureKind {
             Some((address, _)) => FailureKind::Ask { address: address.into() },
             None => FailureKind::NotPrimary,
         },
+        ServerErrorKind::TryAgain => FailureKind::Apart,
         ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown | ServerErrorKind::ClusterDown => {
             FailureKind::NotPrimary
         }

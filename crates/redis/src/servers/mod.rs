@@ -118,7 +118,7 @@ impl Servers {
         let nodes = match &self.layout {
             Layout::Single(node) => vec![Arc::clone(node)],
             Layout::Sentinel(sentinel) => sentinel.known().into_iter().collect(),
-            Layout::Cluster(cluster) => cluster.known(),
+            Layout::Cluster(cluster) => cluster.serving(),
         };
         let states: Vec<_> = nodes.iter().map(|node| node.breaker_state()).collect();
         let has = |state| states.contains(&state);

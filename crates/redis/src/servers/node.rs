@@ -1,7 +1,7 @@
 //! One server: its connection, its breaker, its clock.
 
 use core::fmt;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -43,8 +43,17 @@ enum Link {
     Down(Box<str>),
     /// Somebody is connecting; turns true when that has ended.
     Connecting(watch::Receiver<bool>),
-    /// With a number, so that a late failure does not take down the connection made after it.
-    Up(MultiplexedConnection, u64),
+    Up(Line),
+}
+
+/// A connection.
+#[derive(Clone)]
+struct Line {
+    connection: MultiplexedConnection,
+    /// So that a late failure does not take down the connection made after it.
+    number: u64,
+    /// Whether answers have come to those who asked, as far as we know.
+    is_trusted: Arc<AtomicBool>,
 }
 
 /// What a node is sent.
@@ -91,9 +100,13 @@ impl Node {
         let result = self.send(request, until).await;
         match &result {
             Err(failure) if failure.is_of_the_server() => {
-                if pass.fail(Instant::now()) {
+                let was_probe = pass.is_probe();
+                let opened = pass.fail(Instant::now());
+                if opened {
                     self.counts.breaker_opened.fetch_add(1, Ordering::Relaxed);
-                    // What is left on this connection may never be answered.
+                }
+                // What is on this connection may never be answered, nor what comes next on it.
+                if opened || was_probe {
                     self.hang_up("the breaker opened", None);
                 }
             }
@@ -102,8 +115,21 @@ impl Node {
         result
     }
 
-    /// The same past the breaker, for questions about the servers themselves.
-    pub(crate) async fn send(
+    /// The same past the breaker, for questions about the servers themselves. One that is not
+    /// answered takes its connection along, as no breaker does it.
+    pub(crate) async fn ask(
+        self: &Arc<Self>,
+        request: Request<'_>,
+        until: Instant,
+    ) -> Result<Value, Failure> {
+        let result = self.send(request, until).await;
+        if result.as_ref().is_err_and(Failure::is_unknown) {
+            self.hang_up("a question was not answered", None);
+        }
+        result
+    }
+
+    async fn send(
         self: &Arc<Self>,
         request: Request<'_>,
         until: Instant,
@@ -115,10 +141,10 @@ impl Node {
                 self.address
             )));
         };
-        let (mut connection, number) = connected?;
+        let mut line = connected?;
         self.counts.calls.fetch_add(1, Ordering::Relaxed);
         let left = until.saturating_duration_since(Instant::now());
-        let Ok(answered) = timeout(left, request.send(&mut connection)).await else {
+        let Ok(answered) = timeout(left, request.send(&mut line.connection)).await else {
             self.counts.timeouts.fetch_add(1, Ordering::Relaxed);
             let within = self.timing.call;
             return Err(Failure::unknown(format!(
@@ -127,13 +153,16 @@ impl Node {
             )));
         };
         let failure = match answered {
+            _ if !line.is_trusted.load(Ordering::Relaxed) => {
+                Failure::unknown(format!("{} gave answers to the wrong ones", self.address))
+            }
             Ok(Value::ServerError(error)) => Failure::from(redis::RedisError::from(error)),
             Ok(value) => return Ok(value),
             Err(error) => Failure::from(error),
         };
         if failure.is_unknown() || failure.kind == FailureKind::NotPrimary {
             self.counts.errors.fetch_add(1, Ordering::Relaxed);
-            self.hang_up(&failure.to_string(), Some(number));
+            self.hang_up(&failure.to_string(), Some(line.number));
         }
         Err(failure)
     }
@@ -147,9 +176,21 @@ impl Node {
         }
     }
 
-    async fn connection(self: &Arc<Self>) -> Result<(MultiplexedConnection, u64), Failure> {
+    /// Lets go of a connection that brought an answer which cannot be one. The one after it may be
+    /// another's too, so whoever waits on that connection is not told what comes.
+    pub(crate) fn distrust(&self) {
+        self.counts.errors.fetch_add(1, Ordering::Relaxed);
+        if let Link::Up(line) = &*self.link.lock() {
+            // Who was woken on another thread at the same time may look before this: only answers
+            // that name their question would do better.
+            line.is_trusted.store(false, Ordering::Relaxed);
+        }
+        self.hang_up("it gave an answer that makes no sense", None);
+    }
+
+    async fn connection(self: &Arc<Self>) -> Result<Line, Failure> {
         let mut ended = match &mut *self.link.lock() {
-            Link::Up(connection, number) => return Ok((connection.clone(), *number)),
+            Link::Up(line) => return Ok(line.clone()),
             Link::Connecting(ended) if ended.has_changed().is_ok() => ended.clone(),
             // Down, or whoever was connecting has gone with its runtime.
             link => {
@@ -161,7 +202,7 @@ impl Node {
         // Either it has ended or its task was stopped; the link tells.
         let _ = ended.wait_for(|ended| *ended).await;
         match &*self.link.lock() {
-            Link::Up(connection, number) => Ok((connection.clone(), *number)),
+            Link::Up(line) => Ok(line.clone()),
             Link::Down(why) => Err(Failure::refused(why.clone())),
             Link::Connecting(_) => {
                 Err(Failure::refused(format!("{} is not connected", self.address)))
@@ -190,7 +231,7 @@ impl Node {
         match timeout(within, connecting).await {
             Ok(Ok(connection)) => {
                 let number = self.counts.connections.fetch_add(1, Ordering::Relaxed);
-                Link::Up(connection, number)
+                Link::Up(Line { connection, number, is_trusted: Arc::new(AtomicBool::new(true)) })
             }
             Ok(Err(error)) => {
                 Link::Down(format!("cannot connect to {}: {error}", self.address).into())
@@ -204,8 +245,8 @@ impl Node {
     /// Lets go of the connection, or only of the one with this number.
     fn hang_up(&self, why: &str, number: Option<u64>) {
         let mut link = self.link.lock();
-        if let Link::Up(_, current) = &*link
-            && number.is_none_or(|number| number == *current)
+        if let Link::Up(line) = &*link
+            && number.is_none_or(|number| number == line.number)
         {
             *link = Link::Down(why.into());
         }

@@ -103,7 +103,7 @@ impl Sentinel {
         let until = Instant::now() + left / 2;
         let mut question = redis::cmd("SENTINEL");
         question.arg("get-master-addr-by-name").arg(&*self.service);
-        let answer = sentinel.send(Request::One(&question), until).await?;
+        let answer = sentinel.ask(Request::One(&question), until).await?;
         let unknown = || {
             let service = &self.service;
             Failure::refused(format!("{} knows no service {service:?}", sentinel.address()))

@@ -43,3 +43,28 @@ pub(crate) fn keys(server: &RedisServer) -> Vec<(String, i64)> {
         })
         .collect()
 }
+
+/// A runtime of two threads, for callers that go on while the test waits for a server.
+pub(crate) fn crew() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+/// Looks again and again until it is true, and says how long that took.
+pub(crate) async fn eventually(what: &str, mut look: impl AsyncFnMut() -> bool) -> Duration {
+    let began = tokio::time::Instant::now();
+    while !look().await {
+        assert!(began.elapsed() < slidegate_testkit::server::PATIENCE, "in vain: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    began.elapsed()
+}
+
+/// The same policy that answers in another way when Redis does not.
+pub(crate) fn failing(policy: &Policy, mode: slidegate::FailureMode) -> Policy {
+    Policy::builder(policy.name())
+        .quotas(policy.quotas().to_vec())
+        .algorithm(policy.algorithm())
+        .failure_mode(mode)
+        .build()
+        .unwrap()
+}
