@@ -134,7 +134,8 @@ local function act(s, blocked)
   elseif s.fits and not blocked and op ~= PEEK then
     take(s, s.date, s.units, s.window.take)
   end
-  s.allowed = s.fits and not (blocked and (op == CHECK or op == SHADOW))
+  -- In shadow mode it tells of its own quotas only, as others' stand in nobody's way there.
+  s.allowed = s.fits and not (blocked and op == CHECK)
   return decision(s)
 end
 
