@@ -176,5 +176,7 @@ if done then
 end
 if type(reply) == 'table' and reply.fault then
   return redis.error_reply(format('SLIDEGATE the key %s', reply.fault))
+elseif type(reply) == 'table' and reply.err then
+  return { err = reply.err }
 end
 error(reply)
