@@ -65,7 +65,8 @@ struct Part {
 ///
 /// # Errors
 ///
-/// When there are more than 64 asks, or they are not all of one [`Redis`].
+/// When there are more than 64 asks, they are not all of one [`Redis`], or the same key is named
+/// under different quotas: it is looked at once.
 pub async fn check_all(asks: &[RedisAsk<'_>]) -> Result<Vec<Decision>, Error> {
     if asks.len() > ASKS_MAX {
         let message = format!("number of asks {} is out of range: use 64 or fewer", asks.len());
@@ -81,7 +82,7 @@ pub async fn check_all(asks: &[RedisAsk<'_>]) -> Result<Vec<Decision>, Error> {
         let message = "asks of different servers cannot be one decision: use one Redis for all";
         return Err(Error::new(ErrorKind::Setting, message));
     }
-    let parts = parts(asks);
+    let parts = parts(asks)?;
     match redis.decide_all(asks, &parts).await {
         Ok(decisions) => Ok(finish(asks, &parts, decisions)),
         Err(failure) => Ok(degrade(asks, &failure)),
@@ -89,18 +90,26 @@ pub async fn check_all(asks: &[RedisAsk<'_>]) -> Result<Vec<Decision>, Error> {
 }
 
 /// Every key once; in the order of their names, which is the same for everybody.
-fn parts(asks: &[RedisAsk<'_>]) -> Vec<Part> {
+fn parts(asks: &[RedisAsk<'_>]) -> Result<Vec<Part>, Error> {
     let mut parts: Vec<Part> = Vec::with_capacity(asks.len());
     for (of, ask) in asks.iter().enumerate() {
         let inner = &ask.limiter.inner;
-        let name = inner.name(ask.key);
-        match parts.iter_mut().find(|part| part.name == name) {
-            Some(part) => part.cost = part.cost.saturating_add(ask.cost),
-            None => parts.push(Part { name, limits: inner.limits(ask.tier), cost: ask.cost, of }),
+        let (name, limits) = (inner.name(ask.key), inner.limits(ask.tier));
+        let Some(part) = parts.iter_mut().find(|part| part.name == name) else {
+            parts.push(Part { name, limits, cost: ask.cost, of });
+            continue;
+        };
+        if !part.limits.judges_as(&limits) || asks[part.of].is_shadow() != ask.is_shadow() {
+            let message = format!(
+                "a key of policy {:?} is named twice under different quotas: use one tier for it",
+                inner.policy.name()
+            );
+            return Err(Error::new(ErrorKind::Setting, message));
         }
+        part.cost = part.cost.saturating_add(ask.cost);
     }
     parts.sort_by(|a, b| a.name.cmp(&b.name));
-    parts
+    Ok(parts)
 }
 
 impl Redis {

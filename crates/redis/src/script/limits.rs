@@ -99,6 +99,12 @@ impl ScriptLimits {
         keeping
     }
 
+    /// Whether both judge alike, however long each keeps what is on record.
+    pub(crate) fn judges_as(&self, other: &Self) -> bool {
+        let (ours, theirs) = (&self.packed, &other.packed);
+        ours[..KEEP.start] == theirs[..KEEP.start] && ours[KEEP.end..] == theirs[KEEP.end..]
+    }
+
     /// The limit of every quota.
     pub(super) fn limits(&self) -> &[u64] {
         &self.limits
