@@ -1,5 +1,7 @@
 //! Several keys, all or nothing.
 
+use core::fmt;
+
 use slidegate::{Cost, Decision, Error, ErrorKind, Mode, Outcome, Receipt};
 
 use super::call::decision;
@@ -9,7 +11,7 @@ use crate::script::{Ask, Op, ScriptLimits};
 use crate::servers::{Failure, slot_of};
 
 /// One of several questions that are answered together.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct RedisAsk<'a> {
     limiter: &'a RedisLimiter,
     key: &'a [u8],
@@ -252,6 +254,17 @@ fn degrade(asks: &[RedisAsk<'_>], failure: &Failure) -> Vec<Decision> {
     denied
         .map(|(ask, answer)| if ask.is_shadow() { answer } else { answer.into_denied() })
         .collect()
+}
+
+/// Without the key, which may be a secret.
+impl fmt::Debug for RedisAsk<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisAsk")
+            .field("policy", &self.limiter.inner.policy.name())
+            .field("tier", &self.tier)
+            .field("cost", &self.cost)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The answer to an ask that nobody answered, which does not happen: to the safe side.
