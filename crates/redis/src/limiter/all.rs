@@ -1,8 +1,10 @@
 //! Several keys, all or nothing.
 
 use core::fmt;
+use core::sync::atomic::Ordering;
 
 use slidegate::{Cost, Decision, Error, ErrorKind, Mode, Outcome, Receipt};
+use tokio::time::Instant;
 
 use super::call::decision;
 use super::{RedisLimiter, RedisTier};
@@ -85,6 +87,12 @@ pub async fn check_all(asks: &[RedisAsk<'_>]) -> Result<Vec<Decision>, Error> {
         return Err(Error::new(ErrorKind::Setting, message));
     }
     let parts = parts(asks)?;
+    for ask in asks {
+        ask.limiter.inner.counts.decisions.fetch_add(1, Ordering::Relaxed);
+    }
+    if let Some(denials) = denied_here(asks) {
+        return Ok(denials);
+    }
     match redis.decide_all(asks, &parts).await {
         Ok(decisions) => Ok(finish(asks, &parts, decisions)),
         Err(failure) => Ok(degrade(asks, &failure)),
@@ -221,11 +229,12 @@ fn finish(asks: &[RedisAsk<'_>], parts: &[Part], decisions: Vec<Decision>) -> Ve
                 return nothing();
             };
             let own = own(ask, decision);
-            if denied && !ask.is_shadow() {
-                own.into_denied()
-            } else {
-                ask.limiter.inner.finish(own)
+            if own.receipt().is_some()
+                && let (Some(local), Ok(cost)) = (&ask.limiter.inner.local, Cost::new(ask.cost))
+            {
+                local.keep_warm(ask.key, cost);
             }
+            ask.settled(own, denied)
         })
         .collect()
 }
@@ -251,9 +260,51 @@ fn degrade(asks: &[RedisAsk<'_>], failure: &Failure) -> Vec<Decision> {
         return answers;
     }
     let denied = asks.iter().zip(answers);
-    denied
-        .map(|(ask, answer)| if ask.is_shadow() { answer } else { answer.into_denied() })
-        .collect()
+    denied.map(|(ask, answer)| ask.settled(ask.given_back(answer), true)).collect()
+}
+
+/// The denials of all while local limiters judge beside Redis and one of them denies.
+fn denied_here(asks: &[RedisAsk<'_>]) -> Option<Vec<Decision>> {
+    let now = Instant::now();
+    let denial = |ask: &RedisAsk<'_>| {
+        ask.limiter.inner.local.as_ref()?.denies(ask.key, Cost::new(ask.cost).ok()?, now)
+    };
+    let denials: Vec<Option<Decision>> = asks.iter().map(denial).collect();
+    let denies =
+        |(ask, denial): (&RedisAsk<'_>, &Option<Decision>)| !ask.is_shadow() && denial.is_some();
+    if !asks.iter().zip(&denials).any(denies) {
+        return None;
+    }
+    let unasked = Failure::refused("another key was denied here");
+    let decisions = asks.iter().zip(denials).map(|(ask, denial)| {
+        let inner = &ask.limiter.inner;
+        inner.counts.degraded.fetch_add(1, Ordering::Relaxed);
+        let decision = denial.unwrap_or_else(|| inner.answer_all(Outcome::Allow, &unasked));
+        ask.settled(decision.into_degraded(), true)
+    });
+    Some(decisions.collect())
+}
+
+impl RedisAsk<'_> {
+    /// A decision by its own quotas, once it is known whether one of all was denied.
+    fn settled(&self, decision: Decision, denied: bool) -> Decision {
+        if denied && !self.is_shadow() {
+            decision.into_denied()
+        } else {
+            self.limiter.inner.finish(decision)
+        }
+    }
+
+    /// The failure mode's answer without the units that a local limiter took for it.
+    fn given_back(&self, answer: Decision) -> Decision {
+        let denied = answer.is_shadow_denied() || !answer.is_allowed();
+        let outcome = if denied { Outcome::Deny } else { Outcome::Allow };
+        let bare = Decision::new(outcome, answer.quotas(), None).into_degraded();
+        if let (Some(local), Some(receipt)) = (&self.limiter.inner.local, answer.into_receipt()) {
+            local.give_back(receipt);
+        }
+        bare
+    }
 }
 
 /// Without the key, which may be a secret.
