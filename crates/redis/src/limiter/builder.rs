@@ -25,7 +25,8 @@ pub struct RedisLimiterBuilder {
     secret_keys: bool,
     deny_keys: usize,
     deny_cap: Option<Duration>,
-    lease: Option<LeaseSettings>,
+    lease: Option<Duration>,
+    lease_share: u64,
     nodes: u64,
     local_memory: usize,
 }
@@ -41,6 +42,7 @@ impl RedisLimiterBuilder {
             deny_keys: 16_384,
             deny_cap: Some(Duration::from_millis(100)),
             lease: None,
+            lease_share: 16,
             nodes: 1,
             local_memory: 32 << 20,
         }
@@ -89,16 +91,14 @@ impl RedisLimiterBuilder {
     /// algorithms that can date units ahead: log and GCRA.
     #[must_use]
     pub fn leases(mut self, length: Duration) -> Self {
-        self.lease = Some(LeaseSettings { length, keys_max: 1024, share: 16 });
+        self.lease = Some(length);
         self
     }
 
     /// The largest part of a limit that one lease may take: one of so many, 16 unless told.
     #[must_use]
     pub fn lease_share(mut self, parts: u64) -> Self {
-        if let Some(lease) = &mut self.lease {
-            lease.share = parts.max(1);
-        }
+        self.lease_share = parts;
         self
     }
 
@@ -153,7 +153,9 @@ impl RedisLimiterBuilder {
             keep: AtomicU64::new(u64::try_from(keep.as_nanos()).unwrap_or(u64::MAX)),
             secret: Secret::random(),
             deny,
-            leases: self.lease.map(Leases::new),
+            leases: self.lease.map(|length| {
+                Leases::new(LeaseSettings { length, keys_max: 1024, share: self.lease_share })
+            }),
             local,
             counts: LimiterCounts::default(),
             redis: self.redis,
@@ -177,11 +179,13 @@ impl RedisLimiterBuilder {
         if self.deny_keys > 1 << 24 {
             return refuse(format!("deny cache of {} keys: use up to 16777216", self.deny_keys));
         }
-        let Some(lease) = &self.lease else {
+        if self.lease_share == 0 {
+            return refuse("lease share 0 is out of range: use 1 or more".to_owned());
+        }
+        let Some(length) = self.lease else {
             return Ok(());
         };
-        if !(self.tick..=Duration::from_secs(1)).contains(&lease.length) {
-            let length = lease.length;
+        if !(self.tick..=Duration::from_secs(1)).contains(&length) {
             return refuse(format!("lease of {length:?} is out of range: use a tick to 1 s"));
         }
         Ok(())

@@ -42,6 +42,9 @@ const AHEAD_MAX: u64 = u16::MAX as u64;
 /// The largest number that a script counts exactly.
 pub(super) const UNITS_MAX: u64 = (1 << 53) - 1;
 
+/// What is asked for beyond it, by several asks of one key: more than any limit.
+const TOO_MANY: u64 = UNITS_MAX + 1;
+
 impl<'a> Ask<'a> {
     /// An ask that the algorithm can answer.
     ///
@@ -69,15 +72,15 @@ impl<'a> Ask<'a> {
     /// The bytes of one argument: `main.lua` says what they are.
     fn pack(&self, alone: bool) -> Vec<u8> {
         let (number, units, tick, epoch) = match self.op {
-            Op::Check { cost } => (1, cost, 0, 0),
-            Op::Shadow { cost } => (2, cost, 0, 0),
-            Op::Peek { cost } => (3, cost, 0, 0),
+            Op::Check { cost } => (1, cost.min(TOO_MANY), 0, 0),
+            Op::Shadow { cost } => (2, cost.min(TOO_MANY), 0, 0),
+            Op::Peek { cost } => (3, cost.min(TOO_MANY), 0, 0),
             Op::Lease { units_min, units_max, ahead } => {
                 let ahead = u16::try_from(self.limits.ticks(ahead)).unwrap_or(u16::MAX);
-                (4, units_max, units_min, ahead)
+                (4, units_max.min(UNITS_MAX), units_min, ahead)
             }
-            Op::Charge { cost } => (5, cost, 0, 0),
-            Op::Refund { tick, units, epoch } => (6, units, tick, epoch),
+            Op::Charge { cost } => (5, cost.min(UNITS_MAX), 0, 0),
+            Op::Refund { tick, units, epoch } => (6, units.min(UNITS_MAX), tick, epoch),
             Op::Reset => (7, 0, 0, 0),
             Op::History => (8, 0, 0, 0),
         };
@@ -85,7 +88,7 @@ impl<'a> Ask<'a> {
         let (front, back) = (self.limits.front(), self.limits.back());
         let mut bytes = Vec::with_capacity(17 + front.len() + back.len());
         bytes.push(number | mark);
-        bytes.extend_from_slice(&units.min(UNITS_MAX).to_le_bytes()[..7]);
+        bytes.extend_from_slice(&units.to_le_bytes()[..7]);
         bytes.extend_from_slice(front);
         bytes.extend_from_slice(&tick.min(UNITS_MAX).to_le_bytes()[..7]);
         bytes.extend_from_slice(&epoch.to_le_bytes());

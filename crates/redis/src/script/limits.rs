@@ -109,6 +109,14 @@ impl ScriptLimits {
         keeping
     }
 
+    /// Whether both judge alike, however long each keeps what is on record.
+    pub(crate) fn judges_as(&self, other: &Self) -> bool {
+        let (ours, theirs) = (&self.back, &other.back);
+        self.front == other.front
+            && ours[..KEEP.start] == theirs[..KEEP.start]
+            && ours[KEEP.end..] == theirs[KEEP.end..]
+    }
+
     /// The limit of every quota.
     pub(super) fn limits(&self) -> &[u64] {
         &self.limits

@@ -186,7 +186,7 @@ windows[76] = function(kit)
   function log.open(s)
     local text = redis.pcall('GETRANGE', s.key, '0', '255')
     if type(text) ~= 'string' then
-      kit.fault('is not a string')
+      kit.unreadable(text)
     end
     s.text, s.base, s.tail, s.walked, s.longest = text, 0, '', 0, 0
     for i = 1, s.count do

@@ -150,7 +150,8 @@ local function act(s, blocked)
   elseif s.fits and not blocked and op ~= PEEK then
     take(s, s.date, s.units, s.window.take)
   end
-  s.allowed = s.fits and not (blocked and (op == CHECK or op == SHADOW))
+  -- In shadow mode it tells of its own quotas only, as others' stand in nobody's way there.
+  s.allowed = s.fits and not (blocked and op == CHECK)
   return decision(s)
 end
 
@@ -195,5 +196,7 @@ if done then
 end
 if type(reply) == 'table' and reply.fault then
   return redis.error_reply(string.format('SLIDEGATE the key %s', reply.fault))
+elseif type(reply) == 'table' and reply.err then
+  return { err = reply.err }
 end
 error(reply)

@@ -24,6 +24,15 @@ local function kit(us, slack)
     error({ fault = text })
   end
 
+  -- The same for a value that could not be read: it is another thing, or the user may not.
+  function kit.unreadable(reply)
+    local why = type(reply) == 'table' and reply.err
+    if why and not string.find(why, 'WRONGTYPE', 1, true) then
+      error({ err = why })
+    end
+    kit.fault('is not a string')
+  end
+
   -- Sums that may pass 2^53 are pairs: high times 2^53, and low.
   function kit.plus(high, low, units)
     if low >= HUGE - units then
@@ -107,7 +116,7 @@ local function kit(us, slack)
       return nil
     end
     if type(value) ~= 'string' then
-      kit.fault('is not a string')
+      kit.unreadable(value)
     end
     if byte(value) ~= 1 then
       kit.fault('is of an unknown version')
