@@ -29,6 +29,7 @@ mod holds;
 mod inproc;
 mod instructions;
 mod memory;
+mod tower;
 
 use core::time::Duration;
 use std::process::ExitCode;
@@ -62,6 +63,8 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
         Command::InstructionsChild { subject, checks } => {
             instructions::run_child(subject, *checks)?;
         }
+        Command::Tower => tower::run(options)?,
+        Command::TowerChild { subject, requests } => tower::run_child(subject, *requests)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -23,17 +23,29 @@ pub(crate) fn component(name: &str, subcommand: &str) -> Outcome {
 
 /// Makes sure that valgrind is there, if that can be done; answers whether it is.
 pub(crate) fn valgrind() -> bool {
-    let is_there = || command::succeeds("valgrind", &["--version"]);
+    program("valgrind", "--version", "valgrind", "to compare instruction counts")
+}
+
+/// Makes sure that the proxies are there that services are tested behind, if that can be done. The
+/// tests say what is missing otherwise.
+pub(crate) fn proxies() {
+    program("/usr/sbin/nginx", "-v", "nginx-light", "to test behind it");
+    program("/usr/sbin/haproxy", "-v", "haproxy", "to test behind it");
+}
+
+/// Makes sure that a program is there, its version being the proof; answers whether it is.
+fn program(name: &str, version: &str, package: &str, what_for: &str) -> bool {
+    let is_there = || command::succeeds(name, &[version]);
     if is_there() {
         return true;
     }
     if !is_root() || !command::succeeds("apt-get", &["--version"]) {
-        eprintln!("    valgrind is missing: install it to compare instruction counts");
+        eprintln!("    {name} is missing: install {package} {what_for}");
         return false;
     }
-    eprintln!("    valgrind is missing: installing the Debian package by apt-get");
+    eprintln!("    {name} is missing: installing the Debian package by apt-get");
     // Where the lists cannot be updated, those at hand may still do.
-    for arguments in [&["update"][..], &["install", "valgrind"]] {
+    for arguments in [&["update"][..], &["install", package]] {
         if let Err(reason) = apt_get(arguments) {
             eprintln!("    {reason}");
         }

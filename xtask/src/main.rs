@@ -24,7 +24,7 @@ The repository's own commands.
 
     cargo xtask test             everything a change must pass; .ci/run calls exactly this
     cargo xtask tidy             the house rules that no compiler checks
-    cargo xtask examples         runs each example of crates/core once
+    cargo xtask examples         runs each example once
     cargo xtask fuzz [SECONDS]   runs each fuzz target (60 s unless told); needs nightly, cargo-fuzz
     cargo xtask help             this text
 
@@ -40,8 +40,8 @@ The repository's own commands.
     examples      cargo xtask examples
     instructions  instructions per check against the recorded ones, by callgrind
 
-What is missing and can be had is installed, and said: rustfmt and clippy by rustup, valgrind by
-apt-get when root. Without valgrind the last step is skipped, and said.
+What is missing and can be had is installed, and said: rustfmt and clippy by rustup; valgrind, nginx
+and haproxy by apt-get when root. Without valgrind the last step is skipped, and said.
 ";
 
 fn main() -> ExitCode {

@@ -92,6 +92,7 @@ fn clippy(root: &Path) -> Result<Done, String> {
 }
 
 fn tests(root: &Path) -> Result<Done, String> {
+    install::proxies();
     if command::succeeds("cargo", &["nextest", "--version"]) {
         return passed(command::run(&mut cargo(root, &["nextest", "run", "--workspace"])));
     }

@@ -85,8 +85,7 @@ impl<'a> Served<'a> {
     /// it; that is too late.)
     pub fn is_failure(&self) -> bool {
         let Some((status, headers)) = self.response else { return true };
-        status.as_u16() >= 400
-            || headers.get(GRPC_STATUS).is_some_and(|status| *status != GRPC_OK)
+        status.as_u16() >= 400 || headers.get(GRPC_STATUS).is_some_and(|status| *status != GRPC_OK)
     }
 }
 
@@ -107,9 +106,11 @@ mod tests {
 
     #[test]
     fn what_a_failure_is() {
+        fn of(status: StatusCode, headers: &HeaderMap) -> Served<'_> {
+            Served { response: Some((status, headers)) }
+        }
         let mut grpc = HeaderMap::new();
         let none = HeaderMap::new();
-        let of = |status, headers| Served { response: Some((status, headers)) };
         assert!(!of(StatusCode::OK, &none).is_failure());
         assert!(!of(StatusCode::FOUND, &none).is_failure());
         assert!(of(StatusCode::UNAUTHORIZED, &none).is_failure());

@@ -139,10 +139,12 @@ impl Judge {
                 self.gates[ask.gate].store().refund(ask.key.as_slice(), receipt).await;
             }
             // In shadow mode it denies nobody, also not together with others.
-            let is_shadow =
-                self.gates[ask.gate].store().policy().mode() == slidegate::Mode::Shadow;
-            let outcome =
-                if shadow || !is_shadow { slidegate::Outcome::Deny } else { slidegate::Outcome::Allow };
+            let is_shadow = self.gates[ask.gate].store().policy().mode() == slidegate::Mode::Shadow;
+            let outcome = if shadow || !is_shadow {
+                slidegate::Outcome::Deny
+            } else {
+                slidegate::Outcome::Allow
+            };
             let remade = Decision::new(outcome, &quotas, None);
             denied.push(if is_shadow { remade.into_shadow() } else { remade });
         }
@@ -162,7 +164,7 @@ fn tier<'a>(gate: &'a Gate, ask: &Ask) -> Option<&'a StoreTier> {
 /// The wait after which every ask may pass; none if one never does.
 pub(super) fn retry_after(decisions: &[Decision]) -> Option<Duration> {
     let denied = decisions.iter().filter(|decision| !decision.is_allowed());
-    denied.map(Decision::retry_after).try_fold(Duration::ZERO, |longest, after| {
-        Some(longest.max(after?))
-    })
+    denied
+        .map(Decision::retry_after)
+        .try_fold(Duration::ZERO, |longest, after| Some(longest.max(after?)))
 }

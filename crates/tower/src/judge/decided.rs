@@ -22,7 +22,10 @@ pub(crate) enum Passed {
     /// No gate was for it.
     Nothing,
     /// The only gate's only quota: all that is left to do is to tell it.
-    One { quota: QuotaDecision, tier: Option<TierId> },
+    One {
+        quota: QuotaDecision,
+        tier: Option<TierId>,
+    },
     Many(Vec<Decided>),
 }
 
@@ -97,7 +100,8 @@ impl Decided {
             store.refund(key.as_slice(), receipt).await;
         }
         let quotas = self.decision.quotas().to_vec();
-        let taken = core::mem::replace(&mut self.decision, Decision::new(Outcome::Allow, &[], None));
+        let taken =
+            core::mem::replace(&mut self.decision, Decision::new(Outcome::Allow, &[], None));
         let (degraded, shadow) = (taken.is_degraded(), taken.is_shadow_denied());
         let Some(receipt) = taken.into_receipt() else {
             self.decision = remade(&quotas, 0, degraded, shadow);
@@ -112,7 +116,11 @@ impl Decided {
 fn remade(quotas: &[QuotaDecision], given: u64, degraded: bool, shadow: bool) -> Decision {
     let given_back = |quota: &QuotaDecision| {
         let remaining = quota.remaining().saturating_add(given).min(quota.limit());
-        let reset = if remaining == quota.limit() { core::time::Duration::ZERO } else { quota.reset_after() };
+        let reset = if remaining == quota.limit() {
+            core::time::Duration::ZERO
+        } else {
+            quota.reset_after()
+        };
         QuotaDecision::new(quota.limit(), remaining, quota.retry_after(), reset)
     };
     let quotas: Vec<QuotaDecision> = quotas.iter().map(given_back).collect();

@@ -147,7 +147,8 @@ impl Judge {
     ) -> Result<Passed, Box<Denial>> {
         let (decided, waited) = self.decide(asks).await;
         self.tell_all(&decided, waited, about.started);
-        let denied = decided.iter().any(|decided| decided.enforced && !decided.decision.is_allowed());
+        let denied =
+            decided.iter().any(|decided| decided.enforced && !decided.decision.is_allowed());
         if denied { Err(self.denial(&decided, about.trace_id)) } else { Ok(Passed::Many(decided)) }
     }
 

@@ -83,6 +83,8 @@ async fn in_line(
     match waited {
         Ok(decision) => decision,
         // The limiter has a bound of its own on those who wait.
-        Err(_) => denied.into_iter().next().unwrap_or_else(|| crate::store::failed(limiter.policy())),
+        Err(_) => {
+            denied.into_iter().next().unwrap_or_else(|| crate::store::failed(limiter.policy()))
+        }
     }
 }

@@ -123,9 +123,7 @@ impl KeyBy {
     ///
     /// let _by_host = KeyBy::text(|head| head.uri().host());
     /// ```
-    pub fn text(
-        of: impl for<'a> Fn(&Head<'a>) -> Option<&'a str> + Send + Sync + 'static,
-    ) -> Self {
+    pub fn text(of: impl for<'a> Fn(&Head<'a>) -> Option<&'a str> + Send + Sync + 'static) -> Self {
         Self::one(Part::custom(move |head, put| {
             of(head).is_some_and(|value| {
                 put(value.as_bytes());

@@ -16,10 +16,16 @@ use crate::head::{self, Head};
 pub(crate) enum Part {
     Peer,
     Client(Arc<ClientAddress>),
-    Header { name: HeaderName, secret: bool },
+    Header {
+        name: HeaderName,
+        secret: bool,
+    },
     Route,
     Method,
-    Custom { find: Arc<Find>, secret: bool },
+    Custom {
+        find: Arc<Find>,
+        secret: bool,
+    },
     Everybody,
     /// The name of a header field that cannot be one.
     Unusable(Box<str>),

@@ -152,7 +152,9 @@ impl<A> RateLimitLayerBuilder<A> {
             is_memory: self.gates.iter().all(Gate::is_memory),
             gates: self.gates,
             digest: self.secret.map_or_else(Digest::random, |secret| Digest::new(&secret)),
-            tells_time: self.fields.is_some_and(|fields| fields == fields.x_ratelimit(Reset::Epoch)),
+            tells_time: self
+                .fields
+                .is_some_and(|fields| fields == fields.x_ratelimit(Reset::Epoch)),
             fields: self.fields,
             clock: self.clock.unwrap_or_else(|| Box::new(MonotonicClock::precise())),
             waiting: self.waiting,

@@ -325,8 +325,10 @@ mod tests {
             metrics.judged(&judgement("api", Happened::Allowed));
         }
         metrics.judged(&judgement("api", Happened::Denied));
-        let with_candidate =
-            Judgement { candidate: Some(("next", Happened::Denied)), ..judgement("api", Happened::Allowed) };
+        let with_candidate = Judgement {
+            candidate: Some(("next", Happened::Denied)),
+            ..judgement("api", Happened::Allowed)
+        };
         metrics.judged(&with_candidate);
         metrics.guarded(&Guarded { guard: "front", shed: true, queued: Duration::from_millis(5) });
         let text = metrics.render();
@@ -344,8 +346,10 @@ mod tests {
         }
         assert!(!text.contains(r#"rejected_total{policy="api",mode="enforce",outcome="allowed""#));
         // Prometheus refuses a page on which a series comes twice.
-        let mut series: Vec<&str> =
-            text.lines().filter_map(|line| line.rsplit_once(' ').map(|(series, _)| series)).collect();
+        let mut series: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.rsplit_once(' ').map(|(series, _)| series))
+            .collect();
         let lines = series.len();
         series.sort_unstable();
         series.dedup();

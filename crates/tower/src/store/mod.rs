@@ -63,12 +63,7 @@ impl AnyStore {
     }
 
     /// Decides, and takes if allowed. Always answers: if the store fails, by its failure mode.
-    pub(crate) async fn check(
-        &self,
-        key: &[u8],
-        tier: Option<&StoreTier>,
-        cost: Cost,
-    ) -> Decision {
+    pub(crate) async fn check(&self, key: &[u8], tier: Option<&StoreTier>, cost: Cost) -> Decision {
         match &self.0 {
             Place::Memory(limiter) => check_memory(limiter, key, tier, cost),
             #[cfg(feature = "redis")]

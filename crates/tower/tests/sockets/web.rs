@@ -1,10 +1,5 @@
 //! axum and hyper over real sockets.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
-
-#[path = "app/http1.rs"]
-mod http1;
-
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -20,6 +15,8 @@ use slidegate::{Limiter, Policy, Quota};
 use slidegate_tower::{Gate, KeyBy, Metrics, PeerAddr, RateLimitLayer};
 use tokio::net::TcpListener;
 use tower::{ServiceBuilder, service_fn};
+
+use crate::http1;
 
 fn limiter(name: &str, limit: u64) -> Limiter {
     Limiter::new(Policy::new(name, Quota::per_hour(limit).unwrap()).unwrap()).unwrap()
@@ -45,7 +42,8 @@ async fn axum_before_and_after_routing() {
         .build()
         .unwrap();
     // After routing: the template is known, and other routes are not concerned.
-    let user_route = Gate::new(limiter("user-route", 1)).key(KeyBy::header("x-user").and(KeyBy::route()));
+    let user_route =
+        Gate::new(limiter("user-route", 1)).key(KeyBy::header("x-user").and(KeyBy::route()));
     let inside = RateLimitLayer::new(user_route).unwrap();
     let app = Router::new()
         .route("/users/{id}", get(|| async { "user" }))
@@ -72,7 +70,8 @@ async fn axum_before_and_after_routing() {
     assert_eq!(ask(address, "/nowhere", &[]).await.status, 404);
     assert_eq!(ask(address, "/free", &[]).await.status, 200);
     assert_eq!(ask(address, "/nowhere", &[]).await.status, 429);
-    let told = r#"rate_limit_rejected_total{policy="everything",mode="enforce",outcome="denied"} 1"#;
+    let told =
+        r#"rate_limit_rejected_total{policy="everything",mode="enforce",outcome="denied"} 1"#;
     assert!(metrics.render().contains(told), "{}", metrics.render());
 }
 

@@ -4,15 +4,11 @@
 //! observer, or a function of the user's, that takes a request down; a dead store that takes all
 //! requests down, or a denial by it that blames the client.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
-
-mod app;
-
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use app::{behind, clock, from, get, limiter, send, status, with};
+use crate::app::{behind, clock, from, get, limiter, send, status, with};
 use slidegate::{
     Cost, Decision, Error, ErrorKind, FailureMode, Limiter, ManualClock, Mode, Policy, Quota,
     Receipt, Store,
@@ -223,7 +219,6 @@ async fn an_observer_that_panics_takes_no_request_down() {
     let angry = Arc::new(Angry(AtomicUsize::new(0)));
     let gate = Gate::new(limiter("api", 1, &clock));
     let (_, service) = behind(&builder(gate).observer(Arc::clone(&angry)).build().unwrap());
-    std::panic::set_hook(Box::new(|_| {}));
     assert_eq!(status(&service, from("192.0.2.1")).await, 200);
     assert_eq!(status(&service, from("192.0.2.1")).await, 429);
     assert_eq!(angry.0.load(Ordering::Relaxed), 2);
@@ -231,7 +226,6 @@ async fn an_observer_that_panics_takes_no_request_down() {
 
 #[tokio::test]
 async fn a_function_that_panics_is_answered_by_the_failure_mode() {
-    std::panic::set_hook(Box::new(|_| {}));
     let clock = clock();
     for (mode, expected, told) in [
         (FailureMode::Allow, 200, "api allowed, degraded"),
@@ -318,10 +312,8 @@ async fn a_store_elsewhere_decides_and_gets_units_back() {
 async fn stores_in_different_places_take_all_or_nothing() {
     let clock = clock();
     let (store, _, _) = remote(policy("shared", 100), &clock);
-    let layer = builder(Gate::new(store))
-        .gate(Gate::new(limiter("here", 1, &clock)))
-        .build()
-        .unwrap();
+    let layer =
+        builder(Gate::new(store)).gate(Gate::new(limiter("here", 1, &clock))).build().unwrap();
     let (_, service) = behind(&layer);
     assert_eq!(status(&service, from("192.0.2.1")).await, 200);
     for _ in 0..5 {

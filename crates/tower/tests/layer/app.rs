@@ -13,13 +13,13 @@ use slidegate_tower::{Gate, PeerAddr, RateLimitLayer};
 use tower::{Layer, Service, ServiceExt};
 
 /// Answers with the status that the path names, 200 unless it does, and counts.
-#[derive(Clone, Default)]
-pub struct App {
-    pub served: Arc<AtomicU64>,
+#[derive(Debug, Clone, Default)]
+pub(crate) struct App {
+    pub(crate) served: Arc<AtomicU64>,
 }
 
 impl App {
-    pub fn served(&self) -> u64 {
+    pub(crate) fn served(&self) -> u64 {
         self.served.load(Ordering::Relaxed)
     }
 }
@@ -46,23 +46,23 @@ impl Service<Request<()>> for App {
     }
 }
 
-pub fn clock() -> ManualClock {
+pub(crate) fn clock() -> ManualClock {
     ManualClock::new(Duration::from_secs(1_700_000_000))
 }
 
 /// So many in a minute, by this clock.
-pub fn limiter(name: &str, limit: u64, clock: &ManualClock) -> Limiter {
+pub(crate) fn limiter(name: &str, limit: u64, clock: &ManualClock) -> Limiter {
     let policy = Policy::new(name, Quota::per_minute(limit).unwrap()).unwrap();
     Limiter::builder(policy).clock(clock.clone()).memory_limit(4 << 20).build().unwrap()
 }
 
-pub fn layer(gates: impl IntoIterator<Item = Gate>) -> RateLimitLayer {
+pub(crate) fn layer(gates: impl IntoIterator<Item = Gate>) -> RateLimitLayer {
     let builder = gates.into_iter().fold(RateLimitLayer::builder(), |all, gate| all.gate(gate));
     builder.build().unwrap()
 }
 
 /// A request from an address.
-pub fn from(peer: &str) -> Request<()> {
+pub(crate) fn from(peer: &str) -> Request<()> {
     let mut request = Request::new(());
     let peer: SocketAddr = format!("{peer}:4711").parse().unwrap();
     request.extensions_mut().insert(PeerAddr(peer));
@@ -70,27 +70,27 @@ pub fn from(peer: &str) -> Request<()> {
 }
 
 /// A request from one address, with a header field.
-pub fn with(name: &'static str, value: &str) -> Request<()> {
+pub(crate) fn with(name: &'static str, value: &str) -> Request<()> {
     let mut request = from("192.0.2.1");
     request.headers_mut().insert(name, value.parse().unwrap());
     request
 }
 
 /// A request from one address, for a path.
-pub fn get(path: &str) -> Request<()> {
+pub(crate) fn get(path: &str) -> Request<()> {
     let mut request = from("192.0.2.1");
     *request.uri_mut() = path.parse().unwrap();
     request
 }
 
-pub async fn send<S>(service: &S, request: Request<()>) -> Response<String>
+pub(crate) async fn send<S>(service: &S, request: Request<()>) -> Response<String>
 where
     S: Service<Request<()>, Response = Response<String>, Error = Infallible> + Clone,
 {
     service.clone().oneshot(request).await.unwrap()
 }
 
-pub async fn status<S>(service: &S, request: Request<()>) -> u16
+pub(crate) async fn status<S>(service: &S, request: Request<()>) -> u16
 where
     S: Service<Request<()>, Response = Response<String>, Error = Infallible> + Clone,
 {
@@ -98,7 +98,7 @@ where
 }
 
 /// An app behind gates.
-pub fn behind<A: Clone>(
+pub(crate) fn behind<A: Clone>(
     layer: &RateLimitLayer<A>,
 ) -> (App, <RateLimitLayer<A> as Layer<App>>::Service) {
     let app = App::default();

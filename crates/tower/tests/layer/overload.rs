@@ -3,14 +3,10 @@
 //! What could go wrong: usual traffic that is shed; a flood that passes, or that passes after a
 //! minute because it was learnt; a queue without end; a guard that leaks its passes.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
-
-mod app;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use app::{App, clock, from, send, status};
+use crate::app::{App, clock, from, send, status};
 use slidegate::ManualClock;
 use slidegate_tower::{
     Arrival, Metrics, OverloadGuard, OverloadGuardBuilder, OverloadLayer, Sleep,

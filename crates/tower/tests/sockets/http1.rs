@@ -8,15 +8,15 @@ use tokio::net::TcpSocket;
 
 /// A response, its head in lower case.
 #[derive(Debug)]
-pub struct Answer {
-    pub status: u16,
-    pub head: String,
-    pub body: String,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
 }
 
 /// Sends a request with these header lines from one of the machine's own addresses, and reads until
 /// the server closes.
-pub async fn get(from: Ipv4Addr, to: SocketAddr, path: &str, lines: &[String]) -> Answer {
+pub(crate) async fn get(from: Ipv4Addr, to: SocketAddr, path: &str, lines: &[String]) -> Answer {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind((from, 0).into()).unwrap();
     let mut stream = socket.connect(to).await.unwrap();

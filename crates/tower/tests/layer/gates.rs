@@ -3,14 +3,10 @@
 //! What could go wrong: two clients in one bucket; one client in two; a request that is charged by
 //! one gate and denied by another; a 429 that a cache keeps; a right password that costs units.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
-
-mod app;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use app::{behind, clock, from, get, layer, limiter, send, status, with};
+use crate::app::{behind, clock, from, get, layer, limiter, send, status, with};
 use http::Request;
 use slidegate::{Cost, Limiter, ManualClock, Policy, Quota};
 use slidegate_http::{Fields, Reset};
@@ -76,7 +72,10 @@ async fn what_happens_without_a_key_is_chosen() {
     }
     let deny = gate(Missing::Deny);
     let response = send(&deny, from("192.0.2.1")).await;
-    assert_eq!((response.status().as_u16(), &response.headers()["cache-control"]), (403, &"no-store".parse().unwrap()));
+    assert_eq!(
+        (response.status().as_u16(), &response.headers()["cache-control"]),
+        (403, &"no-store".parse().unwrap())
+    );
     assert_eq!(status(&deny, with("x-user", "alice")).await, 200);
 
     let peer = gate(Missing::Peer);
@@ -91,7 +90,8 @@ async fn what_happens_without_a_key_is_chosen() {
 #[tokio::test]
 async fn user_and_route_are_counted_together_and_the_path_is_not() {
     let clock = clock();
-    let gate = Gate::new(limiter("api", 1, &clock)).key(KeyBy::header("x-user").and(KeyBy::route()));
+    let gate =
+        Gate::new(limiter("api", 1, &clock)).key(KeyBy::header("x-user").and(KeyBy::route()));
     let (_, service) = behind(&layer([gate]));
     let ask = |user: &str, route: &'static str, path: &str| {
         let mut request = with("x-user", user);
@@ -173,10 +173,7 @@ async fn several_gates_take_all_or_nothing() {
     let clock = clock();
     let (by_user, by_ip) =
         (Arc::new(limiter("user", 1, &clock)), Arc::new(limiter("ip", 100, &clock)));
-    let gates = [
-        Gate::new(Arc::clone(&by_ip)),
-        Gate::new(by_user).key(KeyBy::header("x-user")),
-    ];
+    let gates = [Gate::new(Arc::clone(&by_ip)), Gate::new(by_user).key(KeyBy::header("x-user"))];
     let (_, service) = behind(&layer(gates));
     assert_eq!(status(&service, with("x-user", "alice")).await, 200);
     let response = send(&service, with("x-user", "alice")).await;
@@ -229,8 +226,8 @@ async fn only_successes_count_or_whatever_a_function_says() {
     let only_404 = Count::when(|served| served.status().is_some_and(|status| status == 404));
     let (_, service) = behind(&login_guard(&clock, only_404));
     for _ in 0..5 {
-        assert_eq!(status(&service, get("/404")).await, 404);
         assert_eq!(status(&service, get("/403")).await, 403);
+        assert_eq!(status(&service, get("/404")).await, 404);
     }
     assert_eq!(status(&service, get("/200")).await, 429);
 }

@@ -2,11 +2,6 @@
 //!
 //! How it would show: a client with a new `X-Forwarded-For` for every request would never see 429.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
-
-#[path = "app/http1.rs"]
-mod http1;
-
 use std::net::{Ipv4Addr, SocketAddr};
 
 use axum::Router;
@@ -16,6 +11,8 @@ use slidegate_http::{ClientAddress, HopField};
 use slidegate_testkit::server::{ReverseProxy, ServerError};
 use slidegate_tower::{Gate, KeyBy, RateLimitLayer};
 use tokio::net::TcpListener;
+
+use crate::http1;
 
 const LIMIT: u64 = 5;
 

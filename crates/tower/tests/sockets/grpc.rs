@@ -1,7 +1,5 @@
 //! tonic over real sockets: a denial is a status that a tonic client understands.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
-
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -41,7 +39,11 @@ async fn client(address: SocketAddr) -> HealthClient<Channel> {
     HealthClient::new(endpoint.connect().await.unwrap())
 }
 
-async fn check(client: &mut HealthClient<Channel>, service: &str, user: &str) -> Result<(), Status> {
+async fn check(
+    client: &mut HealthClient<Channel>,
+    service: &str,
+    user: &str,
+) -> Result<(), Status> {
     let mut request = Request::new(HealthCheckRequest { service: service.to_owned() });
     request.metadata_mut().insert("x-user", user.parse().unwrap());
     client.check(request).await.map(|_| ())
