@@ -12,7 +12,8 @@ use core::time::Duration;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use http::HeaderMap;
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, Response, StatusCode};
 use slidegate::{Clock, Decision, Mode, QuotaDecision};
 use slidegate_http::{Fields, Judged, Problem};
 
@@ -188,9 +189,19 @@ impl Judge {
         }
     }
 
-    /// Writes where the quotas stand into an allowed response.
-    pub(crate) fn write(&self, passed: &Passed, headers: &mut HeaderMap) {
+    /// Writes where the quotas stand into an allowed response. One that tells already why somebody
+    /// further in turned the request away is left as it is.
+    #[inline]
+    pub(crate) fn write<R>(&self, passed: &Passed, response: &mut Response<R>) {
         let Some(fields) = &self.fields else { return };
+        let denied = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
+        if denied.contains(&response.status()) || response.headers().contains_key(RETRY_AFTER) {
+            return;
+        }
+        self.write_fields(fields, passed, response.headers_mut());
+    }
+
+    fn write_fields(&self, fields: &Fields, passed: &Passed, headers: &mut HeaderMap) {
         match passed {
             Passed::Nothing => {}
             Passed::One { quota, tier } => self.write_one(fields, *quota, *tier, headers),

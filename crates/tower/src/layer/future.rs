@@ -98,7 +98,7 @@ where
                     let served = served(&result);
                     if !passed.is_refundable(judge, &served) {
                         if let Ok(response) = &mut result {
-                            judge.write(passed, response.headers_mut());
+                            judge.write(passed, response);
                         }
                         return Poll::Ready(result);
                     }
@@ -131,7 +131,7 @@ where
                         return Poll::Pending;
                     };
                     if let Ok(response) = &mut result {
-                        judge.write(&passed, response.headers_mut());
+                        judge.write(&passed, response);
                     }
                     return Poll::Ready(result);
                 }

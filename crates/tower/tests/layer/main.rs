@@ -3,7 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
 
 mod app;
-mod events;
 mod gates;
 mod modes;
 mod overload;
