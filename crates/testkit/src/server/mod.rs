@@ -32,11 +32,14 @@ mod error;
 mod info;
 mod wait;
 
+mod reverse_proxy;
+
 pub use self::builder::ServerBuilder;
 pub use self::certificates::Certificates;
 pub use self::cluster::Cluster;
 pub use self::error::ServerError;
 pub use self::proxy::{Counters, Door, Proxy, ReplyFault};
 pub use self::redis_server::RedisServer;
+pub use self::reverse_proxy::ReverseProxy;
 pub use self::sentinel::Sentinel;
 pub use self::wait::{PATIENCE, poll, poll_for};
