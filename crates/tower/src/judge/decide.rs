@@ -65,23 +65,28 @@ impl Judge {
         match asks {
             [] => Vec::new(),
             [only] => vec![self.check(only).await],
-            several => match self.take_together(several).await {
-                Some(decisions) => decisions,
-                None => self.take_in_turn(several).await,
-            },
+            several => {
+                if let Some(decisions) = self.take_in_memory(several) {
+                    return decisions;
+                }
+                #[cfg(feature = "redis")]
+                if let Some(decisions) = self.take_in_redis(several).await {
+                    return decisions;
+                }
+                self.take_in_turn(several).await
+            }
         }
     }
 
-    /// In one step, if all are in memory, or all in one Redis.
-    async fn take_together(&self, asks: &[&Ask]) -> Option<Vec<Decision>> {
-        if let Some(memory) = self.memory_asks(asks) {
-            return slidegate::check_all(&memory).ok();
-        }
-        #[cfg(feature = "redis")]
-        if let Some(redis) = self.redis_asks(asks) {
-            return slidegate_redis::check_all(&redis).await.ok();
-        }
-        None
+    /// In one step, if all are in memory.
+    fn take_in_memory(&self, asks: &[&Ask]) -> Option<Vec<Decision>> {
+        slidegate::check_all(&self.memory_asks(asks)?).ok()
+    }
+
+    /// In one call where it can be, if all are in one Redis.
+    #[cfg(feature = "redis")]
+    async fn take_in_redis(&self, asks: &[&Ask]) -> Option<Vec<Decision>> {
+        slidegate_redis::check_all(&self.redis_asks(asks)?).await.ok()
     }
 
     fn memory_asks<'a>(&'a self, asks: &[&Ask]) -> Option<Vec<slidegate::Ask<'a>>> {

@@ -150,10 +150,14 @@ impl Judge {
         self.tell_all(&decided, waited, about.started);
         let denied =
             decided.iter().any(|decided| decided.enforced && !decided.decision.is_allowed());
-        if denied { Err(self.denial(&decided, about.trace_id)) } else { Ok(Passed::Many(decided)) }
+        if denied {
+            Err(Box::new(self.denial(&decided, about.trace_id)))
+        } else {
+            Ok(Passed::Many(decided))
+        }
     }
 
-    fn denial(&self, decided: &[Decided], trace_id: Option<String>) -> Box<Denial> {
+    fn denial(&self, decided: &[Decided], trace_id: Option<String>) -> Denial {
         let judged = self.told(decided);
         let retry_after = decided
             .iter()
@@ -166,7 +170,7 @@ impl Judge {
         }
         let fields = self.fields.unwrap_or(Fields::none().retry_after(true));
         let pairs = fields.pairs(&judged, self.system_time());
-        Box::new(Denial::of(problem, retry_after).with_fields(pairs))
+        Denial::of(problem, retry_after).with_fields(pairs)
     }
 
     /// The decisions that a client is told of: those that are enforced for it.
@@ -193,7 +197,7 @@ impl Judge {
     /// further in turned the request away is left as it is.
     #[inline]
     pub(crate) fn write<R>(&self, passed: &Passed, response: &mut Response<R>) {
-        let Some(fields) = &self.fields else { return };
+        let Some(fields) = self.fields else { return };
         let denied = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
         if denied.contains(&response.status()) || response.headers().contains_key(RETRY_AFTER) {
             return;
@@ -201,7 +205,7 @@ impl Judge {
         self.write_fields(fields, passed, response.headers_mut());
     }
 
-    fn write_fields(&self, fields: &Fields, passed: &Passed, headers: &mut HeaderMap) {
+    fn write_fields(&self, fields: Fields, passed: &Passed, headers: &mut HeaderMap) {
         match passed {
             Passed::Nothing => {}
             Passed::One { quota, tier } => self.write_one(fields, *quota, *tier, headers),
@@ -213,7 +217,7 @@ impl Judge {
 
     fn write_one(
         &self,
-        fields: &Fields,
+        fields: Fields,
         quota: QuotaDecision,
         tier: Option<TierId>,
         headers: &mut HeaderMap,

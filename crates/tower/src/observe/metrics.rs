@@ -81,6 +81,9 @@ struct GuardCounts {
     queued: AtomicU64,
 }
 
+/// One of a guard's counts.
+type Total = fn(&GuardCounts) -> u64;
+
 /// The most policies and guards that are told apart. A configuration has fewer; who makes layers
 /// without end must not make metrics without end.
 const NAMES_MAX: usize = 1024;
@@ -127,7 +130,7 @@ impl Metrics {
 
     fn render_guards(&self, text: &mut String) {
         let guards = self.guards.read().unwrap_or_else(PoisonError::into_inner);
-        let families: [(&str, &str, fn(&GuardCounts) -> u64); 3] = [
+        let families: [(&str, &str, Total); 3] = [
             ("rate_limit_guarded_total", "Requests that came to a guard.", |counts| {
                 load(&counts.passed) + load(&counts.shed)
             }),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
 use slidegate::{Limiter, ManualClock, Policy, Quota};
-use slidegate_tower::{Gate, PeerAddr, RateLimitLayer};
+use slidegate_tower::{Gate, PeerAddr, RateLimitLayer, RateLimitLayerBuilder};
 use tower::{Layer, Service, ServiceExt};
 
 /// Answers with the status that the path names, 200 unless it does, and counts.
@@ -57,7 +57,7 @@ pub(crate) fn limiter(name: &str, limit: u64, clock: &ManualClock) -> Limiter {
 }
 
 pub(crate) fn layer(gates: impl IntoIterator<Item = Gate>) -> RateLimitLayer {
-    let builder = gates.into_iter().fold(RateLimitLayer::builder(), |all, gate| all.gate(gate));
+    let builder = gates.into_iter().fold(RateLimitLayer::builder(), RateLimitLayerBuilder::gate);
     builder.build().unwrap()
 }
 

@@ -10,7 +10,9 @@ use crate::app::{behind, clock, from, get, layer, limiter, send, status, with};
 use http::Request;
 use slidegate::{Cost, Limiter, ManualClock, Policy, Quota};
 use slidegate_http::{Fields, Reset};
-use slidegate_tower::{Count, Denial, Gate, KeyBy, MatchedRoute, Missing, RateLimitLayer};
+use slidegate_tower::{
+    Count, Denial, Gate, KeyBy, MatchedRoute, Missing, RateLimitLayer, RateLimitLayerBuilder,
+};
 
 #[tokio::test]
 async fn an_address_has_its_limit_and_is_told() {
@@ -265,7 +267,7 @@ async fn fields_and_answers_are_chosen() {
 async fn a_denial_carries_the_trace_id() {
     const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let clock = clock();
-    let build = |builder: slidegate_tower::RateLimitLayerBuilder| {
+    let build = |builder: RateLimitLayerBuilder| {
         behind(&builder.gate(Gate::new(limiter("api", 1, &clock))).build().unwrap()).1
     };
     let plain = build(RateLimitLayer::builder());
@@ -283,7 +285,8 @@ fn what_cannot_be_is_refused_with_a_reason() {
     let clock = clock();
     let gate = || Gate::new(limiter("api", 1, &clock));
     let refusal = |gates: Vec<Gate>| {
-        let builder = gates.into_iter().fold(RateLimitLayer::builder(), |all, gate| all.gate(gate));
+        let builder =
+            gates.into_iter().fold(RateLimitLayer::builder(), RateLimitLayerBuilder::gate);
         builder.build().unwrap_err().to_string()
     };
     assert!(refusal(vec![]).contains("use 1 to 16"));

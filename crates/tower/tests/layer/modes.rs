@@ -4,6 +4,7 @@
 //! observer, or a function of the user's, that takes a request down; a dead store that takes all
 //! requests down, or a denial by it that blames the client.
 
+use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -27,13 +28,13 @@ impl Observer for Notes {
     fn judged(&self, judgement: &Judgement<'_>) {
         let mut note = format!("{} {}", judgement.policy(), judgement.happened().as_str());
         if let Some((name, happened)) = judgement.candidate() {
-            note += &format!(", {name} {}", happened.as_str());
+            write!(note, ", {name} {}", happened.as_str()).unwrap();
         }
         if judgement.is_degraded() {
             note += ", degraded";
         }
         if judgement.has_waited() {
-            note += &format!(", waited {:?}", judgement.took());
+            write!(note, ", waited {:?}", judgement.took()).unwrap();
         }
         self.0.lock().unwrap().push(note);
     }
