@@ -7,8 +7,8 @@
 -- Reply: one string. The server's microseconds I7, then for each key
 --   a decision (check, shadow, peek, lease): 0 for denied, 1 for allowed, 2 for allowed and taken
 --     B; for each quota units that count I7 (2^53 for more: then how often 2^53 B, and the rest I7,
---     follow), ticks until the cost passes I7 (2^53 for never), ticks until more units become
---     available I7; if taken, tick I7, epoch I2 and units I7;
+--     follow), if not taken ticks until the cost passes I7 (2^53 for never), ticks until more units
+--     become available I7; if taken, tick I7 and epoch I2, and for a lease units I7;
 --   units given back or charged (refund, charge): I7;
 --   whether there was anything (reset): B;
 --   entries (history): number I4, then tick i7 and units I7 of each.
@@ -116,10 +116,12 @@ local function decision(s)
     elseif high > 0 then
       used = pack('<I7BI7', HUGE, math.min(high, 255), low)
     end
-    parts[i + 1] = used .. pack('<I7I7', s.waits[i], s.window.reset(s, i))
+    local wait = s.taken and '' or pack('<I7', s.waits[i])
+    parts[i + 1] = used .. wait .. pack('<I7', s.window.reset(s, i))
   end
   if s.taken then
-    parts[#parts + 1] = pack('<I7I2I7', s.taken_at, s.epoch, s.taken)
+    parts[#parts + 1] = pack('<I7I2', s.taken_at, s.epoch)
+    parts[#parts + 1] = s.op == LEASE and pack('<I7', s.taken) or ''
   end
   return table.concat(parts)
 end
