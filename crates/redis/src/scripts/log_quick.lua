@@ -18,14 +18,24 @@ repeat
   end
   local key = KEYS[1]
   local text = redis.pcall('GETRANGE', key, '0', '127')
-  if #text < 57 then
+  local rest = us % tick_us
+  local now = (us - rest) / tick_us
+  if text == '' and cost <= limit and cost < 65536 and op < 67 then
+    -- A new key, with room for its first codes.
+    local low, date = now % 65536, rest > 0 and now + 1 or now
+    local epoch = (low + (now - low) / 65536 * 40503) % 65536
+    local state = struct.pack('<I3I6i6i6I3I2I3I3I2BI3i6I7I6', 84993, window, now + 2 * window, date,
+      date - now, epoch, 57, 76, cost, 0, 57, date, cost, 0)
+    redis.call('SET', key, state .. string.rep('\0', 19), 'PX',
+      string.format('%.0f', 2 * window * tick_us / 1000 + SLACK))
+    return struct.pack('<I7BI7I7I7I2', us, 2, cost, date + window - now, date, epoch)
+  elseif #text < 57 then
     break
   end
   -- Neighbours are read as one number, which is cheaper than to read both.
   local magic, span, lives, last, lead_epoch, stop_size, open_from, tick, used =
     struct.unpack('<I3I6i6i6I5I6I6i6I7', text)
-  local rest, lead = us % tick_us, lead_epoch % 16777216
-  local now = (us - rest) / tick_us
+  local lead = lead_epoch % 16777216
   -- Version 1, algorithm 76, one cursor; a clock that has not gone back.
   if magic ~= 84993 or span ~= window or last - lead > now or used > 9007199254740991 then
     break
