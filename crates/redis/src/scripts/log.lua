@@ -9,7 +9,7 @@
 --   codes I3, bytes of the string I3, units of the last entry I2, bytes of the tail B;
 --   for each cursor: byte I3, tick i6, units I7: the first entry that counts in its window, and the
 --   units from there on. There is one a quota, and one for what must be kept longer;
---   the tail, 6 bytes: codes that come behind the others, but lie here so that header and new code
+--   the tail, 12 bytes: codes that come behind the others, but lie here so that header and new code
 --   are written as one;
 --   then the codes, those of crates/core/src/window/log/code.rs, and spare bytes.
 -- The last entry is open: it has no code until the next one comes and its gap is known. A cursor
@@ -38,7 +38,7 @@ windows[76] = function(kit)
   local STATE, STATE_BYTES = '<i6i6I3I2I3I3I2B', 26
   local CURSOR, CURSOR_BYTES = '<I3i6I7', 16
   local codes, log = log_codes(kit), {}
-  local CHUNK, TAIL_BYTES, OPEN_MAX, LEAD_MAX = 1024, 6, 65535, 16777215
+  local CHUNK, TAIL_BYTES, OPEN_MAX, LEAD_MAX = 1024, 12, 65535, 16777215
   -- A denied check that had to pass so many entries saves where it stands.
   local WALK_MAX = 128
 

@@ -6,7 +6,7 @@
 --
 -- KEYS, ARGV and reply: see main.lua. An operation marked by 64 may go this way.
 -- Stored: see log.lua. With one cursor, what changes begins at byte 15, the tail at byte 51 and the
--- codes at byte 57.
+-- codes at byte 63.
 -- Cost: one GETRANGE of 128 bytes, sometimes another of 64; for an allowed check one SETRANGE, in
 -- every few another, and a PEXPIRE once in a window. No table and no function is made, which would
 -- take longer than all the rest.
@@ -24,12 +24,12 @@ repeat
     -- A new key, with room for its first codes.
     local low, date = now % 65536, rest > 0 and now + 1 or now
     local epoch = (low + (now - low) / 65536 * 40503) % 65536
-    local state = struct.pack('<I3I6i6i6I3I2I3I3I2BI3i6I7I6', 84993, window, now + 2 * window, date,
-      date - now, epoch, 57, 76, cost, 0, 57, date, cost, 0)
-    redis.call('SET', key, state .. string.rep('\0', 19), 'PX',
+    local state = struct.pack('<I3I6i6i6I3I2I3I3I2BI3i6I7', 84993, window, now + 2 * window, date,
+      date - now, epoch, 63, 76, cost, 0, 63, date, cost)
+    redis.call('SET', key, state .. string.rep('\0', 25), 'PX',
       string.format('%.0f', 2 * window * tick_us / 1000 + SLACK))
     return struct.pack('<I7BI7I7I7I2', us, 2, cost, date + window - now, date, epoch)
-  elseif #text < 57 then
+  elseif #text < 63 then
     break
   end
   -- Neighbours are read as one number, which is cheaper than to read both.
@@ -51,7 +51,7 @@ repeat
   local stop, open, pending = stop_size % 16777216, open_from % 65536, open_from % 16777216
   local size, from = (stop_size - stop) / 16777216, (open_from - pending) / 16777216
   pending = (pending - open) / 65536
-  if stop > size or size > 65593 or pending > 6 or (#text < 128 and #text ~= size) then
+  if stop > size or size > 65599 or pending > 12 or (#text < 128 and #text ~= size) then
     break
   end
 
@@ -105,31 +105,27 @@ repeat
       used > 0 and tick + window - now or 0)
   end
 
-  -- It is taken: the entry before gets its code, and a new one is open. Tail and code are numbers
-  -- here, since to make strings of them takes longer.
-  local date, tail, code, bytes = rest > 0 and now + 1 or now, 0, 0, 0
+  -- It is taken: the entry before gets its code, and a new one is open.
+  local date, tail, code = rest > 0 and now + 1 or now, '', ''
   if used == 0 then
     if size > 256 then
       break
     end
-    last, open, stop, pending, from, tick = date, 0, 57, 0, 57, date
-  else
-    tail = struct.unpack('<I6', text, 52) % 256 ^ pending
-    if date > last then
-      local gap = date - last
-      if open > 127 or gap > 15551 or from * 2 > size + 114 then
-        break
-      elseif gap < 192 then
-        code, bytes = gap, 1
-      else
-        local low = (gap - 192) % 256
-        code, bytes = 192 + (gap - 192 - low) / 256 + low * 256, 2
-      end
-      if open ~= 1 then
-        code, bytes = 254 + open * 256 + code * 65536, bytes + 2
-      end
-      last, open = date, 0
+    last, open, stop, pending, from, tick = date, 0, 63, 0, 63, date
+  elseif date > last then
+    local gap = date - last
+    if open > 127 or gap > 15551 or from * 2 > size + 126 then
+      break
+    elseif gap < 192 then
+      code = string.char(gap)
+    else
+      local low = (gap - 192) % 256
+      code = string.char(192 + (gap - 192 - low) / 256, low)
     end
+    if open ~= 1 then
+      code = string.char(254, open) .. code
+    end
+    last, open = date, 0
   end
   open, used = open + cost, used + cost
   if open > 65535 then
@@ -137,20 +133,22 @@ repeat
   end
 
   local full, codes = false, nil
-  if pending + bytes <= 6 then
-    tail, pending = tail + code * 256 ^ pending, pending + bytes
-  else
-    codes = string.sub(struct.pack('<I6', tail), 1, pending) .. string.sub(struct.pack('<I4', code), 1, bytes)
-    full = stop + #codes > size
+  if pending > 0 then
+    tail = string.sub(text, 52, 51 + pending)
+  end
+  pending = pending + #code
+  if pending > 12 then
+    codes = tail .. code
+    full = stop + pending > size
     if full then
       -- Written anew, see log.lua.
       local cap = struct.unpack('<I4', ARGV[1], 26)
       local before = from < stop and redis.call('GETRANGE', key, from, stop - 1) or ''
-      if #before ~= stop - from or (#before + #codes) * 8 > cap * 7 then
+      if #before ~= stop - from or (#before + pending) * 8 > cap * 7 then
         break
       end
-      codes, from = before .. codes, 57
-      stop = 57 + #codes
+      codes, from = before .. codes, 63
+      stop = 63 + #codes
       local spare, step = math.max(8, (#codes - #codes % 16) / 16), 16
       local beside = stop + spare > 252 and 6 or 4
       local whole = stop + spare + beside
@@ -158,23 +156,24 @@ repeat
         step = step * 2
       end
       local room = math.min(whole + (-whole) % step - beside, stop + 64)
-      size = math.min(math.max(stop + spare, room), 57 + cap)
+      size = math.min(math.max(stop + spare, room), 63 + cap)
     else
       redis.call('SETRANGE', key, stop, codes)
-      stop = stop + #codes
+      stop = stop + pending
     end
-    tail, pending = 0, 0
+    pending, tail, code = 0, '', ''
   end
 
   local dies = lives < last + window
-  local state = struct.pack('<i6I5I6I6i6I7I6', last, lead_epoch - lead + last - now,
-    stop + size * 16777216, open + pending * 65536 + from * 16777216, tick, used, tail)
+  local state = struct.pack('<i6I5I6I6i6I7c0c0', last, lead_epoch - lead + last - now,
+    stop + size * 16777216, open + pending * 65536 + from * 16777216, tick, used, tail, code)
   if full or dies then
     lives = dies and now + 2 * window or lives
     state = struct.pack('<I3I6i6', magic, window, lives) .. state
   end
   if full then
-    redis.call('SET', key, state .. codes .. string.rep('\0', size - stop), 'KEEPTTL')
+    local blank = string.rep('\0', 12)
+    redis.call('SET', key, state .. blank .. codes .. string.rep('\0', size - stop), 'KEEPTTL')
   else
     redis.call('SETRANGE', key, dies and '0' or '15', state)
   end
