@@ -97,7 +97,7 @@ impl<'a> Ask<'a> {
     }
 }
 
-/// Says that the short cut of the log may answer.
+/// Says that a script's short cut may answer.
 const QUICK: u8 = 64;
 
 /// ARGV for asks, in the order of their keys. No key may be named twice.

@@ -12,7 +12,7 @@ pub(crate) struct ScriptLimits {
     kind: Kind,
     limits: Vec<u64>,
     tick: Duration,
-    /// One quota of a log, with nothing to be kept longer.
+    /// One quota, with nothing to be kept longer.
     simple: bool,
     /// Tick, first quota and parameter; what comes behind what an ask puts between.
     front: Vec<u8>,
@@ -62,7 +62,7 @@ impl ScriptLimits {
         };
         let windows = quotas.iter().map(|quota| ticks_up(quota.window(), tick));
         let keep = windows.clone().fold(ticks_up(keep, tick), u64::max);
-        let simple = kind == Kind::Log && quotas.len() == 1 && windows.clone().eq([keep]);
+        let simple = quotas.len() == 1 && windows.clone().eq([keep]);
         let mut front = tick_us.to_le_bytes().to_vec();
         let mut back = vec![number, u8::try_from(quotas.len()).unwrap_or(u8::MAX)];
         back.extend_from_slice(&keep.to_le_bytes()[..6]);
@@ -122,7 +122,7 @@ impl ScriptLimits {
         &self.limits
     }
 
-    /// Whether the short cut of the log may answer.
+    /// Whether a script's short cut may answer.
     pub(super) fn is_simple(&self) -> bool {
         self.simple
     }

@@ -71,9 +71,12 @@ const LOG_QUICK: &str = include_str!("../scripts/log_quick.lua");
 const LOG_CODES: &str = include_str!("../scripts/log_codes.lua");
 const LOG_MERGE: &str = include_str!("../scripts/log_merge.lua");
 const LOG: &str = include_str!("../scripts/log.lua");
+const COUNTER_QUICK: &str = include_str!("../scripts/counter_quick.lua");
 const COUNTER: &str = include_str!("../scripts/counter.lua");
 const SEGMENTS: &str = include_str!("../scripts/segments.lua");
+const GCRA_QUICK: &str = include_str!("../scripts/gcra_quick.lua");
 const GCRA: &str = include_str!("../scripts/gcra.lua");
+const FIXED_QUICK: &str = include_str!("../scripts/fixed_quick.lua");
 const FIXED: &str = include_str!("../scripts/fixed.lua");
 const MAIN: &str = include_str!("../scripts/main.lua");
 
@@ -134,7 +137,13 @@ fn text(kind: Kind, clock: Clock, main: &str) -> String {
         Kind::Mixed => &[LOG_CODES, LOG_MERGE, LOG, COUNTER, SEGMENTS, GCRA, FIXED],
     };
     // The short cut comes before all that it does not need.
-    let quick = if kind == Kind::Log { LOG_QUICK } else { "" };
+    let quick = match kind {
+        Kind::Log => LOG_QUICK,
+        Kind::Counter => COUNTER_QUICK,
+        Kind::Gcra => GCRA_QUICK,
+        Kind::Fixed => FIXED_QUICK,
+        Kind::Segments | Kind::Mixed => "",
+    };
     let mut files = vec![clock.text(), quick, PRELUDE];
     files.extend_from_slice(algorithms);
     files.push(main);

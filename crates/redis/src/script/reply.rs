@@ -39,6 +39,9 @@ pub(crate) enum Answer {
 /// The wait that never ends, and the first number that is not exact.
 const HUGE: u64 = 1 << 53;
 
+/// The outcome that is allowed and has taken; 0 is denied, 1 is allowed.
+const TAKEN: u64 = 2;
+
 /// Reads a reply.
 ///
 /// # Errors
@@ -105,7 +108,7 @@ impl Rest<'_> {
 
     fn decided(&mut self, ask: &Ask<'_>) -> Result<Answer, Error> {
         let outcome = self.number::<1>()?;
-        if outcome > 2 {
+        if outcome > TAKEN {
             return Err(nonsense(&format!("{outcome} where 0, 1 or 2 belongs")));
         }
         let limits = ask.limits.limits();
@@ -113,17 +116,20 @@ impl Rest<'_> {
         let mut used = Vec::with_capacity(limits.len());
         for limit in limits {
             let count = self.count()?;
-            let retry = self.number::<7>()?;
+            let retry = if outcome == TAKEN { 0 } else { self.number::<7>()? };
             let reset = ask.limits.duration(self.number::<7>()?);
             let retry = (retry < HUGE).then(|| ask.limits.duration(retry));
             quotas.push(QuotaDecision::new(*limit, limit.saturating_sub(count), retry, reset));
             used.push(count);
         }
         let (mut tick, mut epoch, mut units) = (0, 0, 0);
-        if outcome == 2 {
+        if outcome == TAKEN {
             tick = self.number::<7>()?;
             epoch = u16::try_from(self.number::<2>()?).unwrap_or_default();
-            units = self.number::<7>()?;
+            units = match ask.op {
+                Op::Check { cost } | Op::Shadow { cost } | Op::Peek { cost } => cost,
+                _ => self.number::<7>()?,
+            };
         }
         Ok(Answer::Decided { allowed: outcome > 0, tick, epoch, units, quotas, used })
     }

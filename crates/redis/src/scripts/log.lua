@@ -3,12 +3,13 @@
 -- KEYS, ARGV and reply: see main.lua. ARGV's parameter is the most bytes the codes may take.
 --
 -- Stored, in one string:
---   version B, algorithm B, number of cursors B, epoch I2, tick of the last entry i6, ticks from the
---   latest time seen to that entry I3, units of the last entry I2, end of the codes I3, bytes of the
---   string I3, tick up to which the key surely lives i6, bytes of the tail B;
---   for each cursor: window I6, byte I3, tick i6, units I7: the first entry that counts in that
---   window, and the units from there on. One a quota, and one for what must be kept longer;
---   the tail, 8 bytes: codes that come behind the others, but lie here so that header and new code
+--   version B, algorithm B, number of cursors B, the window of each I6, tick up to which the key
+--   surely lives i6; all this seldom changes;
+--   tick of the last entry i6, ticks from the latest time seen to that entry I3, epoch I2, end of the
+--   codes I3, bytes of the string I3, units of the last entry I2, bytes of the tail B;
+--   for each cursor: byte I3, tick i6, units I7: the first entry that counts in its window, and the
+--   units from there on. There is one a quota, and one for what must be kept longer;
+--   the tail, 12 bytes: codes that come behind the others, but lie here so that header and new code
 --   are written as one;
 --   then the codes, those of crates/core/src/window/log/code.rs, and spare bytes.
 -- The last entry is open: it has no code until the next one comes and its gap is known. A cursor
@@ -17,7 +18,7 @@
 --
 -- A full tail is written into the spare bytes. To write behind the end of a string would make Redis
 -- double its memory; instead, when the spare bytes are used up, the entries that still count are
--- written anew, with at least a sixteenth more, and as much as the allocator would give anyway. If
+-- written anew, with a sixteenth more, and up to 64 bytes if the allocator would give them anyway. If
 -- they take more than 7/8 of the cap, neighbours are merged into one entry dated at the later, by
 -- the rules of crates/core/src/window/log/merge.rs: never over, denied early by less than the
 -- stretch that was merged.
@@ -34,10 +35,10 @@ windows[76] = function(kit)
   local LOG, HUGE, NEVER = 76, kit.HUGE, kit.NEVER
   local call, pack, unpack = redis.call, struct.pack, struct.unpack
   local byte, sub, format = string.byte, string.sub, string.format
-  local HEAD, HEAD_BYTES = '<BBBI2i6I3I2I3I3i6B', 29
-  local CURSOR, CURSOR_BYTES = '<I6I3i6I7', 22
+  local STATE, STATE_BYTES = '<i6i6I3I2I3I3I2B', 26
+  local CURSOR, CURSOR_BYTES = '<I3i6I7', 16
   local codes, log = log_codes(kit), {}
-  local CHUNK, TAIL_BYTES, OPEN_MAX, LEAD_MAX = 1024, 8, 65535, 16777215
+  local CHUNK, TAIL_BYTES, OPEN_MAX, LEAD_MAX = 1024, 12, 65535, 16777215
   -- A denied check that had to pass so many entries saves where it stands.
   local WALK_MAX = 128
 
@@ -122,8 +123,9 @@ windows[76] = function(kit)
   local function read_cursors(s, text, number)
     local stored, front = {}, { window = 0, place = s.stop, tick = s.last, high = 0, low = 0 }
     for i = 1, number do
-      local at = HEAD_BYTES + 1 + (i - 1) * CURSOR_BYTES
-      local window, place, tick, units = unpack(CURSOR, text, at)
+      local window = unpack('<I6', text, 4 + (i - 1) * 6)
+      local at = 4 + number * 6 + STATE_BYTES + (i - 1) * CURSOR_BYTES
+      local place, tick, units = unpack(CURSOR, text, at)
       local c = { window = window, place = place, tick = tick, high = 0, low = units }
       if place < s.start or place > s.stop then
         kit.fault('has a damaged cursor')
@@ -148,24 +150,24 @@ windows[76] = function(kit)
     if byte(text, 2) ~= LOG then
       kit.fault('belongs to another algorithm')
     end
-    if #text < HEAD_BYTES then
+    local number = byte(text, 3) or 10
+    local tail_at = 3 + STATE_BYTES + number * (6 + CURSOR_BYTES)
+    if number > 9 or #text < tail_at + TAIL_BYTES then
       kit.fault('is cut short')
     end
-    local _, number, lead, pending
-    _, _, number, s.epoch, s.last, lead, s.open, s.end_stored, s.size, s.lives, pending =
-      unpack(HEAD, text)
-    local tail_at = HEAD_BYTES + number * CURSOR_BYTES
+    local lead, pending
+    s.lives, s.last, lead, s.epoch, s.end_stored, s.size, s.open, pending =
+      unpack(STATE, text, 4 + number * 6)
     s.seen, s.start, s.stop = s.last - lead, tail_at + TAIL_BYTES, s.end_stored + pending
     if
-      number > 9
-      or pending > TAIL_BYTES
+      pending > TAIL_BYTES
       or s.end_stored < s.start
       or s.size < s.end_stored
       or s.size > s.start + 65536
     then
       kit.fault('has a damaged header')
     end
-    if #text < s.start or (#text < 256 and #text ~= s.size) then
+    if #text < 256 and #text ~= s.size then
       kit.fault('is cut short')
     end
     s.tail = sub(text, tail_at + 1, tail_at + pending)
@@ -409,12 +411,17 @@ windows[76] = function(kit)
     return pack('<I4', #entries) .. table.concat(entries)
   end
 
+  -- Where the codes begin.
+  local function start_for(number)
+    return 3 + STATE_BYTES + number * (6 + CURSOR_BYTES) + TAIL_BYTES
+  end
+
   -- What is left of a key that was forgotten is a header without cursors.
   function log.forget(s)
     local all = front(s)
     local found = all.high > 0 or all.low > 0
     s.cursors = {}
-    s.start = HEAD_BYTES + TAIL_BYTES
+    s.start = start_for(0)
     clear(s, s.now)
     s.lives, s.moved = -1, true
     return found
@@ -422,25 +429,30 @@ windows[76] = function(kit)
 
   local function head(s)
     local lead = math.min(math.max(s.last - s.seen, 0), LEAD_MAX)
-    local parts = { pack(HEAD, 1, LOG, #s.cursors, s.epoch, s.last, lead, s.open, s.end_stored, s.size,
-      s.lives, #s.tail) }
+    local parts = { pack('<BBB', 1, LOG, #s.cursors) }
     for _, c in ipairs(s.cursors) do
-      local units = c.high > 0 and HUGE or c.low
-      parts[#parts + 1] = pack(CURSOR, c.window, c.place, c.tick, units)
+      parts[#parts + 1] = pack('<I6', c.window)
+    end
+    parts[#parts + 1] = pack(STATE, s.lives, s.last, lead, s.epoch, s.end_stored, s.size, s.open,
+      #s.tail)
+    for _, c in ipairs(s.cursors) do
+      parts[#parts + 1] = pack(CURSOR, c.place, c.tick, c.high > 0 and HUGE or c.low)
     end
     parts[#parts + 1] = s.tail
     return table.concat(parts)
   end
 
-  -- A string's length of at least `bytes` that fills what the allocator gives: sizes in four steps
-  -- from one power of two to the next, less what Redis keeps beside a string.
-  local function size_for(bytes)
-    local step, beside = 16, bytes > 252 and 6 or 4
-    bytes = bytes + beside
+  -- The length of a string of `used` bytes with its spare ones. It fills what the allocator gives,
+  -- sizes in four steps from one power of two to the next less what Redis keeps beside a string, but
+  -- not so far that the front would leave what a check reads first.
+  local function size_for(used, spare)
+    local step, beside = 16, used + spare > 252 and 6 or 4
+    local bytes = used + spare + beside
     while bytes > step * 8 do
       step = step * 2
     end
-    return bytes + (-bytes) % step - beside
+    local room = bytes + (-bytes) % step - beside
+    return math.max(used + spare, math.min(room, used + 64))
   end
 
   -- Drops what lies before the front.
@@ -451,8 +463,8 @@ windows[76] = function(kit)
 
   -- Writes all anew, with spare bytes.
   local function rewrite(s, ttl)
-    s.start = HEAD_BYTES + #s.cursors * CURSOR_BYTES + TAIL_BYTES
-    local spare = 0
+    s.start = start_for(#s.cursors)
+    local size = s.start
     if #s.cursors == 0 then
       s.text = ''
     else
@@ -463,14 +475,14 @@ windows[76] = function(kit)
         recut(s, squeeze(s, all), all.high, all.low)
         trim(s)
       end
-      spare = 16 + (#s.text - #s.text % 16) / 16
+      size = size_for(s.start + #s.text, math.max(8, (#s.text - #s.text % 16) / 16))
     end
     for _, c in ipairs(s.cursors) do
       c.place = c.place - s.base + s.start
     end
     s.stop = s.start + #s.text
     s.end_stored, s.tail = s.stop, ''
-    s.size = math.min(size_for(s.stop + spare), s.start + s.param)
+    s.size = math.min(size, s.start + s.param)
     local blank = string.rep('\0', TAIL_BYTES)
     local value = head(s) .. blank .. s.text .. string.rep('\0', s.size - s.stop)
     if ttl then

@@ -1,45 +1,61 @@
 -- The short cut of log: the usual case without a detour.
 --
--- One key with one quota, an exact log, entries of one unit and gaps of one or two bytes. It is one
--- pass that `break` leaves in all other cases; nothing has been written then, and main.lua and
--- log.lua take the long way. This is right only where that would come out the same.
+-- One key with one quota, entries of few units, and gaps of one or two bytes. It is one pass that
+-- `break` leaves in all other cases; nothing has been written then, and main.lua and log.lua take the
+-- long way. This is right only where that would come out the same.
 --
 -- KEYS, ARGV and reply: see main.lua. An operation marked by 64 may go this way.
--- Stored: see log.lua. With one cursor, the tail is at byte 51 and the codes begin at byte 59.
+-- Stored: see log.lua. With one cursor, what changes begins at byte 15, the tail at byte 51 and the
+-- codes at byte 63.
 -- Cost: one GETRANGE of 128 bytes, sometimes another of 64; for an allowed check one SETRANGE, in
 -- every few another, and a PEXPIRE once in a window. No table and no function is made, which would
 -- take longer than all the rest.
 
 repeat
-  local op, cost, tick_us, limit, window, cap = struct.unpack('<BI7I4I7I6I4', ARGV[1])
+  local op, cost, tick_us, limit, window = struct.unpack('<BI7I4I7I6', ARGV[1])
   if op < 64 then
     break
   end
   local key = KEYS[1]
   local text = redis.pcall('GETRANGE', key, '0', '127')
-  if #text < 59 then
-    break
-  end
-  local magic, epoch, last, lead, open, stop, size, lives, pending, span, from, tick, used =
-    struct.unpack('<I3I2i6I3I2I3I3i6BI6I3i6I7', text)
   local rest = us % tick_us
   local now = (us - rest) / tick_us
-  -- Version 1, algorithm 76, one cursor; a clock that has not gone back; a string that is whole.
-  if
-    magic ~= 84993
-    or span ~= window
-    or last - lead > now
-    or used > 9007199254740991
-    or stop > size
-    or size > 65595
-    or pending > 8
-    or (#text < 128 and #text ~= size)
-  then
+  if text == '' and cost <= limit and cost < 65536 and op < 67 then
+    -- A new key, with room for its first codes.
+    local low, date = now % 65536, rest > 0 and now + 1 or now
+    local epoch = (low + (now - low) / 65536 * 40503) % 65536
+    local state = struct.pack('<I3I6i6i6I3I2I3I3I2BI3i6I7', 84993, window, now + 2 * window, date,
+      date - now, epoch, 63, 76, cost, 0, 63, date, cost)
+    redis.call('SET', key, state .. string.rep('\0', 25), 'PX',
+      string.format('%.0f', 2 * window * tick_us / 1000 + SLACK))
+    return struct.pack('<I7BI7I7I7I2', us, 2, cost, date + window - now, date, epoch)
+  elseif #text < 63 then
+    break
+  end
+  -- Neighbours are read as one number, which is cheaper than to read both.
+  local magic, span, lives, last, lead_epoch, stop_size, open_from, tick, used =
+    struct.unpack('<I3I6i6i6I5I6I6i6I7', text)
+  local lead = lead_epoch % 16777216
+  -- Version 1, algorithm 76, one cursor; a clock that has not gone back.
+  if magic ~= 84993 or span ~= window or last - lead > now or used > 9007199254740991 then
+    break
+  end
+  local horizon = now - window
+
+  -- Nothing has expired, and there is no room for one unit more: denied, without a further look.
+  if tick > horizon and used == limit and cost == 1 then
+    local wait = tick + window - now
+    return struct.pack('<I7BI7I7I7', us, 0, used, wait, wait)
+  end
+
+  local stop, open, pending = stop_size % 16777216, open_from % 65536, open_from % 16777216
+  local size, from = (stop_size - stop) / 16777216, (open_from - pending) / 16777216
+  pending = (pending - open) / 65536
+  if stop > size or size > 65599 or pending > 12 or (#text < 128 and #text ~= size) then
     break
   end
 
   -- The cursor passes what has expired.
-  local horizon = now - window
   if last <= horizon then
     used = 0
   elseif used > 0 and tick <= horizon then
@@ -51,24 +67,24 @@ repeat
       if from >= to then
         break
       end
-      local code, low = byte(codes, from - base, from - base + 1)
-      if not low and from + 1 < stop then
-        local ends = string.format('%.0f', from + 63)
-        codes, base = redis.call('GETRANGE', key, string.format('%.0f', from), ends), from - 1
-        code, low = byte(codes, 1, 2)
+      local code, low, third, fourth = byte(codes, from - base, from - base + 3)
+      if not fourth and from + 3 < stop then
+        codes, base = redis.call('GETRANGE', key, from, from + 63), from - 1
+        code, low, third, fourth = byte(codes, 1, 4)
       end
-      if tick > horizon then
-        -- It stands here now, unless a refund has emptied the entry.
-        used = code == 254 and -1 or used
+      local units, bytes = 1, 1
+      if code == 254 and third then
+        units, bytes, code, low = low, 3, third, fourth
+      end
+      if tick > horizon and units > 0 then
         break
-      elseif code and code < 192 then
-        tick, from, used = tick + code, from + 1, used - 1
-      elseif code and code < 252 and low then
-        tick, from, used = tick + 192 + (code - 192) * 256 + low, from + 2, used - 1
-      else
+      elseif units > 127 or not code or code > 251 or (code > 191 and not low) then
         used = -1
         break
+      elseif code > 191 then
+        code, bytes = 192 + (code - 192) * 256 + low, bytes + 1
       end
+      tick, from, used = tick + code, from + bytes, used - units
     end
     if used < 1 or tick <= horizon then
       break
@@ -90,21 +106,24 @@ repeat
   end
 
   -- It is taken: the entry before gets its code, and a new one is open.
-  local date, tail = rest > 0 and now + 1 or now, string.sub(text, 52, 51 + pending)
+  local date, tail, code = rest > 0 and now + 1 or now, '', ''
   if used == 0 then
     if size > 256 then
       break
     end
-    last, open, stop, from, tick, tail = date, 0, 59, 59, date, ''
+    last, open, stop, pending, from, tick = date, 0, 63, 0, 63, date
   elseif date > last then
     local gap = date - last
-    if open ~= 1 or gap > 15551 or from * 2 > size + 118 then
+    if open > 127 or gap > 15551 or from * 2 > size + 126 then
       break
     elseif gap < 192 then
-      tail = tail .. string.char(gap)
+      code = string.char(gap)
     else
       local low = (gap - 192) % 256
-      tail = tail .. string.char(192 + (gap - 192 - low) / 256, low)
+      code = string.char(192 + (gap - 192 - low) / 256, low)
+    end
+    if open ~= 1 then
+      code = string.char(254, open) .. code
     end
     last, open = date, 0
   end
@@ -113,39 +132,54 @@ repeat
     break
   end
 
-  local full = #tail > 8 and stop + #tail > size
-  local codes
-  if full then
-    -- Written anew, see log.lua.
-    codes = redis.call('GETRANGE', key, string.format('%.0f', from), string.format('%.0f', stop - 1))
-    if from >= stop or #codes ~= stop - from or (#codes + #tail) * 8 > cap * 7 then
-      break
-    end
-    codes, from, stop, tail = codes .. tail, 59, 59 + #codes + #tail, ''
-    local bytes, step = stop + 20 + (#codes - #codes % 16) / 16, 16
-    while bytes > step * 8 do
-      step = step * 2
-    end
-    size = math.min(bytes + (-bytes) % step - (bytes > 256 and 6 or 4), 59 + cap)
-  elseif #tail > 8 then
-    redis.call('SETRANGE', key, string.format('%.0f', stop), tail)
-    stop, tail = stop + #tail, ''
+  local full, codes = false, nil
+  if pending > 0 then
+    tail = string.sub(text, 52, 51 + pending)
   end
-  local dies
-  if lives < last + window then
-    lives = now + 2 * window
-    dies = string.format('%.0f', 2 * window * tick_us / 1000 + SLACK)
+  pending = pending + #code
+  if pending > 12 then
+    codes = tail .. code
+    full = stop + pending > size
+    if full then
+      -- Written anew, see log.lua.
+      local cap = struct.unpack('<I4', ARGV[1], 26)
+      local before = from < stop and redis.call('GETRANGE', key, from, stop - 1) or ''
+      if #before ~= stop - from or (#before + pending) * 8 > cap * 7 then
+        break
+      end
+      codes, from = before .. codes, 63
+      stop = 63 + #codes
+      local spare, step = math.max(8, (#codes - #codes % 16) / 16), 16
+      local beside = stop + spare > 252 and 6 or 4
+      local whole = stop + spare + beside
+      while whole > step * 8 do
+        step = step * 2
+      end
+      local room = math.min(whole + (-whole) % step - beside, stop + 64)
+      size = math.min(math.max(stop + spare, room), 63 + cap)
+    else
+      redis.call('SETRANGE', key, stop, codes)
+      stop = stop + pending
+    end
+    pending, tail, code = 0, '', ''
   end
-  local head = struct.pack('<I3I2i6I3I2I3I3i6BI6I3i6I7', magic, epoch, last, last - now, open, stop,
-    size, lives, #tail, window, from, tick, used) .. tail
+
+  local dies = lives < last + window
+  local state = struct.pack('<i6I5I6I6i6I7c0c0', last, lead_epoch - lead + last - now,
+    stop + size * 16777216, open + pending * 65536 + from * 16777216, tick, used, tail, code)
+  if full or dies then
+    lives = dies and now + 2 * window or lives
+    state = struct.pack('<I3I6i6', magic, window, lives) .. state
+  end
   if full then
-    local spare = string.rep('\0', size - stop)
-    redis.call('SET', key, head .. '\0\0\0\0\0\0\0\0' .. codes .. spare, 'KEEPTTL')
+    local blank = string.rep('\0', 12)
+    redis.call('SET', key, state .. blank .. codes .. string.rep('\0', size - stop), 'KEEPTTL')
   else
-    redis.call('SETRANGE', key, '0', head)
+    redis.call('SETRANGE', key, dies and '0' or '15', state)
   end
   if dies then
-    redis.call('PEXPIRE', key, dies)
+    redis.call('PEXPIRE', key, string.format('%.0f', 2 * window * tick_us / 1000 + SLACK))
   end
-  return struct.pack('<I7BI7I7I7I7I2I7', us, 2, used, 0, tick + window - now, last, epoch, cost)
+  return struct.pack('<I7BI7I7I7I2', us, 2, used, tick + window - now, last,
+    (lead_epoch - lead) / 16777216)
 until true

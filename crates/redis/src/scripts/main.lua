@@ -7,15 +7,15 @@
 -- Reply: one string. The server's microseconds I7, then for each key
 --   a decision (check, shadow, peek, lease): 0 for denied, 1 for allowed, 2 for allowed and taken
 --     B; for each quota units that count I7 (2^53 for more: then how often 2^53 B, and the rest I7,
---     follow), ticks until the cost passes I7 (2^53 for never), ticks until more units become
---     available I7; if taken, tick I7, epoch I2 and units I7;
+--     follow), if not taken ticks until the cost passes I7 (2^53 for never), ticks until more units
+--     become available I7; if taken, tick I7 and epoch I2, and for a lease units I7;
 --   units given back or charged (refund, charge): I7;
 --   whether there was anything (reset): B;
 --   entries (history): number I4, then tick i7 and units I7 of each.
 -- Or an error that begins with SLIDEGATE, for values that are not ours and asks that make no sense.
 -- Cost: one TIME, and what the algorithm says for each key.
 
--- What is asked, by number. 64 more says that the short cut of log may answer.
+-- What is asked, by number. 64 more says that a short cut may answer.
 local CHECK, SHADOW, PEEK, LEASE, CHARGE, REFUND, RESET, HISTORY = 1, 2, 3, 4, 5, 6, 7, 8
 
 -- An ask: operation, units; microseconds of a tick, limit and window of the first quota, the
@@ -115,16 +115,18 @@ local function decision(s)
   local parts = { pack('<B', s.taken and 2 or s.allowed and 1 or 0) }
   for i = 1, s.count do
     local high, low = s.window.used(s, i)
-    local used = pack('<I7', low)
+    local used_bytes = pack('<I7', low)
     if low >= HUGE then
-      used = pack('<I7BI7', HUGE, 1, 0)
+      used_bytes = pack('<I7BI7', HUGE, 1, 0)
     elseif high > 0 then
-      used = pack('<I7BI7', HUGE, math.min(high, 255), low)
+      used_bytes = pack('<I7BI7', HUGE, math.min(high, 255), low)
     end
-    parts[i + 1] = used .. pack('<I7I7', s.waits[i], s.window.reset(s, i))
+    local wait_bytes = s.taken and '' or pack('<I7', s.waits[i])
+    parts[i + 1] = used_bytes .. wait_bytes .. pack('<I7', s.window.reset(s, i))
   end
   if s.taken then
-    parts[#parts + 1] = pack('<I7I2I7', s.taken_at, s.epoch, s.taken)
+    parts[#parts + 1] = pack('<I7I2', s.taken_at, s.epoch)
+    parts[#parts + 1] = s.op == LEASE and pack('<I7', s.taken) or ''
   end
   return table.concat(parts)
 end
