@@ -35,13 +35,15 @@ impl FakeClock {
         Ok(clock)
     }
 
-    /// Moves the clock to so many seconds after the true time; before it, if negative.
+    /// Moves the clock to so many milliseconds after the true time; before it, if negative.
     pub(super) fn set(&self, offset: i64) -> Result<(), ServerError> {
         // Written aside and renamed: the server may read the file at any time, and must not find it
         // empty.
         let aside = self.file.with_extension("new");
         let failed = |error| ServerError::new(format!("cannot set the server's clock: {error}"));
-        fs::write(&aside, format!("{offset:+}\n")).map_err(failed)?;
+        let sign = if offset < 0 { '-' } else { '+' };
+        let (seconds, millis) = (offset.unsigned_abs() / 1000, offset.unsigned_abs() % 1000);
+        fs::write(&aside, format!("{sign}{seconds}.{millis:03}\n")).map_err(failed)?;
         fs::rename(&aside, &self.file).map_err(failed)
     }
 
