@@ -6,3 +6,4 @@ mod app;
 mod gates;
 mod modes;
 mod overload;
+mod shared;
