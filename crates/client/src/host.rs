@@ -237,7 +237,8 @@ impl Host {
             let lane = self.lanes.iter().position(|lane| lane.is(quota));
             let number = lane.and_then(|lane| self.lanes.get(lane)).map(|lane| lane.number);
             let taken = taken.iter().find(|taken| Some(taken.lane) == number);
-            let telling = Telling { quota, taken, spread: self.trips.spread(), out, now };
+            let (spread, is_over_quota) = (self.trips.spread(), answer.is_over_quota());
+            let telling = Telling { quota, taken, spread, out, is_over_quota, now };
             match lane.and_then(|lane| self.lanes.get_mut(lane)) {
                 Some(lane) => has_news |= lane.tell(&telling, settings),
                 None => self.add(&telling, settings),

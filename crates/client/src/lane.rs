@@ -14,6 +14,8 @@ use crate::ticket::Taken;
 /// With a limit and a window, own requests are counted in the same window as the server's, a
 /// little longer and with a little less in it. What the server counts beyond them is by others,
 /// and is believed until the next answer. Without a window, only what was told to be left counts.
+/// A server that refuses what this count lets pass counts otherwise, and does not like bursts: then
+/// requests are spread over the window for a while.
 #[derive(Debug)]
 pub(crate) struct Lane {
     pub(crate) number: u64,
@@ -22,6 +24,8 @@ pub(crate) struct Lane {
     window: Option<Duration>,
     /// Own units; none without a limit and a window.
     own: Option<Count>,
+    /// Own units in a part of the window, while they are spread over it.
+    spread: Option<Spread>,
     /// Units ever sent.
     total: u64,
     standing: Option<Standing>,
@@ -44,6 +48,13 @@ struct Standing {
     total: u64,
 }
 
+/// No more than its share in any part of the window.
+#[derive(Debug)]
+struct Spread {
+    share: Count,
+    until: Duration,
+}
+
 /// Whether units are there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Room {
@@ -64,8 +75,16 @@ pub(crate) struct Telling<'a> {
     pub(crate) spread: Duration,
     /// Requests of the scope that are out, this one included.
     pub(crate) out: u64,
+    /// Whether the answer is a 429.
+    pub(crate) is_over_quota: bool,
     pub(crate) now: Duration,
 }
+
+/// The parts of a window that requests are spread over.
+const PARTS: u32 = 10;
+
+/// For so many windows after a refusal that is no own fault, requests are spread.
+const SPREAD_WINDOWS: u32 = 20;
 
 /// How long a probe is waited for before the next.
 const PROBE_PATIENCE: Duration = Duration::from_secs(1);
@@ -88,6 +107,7 @@ impl Lane {
             limit: None,
             window: None,
             own: None,
+            spread: None,
             total: 0,
             standing: None,
             probe: None,
@@ -126,13 +146,19 @@ impl Lane {
             let own = taken.used.saturating_add(since);
             self.stand(telling, own, taken.total, settings);
         }
+        if telling.is_over_quota && taken.receipt.is_some() && !taken.is_probe {
+            self.spread_out(telling.now);
+        }
         taken.is_probe && self.probe.take().is_some()
     }
 
     /// Whether the last of `units` could go now.
     pub(crate) fn room(&self, units: u64, now: Duration) -> Room {
         match &self.own {
-            Some(own) => self.room_in_window(own, units, now),
+            Some(own) => match self.room_in_part(units, now) {
+                Room::Free => self.room_in_window(own, units, now),
+                room => room,
+            },
             None => self.room_left(units, now),
         }
     }
@@ -145,6 +171,9 @@ impl Lane {
         }
         if is_probe {
             self.probe = Some(now);
+        }
+        if let Some(spread) = &self.spread {
+            let _receipt = spread.share.take(1, now);
         }
         let receipt = self.own.as_ref().and_then(|own| own.take(1, now));
         let used = self.own.as_ref().map_or(0, |own| own.used(now));
@@ -174,6 +203,37 @@ impl Lane {
         // The server's word holds, however long nobody asked again.
         let reset = self.standing.map_or(Duration::ZERO, |standing| standing.reset_at);
         now > forgotten.max(reset)
+    }
+
+    /// Own units in a part of the window, if they are spread over it.
+    fn room_in_part(&self, units: u64, now: Duration) -> Room {
+        match &self.spread {
+            Some(spread) if now < spread.until => {
+                at(now.saturating_add(spread.share.wait(units, now)), now)
+            }
+            _ => Room::Free,
+        }
+    }
+
+    /// From now on, no more than its share in any part of the window.
+    fn spread_out(&mut self, now: Duration) {
+        let Some(own) = &self.own else { return };
+        let quota = own.quota();
+        let parts = u32::try_from(quota.limit()).map_or(PARTS, |limit| limit.min(PARTS));
+        // Rounded up: all parts together must not be less than the whole.
+        let share = quota.limit().div_ceil(u64::from(parts));
+        let until = now.saturating_add(quota.window().saturating_mul(SPREAD_WINDOWS));
+        match (Quota::new(share, quota.window() / parts), &mut self.spread) {
+            (Ok(share), Some(spread)) => {
+                spread.share.change(share);
+                spread.until = until;
+            }
+            (Ok(share), None) => {
+                let share = Count::new(share).ok();
+                self.spread = share.map(|share| Spread { share, until });
+            }
+            (Err(_), _) => {}
+        }
     }
 
     /// Own units and those of others, in one window.
@@ -259,8 +319,10 @@ impl Lane {
         let Some(remaining) = quota.remaining() else { return };
         let counted = self.limit.map_or(0, |limit| limit.saturating_sub(remaining));
         let reset_after = quota.reset_after().unwrap_or_default().min(settings.hold_max);
+        // Others that are out may not be counted yet, whichever was sent first.
+        let out = telling.out.saturating_sub(1);
         self.standing = Some(Standing {
-            left: remaining.saturating_sub(self.total.saturating_sub(total)),
+            left: remaining.saturating_sub(out),
             foreign: counted.saturating_sub(own),
             reset_at: now.saturating_add(reset_after),
             told_at: now,

@@ -18,7 +18,7 @@ use crate::error::Error;
 /// | `jitter` | 10 %, at most 5 s | added at random to the time that a server asks for |
 /// | `hold_max` | 24 h | the longest time that a server's word is taken for |
 /// | `budget` | 10 %, 10 a minute | retries: of the requests, and in any case |
-/// | `refusals` | 100 in 10 min | a scope with so many 429s is stopped for as long |
+/// | `refusals` | 1000 in 10 min | a scope with so many 429s is stopped for as long |
 /// | `scopes_max` | 256 | scopes remembered |
 /// | `waiters_max` | 1024 | requests that wait at a time |
 ///
@@ -91,7 +91,7 @@ impl Default for Settings {
             hold_max: Duration::from_secs(24 * 3600),
             budget_percent: 10,
             budget_floor: 10,
-            refusals_max: 100,
+            refusals_max: 1000,
             refusals_window: Duration::from_secs(600),
             scopes_max: 256,
             waiters_max: 1024,

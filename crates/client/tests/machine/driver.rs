@@ -1,8 +1,5 @@
 //! The machine with a time of its own.
 
-#![allow(dead_code, reason = "no test file uses all of it")]
-#![allow(clippy::allow_attributes, reason = "an expectation would fail where all of it is used")]
-
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -11,46 +8,46 @@ use slidegate_client::{
 };
 
 /// November 2023.
-pub const START: Duration = Duration::from_secs(1_700_000_000);
+pub(crate) const START: Duration = Duration::from_secs(1_700_000_000);
 
 /// [`Pacing`] with a time and randomness of its own, all for one host unless told.
-pub struct Machine {
-    pub pacing: Pacing,
-    pub random: Random,
-    pub now: Duration,
+pub(crate) struct Machine {
+    pub(crate) pacing: Pacing,
+    pub(crate) random: Random,
+    pub(crate) now: Duration,
 }
 
 impl Machine {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with(Settings::builder())
     }
 
-    pub fn with(settings: SettingsBuilder) -> Self {
+    pub(crate) fn with(settings: SettingsBuilder) -> Self {
         let pacing = Pacing::new(settings.build().unwrap());
         Self { pacing, random: Random::from_seed(42), now: START }
     }
 
-    pub fn begin(&mut self) -> Ticket {
+    pub(crate) fn begin(&mut self) -> Ticket {
         self.begin_at("api.example.com")
     }
 
-    pub fn begin_at(&mut self, host: &str) -> Ticket {
+    pub(crate) fn begin_at(&mut self, host: &str) -> Ticket {
         self.pacing.begin(Scope::new(host), self.now)
     }
 
-    pub fn ask(&mut self, ticket: &mut Ticket) -> Step {
+    pub(crate) fn ask(&mut self, ticket: &mut Ticket) -> Step {
         self.pacing.ask(ticket, self.now, &mut self.random)
     }
 
     /// A request that goes at once.
-    pub fn sent(&mut self) -> Ticket {
+    pub(crate) fn sent(&mut self) -> Ticket {
         let mut ticket = self.begin();
         assert_eq!(self.ask(&mut ticket), Step::Go);
         ticket
     }
 
     /// How long a request is told to wait.
-    pub fn wait(&mut self, ticket: &mut Ticket) -> Duration {
+    pub(crate) fn wait(&mut self, ticket: &mut Ticket) -> Duration {
         match self.ask(ticket) {
             Step::Wait(wait) => wait,
             step => panic!("{step:?} and no wait"),
@@ -58,22 +55,27 @@ impl Machine {
     }
 
     /// Why a request is refused.
-    pub fn refused(&mut self, ticket: &mut Ticket) -> Error {
+    pub(crate) fn refused(&mut self, ticket: &mut Ticket) -> Error {
         match self.ask(ticket) {
             Step::Refuse(error) => error,
             step => panic!("{step:?} and no error"),
         }
     }
 
-    pub fn advance(&mut self, time: Duration) {
+    pub(crate) fn advance(&mut self, time: Duration) {
         self.now += time;
     }
 
-    pub fn answer(&mut self, ticket: &mut Ticket, status: u16, fields: &[(&str, &str)]) -> Next {
+    pub(crate) fn answer(
+        &mut self,
+        ticket: &mut Ticket,
+        status: u16,
+        fields: &[(&str, &str)],
+    ) -> Next {
         self.answer_with(ticket, status, fields, Repeat::Always)
     }
 
-    pub fn answer_with(
+    pub(crate) fn answer_with(
         &mut self,
         ticket: &mut Ticket,
         status: u16,
@@ -86,7 +88,7 @@ impl Machine {
     }
 }
 
-pub fn headers(fields: &[(&str, &str)]) -> HeaderMap {
+pub(crate) fn headers(fields: &[(&str, &str)]) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for (name, value) in fields {
         let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
@@ -95,10 +97,10 @@ pub fn headers(fields: &[(&str, &str)]) -> HeaderMap {
     headers
 }
 
-pub fn seconds(seconds: u64) -> Duration {
+pub(crate) fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-pub fn millis(millis: u64) -> Duration {
+pub(crate) fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }

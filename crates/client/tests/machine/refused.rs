@@ -1,13 +1,9 @@
 //! What follows a 429 or 503: waits, retries, and when there are none.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "in a test, to panic is to fail")]
-
-mod machine;
-
 use std::time::Duration;
 
-use machine::{Machine, START, millis, seconds};
-use slidegate_client::{ErrorKind, Next, Repeat, Settings, Step};
+use crate::driver::{Machine, START, millis, seconds};
+use slidegate_client::{ErrorKind, Next, Random, Repeat, Settings, Step};
 
 #[test]
 fn one_refusal_holds_back_all_of_its_host_and_nobody_else() {
@@ -77,26 +73,25 @@ fn a_503_without_a_time_delays_only_itself() {
 // Negative, past and malformed times are no times: the client must neither come at once nor never.
 #[test]
 fn what_is_no_time_is_backed_off_from() {
-    let values = ["-60", "0", "soon", "", "1e9", "Tue, 14 Nov 2000 22:13:20 GMT", "\u{2009}5"];
-    for value in values {
-        let mut waits = Vec::new();
-        for seed in 0..200 {
+    for value in ["-60", "0", "soon", "", "1e9", "Tue, 14 Nov 2000 22:13:20 GMT"] {
+        let wait = |seed| {
             let mut client = Machine::new();
-            client.random = slidegate_client::Random::from_seed(seed);
+            client.random = Random::from_seed(seed);
             let mut ticket = client.sent();
-            let name = if value.is_ascii() { "retry-after" } else { continue };
-            assert_eq!(client.answer(&mut ticket, 429, &[(name, value)]), Next::Again);
-            waits.push(client.wait(&mut ticket));
-        }
+            assert_eq!(client.answer(&mut ticket, 429, &[("retry-after", value)]), Next::Again);
+            client.wait(&mut ticket)
+        };
+        let waits: Vec<Duration> = (0..200).map(wait).collect();
         assert!(waits.iter().all(|wait| *wait <= millis(500)), "{value:?}");
-        assert!(value.is_ascii() == waits.iter().any(|wait| *wait > millis(250)), "{value:?}");
+        assert!(waits.iter().any(|wait| *wait > millis(400)), "{value:?}");
     }
 }
 
 // A server's mistake must not make a program wait for years, nor must a program come too early.
 #[test]
 fn absurd_times_are_handed_on_and_capped() {
-    for value in ["86401", "999999999", "99999999999999999999999", "Fri, 31 Dec 9999 23:59:59 GMT"] {
+    for value in ["86401", "999999999", "99999999999999999999999", "Fri, 31 Dec 9999 23:59:59 GMT"]
+    {
         let mut client = Machine::new();
         let mut ticket = client.sent();
         assert_eq!(client.answer(&mut ticket, 429, &[("retry-after", value)]), Next::Done);

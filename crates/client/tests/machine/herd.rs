@@ -1,12 +1,8 @@
 //! A thousand clients that were refused together do not come back together, and none too early.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "in a test, to panic is to fail")]
-
-mod machine;
-
 use std::time::Duration;
 
-use machine::{Machine, START, seconds};
+use crate::driver::{Machine, START, seconds};
 use slidegate_client::{Next, Random, Step};
 
 const CLIENTS: u64 = 1000;
