@@ -139,9 +139,9 @@ impl Host {
 
     /// The request is over; whether others that wait should ask again.
     pub(crate) fn end(&mut self, ticket: &mut Ticket) -> bool {
-        self.line.remove(ticket.number);
-        let Some(sent) = self.returned(ticket) else { return false };
-        let mut has_news = sent.is_first;
+        let mut has_news = self.line.remove(ticket.number);
+        let Some(sent) = self.returned(ticket) else { return has_news };
+        has_news |= sent.is_first;
         if sent.is_first && self.learned == Learned::Asked(sent.at) {
             self.learned = Learned::Nothing;
         }
@@ -283,11 +283,12 @@ impl Host {
             let delay = delay.min(settings.hold_max);
             self.hold(now.saturating_add(delay), settings.jitter(delay));
         } else {
-            let wait = random.within(settings.backoff(ticket.attempts));
-            ticket.not_before = now.saturating_add(wait);
+            let until = now.saturating_add(random.within(settings.backoff(ticket.attempts)));
+            // A hold that it drew its jitter for may be longer.
+            ticket.not_before = ticket.not_before.max(until);
             // A 503 without a time may be one bad server of many; a 429 is about the client.
             if answer.is_over_quota() {
-                self.hold(ticket.not_before, Duration::ZERO);
+                self.hold(until, Duration::ZERO);
             }
         }
         self.respect_hold(ticket, now, random);

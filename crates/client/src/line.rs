@@ -38,10 +38,11 @@ impl Line {
         }
     }
 
-    pub(crate) fn remove(&mut self, number: u64) {
-        if let Ok(at) = self.find(number) {
-            self.places.remove(at);
-        }
+    /// Takes `number` out of the line; whether others move up.
+    pub(crate) fn remove(&mut self, number: u64) -> bool {
+        let Ok(at) = self.find(number) else { return false };
+        self.places.remove(at);
+        at < self.places.len()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -65,11 +66,11 @@ mod tests {
             line.put(number, now);
         }
         assert_eq!([1, 2, 3, 4].map(|number| line.before(number, now)), [0, 1, 2, 3]);
-        line.remove(2);
-        line.remove(7);
+        assert!(line.remove(2));
+        assert!(!line.remove(7));
         assert_eq!(line.before(3, now), 1);
-        line.remove(1);
-        line.remove(3);
+        assert!(line.remove(1));
+        assert!(!line.remove(3));
         assert!(line.is_empty());
     }
 

@@ -24,7 +24,6 @@ impl Clock for TokioClock {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "tokio's time stands still unless a test moves it")]
 fn clock() -> TokioClock {
     TokioClock(Instant::now())
 }
@@ -144,7 +143,7 @@ fn limited(
     })
 }
 
-// Thirty at once against ten a minute: the first learns, and nobody is ever refused.
+// Twenty at once against ten a minute: the first learns, and nobody is ever refused.
 #[tokio::test(start_paused = true)]
 async fn requests_at_the_same_time_share_what_one_learned() {
     let statuses = Arc::default();
@@ -152,13 +151,13 @@ async fn requests_at_the_same_time_share_what_one_learned() {
     let service = ServiceBuilder::new().layer(layer).service(limited(10, &statuses));
     let start = clock();
     let calls: Vec<_> =
-        (0..30).map(|_| tokio::spawn(service.clone().oneshot(request(Method::GET)))).collect();
+        (0..20).map(|_| tokio::spawn(service.clone().oneshot(request(Method::GET)))).collect();
     for call in calls {
         assert_eq!(call.await.unwrap().unwrap().status(), StatusCode::OK);
     }
-    assert_eq!(*statuses.lock().unwrap(), [StatusCode::OK; 30]);
+    assert_eq!(*statuses.lock().unwrap(), [StatusCode::OK; 20]);
     let took = start.0.elapsed();
-    assert!((Duration::from_secs(120)..Duration::from_secs(130)).contains(&took), "{took:?}");
+    assert!((Duration::from_secs(60)..Duration::from_secs(70)).contains(&took), "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -176,9 +175,9 @@ async fn a_call_that_is_dropped_gives_its_place_back() {
     let (given_up, served) = tokio::join!(place(5), place(90));
     assert!(given_up.is_err());
     assert_eq!(served.unwrap().unwrap().status(), StatusCode::OK);
-    // Behind the one that gave up it would have been served after two minutes; it is told so, and
-    // asks again when news come or its time is up.
-    assert!(start.0.elapsed() <= Duration::from_secs(90));
+    // Behind the one that gave up it would have been served after two minutes.
+    let took = start.0.elapsed();
+    assert!((Duration::from_secs(59)..Duration::from_secs(62)).contains(&took), "{took:?}");
     assert_eq!(pacer.stats().waiting, 0);
 }
 

@@ -15,7 +15,7 @@ fn returns(fields: &[(&str, &str)]) -> Vec<Duration> {
         let mut ticket = client.sent();
         assert_eq!(client.answer(&mut ticket, 429, fields), Next::Again);
         let wait = client.wait(&mut ticket);
-        client.now = START + wait - Duration::from_nanos(1);
+        client.now = START + wait.saturating_sub(Duration::from_nanos(1));
         assert!(matches!(client.ask(&mut ticket), Step::Wait(_)), "a moment early");
         client.now = START + wait;
         assert_eq!(client.ask(&mut ticket), Step::Go);

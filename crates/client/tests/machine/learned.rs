@@ -124,6 +124,7 @@ fn first_come_first_served_and_a_cancelled_place_is_the_next_ones() {
     // Those behind the second move up when it goes away.
     let mut cancelled = waiting.remove(1);
     client.pacing.end(&mut cancelled);
+    assert!(client.pacing.take_news(), "those behind must be told");
     let waits: Vec<Duration> = waiting.iter_mut().map(|ticket| client.wait(ticket)).collect();
     assert_eq!(waits, [6, 10, 16].map(seconds));
     // The last asks first when units are free, and must not overtake.

@@ -233,8 +233,7 @@ fn fields_without_a_window_are_enough() {
         Fields::none().x_ratelimit(Reset::Epoch).retry_after(true),
     ];
     for fields in forms {
-        let mut world =
-            World::new(policy(20, seconds(10), Algorithm::Log), fields.clone(), millis(20));
+        let mut world = World::new(policy(20, seconds(10), Algorithm::Log), fields, millis(20));
         world.program(10);
         let counts = world.run(seconds(400));
         assert!(counts.denied * 20 <= counts.allowed, "{counts:?}");
