@@ -237,11 +237,14 @@ impl Host {
             let lane = self.lanes.iter().position(|lane| lane.is(quota));
             let number = lane.and_then(|lane| self.lanes.get(lane)).map(|lane| lane.number);
             let taken = taken.iter().find(|taken| Some(taken.lane) == number);
-            let (spread, is_over_quota) = (self.trips.spread(), answer.is_over_quota());
-            let telling = Telling { quota, taken, spread, out, is_over_quota, now };
+            let (trips, is_over_quota) = (&self.trips, answer.is_over_quota());
+            let telling = Telling { quota, taken, trips, out, is_over_quota, now };
             match lane.and_then(|lane| self.lanes.get_mut(lane)) {
                 Some(lane) => has_news |= lane.tell(&telling, settings),
-                None => self.add(&telling, settings),
+                None => {
+                    let lane = Lane::new(self.next_lane, &telling, settings);
+                    self.add(lane);
+                }
             }
             told.extend(number);
         }
@@ -261,12 +264,12 @@ impl Host {
         }
     }
 
-    fn add(&mut self, telling: &Telling<'_>, settings: &Settings) {
+    fn add(&mut self, lane: Lane) {
         if self.lanes.len() >= QUOTAS_MAX {
             let oldest = (0..self.lanes.len()).min_by_key(|index| self.lanes[*index].heard_at());
             self.lanes.remove(oldest.unwrap_or(0));
         }
-        self.lanes.push(Lane::new(self.next_lane, telling, settings));
+        self.lanes.push(lane);
         self.next_lane += 1;
     }
 

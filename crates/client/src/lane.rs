@@ -8,6 +8,7 @@ use slidegate_http::ToldQuota;
 use crate::count::Count;
 use crate::settings::Settings;
 use crate::ticket::Taken;
+use crate::trips::Trips;
 
 /// One quota of a server, as far as it was told, and what was sent under it.
 ///
@@ -15,15 +16,17 @@ use crate::ticket::Taken;
 /// little longer and with a little less in it. What the server counts beyond them is by others,
 /// and is believed until the next answer. Without a window, only what was told to be left counts.
 /// A server that refuses what this count lets pass counts otherwise, and does not like bursts: then
-/// requests are spread over the window for a while.
+/// requests are spread over the window for a while, and slower each time.
 #[derive(Debug)]
 pub(crate) struct Lane {
     pub(crate) number: u64,
     name: Option<Box<str>>,
     limit: Option<u64>,
     window: Option<Duration>,
-    /// Own units; none without a limit and a window.
+    /// Own units, and whether there is room for more; none without a limit and a window.
     own: Option<Count>,
+    /// Own units that the server may still count: for as long as a window and a round trip.
+    lasting: Option<Count>,
     /// Own units in a part of the window, while they are spread over it.
     spread: Option<Spread>,
     /// Units ever sent.
@@ -52,7 +55,11 @@ struct Standing {
 #[derive(Debug)]
 struct Spread {
     share: Count,
+    /// When the last refusal came that was no own fault.
+    since: Duration,
     until: Duration,
+    /// By how many percent the window is longer.
+    slack: u32,
 }
 
 /// Whether units are there.
@@ -71,8 +78,7 @@ pub(crate) struct Telling<'a> {
     pub(crate) quota: &'a ToldQuota,
     /// What the request took, if the lane was there when it was sent.
     pub(crate) taken: Option<&'a Taken>,
-    /// By how much one round trip may be longer than another.
-    pub(crate) spread: Duration,
+    pub(crate) trips: &'a Trips,
     /// Requests of the scope that are out, this one included.
     pub(crate) out: u64,
     /// Whether the answer is a 429.
@@ -85,6 +91,10 @@ const PARTS: u32 = 10;
 
 /// For so many windows after a refusal that is no own fault, requests are spread.
 const SPREAD_WINDOWS: u32 = 20;
+
+/// What another such refusal adds to the window, in percent, and the most of it.
+const SLACK: u32 = 2;
+const SLACK_MAX: u32 = 20;
 
 /// How long a probe is waited for before the next.
 const PROBE_PATIENCE: Duration = Duration::from_secs(1);
@@ -107,6 +117,7 @@ impl Lane {
             limit: None,
             window: None,
             own: None,
+            lasting: None,
             spread: None,
             total: 0,
             standing: None,
@@ -116,9 +127,10 @@ impl Lane {
         lane.learn(telling, settings);
         // All that are out now will count there, and were sent before this lane was known.
         lane.total = telling.out;
-        let receipt = lane.own.as_ref().and_then(|own| own.take(telling.out, telling.now));
-        let used = receipt.map_or(telling.out, |receipt| receipt.units());
-        lane.stand(telling, used, telling.out, settings);
+        for count in lane.own.iter().chain(&lane.lasting) {
+            let _receipt = count.take(telling.out, telling.now);
+        }
+        lane.stand(telling, telling.out, telling.out, settings);
         lane
     }
 
@@ -176,7 +188,10 @@ impl Lane {
             let _receipt = spread.share.take(1, now);
         }
         let receipt = self.own.as_ref().and_then(|own| own.take(1, now));
-        let used = self.own.as_ref().map_or(0, |own| own.used(now));
+        let used = self.lasting.as_ref().map_or(0, |lasting| {
+            let _receipt = lasting.take(1, now);
+            lasting.used(now)
+        });
         Taken { lane: self.number, receipt, used, total: self.total, is_probe }
     }
 
@@ -223,16 +238,21 @@ impl Lane {
         // Rounded up: all parts together must not be less than the whole.
         let share = quota.limit().div_ceil(u64::from(parts));
         let until = now.saturating_add(quota.window().saturating_mul(SPREAD_WINDOWS));
-        match (Quota::new(share, quota.window() / parts), &mut self.spread) {
-            (Ok(share), Some(spread)) => {
+        let Ok(share) = Quota::new(share, quota.window() / parts) else { return };
+        match &mut self.spread {
+            Some(spread) if now < spread.until => {
+                // Many refused together are one reason to be slower.
+                if now >= spread.since.saturating_add(quota.window()) {
+                    spread.slack = (spread.slack + SLACK).min(SLACK_MAX);
+                    spread.since = now;
+                }
                 spread.share.change(share);
                 spread.until = until;
             }
-            (Ok(share), None) => {
+            _ => {
                 let share = Count::new(share).ok();
-                self.spread = share.map(|share| Spread { share, until });
+                self.spread = share.map(|share| Spread { share, since: now, until, slack: 0 });
             }
-            (Err(_), _) => {}
         }
     }
 
@@ -247,12 +267,17 @@ impl Lane {
         let gone = standing.told_at.saturating_add(window);
         let all = units.saturating_add(foreign);
         let after_all = now.saturating_add(own.wait(all, now)).min(gone).max(after_own);
-        if after_all <= now || standing.reset_at >= after_all {
-            return at(after_all, now);
+        let is_free = after_all <= now;
+        // Others take meanwhile, so what was told to be left is not exceeded before the next answer.
+        if is_free && units <= standing.left {
+            return Room::Free;
+        }
+        if !is_free && standing.reset_at >= after_all {
+            return Room::At(after_all);
         }
         // The server said that there are more before that.
         match self.probing(units, standing.reset_at.max(after_own), now) {
-            Room::At(next) => Room::At(next.min(after_all)),
+            Room::At(next) => Room::At(next.min(if is_free { gone } else { after_all })),
             room => room,
         }
     }
@@ -288,16 +313,24 @@ impl Lane {
         self.heard_at = telling.now;
         self.limit = telling.quota.limit().or(self.limit);
         self.window = telling.quota.window().or(self.window);
-        let quota = self.paced(telling.spread, settings);
-        match (quota, &mut self.own) {
-            (Some(quota), Some(own)) => own.change(quota),
-            (Some(quota), None) => self.own = Count::new(quota).ok(),
-            (None, _) => self.own = None,
-        }
+        let paced = self.paced(telling, settings);
+        change(&mut self.own, paced);
+        let lasting = self.lasting(telling.trips.longest());
+        change(&mut self.lasting, lasting);
+    }
+
+    /// Without a limit: what was sent was sent.
+    fn lasting(&self, trip: Duration) -> Option<Quota> {
+        let window = self.own.as_ref()?.quota().window();
+        // In steps, so that it does not change with every answer; at most a window.
+        let step = window / 64;
+        let longer = (1..=64).map(|steps| step * steps).find(|longer| *longer >= trip);
+        let longer = Quota::new(LIMIT_MAX, window.saturating_add(longer.unwrap_or(window)));
+        longer.or_else(|_| Quota::new(LIMIT_MAX, window)).ok()
     }
 
     /// The quota that own requests keep to: a little below the server's.
-    fn paced(&self, spread: Duration, settings: &Settings) -> Option<Quota> {
+    fn paced(&self, telling: &Telling<'_>, settings: &Settings) -> Option<Quota> {
         let limit = self.limit?.min(LIMIT_MAX);
         let window = self.window?;
         // Rounded down: of a small limit nothing is kept back, or it would be a large share.
@@ -305,10 +338,12 @@ impl Lane {
             + limit % 100 * u64::from(settings.reserve_percent) / 100;
         let limit = limit.saturating_sub(reserve);
         // In steps, so that it does not change with every answer; at most a twentieth.
-        let step = window / 80;
+        let (step, spread) = (window / 80, telling.trips.spread());
         let margin = (1..=4).map(|steps| step * steps).find(|margin| *margin >= spread);
         let margin = if spread.is_zero() { Duration::ZERO } else { margin.unwrap_or(step * 4) };
-        let longer = Quota::new(limit, window.saturating_add(margin));
+        let active = self.spread.as_ref().filter(|spread| telling.now < spread.until);
+        let slack = window / 100 * active.map_or(0, |spread| spread.slack);
+        let longer = Quota::new(limit, window.saturating_add(margin).saturating_add(slack));
         // A window of ten years cannot be longer.
         longer.or_else(|_| Quota::new(limit, window)).ok()
     }
@@ -328,6 +363,15 @@ impl Lane {
             told_at: now,
             total,
         });
+    }
+}
+
+/// Counts by a quota, if there is one.
+fn change(count: &mut Option<Count>, quota: Option<Quota>) {
+    match (quota, &mut *count) {
+        (Some(quota), Some(count)) => count.change(quota),
+        (Some(quota), None) => *count = Count::new(quota).ok(),
+        (None, _) => *count = None,
     }
 }
 

@@ -51,7 +51,7 @@ pub(crate) struct Sent {
 pub(crate) struct Taken {
     pub(crate) lane: u64,
     pub(crate) receipt: Option<Receipt>,
-    /// The lane's own units right after this one.
+    /// Own units that the server may count, right after this one.
     pub(crate) used: u64,
     /// Units that the lane had ever sent, this one included.
     pub(crate) total: u64,

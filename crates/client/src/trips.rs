@@ -22,6 +22,11 @@ impl Trips {
         self.shortest = Some(trip.min(shortest.saturating_add(shortest / FORGET)));
     }
 
+    /// The longest trip of late.
+    pub(crate) fn longest(&self) -> Duration {
+        self.longest
+    }
+
     /// By how much one trip may be longer than another.
     pub(crate) fn spread(&self) -> Duration {
         self.longest.saturating_sub(self.shortest.unwrap_or_default())

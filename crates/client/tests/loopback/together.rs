@@ -11,13 +11,14 @@ use slidegate_client::Pacer;
 use crate::server::{Seen, Server, client};
 
 const LIMIT: u64 = 100;
+const WINDOW: Duration = Duration::from_secs(2);
 const WORKERS: usize = 16;
-const WINDOWS: u32 = 6;
+const WINDOWS: u32 = 4;
 const ROUNDS: usize = 3;
 
 /// Lets workers ask for as much as they can get, for some windows.
 async fn round() -> Vec<Seen> {
-    let quota = Quota::per_second(LIMIT).unwrap();
+    let quota = Quota::new(LIMIT, WINDOW).unwrap();
     let server = Server::limited(Policy::new("api", quota).unwrap()).await;
     let client = client(&Pacer::new());
     let is_over = Arc::new(AtomicBool::new(false));
@@ -31,7 +32,7 @@ async fn round() -> Vec<Seen> {
         })
     };
     let workers: Vec<_> = (0..WORKERS).map(|_| worker()).collect();
-    tokio::time::sleep(Duration::from_secs(1) * WINDOWS).await;
+    tokio::time::sleep(WINDOW * WINDOWS).await;
     is_over.store(true, Ordering::Relaxed);
     for worker in workers {
         worker.await.unwrap();
@@ -40,25 +41,24 @@ async fn round() -> Vec<Seen> {
 }
 
 // The client aims at 95 % of the limit. Of what it sends, at least 99 % must be let in, and what is
-// let in must be at least 90 % of the limit. Hundred a second is little for any machine, but one
-// that stands still for half a second loses a round; so there are some rounds.
+// let in must be at least 90 % of the limit. Fifty a second is little for any machine, but one that
+// stands still for a tenth of a second delays requests by more than any margin; so there are some
+// rounds.
 #[tokio::test]
 async fn nearly_nothing_is_refused_and_nearly_all_of_the_limit_is_used() {
     let mut reports = Vec::new();
     for _ in 0..ROUNDS {
         let seen = round().await;
-        let first = seen[0].at;
-        let end = first + Duration::from_secs(1) * WINDOWS;
+        let end = seen[0].at + WINDOW * WINDOWS;
         let within: Vec<&Seen> = seen.iter().filter(|seen| seen.at < end).collect();
         let allowed = within.iter().filter(|seen| seen.status == StatusCode::OK).count();
         let (all, limit) = (within.len(), usize::try_from(LIMIT * u64::from(WINDOWS)).unwrap());
         let report = format!("{allowed} of {all} let in, {limit} would be all of the limit");
-        assert!(allowed * 100 >= all * 99, "{report}");
         println!("{report}");
-        if allowed * 10 >= limit * 9 {
+        if allowed * 100 >= all * 99 && allowed * 10 >= limit * 9 {
             return;
         }
         reports.push(report);
     }
-    unreachable!("less than 90 % in every round: {reports:?}");
+    unreachable!("too little or too much refused in every round: {reports:?}");
 }
