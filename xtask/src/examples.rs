@@ -6,15 +6,21 @@ use std::path::Path;
 use crate::Outcome;
 use crate::command::{self, cargo};
 
-/// Runs each example of the library once.
+/// The folders with examples, and their packages.
+const FOLDERS: &[(&str, &str)] =
+    &[("crates/core/examples", "slidegate"), ("crates/client/examples", "slidegate-client")];
+
+/// Runs each example once.
 pub(crate) fn run(root: &Path) -> Outcome {
-    let names = names(&root.join("crates/core/examples"))?;
-    if names.is_empty() {
-        return Err("there is no example in crates/core/examples".to_owned());
-    }
-    for name in &names {
-        let arguments = ["run", "--quiet", "--package", "slidegate", "--example", name];
-        command::run(&mut cargo(root, &arguments))?;
+    for (folder, package) in FOLDERS {
+        let names = names(&root.join(folder))?;
+        if names.is_empty() {
+            return Err(format!("there is no example in {folder}"));
+        }
+        for name in &names {
+            let arguments = ["run", "--quiet", "--package", package, "--example", name];
+            command::run(&mut cargo(root, &arguments))?;
+        }
     }
     Ok(())
 }

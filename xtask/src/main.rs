@@ -24,7 +24,7 @@ The repository's own commands.
 
     cargo xtask test             everything a change must pass; .ci/run calls exactly this
     cargo xtask tidy             the house rules that no compiler checks
-    cargo xtask examples         runs each example of crates/core once
+    cargo xtask examples         runs each example once
     cargo xtask fuzz [SECONDS]   runs each fuzz target (60 s unless told); needs nightly, cargo-fuzz
     cargo xtask help             this text
 

@@ -59,3 +59,8 @@ pub use self::ticket::Ticket;
 #[cfg(feature = "tower")]
 pub use self::tower::{Cloned, Once, PacingLayer, PacingService, Replay};
 pub use self::turn::{Paced, Turn};
+
+/// The code of the page about this crate, compiled and run.
+#[cfg(all(doctest, feature = "reqwest", feature = "tower"))]
+#[doc = include_str!("../../../docs/client.md")]
+struct Page;
