@@ -86,6 +86,20 @@ fn true_time() -> i64 {
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
 
+/// What a process must find in its environment to see another wall clock than the true one, such
+/// as `+2h x3` for one that is ahead and runs three times as fast. Its monotonic clock stays true.
+///
+/// # Errors
+///
+/// When libfaketime is not installed.
+pub fn wall_clock(spec: &str) -> Result<Vec<(&'static str, String)>, ServerError> {
+    let clock = FakeClock { library: find()?, file: PathBuf::new() };
+    let mut variables = clock.variables();
+    variables.retain(|(name, _)| *name != "FAKETIME_TIMESTAMP_FILE");
+    variables.push(("FAKETIME", spec.to_owned()));
+    Ok(variables)
+}
+
 fn find() -> Result<PathBuf, ServerError> {
     let folders = fs::read_dir(LIBRARIES).into_iter().flatten().flatten();
     let direct = Path::new(LIBRARIES).join(LIBRARY);
