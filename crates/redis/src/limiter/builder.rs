@@ -153,6 +153,7 @@ impl RedisLimiterBuilder {
         };
         let deny = (self.deny_keys > 0).then(|| DenyCache::new(self.deny_keys, self.deny_cap));
         let inner = Inner {
+            stored_as: stored_as(policy.name(), self.tick),
             tick: self.tick,
             guard,
             secret_keys: self.secret_keys,
@@ -203,5 +204,13 @@ impl RedisLimiterBuilder {
             ));
         }
         Ok(())
+    }
+}
+
+/// Ticks of another length would be misread, so they are stored under another name.
+fn stored_as(policy: &str, tick: Duration) -> Box<str> {
+    match tick.as_micros() {
+        1000 => policy.into(),
+        micros => format!("{policy}@{micros}us").into(),
     }
 }

@@ -44,7 +44,7 @@ impl Inner {
 
     /// What a key is called in Redis.
     pub(super) fn name(&self, key: &[u8]) -> Vec<u8> {
-        self.redis.shared.names.name(self.policy.name(), key, self.secret_keys)
+        self.redis.shared.names.name(&self.stored_as, key, self.secret_keys)
     }
 }
 

@@ -48,6 +48,8 @@ pub struct RedisLimiter {
 struct Inner {
     redis: Redis,
     policy: Policy,
+    /// The policy's name in the names of keys.
+    stored_as: Box<str>,
     tick: Duration,
     guard: Guard,
     /// Keys are hashed before they leave the process.
