@@ -30,6 +30,7 @@ mod inproc;
 mod instructions;
 mod memory;
 mod redis;
+mod tower;
 
 use core::time::Duration;
 use std::process::ExitCode;
@@ -64,6 +65,8 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
         Command::InstructionsChild { subject, checks } => {
             instructions::run_child(subject, *checks)?;
         }
+        Command::Tower => tower::run(options)?,
+        Command::TowerChild { subject, requests } => tower::run_child(subject, *requests)?,
     }
     Ok(ExitCode::SUCCESS)
 }

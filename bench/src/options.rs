@@ -9,12 +9,14 @@ usage: slidegate-bench inproc [--json] [--quick]
        slidegate-bench holds [--json]
        slidegate-bench redis [--json] [--quick]
        slidegate-bench instructions [--json] [--record | --compare]
+       slidegate-bench tower [--json] [--quick]
 
 inproc        time of a check, beside peers and a floor
 memory        resident memory after one window of filling and three of churn
 holds         the longest that a lock is held while 10 M keys come, are swept and saved
 redis         limits in Redis beside the usual sorted set, on a server started for it
 instructions  instructions of a check, counted by callgrind
+tower         what a layer adds to a request, in time and instructions
 
 --json     one object a line instead of a table
 --quick    three short rounds instead of eleven
@@ -53,6 +55,12 @@ pub(crate) enum Command {
     InstructionsChild {
         subject: String,
         checks: u64,
+    },
+    Tower,
+    /// Hidden: one run that callgrind counts.
+    TowerChild {
+        subject: String,
+        requests: u64,
     },
 }
 
@@ -96,6 +104,10 @@ impl Options {
             ["instructions"] => Command::Instructions { action },
             ["instructions-child", subject, checks] => {
                 Command::InstructionsChild { subject: subject.to_owned(), checks: checks.parse()? }
+            }
+            ["tower"] => Command::Tower,
+            ["tower-child", subject, requests] => {
+                Command::TowerChild { subject: subject.to_owned(), requests: requests.parse()? }
             }
             [word, ..] => return Err(refusal(word)),
         };

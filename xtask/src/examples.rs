@@ -7,8 +7,12 @@ use crate::Outcome;
 use crate::command::{self, cargo};
 
 /// Packages with examples, and where these are.
-const PACKAGES: &[(&str, &str)] =
-    &[("slidegate", "crates/core/examples"), ("slidegate-redis", "crates/redis/examples")];
+const PACKAGES: &[(&str, &str)] = &[
+    ("slidegate", "crates/core/examples"),
+    ("slidegate-redis", "crates/redis/examples"),
+    ("slidegate-tower", "crates/tower/examples"),
+    ("slidegate-client", "crates/client/examples"),
+];
 
 /// Runs each example once.
 pub(crate) fn run(root: &Path) -> Outcome {

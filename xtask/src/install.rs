@@ -71,6 +71,9 @@ const SERVERS: &[Package] = &[
         name: "python3-pip",
         is_there: || command::succeeds("python3", &["-m", "pip", "--version"]),
     },
+    // Proxies that services are tested behind; not on the search path of every user.
+    Package { name: "nginx-light", is_there: || command::succeeds("/usr/sbin/nginx", &["-v"]) },
+    Package { name: "haproxy", is_there: || command::succeeds("/usr/sbin/haproxy", &["-v"]) },
 ];
 
 fn missing(packages: &[Package]) -> Vec<&'static str> {

@@ -24,7 +24,7 @@ The repository's own commands.
 
     cargo xtask test             everything a change must pass; .ci/run calls exactly this
     cargo xtask tidy             the house rules that no compiler checks
-    cargo xtask examples         runs each example of crates/core once
+    cargo xtask examples         runs each example once
     cargo xtask fuzz [SECONDS]   runs each fuzz target (60 s unless told); needs nightly, cargo-fuzz
     cargo xtask help             this text
 
@@ -41,8 +41,9 @@ The repository's own commands.
     instructions  instructions per check against the recorded ones, by callgrind
 
 What is missing and can be had is installed, and said: rustfmt and clippy by rustup; valgrind and the
-servers that tests start (redis-server, redis-tools, libfaketime, python3-pip) by apt-get when root.
-Without valgrind the last step is skipped, and said; without the servers the tests fail.
+servers that tests start (redis-server, redis-tools, libfaketime, python3-pip, nginx, haproxy) by
+apt-get when root. Without valgrind the last step is skipped, and said; without the servers the tests
+fail.
 ";
 
 fn main() -> ExitCode {

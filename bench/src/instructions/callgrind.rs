@@ -4,12 +4,12 @@ use std::process::Command;
 
 use crate::Failure;
 
-/// Instructions of a whole run of `checks` checks.
-pub(crate) fn count(subject: &str, checks: u64) -> Result<f64, Failure> {
+/// Instructions of a whole run of this program's command `child` with `checks` checks.
+pub(crate) fn count(child: &str, subject: &str, checks: u64) -> Result<f64, Failure> {
     let mut command = Command::new("valgrind");
     command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
     command.arg(std::env::current_exe()?);
-    command.args(["instructions-child", subject, &checks.to_string()]);
+    command.args([child, subject, &checks.to_string()]);
     let output = command.output().map_err(|error| format!("cannot run valgrind: {error}"))?;
     let report = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {

@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
-use slidegate::{Cost, Decision, Error, Key, Limiter, Policy, Quota, Secret};
+use slidegate::{Cost, Decision, Error, Key, Limiter, Policy, Quota, Receipt, Secret};
 use tokio::time::Instant;
 
 /// Judges in place of Redis with this process's share of every limit. Kept warm, so that it does
@@ -52,6 +52,11 @@ impl Local {
         let until = self.millis(now + self.longest) + 1;
         self.judging_until(key).fetch_max(until, Ordering::Relaxed);
         self.limiter.check_cost(key, cost)
+    }
+
+    /// Takes back what [`judge`](Local::judge) let pass, because something else denied it.
+    pub(crate) fn give_back(&self, receipt: Receipt) {
+        self.limiter.refund(receipt);
     }
 
     /// The denial of a request while both judge; none if it may pass on to Redis.

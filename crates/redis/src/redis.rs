@@ -206,16 +206,16 @@ impl RedisBuilder {
 
     /// After `failures` failures in a row a server is not asked for `open`, which doubles up to
     /// eight times that while it stays away, but at most ten seconds. Unless told: 5 failures, from
-    /// 100 ms up to one second.
+    /// 100 ms up to one second. `open` is from 1 ms to 60 s.
     #[must_use]
     pub fn breaker(mut self, failures: u32, open: Duration) -> Self {
         let open_max = open.saturating_mul(8).min(Duration::from_secs(10)).max(open);
-        self.breaker = BreakerSettings { failures: failures.max(1), open_min: open, open_max };
+        self.breaker = BreakerSettings { failures, open_min: open, open_max };
         self
     }
 
     /// How far a server's clock may jump against ours before that is counted and the breaker
-    /// opens; 500 ms unless told.
+    /// opens; 500 ms unless told, 24 hours at most.
     #[must_use]
     pub fn clock_step(mut self, step: Duration) -> Self {
         self.step = step;
@@ -236,17 +236,7 @@ impl RedisBuilder {
     ///
     /// When a setting is out of its range.
     pub fn build(self) -> Result<Redis, Error> {
-        for (what, value) in [("deadline", self.call), ("connect deadline", self.connect)] {
-            if !(Duration::from_millis(1)..=Duration::from_secs(60)).contains(&value) {
-                let message = format!("{what} {value:?} is out of range: use 1 ms to 60 s");
-                return Err(Error::new(ErrorKind::Setting, message));
-            }
-        }
-        if !(1..=1 << 20).contains(&self.in_flight_max) {
-            let calls = self.in_flight_max;
-            let message = format!("in_flight_max {calls} is out of range: use 1 to 1048576");
-            return Err(Error::new(ErrorKind::Setting, message));
-        }
+        self.check()?;
         let names = KeyNames::new(&self.prefix, self.secret.as_deref())?;
         #[cfg(feature = "test-clock")]
         let clock = self.clock.clone();
@@ -258,6 +248,51 @@ impl RedisBuilder {
             clock,
         };
         Ok(Redis { shared: Arc::new(shared) })
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let refuse = |message: String| Err(Error::new(ErrorKind::Setting, message));
+        let durations = [
+            ("deadline", self.call, 60, "60 s"),
+            ("connect deadline", self.connect, 60, "60 s"),
+            ("breaker's open time", self.breaker.open_min, 60, "60 s"),
+            ("clock step", self.step, 24 * 3600, "24 h"),
+        ];
+        for (what, value, seconds, most) in durations {
+            if !(Duration::from_millis(1)..=Duration::from_secs(seconds)).contains(&value) {
+                return refuse(format!("{what} {value:?} is out of range: use 1 ms to {most}"));
+            }
+        }
+        if self.breaker.failures == 0 {
+            return refuse("breaker failures 0 is out of range: use 1 or more".to_owned());
+        }
+        if !(1..=1 << 20).contains(&self.in_flight_max) {
+            let calls = self.in_flight_max;
+            return refuse(format!("in_flight_max {calls} is out of range: use 1 to 1048576"));
+        }
+        self.check_database()?;
+        self.tls.check(match &self.place {
+            Place::Single(info) => core::slice::from_ref(info),
+            Place::Sentinel(infos, _) | Place::Cluster(infos) => infos,
+        })
+    }
+
+    fn check_database(&self) -> Result<(), Error> {
+        let refuse = |message: String| Err(Error::new(ErrorKind::Setting, message));
+        let (address, only) = match &self.place {
+            Place::Single(info) => (Some(info), false),
+            Place::Sentinel(..) => (None, false),
+            Place::Cluster(seeds) => (seeds.first(), true),
+        };
+        let of_address = address.map_or(0, |info| info.redis_settings().db());
+        let number = self.database.unwrap_or(of_address);
+        if number < 0 {
+            return refuse(format!("database {number} is out of range: use 0 or more"));
+        }
+        if only && number > 0 {
+            return refuse(format!("a cluster has no database {number}: use 0"));
+        }
+        Ok(())
     }
 
     fn servers(self) -> Result<Servers, Error> {
@@ -378,7 +413,8 @@ fn name(addr: &ConnectionAddr) -> Box<str> {
 /// The error does not repeat the address: there may be a password in it.
 fn read(address: &str) -> Result<ConnectionInfo, Error> {
     address.into_connection_info().map_err(|error| {
-        let what = error.detail().unwrap_or("it cannot be read").replace(address, "it");
+        let what = error.detail().unwrap_or("it cannot be read");
+        let what = if address.is_empty() { "it is empty".into() } else { what.replace(address, "it") };
         let message = format!(
             "the Redis address is not usable ({what}): use redis://user:password@host:port/database, \
              rediss://... for TLS, or unix:///path"
@@ -391,7 +427,21 @@ fn read_all<A: AsRef<str>>(addresses: &[A]) -> Result<Vec<ConnectionInfo>, Error
     if addresses.is_empty() {
         return Err(Error::new(ErrorKind::Setting, "no Redis address given: give one or more"));
     }
-    addresses.iter().map(|address| read(address.as_ref())).collect()
+    addresses.iter().map(|address| with_port(read(address.as_ref())?)).collect()
+}
+
+/// The other members are told by host and port, and this one is to be one of them.
+fn with_port(info: ConnectionInfo) -> Result<ConnectionInfo, Error> {
+    match info.addr() {
+        ConnectionAddr::Tcp(..) | ConnectionAddr::TcpTls { .. } => Ok(info),
+        other => {
+            let message = format!(
+                "{} cannot be a Sentinel or a node of a cluster: use redis:// or rediss://",
+                name(other)
+            );
+            Err(Error::new(ErrorKind::Setting, message))
+        }
+    }
 }
 
 impl fmt::Debug for Redis {

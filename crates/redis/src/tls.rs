@@ -1,6 +1,7 @@
 //! Certificates, for servers that are reached over TLS.
 
 use redis::{Client, ConnectionInfo};
+use slidegate::Error;
 
 /// What to trust and what to show.
 #[derive(Clone, Default)]
@@ -15,6 +16,38 @@ pub(crate) struct Tls {
 
 #[cfg(feature = "tls")]
 impl Tls {
+    /// That there is something in what was given, and that it will be used.
+    ///
+    /// # Errors
+    ///
+    /// When a text holds no certificate or no key, or an address is not one of TLS. No text is
+    /// repeated: there may be a key in it.
+    pub(crate) fn check(&self, addresses: &[ConnectionInfo]) -> Result<(), Error> {
+        use redis::ConnectionAddr::TcpTls;
+        use rustls::pki_types::pem::PemObject;
+        use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+        use slidegate::ErrorKind;
+
+        let refuse = |message: &str| Err(Error::new(ErrorKind::Setting, message));
+        let holds = |pem: &[u8]| CertificateDer::pem_slice_iter(pem).any(|found| found.is_ok());
+        if self.authority.as_ref().is_some_and(|pem| !holds(pem)) {
+            return refuse("the TLS authority holds no certificate: use PEM text");
+        }
+        if let Some((certificate, key)) = &self.certificate {
+            if !holds(certificate) {
+                return refuse("the TLS certificate holds no certificate: use PEM text");
+            }
+            if PrivateKeyDer::from_pem_slice(key).is_err() {
+                return refuse("the key of the TLS certificate is none: use PEM text");
+            }
+        }
+        let given = self.authority.is_some() || self.certificate.is_some();
+        if given && !addresses.iter().all(|info| matches!(info.addr(), TcpTls { .. })) {
+            return refuse("certificates are given, and an address is not of TLS: use rediss://");
+        }
+        Ok(())
+    }
+
     pub(crate) fn open(&self, info: ConnectionInfo) -> redis::RedisResult<Client> {
         if self.authority.is_none() && self.certificate.is_none() {
             return Client::open(info);
@@ -29,8 +62,13 @@ impl Tls {
 }
 
 #[cfg(not(feature = "tls"))]
+#[expect(clippy::unused_self, reason = "the same calls with and without TLS")]
 impl Tls {
-    #[expect(clippy::unused_self, reason = "the same call with and without TLS")]
+    #[expect(clippy::unnecessary_wraps, reason = "the same call with and without TLS")]
+    pub(crate) fn check(&self, _: &[ConnectionInfo]) -> Result<(), Error> {
+        Ok(())
+    }
+
     pub(crate) fn open(&self, info: ConnectionInfo) -> redis::RedisResult<Client> {
         // Says that it was built without TLS.
         Client::open(info)

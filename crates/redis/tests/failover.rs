@@ -196,7 +196,7 @@ fn migrate(from: &RedisServer, to: &RedisServer, name: &str) {
 fn a_slot_of_a_cluster_moves_under_load() {
     const POLICIES: usize = 6;
     crew().block_on(async {
-        let mut cluster = Cluster::start(&node()).unwrap();
+        let cluster = Cluster::start(&node()).unwrap();
         let redis = patient(Redis::cluster(&cluster.urls()).unwrap());
         // All policies of one key are in one slot.
         let all: Vec<_> =

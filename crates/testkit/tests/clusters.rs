@@ -59,11 +59,26 @@ fn a_valkey_cluster_fails_over_and_takes_the_killed_node_back() {
     fail_over(&RedisServer::valkey().password("secret"));
 }
 
+// A primary that hangs is no more dead than one that is far away: it comes back with its old idea of
+// who it is.
+#[test]
+fn a_suspended_primary_is_replaced_and_comes_back_as_a_replica() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut cluster = Cluster::start(&RedisServer::builder()).unwrap();
+    let old = cluster.primary_of(KEY).unwrap();
+    cluster.nodes_mut()[old].suspend().unwrap();
+    let new = cluster.wait_for_failover(KEY, old).unwrap();
+    assert_eq!(count_up(&cluster.nodes()[new]), 1);
+    cluster.nodes_mut()[old].resume().unwrap();
+    cluster.wait_until_whole().unwrap();
+    assert_eq!(cluster.nodes()[old].info("replication", "role").unwrap(), "slave");
+}
+
 #[test]
 fn a_client_of_a_cluster_with_tls_finds_every_key() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let certificates = Certificates::new().unwrap();
-    let mut cluster = Cluster::start(&RedisServer::builder().tls(&certificates)).unwrap();
+    let cluster = Cluster::start(&RedisServer::builder().tls(&certificates)).unwrap();
     let client = ClusterClient::builder(cluster.urls()).certs(certificates.trust());
     let client = client.build().unwrap();
     let mut connection = client.get_connection().unwrap();
@@ -89,6 +104,8 @@ fn sentinels_choose_the_replica_when_the_primary_is_killed() {
     assert_eq!(count_up(&sentinel.servers()[0]), 1);
     wait_for_copy(&sentinel.servers()[0], 2);
 
+    // Two of three are enough.
+    sentinel.sentinels_mut()[0].kill().unwrap();
     let killed = sentinel.kill_primary().unwrap();
     let new = sentinel.wait_for_failover(killed).unwrap();
     assert_eq!((killed, new), (0, 1));

@@ -73,6 +73,11 @@ fn a_test_process_that_is_killed_leaves_nothing_running() {
     holder.kill().unwrap();
     holder.wait().unwrap();
     poll("the server to be killed", || Ok((!is_running(pid)).then_some(()))).unwrap();
+
+    // Its folder stays until anyone makes another.
+    let folder = env::temp_dir().join(format!("slidegate-{}-0", holder.id()));
+    drop(RedisServer::start().unwrap());
+    assert!(!folder.exists());
 }
 
 // The kernel watches the thread that started a server, not the process.

@@ -1,6 +1,10 @@
 //! Several keys, all or nothing.
 
+use core::fmt;
+use core::sync::atomic::Ordering;
+
 use slidegate::{Cost, Decision, Error, ErrorKind, Mode, Outcome, Receipt};
+use tokio::time::Instant;
 
 use super::call::decision;
 use super::{RedisLimiter, RedisTier};
@@ -9,7 +13,7 @@ use crate::script::{Ask, Op, ScriptLimits};
 use crate::servers::{Failure, FailureKind, slot_of};
 
 /// One of several questions that are answered together.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct RedisAsk<'a> {
     limiter: &'a RedisLimiter,
     key: &'a [u8],
@@ -65,7 +69,8 @@ struct Part {
 ///
 /// # Errors
 ///
-/// When there are more than 64 asks, or they are not all of one [`Redis`].
+/// When there are more than 64 asks, they are not all of one [`Redis`], or the same key is named
+/// under different quotas: it is looked at once.
 pub async fn check_all(asks: &[RedisAsk<'_>]) -> Result<Vec<Decision>, Error> {
     if asks.len() > ASKS_MAX {
         let message = format!("number of asks {} is out of range: use 64 or fewer", asks.len());
@@ -81,7 +86,13 @@ pub async fn check_all(asks: &[RedisAsk<'_>]) -> Result<Vec<Decision>, Error> {
         let message = "asks of different servers cannot be one decision: use one Redis for all";
         return Err(Error::new(ErrorKind::Setting, message));
     }
-    let parts = parts(asks);
+    let parts = parts(asks)?;
+    for ask in asks {
+        ask.limiter.inner.counts.decisions.fetch_add(1, Ordering::Relaxed);
+    }
+    if let Some(denials) = denied_here(asks) {
+        return Ok(denials);
+    }
     match redis.decide_all(asks, &parts).await {
         Ok(decisions) => Ok(finish(asks, &parts, decisions)),
         Err(failure) => Ok(degrade(asks, &failure)),
@@ -89,18 +100,26 @@ pub async fn check_all(asks: &[RedisAsk<'_>]) -> Result<Vec<Decision>, Error> {
 }
 
 /// Every key once; in the order of their names, which is the same for everybody.
-fn parts(asks: &[RedisAsk<'_>]) -> Vec<Part> {
+fn parts(asks: &[RedisAsk<'_>]) -> Result<Vec<Part>, Error> {
     let mut parts: Vec<Part> = Vec::with_capacity(asks.len());
     for (of, ask) in asks.iter().enumerate() {
         let inner = &ask.limiter.inner;
-        let name = inner.name(ask.key);
-        match parts.iter_mut().find(|part| part.name == name) {
-            Some(part) => part.cost = part.cost.saturating_add(ask.cost),
-            None => parts.push(Part { name, limits: inner.limits(ask.tier), cost: ask.cost, of }),
+        let (name, limits) = (inner.name(ask.key), inner.limits(ask.tier));
+        let Some(part) = parts.iter_mut().find(|part| part.name == name) else {
+            parts.push(Part { name, limits, cost: ask.cost, of });
+            continue;
+        };
+        if !part.limits.judges_as(&limits) || asks[part.of].is_shadow() != ask.is_shadow() {
+            let message = format!(
+                "a key of policy {:?} is named twice under different quotas: use one tier for it",
+                inner.policy.name()
+            );
+            return Err(Error::new(ErrorKind::Setting, message));
         }
+        part.cost = part.cost.saturating_add(ask.cost);
     }
     parts.sort_by(|a, b| a.name.cmp(&b.name));
-    parts
+    Ok(parts)
 }
 
 impl Redis {
@@ -214,18 +233,19 @@ fn finish(asks: &[RedisAsk<'_>], parts: &[Part], decisions: Vec<Decision>) -> Ve
                 return nothing();
             };
             let own = own(ask, decision);
-            if denied && !ask.is_shadow() {
-                own.into_denied()
-            } else {
-                ask.limiter.inner.finish(own)
+            if own.receipt().is_some()
+                && let (Some(local), Ok(cost)) = (&ask.limiter.inner.local, Cost::new(ask.cost))
+            {
+                local.keep_warm(ask.key, cost);
             }
+            ask.settled(own, denied)
         })
         .collect()
 }
 
 /// A part's decision as one ask's own.
 fn own(ask: &RedisAsk<'_>, decision: &Decision) -> Decision {
-    let fingerprint = ask.limiter.inner.fingerprint(ask.key, ask.tier);
+    let fingerprint = ask.limiter.inner.who(ask.key, ask.tier).key;
     let receipt = decision
         .receipt()
         .map(|receipt| Receipt::new(fingerprint, receipt.tick(), ask.cost, receipt.epoch()));
@@ -244,9 +264,62 @@ fn degrade(asks: &[RedisAsk<'_>], failure: &Failure) -> Vec<Decision> {
         return answers;
     }
     let denied = asks.iter().zip(answers);
-    denied
-        .map(|(ask, answer)| if ask.is_shadow() { answer } else { answer.into_denied() })
-        .collect()
+    denied.map(|(ask, answer)| ask.settled(ask.given_back(answer), true)).collect()
+}
+
+/// The denials of all while local limiters judge beside Redis and one of them denies.
+fn denied_here(asks: &[RedisAsk<'_>]) -> Option<Vec<Decision>> {
+    let now = Instant::now();
+    let denial = |ask: &RedisAsk<'_>| {
+        ask.limiter.inner.local.as_ref()?.denies(ask.key, Cost::new(ask.cost).ok()?, now)
+    };
+    let denials: Vec<Option<Decision>> = asks.iter().map(denial).collect();
+    let denies =
+        |(ask, denial): (&RedisAsk<'_>, &Option<Decision>)| !ask.is_shadow() && denial.is_some();
+    if !asks.iter().zip(&denials).any(denies) {
+        return None;
+    }
+    let unasked = Failure::refused("another key was denied here");
+    let decisions = asks.iter().zip(denials).map(|(ask, denial)| {
+        let inner = &ask.limiter.inner;
+        inner.counts.degraded.fetch_add(1, Ordering::Relaxed);
+        let decision = denial.unwrap_or_else(|| inner.answer_all(Outcome::Allow, &unasked));
+        ask.settled(decision.into_degraded(), true)
+    });
+    Some(decisions.collect())
+}
+
+impl RedisAsk<'_> {
+    /// A decision by its own quotas, once it is known whether one of all was denied.
+    fn settled(&self, decision: Decision, denied: bool) -> Decision {
+        if denied && !self.is_shadow() {
+            decision.into_denied()
+        } else {
+            self.limiter.inner.finish(decision)
+        }
+    }
+
+    /// The failure mode's answer without the units that a local limiter took for it.
+    fn given_back(&self, answer: Decision) -> Decision {
+        let denied = answer.is_shadow_denied() || !answer.is_allowed();
+        let outcome = if denied { Outcome::Deny } else { Outcome::Allow };
+        let bare = Decision::new(outcome, answer.quotas(), None).into_degraded();
+        if let (Some(local), Some(receipt)) = (&self.limiter.inner.local, answer.into_receipt()) {
+            local.give_back(receipt);
+        }
+        bare
+    }
+}
+
+/// Without the key, which may be a secret.
+impl fmt::Debug for RedisAsk<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisAsk")
+            .field("policy", &self.limiter.inner.policy.name())
+            .field("tier", &self.tier)
+            .field("cost", &self.cost)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The answer to an ask that nobody answered, which does not happen: to the safe side.

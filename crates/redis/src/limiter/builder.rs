@@ -4,7 +4,7 @@ use core::sync::atomic::AtomicU64;
 use core::time::Duration;
 use std::sync::Arc;
 
-use slidegate::{Error, ErrorKind, FailureMode, Policy, Secret};
+use slidegate::{Error, ErrorKind, FailureMode, Policy, Quota, Secret};
 
 use super::stats::LimiterCounts;
 use super::tier::longest;
@@ -25,7 +25,8 @@ pub struct RedisLimiterBuilder {
     secret_keys: bool,
     deny_keys: usize,
     deny_cap: Option<Duration>,
-    lease: Option<LeaseSettings>,
+    lease: Option<Duration>,
+    lease_share: u64,
     nodes: u64,
     local_memory: usize,
 }
@@ -41,6 +42,7 @@ impl RedisLimiterBuilder {
             deny_keys: 16_384,
             deny_cap: Some(Duration::from_millis(100)),
             lease: None,
+            lease_share: 16,
             nodes: 1,
             local_memory: 32 << 20,
         }
@@ -70,6 +72,9 @@ impl RedisLimiterBuilder {
     }
 
     /// Remembers the denials of up to `keys` keys; 16384 unless told, none with zero.
+    ///
+    /// A remembered denial of one cost also denies larger ones; `retry_after` is exact for the
+    /// cost that Redis denied, and the least it can be for a larger one.
     #[must_use]
     pub fn deny_cache(mut self, keys: usize) -> Self {
         self.deny_keys = keys;
@@ -87,18 +92,20 @@ impl RedisLimiterBuilder {
 
     /// Takes units of hot keys for the next `length`, 5 ms for example, in one call. Only for
     /// algorithms that can date units ahead: log and GCRA.
+    ///
+    /// Every unit counts for up to `length` longer than its window. What a lease has left goes
+    /// back at its end; until then others are denied it, and what a process holds when it is
+    /// killed counts as used.
     #[must_use]
     pub fn leases(mut self, length: Duration) -> Self {
-        self.lease = Some(LeaseSettings { length, keys_max: 1024, share: 16 });
+        self.lease = Some(length);
         self
     }
 
     /// The largest part of a limit that one lease may take: one of so many, 16 unless told.
     #[must_use]
     pub fn lease_share(mut self, parts: u64) -> Self {
-        if let Some(lease) = &mut self.lease {
-            lease.share = parts.max(1);
-        }
+        self.lease_share = parts;
         self
     }
 
@@ -146,6 +153,7 @@ impl RedisLimiterBuilder {
         };
         let deny = (self.deny_keys > 0).then(|| DenyCache::new(self.deny_keys, self.deny_cap));
         let inner = Inner {
+            stored_as: stored_as(policy.name(), self.tick),
             tick: self.tick,
             guard,
             secret_keys: self.secret_keys,
@@ -153,7 +161,9 @@ impl RedisLimiterBuilder {
             keep: AtomicU64::new(u64::try_from(keep.as_nanos()).unwrap_or(u64::MAX)),
             secret: Secret::random(),
             deny,
-            leases: self.lease.map(Leases::new),
+            leases: self.lease.map(|length| {
+                Leases::new(LeaseSettings { length, keys_max: 1024, share: self.lease_share })
+            }),
             local,
             counts: LimiterCounts::default(),
             redis: self.redis,
@@ -177,13 +187,30 @@ impl RedisLimiterBuilder {
         if self.deny_keys > 1 << 24 {
             return refuse(format!("deny cache of {} keys: use up to 16777216", self.deny_keys));
         }
-        let Some(lease) = &self.lease else {
+        if self.lease_share == 0 {
+            return refuse("lease share 0 is out of range: use 1 or more".to_owned());
+        }
+        let Some(length) = self.lease else {
             return Ok(());
         };
-        if !(self.tick..=Duration::from_secs(1)).contains(&lease.length) {
-            let length = lease.length;
+        if !(self.tick..=Duration::from_secs(1)).contains(&length) {
             return refuse(format!("lease of {length:?} is out of range: use a tick to 1 s"));
         }
+        let shortest = self.policy.quotas().iter().map(Quota::window).min().unwrap_or_default();
+        if length > shortest {
+            return refuse(format!(
+                "lease of {length:?} is longer than the window of {shortest:?}: use a small part \
+                 of it"
+            ));
+        }
         Ok(())
+    }
+}
+
+/// Ticks of another length would be misread, so they are stored under another name.
+fn stored_as(policy: &str, tick: Duration) -> Box<str> {
+    match tick.as_micros() {
+        1000 => policy.into(),
+        micros => format!("{policy}@{micros}us").into(),
     }
 }

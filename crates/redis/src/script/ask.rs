@@ -36,17 +36,30 @@ pub(crate) enum Op {
     History,
 }
 
+/// The most ticks that a lease may be dated ahead: a minute of milliseconds.
+const AHEAD_MAX: u64 = u16::MAX as u64;
+
 /// The largest number that a script counts exactly.
 pub(super) const UNITS_MAX: u64 = (1 << 53) - 1;
+
+/// What is asked for beyond it, by several asks of one key: more than any limit.
+const TOO_MANY: u64 = UNITS_MAX + 1;
 
 impl<'a> Ask<'a> {
     /// An ask that the algorithm can answer.
     ///
     /// # Errors
     ///
-    /// When a lease is asked of other algorithms than log and GCRA, or a history of others than
-    /// log.
+    /// When a lease is asked of other algorithms than log and GCRA, or for too far ahead, or a
+    /// history of others than log.
     pub(crate) fn new(limits: &'a ScriptLimits, op: Op) -> Result<Self, Error> {
+        if let Op::Lease { ahead, .. } = op
+            && limits.ticks(ahead) > AHEAD_MAX
+        {
+            let most = limits.duration(AHEAD_MAX);
+            let message = format!("lease of {ahead:?} is out of range: use at most {most:?}");
+            return Err(Error::new(ErrorKind::Setting, message));
+        }
         let lacking = match op {
             Op::Lease { .. } if !limits.can_lease() => "no leases: use Algorithm::Log or Gcra",
             Op::History if !limits.has_history() => "no history: use Algorithm::Log",
@@ -56,30 +69,36 @@ impl<'a> Ask<'a> {
         Err(Error::new(ErrorKind::Unsupported, message))
     }
 
-    /// The bytes of one argument: `prelude.lua` says what they are.
-    fn pack(&self) -> Vec<u8> {
+    /// The bytes of one argument: `main.lua` says what they are.
+    fn pack(&self, alone: bool) -> Vec<u8> {
         let (number, units, tick, epoch) = match self.op {
-            Op::Check { cost } => (1, cost, 0, 0),
-            Op::Shadow { cost } => (2, cost, 0, 0),
-            Op::Peek { cost } => (3, cost, 0, 0),
+            Op::Check { cost } => (1, cost.min(TOO_MANY), 0, 0),
+            Op::Shadow { cost } => (2, cost.min(TOO_MANY), 0, 0),
+            Op::Peek { cost } => (3, cost.min(TOO_MANY), 0, 0),
             Op::Lease { units_min, units_max, ahead } => {
                 let ahead = u16::try_from(self.limits.ticks(ahead)).unwrap_or(u16::MAX);
-                (4, units_max, units_min, ahead)
+                (4, units_max.min(UNITS_MAX), units_min, ahead)
             }
-            Op::Charge { cost } => (5, cost, 0, 0),
-            Op::Refund { tick, units, epoch } => (6, units, tick, epoch),
+            Op::Charge { cost } => (5, cost.min(UNITS_MAX), 0, 0),
+            Op::Refund { tick, units, epoch } => (6, units.min(UNITS_MAX), tick, epoch),
             Op::Reset => (7, 0, 0, 0),
             Op::History => (8, 0, 0, 0),
         };
-        let mut bytes = Vec::with_capacity(17 + self.limits.packed().len());
-        bytes.push(number);
-        bytes.extend_from_slice(&units.min(UNITS_MAX).to_le_bytes()[..7]);
+        let mark = if alone && number <= 3 && self.limits.is_simple() { QUICK } else { 0 };
+        let (front, back) = (self.limits.front(), self.limits.back());
+        let mut bytes = Vec::with_capacity(17 + front.len() + back.len());
+        bytes.push(number | mark);
+        bytes.extend_from_slice(&units.to_le_bytes()[..7]);
+        bytes.extend_from_slice(front);
         bytes.extend_from_slice(&tick.min(UNITS_MAX).to_le_bytes()[..7]);
         bytes.extend_from_slice(&epoch.to_le_bytes());
-        bytes.extend_from_slice(self.limits.packed());
+        bytes.extend_from_slice(back);
         bytes
     }
 }
+
+/// Says that a script's short cut may answer.
+const QUICK: u8 = 64;
 
 /// ARGV for asks, in the order of their keys. No key may be named twice.
 ///
@@ -87,5 +106,5 @@ impl<'a> Ask<'a> {
 /// believe; without it there is no script that would read it.
 pub(crate) fn arguments(asks: &[Ask<'_>], now: Option<Duration>) -> Vec<Vec<u8>> {
     let now = now.map(|now| now.as_micros().to_string().into_bytes());
-    asks.iter().map(Ask::pack).chain(now).collect()
+    asks.iter().map(|ask| ask.pack(asks.len() == 1)).chain(now).collect()
 }

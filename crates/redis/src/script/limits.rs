@@ -12,7 +12,11 @@ pub(crate) struct ScriptLimits {
     kind: Kind,
     limits: Vec<u64>,
     tick: Duration,
-    packed: Vec<u8>,
+    /// One quota, with nothing to be kept longer.
+    simple: bool,
+    /// Tick, first quota and parameter; what comes behind what an ask puts between.
+    front: Vec<u8>,
+    back: Vec<u8>,
 }
 
 /// The most bytes the codes of a log may take that has no cap of its own: beyond it neighbours are
@@ -22,8 +26,8 @@ const LOG_BYTES_MAX: u32 = 65_536;
 /// As long as the longest window, in ticks of 100 microseconds, needs.
 const TICKS_MAX: u64 = (1 << 47) - 1;
 
-/// Where the ticks to keep entries for are packed.
-const KEEP: core::ops::Range<usize> = 6..12;
+/// Where in `back` the ticks to keep entries for are packed.
+const KEEP: core::ops::Range<usize> = 2..8;
 
 impl ScriptLimits {
     /// Limits of one to eight quotas. `keep` is the longest window of the policy and its tiers:
@@ -58,15 +62,18 @@ impl ScriptLimits {
         };
         let windows = quotas.iter().map(|quota| ticks_up(quota.window(), tick));
         let keep = windows.clone().fold(ticks_up(keep, tick), u64::max);
-        let mut packed = vec![number, u8::try_from(quotas.len()).unwrap_or(u8::MAX)];
-        packed.extend_from_slice(&tick_us.to_le_bytes());
-        packed.extend_from_slice(&keep.to_le_bytes()[..6]);
-        packed.extend_from_slice(&parameter.to_le_bytes());
-        for (quota, window) in quotas.iter().zip(windows) {
-            packed.extend_from_slice(&quota.limit().to_le_bytes()[..7]);
-            packed.extend_from_slice(&window.to_le_bytes()[..6]);
+        let simple = quotas.len() == 1 && windows.clone().eq([keep]);
+        let mut front = tick_us.to_le_bytes().to_vec();
+        let mut back = vec![number, u8::try_from(quotas.len()).unwrap_or(u8::MAX)];
+        back.extend_from_slice(&keep.to_le_bytes()[..6]);
+        for (place, (quota, window)) in quotas.iter().zip(windows).enumerate() {
+            let bytes = if place == 0 { &mut front } else { &mut back };
+            bytes.extend_from_slice(&quota.limit().to_le_bytes()[..7]);
+            bytes.extend_from_slice(&window.to_le_bytes()[..6]);
         }
-        Ok(Self { kind, limits: quotas.iter().map(Quota::limit).collect(), tick, packed })
+        front.extend_from_slice(&parameter.to_le_bytes());
+        let limits = quotas.iter().map(Quota::limit).collect();
+        Ok(Self { kind, limits, tick, simple, front, back })
     }
 
     /// The script of the algorithm.
@@ -93,10 +100,21 @@ impl ScriptLimits {
     pub(crate) fn keeping(&self, keep: Duration) -> Self {
         let mut keeping = self.clone();
         let mut before = [0; 8];
-        before[..6].copy_from_slice(&self.packed[KEEP]);
-        let keep = ticks_up(keep, self.tick).max(u64::from_le_bytes(before));
-        keeping.packed[KEEP].copy_from_slice(&keep.to_le_bytes()[..6]);
+        before[..6].copy_from_slice(&self.back[KEEP]);
+        let (before, keep) = (u64::from_le_bytes(before), ticks_up(keep, self.tick));
+        if keep > before {
+            keeping.back[KEEP].copy_from_slice(&keep.to_le_bytes()[..6]);
+            keeping.simple = false;
+        }
         keeping
+    }
+
+    /// Whether both judge alike, however long each keeps what is on record.
+    pub(crate) fn judges_as(&self, other: &Self) -> bool {
+        let (ours, theirs) = (&self.back, &other.back);
+        self.front == other.front
+            && ours[..KEEP.start] == theirs[..KEEP.start]
+            && ours[KEEP.end..] == theirs[KEEP.end..]
     }
 
     /// The limit of every quota.
@@ -104,14 +122,29 @@ impl ScriptLimits {
         &self.limits
     }
 
-    pub(super) fn packed(&self) -> &[u8] {
-        &self.packed
+    /// Whether a script's short cut may answer.
+    pub(super) fn is_simple(&self) -> bool {
+        self.simple
+    }
+
+    pub(super) fn front(&self) -> &[u8] {
+        &self.front
+    }
+
+    pub(super) fn back(&self) -> &[u8] {
+        &self.back
     }
 
     /// Ticks as a duration, at most some 584 thousand years.
     pub(crate) fn duration(&self, ticks: u64) -> Duration {
         let micros = u64::try_from(self.tick.as_micros()).unwrap_or(u64::MAX);
         Duration::from_micros(ticks.saturating_mul(micros))
+    }
+
+    /// How far into its tick a time is.
+    pub(crate) fn within_tick(&self, time: Duration) -> Duration {
+        let nanos = time.as_nanos() % self.tick.as_nanos().max(1);
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
     }
 
     /// A duration in ticks, rounded up.

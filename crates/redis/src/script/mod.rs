@@ -42,7 +42,10 @@ impl Kind {
 /// Where a script has its time from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Clock {
-    #[cfg_attr(feature = "test-clock", expect(dead_code, reason = "tests give the time"))]
+    #[cfg_attr(
+        all(feature = "test-clock", not(test)),
+        expect(dead_code, reason = "tests give the time")
+    )]
     Server,
     #[cfg(any(test, feature = "test-clock"))]
     Given,
@@ -64,11 +67,16 @@ impl Clock {
 }
 
 const PRELUDE: &str = include_str!("../scripts/prelude.lua");
-const LOG: [&str; 2] =
-    [include_str!("../scripts/log_quick.lua"), include_str!("../scripts/log.lua")];
+const LOG_QUICK: &str = include_str!("../scripts/log_quick.lua");
+const LOG_CODES: &str = include_str!("../scripts/log_codes.lua");
+const LOG_MERGE: &str = include_str!("../scripts/log_merge.lua");
+const LOG: &str = include_str!("../scripts/log.lua");
+const COUNTER_QUICK: &str = include_str!("../scripts/counter_quick.lua");
 const COUNTER: &str = include_str!("../scripts/counter.lua");
 const SEGMENTS: &str = include_str!("../scripts/segments.lua");
+const GCRA_QUICK: &str = include_str!("../scripts/gcra_quick.lua");
 const GCRA: &str = include_str!("../scripts/gcra.lua");
+const FIXED_QUICK: &str = include_str!("../scripts/fixed_quick.lua");
 const FIXED: &str = include_str!("../scripts/fixed.lua");
 const MAIN: &str = include_str!("../scripts/main.lua");
 
@@ -120,17 +128,26 @@ fn compose(kind: Kind, clock: Clock) -> Script {
 
 /// The text of a script that ends with `main`.
 fn text(kind: Kind, clock: Clock, main: &str) -> String {
-    let [quick, log] = LOG;
     let algorithms: &[&str] = match kind {
-        Kind::Log => &[quick, log],
+        Kind::Log => &[LOG_CODES, LOG_MERGE, LOG],
         Kind::Counter => &[COUNTER],
         Kind::Segments => &[SEGMENTS],
         Kind::Gcra => &[GCRA],
         Kind::Fixed => &[FIXED],
-        Kind::Mixed => &[quick, log, COUNTER, SEGMENTS, GCRA, FIXED],
+        Kind::Mixed => &[LOG_CODES, LOG_MERGE, LOG, COUNTER, SEGMENTS, GCRA, FIXED],
     };
-    let files = [clock.text(), PRELUDE].into_iter().chain(algorithms.iter().copied()).chain([main]);
-    files.map(without_comments).collect()
+    // The short cut comes before all that it does not need.
+    let quick = match kind {
+        Kind::Log => LOG_QUICK,
+        Kind::Counter => COUNTER_QUICK,
+        Kind::Gcra => GCRA_QUICK,
+        Kind::Fixed => FIXED_QUICK,
+        Kind::Segments | Kind::Mixed => "",
+    };
+    let mut files = vec![clock.text(), quick, PRELUDE];
+    files.extend_from_slice(algorithms);
+    files.push(main);
+    files.into_iter().map(without_comments).collect()
 }
 
 /// The same text, line for line, without what only readers need: the server keeps it in memory.

@@ -39,6 +39,9 @@ pub(crate) enum Answer {
 /// The wait that never ends, and the first number that is not exact.
 const HUGE: u64 = 1 << 53;
 
+/// The outcome that is allowed and has taken; 0 is denied, 1 is allowed.
+const TAKEN: u64 = 2;
+
 /// Reads a reply.
 ///
 /// # Errors
@@ -104,23 +107,41 @@ impl Rest<'_> {
     }
 
     fn decided(&mut self, ask: &Ask<'_>) -> Result<Answer, Error> {
-        let allowed = self.flag()?;
-        let tick = self.number::<7>()?;
-        let epoch = u16::try_from(self.number::<2>()?).unwrap_or_default();
-        let units = self.number::<7>()?;
+        let outcome = self.number::<1>()?;
+        if outcome > TAKEN {
+            return Err(nonsense(&format!("{outcome} where 0, 1 or 2 belongs")));
+        }
         let limits = ask.limits.limits();
         let mut quotas = Vec::with_capacity(limits.len());
         let mut used = Vec::with_capacity(limits.len());
         for limit in limits {
-            let high = self.number::<1>()?;
-            let count = high.saturating_mul(HUGE).saturating_add(self.number::<7>()?);
-            let retry = self.number::<7>()?;
+            let count = self.count()?;
+            let retry = if outcome == TAKEN { 0 } else { self.number::<7>()? };
             let reset = ask.limits.duration(self.number::<7>()?);
             let retry = (retry < HUGE).then(|| ask.limits.duration(retry));
             quotas.push(QuotaDecision::new(*limit, limit.saturating_sub(count), retry, reset));
             used.push(count);
         }
-        Ok(Answer::Decided { allowed, tick, epoch, units, quotas, used })
+        let (mut tick, mut epoch, mut units) = (0, 0, 0);
+        if outcome == TAKEN {
+            tick = self.number::<7>()?;
+            epoch = u16::try_from(self.number::<2>()?).unwrap_or_default();
+            units = match ask.op {
+                Op::Check { cost } | Op::Shadow { cost } | Op::Peek { cost } => cost,
+                _ => self.number::<7>()?,
+            };
+        }
+        Ok(Answer::Decided { allowed: outcome > 0, tick, epoch, units, quotas, used })
+    }
+
+    /// A count, which may be more than a script has exact numbers for.
+    fn count(&mut self) -> Result<u64, Error> {
+        let count = self.number::<7>()?;
+        if count < HUGE {
+            return Ok(count);
+        }
+        let times = self.number::<1>()?;
+        Ok(times.saturating_mul(HUGE).saturating_add(self.number::<7>()?))
     }
 
     fn history(&mut self) -> Result<Answer, Error> {

@@ -6,9 +6,9 @@
 -- Cost: one GET, and one SET if something was taken. Numbers whose product passes 2^53 are divided
 -- bit by bit, which takes some five microseconds.
 
-local COUNTER = 67
-
-windows[COUNTER] = function(kit)
+windows[67] = function(kit)
+  local COUNTER, HUGE, NEVER = 67, kit.HUGE, kit.NEVER
+  local pack, unpack = struct.pack, struct.unpack
   local counter = {}
   local STATE, STATE_BYTES = '<I6i6I7I7', 26
 

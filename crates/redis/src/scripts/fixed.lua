@@ -4,9 +4,9 @@
 -- Stored, for each quota: window I6, start i6, count I7. 30 bytes for one quota.
 -- Cost: one GET, and one SET if something was taken.
 
-local FIXED = 70
-
-windows[FIXED] = function(kit)
+windows[70] = function(kit)
+  local FIXED, HUGE, NEVER = 70, kit.HUGE, kit.NEVER
+  local pack, unpack = struct.pack, struct.unpack
   local fixed = {}
   local STATE, STATE_BYTES = '<I6i6I7', 19
 

@@ -9,9 +9,9 @@
 -- as whole ticks and parts of the limit, a number of two digits to the base of the limit, so that
 -- nothing but kit.muldiv sees a large product. A unit is `window` of its parts.
 
-local GCRA = 71
-
-windows[GCRA] = function(kit)
+windows[71] = function(kit)
+  local GCRA, HUGE, NEVER = 71, kit.HUGE, kit.NEVER
+  local pack, unpack = struct.pack, struct.unpack
   local gcra = {}
   local STATE, STATE_BYTES = '<i6I7', 13
   local TICK_MAX = 140737488355327

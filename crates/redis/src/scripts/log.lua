@@ -3,110 +3,69 @@
 -- KEYS, ARGV and reply: see main.lua. ARGV's parameter is the most bytes the codes may take.
 --
 -- Stored, in one string:
---   version B, algorithm B, number of cursors B, epoch I2, tick of the last entry i6, latest time
---   seen i6, units of the last entry I7, end of the codes I3, bytes of the string I3, tick up to
---   which the key surely lives i6;
---   for each cursor: window I6, byte I3, tick i6, units I7: the first entry that counts in that
---   window, and the units from there on. One a quota, and one for what must be kept longer;
+--   version B, algorithm B, number of cursors B, the window of each I6, tick up to which the key
+--   surely lives i6; all this seldom changes;
+--   tick of the last entry i6, ticks from the latest time seen to that entry I3, epoch I2, end of the
+--   codes I3, bytes of the string I3, units of the last entry I2, bytes of the tail B;
+--   for each cursor: byte I3, tick i6, units I7: the first entry that counts in its window, and the
+--   units from there on. There is one a quota, and one for what must be kept longer;
+--   the tail, 12 bytes: codes that come behind the others, but lie here so that header and new code
+--   are written as one;
 --   then the codes, those of crates/core/src/window/log/code.rs, and spare bytes.
 -- The last entry is open: it has no code until the next one comes and its gap is known. A cursor
--- at the end of the codes stands at it. Places are bytes from the beginning of the string.
+-- at the end of the tail stands at it. Places are bytes from the beginning of the string; those of
+-- the tail go on from the end of the codes.
 --
--- Codes are written into the spare bytes. To write behind the end of a string would make Redis
+-- A full tail is written into the spare bytes. To write behind the end of a string would make Redis
 -- double its memory; instead, when the spare bytes are used up, the entries that still count are
--- written anew with an eighth more. If those take more than 7/8 of the cap, neighbours are merged
--- into one entry dated at the later, by the rules of crates/core/src/window/log/merge.rs: never
--- over, denied early by less than the stretch that was merged.
+-- written anew, with a sixteenth more, and up to 64 bytes if the allocator would give them anyway. If
+-- they take more than 7/8 of the cap, neighbours are merged into one entry dated at the later, by
+-- the rules of crates/core/src/window/log/merge.rs: never over, denied early by less than the
+-- stretch that was merged.
 --
 -- Units that count may sum up to more than 2^53 by debt. Then HUGE is stored, and who needs the sum
 -- reads all entries.
 --
 -- Cost: one GETRANGE of the beginning, more only if a cursor has to move beyond it. An allowed
--- check writes the header and a code, by one SETRANGE if all codes are short, by two otherwise. A
--- denied one writes nothing. Refunds of another than the last entry read and write all codes.
+-- check writes the header, and in every few checks the tail. A denied one writes nothing, unless it
+-- had to pass very many entries. Refunds of another than the last entry read and write all codes. A
+-- check under other windows than the last one's reads all codes.
 
-local LOG_HEAD, LOG_HEAD_BYTES = '<BBBI2i6i6I7I3I3i6', 36
-local LOG_CURSOR, LOG_CURSOR_BYTES = '<I6I3i6I7', 22
-
-windows[LOG] = function(kit)
-  local log = {}
-  local CHUNK = 1024
+windows[76] = function(kit)
+  local LOG, HUGE, NEVER = 76, kit.HUGE, kit.NEVER
+  local call, pack, unpack = redis.call, struct.pack, struct.unpack
+  local byte, sub, format = string.byte, string.sub, string.format
+  local STATE, STATE_BYTES = '<i6i6I3I2I3I3I2B', 26
+  local CURSOR, CURSOR_BYTES = '<I3i6I7', 16
+  local codes, log = log_codes(kit), {}
+  local CHUNK, TAIL_BYTES, OPEN_MAX, LEAD_MAX = 1024, 12, 65535, 16777215
   -- A denied check that had to pass so many entries saves where it stands.
   local WALK_MAX = 128
 
-  -- The code of an entry; the same bytes as in crates/core/src/window/log/code.rs.
-  function log.code(units, gap)
-    local head = ''
-    if units ~= 1 then
-      head = char(254)
-      while units >= 128 do
-        local low = units % 128
-        head = head .. char(128 + low)
-        units = (units - low) / 128
-      end
-      head = head .. char(units)
-    end
-    if gap < 192 then
-      return head .. char(gap)
-    elseif gap < 15552 then
-      local low = (gap - 192) % 256
-      return head .. char(192 + (gap - 192 - low) / 256, low)
-    elseif gap < 16777216 then
-      return head .. char(252) .. pack('<I3', gap)
-    end
-    return head .. char(253) .. pack('<I6', gap)
-  end
-
-  -- Units, gap and bytes of the code at character `at` of a text that has it whole.
-  function log.decode(text, at)
-    local units, first, from = 1, byte(text, at), at
-    if first == 254 then
-      local place = 1
-      units = 0
-      repeat
-        at = at + 1
-        first = byte(text, at)
-        if not first or place >= HUGE then
-          kit.fault('has a damaged code')
-        end
-        units, place = units + first % 128 * place, place * 128
-      until first < 128
-      at = at + 1
-      first = byte(text, at)
-    end
-    if first and first < 192 and units < HUGE then
-      return units, first, at - from + 1
-    end
-    local bytes = first and first >= 192 and (first < 252 and 1 or first == 252 and 3 or first == 253 and 6)
-    if not bytes or #text < at + bytes or units >= HUGE then
-      kit.fault('has a damaged code')
-    elseif bytes == 1 then
-      return units, 192 + (first - 192) * 256 + byte(text, at + 1), at - from + 2
-    end
-    local gap = unpack(bytes == 3 and '<I3' or '<I6', text, at + 1)
-    return units, gap, at - from + 1 + bytes
-  end
-
   -- Units, gap and the place behind the code at `place`. `s.text` is a part of the string, from
-  -- byte `s.base` on.
+  -- byte `s.base` on, or the tail.
   local function code_at(s, place)
-    local at = place - s.base + 1
     local have = s.base + #s.text
-    if at < 1 or (place + 18 > have and have < s.end_stored) then
+    if place >= s.end_stored then
+      s.text, s.base = s.tail, s.end_stored
+    elseif place < s.base or (place + 18 > have and have < s.end_stored) then
       s.text = call('GETRANGE', s.key, format('%.0f', place),
         format('%.0f', math.min(place + CHUNK, s.end_stored) - 1))
-      s.base, at = place, 1
+      s.base = place
     end
+    local at = place - s.base + 1
     local first = byte(s.text, at)
-    if first and first < 192 and place < s.stop then
+    if first and first < 192 then
       return 1, first, place + 1
     end
-    local units, gap, bytes = log.decode(s.text, at)
+    local units, gap, bytes = codes.read(s.text, at)
     if place + bytes > s.stop then
       kit.fault('has a damaged code')
     end
     return units, gap, place + bytes
   end
+
+  local squeeze = log_merge(kit, codes, code_at)
 
   -- Moves a cursor past everything at or before `now - window`, and past what refunds emptied.
   local function advance(s, c)
@@ -164,8 +123,9 @@ windows[LOG] = function(kit)
   local function read_cursors(s, text, number)
     local stored, front = {}, { window = 0, place = s.stop, tick = s.last, high = 0, low = 0 }
     for i = 1, number do
-      local at = LOG_HEAD_BYTES + 1 + (i - 1) * LOG_CURSOR_BYTES
-      local window, place, tick, units = unpack(LOG_CURSOR, text, at)
+      local window = unpack('<I6', text, 4 + (i - 1) * 6)
+      local at = 4 + number * 6 + STATE_BYTES + (i - 1) * CURSOR_BYTES
+      local place, tick, units = unpack(CURSOR, text, at)
       local c = { window = window, place = place, tick = tick, high = 0, low = units }
       if place < s.start or place > s.stop then
         kit.fault('has a damaged cursor')
@@ -184,25 +144,33 @@ windows[LOG] = function(kit)
   end
 
   local function read_head(s, text)
-    if #text < LOG_HEAD_BYTES then
-      kit.fault('is cut short')
-    end
-    local version, kind, number
-    version, kind, number, s.epoch, s.last, s.seen, s.open, s.stop, s.size, s.lives =
-      unpack(LOG_HEAD, text)
-    if version ~= 1 then
+    if byte(text) ~= 1 then
       kit.fault('is of an unknown version')
     end
-    if kind ~= LOG then
+    if byte(text, 2) ~= LOG then
       kit.fault('belongs to another algorithm')
     end
-    s.start = LOG_HEAD_BYTES + number * LOG_CURSOR_BYTES
-    if number > 9 or s.stop < s.start or s.size < s.stop or s.size > s.start + 65536 then
-      kit.fault('has a damaged header')
-    end
-    if #text < s.start or (#text < 256 and #text ~= s.size) or s.open >= HUGE then
+    local number = byte(text, 3) or 10
+    local tail_at = 3 + STATE_BYTES + number * (6 + CURSOR_BYTES)
+    if number > 9 or #text < tail_at + TAIL_BYTES then
       kit.fault('is cut short')
     end
+    local lead, pending
+    s.lives, s.last, lead, s.epoch, s.end_stored, s.size, s.open, pending =
+      unpack(STATE, text, 4 + number * 6)
+    s.seen, s.start, s.stop = s.last - lead, tail_at + TAIL_BYTES, s.end_stored + pending
+    if
+      pending > TAIL_BYTES
+      or s.end_stored < s.start
+      or s.size < s.end_stored
+      or s.size > s.start + 65536
+    then
+      kit.fault('has a damaged header')
+    end
+    if #text < 256 and #text ~= s.size then
+      kit.fault('is cut short')
+    end
+    s.tail = sub(text, tail_at + 1, tail_at + pending)
     return number
   end
 
@@ -220,7 +188,7 @@ windows[LOG] = function(kit)
   function log.open(s)
     local text = redis.pcall('GETRANGE', s.key, '0', '255')
     if type(text) ~= 'string' then
-      kit.fault('is not a string')
+      kit.unreadable(text)
     end
     s.text, s.base, s.tail, s.walked, s.longest = text, 0, '', 0, 0
     for i = 1, s.count do
@@ -233,7 +201,6 @@ windows[LOG] = function(kit)
       return
     end
     local number = read_head(s, text)
-    s.end_stored = s.stop
     read_cursors(s, text, number)
     follow_clock(s)
     for _, c in ipairs(s.cursors) do
@@ -296,7 +263,8 @@ windows[LOG] = function(kit)
 
   -- Forgets all codes.
   local function clear(s, last)
-    s.last, s.open, s.tail, s.stop, s.end_stored = last, 0, '', s.start, s.start
+    s.last, s.seen, s.open = last, s.now, 0
+    s.tail, s.stop, s.end_stored = '', s.start, s.start
     for _, c in ipairs(s.cursors) do
       c.place, c.tick, c.high, c.low = s.start, last, 0, 0
     end
@@ -313,17 +281,23 @@ windows[LOG] = function(kit)
       clear(s, date)
       s.moved = s.moved or s.size > 256
     elseif date > s.last then
-      append(s, log.code(s.open, date - s.last))
+      append(s, codes.write(s.open, date - s.last))
       s.last, s.open = date, 0
     end
+    local place = s.stop
     if s.open + cost >= HUGE then
-      append(s, log.code(s.open, 0))
+      append(s, codes.write(s.open, 0))
       s.open = 0
     end
-    s.open = s.open + cost
+    s.open, s.seen = s.open + cost, s.now
+    if s.open > OPEN_MAX then
+      -- More than the header has room for: all but one become an entry of the same tick.
+      append(s, codes.write(s.open - 1, 0))
+      s.open = 1
+    end
     for _, c in ipairs(s.cursors) do
       if c.high == 0 and c.low == 0 then
-        c.place, c.tick = s.stop, s.last
+        c.place, c.tick = place, s.last
       end
       c.high, c.low = kit.plus(c.high, c.low, cost)
     end
@@ -369,9 +343,9 @@ windows[LOG] = function(kit)
         local given = math.min(there, units)
         local from, code = place, nil
         if given < there then
-          code = log.code(there - given, gap)
+          code = codes.write(there - given, gap)
         elseif before then
-          from, code = before.place, log.code(before.units, before.gap + gap)
+          from, code = before.place, codes.write(before.units, before.gap + gap)
         else
           -- The first entry: the log now starts at the second.
           code, all.tick = '', here + gap
@@ -437,97 +411,48 @@ windows[LOG] = function(kit)
     return pack('<I4', #entries) .. table.concat(entries)
   end
 
+  -- Where the codes begin.
+  local function start_for(number)
+    return 3 + STATE_BYTES + number * (6 + CURSOR_BYTES) + TAIL_BYTES
+  end
+
   -- What is left of a key that was forgotten is a header without cursors.
   function log.forget(s)
     local all = front(s)
     local found = all.high > 0 or all.low > 0
     s.cursors = {}
-    s.start = LOG_HEAD_BYTES
+    s.start = start_for(0)
     clear(s, s.now)
     s.lives, s.moved = -1, true
     return found
   end
 
-  -- Merges all entries that fall into the same aligned stretch of `quantum` ticks, each dated at
-  -- the last of them; the codes, and the tick of the first. Empty entries go.
-  local function merge(s, first, quantum)
-    local out, done_tick, done_units = {}, nil, 0
-    local merged_first, group_tick, group_units = s.last, first, 0
-    local function close(tick, units)
-      if done_tick then
-        out[#out + 1] = log.code(done_units, tick - done_tick)
-      else
-        merged_first = tick
-      end
-      done_tick, done_units = tick, units
-    end
-    local place, tick = s.base, first
-    while place < s.stop do
-      local units, gap, behind = code_at(s, place)
-      if units > 0 then
-        local same = tick - tick % quantum == group_tick - group_tick % quantum
-        if group_units > 0 and (not same or group_units + units >= HUGE) then
-          close(group_tick, group_units)
-          group_units = 0
-        end
-        group_tick, group_units = tick, group_units + units
-      end
-      place, tick = behind, tick + gap
-    end
-    if group_units > 0 then
-      close(group_tick, group_units)
-      -- Closes the last group against the open entry.
-      close(s.last, 0)
-    end
-    return table.concat(out), merged_first
-  end
-
-  -- All but the open units become one entry at the tick of the last; more only beyond 2^53 units.
-  local function collapse(high, low)
-    local codes = {}
-    if low > 0 then
-      codes[1] = log.code(low, 0)
-    end
-    for _ = 1, high do
-      codes[#codes + 1] = log.code(HUGE - 1, 0) .. log.code(1, 0)
-    end
-    return table.concat(codes)
-  end
-
-  -- Merges entries until no more than half of the cap is used. The first quantum is that at which
-  -- this is sure for entries of up to six bytes.
-  local function squeeze(s)
-    local all = front(s)
-    local first, high, low = all.tick, all.high, all.low
-    local target, quantum = math.max(s.param / 2, 7), 1
-    while quantum * s.param < s.keep * 12 do
-      quantum = quantum * 2
-    end
-    while #s.text > target and quantum <= s.keep * 2 do
-      local text, merged_first = merge(s, first, quantum)
-      if #text < #s.text then
-        s.text, first = text, merged_first
-        s.stop = s.base + #text
-        s.end_stored = s.stop
-      end
-      quantum = quantum * 2
-    end
-    if #s.text > target then
-      s.text = collapse(kit.minus(high, low, s.open))
-      first, s.stop = s.last, s.base + #s.text
-      s.end_stored = s.stop
-    end
-    recut(s, first, high, low)
-  end
-
   local function head(s)
-    local parts = { pack(LOG_HEAD, 1, LOG, #s.cursors, s.epoch, s.last, s.now, s.open, s.stop,
-      s.size, s.lives) }
+    local lead = math.min(math.max(s.last - s.seen, 0), LEAD_MAX)
+    local parts = { pack('<BBB', 1, LOG, #s.cursors) }
     for _, c in ipairs(s.cursors) do
-      local units = c.high > 0 and HUGE or c.low
-      parts[#parts + 1] = pack(LOG_CURSOR, c.window, c.place, c.tick, units)
+      parts[#parts + 1] = pack('<I6', c.window)
     end
+    parts[#parts + 1] = pack(STATE, s.lives, s.last, lead, s.epoch, s.end_stored, s.size, s.open,
+      #s.tail)
+    for _, c in ipairs(s.cursors) do
+      parts[#parts + 1] = pack(CURSOR, c.place, c.tick, c.high > 0 and HUGE or c.low)
+    end
+    parts[#parts + 1] = s.tail
     return table.concat(parts)
+  end
+
+  -- The length of a string of `used` bytes with its spare ones. It fills what the allocator gives,
+  -- sizes in four steps from one power of two to the next less what Redis keeps beside a string, but
+  -- not so far that the front would leave what a check reads first.
+  local function size_for(used, spare)
+    local step, beside = 16, used + spare > 252 and 6 or 4
+    local bytes = used + spare + beside
+    while bytes > step * 8 do
+      step = step * 2
+    end
+    local room = bytes + (-bytes) % step - beside
+    return math.max(used + spare, math.min(room, used + 64))
   end
 
   -- Drops what lies before the front.
@@ -536,26 +461,30 @@ windows[LOG] = function(kit)
     s.text, s.base = sub(s.text, from - s.base + 1), from
   end
 
-  -- Writes all anew, with an eighth of spare bytes.
+  -- Writes all anew, with spare bytes.
   local function rewrite(s, ttl)
-    local start, spare = LOG_HEAD_BYTES + #s.cursors * LOG_CURSOR_BYTES, 0
+    s.start = start_for(#s.cursors)
+    local size = s.start
     if #s.cursors == 0 then
       s.text = ''
     else
       gather(s)
       trim(s)
       if #s.text * 8 > s.param * 7 then
-        squeeze(s)
+        local all = front(s)
+        recut(s, squeeze(s, all), all.high, all.low)
         trim(s)
       end
-      spare = math.max(16, (#s.text - #s.text % 8) / 8)
+      size = size_for(s.start + #s.text, math.max(8, (#s.text - #s.text % 16) / 16))
     end
     for _, c in ipairs(s.cursors) do
-      c.place = c.place - s.base + start
+      c.place = c.place - s.base + s.start
     end
-    s.stop = start + #s.text
-    s.size = math.min(s.stop + spare, start + s.param)
-    local value = head(s) .. s.text .. string.rep('\0', s.size - s.stop)
+    s.stop = s.start + #s.text
+    s.end_stored, s.tail = s.stop, ''
+    s.size = math.min(size, s.start + s.param)
+    local blank = string.rep('\0', TAIL_BYTES)
+    local value = head(s) .. blank .. s.text .. string.rep('\0', s.size - s.stop)
     if ttl then
       return { { 'SET', s.key, value, 'PX', ttl } }
     end
@@ -569,14 +498,17 @@ windows[LOG] = function(kit)
       ttl = kit.ttl(s, s.lives - s.now)
     end
     local wasted = #s.cursors > 0 and front(s).place * 2 > s.size + 2 * s.start
-    if s.moved or s.stop > s.size or wasted then
+    local flush = #s.tail > TAIL_BYTES
+    if s.moved or wasted or (flush and s.stop > s.size) then
       s.writes = rewrite(s, ttl)
       return
     end
-    s.writes = { { 'SETRANGE', s.key, '0', head(s) } }
-    if s.tail ~= '' then
-      s.writes[2] = { 'SETRANGE', s.key, format('%.0f', s.end_stored), s.tail }
+    s.writes = {}
+    if flush then
+      s.writes[1] = { 'SETRANGE', s.key, format('%.0f', s.end_stored), s.tail }
+      s.end_stored, s.tail = s.stop, ''
     end
+    s.writes[#s.writes + 1] = { 'SETRANGE', s.key, '0', head(s) }
     if ttl then
       s.writes[#s.writes + 1] = { 'PEXPIRE', s.key, ttl }
     end

@@ -1,137 +1,185 @@
 -- The short cut of log: the usual case without a detour.
 --
--- One key with one quota, codes of one unit and one or two bytes, room for one more. Answers
--- nothing, and has done nothing, in all other cases: then main.lua and log.lua take the long way, and
--- this is right only where that would come out the same.
+-- One key with one quota, entries of few units, and gaps of one or two bytes. It is one pass that
+-- `break` leaves in all other cases; nothing has been written then, and main.lua and log.lua take the
+-- long way. This is right only where that would come out the same.
 --
--- KEYS, ARGV and reply: see main.lua. Stored: see log.lua.
--- Cost: one GETRANGE of 128 bytes, sometimes another of 64; for an allowed check one or two
--- SETRANGEs, and a PEXPIRE once in a window. No table is made.
+-- KEYS, ARGV and reply: see main.lua. An operation marked by 64 may go this way.
+-- Stored: see log.lua. With one cursor, what changes begins at byte 15, the tail at byte 51 and the
+-- codes at byte 63.
+-- Cost: one GETRANGE of 128 bytes, sometimes another of 64; for an allowed check one SETRANGE, in
+-- every few another, and a PEXPIRE once in a window. No table and no function is made, which would
+-- take longer than all the rest.
 
-local LOG = 76
-
-quick = function(key)
-  local op, cost, _, _, kind, count, tick_us, keep, _, limit, window =
-    unpack('<BI7I7I2BBI4I6I4I7I6', ARGV[1])
-  if op > PEEK or kind ~= LOG or count ~= 1 or keep > window then
-    return
+repeat
+  local op, cost, tick_us, limit, window = struct.unpack('<BI7I4I7I6', ARGV[1])
+  if op < 64 then
+    break
   end
+  local key = KEYS[1]
   local text = redis.pcall('GETRANGE', key, '0', '127')
-  if #text < 58 then
-    return
-  end
-  local version, stored, cursors, epoch, last, seen, open, stop, size, lives, span, from, tick, used =
-    unpack('<BBBI2i6i6I7I3I3i6I6I3i6I7', text)
   local rest = us % tick_us
   local now = (us - rest) / tick_us
-  if
-    version ~= 1
-    or stored ~= LOG
-    or cursors ~= 1
-    or span ~= window
-    or seen > now
-    or used >= HUGE
-    or stop > size
-    or size > 65594
-    or (#text < 128 and #text ~= size)
-  then
-    return
+  if text == '' and cost <= limit and cost < 65536 and op < 67 then
+    -- A new key, with room for its first codes.
+    local low, date = now % 65536, rest > 0 and now + 1 or now
+    local epoch = (low + (now - low) / 65536 * 40503) % 65536
+    local state = struct.pack('<I3I6i6i6I3I2I3I3I2BI3i6I7', 84993, window, now + 2 * window, date,
+      date - now, epoch, 63, 76, cost, 0, 63, date, cost)
+    redis.call('SET', key, state .. string.rep('\0', 25), 'PX',
+      string.format('%.0f', 2 * window * tick_us / 1000 + SLACK))
+    return struct.pack('<I7BI7I7I7I2', us, 2, cost, date + window - now, date, epoch)
+  elseif #text < 63 then
+    break
+  end
+  -- Neighbours are read as one number, which is cheaper than to read both.
+  local magic, span, lives, last, lead_epoch, stop_size, open_from, tick, used =
+    struct.unpack('<I3I6i6i6I5I6I6i6I7', text)
+  local lead = lead_epoch % 16777216
+  -- Version 1, algorithm 76, one cursor; a clock that has not gone back.
+  if magic ~= 84993 or span ~= window or last - lead > now or used > 9007199254740991 then
+    break
+  end
+  local horizon = now - window
+
+  -- Nothing has expired, and there is no room for one unit more: denied, without a further look.
+  if tick > horizon and used == limit and cost == 1 then
+    local wait = tick + window - now
+    return struct.pack('<I7BI7I7I7', us, 0, used, wait, wait)
   end
 
-  local horizon = now - window
+  local stop, open, pending = stop_size % 16777216, open_from % 65536, open_from % 16777216
+  local size, from = (stop_size - stop) / 16777216, (open_from - pending) / 16777216
+  pending = (pending - open) / 65536
+  if stop > size or size > 65599 or pending > 12 or (#text < 128 and #text ~= size) then
+    break
+  end
+
+  -- The cursor passes what has expired.
   if last <= horizon then
     used = 0
   elseif used > 0 and tick <= horizon then
-    local codes, base = text, -1
-    repeat
-      if from >= stop then
-        return
+    local byte, codes, base, to = string.byte, text, -1, stop
+    while true do
+      if from >= to and to == stop then
+        base, codes, to = stop - 52, text, stop + pending
       end
-      local code = byte(codes, from - base)
-      if not code then
-        codes = call('GETRANGE', key, format('%.0f', from), format('%.0f', from + 63))
-        base = from - 1
-        code = byte(codes)
+      if from >= to then
+        break
       end
-      if not code then
-        return
-      elseif code < 192 then
-        tick, from = tick + code, from + 1
-      elseif code < 252 then
-        local low = byte(codes, from - base + 1)
-        if not low then
-          return
-        end
-        tick, from = tick + 192 + (code - 192) * 256 + low, from + 2
-      else
-        return
+      local code, low, third, fourth = byte(codes, from - base, from - base + 3)
+      if not fourth and from + 3 < stop then
+        codes, base = redis.call('GETRANGE', key, from, from + 63), from - 1
+        code, low, third, fourth = byte(codes, 1, 4)
       end
-      used = used - 1
-    until tick > horizon
-    -- A refund may have emptied the entry that it stands at now.
-    local code = byte(codes, from - base)
-    if from < stop and (not code or code > 252) or used < 1 then
-      return
+      local units, bytes = 1, 1
+      if code == 254 and third then
+        units, bytes, code, low = low, 3, third, fourth
+      end
+      if tick > horizon and units > 0 then
+        break
+      elseif units > 127 or not code or code > 251 or (code > 191 and not low) then
+        used = -1
+        break
+      elseif code > 191 then
+        code, bytes = 192 + (code - 192) * 256 + low, bytes + 1
+      end
+      tick, from, used = tick + code, from + bytes, used - units
+    end
+    if used < 1 or tick <= horizon then
+      break
     end
   end
 
-  local allowed, taken, units, retry = 0, 0, 0, 0
-  if used + cost > limit then
+  if used + cost > limit or op == 67 then
+    local wait = 0
     if cost > limit then
-      retry = NEVER
-    elseif cost - (limit - used) > 1 then
-      return
-    else
-      retry = tick + window - now
-    end
-    epoch = 0
-  elseif op == PEEK then
-    allowed, epoch = 1, 0
-  else
-    local date, code = rest > 0 and now + 1 or now, ''
-    if used == 0 then
-      if size > 256 then
-        return
+      wait = 9007199254740992
+    elseif cost > limit - used then
+      if cost - (limit - used) > 1 then
+        break
       end
-      last, open, stop, from, tick = date, 0, 58, 58, date
-    elseif date > last then
-      local gap = date - last
-      if open ~= 1 or from * 2 > size + 116 then
-        return
-      elseif gap < 192 then
-        code = char(gap)
-      elseif gap < 15552 then
-        local low = (gap - 192) % 256
-        code = char(192 + (gap - 192 - low) / 256, low)
-      else
-        return
-      end
-      if stop + #code > size then
-        return
-      end
-      last, open = date, 0
+      wait = tick + window - now
     end
-    open, used = open + cost, used + cost
-    local ttl
-    if lives < last + window then
-      lives = now + 2 * window
-      ttl = format('%.0f', 2 * window * tick_us / 1000 + SLACK)
-    end
-    local head = pack('<BBBI2i6i6I7I3I3i6I6I3i6I7', 1, LOG, 1, epoch, last, now, open,
-      stop + #code, size, lives, window, from, tick, used)
-    if code == '' then
-      call('SETRANGE', key, '0', head)
-    elseif stop <= 122 then
-      call('SETRANGE', key, '0', head .. sub(text, 59, stop) .. code)
-    else
-      call('SETRANGE', key, '0', head)
-      call('SETRANGE', key, format('%.0f', stop), code)
-    end
-    if ttl then
-      call('PEXPIRE', key, ttl)
-    end
-    allowed, taken, units = 1, last, cost
+    return struct.pack('<I7BI7I7I7', us, wait == 0 and 1 or 0, used, wait,
+      used > 0 and tick + window - now or 0)
   end
-  local reset = used > 0 and tick + window - now or 0
-  return pack('<I7BI7I2I7BI7I7I7', us, allowed, taken, epoch, units, 0, used, retry, reset)
-end
+
+  -- It is taken: the entry before gets its code, and a new one is open.
+  local date, tail, code = rest > 0 and now + 1 or now, '', ''
+  if used == 0 then
+    if size > 256 then
+      break
+    end
+    last, open, stop, pending, from, tick = date, 0, 63, 0, 63, date
+  elseif date > last then
+    local gap = date - last
+    if open > 127 or gap > 15551 or from * 2 > size + 126 then
+      break
+    elseif gap < 192 then
+      code = string.char(gap)
+    else
+      local low = (gap - 192) % 256
+      code = string.char(192 + (gap - 192 - low) / 256, low)
+    end
+    if open ~= 1 then
+      code = string.char(254, open) .. code
+    end
+    last, open = date, 0
+  end
+  open, used = open + cost, used + cost
+  if open > 65535 then
+    break
+  end
+
+  local full, codes = false, nil
+  if pending > 0 then
+    tail = string.sub(text, 52, 51 + pending)
+  end
+  pending = pending + #code
+  if pending > 12 then
+    codes = tail .. code
+    full = stop + pending > size
+    if full then
+      -- Written anew, see log.lua.
+      local cap = struct.unpack('<I4', ARGV[1], 26)
+      local before = from < stop and redis.call('GETRANGE', key, from, stop - 1) or ''
+      if #before ~= stop - from or (#before + pending) * 8 > cap * 7 then
+        break
+      end
+      codes, from = before .. codes, 63
+      stop = 63 + #codes
+      local spare, step = math.max(8, (#codes - #codes % 16) / 16), 16
+      local beside = stop + spare > 252 and 6 or 4
+      local whole = stop + spare + beside
+      while whole > step * 8 do
+        step = step * 2
+      end
+      local room = math.min(whole + (-whole) % step - beside, stop + 64)
+      size = math.min(math.max(stop + spare, room), 63 + cap)
+    else
+      redis.call('SETRANGE', key, stop, codes)
+      stop = stop + pending
+    end
+    pending, tail, code = 0, '', ''
+  end
+
+  local dies = lives < last + window
+  local state = struct.pack('<i6I5I6I6i6I7c0c0', last, lead_epoch - lead + last - now,
+    stop + size * 16777216, open + pending * 65536 + from * 16777216, tick, used, tail, code)
+  if full or dies then
+    lives = dies and now + 2 * window or lives
+    state = struct.pack('<I3I6i6', magic, window, lives) .. state
+  end
+  if full then
+    local blank = string.rep('\0', 12)
+    redis.call('SET', key, state .. blank .. codes .. string.rep('\0', size - stop), 'KEEPTTL')
+  else
+    redis.call('SETRANGE', key, dies and '0' or '15', state)
+  end
+  if dies then
+    redis.call('PEXPIRE', key, string.format('%.0f', 2 * window * tick_us / 1000 + SLACK))
+  end
+  return struct.pack('<I7BI7I7I7I2', us, 2, used, tick + window - now, last,
+    (lead_epoch - lead) / 16777216)
+until true

@@ -1,27 +1,32 @@
 -- main: judges all keys, then takes from all or from none, then writes, then replies.
 --
 -- KEYS: one for each ask, in one slot, no key twice.
--- ARGV: one for each key, packed as in prelude.lua. (A test clock comes last.)
+-- ARGV: one for each key, packed as said below. (A test clock comes last.)
 -- Stored: see the algorithms. Nothing is written before everything has been judged and packed, so
 -- that a fault leaves all keys as they were.
 -- Reply: one string. The server's microseconds I7, then for each key
---   a decision (check, shadow, peek, lease): allowed B, tick I7, epoch I2 and units I7 taken; for
---     each quota units that count (times 2^53 B, and I7), ticks until the cost passes I7 (2^53 for
---     never), ticks until more units become available I7;
+--   a decision (check, shadow, peek, lease): 0 for denied, 1 for allowed, 2 for allowed and taken
+--     B; for each quota units that count I7 (2^53 for more: then how often 2^53 B, and the rest I7,
+--     follow), if not taken ticks until the cost passes I7 (2^53 for never), ticks until more units
+--     become available I7; if taken, tick I7 and epoch I2, and for a lease units I7;
 --   units given back or charged (refund, charge): I7;
 --   whether there was anything (reset): B;
 --   entries (history): number I4, then tick i7 and units I7 of each.
 -- Or an error that begins with SLIDEGATE, for values that are not ours and asks that make no sense.
 -- Cost: one TIME, and what the algorithm says for each key.
 
-if quick and #KEYS == 1 then
-  local reply = quick(KEYS[1])
-  if reply then
-    return reply
-  end
-end
+-- What is asked, by number. 64 more says that a short cut may answer.
+local CHECK, SHADOW, PEEK, LEASE, CHARGE, REFUND, RESET, HISTORY = 1, 2, 3, 4, 5, 6, 7, 8
 
-local kit = kit()
+-- An ask: operation, units; microseconds of a tick, limit and window of the first quota, the
+-- algorithm's parameter; tick and epoch; algorithm, number of quotas, ticks to keep entries for.
+-- Limit and window of the other quotas follow.
+local ASK, ASK_BYTES = '<BI7I4I7I6I4I7I2BBI6', 46
+local QUOTA, QUOTA_BYTES = '<I7I6', 13
+
+local pack, unpack = struct.pack, struct.unpack
+local kit = kit(us, SLACK)
+local HUGE = kit.HUGE
 local made = {}
 
 local function window_of(kind)
@@ -37,10 +42,12 @@ end
 local function read_ask(i)
   local s = { key = KEYS[i], limits = {}, windows = {} }
   local kind
-  s.op, s.units, s.at, s.of, kind, s.count, s.tick, s.keep, s.param = unpack(ASK, ARGV[i])
-  for quota = 1, s.count do
-    local at = ASK_BYTES + 1 + (quota - 1) * ASK_QUOTA_BYTES
-    s.limits[quota], s.windows[quota] = unpack(ASK_QUOTA, ARGV[i], at)
+  s.op, s.units, s.tick, s.limits[1], s.windows[1], s.param, s.at, s.of, kind, s.count, s.keep =
+    unpack(ASK, ARGV[i])
+  s.op = s.op % 64
+  for quota = 2, s.count do
+    local at = ASK_BYTES + 1 + (quota - 2) * QUOTA_BYTES
+    s.limits[quota], s.windows[quota] = unpack(QUOTA, ARGV[i], at)
   end
   local rest = us % s.tick
   s.now = (us - rest) / s.tick
@@ -105,15 +112,21 @@ local function reset(s)
 end
 
 local function decision(s)
-  local taken = s.taken ~= nil
-  local parts = { pack('<BI7I2I7', s.allowed and 1 or 0, taken and s.taken_at or 0,
-    taken and s.epoch or 0, s.taken or 0) }
+  local parts = { pack('<B', s.taken and 2 or s.allowed and 1 or 0) }
   for i = 1, s.count do
     local high, low = s.window.used(s, i)
+    local used_bytes = pack('<I7', low)
     if low >= HUGE then
-      high, low = 1, 0
+      used_bytes = pack('<I7BI7', HUGE, 1, 0)
+    elseif high > 0 then
+      used_bytes = pack('<I7BI7', HUGE, math.min(high, 255), low)
     end
-    parts[i + 1] = pack('<BI7I7I7', math.min(high, 255), low, s.waits[i], s.window.reset(s, i))
+    local wait_bytes = s.taken and '' or pack('<I7', s.waits[i])
+    parts[i + 1] = used_bytes .. wait_bytes .. pack('<I7', s.window.reset(s, i))
+  end
+  if s.taken then
+    parts[#parts + 1] = pack('<I7I2', s.taken_at, s.epoch)
+    parts[#parts + 1] = s.op == LEASE and pack('<I7', s.taken) or ''
   end
   return table.concat(parts)
 end
@@ -139,7 +152,8 @@ local function act(s, blocked)
   elseif s.fits and not blocked and op ~= PEEK then
     take(s, s.date, s.units, s.window.take)
   end
-  s.allowed = s.fits and not (blocked and (op == CHECK or op == SHADOW))
+  -- In shadow mode it tells of its own quotas only, as others' stand in nobody's way there.
+  s.allowed = s.fits and not (blocked and op == CHECK)
   return decision(s)
 end
 
@@ -172,7 +186,7 @@ local function run()
   end
   for _, s in ipairs(asks) do
     for _, write in ipairs(s.writes or {}) do
-      call(_G.unpack(write))
+      redis.call(_G.unpack(write))
     end
   end
   return table.concat(replies)
@@ -183,7 +197,9 @@ if done then
   return reply
 end
 if type(reply) == 'table' and reply.fault then
-  return redis.error_reply(format('SLIDEGATE the key %s', reply.fault))
+  return redis.error_reply(string.format('SLIDEGATE the key %s', reply.fault))
+elseif type(reply) == 'table' and reply.err then
+  return { err = reply.err }
 end
 -- An error of the server, caught, is its text or has it as `err`. It begins with a code, which
 -- raising it once more would hide behind another: the client has to tell a replica from a bug.

@@ -7,35 +7,30 @@
 -- integer below that, or HUGE itself, which stands for "more than can be told". For integers
 -- below 2^53 `a % b` is exact: a / b is off by less than 1 / b, so its floor is the true one.
 --
--- Cost. The whole text runs on every call, and making a function takes as long as ten additions.
--- Therefore what is rarely needed is made within `kit` and within the functions of `windows`.
+-- Cost. The whole text runs on every call, and making a function takes as long as ten additions,
+-- catching a local of the outside as long as another. So what is rarely needed is made within `kit`
+-- and within the functions of `windows`, and these catch nothing.
 
-local call, pack, unpack = redis.call, struct.pack, struct.unpack
-local byte, char, sub, format = string.byte, string.char, string.sub, string.format
-
-local HUGE = 9007199254740992
-local NEVER = HUGE
-
--- What is asked, by number. The first three are all that a quick path may answer.
-local CHECK, SHADOW, PEEK, LEASE, CHARGE, REFUND, RESET, HISTORY = 1, 2, 3, 4, 5, 6, 7, 8
-
--- An ask: operation, units, tick, epoch (of a lease: the most units, the fewest, and the ticks it
--- is dated ahead); then the limits: algorithm, number of quotas,
--- microseconds of a tick, ticks to keep entries for, the algorithm's parameter. Limit and window
--- of every quota follow.
-local ASK, ASK_BYTES = '<BI7I7I2BBI4I6I4', 33
-local ASK_QUOTA, ASK_QUOTA_BYTES = '<I7I6', 13
-
--- Makers of the algorithms, by number, and the short cut of the only one that has one.
+-- Makers of the algorithms, by number.
 local windows = {}
-local quick
 
-local function kit()
-  local kit = {}
+local function kit(us, slack)
+  local pack, unpack, byte, format = struct.pack, struct.unpack, string.byte, string.format
+  local HUGE = 9007199254740992
+  local kit = { us = us, HUGE = HUGE, NEVER = HUGE }
 
   -- Gives up: main.lua turns it into an error reply, and nothing has been written yet.
   function kit.fault(text)
     error({ fault = text })
+  end
+
+  -- The same for a value that could not be read: it is another thing, or the user may not.
+  function kit.unreadable(reply)
+    local why = type(reply) == 'table' and reply.err
+    if why and not string.find(why, 'WRONGTYPE', 1, true) then
+      error({ err = why })
+    end
+    kit.fault('is not a string')
   end
 
   -- Sums that may pass 2^53 are pairs: high times 2^53, and low.
@@ -88,7 +83,7 @@ local function kit()
   -- Milliseconds until `ticks` have passed, with the slack, as Redis wants them. Ends at some
   -- three thousand years.
   function kit.ttl(s, ticks)
-    return format('%.0f', math.min(math.max(ticks, 0) * s.tick / 1000 + SLACK, 1e14))
+    return format('%.0f', math.min(math.max(ticks, 0) * s.tick / 1000 + slack, 1e14))
   end
 
   -- The epoch of a new key: another one than that of a key which was lost.
@@ -121,7 +116,7 @@ local function kit()
       return nil
     end
     if type(value) ~= 'string' then
-      kit.fault('is not a string')
+      kit.unreadable(value)
     end
     if byte(value) ~= 1 then
       kit.fault('is of an unknown version')

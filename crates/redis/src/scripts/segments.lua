@@ -8,9 +8,9 @@
 -- Cost: one GET, and one SET if something was taken, so that the whole ring goes to replicas: keep
 -- n small. What has expired is subtracted from the sum and overwritten when its place is needed.
 
-local SEGMENTS = 83
-
-windows[SEGMENTS] = function(kit)
+windows[83] = function(kit)
+  local SEGMENTS, HUGE, NEVER = 83, kit.HUGE, kit.NEVER
+  local pack, unpack, sub = struct.pack, struct.unpack, string.sub
   local segments = {}
   local STATE, STATE_BYTES = '<I6I2i6I7B', 22
   local WIDTHS = { [1] = '<B', [2] = '<I2', [4] = '<I4', [7] = '<I7' }

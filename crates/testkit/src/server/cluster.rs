@@ -9,7 +9,8 @@ use super::{RedisServer, ServerBuilder, ServerError, info, program};
 
 /// Three primaries and a replica of each, on loopback ports, of Redis or Valkey alike.
 ///
-/// Nodes are known by their place in [`nodes`](Cluster::nodes).
+/// Nodes are known by their place in [`nodes`](Cluster::nodes). Those that were killed, stopped or
+/// suspended are not asked for what they see; the others are the living ones.
 #[derive(Debug)]
 pub struct Cluster {
     nodes: Vec<RedisServer>,
@@ -27,7 +28,7 @@ impl Cluster {
     pub fn start(node: &ServerBuilder) -> Result<Self, ServerError> {
         let node = node.clone().cluster_node();
         let nodes = (0..NODES).map(|_| node.start()).collect::<Result<Vec<_>, _>>()?;
-        let mut cluster = Self { nodes };
+        let cluster = Self { nodes };
         cluster.join()?;
         cluster.wait_until_whole()?;
         Ok(cluster)
@@ -53,7 +54,7 @@ impl Cluster {
     /// # Errors
     ///
     /// When no node answers, or nobody answers for the key.
-    pub fn primary_of(&mut self, key: &str) -> Result<usize, ServerError> {
+    pub fn primary_of(&self, key: &str) -> Result<usize, ServerError> {
         let witness = self.living().next().ok_or_else(|| ServerError::new("no node is running"))?;
         let slot = slot_of(witness, key)?;
         let port = topology(witness)?.primary_of(slot);
@@ -77,7 +78,7 @@ impl Cluster {
     /// # Errors
     ///
     /// When that does not happen in time.
-    pub fn wait_for_failover(&mut self, key: &str, old: usize) -> Result<usize, ServerError> {
+    pub fn wait_for_failover(&self, key: &str, old: usize) -> Result<usize, ServerError> {
         let old = self.nodes[old].port();
         let port = poll("another node to answer for the key", || {
             let primaries: Result<Vec<_>, _> =
@@ -108,7 +109,7 @@ impl Cluster {
     /// # Errors
     ///
     /// When it does not get there in time.
-    pub fn wait_until_whole(&mut self) -> Result<(), ServerError> {
+    pub fn wait_until_whole(&self) -> Result<(), ServerError> {
         let waited = poll("the cluster to be whole", || {
             let living: Vec<&RedisServer> = self.living().collect();
             let all_live = living.len() == NODES;
@@ -134,8 +135,8 @@ impl Cluster {
         run_redis_cli(&arguments, &variables, &folder.join("join.log"))
     }
 
-    fn living(&mut self) -> impl Iterator<Item = &RedisServer> {
-        self.nodes.iter_mut().filter_map(|node| node.is_running().then_some(&*node))
+    fn living(&self) -> impl Iterator<Item = &RedisServer> {
+        self.nodes.iter().filter(|node| node.is_awake())
     }
 
     fn place_of(&self, port: u16) -> Result<usize, ServerError> {
@@ -156,7 +157,7 @@ fn run_redis_cli(
 ) -> Result<(), ServerError> {
     let program = program::require("redis-cli", "redis-tools")?;
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let mut process = Process::start(&program, &arguments, variables, log)?;
+    let process = Process::start(&program, &arguments, variables, log)?;
     let status = poll("redis-cli to form the cluster", || process.ended());
     match status {
         Ok(status) if status.success() => Ok(()),

@@ -1,11 +1,13 @@
 //! A folder that goes when it is dropped.
 
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::{env, process};
+
+use rustix::fs::{FlockOperation, flock};
 
 use super::ServerError;
 
@@ -13,27 +15,24 @@ use super::ServerError;
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
+    /// Held as long as the folder is used; the kernel lets go of it when the process is killed.
+    _lock: File,
 }
+
+/// Short, because the path of a socket may have 107 bytes; then the process and a number.
+const NAME: &str = "slidegate-";
+const LOCK: &str = "lock";
 
 impl Folder {
     /// A new folder, for this user's eyes only.
-    ///
-    /// Its name is short: the path of a socket may have 107 bytes.
     pub(super) fn new() -> Result<Self, ServerError> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        loop {
-            let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            let path = env::temp_dir().join(format!("slidegate-{}-{number}", process::id()));
-            match DirBuilder::new().mode(0o700).create(&path) {
-                Ok(()) => return Ok(Self { path }),
-                // Left behind by a process of the same number that was killed.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => {
-                    let message = format!("cannot make the folder {}: {error}", path.display());
-                    return Err(ServerError::new(message));
-                }
-            }
-        }
+        sweep();
+        let path =
+            create().map_err(|error| failed("make a folder in", &env::temp_dir(), &error))?;
+        let lock = File::create(path.join(LOCK)).map_err(|error| failed("lock", &path, &error))?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|error| failed("lock", &path, &error.into()))?;
+        Ok(Self { path, _lock: lock })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -42,8 +41,7 @@ impl Folder {
 
     pub(super) fn write(&self, name: &str, text: &str) -> Result<(), ServerError> {
         let path = self.join(name);
-        fs::write(&path, text)
-            .map_err(|error| ServerError::new(format!("cannot write {}: {error}", path.display())))
+        fs::write(&path, text).map_err(|error| failed("write", &path, &error))
     }
 
     pub(super) fn join(&self, name: &str) -> PathBuf {
@@ -53,7 +51,47 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What cannot be removed is left to whoever cleans the temporary folder.
+        // What cannot be removed now is swept later.
         let _ = fs::remove_dir_all(&self.path);
     }
+}
+
+fn create() -> io::Result<PathBuf> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = env::temp_dir().join(format!("{NAME}{}-{number}", process::id()));
+        match DirBuilder::new().mode(0o700).create(&path) {
+            Ok(()) => return Ok(path),
+            // Left behind by a process of the same number that was killed.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Removes what tests left behind that were killed.
+fn sweep() {
+    for entry in fs::read_dir(env::temp_dir()).into_iter().flatten().flatten() {
+        if is_abandoned(&entry.path()) {
+            // Another test may be sweeping, too.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// Whether its process is gone, and nobody holds its lock where processes have other numbers.
+fn is_abandoned(folder: &Path) -> bool {
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    let process = name.strip_prefix(NAME).and_then(|rest| rest.split_once('-'));
+    let Some(process) = process.and_then(|(process, _)| process.parse::<u32>().ok()) else {
+        return false;
+    };
+    let is_gone = !Path::new(&format!("/proc/{process}")).exists();
+    let is_free = |lock: File| flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok();
+    is_gone && File::open(folder.join(LOCK)).is_ok_and(is_free)
+}
+
+fn failed(what: &str, path: &Path, error: &io::Error) -> ServerError {
+    ServerError::new(format!("cannot {what} {}: {error}", path.display()))
 }

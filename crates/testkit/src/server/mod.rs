@@ -32,11 +32,15 @@ mod error;
 mod info;
 mod wait;
 
+mod reverse_proxy;
+
 pub use self::builder::ServerBuilder;
 pub use self::certificates::Certificates;
 pub use self::cluster::Cluster;
 pub use self::error::ServerError;
+pub use self::fake_clock::wall_clock;
 pub use self::proxy::{Counters, Door, Proxy, ReplyFault};
 pub use self::redis_server::RedisServer;
+pub use self::reverse_proxy::ReverseProxy;
 pub use self::sentinel::Sentinel;
-pub use self::wait::{PATIENCE, poll, poll_for};
+pub use self::wait::{PATIENCE, monotonic, poll, poll_for};

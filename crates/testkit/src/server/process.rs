@@ -4,8 +4,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{self, Child, Command, ExitStatus, Stdio};
-use std::sync::OnceLock;
 use std::sync::mpsc::{self, Sender};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -16,7 +16,8 @@ use super::{ServerError, program};
 /// A running program with its output in a log. Dropping it kills it.
 #[derive(Debug)]
 pub(super) struct Process {
-    child: Child,
+    child: Mutex<Child>,
+    id: u32,
     log: PathBuf,
     /// How long the log was before this process: what follows is its own.
     log_start: usize,
@@ -40,11 +41,11 @@ impl Process {
         command.envs(variables.iter().map(|(name, value)| (name, value)));
         command.stdout(output.try_clone().map_err(failed)?).stderr(output);
         let child = spawn(command).map_err(failed)?;
-        Ok(Self { child, log: log.to_owned(), log_start })
+        Ok(Self { id: child.id(), child: Mutex::new(child), log: log.to_owned(), log_start })
     }
 
     pub(super) fn id(&self) -> u32 {
-        self.child.id()
+        self.id
     }
 
     /// What this process has printed so far.
@@ -54,41 +55,43 @@ impl Process {
     }
 
     /// How it ended, if it did.
-    pub(super) fn ended(&mut self) -> Result<Option<ExitStatus>, ServerError> {
-        let id = self.id();
-        self.child
-            .try_wait()
-            .map_err(|error| ServerError::new(format!("cannot look after process {id}: {error}")))
+    pub(super) fn ended(&self) -> Result<Option<ExitStatus>, ServerError> {
+        self.child().try_wait().map_err(|error| self.failed("look after", &error))
     }
 
     /// Asks it to end and waits until it has.
-    pub(super) fn end(&mut self) -> Result<(), ServerError> {
+    pub(super) fn end(&self) -> Result<(), ServerError> {
         self.signal(Signal::TERM)?;
         // A stopped process is deaf until it goes on.
         self.signal(Signal::CONT)?;
-        let what = format!("process {} to end", self.id());
+        let what = format!("process {} to end", self.id);
         poll(&what, || Ok(self.ended()?.map(|_| ())))
     }
 
     /// Ends it at once and waits until it is gone.
-    pub(super) fn kill(&mut self) -> Result<(), ServerError> {
-        let id = self.id();
-        let failed =
-            |error: io::Error| ServerError::new(format!("cannot kill process {id}: {error}"));
-        self.child.kill().map_err(failed)?;
-        self.child.wait().map_err(failed)?;
-        Ok(())
+    pub(super) fn kill(&self) -> Result<(), ServerError> {
+        let mut child = self.child();
+        let killed = child.kill().and_then(|()| child.wait());
+        killed.map(|_| ()).map_err(|error| self.failed("kill", &error))
     }
 
     /// Sends a signal; to a process that is gone, nothing.
-    pub(super) fn signal(&mut self, signal: Signal) -> Result<(), ServerError> {
+    pub(super) fn signal(&self, signal: Signal) -> Result<(), ServerError> {
         if self.ended()?.is_some() {
             return Ok(());
         }
-        let pid = Pid::from_child(&self.child);
-        kill_process(pid, signal).map_err(|error| {
-            ServerError::new(format!("cannot send {signal:?} to process {}: {error}", self.id()))
-        })
+        // Nobody else waits for it, so the number is still its own.
+        let pid = Pid::from_child(&self.child());
+        kill_process(pid, signal)
+            .map_err(|error| self.failed(&format!("send {signal:?} to"), &error))
+    }
+
+    fn child(&self) -> MutexGuard<'_, Child> {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn failed(&self, what: &str, error: &dyn core::fmt::Display) -> ServerError {
+        ServerError::new(format!("cannot {what} process {}: {error}", self.id))
     }
 }
 

@@ -15,10 +15,12 @@ pub(super) fn require(name: &str, package: &str) -> Result<PathBuf, ServerError>
     })
 }
 
-/// Where a program is on the search path.
+/// Where a program is on the search path, or among the programs of administrators, which not
+/// everybody has on the path.
 pub(super) fn find(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
-    env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
+    let folders = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    folders.map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
 #[cfg(test)]

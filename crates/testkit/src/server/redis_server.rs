@@ -31,6 +31,7 @@ use super::{ServerBuilder, ServerError, address, info, port};
 pub struct RedisServer {
     // Before the folder: dropped, and so killed, first.
     process: Process,
+    is_suspended: bool,
     settings: ServerBuilder,
     port: u16,
     program: PathBuf,
@@ -76,11 +77,20 @@ impl RedisServer {
         for _ in 0..PORTS_MAX {
             let port = settings.port.map_or_else(port::free, Ok)?;
             folder.write("server.conf", &settings.text(folder.path(), port))?;
-            let mut process = launch(&program, settings.role, clock.as_ref(), &folder)?;
-            match await_ready(&mut process)? {
+            let process = launch(&program, settings.role, clock.as_ref(), &folder)?;
+            match await_ready(&process)? {
                 Start::Ready => {
                     let settings = settings.clone();
-                    return Ok(Self { process, settings, port, program, clock, folder });
+                    let is_suspended = false;
+                    return Ok(Self {
+                        process,
+                        is_suspended,
+                        settings,
+                        port,
+                        program,
+                        clock,
+                        folder,
+                    });
                 }
                 Start::PortTaken if settings.port.is_none() => {}
                 Start::PortTaken => {
@@ -135,8 +145,13 @@ impl RedisServer {
     }
 
     /// Whether its process is there, be it suspended.
-    pub fn is_running(&mut self) -> bool {
+    pub fn is_running(&self) -> bool {
         matches!(self.process.ended(), Ok(None))
+    }
+
+    /// Whether it is worth asking: it runs and is not suspended.
+    pub(super) fn is_awake(&self) -> bool {
+        self.is_running() && !self.is_suspended
     }
 
     /// Asks it to end, as a service manager would, and waits until it has.
@@ -145,6 +160,7 @@ impl RedisServer {
     ///
     /// When it does not end in time.
     pub fn stop(&mut self) -> Result<(), ServerError> {
+        self.is_suspended = false;
         self.process.end()
     }
 
@@ -155,7 +171,9 @@ impl RedisServer {
     /// When the system refuses to.
     pub fn kill(&mut self) -> Result<(), ServerError> {
         self.process.kill()?;
-        FakeClock::clean_after(self.pid());
+        if self.clock.is_some() {
+            FakeClock::clean_after(self.pid());
+        }
         Ok(())
     }
 
@@ -168,7 +186,7 @@ impl RedisServer {
         self.stop()?;
         let clock = self.clock.as_ref();
         self.process = launch(&self.program, self.settings.role, clock, &self.folder)?;
-        match await_ready(&mut self.process)? {
+        match await_ready(&self.process)? {
             Start::Ready => Ok(()),
             Start::PortTaken => Err(ServerError::new(format!(
                 "port {} was taken by somebody else while the server was down",
@@ -183,6 +201,7 @@ impl RedisServer {
     ///
     /// When the system refuses to.
     pub fn suspend(&mut self) -> Result<(), ServerError> {
+        self.is_suspended = true;
         self.process.signal(Signal::STOP)
     }
 
@@ -192,10 +211,13 @@ impl RedisServer {
     ///
     /// When the system refuses to.
     pub fn resume(&mut self) -> Result<(), ServerError> {
+        self.is_suspended = false;
         self.process.signal(Signal::CONT)
     }
 
     /// Moves its wall clock to so many seconds after the true time; before it, if negative.
+    ///
+    /// If it runs, waits until it shows that time: libfaketime takes some milliseconds to notice.
     ///
     /// # Errors
     ///
@@ -211,7 +233,14 @@ impl RedisServer {
     /// When it was not built with [`fake_clock`](ServerBuilder::fake_clock).
     pub fn set_clock_millis(&self, offset: i64) -> Result<(), ServerError> {
         let none = || ServerError::new("the clock is the true one: build with `fake_clock()`");
-        self.clock.as_ref().ok_or_else(none)?.set(offset)
+        self.clock.as_ref().ok_or_else(none)?.set(offset)?;
+        if !self.is_awake() {
+            return Ok(());
+        }
+        let mut connection = self.connection()?;
+        poll("the server to notice that its clock was moved", || {
+            Ok(FakeClock::is_off_by(offset, &mut connection)?.then_some(()))
+        })
     }
 
     /// What it has printed since it was last started.
@@ -325,7 +354,7 @@ fn launch(
     Process::start(program, arguments, &variables, &folder.join("server.log"))
 }
 
-fn await_ready(process: &mut Process) -> Result<Start, ServerError> {
+fn await_ready(process: &Process) -> Result<Start, ServerError> {
     let ready = poll("the server to accept connections", || {
         // In this order: what a process printed before it ended is there.
         let ended = process.ended()?;

@@ -58,17 +58,17 @@ impl Sentinel {
         &mut self.servers
     }
 
-    /// The server that all sentinels call the primary.
+    /// The server that all living sentinels call the primary.
     ///
     /// # Errors
     ///
     /// When a sentinel does not answer, or they do not agree.
     pub fn primary(&self) -> Result<usize, ServerError> {
-        let ports: Result<Vec<u16>, _> = self.sentinels.iter().map(primary_seen_by).collect();
-        let ports = ports?;
-        let agreed = ports.iter().all(|port| *port == ports[0]);
-        let place = self.servers.iter().position(|server| server.port() == ports[0]);
-        place.filter(|_| agreed).ok_or_else(|| {
+        let living = self.sentinels.iter().filter(|sentinel| sentinel.is_awake());
+        let mut ports = living.map(primary_seen_by).collect::<Result<Vec<u16>, _>>()?;
+        ports.dedup();
+        let is_named = |server: &RedisServer| ports == [server.port()];
+        self.servers.iter().position(is_named).ok_or_else(|| {
             ServerError::new(format!("the sentinels do not agree on a primary: {ports:?}"))
         })
     }
@@ -84,7 +84,7 @@ impl Sentinel {
         Ok(place)
     }
 
-    /// Waits until all sentinels name another primary than `old` and it calls itself one; says which.
+    /// Waits until all living sentinels name another primary than `old` and it calls itself one; says which.
     ///
     /// # Errors
     ///

@@ -10,7 +10,7 @@ use slidegate_testkit::{Algorithm, Op, Refusal, Trace, compare_with, random_trac
 use super::subject::Caller;
 use super::{RedisSubject, Server};
 
-const SEEDS: u64 = 2000;
+const SEEDS: u64 = 1000;
 
 /// Plays made-up traces, and after each looks whether all keys will go by themselves.
 fn failures(algorithm: Algorithm, change: impl Fn(&mut Trace)) -> String {

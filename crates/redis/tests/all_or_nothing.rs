@@ -1,0 +1,369 @@
+//! Several keys in one decision: as in memory within one slot, never over and with exact units
+//! given back across the slots of a cluster.
+
+#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{patient, policy, runtime};
+use slidegate::{
+    Algorithm, Ask, Cost, Decision, ErrorKind, FailureMode, Limiter, ManualClock, Mode, Policy,
+    Quota,
+};
+use slidegate_redis::{Redis, RedisAsk, RedisLimiter, check_all};
+use slidegate_testkit::Random;
+use slidegate_testkit::server::{Cluster, RedisServer, poll};
+use tokio::task::JoinSet;
+
+const HOUR_MS: u64 = 3_600_000;
+const UNITS_MAX: u64 = (1 << 53) - 1;
+
+fn cost(units: u64) -> Cost {
+    Cost::new(units).unwrap()
+}
+
+fn allowed(decisions: &[Decision]) -> bool {
+    assert!(decisions.iter().all(|decision| !decision.is_degraded()));
+    decisions.iter().all(Decision::is_allowed)
+}
+
+async fn used(limiter: &RedisLimiter, key: &str) -> u64 {
+    limiter.usage(key).await.unwrap().units(0)
+}
+
+// All algorithms and both modes in one script, beside the same limiters in memory: whoever looks
+// and takes differently, or charges one ask for another's denial, soon counts differently.
+#[test]
+fn decides_as_memory_does() {
+    let server = RedisServer::start().unwrap();
+    let clock = ManualClock::new(Duration::from_secs(1_700_000_000));
+    let redis = patient(&server.url()).test_clock(clock.clone()).build().unwrap();
+    let policies = mixed_policies();
+    let there: Vec<RedisLimiter> = policies
+        .iter()
+        .map(|policy| redis.limiter(policy.clone()).deny_cache(0).build().unwrap())
+        .collect();
+    let here: Vec<Limiter> = policies
+        .iter()
+        .map(|policy| Limiter::builder(policy.clone()).clock(clock.clone()).build().unwrap())
+        .collect();
+    let keys = ["alice", "bob", "carol"];
+    let mut random = Random::new(7);
+    let (mut admitted, mut denied, mut shadow_denied) = (0, 0, 0);
+    runtime().block_on(async {
+        for step in 0..1500 {
+            clock.advance(Duration::from_micros(random.between(0, 200_000)));
+            let wanted = distinct(&mut random, here.len(), &keys);
+            let ours: Vec<RedisAsk<'_>> = wanted
+                .iter()
+                .map(|(at, key, cost)| RedisAsk::new(&there[*at], *key, *cost))
+                .collect();
+            let theirs: Vec<Ask<'_>> =
+                wanted.iter().map(|(at, key, cost)| Ask::new(&here[*at], *key, *cost)).collect();
+            let ours = check_all(&ours).await.unwrap();
+            let theirs = slidegate::check_all(&theirs).unwrap();
+            for ((ours, theirs), (at, ..)) in ours.iter().zip(&theirs).zip(&wanted) {
+                let name = policies[*at].name();
+                let answer = |decision: &Decision| {
+                    (decision.is_allowed(), decision.is_shadow_denied(), decision.quotas().to_vec())
+                };
+                assert_eq!(answer(ours), answer(theirs), "step {step}, {name}, {wanted:?}");
+                assert_eq!(
+                    ours.receipt().is_some(),
+                    theirs.receipt().is_some(),
+                    "step {step}, {name}"
+                );
+                shadow_denied += u64::from(ours.is_shadow_denied());
+            }
+            *(if allowed(&ours) { &mut admitted } else { &mut denied }) += 1;
+        }
+    });
+    assert!(
+        admitted > 300 && denied > 300 && shadow_denied > 50,
+        "{admitted} {denied} {shadow_denied}"
+    );
+}
+
+fn mixed_policies() -> Vec<Policy> {
+    let algorithms = [
+        ("log", Algorithm::Log),
+        // Far from its cap: memory and Redis merge at other moments.
+        ("capped", Algorithm::LogCapped { bytes_max: 4096 }),
+        ("counter", Algorithm::Counter),
+        ("segments", Algorithm::Segments { count: 4 }),
+        ("gcra", Algorithm::Gcra),
+        ("fixed", Algorithm::Fixed),
+        ("shadow", Algorithm::Log),
+    ];
+    let policy = |(name, algorithm): (&str, Algorithm)| {
+        let mode = if name == "shadow" { Mode::Shadow } else { Mode::Enforce };
+        let quotas =
+            [Quota::new(9, Duration::from_secs(3)), Quota::new(20, Duration::from_secs(10))];
+        let quotas = quotas.map(Result::unwrap);
+        Policy::builder(name).quotas(quotas).algorithm(algorithm).mode(mode).build().unwrap()
+    };
+    algorithms.map(policy).to_vec()
+}
+
+/// One to four different keys of limiters.
+fn distinct<'a>(
+    random: &mut Random,
+    limiters: usize,
+    keys: &[&'a str],
+) -> Vec<(usize, &'a str, Cost)> {
+    let mut wanted: Vec<(usize, &str, Cost)> = Vec::new();
+    for _ in 0..random.between(1, 4) {
+        let (at, key) = (random.index(limiters), random.pick(keys));
+        if !wanted.iter().any(|(other, named, _)| (*other, *named) == (at, key)) {
+            wanted.push((at, key, cost(random.between(1, 4))));
+        }
+    }
+    wanted
+}
+
+#[test]
+fn a_key_that_is_named_twice_is_summed() {
+    let server = RedisServer::start().unwrap();
+    let redis = patient(&server.url()).build().unwrap();
+    let limiter = redis.limiter(policy("api", 5, HOUR_MS)).build().unwrap();
+    runtime().block_on(async {
+        let ask = |units| RedisAsk::new(&limiter, "alice", cost(units));
+        assert!(!allowed(&check_all(&[ask(3), ask(3)]).await.unwrap()));
+        assert_eq!(used(&limiter, "alice").await, 0);
+
+        let decisions = check_all(&[ask(1), ask(3)]).await.unwrap();
+        assert!(allowed(&decisions));
+        assert_eq!(used(&limiter, "alice").await, 4);
+        // Each ask's receipt is for its own units.
+        let receipts: Vec<_> = decisions.into_iter().filter_map(Decision::into_receipt).collect();
+        for (receipt, units) in receipts.into_iter().zip([1, 3]) {
+            assert_eq!(limiter.refund("alice", receipt).await.unwrap(), units);
+        }
+        assert_eq!(used(&limiter, "alice").await, 0);
+    });
+}
+
+// The sum is more than a script can count: cut down to what it can, it would fit.
+#[test]
+fn a_sum_beyond_all_numbers_is_denied() {
+    let server = RedisServer::start().unwrap();
+    let redis = patient(&server.url()).build().unwrap();
+    let limiter = redis.limiter(policy("huge", UNITS_MAX, HOUR_MS)).build().unwrap();
+    runtime().block_on(async {
+        let ask = || RedisAsk::new(&limiter, "alice", cost(UNITS_MAX));
+        let decisions = check_all(&[ask(), ask()]).await.unwrap();
+        assert!(!allowed(&decisions), "twice the limit");
+        assert_eq!(decisions[0].retry_after(), None, "no wait would help");
+        assert!(allowed(&check_all(&[ask()]).await.unwrap()));
+    });
+}
+
+// The script looks at a key once, under one set of quotas; the other would not be judged.
+#[test]
+fn a_key_has_one_set_of_quotas_in_a_decision() {
+    let server = RedisServer::start().unwrap();
+    let redis = patient(&server.url()).build().unwrap();
+    let limiter = redis.limiter(policy("api", 1, HOUR_MS)).build().unwrap();
+    let gold = limiter.tier(&[Quota::per_hour(100).unwrap()]).unwrap();
+    runtime().block_on(async {
+        let asks = [
+            RedisAsk::new(&limiter, "alice", cost(5)).tier(&gold),
+            RedisAsk::new(&limiter, "alice", cost(1)),
+        ];
+        let error = check_all(&asks).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Setting);
+        assert!(error.to_string().contains("different quotas"), "{error}");
+        assert_eq!(used(&limiter, "alice").await, 0);
+        assert!(allowed(&check_all(&asks[..1]).await.unwrap()));
+        // The same tier twice is one set of quotas, also if another tier was made meanwhile.
+        limiter.tier(&[Quota::per_day(1).unwrap()]).unwrap();
+        let ask = RedisAsk::new(&limiter, "alice", cost(5)).tier(&gold);
+        assert!(allowed(&check_all(&[ask, ask]).await.unwrap()));
+    });
+}
+
+#[test]
+fn asks_of_different_servers_and_too_many_are_refused() {
+    let server = RedisServer::start().unwrap();
+    let limiter = |redis: &Redis| redis.limiter(policy("api", 5, HOUR_MS)).build().unwrap();
+    let handle = || patient(&server.url()).build().unwrap();
+    let (one, other) = (limiter(&handle()), limiter(&handle()));
+    runtime().block_on(async {
+        let asks = [RedisAsk::new(&one, "a", Cost::ONE), RedisAsk::new(&other, "b", Cost::ONE)];
+        let error = check_all(&asks).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Setting);
+        assert!(error.to_string().contains("use one Redis for all"), "{error}");
+        assert_eq!(used(&one, "a").await, 0);
+
+        let names: Vec<String> = (0..65).map(|number| format!("many{number}")).collect();
+        let asks: Vec<_> = names.iter().map(|name| RedisAsk::new(&one, name, Cost::ONE)).collect();
+        let error = check_all(&asks).await.unwrap_err();
+        assert_eq!(error.to_string(), "number of asks 65 is out of range: use 64 or fewer");
+        assert!(allowed(&check_all(&asks[..64]).await.unwrap()));
+        assert!(check_all(&[]).await.unwrap().is_empty());
+    });
+}
+
+// Nobody is there: every ask is answered by its failure mode. What is denied costs nothing here
+// either, or the key that had room would run dry by the denials of the other one.
+#[test]
+fn without_a_server_a_denial_costs_nothing_either() {
+    let redis = Redis::single("redis://127.0.0.1:1").unwrap().build().unwrap();
+    let limiter = |name: &str, limit: u64| {
+        let quota = Quota::per_hour(limit).unwrap();
+        let policy = Policy::builder(name).quota(quota).failure_mode(FailureMode::Local);
+        redis.limiter(policy.build().unwrap()).build().unwrap()
+    };
+    let (wide, narrow) = (limiter("wide", 10), limiter("narrow", 1));
+    runtime().block_on(async {
+        let ask = || async {
+            let asks = [
+                RedisAsk::new(&wide, "alice", Cost::ONE),
+                RedisAsk::new(&narrow, "alice", Cost::ONE),
+            ];
+            let decisions = check_all(&asks).await.unwrap();
+            assert!(decisions.iter().all(Decision::is_degraded));
+            decisions.iter().map(Decision::is_allowed).collect::<Vec<_>>()
+        };
+        assert_eq!(ask().await, [true, true]);
+        for _ in 0..20 {
+            assert_eq!(ask().await, [false, false]);
+        }
+        assert_eq!(wide.check("alice").await.remaining(), 8);
+        let stats = wide.stats();
+        assert_eq!((stats.decisions, stats.degraded), (22, 22));
+    });
+}
+
+// Redis does not know what was let through while it was away; for one window the limiter that let
+// it through judges beside it, for a check of several keys as for a single one.
+#[test]
+fn after_an_outage_the_local_limiters_judge_too() {
+    let mut server = RedisServer::start().unwrap();
+    let redis = patient(&server.url()).breaker(1, Duration::from_millis(10)).build().unwrap();
+    let quota = Quota::per_hour(3).unwrap();
+    let local = Policy::builder("local").quota(quota).failure_mode(FailureMode::Local);
+    let local = redis.limiter(local.build().unwrap()).build().unwrap();
+    let plain = redis.limiter(policy("plain", 100, HOUR_MS)).build().unwrap();
+    let runtime = runtime();
+    let ask = |key: &'static str| {
+        let asks = [RedisAsk::new(&plain, "all", Cost::ONE), RedisAsk::new(&local, key, Cost::ONE)];
+        runtime.block_on(check_all(&asks)).unwrap()
+    };
+    // What Redis allows is known here, so that an outage does not begin with nothing.
+    assert!(allowed(&ask("warm")) && allowed(&ask("warm")));
+    server.stop().unwrap();
+    let passed = |key| (0..5).filter(|_| ask(key).iter().all(Decision::is_allowed)).count();
+    assert_eq!((passed("warm"), passed("cold")), (1, 3));
+    server.restart().unwrap();
+    poll("Redis to answer again", || {
+        let decision = runtime.block_on(plain.check("probe"));
+        Ok((!decision.is_degraded()).then_some(()))
+    })
+    .unwrap();
+    assert_eq!((passed("warm"), passed("cold")), (0, 0));
+    assert!(allowed(&ask("new")));
+    // The other key of a denied check was not charged.
+    assert_eq!(runtime.block_on(used(&plain, "all")), 1);
+}
+
+/// What tasks got out of the cluster.
+#[derive(Default)]
+struct Tally {
+    admitted: BTreeMap<(usize, String), u64>,
+    allowed: u64,
+    denied: u64,
+}
+
+const TASKS: u64 = 8;
+const ASKS: u64 = 3;
+const LIMITS: [u64; 3] = [60, 25, 12];
+
+// Parts are looked at and then taken one by one, while others take too: what was taken before one
+// of them denied must go back to the unit, and nothing may be taken twice.
+#[test]
+fn across_the_slots_of_a_cluster_nothing_is_lost_and_nothing_is_over() {
+    let cluster = Cluster::start(&RedisServer::builder()).unwrap();
+    let long = Duration::from_secs(10);
+    let builder = Redis::cluster(&cluster.urls()).unwrap().deadline(long).connect_deadline(long);
+    let redis = builder.build().unwrap();
+    let limiters: Arc<Vec<RedisLimiter>> = Arc::new(
+        LIMITS
+            .iter()
+            .map(|limit| redis.limiter(policy(&format!("to{limit}"), *limit, HOUR_MS)))
+            .map(|builder| builder.build().unwrap())
+            .collect(),
+    );
+    runtime().block_on(async {
+        let mut gave_back = 0;
+        for round in 0..8 {
+            let before = limiters[0].stats();
+            let mut tasks = JoinSet::new();
+            for task in 0..TASKS {
+                tasks.spawn(ask_at_random(Arc::clone(&limiters), round, task));
+            }
+            let mut all = Tally::default();
+            for tally in tasks.join_all().await {
+                all.allowed += tally.allowed;
+                all.denied += tally.denied;
+                for (part, units) in tally.admitted {
+                    *all.admitted.entry(part).or_default() += units;
+                }
+            }
+            for ((at, key), units) in &all.admitted {
+                assert!(*units <= LIMITS[*at], "{units} of {} for {key}", LIMITS[*at]);
+            }
+            let after = limiters[0].stats();
+            assert_eq!((after.redirects, after.timeouts, after.errors), (0, 0, 0));
+            // Looks at all parts, takes of all parts; and what is more than that was given back.
+            let asked = 2 * ASKS * all.allowed + ASKS * all.denied;
+            let sent = after.scripts_sent - before.scripts_sent;
+            gave_back += (after.calls - before.calls).saturating_sub(asked + sent + 1);
+            for key in keys_of(round) {
+                for (at, limiter) in limiters.iter().enumerate() {
+                    let units = all.admitted.get(&(at, key.clone())).copied().unwrap_or_default();
+                    assert_eq!(used(limiter, &key).await, units, "round {round}, {at} {key}");
+                }
+            }
+            assert!(all.allowed > 0 && all.denied > 0);
+        }
+        println!("{gave_back} calls beyond looking and taking");
+        assert!(gave_back > 0, "no part was ever given back, so nothing was tried");
+    });
+}
+
+fn keys_of(round: u64) -> [String; 3] {
+    ["x", "y", "z"].map(|key| format!("{key}{round}"))
+}
+
+async fn ask_at_random(limiters: Arc<Vec<RedisLimiter>>, round: u64, task: u64) -> Tally {
+    let mut random = Random::new(round * TASKS + task);
+    let mut tally = Tally::default();
+    let keys = keys_of(round);
+    for _ in 0..30 {
+        // Three keys, and of each the state of one policy.
+        let parts: Vec<(usize, &String, u64)> = keys
+            .iter()
+            .map(|key| (random.index(limiters.len()), key, random.between(1, 3)))
+            .collect();
+        let asks: Vec<RedisAsk<'_>> = parts
+            .iter()
+            .map(|(at, key, units)| RedisAsk::new(&limiters[*at], *key, cost(*units)))
+            .collect();
+        let decisions = check_all(&asks).await.unwrap();
+        if allowed(&decisions) {
+            tally.allowed += 1;
+            for (at, key, units) in parts {
+                *tally.admitted.entry((at, key.clone())).or_default() += units;
+            }
+        } else {
+            tally.denied += 1;
+            assert!(decisions.iter().all(|decision| decision.receipt().is_none()));
+        }
+    }
+    tally
+}

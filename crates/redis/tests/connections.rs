@@ -1,0 +1,305 @@
+//! Every way to a server: passwords, users, databases, protocols, sockets, TLS, Sentinel, Cluster;
+//! what a way that is closed says; and who meets whom behind it.
+
+#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+
+mod common;
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use common::{patient, policy, runtime};
+use slidegate::{Cost, ErrorKind, FailureMode, Policy, Quota};
+use slidegate_redis::{BreakerState, Redis, RedisBuilder, join};
+use slidegate_testkit::server::{Certificates, Cluster, RedisServer, Sentinel};
+
+const HOUR_MS: u64 = 3_600_000;
+const PASSWORD: &str = "p@ss/word?#1 {secret}";
+
+/// Two of three pass, by the server's own word.
+fn works(builder: RedisBuilder) {
+    let redis = builder.build().unwrap();
+    let limiter = redis.limiter(policy("api", 2, HOUR_MS)).build().unwrap();
+    runtime().block_on(async {
+        let mut allowed = 0;
+        for _ in 0..3 {
+            let decision = limiter.check("alice").await;
+            if decision.is_degraded() {
+                let error = limiter.peek("alice", Cost::ONE).await.map(|_| ()).unwrap_err();
+                assert!(!decision.is_degraded(), "{error}");
+            }
+            allowed += u32::from(decision.is_allowed());
+        }
+        assert_eq!(allowed, 2);
+        assert_eq!(limiter.usage("alice").await.unwrap().units(0), 2);
+        assert_eq!(limiter.stats().degraded, 0);
+        assert!(limiter.reset("alice").await.unwrap());
+    });
+}
+
+/// Nobody gets in: the failure mode answers, it is counted, and the error says why.
+fn fails(builder: RedisBuilder, secrets: &[&str]) -> String {
+    let shown = format!("{builder:?} ");
+    let redis = builder.breaker(3, Duration::from_secs(60)).build().unwrap();
+    let deny = Policy::builder("api").quota(Quota::per_hour(2).unwrap());
+    let deny = deny.failure_mode(FailureMode::Deny).build().unwrap();
+    let (opens, closes) = (
+        redis.limiter(policy("api", 2, HOUR_MS)).build().unwrap(),
+        redis.limiter(deny).build().unwrap(),
+    );
+    let (error, shown) = runtime().block_on(async {
+        let error = opens.peek("alice", Cost::ONE).await.unwrap_err();
+        assert!(error.is_store());
+        let mut texts = shown + &show(&error) + &error.to_string();
+        for _ in 0..4 {
+            let (allowed, denied) = (opens.check("alice").await, closes.check("alice").await);
+            assert!(allowed.is_allowed() && allowed.is_degraded());
+            assert!(!denied.is_allowed() && denied.is_degraded());
+            texts += &(show(&allowed) + &show(&denied));
+        }
+        let stats = opens.stats();
+        assert_eq!((stats.degraded, stats.decisions), (4, 4));
+        assert_eq!((stats.breaker, stats.breaker_opened), (BreakerState::Open, 1));
+        for answer in [redis.usage().await.map(|_| ()), redis.warnings().await.map(|_| ())] {
+            texts += &answer.unwrap_err().to_string();
+        }
+        texts += &(show(&opens) + &show(&redis) + &show(&stats));
+        (error.to_string(), texts)
+    });
+    for secret in secrets {
+        assert!(!shown.contains(secret), "{secret} in {shown}");
+    }
+    error
+}
+
+fn show(thing: &dyn Debug) -> String {
+    format!("{thing:?} {thing:#?} ")
+}
+
+#[test]
+fn passwords() {
+    let server = RedisServer::builder().password(PASSWORD).start().unwrap();
+    let bare = format!("redis://127.0.0.1:{}", server.port());
+    works(patient(&server.url()));
+    works(patient(&bare).password(PASSWORD));
+    // What the builder says goes before what the address says.
+    works(patient(&server.url_as("", "wrong")).password(PASSWORD));
+
+    let error = fails(patient(&bare).password("not-the-word"), &["not-the-word"]);
+    let (port, told) = (server.port().to_string(), error.to_lowercase());
+    assert!(told.contains(&port) && told.contains("auth"), "{error}");
+    fails(patient(&bare), &[PASSWORD]);
+}
+
+#[test]
+fn users() {
+    let users = "user default off\nuser carol on >carols-word ~sg:* +@all\n";
+    let server = RedisServer::builder().users(users).start().unwrap();
+    let bare = format!("redis://127.0.0.1:{}", server.port());
+    works(patient(&server.url_as("carol", "carols-word")));
+    works(patient(&bare).username("carol").password("carols-word"));
+    works(patient(&server.url_as("dave", "carols-word")).username("carol"));
+
+    let error = fails(patient(&server.url_as("carol", "not-her-word")), &["not-her-word"]);
+    assert!(error.to_lowercase().contains("auth"), "{error}");
+    // She may not touch what begins otherwise.
+    let other = patient(&server.url_as("carol", "carols-word")).prefix("other");
+    let error = fails_unasked(other);
+    assert!(error.to_lowercase().contains("permission"), "{error}");
+    assert!(!error.contains("carols-word"), "{error}");
+    fails(patient(&bare), &["carols-word"]);
+}
+
+#[test]
+fn a_database_of_its_own() {
+    let server = RedisServer::start().unwrap();
+    let in_address = format!("{}3", server.url());
+    for (builder, number) in [(patient(&in_address), 3), (patient(&server.url()).database(5), 5)] {
+        works(builder);
+        let mut connection = server.connection().unwrap();
+        redis::cmd("SELECT").arg(number).exec(&mut connection).unwrap();
+        let keys: u64 = redis::cmd("DBSIZE").query(&mut connection).unwrap();
+        assert_eq!(keys, 1, "database {number}");
+    }
+    assert!(common::keys(&server).is_empty(), "database 0 was not asked for");
+    let error = fails(patient(&format!("{}99", server.url())), &[]);
+    assert!(error.contains("DB index"), "{error}");
+}
+
+#[test]
+fn resp3() {
+    for server in [RedisServer::builder(), RedisServer::valkey()] {
+        let server = server.password(PASSWORD).start().unwrap();
+        let url = server.url_as("", PASSWORD) + "?protocol=resp3";
+        works(patient(&url));
+        let redis = patient(&url).build().unwrap();
+        runtime().block_on(async {
+            let usage = redis.usage().await.unwrap();
+            assert!(usage.bytes > 0);
+            assert!(redis.warnings().await.unwrap().is_empty());
+            assert_eq!(redis.sweep(&["api"], true).await.unwrap().removed, 0);
+            let mut connection = server.connection().unwrap();
+            let clients: String = redis::cmd("CLIENT").arg("LIST").query(&mut connection).unwrap();
+            assert!(clients.contains("resp=3"), "{clients}");
+        });
+    }
+}
+
+#[test]
+fn a_socket() {
+    let server = RedisServer::builder().only_unix_socket().password("word").start().unwrap();
+    works(patient(&server.unix_url()));
+    let path = server.unix_url().split('?').next().unwrap().to_owned();
+    works(patient(&path).password("word"));
+    fails(patient(&path), &["word"]);
+}
+
+#[test]
+fn tls_with_an_authority_of_its_own() {
+    let (ours, theirs) = (Certificates::new().unwrap(), Certificates::new().unwrap());
+    let server = RedisServer::builder().tls(&ours).password(PASSWORD).start().unwrap();
+    let url = server.url_as("", PASSWORD);
+    assert!(url.starts_with("rediss://"));
+    works(patient(&url).tls_authority(ours.authority().as_bytes()));
+    // Another authority, and that of the system.
+    let wrong = patient(&url).tls_authority(theirs.authority().as_bytes());
+    for builder in [wrong, patient(&url)] {
+        let error = fails(builder, &[PASSWORD, "BEGIN CERT"]);
+        assert!(error.to_lowercase().contains("certificate"), "{error}");
+    }
+    // Without TLS nothing can be read.
+    fails(patient(&url.replace("rediss", "redis")), &[PASSWORD]);
+}
+
+#[test]
+fn tls_with_a_certificate_to_show() {
+    let (ours, theirs) = (Certificates::new().unwrap(), Certificates::new().unwrap());
+    let server = RedisServer::builder().tls(&ours).config("tls-auth-clients yes").start().unwrap();
+    let trusting = || patient(&server.url()).tls_authority(ours.authority().as_bytes());
+    let showing = |shown: &Certificates| {
+        trusting().tls_certificate(shown.server().as_bytes(), shown.server_key().as_bytes())
+    };
+    works(showing(&ours));
+    let key_text = theirs.server_key().lines().nth(1).unwrap();
+    fails(showing(&theirs), &[key_text]);
+    fails(trusting(), &[]);
+
+    // What is no certificate is refused at once, without being repeated.
+    for (certificate, key) in [("nonsense", ours.server_key()), (ours.server(), "my secret key")] {
+        let builder = trusting().tls_certificate(certificate.as_bytes(), key.as_bytes());
+        let error = builder.build().unwrap_err().to_string();
+        for secret in ["nonsense", "my secret key", key.lines().nth(1).unwrap_or("my secret")] {
+            assert!(!error.contains(secret), "{error}");
+        }
+    }
+    let plain = server.url().replace("rediss", "redis");
+    let authority = ours.authority().as_bytes();
+    for (builder, remedy) in [
+        (patient(&server.url()).tls_authority(b"nonsense"), "use PEM"),
+        (patient(&plain).tls_authority(authority), "use rediss://"),
+        (Redis::cluster(&[server.url(), plain]).unwrap().tls_authority(authority), "use rediss://"),
+    ] {
+        let error = builder.build().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Setting);
+        assert!(error.to_string().contains(remedy), "{error}");
+    }
+}
+
+#[test]
+fn sentinels() {
+    let sentinel = Sentinel::start(&RedisServer::builder().password(PASSWORD)).unwrap();
+    let long = Duration::from_secs(10);
+    let builder = |service: &str| {
+        let builder = Redis::sentinel(&sentinel.sentinel_urls(), service).unwrap();
+        builder.deadline(long).connect_deadline(long)
+    };
+    works(builder(sentinel.service_name()).password(PASSWORD));
+    let error = fails_unasked(builder("unheard-of").password(PASSWORD));
+    assert!(error.contains("unheard-of") && !error.contains(PASSWORD), "{error}");
+    fails(builder(sentinel.service_name()).password("not the word"), &["not the word"]);
+}
+
+/// As `fails`, where there is no primary that a breaker could be of.
+fn fails_unasked(builder: RedisBuilder) -> String {
+    let limiter = builder.build().unwrap().limiter(policy("api", 2, HOUR_MS)).build().unwrap();
+    runtime().block_on(async {
+        let decision = limiter.check("alice").await;
+        assert!(decision.is_allowed() && decision.is_degraded());
+        limiter.peek("alice", Cost::ONE).await.unwrap_err().to_string()
+    })
+}
+
+#[test]
+fn a_cluster_behind_tls_and_a_password() {
+    let certificates = Certificates::new().unwrap();
+    let node = RedisServer::builder().tls(&certificates).password(PASSWORD);
+    let cluster = Cluster::start(&node).unwrap();
+    let long = Duration::from_secs(10);
+    let builder = |url: &str| {
+        let builder = Redis::cluster(&[url]).unwrap().deadline(long).connect_deadline(long);
+        builder.tls_authority(certificates.authority().as_bytes())
+    };
+    // One node is enough to find the others, and a replica will do.
+    let last = cluster.nodes().last().unwrap();
+    let redis = builder(&last.url()).build().unwrap();
+    let limiter = redis.limiter(policy("api", 2, HOUR_MS)).build().unwrap();
+    runtime().block_on(async {
+        for number in 0..60 {
+            for expected in [true, true, false] {
+                let decision = limiter.check(format!("user{number}")).await;
+                assert_eq!((decision.is_allowed(), decision.is_degraded()), (expected, false));
+            }
+        }
+        let stats = limiter.stats();
+        assert_eq!((stats.redirects, stats.errors), (0, 0));
+        // Every primary, and the replica that was asked for the slots.
+        assert!((3..=4).contains(&stats.connections), "{}", stats.connections);
+        assert_eq!(redis.usage().await.unwrap().keys, 60);
+    });
+    let error = fails_unasked(builder(&last.url_as("", "not the word")));
+    assert!(!error.contains("not the word"), "{error}");
+}
+
+// All that may tell two states apart, with text that would run together if it were just joined.
+#[test]
+fn others_do_not_meet_and_the_same_do() {
+    let server = RedisServer::start().unwrap();
+    let limiter = |prefix: &str, name: &str| {
+        let redis = patient(&server.url()).prefix(prefix).build().unwrap();
+        redis.limiter(policy(name, 1, HOUR_MS)).build().unwrap()
+    };
+    let long = "x".repeat(200);
+    let digest = "d2d97a94bb1f4bd7a8f7cd5ba2b0dd2d";
+    let keys: [&[u8]; 14] = [
+        b"",
+        b"a",
+        b"A",
+        b"a:b",
+        b"a%3Ab",
+        b"a;b",
+        b"{a}",
+        b"{a}b",
+        b"a\0",
+        b"\xff\xfe",
+        b"tx",
+        long.as_bytes(),
+        digest.as_bytes(),
+        &join(&["a", "b:c"]),
+    ];
+    runtime().block_on(async {
+        let mut states = 0;
+        for prefix in ["sg", "sg2", "s.g"] {
+            for name in ["api", "api2", "a:pi", "api:a", "x/*"] {
+                let (one, same) = (limiter(prefix, name), limiter(prefix, name));
+                for key in keys {
+                    let decision = one.check(key).await;
+                    assert!(decision.is_allowed(), "{prefix} {name} {key:?} met another");
+                    assert!(!same.check(key).await.is_allowed(), "{prefix} {name} {key:?}");
+                    states += 1;
+                }
+                assert_eq!(one.stats().degraded + same.stats().degraded, 0);
+            }
+        }
+        assert_eq!(common::keys(&server).len(), states);
+    });
+}

@@ -1,0 +1,91 @@
+//! An axum app with a limit by address for everybody and one by API key, with a tier.
+//!
+//! `cargo run -p slidegate-tower --example axum_app`
+
+#![expect(clippy::print_stdout, reason = "the example shows what came back")]
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::get;
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Bytes;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use slidegate::{Limiter, Policy, Quota};
+use slidegate_tower::{Gate, KeyBy, Metrics, Missing, RateLimitLayer};
+use tokio::net::TcpListener;
+
+fn app(metrics: &Arc<Metrics>) -> Result<Router, slidegate::Error> {
+    // Everybody: twenty requests in a minute from one address.
+    let by_address = Limiter::new(Policy::new("address", Quota::per_minute(20)?)?)?;
+
+    // With an API key: three, or six for those who pay. Requests without one are no business of
+    // this gate.
+    let by_key = Limiter::new(Policy::new("api-key", Quota::per_minute(3)?)?)?;
+    let mut by_key = Gate::new(by_key).key(KeyBy::header("x-api-key")).missing(Missing::Skip);
+    let paid = by_key.tier(&[Quota::per_minute(6)?])?;
+    let field = http::HeaderName::from_static("x-api-key");
+    let by_key = by_key.tier_by(move |head| {
+        // A real app has looked the key up in a layer outside of this one.
+        head.only(&field)?.starts_with("paid-").then_some(paid)
+    });
+
+    let layer = RateLimitLayer::builder()
+        .gate(Gate::new(by_address).exempt(|head| head.uri().path() == "/health"))
+        .gate(by_key)
+        .observer(Arc::clone(metrics))
+        .build()?;
+    Ok(Router::new()
+        .route("/", get(|| async { "hello\n" }))
+        .route("/health", get(|| async { "ok\n" }))
+        .layer(layer))
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let metrics = Arc::new(Metrics::new());
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    // With connect info: without it nobody could be told apart, and every request would be a 500.
+    let app = app(&metrics)?.into_make_service_with_connect_info::<SocketAddr>();
+    let server = tokio::spawn(async move { axum::serve(listener, app).await });
+
+    for (key, requests) in [("free-1", 5), ("paid-1", 7)] {
+        for _ in 0..requests {
+            println!("{key}: {}", ask(address, "/", Some(key)).await?);
+        }
+    }
+    println!("without a key: {}", ask(address, "/", None).await?);
+    println!("/health: {}", ask(address, "/health", None).await?);
+    println!("\nwhat Prometheus would read:");
+    for line in metrics.render().lines().filter(|line| line.starts_with("rate_limit_rejected")) {
+        println!("{line}");
+    }
+    server.abort();
+    Ok(())
+}
+
+/// Makes a request and tells what came back, in one line.
+async fn ask(address: SocketAddr, path: &str, key: Option<&str>) -> Result<String, Box<dyn Error>> {
+    let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
+    let mut request = http::Request::get(format!("http://{address}{path}"));
+    if let Some(key) = key {
+        request = request.header("x-api-key", key);
+    }
+    let response = client.request(request.body(Empty::new())?).await?;
+    let status = response.status();
+    let field = |name| {
+        let value = response.headers().get(name);
+        value.and_then(|value| value.to_str().ok()).unwrap_or("-").to_owned()
+    };
+    let line = format!(
+        "{status}, ratelimit: {}, retry-after: {}",
+        field("ratelimit"),
+        field("retry-after")
+    );
+    response.into_body().collect().await?;
+    Ok(line)
+}

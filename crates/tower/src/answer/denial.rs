@@ -1,0 +1,175 @@
+//! Why a request was turned away, for whoever writes the response.
+
+use core::time::Duration;
+
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+use slidegate_http::{Body, Problem, ProblemKind};
+
+use crate::peer;
+
+/// Why a request was turned away.
+#[derive(Debug, Clone)]
+pub struct Denial {
+    cause: Cause,
+    fields: Vec<(HeaderName, HeaderValue)>,
+    retry_after: Option<Duration>,
+}
+
+#[derive(Debug, Clone)]
+enum Cause {
+    Problem(Problem),
+    NoKey,
+    NoPeer,
+}
+
+/// Whose fault it is, and so which status it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DenialKind {
+    /// A quota is used up: 429.
+    QuotaExceeded,
+    /// The store failed, and the policy denies then: 503.
+    StoreFailed,
+    /// There is more to do than this server can: 503.
+    Overloaded,
+    /// There is nothing to count the request by, and the gate denies then: 403.
+    NoKey,
+    /// The server does not know its peers, a mistake in how it is served: 500.
+    NoPeer,
+}
+
+impl Denial {
+    pub(crate) fn of(problem: Problem, retry_after: Option<Duration>) -> Self {
+        Self { cause: Cause::Problem(problem), fields: Vec::new(), retry_after }
+    }
+
+    pub(crate) fn no_key() -> Self {
+        Self { cause: Cause::NoKey, fields: Vec::new(), retry_after: None }
+    }
+
+    pub(crate) fn no_peer() -> Self {
+        Self { cause: Cause::NoPeer, fields: Vec::new(), retry_after: None }
+    }
+
+    pub(crate) fn with_fields(mut self, fields: Vec<(HeaderName, HeaderValue)>) -> Self {
+        self.fields = fields;
+        self
+    }
+
+    /// Whose fault it is.
+    pub fn kind(&self) -> DenialKind {
+        match &self.cause {
+            Cause::Problem(problem) => match problem.kind() {
+                ProblemKind::QuotaExceeded => DenialKind::QuotaExceeded,
+                ProblemKind::Overloaded => DenialKind::Overloaded,
+                _ => DenialKind::StoreFailed,
+            },
+            Cause::NoKey => DenialKind::NoKey,
+            Cause::NoPeer => DenialKind::NoPeer,
+        }
+    }
+
+    /// The status of the response.
+    pub fn status(&self) -> StatusCode {
+        match &self.cause {
+            Cause::Problem(problem) => problem.status(),
+            Cause::NoKey => StatusCode::FORBIDDEN,
+            Cause::NoPeer => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// One sentence of what happened. It names policies, never keys.
+    pub fn message(&self) -> String {
+        match &self.cause {
+            Cause::Problem(problem) => match problem.kind() {
+                ProblemKind::QuotaExceeded => {
+                    format!("used up: {}", problem.violated_policies().join(", "))
+                }
+                ProblemKind::Overloaded => "the server has more to do than it can".to_owned(),
+                _ => "limits cannot be judged at the moment".to_owned(),
+            },
+            Cause::NoKey => NO_KEY.to_owned(),
+            Cause::NoPeer => peer::UNKNOWN.to_owned(),
+        }
+    }
+
+    /// The names of the policies that denied.
+    pub fn violated_policies(&self) -> &[String] {
+        match &self.cause {
+            Cause::Problem(problem) => problem.violated_policies(),
+            Cause::NoKey | Cause::NoPeer => &[],
+        }
+    }
+
+    /// How long to wait; none if no wait would help, or nobody knows how long.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
+    /// The header fields that tell where the quotas stand.
+    pub fn fields(&self) -> &[(HeaderName, HeaderValue)] {
+        &self.fields
+    }
+
+    /// The body.
+    pub fn body(&self, form: Body) -> String {
+        match &self.cause {
+            Cause::Problem(problem) => problem.body(form),
+            Cause::NoKey => plain(form, "Forbidden", "no_key", self.status(), NO_KEY),
+            Cause::NoPeer => {
+                plain(form, "Internal Server Error", "no_peer", self.status(), peer::UNKNOWN)
+            }
+        }
+    }
+
+    /// The whole response, with a body of this form.
+    pub fn response(&self, form: Body) -> Response<String> {
+        let mut response = match &self.cause {
+            Cause::Problem(problem) => problem.response(form),
+            Cause::NoKey | Cause::NoPeer => {
+                let mut response = Response::new(self.body(form));
+                *response.status_mut() = self.status();
+                response.headers_mut().insert(CONTENT_TYPE, form.content_type());
+                let no_store = HeaderValue::from_static("no-store");
+                response.headers_mut().insert(CACHE_CONTROL, no_store);
+                response
+            }
+        };
+        let headers = response.headers_mut();
+        for (name, value) in &self.fields {
+            headers.insert(name, value.clone());
+        }
+        response
+    }
+}
+
+const NO_KEY: &str = "the request carries nothing to be counted by";
+
+/// A body of texts of ours, which need no escapes.
+fn plain(form: Body, title: &str, word: &str, status: StatusCode, detail: &str) -> String {
+    let status = status.as_u16();
+    match form {
+        Body::Problem => format!(
+            r#"{{"type":"about:blank","title":"{title}","status":{status},"detail":"{detail}"}}"#
+        ),
+        _ => format!(r#"{{"error":"{word}","message":"{detail}"}}"#),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bodies_are_json() {
+        for denial in [Denial::no_key(), Denial::no_peer()] {
+            for form in [Body::Problem, Body::Json] {
+                let body = denial.body(form);
+                let value: serde_json::Value = serde_json::from_str(&body).unwrap();
+                let told = value.get("detail").or(value.get("message")).unwrap();
+                assert_eq!(told.as_str(), Some(denial.message().as_str()), "{body}");
+            }
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Denials as gRPC clients understand them.
+
+use http::Response;
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt};
+
+use super::{Answer, Denial, DenialKind};
+
+/// Answers with a gRPC status: `RESOURCE_EXHAUSTED` for a used-up quota, `UNAVAILABLE` for an
+/// overload or a failed store, each with a `RetryInfo` if there is a time to come again.
+///
+/// A quota's denial names the policies in a `QuotaFailure` too.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Grpc;
+
+impl<R: Default> Answer<R> for Grpc {
+    fn answer(&self, denial: &Denial) -> Response<R> {
+        let code = match denial.kind() {
+            DenialKind::QuotaExceeded => Code::ResourceExhausted,
+            DenialKind::StoreFailed | DenialKind::Overloaded => Code::Unavailable,
+            DenialKind::NoKey => Code::PermissionDenied,
+            DenialKind::NoPeer => Code::Internal,
+        };
+        let mut details = ErrorDetails::new();
+        if let Some(after) = denial.retry_after() {
+            details.set_retry_info(Some(after));
+        }
+        for policy in denial.violated_policies() {
+            details.add_quota_failure_violation(policy, "used up");
+        }
+        let status = Status::with_error_details(code, denial.message(), details);
+        let mut response = status.into_http();
+        for (name, value) in denial.fields() {
+            response.headers_mut().insert(name, value.clone());
+        }
+        response
+    }
+}

@@ -1,0 +1,123 @@
+//! Which responses count.
+
+use core::fmt;
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+
+/// Which responses count. Units are taken before a request is served, and those of a response that
+/// does not count are given back: the very units, so that nothing else changes.
+///
+/// To look first and count afterwards would let any number of parallel requests through before
+/// the first of them is counted.
+///
+/// A request that is cancelled before it has a response stays counted.
+#[derive(Clone, Default)]
+pub struct Count(Rule);
+
+#[derive(Clone, Default)]
+enum Rule {
+    #[default]
+    All,
+    Failed,
+    Successful,
+    When(Arc<dyn Fn(&Served<'_>) -> bool + Send + Sync>),
+}
+
+/// What became of a request.
+#[derive(Debug, Clone, Copy)]
+pub struct Served<'a> {
+    /// None if the service failed without a response.
+    pub(crate) response: Option<(StatusCode, &'a HeaderMap)>,
+}
+
+impl Count {
+    /// Every response counts.
+    pub fn all() -> Self {
+        Self(Rule::All)
+    }
+
+    /// Only failures count, as for a login page: see [`Served::is_failure`].
+    pub fn failed() -> Self {
+        Self(Rule::Failed)
+    }
+
+    /// Only successes count: a client is not charged for our errors, nor for its own.
+    pub fn successful() -> Self {
+        Self(Rule::Successful)
+    }
+
+    /// Those count of which a function says so.
+    pub fn when(counts: impl Fn(&Served<'_>) -> bool + Send + Sync + 'static) -> Self {
+        Self(Rule::When(Arc::new(counts)))
+    }
+
+    pub(crate) fn is_all(&self) -> bool {
+        matches!(self.0, Rule::All)
+    }
+
+    pub(crate) fn counts(&self, served: &Served<'_>) -> bool {
+        match &self.0 {
+            Rule::All => true,
+            Rule::Failed => served.is_failure(),
+            Rule::Successful => !served.is_failure(),
+            Rule::When(counts) => counts(served),
+        }
+    }
+}
+
+const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const GRPC_OK: HeaderValue = HeaderValue::from_static("0");
+
+impl<'a> Served<'a> {
+    /// The status; none if the service failed without a response.
+    pub fn status(&self) -> Option<StatusCode> {
+        self.response.map(|(status, _)| status)
+    }
+
+    /// The header fields of the response.
+    pub fn headers(&self) -> Option<&'a HeaderMap> {
+        self.response.map(|(_, headers)| headers)
+    }
+
+    /// Whether there is no response, its status is 400 or above, or it is a gRPC response without
+    /// a message whose status is not OK. (Of a gRPC response with a message the status comes after
+    /// it; that is too late.)
+    pub fn is_failure(&self) -> bool {
+        let Some((status, headers)) = self.response else { return true };
+        status.as_u16() >= 400 || headers.get(GRPC_STATUS).is_some_and(|status| *status != GRPC_OK)
+    }
+}
+
+impl fmt::Debug for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Rule::All => "Count::all",
+            Rule::Failed => "Count::failed",
+            Rule::Successful => "Count::successful",
+            Rule::When(_) => "Count::when",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_failure_is() {
+        fn of(status: StatusCode, headers: &HeaderMap) -> Served<'_> {
+            Served { response: Some((status, headers)) }
+        }
+        let mut grpc = HeaderMap::new();
+        let none = HeaderMap::new();
+        assert!(!of(StatusCode::OK, &none).is_failure());
+        assert!(!of(StatusCode::FOUND, &none).is_failure());
+        assert!(of(StatusCode::UNAUTHORIZED, &none).is_failure());
+        assert!(Served { response: None }.is_failure());
+        grpc.insert("grpc-status", HeaderValue::from_static("16"));
+        assert!(of(StatusCode::OK, &grpc).is_failure());
+        grpc.insert("grpc-status", HeaderValue::from_static("0"));
+        assert!(!of(StatusCode::OK, &grpc).is_failure());
+    }
+}

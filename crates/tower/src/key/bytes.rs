@@ -1,0 +1,129 @@
+//! A key as bytes, each part with its kind and length.
+
+/// A key as bytes. No two different lists of parts have the same bytes: every part is preceded by
+/// its kind and its length.
+#[derive(Clone)]
+pub(crate) struct KeyBytes {
+    inline: [u8; INLINE],
+    len: u8,
+    /// All bytes, once they are more than fit inline.
+    heap: Vec<u8>,
+}
+
+/// Fits an address with a short word, or a digest with an address.
+const INLINE: usize = 56;
+
+/// What a part is, so that a value cannot pass for something else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A value as it came.
+    Value = b'v' as isize,
+    /// The keyed hash of a value.
+    Digest = b'd' as isize,
+    /// An address.
+    Address = b'a' as isize,
+    /// The peer's address in place of a key that is missing.
+    Fallback = b'p' as isize,
+}
+
+/// A kind and a length of two bytes.
+const PREFIX: usize = 3;
+
+impl KeyBytes {
+    #[inline]
+    pub(crate) fn new() -> Self {
+        Self { inline: [0; INLINE], len: 0, heap: Vec::new() }
+    }
+
+    /// Adds a part of at most 256 bytes.
+    #[inline]
+    pub(crate) fn push(&mut self, kind: Kind, part: &[u8]) {
+        debug_assert!(part.len() <= super::PART_MAX, "longer parts are digested first");
+        #[expect(clippy::cast_possible_truncation, reason = "at most 256")]
+        let [high, low] = (part.len() as u16).to_be_bytes();
+        let prefix = [kind as u8, high, low];
+        let (start, end) = (usize::from(self.len), usize::from(self.len) + PREFIX + part.len());
+        if self.heap.is_empty()
+            && let Some(place) = self.inline.get_mut(start..end)
+        {
+            let (head, tail) = place.split_at_mut(PREFIX);
+            head.copy_from_slice(&prefix);
+            tail.copy_from_slice(part);
+            #[expect(clippy::cast_possible_truncation, reason = "at most INLINE")]
+            let len = end as u8;
+            self.len = len;
+            return;
+        }
+        self.push_long(prefix, part);
+    }
+
+    #[cold]
+    fn push_long(&mut self, prefix: [u8; PREFIX], part: &[u8]) {
+        if self.heap.is_empty() {
+            self.heap.extend_from_slice(&self.inline[..usize::from(self.len)]);
+        }
+        self.heap.extend_from_slice(&prefix);
+        self.heap.extend_from_slice(part);
+    }
+
+    #[inline]
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        if self.heap.is_empty() { &self.inline[..usize::from(self.len)] } else { &self.heap }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn kind() -> impl Strategy<Value = Kind> {
+        prop_oneof![
+            Just(Kind::Value),
+            Just(Kind::Digest),
+            Just(Kind::Address),
+            Just(Kind::Fallback),
+        ]
+    }
+
+    fn parts() -> impl Strategy<Value = Vec<(Kind, Vec<u8>)>> {
+        // Short ones of few different bytes, so that two lists are often nearly the same.
+        let byte = prop_oneof![Just(0u8), Just(b'v'), Just(b'd'), Just(b'{'), Just(b':')];
+        let short = prop::collection::vec(byte, 0..6);
+        let long = prop::collection::vec(any::<u8>(), 0..257);
+        prop::collection::vec((kind(), prop_oneof![4 => short, 1 => long]), 0..5)
+    }
+
+    fn encode(parts: &[(Kind, Vec<u8>)]) -> Vec<u8> {
+        let mut key = KeyBytes::new();
+        for (kind, part) in parts {
+            key.push(*kind, part);
+        }
+        key.as_slice().to_vec()
+    }
+
+    fn decode(mut bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
+        let mut parts = Vec::new();
+        while let [kind, high, low, rest @ ..] = bytes {
+            let (part, rest) = rest.split_at(usize::from(u16::from_be_bytes([*high, *low])));
+            parts.push((*kind, part.to_vec()));
+            bytes = rest;
+        }
+        parts
+    }
+
+    proptest! {
+        // a:b + c must not be a + b:c, and a value must not pass for a digest.
+        #[test]
+        fn different_parts_are_different_keys(one in parts(), other in parts()) {
+            prop_assert_eq!(encode(&one) == encode(&other), one == other);
+        }
+
+        #[test]
+        fn what_went_in_comes_out(parts in parts()) {
+            let expected: Vec<_> =
+                parts.iter().map(|(kind, part)| (*kind as u8, part.clone())).collect();
+            prop_assert_eq!(decode(&encode(&parts)), expected);
+        }
+    }
+}

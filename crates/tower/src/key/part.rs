@@ -1,0 +1,157 @@
+//! One part of a key.
+
+use core::fmt;
+use std::sync::Arc;
+
+use http::{HeaderName, Method};
+use slidegate_http::ClientAddress;
+
+use super::bytes::{KeyBytes, Kind};
+use super::digest::Digest;
+use super::{PART_MAX, with_address};
+use crate::head::{self, Head};
+
+/// One part of a key: where it is found.
+#[derive(Clone)]
+pub(crate) enum Part {
+    Peer,
+    Client(Arc<ClientAddress>),
+    Header {
+        name: HeaderName,
+        secret: bool,
+    },
+    Route,
+    Method,
+    Custom {
+        find: Arc<Find>,
+        secret: bool,
+    },
+    Everybody,
+    /// The name of a header field that cannot be one.
+    Unusable(Box<str>),
+}
+
+/// Hands the part to the function it is given; whether there was one.
+type Find = dyn Fn(&Head<'_>, &mut dyn FnMut(&[u8])) -> bool + Send + Sync;
+
+/// Why a request has no key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Absent {
+    /// The client did not send what it is counted by.
+    Part,
+    /// The server does not know its peers: somebody forgot to tell.
+    Peer,
+}
+
+impl Part {
+    pub(super) fn client(address: ClientAddress) -> Self {
+        Self::Client(Arc::new(address))
+    }
+
+    pub(super) fn custom(
+        find: impl Fn(&Head<'_>, &mut dyn FnMut(&[u8])) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        Self::Custom { find: Arc::new(find), secret: false }
+    }
+
+    /// Addresses, routes and methods tell nothing that only the client may know.
+    pub(super) fn make_secret(&mut self) {
+        if let Self::Header { secret, .. } | Self::Custom { secret, .. } = self {
+            *secret = true;
+        }
+    }
+
+    /// Whether a digest may stand for it, so that processes that share keys must share a secret.
+    pub(crate) fn may_be_digest(&self) -> bool {
+        matches!(self, Self::Header { .. } | Self::Custom { .. })
+    }
+
+    #[inline]
+    pub(super) fn add(
+        &self,
+        head: &Head<'_>,
+        digest: &Digest,
+        hide: bool,
+        key: &mut KeyBytes,
+    ) -> Result<(), Absent> {
+        match self {
+            Self::Peer => {
+                let peer = head.peer().ok_or(Absent::Peer)?;
+                with_address(peer, |bytes| key.push(Kind::Address, bytes));
+                Ok(())
+            }
+            _ => self.add_other(head, digest, hide, key),
+        }
+    }
+
+    fn add_other(
+        &self,
+        head: &Head<'_>,
+        digest: &Digest,
+        hide: bool,
+        key: &mut KeyBytes,
+    ) -> Result<(), Absent> {
+        let mut put = |part: &[u8], secret: bool| {
+            if part.len() > PART_MAX || (secret && hide) {
+                key.push(Kind::Digest, &digest.of(part));
+            } else {
+                key.push(Kind::Value, part);
+            }
+        };
+        match self {
+            Self::Peer | Self::Client(_) => {
+                let peer = head.peer().ok_or(Absent::Peer)?;
+                if let Self::Client(address) = self {
+                    key.push(Kind::Address, address.key(peer, head.headers()).as_bytes());
+                }
+            }
+            Self::Header { name, secret } => {
+                let value = head::only(head.headers(), name).ok_or(Absent::Part)?;
+                if value.is_empty() {
+                    return Err(Absent::Part);
+                }
+                put(value.as_bytes(), *secret);
+            }
+            Self::Route => put(head.route().ok_or(Absent::Part)?.as_bytes(), false),
+            Self::Method => put(method(head.method()).as_bytes(), false),
+            Self::Custom { find, secret } => {
+                let found = find(head, &mut |part| put(part, *secret));
+                return if found { Ok(()) } else { Err(Absent::Part) };
+            }
+            Self::Everybody => put(b"", false),
+            Self::Unusable(_) => return Err(Absent::Part),
+        }
+        Ok(())
+    }
+}
+
+/// Any token may be a method: a client that makes them up gets no new keys by it.
+fn method(method: &Method) -> &str {
+    const DEFINED: &[Method] = &[
+        Method::GET,
+        Method::POST,
+        Method::PUT,
+        Method::DELETE,
+        Method::HEAD,
+        Method::OPTIONS,
+        Method::CONNECT,
+        Method::PATCH,
+        Method::TRACE,
+    ];
+    if DEFINED.contains(method) { method.as_str() } else { "" }
+}
+
+impl fmt::Debug for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Peer => f.write_str("peer"),
+            Self::Client(_) => f.write_str("client"),
+            Self::Header { name, .. } => write!(f, "header {name}"),
+            Self::Route => f.write_str("route"),
+            Self::Method => f.write_str("method"),
+            Self::Custom { .. } => f.write_str("custom"),
+            Self::Everybody => f.write_str("everybody"),
+            Self::Unusable(name) => write!(f, "header {name:?}"),
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! A response on its way through the gates.
+
+use core::fmt;
+use core::future::Future;
+use core::pin::Pin;
+use core::task::{Context, Poll, ready};
+use std::sync::Arc;
+
+use http::{Request, Response};
+use pin_project_lite::pin_project;
+use tower_service::Service;
+
+use crate::answer::Answer;
+use crate::gate::Served;
+use crate::judge::{Judge, Passed, Pending};
+
+pin_project! {
+    /// The response of a service behind gates.
+    pub struct ResponseFuture<S, B, R, A>
+    where
+        S: Service<Request<B>>,
+    {
+        #[pin]
+        state: State<S, S::Future, B, R, S::Error, A>,
+    }
+}
+
+pin_project! {
+    #[project = StateProj]
+    #[project_replace = StateOwned]
+    enum State<S, F, B, R, E, A> {
+        /// The service is at work.
+        Serving {
+            #[pin]
+            future: F,
+            judge: Arc<Judge>,
+            passed: Passed,
+        },
+        /// The stores are asked, or the request waits for units.
+        Deciding {
+            pending: Pending,
+            service: S,
+            request: Request<B>,
+            judge: Arc<Judge>,
+            answer: A,
+        },
+        /// Units that do not count go back.
+        Refunding {
+            refund: Pin<Box<dyn Future<Output = Passed> + Send>>,
+            result: Result<Response<R>, E>,
+            judge: Arc<Judge>,
+        },
+        /// There is a response.
+        Answered { result: Result<Response<R>, E> },
+        /// It was handed over.
+        Done,
+    }
+}
+
+impl<S, B, R, A> ResponseFuture<S, B, R, A>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+{
+    #[inline]
+    pub(super) fn serving(future: S::Future, judge: Arc<Judge>, passed: Passed) -> Self {
+        Self { state: State::Serving { future, judge, passed } }
+    }
+
+    pub(super) fn answered(response: Response<R>) -> Self {
+        Self { state: State::Answered { result: Ok(response) } }
+    }
+
+    pub(super) fn deciding(
+        pending: Pending,
+        service: S,
+        request: Request<B>,
+        judge: Arc<Judge>,
+        answer: A,
+    ) -> Self {
+        Self { state: State::Deciding { pending, service, request, judge, answer } }
+    }
+}
+
+impl<S, B, R, A> Future for ResponseFuture<S, B, R, A>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    A: Answer<R>,
+{
+    type Output = Result<Response<R>, S::Error>;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.project().state;
+        loop {
+            match state.as_mut().project() {
+                StateProj::Serving { future, judge, passed } => {
+                    let mut result = ready!(future.poll(cx));
+                    let served = served(&result);
+                    if !passed.is_refundable(judge, &served) {
+                        if let Ok(response) = &mut result {
+                            judge.write(passed, response);
+                        }
+                        return Poll::Ready(result);
+                    }
+                    let counts = passed.counts(judge, &served);
+                    let passed = core::mem::replace(passed, Passed::Nothing);
+                    let judge = Arc::clone(judge);
+                    let keeper = Arc::clone(&judge);
+                    let refund = Box::pin(async move { passed.refund(&keeper, &counts).await });
+                    state.set(State::Refunding { refund, result, judge });
+                }
+                StateProj::Deciding { pending, .. } => {
+                    let decided = ready!(pending.as_mut().poll(cx));
+                    let StateOwned::Deciding { mut service, request, judge, answer, .. } =
+                        state.as_mut().project_replace(State::Done)
+                    else {
+                        return Poll::Pending;
+                    };
+                    state.set(match decided {
+                        Ok(passed) => {
+                            State::Serving { future: service.call(request), judge, passed }
+                        }
+                        Err(denial) => State::Answered { result: Ok(answer.answer(&denial)) },
+                    });
+                }
+                StateProj::Refunding { refund, .. } => {
+                    let passed = ready!(refund.as_mut().poll(cx));
+                    let StateOwned::Refunding { mut result, judge, .. } =
+                        state.as_mut().project_replace(State::Done)
+                    else {
+                        return Poll::Pending;
+                    };
+                    if let Ok(response) = &mut result {
+                        judge.write(&passed, response);
+                    }
+                    return Poll::Ready(result);
+                }
+                StateProj::Answered { .. } => {
+                    let StateOwned::Answered { result } =
+                        state.as_mut().project_replace(State::Done)
+                    else {
+                        return Poll::Pending;
+                    };
+                    return Poll::Ready(result);
+                }
+                // Polled after it was ready, which a caller must not do.
+                StateProj::Done => return Poll::Pending,
+            }
+        }
+    }
+}
+
+fn served<R, E>(result: &Result<Response<R>, E>) -> Served<'_> {
+    let response = result.as_ref().ok();
+    Served { response: response.map(|response| (response.status(), response.headers())) }
+}
+
+impl<S, B, R, A> fmt::Debug for ResponseFuture<S, B, R, A>
+where
+    S: Service<Request<B>>,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ResponseFuture(..)")
+    }
+}

@@ -1,0 +1,114 @@
+//! The layer: a guard in front of a service.
+
+use core::fmt;
+use std::sync::Arc;
+
+use tower_layer::Layer;
+
+use super::guard::OverloadGuard;
+use super::service::Overload;
+use crate::answer::Http;
+use crate::observe::{Guarded, Observer, tell};
+use crate::sleep::Sleep;
+
+/// Puts an [`OverloadGuard`] in front of a service: who is shed is answered with 503 and
+/// `Retry-After`.
+///
+/// It belongs outside of everything else, so that what is shed costs least. A request counts as
+/// being served until its response is there; a body that is sent afterwards does not count.
+///
+/// ```
+/// use slidegate_tower::{OverloadGuard, OverloadLayer, Sleep};
+///
+/// let guard = OverloadGuard::builder("front").concurrency_max(512).build()?;
+/// let layer = OverloadLayer::new(guard).sleep(Sleep::tokio());
+/// # let _ = layer;
+/// # Ok::<(), slidegate::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct OverloadLayer<A = Http> {
+    shared: Arc<Shared>,
+    answer: A,
+}
+
+/// What the services of a layer share.
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub(super) guard: OverloadGuard,
+    pub(super) sleep: Option<Sleep>,
+    observer: Option<Arc<dyn Observer>>,
+    #[cfg(feature = "tracing")]
+    events: Arc<crate::observe::Events>,
+}
+
+impl OverloadLayer {
+    /// A guard in front of services. Without [`sleep`](OverloadLayer::sleep) nobody is queued: who
+    /// would be is shed.
+    pub fn new(guard: OverloadGuard) -> Self {
+        let shared = Shared {
+            guard,
+            sleep: None,
+            observer: None,
+            #[cfg(feature = "tracing")]
+            events: Arc::default(),
+        };
+        Self { shared: Arc::new(shared), answer: Http::new() }
+    }
+}
+
+impl<A> OverloadLayer<A> {
+    /// How those who are queued sleep.
+    #[must_use]
+    pub fn sleep(self, sleep: Sleep) -> Self {
+        self.with(|shared| shared.sleep = Some(sleep))
+    }
+
+    /// Who is told what the guard does.
+    #[must_use]
+    pub fn observer(self, observer: Arc<impl Observer>) -> Self {
+        self.with(|shared| shared.observer = Some(observer))
+    }
+
+    /// Who makes the responses of requests that are shed.
+    pub fn answer<B>(self, answer: B) -> OverloadLayer<B> {
+        OverloadLayer { shared: self.shared, answer }
+    }
+
+    /// Answers as gRPC clients understand it.
+    #[cfg(feature = "tonic")]
+    pub fn grpc(self) -> OverloadLayer<crate::answer::Grpc> {
+        self.answer(crate::answer::Grpc)
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Shared)) -> Self {
+        change(Arc::make_mut(&mut self.shared));
+        self
+    }
+}
+
+impl Shared {
+    pub(super) fn tell(&self, shed: bool, queued: core::time::Duration) {
+        let guarded = Guarded { guard: self.guard.name(), shed, queued };
+        #[cfg(feature = "tracing")]
+        if shed {
+            self.events.guarded(&guarded, self.guard.now());
+        }
+        if let Some(observer) = &self.observer {
+            tell(|| observer.guarded(&guarded));
+        }
+    }
+}
+
+impl<S, A: Clone> Layer<S> for OverloadLayer<A> {
+    type Service = Overload<S, A>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Overload::new(inner, Arc::clone(&self.shared), self.answer.clone())
+    }
+}
+
+impl<A> fmt::Debug for OverloadLayer<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OverloadLayer").field("guard", &self.shared.guard).finish_non_exhaustive()
+    }
+}

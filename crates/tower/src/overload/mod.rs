@@ -1,0 +1,13 @@
+//! Protection from more requests than the server can serve, whoever sends them.
+
+mod baseline;
+mod bucket;
+mod builder;
+mod guard;
+mod layer;
+mod service;
+
+pub use builder::OverloadGuardBuilder;
+pub use guard::{Arrival, OverloadGuard, OverloadStats, Pass, Queued};
+pub use layer::OverloadLayer;
+pub use service::{Overload, OverloadFuture};

@@ -1,0 +1,320 @@
+//! Whom gates count, how much, and what they answer.
+//!
+//! What could go wrong: two clients in one bucket; one client in two; a request that is charged by
+//! one gate and denied by another; a 429 that a cache keeps; a right password that costs units.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::app::{behind, clock, from, get, layer, limiter, send, status, with};
+use http::Request;
+use slidegate::{Cost, Limiter, ManualClock, Policy, Quota};
+use slidegate_http::{Fields, Reset};
+use slidegate_tower::{
+    Count, Denial, Gate, KeyBy, MatchedRoute, Missing, RateLimitLayer, RateLimitLayerBuilder,
+};
+
+#[tokio::test]
+async fn an_address_has_its_limit_and_is_told() {
+    let clock = clock();
+    let (app, service) = behind(&layer([Gate::new(limiter("ip", 2, &clock))]));
+
+    let response = send(&service, from("192.0.2.1")).await;
+    assert_eq!(response.status(), 200);
+    assert_eq!(response.headers()["ratelimit"], r#""ip";r=1;t=60"#);
+    assert_eq!(response.headers()["ratelimit-policy"], r#""ip";q=2;w=60"#);
+    assert_eq!(response.headers()["x-ratelimit-remaining"], "1");
+    assert!(!response.headers().contains_key("retry-after"));
+    assert!(!response.headers().contains_key("cache-control"));
+    assert_eq!(status(&service, from("192.0.2.1")).await, 200);
+
+    clock.advance(Duration::from_secs(20));
+    let response = send(&service, from("192.0.2.1")).await;
+    assert_eq!(response.status(), 429);
+    assert_eq!(response.headers()["retry-after"], "40");
+    assert_eq!(response.headers()["cache-control"], "no-store");
+    assert_eq!(response.headers()["content-type"], "application/problem+json");
+    assert_eq!(response.headers()["x-ratelimit-remaining"], "0");
+    let body: serde_json::Value = serde_json::from_str(response.body()).unwrap();
+    assert_eq!(body["violated-policies"][0], "ip");
+    assert_eq!(body["retry_after"], 40);
+    // Who is denied does not reach the service, and others are not concerned.
+    assert_eq!(app.served(), 2);
+    assert_eq!(status(&service, from("192.0.2.2")).await, 200);
+
+    // To the second: what was said is so.
+    clock.advance(Duration::from_millis(39_999));
+    assert_eq!(status(&service, from("192.0.2.1")).await, 429);
+    clock.advance(Duration::from_millis(1));
+    assert_eq!(status(&service, from("192.0.2.1")).await, 200);
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_know_its_peers_says_so_and_counts_nobody_together() {
+    let clock = clock();
+    let (app, service) = behind(&layer([Gate::new(limiter("ip", 100, &clock))]));
+    let response = send(&service, Request::new(())).await;
+    assert_eq!(response.status(), 500);
+    assert!(response.body().contains("into_make_service_with_connect_info"), "{response:?}");
+    assert_eq!(app.served(), 0);
+}
+
+#[tokio::test]
+async fn what_happens_without_a_key_is_chosen() {
+    let clock = clock();
+    let gate = |missing| {
+        let gate = Gate::new(limiter("api", 1, &clock)).key(KeyBy::header("x-user"));
+        behind(&layer([gate.missing(missing)])).1
+    };
+    let skip = gate(Missing::Skip);
+    for _ in 0..3 {
+        let response = send(&skip, from("192.0.2.1")).await;
+        assert_eq!(response.status(), 200);
+        assert!(!response.headers().contains_key("ratelimit"));
+    }
+    let deny = gate(Missing::Deny);
+    let response = send(&deny, from("192.0.2.1")).await;
+    assert_eq!(
+        (response.status().as_u16(), &response.headers()["cache-control"]),
+        (403, &"no-store".parse().unwrap())
+    );
+    assert_eq!(status(&deny, with("x-user", "alice")).await, 200);
+
+    let peer = gate(Missing::Peer);
+    assert_eq!(status(&peer, from("192.0.2.1")).await, 200);
+    assert_eq!(status(&peer, from("192.0.2.1")).await, 429);
+    assert_eq!(status(&peer, from("192.0.2.2")).await, 200);
+    // Whoever sends the bytes of an address as a name is not that address.
+    assert_eq!(status(&peer, with("x-user", "192.0.2.1")).await, 200);
+    assert_eq!(status(&peer, Request::new(())).await, 500);
+}
+
+#[tokio::test]
+async fn user_and_route_are_counted_together_and_the_path_is_not() {
+    let clock = clock();
+    let gate =
+        Gate::new(limiter("api", 1, &clock)).key(KeyBy::header("x-user").and(KeyBy::route()));
+    let (_, service) = behind(&layer([gate]));
+    let ask = |user: &str, route: &'static str, path: &str| {
+        let mut request = with("x-user", user);
+        *request.uri_mut() = path.parse().unwrap();
+        request.extensions_mut().insert(MatchedRoute::new(route));
+        request
+    };
+    assert_eq!(status(&service, ask("alice", "/verify/{code}", "/verify/1")).await, 200);
+    // Rotating what a client chooses does not help.
+    assert_eq!(status(&service, ask("alice", "/verify/{code}", "/verify/2")).await, 429);
+    assert_eq!(status(&service, ask("alice", "/search", "/search")).await, 200);
+    assert_eq!(status(&service, ask("bob", "/verify/{code}", "/verify/1")).await, 200);
+}
+
+#[tokio::test]
+async fn costs_exemptions_and_extensions() {
+    #[derive(Clone)]
+    struct UserId(u64);
+
+    let clock = clock();
+    let gate = Gate::new(limiter("api", 10, &clock))
+        .key(KeyBy::extension(|user: &UserId| user.0.to_be_bytes()))
+        .missing(Missing::Skip)
+        .cost(|head| Cost::new(if head.method() == "POST" { 6 } else { 1 }).unwrap())
+        .only(|head| head.uri().path().starts_with("/api"))
+        .exempt(|head| head.uri().path() == "/api/health");
+    let (_, service) = behind(&layer([gate]));
+    let ask = |method: &str, path: &str, user: u64| {
+        let mut request = get(path);
+        *request.method_mut() = method.parse().unwrap();
+        request.extensions_mut().insert(UserId(user));
+        request
+    };
+    let response = send(&service, ask("POST", "/api/x", 1)).await;
+    assert_eq!(response.headers()["x-ratelimit-remaining"], "4");
+    assert_eq!(status(&service, ask("POST", "/api/x", 1)).await, 429);
+    assert_eq!(status(&service, ask("GET", "/api/x", 1)).await, 200);
+    assert_eq!(status(&service, ask("POST", "/api/x", 2)).await, 200);
+    for path in ["/api/health", "/elsewhere"] {
+        let response = send(&service, ask("POST", path, 1)).await;
+        assert_eq!(response.status(), 200, "{path}");
+        assert!(!response.headers().contains_key("ratelimit"), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_cost_above_the_limit_never_passes_and_names_no_time() {
+    let clock = clock();
+    let gate = Gate::new(limiter("api", 5, &clock)).cost(|_| Cost::new(6).unwrap());
+    let (_, service) = behind(&layer([gate]));
+    let response = send(&service, from("192.0.2.1")).await;
+    assert_eq!(response.status(), 429);
+    assert!(!response.headers().contains_key("retry-after"));
+    assert_eq!(response.headers()["cache-control"], "no-store");
+}
+
+#[tokio::test]
+async fn a_tier_has_its_own_quotas_and_they_are_told() {
+    let clock = clock();
+    let mut gate = Gate::new(limiter("api", 1, &clock)).key(KeyBy::header("x-api-key"));
+    let gold = gate.tier(&[Quota::per_hour(1000).unwrap()]).unwrap();
+    let is_gold = |key: Option<&str>| key.is_some_and(|key| key.starts_with("gold-"));
+    let name = http::HeaderName::from_static("x-api-key");
+    let gate = gate.tier_by(move |head| is_gold(head.only(&name)).then_some(gold));
+    let (_, service) = behind(&layer([gate]));
+
+    assert_eq!(status(&service, with("x-api-key", "free-1")).await, 200);
+    assert_eq!(status(&service, with("x-api-key", "free-1")).await, 429);
+    for _ in 0..20 {
+        assert_eq!(status(&service, with("x-api-key", "gold-1")).await, 200);
+    }
+    let response = send(&service, with("x-api-key", "gold-1")).await;
+    assert_eq!(response.headers()["ratelimit-policy"], r#""api";q=1000;w=3600"#);
+    assert_eq!(response.headers()["x-ratelimit-limit"], "1000");
+}
+
+#[tokio::test]
+async fn several_gates_take_all_or_nothing() {
+    let clock = clock();
+    let (by_user, by_ip) =
+        (Arc::new(limiter("user", 1, &clock)), Arc::new(limiter("ip", 100, &clock)));
+    let gates = [Gate::new(Arc::clone(&by_ip)), Gate::new(by_user).key(KeyBy::header("x-user"))];
+    let (_, service) = behind(&layer(gates));
+    assert_eq!(status(&service, with("x-user", "alice")).await, 200);
+    let response = send(&service, with("x-user", "alice")).await;
+    assert_eq!(response.status(), 429);
+    // Who is in the way is named, and nobody else.
+    let body: serde_json::Value = serde_json::from_str(response.body()).unwrap();
+    assert_eq!(body["violated-policies"], serde_json::json!(["user"]));
+    // The address was charged for the request that passed, not for the other.
+    let response = send(&service, with("x-user", "bob")).await;
+    assert_eq!(response.headers()["ratelimit"], r#""ip";r=98;t=60, "user";r=0;t=60"#);
+}
+
+/// Five failures a minute.
+fn login_guard(clock: &ManualClock, count: Count) -> RateLimitLayer {
+    layer([Gate::new(limiter("login", 5, clock)).count(count)])
+}
+
+#[tokio::test]
+async fn right_passwords_cost_nothing_and_wrong_ones_do() {
+    let clock = clock();
+    let (app, service) = behind(&login_guard(&clock, Count::failed()));
+    for _ in 0..50 {
+        let response = send(&service, get("/200")).await;
+        // As if nothing had been taken, because nothing stays taken.
+        assert_eq!(response.headers()["ratelimit"], r#""login";r=5;t=0"#);
+    }
+    for left in ["4", "3", "2", "1", "0"] {
+        let response = send(&service, get("/401")).await;
+        assert_eq!(response.headers()["x-ratelimit-remaining"], left);
+    }
+    // Now a right one is not looked at either.
+    assert_eq!(status(&service, get("/200")).await, 429);
+    assert_eq!(app.served(), 55);
+    clock.advance(Duration::from_secs(60));
+    assert_eq!(status(&service, get("/200")).await, 200);
+}
+
+#[tokio::test]
+async fn only_successes_count_or_whatever_a_function_says() {
+    let clock = clock();
+    let (_, service) = behind(&login_guard(&clock, Count::successful()));
+    for _ in 0..20 {
+        assert_eq!(status(&service, get("/500")).await, 500);
+    }
+    for _ in 0..5 {
+        assert_eq!(status(&service, get("/200")).await, 200);
+    }
+    assert_eq!(status(&service, get("/500")).await, 429);
+
+    let only_404 = Count::when(|served| served.status().is_some_and(|status| status == 404));
+    let (_, service) = behind(&login_guard(&clock, only_404));
+    for _ in 0..5 {
+        assert_eq!(status(&service, get("/403")).await, 403);
+        assert_eq!(status(&service, get("/404")).await, 404);
+    }
+    assert_eq!(status(&service, get("/200")).await, 429);
+}
+
+#[tokio::test]
+async fn fields_and_answers_are_chosen() {
+    let clock = clock();
+    let gate = Gate::new(limiter("api", 1, &clock));
+    let epoch = Fields::none().x_ratelimit(Reset::Epoch);
+    let layer = RateLimitLayer::builder()
+        .gate(gate)
+        .fields(epoch)
+        .clock(clock.clone())
+        .answer(|denial: &Denial| {
+            http::Response::builder().status(420).body(denial.message()).unwrap()
+        })
+        .build()
+        .unwrap();
+    let (_, service) = behind(&layer);
+    let response = send(&service, from("192.0.2.1")).await;
+    assert_eq!(response.headers()["x-ratelimit-reset"], "1700000060");
+    assert!(!response.headers().contains_key("ratelimit"));
+    let response = send(&service, from("192.0.2.1")).await;
+    assert_eq!((response.status().as_u16(), response.body().as_str()), (420, "used up: api"));
+
+    let gate = Gate::new(limiter("api", 1, &clock));
+    let none = RateLimitLayer::builder().gate(gate).fields(None).build().unwrap();
+    let (_, service) = behind(&none);
+    assert_eq!(send(&service, from("192.0.2.1")).await.headers().len(), 0);
+    let response = send(&service, from("192.0.2.1")).await;
+    assert_eq!(response.headers()["retry-after"], "60");
+}
+
+#[tokio::test]
+async fn a_denial_carries_the_trace_id() {
+    const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let clock = clock();
+    let build = |builder: RateLimitLayerBuilder| {
+        behind(&builder.gate(Gate::new(limiter("api", 1, &clock))).build().unwrap()).1
+    };
+    let plain = build(RateLimitLayer::builder());
+    let own = build(RateLimitLayer::builder().trace_id(|_| Some("mine".to_owned())));
+    for (service, expected) in [(plain, "4bf92f3577b34da6a3ce929d0e0e4736"), (own, "mine")] {
+        assert_eq!(status(&service, from("192.0.2.1")).await, 200);
+        let response = send(&service, with("traceparent", TRACE)).await;
+        let body: serde_json::Value = serde_json::from_str(response.body()).unwrap();
+        assert_eq!(body["trace_id"], expected);
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_a_reason() {
+    let clock = clock();
+    let gate = || Gate::new(limiter("api", 1, &clock));
+    let refusal = |gates: Vec<Gate>| {
+        let builder =
+            gates.into_iter().fold(RateLimitLayer::builder(), RateLimitLayerBuilder::gate);
+        builder.build().unwrap_err().to_string()
+    };
+    assert!(refusal(vec![]).contains("use 1 to 16"));
+    assert!(refusal(vec![gate(); 17]).contains("number of gates 17"));
+    assert!(refusal(vec![gate().enforce_percent(101)]).contains("enforce_percent 101"));
+    assert!(refusal(vec![gate().key(KeyBy::header("no such"))]).contains("\"no such\""));
+    let many = (0..8).fold(KeyBy::peer(), |key, _| key.and(KeyBy::peer()));
+    assert!(refusal(vec![gate().key(many)]).contains("9 parts"));
+    let mut two = gate();
+    let quotas = [Quota::per_second(1).unwrap(), Quota::per_hour(9).unwrap()];
+    assert!(two.tier(&quotas).unwrap_err().to_string().contains("does not fit"));
+}
+
+#[tokio::test]
+async fn several_quotas_of_one_policy() {
+    let policy = Policy::builder("api")
+        .quota(Quota::per_second(2).unwrap())
+        .quota(Quota::per_hour(3).unwrap())
+        .build()
+        .unwrap();
+    let clock = clock();
+    let limiter = Limiter::builder(policy).clock(clock.clone()).build().unwrap();
+    let (_, service) = behind(&layer([Gate::new(limiter)]));
+    let response = send(&service, from("192.0.2.1")).await;
+    assert_eq!(response.headers()["ratelimit"], r#""api-1s";r=1;t=1, "api-3600s";r=2;t=3600"#);
+    assert_eq!(status(&service, from("192.0.2.1")).await, 200);
+    assert_eq!(send(&service, from("192.0.2.1")).await.headers()["retry-after"], "1");
+    clock.advance(Duration::from_secs(1));
+    assert_eq!(status(&service, from("192.0.2.1")).await, 200);
+    assert_eq!(send(&service, from("192.0.2.1")).await.headers()["retry-after"], "3599");
+}

@@ -1,0 +1,9 @@
+//! The layers, called without a network, by a clock of the tests'.
+
+#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+
+mod app;
+mod gates;
+mod modes;
+mod overload;
+mod shared;

@@ -1,0 +1,385 @@
+//! Waiting, shadow, canary, candidates; who is told; what happens when something fails.
+//!
+//! What could go wrong: a wait without end; a shadow that denies; a canary that changes its mind; an
+//! observer, or a function of the user's, that takes a request down; a dead store that takes all
+//! requests down, or a denial by it that blames the client.
+
+use std::fmt::Write;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::app::{behind, clock, from, get, limiter, send, status, with};
+use slidegate::{
+    Cost, Decision, Error, ErrorKind, FailureMode, Limiter, ManualClock, Mode, Policy, Quota,
+    Receipt, Store,
+};
+use slidegate_tower::{
+    AnyStore, Count, Enforcement, Gate, Happened, Judgement, KeyBy, Missing, Observer,
+    RateLimitLayer, RateLimitLayerBuilder, Sleep, Waiting,
+};
+use tower::{Service, ServiceExt};
+
+/// What an observer was told, in words.
+#[derive(Default)]
+struct Notes(Mutex<Vec<String>>);
+
+impl Observer for Notes {
+    fn judged(&self, judgement: &Judgement<'_>) {
+        let mut note = format!("{} {}", judgement.policy(), judgement.happened().as_str());
+        if let Some((name, happened)) = judgement.candidate() {
+            write!(note, ", {name} {}", happened.as_str()).unwrap();
+        }
+        if judgement.is_degraded() {
+            note += ", degraded";
+        }
+        if judgement.has_waited() {
+            write!(note, ", waited {:?}", judgement.took()).unwrap();
+        }
+        self.0.lock().unwrap().push(note);
+    }
+}
+
+impl Notes {
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+fn policy(name: &str, limit: u64) -> slidegate::PolicyBuilder {
+    Policy::builder(name).quota(Quota::per_minute(limit).unwrap())
+}
+
+fn built(policy: slidegate::PolicyBuilder, clock: &ManualClock) -> Limiter {
+    Limiter::builder(policy.build().unwrap()).clock(clock.clone()).build().unwrap()
+}
+
+fn waiting(clock: &ManualClock, time_max: u64) -> Waiting {
+    let clock = clock.clone();
+    let sleep = Sleep::new(move |time| {
+        clock.advance(time);
+        async {}
+    });
+    Waiting::new(Duration::from_secs(time_max), sleep)
+}
+
+fn builder(gate: Gate) -> RateLimitLayerBuilder {
+    RateLimitLayer::builder().gate(gate)
+}
+
+#[tokio::test]
+async fn who_waits_is_served_when_there_are_units() {
+    let clock = clock();
+    let notes = Arc::new(Notes::default());
+    let gate = Gate::new(limiter("api", 1, &clock));
+    let layer = builder(gate)
+        .wait(waiting(&clock, 60))
+        .clock(clock.clone())
+        .observer(Arc::clone(&notes))
+        .build()
+        .unwrap();
+    let (app, service) = behind(&layer);
+    assert_eq!(status(&service, from("192.0.2.1")).await, 200);
+    assert_eq!(status(&service, from("192.0.2.1")).await, 200);
+    assert_eq!(app.served(), 2);
+    assert_eq!(notes.take(), ["api allowed", "api allowed, waited 60s"]);
+}
+
+#[tokio::test]
+async fn who_would_wait_too_long_is_denied_at_once() {
+    let clock = clock();
+    let gate = Gate::new(limiter("api", 1, &clock));
+    let (_, service) = behind(&builder(gate).wait(waiting(&clock, 59)).build().unwrap());
+    assert_eq!(status(&service, from("192.0.2.1")).await, 200);
+    // The clock did not move: nobody slept.
+    assert_eq!(send(&service, from("192.0.2.1")).await.headers()["retry-after"], "60");
+}
+
+#[tokio::test]
+async fn tiers_several_gates_and_other_algorithms_wait_too() {
+    let clock = clock();
+    let mut tiered = Gate::new(limiter("tiered", 1, &clock));
+    let tier = tiered.tier(&[Quota::per_minute(2).unwrap()]).unwrap();
+    let tiered = tiered.tier_by(move |_| Some(tier));
+    let counter = policy("counter", 2).algorithm(slidegate::Algorithm::Fixed);
+    let layer = builder(tiered)
+        .gate(Gate::new(built(counter, &clock)))
+        .wait(waiting(&clock, 120))
+        .build()
+        .unwrap();
+    let (app, service) = behind(&layer);
+    for _ in 0..6 {
+        assert_eq!(status(&service, from("192.0.2.1")).await, 200);
+    }
+    assert_eq!(app.served(), 6);
+}
+
+#[tokio::test]
+async fn waiters_are_bounded_and_a_cancelled_wait_leaves_no_trace() {
+    let clock = clock();
+    let never = Sleep::new(|_| std::future::pending());
+    let waiting = Waiting::new(Duration::from_secs(60), never).waiters_max(1);
+    let gate = Gate::new(limiter("api", 1, &clock));
+    let (_, service) = behind(&builder(gate).wait(waiting).build().unwrap());
+    assert_eq!(status(&service, from("192.0.2.1")).await, 200);
+
+    let mut first = service.clone();
+    let mut first = Box::pin(first.ready().await.unwrap().call(from("192.0.2.1")));
+    let poll = std::future::poll_fn(|cx| std::task::Poll::Ready(first.as_mut().poll(cx)));
+    assert!(poll.await.is_pending());
+    assert_eq!(status(&service, from("192.0.2.1")).await, 429, "one waits already");
+    drop(first);
+    let mut second = service.clone();
+    let mut second = Box::pin(second.ready().await.unwrap().call(from("192.0.2.1")));
+    let poll = std::future::poll_fn(|cx| std::task::Poll::Ready(second.as_mut().poll(cx)));
+    assert!(poll.await.is_pending(), "the place of the first is free again");
+}
+
+#[tokio::test]
+async fn shadow_denies_nobody_and_tells() {
+    let clock = clock();
+    let notes = Arc::new(Notes::default());
+    let limiter = built(policy("api", 1).mode(Mode::Shadow), &clock);
+    let gate = Gate::new(limiter).key(KeyBy::header("x-user")).missing(Missing::Deny);
+    let (_, service) = behind(&builder(gate).observer(Arc::clone(&notes)).build().unwrap());
+    for _ in 0..2 {
+        let response = send(&service, with("x-user", "alice")).await;
+        assert_eq!(response.status(), 200);
+        // A client that slows down for a limit that is not enforced spoils what is observed.
+        assert!(!response.headers().contains_key("ratelimit"));
+    }
+    assert_eq!(status(&service, from("192.0.2.1")).await, 200);
+    assert_eq!(notes.take(), ["api allowed", "api shadow_denied", "api shadow_denied"]);
+}
+
+#[tokio::test]
+async fn a_canary_is_enforced_for_its_share_of_keys_and_for_the_same_ones() {
+    let clock = clock();
+    let gate = |percent| {
+        let gate = Gate::new(limiter("api", 1, &clock)).key(KeyBy::header("x-user"));
+        behind(&builder(gate.enforce_percent(percent)).build().unwrap()).1
+    };
+    let (ten, thirty, none) = (gate(10), gate(30), gate(0));
+    let mut denied = [0; 3];
+    for user in 0..300 {
+        let user = format!("user-{user}");
+        let mut was_denied = false;
+        for (count, service) in denied.iter_mut().zip([&ten, &thirty, &none]) {
+            assert_eq!(status(service, with("x-user", &user)).await, 200);
+            let second = status(service, with("x-user", &user)).await;
+            let third = status(service, with("x-user", &user)).await;
+            assert_eq!(second, third, "a key does not change sides");
+            let is_denied = second == 429;
+            // Whoever is in at 10 % is in at 30 %, but not at 0 %.
+            assert!(is_denied || !was_denied || std::ptr::eq(service, &raw const none));
+            was_denied = is_denied;
+            *count += usize::from(is_denied);
+        }
+    }
+    assert!((15..=50).contains(&denied[0]), "{denied:?}");
+    assert!((60..=120).contains(&denied[1]), "{denied:?}");
+    assert_eq!(denied[2], 0);
+}
+
+#[tokio::test]
+async fn a_candidate_is_judged_beside_the_live_policy_and_denies_nobody() {
+    let clock = clock();
+    let notes = Arc::new(Notes::default());
+    let gate = Gate::new(limiter("live", 3, &clock))
+        .candidate(limiter("next", 1, &clock))
+        .count(Count::failed());
+    let (_, service) = behind(&builder(gate).observer(Arc::clone(&notes)).build().unwrap());
+    // What the live policy gets back, the candidate gets back too.
+    for path in ["/200", "/200", "/401", "/401", "/401", "/401"] {
+        status(&service, get(path)).await;
+    }
+    assert_eq!(
+        notes.take(),
+        [
+            "live allowed, next allowed",
+            "live allowed, next allowed",
+            "live allowed, next allowed",
+            "live allowed, next denied",
+            "live allowed, next denied",
+            "live denied, next denied",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn an_observer_that_panics_takes_no_request_down() {
+    struct Angry(AtomicUsize);
+    impl Observer for Angry {
+        fn judged(&self, judgement: &Judgement<'_>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            assert_eq!(judgement.enforcement(), Enforcement::Enforce);
+            panic!("{:?}", judgement.happened());
+        }
+    }
+    let clock = clock();
+    let angry = Arc::new(Angry(AtomicUsize::new(0)));
+    let gate = Gate::new(limiter("api", 1, &clock));
+    let (_, service) = behind(&builder(gate).observer(Arc::clone(&angry)).build().unwrap());
+    assert_eq!(status(&service, from("192.0.2.1")).await, 200);
+    assert_eq!(status(&service, from("192.0.2.1")).await, 429);
+    assert_eq!(angry.0.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test]
+async fn a_function_that_panics_is_answered_by_the_failure_mode() {
+    let clock = clock();
+    for (mode, expected, told) in [
+        (FailureMode::Allow, 200, "api allowed, degraded"),
+        (FailureMode::Deny, 503, "api store_failed, degraded"),
+    ] {
+        let notes = Arc::new(Notes::default());
+        let gate = Gate::new(built(policy("api", 9).failure_mode(mode), &clock))
+            .key(KeyBy::with(|head| -> Option<String> { panic!("{head:?}") }));
+        let (_, service) = behind(&builder(gate).observer(Arc::clone(&notes)).build().unwrap());
+        assert_eq!(status(&service, from("192.0.2.1")).await, expected);
+        assert_eq!(notes.take(), [told]);
+    }
+}
+
+/// A store that is not in this process, as far as the layer knows, and that can be switched off.
+struct Remote {
+    limiter: Arc<Limiter>,
+    is_down: Arc<AtomicBool>,
+}
+
+impl Remote {
+    async fn reach(&self) -> Result<(), Error> {
+        // As a network would, it never answers at once.
+        tokio::task::yield_now().await;
+        if self.is_down.load(Ordering::Relaxed) {
+            return Err(Error::new(ErrorKind::Store, "nobody answers"));
+        }
+        Ok(())
+    }
+}
+
+impl Store for Remote {
+    fn policy(&self) -> &Policy {
+        self.limiter.policy()
+    }
+
+    async fn check(&self, key: &[u8], cost: Cost) -> Result<Decision, Error> {
+        self.reach().await?;
+        Ok(self.limiter.check_cost(key, cost))
+    }
+
+    async fn peek(&self, key: &[u8], cost: Cost) -> Result<Decision, Error> {
+        self.reach().await?;
+        Ok(self.limiter.peek(key, cost))
+    }
+
+    async fn refund(&self, _: &[u8], receipt: Receipt) -> Result<u64, Error> {
+        self.reach().await?;
+        Ok(self.limiter.refund(receipt))
+    }
+
+    async fn reset(&self, key: &[u8]) -> Result<bool, Error> {
+        self.reach().await?;
+        Ok(self.limiter.reset(key))
+    }
+}
+
+fn remote(
+    policy: slidegate::PolicyBuilder,
+    clock: &ManualClock,
+) -> (AnyStore, Arc<Limiter>, Arc<AtomicBool>) {
+    let (limiter, is_down) = (Arc::new(built(policy, clock)), Arc::new(AtomicBool::new(false)));
+    let store = Remote { limiter: Arc::clone(&limiter), is_down: Arc::clone(&is_down) };
+    (AnyStore::new(store).unwrap(), limiter, is_down)
+}
+
+#[tokio::test]
+async fn a_store_elsewhere_decides_and_gets_units_back() {
+    let clock = clock();
+    let (store, limiter, _) = remote(policy("login", 2), &clock);
+    let gate = Gate::new(store).count(Count::failed());
+    let (_, service) = behind(&builder(gate).build().unwrap());
+    for _ in 0..5 {
+        let response = send(&service, get("/200")).await;
+        assert_eq!(response.headers()["x-ratelimit-remaining"], "2");
+    }
+    assert_eq!(limiter.stats().keys, 1);
+    assert_eq!(status(&service, get("/401")).await, 401);
+    assert_eq!(status(&service, get("/401")).await, 401);
+    assert_eq!(status(&service, get("/200")).await, 429);
+}
+
+#[tokio::test]
+async fn stores_in_different_places_take_all_or_nothing() {
+    let clock = clock();
+    let (store, _, _) = remote(policy("shared", 100), &clock);
+    let layer =
+        builder(Gate::new(store)).gate(Gate::new(limiter("here", 1, &clock))).build().unwrap();
+    let (_, service) = behind(&layer);
+    assert_eq!(status(&service, from("192.0.2.1")).await, 200);
+    for _ in 0..5 {
+        let response = send(&service, from("192.0.2.1")).await;
+        assert_eq!(response.status(), 429);
+        let body: serde_json::Value = serde_json::from_str(response.body()).unwrap();
+        assert_eq!(body["violated-policies"], serde_json::json!(["here"]));
+    }
+    clock.advance(Duration::from_secs(59));
+    let response = send(&service, from("192.0.2.2")).await;
+    assert_eq!(response.headers()["ratelimit"], r#""shared";r=99;t=60, "here";r=0;t=60"#);
+    clock.advance(Duration::from_secs(1));
+    // One of the first address counts, not six.
+    let response = send(&service, from("192.0.2.1")).await;
+    assert_eq!(response.headers()["ratelimit"], r#""shared";r=99;t=60, "here";r=0;t=60"#);
+}
+
+#[tokio::test]
+async fn a_dead_store_is_answered_by_its_policy() {
+    let clock = clock();
+    for (mode, expected) in [
+        (FailureMode::Allow, ["200 down allowed, degraded"; 3]),
+        (FailureMode::Deny, ["503 down store_failed, degraded"; 3]),
+        (
+            FailureMode::Local,
+            [
+                "200 down allowed, degraded",
+                "200 down allowed, degraded",
+                "429 down denied, degraded",
+            ],
+        ),
+    ] {
+        let notes = Arc::new(Notes::default());
+        let (store, _, is_down) = remote(policy("down", 2).failure_mode(mode), &clock);
+        let layer = builder(Gate::new(store)).observer(Arc::clone(&notes)).build().unwrap();
+        let (_, service) = behind(&layer);
+        is_down.store(true, Ordering::Relaxed);
+        for expected in expected {
+            let response = send(&service, from("192.0.2.1")).await;
+            let seen = format!("{} {}", response.status().as_u16(), notes.take().join("; "));
+            assert_eq!(seen, expected, "{mode:?}");
+            if response.status() == 503 {
+                assert_eq!(response.headers()["retry-after"], "1");
+                assert!(!response.body().contains("quota"), "{}", response.body());
+            }
+        }
+        // It comes back by itself.
+        is_down.store(false, Ordering::Relaxed);
+        assert_eq!(status(&service, from("192.0.2.9")).await, 200);
+        assert_eq!(notes.take(), ["down allowed"]);
+    }
+}
+
+#[tokio::test]
+async fn keys_that_may_be_hashed_need_a_secret_in_a_shared_store() {
+    let clock = clock();
+    let (store, _, _) = remote(policy("shared", 1), &clock);
+    let gate = || Gate::new(store.clone()).key(KeyBy::header("x-api-key"));
+    let refusal = builder(gate()).build().unwrap_err().to_string();
+    assert!(refusal.contains("RateLimitLayerBuilder::secret"), "{refusal}");
+    assert!(builder(Gate::new(store.clone())).build().is_ok(), "addresses need none");
+    // Two processes with one secret count one client together.
+    let one = behind(&builder(gate()).secret([7; 16]).build().unwrap()).1;
+    let two = behind(&builder(gate()).secret([7; 16]).build().unwrap()).1;
+    assert_eq!(status(&one, with("x-api-key", "k")).await, 200);
+    assert_eq!(status(&two, with("x-api-key", "k")).await, 429);
+    assert!(Happened::Denied.is_rejected());
+}

@@ -1,0 +1,136 @@
+//! Counts in a real Redis: shared, refunded, all or nothing, and when it dies.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use slidegate::{FailureMode, Policy, PolicyBuilder, Quota};
+use slidegate_redis::{Redis, RedisLimiter};
+use slidegate_testkit::server::RedisServer;
+use slidegate_tower::{Count, Gate, Judgement, KeyBy, Observer, RateLimitLayer, Sleep, Waiting};
+
+use crate::app::{behind, get, send, status, with};
+
+fn policy(name: &str, limit: u64) -> PolicyBuilder {
+    Policy::builder(name).quota(Quota::per_hour(limit).unwrap())
+}
+
+fn redis(server: &RedisServer) -> Redis {
+    Redis::single(&server.url()).unwrap().build().unwrap()
+}
+
+fn limiter(redis: &Redis, policy: PolicyBuilder) -> RedisLimiter {
+    redis.limiter(policy.build().unwrap()).build().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_processes_share_limits_and_no_credential_reaches_redis() {
+    let server = RedisServer::start().unwrap();
+    let layer = || {
+        let mut gate =
+            Gate::new(limiter(&redis(&server), policy("api", 2))).key(KeyBy::header("x-api-key"));
+        let gold = gate.tier(&[Quota::per_hour(1000).unwrap()]).unwrap();
+        let name = http::HeaderName::from_static("x-api-key");
+        let gate = gate.tier_by(move |head| head.only(&name)?.starts_with("gold").then_some(gold));
+        behind(&RateLimitLayer::builder().gate(gate).secret([7; 16]).build().unwrap()).1
+    };
+    let (one, two) = (layer(), layer());
+    assert_eq!(status(&one, with("x-api-key", "planted-token")).await, 200);
+    assert_eq!(status(&two, with("x-api-key", "planted-token")).await, 200);
+    let denied = send(&one, with("x-api-key", "planted-token")).await;
+    assert_eq!(denied.status(), 429);
+    assert_eq!(denied.headers()["x-ratelimit-limit"], "2");
+    let gold = send(&two, with("x-api-key", "gold-token")).await;
+    assert_eq!(gold.headers()["ratelimit-policy"], r#""api";q=1000;w=3600"#);
+
+    let mut connection = server.connection().unwrap();
+    let keys: Vec<Vec<u8>> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
+    assert_eq!(keys.len(), 2);
+    for key in keys {
+        let shown = String::from_utf8_lossy(&key).into_owned();
+        assert!(!shown.contains("token"), "{shown}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn right_passwords_cost_nothing_in_redis_either() {
+    let server = RedisServer::start().unwrap();
+    let gate = Gate::new(limiter(&redis(&server), policy("login", 2))).count(Count::failed());
+    let (_, service) = behind(&RateLimitLayer::new(gate).unwrap());
+    for _ in 0..5 {
+        let response = send(&service, get("/200")).await;
+        assert_eq!(response.headers()["x-ratelimit-remaining"], "2");
+    }
+    assert_eq!(status(&service, get("/401")).await, 401);
+    assert_eq!(status(&service, get("/401")).await, 401);
+    assert_eq!(status(&service, get("/200")).await, 429);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_policies_of_one_redis_take_all_or_nothing() {
+    let server = RedisServer::start().unwrap();
+    let redis = redis(&server);
+    let by_address = Gate::new(limiter(&redis, policy("address", 100)));
+    let by_user = Gate::new(limiter(&redis, policy("user", 1))).key(KeyBy::header("x-user"));
+    let layer = RateLimitLayer::builder().gate(by_address).gate(by_user).secret([7; 16]);
+    let (_, service) = behind(&layer.build().unwrap());
+    assert_eq!(status(&service, with("x-user", "alice")).await, 200);
+    for _ in 0..5 {
+        assert_eq!(status(&service, with("x-user", "alice")).await, 429);
+    }
+    let response = send(&service, with("x-user", "bob")).await;
+    let told = response.headers()["ratelimit"].to_str().unwrap();
+    assert!(told.starts_with(r#""address";r=98;"#), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_is_served_when_redis_has_units() {
+    let server = RedisServer::start().unwrap();
+    let quota = Quota::new(1, Duration::from_millis(300)).unwrap();
+    let policy = Policy::builder("api").quota(quota);
+    let waiting = Waiting::new(Duration::from_secs(20), Sleep::tokio());
+    let layer = RateLimitLayer::builder()
+        .gate(Gate::new(limiter(&redis(&server), policy)))
+        .wait(waiting)
+        .build()
+        .unwrap();
+    let (app, service) = behind(&layer);
+    for _ in 0..3 {
+        assert_eq!(status(&service, get("/")).await, 200);
+    }
+    assert_eq!(app.served(), 3);
+}
+
+/// Counts what was answered by a failure mode.
+#[derive(Default)]
+struct Degraded(std::sync::atomic::AtomicU64);
+
+impl Observer for Degraded {
+    fn judged(&self, judgement: &Judgement<'_>) {
+        let degraded = u64::from(judgement.is_degraded());
+        self.0.fetch_add(degraded, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_redis_is_answered_by_the_policy() {
+    for (mode, expected) in [
+        (FailureMode::Allow, [200, 200, 200]),
+        (FailureMode::Deny, [503, 503, 503]),
+        (FailureMode::Local, [200, 200, 429]),
+    ] {
+        let mut server = RedisServer::start().unwrap();
+        let degraded = Arc::new(Degraded::default());
+        let limiter = limiter(&redis(&server), policy("api", 2).failure_mode(mode));
+        let layer = RateLimitLayer::builder()
+            .gate(Gate::new(limiter))
+            .observer(Arc::clone(&degraded))
+            .build()
+            .unwrap();
+        let (_, service) = behind(&layer);
+        server.kill().unwrap();
+        for expected in expected {
+            assert_eq!(status(&service, get("/")).await, expected, "{mode:?}");
+        }
+        assert_eq!(degraded.0.load(std::sync::atomic::Ordering::Relaxed), 3, "{mode:?}");
+    }
+}
