@@ -1,6 +1,6 @@
 //! Nanoseconds that a layer adds to a request.
 
-use super::layered::{Sender, sender};
+use super::layered::{OurClock, Sender, sender};
 use super::{SUBJECTS, each};
 use crate::Failure;
 use crate::clock;
@@ -12,7 +12,8 @@ use crate::summary::Summary;
 /// same round. One summary a subject, in the order of [`SUBJECTS`]; none for the bare service.
 pub(crate) fn measure(quick: bool) -> Result<Vec<Option<Summary>>, Failure> {
     let (rounds, requests) = if quick { (3, 20_000) } else { (11, 100_000) };
-    let mut senders = SUBJECTS.into_iter().map(sender).collect::<Result<Vec<_>, _>>()?;
+    let made = SUBJECTS.into_iter().map(|subject| sender(subject, OurClock::Default));
+    let mut senders = made.collect::<Result<Vec<_>, _>>()?;
     for sender in &mut senders {
         time(sender, 0, requests)?;
     }

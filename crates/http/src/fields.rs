@@ -1,6 +1,5 @@
 //! Which fields a response carries, and their values.
 
-use std::fmt::Write;
 use std::time::SystemTime;
 
 use http::header::{CACHE_CONTROL, RETRY_AFTER};
@@ -9,6 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use crate::judged::{Judged, Retry};
 use crate::member::Member;
 use crate::name;
+use crate::number;
 use crate::seconds::{cut, since_epoch, up};
 
 /// Which fields a response carries.
@@ -121,27 +121,53 @@ impl Fields {
     ///
     /// `now` matters for [`Reset::Epoch`] only.
     pub fn write(&self, judged: &[Judged<'_>], now: SystemTime, headers: &mut HeaderMap) {
-        for (name, value) in self.pairs(judged, now) {
+        self.each(judged, now, |name, value| {
             headers.insert(name, value);
-        }
+        });
     }
 
     /// The fields of a response as pairs, each name once.
     pub fn pairs(&self, judged: &[Judged<'_>], now: SystemTime) -> Vec<(HeaderName, HeaderValue)> {
-        let told: Vec<_> =
-            judged.iter().filter(|judged| self.shadow || !judged.is_shadow()).copied().collect();
-        let members = Member::all(&told);
-        let mut pairs = Pairs(Vec::with_capacity(PAIRS_MAX));
-        if let Some(tightest) = Member::tightest(&members) {
-            if let Some(form) = self.ratelimit {
-                pairs.ratelimit(form, tightest, &members);
+        let mut pairs = Vec::with_capacity(PAIRS_MAX);
+        self.each(judged, now, |name, value| pairs.push((name, value)));
+        pairs
+    }
+
+    fn each(
+        &self,
+        judged: &[Judged<'_>],
+        now: SystemTime,
+        put: impl FnMut(HeaderName, HeaderValue),
+    ) {
+        let mut fields = Writer { put };
+        // The usual response tells one quota: it needs no list.
+        let is_told = |judged: &&Judged<'_>| self.shadow || !judged.is_shadow();
+        match judged {
+            [only] if Member::only(only).is_some() => {
+                let member = Some(only).filter(is_told).and_then(Member::only);
+                self.standings(member.as_slice(), now, &mut fields);
             }
-            if let Some(reset) = self.x_ratelimit {
-                pairs.x_ratelimit(reset, tightest, now);
+            _ => {
+                let told: Vec<_> = judged.iter().filter(is_told).copied().collect();
+                self.standings(&Member::all(&told), now, &mut fields);
             }
         }
-        pairs.denial(Judged::retry(judged), self.retry_after);
-        pairs.0
+        fields.denial(Judged::retry(judged), self.retry_after);
+    }
+
+    fn standings<P: FnMut(HeaderName, HeaderValue)>(
+        &self,
+        members: &[Member<'_>],
+        now: SystemTime,
+        fields: &mut Writer<P>,
+    ) {
+        let Some(tightest) = Member::tightest(members) else { return };
+        if let Some(form) = self.ratelimit {
+            fields.ratelimit(form, tightest, members);
+        }
+        if let Some(reset) = self.x_ratelimit {
+            fields.x_ratelimit(reset, tightest, now);
+        }
     }
 }
 
@@ -154,17 +180,24 @@ impl Default for Fields {
 /// Four of a draft, three of `X-RateLimit-*`, two of a denial.
 const PAIRS_MAX: usize = 9;
 
-struct Pairs(Vec<(HeaderName, HeaderValue)>);
+/// Hands every field to a function.
+struct Writer<P> {
+    put: P,
+}
 
-impl Pairs {
+impl<P: FnMut(HeaderName, HeaderValue)> Writer<P> {
     fn ratelimit(&mut self, form: Form, tightest: &Member<'_>, members: &[Member<'_>]) {
         let limit = cut(tightest.limit());
         let remaining = cut(tightest.remaining());
         let reset = cut(up(tightest.reset_after()));
         match form {
             Form::List => {
-                self.text(name::RATELIMIT, &list(members, add_standing));
-                self.text(name::RATELIMIT_POLICY, &list(members, add_named_quota));
+                let mut text = String::with_capacity(members.len() * MEMBER_BYTES);
+                list(&mut text, members, add_standing);
+                self.text(name::RATELIMIT, &text);
+                text.clear();
+                list(&mut text, members, add_named_quota);
+                self.text(name::RATELIMIT_POLICY, &text);
                 return;
             }
             Form::Dictionary => {
@@ -177,7 +210,9 @@ impl Pairs {
                 self.number(name::RATELIMIT_RESET, reset);
             }
         }
-        self.text(name::RATELIMIT_POLICY, &list(members, add_quota));
+        let mut text = String::with_capacity(members.len() * MEMBER_BYTES);
+        list(&mut text, members, add_quota);
+        self.text(name::RATELIMIT_POLICY, &text);
     }
 
     fn x_ratelimit(&mut self, reset: Reset, tightest: &Member<'_>, now: SystemTime) {
@@ -198,53 +233,83 @@ impl Pairs {
         if let (true, Retry::After(seconds)) = (tell, retry) {
             self.number(RETRY_AFTER, seconds);
         }
-        self.0.push((CACHE_CONTROL, HeaderValue::from_static("no-store")));
+        (self.put)(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
 
     fn number(&mut self, name: HeaderName, number: u64) {
-        self.0.push((name, HeaderValue::from(number)));
+        (self.put)(name, number::value(number));
     }
 
     /// Names of policies are of characters that may stand in a field, so this leaves nothing out;
     /// were it otherwise, no field is better than a broken one.
     fn text(&mut self, name: HeaderName, text: &str) {
         if let Ok(value) = HeaderValue::from_str(text) {
-            self.0.push((name, value));
+            (self.put)(name, value);
         }
     }
 }
 
-/// A structured list with a member for each quota.
-fn list(members: &[Member<'_>], add: fn(&mut String, &Member<'_>)) -> String {
-    let mut text = String::with_capacity(members.len() * 32);
+/// Room for a usual member of a list, as a name of a dozen characters and two numbers.
+const MEMBER_BYTES: usize = 48;
+
+/// Writes a structured list with a member for each quota.
+fn list(text: &mut String, members: &[Member<'_>], add: fn(&mut String, &Member<'_>)) {
     for member in members {
         if !text.is_empty() {
             text.push_str(", ");
         }
-        add(&mut text, member);
+        add(text, member);
     }
-    text
 }
 
-// Writing to a string does not fail, so the results below say nothing.
-
 fn add_standing(text: &mut String, member: &Member<'_>) {
-    let (remaining, reset) = (cut(member.remaining()), cut(up(member.reset_after())));
-    let _ = write!(text, "\"{}\";r={remaining};t={reset}", member.name());
+    add_name(text, member);
+    add_number(text, ";r=", member.remaining());
+    add_number(text, ";t=", up(member.reset_after()));
 }
 
 fn add_named_quota(text: &mut String, member: &Member<'_>) {
-    let _ = write!(text, "\"{}\";q={}", member.name(), cut(member.limit()));
+    add_name(text, member);
+    add_number(text, ";q=", member.limit());
     add_window(text, member);
 }
 
 fn add_quota(text: &mut String, member: &Member<'_>) {
-    let _ = write!(text, "{}", cut(member.limit()));
+    add_number(text, "", member.limit());
     add_window(text, member);
 }
 
 fn add_window(text: &mut String, member: &Member<'_>) {
     if let Some(window) = member.window() {
-        let _ = write!(text, ";w={}", cut(window));
+        add_number(text, ";w=", window);
     }
 }
+
+fn add_name(text: &mut String, member: &Member<'_>) {
+    text.push('"');
+    text.push_str(member.name());
+    text.push('"');
+}
+
+/// Writes a number, cut to what a structured field may carry. Every response has a few: the
+/// formatter of the standard library takes five times as long.
+fn add_number(text: &mut String, before: &str, number: u64) {
+    text.push_str(before);
+    let mut digits = [0u8; DIGITS_MAX];
+    let mut at = DIGITS_MAX;
+    let mut rest = cut(number);
+    while at > 0 {
+        at -= 1;
+        #[expect(clippy::cast_possible_truncation, reason = "a digit")]
+        let digit = (rest % 10) as u8;
+        digits[at] = b'0' + digit;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    text.push_str(core::str::from_utf8(&digits[at..]).unwrap_or_default());
+}
+
+/// Of the largest integer that a structured field may carry.
+const DIGITS_MAX: usize = 15;

@@ -74,6 +74,7 @@ mod json;
 mod judged;
 mod member;
 mod name;
+mod number;
 mod problem;
 mod read;
 mod seconds;

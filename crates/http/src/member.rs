@@ -1,5 +1,6 @@
 //! One quota as the fields tell it, with a name of its own.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ pub(crate) const MEMBERS_MAX: usize = 64;
 /// One quota of a judged policy: a member of `RateLimit` and of `RateLimit-Policy`.
 #[derive(Debug, Clone)]
 pub(crate) struct Member<'a> {
-    name: String,
+    name: Cow<'a, str>,
     quota: &'a QuotaDecision,
     window: Option<Duration>,
 }
@@ -37,11 +38,19 @@ impl<'a> Member<'a> {
                 if let (true, Some(window)) = (several, window) {
                     add_window(&mut name, window);
                 }
-                let name = untaken(name, &members);
+                let name = Cow::Owned(untaken(name, &members));
                 members.push(Self { name, quota, window });
             }
         }
         members
+    }
+
+    /// The only member there is, if the policy has a single quota. No heap memory is needed then.
+    pub(crate) fn only(judged: &Judged<'a>) -> Option<Self> {
+        let mut standings = judged.standings();
+        let (quota, window) = standings.next()?;
+        let name = Cow::Borrowed(judged.policy().name());
+        standings.next().is_none().then_some(Self { name, quota, window })
     }
 
     /// The quota with the fewest units left; of several, the one that frees units last.
@@ -123,7 +132,7 @@ mod tests {
         let decisions: Vec<_> = policies.iter().map(|p| decision(p.quotas().len())).collect();
         let judged: Vec<_> =
             policies.iter().zip(&decisions).map(|(p, d)| Judged::new(p, d)).collect();
-        Member::all(&judged).into_iter().map(|member| member.name).collect()
+        Member::all(&judged).into_iter().map(|member| member.name.into_owned()).collect()
     }
 
     #[test]

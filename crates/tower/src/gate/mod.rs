@@ -241,6 +241,11 @@ impl Gate {
         !self.is_memory()
     }
 
+    /// Whether it asks for one unit by the peer's address, whatever the request.
+    pub(crate) fn is_by_peer(&self) -> bool {
+        self.key.is_peer() && !self.is_custom()
+    }
+
     pub(crate) fn share(&self) -> Share {
         Share::new(self.percent).unwrap_or(Share::ALL)
     }

@@ -53,6 +53,16 @@ impl Decided {
 }
 
 impl Passed {
+    /// Whether nothing is left to do when the response is there.
+    #[inline]
+    pub(crate) fn is_done(&self, judge: &Judge) -> bool {
+        match self {
+            Self::Nothing => true,
+            Self::One { .. } => judge.fields.is_none(),
+            Self::Many(_) => false,
+        }
+    }
+
     /// Whether units have to be given back, now that it is known what became of the request.
     pub(crate) fn is_refundable(&self, judge: &Judge, served: &Served<'_>) -> bool {
         let Self::Many(decided) = self else { return false };

@@ -14,7 +14,7 @@ use std::time::SystemTime;
 
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, Response, StatusCode};
-use slidegate::{Clock, Decision, Mode, QuotaDecision};
+use slidegate::{Clock, Decision, Limiter, Mode, QuotaDecision};
 use slidegate_http::{Fields, Judged, Problem};
 
 pub(crate) use decided::{Decided, Passed};
@@ -22,9 +22,9 @@ pub(crate) use decided::{Decided, Passed};
 use crate::answer::Denial;
 use crate::gate::{Ask, Asked, Gate, TierId};
 use crate::head::Head;
-use crate::key::Digest;
+use crate::key::{Digest, with_peer};
 use crate::observe::{Enforcement, Happened, Judgement, Observer, tell};
-use crate::store::{self, Place};
+use crate::store;
 use crate::trace_id;
 use crate::waiting::Waiting;
 
@@ -40,12 +40,19 @@ pub(crate) struct Judge {
     pub(crate) waiters: Arc<AtomicUsize>,
     pub(crate) observer: Option<Arc<dyn Observer>>,
     pub(crate) trace_id: Option<Box<TraceId>>,
-    /// Whether the only gate is of the simplest kind, for which there is a short way.
-    pub(crate) is_plain: bool,
+    /// The limiter of the only gate, if it is of the simplest kind, for which there is a short way.
+    pub(crate) plain: Option<Plain>,
     /// Whether all that is asked is in this process.
     pub(crate) is_memory: bool,
     #[cfg(feature = "tracing")]
     pub(crate) events: crate::observe::Events,
+}
+
+/// One gate in memory that counts everything, and nobody watches.
+pub(crate) struct Plain {
+    pub(crate) limiter: Arc<Limiter>,
+    /// Whether it asks for one unit by the peer's address.
+    pub(crate) is_by_peer: bool,
 }
 
 /// Finds the trace that a request belongs to.
@@ -73,29 +80,36 @@ impl Judge {
     /// What to do with a request.
     #[inline]
     pub(crate) fn judge(self: &Arc<Self>, head: &Head<'_>) -> Next {
-        if self.is_plain
-            && let Some(passed) = self.judge_plainly(head)
+        if let Some(plain) = &self.plain
+            && let Some(passed) = self.judge_plainly(plain, head)
         {
             return Next::Pass(passed);
         }
         self.judge_fully(head)
     }
 
-    /// The short way: one gate in memory that counts everything, nobody watches, and there are
-    /// units. Whatever else it is takes the long way, which asks anew: nothing was taken.
+    /// The short way, if there are units. Whatever else it is takes the long way, which asks anew:
+    /// nothing was taken.
     #[inline]
-    fn judge_plainly(&self, head: &Head<'_>) -> Option<Passed> {
+    fn judge_plainly(&self, plain: &Plain, head: &Head<'_>) -> Option<Passed> {
+        if !plain.is_by_peer {
+            return self.judge_asking(plain, head);
+        }
+        let decision = with_peer(head.peer()?, |key| plain.limiter.check(key));
+        passed(&decision, None)
+    }
+
+    fn judge_asking(&self, plain: &Plain, head: &Head<'_>) -> Option<Passed> {
         let gate = self.gates.first()?;
-        let Place::Memory(limiter) = &gate.store().0 else { return None };
         let Asked::Ask(ask) = gate.ask(0, head, &self.digest) else { return None };
         let tier = ask.tier.and_then(|id| gate.tier_of(id));
-        let decision = store::check_memory(limiter, ask.key.as_slice(), tier, ask.cost);
-        match decision.quotas() {
-            [quota] if decision.is_allowed() && !decision.is_shadow_denied() => {
-                Some(Passed::One { quota: *quota, tier: ask.tier })
+        let decision = store::check_memory(&plain.limiter, ask.key.as_slice(), tier, ask.cost);
+        match passed(&decision, ask.tier) {
+            Some(passed) => Some(passed),
+            None if decision.is_allowed() => {
+                Some(Passed::Many(vec![Decided::plain(ask, decision)]))
             }
-            _ if decision.is_allowed() => Some(Passed::Many(vec![Decided::plain(ask, decision)])),
-            _ => None,
+            None => None,
         }
     }
 
@@ -334,6 +348,15 @@ impl Judge {
             return Duration::ZERO;
         }
         Duration::from_nanos(self.clock.now().saturating_sub(started))
+    }
+}
+
+/// What is kept of an allowance by a single quota.
+#[inline]
+fn passed(decision: &Decision, tier: Option<TierId>) -> Option<Passed> {
+    match decision.quotas() {
+        [quota] if decision.is_allowed() => Some(Passed::One { quota: *quota, tier }),
+        _ => None,
     }
 }
 

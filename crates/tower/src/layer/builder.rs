@@ -11,9 +11,10 @@ use super::RateLimitLayer;
 use crate::answer::Http;
 use crate::gate::Gate;
 use crate::head::Head;
-use crate::judge::{Judge, TraceId};
+use crate::judge::{Judge, Plain, TraceId};
 use crate::key::Digest;
 use crate::observe::Observer;
+use crate::store::Place;
 use crate::waiting::Waiting;
 
 /// Builds a [`RateLimitLayer`].
@@ -148,7 +149,7 @@ impl<A> RateLimitLayerBuilder<A> {
             gate.check(self.secret.is_some())?;
         }
         let judge = Judge {
-            is_plain: is_plain(&self.gates) && self.observer.is_none(),
+            plain: plain(&self.gates).filter(|_| self.observer.is_none()),
             is_memory: self.gates.iter().all(Gate::is_memory),
             gates: self.gates,
             digest: self.secret.map_or_else(Digest::random, |secret| Digest::new(&secret)),
@@ -168,14 +169,18 @@ impl<A> RateLimitLayerBuilder<A> {
     }
 }
 
-/// Whether the short way will do: an allowance is all that has to be known.
-fn is_plain(gates: &[Gate]) -> bool {
-    let [gate] = gates else { return false };
-    gate.is_memory()
-        && gate.candidate_store().is_none()
+/// What the short way needs, if it will do: an allowance is all that has to be known.
+fn plain(gates: &[Gate]) -> Option<Plain> {
+    let [gate] = gates else { return None };
+    let Place::Memory(limiter) = &gate.store().0 else { return None };
+    let policy = limiter.policy();
+    let simple = gate.candidate_store().is_none()
         && gate.counting().is_all()
         && gate.share().is_all()
-        && gate.store().policy().mode() == Mode::Enforce
+        && policy.mode() == Mode::Enforce;
+    // With several quotas a decision is too large to be kept by the short way.
+    let is_by_peer = gate.is_by_peer() && policy.quotas().len() == 1;
+    simple.then(|| Plain { limiter: Arc::clone(limiter), is_by_peer })
 }
 
 impl<A> fmt::Debug for RateLimitLayerBuilder<A> {

@@ -29,6 +29,11 @@ pin_project! {
     #[project = StateProj]
     #[project_replace = StateOwned]
     enum State<S, F, B, R, E, A> {
+        /// The service is at work, and nothing is left to do for us.
+        Passing {
+            #[pin]
+            future: F,
+        },
         /// The service is at work.
         Serving {
             #[pin]
@@ -62,6 +67,11 @@ where
     S: Service<Request<B>, Response = Response<R>>,
 {
     #[inline]
+    pub(super) fn passing(future: S::Future) -> Self {
+        Self { state: State::Passing { future } }
+    }
+
+    #[inline]
     pub(super) fn serving(future: S::Future, judge: Arc<Judge>, passed: Passed) -> Self {
         Self { state: State::Serving { future, judge, passed } }
     }
@@ -93,6 +103,7 @@ where
         let mut state = self.project().state;
         loop {
             match state.as_mut().project() {
+                StateProj::Passing { future } => return future.poll(cx),
                 StateProj::Serving { future, judge, passed } => {
                     let mut result = ready!(future.poll(cx));
                     let served = served(&result);

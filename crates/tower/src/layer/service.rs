@@ -44,6 +44,9 @@ where
     #[inline]
     fn call(&mut self, request: Request<B>) -> Self::Future {
         match self.judge.judge(&Head::of(&request)) {
+            Next::Pass(passed) if passed.is_done(&self.judge) => {
+                ResponseFuture::passing(self.inner.call(request))
+            }
             Next::Pass(passed) => {
                 let judge = Arc::clone(&self.judge);
                 ResponseFuture::serving(self.inner.call(request), judge, passed)
