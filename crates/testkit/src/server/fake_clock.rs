@@ -47,12 +47,12 @@ impl FakeClock {
         fs::rename(&aside, &self.file).map_err(failed)
     }
 
-    /// Whether a server shows a clock that is off by so many seconds.
+    /// Whether a server shows a clock that is off by so many milliseconds.
     pub(super) fn is_off_by(offset: i64, server: &mut Connection) -> Result<bool, ServerError> {
         let before = true_time();
         let (seconds, micros): (i64, i64) = redis::cmd("TIME").query(server)?;
         let after = true_time();
-        let seen = (seconds - offset) * MICROS + micros;
+        let seen = seconds * MICROS + micros - offset * 1000;
         Ok((before - SLACK..=after + SLACK).contains(&seen))
     }
 
