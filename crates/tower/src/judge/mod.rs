@@ -96,6 +96,9 @@ impl Judge {
             return self.judge_asking(plain, head);
         }
         let decision = with_peer(head.peer()?, |key| plain.limiter.check(key));
+        if self.fields.is_none() && decision.is_allowed() {
+            return Some(Passed::Nothing);
+        }
         passed(&decision, None)
     }
 
