@@ -11,6 +11,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("slidegate", "crates/core/examples"),
     ("slidegate-redis", "crates/redis/examples"),
     ("slidegate-tower", "crates/tower/examples"),
+    ("slidegate-client", "crates/client/examples"),
 ];
 
 /// Runs each example once.

@@ -8,7 +8,10 @@
 #![expect(clippy::print_stdout, reason = "the example shows what it decides")]
 
 use std::error::Error;
-use std::process::{Child, Command, Stdio};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, Sender};
+use std::thread;
 use std::time::Duration;
 
 use slidegate::{Policy, Quota};
@@ -29,23 +32,34 @@ fn main() -> Result<(), Box<dyn Error>> {
     let server = if own.is_none() { Some(RedisServer::start()?) } else { None };
     let url = own.or_else(|| server.as_ref().map(RedisServer::url)).unwrap_or_default();
 
-    println!("two processes, {LIMIT} requests a minute for both together, each asks for 8:");
-    let children = [start("one", &url)?, start("two", &url)?];
-    let mut allowed = 0;
-    for child in children {
-        let output = child.wait_with_output()?;
-        let lines = String::from_utf8_lossy(&output.stdout);
-        allowed += lines.lines().filter(|line| line.contains("allowed")).count();
-        print!("{lines}");
+    println!("Two processes, {LIMIT} requests a minute for both together, each asks for 8:\n");
+    let (lines, printed) = mpsc::channel();
+    for name in ["one", "two"] {
+        start(name, &url, lines.clone())?;
     }
-    println!("allowed in all: {allowed}");
+    drop(lines);
+    let mut allowed = 0;
+    // In the order in which they come, until both have ended.
+    for line in printed {
+        allowed += u32::from(line.contains("allowed"));
+        println!("  {line}");
+    }
+    println!("\n{allowed} allowed in all");
     Ok(())
 }
 
-/// Runs this example again, as one of the two.
-fn start(name: &str, url: &str) -> Result<Child, Box<dyn Error>> {
+/// Runs this example again, as one of the two; what it prints goes to `lines`.
+fn start(name: &str, url: &str, lines: Sender<String>) -> Result<(), Box<dyn Error>> {
     let program = std::env::current_exe()?;
-    Ok(Command::new(program).args([name, url]).stdout(Stdio::piped()).spawn()?)
+    let mut child = Command::new(program).args([name, url]).stdout(Stdio::piped()).spawn()?;
+    let output = child.stdout.take().ok_or("a child without output")?;
+    thread::spawn(move || {
+        let printed = BufReader::new(output).lines().map_while(Result::ok);
+        // Whoever reads them is gone only when the example is.
+        let _ = printed.map(|line| lines.send(line)).all(|sent| sent.is_ok());
+        child.wait()
+    });
+    Ok(())
 }
 
 async fn ask(name: &str, url: &str) -> Result<(), Box<dyn Error>> {
@@ -57,7 +71,7 @@ async fn ask(name: &str, url: &str) -> Result<(), Box<dyn Error>> {
     for _ in 0..8 {
         let decision = limiter.check(&key).await;
         let answer = if decision.is_allowed() { "allowed" } else { "denied" };
-        println!("  process {name}: {answer}, {} left", decision.remaining());
+        println!("process {name}: {answer:7} {:2} left", decision.remaining());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     Ok(())

@@ -3,7 +3,8 @@
 //! A key that is over its limit stays so until time frees units, and Redis has said when that is.
 //! Until then, or for a shorter time where something else than time can free units, the denial is
 //! repeated from memory. The time counts from the moment the question was sent, which is before
-//! the moment Redis judged it, so no request is denied that Redis would have allowed.
+//! the moment Redis judged it, and ends with the microsecond in which Redis would allow, not with
+//! the tick: so no request is denied that Redis would have allowed.
 
 use core::time::Duration;
 
@@ -11,22 +12,42 @@ use parking_lot::Mutex;
 use slidegate::{Decision, Outcome, QuotaDecision};
 use tokio::time::Instant;
 
+use crate::who::Who;
+
 /// A bounded table of denials, in sets of four; the one that ends first makes room.
 #[derive(Debug)]
 pub(crate) struct DenyCache {
-    sets: Box<[Mutex<[Option<Denial>; WAYS]>]>,
+    sets: Box<[Mutex<Set>]>,
     /// The longest that a denial is repeated; none if only time frees units.
     cap: Option<Duration>,
 }
 
+#[derive(Debug, Default)]
+struct Set {
+    places: [Option<Denial>; WAYS],
+    /// When a key of this set was last forgotten: answers to earlier questions may not know yet
+    /// what was given back.
+    forgotten: Option<Instant>,
+}
+
 #[derive(Debug)]
 struct Denial {
-    fingerprint: u64,
+    who: Who,
     /// The least cost that was denied.
     cost: u64,
-    sent: Instant,
+    received: Instant,
     until: Instant,
     quotas: Box<[QuotaDecision]>,
+}
+
+/// When Redis was asked and when it answered, on our clock.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Times {
+    pub(crate) sent: Instant,
+    pub(crate) received: Instant,
+    /// How far into a tick the server's clock was; the waits it tells are from the tick's
+    /// beginning on.
+    pub(crate) into_tick: Duration,
 }
 
 const WAYS: usize = 4;
@@ -39,65 +60,65 @@ impl DenyCache {
     }
 
     /// The denial of `cost`, if it still stands.
-    pub(crate) fn get(&self, fingerprint: u64, cost: u64, now: Instant) -> Option<Decision> {
-        let set = self.set(fingerprint).lock();
-        let denial = set.iter().flatten().find(|denial| denial.fingerprint == fingerprint)?;
+    pub(crate) fn get(&self, who: Who, cost: u64, now: Instant) -> Option<Decision> {
+        let set = self.set(who.key).lock();
+        let denial = set.places.iter().flatten().find(|denial| denial.who == who)?;
         let stands = now < denial.until && cost >= denial.cost;
         stands.then(|| denial.decision(cost, now))
     }
 
-    /// Remembers a denial that was asked for at `sent`.
-    pub(crate) fn put(&self, fingerprint: u64, cost: u64, sent: Instant, decision: &Decision) {
+    /// Remembers a denial.
+    pub(crate) fn put(&self, who: Who, cost: u64, times: Times, decision: &Decision) {
         // A cost above the limit needs no memory: it says so at once, everywhere.
         let Some(wait) = decision.retry_after() else {
             return;
         };
+        let wait = wait.saturating_sub(times.into_tick);
         let wait = self.cap.map_or(wait, |cap| wait.min(cap));
-        let Some(until) = sent.checked_add(wait) else {
+        let Some(until) = times.sent.checked_add(wait) else {
             return;
         };
-        let quotas = decision.quotas().into();
-        let mut set = self.set(fingerprint).lock();
-        let mut new = Denial { fingerprint, cost, sent, until, quotas };
-        let same = |place: &&mut Option<Denial>| {
-            place.as_ref().is_some_and(|denial| denial.fingerprint == fingerprint)
-        };
-        if let Some(place) = set.iter_mut().find(same) {
-            // Two denials at a time: the lesser cost is denied by both.
-            if let Some(old) = place.as_ref().filter(|old| old.until > sent && old.cost < cost) {
-                new.cost = old.cost;
-                new.until = old.until.min(until);
-            }
-            *place = Some(new);
+        let mut set = self.set(who.key).lock();
+        if set.forgotten.is_some_and(|at| times.sent < at) {
             return;
         }
-        if let Some(place) = set.iter_mut().min_by_key(|place| place.as_ref().map(|old| old.until))
-        {
-            *place = Some(new);
+        let is_same = |place: &Option<Denial>| place.as_ref().is_some_and(|old| old.who == who);
+        // Its own place if it has one, else an empty one, else that of the first to end.
+        let order =
+            |place: &&mut Option<Denial>| (!is_same(place), place.as_ref().map(|old| old.until));
+        let Some(place) = set.places.iter_mut().min_by_key(order) else {
+            return;
+        };
+        // Two denials at a time: that of the lesser cost says more.
+        let says_more = |old: &Denial| old.until > times.sent && old.cost < cost;
+        if is_same(place) && place.as_ref().is_some_and(says_more) {
+            return;
+        }
+        let (received, quotas) = (times.received, decision.quotas().into());
+        *place = Some(Denial { who, cost, received, until, quotas });
+    }
+
+    /// Forgets a key, in all tiers: units were given back to it.
+    pub(crate) fn remove(&self, key: u64, now: Instant) {
+        let mut set = self.set(key).lock();
+        set.forgotten = Some(now);
+        for place in &mut set.places {
+            place.take_if(|denial| denial.who.key == key);
         }
     }
 
-    /// Forgets a key: units were given back to it.
-    pub(crate) fn remove(&self, fingerprint: u64) {
-        for place in self.set(fingerprint).lock().iter_mut() {
-            if place.as_ref().is_some_and(|denial| denial.fingerprint == fingerprint) {
-                *place = None;
-            }
-        }
-    }
-
-    fn set(&self, fingerprint: u64) -> &Mutex<[Option<Denial>; WAYS]> {
+    fn set(&self, key: u64) -> &Mutex<Set> {
         let mask = self.sets.len() as u64 - 1;
-        let index = usize::try_from(fingerprint >> 20 & mask).unwrap_or(0);
+        let index = usize::try_from(key >> 20 & mask).unwrap_or(0);
         &self.sets[index]
     }
 }
 
 impl Denial {
-    /// As Redis said it, aged by the time since. For a larger cost than was denied, `retry_after`
-    /// is a lower bound.
+    /// As Redis said it, aged by the time since its answer came, so that whoever waits so long
+    /// does not come too early. For a larger cost than was denied, `retry_after` is a lower bound.
     fn decision(&self, cost: u64, now: Instant) -> Decision {
-        let age = now.saturating_duration_since(self.sent);
+        let age = now.saturating_duration_since(self.received);
         let mut quotas = [QuotaDecision::new(0, 0, None, Duration::ZERO); slidegate::QUOTAS_MAX];
         for (aged, quota) in quotas.iter_mut().zip(&self.quotas) {
             let possible = cost <= quota.limit();
@@ -118,62 +139,92 @@ mod tests {
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
+    const ALICE: Who = Who { key: 1, tier: 0 };
 
     fn denial(retry_ms: u32) -> Decision {
         let wait = retry_ms * MS;
         Decision::new(Outcome::Deny, &[QuotaDecision::new(5, 0, Some(wait), wait)], None)
     }
 
+    fn at(sent: Instant) -> Times {
+        Times { sent, received: sent, into_tick: Duration::ZERO }
+    }
+
     #[test]
     fn repeats_until_time_frees_units() {
         let (cache, now) = (DenyCache::new(16, None), Instant::now());
-        cache.put(1, 1, now, &denial(1000));
-        let decision = cache.get(1, 1, now + 400 * MS).unwrap();
+        cache.put(ALICE, 1, at(now), &denial(1000));
+        let decision = cache.get(ALICE, 1, now + 400 * MS).unwrap();
         assert_eq!(decision.retry_after(), Some(600 * MS));
         assert_eq!(decision.reset_after(), 600 * MS);
-        assert!(cache.get(1, 1, now + 999 * MS).is_some());
-        assert!(cache.get(1, 1, now + 1000 * MS).is_none());
-        assert!(cache.get(2, 1, now).is_none());
+        assert!(cache.get(ALICE, 1, now + 999 * MS).is_some());
+        assert!(cache.get(ALICE, 1, now + 1000 * MS).is_none());
+        assert!(cache.get(Who { key: 2, tier: 0 }, 1, now).is_none());
+        assert!(cache.get(Who { key: 1, tier: 2 }, 1, now).is_none(), "another tier");
+    }
+
+    #[test]
+    fn asks_again_when_redis_would_allow_and_tells_the_wait_from_the_answer_on() {
+        let (cache, now) = (DenyCache::new(16, None), Instant::now());
+        let times = Times { sent: now, received: now + 5 * MS, into_tick: MS / 4 };
+        cache.put(ALICE, 1, times, &denial(100));
+        assert!(cache.get(ALICE, 1, now + 99 * MS + MS / 2).is_some());
+        assert!(cache.get(ALICE, 1, now + 99 * MS + MS * 3 / 4).is_none());
+        let decision = cache.get(ALICE, 1, now + 50 * MS).unwrap();
+        assert_eq!(decision.retry_after(), Some(55 * MS));
     }
 
     #[test]
     fn asks_again_after_the_cap() {
         let (cache, now) = (DenyCache::new(16, Some(100 * MS)), Instant::now());
-        cache.put(1, 1, now, &denial(1000));
-        assert!(cache.get(1, 1, now + 99 * MS).is_some());
-        assert!(cache.get(1, 1, now + 100 * MS).is_none());
+        cache.put(ALICE, 1, at(now), &denial(1000));
+        assert!(cache.get(ALICE, 1, now + 99 * MS).is_some());
+        assert!(cache.get(ALICE, 1, now + 100 * MS).is_none());
     }
 
     #[test]
     fn a_smaller_cost_is_asked_for() {
         let (cache, now) = (DenyCache::new(16, None), Instant::now());
-        cache.put(1, 3, now, &denial(1000));
-        assert!(cache.get(1, 2, now).is_none());
-        assert!(cache.get(1, 3, now).is_some());
-        assert!(cache.get(1, 4, now).is_some());
-        assert_eq!(cache.get(1, 6, now).unwrap().retry_after(), None, "above the limit");
-        // The denial of a larger cost does not make the smaller one free.
-        cache.put(1, 1, now, &denial(500));
-        cache.put(1, 4, now, &denial(2000));
-        assert!(cache.get(1, 1, now + 499 * MS).is_some());
-        assert!(cache.get(1, 1, now + 500 * MS).is_none());
+        cache.put(ALICE, 3, at(now), &denial(1000));
+        assert!(cache.get(ALICE, 2, now).is_none());
+        assert!(cache.get(ALICE, 3, now).is_some());
+        assert!(cache.get(ALICE, 4, now).is_some());
+        assert_eq!(cache.get(ALICE, 6, now).unwrap().retry_after(), None, "above the limit");
+        // The denial of a larger cost does not make the smaller one free, nor wait for longer.
+        cache.put(ALICE, 1, at(now), &denial(500));
+        cache.put(ALICE, 4, at(now), &denial(2000));
+        assert_eq!(cache.get(ALICE, 1, now).unwrap().retry_after(), Some(500 * MS));
+        assert!(cache.get(ALICE, 1, now + 499 * MS).is_some());
+        assert!(cache.get(ALICE, 1, now + 500 * MS).is_none());
+        // Once that is over, the larger one is known again.
+        cache.put(ALICE, 4, at(now + 500 * MS), &denial(1500));
+        assert_eq!(cache.get(ALICE, 4, now + 500 * MS).unwrap().retry_after(), Some(1500 * MS));
     }
 
     #[test]
     fn what_was_given_back_is_forgotten() {
         let (cache, now) = (DenyCache::new(16, None), Instant::now());
-        cache.put(1, 1, now, &denial(1000));
-        cache.remove(1);
-        assert!(cache.get(1, 1, now).is_none());
+        let tier = Who { tier: 7, ..ALICE };
+        cache.put(ALICE, 1, at(now), &denial(1000));
+        cache.put(tier, 1, at(now), &denial(1000));
+        cache.remove(ALICE.key, now + MS);
+        assert!(cache.get(ALICE, 1, now + MS).is_none());
+        assert!(cache.get(tier, 1, now + MS).is_none(), "the same units, in another tier");
+        // An answer that was under way meanwhile knows nothing of it.
+        cache.put(ALICE, 1, at(now), &denial(1000));
+        assert!(cache.get(ALICE, 1, now + MS).is_none());
+        cache.put(ALICE, 1, at(now + MS), &denial(1000));
+        assert!(cache.get(ALICE, 1, now + MS).is_some());
     }
 
     #[test]
     fn never_takes_more_than_its_room() {
         let (cache, now) = (DenyCache::new(64, None), Instant::now());
-        for key in 0..10_000u64 {
-            cache.put(key << 20, 1, now, &denial(1000));
+        let who = |key: u64| Who { key: key << 20, tier: 0 };
+        for key in 0..1_000_000 {
+            cache.put(who(key), 1, at(now), &denial(1000));
         }
-        let kept = (0..10_000u64).filter(|key| cache.get(key << 20, 1, now).is_some()).count();
+        let kept = (0..1_000_000).filter(|key| cache.get(who(*key), 1, now).is_some()).count();
         assert_eq!(kept, 64);
     }
 }

@@ -5,7 +5,7 @@
 //! |   |                 |     ||
 //! |   |                 |     |+ the key: text with %XX for other bytes, or a digest
 //! |   |                 |     + what it is: t text, d digest of a long key, s digest of a secret
-//! |   |                 + the policy's name
+//! |   |                 + the policy's name, with @ and the tick if that is not a millisecond
 //! |   + digest of the key alone, so that one key's policies share a slot
 //! + prefix
 //! ```
@@ -96,7 +96,8 @@ impl KeyNames {
         let end = rest.iter().position(|byte| *byte == b';')?;
         let known = tag.iter().all(u8::is_ascii_hexdigit)
             && rest.get(end + 1).is_some_and(|form| b"tds".contains(form));
-        core::str::from_utf8(&rest[..end]).ok().filter(|_| known)
+        let policy = core::str::from_utf8(&rest[..end]).ok().filter(|_| known)?;
+        Some(policy.split_once('@').map_or(policy, |(policy, _)| policy))
     }
 
     fn tag(&self, key: &[u8]) -> u64 {
@@ -182,6 +183,8 @@ mod tests {
         assert_eq!(name, "sg:{8d100b5efb38ed49}:api;talice");
         assert!(text(names.name("api", &[b'x'; 200], false)).contains(":api;d"));
         assert_eq!(names.policy_of(name.as_bytes()), Some("api"));
+        let coarse = names.name("api@10000us", b"alice", false);
+        assert_eq!(names.policy_of(&coarse), Some("api"));
         assert_eq!(names.policy_of(b"other:{8d100b5efb38ed49}:api;talice"), None);
         assert_eq!(names.policy_of(b"sg:{8d100b5efb38ed49}:api"), None);
     }

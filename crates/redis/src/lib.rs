@@ -13,6 +13,7 @@ mod script;
 mod servers;
 mod sweep;
 mod tls;
+mod who;
 
 pub use inspect::{StoreUsage, Warning};
 pub use key::join;

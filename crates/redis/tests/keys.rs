@@ -160,7 +160,7 @@ impl Subject {
             let window = self.limiter.policy().quotas()[1].window();
             if usage.units(1) > 0 && window >= HOUR {
                 // All units of this test are younger than a minute.
-                let least = window - Duration::from_secs(60);
+                let least = window.saturating_sub(Duration::from_secs(60));
                 assert!(u128::from(ttl) >= least.as_millis(), "{name} {key}: {ttl} ms");
             }
         }
@@ -276,7 +276,7 @@ fn everything(server: &RedisServer) -> String {
     for (name, _) in common::keys(server) {
         for command in ["GET", "DUMP"] {
             let value: Vec<u8> = redis::cmd(command).arg(&name).query(&mut connection).unwrap();
-            let _ = write!(text, "{name} {} {value:?}\n", String::from_utf8_lossy(&value));
+            let _ = writeln!(text, "{name} {} {value:?}", String::from_utf8_lossy(&value));
         }
     }
     text

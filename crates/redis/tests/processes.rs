@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use common::{patient, runtime};
+use common::{patient, policy, runtime};
 use slidegate::{Algorithm, Policy, Quota};
 use slidegate_redis::RedisLimiter;
 use slidegate_testkit::never_over;
@@ -128,6 +128,15 @@ struct Answer {
     ticks: Vec<u64>,
 }
 
+impl Answer {
+    /// From what `check_many` tells.
+    fn read(text: &str) -> Self {
+        let mut numbers = text.split_ascii_whitespace().map(|word| word.parse().unwrap());
+        let (scripts_sent, degraded) = (numbers.next().unwrap(), numbers.next().unwrap());
+        Self { scripts_sent, degraded, ticks: numbers.collect() }
+    }
+}
+
 fn admitted(answers: &[Answer]) -> usize {
     answers.iter().map(|answer| answer.ticks.len()).sum()
 }
@@ -136,7 +145,7 @@ impl Workers {
     fn start(server: &RedisServer, algorithm: &str, limit: u64, window_ms: u64) -> Self {
         let start = |number: usize| {
             let mut process = Command::new(env::current_exe().unwrap())
-                .args(["--exact", "worker", "--ignored", "--nocapture"])
+                .args(["--exact", "worker", "--nocapture"])
                 .env("WORKER_URL", server.url())
                 .env("WORKER_ALGORITHM", algorithm)
                 .env("WORKER_LIMIT", limit.to_string())
@@ -171,9 +180,7 @@ impl Worker {
     fn answer(&mut self) -> Answer {
         let mut lines = self.output.by_ref().map(Result::unwrap);
         let text = lines.find_map(|line| Some(line.split_once(ANSWER)?.1.to_owned())).unwrap();
-        let mut numbers = text.split_ascii_whitespace().map(|word| word.parse().unwrap());
-        let (scripts_sent, degraded) = (numbers.next().unwrap(), numbers.next().unwrap());
-        Answer { scripts_sent, degraded, ticks: numbers.collect() }
+        Answer::read(&text)
     }
 }
 
@@ -186,9 +193,25 @@ impl Drop for Worker {
 
 const ANSWER: &str = "answer: ";
 
+// By itself, tasks of one process; the tests above run it again and again, as processes that do
+// what they are told.
 #[test]
-#[ignore = "the tests above run it, as processes of their own"]
 fn worker() {
+    if env::var("WORKER_URL").is_ok() {
+        return serve();
+    }
+    let server = RedisServer::start().unwrap();
+    let redis = patient(&server.url()).build().unwrap();
+    let limiter = Arc::new(redis.limiter(policy("api", 100, HOUR_MS)).build().unwrap());
+    runtime().block_on(async {
+        for trial in 0..50 {
+            let answer = check_many(&limiter, &trial.to_string(), 128).await;
+            assert_eq!(Answer::read(&answer).ticks.len(), 100, "trial {trial}");
+        }
+    });
+}
+
+fn serve() {
     let setting = |name: &str| env::var(name).unwrap();
     let number = |name: &str| setting(name).parse::<u64>().unwrap();
     let name = setting("WORKER_ALGORITHM");
@@ -203,11 +226,12 @@ fn worker() {
     let redis = patient(&setting("WORKER_URL")).build().unwrap();
     let deny_keys = usize::try_from(number("WORKER_DENY_CACHE")).unwrap();
     let limiter = Arc::new(redis.limiter(policy).deny_cache(deny_keys).build().unwrap());
+    let mut output = io::stdout();
     runtime().block_on(async {
         for line in io::stdin().lines().map(Result::unwrap) {
             let (count, key) = line.split_once(' ').unwrap();
             let answer = check_many(&limiter, key, count.parse().unwrap()).await;
-            writeln!(io::stdout(), "{ANSWER}{answer}").unwrap();
+            writeln!(output, "{ANSWER}{answer}").unwrap();
         }
     });
 }

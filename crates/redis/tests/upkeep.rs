@@ -68,8 +68,8 @@ fn usage_is_what_the_server_says() {
         }
         let full = redis.usage().await.unwrap();
         let said: u64 = server.info("stats", "evicted_keys").unwrap().parse().unwrap();
-        assert!(said > 0);
-        assert_eq!(full.evicted, said);
+        // The connection that asks takes memory, too, so that a few more may have gone meanwhile.
+        assert!(full.evicted > 0 && (full.evicted..full.evicted + 10).contains(&said));
     });
     let unbounded = RedisServer::start().unwrap();
     let redis = patient(&unbounded.url()).build().unwrap();

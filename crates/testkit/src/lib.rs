@@ -56,4 +56,4 @@ pub use random::{Random, random_trace};
 pub use runner::{Report, run};
 pub use subject::{Answer, Capability, Refusal, Standing, Subject};
 pub use trace::{Expect, Op, Step, Trace};
-pub use violation::{Violation, never_over};
+pub use violation::{Bracket, Violation, never_over, surely_over};

@@ -1,6 +1,8 @@
 //! The check that no stretch of real time holds too much.
 
+use core::cmp::Reverse;
 use core::fmt;
+use std::collections::BinaryHeap;
 
 /// A stretch of real time that holds more units than the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +51,55 @@ pub fn never_over(admissions: &[(u64, u64)], limit: u64, window_ns: u64) -> Opti
     worst
 }
 
+/// Units of which it is known between which two instants they were admitted, and no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bracket {
+    /// Not before this instant.
+    pub from_ns: u64,
+    /// Not after this instant.
+    pub until_ns: u64,
+    /// Units admitted.
+    pub units: u64,
+}
+
+/// The same as [`never_over`] where instants are only known roughly: a stretch is over the limit
+/// if it is so wherever in its bracket each admission was, so that only those count that are in
+/// the stretch with their whole bracket.
+///
+/// Moving the end of a stretch back to the end of the last bracket in it loses nothing, so it is
+/// enough to look at the stretches that end with a bracket.
+///
+/// ```
+/// use slidegate_testkit::{Bracket, surely_over};
+///
+/// let bracket = |from_ns, until_ns| Bracket { from_ns, until_ns, units: 5 };
+/// assert!(surely_over(&[bracket(3, 5), bracket(60, 62)], 5, 60).is_some());
+/// assert_eq!(surely_over(&[bracket(2, 5), bracket(60, 62)], 5, 60), None);
+/// ```
+pub fn surely_over(admissions: &[Bracket], limit: u64, window_ns: u64) -> Option<Violation> {
+    let mut sorted = admissions.to_vec();
+    sorted.sort_unstable_by_key(|bracket| bracket.until_ns);
+    let mut worst: Option<Violation> = None;
+    let mut inside = BinaryHeap::new();
+    let mut units = 0_u128;
+    for bracket in sorted {
+        inside.push(Reverse((bracket.from_ns, bracket.units)));
+        units += u128::from(bracket.units);
+        let after_ns = i128::from(bracket.until_ns) - i128::from(window_ns);
+        while let Some(Reverse((from_ns, left))) = inside.peek().copied()
+            && i128::from(from_ns) <= after_ns
+        {
+            units -= u128::from(left);
+            inside.pop();
+        }
+        let fuller = worst.is_none_or(|worst| units > worst.units);
+        if units > u128::from(limit) && fuller {
+            worst = Some(Violation { after_ns, until_ns: bracket.until_ns, units, limit });
+        }
+    }
+    worst
+}
+
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { after_ns, until_ns, units, limit } = self;
@@ -71,6 +122,29 @@ mod tests {
     fn the_beginning_is_open() {
         assert_eq!(never_over(&[(2, 5), (7, 5)], 5, 5), None);
         assert!(never_over(&[(2, 5), (6, 1)], 5, 5).is_some());
+    }
+
+    #[test]
+    fn brackets_of_no_length_are_instants() {
+        let mut random = crate::Random::new(7);
+        for _ in 0..300 {
+            let instants: Vec<(u64, u64)> = (0..random.between(1, 30))
+                .map(|_| (random.between(0, 100), random.between(1, 3)))
+                .collect();
+            let brackets: Vec<Bracket> = instants
+                .iter()
+                .map(|(at, units)| Bracket { from_ns: *at, until_ns: *at, units: *units })
+                .collect();
+            let (exact, rough) = (never_over(&instants, 9, 25), surely_over(&brackets, 9, 25));
+            assert_eq!(exact.map(|over| over.units), rough.map(|over| over.units));
+        }
+    }
+
+    #[test]
+    fn a_bracket_longer_than_a_window_is_in_no_stretch() {
+        let long = Bracket { from_ns: 0, until_ns: 10, units: 9 };
+        assert_eq!(surely_over(&[long], 5, 10), None);
+        assert!(surely_over(&[Bracket { from_ns: 1, ..long }], 5, 10).is_some());
     }
 
     #[test]

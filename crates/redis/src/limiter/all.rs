@@ -245,7 +245,7 @@ fn finish(asks: &[RedisAsk<'_>], parts: &[Part], decisions: Vec<Decision>) -> Ve
 
 /// A part's decision as one ask's own.
 fn own(ask: &RedisAsk<'_>, decision: &Decision) -> Decision {
-    let fingerprint = ask.limiter.inner.fingerprint(ask.key, ask.tier);
+    let fingerprint = ask.limiter.inner.who(ask.key, ask.tier).key;
     let receipt = decision
         .receipt()
         .map(|receipt| Receipt::new(fingerprint, receipt.tick(), ask.cost, receipt.epoch()));

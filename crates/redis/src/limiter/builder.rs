@@ -4,7 +4,7 @@ use core::sync::atomic::AtomicU64;
 use core::time::Duration;
 use std::sync::Arc;
 
-use slidegate::{Error, ErrorKind, FailureMode, Policy, Secret};
+use slidegate::{Error, ErrorKind, FailureMode, Policy, Quota, Secret};
 
 use super::stats::LimiterCounts;
 use super::tier::longest;
@@ -72,6 +72,9 @@ impl RedisLimiterBuilder {
     }
 
     /// Remembers the denials of up to `keys` keys; 16384 unless told, none with zero.
+    ///
+    /// A remembered denial of one cost also denies larger ones; `retry_after` is exact for the
+    /// cost that Redis denied, and the least it can be for a larger one.
     #[must_use]
     pub fn deny_cache(mut self, keys: usize) -> Self {
         self.deny_keys = keys;
@@ -89,6 +92,10 @@ impl RedisLimiterBuilder {
 
     /// Takes units of hot keys for the next `length`, 5 ms for example, in one call. Only for
     /// algorithms that can date units ahead: log and GCRA.
+    ///
+    /// Every unit counts for up to `length` longer than its window. What a lease has left goes
+    /// back at its end; until then others are denied it, and what a process holds when it is
+    /// killed counts as used.
     #[must_use]
     pub fn leases(mut self, length: Duration) -> Self {
         self.lease = Some(length);
@@ -146,6 +153,7 @@ impl RedisLimiterBuilder {
         };
         let deny = (self.deny_keys > 0).then(|| DenyCache::new(self.deny_keys, self.deny_cap));
         let inner = Inner {
+            stored_as: stored_as(policy.name(), self.tick),
             tick: self.tick,
             guard,
             secret_keys: self.secret_keys,
@@ -188,6 +196,21 @@ impl RedisLimiterBuilder {
         if !(self.tick..=Duration::from_secs(1)).contains(&length) {
             return refuse(format!("lease of {length:?} is out of range: use a tick to 1 s"));
         }
+        let shortest = self.policy.quotas().iter().map(Quota::window).min().unwrap_or_default();
+        if length > shortest {
+            return refuse(format!(
+                "lease of {length:?} is longer than the window of {shortest:?}: use a small part \
+                 of it"
+            ));
+        }
         Ok(())
+    }
+}
+
+/// Ticks of another length would be misread, so they are stored under another name.
+fn stored_as(policy: &str, tick: Duration) -> Box<str> {
+    match tick.as_micros() {
+        1000 => policy.into(),
+        micros => format!("{policy}@{micros}us").into(),
     }
 }

@@ -1,9 +1,12 @@
 //! One question to Redis, and its answer.
 
+use core::time::Duration;
+
 use slidegate::{Decision, Outcome, Receipt};
 use tokio::time::Instant;
 
 use super::Inner;
+use crate::deny::Times;
 use crate::lease::Granted;
 use crate::redis::Redis;
 use crate::script::{self, Answer, Ask, Kind, Op, ScriptLimits};
@@ -13,7 +16,7 @@ use crate::servers::{Failure, Reading};
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) answers: Vec<Answer>,
-    pub(super) sent: Instant,
+    pub(super) times: Times,
 }
 
 impl Inner {
@@ -24,22 +27,47 @@ impl Inner {
         limits: &ScriptLimits,
         op: Op,
     ) -> Result<Asked, Failure> {
+        self.ask_until(key, limits, op, self.redis.deadline(Instant::now())).await
+    }
+
+    /// The same for one who has waited for something else already.
+    pub(super) async fn ask_until(
+        &self,
+        key: &[u8],
+        limits: &ScriptLimits,
+        op: Op,
+        until: Instant,
+    ) -> Result<Asked, Failure> {
         let name = self.name(key);
-        self.redis.ask(&[name], &[Ask { limits, op }]).await
+        self.redis.ask_until(&[name], &[Ask { limits, op }], until).await
     }
 
     /// What a key is called in Redis.
     pub(super) fn name(&self, key: &[u8]) -> Vec<u8> {
-        self.redis.shared.names.name(self.policy.name(), key, self.secret_keys)
+        self.redis.shared.names.name(&self.stored_as, key, self.secret_keys)
     }
 }
 
 impl Redis {
     /// Asks about keys of one slot, in one script.
     pub(super) async fn ask(&self, names: &[Vec<u8>], asks: &[Ask<'_>]) -> Result<Asked, Failure> {
+        self.ask_until(names, asks, self.deadline(Instant::now())).await
+    }
+
+    /// Until when whoever comes now is answered.
+    pub(super) fn deadline(&self, now: Instant) -> Instant {
+        now + self.shared.servers.timing.call
+    }
+
+    async fn ask_until(
+        &self,
+        names: &[Vec<u8>],
+        asks: &[Ask<'_>],
+        until: Instant,
+    ) -> Result<Asked, Failure> {
         let arguments = script::arguments(asks, self.test_time());
         let script = script::script(Kind::of(asks));
-        let answered = self.shared.servers.run(script, names, &arguments).await?;
+        let answered = self.shared.servers.run(script, names, &arguments, until).await?;
         let received = Instant::now();
         let reply = script::parse(answered.value, asks).map_err(|error| {
             answered.node.distrust();
@@ -49,18 +77,21 @@ impl Redis {
             let reading = Reading { server: reply.server_time, sent: answered.sent, received };
             answered.node.note_time(reading);
         }
-        Ok(Asked { answers: reply.answers, sent: answered.sent })
+        let into_tick =
+            asks.first().map_or(Duration::ZERO, |ask| ask.limits.within_tick(reply.server_time));
+        let times = Times { sent: answered.sent, received, into_tick };
+        Ok(Asked { answers: reply.answers, times })
     }
 
     #[cfg(feature = "test-clock")]
-    fn test_time(&self) -> Option<core::time::Duration> {
+    fn test_time(&self) -> Option<Duration> {
         use slidegate::Clock;
-        self.shared.clock.as_ref().map(|clock| core::time::Duration::from_nanos(clock.now()))
+        self.shared.clock.as_ref().map(|clock| Duration::from_nanos(clock.now()))
     }
 
     #[cfg(not(feature = "test-clock"))]
     #[expect(clippy::unused_self, reason = "the same call with and without the clock of tests")]
-    fn test_time(&self) -> Option<core::time::Duration> {
+    fn test_time(&self) -> Option<Duration> {
         None
     }
 }
@@ -88,7 +119,7 @@ impl Asked {
                     tick: *tick,
                     epoch: *epoch,
                     quotas,
-                    sent: self.sent,
+                    sent: self.times.sent,
                 }))
             }
             Answer::Decided { allowed: false, .. } => Ok(None),

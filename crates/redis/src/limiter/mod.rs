@@ -3,6 +3,7 @@
 mod all;
 mod builder;
 mod call;
+mod leased;
 mod stats;
 mod tier;
 
@@ -21,12 +22,13 @@ use slidegate::{
 };
 use tokio::time::Instant;
 
-use crate::deny::DenyCache;
-use crate::lease::{Holder, Leases};
+use crate::deny::{DenyCache, Times};
+use crate::lease::Leases;
 use crate::local::Local;
 use crate::redis::Redis;
 use crate::script::{Answer, Ask, Op, ScriptLimits};
 use crate::servers::{Failure, FailureKind};
+use crate::who::Who;
 use stats::LimiterCounts;
 
 /// Decides who may go on, under one policy, together with every other process that has a limiter
@@ -46,6 +48,8 @@ pub struct RedisLimiter {
 struct Inner {
     redis: Redis,
     policy: Policy,
+    /// The policy's name in the names of keys.
+    stored_as: Box<str>,
     tick: Duration,
     guard: Guard,
     /// Keys are hashed before they leave the process.
@@ -59,6 +63,17 @@ struct Inner {
     leases: Option<Leases>,
     local: Option<Local>,
     counts: LimiterCounts,
+}
+
+/// A check on its way.
+#[derive(Debug, Clone, Copy)]
+struct Check<'a> {
+    key: &'a [u8],
+    tier: Option<&'a RedisTier>,
+    cost: Cost,
+    who: Who,
+    /// When it must have an answer.
+    until: Instant,
 }
 
 /// The share of every limit that is used, in millionths.
@@ -171,16 +186,25 @@ impl RedisLimiter {
         }
     }
 
-    /// Forgets a key; whether there was anything to forget. Receipts handed out for it are void.
+    /// Forgets a key; whether there was anything to forget. Receipts handed out for it are void, and
+    /// so are this limiter's leases. Leases of other processes last to their end: until then each
+    /// of them may allow what it has left beside what Redis allows anew.
     ///
     /// # Errors
     ///
     /// When Redis gave no answer.
     pub async fn reset(&self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
         let key = key.as_ref();
-        let answer = self.inner.ask(key, &self.inner.limits(None), Op::Reset).await?;
+        let asked = self.inner.ask(key, &self.inner.limits(None), Op::Reset).await;
         self.inner.forget_denial(key);
-        match answer.only()? {
+        let unused = self.inner.forget_leases(key);
+        if asked.is_err() {
+            // If it was not reset after all, they still count.
+            for unused in unused {
+                self.inner.return_soon(key, unused);
+            }
+        }
+        match asked?.only()? {
             Answer::Found(found) => Ok(*found),
             other => Err(unexpected(other)),
         }
@@ -219,35 +243,35 @@ impl Inner {
         cost: Cost,
     ) -> Decision {
         let now = Instant::now();
-        let fingerprint = self.fingerprint(key, tier);
+        let (who, until) = (self.who(key, tier), self.redis.deadline(now));
+        let check = Check { key, tier, cost, who, until };
         self.counts.decisions.fetch_add(1, Ordering::Relaxed);
-        if let Some(denial) =
-            self.deny.as_ref().and_then(|deny| deny.get(fingerprint, cost.get(), now))
-        {
-            self.counts.denied_here.fetch_add(1, Ordering::Relaxed);
-            return self.finish(denial);
+        if let Some(denial) = self.denied_here(check, now) {
+            return denial;
         }
         if let Some(denial) = self.local.as_ref().and_then(|local| local.denies(key, cost, now)) {
             self.counts.degraded.fetch_add(1, Ordering::Relaxed);
             return self.finish(denial.into_degraded());
         }
         if let Some(leases) = &self.leases {
-            return self.decide_leased(leases, key, tier, cost, fingerprint, now).await;
+            return self.decide_leased(leases, check, now).await;
         }
-        self.decide_there(key, tier, cost, fingerprint).await
+        self.decide_there(check).await
     }
 
-    async fn decide_there(
-        self: &Arc<Self>,
-        key: &[u8],
-        tier: Option<&RedisTier>,
-        cost: Cost,
-        fingerprint: u64,
-    ) -> Decision {
+    /// A denial that Redis need not be asked for.
+    fn denied_here(&self, check: Check<'_>, now: Instant) -> Option<Decision> {
+        let denial = self.deny.as_ref()?.get(check.who, check.cost.get(), now)?;
+        self.counts.denied_here.fetch_add(1, Ordering::Relaxed);
+        Some(self.finish(denial))
+    }
+
+    async fn decide_there(&self, check: Check<'_>) -> Decision {
+        let Check { key, tier, cost, who, until } = check;
         let op = Op::Check { cost: cost.get() };
-        let asked = self.ask(key, &self.limits(tier), op).await;
-        match asked.and_then(|answer| Ok((answer.decision(fingerprint)?, answer.sent))) {
-            Ok((decision, sent)) => self.decided(key, cost, fingerprint, decision, sent),
+        let asked = self.ask_until(key, &self.limits(tier), op, until).await;
+        match asked.and_then(|asked| Ok((asked.decision(who.key)?, asked.times))) {
+            Ok((decision, times)) => self.decided(key, cost, who, decision, times),
             Err(failure) => self.degrade(key, cost, &failure),
         }
     }
@@ -257,135 +281,18 @@ impl Inner {
         &self,
         key: &[u8],
         cost: Cost,
-        fingerprint: u64,
+        who: Who,
         decision: Decision,
-        sent: Instant,
+        times: Times,
     ) -> Decision {
         if decision.is_allowed() {
             if let Some(local) = &self.local {
                 local.keep_warm(key, cost);
             }
         } else if let Some(deny) = &self.deny {
-            deny.put(fingerprint, cost.get(), sent, &decision);
+            deny.put(who, cost.get(), times, &decision);
         }
         self.finish(decision)
-    }
-
-    async fn decide_leased(
-        self: &Arc<Self>,
-        leases: &Leases,
-        key: &[u8],
-        tier: Option<&RedisTier>,
-        cost: Cost,
-        fingerprint: u64,
-        now: Instant,
-    ) -> Decision {
-        let Some(holder) = leases.holder(fingerprint, now) else {
-            return self.decide_there(key, tier, cost, fingerprint).await;
-        };
-        holder.note(cost.get(), now, leases.length());
-        if let Some(decision) = holder.take(fingerprint, cost.get(), now) {
-            self.counts.leased_here.fetch_add(1, Ordering::Relaxed);
-            return self.leased(key, cost, decision);
-        }
-        let limits = self.limits(tier);
-        let limit = limits.least_limit();
-        if leases.wanted(&holder, cost.get(), limit).is_none() {
-            return self.decide_there(key, tier, cost, fingerprint).await;
-        }
-        // One caller asks, the others find the lease when it is their turn.
-        let _turn = holder.turn.lock().await;
-        if let Some(decision) = holder.take(fingerprint, cost.get(), Instant::now()) {
-            self.counts.leased_here.fetch_add(1, Ordering::Relaxed);
-            return self.leased(key, cost, decision);
-        }
-        let Some(wanted) = leases.wanted(&holder, cost.get(), limit) else {
-            return self.decide_there(key, tier, cost, fingerprint).await;
-        };
-        self.lease(leases, &holder, key, &limits, cost, wanted, fingerprint).await
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "one step of the way above")]
-    async fn lease(
-        self: &Arc<Self>,
-        leases: &Leases,
-        holder: &Arc<Holder>,
-        key: &[u8],
-        limits: &ScriptLimits,
-        cost: Cost,
-        wanted: u64,
-        fingerprint: u64,
-    ) -> Decision {
-        let length = leases.length();
-        let op = Op::Lease { units_min: cost.get(), units_max: wanted, ahead: length };
-        let answer = match self.ask(key, limits, op).await {
-            Ok(answer) => answer,
-            Err(failure) => return self.degrade(key, cost, &failure),
-        };
-        let (granted, sent) = match answer.granted() {
-            Ok(Some(granted)) => (granted, answer.sent),
-            // Not even the cost fits.
-            Ok(None) => {
-                return match answer.decision(fingerprint) {
-                    Ok(decision) => self.decided(key, cost, fingerprint, decision, answer.sent),
-                    Err(failure) => self.degrade(key, cost, &failure),
-                };
-            }
-            Err(failure) => return self.degrade(key, cost, &failure),
-        };
-        self.counts.leases.fetch_add(1, Ordering::Relaxed);
-        if let Some(unused) = holder.put(&granted, length) {
-            self.return_soon(key, unused);
-        }
-        self.end_later(Arc::clone(holder), key, sent, length);
-        match holder.take(fingerprint, cost.get(), Instant::now()) {
-            Some(decision) => self.leased(key, cost, decision),
-            // The answer took longer than the lease: the units go back, and the request is judged
-            // as if there were none.
-            None => match answer.decision(fingerprint) {
-                Ok(_) => self.degrade(key, cost, &Failure::refused("a lease came too late")),
-                Err(failure) => self.degrade(key, cost, &failure),
-            },
-        }
-    }
-
-    fn leased(&self, key: &[u8], cost: Cost, decision: Decision) -> Decision {
-        if let Some(local) = &self.local {
-            local.keep_warm(key, cost);
-        }
-        self.finish(decision)
-    }
-
-    /// Ends a lease when its time is over, also if nobody comes any more.
-    fn end_later(
-        self: &Arc<Self>,
-        holder: Arc<Holder>,
-        key: &[u8],
-        sent: Instant,
-        length: Duration,
-    ) {
-        let (inner, key) = (Arc::clone(self), Box::<[u8]>::from(key));
-        tokio::spawn(async move {
-            tokio::time::sleep_until(sent + length).await;
-            if let Some(unused) = holder.end(sent) {
-                inner.return_unused(&key, unused).await;
-            }
-        });
-    }
-
-    fn return_soon(self: &Arc<Self>, key: &[u8], unused: crate::lease::Unused) {
-        let (inner, key) = (Arc::clone(self), Box::<[u8]>::from(key));
-        tokio::spawn(async move { inner.return_unused(&key, unused).await });
-    }
-
-    async fn return_unused(&self, key: &[u8], unused: crate::lease::Unused) {
-        let crate::lease::Unused { tick, units, epoch } = unused;
-        let op = Op::Refund { tick, units, epoch };
-        match self.ask(key, &self.limits(None), op).await {
-            Ok(_) => self.counts.returned.fetch_add(units, Ordering::Relaxed),
-            // They count as used until their window has passed.
-            Err(_) => self.counts.lost.fetch_add(units, Ordering::Relaxed),
-        };
     }
 
     async fn give_back(&self, key: &[u8], receipt: &Receipt, units: u64) -> Result<u64, Error> {
@@ -400,7 +307,7 @@ impl Inner {
 
     fn forget_denial(&self, key: &[u8]) {
         if let Some(deny) = &self.deny {
-            deny.remove(self.fingerprint(key, None));
+            deny.remove(self.who(key, None).key, Instant::now());
         }
     }
 
@@ -440,10 +347,9 @@ impl Inner {
         if self.policy.mode() == Mode::Shadow { decision.into_shadow() } else { decision }
     }
 
-    /// A key's fingerprint in this process, of its own for every tier: what is denied to one may
-    /// be allowed to another.
-    fn fingerprint(&self, key: &[u8], tier: Option<&RedisTier>) -> u64 {
-        key.fingerprint(&self.secret) ^ tier.map_or(0, RedisTier::salt)
+    /// A key in the tables of this process.
+    fn who(&self, key: &[u8], tier: Option<&RedisTier>) -> Who {
+        Who { key: key.fingerprint(&self.secret), tier: tier.map_or(0, RedisTier::salt) }
     }
 
     fn limits(&self, tier: Option<&RedisTier>) -> ScriptLimits {

@@ -35,7 +35,8 @@ pub struct RedisStats {
     pub leases: u64,
     /// Units of leases that went back unused.
     pub lease_units_returned: u64,
-    /// Units of leases that could not be given back; they count until their window has passed.
+    /// Units of leases that could not be given back, or that Redis may have granted in an answer
+    /// that never came; they count until their window has passed.
     pub lease_units_lost: u64,
     /// The worst breaker of all servers.
     pub breaker: BreakerState,

@@ -56,7 +56,7 @@ impl RedisTier {
         &self.limits
     }
 
-    /// Tells the tier's fingerprints from those of the policy.
+    /// Tells the tier from others in the tables of this process; never zero.
     pub(super) fn salt(&self) -> u64 {
         self.salt
     }

@@ -141,6 +141,12 @@ impl ScriptLimits {
         Duration::from_micros(ticks.saturating_mul(micros))
     }
 
+    /// How far into its tick a time is.
+    pub(crate) fn within_tick(&self, time: Duration) -> Duration {
+        let nanos = time.as_nanos() % self.tick.as_nanos().max(1);
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
+    }
+
     /// A duration in ticks, rounded up.
     pub(super) fn ticks(&self, duration: Duration) -> u64 {
         ticks_up(duration, self.tick)

@@ -201,4 +201,10 @@ if type(reply) == 'table' and reply.fault then
 elseif type(reply) == 'table' and reply.err then
   return { err = reply.err }
 end
+-- An error of the server, caught, is its text or has it as `err`. It begins with a code, which
+-- raising it once more would hide behind another: the client has to tell a replica from a bug.
+local text = type(reply) == 'table' and reply.err or reply
+if type(text) == 'string' and string.find(text, '^%u+ ') then
+  return redis.error_reply(text)
+end
 error(reply)

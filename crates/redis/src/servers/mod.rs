@@ -69,19 +69,20 @@ impl Servers {
         Self { layout, timing, in_flight: Semaphore::new(in_flight_max), counts }
     }
 
-    /// Runs a script on the keys, which must be of one slot, once.
+    /// Runs a script on the keys, which must be of one slot, once; waits for the answer until
+    /// `until`.
     pub(crate) async fn run(
         &self,
         script: &Script,
         keys: &[Vec<u8>],
         arguments: &[Vec<u8>],
+        until: Instant,
     ) -> Result<Answered, Failure> {
         let Ok(_permit) = self.in_flight.try_acquire() else {
             self.counts.crowded.fetch_add(1, Ordering::Relaxed);
             return Err(Failure::refused("too many calls are under way; raise in_flight_max"));
         };
         let sent = Instant::now();
-        let until = sent + self.timing.call;
         let key = keys.first().map_or(&[][..], |key| key);
         let by_hash = command("EVALSHA", script.hash(), keys, arguments);
         match self.call(key, &by_hash, until).await {

@@ -35,22 +35,24 @@ impl FakeClock {
         Ok(clock)
     }
 
-    /// Moves the clock to so many seconds after the true time; before it, if negative.
+    /// Moves the clock to so many milliseconds after the true time; before it, if negative.
     pub(super) fn set(&self, offset: i64) -> Result<(), ServerError> {
         // Written aside and renamed: the server may read the file at any time, and must not find it
         // empty.
         let aside = self.file.with_extension("new");
         let failed = |error| ServerError::new(format!("cannot set the server's clock: {error}"));
-        fs::write(&aside, format!("{offset:+}\n")).map_err(failed)?;
+        let sign = if offset < 0 { '-' } else { '+' };
+        let (seconds, millis) = (offset.unsigned_abs() / 1000, offset.unsigned_abs() % 1000);
+        fs::write(&aside, format!("{sign}{seconds}.{millis:03}\n")).map_err(failed)?;
         fs::rename(&aside, &self.file).map_err(failed)
     }
 
-    /// Whether a server shows a clock that is off by so many seconds.
+    /// Whether a server shows a clock that is off by so many milliseconds.
     pub(super) fn is_off_by(offset: i64, server: &mut Connection) -> Result<bool, ServerError> {
         let before = true_time();
         let (seconds, micros): (i64, i64) = redis::cmd("TIME").query(server)?;
         let after = true_time();
-        let seen = (seconds - offset) * MICROS + micros;
+        let seen = seconds * MICROS + micros - offset * 1000;
         Ok((before - SLACK..=after + SLACK).contains(&seen))
     }
 
@@ -82,6 +84,20 @@ impl FakeClock {
 fn true_time() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// What a process must find in its environment to see another wall clock than the true one, such
+/// as `+2h x3` for one that is ahead and runs three times as fast. Its monotonic clock stays true.
+///
+/// # Errors
+///
+/// When libfaketime is not installed.
+pub fn wall_clock(spec: &str) -> Result<Vec<(&'static str, String)>, ServerError> {
+    let clock = FakeClock { library: find()?, file: PathBuf::new() };
+    let mut variables = clock.variables();
+    variables.retain(|(name, _)| *name != "FAKETIME_TIMESTAMP_FILE");
+    variables.push(("FAKETIME", spec.to_owned()));
+    Ok(variables)
 }
 
 fn find() -> Result<PathBuf, ServerError> {

@@ -223,6 +223,15 @@ impl RedisServer {
     ///
     /// When it was not built with [`fake_clock`](ServerBuilder::fake_clock).
     pub fn set_clock(&self, offset: i64) -> Result<(), ServerError> {
+        self.set_clock_millis(offset.saturating_mul(1000))
+    }
+
+    /// [`set_clock`](RedisServer::set_clock) in milliseconds.
+    ///
+    /// # Errors
+    ///
+    /// When it was not built with [`fake_clock`](ServerBuilder::fake_clock).
+    pub fn set_clock_millis(&self, offset: i64) -> Result<(), ServerError> {
         let none = || ServerError::new("the clock is the true one: build with `fake_clock()`");
         self.clock.as_ref().ok_or_else(none)?.set(offset)?;
         if !self.is_awake() {

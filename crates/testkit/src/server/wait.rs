@@ -58,6 +58,13 @@ pub fn poll_for<T>(
     }
 }
 
+/// What the clock shows that all processes of this machine share, and that nobody can set.
+pub fn monotonic() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let (seconds, nanos) = (u64::try_from(now.tv_sec), u32::try_from(now.tv_nsec));
+    Duration::new(seconds.unwrap_or_default(), nanos.unwrap_or_default())
+}
+
 #[expect(clippy::disallowed_methods, reason = "a server lives in real time")]
 pub(super) fn now() -> Instant {
     Instant::now()

@@ -1,0 +1,116 @@
+//! How many retries a scope may have.
+
+use core::time::Duration;
+
+use crate::settings::Settings;
+
+/// A bucket of retries: a share of the requests, and some every minute in any case.
+///
+/// Without it, a server in trouble would be sent each request as often as attempts allow.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    /// Hundredths of a retry.
+    balance: u64,
+    /// Up to when the share of the time has been added.
+    filled_at: Duration,
+}
+
+/// Hundredths in a retry.
+const RETRY: u64 = 100;
+
+/// Retries that can be saved up from requests, above the floor.
+const SAVED_MAX: u64 = 100;
+
+const MINUTE_NANOS: u128 = 60_000_000_000;
+
+impl Budget {
+    pub(crate) fn new(settings: &Settings, now: Duration) -> Self {
+        Self { balance: u64::from(settings.budget_floor) * RETRY, filled_at: now }
+    }
+
+    /// A request was sent for the first time.
+    pub(crate) fn earn(&mut self, settings: &Settings, now: Duration) {
+        self.fill(settings, now);
+        self.balance = (self.balance + u64::from(settings.budget_percent)).min(most(settings));
+    }
+
+    /// Takes a retry, if there is one.
+    pub(crate) fn spend(&mut self, settings: &Settings, now: Duration) -> bool {
+        self.fill(settings, now);
+        let left = self.balance.checked_sub(RETRY);
+        self.balance = left.unwrap_or(self.balance);
+        left.is_some()
+    }
+
+    fn fill(&mut self, settings: &Settings, now: Duration) {
+        let passed = now.saturating_sub(self.filled_at).as_nanos();
+        let a_minute = u128::from(settings.budget_floor) * u128::from(RETRY);
+        let earned = passed.saturating_mul(a_minute) / MINUTE_NANOS;
+        if earned == 0 {
+            // The part of a hundredth stays in the time that is not yet filled.
+            return;
+        }
+        let earned = u64::try_from(earned).unwrap_or(u64::MAX);
+        let floor = u64::from(settings.budget_floor) * RETRY;
+        // Time fills up to the floor only; what requests have saved above it stays.
+        let filled = self.balance.saturating_add(earned).min(floor);
+        self.balance = self.balance.max(filled);
+        self.filled_at = now;
+    }
+}
+
+fn most(settings: &Settings) -> u64 {
+    (u64::from(settings.budget_floor) + SAVED_MAX) * RETRY
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(percent: u8, floor: u32) -> Settings {
+        Settings::builder().budget(percent, floor).build().unwrap()
+    }
+
+    fn spent(budget: &mut Budget, settings: &Settings, now: Duration) -> usize {
+        (0..1000).take_while(|_| budget.spend(settings, now)).count()
+    }
+
+    #[test]
+    fn a_tenth_of_the_requests_may_be_retries() {
+        let (settings, now) = (settings(10, 0), Duration::ZERO);
+        let mut budget = Budget::new(&settings, now);
+        assert_eq!(spent(&mut budget, &settings, now), 0);
+        for _ in 0..205 {
+            budget.earn(&settings, now);
+        }
+        assert_eq!(spent(&mut budget, &settings, now), 20);
+        for _ in 0..5 {
+            budget.earn(&settings, now);
+        }
+        assert_eq!(spent(&mut budget, &settings, now), 1);
+    }
+
+    #[test]
+    fn the_floor_comes_back_with_time_and_no_further() {
+        let (settings, minute) = (settings(0, 10), Duration::from_secs(60));
+        let mut budget = Budget::new(&settings, minute);
+        assert_eq!(spent(&mut budget, &settings, minute), 10);
+        assert_eq!(spent(&mut budget, &settings, minute + Duration::from_secs(6)), 1);
+        assert_eq!(spent(&mut budget, &settings, minute * 100), 10);
+        // Asked every millisecond, the parts of a retry must not be lost.
+        let times = (0..60_000).map(|millis| minute * 100 + Duration::from_millis(millis));
+        let spent = times.filter(|now| budget.spend(&settings, *now)).count();
+        assert!((9..=10).contains(&spent), "{spent}");
+    }
+
+    #[test]
+    fn savings_are_bounded_and_time_may_run_back() {
+        let settings = settings(100, 5);
+        let mut budget = Budget::new(&settings, Duration::from_secs(9));
+        for _ in 0..10_000 {
+            budget.earn(&settings, Duration::ZERO);
+        }
+        assert_eq!(spent(&mut budget, &settings, Duration::ZERO), 105);
+        assert_eq!(spent(&mut budget, &settings, Duration::MAX), 5);
+    }
+}

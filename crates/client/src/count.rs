@@ -1,0 +1,125 @@
+//! Units in a sliding window, counted by Slidegate's own log, with time as an argument.
+
+use core::time::Duration;
+
+use slidegate::{Algorithm, Cost, Error, Limiter, ManualClock, Policy, Quota, Receipt, Tier};
+
+/// Units in a sliding window.
+///
+/// The limiter inside has a clock that shows whatever the last caller said.
+#[derive(Debug)]
+pub(crate) struct Count {
+    limiter: Limiter,
+    clock: ManualClock,
+    quota: Quota,
+    tier: Tier,
+}
+
+/// A large log merges neighbours at this size, and then denies early by at most 0.3 % of a window.
+const BYTES_MAX: u32 = 8192;
+
+/// The least that a limiter may have; it is a bound, not what is taken.
+const MEMORY_LIMIT: usize = 64 * 1024;
+
+/// The one key of the limiter.
+const KEY: &str = "own";
+
+impl Count {
+    pub(crate) fn new(quota: Quota) -> Result<Self, Error> {
+        let clock = ManualClock::new(Duration::ZERO);
+        let algorithm = Algorithm::LogCapped { bytes_max: BYTES_MAX };
+        let policy = Policy::builder("pacing").quota(quota).algorithm(algorithm).build()?;
+        let builder = Limiter::builder(policy).clock(clock.clone());
+        let limiter = builder.shards(1).memory_limit(MEMORY_LIMIT).build()?;
+        let tier = limiter.tier(&[quota])?;
+        Ok(Self { limiter, clock, quota, tier })
+    }
+
+    /// Counts by another quota from now on; what is on record stays.
+    pub(crate) fn change(&mut self, quota: Quota) {
+        if quota == self.quota {
+            return;
+        }
+        // One quota always fits a policy of one.
+        if let Ok(tier) = self.limiter.tier(&[quota]) {
+            self.tier = tier;
+            self.quota = quota;
+        }
+    }
+
+    pub(crate) fn quota(&self) -> Quota {
+        self.quota
+    }
+
+    /// Takes up to `units`, no more than there is room for, and says how to give them back.
+    pub(crate) fn take(&self, units: u64, now: Duration) -> Option<Receipt> {
+        let room = self.quota.limit().saturating_sub(self.used(now));
+        let cost = Cost::new(units.min(room)).ok()?;
+        self.limiter.check_tier(KEY, &self.tier, cost).into_receipt()
+    }
+
+    pub(crate) fn give_back(&self, receipt: Receipt, now: Duration) {
+        self.clock.set(now);
+        self.limiter.refund(receipt);
+    }
+
+    /// Units that count now.
+    pub(crate) fn used(&self, now: Duration) -> u64 {
+        self.clock.set(now);
+        let decision = self.limiter.peek_tier(KEY, &self.tier, Cost::ONE);
+        self.quota.limit().saturating_sub(decision.remaining())
+    }
+
+    /// How long until the last of `units`, each sent as early as it may, could go: zero if all
+    /// can go now. More units than the limit take further windows.
+    pub(crate) fn wait(&self, units: u64, now: Duration) -> Duration {
+        let limit = self.quota.limit();
+        let windows = units.saturating_sub(1) / limit;
+        let Ok(rest) = Cost::new(units - windows * limit) else { return Duration::ZERO };
+        self.clock.set(now);
+        let decision = self.limiter.peek_tier(KEY, &self.tier, rest);
+        let first = decision.retry_after().unwrap_or(self.quota.window());
+        let windows = u32::try_from(windows).unwrap_or(u32::MAX);
+        first.saturating_add(self.quota.window().saturating_mul(windows))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn the_last_of_many_goes_windows_later() {
+        let count = Count::new(Quota::new(2, seconds(10)).unwrap()).unwrap();
+        assert!(count.take(1, seconds(100)).is_some());
+        assert!(count.take(1, seconds(103)).is_some());
+        assert!(count.take(1, seconds(104)).is_none());
+        let waits = [0, 1, 2, 3, 4, 5].map(|units| count.wait(units, seconds(104)).as_secs());
+        assert_eq!(waits, [0, 6, 9, 16, 19, 26]);
+    }
+
+    #[test]
+    fn what_is_given_back_can_be_taken_again() {
+        let count = Count::new(Quota::per_minute(3).unwrap()).unwrap();
+        let receipt = count.take(9, seconds(5)).unwrap();
+        assert_eq!((receipt.units(), count.used(seconds(6))), (3, 3));
+        count.give_back(receipt, seconds(7));
+        assert_eq!(count.used(seconds(8)), 0);
+    }
+
+    #[test]
+    fn another_quota_keeps_what_was_taken() {
+        let mut count = Count::new(Quota::per_minute(10).unwrap()).unwrap();
+        let _taken = count.take(6, seconds(1));
+        count.change(Quota::per_minute(4).unwrap());
+        assert!(count.take(1, seconds(2)).is_none());
+        assert_eq!(count.wait(1, seconds(2)), seconds(59));
+        count.change(Quota::new(8, seconds(120)).unwrap());
+        assert_eq!((count.used(seconds(3)), count.wait(1, seconds(3))), (6, Duration::ZERO));
+        assert_eq!(count.wait(3, seconds(3)), seconds(118));
+    }
+}

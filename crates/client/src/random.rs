@@ -1,0 +1,81 @@
+//! Random numbers for jitter.
+
+use core::time::Duration;
+use std::hash::{BuildHasher, RandomState};
+
+/// Random numbers for jitter, from a seed: good enough to spread waits, not for secrets.
+///
+/// ```
+/// use slidegate_client::Random;
+///
+/// let mut one = Random::from_seed(7);
+/// let mut other = Random::from_seed(7);
+/// assert_eq!(one.below(100), other.below(100));
+/// ```
+#[derive(Debug, Clone)]
+pub struct Random(u64);
+
+impl Random {
+    /// The same numbers for the same seed.
+    pub fn from_seed(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// Other numbers in every process, so that processes that were denied together do not come
+    /// back together.
+    pub fn from_system() -> Self {
+        Self(RandomState::new().hash_one(0))
+    }
+
+    /// A number from zero up to `bound`, without it; zero if `bound` is zero.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        // The upper half of the product: without a division, and even enough for waits.
+        let product = u128::from(self.next()) * u128::from(bound);
+        u64::try_from(product >> 64).unwrap_or(0)
+    }
+
+    /// A time from zero up to `most`.
+    pub(crate) fn within(&mut self, most: Duration) -> Duration {
+        let nanos = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
+        Duration::from_nanos(self.below(nanos.saturating_add(1)))
+    }
+
+    /// `SplitMix64`: every seed is as good as any other.
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stay_below_the_bound_and_reach_all_of_it() {
+        let mut random = Random::from_seed(1);
+        let mut seen = [0u32; 10];
+        for _ in 0..10_000 {
+            seen[usize::try_from(random.below(10)).unwrap()] += 1;
+        }
+        assert!(seen.iter().all(|count| (800..1200).contains(count)), "{seen:?}");
+        assert_eq!(random.below(0), 0);
+    }
+
+    #[test]
+    fn any_time_can_be_a_bound() {
+        let mut random = Random::from_seed(2);
+        assert_eq!(random.within(Duration::ZERO), Duration::ZERO);
+        assert!(random.within(Duration::MAX) <= Duration::MAX);
+        assert!(random.within(Duration::from_secs(5)) <= Duration::from_secs(5));
+    }
+
+    #[test]
+    fn processes_draw_different_numbers() {
+        let drawn = [(); 2].map(|()| Random::from_system().below(u64::MAX));
+        assert_ne!(drawn[0], drawn[1]);
+    }
+}

@@ -1,0 +1,185 @@
+//! What shares one server's quotas.
+
+use core::fmt;
+use core::hash::{Hash, Hasher};
+use std::hash::DefaultHasher;
+
+use http::header::HOST;
+use http::{HeaderMap, Method, Uri};
+
+/// What shares one server's quotas: a host with its port, unless more is said.
+///
+/// Requests of one scope learn from each other's answers and wait for each other. What is added
+/// to a scope is kept as a digest only, so a credential does not stay in memory or in a log.
+///
+/// ```
+/// use slidegate_client::Scope;
+///
+/// let search = Scope::new("api.example.com").and("search");
+/// assert_ne!(search, Scope::new("api.example.com"));
+/// assert_eq!(search, Scope::new("API.example.com").and("search"));
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Scope {
+    host: Box<str>,
+    /// Of all that was added, in order.
+    digest: u64,
+}
+
+/// The longest name of a host that is kept; the rest becomes part of the digest.
+const HOST_BYTES_MAX: usize = 256;
+
+impl Scope {
+    /// A host, in any case of letters.
+    pub fn new(host: &str) -> Self {
+        let (host, rest) = split(host);
+        let scope = Self { host: host.to_ascii_lowercase().into(), digest: 0 };
+        if rest.is_empty() { scope } else { scope.and(rest) }
+    }
+
+    /// Only a part of it: a group of paths, an account.
+    #[must_use]
+    pub fn and(mut self, part: &str) -> Self {
+        let mut hasher = DefaultHasher::new();
+        (self.digest, part).hash(&mut hasher);
+        self.digest = hasher.finish();
+        self
+    }
+
+    /// The host.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+}
+
+impl fmt::Debug for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.digest {
+            0 => write!(f, "Scope({})", self.host),
+            digest => write!(f, "Scope({}, {digest:016x})", self.host),
+        }
+    }
+}
+
+/// What a request is for: what a scope can be made from.
+#[derive(Debug, Clone, Copy)]
+pub struct Target<'a> {
+    method: &'a Method,
+    host: &'a str,
+    port: Option<u16>,
+    path: &'a str,
+    headers: &'a HeaderMap,
+}
+
+impl<'a> Target<'a> {
+    /// A request, by its address. Without a host in it, the `Host` field is taken.
+    pub fn new(method: &'a Method, uri: &'a Uri, headers: &'a HeaderMap) -> Self {
+        let host = uri.host().or_else(|| headers.get(HOST)?.to_str().ok()).unwrap_or_default();
+        let port = uri.port_u16().or_else(|| usual_port(uri.scheme_str()?));
+        Self { method, host, port, path: uri.path(), headers }
+    }
+
+    #[cfg(feature = "reqwest")]
+    pub(crate) fn of_url(
+        method: &'a Method,
+        url: &'a reqwest::Url,
+        headers: &'a HeaderMap,
+    ) -> Self {
+        let host = url.host_str().unwrap_or_default();
+        Self { method, host, port: url.port_or_known_default(), path: url.path(), headers }
+    }
+
+    /// The method.
+    pub fn method(&self) -> &'a Method {
+        self.method
+    }
+
+    /// The host, without its port.
+    pub fn host(&self) -> &'a str {
+        self.host
+    }
+
+    /// The port, also where the address leaves it to the scheme.
+    pub fn port(&self) -> Option<u16> {
+        self.port
+    }
+
+    /// The path.
+    pub fn path(&self) -> &'a str {
+        self.path
+    }
+
+    /// The header fields.
+    pub fn headers(&self) -> &'a HeaderMap {
+        self.headers
+    }
+
+    /// The scope unless another is chosen: the host with its port, whatever the path.
+    pub fn scope(&self) -> Scope {
+        match self.port {
+            Some(port) => Scope::new(&format!("{}:{port}", self.host)),
+            None => Scope::new(self.host),
+        }
+    }
+}
+
+/// What is kept of a host's name, and what is too long.
+fn split(host: &str) -> (&str, &str) {
+    let mut cut = HOST_BYTES_MAX.min(host.len());
+    while !host.is_char_boundary(cut) {
+        cut -= 1;
+    }
+    host.split_at(cut)
+}
+
+fn usual_port(scheme: &str) -> Option<u16> {
+    match scheme {
+        "http" => Some(80),
+        "https" => Some(443),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scope(uri: &'static str) -> Scope {
+        Target::new(&Method::GET, &Uri::from_static(uri), &HeaderMap::new()).scope()
+    }
+
+    #[test]
+    fn one_host_is_one_scope_however_it_is_written() {
+        assert_eq!(scope("https://Api.Example.com/a"), scope("https://api.example.com:443/b?c"));
+        assert_ne!(scope("https://api.example.com/"), scope("http://api.example.com/"));
+        assert_ne!(scope("http://127.0.0.1:8001/"), scope("http://127.0.0.1:8002/"));
+        assert_eq!(scope("http://[::1]:80/").host(), "[::1]:80");
+    }
+
+    #[test]
+    fn without_an_authority_the_field_tells_the_host() {
+        let mut headers = HeaderMap::new();
+        headers.insert(HOST, http::HeaderValue::from_static("api.example.com:8080"));
+        let uri = Uri::from_static("/path");
+        let target = Target::new(&Method::GET, &uri, &headers);
+        assert_eq!(target.scope(), Scope::new("api.example.com:8080"));
+        assert_eq!(scope("/path"), Scope::new(""));
+    }
+
+    #[test]
+    fn parts_are_told_apart_and_not_shown() {
+        let one = Scope::new("a").and("secret").and("b");
+        assert_ne!(one, Scope::new("a").and("b").and("secret"));
+        assert_ne!(one, Scope::new("a").and("secretb"));
+        assert!(!format!("{one:?}").contains("secret"));
+    }
+
+    #[test]
+    fn names_are_bounded_and_still_told_apart() {
+        let long = "x".repeat(100_000);
+        let scope = Scope::new(&long);
+        assert_eq!(scope.host().len(), HOST_BYTES_MAX);
+        assert_ne!(scope, Scope::new(&long[1..]));
+        assert!(Scope::new(&"\u{fc}".repeat(300)).host().len() <= HOST_BYTES_MAX);
+    }
+}

@@ -1,0 +1,302 @@
+//! How careful, how patient and how persistent a client is.
+
+use core::time::Duration;
+
+use crate::error::Error;
+
+/// How careful, how patient and how persistent a client is.
+///
+/// | setting | default | meaning |
+/// |---|---|---|
+/// | `pacing` | on | requests wait before a quota that the server told is used up |
+/// | `reserve_percent` | 5 | of a limit, kept back for others; none of a limit below 20 |
+/// | `learn_first` | 1 s | the first request to a new scope goes alone, for at most so long |
+/// | `deadline` | 2 min | the most that a request waits in all; nothing waits longer |
+/// | `attempts_max` | 5 | times a request is sent, the first included |
+/// | `repeat_refused` | on | a 429 is retried with any method, because the request was not handled |
+/// | `backoff` | 500 ms to 30 s | waits after a refusal without a time |
+/// | `jitter` | 10 %, at most 5 s | added at random to the time that a server asks for |
+/// | `hold_max` | 24 h | the longest time that a server's word is taken for |
+/// | `budget` | 10 %, 10 a minute | retries: of the requests, and in any case |
+/// | `refusals` | 1000 in 10 min | a scope with so many 429s is stopped for as long |
+/// | `scopes_max` | 256 | scopes remembered |
+/// | `waiters_max` | 1024 | requests that wait at a time |
+///
+/// ```
+/// use std::time::Duration;
+/// use slidegate_client::Settings;
+///
+/// let settings = Settings::builder()
+///     .attempts_max(3)
+///     .deadline(Duration::from_secs(30))
+///     .build()?;
+/// assert_ne!(settings, Settings::default());
+/// assert!(Settings::builder().attempts_max(0).build().is_err());
+/// # Ok::<(), slidegate_client::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    pub(crate) pacing: bool,
+    pub(crate) reserve_percent: u8,
+    pub(crate) learn_first: Duration,
+    pub(crate) deadline: Duration,
+    pub(crate) attempts_max: u32,
+    pub(crate) repeat_refused: bool,
+    pub(crate) backoff_first: Duration,
+    pub(crate) backoff_max: Duration,
+    pub(crate) jitter_percent: u8,
+    pub(crate) jitter_max: Duration,
+    pub(crate) hold_max: Duration,
+    pub(crate) budget_percent: u8,
+    pub(crate) budget_floor: u32,
+    pub(crate) refusals_max: u64,
+    pub(crate) refusals_window: Duration,
+    pub(crate) scopes_max: usize,
+    pub(crate) waiters_max: usize,
+}
+
+impl Settings {
+    /// Starts with the defaults.
+    pub fn builder() -> SettingsBuilder {
+        SettingsBuilder { settings: Self::default() }
+    }
+
+    /// The most that is added at random to a wait of `delay` that a server asked for.
+    pub(crate) fn jitter(&self, delay: Duration) -> Duration {
+        let share = delay / 100 * u32::from(self.jitter_percent);
+        share.min(self.jitter_max)
+    }
+
+    /// The most that a request waits after its `attempts`th refusal without a time: twice as long
+    /// each time.
+    pub(crate) fn backoff(&self, attempts: u32) -> Duration {
+        let doublings = attempts.saturating_sub(1).min(31);
+        self.backoff_first.saturating_mul(1 << doublings).min(self.backoff_max)
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            pacing: true,
+            reserve_percent: 5,
+            learn_first: Duration::from_secs(1),
+            deadline: Duration::from_secs(120),
+            attempts_max: 5,
+            repeat_refused: true,
+            backoff_first: Duration::from_millis(500),
+            backoff_max: Duration::from_secs(30),
+            jitter_percent: 10,
+            jitter_max: Duration::from_secs(5),
+            hold_max: Duration::from_secs(24 * 3600),
+            budget_percent: 10,
+            budget_floor: 10,
+            refusals_max: 1000,
+            refusals_window: Duration::from_secs(600),
+            scopes_max: 256,
+            waiters_max: 1024,
+        }
+    }
+}
+
+/// Builds [`Settings`].
+#[derive(Debug, Clone)]
+#[must_use = "call `build` to get settings"]
+pub struct SettingsBuilder {
+    settings: Settings,
+}
+
+/// The longest of all times: ten years.
+const TIME_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
+const ATTEMPTS_MAX: u32 = 100;
+const BUDGET_FLOOR_MAX: u32 = 1_000_000;
+const REFUSALS_MAX: u64 = 1_000_000;
+const SCOPES_MAX: usize = 65_536;
+const WAITERS_MAX: usize = 65_536;
+
+impl SettingsBuilder {
+    /// Whether requests wait before a quota that the server told is used up.
+    pub fn pacing(mut self, pacing: bool) -> Self {
+        self.settings.pacing = pacing;
+        self
+    }
+
+    /// Keeps back a share of every limit, 0 to 90 percent, rounded down.
+    pub fn reserve_percent(mut self, percent: u8) -> Self {
+        self.settings.reserve_percent = percent;
+        self
+    }
+
+    /// How long others wait for the answer to the first request of a scope; zero lets all go.
+    pub fn learn_first(mut self, wait: Duration) -> Self {
+        self.settings.learn_first = wait;
+        self
+    }
+
+    /// The most that a request waits in all: in line, while its scope is held, between attempts.
+    /// The time that the server takes to answer is not cut.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.settings.deadline = deadline;
+        self
+    }
+
+    /// Times that a request is sent, the first included: 1 to 100. One means no retry.
+    pub fn attempts_max(mut self, attempts: u32) -> Self {
+        self.settings.attempts_max = attempts;
+        self
+    }
+
+    /// Whether a 429 is retried with methods that are not idempotent too, as `POST`.
+    pub fn repeat_refused(mut self, repeat: bool) -> Self {
+        self.settings.repeat_refused = repeat;
+        self
+    }
+
+    /// The bounds of the waits after refusals without a time. A wait is drawn from zero to the
+    /// bound, which starts at `first` and doubles up to `most`.
+    pub fn backoff(mut self, first: Duration, most: Duration) -> Self {
+        self.settings.backoff_first = first;
+        self.settings.backoff_max = most;
+        self
+    }
+
+    /// Adds up to `percent` (0 to 100) of the time that a server asks for, at most `most`.
+    pub fn jitter(mut self, percent: u8, most: Duration) -> Self {
+        self.settings.jitter_percent = percent;
+        self.settings.jitter_max = most;
+        self
+    }
+
+    /// The longest time that a server's word is taken for; longer ones are cut to it.
+    pub fn hold_max(mut self, hold: Duration) -> Self {
+        self.settings.hold_max = hold;
+        self
+    }
+
+    /// Lets `percent` (0 to 100) of a scope's requests be retries, and `floor` a minute in any case.
+    pub fn budget(mut self, percent: u8, floor: u32) -> Self {
+        self.settings.budget_percent = percent;
+        self.settings.budget_floor = floor;
+        self
+    }
+
+    /// Stops a scope that answers 429 `most` times within `window`, for as long.
+    pub fn refusals(mut self, most: u64, window: Duration) -> Self {
+        self.settings.refusals_max = most;
+        self.settings.refusals_window = window;
+        self
+    }
+
+    /// Remembers up to `scopes`, 1 to 65536.
+    pub fn scopes_max(mut self, scopes: usize) -> Self {
+        self.settings.scopes_max = scopes;
+        self
+    }
+
+    /// Lets up to `waiters` requests wait at a time, at most 65536.
+    pub fn waiters_max(mut self, waiters: usize) -> Self {
+        self.settings.waiters_max = waiters;
+        self
+    }
+
+    /// Checks everything.
+    ///
+    /// # Errors
+    ///
+    /// When a setting is out of its range.
+    pub fn build(self) -> Result<Settings, Error> {
+        let settings = self.settings;
+        percent("reserve_percent", settings.reserve_percent, 90)?;
+        percent("jitter percent", settings.jitter_percent, 100)?;
+        percent("budget percent", settings.budget_percent, 100)?;
+        let in_range = (1..=ATTEMPTS_MAX).contains(&settings.attempts_max);
+        check("attempts_max", settings.attempts_max, "1 to 100", in_range)?;
+        let in_range = settings.budget_floor <= BUDGET_FLOOR_MAX;
+        check("budget floor", settings.budget_floor, "at most 1000000", in_range)?;
+        let in_range = (1..=REFUSALS_MAX).contains(&settings.refusals_max);
+        check("refusals_max", settings.refusals_max, "1 to 1000000", in_range)?;
+        let in_range = (1..=SCOPES_MAX).contains(&settings.scopes_max);
+        check("scopes_max", settings.scopes_max, "1 to 65536", in_range)?;
+        let in_range = settings.waiters_max <= WAITERS_MAX;
+        check("waiters_max", settings.waiters_max, "at most 65536", in_range)?;
+        let times = [
+            ("learn_first", settings.learn_first, Duration::ZERO),
+            ("deadline", settings.deadline, Duration::ZERO),
+            ("first backoff", settings.backoff_first, Duration::ZERO),
+            ("backoff", settings.backoff_max, settings.backoff_first),
+            ("jitter", settings.jitter_max, Duration::ZERO),
+            ("hold_max", settings.hold_max, Duration::from_millis(1)),
+            ("refusals window", settings.refusals_window, Duration::from_millis(1)),
+        ];
+        for (what, time, least) in times {
+            let allowed = format!("{least:?} to ten years");
+            check(what, time, &allowed, (least..=TIME_MAX).contains(&time))?;
+        }
+        Ok(settings)
+    }
+}
+
+fn percent(what: &str, value: u8, most: u8) -> Result<(), Error> {
+    check(what, value, &format!("at most {most}"), value <= most)
+}
+
+fn check(
+    what: &str,
+    value: impl core::fmt::Debug,
+    allowed: &str,
+    in_range: bool,
+) -> Result<(), Error> {
+    if in_range { Ok(()) } else { Err(Error::setting(what, value, allowed)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_in_range() {
+        assert_eq!(Settings::builder().build().unwrap(), Settings::default());
+    }
+
+    #[test]
+    fn jitter_is_a_share_with_a_bound() {
+        let settings = Settings::default();
+        assert_eq!(settings.jitter(Duration::from_secs(1)), Duration::from_millis(100));
+        assert_eq!(settings.jitter(Duration::from_secs(60)), Duration::from_secs(5));
+        assert_eq!(settings.jitter(Duration::MAX), Duration::from_secs(5));
+        assert_eq!(settings.jitter(Duration::ZERO), Duration::ZERO);
+    }
+
+    #[test]
+    fn backoff_doubles_up_to_its_bound() {
+        let settings = Settings::default();
+        let millis = |attempts| settings.backoff(attempts).as_millis();
+        assert_eq!(
+            [1, 2, 3, 6, 7, 8, u32::MAX].map(millis),
+            [500, 1000, 2000, 16_000, 30_000, 30_000, 30_000]
+        );
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_named() {
+        let year = Duration::from_secs(366 * 24 * 3600);
+        let bad = [
+            (Settings::builder().reserve_percent(91), "reserve_percent 91"),
+            (Settings::builder().attempts_max(101), "attempts_max 101"),
+            (Settings::builder().budget(101, 0), "budget percent 101"),
+            (Settings::builder().budget(0, u32::MAX), "budget floor"),
+            (Settings::builder().refusals(0, year), "refusals_max 0"),
+            (Settings::builder().refusals(1, Duration::ZERO), "refusals window 0ns"),
+            (Settings::builder().scopes_max(0), "scopes_max 0"),
+            (Settings::builder().waiters_max(65_537), "waiters_max 65537"),
+            (Settings::builder().deadline(year * 11), "deadline"),
+            (Settings::builder().backoff(year, Duration::ZERO), "backoff 0ns"),
+            (Settings::builder().hold_max(Duration::ZERO), "hold_max 0ns"),
+            (Settings::builder().jitter(200, year), "jitter percent 200"),
+        ];
+        for (builder, named) in bad {
+            let message = builder.build().unwrap_err().to_string();
+            assert!(message.starts_with(named) && message.contains("use "), "{message}");
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! One request that waits for its turn, bound to no runtime.
+
+use core::future::{Future, poll_fn};
+use core::pin::pin;
+use core::task::Poll;
+use core::time::Duration;
+use std::sync::Arc;
+
+use http::{HeaderMap, StatusCode};
+
+use crate::answer::Answer;
+use crate::error::Error;
+use crate::pacer::{Shared, State};
+use crate::pacing::{Next, Step};
+use crate::repeat::Repeat;
+use crate::scope::Scope;
+use crate::ticket::Ticket;
+
+/// One request that waits for its turn.
+///
+/// Dropping it gives its place in line back. For clients that the middleware of this crate does
+/// not fit:
+///
+/// ```
+/// use http::{HeaderMap, StatusCode};
+/// use slidegate_client::{Next, Pacer, Repeat, Scope};
+///
+/// # async fn send() -> (StatusCode, HeaderMap) { (StatusCode::OK, HeaderMap::new()) }
+/// # async fn call(pacer: &Pacer) -> Result<StatusCode, slidegate_client::Error> {
+/// let mut turn = pacer.turn(Scope::new("api.example.com"));
+/// loop {
+///     turn.ready(tokio::time::sleep).await?;
+///     let (status, headers) = send().await;
+///     if turn.answered(status, &headers, Repeat::Always) == Next::Done {
+///         return Ok(status);
+///     }
+/// }
+/// # }
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+/// # assert_eq!(runtime.block_on(call(&Pacer::new())).unwrap(), StatusCode::OK);
+/// ```
+#[derive(Debug)]
+pub struct Turn {
+    shared: Arc<Shared>,
+    ticket: Ticket,
+    waited: Duration,
+}
+
+/// How a request fared: put into the extensions of its response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Paced {
+    /// How often it was sent.
+    pub attempts: u32,
+    /// How long it waited before it was sent, all attempts together.
+    pub waited: Duration,
+}
+
+impl Turn {
+    pub(crate) fn new(shared: Arc<Shared>, scope: Scope) -> Self {
+        let now = shared.now();
+        let ticket = shared.state.lock().pacing.begin(scope, now);
+        Self { shared, ticket, waited: Duration::ZERO }
+    }
+
+    /// Waits until the request may be sent.
+    ///
+    /// `sleep` is called with how long to sleep, and its future is awaited: bound to no runtime.
+    ///
+    /// # Errors
+    ///
+    /// When the request is not to be sent: it would wait past its deadline, too many wait already
+    /// or the scope is stopped.
+    pub async fn ready<S, F>(&mut self, mut sleep: S) -> Result<(), Error>
+    where
+        S: FnMut(Duration) -> F,
+        F: Future<Output = ()>,
+    {
+        let asked = self.shared.now();
+        loop {
+            let shared = Arc::clone(&self.shared);
+            let mut news = pin!(shared.news.notified());
+            // Before asking, or news that come in between would be missed.
+            news.as_mut().enable();
+            match self.ask() {
+                Step::Go => break,
+                Step::Refuse(error) => return Err(error),
+                Step::Wait(wait) => either(news, sleep(wait)).await,
+            }
+        }
+        self.waited = self.waited.saturating_add(self.shared.now().saturating_sub(asked));
+        Ok(())
+    }
+
+    /// Takes in the answer: whether to hand it on, or to drop it and wait for another turn.
+    pub fn answered(&mut self, status: StatusCode, headers: &HeaderMap, repeat: Repeat) -> Next {
+        let now = self.shared.now();
+        let answer = Answer::read(status, headers, now);
+        let ticket = &mut self.ticket;
+        self.shared.with(|state| {
+            let State { pacing, random } = state;
+            pacing.answer(ticket, &answer, repeat, now, random)
+        })
+    }
+
+    /// How the request fared up to now.
+    pub fn paced(&self) -> Paced {
+        Paced { attempts: self.ticket.attempts(), waited: self.waited }
+    }
+
+    fn ask(&mut self) -> Step {
+        let (now, ticket) = (self.shared.now(), &mut self.ticket);
+        self.shared.with(|State { pacing, random }| pacing.ask(ticket, now, random))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let ticket = &mut self.ticket;
+        self.shared.with(|state| state.pacing.end(ticket));
+    }
+}
+
+impl Shared {
+    /// Works on the state, and wakes those who wait if there are news.
+    fn with<R>(&self, work: impl FnOnce(&mut State) -> R) -> R {
+        let mut state = self.state.lock();
+        let result = work(&mut state);
+        let has_news = state.pacing.take_news();
+        drop(state);
+        if has_news {
+            self.news.notify_waiters();
+        }
+        result
+    }
+}
+
+/// Ends with whichever of the two ends first.
+async fn either(one: impl Future<Output = ()>, other: impl Future<Output = ()>) {
+    let (mut one, mut other) = (pin!(one), pin!(other));
+    poll_fn(|context| {
+        if one.as_mut().poll(context).is_ready() {
+            return Poll::Ready(());
+        }
+        other.as_mut().poll(context)
+    })
+    .await;
+}

@@ -1,0 +1,231 @@
+//! Connections that are cut, jammed, slow or full of garbage: nobody gets another's answer, and all
+//! is well again by itself.
+
+#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+
+mod common;
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use common::{crew, eventually, failing, patient, policy, runtime};
+use slidegate::{Cost, FailureMode};
+use slidegate_redis::{BreakerState, Redis, RedisLimiter};
+use slidegate_testkit::server::{Door, Proxy, RedisServer, ReplyFault};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+const DEADLINE: Duration = Duration::from_millis(200);
+const SLACK: Duration = Duration::from_secs(1);
+const HOUR_MS: u64 = 3_600_000;
+
+const KEYS: u64 = 8;
+const LIMIT: u64 = 10_000_000;
+/// How far apart the keys' units are: more than a test asks for.
+const APART: u64 = 1_000_000;
+
+/// Key `n` has `n` times [`APART`] units on record, so that an answer tells whose it is.
+async fn set_apart(server: &RedisServer) {
+    let redis = patient(&server.url()).build().unwrap();
+    let limiter = redis.limiter(policy("apart", LIMIT, HOUR_MS)).build().unwrap();
+    for key in 1..KEYS {
+        let cost = Cost::new(key * APART).unwrap();
+        assert!(limiter.check_cost(key.to_string(), cost).await.is_allowed());
+    }
+}
+
+fn limiter(proxy: &Proxy) -> Arc<RedisLimiter> {
+    let redis = Redis::single(proxy.url()).unwrap().deadline(DEADLINE);
+    let redis = redis.breaker(5, Duration::from_millis(20)).build().unwrap();
+    let quota = failing(&policy("apart", LIMIT, HOUR_MS), FailureMode::Deny);
+    Arc::new(redis.limiter(quota).build().unwrap())
+}
+
+/// Callers that ask for all keys until they are told to stop.
+struct Load {
+    tasks: JoinSet<()>,
+    over: Arc<AtomicBool>,
+    /// Answers that were another key's.
+    wrong: Arc<AtomicU64>,
+    slowest_ms: Arc<AtomicU64>,
+}
+
+impl Load {
+    fn start(limiter: &Arc<RedisLimiter>, callers: u64) -> Self {
+        let mut load = Self {
+            tasks: JoinSet::new(),
+            over: Arc::default(),
+            wrong: Arc::default(),
+            slowest_ms: Arc::default(),
+        };
+        for caller in 0..callers {
+            let limiter = Arc::clone(limiter);
+            let (over, wrong) = (Arc::clone(&load.over), Arc::clone(&load.wrong));
+            let slowest_ms = Arc::clone(&load.slowest_ms);
+            load.tasks.spawn(async move {
+                let mut key = caller;
+                while !over.load(Ordering::Relaxed) {
+                    key = (key + 1) % KEYS;
+                    let asked = Instant::now();
+                    let decision = limiter.check(key.to_string()).await;
+                    let took = u64::try_from(asked.elapsed().as_millis()).unwrap();
+                    slowest_ms.fetch_max(took, Ordering::Relaxed);
+                    let whose = (LIMIT - decision.remaining()) / APART;
+                    let is_wrong = !decision.is_degraded() && whose != key;
+                    wrong.fetch_add(is_wrong.into(), Ordering::Relaxed);
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            });
+        }
+        load
+    }
+
+    async fn stop(self) -> (u64, Duration) {
+        self.over.store(true, Ordering::Relaxed);
+        self.tasks.join_all().await;
+        let slowest = Duration::from_millis(self.slowest_ms.load(Ordering::Relaxed));
+        (self.wrong.load(Ordering::Relaxed), slowest)
+    }
+}
+
+/// What breaks a line.
+type Breaks = Box<dyn Fn(&Proxy)>;
+
+// Each of these loses the place in a stream of answers, if anything can: from then on everybody
+// would get the answer of the one before, and never find out.
+#[test]
+fn nobody_gets_the_answer_of_another() {
+    crew().block_on(async {
+        let server = RedisServer::start().unwrap();
+        set_apart(&server).await;
+        let slow = NonZeroU32::new(2_000);
+        let long = DEADLINE * 2;
+        let faults: [(&str, Breaks); 9] = [
+            ("cut", Box::new(|proxy| proxy.fail_next(3, ReplyFault::Cut { after: 7 }))),
+            ("closed", Box::new(Proxy::close_all)),
+            ("garbage", Box::new(|proxy| proxy.fail_next(2, inject(b"\0\xffgarbage\r\n")))),
+            ("a frame begun", Box::new(|proxy| proxy.fail_next(2, inject(b"$7\r\nab")))),
+            ("deaf", Box::new(|proxy| proxy.fail_next(1, ReplyFault::Deafen))),
+            ("late answers", Box::new(move |proxy| proxy.delay_replies(long))),
+            ("late questions", Box::new(move |proxy| proxy.delay_requests(long))),
+            ("a slow line", Box::new(move |proxy| proxy.throttle_replies(slow))),
+            ("a black hole", Box::new(|proxy| proxy.set_door(Door::BlackHole).unwrap())),
+        ];
+        for (name, fault) in faults {
+            let proxy = Proxy::in_front_of(&server).unwrap();
+            let limiter = limiter(&proxy);
+            eventually("an answer", async || !limiter.check("0").await.is_degraded()).await;
+            let load = Load::start(&limiter, 16);
+            let before = limiter.stats();
+            // Again and again: who is quick may be through before it is noticed.
+            eventually(name, async || {
+                fault(&proxy);
+                limiter.stats().degraded > before.degraded + 10
+            })
+            .await;
+            proxy.heal().unwrap();
+            let took = back_to_normal(&limiter).await;
+            let (wrong, slowest) = load.stop().await;
+            println!("{name}: normal after {took:?}, slowest answer {slowest:?}");
+            assert_eq!(wrong, 0, "{name}: answers of other keys");
+            assert!(slowest <= DEADLINE + SLACK, "{name}: {slowest:?}");
+        }
+    });
+}
+
+fn inject(bytes: &[u8]) -> ReplyFault {
+    ReplyFault::Inject(bytes.to_vec())
+}
+
+/// Waits for a hundred decisions in a row that Redis made.
+async fn back_to_normal(limiter: &RedisLimiter) -> Duration {
+    let mut last = limiter.stats();
+    eventually("all is well again", async || {
+        let stats = limiter.stats();
+        if stats.degraded > last.degraded || stats.breaker != BreakerState::Closed {
+            last = stats;
+        }
+        stats.decisions > last.decisions + 100
+    })
+    .await
+}
+
+// A whole answer too many is the worst of garbage: nothing in the stream is broken. The one that
+// gets it knows that it is not its own, and from then on nobody may trust the connection.
+#[test]
+fn an_answer_too_many_ends_the_connection() {
+    runtime().block_on(async {
+        let server = RedisServer::start().unwrap();
+        set_apart(&server).await;
+        for extra in [&b"+OK\r\n"[..], b":1\r\n", b"$-1\r\n", b"$3\r\nabc\r\n"] {
+            let shown = String::from_utf8_lossy(extra).into_owned();
+            let proxy = Proxy::in_front_of(&server).unwrap();
+            let limiter = limiter(&proxy);
+            eventually("an answer", async || !limiter.check("0").await.is_degraded()).await;
+            let load = Load::start(&limiter, 8);
+            let before = limiter.stats();
+            proxy.fail_next(1, inject(extra));
+            eventually(&shown, async || limiter.stats().degraded > before.degraded).await;
+            back_to_normal(&limiter).await;
+            let (wrong, _) = load.stop().await;
+            assert_eq!(wrong, 0, "{shown:?}: answers of other keys");
+        }
+    });
+}
+
+// A connection on which nothing ever comes back, made while the breaker was open: if it were kept,
+// every probe would go there, and none would ever succeed.
+#[test]
+fn a_probe_that_is_not_answered_takes_its_connection_along() {
+    runtime().block_on(async {
+        let server = RedisServer::start().unwrap();
+        let proxy = Proxy::in_front_of(&server).unwrap();
+        let limiter = limiter(&proxy);
+        eventually("an answer", async || !limiter.check("0").await.is_degraded()).await;
+
+        proxy.fail_replies(ReplyFault::Deafen);
+        eventually("the breaker", async || {
+            let _ = limiter.check("0").await;
+            limiter.stats().breaker_opened > 0
+        })
+        .await;
+        let timeouts = limiter.stats().timeouts;
+        eventually("a probe in vain", async || {
+            let _ = limiter.check("0").await;
+            limiter.stats().timeouts > timeouts
+        })
+        .await;
+        // Connections that are deaf stay so; new ones are not.
+        proxy.heal().unwrap();
+        let took = eventually("an answer", async || !limiter.check("0").await.is_degraded()).await;
+        println!("an answer {took:?} after the network was whole");
+    });
+}
+
+// Nobody accepts, not even to refuse: connecting takes as long as it may, and no caller longer than
+// its deadline.
+#[test]
+fn a_server_that_accepts_nobody_delays_nobody() {
+    crew().block_on(async {
+        let server = RedisServer::start().unwrap();
+        set_apart(&server).await;
+        let proxy = Proxy::in_front_of(&server).unwrap();
+        let limiter = limiter(&proxy);
+        eventually("an answer", async || !limiter.check("0").await.is_degraded()).await;
+        let load = Load::start(&limiter, 16);
+        proxy.set_door(Door::Shut).unwrap();
+        proxy.close_all();
+        let before = limiter.stats();
+        eventually("failed probes", async || limiter.stats().degraded > before.degraded + 500)
+            .await;
+        assert_ne!(limiter.stats().breaker, BreakerState::Closed);
+        proxy.heal().unwrap();
+        let took = back_to_normal(&limiter).await;
+        let (wrong, slowest) = load.stop().await;
+        println!("normal after {took:?}, slowest answer {slowest:?}");
+        assert_eq!(wrong, 0);
+        assert!(slowest <= DEADLINE + SLACK, "{slowest:?}");
+    });
+}

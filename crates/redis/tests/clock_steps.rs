@@ -1,0 +1,185 @@
+//! The server's clock jumps: noticed, told once, and nobody pays for longer than a window.
+
+#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::print_stdout, reason = "a test tells what it measured")]
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use common::{crew, eventually, failing, patient, policy, runtime};
+use slidegate::{Algorithm, FailureMode, Policy, Quota};
+use slidegate_redis::{BreakerState, RedisLimiter};
+use slidegate_testkit::server::{PATIENCE, RedisServer};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+const TWO_HOURS: i64 = 7200;
+const MINUTE_MS: u64 = 60_000;
+const WINDOW: Duration = Duration::from_secs(2);
+/// What a busy machine may add.
+const SLACK: Duration = Duration::from_secs(3);
+
+const ALGORITHMS: [Algorithm; 5] = [
+    Algorithm::Log,
+    Algorithm::Counter,
+    Algorithm::Segments { count: 10 },
+    Algorithm::Gcra,
+    Algorithm::Fixed,
+];
+
+fn limiter(server: &RedisServer, policy: &Policy) -> RedisLimiter {
+    let redis = patient(&server.url()).breaker(5, Duration::from_millis(40)).build().unwrap();
+    redis.limiter(failing(policy, FailureMode::Deny)).deny_cache(0).build().unwrap()
+}
+
+/// Several callers at once while the clock jumps: none of them may take a jump for two.
+#[test]
+fn every_jump_is_told_once() {
+    crew().block_on(async {
+        let server = RedisServer::valkey().fake_clock().start().unwrap();
+        let limiter = Arc::new(limiter(&server, &policy("told", 1_000_000, MINUTE_MS)));
+        assert!(limiter.check("k").await.is_allowed());
+        let over = Arc::new(AtomicBool::new(false));
+        let mut callers = JoinSet::new();
+        for _ in 0..6 {
+            let (limiter, over) = (Arc::clone(&limiter), Arc::clone(&over));
+            callers.spawn(async move {
+                while !over.load(Ordering::Relaxed) {
+                    let _ = limiter.check("k").await;
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            });
+        }
+        for (jumps, offset) in [TWO_HOURS, 0, -TWO_HOURS, 0].into_iter().enumerate() {
+            let jumps = u64::try_from(jumps + 1).unwrap();
+            server.set_clock(offset).unwrap();
+            eventually("the jump", async || limiter.stats().clock_steps >= jumps).await;
+            let normal = async || limiter.stats().breaker == BreakerState::Closed;
+            let took = eventually("the breaker closes", normal).await;
+            println!("to {offset:+} s: normal after {took:?}");
+            let decisions = limiter.stats().decisions;
+            eventually("load", async || limiter.stats().decisions > decisions + 200).await;
+            let stats = limiter.stats();
+            assert_eq!((stats.clock_steps, stats.breaker_opened), (jumps, jumps), "{stats:?}");
+            assert!(stats.degraded > 0);
+        }
+        over.store(true, Ordering::Relaxed);
+        callers.join_all().await;
+        assert_eq!(limiter.stats().unknown, 0);
+    });
+}
+
+// Clocks are corrected all the time, by milliseconds.
+#[test]
+fn a_small_step_is_not_told() {
+    runtime().block_on(async {
+        let server = RedisServer::valkey().fake_clock().start().unwrap();
+        let limiter = limiter(&server, &policy("small", 1_000_000, MINUTE_MS));
+        assert!(limiter.check("k").await.is_allowed());
+        for millis in [400, 0, -400, 0] {
+            server.set_clock_millis(millis).unwrap();
+            for _ in 0..20 {
+                assert!(limiter.check("k").await.is_allowed());
+            }
+            let stats = limiter.stats();
+            assert_eq!((stats.clock_steps, stats.breaker_opened), (0, 0), "{millis} ms: {stats:?}");
+        }
+        server.set_clock_millis(700).unwrap();
+        assert!(limiter.check("k").await.is_allowed());
+        assert_eq!(limiter.stats().clock_steps, 1, "and a larger one is");
+    });
+}
+
+/// Asks until Redis denies; how many it allowed.
+async fn exhaust(limiter: &RedisLimiter, key: &str) -> u64 {
+    let mut allowed = 0;
+    loop {
+        let decision = limiter.check(key).await;
+        if decision.is_degraded() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        } else if decision.is_allowed() {
+            allowed += 1;
+        } else {
+            return allowed;
+        }
+    }
+}
+
+// What is on record was dated by the clock as it was. After two hours back it would seem to lie in
+// the future, and its owner would be locked out for two hours.
+#[test]
+fn after_a_step_back_nobody_is_denied_for_longer_than_a_window() {
+    runtime().block_on(async {
+        let server = RedisServer::valkey().fake_clock().start().unwrap();
+        let limiters: Vec<_> = ALGORITHMS
+            .into_iter()
+            .enumerate()
+            .map(|(number, algorithm)| {
+                let policy = Policy::builder(&format!("back-{number}"))
+                    .quota(Quota::new(5, WINDOW).unwrap())
+                    .algorithm(algorithm);
+                limiter(&server, &policy.build().unwrap())
+            })
+            .collect();
+        for limiter in &limiters {
+            exhaust(limiter, "k").await;
+        }
+        server.set_clock(-TWO_HOURS).unwrap();
+        let waits = limiters.into_iter().map(wait_for_units).collect::<JoinSet<()>>();
+        waits.join_all().await;
+    });
+}
+
+/// Asks until time has freed units.
+async fn wait_for_units(limiter: RedisLimiter) {
+    let (began, algorithm) = (Instant::now(), limiter.policy().algorithm());
+    loop {
+        let decision = limiter.check("k").await;
+        if decision.is_allowed() {
+            break;
+        }
+        if !decision.is_degraded() {
+            let wait = decision.retry_after().unwrap();
+            assert!(wait <= most(algorithm), "{algorithm:?}: denied for {wait:?}");
+        }
+        assert!(began.elapsed() < PATIENCE, "{algorithm:?}: denied for ever");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let took = began.elapsed();
+    println!("{algorithm:?}: allowed again {took:?} after the step");
+    assert!(took <= most(algorithm) + SLACK, "{algorithm:?}: {took:?}");
+    assert_eq!(limiter.stats().clock_steps, 1, "{algorithm:?}");
+}
+
+/// The longest that a key can be denied when nobody else asks for it: a window. Windows that are
+/// counted in parts wait for the end of a part.
+fn most(algorithm: Algorithm) -> Duration {
+    match algorithm {
+        Algorithm::Counter => WINDOW * 2,
+        Algorithm::Segments { count } => WINDOW + WINDOW / u32::from(count),
+        _ => WINDOW,
+    }
+}
+
+// Two hours ahead, all that was on record has expired: whoever used up the limit gets it once more,
+// and no more than once.
+#[test]
+fn a_step_forward_costs_one_limit_at_most() {
+    const LIMIT: u64 = 20;
+    runtime().block_on(async {
+        let server = RedisServer::valkey().fake_clock().start().unwrap();
+        let limiter = limiter(&server, &policy("ahead", LIMIT, 10 * MINUTE_MS));
+        assert_eq!(exhaust(&limiter, "k").await, LIMIT);
+        server.set_clock(TWO_HOURS).unwrap();
+        let again = exhaust(&limiter, "k").await;
+        assert!(again <= LIMIT, "{again} more after the step");
+        assert_eq!(exhaust(&limiter, "k").await, 0);
+        // And back to the true time: that alone frees nothing.
+        server.set_clock(0).unwrap();
+        assert_eq!(exhaust(&limiter, "k").await, 0);
+        assert_eq!(limiter.stats().clock_steps, 2);
+    });
+}

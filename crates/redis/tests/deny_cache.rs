@@ -1,0 +1,282 @@
+//! Denials repeated from memory: never one that Redis would have allowed, never for longer than
+//! told, and in bounded room.
+
+#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{patient, policy, runtime};
+use slidegate::{Cost, Decision, Quota};
+use slidegate_redis::{RedisLimiter, RedisLimiterBuilder};
+use slidegate_testkit::server::{PATIENCE, Proxy, RedisServer};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until};
+
+const MS: Duration = Duration::from_millis(1);
+const MINUTE_MS: u64 = 60_000;
+
+/// What a noisy machine may add to a time that is promised.
+const SLACK: Duration = Duration::from_secs(1);
+
+fn cost(units: u64) -> Cost {
+    Cost::new(units).unwrap()
+}
+
+/// A limiter with a connection of its own, so that its calls are counted alone.
+fn limiter(url: &str, limit: u64, window_ms: u64) -> RedisLimiterBuilder {
+    patient(url).build().unwrap().limiter(policy("deny", limit, window_ms))
+}
+
+/// One that asks for everything.
+fn twin(url: &str, limit: u64, window_ms: u64) -> RedisLimiterBuilder {
+    limiter(url, limit, window_ms).deny_cache(0)
+}
+
+/// Whether an answer came without asking Redis.
+async fn from_memory(limiter: &RedisLimiter, key: &str, cost: Cost) -> (Decision, bool) {
+    let before = limiter.stats().denied_here;
+    let decision = limiter.check_cost(key, cost).await;
+    (decision, limiter.stats().denied_here > before)
+}
+
+// The cache must end with the moment in which units free, not with the tick after it: with a tick
+// of 20 ms it would deny for up to 20 ms what Redis allows. Looked at before and after a denial from
+// memory, Redis says "allowed" both times only if it would have allowed in between.
+#[test]
+fn no_denial_from_memory_that_redis_would_have_allowed() {
+    let server = RedisServer::start().unwrap();
+    for (tick, limit, window_ms) in [(MS, 50, 250), (20 * MS, 10, 200)] {
+        runtime().block_on(async {
+            let cached = limiter(&server.url(), limit, window_ms).tick(tick).deny_cache_cap(None);
+            let (cached, key) = (cached.build().unwrap(), format!("flood {tick:?}"));
+            let twin = twin(&server.url(), limit, window_ms).tick(tick).build().unwrap();
+            let (mut allowed, mut repeated, mut wrong) = (0_u64, 0_u64, 0_u64);
+            while allowed < 10 * limit || repeated < 2000 {
+                let before = twin.peek(&key, Cost::ONE).await.unwrap();
+                let (decision, repeats) = from_memory(&cached, &key, Cost::ONE).await;
+                allowed += u64::from(decision.is_allowed());
+                repeated += u64::from(repeats);
+                if repeats && before.is_allowed() {
+                    wrong += u64::from(twin.peek(&key, Cost::ONE).await.unwrap().is_allowed());
+                }
+            }
+            let stats = cached.stats();
+            println!(
+                "tick {tick:?}: {allowed} allowed, {repeated} denied from memory, {} calls",
+                stats.calls
+            );
+            assert_eq!(wrong, 0, "tick {tick:?}: of {repeated} denials from memory");
+            assert!(
+                allowed > 3 * limit && repeated > 500,
+                "{allowed} allowed, {repeated} repeated"
+            );
+            // One call for every allowance, and about one for every time units had to be awaited.
+            assert!(stats.calls <= 2 * allowed + 10, "{stats:?}");
+        });
+    }
+}
+
+// A flood from everywhere at once: while the key is at its limit, nobody asks Redis twice.
+#[test]
+fn a_flood_on_a_key_at_its_limit_asks_redis_once() {
+    let server = RedisServer::start().unwrap();
+    runtime().block_on(async {
+        let limiter = limiter(&server.url(), 1, MINUTE_MS).deny_cache_cap(None).build().unwrap();
+        assert!(limiter.check("k").await.is_allowed());
+        assert!(!limiter.check("k").await.is_allowed());
+        let calls = limiter.stats().calls;
+        let limiter = Arc::new(limiter);
+        let mut tasks = JoinSet::new();
+        for _ in 0..100 {
+            let limiter = Arc::clone(&limiter);
+            tasks.spawn(async move {
+                for _ in 0..100 {
+                    assert!(!limiter.check("k").await.is_allowed());
+                }
+            });
+        }
+        tasks.join_all().await;
+        assert_eq!(limiter.stats().calls, calls);
+        assert_eq!(limiter.stats().denied_here, 10_000);
+    });
+}
+
+/// Asks until allowed; how long that took.
+async fn until_allowed(limiter: &RedisLimiter, key: &str) -> Duration {
+    let start = Instant::now();
+    while !limiter.check(key).await.is_allowed() {
+        assert!(start.elapsed() < PATIENCE, "still denied");
+        sleep(MS).await;
+    }
+    start.elapsed()
+}
+
+// What another process gives back must be seen after the cap, and what this one does at once.
+#[test]
+fn what_is_given_back_is_seen_within_the_cap() {
+    let server = RedisServer::start().unwrap();
+    runtime().block_on(async {
+        let cap = 100 * MS;
+        let here = limiter(&server.url(), 2, MINUTE_MS).build().unwrap();
+        let there = twin(&server.url(), 2, MINUTE_MS).build().unwrap();
+        let theirs = there.check("k").await.into_receipt().unwrap();
+        let ours = here.check("k").await.into_receipt().unwrap();
+        assert!(!here.check("k").await.is_allowed());
+
+        assert_eq!(there.refund("k", theirs).await.unwrap(), 1);
+        let waited = until_allowed(&here, "k").await;
+        println!("a refund by another process was seen after {waited:?}");
+        assert!(waited < cap + SLACK);
+
+        assert!(!here.check("k").await.is_allowed());
+        assert!(there.reset("k").await.unwrap());
+        let waited = until_allowed(&here, "k").await;
+        println!("a reset by another process was seen after {waited:?}");
+        assert!(waited < cap + SLACK);
+        assert_eq!(here.refund("k", ours).await.unwrap(), 0, "void since the reset");
+
+        let ours = here.check("k").await.into_receipt().unwrap();
+        assert!(!here.check("k").await.is_allowed());
+        assert_eq!(here.refund("k", ours).await.unwrap(), 1);
+        assert!(here.check("k").await.is_allowed(), "our own refund");
+        assert!(!here.check("k").await.is_allowed());
+        assert!(here.reset("k").await.unwrap());
+        assert!(here.check("k").await.is_allowed(), "our own reset");
+    });
+}
+
+// The daemon reloads its policies: the limiter of the new one must not be held up by the old.
+#[test]
+fn a_raised_limit_holds_at_once_where_it_is_known() {
+    let server = RedisServer::start().unwrap();
+    runtime().block_on(async {
+        let low = limiter(&server.url(), 1, MINUTE_MS).deny_cache_cap(None).build().unwrap();
+        assert!(low.check("k").await.is_allowed());
+        assert!(!low.check("k").await.is_allowed());
+        let high = limiter(&server.url(), 2, MINUTE_MS).deny_cache_cap(None).build().unwrap();
+        assert!(high.check("k").await.is_allowed());
+        assert!(!high.check("k").await.is_allowed());
+        assert!(!low.check("k").await.is_allowed());
+    });
+}
+
+#[test]
+fn a_denied_cost_answers_for_larger_ones_only() {
+    let server = RedisServer::start().unwrap();
+    runtime().block_on(async {
+        let limiter = limiter(&server.url(), 10, MINUTE_MS).deny_cache_cap(None).build().unwrap();
+        assert!(limiter.check_cost("k", cost(7)).await.is_allowed());
+        for (units, allowed, repeats) in [
+            (5, false, false),
+            (5, false, true),
+            (6, false, true),
+            (10, false, true),
+            (4, false, false),
+            // Less than was denied, and it fits.
+            (2, true, false),
+            (2, false, false),
+            (1, true, false),
+            // Nothing is left: the least cost there is answers for all.
+            (1, false, false),
+            (1, false, true),
+            (2, false, true),
+            (10, false, true),
+        ] {
+            let (decision, from_memory) = from_memory(&limiter, "k", cost(units)).await;
+            assert_eq!((decision.is_allowed(), from_memory), (allowed, repeats), "cost {units}");
+            assert!(decision.retry_after().is_some());
+        }
+        assert_eq!(limiter.check_cost("k", cost(11)).await.retry_after(), None, "never");
+    });
+}
+
+// A denial under one tier's quotas says nothing about another's; what is given back concerns all.
+#[test]
+fn tiers_do_not_poison_each_other() {
+    let server = RedisServer::start().unwrap();
+    runtime().block_on(async {
+        let limiter = limiter(&server.url(), 1, MINUTE_MS).deny_cache_cap(None).build().unwrap();
+        let minute = Duration::from_millis(MINUTE_MS);
+        let tier = |limit| limiter.tier(&[Quota::new(limit, minute).unwrap()]).unwrap();
+        let (silver, gold) = (tier(2), tier(3));
+        assert!(limiter.check("k").await.is_allowed());
+        assert!(!limiter.check("k").await.is_allowed());
+        assert!(limiter.check_tier("k", &silver, Cost::ONE).await.is_allowed());
+        assert!(!limiter.check_tier("k", &silver, Cost::ONE).await.is_allowed());
+        let taken = limiter.check_tier("k", &gold, Cost::ONE).await;
+        let denied = limiter.check_tier("k", &gold, Cost::ONE).await;
+        assert_eq!((denied.is_allowed(), denied.quotas()[0].limit()), (false, 3));
+        assert!(limiter.check("other").await.is_allowed());
+
+        let receipt = taken.into_receipt().unwrap();
+        assert_eq!(limiter.refund("k", receipt).await.unwrap(), 1);
+        assert!(limiter.check_tier("k", &gold, Cost::ONE).await.is_allowed(), "given back");
+        assert!(limiter.reset("k").await.unwrap());
+        assert!(limiter.check_tier("k", &silver, Cost::ONE).await.is_allowed(), "after a reset");
+    });
+}
+
+// However many keys are denied, no more are remembered than there is room for. (A million of them,
+// without a server, is a test of `src/deny.rs`.)
+#[test]
+fn a_flood_of_denied_keys_takes_bounded_room() {
+    const KEYS: u64 = 12_000;
+    const ROOM: u64 = 1024;
+    let server = RedisServer::start().unwrap();
+    runtime().block_on(async {
+        let limiter = limiter(&server.url(), 1, MINUTE_MS).deny_cache(1024).deny_cache_cap(None);
+        let limiter = Arc::new(limiter.build().unwrap());
+        for round in ["taken", "denied", "again"] {
+            let mut tasks = JoinSet::new();
+            for task in 0..100 {
+                let limiter = Arc::clone(&limiter);
+                tasks.spawn(async move {
+                    for key in (task..KEYS).step_by(100) {
+                        let decision = limiter.check(key.to_string()).await;
+                        assert_eq!(decision.is_allowed(), round == "taken", "{round} {key}");
+                        assert!(!decision.is_degraded());
+                    }
+                });
+            }
+            tasks.join_all().await;
+        }
+        let stats = limiter.stats();
+        println!("{} of {KEYS} denials were remembered", stats.denied_here);
+        assert!((1..=ROOM).contains(&stats.denied_here), "{stats:?}");
+    });
+}
+
+// A request that took long to arrive was judged late: who waits as told, from the sending on, would
+// come too early and be denied again. Told from the answer on, nobody does.
+#[test]
+fn retry_after_from_memory_is_exact() {
+    let server = RedisServer::start().unwrap();
+    let proxy = Proxy::in_front_of(&server).unwrap();
+    runtime().block_on(async {
+        let cached = limiter(proxy.url(), 3, 1200).deny_cache_cap(None).build().unwrap();
+        let twin = twin(&server.url(), 3, 1200).build().unwrap();
+        for round in 0..3 {
+            let key = format!("k{round}");
+            assert!(cached.check_cost(&key, cost(2)).await.is_allowed());
+            assert!(cached.check(&key).await.is_allowed());
+            proxy.delay_requests(40 * MS);
+            assert!(!cached.check_cost(&key, cost(2)).await.is_allowed());
+            proxy.delay_requests(Duration::ZERO);
+
+            let before = Instant::now();
+            let looked = twin.peek(&key, cost(2)).await.unwrap();
+            let (decision, repeats) = from_memory(&cached, &key, cost(2)).await;
+            let now = Instant::now();
+            assert!(repeats && !looked.is_allowed(), "it took too long to ask");
+            let told = now + decision.retry_after().unwrap();
+            let earliest = before + looked.retry_after().unwrap() - MS;
+            println!("told {:?} later than it could have been", told - earliest);
+            assert!(told >= earliest && told < earliest + SLACK);
+            sleep_until(told).await;
+            assert!(cached.check_cost(&key, cost(2)).await.is_allowed(), "came as told");
+        }
+    });
+}

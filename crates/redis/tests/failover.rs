@@ -1,0 +1,353 @@
+//! Primaries die, slots move, Sentinels choose: those concerned are back within seconds, all others
+//! notice nothing.
+
+#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use common::{crew, eventually, failing, policy};
+use slidegate::{Cost, FailureMode};
+use slidegate_redis::{BreakerState, Redis, RedisAsk, RedisBuilder, RedisLimiter, check_all};
+use slidegate_testkit::server::{Cluster, Proxy, RedisServer, ReplyFault, Sentinel, ServerBuilder};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+const HOUR_MS: u64 = 3_600_000;
+const LONG: Duration = Duration::from_secs(10);
+
+/// How soon after another primary is there a decision is Redis's again.
+const RECOVERY_MAX: Duration = Duration::from_secs(3);
+
+fn patient(builder: RedisBuilder) -> Redis {
+    builder.deadline(LONG).connect_deadline(LONG).build().unwrap()
+}
+
+/// Nodes of a cluster that serve their slots also while others are not served.
+fn node() -> ServerBuilder {
+    RedisServer::builder().config("cluster-require-full-coverage no")
+}
+
+fn limiter(redis: &Redis, name: &str, limit: u64) -> Arc<RedisLimiter> {
+    let quota = failing(&policy(name, limit, HOUR_MS), FailureMode::Deny);
+    Arc::new(redis.limiter(quota).deny_cache(0).build().unwrap())
+}
+
+/// What callers of one key have seen.
+#[derive(Debug, Default)]
+struct Seen {
+    admitted: AtomicU64,
+    denied: AtomicU64,
+    degraded: AtomicU64,
+}
+
+impl Seen {
+    fn admitted(&self) -> u64 {
+        self.admitted.load(Ordering::Relaxed)
+    }
+
+    fn degraded(&self) -> u64 {
+        self.degraded.load(Ordering::Relaxed)
+    }
+
+    /// Decisions that Redis made.
+    fn decided(&self) -> u64 {
+        self.admitted() + self.denied.load(Ordering::Relaxed)
+    }
+}
+
+/// Callers that ask for several keys until they are told to stop.
+struct Load {
+    tasks: JoinSet<()>,
+    over: Arc<AtomicBool>,
+    seen: Arc<BTreeMap<String, Seen>>,
+}
+
+impl Load {
+    fn start(limiter: &Arc<RedisLimiter>, keys: &[String], callers: usize) -> Self {
+        let seen = keys.iter().map(|key| (key.clone(), Seen::default())).collect();
+        let (over, seen) = (Arc::<AtomicBool>::default(), Arc::new(seen));
+        let mut tasks = JoinSet::new();
+        for _ in 0..callers {
+            let (limiter, over, seen) = (Arc::clone(limiter), Arc::clone(&over), Arc::clone(&seen));
+            tasks.spawn(async move {
+                while !over.load(Ordering::Relaxed) {
+                    ask_each(&limiter, &seen).await;
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            });
+        }
+        Self { tasks, over, seen }
+    }
+
+    /// Waits for more decisions of Redis on a key.
+    async fn more(&self, key: &str, count: u64) -> Duration {
+        let before = self.seen[key].decided();
+        eventually(key, async || self.seen[key].decided() > before + count).await
+    }
+
+    async fn stop(self) -> Arc<BTreeMap<String, Seen>> {
+        self.over.store(true, Ordering::Relaxed);
+        self.tasks.join_all().await;
+        self.seen
+    }
+}
+
+async fn ask_each(limiter: &RedisLimiter, keys: &BTreeMap<String, Seen>) {
+    for (key, seen) in keys {
+        let decision = limiter.check(key).await;
+        let count = if decision.is_degraded() {
+            &seen.degraded
+        } else if decision.is_allowed() {
+            &seen.admitted
+        } else {
+            &seen.denied
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The names of all keys, as any node has them.
+fn names(cluster: &Cluster) -> BTreeSet<String> {
+    let names = cluster.nodes().iter().flat_map(|node| -> Vec<String> {
+        redis::cmd("KEYS").arg("*").query(&mut node.connection().unwrap()).unwrap()
+    });
+    names.collect()
+}
+
+// One of three primaries dies under load: its keys may start over, once; all others go on as if
+// nothing had happened, and nobody has to be restarted.
+#[test]
+fn a_primary_of_a_cluster_dies() {
+    const LIMIT: u64 = 200;
+    crew().block_on(async {
+        let mut cluster = Cluster::start(&node()).unwrap();
+        let redis = patient(Redis::cluster(&cluster.urls()).unwrap());
+        let limiter = limiter(&redis, "failover", LIMIT);
+        let keys: Vec<String> = (0..9).map(|key| format!("key-{key}")).collect();
+        let load = Load::start(&limiter, &keys, 4);
+        for key in &keys {
+            load.more(key, 5).await;
+        }
+        let names: BTreeMap<String, String> = names(&cluster)
+            .into_iter()
+            .map(|name| (name.rsplit_once(";t").unwrap().1.to_owned(), name))
+            .collect();
+        let primaries: BTreeMap<&str, usize> =
+            keys.iter().map(|key| (&**key, cluster.primary_of(&names[key]).unwrap())).collect();
+        let old = primaries["key-0"];
+        let (lost, kept): (Vec<&str>, Vec<&str>) =
+            primaries.keys().partition(|key| primaries[*key] == old);
+        assert!(!kept.is_empty());
+
+        cluster.nodes_mut()[old].kill().unwrap();
+        let killed = Instant::now();
+        let new = cluster.wait_for_failover(&names["key-0"], old).unwrap();
+        let chosen = killed.elapsed();
+        let took = load.more("key-0", 0).await;
+        println!("a replica was primary {chosen:?} after the kill, {took:?} later it was found");
+        assert_ne!(new, old);
+        assert!(took <= RECOVERY_MAX, "{took:?}");
+        // The dead one is still a seed, but nobody waits for it.
+        eventually("all is well", async || limiter.stats().breaker == BreakerState::Closed).await;
+        for key in &keys {
+            load.more(key, 100).await;
+        }
+
+        let seen = load.stop().await;
+        let stats = limiter.stats();
+        for key in kept {
+            assert_eq!(seen[key].degraded(), 0, "{key}: {stats:?}");
+            assert!(seen[key].admitted() <= LIMIT, "{key}: {:?}", seen[key]);
+        }
+        for key in lost {
+            let admitted = seen[key].admitted();
+            println!("{key}: {admitted} of {LIMIT} admitted, {} degraded", seen[key].degraded());
+            assert!(admitted <= 2 * LIMIT, "{key}: {admitted}");
+        }
+        assert!(seen["key-0"].degraded() > 0 && stats.errors > 0, "{stats:?}");
+    });
+}
+
+/// Names of nodes, as they know themselves.
+fn id_of(node: &RedisServer) -> String {
+    redis::cmd("CLUSTER").arg("MYID").query(&mut node.connection().unwrap()).unwrap()
+}
+
+fn set_slot(node: &RedisServer, slot: u16, state: &[&str]) {
+    let mut command = redis::cmd("CLUSTER");
+    command.arg("SETSLOT").arg(slot).arg(state).exec(&mut node.connection().unwrap()).unwrap();
+}
+
+fn migrate(from: &RedisServer, to: &RedisServer, name: &str) {
+    let mut command = redis::cmd("MIGRATE");
+    command.arg("127.0.0.1").arg(to.port()).arg(name).arg(0).arg(5000);
+    let answer: String = command.query(&mut from.connection().unwrap()).unwrap();
+    assert_eq!(answer, "OK");
+}
+
+// While a slot moves, some of its keys are here and some are there, and new ones are nowhere. Each
+// has to be asked for in the right place, or it starts over.
+#[test]
+fn a_slot_of_a_cluster_moves_under_load() {
+    const POLICIES: usize = 6;
+    crew().block_on(async {
+        let cluster = Cluster::start(&node()).unwrap();
+        let redis = patient(Redis::cluster(&cluster.urls()).unwrap());
+        // All policies of one key are in one slot.
+        let all: Vec<_> =
+            (0..=POLICIES).map(|n| limiter(&redis, &format!("moving-{n}"), 1_000_000)).collect();
+        let (late, limiters) = all.split_last().unwrap();
+        let keys = ["k".to_owned()];
+        let loads: Vec<_> = limiters.iter().map(|limiter| Load::start(limiter, &keys, 2)).collect();
+        for load in &loads {
+            load.more("k", 10).await;
+        }
+        let named: Vec<String> = names(&cluster).into_iter().collect();
+        assert_eq!(named.len(), POLICIES);
+        let from = cluster.primary_of(&named[0]).unwrap();
+        let to = (0..3).map(|n| cluster.primary_of(&format!("{{{n}}}")).unwrap());
+        let to = to.chain(0..6).find(|to| *to != from).unwrap();
+        let nodes = cluster.nodes();
+        let (from, to) = (&nodes[from], &nodes[to]);
+        assert_eq!(to.info("replication", "role").unwrap(), "master");
+        let mut keyslot = redis::cmd("CLUSTER");
+        let mut connection = from.connection().unwrap();
+        let slot: u16 = keyslot.arg("KEYSLOT").arg(&named[0]).query(&mut connection).unwrap();
+
+        set_slot(to, slot, &["IMPORTING", &id_of(from)]);
+        set_slot(from, slot, &["MIGRATING", &id_of(to)]);
+        for (moved, name) in named.iter().enumerate() {
+            for load in &loads {
+                load.more("k", 10).await;
+            }
+            if moved == POLICIES / 2 {
+                // A key that is new while its slot moves, and two of which one has moved.
+                assert!(late.check("k").await.is_allowed());
+                assert_eq!(late.usage("k").await.unwrap().units(0), 1);
+                let ask = |n: usize| RedisAsk::new(&limiters[n], "k", Cost::ONE);
+                let both = check_all(&[ask(0), ask(POLICIES - 1)]).await.unwrap();
+                assert!(both.iter().all(|one| one.is_allowed() && !one.is_degraded()), "{both:?}");
+            }
+            migrate(from, to, name);
+        }
+        for node in [to, from] {
+            set_slot(node, slot, &["NODE", &id_of(to)]);
+        }
+        for load in &loads {
+            load.more("k", 50).await;
+        }
+        let stats = late.stats();
+        for (number, (load, limiter)) in loads.into_iter().zip(limiters).enumerate() {
+            let seen = load.stop().await;
+            assert_eq!(seen["k"].degraded(), 0, "{stats:?}");
+            let together = u64::from(number == 0 || number == POLICIES - 1);
+            let used = limiter.usage("k").await.unwrap().units(0);
+            assert_eq!(used, seen["k"].admitted() + together, "policy {number}");
+        }
+        println!("{} redirections in {} calls", stats.redirects, stats.calls);
+        assert!(stats.redirects > 0);
+        assert_eq!((stats.breaker_opened, stats.unknown), (0, 0));
+        // The way is known by now.
+        let before = late.stats().redirects;
+        assert!(late.check("k").await.is_allowed());
+        assert_eq!(late.stats().redirects, before);
+    });
+}
+
+// The primary dies, Sentinels choose the replica, and the limiter goes there by itself.
+#[test]
+fn sentinels_choose_another_primary() {
+    const LIMIT: u64 = 300;
+    crew().block_on(async {
+        let mut sentinel = Sentinel::start(&RedisServer::builder()).unwrap();
+        let redis = Redis::sentinel(&sentinel.sentinel_urls(), sentinel.service_name()).unwrap();
+        let limiter = limiter(&patient(redis), "sentinel", LIMIT);
+        let keys = ["k".to_owned()];
+        let load = Load::start(&limiter, &keys, 4);
+        load.more("k", 20).await;
+        assert_eq!(load.seen["k"].degraded(), 0);
+
+        let old = sentinel.kill_primary().unwrap();
+        let killed = Instant::now();
+        let new = sentinel.wait_for_failover(old).unwrap();
+        let chosen = killed.elapsed();
+        let took = load.more("k", 0).await;
+        println!("a replica was primary {chosen:?} after the kill, {took:?} later it was found");
+        assert_ne!(new, old);
+        assert!(took <= RECOVERY_MAX, "{took:?}");
+        eventually("all is well", async || limiter.stats().breaker == BreakerState::Closed).await;
+        load.more("k", LIMIT * 2).await;
+        let seen = load.stop().await;
+        let admitted = seen["k"].admitted();
+        println!("{admitted} of {LIMIT} admitted, {} degraded", seen["k"].degraded());
+        assert!((LIMIT - limiter.stats().unknown..=2 * LIMIT).contains(&admitted), "{admitted}");
+    });
+}
+
+// The old primary lives on as a replica: it still answers, and must not be asked. Meanwhile all
+// connections to the Sentinels have gone deaf, so that new ones are needed to learn of it.
+#[test]
+fn a_primary_becomes_a_replica_while_sentinels_are_out_of_reach() {
+    const SHORT: Duration = Duration::from_millis(500);
+    crew().block_on(async {
+        let mut sentinel = Sentinel::start(&RedisServer::builder()).unwrap();
+        let ports: Vec<u16> = sentinel.sentinels_mut().iter().map(RedisServer::port).collect();
+        let proxies: Vec<Proxy> = ports.iter().map(|port| Proxy::to_port(*port).unwrap()).collect();
+        let urls: Vec<&str> = proxies.iter().map(Proxy::url).collect();
+        let redis = Redis::sentinel(&urls, sentinel.service_name()).unwrap();
+        let redis = redis.deadline(SHORT).connect_deadline(SHORT).build().unwrap();
+        let limiter = limiter(&redis, "demoted", 1_000_000);
+        let keys = ["k".to_owned()];
+        let load = Load::start(&limiter, &keys, 2);
+        load.more("k", 20).await;
+
+        for proxy in &proxies {
+            proxy.fail_replies(ReplyFault::Deafen);
+        }
+        let old = sentinel.primary().unwrap();
+        let mut failover = redis::cmd("SENTINEL");
+        failover.arg("FAILOVER").arg(sentinel.service_name());
+        failover.exec(&mut sentinel.sentinels_mut()[0].connection().unwrap()).unwrap();
+        let new = sentinel.wait_for_failover(old).unwrap();
+        // As the Sentinels will do in a while, but without closing its connections.
+        let mut follow = redis::cmd("REPLICAOF");
+        follow.arg("127.0.0.1").arg(sentinel.servers()[new].port());
+        follow.exec(&mut sentinel.servers()[old].connection().unwrap()).unwrap();
+        // Long enough for questions to the Sentinels, all of them in vain.
+        let degraded = load.seen["k"].degraded();
+        eventually("refusals", async || load.seen["k"].degraded() > degraded + 200).await;
+        for proxy in &proxies {
+            proxy.heal().unwrap();
+        }
+        let took = load.more("k", 20).await;
+        println!("found {took:?} after the Sentinels could be reached");
+        load.stop().await;
+    });
+}
+
+// Replicas are not asked, so what becomes of them is nobody's business.
+#[test]
+fn a_stopped_replica_changes_nothing() {
+    crew().block_on(async {
+        let mut sentinel = Sentinel::start(&RedisServer::builder()).unwrap();
+        let redis = Redis::sentinel(&sentinel.sentinel_urls(), sentinel.service_name()).unwrap();
+        let limiter = limiter(&patient(redis), "replica", 1_000_000);
+        let keys = ["k".to_owned()];
+        let load = Load::start(&limiter, &keys, 2);
+        load.more("k", 20).await;
+        let replica = 1 - sentinel.primary().unwrap();
+        sentinel.servers_mut()[replica].suspend().unwrap();
+        load.more("k", 100).await;
+        sentinel.servers_mut()[replica].kill().unwrap();
+        load.more("k", 100).await;
+        let seen = load.stop().await;
+        assert_eq!(seen["k"].degraded(), 0);
+        assert_eq!(limiter.usage("k").await.unwrap().units(0), seen["k"].admitted());
+        assert_eq!(limiter.stats().errors, 0);
+    });
+}

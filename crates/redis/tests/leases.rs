@@ -1,0 +1,425 @@
+//! Leases in one process: what they save, what they give back, and what becomes of them when
+//! something goes wrong.
+
+#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{patient, policy, runtime};
+use slidegate::{Algorithm, Cost, FailureMode, Policy, Quota};
+use slidegate_redis::{BreakerState, Redis, RedisLimiter, RedisLimiterBuilder};
+use slidegate_testkit::server::{PATIENCE, Proxy, RedisServer, ReplyFault};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+const MS: Duration = Duration::from_millis(1);
+const MINUTE_MS: u64 = 60_000;
+
+/// What a noisy machine may add to a time that is promised.
+const SLACK: Duration = Duration::from_secs(1);
+
+fn limiter(url: &str, limit: u64) -> RedisLimiterBuilder {
+    patient(url).build().unwrap().limiter(policy("lease", limit, MINUTE_MS))
+}
+
+async fn used(limiter: &RedisLimiter, key: &str) -> u64 {
+    limiter.usage(key).await.unwrap().as_slice()[0]
+}
+
+/// Polls until a key's usage is what it should be; how long that took.
+async fn until_used(limiter: &RedisLimiter, key: &str, units: u64) -> Duration {
+    let start = Instant::now();
+    loop {
+        let now = used(limiter, key).await;
+        if now == units {
+            return start.elapsed();
+        }
+        assert!(start.elapsed() < PATIENCE, "{now} used instead of {units}");
+        sleep(MS).await;
+    }
+}
+
+/// Checks so often that the key is hot; all are allowed.
+async fn heat(limiter: &RedisLimiter, key: &str, checks: u64) {
+    for _ in 0..checks {
+        assert!(limiter.check(key).await.is_allowed());
+    }
+}
+
+#[test]
+fn unused_units_come_back() {
+    let server = RedisServer::start().unwrap();
+    runtime().block_on(async {
+        for (length, checks) in [(5 * MS, 2000), (200 * MS, 300)] {
+            let limiter = limiter(&server.url(), 100_000).leases(length).build().unwrap();
+            let key = format!("{length:?}");
+            heat(&limiter, &key, checks).await;
+            let took = until_used(&limiter, &key, checks).await;
+            let stats = limiter.stats();
+            println!("leases of {length:?}: what was left was back after {took:?}; {stats:?}");
+            assert!(took < length + SLACK);
+            assert!(stats.leases > 0 && stats.lease_units_returned > 0, "{stats:?}");
+            assert_eq!(stats.lease_units_lost, 0);
+            // And nothing more comes back later.
+            sleep(length).await;
+            assert_eq!(used(&limiter, &key).await, checks);
+        }
+    });
+}
+
+// Receipts of leased units name the lease: a refund must neither be lost nor be given back twice
+// when the lease ends.
+#[test]
+fn refunds_of_leased_units_are_counted_once() {
+    let server = RedisServer::start().unwrap();
+    runtime().block_on(async {
+        let limiter = limiter(&server.url(), 100_000).leases(100 * MS).build().unwrap();
+        let mut kept = 0;
+        for number in 0..600 {
+            let receipt = limiter.check("k").await.into_receipt().unwrap();
+            if number % 3 == 0 {
+                assert_eq!(limiter.refund("k", receipt).await.unwrap(), 1);
+            } else {
+                kept += 1;
+            }
+        }
+        assert!(limiter.stats().leased_here > 0);
+        until_used(&limiter, "k", kept).await;
+    });
+}
+
+// Up: a hot key costs a call in a while. Down: a lease is not larger than what is asked for, and a
+// key that has cooled down, or never was hot, takes none.
+#[test]
+fn leases_follow_demand_up_and_down() {
+    const LENGTH: Duration = Duration::from_millis(300);
+    let server = RedisServer::start().unwrap();
+    runtime().block_on(async {
+        let limiter = limiter(&server.url(), 1_000_000).leases(LENGTH).build().unwrap();
+        for _ in 0..5 {
+            assert!(limiter.check("cold").await.is_allowed());
+            sleep(LENGTH / 2).await;
+        }
+        assert_eq!(limiter.stats().leases, 0, "a cold key");
+
+        let before = limiter.stats();
+        heat(&limiter, "hot", 5000).await;
+        let after = limiter.stats();
+        let calls = after.calls - before.calls;
+        println!("{calls} calls for 5000 decisions on a hot key");
+        assert!(calls < 500, "{after:?}");
+
+        // It was asked for thousands of times in a length; now five times: what a lease holds
+        // beyond what was used is no more than that.
+        until_used(&limiter, "hot", 5000).await;
+        sleep(2 * LENGTH).await;
+        let leases = limiter.stats().leases;
+        let mut most = 0;
+        for number in 1..=25 {
+            assert!(limiter.check("hot").await.is_allowed());
+            most = most.max(used(&limiter, "hot").await - 5000 - number);
+            sleep(LENGTH / 6).await;
+        }
+        println!("asked for slowly, it held {most} units in advance");
+        assert!(limiter.stats().leases > leases, "it is still worth leases");
+        assert!(most <= 10, "held {most} units for a key that is asked for 5 times a lease");
+
+        sleep(2 * LENGTH).await;
+        let leases = limiter.stats().leases;
+        assert!(limiter.check("hot").await.is_allowed());
+        assert_eq!(limiter.stats().leases, leases, "it has cooled down");
+    });
+}
+
+// The answer to a lease comes when the lease is over. Its units must not be used any more, and must
+// not be lost. The caller itself was allowed by Redis, as by any late answer; to call that a failure
+// would leave a hot key to the failure mode whenever Redis is farther away than a lease is long.
+#[test]
+fn a_lease_that_comes_late_neither_admits_nor_leaks() {
+    const LENGTH: Duration = Duration::from_millis(20);
+    let server = RedisServer::start().unwrap();
+    let proxy = Proxy::in_front_of(&server).unwrap();
+    runtime().block_on(async {
+        let limiter = Arc::new(limiter(proxy.url(), 10_000).leases(LENGTH).build().unwrap());
+        heat(&limiter, "k", 3).await;
+        proxy.delay_replies(3 * LENGTH);
+        let mut allowed = 3;
+        for _ in 0..5 {
+            let before = limiter.stats();
+            let mut tasks = JoinSet::new();
+            for _ in 0..20 {
+                let limiter = Arc::clone(&limiter);
+                tasks.spawn(async move { limiter.check("k").await });
+            }
+            for decision in tasks.join_all().await {
+                assert!(decision.is_allowed() && !decision.is_degraded());
+                allowed += 1;
+            }
+            let after = limiter.stats();
+            assert_eq!(after.leased_here, before.leased_here, "used after its end");
+        }
+        let stats = limiter.stats();
+        assert!(stats.leases > 0, "{stats:?}");
+        proxy.delay_replies(Duration::ZERO);
+        until_used(&limiter, "k", allowed).await;
+        assert_eq!(limiter.stats().lease_units_lost, 0);
+    });
+}
+
+// Those who find somebody asking for a lease wait for it. If each of them then asked in turn, the
+// last of a hundred would wait for a hundred round trips.
+#[test]
+fn nobody_stands_in_line_for_as_long_as_the_line_is() {
+    const DELAY: Duration = Duration::from_millis(150);
+    const CALLERS: usize = 200;
+    let server = RedisServer::start().unwrap();
+    let proxy = Proxy::in_front_of(&server).unwrap();
+    runtime().block_on(async {
+        for deny_keys in [0, 1024] {
+            let redis = patient(proxy.url()).deadline(Duration::from_secs(2)).build().unwrap();
+            let limiter = redis.limiter(policy(&format!("line{deny_keys}"), 100, MINUTE_MS));
+            let limiter = limiter.leases(500 * MS).deny_cache(deny_keys).build().unwrap();
+            let limiter = Arc::new(limiter);
+            heat(&limiter, "k", 4).await;
+            proxy.delay_replies(DELAY);
+            let start = Instant::now();
+            let mut tasks = JoinSet::new();
+            for _ in 0..CALLERS {
+                let limiter = Arc::clone(&limiter);
+                tasks.spawn(async move { limiter.check("k").await });
+            }
+            let decisions = tasks.join_all().await;
+            let took = start.elapsed();
+            proxy.delay_replies(Duration::ZERO);
+            let allowed = decisions.iter().filter(|decision| decision.is_allowed()).count();
+            println!("deny cache of {deny_keys}: {CALLERS} callers were answered after {took:?}");
+            assert!(decisions.iter().all(|decision| !decision.is_degraded()));
+            // Without what heated it, and without what a lease held while others were denied.
+            assert!((50..=96).contains(&allowed), "{allowed} allowed");
+            assert!(took < Duration::from_secs(2) + SLACK, "{took:?}");
+        }
+    });
+}
+
+// A caller that goes away while a lease is asked for must not take its units along: a few of them
+// would lock the key for a window.
+#[test]
+fn callers_that_go_away_leave_the_units() {
+    const LENGTH: Duration = Duration::from_millis(300);
+    let server = RedisServer::start().unwrap();
+    let proxy = Proxy::in_front_of(&server).unwrap();
+    runtime().block_on(async {
+        let limiter = limiter(proxy.url(), 10_000).leases(LENGTH).build().unwrap();
+        let (mut allowed, mut gone, mut charged) = (0, 0, 0);
+        for _ in 0..3 {
+            heat(&limiter, "k", 200).await;
+            allowed += 200;
+            sleep(LENGTH).await;
+            let leases = limiter.stats().leases;
+            proxy.delay_replies(100 * MS);
+            let checked = timeout(20 * MS, limiter.check("k")).await;
+            sleep(100 * MS).await;
+            proxy.delay_replies(Duration::ZERO);
+            // Redis answers in turn: after this, it has answered that check too.
+            let _ = used(&limiter, "k").await;
+            match checked {
+                Ok(decision) => allowed += u64::from(decision.is_allowed()),
+                Err(_) if limiter.stats().leases > leases => gone += 1,
+                // The key was not hot any more: it asked for itself, and was charged.
+                Err(_) => charged += 1,
+            }
+        }
+        assert!(gone > 0, "nobody went away");
+        let took = until_used(&limiter, "k", allowed + charged).await;
+        println!("{gone} went away, {allowed} were allowed; no more are used after {took:?}");
+        assert_eq!(limiter.stats().lease_units_lost, 0);
+    });
+}
+
+// Redis granted units and the answer got lost. They cannot be given back, as nobody knows of them;
+// they are told as lost, and it does not go on like that.
+#[test]
+fn units_of_an_answer_that_was_lost_are_counted_as_lost() {
+    let server = RedisServer::start().unwrap();
+    let proxy = Proxy::in_front_of(&server).unwrap();
+    runtime().block_on(async {
+        let limiter = limiter(proxy.url(), 10_000).leases(300 * MS).build().unwrap();
+        heat(&limiter, "k", 3).await;
+        proxy.fail_next(1, ReplyFault::Cut { after: 0 });
+        let decision = limiter.check("k").await;
+        assert!(decision.is_degraded());
+        let stats = limiter.stats();
+        assert_eq!((stats.leases, stats.unknown), (0, 1), "{stats:?}");
+        let lost = stats.lease_units_lost;
+        assert!(lost > 0);
+        assert_eq!(used(&limiter, "k").await, 3 + lost, "Redis did grant them");
+        assert!(limiter.check("k").await.is_allowed());
+        assert_eq!(limiter.stats().leases, 0, "the next one asks for itself");
+    });
+}
+
+// What Redis forgot it grants anew, so that a lease from before would come on top.
+#[test]
+fn a_reset_ends_the_leases_of_this_limiter() {
+    let server = RedisServer::start().unwrap();
+    let proxy = Proxy::in_front_of(&server).unwrap();
+    runtime().block_on(async {
+        let limiter = limiter(proxy.url(), 1000).leases(Duration::from_secs(1));
+        let limiter = Arc::new(limiter.deny_cache_cap(Some(MS)).build().unwrap());
+        heat(&limiter, "k", 40).await;
+        let leases = limiter.stats().leases;
+        assert!(leases > 0 && used(&limiter, "k").await > 40, "it holds units");
+        assert!(limiter.reset("k").await.unwrap());
+        let mut allowed = 0;
+        for _ in 0..2000 {
+            allowed += u64::from(limiter.check("k").await.is_allowed());
+        }
+        assert!(allowed <= 1000, "{allowed} allowed since the reset");
+        let start = Instant::now();
+        while allowed < 1000 {
+            allowed += u64::from(limiter.check("k").await.is_allowed());
+            assert!(allowed <= 1000 && start.elapsed() < PATIENCE, "{allowed} allowed");
+            sleep(MS).await;
+        }
+
+        // Also one whose answer is under way when the reset is asked for.
+        heat(&limiter, "late", 3).await;
+        proxy.delay_replies(200 * MS);
+        let asking = tokio::spawn({
+            let limiter = Arc::clone(&limiter);
+            async move { limiter.check("late").await }
+        });
+        let direct = patient(&server.url()).build().unwrap();
+        let direct = direct.limiter(policy("lease", 1000, MINUTE_MS)).build().unwrap();
+        let start = Instant::now();
+        while used(&direct, "late").await < 5 {
+            assert!(start.elapsed() < PATIENCE, "no lease was granted");
+            sleep(MS).await;
+        }
+        assert!(limiter.reset("late").await.unwrap());
+        assert!(asking.await.unwrap().is_allowed());
+        proxy.delay_replies(Duration::ZERO);
+        let leased = limiter.stats().leased_here;
+        assert!(limiter.check("late").await.is_allowed());
+        assert_eq!(limiter.stats().leased_here, leased, "taken from a lease before the reset");
+    });
+}
+
+// GCRA counts in parts of the limit: units of a tier that go back under the policy's quota would be
+// worth a hundred times as much, and let that much more through.
+#[test]
+fn units_of_a_tier_go_back_as_the_tiers() {
+    let server = RedisServer::start().unwrap();
+    runtime().block_on(async {
+        for algorithm in [Algorithm::Log, Algorithm::Gcra] {
+            let minute = Duration::from_millis(MINUTE_MS);
+            let quota = |limit| Quota::new(limit, minute).unwrap();
+            let policy = Policy::builder("tiers").quota(quota(100)).algorithm(algorithm);
+            let redis = patient(&server.url()).build().unwrap();
+            let limiter = redis.limiter(policy.build().unwrap()).leases(200 * MS);
+            let limiter = limiter.build().unwrap();
+            let key = format!("{algorithm:?}");
+            let gold = limiter.tier(&[quota(10_000)]).unwrap();
+            let began = Instant::now();
+            let mut last = 0;
+            for _ in 0..200 {
+                let decision = limiter.check_tier(&key, &gold, Cost::ONE).await;
+                assert!(decision.is_allowed());
+            }
+            let start = Instant::now();
+            while limiter.stats().lease_units_returned == 0 {
+                assert!(start.elapsed() < PATIENCE, "{:?}", limiter.stats());
+                sleep(MS).await;
+            }
+            for _ in 0..3 {
+                let decision = limiter.check_tier(&key, &gold, Cost::ONE).await;
+                last = 10_000 - decision.remaining();
+            }
+            println!("{algorithm:?}: 203 taken, {last} counted");
+            // GCRA refills 167 units a second meanwhile.
+            let refilled = match algorithm {
+                Algorithm::Gcra => u64::try_from(began.elapsed().as_millis()).unwrap() / 5 + 1,
+                _ => 0,
+            };
+            assert!((203 - refilled.min(203)..=203).contains(&last), "{algorithm:?}: {last}");
+        }
+    });
+}
+
+#[test]
+fn settings_hold_in_any_order_and_must_make_sense() {
+    let server = RedisServer::start().unwrap();
+    let redis = patient(&server.url()).build().unwrap();
+    // A unit would count for three windows instead of one.
+    let long = redis.limiter(policy("long", 100, 50)).leases(100 * MS).build();
+    let message = long.unwrap_err().to_string();
+    assert!(message.contains("longer than the window of 50ms"), "{message}");
+    runtime().block_on(async {
+        // Half of the limit makes a lease for a cost of ten; a sixteenth does not.
+        let limiter = limiter(&server.url(), 100).lease_share(2).leases(Duration::from_secs(1));
+        let limiter = limiter.build().unwrap();
+        for _ in 0..6 {
+            assert!(limiter.check_cost("k", Cost::new(10).unwrap()).await.is_allowed());
+        }
+        assert!(limiter.stats().leases > 0, "{:?}", limiter.stats());
+    });
+}
+
+fn with_mode(url: &str, mode: FailureMode) -> RedisLimiter {
+    let redis = Redis::single(url).unwrap().deadline(100 * MS).breaker(3, 50 * MS);
+    let redis = redis.connect_deadline(Duration::from_secs(10)).build().unwrap();
+    let quota = Quota::new(100_000, Duration::from_millis(MINUTE_MS)).unwrap();
+    let policy = Policy::builder("outage").quota(quota).algorithm(Algorithm::Log);
+    let policy = policy.failure_mode(mode).build().unwrap();
+    redis.limiter(policy).leases(400 * MS).build().unwrap()
+}
+
+// During a lease Redis is not needed. After it, the failure mode answers in time; what the lease had
+// left is lost and told so; and when Redis is back, all is as before.
+#[test]
+fn redis_that_stops_during_a_lease() {
+    for mode in [FailureMode::Allow, FailureMode::Deny, FailureMode::Local] {
+        let mut server = RedisServer::start().unwrap();
+        runtime().block_on(async {
+            let limiter = with_mode(&server.url(), mode);
+            // Whether the machine was too busy for the deadline just then is not what this is about.
+            let start = Instant::now();
+            while limiter.stats().leases == 0 || limiter.check("k").await.is_degraded() {
+                assert!(start.elapsed() < PATIENCE, "no lease: {:?}", limiter.stats());
+                let _ = limiter.check("k").await;
+            }
+            let leased = limiter.stats().leased_here;
+            server.suspend().unwrap();
+            let decision = limiter.check("k").await;
+            let stats = limiter.stats();
+            assert!(decision.is_allowed());
+            assert!(stats.leased_here > leased || decision.is_degraded(), "{stats:?}");
+
+            let start = Instant::now();
+            while limiter.stats().breaker == BreakerState::Closed {
+                let asked = Instant::now();
+                let decision = limiter.check("k").await;
+                let took = asked.elapsed();
+                assert!(took < 100 * MS + SLACK, "{mode:?}: answered after {took:?}");
+                if decision.is_degraded() {
+                    assert_eq!(decision.is_allowed(), mode != FailureMode::Deny);
+                }
+                assert!(start.elapsed() < PATIENCE, "the breaker did not open");
+                sleep(MS).await;
+            }
+            sleep(600 * MS).await;
+            let lost = limiter.stats().lease_units_lost;
+            server.resume().unwrap();
+            let start = Instant::now();
+            while limiter.check("k").await.is_degraded() {
+                assert!(start.elapsed() < PATIENCE, "Redis is back");
+                sleep(MS).await;
+            }
+            println!("{mode:?}: {:?}", limiter.stats());
+            assert!(lost > 0, "{mode:?}: {:?}", limiter.stats());
+        });
+    }
+}

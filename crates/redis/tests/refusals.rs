@@ -1,0 +1,217 @@
+//! Servers that answer, but not with a decision: each time the failure mode decides, for those it
+//! concerns and no longer than it must.
+
+#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{crew, eventually, failing, keys, patient, policy, runtime};
+use slidegate::{Algorithm, FailureMode, Policy, Quota};
+use slidegate_redis::{BreakerState, RedisLimiter};
+use slidegate_testkit::server::{RedisServer, poll};
+
+const HOUR_MS: u64 = 3_600_000;
+
+fn limiter(server: &RedisServer, name: &str, limit: u64, mode: FailureMode) -> RedisLimiter {
+    let redis = patient(&server.url()).breaker(5, Duration::from_millis(20)).build().unwrap();
+    redis.limiter(failing(&policy(name, limit, HOUR_MS), mode)).deny_cache(0).build().unwrap()
+}
+
+/// Sends a command as it is, past everything of ours.
+fn send(server: &RedisServer, words: &[&[u8]]) {
+    let mut command = redis::Cmd::new();
+    for word in words {
+        command.arg(*word);
+    }
+    command.exec(&mut server.connection().unwrap()).unwrap();
+}
+
+/// The failure mode answers this key, `times` times.
+async fn assert_degraded(limiter: &RedisLimiter, key: &str, times: u32) {
+    let mode = limiter.policy().failure_mode();
+    for _ in 0..times {
+        let decision = limiter.check(key).await;
+        assert!(decision.is_degraded(), "{mode:?}: {decision:?}");
+        assert_eq!(decision.is_allowed(), mode == FailureMode::Allow);
+    }
+}
+
+// Somebody else wrote to our key, or a newer version of us did. That is one key's trouble: if it
+// opened the breaker, whoever can damage a key could switch off the limits of all.
+#[test]
+fn a_damaged_key_is_its_own_trouble() {
+    const VALUES: [&[&[u8]]; 5] = [
+        &[b"LPUSH", b"KEY", b"x"],
+        &[b"SET", b"KEY", b"\x02a value of another version, long enough to be read as one of ours"],
+        &[b"SET", b"KEY", b"x"],
+        &[b"SET", b"KEY", b"\x01Lcut"],
+        &[b"SET", b"KEY", &[0xff; 300]],
+    ];
+    runtime().block_on(async {
+        let server = RedisServer::start().unwrap();
+        for (number, algorithm) in ALGORITHMS.into_iter().enumerate() {
+            let redis = patient(&server.url()).build().unwrap();
+            let named = Policy::builder(&format!("damaged-{number}"))
+                .quota(Quota::new(10, Duration::from_millis(HOUR_MS)).unwrap())
+                .algorithm(algorithm);
+            let limiter = |mode| {
+                let policy = named.clone().failure_mode(mode).build().unwrap();
+                redis.limiter(policy).deny_cache(0).build().unwrap()
+            };
+            let [allow, deny] = [limiter(FailureMode::Allow), limiter(FailureMode::Deny)];
+            assert!(!allow.check("bad").await.is_degraded());
+            let name = keys(&server).pop().unwrap().0;
+            for value in VALUES {
+                send(&server, &[b"DEL", name.as_bytes()]);
+                let value: Vec<&[u8]> = value
+                    .iter()
+                    .map(|word| if *word == b"KEY" { name.as_bytes() } else { *word })
+                    .collect();
+                send(&server, &value);
+                for limiter in [&allow, &deny] {
+                    assert_degraded(limiter, "bad", 10).await;
+                    let error = limiter.usage("bad").await.unwrap_err();
+                    assert!(error.is_store(), "{error}");
+                    assert!(!limiter.check("good").await.is_degraded(), "{algorithm:?}");
+                }
+            }
+            let stats = allow.stats();
+            assert_eq!((stats.breaker, stats.breaker_opened), (BreakerState::Closed, 0));
+            assert_eq!((stats.unknown, stats.errors), (0, 0), "{stats:?}");
+            // Who runs it can help himself: what is forgotten is no longer in the way.
+            deny.reset("bad").await.unwrap();
+            assert!(!deny.check("bad").await.is_degraded(), "{algorithm:?}");
+            send(&server, &[b"FLUSHALL"]);
+        }
+    });
+}
+
+const ALGORITHMS: [Algorithm; 5] = [
+    Algorithm::Log,
+    Algorithm::Counter,
+    Algorithm::Segments { count: 10 },
+    Algorithm::Gcra,
+    Algorithm::Fixed,
+];
+
+// In mode `local` this process has only its share of a limit. One damaged key must not put all the
+// others on that share.
+#[test]
+fn a_damaged_key_leaves_the_limits_of_others_whole() {
+    runtime().block_on(async {
+        let server = RedisServer::start().unwrap();
+        let redis = patient(&server.url()).build().unwrap();
+        let quota = failing(&policy("shared", 10, HOUR_MS), FailureMode::Local);
+        let limiter = redis.limiter(quota).nodes(5).build().unwrap();
+        assert!(!limiter.check("bad").await.is_degraded());
+        let name = keys(&server).pop().unwrap().0;
+        send(&server, &[b"SET", name.as_bytes(), b"x"]);
+        assert!(limiter.check("bad").await.is_degraded());
+        for _ in 0..10 {
+            let decision = limiter.check("good").await;
+            assert!(decision.is_allowed() && !decision.is_degraded(), "{decision:?}");
+        }
+    });
+}
+
+// A replica cannot count. When it becomes the primary, it can.
+#[test]
+fn a_replica_is_not_asked_again_and_again() {
+    runtime().block_on(async {
+        for server in [RedisServer::builder(), RedisServer::valkey()] {
+            let primary = server.start().unwrap();
+            let replica = server.replica_of(&primary).start().unwrap();
+            replica.wait_for_primary().unwrap();
+            let limiter = limiter(&replica, "replica", 10, FailureMode::Deny);
+            assert_degraded(&limiter, "k", 50).await;
+            let stats = limiter.stats();
+            assert!(stats.breaker_opened > 0 && stats.calls < 50, "{stats:?}");
+            assert_eq!(stats.unknown, 0, "a replica says that it did nothing");
+            assert!(keys(&primary).is_empty());
+
+            send(&replica, &[b"REPLICAOF", b"NO", b"ONE"]);
+            let took =
+                eventually("an answer", async || limiter.check("k").await.is_allowed()).await;
+            println!("an answer {took:?} after it became the primary");
+            assert_eq!(limiter.usage("k").await.unwrap().units(0), 1);
+        }
+    });
+}
+
+// Memory is full: nothing can be counted, but who is over the limit stays so, or a flood of keys
+// would switch the limits off.
+#[test]
+fn a_full_server_still_denies_who_is_over_the_limit() {
+    runtime().block_on(async {
+        let server = RedisServer::builder().max_memory(0, "noeviction").start().unwrap();
+        let limiter = limiter(&server, "full", 3, FailureMode::Allow);
+        for _ in 0..3 {
+            assert!(!limiter.check("over").await.is_degraded());
+        }
+        assert!(!limiter.check("below").await.is_degraded());
+
+        send(&server, &[b"CONFIG", b"SET", b"maxmemory", b"1"]);
+        for key in 0..20 {
+            assert_degraded(&limiter, &format!("new-{key}"), 1).await;
+        }
+        assert_degraded(&limiter, "below", 20).await;
+        let decision = limiter.check("over").await;
+        assert!(!decision.is_allowed() && !decision.is_degraded(), "{decision:?}");
+        assert_eq!(limiter.usage("below").await.unwrap().units(0), 1, "looking still works");
+        assert_eq!(limiter.stats().unknown, 0, "a full server says that it did nothing");
+
+        send(&server, &[b"CONFIG", b"SET", b"maxmemory", b"0"]);
+        assert!(!limiter.check("below").await.is_degraded());
+        assert_eq!(limiter.usage("below").await.unwrap().units(0), 2);
+    });
+}
+
+// A server that still reads its data accepts connections and refuses everything.
+#[test]
+fn a_server_that_is_loading_is_waited_for() {
+    const KEYS: u32 = 2_000;
+    crew().block_on(async {
+        // Slow on purpose, and willing to say so meanwhile.
+        let slowly = ["key-load-delay 1000", "loading-process-events-interval-bytes 1024"];
+        let mut server = slowly.iter().fold(RedisServer::builder(), |all, line| all.config(*line));
+        server = server.config("save 3600 1000000");
+        let mut server = server.start().unwrap();
+        let limiter = limiter(&server, "loading", 10, FailureMode::Deny);
+        assert!(limiter.check("k").await.is_allowed());
+        let mut connection = server.connection().unwrap();
+        for key in 0..KEYS {
+            redis::cmd("SET").arg(key).arg(&[b'x'; 100]).exec(&mut connection).unwrap();
+        }
+        send(&server, &[b"SAVE"]);
+
+        let client = server.client().unwrap();
+        let back = std::thread::spawn(move || {
+            server.restart().unwrap();
+            server
+        });
+        let seen = poll("a server that is loading", || {
+            let error = client.get_connection().and_then(|mut connection| {
+                redis::cmd("GET").arg("0").query::<Option<String>>(&mut connection)
+            });
+            Ok(error.err().map(|error| error.to_string()).filter(|why| why.contains("oading")))
+        });
+        println!("{}", seen.unwrap());
+        let before = limiter.stats();
+        let mut refused = 0;
+        while !back.is_finished() {
+            let decision = limiter.check("k").await;
+            refused += u32::from(decision.is_degraded() && !decision.is_allowed());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert!(refused > 0);
+        let took = eventually("an answer", async || limiter.check("k").await.is_allowed()).await;
+        println!("{refused} refused; an answer {took:?} after it was ready");
+        // What it refused while it was loading was not counted.
+        let used = limiter.usage("k").await.unwrap().units(0);
+        let unknown = limiter.stats().unknown - before.unknown;
+        assert!((2..=2 + unknown).contains(&used), "{used} used, {unknown} unknown");
+        drop(back.join().unwrap());
+    });
+}
