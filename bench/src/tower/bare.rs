@@ -15,7 +15,7 @@ use tower::Service;
 use crate::random::Random;
 
 /// Addresses that requests come from, all alike.
-const ADDRESSES: u32 = 10_000;
+const ADDRESSES: u32 = 1000;
 
 /// Answers at once with an empty response.
 #[derive(Debug, Clone)]

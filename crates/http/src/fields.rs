@@ -134,7 +134,7 @@ impl Fields {
     }
 
     fn each(
-        &self,
+        self,
         judged: &[Judged<'_>],
         now: SystemTime,
         put: impl FnMut(HeaderName, HeaderValue),
@@ -156,7 +156,7 @@ impl Fields {
     }
 
     fn standings<P: FnMut(HeaderName, HeaderValue)>(
-        &self,
+        self,
         members: &[Member<'_>],
         now: SystemTime,
         fields: &mut Writer<P>,
@@ -300,7 +300,6 @@ fn add_number(text: &mut String, before: &str, number: u64) {
     let mut rest = cut(number);
     while at > 0 {
         at -= 1;
-        #[expect(clippy::cast_possible_truncation, reason = "a digit")]
         let digit = (rest % 10) as u8;
         digits[at] = b'0' + digit;
         rest /= 10;

@@ -30,6 +30,7 @@ const COUNT: usize = 10_000;
 /// All of them, one after the other, each of four digits.
 static TEXTS: [u8; COUNT * DIGITS] = texts();
 
+#[expect(clippy::large_stack_arrays, reason = "run by the compiler, never by the program")]
 const fn texts() -> [u8; COUNT * DIGITS] {
     let mut texts = [b'0'; COUNT * DIGITS];
     let mut number = 0;

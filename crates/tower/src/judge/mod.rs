@@ -88,6 +88,18 @@ impl Judge {
         self.judge_fully(head)
     }
 
+    /// The shortest way, if there are units: by the peer's address, and nothing to tell. Whatever else
+    /// it is takes a longer way.
+    #[inline]
+    pub(crate) fn passes(&self, head: &Head<'_>) -> bool {
+        match (&self.plain, &self.fields) {
+            (Some(Plain { limiter, is_by_peer: true }), None) => head
+                .peer()
+                .is_some_and(|peer| with_peer(peer, |key| limiter.check(key).is_allowed())),
+            _ => false,
+        }
+    }
+
     /// The short way, if there are units. Whatever else it is takes the long way, which asks anew:
     /// nothing was taken.
     #[inline]
@@ -96,9 +108,6 @@ impl Judge {
             return self.judge_asking(plain, head);
         }
         let decision = with_peer(head.peer()?, |key| plain.limiter.check(key));
-        if self.fields.is_none() && decision.is_allowed() {
-            return Some(Passed::Nothing);
-        }
         passed(&decision, None)
     }
 

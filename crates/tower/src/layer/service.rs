@@ -43,7 +43,11 @@ where
 
     #[inline]
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        match self.judge.judge(&Head::of(&request)) {
+        let head = Head::of(&request);
+        if self.judge.passes(&head) {
+            return ResponseFuture::passing(self.inner.call(request));
+        }
+        match self.judge.judge(&head) {
             Next::Pass(passed) if passed.is_done(&self.judge) => {
                 ResponseFuture::passing(self.inner.call(request))
             }
