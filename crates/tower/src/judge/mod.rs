@@ -318,12 +318,19 @@ impl Judge {
             return;
         }
         let took = self.since(started);
+        let someone_is_full = decided.iter().any(|decided| is_full(&decided.decision));
         for decided in decided {
             let gate = &self.gates[decided.gate];
             let candidate = gate.candidate_store().zip(decided.candidate.as_deref());
             self.report(&Judgement {
                 policy: gate.store().policy().name(),
-                happened: happened(gate, &decided.decision, decided.enforced),
+                happened: match happened(gate, &decided.decision, decided.enforced) {
+                    // Denied together with others, though its own quotas had room.
+                    Happened::Denied if someone_is_full && !is_full(&decided.decision) => {
+                        Happened::DeniedByOther
+                    }
+                    happened => happened,
+                },
                 enforcement: enforcement(gate),
                 degraded: decided.decision.is_degraded(),
                 waited,
@@ -339,7 +346,7 @@ impl Judge {
 
     fn report(&self, judgement: &Judgement<'_>) {
         #[cfg(feature = "tracing")]
-        if judgement.happened != Happened::Allowed {
+        if !matches!(judgement.happened, Happened::Allowed | Happened::DeniedByOther) {
             self.events.judged(judgement, self.clock.now());
         }
         if let Some(observer) = &self.observer {
@@ -370,6 +377,12 @@ fn passed(decision: &Decision, tier: Option<TierId>) -> Option<Passed> {
         [quota] if decision.is_allowed() => Some(Passed::One { quota: *quota, tier }),
         _ => None,
     }
+}
+
+/// Whether it was denied for a quota of its own, or its store's failure.
+fn is_full(decision: &Decision) -> bool {
+    let has_room = decision.retry_after() == Some(Duration::ZERO) && !decision.is_degraded();
+    !decision.is_allowed() && !has_room
 }
 
 fn enforcement(gate: &Gate) -> Enforcement {

@@ -60,9 +60,10 @@ pub struct Judgement<'a> {
 pub enum Happened {
     /// It was let through.
     Allowed,
-    /// A quota was used up. Of several gates whose units are taken together, one that had room
-    /// left counts as denied too.
+    /// A quota was used up.
     Denied,
+    /// There was room, but another gate turned the request away: nothing was taken.
+    DeniedByOther,
     /// It would have been denied, were the policy enforced for it.
     ShadowDenied,
     /// The store failed, and the policy denies then.
@@ -131,9 +132,9 @@ impl<'a> Judgement<'a> {
 }
 
 impl Happened {
-    /// Whether the request was turned away.
+    /// Whether the request was turned away at this gate.
     pub fn is_rejected(self) -> bool {
-        !matches!(self, Self::Allowed | Self::ShadowDenied)
+        !matches!(self, Self::Allowed | Self::DeniedByOther | Self::ShadowDenied)
     }
 
     /// One word, for labels.
@@ -141,6 +142,7 @@ impl Happened {
         match self {
             Self::Allowed => "allowed",
             Self::Denied => "denied",
+            Self::DeniedByOther => "denied_by_other",
             Self::ShadowDenied => "shadow_denied",
             Self::StoreFailed => "store_failed",
             Self::NoKey => "no_key",
@@ -148,9 +150,10 @@ impl Happened {
         }
     }
 
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::Allowed,
         Self::Denied,
+        Self::DeniedByOther,
         Self::ShadowDenied,
         Self::StoreFailed,
         Self::NoKey,

@@ -206,6 +206,29 @@ async fn a_candidate_is_judged_beside_the_live_policy_and_denies_nobody() {
     );
 }
 
+// An alert that names the wrong policy sends people to the wrong place.
+#[tokio::test]
+async fn of_several_policies_the_one_in_the_way_is_named() {
+    let clock = clock();
+    let (store, _, _) = remote(policy("remote", 9), &clock);
+    for layer in [
+        // In one step, and in turn.
+        builder(Gate::new(limiter("wide", 9, &clock))),
+        builder(Gate::new(store)),
+    ] {
+        let notes = Arc::new(Notes::default());
+        let layer =
+            layer.gate(Gate::new(limiter("narrow", 1, &clock))).observer(Arc::clone(&notes));
+        let (_, service) = behind(&layer.build().unwrap());
+        assert_eq!(status(&service, from("192.0.2.1")).await, 200);
+        notes.take();
+        assert_eq!(status(&service, from("192.0.2.1")).await, 429);
+        let told = notes.take();
+        assert!(told[0].ends_with(" denied_by_other"), "{told:?}");
+        assert_eq!(told[1], "narrow denied");
+    }
+}
+
 #[tokio::test]
 async fn an_observer_that_panics_takes_no_request_down() {
     struct Angry(AtomicUsize);
