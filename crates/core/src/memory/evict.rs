@@ -11,32 +11,31 @@ const EVICT_FROM: usize = 16;
 
 impl<W: Window> Shard<W> {
     /// Looks at up to `slots` slots and drops those that can no longer change a decision: how many
-    /// were looked at, and how many dropped.
+    /// were looked at, and how many of them dropped.
+    ///
+    /// Goes down: a key that is dropped lets those behind it move up, and when all behind it that
+    /// are dead have gone already, few are left to move. Going up, a run of dead keys would be
+    /// moved once for every one of them, for milliseconds.
     pub(super) fn sweep(&mut self, slots: usize, shared: &Shared) -> (usize, usize) {
         let (mut seen, mut dropped) = (0, 0);
         let longest = shared.longest();
-        // A drop is work too, so both together are bounded.
-        for _ in 0..slots.saturating_mul(2) {
-            if seen == slots || self.slots.capacity() == 0 {
-                break;
-            }
-            if self.sweep_at >= self.slots.capacity() {
-                self.sweep_at = 0;
+        while seen < slots {
+            if self.sweep_at == 0 {
                 self.shrink(shared);
                 self.drop_sketches();
-                continue;
+                self.sweep_at = self.slots.capacity();
             }
-            match self.slots.get(self.sweep_at) {
+            self.sweep_at = self.sweep_at.min(self.slots.capacity());
+            let Some(at) = self.sweep_at.checked_sub(1) else { break };
+            match self.slots.get(at) {
                 Some((_, window)) if window.idle_at(longest) <= self.latest.now => {
-                    // Another key may have moved up into this place: look at it again.
-                    self.drop_slot(self.sweep_at, shared);
+                    self.drop_slot(at, shared);
                     dropped += 1;
-                    continue;
                 }
-                Some(_) => self.slots.window(self.sweep_at).trim(&shared.limits, &shared.account),
+                Some(_) => self.slots.window(at).trim(&shared.limits, &shared.account),
                 None => {}
             }
-            self.sweep_at += 1;
+            self.sweep_at = at;
             seen += 1;
         }
         self.counters.swept += dropped as u64;
