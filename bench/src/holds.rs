@@ -117,7 +117,7 @@ impl Steps {
     }
 
     fn end(&mut self) {
-        let step = Reverse(clock::thread_cpu() - self.began);
+        let step = Reverse(clock::thread_cpu().saturating_sub(self.began));
         if self.longest.len() < KEPT {
             self.longest.push(step);
         } else if self.longest.peek().is_some_and(|shortest| step < *shortest) {

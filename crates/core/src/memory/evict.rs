@@ -6,6 +6,9 @@ use super::shard::{OnFull, Shard, Shared};
 use super::slots::Slots;
 use crate::window::Window;
 
+/// Slots that a table loses at once.
+const SHRINK_STEP: usize = 1024;
+
 /// Keys compared to find one to evict.
 const EVICT_FROM: usize = 16;
 
@@ -21,7 +24,11 @@ impl<W: Window> Shard<W> {
         let longest = shared.longest();
         while seen < slots {
             if self.sweep_at == 0 {
-                self.shrink(shared);
+                if self.shrink(shared) {
+                    // The rest of it next time.
+                    seen += 1;
+                    break;
+                }
                 self.drop_sketches();
                 self.sweep_at = self.slots.capacity();
             }
@@ -66,19 +73,27 @@ impl<W: Window> Shard<W> {
         }
         self.slots.resize(capacity);
         self.sweep_at = 0;
+        self.is_shrinking = false;
         self.note_hold(hold);
         true
     }
 
-    /// Makes a mostly empty table smaller.
-    pub(super) fn shrink(&mut self, shared: &Shared) {
-        if let Some(capacity) = self.slots.smaller_capacity() {
-            let hold = Hold::start();
-            let before = Slots::<W>::bytes(self.slots.capacity());
-            self.slots.resize(capacity);
-            shared.account.shrink(before - Slots::<W>::bytes(self.slots.capacity()));
-            self.note_hold(hold);
+    /// Makes a mostly empty table smaller, by a step: to free all of a large one at once would
+    /// hold the lock for milliseconds. False if there is nothing to do, or no more.
+    fn shrink(&mut self, shared: &Shared) -> bool {
+        let (fitting, before) = (self.slots.fitting_capacity(), self.slots.capacity());
+        let goes_on = self.is_shrinking && fitting < before;
+        if !goes_on && !self.slots.is_sparse() {
+            self.is_shrinking = false;
+            return false;
         }
+        let hold = Hold::start();
+        self.slots.resize(fitting.max(before.saturating_sub(SHRINK_STEP)));
+        let after = self.slots.capacity();
+        shared.account.shrink(Slots::<W>::bytes(before) - Slots::<W>::bytes(after));
+        self.is_shrinking = after > fitting;
+        self.note_hold(hold);
+        true
     }
 
     /// Lets go of sketches whose windows have both passed.

@@ -79,6 +79,8 @@ pub(super) struct Shard<W> {
     pub(super) until_sweep: u32,
     /// The sweep goes down from here: next it looks at the slot before this one.
     pub(super) sweep_at: usize,
+    /// Whether the table is being made smaller, step by step.
+    pub(super) is_shrinking: bool,
     /// What the next new key gets; never the same twice in 65536 keys.
     pub(super) next_epoch: u16,
     /// One a quota; none before the first key that found no room.
@@ -103,6 +105,7 @@ impl<W: Window> Shard<W> {
             latest: Moment { now: 0, date: 0 },
             until_sweep: SWEEP_EVERY - 1,
             sweep_at: 0,
+            is_shrinking: false,
             next_epoch: 0,
             sketches: Vec::new(),
             counters: Counters::default(),

@@ -60,10 +60,14 @@ impl<W: Window> Slots<W> {
         (self.capacity() + self.capacity() / 8 + 1).next_multiple_of(PAGE)
     }
 
-    /// The capacity that fits, if so few slots are used that a smaller table pays.
-    pub(super) fn smaller_capacity(&self) -> Option<usize> {
-        let fitting = (self.len + self.len / 4).next_multiple_of(PAGE);
-        (fitting * 2 < self.capacity()).then_some(fitting)
+    /// The capacity that fits.
+    pub(super) fn fitting_capacity(&self) -> usize {
+        (self.len + self.len / 4).next_multiple_of(PAGE)
+    }
+
+    /// Whether so few slots are used that a smaller table pays.
+    pub(super) fn is_sparse(&self) -> bool {
+        self.fitting_capacity() * 2 < self.capacity()
     }
 
     #[inline]
