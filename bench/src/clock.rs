@@ -1,6 +1,9 @@
 //! The only place that reads the machine's clocks.
 
+use core::time::Duration;
 use std::time::{Instant, SystemTime};
+
+use rustix::time::{ClockId, clock_gettime};
 
 /// The moment, for timing rounds.
 #[expect(clippy::disallowed_methods, reason = "a bench measures real time")]
@@ -13,4 +16,12 @@ pub(crate) fn instant() -> Instant {
 #[expect(clippy::disallowed_methods, reason = "the peers' own way of telling time is measured")]
 pub(crate) fn wall() -> SystemTime {
     SystemTime::now()
+}
+
+/// Processor time of this thread, which others' work does not add to.
+pub(crate) fn thread_cpu() -> Duration {
+    // Neither is ever below zero, and nanoseconds are below a thousand million.
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }

@@ -1,49 +1,152 @@
-//! The longest that a lock is held while ten million keys come, are swept and are saved.
+//! The longest that a lock is held while ten million keys come, are saved and are swept.
 
+use core::cmp::Reverse;
 use core::time::Duration;
-use std::io::sink;
+use std::collections::BinaryHeap;
+use std::io::{self, Write};
 
 use crate::Failure;
+use crate::clock;
+use crate::json::JsonLine;
 use crate::options::Options;
 use crate::ours::Crowd;
+use crate::progress;
+use crate::rounding::to_float;
+use crate::table::Table;
 
 const KEYS: u64 = 10_000_000;
 
-/// Runs the three stages and prints the longest hold up to the end of each.
-///
-/// The time is the wall's: on a machine that does other things too, a thread that is interrupted
-/// while it holds a lock counts the interruption. So the stages are run three times, and the run
-/// with the shortest of its longest holds is the one that tells about the program.
+/// Slots that one call of `sweep` looks at, which is what it looks at under one lock.
+const SWEPT_AT_ONCE: usize = 256;
+
+/// A stage does the same work for each of the 1024 shards. So of its 1024 longest steps the one in
+/// the middle tells what the program does; the very longest tells what the machine did meanwhile.
+const KEPT: usize = 1024;
+
+const HEADINGS: [&str; 4] =
+    ["10 M keys", "512th longest step, cpu us", "longest step, cpu us", "longest hold, wall us"];
+
+/// Runs the three stages and prints the longest steps of each.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
-    let mut best: Option<[Duration; 3]> = None;
-    for round in 1..=3 {
-        eprintln!("  holds: round {round} of 3");
-        let holds = stages()?;
-        if best.is_none_or(|best| holds[2] < best[2]) {
-            best = Some(holds);
-        }
-    }
-    for (stage, hold) in ["growth", "sweep", "snapshot"].iter().zip(best.unwrap_or_default()) {
-        let nanos = hold.as_nanos();
+    let crowd = Crowd::new()?;
+    let mut table = Table::new(&HEADINGS);
+    for stage in [Stage::Growth, Stage::Snapshot, Stage::Sweep] {
+        progress::say(&format!("holds: {}", stage.name()));
+        let steps = stage.run(&crowd)?;
+        let [typical, cpu] = steps.longest().map(micros);
+        let wall = micros(crowd.longest_hold());
         if options.json {
-            println!(
-                "{{\"bench\":\"holds\",\"workload\":\"log-10m\",\"up_to\":\"{stage}\",\"longest_ns\":{nanos}}}"
-            );
-        } else {
-            println!("10 M keys, up to the end of the {stage}: longest hold {hold:?}");
+            JsonLine::new("holds")
+                .text("workload", "log-10m")
+                .text("stage", stage.name())
+                .number("typical_cpu_us", Some(typical), 1)
+                .number("longest_cpu_us", Some(cpu), 1)
+                .number("longest_wall_us", Some(wall), 1)
+                .print();
         }
+        let columns = [typical, cpu, wall].map(|micros| format!("{micros:.1}"));
+        table.row([stage.name().to_owned()].into_iter().chain(columns).collect());
+    }
+    if !options.json {
+        table.print();
     }
     Ok(())
 }
 
-fn stages() -> Result<[Duration; 3], Failure> {
-    let crowd = Crowd::new()?;
-    for key in 0..KEYS {
-        crowd.check(key);
+/// What makes locks be held.
+#[derive(Debug, Clone, Copy)]
+enum Stage {
+    Growth,
+    Snapshot,
+    Sweep,
+}
+
+impl Stage {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Growth => "growth",
+            Self::Snapshot => "snapshot",
+            Self::Sweep => "sweep",
+        }
     }
-    let growth = crowd.longest_hold();
-    crowd.sweep();
-    let sweep = crowd.longest_hold();
-    crowd.save(&mut sink())?;
-    Ok([growth, sweep, crowd.longest_hold()])
+
+    fn run(self, crowd: &Crowd) -> Result<Steps, Failure> {
+        let mut steps = Steps::new();
+        match self {
+            Self::Growth => {
+                for key in 0..KEYS {
+                    steps.begin();
+                    crowd.check(key);
+                    steps.end();
+                }
+            }
+            Self::Snapshot => {
+                steps.begin();
+                crowd.save(&mut steps)?;
+            }
+            Self::Sweep => {
+                crowd.let_all_expire();
+                let mut left = KEYS;
+                while left > 0 {
+                    steps.begin();
+                    let dropped = crowd.sweep(SWEPT_AT_ONCE);
+                    steps.end();
+                    left = left.saturating_sub(dropped as u64);
+                }
+            }
+        }
+        Ok(steps)
+    }
+}
+
+/// Measures steps in processor time of this thread.
+#[derive(Debug)]
+struct Steps {
+    began: Duration,
+    /// The longest, with the shortest of them on top.
+    longest: BinaryHeap<Reverse<Duration>>,
+}
+
+impl Steps {
+    fn new() -> Self {
+        Self { began: clock::thread_cpu(), longest: BinaryHeap::new() }
+    }
+
+    fn begin(&mut self) {
+        self.began = clock::thread_cpu();
+    }
+
+    fn end(&mut self) {
+        let step = Reverse(clock::thread_cpu().saturating_sub(self.began));
+        if self.longest.len() < KEPT {
+            self.longest.push(step);
+        } else if self.longest.peek().is_some_and(|shortest| step < *shortest) {
+            self.longest.pop();
+            self.longest.push(step);
+        }
+    }
+
+    /// The middle one of the longest, and the longest of all.
+    fn longest(self) -> [Duration; 2] {
+        let sorted = self.longest.into_sorted_vec();
+        let at = |place: usize| sorted.get(place).map_or(Duration::ZERO, |step| step.0);
+        [at(sorted.len() / 2), at(0)]
+    }
+}
+
+/// A snapshot that goes nowhere. A lock is held between two writes, never during one.
+impl Write for Steps {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.end();
+        self.begin();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn micros(duration: Duration) -> f64 {
+    to_float(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)) / 1000.0
 }

@@ -13,7 +13,7 @@ usage: slidegate-bench inproc [--json] [--quick]
 
 inproc        time of a check, beside peers and a floor
 memory        resident memory after one window of filling and three of churn
-holds         the longest that a lock is held while 10 M keys come, are swept and saved
+holds         the longest that a lock is held while 10 M keys come, are saved and swept
 redis         limits in Redis beside the usual sorted set, on a server started for it
 instructions  instructions of a check, counted by callgrind
 tower         what a layer adds to a request, in time and instructions

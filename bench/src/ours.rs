@@ -13,7 +13,7 @@ use crate::floor::{Basis, Floor};
 use crate::key::Key;
 use crate::memory::Store;
 use crate::numbers::BLOCK;
-use crate::subject::{Subject, Timed};
+use crate::subject::{Subject, Timed, WINDOW_SECONDS};
 
 /// A limiter with the shipped default clock, asked for one key at a time.
 #[derive(Debug)]
@@ -215,20 +215,28 @@ impl Timed for Floor<OurBasis<ManualClock>> {
 #[derive(Debug)]
 pub(crate) struct Crowd {
     limiter: Limiter,
+    clock: ManualClock,
 }
 
 impl Crowd {
     pub(crate) fn new() -> Result<Self, Failure> {
-        let builder = Limiter::builder(policy(Algorithm::Log, 100)?);
-        Ok(Self { limiter: builder.memory_limit(MEMORY_LIMIT).secret(SECRET).build()? })
+        let clock = ManualClock::new(START);
+        let builder = Limiter::builder(policy(Algorithm::Log, 100)?).clock(clock.clone());
+        Ok(Self { limiter: builder.memory_limit(MEMORY_LIMIT).secret(SECRET).build()?, clock })
     }
 
     pub(crate) fn check(&self, key: u64) {
         let _ = self.limiter.check(&key);
     }
 
-    pub(crate) fn sweep(&self) {
-        self.limiter.sweep(usize::MAX);
+    /// Lets so much time pass that nothing counts any more.
+    pub(crate) fn let_all_expire(&self) {
+        self.clock.advance(Duration::from_secs(2 * WINDOW_SECONDS));
+    }
+
+    /// How many keys were dropped.
+    pub(crate) fn sweep(&self, slots: usize) -> usize {
+        self.limiter.sweep(slots)
     }
 
     pub(crate) fn save(&self, out: &mut impl std::io::Write) -> Result<(), Failure> {

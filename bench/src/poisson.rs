@@ -7,7 +7,7 @@ use crate::rounding::to_whole;
 
 /// Draws from the Poisson distribution.
 ///
-/// Exact below a mean of 64. From there on a rounded normal distribution with the same mean and
+/// Exact below a mean of 256. From there on a rounded normal distribution with the same mean and
 /// variance stands in: the benches need the spread of arrivals, not their far tails.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Poisson {
@@ -15,7 +15,7 @@ pub(crate) struct Poisson {
     none: f64,
 }
 
-const EXACT_BELOW: f64 = 64.0;
+const EXACT_BELOW: f64 = 256.0;
 
 impl Poisson {
     /// With `mean` arrivals a draw.

@@ -16,7 +16,8 @@ const KEYS: u32 = 10_000;
 const LIMIT: NonZeroU32 = NonZeroU32::new(100).unwrap();
 
 /// Ten checks a millisecond are 600,000 a minute, so 60 for each key: below the limit, so almost
-/// all are admitted, and from the second minute on one expires for each that is admitted.
+/// all are admitted. In the first minute nothing expires; from the second on one request does for
+/// each that is admitted.
 const CHECKS_PER_MILLISECOND: usize = 10;
 
 /// Sends `checks` requests to `subject`.

@@ -17,37 +17,26 @@ use crate::table::Table;
 
 pub(crate) use self::churn::run_child;
 
-/// What the only workload is called.
-const WORKLOAD: &str = "churn-10k";
+/// Two lengths of the same run; what is between them is counted.
+#[derive(Debug, Clone, Copy)]
+struct Workload {
+    name: &'static str,
+    lengths: [u64; 2],
+}
 
-/// Two lengths of a run. The shorter one is past the filling of the first window, so that the
-/// difference is steady churn only.
-const LENGTHS: [u64; 2] = [800_000, 1_200_000];
+const WORKLOADS: [Workload; 2] = [
+    // Past the first window: for each request that is admitted one expires.
+    Workload { name: "churn-10k", lengths: [800_000, 1_200_000] },
+    // Within the first window, when every key has been seen: nothing expires yet.
+    Workload { name: "fill-10k", lengths: [200_000, 500_000] },
+];
 
 /// Counts, prints, and records or compares.
 pub(crate) fn run(options: &Options, action: Action) -> Result<ExitCode, Failure> {
     let recorded = Record::load();
-    let harness = count(HARNESS)?;
     let mut counted = Record::default();
-    let mut table = Table::new(&["subject", "instructions/check", "recorded"]);
-    for subject in [LOG, COUNTER, GOVERNOR, FLOOR] {
-        let instructions = count(subject)? - harness;
-        let before = recorded.get(subject);
-        if options.json {
-            JsonLine::new("instructions")
-                .text("workload", WORKLOAD)
-                .text("subject", subject)
-                .number("instructions", Some(instructions), 1)
-                .number("recorded", before, 1)
-                .print();
-        }
-        let before = before.map_or_else(|| "-".to_owned(), |before| format!("{before:.1}"));
-        table.row(vec![subject.to_owned(), format!("{instructions:.1}"), before]);
-        counted.set(subject, instructions);
-    }
-    if !options.json {
-        println!("\n{WORKLOAD}, harness of {harness:.1} instructions subtracted\n");
-        table.print();
+    for workload in WORKLOADS {
+        workload.run(options, &recorded, &mut counted)?;
     }
     match action {
         Action::Print => {}
@@ -57,21 +46,60 @@ pub(crate) fn run(options: &Options, action: Action) -> Result<ExitCode, Failure
     Ok(ExitCode::SUCCESS)
 }
 
-/// Instructions a check, with the harness.
-fn count(subject: &str) -> Result<f64, Failure> {
-    progress::say(&format!("{WORKLOAD}: counting {subject}"));
-    let [short, long] = LENGTHS;
-    let whole = |checks| callgrind::count("instructions-child", subject, checks);
-    let difference = whole(long)? - whole(short)?;
-    Ok(difference / to_float(long - short))
+impl Workload {
+    fn run(
+        self,
+        options: &Options,
+        recorded: &Record,
+        counted: &mut Record,
+    ) -> Result<(), Failure> {
+        let harness = self.count(HARNESS)?;
+        let mut table = Table::new(&["subject", "instructions/check", "recorded"]);
+        for subject in [LOG, COUNTER, GOVERNOR, FLOOR] {
+            let instructions = self.count(subject)? - harness;
+            let before = recorded.get(&self.entry(subject));
+            if options.json {
+                JsonLine::new("instructions")
+                    .text("workload", self.name)
+                    .text("subject", subject)
+                    .number("instructions", Some(instructions), 1)
+                    .number("recorded", before, 1)
+                    .print();
+            }
+            let before = before.map_or_else(|| "-".to_owned(), |before| format!("{before:.1}"));
+            table.row(vec![subject.to_owned(), format!("{instructions:.1}"), before]);
+            counted.set(&self.entry(subject), instructions);
+        }
+        if !options.json {
+            println!("\n{}, harness of {harness:.1} instructions subtracted\n", self.name);
+            table.print();
+        }
+        Ok(())
+    }
+
+    /// What a subject's count is recorded as.
+    fn entry(self, subject: &str) -> String {
+        format!("{} {subject}", self.name)
+    }
+
+    /// Instructions a check, with the harness.
+    fn count(self, subject: &str) -> Result<f64, Failure> {
+        progress::say(&format!("{}: counting {subject}", self.name));
+        let [short, long] = self.lengths;
+        let whole = |checks| callgrind::count("instructions-child", subject, checks);
+        let difference = whole(long)? - whole(short)?;
+        Ok(difference / to_float(long - short))
+    }
 }
 
 fn compare(counted: &Record, recorded: &Record) -> ExitCode {
     let mut code = ExitCode::SUCCESS;
-    for subject in [LOG, COUNTER] {
-        if let Err(difference) = counted.compare(recorded, subject) {
-            eprintln!("slidegate-bench: {difference}");
-            code = ExitCode::FAILURE;
+    for workload in WORKLOADS {
+        for subject in [LOG, COUNTER] {
+            if let Err(difference) = counted.compare(recorded, &workload.entry(subject)) {
+                eprintln!("slidegate-bench: {difference}");
+                code = ExitCode::FAILURE;
+            }
         }
     }
     code

@@ -67,7 +67,12 @@ impl Workload {
             target: Some(60 * MB),
             ..Self::log("capped-10k-x-1m", 10_000, 1_000_000)
         },
-        Self { threads: 2, target: Some(1250 * MB), ..Self::log("log-1m-x-1000", 1_000_000, 1000) },
+        Self {
+            blocks: 1024,
+            threads: 2,
+            target: Some(1250 * MB),
+            ..Self::log("log-1m-x-1000", 1_000_000, 1000)
+        },
     ];
 
     /// The keys of one block.

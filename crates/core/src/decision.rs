@@ -1,5 +1,6 @@
 //! The answer to a check.
 
+use core::fmt;
 use core::time::Duration;
 
 use crate::policy::QUOTAS_MAX;
@@ -25,12 +26,57 @@ use crate::receipt::Receipt;
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a decision that nobody reads limits nothing"]
 pub struct Decision {
-    outcome: Outcome,
     quotas: QuotaDecisions,
     receipt: Option<Receipt>,
-    shadow_denied: bool,
-    estimated: bool,
-    degraded: bool,
+    marks: Marks,
+}
+
+/// What is said about a decision by yes or no, in one byte so that it is written at once.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Marks(u8);
+
+impl Marks {
+    const NONE: Self = Self(0);
+    const DENIED: Self = Self(1);
+    const SHADOW_DENIED: Self = Self(2);
+    const ESTIMATED: Self = Self(4);
+    const DEGRADED: Self = Self(8);
+
+    #[inline]
+    fn has(self, mark: Self) -> bool {
+        self.0 & mark.0 != 0
+    }
+
+    fn add(&mut self, mark: Self) {
+        self.0 |= mark.0;
+    }
+
+    fn remove(&mut self, mark: Self) {
+        self.0 &= !mark.0;
+    }
+}
+
+impl fmt::Debug for Marks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = [
+            (Self::DENIED, "denied"),
+            (Self::SHADOW_DENIED, "shadow_denied"),
+            (Self::ESTIMATED, "estimated"),
+            (Self::DEGRADED, "degraded"),
+        ];
+        let set = names.iter().filter(|(mark, _)| self.has(*mark)).map(|(_, name)| name);
+        f.debug_set().entries(set).finish()
+    }
+}
+
+impl From<Outcome> for Marks {
+    #[inline]
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Allow => Self::NONE,
+            Outcome::Deny => Self::DENIED,
+        }
+    }
 }
 
 /// Whether the request may go on.
@@ -76,45 +122,38 @@ impl Decision {
                 QuotaDecisions::Many(array, len)
             }
         };
-        Self { outcome, quotas, receipt, shadow_denied: false, estimated: false, degraded: false }
+        Self { quotas, receipt, marks: outcome.into() }
     }
 
     #[inline]
     pub(crate) fn one(outcome: Outcome, quota: QuotaDecision, receipt: Option<Receipt>) -> Self {
-        Self {
-            outcome,
-            quotas: QuotaDecisions::One(quota),
-            receipt,
-            shadow_denied: false,
-            estimated: false,
-            degraded: false,
-        }
+        Self { quotas: QuotaDecisions::One(quota), receipt, marks: outcome.into() }
     }
 
     /// Whether the request may go on. In shadow mode this is always so.
     #[inline]
     pub fn is_allowed(&self) -> bool {
-        self.outcome == Outcome::Allow
+        !self.marks.has(Marks::DENIED)
     }
 
     /// Allow or deny.
     pub fn outcome(&self) -> Outcome {
-        self.outcome
+        if self.is_allowed() { Outcome::Allow } else { Outcome::Deny }
     }
 
     /// Whether a policy in shadow mode would have denied this.
     pub fn is_shadow_denied(&self) -> bool {
-        self.shadow_denied
+        self.marks.has(Marks::SHADOW_DENIED)
     }
 
     /// Whether the table was full, so that the overflow sketch judged this key.
     pub fn is_estimated(&self) -> bool {
-        self.estimated
+        self.marks.has(Marks::ESTIMATED)
     }
 
     /// Whether the store failed, so that the policy's failure mode answered.
     pub fn is_degraded(&self) -> bool {
-        self.degraded
+        self.marks.has(Marks::DEGRADED)
     }
 
     /// Where every quota stands, in the order of the policy.
@@ -163,20 +202,20 @@ impl Decision {
 
     /// The same decision, marked as the failure mode's answer.
     pub fn into_degraded(mut self) -> Self {
-        self.degraded = true;
+        self.marks.add(Marks::DEGRADED);
         self
     }
 
     /// Allowed, once the wait is over.
     pub(crate) fn into_placed(mut self, receipt: Receipt) -> Self {
-        self.outcome = Outcome::Allow;
+        self.marks.remove(Marks::DENIED);
         self.receipt = Some(receipt);
         self
     }
 
     /// Denied together with others, though its own quotas would have allowed it.
     pub fn into_denied(mut self) -> Self {
-        self.outcome = Outcome::Deny;
+        self.marks.add(Marks::DENIED);
         self.receipt = None;
         self
     }
@@ -187,7 +226,7 @@ impl Decision {
     }
 
     pub(crate) fn into_estimated(mut self) -> Self {
-        self.estimated = true;
+        self.marks.add(Marks::ESTIMATED);
         self
     }
 
@@ -199,8 +238,11 @@ impl Decision {
     }
 
     pub(crate) fn make_shadow(&mut self) {
-        self.shadow_denied = self.outcome == Outcome::Deny;
-        self.outcome = Outcome::Allow;
+        self.marks.remove(Marks::SHADOW_DENIED);
+        if self.marks.has(Marks::DENIED) {
+            self.marks.remove(Marks::DENIED);
+            self.marks.add(Marks::SHADOW_DENIED);
+        }
     }
 }
 

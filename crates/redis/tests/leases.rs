@@ -11,7 +11,7 @@ use std::time::Duration;
 use common::{patient, policy, runtime};
 use slidegate::{Algorithm, Cost, FailureMode, Policy, Quota};
 use slidegate_redis::{BreakerState, Redis, RedisLimiter, RedisLimiterBuilder};
-use slidegate_testkit::server::{PATIENCE, Proxy, RedisServer, ReplyFault};
+use slidegate_testkit::server::{PATIENCE, Proxy, RedisServer, ReplyFault, monotonic, poll};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -166,6 +166,39 @@ fn a_lease_that_comes_late_neither_admits_nor_leaks() {
         proxy.delay_replies(Duration::ZERO);
         until_used(&limiter, "k", allowed).await;
         assert_eq!(limiter.stats().lease_units_lost, 0);
+    });
+}
+
+// A lease lasts from the sending of the question on, not from its answer: the server dated it by a
+// clock that was on its way already. Nothing but the lease's own end can stop its use here, as the
+// only thread is kept from anything else until that is over.
+#[test]
+fn a_lease_is_not_used_after_its_end() {
+    const LENGTH: Duration = Duration::from_millis(500);
+    const DELAY: Duration = Duration::from_millis(250);
+    let server = RedisServer::start().unwrap();
+    let proxy = Proxy::in_front_of(&server).unwrap();
+    runtime().block_on(async {
+        let limiter = limiter(proxy.url(), 10_000).leases(LENGTH).build().unwrap();
+        // On a busy machine a key may have cooled down before its fourth check: then another one.
+        for key in 0..50 {
+            let key = key.to_string();
+            heat(&limiter, &key, 3).await;
+            proxy.delay_replies(DELAY);
+            assert!(limiter.check(&key).await.is_allowed());
+            // It was asked for before this by the delay at least.
+            let end = monotonic() + LENGTH.saturating_sub(DELAY);
+            if limiter.stats().leases > 0 {
+                assert!(limiter.check(&key).await.is_allowed());
+                let leased = limiter.stats().leased_here;
+                poll("the lease to be over", || Ok((monotonic() > end).then_some(()))).unwrap();
+                assert!(limiter.check(&key).await.is_allowed());
+                assert_eq!(limiter.stats().leased_here, leased, "used after its end");
+                return;
+            }
+            proxy.delay_replies(Duration::ZERO);
+        }
+        panic!("no key became hot");
     });
 }
 

@@ -98,8 +98,9 @@ fn processes_with_leases_are_never_over() {
     assert!(violation.is_none(), "{}", violation.unwrap());
 }
 
-// What one process holds, another is denied. It must not be more than a share each, and as what is
-// unused goes back, hardly anything in the end.
+// What one process holds, another is denied: at any moment up to a share each. What is unused goes
+// back and is asked for again, so that in the end hardly anything is missing; if it did not, there
+// would be more missing than one share in all.
 #[test]
 fn processes_with_leases_use_what_there_is() {
     const PROCESSES: u64 = 4;
@@ -122,7 +123,7 @@ fn processes_with_leases_use_what_there_is() {
     let under = load.limit - admitted as u64;
     println!("{admitted} of {} admitted by {leases} leases: {under} too few", load.limit);
     assert!(leases > PROCESSES);
-    assert!(under <= PROCESSES * (load.limit / load.share));
+    assert!(under <= load.limit / load.share);
 }
 
 /// A process that checks one key, together with others.
@@ -234,7 +235,7 @@ fn worker() {
         return serve(Load::from_words(&load));
     }
     let server = RedisServer::start().unwrap();
-    let load = Load { limit: 100, window_ms: 300, length_ms: 1500, ..NEAR_THE_LIMIT };
+    let load = Load { limit: 60, window_ms: 400, share: 2, length_ms: 2500, ..NEAR_THE_LIMIT };
     let limiter = limiter(&server.url(), load);
     let admissions = run(&limiter, load, false);
     println!("{} admitted, {:?}", admissions.len(), limiter.stats());

@@ -8,7 +8,7 @@ use super::Limiter;
 use crate::error::{Error, ErrorKind};
 use crate::key::Secret;
 use crate::memory::{AnyStore, MemoryStore, OnFull, StoreSettings};
-use crate::policy::{Algorithm, Policy};
+use crate::policy::{Algorithm, Mode, Policy};
 use crate::sync::atomic::AtomicUsize;
 use crate::time::{AnyClock, Clock, ManualClock, MonotonicClock, TickScale};
 use crate::window::{Counter, Fixed, Gcra, Limits, Log, Many, Segments, Window};
@@ -171,7 +171,14 @@ impl LimiterBuilder {
 /// others have a state a quota.
 fn store(policy: &Policy, settings: &StoreSettings) -> AnyStore {
     match policy.algorithm() {
-        Algorithm::Log | Algorithm::LogCapped { .. } => AnyStore::Log(MemoryStore::new(settings)),
+        Algorithm::Log | Algorithm::LogCapped { .. } => {
+            let store = MemoryStore::<Log>::new(settings);
+            if policy.quotas().len() == 1 && policy.mode() == Mode::Enforce {
+                AnyStore::Usual(store)
+            } else {
+                AnyStore::Other(Box::new(store))
+            }
+        }
         Algorithm::Counter => one_or_many::<Counter>(policy, settings),
         Algorithm::Segments { .. } => one_or_many::<Segments>(policy, settings),
         Algorithm::Gcra => one_or_many::<Gcra>(policy, settings),

@@ -89,12 +89,16 @@ impl Limiter {
     /// Asks for several units, and takes them all if allowed.
     #[inline]
     pub fn check_cost<K: Key + ?Sized>(&self, key: &K, cost: Cost) -> Decision {
-        self.decide(&self.request(key, &self.limits, cost.get()))
+        let fingerprint = key.fingerprint(&self.secret);
+        if cost == Cost::ONE {
+            return self.decide_one(fingerprint);
+        }
+        self.decide(fingerprint, &self.limits, cost.get())
     }
 
     /// As [`check_cost`](Limiter::check_cost), for a key that has other quotas than the policy.
     pub fn check_tier<K: Key + ?Sized>(&self, key: &K, tier: &Tier, cost: Cost) -> Decision {
-        self.decide(&self.request(key, &tier.limits, cost.get()))
+        self.decide(key.fingerprint(&self.secret), &tier.limits, cost.get())
     }
 
     /// Asks for many keys at once, one decision each in the same order. Takes less than half of
@@ -215,7 +219,7 @@ impl Limiter {
                 let (seen, gone) = self.store.sweep(shard, left.min(whole).min(256), moment);
                 dropped += gone;
                 left -= seen;
-                whole = if seen + gone == 0 { 0 } else { whole.saturating_sub(seen) };
+                whole = if seen == 0 { 0 } else { whole.saturating_sub(seen) };
             }
             if left == 0 {
                 break;
@@ -275,21 +279,36 @@ impl Limiter {
         Request { fingerprint, limits: &self.limits, moment: self.moment(), cost }
     }
 
-    /// The usual case without a detour: one quota, a key that is known, denials that deny.
-    #[inline]
-    fn decide(&self, request: &Request<'_>) -> Decision {
-        if request.limits.is_single()
-            && self.policy.mode() == Mode::Enforce
-            && let Some(known) = self.store.check_known(request)
-        {
-            return known.decision(request, &self.scale);
+    /// One unit under the policy's own quotas: the usual question. Compiled once, whatever the
+    /// type of the key.
+    #[inline(never)]
+    fn decide_one(&self, fingerprint: u64) -> Decision {
+        let moment = self.moment();
+        match &self.store {
+            AnyStore::Usual(store) => store.check_one(fingerprint, moment),
+            AnyStore::Other(_) => self.decide_slowly(fingerprint, &self.limits, moment, 1),
         }
-        self.decide_slowly(request)
     }
 
-    #[cold]
-    fn decide_slowly(&self, request: &Request<'_>) -> Decision {
-        self.finish(self.store.check(request))
+    /// Any number of units under any quotas.
+    #[inline(never)]
+    fn decide(&self, fingerprint: u64, limits: &Limits, cost: u64) -> Decision {
+        self.decide_slowly(fingerprint, limits, self.moment(), cost)
+    }
+
+    #[inline(never)]
+    fn decide_slowly(
+        &self,
+        fingerprint: u64,
+        limits: &Limits,
+        moment: Moment,
+        cost: u64,
+    ) -> Decision {
+        let mut decision = self.store.check(&Request { fingerprint, limits, moment, cost });
+        if self.policy.mode() == Mode::Shadow {
+            decision.make_shadow();
+        }
+        decision
     }
 
     fn finish(&self, mut decision: Decision) -> Decision {

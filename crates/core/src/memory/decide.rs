@@ -7,7 +7,7 @@ use crate::decision::{Decision, Outcome, QuotaDecision};
 use crate::policy::QUOTAS_MAX;
 use crate::receipt::Receipt;
 use crate::time::{Moment, TickScale};
-use crate::window::{Limits, NEVER, Standing, Window};
+use crate::window::{Brief, Limits, NEVER, Standing, Window};
 
 /// What a shard is asked.
 #[derive(Debug, Clone, Copy)]
@@ -26,7 +26,6 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    #[inline]
     pub(crate) fn decision(&self, request: &Request<'_>, scale: &TickScale) -> Decision {
         let Standing { used, retry, reset, tick } = self.standing;
         let Request { fingerprint, limits, cost, .. } = *request;
@@ -41,6 +40,44 @@ impl Known {
         let receipt = Receipt { fingerprint, tick, units: cost, epoch: self.epoch };
         Decision::one(Outcome::Allow, quota, Some(receipt))
     }
+}
+
+/// Decides under the only quota, and takes if it passes: the short way if there is one.
+#[inline]
+pub(super) fn check_window<W: Window>(
+    window: &mut W,
+    request: &Request<'_>,
+    moment: Moment,
+    shared: &Shared,
+) -> Standing {
+    let Request { limits, cost, .. } = *request;
+    if W::USUAL && cost == 1 {
+        window.advance(limits, moment.now, &shared.account);
+        let quota = limits.quota(0);
+        if let Some(Brief { is_denied, remaining, reset }) = window.check_usual(quota, moment) {
+            let retry = if is_denied { reset } else { 0 };
+            return Standing { used: quota.limit - remaining, retry, reset, tick: moment.date };
+        }
+    }
+    window.check(limits, moment, cost, &shared.account)
+}
+
+/// The decision for one unit; `receipt` is for it if it passed.
+#[inline]
+pub(super) fn decide_one(
+    brief: Brief,
+    limit: u64,
+    scale: &TickScale,
+    receipt: Receipt,
+) -> Decision {
+    let Brief { is_denied, remaining, reset } = brief;
+    let wait = scale.nanos(reset);
+    if is_denied {
+        let quota = QuotaDecision::from_nanos(limit, remaining, wait, wait);
+        return Decision::one(Outcome::Deny, quota, None);
+    }
+    let quota = QuotaDecision::from_nanos(limit, remaining, 0, wait);
+    Decision::one(Outcome::Allow, quota, Some(receipt))
 }
 
 /// Starts a new key with what the sketch remembers of it.

@@ -6,37 +6,43 @@ use super::shard::{OnFull, Shard, Shared};
 use super::slots::Slots;
 use crate::window::Window;
 
+/// Slots that a table loses at once.
+const SHRINK_STEP: usize = 1024;
+
 /// Keys compared to find one to evict.
 const EVICT_FROM: usize = 16;
 
 impl<W: Window> Shard<W> {
     /// Looks at up to `slots` slots and drops those that can no longer change a decision: how many
-    /// were looked at, and how many dropped.
+    /// were looked at, and how many of them dropped.
+    ///
+    /// Goes down: a key that is dropped lets those behind it move up, and when all behind it that
+    /// are dead have gone already, few are left to move. Going up, a run of dead keys would be
+    /// moved once for every one of them, for milliseconds.
     pub(super) fn sweep(&mut self, slots: usize, shared: &Shared) -> (usize, usize) {
         let (mut seen, mut dropped) = (0, 0);
         let longest = shared.longest();
-        // A drop is work too, so both together are bounded.
-        for _ in 0..slots.saturating_mul(2) {
-            if seen == slots || self.slots.capacity() == 0 {
-                break;
-            }
-            if self.sweep_at >= self.slots.capacity() {
-                self.sweep_at = 0;
-                self.shrink(shared);
-                self.drop_sketches();
-                continue;
-            }
-            match self.slots.get(self.sweep_at) {
-                Some((_, window)) if window.idle_at(longest) <= self.latest.now => {
-                    // Another key may have moved up into this place: look at it again.
-                    self.drop_slot(self.sweep_at, shared);
-                    dropped += 1;
-                    continue;
+        while seen < slots {
+            if self.sweep_at == 0 {
+                if self.shrink(shared) {
+                    // The rest of it next time.
+                    seen += 1;
+                    break;
                 }
-                Some(_) => self.slots.window(self.sweep_at).trim(&shared.limits, &shared.account),
+                self.drop_sketches();
+                self.sweep_at = self.slots.capacity();
+            }
+            self.sweep_at = self.sweep_at.min(self.slots.capacity());
+            let Some(at) = self.sweep_at.checked_sub(1) else { break };
+            match self.slots.get(at) {
+                Some((_, window)) if window.idle_at(longest) <= self.latest.now => {
+                    self.drop_slot(at, shared);
+                    dropped += 1;
+                }
+                Some(_) => self.slots.window(at).trim(&shared.limits, &shared.account),
                 None => {}
             }
-            self.sweep_at += 1;
+            self.sweep_at = at;
             seen += 1;
         }
         self.counters.swept += dropped as u64;
@@ -67,19 +73,27 @@ impl<W: Window> Shard<W> {
         }
         self.slots.resize(capacity);
         self.sweep_at = 0;
+        self.is_shrinking = false;
         self.note_hold(hold);
         true
     }
 
-    /// Makes a mostly empty table smaller.
-    pub(super) fn shrink(&mut self, shared: &Shared) {
-        if let Some(capacity) = self.slots.smaller_capacity() {
-            let hold = Hold::start();
-            let before = Slots::<W>::bytes(self.slots.capacity());
-            self.slots.resize(capacity);
-            shared.account.shrink(before - Slots::<W>::bytes(self.slots.capacity()));
-            self.note_hold(hold);
+    /// Makes a mostly empty table smaller, by a step: to free all of a large one at once would
+    /// hold the lock for milliseconds. False if there is nothing to do, or no more.
+    fn shrink(&mut self, shared: &Shared) -> bool {
+        let (fitting, before) = (self.slots.fitting_capacity(), self.slots.capacity());
+        let goes_on = self.is_shrinking && fitting < before;
+        if !goes_on && !self.slots.is_sparse() {
+            self.is_shrinking = false;
+            return false;
         }
+        let hold = Hold::start();
+        self.slots.resize(fitting.max(before.saturating_sub(SHRINK_STEP)));
+        let after = self.slots.capacity();
+        shared.account.shrink(Slots::<W>::bytes(before) - Slots::<W>::bytes(after));
+        self.is_shrinking = after > fitting;
+        self.note_hold(hold);
+        true
     }
 
     /// Lets go of sketches whose windows have both passed.

@@ -3,7 +3,9 @@
 use core::time::Duration;
 
 use super::Account;
-use super::decide::{Known, Request, decide, decide_many, deny_full, look, seed};
+use super::decide::{
+    Known, Request, check_window, decide, decide_many, decide_one, deny_full, look, seed,
+};
 use super::hold::Hold;
 use super::overflow::Sketch;
 use super::slots::Slots;
@@ -73,10 +75,12 @@ pub(super) struct Shard<W> {
     pub(super) slots: Slots<W>,
     /// The latest moment seen; time never goes back before it.
     pub(super) latest: Moment,
-    /// Checks since the start, to sweep now and then.
-    pub(super) checks: u32,
-    /// The next slot to be looked at by the sweep, and the slots it kept since it was at the first.
+    /// Checks until the next sweep.
+    pub(super) until_sweep: u32,
+    /// The sweep goes down from here: next it looks at the slot before this one.
     pub(super) sweep_at: usize,
+    /// Whether the table is being made smaller, step by step.
+    pub(super) is_shrinking: bool,
     /// What the next new key gets; never the same twice in 65536 keys.
     pub(super) next_epoch: u16,
     /// One a quota; none before the first key that found no room.
@@ -99,8 +103,9 @@ impl<W: Window> Shard<W> {
         Self {
             slots: Slots::new(),
             latest: Moment { now: 0, date: 0 },
-            checks: 0,
+            until_sweep: SWEEP_EVERY - 1,
             sweep_at: 0,
+            is_shrinking: false,
             next_epoch: 0,
             sketches: Vec::new(),
             counters: Counters::default(),
@@ -108,34 +113,70 @@ impl<W: Window> Shard<W> {
         }
     }
 
-    /// Decides for a key that is in the table and has one quota, and takes if allowed: the usual
-    /// case, kept apart because its answer is small. None, and nothing done, for any other.
+    /// Decides for one unit under the policy's only quota, and takes it if allowed.
+    ///
+    /// The usual case, in which the key is in the table and time does not go back, is done here;
+    /// the answer is formed while the lock is held, so that nothing has to be kept meanwhile.
     #[inline]
-    pub(super) fn check_known(&mut self, request: &Request<'_>, shared: &Shared) -> Option<Known> {
-        let at = self.slots.find(request.fingerprint)?;
-        Some(self.check_at(at, request, shared))
+    pub(super) fn check_one(
+        &mut self,
+        fingerprint: u64,
+        moment: Moment,
+        shared: &Shared,
+    ) -> Decision {
+        if moment.now < self.latest.now || moment.date < self.latest.date {
+            return self.check_one_slowly(fingerprint, moment, shared);
+        }
+        self.latest = moment;
+        let Some(at) = self.slots.find(fingerprint) else {
+            return self.check_one_slowly(fingerprint, moment, shared);
+        };
+        let window = self.slots.window(at);
+        window.advance(&shared.limits, moment.now, &shared.account);
+        let quota = shared.limits.quota(0);
+        let Some(brief) = window.check_usual(quota, moment) else {
+            return self.check_one_slowly(fingerprint, moment, shared);
+        };
+        let epoch = window.epoch();
+        let receipt = Receipt { fingerprint, tick: moment.date, units: 1, epoch };
+        let decision = decide_one(brief, quota.limit, &shared.scale, receipt);
+        self.sweep_in_turn(shared);
+        decision
     }
 
-    /// As [`Shard::check_known`], for a key that was found at `at`.
+    #[inline(never)]
+    fn check_one_slowly(&mut self, fingerprint: u64, moment: Moment, shared: &Shared) -> Decision {
+        self.check(&Request { fingerprint, limits: &shared.limits, moment, cost: 1 }, shared)
+    }
+
+    /// Counts a check, and sweeps after so many.
+    #[inline]
+    fn sweep_in_turn(&mut self, shared: &Shared) {
+        let (left, is_due) = self.until_sweep.overflowing_sub(1);
+        self.until_sweep = left;
+        if is_due {
+            self.until_sweep = SWEEP_EVERY - 1;
+            self.sweep(SWEEP_SLOTS, shared);
+        }
+    }
+
+    /// Decides for a key with one quota that was found at `at`, and takes if allowed.
     #[inline]
     pub(super) fn check_at(&mut self, at: usize, request: &Request<'_>, shared: &Shared) -> Known {
         let moment = self.see(request.moment);
         let window = self.slots.window(at);
-        let standing = window.check(request.limits, moment, request.cost, &shared.account);
+        let standing = check_window(window, request, moment, shared);
         let epoch = window.epoch();
-        self.checks = self.checks.wrapping_add(1);
-        if self.checks.is_multiple_of(SWEEP_EVERY) {
-            self.sweep(SWEEP_SLOTS, shared);
-        }
+        self.sweep_in_turn(shared);
         Known { standing, epoch }
     }
 
     /// Decides, and takes if allowed.
     pub(super) fn check(&mut self, request: &Request<'_>, shared: &Shared) -> Decision {
         if request.limits.is_single()
-            && let Some(known) = self.check_known(request, shared)
+            && let Some(at) = self.slots.find(request.fingerprint)
         {
-            return known.decision(request, &shared.scale);
+            return self.check_at(at, request, shared).decision(request, &shared.scale);
         }
         let request = self.enter(request);
         let Some(at) = self.slots.find(request.fingerprint) else {

@@ -10,9 +10,9 @@ use crate::window::Window;
 /// Slots of one shard, found by fingerprint.
 #[derive(Debug)]
 pub(super) struct Slots<W> {
-    /// Zero for an empty slot, otherwise eight bits of the fingerprint: a search touches one
+    /// Zero for an empty slot, otherwise seven bits of the fingerprint and a one: a search touches one
     /// cache line of tags and the one slot that it is after.
-    tags: Box<[u8]>,
+    tags: Vec<u8>,
     pages: Vec<Box<[Slot<W>; PAGE]>>,
     len: usize,
 }
@@ -29,7 +29,7 @@ struct Slot<W> {
 
 impl<W: Window> Slots<W> {
     pub(super) fn new() -> Self {
-        Self { tags: Box::default(), pages: Vec::new(), len: 0 }
+        Self { tags: Vec::new(), pages: Vec::new(), len: 0 }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -42,8 +42,12 @@ impl<W: Window> Slots<W> {
 
     /// Bytes that a table of `capacity` slots takes, with the allocator's share.
     pub(super) fn bytes(capacity: usize) -> usize {
-        let page = (size_of::<[Slot<W>; PAGE]>() + 8).next_multiple_of(16) + size_of::<usize>();
-        capacity / PAGE * (page + PAGE)
+        if capacity == 0 {
+            return 0;
+        }
+        let pages = capacity / PAGE;
+        let lists = fitted::<u8>(capacity) + fitted::<usize>(pages) * size_of::<usize>();
+        pages * (size_of::<[Slot<W>; PAGE]>() + 8).next_multiple_of(16) + lists + 16
     }
 
     /// Whether one more key needs a larger table.
@@ -56,10 +60,14 @@ impl<W: Window> Slots<W> {
         (self.capacity() + self.capacity() / 8 + 1).next_multiple_of(PAGE)
     }
 
-    /// The capacity that fits, if so few slots are used that a smaller table pays.
-    pub(super) fn smaller_capacity(&self) -> Option<usize> {
-        let fitting = (self.len + self.len / 4).next_multiple_of(PAGE);
-        (fitting * 2 < self.capacity()).then_some(fitting)
+    /// The capacity that fits.
+    pub(super) fn fitting_capacity(&self) -> usize {
+        (self.len + self.len / 4).next_multiple_of(PAGE)
+    }
+
+    /// Whether so few slots are used that a smaller table pays.
+    pub(super) fn is_sparse(&self) -> bool {
+        self.fitting_capacity() * 2 < self.capacity()
     }
 
     #[inline]
@@ -147,9 +155,10 @@ impl<W: Window> Slots<W> {
                 break;
             }
             let wanted = home(self.slot(next).fingerprint, capacity);
-            let from_home = (next + capacity - wanted) % capacity;
-            let from_hole = (next + capacity - hole) % capacity;
-            if from_home >= from_hole {
+            // Round the end of the table, without a division for every key that is passed.
+            let behind =
+                |from: usize| if next >= from { next - from } else { next + capacity - from };
+            if behind(wanted) >= behind(hole) {
                 let moved = core::mem::replace(self.slot_mut(next), Slot::vacant());
                 *self.slot_mut(hole) = moved;
                 self.tags.swap(hole, next);
@@ -169,11 +178,13 @@ impl<W: Window> Slots<W> {
         }
         let pages = capacity / PAGE;
         self.pages.truncate(pages);
-        self.pages.reserve_exact(pages - self.pages.len());
+        fit(&mut self.pages, pages);
         while self.pages.len() < pages {
             self.pages.push(Box::new(core::array::from_fn(|_| Slot::vacant())));
         }
-        self.tags = vec![0; capacity].into_boxed_slice();
+        self.tags.clear();
+        fit(&mut self.tags, capacity);
+        self.tags.resize(capacity, 0);
         self.len = 0;
         for Slot { fingerprint, window } in keys {
             self.insert(fingerprint, window);
@@ -197,6 +208,19 @@ impl<W: Window> Slot<W> {
     }
 }
 
+/// Makes a list as large as it has to be.
+fn fit<T>(list: &mut Vec<T>, len: usize) {
+    let capacity = fitted::<T>(len);
+    list.shrink_to(capacity);
+    list.reserve_exact(capacity - list.len());
+}
+
+/// What a list of `len` takes room for. Up to 128 bytes it doubles: each time a small list grows
+/// it leaves a block behind that nothing else fits, in every one of a thousand shards.
+fn fitted<T>(len: usize) -> usize {
+    len.next_power_of_two().min(128 / size_of::<T>()).max(len)
+}
+
 /// Where a search begins: the upper bits spread evenly over any capacity.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "less than the capacity")]
@@ -208,5 +232,5 @@ fn home(fingerprint: u64, capacity: usize) -> usize {
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "eight bits of many")]
 fn tag(fingerprint: u64) -> u8 {
-    ((fingerprint >> 24) as u8).max(1)
+    (fingerprint >> 24) as u8 | 0x80
 }

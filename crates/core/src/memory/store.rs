@@ -4,7 +4,7 @@ use core::fmt::Debug;
 use core::hint::black_box;
 use core::time::Duration;
 
-use super::decide::{Known, Request};
+use super::decide::Request;
 use super::hold::Hold;
 use super::shard::{Counters, OnFull, Shard, Shared};
 
@@ -19,8 +19,6 @@ use crate::window::{Limits, Log, Window};
 
 /// What a limiter asks of memory, whatever the algorithm.
 pub(crate) trait KeyedStore: Debug + Send + Sync {
-    /// The usual case of `check`: see [`Shard::check_known`].
-    fn check_known(&self, request: &Request<'_>) -> Option<Known>;
     fn check(&self, request: &Request<'_>) -> Decision;
     fn check_many(&self, requests: &[Request<'_>], decisions: &mut Vec<Decision>);
     fn peek(&self, request: &Request<'_>) -> Decision;
@@ -37,7 +35,7 @@ pub(crate) trait KeyedStore: Debug + Send + Sync {
     fn shards(&self) -> usize;
     fn capacity(&self, shard: usize) -> usize;
     fn lock(&self, shard: usize) -> Box<dyn LockedShard + '_>;
-    /// Looks at up to `slots` slots of a shard: how many those were, and how many were dropped.
+    /// Looks at up to `slots` slots of a shard: how many those were, and how many of them were dropped.
     fn sweep(&self, shard: usize, slots: usize, moment: Moment) -> (usize, usize);
     fn stats(&self) -> StoreStats;
     /// The latest tick that any shard has seen.
@@ -98,23 +96,13 @@ pub(crate) struct StoreSettings {
     pub(crate) limits: Limits,
 }
 
-/// The store of a limiter: the log's without a virtual call, since it is the default.
+/// The store of a limiter.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one a limiter")]
 pub(crate) enum AnyStore {
-    Log(MemoryStore<Log>),
+    /// A log under one quota that is enforced, which is the default: without a virtual call.
+    Usual(MemoryStore<Log>),
     Other(Box<dyn KeyedStore>),
-}
-
-impl AnyStore {
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "one call less on the way of every check")]
-    pub(crate) fn check_known(&self, request: &Request<'_>) -> Option<Known> {
-        match self {
-            Self::Log(store) => store.check_known(request),
-            Self::Other(store) => store.check_known(request),
-        }
-    }
 }
 
 impl core::ops::Deref for AnyStore {
@@ -122,7 +110,7 @@ impl core::ops::Deref for AnyStore {
 
     fn deref(&self) -> &Self::Target {
         match self {
-            Self::Log(store) => store,
+            Self::Usual(store) => store,
             Self::Other(store) => &**store,
         }
     }
@@ -154,6 +142,12 @@ impl<W: Window + Debug> MemoryStore<W> {
         let StoreSettings { on_full, scale, limits, .. } = *settings;
         let longest = AtomicU64::new(limits.longest());
         Self { shards, shared: Shared { account, on_full, scale, sketch_bytes, limits, longest } }
+    }
+
+    /// As `check`, for one unit under the policy's own quota, which is the only one.
+    #[inline]
+    pub(crate) fn check_one(&self, fingerprint: u64, moment: Moment) -> Decision {
+        self.shard(fingerprint).check_one(fingerprint, moment, &self.shared)
     }
 
     #[inline]
@@ -221,11 +215,6 @@ impl<W: Window + Debug> MemoryStore<W> {
 }
 
 impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
-    #[inline]
-    fn check_known(&self, request: &Request<'_>) -> Option<Known> {
-        self.shard(request.fingerprint).check_known(request, &self.shared)
-    }
-
     fn check(&self, request: &Request<'_>) -> Decision {
         self.shard(request.fingerprint).check(request, &self.shared)
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::tick::NANOS_MAX;
 use super::{Clock, ManualClock, MonotonicClock};
 
 #[derive(Debug, Clone)]
@@ -12,12 +13,14 @@ pub(crate) enum AnyClock {
 }
 
 impl AnyClock {
+    /// Nanoseconds since the Unix epoch, at most [`NANOS_MAX`].
     #[inline]
     pub(crate) fn now(&self) -> u64 {
         match self {
-            Self::Monotonic(clock) => clock.now(),
+            Self::Monotonic(clock) => clock.now().min(NANOS_MAX),
+            // It never shows more.
             Self::Manual(clock) => clock.now(),
-            Self::Other(clock) => clock.now(),
+            Self::Other(clock) => clock.now().min(NANOS_MAX),
         }
     }
 

@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use super::Clock;
+use super::tick::NANOS_MAX;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// A clock that stands still until it is told to move.
@@ -29,7 +30,7 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 pub struct ManualClock(Arc<AtomicU64>);
 
 impl ManualClock {
-    /// A clock that shows `since_epoch`, at most 584 years.
+    /// A clock that shows `since_epoch`, at most 146 years: the year 2116.
     pub fn new(since_epoch: Duration) -> Self {
         Self(Arc::new(AtomicU64::new(nanos(since_epoch))))
     }
@@ -41,7 +42,7 @@ impl ManualClock {
         let mut now = self.0.load(Ordering::Relaxed);
         while let Err(seen) = self.0.compare_exchange_weak(
             now,
-            now.saturating_add(by),
+            now.saturating_add(by).min(NANOS_MAX),
             Ordering::Relaxed,
             Ordering::Relaxed,
         ) {
@@ -63,5 +64,5 @@ impl Clock for ManualClock {
 }
 
 fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+    u64::try_from(duration.as_nanos()).map_or(NANOS_MAX, |nanos| nanos.min(NANOS_MAX))
 }

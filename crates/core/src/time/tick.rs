@@ -60,7 +60,7 @@ impl TickScale {
     }
 
     /// A clock's reading as ticks: `now` rounded down; `date`, which allows for the clock's lag,
-    /// rounded up.
+    /// rounded up. It is at most [`NANOS_MAX`].
     #[inline]
     pub(crate) fn moment(&self, nanos: u64) -> Moment {
         let (now, rest) = self.divide(nanos);
@@ -95,7 +95,6 @@ impl TickScale {
 
     #[inline]
     fn divide(&self, nanos: u64) -> (u64, u64) {
-        let nanos = nanos.min(NANOS_MAX);
         let wide = u128::from(nanos) * u128::from(self.reciprocal);
         let quotient = (wide >> 64) as u64 >> self.shift;
         (quotient, nanos - quotient * self.nanos)
@@ -103,7 +102,7 @@ impl TickScale {
 }
 
 /// The latest time, in the year 2116; a clock that shows more is read as this.
-const NANOS_MAX: u64 = (1 << 62) - 1;
+pub(crate) const NANOS_MAX: u64 = (1 << 62) - 1;
 
 #[cfg(test)]
 mod tests {

@@ -2,6 +2,7 @@
 //!
 //! Whoever adds an algorithm adds one file here that implements [`Window`].
 
+mod brief;
 mod counter;
 mod fixed;
 mod gcra;
@@ -11,6 +12,7 @@ mod many;
 mod segments;
 mod stamp;
 
+pub(crate) use brief::Brief;
 pub(crate) use counter::Counter;
 pub(crate) use fixed::Fixed;
 pub(crate) use gcra::Gcra;
@@ -45,6 +47,9 @@ pub(crate) trait Window: Sized + Send {
     /// Whether a unit can be dated ahead, so that callers can wait in line.
     const WAITS: bool;
 
+    /// Whether there is a short way for the usual check, [`check_usual`](Window::check_usual).
+    const USUAL: bool = false;
+
     /// Nothing taken. Receipts of another epoch are not honoured.
     fn new(limits: &Limits, epoch: u16) -> Self;
 
@@ -71,6 +76,14 @@ pub(crate) trait Window: Sized + Send {
 
     /// Ticks until more units become available in quota `index`; zero if all are.
     fn reset(&self, limits: &Limits, index: usize, now: u64) -> u64;
+
+    /// Decides for one unit under the only quota, if that can be done without calling anything,
+    /// after `advance`. None, and nothing done, if it cannot, and for an algorithm without a
+    /// shorter way than [`check`](Window::check).
+    fn check_usual(&mut self, quota: TickQuota, moment: Moment) -> Option<Brief> {
+        let _ = (quota, moment);
+        None
+    }
 
     /// Decides under the only quota, and takes if it passes: `advance`, `retry`, `take`, `used`
     /// and `reset` in one, which an algorithm may do in fewer steps.

@@ -1,16 +1,23 @@
 //! Where the codes of a log live: in the slot, in one block on the heap, or in chunks.
 
+use super::code::{ShortCode, UNITS};
+use super::codes::{Codes, TURN};
 use super::wide::Wide;
 use crate::memory::Account;
 
 /// ```text
 /// Inline  [tag, len, open, 20 bytes of codes]
-/// Flat    [tag, open, start, end, pointer, length]   codes are buffer[start..end]
+/// Flat    [tag, open, start, end, pointer, length]   codes are a ring in the block
 /// Wide    [tag, pointer]
 /// ```
 ///
 /// `open` is the units of the last entry, which has no code yet: a gap is only known when the
 /// next entry comes, and until then units of the same tick cost no byte.
+///
+/// A ring, so that a block need be no larger than what is in it: codes go from `start` to `end`,
+/// or, when `end` lies before `start`, to the end of the block and on from its front. No code is
+/// cut in two: where one does not fit before the end of the block, it is written to the front,
+/// and [`TURN`] in its stead. `start` and `end` meet only when there are no codes.
 #[derive(Debug)]
 pub(super) enum Body {
     Inline { len: u8, open: u16, bytes: [u8; INLINE] },
@@ -31,15 +38,27 @@ const _: () = assert!(size_of::<Body>() == 24);
 impl Body {
     pub(super) const EMPTY: Self = Self::Inline { len: 0, open: 0, bytes: [0; INLINE] };
 
-    /// The codes. A wide body has its own.
+    /// The codes, oldest first. A wide body has its own.
     #[inline]
-    pub(super) fn codes(&self) -> &[u8] {
+    pub(super) fn codes(&self) -> Codes<'_> {
         match self {
-            Self::Inline { len, bytes, .. } => &bytes[..usize::from(*len).min(INLINE)],
+            Self::Inline { len, bytes, .. } => Codes::new(bytes, 0, usize::from(*len)),
             Self::Flat { start, end, buffer, .. } => {
-                buffer.get(usize::from(*start)..usize::from(*end)).unwrap_or_default()
+                Codes::new(buffer, usize::from(*start), usize::from(*end))
             }
-            Self::Wide(_) => &[],
+            Self::Wide(_) => Codes::new(&[], 0, 0),
+        }
+    }
+
+    /// Bytes that the codes take, with those left unused where they turn.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Inline { len, .. } => usize::from(*len),
+            Self::Flat { start, end, .. } if start <= end => usize::from(*end - *start),
+            Self::Flat { start, end, buffer, .. } => {
+                buffer.len() - usize::from(*start) + usize::from(*end)
+            }
+            Self::Wide(_) => 0,
         }
     }
 
@@ -69,88 +88,134 @@ impl Body {
         }
     }
 
-    /// Drops the first `count` bytes of codes.
-    #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "never more bytes than there are")]
-    pub(super) fn drop_front(&mut self, count: usize) {
+    /// Drops all codes before the place `at` of one of them.
+    #[expect(clippy::cast_possible_truncation, reason = "a place in a block below 64 KiB")]
+    pub(super) fn drop_to(&mut self, at: usize) {
         match self {
             Self::Inline { len, bytes, .. } => {
-                // Shifting all twenty bytes beats moving just the used ones.
-                let mut shifted = [0; INLINE];
-                let count = count.min(INLINE);
-                shifted[..INLINE - count].copy_from_slice(&bytes[count..]);
-                *bytes = shifted;
-                *len = len.saturating_sub(count as u8);
+                let at = at.min(INLINE);
+                bytes.copy_within(at.., 0);
+                *len = len.saturating_sub(at as u8);
             }
-            Self::Flat { start, end, .. } => *start = (*start + count as u16).min(*end),
+            Self::Flat { start, .. } => *start = at as u16,
             Self::Wide(_) => {}
         }
     }
 
-    /// Appends a code of one byte if there is room.
+    /// Everything in the block from the first code on, up to the end of the block.
     #[inline]
-    pub(super) fn push_byte(&mut self, byte: u8) -> bool {
+    pub(super) fn rest_of_block(&self) -> &[u8] {
         match self {
-            Self::Inline { len, bytes, .. } => {
-                let Some(place) = bytes.get_mut(usize::from(*len)) else { return false };
-                *place = byte;
-                *len += 1;
+            Self::Flat { start, buffer, .. } => {
+                buffer.get(usize::from(*start)..).unwrap_or_default()
             }
-            Self::Flat { end, buffer, .. } => {
-                let Some(place) = buffer.get_mut(usize::from(*end)) else { return false };
-                *place = byte;
-                *end += 1;
-            }
-            Self::Wide(_) => return false,
+            Self::Inline { bytes, .. } => bytes,
+            Self::Wide(_) => &[],
         }
+    }
+
+    /// Whether the first entry surely has one unit.
+    #[inline]
+    pub(super) fn first_is_one(&self) -> bool {
+        match self.rest_of_block().first() {
+            Some(first) => *first < UNITS,
+            None => false,
+        }
+    }
+
+    /// Reads what a check will read.
+    #[inline]
+    pub(super) fn touch(&self) -> u64 {
+        match self {
+            Self::Flat { start, end, buffer, .. } => {
+                let byte = |at: u16| buffer.get(usize::from(at)).map_or(0, |byte| u64::from(*byte));
+                byte(*start) << 8 | byte(*end)
+            }
+            _ => 0,
+        }
+    }
+
+    /// Appends the code of an open entry of one unit, if there is room for two bytes right behind
+    /// the last code. Then another entry of one unit is open.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "one or two")]
+    pub(super) fn push_short(&mut self, code: ShortCode) -> bool {
+        if let Self::Flat { open, start, end, buffer } = self {
+            if *open != 1 {
+                return false;
+            }
+            // Bytes up to the first code; very many if that is not in the way.
+            let free = start.wrapping_sub(*end).wrapping_sub(1);
+            if free < 2 {
+                return false;
+            }
+            let at = usize::from(*end);
+            let Some(place) = buffer.get_mut(at..at + 2) else { return false };
+            place.copy_from_slice(&code.bytes);
+            *end += code.len;
+            return true;
+        }
+        let Self::Inline { open: 1, len, bytes } = self else { return false };
+        let at = usize::from(*len);
+        let Some(place) = bytes.get_mut(at..at + 2) else { return false };
+        place.copy_from_slice(&code.bytes);
+        *len += code.len as u8;
         true
     }
 
-    /// Appends a code of two bytes if there is room.
-    #[inline]
-    pub(super) fn push_pair(&mut self, first: u8, second: u8) -> bool {
+    /// Appends if there is room.
+    #[expect(clippy::cast_possible_truncation, reason = "places in a block below 64 KiB")]
+    pub(super) fn push(&mut self, code: &[u8]) -> bool {
         match self {
             Self::Inline { len, bytes, .. } => {
                 let at = usize::from(*len);
-                let Some(place) = bytes.get_mut(at..at + 2) else { return false };
-                place.copy_from_slice(&[first, second]);
-                *len += 2;
+                let Some(place) = bytes.get_mut(at..at + code.len()) else { return false };
+                place.copy_from_slice(code);
+                *len += code.len() as u8;
             }
-            Self::Flat { end, buffer, .. } => {
-                let at = usize::from(*end);
-                let Some(place) = buffer.get_mut(at..at + 2) else { return false };
-                place.copy_from_slice(&[first, second]);
-                *end += 2;
+            Self::Flat { start, end, buffer, .. } => {
+                let Some(at) = free(usize::from(*start), usize::from(*end), buffer, code.len())
+                else {
+                    return false;
+                };
+                if let Some(turn) = buffer.get_mut(usize::from(*end)).filter(|_| at == 0) {
+                    *turn = TURN;
+                }
+                buffer[at..at + code.len()].copy_from_slice(code);
+                *end = (at + code.len()) as u16;
             }
             Self::Wide(_) => return false,
         }
         true
     }
 
-    /// Appends if there is room behind the last code.
-    #[expect(clippy::cast_possible_truncation, reason = "a code has at most eighteen bytes")]
-    pub(super) fn push(&mut self, code: &[u8]) -> bool {
-        let (end, bytes) = match self {
-            Self::Inline { len, bytes, .. } => (usize::from(*len), &mut bytes[..]),
-            Self::Flat { end, buffer, .. } => (usize::from(*end), &mut buffer[..]),
-            Self::Wide(_) => return false,
-        };
-        let Some(place) = bytes.get_mut(end..end + code.len()) else {
-            return false;
-        };
-        place.copy_from_slice(code);
-        match self {
-            Self::Inline { len, .. } => *len += code.len() as u8,
-            Self::Flat { end, .. } => *end += code.len() as u16,
-            Self::Wide(_) => {}
+    /// The codes as one run, at the front of the block.
+    #[expect(clippy::cast_possible_truncation, reason = "places in a block below 64 KiB")]
+    pub(super) fn straighten(&mut self) -> &[u8] {
+        let turn = self.codes().turn();
+        if let Self::Flat { start, end, buffer, .. } = self {
+            let (from, to) = (usize::from(*start), usize::from(*end));
+            let behind = buffer.len() - from;
+            let len = match turn {
+                Some(turn) => {
+                    buffer.rotate_left(from);
+                    buffer.copy_within(behind..behind + to, turn - from);
+                    turn - from + to
+                }
+                None => {
+                    buffer.copy_within(from..to, 0);
+                    to - from
+                }
+            };
+            (*start, *end) = (0, len as u16);
         }
-        true
+        let len = self.len();
+        &self.bytes_mut()[..len]
     }
 
-    /// Replaces `old` bytes at `at` by `new`, if they fit once the codes are moved to the front.
+    /// Replaces `old` bytes at `at` by `new`, if they fit. The codes have been straightened.
     pub(super) fn splice(&mut self, at: usize, old: usize, new: &[u8]) -> bool {
-        self.move_to_front();
-        let used = self.codes().len();
+        let used = self.len();
         if used - old + new.len() > self.capacity() {
             return false;
         }
@@ -166,16 +231,13 @@ impl Body {
         if codes.len() > self.capacity() {
             return false;
         }
-        self.drop_front(self.codes().len());
-        self.move_to_front();
         self.bytes_mut()[..codes.len()].copy_from_slice(codes);
         self.set_len(codes.len());
         true
     }
 
-    /// Makes room for `more` bytes behind the last code: moves the codes to the front when that
-    /// frees enough to be worth it, otherwise takes a larger block, of `likely` bytes if that is
-    /// more than needed, up to `most`. False if neither can be had.
+    /// Makes room for `more` bytes behind the last code in a larger block, of `likely` bytes if
+    /// that is more than needed, up to `most`. False if none can be had.
     #[cold]
     pub(super) fn make_room(
         &mut self,
@@ -184,20 +246,11 @@ impl Body {
         most: usize,
         account: &Account,
     ) -> bool {
-        let used = self.codes().len();
-        if let Self::Flat { start, buffer, .. } = self {
-            let wasted = usize::from(*start);
-            let enough = wasted + buffer.len() >= used + wasted + more;
-            // Moving costs what is used, so it waits until a part of that has been appended.
-            let worth = wasted >= 8 && wasted * 32 >= used;
-            if enough && (worth || buffer.len() >= most) {
-                self.move_to_front();
-                if used + more <= self.capacity() {
-                    return true;
-                }
-            }
+        let used = self.straighten().len();
+        if used + more <= self.capacity() && self.capacity() >= most {
+            return true;
         }
-        let needed = block(used + more + used / 32).min(most);
+        let needed = block(used + more + (2 * used).isqrt()).min(most);
         let likely = block(likely).min(most);
         (likely > needed && self.resize(likely, account))
             || (needed >= used + more && self.resize(needed, account))
@@ -206,12 +259,12 @@ impl Body {
     /// Gives back what is clearly too much: three quarters of a block, or all of it when nothing
     /// is on record. Less would be wanted again soon.
     pub(super) fn trim(&mut self, account: &Account) {
-        let used = self.codes().len();
+        let used = self.len();
         if used == 0 && self.open() == 0 {
             account.shrink(self.heap_bytes());
             *self = Self::EMPTY;
         } else if self.capacity() > 64 && used < self.capacity() / 4 {
-            self.resize(block(used + used / 32), account);
+            self.resize(block(used + (2 * used).isqrt()), account);
         }
     }
 
@@ -230,22 +283,14 @@ impl Body {
         if after > before && !account.try_grow(after - before) {
             return false;
         }
-        let (codes, open) = (self.codes(), self.open());
+        let open = self.open();
+        let codes = self.straighten();
         let used = codes.len();
         let mut buffer = vec![0; capacity].into_boxed_slice();
         buffer[..used].copy_from_slice(codes);
         *self = Self::Flat { open, start: 0, end: used as u16, buffer };
         account.shrink(before.saturating_sub(after));
         true
-    }
-
-    #[expect(clippy::cast_possible_truncation, reason = "blocks are below 64 KiB")]
-    fn move_to_front(&mut self) {
-        if let Self::Flat { start, end, buffer, .. } = self {
-            let range = usize::from(*start)..usize::from(*end);
-            (*start, *end) = (0, range.len() as u16);
-            buffer.copy_within(range, 0);
-        }
     }
 
     fn capacity(&self) -> usize {
@@ -275,11 +320,22 @@ impl Body {
     }
 }
 
+/// Where a code of `len` bytes can go in a ring from `start` to `end`: behind the last one, or at
+/// the front. It may not reach the first one, or the ring would look empty.
+fn free(start: usize, end: usize, buffer: &[u8], len: usize) -> Option<usize> {
+    if end < start {
+        return (end + len < start).then_some(end);
+    }
+    if end + len <= buffer.len() {
+        return Some(end);
+    }
+    (len < start).then_some(0)
+}
+
 /// What the allocator keeps beside each block.
 pub(super) const BLOCK_OVERHEAD: usize = 8;
 
-/// A block of at least `bytes` in steps of a cache line, eight bytes of it the allocator's own.
-/// Finer steps would fit closer, but leave more of the memory in holes that nothing fits.
+/// A block of at least `bytes`, in the allocator's steps, eight bytes of it the allocator's own.
 fn block(bytes: usize) -> usize {
-    (bytes + BLOCK_OVERHEAD).next_multiple_of(64) - BLOCK_OVERHEAD
+    (bytes + BLOCK_OVERHEAD).next_multiple_of(16) - BLOCK_OVERHEAD
 }

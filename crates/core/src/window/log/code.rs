@@ -29,14 +29,26 @@ pub(super) struct Code {
     len: usize,
 }
 
+/// A code of one or two bytes; the second means nothing if there is but one.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ShortCode {
+    pub(super) bytes: [u8; 2],
+    pub(super) len: u16,
+}
+
 pub(super) const CODE_MAX: usize = 18;
 
-const SHORT: u64 = 0xC0;
+/// Gaps below it take one byte.
+pub(super) const SHORT: u64 = 0xC0;
 const PAIR_BASE: u64 = SHORT;
-const PAIR_END: u64 = PAIR_BASE + 60 * 256;
+/// Gaps below it take one or two bytes.
+pub(super) const PAIR_END: u64 = PAIR_BASE + 60 * 256;
+/// What a gap of two bytes, written with the upper byte first, has more than the gap itself.
+const PAIR_FIRST: u64 = (SHORT << 8) - PAIR_BASE;
 const TRIPLE: u8 = 0xFC;
 const LONG: u8 = 0xFD;
-const UNITS: u8 = 0xFE;
+/// Begins the code of an entry that has not one unit.
+pub(super) const UNITS: u8 = 0xFE;
 
 impl Code {
     #[inline]
@@ -51,15 +63,17 @@ impl Code {
         code
     }
 
-    /// The usual codes, of one unit and one or two bytes, without the detour of an array.
+    /// The usual codes, of one unit and one or two bytes. Without a branch between the two, since
+    /// nothing could foretell it.
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "each cast keeps the byte it is about")]
-    pub(super) fn short(gap: u64) -> Option<(u8, Option<u8>)> {
-        if gap < SHORT {
-            return Some((gap as u8, None));
+    #[expect(clippy::cast_possible_truncation, reason = "less than 2^16")]
+    pub(super) fn short(gap: u64) -> Option<ShortCode> {
+        if gap >= PAIR_END {
+            return None;
         }
-        let above = gap - PAIR_BASE;
-        (gap < PAIR_END).then(|| (SHORT as u8 + (above >> 8) as u8, Some(above as u8)))
+        let is_short = gap < SHORT;
+        let code = if is_short { gap << 8 } else { gap + PAIR_FIRST };
+        Some(ShortCode { bytes: (code as u16).to_be_bytes(), len: 2 - u16::from(is_short) })
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "each cast keeps the byte it is about")]
@@ -112,6 +126,19 @@ pub(super) fn read(bytes: &[u8]) -> Entry {
         }
         _ => read_long(bytes).unwrap_or(Entry { units: 0, gap: 0, len: bytes.len().max(1) }),
     }
+}
+
+/// Gap and length of the first code, if it is one of the usual, of one unit and one or two bytes,
+/// and is not the last byte there is. As [`Code::short`], without a branch.
+#[inline]
+pub(super) fn peek(bytes: &[u8]) -> Option<(u64, usize)> {
+    let pair = u64::from(u16::from_be_bytes(*bytes.first_chunk::<2>()?));
+    if pair >= u64::from(TRIPLE) << 8 {
+        return None;
+    }
+    let is_pair = pair >= SHORT << 8;
+    let gap = if is_pair { pair - PAIR_FIRST } else { pair >> 8 };
+    Some((gap, 1 + usize::from(is_pair)))
 }
 
 #[cold]

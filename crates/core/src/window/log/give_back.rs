@@ -2,7 +2,7 @@
 
 use super::Log;
 use super::body::{Body, CAPPED_MAX};
-use super::code::{Code, Entry, read};
+use super::code::{Code, Entry};
 use crate::memory::Account;
 use crate::time::Moment;
 use crate::window::{Limits, TickQuota, Window};
@@ -25,10 +25,9 @@ impl Log {
     /// Gives back up to `units` from the first entry at or after `tick` that has any. A merged
     /// entry is dated later than what went into it, so "at or after" finds it.
     fn give_back_once(&mut self, tick: u64, units: u64, account: &Account) -> Option<u64> {
+        self.body.straighten();
         let (mut at, mut before, mut here) = (0, None, self.head.tick());
-        let codes = self.body.codes();
-        while at < codes.len() {
-            let entry = read(&codes[at..]);
+        for entry in self.body.codes() {
             if here >= tick && entry.units > 0 {
                 let given = entry.units.min(units);
                 if !self.reduce(at, entry, before, given, account) {
@@ -77,7 +76,7 @@ impl Log {
             let gap = entry.gap as u32;
             self.head.set_tick(self.head.tick() + entry.gap);
             self.span -= gap;
-            self.body.drop_front(entry.len);
+            self.body.drop_to(entry.len);
             return true;
         };
         let code = Code::new(previous.units, previous.gap + entry.gap);

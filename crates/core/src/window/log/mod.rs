@@ -11,9 +11,11 @@
 
 mod body;
 mod code;
+mod codes;
 mod cursor;
 mod give_back;
 mod merge;
+mod size;
 mod take;
 mod wide;
 
@@ -21,7 +23,7 @@ use self::body::Body;
 use self::code::{Code, read};
 use self::wide::Wide;
 use super::stamp::Stamp;
-use super::{Limits, NEVER, Standing, TickQuota, Window};
+use super::{Brief, Limits, NEVER, TickQuota, Window};
 use crate::error::Error;
 use crate::memory::{Account, Reader, Writer};
 use crate::time::Moment;
@@ -33,7 +35,8 @@ pub(crate) struct Log {
     head: Stamp,
     /// Ticks from the first entry to the last.
     span: u32,
-    /// Units on record; none means that nothing else is either.
+    /// Units on record; none means that nothing else is either. A wide body has its own sum, and
+    /// here is none.
     units: u32,
     body: Body,
 }
@@ -42,6 +45,7 @@ const _: () = assert!(size_of::<Log>() == 40);
 
 impl Window for Log {
     const WAITS: bool = true;
+    const USUAL: bool = true;
 
     #[inline]
     fn new(limits: &Limits, epoch: u16) -> Self {
@@ -61,15 +65,13 @@ impl Window for Log {
 
     #[inline]
     fn advance(&mut self, limits: &Limits, now: u64, account: &Account) {
-        if let Body::Wide(wide) = &mut self.body {
+        if self.units != 0 {
+            let longest = limits.longest();
+            if self.head.tick() + longest <= now {
+                self.expire(now - longest);
+            }
+        } else if let Body::Wide(wide) = &mut self.body {
             wide.advance(limits, now, account);
-            return;
-        }
-        let Some(horizon) = now.checked_sub(limits.longest()) else {
-            return;
-        };
-        if self.units != 0 && self.head.tick() <= horizon {
-            self.expire(horizon);
         }
     }
 
@@ -110,26 +112,24 @@ impl Window for Log {
         first.map_or(0, |tick| (tick + window).saturating_sub(now))
     }
 
-    #[inline]
-    fn check(&mut self, limits: &Limits, moment: Moment, cost: u64, account: &Account) -> Standing {
-        if matches!(self.body, Body::Wide(_)) {
-            return self.check_slowly(limits, moment, cost, account);
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a call would cost a tenth of the check")]
+    fn check_usual(&mut self, quota: TickQuota, moment: Moment) -> Option<Brief> {
+        let units = self.units.wrapping_add(1);
+        if units <= 1 {
+            // Nothing on record, or wide; or so many that it will be.
+            return None;
         }
-        let TickQuota { limit, window } = limits.quota(0);
-        let now = moment.now;
-        if self.units != 0 && self.head.tick() + window <= now {
-            self.expire(now - window);
+        let TickQuota { limit, window } = quota;
+        let reset = self.head.tick() + window - moment.now;
+        if u64::from(units) > limit {
+            return self.deny_usual(limit, reset);
         }
-        let used = u64::from(self.units);
-        if used + cost > limit {
-            return self.deny(used, limits, now, cost);
+        if !self.take_usual(moment.date) && !self.take_at_turn(moment.date) {
+            return None;
         }
-        if let Some(tick) = self.take_usual(moment.date, cost) {
-            let reset = self.head.tick() + window - now;
-            return Standing { used: used + cost, retry: 0, reset, tick };
-        }
-        let tick = self.take(limits, moment, cost, account);
-        Standing { used: used + cost, retry: 0, reset: self.reset(limits, 0, now), tick }
+        self.units = units;
+        Some(Brief { is_denied: false, remaining: limit - u64::from(units), reset })
     }
 
     fn take(&mut self, limits: &Limits, moment: Moment, cost: u64, account: &Account) -> u64 {
@@ -245,6 +245,8 @@ impl Window for Log {
             Body::Wide(wide) => wide.trim(account),
             // A capped log is small after a merge, and grows again at once.
             _ if limits.bytes_max > 0 && self.units > 0 => {}
+            // Too early to tell: its block was chosen for the whole window.
+            _ if self.units > 0 && u64::from(self.span) * 2 < limits.longest() => {}
             _ => self.body.trim(account),
         }
     }
@@ -262,9 +264,7 @@ impl Window for Log {
 
     #[inline]
     fn touch(&self) -> u64 {
-        let codes = self.body.codes();
-        let ends = codes.first().zip(codes.last());
-        ends.map_or(self.head.tick(), |(first, last)| u64::from(*first) << 8 | u64::from(*last))
+        self.body.touch() ^ self.head.tick()
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
@@ -322,68 +322,77 @@ impl Log {
         self.head.tick() + u64::from(self.span)
     }
 
-    #[cold]
-    fn check_slowly(
-        &mut self,
-        limits: &Limits,
-        moment: Moment,
-        cost: u64,
-        account: &Account,
-    ) -> Standing {
-        self.advance(limits, moment.now, account);
-        let retry = self.retry(limits, 0, moment.now, cost);
-        let tick = if retry == 0 { self.take(limits, moment, cost, account) } else { 0 };
-        let used = self.used(limits, 0, moment.now);
-        Standing { used, retry, reset: self.reset(limits, 0, moment.now), tick }
+    /// Denies one unit, if the first entry frees it.
+    #[inline]
+    fn deny_usual(&self, limit: u64, reset: u64) -> Option<Brief> {
+        let is_first = u64::from(self.units) == limit && self.body.first_is_one();
+        is_first.then_some(Brief { is_denied: true, remaining: 0, reset })
     }
 
-    #[inline]
-    fn deny(&self, used: u64, limits: &Limits, now: u64, cost: u64) -> Standing {
-        let retry = self.retry(limits, 0, now, cost);
-        Standing { used, retry, reset: self.reset(limits, 0, now), tick: 0 }
-    }
-
-    /// Drops every entry at or before `horizon`.
-    #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "gaps and units are parts of the sums")]
+    /// Drops every entry at or before `horizon`, in a body that is not wide.
+    ///
+    /// The usual codes, in a block, without calling anything: then neither this function nor who
+    /// calls it has to put registers aside.
+    #[inline(never)]
+    #[expect(clippy::cast_possible_truncation, reason = "parts of the sums")]
     fn expire(&mut self, horizon: u64) {
+        let Body::Flat { start, buffer, .. } = &mut self.body else {
+            return self.expire_slowly(horizon);
+        };
+        let first = self.head.tick();
+        if first + u64::from(self.span) <= horizon {
+            return self.expire_slowly(horizon);
+        }
+        let Some(mut rest) = buffer.get(usize::from(*start)..) else { return };
+        let (mut tick, mut units) = (first, 0);
+        // The last entry stays, so every one that goes has a code, and another is behind it.
+        while tick <= horizon {
+            let Some((gap, len)) = code::peek(rest) else {
+                return self.expire_slowly(horizon);
+            };
+            rest = &rest[len..];
+            tick += gap;
+            units += 1;
+        }
+        *start = (buffer.len() - rest.len()) as u16;
+        self.units -= units;
+        self.span -= (tick - first) as u32;
+        self.head.set_tick(tick);
+    }
+
+    #[inline(never)]
+    #[expect(clippy::cast_possible_truncation, reason = "parts of the sums")]
+    fn expire_slowly(&mut self, horizon: u64) {
         if self.last() <= horizon {
             self.units = 0;
             self.body.clear();
             return;
         }
-        let codes = self.body.codes();
+        let mut codes = self.body.codes();
         let mut tick = self.head.tick();
-        let (mut bytes, mut units, start) = (0, 0, tick);
+        let (mut units, first) = (0, tick);
         while tick <= horizon {
-            let Some(rest) = codes.get(bytes..).filter(|rest| !rest.is_empty()) else {
-                break;
-            };
-            let entry = read(rest);
+            let Some(entry) = codes.next() else { break };
             tick += entry.gap;
             units += entry.units;
-            bytes += entry.len;
         }
+        let at = codes.at();
+        self.body.drop_to(at);
         self.units -= units as u32;
-        self.span -= (tick - start) as u32;
+        self.span -= (tick - first) as u32;
         self.head.set_tick(tick);
-        self.body.drop_front(bytes);
     }
 
     /// The tick of the entry whose expiry frees the last of `over` units.
     #[inline]
     fn freeing(&self, over: u64) -> u64 {
-        let codes = self.body.codes();
-        let mut tick = self.head.tick();
-        let (mut bytes, mut freed) = (0, 0);
-        while let Some(rest) = codes.get(bytes..).filter(|rest| !rest.is_empty()) {
-            let entry = read(rest);
+        let (mut tick, mut freed) = (self.head.tick(), 0);
+        for entry in self.body.codes() {
             freed += entry.units;
             if freed >= over {
                 return tick;
             }
             tick += entry.gap;
-            bytes += entry.len;
         }
         tick
     }
@@ -392,16 +401,10 @@ impl Log {
     fn walk(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let open = (self.last(), u64::from(self.body.open()));
         let mut tick = self.head.tick();
-        let mut rest = self.body.codes();
-        let codes = core::iter::from_fn(move || {
-            if rest.is_empty() {
-                return None;
-            }
-            let entry = read(rest);
+        let codes = self.body.codes().map(move |entry| {
             let at = tick;
             tick += entry.gap;
-            rest = &rest[entry.len.min(rest.len())..];
-            Some((at, entry.units))
+            (at, entry.units)
         });
         codes.chain(core::iter::once(open)).filter(|(_, units)| *units > 0)
     }

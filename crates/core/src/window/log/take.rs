@@ -3,47 +3,48 @@
 use super::body::{Body, CAPPED_MAX, FLAT_MAX};
 use super::code::Code;
 use super::wide::Wide;
-use super::{Log, merge};
+use super::{Log, merge, size};
 use crate::memory::Account;
 use crate::time::Moment;
 use crate::window::{Limits, TickQuota};
 
 impl Log {
-    /// Takes in the usual cases: one unit, a code of one or two bytes, room for it. None, and
-    /// nothing taken, in all others.
+    /// Puts a unit at the end of the codes in the usual cases: a code of one or two bytes, and room
+    /// for it. False, and nothing done, in all others. Leaves the sum of units to who calls.
     #[inline]
-    pub(super) fn take_usual(&mut self, date: u64, cost: u64) -> Option<u64> {
-        let last = self.last();
-        if cost != 1 || self.units == 0 || self.units == u32::MAX {
-            return None;
-        }
-        if date < last {
-            return None;
-        }
-        if date == last {
-            let open = self.body.open();
-            if open == u16::MAX {
-                return None;
+    #[expect(clippy::cast_possible_truncation, reason = "a short code is below 2^16")]
+    pub(super) fn take_usual(&mut self, date: u64) -> bool {
+        let Some(gap) = date.checked_sub(self.last()) else { return false };
+        if gap == 0 {
+            let open = self.body.open().wrapping_add(1);
+            if open != 0 {
+                self.body.set_open(open);
             }
-            self.body.set_open(open + 1);
-            self.units += 1;
-            return Some(last);
+            return open != 0;
         }
-        let gap = date - last;
-        let (Some(span), 1) = (self.span.checked_add(u32::try_from(gap).ok()?), self.body.open())
+        let Some(code) = Code::short(gap) else { return false };
+        let Some(span) = self.span.checked_add(gap as u32) else { return false };
+        if !self.body.push_short(code) {
+            return false;
+        }
+        self.span = span;
+        true
+    }
+
+    /// As [`Log::take_usual`], where the codes go on at the front of the block.
+    #[cold]
+    pub(super) fn take_at_turn(&mut self, date: u64) -> bool {
+        let Some(gap) = date.checked_sub(self.last()).and_then(|gap| u32::try_from(gap).ok())
         else {
-            return None;
+            return false;
         };
-        let pushed = match Code::short(gap)? {
-            (byte, None) => self.body.push_byte(byte),
-            (first, Some(second)) => self.body.push_pair(first, second),
-        };
-        // The entry before had one unit, and so has this one: what is open stays as it is.
-        if pushed {
-            self.span = span;
-            self.units += 1;
+        let Some(span) = self.span.checked_add(gap) else { return false };
+        let code = Code::new(1, u64::from(gap));
+        if gap == 0 || self.body.open() != 1 || !self.body.push(code.as_slice()) {
+            return false;
         }
-        pushed.then_some(date)
+        self.span = span;
+        true
     }
 
     /// Writes the code of the open entry, now that the gap to the next is known; false if the log
@@ -78,7 +79,7 @@ impl Log {
         if self.body.make_room(bytes.len(), self.likely_bytes(limits), most, account) {
             return self.body.push(bytes);
         }
-        if limits.bytes_max == 0 && self.body.codes().len() + bytes.len() > FLAT_MAX {
+        if limits.bytes_max == 0 && self.body.len() + bytes.len() > FLAT_MAX {
             return false;
         }
         self.squeeze(limits);
@@ -87,26 +88,24 @@ impl Log {
             || (self.body.make_room(bytes.len(), 0, most, account) && self.body.push(bytes))
     }
 
-    /// The bytes that a window will take if it goes on as it began, but no more than the limit can
-    /// need; zero while it is too early to tell.
+    /// The bytes that a window will take at its fullest if it goes on as it began, but no more than
+    /// the limit can need; zero while it is too early to tell.
     ///
     /// A block that is right at once saves the smaller ones on the way to it, whose holes would
     /// take a fifth of the memory.
     fn likely_bytes(&self, limits: &Limits) -> usize {
         let TickQuota { limit, window } = limits.quota(0);
-        let (used, span) = (self.body.codes().len() as u64, u64::from(self.span));
-        if span.saturating_mul(32) < window || self.units == 0 {
+        let (used, span) = (self.body.len() as u64, u64::from(self.span));
+        if span.saturating_mul(64) < window || self.units == 0 {
             return 0;
         }
-        let by_rate = used.saturating_mul(window) / span / 8 * 9;
-        let by_limit = used.saturating_mul(limit) / u64::from(self.units) / 32 * 33;
+        let units = u64::from(self.units);
+        let by_rate = size::at_rate(used, units, span, window);
+        let by_limit = size::at_limit(used, units, limit, window);
         // A key that runs near its limit will need the limit's block: a guess a little below it
         // would be outgrown, and leave the largest hole of all.
-        let bytes = if by_rate.saturating_mul(4) >= by_limit.saturating_mul(3) {
-            by_limit
-        } else {
-            by_rate
-        };
+        let is_near = by_rate.saturating_mul(4) >= by_limit.saturating_mul(3);
+        let bytes = if is_near { by_limit } else { by_rate };
         usize::try_from(bytes).map_or(0, |bytes| bytes.min(FLAT_MAX))
     }
 
@@ -114,16 +113,16 @@ impl Log {
     #[cold]
     fn squeeze(&mut self, limits: &Limits) {
         let last = self.last();
-        let target = self.body.codes().len() / 2;
+        let target = self.body.straighten().len() / 2;
         let mut quantum = match limits.bytes_max {
             0 => 2,
             cap => merge::first_quantum(limits.longest(), cap),
         };
         merge::with_scratch(|scratch| {
-            while self.body.codes().len() > target.max(7) && quantum <= limits.longest() * 2 {
-                let first =
-                    merge::merge(self.body.codes(), self.head.tick(), last, quantum, scratch);
-                if scratch.len() < self.body.codes().len() && self.body.replace(scratch) {
+            while self.body.len() > target.max(7) && quantum <= limits.longest() * 2 {
+                let first = self.head.tick();
+                let first = merge::merge(self.body.straighten(), first, last, quantum, scratch);
+                if scratch.len() < self.body.len() && self.body.replace(scratch) {
                     self.head.set_tick(first);
                     #[expect(clippy::cast_possible_truncation, reason = "shorter than before")]
                     let span = (last - first) as u32;
@@ -132,7 +131,7 @@ impl Log {
                 quantum *= 2;
             }
         });
-        if self.body.codes().len() > target.max(7) {
+        if self.body.len() > target.max(7) {
             self.collapse(last);
         }
     }

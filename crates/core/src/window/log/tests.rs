@@ -57,6 +57,18 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..250)
 }
 
+fn turning_steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        40 => (1u64..400).prop_map(Step::Pass),
+        40 => Just(Step::Check(1)),
+        2 => (2u64..300).prop_map(Step::Check),
+        1 => any::<usize>().prop_map(Step::Refund),
+        1 => (1u64..3000).prop_map(Step::Ahead),
+        1 => Just(Step::Trim),
+    ];
+    prop::collection::vec(step, 300..900)
+}
+
 /// Runs the steps on both and compares every answer.
 fn compare(limits: &Limits, steps: &[Step]) -> Result<(), TestCaseError> {
     let account = Account::unlimited();
@@ -117,7 +129,21 @@ fn check(
         prop_assert_eq!(log.retry(limits, index, moment.now, cost), expected);
         passes &= expected == 0;
     }
-    if limits.is_single() {
+    let usual = if cost == 1 && limits.is_single() {
+        log.check_usual(limits.quota(0), moment)
+    } else {
+        None
+    };
+    if let Some(brief) = usual {
+        prop_assert_eq!(brief.is_denied, !passes);
+        if passes {
+            model.add(moment.date, cost);
+            receipts.push((moment.date, cost));
+        }
+        let TickQuota { limit, window } = limits.quota(0);
+        prop_assert_eq!(brief.remaining, limit - model.used(moment.now, window));
+        prop_assert_eq!(brief.reset, log.reset(limits, 0, moment.now));
+    } else if limits.is_single() {
         let standing = log.check(limits, moment, cost, account);
         prop_assert_eq!(standing.retry == 0, passes);
         if passes {
@@ -190,6 +216,13 @@ proptest! {
     #[test]
     fn one_quota_is_exact(steps in steps(), limit in prop_oneof![1u64..30, Just(500_000u64)]) {
         compare(&Limits::of(&[(limit, 60_000)]), &steps)?;
+    }
+
+    // Codes that go round in their block, of one and of two bytes, with one now and then that is
+    // longer, or is taken out of the middle.
+    #[test]
+    fn a_log_that_goes_round_is_exact(steps in turning_steps(), limit in 20u64..120) {
+        compare(&Limits::of(&[(limit, 10_000)]), &steps)?;
     }
 
     #[test]
