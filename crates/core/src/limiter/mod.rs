@@ -146,34 +146,61 @@ impl Limiter {
 
     /// Gives back the very units that a receipt names, and says how many there were to give: none
     /// after they have expired or the key was reset.
-    #[expect(clippy::needless_pass_by_value, reason = "a receipt works once")]
     pub fn refund(&self, receipt: Receipt) -> u64 {
+        self.give_back(receipt, &self.limits)
+    }
+
+    /// As [`refund`](Limiter::refund), of a receipt from [`check_tier`](Limiter::check_tier).
+    pub fn refund_tier(&self, receipt: Receipt, tier: &Tier) -> u64 {
+        self.give_back(receipt, &tier.limits)
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "a receipt works once")]
+    fn give_back(&self, receipt: Receipt, limits: &Limits) -> u64 {
         let Receipt { fingerprint, tick, units, epoch } = receipt;
-        self.store.give_back(&self.request_for(fingerprint, units), tick, epoch)
+        self.store.give_back(&self.request_for(fingerprint, limits, units), tick, epoch)
     }
 
     /// Corrects an estimate to the real cost, and says how many units were charged for it in all.
     ///
     /// What was taken too much is given back, unless it has expired. What was taken too little is recorded as debt, above
     /// the limit if need be: it was used, so it counts.
-    #[expect(clippy::needless_pass_by_value, reason = "a receipt works once")]
     pub fn settle(&self, receipt: Receipt, actual: u64) -> u64 {
+        self.correct(receipt, actual, &self.limits)
+    }
+
+    /// As [`settle`](Limiter::settle), of a receipt from [`check_tier`](Limiter::check_tier).
+    pub fn settle_tier(&self, receipt: Receipt, actual: u64, tier: &Tier) -> u64 {
+        self.correct(receipt, actual, &tier.limits)
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "a receipt works once")]
+    fn correct(&self, receipt: Receipt, actual: u64, limits: &Limits) -> u64 {
         let Receipt { fingerprint, tick, units, epoch } = receipt;
         if actual < units {
-            let request = self.request_for(fingerprint, units - actual);
+            let request = self.request_for(fingerprint, limits, units - actual);
             return units - self.store.give_back(&request, tick, epoch);
         }
         let debt = (actual - units).min(crate::quota::LIMIT_MAX);
         if debt > 0 {
-            self.store.take(&self.request_for(fingerprint, debt));
+            self.store.take(&self.request_for(fingerprint, limits, debt));
         }
         units + debt
     }
 
     /// Units that count against each quota now.
     pub fn usage<K: Key + ?Sized>(&self, key: &K) -> Usage {
-        let used = self.store.used(&self.request(key, &self.limits, 1));
-        Usage { units: used, quotas: self.policy.quotas().len() }
+        self.used(key, &self.limits)
+    }
+
+    /// As [`usage`](Limiter::usage), for a key that has other quotas than the policy.
+    pub fn usage_tier<K: Key + ?Sized>(&self, key: &K, tier: &Tier) -> Usage {
+        self.used(key, &tier.limits)
+    }
+
+    fn used<K: Key + ?Sized>(&self, key: &K, limits: &Limits) -> Usage {
+        let units = self.store.used(&self.request(key, limits, 1));
+        Usage { units, quotas: limits.quotas().len() }
     }
 
     /// Every request that is still in the longest window, oldest first, for audits.
@@ -185,8 +212,21 @@ impl Limiter {
     ///
     /// When the algorithm is not a log: the others keep counts and no times.
     pub fn history<K: Key + ?Sized>(&self, key: &K) -> Result<Vec<Event>, Error> {
+        self.events(key, &self.limits)
+    }
+
+    /// As [`history`](Limiter::history), for a key that has other quotas than the policy.
+    ///
+    /// # Errors
+    ///
+    /// When the algorithm is not a log.
+    pub fn history_tier<K: Key + ?Sized>(&self, key: &K, tier: &Tier) -> Result<Vec<Event>, Error> {
+        self.events(key, &tier.limits)
+    }
+
+    fn events<K: Key + ?Sized>(&self, key: &K, limits: &Limits) -> Result<Vec<Event>, Error> {
         let mut events = Vec::new();
-        let kept = self.store.history(&self.request(key, &self.limits, 1), &mut |tick, units| {
+        let kept = self.store.history(&self.request(key, limits, 1), &mut |tick, units| {
             events.push(Event { at: self.scale.duration(tick), units });
         });
         if kept {
@@ -275,8 +315,8 @@ impl Limiter {
         Request { fingerprint, limits, moment: self.moment(), cost }
     }
 
-    fn request_for(&self, fingerprint: u64, cost: u64) -> Request<'_> {
-        Request { fingerprint, limits: &self.limits, moment: self.moment(), cost }
+    fn request_for<'a>(&self, fingerprint: u64, limits: &'a Limits, cost: u64) -> Request<'a> {
+        Request { fingerprint, limits, moment: self.moment(), cost }
     }
 
     /// One unit under the policy's own quotas: the usual question. Compiled once, whatever the

@@ -121,7 +121,8 @@ impl Limiter {
             if frame.is_empty() {
                 break;
             }
-            let restored = self.store.restore(&frame, &self.request_for(0, 1), shift)?;
+            let restored =
+                self.store.restore(&frame, &self.request_for(0, &self.limits, 1), shift)?;
             report.keys += restored.keys;
             report.dropped += restored.dropped;
             frames += 1;

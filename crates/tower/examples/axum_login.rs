@@ -1,6 +1,6 @@
 //! A login page: five failures in a minute for a user from an address; right passwords are free.
 //!
-//! `cargo run -p slidegate-tower --example login_guard`
+//! `cargo run -p slidegate-tower --example axum_login`
 
 #![expect(clippy::print_stdout, reason = "the example shows what came back")]
 

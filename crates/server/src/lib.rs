@@ -1,0 +1,3 @@
+//! Slidegate as a service.
+
+pub mod spec;

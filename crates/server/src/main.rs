@@ -1,0 +1,3 @@
+//! The program `slidegate`.
+
+fn main() {}

@@ -1,0 +1,33 @@
+//! What a configuration asks for: checked, and without a trace of the file it came from.
+//!
+//! Every format is read into these; the engine is built from them and from nothing else.
+
+mod domain;
+mod policy;
+mod rule;
+mod store;
+
+pub use domain::{DescriptorSpec, DomainSpec, LimitSpec, RateSpec, Unit};
+pub use policy::{CandidateSpec, PolicySpec, SharedSpec, Switch};
+pub use rule::{KeyPart, MatchSpec, MissingKey, RuleSpec};
+pub use store::{MEMORY, MemorySpec, RedisPlace, RedisSpec, StoreSpec};
+
+/// Everything that can be swapped while the daemon runs.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Spec {
+    /// Where state lives. The store named [`MEMORY`] is always there.
+    pub stores: Vec<StoreSpec>,
+    /// Limits that callers name.
+    pub policies: Vec<PolicySpec>,
+    /// Limits that descriptors meet.
+    pub domains: Vec<DomainSpec>,
+    /// Which HTTP requests meet which policies, for forward auth.
+    pub rules: Vec<RuleSpec>,
+}
+
+impl Spec {
+    /// The policy of this name.
+    pub fn policy(&self, name: &str) -> Option<&PolicySpec> {
+        self.policies.iter().find(|policy| policy.name == name)
+    }
+}
