@@ -18,6 +18,7 @@ pub struct DomainSpec {
 
 /// One level: a key, perhaps a value, perhaps a limit, perhaps further levels.
 #[derive(Debug, Clone, PartialEq, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "the switches of the format, by their names")]
 pub struct DescriptorSpec {
     /// Of the entry that it matches.
     pub key: String,
