@@ -161,6 +161,20 @@ impl Limiter {
         self.store.give_back(&self.request_for(fingerprint, limits, units), tick, epoch)
     }
 
+    /// Gives back up to `units` that no receipt names, and says how many there were: the oldest
+    /// that count first, as they would be free again soonest anyway. Algorithms that keep no times
+    /// give back of the oldest and the newest part that they count.
+    ///
+    /// For callers that cannot keep receipts. With one, [`refund`](Limiter::refund) is exact.
+    pub fn forgive<K: Key + ?Sized>(&self, key: &K, units: u64) -> u64 {
+        self.store.forgive(&self.request(key, &self.limits, units))
+    }
+
+    /// As [`forgive`](Limiter::forgive), for a key that has other quotas than the policy.
+    pub fn forgive_tier<K: Key + ?Sized>(&self, key: &K, units: u64, tier: &Tier) -> u64 {
+        self.store.forgive(&self.request(key, &tier.limits, units))
+    }
+
     /// Corrects an estimate to the real cost, and says how many units were charged for it in all.
     ///
     /// What was taken too much is given back, unless it has expired. What was taken too little is recorded as debt, above

@@ -255,6 +255,24 @@ impl<W: Window> Shard<W> {
         window.give_back(&limits, now, tick, request.cost, &shared.account)
     }
 
+    /// Gives back units that no receipt names: the oldest that count, then the newest.
+    pub(super) fn forgive(&mut self, request: &Request<'_>, shared: &Shared) -> u64 {
+        let request = self.enter(request);
+        let now = request.moment.now;
+        let Some(at) = self.slots.find(request.fingerprint) else {
+            return 0;
+        };
+        let window = self.slots.window(at);
+        if !shared.has_longer(request.limits) {
+            window.advance(request.limits, now, &shared.account);
+        }
+        let oldest = (now + 1).saturating_sub(request.limits.longest());
+        let limits = request.limits.keeping(shared.longest());
+        let given = window.give_back(&limits, now, oldest, request.cost, &shared.account);
+        let left = request.cost - given.min(request.cost);
+        given + window.give_back(&limits, now, now, left, &shared.account)
+    }
+
     /// Takes a place in line: the units are dated at the moment they may be used.
     pub(super) fn line_up(
         &mut self,

@@ -24,6 +24,7 @@ pub(crate) trait KeyedStore: Debug + Send + Sync {
     fn peek(&self, request: &Request<'_>) -> Decision;
     fn take(&self, request: &Request<'_>);
     fn give_back(&self, request: &Request<'_>, tick: u64, epoch: u16) -> u64;
+    fn forgive(&self, request: &Request<'_>) -> u64;
     fn line_up(&self, request: &Request<'_>, within: u64) -> LineUp;
     fn confirm(&self, request: &Request<'_>, tick: u64, epoch: u16) -> Option<(u64, Moment)>;
     fn used(&self, request: &Request<'_>) -> [u64; QUOTAS_MAX];
@@ -235,6 +236,10 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
 
     fn give_back(&self, request: &Request<'_>, tick: u64, epoch: u16) -> u64 {
         self.shard(request.fingerprint).give_back(request, tick, epoch, &self.shared)
+    }
+
+    fn forgive(&self, request: &Request<'_>) -> u64 {
+        self.shard(request.fingerprint).forgive(request, &self.shared)
     }
 
     fn line_up(&self, request: &Request<'_>, within: u64) -> LineUp {

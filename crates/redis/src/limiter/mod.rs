@@ -128,6 +128,29 @@ impl RedisLimiter {
         self.inner.give_back(key.as_ref(), &receipt, receipt.units()).await
     }
 
+    /// Gives back up to `units` that no receipt names, and says how many there were: the oldest
+    /// that count first, as they would be free again soonest anyway. For callers that cannot keep
+    /// receipts.
+    ///
+    /// # Errors
+    ///
+    /// When Redis gave no answer; the units may have been given back.
+    pub async fn forgive(
+        &self,
+        key: impl AsRef<[u8]>,
+        tier: Option<&RedisTier>,
+        units: u64,
+    ) -> Result<u64, Error> {
+        let key = key.as_ref();
+        let op = Op::Forgive { units };
+        let answer = self.inner.ask(key, &self.inner.limits(tier), op).await?;
+        self.inner.forget_denial(key);
+        match answer.only()? {
+            Answer::Units(units) => Ok(*units),
+            other => Err(unexpected(other)),
+        }
+    }
+
     /// Corrects an estimate to the real cost, and says how many units were charged for it in all.
     /// What was taken too little is recorded as debt, above the limit if need be.
     ///

@@ -30,6 +30,8 @@ pub(crate) enum Op {
     Charge { cost: u64 },
     /// Gives back the very units that a receipt names.
     Refund { tick: u64, units: u64, epoch: u16 },
+    /// Gives back units that no receipt names: the oldest that count, then the newest.
+    Forgive { units: u64 },
     /// Forgets the key.
     Reset,
     /// Asks for the entries that count.
@@ -83,6 +85,7 @@ impl<'a> Ask<'a> {
             Op::Refund { tick, units, epoch } => (6, units.min(UNITS_MAX), tick, epoch),
             Op::Reset => (7, 0, 0, 0),
             Op::History => (8, 0, 0, 0),
+            Op::Forgive { units } => (9, units.min(UNITS_MAX), 0, 0),
         };
         let mark = if alone && number <= 3 && self.limits.is_simple() { QUICK } else { 0 };
         let (front, back) = (self.limits.front(), self.limits.back());

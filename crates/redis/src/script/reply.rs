@@ -100,7 +100,9 @@ impl Rest<'_> {
             Op::Check { .. } | Op::Shadow { .. } | Op::Peek { .. } | Op::Lease { .. } => {
                 self.decided(ask)
             }
-            Op::Charge { .. } | Op::Refund { .. } => Ok(Answer::Units(self.number::<7>()?)),
+            Op::Charge { .. } | Op::Refund { .. } | Op::Forgive { .. } => {
+                Ok(Answer::Units(self.number::<7>()?))
+            }
             Op::Reset => Ok(Answer::Found(self.flag()?)),
             Op::History => self.history(),
         }

@@ -9,7 +9,7 @@
 --     B; for each quota units that count I7 (2^53 for more: then how often 2^53 B, and the rest I7,
 --     follow), if not taken ticks until the cost passes I7 (2^53 for never), ticks until more units
 --     become available I7; if taken, tick I7 and epoch I2, and for a lease units I7;
---   units given back or charged (refund, charge): I7;
+--   units given back or charged (refund, forgive, charge): I7;
 --   whether there was anything (reset): B;
 --   entries (history): number I4, then tick i7 and units I7 of each.
 -- Or an error that begins with SLIDEGATE, for values that are not ours and asks that make no sense.
@@ -17,6 +17,7 @@
 
 -- What is asked, by number. 64 more says that a short cut may answer.
 local CHECK, SHADOW, PEEK, LEASE, CHARGE, REFUND, RESET, HISTORY = 1, 2, 3, 4, 5, 6, 7, 8
+local FORGIVE = 9
 
 -- An ask: operation, units; microseconds of a tick, limit and window of the first quota, the
 -- algorithm's parameter; tick and epoch; algorithm, number of quotas, ticks to keep entries for.
@@ -96,6 +97,17 @@ local function refund(s)
   return given
 end
 
+local function forgive(s)
+  local longest = 0
+  for i = 1, s.count do
+    longest = math.max(longest, s.windows[i])
+  end
+  local given = s.window.give_back(s, s.now - longest + 1, s.units)
+  given = given + s.window.give_back(s, s.now, s.units - given)
+  s.changed = s.changed or given > 0
+  return given
+end
+
 local function reset(s)
   if s.unreadable then
     -- Damaged, or not ours: empty now, and gone in a moment.
@@ -140,6 +152,8 @@ local function act(s, blocked)
     return pack('<I7', s.units)
   elseif op == REFUND then
     return pack('<I7', refund(s))
+  elseif op == FORGIVE then
+    return pack('<I7', forgive(s))
   elseif op == RESET then
     return pack('<B', reset(s) and 1 or 0)
   elseif op == HISTORY then
