@@ -1,3 +1,6 @@
 //! Slidegate as a service.
 
+#![forbid(unsafe_code)]
+
+pub mod engine;
 pub mod spec;

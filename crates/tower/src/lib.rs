@@ -55,7 +55,7 @@ mod overload;
 #[cfg(feature = "tonic")]
 pub use answer::Grpc;
 pub use answer::{Answer, Denial, DenialKind, Http};
-pub use gate::{Count, Gate, Missing, Served, TierId};
+pub use gate::{Count, Gate, Missing, Served, Share, TierId};
 pub use head::Head;
 pub use key::KeyBy;
 pub use layer::{RateLimit, RateLimitLayer, RateLimitLayerBuilder, ResponseFuture};

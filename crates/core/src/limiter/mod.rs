@@ -144,6 +144,12 @@ impl Limiter {
         self.check_cost(key, estimate)
     }
 
+    /// The receipt of a key whose parts have travelled: units, tick and epoch as an earlier one of
+    /// this limiter, or of the limiter whose snapshot this one restored, told them.
+    pub fn receipt<K: Key + ?Sized>(&self, key: &K, units: u64, tick: u64, epoch: u16) -> Receipt {
+        Receipt { fingerprint: key.fingerprint(&self.secret), tick, units, epoch }
+    }
+
     /// Gives back the very units that a receipt names, and says how many there were to give: none
     /// after they have expired or the key was reset.
     pub fn refund(&self, receipt: Receipt) -> u64 {

@@ -26,6 +26,23 @@ pub struct Spec {
 }
 
 impl Spec {
+    /// Memory as a store.
+    pub fn memory(&self) -> MemorySpec {
+        let memory = self.stores.iter().find_map(|store| match store {
+            StoreSpec::Memory(memory) => Some(*memory),
+            StoreSpec::Redis(..) => None,
+        });
+        memory.unwrap_or_default()
+    }
+
+    /// The Redis of this name.
+    pub fn redis(&self, wanted: &str) -> Option<&RedisSpec> {
+        self.stores.iter().find_map(|store| match store {
+            StoreSpec::Redis(name, redis) if name == wanted => Some(redis.as_ref()),
+            _ => None,
+        })
+    }
+
     /// The policy of this name.
     pub fn policy(&self, name: &str) -> Option<&PolicySpec> {
         self.policies.iter().find(|policy| policy.name == name)

@@ -11,7 +11,7 @@ use slidegate::{Cost, Error, ErrorKind, Quota};
 
 pub(crate) use ask::{Ask, Asked};
 pub use count::{Count, Served};
-pub(crate) use share::Share;
+pub use share::Share;
 
 use crate::head::Head;
 use crate::key::{KeyBy, PARTS_MAX, Part};

@@ -7,25 +7,27 @@ use siphasher::sip::SipHasher13;
 /// A share of all keys, told by hash: a key that is in stays in, in every process and over
 /// restarts, and also when the share grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Share {
+pub struct Share {
     percent: u8,
 }
 
 impl Share {
-    pub(crate) const ALL: Self = Self { percent: 100 };
+    /// Every key.
+    pub const ALL: Self = Self { percent: 100 };
 
-    /// A share of 0 to 100.
-    pub(crate) fn new(percent: u8) -> Option<Self> {
+    /// A share of 0 to 100 percent; none beyond.
+    pub fn new(percent: u8) -> Option<Self> {
         (percent <= 100).then_some(Self { percent })
     }
 
-    pub(crate) fn is_all(self) -> bool {
+    /// Whether every key is in.
+    pub fn is_all(self) -> bool {
         self.percent == 100
     }
 
     /// Whether a key of this policy is in. Other policies choose other keys, so that it is not
     /// always the same clients that try everything first.
-    pub(crate) fn holds(self, policy: &str, key: &[u8]) -> bool {
+    pub fn holds(self, policy: &str, key: &[u8]) -> bool {
         if self.is_all() {
             return true;
         }

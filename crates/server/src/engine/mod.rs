@@ -1,0 +1,108 @@
+//! Limits at work.
+//!
+//! A [`Spec`] says what is wanted; the engine keeps the [`Plan`] that is in force, and swaps it for
+//! another without losing a count.
+
+mod all;
+mod counts;
+mod limit;
+mod plan;
+mod pool;
+mod pools;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, Guard};
+use parking_lot::Mutex;
+use slidegate::{Error, ManualClock, MonotonicClock};
+use slidegate_redis::Redis;
+
+pub use self::all::{ASKS_MAX, Answer, Ask, check_all};
+pub use self::counts::{BOUNDS, Count, Counts, Histogram};
+pub use self::limit::{Limit, TierId};
+pub use self::plan::{Plan, Planner};
+pub use self::pool::Pool;
+use self::pools::Pools;
+pub use self::pools::{Afresh, PoolId, Restore};
+use crate::spec::Spec;
+
+/// What is in force, and all state.
+#[derive(Debug)]
+pub struct Engine {
+    plan: ArcSwap<Plan>,
+    pools: Pools,
+    /// Of every limit there ever was under a name: metrics must not go back.
+    counts: Mutex<HashMap<Box<str>, Arc<Counts>>>,
+    timer: Arc<MonotonicClock>,
+}
+
+/// The most limits whose counts are remembered after they are gone.
+const REMEMBERED: usize = 10_000;
+
+impl Engine {
+    /// An engine that does what `spec` says, with the state that `restore` brings back.
+    ///
+    /// # Errors
+    ///
+    /// When a value is out of range, a store is not configured, or `restore` says to stop.
+    pub fn new(spec: &Spec, restore: &mut dyn Restore) -> Result<Self, Error> {
+        Self::with_clock(spec, None, restore)
+    }
+
+    /// As [`new`](Engine::new), with a clock that is set by hand; for tests.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Engine::new).
+    pub fn with_clock(
+        spec: &Spec,
+        clock: Option<ManualClock>,
+        restore: &mut dyn Restore,
+    ) -> Result<Self, Error> {
+        let pools = Pools::new(clock);
+        let (timer, counts) = (Arc::new(MonotonicClock::new()), HashMap::new());
+        let plan = Planner::new(spec, &pools, &counts, &timer, restore).plan()?;
+        let engine =
+            Self { plan: ArcSwap::from_pointee(plan), pools, counts: Mutex::new(counts), timer };
+        engine.remember();
+        Ok(engine)
+    }
+
+    /// What is in force now.
+    pub fn plan(&self) -> Guard<Arc<Plan>> {
+        self.plan.load()
+    }
+
+    /// Puts another configuration in force. Limits that are in both keep their counts, and those
+    /// whose quotas changed keep what can be kept, to the safe side. On an error nothing changes.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Engine::new).
+    pub fn swap(&self, spec: &Spec) -> Result<(), Error> {
+        let counts = self.counts.lock().clone();
+        let plan = Planner::new(spec, &self.pools, &counts, &self.timer, &mut Afresh).plan()?;
+        let used: Vec<PoolId> = plan.pools().iter().map(|(id, _)| id.clone()).collect();
+        self.plan.store(Arc::new(plan));
+        self.pools.keep(&used);
+        self.remember();
+        Ok(())
+    }
+
+    /// The Redis servers in use, by the name of their store.
+    pub fn redises(&self) -> Vec<(String, Redis)> {
+        self.pools.redises()
+    }
+
+    fn remember(&self) {
+        let mut counts = self.counts.lock();
+        let plan = self.plan.load();
+        if counts.len() > REMEMBERED {
+            counts.clear();
+        }
+        for limit in plan.limits() {
+            counts.insert(limit.name().into(), Arc::clone(&limit.counts));
+        }
+    }
+}

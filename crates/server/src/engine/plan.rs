@@ -1,0 +1,214 @@
+//! What is in force now: every limit by its name, and what leads to it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use slidegate::{Algorithm, Error, ErrorKind, FailureMode, MonotonicClock, Quota};
+use slidegate_tower::Share;
+
+use super::counts::Counts;
+use super::limit::{Candidate, Limit, Named};
+use super::pool::{Pool, PoolTier};
+use super::pools::{PoolId, PoolSpec, Pools, Restore};
+use crate::spec::{MEMORY, PolicySpec, RateSpec, RuleSpec, SharedSpec, Spec, Switch, Unit};
+
+/// A configuration at work. Never changes: a reload makes another one.
+#[derive(Debug)]
+pub struct Plan {
+    spec: Spec,
+    limits: HashMap<Box<str>, Arc<Limit>>,
+    /// Of the domains' limits too.
+    all: Vec<Arc<Limit>>,
+    pub(super) pools: Vec<(PoolId, Pool)>,
+}
+
+impl Plan {
+    /// The policy of this name.
+    pub fn limit(&self, policy: &str) -> Option<&Arc<Limit>> {
+        self.limits.get(policy)
+    }
+
+    /// Every limit there is, in the order of the configuration.
+    pub fn limits(&self) -> &[Arc<Limit>] {
+        &self.all
+    }
+
+    /// What it was made from.
+    pub fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    /// Rules of forward auth.
+    pub fn rules(&self) -> &[RuleSpec] {
+        &self.spec.rules
+    }
+
+    /// All state.
+    pub fn pools(&self) -> &[(PoolId, Pool)] {
+        &self.pools
+    }
+}
+
+/// Builds plans; a new one takes over counts and state from the one before.
+pub struct Planner<'a> {
+    spec: &'a Spec,
+    pools: &'a Pools,
+    counts: &'a HashMap<Box<str>, Arc<Counts>>,
+    timer: &'a Arc<MonotonicClock>,
+    restore: &'a mut dyn Restore,
+    memory: usize,
+    used: Vec<(PoolId, Pool)>,
+    all: Vec<Arc<Limit>>,
+}
+
+impl core::fmt::Debug for Planner<'_> {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        formatter.debug_struct("Planner").field("used", &self.used).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Planner<'a> {
+    pub(super) fn new(
+        spec: &'a Spec,
+        pools: &'a Pools,
+        counts: &'a HashMap<Box<str>, Arc<Counts>>,
+        timer: &'a Arc<MonotonicClock>,
+        restore: &'a mut dyn Restore,
+    ) -> Self {
+        let memory = spec.memory().limit / pools_in_memory(spec).max(1);
+        Self { spec, pools, counts, timer, restore, memory, used: Vec::new(), all: Vec::new() }
+    }
+
+    pub(super) fn plan(mut self) -> Result<Plan, Error> {
+        let mut limits = HashMap::new();
+        for policy in &self.spec.policies {
+            let limit = Arc::new(self.limit_of(policy)?);
+            self.all.push(Arc::clone(&limit));
+            limits.insert(policy.name.as_str().into(), limit);
+        }
+        Ok(Plan { spec: self.spec.clone(), limits, all: self.all, pools: self.used })
+    }
+
+    fn limit_of(&mut self, policy: &PolicySpec) -> Result<Limit, Error> {
+        let wanted = PoolSpec {
+            name: &policy.name,
+            quotas: &policy.quotas,
+            algorithm: policy.algorithm,
+            store: &policy.store,
+            failure_mode: policy.failure_mode,
+            secret_keys: policy.secret_keys,
+            shared: &policy.shared,
+            memory: self.memory,
+        };
+        let pool = self.pool(&wanted)?;
+        let mut tiers = Vec::with_capacity(policy.tiers.len());
+        for (name, quotas) in &policy.tiers {
+            let tier = pool.tier(quotas)?;
+            tiers.push(Named { name: name.clone(), quotas: quotas.as_slice().into(), tier });
+        }
+        let candidate = match &policy.candidate {
+            Some(candidate) => {
+                let name = format!("{}:candidate", policy.name);
+                let wanted = PoolSpec {
+                    name: &name,
+                    quotas: &candidate.quotas,
+                    algorithm: candidate.algorithm,
+                    ..wanted
+                };
+                let pool = self.pool(&wanted)?;
+                let own = own(&pool, &candidate.quotas)?;
+                Some(Box::new(Candidate { pool, own }))
+            }
+            None => None,
+        };
+        let share = Share::new(policy.enforce_percent).ok_or_else(|| {
+            let message =
+                format!("{} percent is out of range: use 0 to 100", policy.enforce_percent);
+            Error::new(ErrorKind::Setting, message)
+        })?;
+        Ok(Limit {
+            name: policy.name.as_str().into(),
+            quotas: policy.quotas.as_slice().into(),
+            own: own(&pool, &policy.quotas)?,
+            pool,
+            tiers,
+            switch: policy.switch,
+            share,
+            candidate,
+            secret_keys: policy.secret_keys,
+            counts: self.counts_of(&policy.name),
+            timer: Arc::clone(self.timer),
+        })
+    }
+
+    /// A limit of a domain. All limits of one unit share their state, told apart by their keys.
+    ///
+    /// # Errors
+    ///
+    /// When the rate is zero, or the store is not configured.
+    pub fn descriptor_limit(
+        &mut self,
+        store: &str,
+        name: &str,
+        rate: &RateSpec,
+        switch: Switch,
+    ) -> Result<Arc<Limit>, Error> {
+        let quotas = [Quota::new(u64::from(rate.requests), rate.unit.window())?];
+        let pool = self.unit_pool(store, rate.unit, rate.algorithm)?;
+        let limit = Arc::new(Limit {
+            name: name.into(),
+            own: Some(pool.tier(&quotas)?),
+            quotas: quotas.into(),
+            pool,
+            tiers: Vec::new(),
+            switch,
+            share: Share::ALL,
+            candidate: None,
+            secret_keys: false,
+            counts: self.counts_of(name),
+            timer: Arc::clone(self.timer),
+        });
+        self.all.push(Arc::clone(&limit));
+        Ok(limit)
+    }
+
+    fn unit_pool(&mut self, store: &str, unit: Unit, algorithm: Algorithm) -> Result<Pool, Error> {
+        let quotas = [Quota::new(1, unit.window())?];
+        let name = format!("envoy.{}", unit.name());
+        self.pool(&PoolSpec {
+            name: &name,
+            quotas: &quotas,
+            algorithm,
+            store,
+            failure_mode: FailureMode::Allow,
+            secret_keys: false,
+            shared: &SharedSpec::default(),
+            memory: self.memory,
+        })
+    }
+
+    fn pool(&mut self, wanted: &PoolSpec<'_>) -> Result<Pool, Error> {
+        let (id, pool) = self.pools.get(wanted, self.spec, self.restore)?;
+        if !self.used.iter().any(|(used, _)| *used == id) {
+            self.used.push((id, pool.clone()));
+        }
+        Ok(pool)
+    }
+
+    fn counts_of(&self, name: &str) -> Arc<Counts> {
+        self.counts.get(name).cloned().unwrap_or_default()
+    }
+}
+
+/// The quotas as a tier, unless the pool has them anyway.
+fn own(pool: &Pool, quotas: &[Quota]) -> Result<Option<PoolTier>, Error> {
+    if pool.quotas() == quotas { Ok(None) } else { pool.tier(quotas).map(Some) }
+}
+
+/// How many share the memory there is.
+fn pools_in_memory(spec: &Spec) -> usize {
+    let policies = spec.policies.iter().filter(|policy| policy.store == MEMORY);
+    let own: usize = policies.map(|policy| 1 + usize::from(policy.candidate.is_some())).sum();
+    let in_domains = spec.domains.iter().any(|domain| domain.store == MEMORY);
+    own + if in_domains { Unit::ALL.len() } else { 0 }
+}
