@@ -3,4 +3,10 @@
 #![forbid(unsafe_code)]
 
 pub mod engine;
+mod nearest;
+mod receipt;
+pub mod resp;
 pub mod spec;
+
+pub use nearest::nearest;
+pub use receipt::ReceiptParts;

@@ -92,6 +92,27 @@ impl Limit {
         &self.pool
     }
 
+    /// The same limit with other quotas: as many, over the same state.
+    ///
+    /// # Errors
+    ///
+    /// When they are not as many.
+    pub fn with_quotas(&self, quotas: &[Quota]) -> Result<Self, Error> {
+        Ok(Self {
+            name: Arc::clone(&self.name),
+            quotas: quotas.into(),
+            own: Some(self.pool.tier(quotas)?),
+            pool: self.pool.clone(),
+            tiers: Vec::new(),
+            switch: self.switch,
+            share: self.share,
+            candidate: None,
+            secret_keys: self.secret_keys,
+            counts: Arc::clone(&self.counts),
+            timer: Arc::clone(&self.timer),
+        })
+    }
+
     /// Decides, and takes if allowed. What it answers is what to tell the caller: a limit in shadow
     /// or switched off denies nobody. In memory it never waits.
     pub async fn check(&self, key: &[u8], tier: Option<TierId>, cost: Cost) -> Decision {
