@@ -1,3 +1,4 @@
 //! Slidegate as a service.
 
+pub mod config;
 pub mod spec;
