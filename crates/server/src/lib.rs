@@ -2,10 +2,12 @@
 
 #![forbid(unsafe_code)]
 
+pub mod config;
 pub mod engine;
 mod nearest;
 mod receipt;
 pub mod resp;
+pub mod run;
 pub mod spec;
 
 pub use nearest::nearest;
