@@ -329,7 +329,7 @@ impl Call<'_> {
             Some(wait) if !allowed => seconds(wait),
             _ => -1,
         });
-        self.replies.integer(seconds(decision.reset_after()));
+        self.replies.integer(seconds(until_full(limit, &decision)));
         Ok(())
     }
 
@@ -467,6 +467,15 @@ fn millis(duration: Duration) -> i64 {
 /// Rounded up, so that nobody comes too early.
 fn seconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos().div_ceil(1_000_000_000)).unwrap_or(i64::MAX)
+}
+
+/// How long until the whole burst is there again, if nothing more is taken; rounded up to a unit.
+fn until_full(limit: &Limit, decision: &Decision) -> Duration {
+    let Some(quota) = limit.quotas(None).first() else { return Duration::ZERO };
+    let missing = quota.limit().saturating_sub(decision.remaining());
+    let nanos = quota.window().as_nanos().saturating_mul(u128::from(missing));
+    let nanos = nanos.div_ceil(u128::from(quota.limit()));
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
 /// The quota that redis-cell means: a burst of one more than `max_burst`, refilled at `count` in
