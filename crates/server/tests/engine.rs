@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use slidegate::{Algorithm, Cost, ManualClock, Quota};
-use slidegate_server::engine::{Afresh, Ask, Engine, check_all};
+use slidegate_server::engine::{Afresh, Ask, Count, Engine, check_all};
 use slidegate_server::run::Snapshots;
 use slidegate_server::spec::{CandidateSpec, PolicySpec, Spec, Switch};
 
@@ -53,7 +53,7 @@ async fn switches_say_how_far_a_limit_is_enforced() {
     let plan = engine.plan();
     let counts = |name: &str| {
         let counts = plan.limit(name).unwrap().counts();
-        [&counts.allowed, &counts.denied, &counts.shadow_denied, &counts.off].map(|it| it.get())
+        [&counts.allowed, &counts.denied, &counts.shadow_denied, &counts.off].map(Count::get)
     };
     assert_eq!(counts("on"), [2, 3, 0, 0]);
     assert_eq!(counts("shadow"), [2, 0, 3, 0]);
