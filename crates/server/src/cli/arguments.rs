@@ -102,7 +102,12 @@ pub(super) struct CheckArguments {
     #[arg(long)]
     pub(super) peek: bool,
     /// Where the daemon's HTTP API is.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", env = "SLIDEGATE_ADDRESS")]
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:8080",
+        env = "SLIDEGATE_ADDRESS"
+    )]
     pub(super) address: String,
     /// Print the answer as JSON.
     #[arg(long)]

@@ -42,7 +42,13 @@ fn tell(out: &mut impl Write, answer: &Value) -> io::Result<()> {
     } else if answer["retry_after"].is_null() {
         writeln!(out, "denied: it never fits, the limit is {}", number("limit"))
     } else {
-        writeln!(out, "denied: {} of {} left, again in {} s", number("remaining"), number("limit"), number("retry_after"))
+        writeln!(
+            out,
+            "denied: {} of {} left, again in {} s",
+            number("remaining"),
+            number("limit"),
+            number("retry_after")
+        )
     }
 }
 
