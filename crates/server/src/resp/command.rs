@@ -198,7 +198,8 @@ impl Call<'_> {
         let decision = asked.limit.check(asked.key, asked.tier, asked.cost).await;
         self.replies.array(6);
         self.five(&decision);
-        match decision.receipt() {
+        // What was let through while the store was away is not there to be given back.
+        match decision.receipt().filter(|_| !decision.is_degraded()) {
             Some(receipt) => self.replies.bulk(ReceiptParts::from(receipt).to_string().as_bytes()),
             None => self.replies.null(),
         }

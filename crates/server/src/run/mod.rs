@@ -2,14 +2,19 @@
 
 mod connections;
 mod listener;
+mod log;
 mod reload;
+mod serve;
 mod snapshot;
+mod sweep;
 mod systemd;
 mod tls;
 
 pub use connections::{Connections, Place};
 pub use listener::{Stop, Stopper, accept, listen};
 pub use reload::{Changes, Reloader, Status, watch};
+pub use serve::serve;
 pub use snapshot::{Restorer, SaveReport, Snapshots};
+pub use sweep::sweep;
 pub use systemd::notify;
 pub use tls::{GRPC, HTTP, PLAIN, Tls};
