@@ -1,5 +1,6 @@
 //! The running daemon: listeners, state on disk, reloads, the end.
 
+mod audit;
 mod connections;
 mod listener;
 mod log;
@@ -10,6 +11,7 @@ mod sweep;
 mod systemd;
 mod tls;
 
+pub use audit::Audit;
 pub use connections::{Connections, Place};
 pub use listener::{Stop, Stopper, accept, listen};
 pub use reload::{Changes, Reloader, Status, watch};

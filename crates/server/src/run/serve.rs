@@ -9,9 +9,11 @@ use tokio::task::JoinSet;
 use tracing::{error, info, warn};
 
 use super::listener::{Stop, Stopper, accept, listen};
-use super::{Connections, GRPC, HTTP, PLAIN, Reloader, Snapshots, Tls, log, notify, sweep, watch};
+use super::{
+    Audit, Connections, GRPC, HTTP, PLAIN, Reloader, Snapshots, Tls, log, notify, sweep, watch,
+};
 use crate::config::{Loaded, Settings, SnapshotSettings};
-use crate::engine::{Afresh, Engine};
+use crate::engine::{Afresh, Engine, Witness};
 use crate::resp::{self, RespLimits};
 
 /// How long requests under way may take to finish at the end.
@@ -66,11 +68,15 @@ fn open_snapshots(settings: Option<&SnapshotSettings>) -> Result<Option<Snapshot
 }
 
 fn make_engine(loaded: &Loaded, snapshots: Option<&Snapshots>) -> Result<Engine, String> {
+    let audit = loaded.settings.audit.as_ref().map(Audit::start).transpose()?;
+    let witness = audit.map(|audit| Arc::new(audit) as Arc<dyn Witness>);
     let (Some(snapshots), Some(settings)) = (snapshots, &loaded.settings.snapshot) else {
-        return Engine::new(&loaded.spec, &mut Afresh).map_err(|error| error.to_string());
+        return Engine::with_witness(&loaded.spec, witness, &mut Afresh)
+            .map_err(|error| error.to_string());
     };
     let mut restorer = snapshots.restorer(settings.start_empty_if_damaged);
-    let engine = Engine::new(&loaded.spec, &mut restorer).map_err(|error| error.to_string())?;
+    let engine = Engine::with_witness(&loaded.spec, witness, &mut restorer)
+        .map_err(|error| error.to_string())?;
     for line in restorer.told {
         info!("{line}");
     }
