@@ -109,22 +109,23 @@ fn check_list(key: &str, node: &Node, of: &Kind, most: usize, report: &mut Repor
 
 fn check_scalar(key: &str, scalar: &Scalar, span: Span, kind: &Kind, report: &mut Report) {
     let text = &scalar.text;
+    let usable = || format!("use {}", kind.what());
     let outcome = match kind {
-        Kind::Flag => leaf::flag(scalar).map(|_| ()).ok_or(("type", kind.what())),
+        Kind::Flag => leaf::flag(scalar).map(|_| ()).ok_or(("type", usable())),
         Kind::Whole { least, most } => match leaf::whole(scalar) {
-            None => Err(("type", kind.what())),
+            None => Err(("type", usable())),
             Some(number) if (i128::from(*least)..=i128::from(*most)).contains(&number) => Ok(()),
-            Some(_) => Err(("range", kind.what())),
+            Some(_) => Err(("range", usable())),
         },
         Kind::Decimal { least, most } => match leaf::decimal(scalar) {
-            None => Err(("type", kind.what())),
+            None => Err(("type", usable())),
             Some(number) if (*least..=*most).contains(&number) => Ok(()),
-            Some(_) => Err(("range", kind.what())),
+            Some(_) => Err(("range", usable())),
         },
         Kind::Time { least, most } => match leaf::time(text) {
             Err(help) => Err(("type", help)),
             Ok(time) if (*least..=*most).contains(&time) => Ok(()),
-            Ok(_) => Err(("range", kind.what())),
+            Ok(_) => Err(("range", usable())),
         },
         Kind::Choice(words) => {
             if !words.contains(&text.as_str()) {
@@ -135,17 +136,16 @@ fn check_scalar(key: &str, scalar: &Scalar, span: Span, kind: &Kind, report: &mu
         }
         Kind::Leaf(leaf) if leaf.secret => return,
         Kind::Leaf(_) if text.len() > leaf::TEXT_MAX => {
-            Err(("range", format!("at most {} bytes", leaf::TEXT_MAX)))
+            Err(("range", format!("use at most {} bytes", leaf::TEXT_MAX)))
         }
         Kind::Leaf(leaf) => (leaf.check)(text).map_err(|help| ("value", help)),
-        _ => Err(("type", kind.what())),
+        _ => Err(("type", usable())),
     };
     if let Err((code, help)) = outcome {
         let message = match code {
             "range" => format!("`{key}` {} is out of range", shown(text)),
             _ => format!("`{}` is not usable as `{key}`", shown(text)),
         };
-        let help = if help.starts_with("use ") { help } else { format!("use {help}") };
         report.error(span, code, message).help(help);
     }
 }

@@ -62,7 +62,7 @@ pub(super) fn policy(spec: &PolicySpec, node: &Node, report: &mut Report) {
 pub(super) fn quota(quota: Quota, algorithm: Algorithm, span: Span, report: &mut Report) {
     window(quota.window(), span, report);
     requests(quota.limit(), algorithm, span, report);
-    if quota.window() >= WINDOW_LONG {
+    if quota.window() >= WINDOW_LONG && algorithm != Algorithm::Fixed && !report.has("daily") {
         let message = "a window of days slides: it does not begin anew at midnight";
         report.note(span, "daily", message).help("`algorithm: fixed` begins anew at midnight UTC");
     }

@@ -39,6 +39,12 @@ pub struct Request {
 const EXAMPLE: &str = include_str!("example.yaml");
 const EXAMPLE_NAME: &str = "(built-in example)";
 
+impl Default for Request {
+    fn default() -> Self {
+        Self::new(Vec::<PathBuf>::new())
+    }
+}
+
 impl Request {
     /// These files, and nothing else: no variables, no flags.
     pub fn new(paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
@@ -209,7 +215,8 @@ impl Loading<'_> {
         let nowhere = report.sources.add(Origin::File(PathBuf::from("(defaults)")), String::new());
         let mut tree = self.own.take().filter(|root| !root.is_null());
         let tree = tree.get_or_insert_with(|| Node::empty(nowhere));
-        let sliding = self.sliding.take().map(|root| sliding::read(&root, tree, report));
+        let sliding = self.sliding.take();
+        let from_sliding = sliding.as_ref().map(|root| sliding::read(root, tree, report));
 
         let environment = &self.request.environment;
         let reference = Reference::new(environment);
@@ -222,7 +229,7 @@ impl Loading<'_> {
 
         check_section("the file", tree, &ROOT, report);
         let settings = own::settings(tree, &mut self.files, report);
-        let mut spec = spec(tree, sliding, &mut self.files, report);
+        let mut spec = spec(tree, from_sliding, &mut self.files, report);
         let mut domains = Domains::new(settings.envoy.merge_domains);
         for node in tree.get("domains").map(Node::items).unwrap_or_default() {
             domains.read(node, MEMORY, true, report);
@@ -231,12 +238,15 @@ impl Loading<'_> {
             domains.read(&file.root, store.unwrap_or(MEMORY), file.extensions, report);
         }
         for (domain, span) in domains.finish() {
-            if let (Some(span), false) = (span, has_store(&spec, &domain.store)) {
-                own::unknown_store(&domain.store, span, &spec.stores, report);
+            if let Some(span) = span {
+                own::unknown_store(&domain.store, span, &own::store_names(tree), report);
             }
             spec.domains.push(domain);
         }
 
+        if let Some(root) = sliding {
+            sliding::show(&spec, root.span, tree);
+        }
         let files = self.files.into_paths();
         if report.has_errors() {
             return Err(Box::new(Refused::new(self.report, files)));
@@ -257,11 +267,4 @@ fn spec(tree: &Node, sliding: Option<Spec>, files: &mut Files, report: &mut Repo
     spec.rules.extend(rules);
     spec.stores = stores;
     spec
-}
-
-fn has_store(spec: &Spec, name: &str) -> bool {
-    spec.stores.iter().any(|store| match store {
-        StoreSpec::Memory(_) => name == MEMORY,
-        StoreSpec::Redis(known, _) => known == name,
-    })
 }

@@ -10,7 +10,6 @@ mod leaf;
 mod lint;
 mod load;
 mod loaded;
-mod nearest;
 mod own;
 mod print;
 mod reference;

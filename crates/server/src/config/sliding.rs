@@ -8,8 +8,9 @@ use super::check::check_section;
 use super::leaf;
 use super::lint;
 use super::report::Report;
+use super::source::Span;
 use super::table::{Absent, Field, Kind, Section};
-use super::yaml::{Node, Scalar};
+use super::yaml::{Kind as Shape, Node, Scalar};
 use crate::spec::{KeyPart, MatchSpec, MissingKey, PolicySpec, RuleSpec, Spec};
 
 /// What the policy and its rule are called.
@@ -111,6 +112,27 @@ pub(super) fn read(root: &Node, settings: &mut Node, report: &mut Report) -> Spe
     lint::requests(limit, Algorithm::Log, limit_span, report);
     let Ok(quota) = Quota::new(limit, window) else { return Spec::default() };
     spec(quota)
+}
+
+/// Puts the limit into a tree too, as the own format would say it: for printing.
+pub(super) fn show(spec: &Spec, span: Span, tree: &mut Node) {
+    let scalar = |text: &str| Node::scalar(Scalar::given(text), span);
+    let list = |items: Vec<Node>| Node { kind: Shape::List(items), span };
+    for policy in &spec.policies {
+        let mut shown = Node::empty(span);
+        shown.put("name", scalar(&policy.name));
+        let quota =
+            |quota: &Quota| scalar(&format!("{}/{}", quota.limit(), leaf::show(quota.window())));
+        shown.put("quotas", list(policy.quotas.iter().map(quota).collect()));
+        tree.put("policies", list(vec![shown]));
+    }
+    for rule in &spec.rules {
+        let mut shown = Node::empty(span);
+        shown.put("name", scalar(&rule.name));
+        shown.put("key", list(vec![scalar("address")]));
+        shown.put("policy", scalar(&rule.policy));
+        tree.put("rules", list(vec![shown]));
+    }
 }
 
 /// One policy, and for forward auth one rule: every request by its address.

@@ -14,4 +14,4 @@ pub(super) use policy::{policies, unknown_store};
 pub(super) use quota::algorithm;
 pub(super) use rule::rules;
 pub(super) use settings::settings;
-pub(super) use store::{memory, stores};
+pub(super) use store::{memory, store_names, stores};

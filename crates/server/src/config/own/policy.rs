@@ -6,6 +6,7 @@ use slidegate::{Algorithm, FailureMode, Policy, Quota};
 
 use super::quota::{algorithm, quotas};
 use super::read::{decimal, flag, text, time, whole};
+use super::store::store_names;
 use crate::config::lint;
 use crate::config::report::Report;
 use crate::config::source::Span;
@@ -22,6 +23,7 @@ pub(in crate::config) fn policies(
     report: &mut Report,
 ) -> Vec<PolicySpec> {
     let mut names: HashMap<String, Span> = HashMap::new();
+    let store_names = store_names(root);
     let items = root.get("policies").map(Node::items).unwrap_or_default();
     let mut policies = Vec::with_capacity(items.len());
     for node in items {
@@ -33,7 +35,7 @@ pub(in crate::config) fn policies(
             finding.related(first, "the first is here").help("use another name");
         }
         check_policy(&spec, node, report);
-        check_store(&spec, node, stores, report);
+        check_store(&spec, node, stores, &store_names, report);
         lint::policy(&spec, node, report);
         policies.push(spec);
     }
@@ -153,7 +155,13 @@ fn check_leases(spec: &PolicySpec, node: &Node, report: &mut Report) {
     }
 }
 
-fn check_store(spec: &PolicySpec, node: &Node, stores: &[StoreSpec], report: &mut Report) {
+fn check_store(
+    spec: &PolicySpec,
+    node: &Node,
+    stores: &[StoreSpec],
+    names: &[&str],
+    report: &mut Report,
+) {
     if spec.store == MEMORY {
         for key in SHARED_ONLY {
             if let Some(value) = node.get(key) {
@@ -170,7 +178,7 @@ fn check_store(spec: &PolicySpec, node: &Node, stores: &[StoreSpec], report: &mu
         _ => None,
     });
     let Some(redis) = found else {
-        unknown_store(&spec.store, value.span, stores, report);
+        unknown_store(&spec.store, value.span, names, report);
         return;
     };
     if let (true, None, Some(flag)) = (spec.secret_keys, &redis.key_secret, node.get("secret_keys"))
@@ -181,19 +189,15 @@ fn check_store(spec: &PolicySpec, node: &Node, stores: &[StoreSpec], report: &mu
     }
 }
 
-/// Tells that a store is not there, and which are.
+/// Tells that a store is not there, and which are; one with mistakes is there.
 pub(in crate::config) fn unknown_store(
     name: &str,
     span: Span,
-    stores: &[StoreSpec],
+    names: &[&str],
     report: &mut Report,
 ) {
-    let names = stores.iter().filter_map(|store| match store {
-        StoreSpec::Redis(name, _) => Some(name.as_str()),
-        StoreSpec::Memory(_) => None,
-    });
-    let message = format!("there is no store `{name}`");
-    report
-        .error(span, "unknown-store", message)
-        .choices(name, core::iter::once(MEMORY).chain(names));
+    if !names.contains(&name) {
+        let message = format!("there is no store `{name}`");
+        report.error(span, "unknown-store", message).choices(name, names.iter().copied());
+    }
 }

@@ -31,6 +31,12 @@ pub(in crate::config) fn memory(root: &Node, report: &mut Report) -> MemorySpec 
     }
 }
 
+/// The names of all stores, also of those with mistakes.
+pub(in crate::config) fn store_names(root: &Node) -> Vec<&str> {
+    let entries = root.get("stores").map(Node::entries).unwrap_or_default();
+    core::iter::once(MEMORY).chain(entries.iter().map(|entry| entry.key.text.as_str())).collect()
+}
+
 /// All stores under `stores`.
 pub(in crate::config) fn stores(
     root: &Node,
@@ -75,7 +81,8 @@ fn place(entry: &Entry, report: &mut Report) -> Option<RedisPlace> {
         let message = match given.as_slice() {
             [] => format!("the store `{}` does not say where its servers are", entry.key.text),
             several => {
-                format!("the store `{}` has {}: one of them", entry.key.text, several.join(", "))
+                let several = several.join(" and ");
+                format!("the store `{}` has {several}, and must have one of them", entry.key.text)
             }
         };
         report.error(entry.key_span, "one-of", message).choices("", kinds);

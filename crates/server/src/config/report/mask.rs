@@ -45,6 +45,26 @@ pub(in crate::config) fn message(text: &str) -> String {
     shown
 }
 
+/// A text of ours around a text of a file: without secrets, without what a terminal obeys, and not
+/// without end.
+pub(in crate::config) fn told(text: &str) -> String {
+    const TOLD_MAX: usize = 1000;
+    let mut told: String = message(text).chars().take(TOLD_MAX).map(visible).collect();
+    if text.chars().nth(TOLD_MAX).is_some() {
+        told.push('…');
+    }
+    told
+}
+
+/// A terminal must not be told anything by a file that is only shown.
+pub(super) fn visible(character: char) -> char {
+    match character {
+        '\t' => ' ',
+        other if other.is_control() => '\u{fffd}',
+        other => other,
+    }
+}
+
 fn is_end(character: char) -> bool {
     character.is_whitespace() || matches!(character, '"' | '\'' | '`' | ',' | ']' | '}')
 }

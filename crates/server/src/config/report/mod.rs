@@ -10,8 +10,8 @@ pub(super) use mask::message as mask_address;
 pub use place::Place;
 pub use text::write_text;
 
-use super::nearest::nearest;
 use super::source::{Sources, Span};
+use crate::nearest;
 
 /// One finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,6 +113,11 @@ impl Report {
         self.errors
     }
 
+    /// Whether anything of this kind was found: some things are worth saying once.
+    pub(super) fn has(&self, code: &str) -> bool {
+        self.findings.iter().any(|finding| finding.code == code)
+    }
+
     /// All findings, errors first.
     pub(super) fn into_findings(mut self) -> Vec<Diagnostic> {
         self.findings.sort_by_key(|finding| finding.severity);
@@ -131,7 +136,7 @@ impl Report {
         message: &str,
     ) -> Finding<'_> {
         self.errors += usize::from(severity == Severity::Error);
-        let mut finding = Diagnostic::new(severity, code, mask::message(message));
+        let mut finding = Diagnostic::new(severity, code, mask::told(message));
         finding.place = span.and_then(|span| Place::new(&self.sources, span));
         if self.findings.len() >= FINDINGS_MAX || self.findings.contains(&finding) {
             self.left_out += usize::from(self.findings.len() >= FINDINGS_MAX);
@@ -153,7 +158,7 @@ impl Finding<'_> {
     /// What could stand there, or what to do.
     pub(super) fn help(mut self, help: impl Into<String>) -> Self {
         if let Some(finding) = &mut self.finding {
-            finding.help = Some(help.into());
+            finding.help = Some(mask::told(&help.into()));
         }
         self
     }
@@ -164,7 +169,8 @@ impl Finding<'_> {
         word: &str,
         choices: impl IntoIterator<Item = &'b str>,
     ) -> Self {
-        let choices: Vec<&str> = choices.into_iter().collect();
+        let mut choices: Vec<&str> = choices.into_iter().collect();
+        choices.dedup();
         let near = nearest(word, choices.iter().copied()).map(str::to_owned);
         let help = match choices.as_slice() {
             [] => "there is none".to_owned(),

@@ -36,7 +36,7 @@ impl Place {
         let width = whole[start..end].trim_end().chars().count();
         let shown = mask::line(whole);
         let skipped = (column + width.min(SHOWN_MAX / 2)).saturating_sub(SHOWN_MAX);
-        let excerpt = shown.chars().skip(skipped).take(SHOWN_MAX).map(visible).collect();
+        let excerpt = shown.chars().skip(skipped).take(SHOWN_MAX).map(mask::visible).collect();
         Some(Self {
             origin: source.origin.clone(),
             line: line + 1,
@@ -61,13 +61,4 @@ fn floor(text: &str, at: usize) -> usize {
         at -= 1;
     }
     at
-}
-
-/// A terminal must not be told anything by a file that is only shown.
-fn visible(character: char) -> char {
-    match character {
-        '\t' => ' ',
-        other if other.is_control() => '\u{fffd}',
-        other => other,
-    }
 }
