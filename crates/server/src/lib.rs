@@ -2,5 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod admin;
 pub mod engine;
+pub mod http;
 pub mod spec;
