@@ -228,7 +228,7 @@ impl Limit {
 
     /// Whether a denial denies this key.
     #[inline]
-    pub(super) fn is_enforced(&self, key: &[u8]) -> bool {
+    pub fn is_enforced(&self, key: &[u8]) -> bool {
         self.switch == Switch::Enforce && self.share.holds(&self.name, key)
     }
 
