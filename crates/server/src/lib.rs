@@ -14,4 +14,3 @@ pub mod run;
 pub mod spec;
 
 pub use nearest::nearest;
-pub use receipt::ReceiptParts;
