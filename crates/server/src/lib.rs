@@ -2,9 +2,11 @@
 
 #![forbid(unsafe_code)]
 
+pub mod admin;
 pub mod cli;
 pub mod config;
 pub mod engine;
+pub mod http;
 mod nearest;
 mod receipt;
 pub mod resp;
@@ -12,4 +14,3 @@ pub mod run;
 pub mod spec;
 
 pub use nearest::nearest;
-pub use receipt::ReceiptParts;

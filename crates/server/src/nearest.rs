@@ -4,12 +4,15 @@
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     /// Longer words are not compared: it would take too long, and nobody mistypes them.
     const WORD_MAX: usize = 64;
+    /// A configuration may name any number.
+    const CANDIDATES_MAX: usize = 1000;
     if word.len() > WORD_MAX {
         return None;
     }
     let most = (word.chars().count() / 3).max(1);
     candidates
         .into_iter()
+        .take(CANDIDATES_MAX)
         .filter(|candidate| candidate.len() <= WORD_MAX)
         .map(|candidate| (distance(word, candidate), candidate))
         .filter(|(distance, _)| *distance <= most)

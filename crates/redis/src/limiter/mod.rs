@@ -36,8 +36,8 @@ use stats::LimiterCounts;
 ///
 /// Shared by reference or in an `Arc`. One script call a decision, fewer with the deny cache and
 /// leases. A check always gets an answer within the deadline: when Redis has none, the policy's
-/// [`FailureMode`] answers, and the decision says that it is degraded. A future that is dropped
-/// may have been charged.
+/// [`FailureMode`](slidegate::FailureMode) answers, and the decision says that it is degraded. A
+/// future that is dropped may have been charged.
 #[derive(Debug)]
 pub struct RedisLimiter {
     inner: Arc<Inner>,

@@ -10,6 +10,7 @@ use slidegate_tower::Share;
 
 use super::counts::Counts;
 use super::pool::{Pool, PoolTier};
+use super::witness::{Seen, Witness};
 use crate::spec::Switch;
 
 /// A policy, or one limit of a domain, with its state.
@@ -27,6 +28,7 @@ pub struct Limit {
     pub(super) secret_keys: bool,
     pub(super) counts: Arc<Counts>,
     pub(super) timer: Arc<MonotonicClock>,
+    pub(super) witness: Option<Arc<dyn Witness>>,
 }
 
 /// Quotas that might replace those of a limit.
@@ -110,6 +112,7 @@ impl Limit {
             secret_keys: self.secret_keys,
             counts: Arc::clone(&self.counts),
             timer: Arc::clone(&self.timer),
+            witness: self.witness.clone(),
         })
     }
 
@@ -126,6 +129,7 @@ impl Limit {
         let decision = if self.is_enforced(key) { decision } else { decision.into_shadow() };
         self.count(&decision);
         self.counts.time.note(self.timer.now().saturating_sub(began));
+        self.tell(key, cost, &decision);
         decision
     }
 
@@ -224,7 +228,7 @@ impl Limit {
 
     /// Whether a denial denies this key.
     #[inline]
-    pub(super) fn is_enforced(&self, key: &[u8]) -> bool {
+    pub fn is_enforced(&self, key: &[u8]) -> bool {
         self.switch == Switch::Enforce && self.share.holds(&self.name, key)
     }
 
@@ -253,6 +257,13 @@ impl Limit {
         };
         let quotas: Vec<_> = self.quotas(tier).iter().map(whole).collect();
         Decision::new(Outcome::Allow, &quotas, None)
+    }
+
+    #[inline]
+    pub(super) fn tell(&self, key: &[u8], cost: Cost, decision: &Decision) {
+        if let Some(witness) = &self.witness {
+            witness.saw(&Seen { limit: self, key, cost, decision });
+        }
     }
 
     #[inline]

@@ -10,6 +10,7 @@ use super::counts::Counts;
 use super::limit::{Candidate, Limit, Named};
 use super::pool::{Pool, PoolTier};
 use super::pools::{PoolId, PoolSpec, Pools, Restore};
+use super::witness::Witness;
 use crate::spec::{MEMORY, PolicySpec, RateSpec, RuleSpec, SharedSpec, Spec, Switch, Unit};
 
 /// A configuration at work. Never changes: a reload makes another one.
@@ -64,6 +65,7 @@ pub struct Planner<'a> {
     pools: &'a Pools,
     counts: &'a HashMap<Box<str>, Arc<Counts>>,
     timer: &'a Arc<MonotonicClock>,
+    witness: Option<&'a Arc<dyn Witness>>,
     restore: &'a mut dyn Restore,
     memory: usize,
     used: Vec<(PoolId, Pool)>,
@@ -82,10 +84,21 @@ impl<'a> Planner<'a> {
         pools: &'a Pools,
         counts: &'a HashMap<Box<str>, Arc<Counts>>,
         timer: &'a Arc<MonotonicClock>,
+        witness: Option<&'a Arc<dyn Witness>>,
         restore: &'a mut dyn Restore,
     ) -> Self {
         let memory = spec.memory().limit / pools_in_memory(spec);
-        Self { spec, pools, counts, timer, restore, memory, used: Vec::new(), all: Vec::new() }
+        Self {
+            spec,
+            pools,
+            counts,
+            timer,
+            witness,
+            restore,
+            memory,
+            used: Vec::new(),
+            all: Vec::new(),
+        }
     }
 
     pub(super) fn plan(mut self) -> Result<Plan, Error> {
@@ -152,6 +165,7 @@ impl<'a> Planner<'a> {
             secret_keys: policy.secret_keys,
             counts: self.counts_of(&policy.name),
             timer: Arc::clone(self.timer),
+            witness: self.witness.cloned(),
         })
     }
 
@@ -181,6 +195,7 @@ impl<'a> Planner<'a> {
             secret_keys: false,
             counts: self.counts_of(name),
             timer: Arc::clone(self.timer),
+            witness: self.witness.cloned(),
         });
         self.all.push(Arc::clone(&limit));
         Ok(limit)

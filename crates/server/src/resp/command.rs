@@ -8,7 +8,8 @@ use super::parse::Arguments;
 use super::reply::{Replies, shown};
 use super::throttle::Throttles;
 use crate::engine::{ASKS_MAX, Ask, Engine, Limit, Plan, TierId, check_all};
-use crate::{ReceiptParts, nearest};
+use crate::nearest;
+use crate::receipt::ReceiptWord;
 
 /// What to do after a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -200,7 +201,9 @@ impl Call<'_> {
         self.five(&decision);
         // What was let through while the store was away is not there to be given back.
         match decision.receipt().filter(|_| !decision.is_degraded()) {
-            Some(receipt) => self.replies.bulk(ReceiptParts::from(receipt).to_string().as_bytes()),
+            Some(receipt) => {
+                ReceiptWord::new(receipt).with_text(|text| self.replies.bulk(text.as_bytes()));
+            }
             None => self.replies.null(),
         }
         Ok(())
@@ -443,9 +446,9 @@ impl<'a> Call<'a> {
         read.ok_or_else(|| format!("ERR '{}' is not a number from 0 to {}", shown(text), u64::MAX))
     }
 
-    fn receipt(&self, index: usize) -> Result<ReceiptParts, Refused> {
+    fn receipt(&self, index: usize) -> Result<ReceiptWord, Refused> {
         let text = shown(self.argument(index));
-        ReceiptParts::parse(&text)
+        ReceiptWord::parse(&text)
             .ok_or_else(|| format!("ERR '{text}' is no receipt: use what SG.RESERVE gave"))
     }
 

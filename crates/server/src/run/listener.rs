@@ -3,11 +3,12 @@
 use core::time::Duration;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-use super::connections::{Connections, Place};
+use crate::http::{Connections, Entry};
 
 /// Tells everybody that it is time to end.
 #[derive(Debug, Clone)]
@@ -72,9 +73,9 @@ pub async fn listen(name: &str, address: SocketAddr) -> Result<TcpListener, Stri
 /// closed at once.
 pub async fn accept(
     listener: &TcpListener,
-    connections: &Connections,
+    connections: &Arc<Connections>,
     stop: &Stop,
-) -> Option<(TcpStream, SocketAddr, Place)> {
+) -> Option<(TcpStream, SocketAddr, Entry)> {
     /// No descriptors are left, or the like: it gets no better by trying at once.
     const PAUSE: Duration = Duration::from_millis(50);
     loop {

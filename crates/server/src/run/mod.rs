@@ -1,6 +1,7 @@
 //! The running daemon: listeners, state on disk, reloads, the end.
 
-mod connections;
+mod audit;
+mod doors;
 mod listener;
 mod log;
 mod reload;
@@ -9,10 +10,11 @@ mod snapshot;
 mod sweep;
 mod systemd;
 mod tls;
+mod words;
 
-pub use connections::{Connections, Place};
+pub use audit::Audit;
 pub use listener::{Stop, Stopper, accept, listen};
-pub use reload::{Changes, Reloader, Status, watch};
+pub use reload::{Changes, Reloader, watch};
 pub use serve::serve;
 pub use snapshot::{Restorer, SaveReport, Snapshots};
 pub use sweep::sweep;

@@ -1,6 +1,5 @@
 //! Another configuration while the daemon runs.
 
-use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,6 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::tls::Tls;
+use crate::admin::Reloads;
 use crate::config::Loaded;
 use crate::engine::Engine;
 
@@ -18,25 +18,14 @@ pub struct Reloader {
     engine: Arc<Engine>,
     load: Box<dyn Fn() -> Result<Loaded, String> + Send + Sync>,
     certificates: Vec<Tls>,
-    status: Mutex<Status>,
-    good: AtomicU64,
-    bad: AtomicU64,
-}
-
-/// How the last reload went.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Status {
-    /// What was wrong; none after a good one.
-    pub error: Option<String>,
-    /// Good ones since the start.
-    pub good: u64,
-    /// Bad ones since the start.
-    pub bad: u64,
+    reloads: Arc<Reloads>,
+    /// One at a time, so that an older configuration never overtakes a newer one.
+    turn: Mutex<()>,
 }
 
 impl core::fmt::Debug for Reloader {
     fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        formatter.debug_struct("Reloader").field("status", &self.status()).finish_non_exhaustive()
+        formatter.debug_struct("Reloader").field("reloads", &self.reloads).finish_non_exhaustive()
     }
 }
 
@@ -47,48 +36,35 @@ impl Reloader {
         certificates: Vec<Tls>,
         load: impl Fn() -> Result<Loaded, String> + Send + Sync + 'static,
     ) -> Self {
-        Self {
-            engine,
-            load: Box::new(load),
-            certificates,
-            status: Mutex::default(),
-            good: AtomicU64::new(0),
-            bad: AtomicU64::new(0),
-        }
+        let (reloads, turn) = (Arc::default(), Mutex::default());
+        Self { engine, load: Box::new(load), certificates, reloads, turn }
     }
 
-    /// Reads and puts in force.
+    /// Reads and puts in force; says what it did.
     ///
     /// # Errors
     ///
     /// When the configuration is bad; the old one stays in force.
-    pub fn reload(&self) -> Result<(), String> {
-        // One at a time, so that an older configuration never overtakes a newer one.
-        let mut status = self.status.lock();
+    pub fn reload(&self) -> Result<String, String> {
+        let _turn = self.turn.lock();
         let done = self.try_reload();
-        match &done {
-            Ok(()) => self.good.fetch_add(1, Ordering::Relaxed),
-            Err(_) => self.bad.fetch_add(1, Ordering::Relaxed),
-        };
-        status.error = done.as_ref().err().cloned();
+        self.reloads.note(done.is_ok());
         done
     }
 
-    fn try_reload(&self) -> Result<(), String> {
+    fn try_reload(&self) -> Result<String, String> {
         let loaded = (self.load)()?;
         for certificate in &self.certificates {
             certificate.reload()?;
         }
-        self.engine.swap(&loaded.spec).map_err(|error| error.to_string())
+        self.engine.swap(&loaded.spec).map_err(|error| error.to_string())?;
+        let (policies, domains) = (loaded.spec.policies.len(), loaded.spec.domains.len());
+        Ok(format!("in force: {policies} policies, {domains} domains"))
     }
 
-    /// How the last one went.
-    pub fn status(&self) -> Status {
-        Status {
-            good: self.good.load(Ordering::Relaxed),
-            bad: self.bad.load(Ordering::Relaxed),
-            ..self.status.lock().clone()
-        }
+    /// How often it went well, and how often not.
+    pub fn reloads(&self) -> &Arc<Reloads> {
+        &self.reloads
     }
 }
 

@@ -2,17 +2,17 @@
 
 use core::time::Duration;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tracing::{error, info, warn};
 
-use super::listener::{Stop, Stopper, accept, listen};
-use super::{Connections, GRPC, HTTP, PLAIN, Reloader, Snapshots, Tls, log, notify, sweep, watch};
-use crate::config::{Loaded, Settings, SnapshotSettings};
-use crate::engine::{Afresh, Engine};
-use crate::resp::{self, RespLimits};
+use super::doors::{Doors, Served};
+use super::listener::{Stop, Stopper};
+use super::{Audit, Reloader, Snapshots, log, notify, sweep, watch};
+use crate::config::{Loaded, SnapshotSettings};
+use crate::engine::{Afresh, Engine, Witness};
 
 /// How long requests under way may take to finish at the end.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -35,11 +35,16 @@ pub async fn serve(
     let stopper = Stopper::new();
     let mut tasks = JoinSet::new();
     doors.announce(&loaded);
-    doors.serve(&mut tasks, &engine, settings, &stopper);
+    let is_ending = Arc::new(AtomicBool::new(false));
+    let stop = stopper.stop();
+    let served =
+        Served { engine: &engine, settings, reloader: &reloader, is_ending: &is_ending, stop };
+    doors.serve(&mut tasks, &served);
     look_after(&mut tasks, &engine, &loaded, snapshots.as_ref(), &stopper);
     tell_systemd("READY=1");
     wait_for_the_end(&reloader, files).await?;
 
+    is_ending.store(true, Ordering::Relaxed);
     tell_systemd("STOPPING=1");
     info!("ending: no new connections, up to {DRAIN:?} for requests under way");
     stopper.end();
@@ -66,86 +71,19 @@ fn open_snapshots(settings: Option<&SnapshotSettings>) -> Result<Option<Snapshot
 }
 
 fn make_engine(loaded: &Loaded, snapshots: Option<&Snapshots>) -> Result<Engine, String> {
+    let audit = loaded.settings.audit.as_ref().map(Audit::start).transpose()?;
+    let witness = audit.map(|audit| Arc::new(audit) as Arc<dyn Witness>);
     let (Some(snapshots), Some(settings)) = (snapshots, &loaded.settings.snapshot) else {
-        return Engine::new(&loaded.spec, &mut Afresh).map_err(|error| error.to_string());
+        return Engine::with_witness(&loaded.spec, witness, &mut Afresh)
+            .map_err(|error| error.to_string());
     };
     let mut restorer = snapshots.restorer(settings.start_empty_if_damaged);
-    let engine = Engine::new(&loaded.spec, &mut restorer).map_err(|error| error.to_string())?;
+    let engine = Engine::with_witness(&loaded.spec, witness, &mut restorer)
+        .map_err(|error| error.to_string())?;
     for line in restorer.told {
         info!("{line}");
     }
     Ok(engine)
-}
-
-/// Every listener that is on.
-struct Doors {
-    resp: Option<(TcpListener, Option<Tls>)>,
-}
-
-impl Doors {
-    async fn open(settings: &Settings) -> Result<Self, String> {
-        let tls = |protocols| settings.tls.as_ref().map(|tls| Tls::new(tls, protocols)).transpose();
-        let resp = match settings.listen.resp {
-            Some(address) => Some((listen("resp", address).await?, tls(PLAIN)?)),
-            None => None,
-        };
-        let _ = (HTTP, GRPC);
-        Ok(Self { resp })
-    }
-
-    fn certificates(&self) -> Vec<Tls> {
-        self.resp.iter().filter_map(|(_, tls)| tls.clone()).collect()
-    }
-
-    fn announce(&self, loaded: &Loaded) {
-        let policies = loaded.spec.policies.len();
-        if let Some(address) = self.resp.as_ref().and_then(|(door, _)| door.local_addr().ok()) {
-            info!("{policies} policies; Redis protocol on {address}");
-        }
-    }
-
-    fn serve(
-        self,
-        tasks: &mut JoinSet<()>,
-        engine: &Arc<Engine>,
-        settings: &Settings,
-        stopper: &Stopper,
-    ) {
-        let connections = Connections::new(settings.limits.connections);
-        if let Some((listener, tls)) = self.resp {
-            let (engine, stop) = (Arc::clone(engine), stopper.stop());
-            tasks.spawn(serve_resp(listener, tls, engine, connections, stop));
-        }
-    }
-}
-
-async fn serve_resp(
-    listener: TcpListener,
-    tls: Option<Tls>,
-    engine: Arc<Engine>,
-    connections: Connections,
-    stop: Stop,
-) {
-    let limits = RespLimits::default();
-    let mut open = JoinSet::new();
-    while let Some((stream, _, place)) = accept(&listener, &connections, &stop).await {
-        while open.try_join_next().is_some() {}
-        let (engine, ended) = (Arc::clone(&engine), stop.clone().wait());
-        let tls = tls.as_ref().map(Tls::acceptor);
-        open.spawn(async move {
-            // How a connection ends is its client's affair.
-            let _ = match tls {
-                None => resp::serve(stream, engine, limits, ended).await,
-                Some(tls) => match tokio::time::timeout(limits.write_max, tls.accept(stream)).await
-                {
-                    Ok(Ok(stream)) => resp::serve(stream, engine, limits, ended).await,
-                    _ => Ok(()),
-                },
-            };
-            drop(place);
-        });
-    }
-    while open.join_next().await.is_some() {}
 }
 
 /// What goes on beside requests.
@@ -238,7 +176,7 @@ async fn wait_for_the_end(
         let reloader = Arc::clone(reloader);
         let reloaded = tokio::task::spawn_blocking(move || reloader.reload()).await;
         match reloaded.unwrap_or_else(|error| Err(error.to_string())) {
-            Ok(()) => info!("the configuration was read anew and is in force"),
+            Ok(done) => info!("the configuration was read anew; {done}"),
             Err(error) => error!("the configuration in force stays as it was:\n{error}"),
         }
         tell_systemd("READY=1");

@@ -50,6 +50,11 @@ impl Tls {
         Ok(())
     }
 
+    /// As the HTTP listeners take it.
+    pub fn shared(&self) -> Arc<ArcSwap<ServerConfig>> {
+        Arc::clone(&self.current)
+    }
+
     /// For one connection.
     pub fn acceptor(&self) -> TlsAcceptor {
         TlsAcceptor::from(self.current.load_full())
