@@ -3,6 +3,14 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
+pub mod cli;
+pub mod config;
 pub mod engine;
 pub mod http;
+mod nearest;
+mod receipt;
+pub mod resp;
+pub mod run;
 pub mod spec;
+
+pub use nearest::nearest;

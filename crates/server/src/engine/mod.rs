@@ -9,6 +9,7 @@ mod limit;
 mod plan;
 mod pool;
 mod pools;
+mod witness;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ pub use self::plan::{Plan, Planner};
 pub use self::pool::Pool;
 use self::pools::Pools;
 pub use self::pools::{Afresh, PoolId, Restore};
+pub use self::witness::{Seen, Witness};
 use crate::spec::Spec;
 
 /// What is in force, and all state.
@@ -35,6 +37,7 @@ pub struct Engine {
     /// Of every limit there ever was under a name: metrics must not go back.
     counts: Mutex<HashMap<Box<str>, Arc<Counts>>>,
     timer: Arc<MonotonicClock>,
+    witness: Option<Arc<dyn Witness>>,
 }
 
 /// The most limits whose counts are remembered after they are gone.
@@ -60,11 +63,33 @@ impl Engine {
         clock: Option<ManualClock>,
         restore: &mut dyn Restore,
     ) -> Result<Self, Error> {
+        Self::make(spec, clock, None, restore)
+    }
+
+    /// As [`new`](Engine::new), with somebody who is told of every decision.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Engine::new).
+    pub fn with_witness(
+        spec: &Spec,
+        witness: Option<Arc<dyn Witness>>,
+        restore: &mut dyn Restore,
+    ) -> Result<Self, Error> {
+        Self::make(spec, None, witness, restore)
+    }
+
+    fn make(
+        spec: &Spec,
+        clock: Option<ManualClock>,
+        witness: Option<Arc<dyn Witness>>,
+        restore: &mut dyn Restore,
+    ) -> Result<Self, Error> {
         let pools = Pools::new(clock);
         let (timer, counts) = (Arc::new(MonotonicClock::new()), HashMap::new());
-        let plan = Planner::new(spec, &pools, &counts, &timer, restore).plan()?;
-        let engine =
-            Self { plan: ArcSwap::from_pointee(plan), pools, counts: Mutex::new(counts), timer };
+        let planner = Planner::new(spec, &pools, &counts, &timer, witness.as_ref(), restore);
+        let plan = ArcSwap::from_pointee(planner.plan()?);
+        let engine = Self { plan, pools, counts: Mutex::new(counts), timer, witness };
         engine.remember();
         Ok(engine)
     }
@@ -82,7 +107,9 @@ impl Engine {
     /// As [`new`](Engine::new).
     pub fn swap(&self, spec: &Spec) -> Result<(), Error> {
         let counts = self.counts.lock().clone();
-        let plan = Planner::new(spec, &self.pools, &counts, &self.timer, &mut Afresh).plan()?;
+        let (pools, witness, mut restore) = (&self.pools, self.witness.as_ref(), Afresh);
+        let planner = Planner::new(spec, pools, &counts, &self.timer, witness, &mut restore);
+        let plan = planner.plan()?;
         let used: Vec<PoolId> = plan.pools().iter().map(|(id, _)| id.clone()).collect();
         self.plan.store(Arc::new(plan));
         self.pools.keep(&used);

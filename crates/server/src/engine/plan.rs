@@ -10,6 +10,7 @@ use super::counts::Counts;
 use super::limit::{Candidate, Limit, Named};
 use super::pool::{Pool, PoolTier};
 use super::pools::{PoolId, PoolSpec, Pools, Restore};
+use super::witness::Witness;
 use crate::spec::{MEMORY, PolicySpec, RateSpec, RuleSpec, SharedSpec, Spec, Switch, Unit};
 
 /// A configuration at work. Never changes: a reload makes another one.
@@ -19,8 +20,12 @@ pub struct Plan {
     limits: HashMap<Box<str>, Arc<Limit>>,
     /// Of the domains' limits too.
     all: Vec<Arc<Limit>>,
+    throttle: Arc<Limit>,
     pub(super) pools: Vec<(PoolId, Pool)>,
 }
+
+/// What `CL.THROTTLE` counts under.
+pub(crate) const THROTTLE: &str = "cl.throttle";
 
 impl Plan {
     /// The policy of this name.
@@ -31,6 +36,11 @@ impl Plan {
     /// Every limit there is, in the order of the configuration.
     pub fn limits(&self) -> &[Arc<Limit>] {
         &self.all
+    }
+
+    /// What `CL.THROTTLE` asks, with quotas that every call names.
+    pub fn throttle(&self) -> &Arc<Limit> {
+        &self.throttle
     }
 
     /// What it was made from.
@@ -55,6 +65,7 @@ pub struct Planner<'a> {
     pools: &'a Pools,
     counts: &'a HashMap<Box<str>, Arc<Counts>>,
     timer: &'a Arc<MonotonicClock>,
+    witness: Option<&'a Arc<dyn Witness>>,
     restore: &'a mut dyn Restore,
     memory: usize,
     used: Vec<(PoolId, Pool)>,
@@ -73,10 +84,21 @@ impl<'a> Planner<'a> {
         pools: &'a Pools,
         counts: &'a HashMap<Box<str>, Arc<Counts>>,
         timer: &'a Arc<MonotonicClock>,
+        witness: Option<&'a Arc<dyn Witness>>,
         restore: &'a mut dyn Restore,
     ) -> Self {
-        let memory = spec.memory().limit / pools_in_memory(spec).max(1);
-        Self { spec, pools, counts, timer, restore, memory, used: Vec::new(), all: Vec::new() }
+        let memory = spec.memory().limit / pools_in_memory(spec);
+        Self {
+            spec,
+            pools,
+            counts,
+            timer,
+            witness,
+            restore,
+            memory,
+            used: Vec::new(),
+            all: Vec::new(),
+        }
     }
 
     pub(super) fn plan(mut self) -> Result<Plan, Error> {
@@ -86,7 +108,12 @@ impl<'a> Planner<'a> {
             self.all.push(Arc::clone(&limit));
             limits.insert(policy.name.as_str().into(), limit);
         }
-        Ok(Plan { spec: self.spec.clone(), limits, all: self.all, pools: self.used })
+        let throttle = Arc::new(self.limit_of(&PolicySpec {
+            algorithm: Algorithm::Gcra,
+            ..PolicySpec::new(THROTTLE, vec![Quota::per_minute(1)?])
+        })?);
+        self.all.push(Arc::clone(&throttle));
+        Ok(Plan { spec: self.spec.clone(), limits, all: self.all, throttle, pools: self.used })
     }
 
     fn limit_of(&mut self, policy: &PolicySpec) -> Result<Limit, Error> {
@@ -138,6 +165,7 @@ impl<'a> Planner<'a> {
             secret_keys: policy.secret_keys,
             counts: self.counts_of(&policy.name),
             timer: Arc::clone(self.timer),
+            witness: self.witness.cloned(),
         })
     }
 
@@ -167,6 +195,7 @@ impl<'a> Planner<'a> {
             secret_keys: false,
             counts: self.counts_of(name),
             timer: Arc::clone(self.timer),
+            witness: self.witness.cloned(),
         });
         self.all.push(Arc::clone(&limit));
         Ok(limit)
@@ -205,10 +234,10 @@ fn own(pool: &Pool, quotas: &[Quota]) -> Result<Option<PoolTier>, Error> {
     if pool.quotas() == quotas { Ok(None) } else { pool.tier(quotas).map(Some) }
 }
 
-/// How many share the memory there is.
+/// How many share the memory there is: policies, candidates, the units of domains, `CL.THROTTLE`.
 fn pools_in_memory(spec: &Spec) -> usize {
     let policies = spec.policies.iter().filter(|policy| policy.store == MEMORY);
     let own: usize = policies.map(|policy| 1 + usize::from(policy.candidate.is_some())).sum();
     let in_domains = spec.domains.iter().any(|domain| domain.store == MEMORY);
-    own + if in_domains { Unit::ALL.len() } else { 0 }
+    1 + own + if in_domains { Unit::ALL.len() } else { 0 }
 }

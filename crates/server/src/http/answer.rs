@@ -12,8 +12,8 @@ use super::Reply;
 use super::ask::Question;
 use super::body::JSON;
 use super::json::Json;
-use super::receipt::ReceiptWord;
 use crate::engine::{Limit, Pool, TierId};
+use crate::receipt::ReceiptWord;
 
 /// How a denial is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

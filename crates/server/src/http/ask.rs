@@ -8,8 +8,8 @@ use serde::{Deserialize, Deserializer};
 use slidegate::Cost;
 
 use super::problem::{Refusal, RefusalKind};
-use super::receipt::ReceiptWord;
 use crate::engine::{Limit, Plan, TierId};
+use crate::receipt::ReceiptWord;
 
 /// Who asks for how much: the body of most requests, or a query.
 #[derive(Debug, Deserialize)]

@@ -11,7 +11,6 @@ use slidegate::{Error, ErrorKind};
 
 use super::Reply;
 use super::json::Json;
-use super::nearest::nearest;
 
 /// A request that is not carried out.
 #[derive(Debug)]
@@ -117,7 +116,7 @@ impl Refusal {
         wanted: &str,
         names: impl IntoIterator<Item = &'a str>,
     ) -> Self {
-        let nearest = nearest(wanted, names).map(str::to_owned);
+        let nearest = crate::nearest(wanted, names).map(str::to_owned);
         let detail = match &nearest {
             Some(name) => {
                 format!("there is no {what} {}: did you mean {name:?}?", shown(wanted))

@@ -6,7 +6,7 @@ use slidegate::QUOTAS_MAX;
 use super::reference;
 use crate::http::HttpSettings;
 use crate::http::ask::UNITS_MAX;
-use crate::http::receipt::TEXT_MAX as RECEIPT_MAX;
+use crate::receipt::TEXT_MAX as RECEIPT_MAX;
 
 /// Every schema by its name.
 pub(super) fn all(settings: &HttpSettings, policies: &[&str]) -> Value {

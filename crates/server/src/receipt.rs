@@ -7,19 +7,19 @@ use slidegate::{Cost, Receipt};
 
 /// The parts of a receipt that travel. The key and the policy are told beside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ReceiptWord {
-    pub(super) units: u64,
-    pub(super) epoch: u16,
-    pub(super) tick: u64,
+pub(crate) struct ReceiptWord {
+    pub(crate) units: u64,
+    pub(crate) epoch: u16,
+    pub(crate) tick: u64,
 }
 
 impl ReceiptWord {
-    pub(super) fn new(receipt: &Receipt) -> Self {
+    pub(crate) fn new(receipt: &Receipt) -> Self {
         Self { units: receipt.units(), epoch: receipt.epoch(), tick: receipt.tick() }
     }
 
     /// Hands the word to a function; it needs no memory of its own.
-    pub(super) fn with_text<R>(self, take: impl FnOnce(&str) -> R) -> R {
+    pub(crate) fn with_text<R>(self, take: impl FnOnce(&str) -> R) -> R {
         let mut bytes = [0; BYTES_MAX];
         let mut len = 0;
         for number in [self.units, self.epoch.into(), self.tick] {
@@ -39,7 +39,7 @@ impl ReceiptWord {
     }
 
     /// Reads a word; `None` for what was never given out.
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         if text.len() > TEXT_MAX {
             return None;
         }
@@ -72,7 +72,7 @@ const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 const BYTES_MAX: usize = 10 + 3 + 10;
 
 /// The longest word.
-pub(super) const TEXT_MAX: usize = BYTES_MAX.div_ceil(3) * 4;
+pub(crate) const TEXT_MAX: usize = BYTES_MAX.div_ceil(3) * 4;
 
 fn push_number(bytes: &mut [u8; BYTES_MAX], len: &mut usize, number: u64) {
     let mut rest = number;
