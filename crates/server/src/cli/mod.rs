@@ -2,6 +2,7 @@
 
 mod arguments;
 mod ask;
+pub mod config;
 mod serve;
 mod words;
 
@@ -12,7 +13,7 @@ use clap::{CommandFactory, Parser};
 
 pub use self::arguments::Arguments;
 use self::arguments::{Command, LoadArguments};
-use crate::config::{self, Loaded, Refused, report};
+use crate::config::{Loaded, Refused, report};
 
 /// How the program ends.
 pub mod exit {
@@ -80,7 +81,7 @@ fn ended(result: io::Result<()>) -> u8 {
 
 /// Reads the configuration; what is wrong with it goes to standard error.
 fn load(arguments: &LoadArguments) -> Result<Loaded, u8> {
-    match config::load(&arguments.request()) {
+    match crate::config::load(&arguments.request()) {
         Ok(loaded) => {
             tell(&loaded.warnings);
             Ok(loaded)

@@ -7,6 +7,7 @@
     reason = "in a test, to panic is to fail"
 )]
 
+mod commands;
 mod envoy;
 mod files;
 mod hostile;

@@ -4,7 +4,7 @@
 //! `docs/configuration.md` are all made from this table.
 
 mod domain;
-mod leaves;
+pub(super) mod leaves;
 mod policy;
 mod process;
 mod rule;
