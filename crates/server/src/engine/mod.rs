@@ -9,6 +9,7 @@ mod limit;
 mod plan;
 mod pool;
 mod pools;
+mod units;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,6 +26,8 @@ pub use self::plan::{Plan, Planner};
 pub use self::pool::Pool;
 use self::pools::Pools;
 pub use self::pools::{Afresh, PoolId, Restore};
+pub use self::units::Units;
+use crate::domain::Statistics;
 use crate::spec::Spec;
 
 /// What is in force, and all state.
@@ -34,6 +37,7 @@ pub struct Engine {
     pools: Pools,
     /// Of every limit there ever was under a name: metrics must not go back.
     counts: Mutex<HashMap<Box<str>, Arc<Counts>>>,
+    statistics: Arc<Statistics>,
     timer: Arc<MonotonicClock>,
 }
 
@@ -62,9 +66,10 @@ impl Engine {
     ) -> Result<Self, Error> {
         let pools = Pools::new(clock);
         let (timer, counts) = (Arc::new(MonotonicClock::new()), HashMap::new());
-        let plan = Planner::new(spec, &pools, &counts, &timer, restore).plan()?;
-        let engine =
-            Self { plan: ArcSwap::from_pointee(plan), pools, counts: Mutex::new(counts), timer };
+        let statistics = Arc::new(Statistics::default());
+        let plan = Planner::new(spec, &pools, &counts, &statistics, &timer, restore).plan()?;
+        let (plan, counts) = (ArcSwap::from_pointee(plan), Mutex::new(counts));
+        let engine = Self { plan, pools, counts, statistics, timer };
         engine.remember();
         Ok(engine)
     }
@@ -82,12 +87,19 @@ impl Engine {
     /// As [`new`](Engine::new).
     pub fn swap(&self, spec: &Spec) -> Result<(), Error> {
         let counts = self.counts.lock().clone();
-        let plan = Planner::new(spec, &self.pools, &counts, &self.timer, &mut Afresh).plan()?;
+        let (statistics, timer) = (&self.statistics, &self.timer);
+        let (pools, restore) = (&self.pools, &mut Afresh);
+        let plan = Planner::new(spec, pools, &counts, statistics, timer, restore).plan()?;
         let used: Vec<PoolId> = plan.pools().iter().map(|(id, _)| id.clone()).collect();
         self.plan.store(Arc::new(plan));
         self.pools.keep(&used);
         self.remember();
         Ok(())
+    }
+
+    /// What has happened to descriptors, under every configuration so far.
+    pub fn statistics(&self) -> &Arc<Statistics> {
+        &self.statistics
     }
 
     /// The Redis servers in use, by the name of their store.
@@ -103,6 +115,9 @@ impl Engine {
         }
         for limit in plan.limits() {
             counts.insert(limit.name().into(), Arc::clone(&limit.counts));
+        }
+        for units in plan.domains().map(|domain| domain.units()) {
+            counts.insert((&*units.name).into(), Arc::clone(&units.counts));
         }
     }
 }

@@ -10,6 +10,8 @@ use super::counts::Counts;
 use super::limit::{Candidate, Limit, Named};
 use super::pool::{Pool, PoolTier};
 use super::pools::{PoolId, PoolSpec, Pools, Restore};
+use super::units::Units;
+use crate::domain::{Domain, Statistics};
 use crate::spec::{MEMORY, PolicySpec, RateSpec, RuleSpec, SharedSpec, Spec, Switch, Unit};
 
 /// A configuration at work. Never changes: a reload makes another one.
@@ -19,6 +21,8 @@ pub struct Plan {
     limits: HashMap<Box<str>, Arc<Limit>>,
     /// Of the domains' limits too.
     all: Vec<Arc<Limit>>,
+    domains: HashMap<Box<str>, Arc<Domain>>,
+    statistics: Arc<Statistics>,
     pub(super) pools: Vec<(PoolId, Pool)>,
 }
 
@@ -31,6 +35,21 @@ impl Plan {
     /// Every limit there is, in the order of the configuration.
     pub fn limits(&self) -> &[Arc<Limit>] {
         &self.all
+    }
+
+    /// The domain of this name.
+    pub fn domain(&self, name: &str) -> Option<&Arc<Domain>> {
+        self.domains.get(name)
+    }
+
+    /// Every domain, in the order of the configuration.
+    pub fn domains(&self) -> impl Iterator<Item = &Arc<Domain>> {
+        self.spec.domains.iter().filter_map(|spec| self.domain(&spec.name))
+    }
+
+    /// What has happened to descriptors.
+    pub fn statistics(&self) -> &Statistics {
+        &self.statistics
     }
 
     /// What it was made from.
@@ -54,6 +73,7 @@ pub struct Planner<'a> {
     spec: &'a Spec,
     pools: &'a Pools,
     counts: &'a HashMap<Box<str>, Arc<Counts>>,
+    statistics: &'a Arc<Statistics>,
     timer: &'a Arc<MonotonicClock>,
     restore: &'a mut dyn Restore,
     memory: usize,
@@ -72,11 +92,13 @@ impl<'a> Planner<'a> {
         spec: &'a Spec,
         pools: &'a Pools,
         counts: &'a HashMap<Box<str>, Arc<Counts>>,
+        statistics: &'a Arc<Statistics>,
         timer: &'a Arc<MonotonicClock>,
         restore: &'a mut dyn Restore,
     ) -> Self {
         let memory = spec.memory().limit / pools_in_memory(spec).max(1);
-        Self { spec, pools, counts, timer, restore, memory, used: Vec::new(), all: Vec::new() }
+        let (used, all) = (Vec::new(), Vec::new());
+        Self { spec, pools, counts, statistics, timer, restore, memory, used, all }
     }
 
     pub(super) fn plan(mut self) -> Result<Plan, Error> {
@@ -86,7 +108,27 @@ impl<'a> Planner<'a> {
             self.all.push(Arc::clone(&limit));
             limits.insert(policy.name.as_str().into(), limit);
         }
-        Ok(Plan { spec: self.spec.clone(), limits, all: self.all, pools: self.used })
+        let mut domains = HashMap::new();
+        for domain in &self.spec.domains {
+            let made = Arc::new(Domain::new(domain, &mut self)?);
+            if domains.insert(domain.name.as_str().into(), made).is_some() {
+                let message = format!("domain {:?} is there twice: join its files", domain.name);
+                return Err(Error::new(ErrorKind::Setting, message));
+            }
+        }
+        Ok(Plan {
+            spec: self.spec.clone(),
+            limits,
+            all: self.all,
+            domains,
+            statistics: Arc::clone(self.statistics),
+            pools: self.used,
+        })
+    }
+
+    /// Where what happens to descriptors is counted.
+    pub fn statistics(&self) -> &Statistics {
+        self.statistics
     }
 
     fn limit_of(&mut self, policy: &PolicySpec) -> Result<Limit, Error> {
@@ -172,6 +214,24 @@ impl<'a> Planner<'a> {
         Ok(limit)
     }
 
+    /// The state of every unit, for limits that requests bring along.
+    ///
+    /// # Errors
+    ///
+    /// When the store is not configured.
+    pub fn units(&mut self, store: &str, name: &str, algorithm: Algorithm) -> Result<Units, Error> {
+        let mut pools = Vec::with_capacity(Unit::ALL.len());
+        for unit in Unit::ALL {
+            pools.push(self.unit_pool(store, unit, algorithm)?);
+        }
+        Ok(Units {
+            name: name.into(),
+            pools,
+            counts: self.counts_of(name),
+            timer: Arc::clone(self.timer),
+        })
+    }
+
     fn unit_pool(&mut self, store: &str, unit: Unit, algorithm: Algorithm) -> Result<Pool, Error> {
         let quotas = [Quota::new(1, unit.window())?];
         let name = format!("envoy.{}", unit.name());
@@ -209,6 +269,13 @@ fn own(pool: &Pool, quotas: &[Quota]) -> Result<Option<PoolTier>, Error> {
 fn pools_in_memory(spec: &Spec) -> usize {
     let policies = spec.policies.iter().filter(|policy| policy.store == MEMORY);
     let own: usize = policies.map(|policy| 1 + usize::from(policy.candidate.is_some())).sum();
-    let in_domains = spec.domains.iter().any(|domain| domain.store == MEMORY);
-    own + if in_domains { Unit::ALL.len() } else { 0 }
+    let mut algorithms: Vec<Algorithm> = Vec::new();
+    for domain in spec.domains.iter().filter(|domain| domain.store == MEMORY) {
+        for algorithm in domain.algorithms() {
+            if !algorithms.contains(&algorithm) {
+                algorithms.push(algorithm);
+            }
+        }
+    }
+    own + algorithms.len() * Unit::ALL.len()
 }
