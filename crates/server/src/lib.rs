@@ -4,4 +4,5 @@
 
 pub mod domain;
 pub mod engine;
+pub mod grpc;
 pub mod spec;

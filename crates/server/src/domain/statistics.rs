@@ -21,12 +21,13 @@ pub struct Statistics {
     pub global_shadow_mode: Count,
 }
 
-/// The series of one domain.
-#[derive(Debug, Default)]
+/// The series of one domain, each name once.
+#[derive(Debug)]
 pub struct Book {
-    configured: Mutex<HashMap<Box<str>, Arc<HitCounts>>>,
+    /// The name of the series of all that have none.
+    other: Box<str>,
+    configured: RwLock<HashMap<Box<str>, Arc<HitCounts>>>,
     seen: RwLock<HashMap<Box<str>, Arc<HitCounts>>>,
-    other: Arc<HitCounts>,
 }
 
 /// What has happened to one limit, in hits.
@@ -72,53 +73,78 @@ impl Statistics {
     }
 
     pub(super) fn book(&self, domain: &str) -> Arc<Book> {
-        entry(&mut self.books.lock(), domain)
+        entry(&mut self.books.lock(), domain, || Arc::new(Book::new(domain)))
     }
 }
 
 impl Book {
+    fn new(domain: &str) -> Self {
+        let other = format!("{domain}.{OTHER}").into();
+        Self { other, configured: RwLock::default(), seen: RwLock::default() }
+    }
+
     /// All series, by name: those of the configuration, those that requests made up, and
-    /// `<domain>.other`.
-    pub fn series(&self, domain: &str) -> Vec<(String, Arc<HitCounts>)> {
+    /// `<domain>.other` once there is something to count under it.
+    pub fn series(&self) -> Vec<(String, Arc<HitCounts>)> {
         let mut all = Vec::new();
-        for (name, counts) in self.configured.lock().iter() {
-            all.push((name.to_string(), counts.clone()));
+        for series in [&self.configured, &self.seen] {
+            let series = series.read();
+            all.extend(series.iter().map(|(name, counts)| (name.to_string(), counts.clone())));
         }
-        for (name, counts) in self.seen.read().iter() {
-            all.push((name.to_string(), counts.clone()));
-        }
-        all.push((format!("{domain}.{OTHER}"), self.other.clone()));
         all.sort_by(|one, other| one.0.cmp(&other.0));
         all
     }
 
     /// A series whose name is in the configuration.
     pub(super) fn configured(&self, name: &str) -> Arc<HitCounts> {
-        entry(&mut self.configured.lock(), name)
+        let mut configured = self.configured.write();
+        // What requests made up so far goes on under the same name.
+        let made_up = self.seen.write().remove(name);
+        entry(&mut configured, name, || made_up.unwrap_or_default())
     }
 
     /// A series whose name has values of a request in it.
     pub(super) fn seen(&self, name: &str) -> Arc<HitCounts> {
-        if let Some(counts) = self.seen.read().get(name) {
-            return Arc::clone(counts);
+        if let Some(counts) = self.find(name) {
+            return counts;
         }
         if name.len() > SEEN_LEN_MAX || self.seen.read().len() >= SEEN_MAX {
-            return Arc::clone(&self.other);
+            return self.other();
         }
+        let configured = self.configured.read();
         let mut seen = self.seen.write();
-        // Others may have filled it in between.
-        if seen.len() >= SEEN_MAX && !seen.contains_key(name) {
-            return Arc::clone(&self.other);
+        // Others may have been quicker.
+        if let Some(counts) = configured.get(name).or_else(|| seen.get(name)) {
+            return Arc::clone(counts);
+        }
+        if seen.len() >= SEEN_MAX {
+            drop((configured, seen));
+            return self.other();
         }
         Arc::clone(seen.entry(name.into()).or_default())
     }
+
+    fn find(&self, name: &str) -> Option<Arc<HitCounts>> {
+        let found = self.configured.read().get(name).cloned();
+        found.or_else(|| self.seen.read().get(name).cloned())
+    }
+
+    fn other(&self) -> Arc<HitCounts> {
+        let found = self.find(&self.other);
+        found.unwrap_or_else(|| self.configured(&self.other))
+    }
 }
 
-fn entry<T: Default>(map: &mut HashMap<Box<str>, Arc<T>>, name: &str) -> Arc<T> {
+/// What is there under a name, made if it is not.
+fn entry<T>(
+    map: &mut HashMap<Box<str>, Arc<T>>,
+    name: &str,
+    make: impl FnOnce() -> Arc<T>,
+) -> Arc<T> {
     if map.len() >= REMEMBERED {
         map.retain(|_, value| Arc::strong_count(value) > 1);
     }
-    Arc::clone(map.entry(name.into()).or_default())
+    Arc::clone(map.entry(name.into()).or_insert_with(make))
 }
 
 impl HitCounts {
@@ -169,17 +195,31 @@ mod tests {
 
     #[test]
     fn made_up_series_are_bounded_in_number_and_length() {
-        let book = Book::default();
+        let book = Book::new("d");
         for number in 0..2 * SEEN_MAX {
             book.seen(&format!("d.key_{number}")).total_hits.add();
         }
         book.seen(&"x".repeat(SEEN_LEN_MAX + 1)).total_hits.add();
-        let series = book.series("d");
+        let series = book.series();
         assert_eq!(series.len(), SEEN_MAX + 1);
         let other = series.iter().find(|(name, _)| name == "d.other").unwrap();
         assert_eq!(other.1.total_hits.get(), SEEN_MAX as u64 + 1);
         // Those that are known are still counted apart.
         book.seen("d.key_0").total_hits.add();
         assert_eq!(book.seen("d.key_0").total_hits.get(), 2);
+    }
+
+    #[test]
+    fn a_name_is_there_once_whoever_made_it() {
+        let book = Book::new("d");
+        book.seen("d.late").total_hits.add();
+        assert_eq!(book.configured("d.late").total_hits.get(), 1);
+        book.seen("d.late").total_hits.add();
+        book.configured("d.other").total_hits.add();
+        book.seen(&"x".repeat(SEEN_LEN_MAX + 1)).total_hits.add();
+        let series = book.series();
+        let counted: Vec<_> =
+            series.iter().map(|(name, counts)| (name.as_str(), counts.total_hits.get())).collect();
+        assert_eq!(counted, [("d.late", 2), ("d.other", 2)]);
     }
 }

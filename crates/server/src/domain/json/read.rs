@@ -2,9 +2,11 @@
 //! strings, `null` for what is not said.
 
 use core::fmt;
+use core::marker::PhantomData;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error as _, Visitor};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 
 use crate::domain::{Descriptor, Entry, Invalid, Override, Question, unit_of, unknown_unit};
 use crate::spec::Unit;
@@ -13,7 +15,7 @@ use crate::spec::Unit;
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub(super) struct Request {
     domain: Option<String>,
-    descriptors: Option<Vec<RequestDescriptor>>,
+    descriptors: Option<Vec<Object<RequestDescriptor>>>,
     #[serde(alias = "hits_addend")]
     hits_addend: Option<Number>,
 }
@@ -21,8 +23,8 @@ pub(super) struct Request {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 struct RequestDescriptor {
-    entries: Option<Vec<RequestEntry>>,
-    limit: Option<Limit>,
+    entries: Option<Vec<Object<RequestEntry>>>,
+    limit: Option<Object<Limit>>,
     #[serde(alias = "hits_addend")]
     hits_addend: Option<Number>,
     #[serde(alias = "is_negative_hits")]
@@ -44,6 +46,10 @@ struct Limit {
     unit: Option<UnitWord>,
 }
 
+/// Something written with names: a list of its values is not the same.
+#[derive(Debug)]
+struct Object<T>(T);
+
 /// A whole number, also as a string.
 #[derive(Debug, Clone, Copy)]
 struct Number(u64);
@@ -57,11 +63,11 @@ enum UnitWord {
 
 impl Request {
     pub(super) fn new(body: &[u8]) -> Result<Self, serde_json::Error> {
-        serde_json::from_slice(body)
+        serde_json::from_slice(body).map(|Object(request)| request)
     }
 
     pub(super) fn question(&self) -> Result<Question<'_>, Invalid> {
-        let descriptors = self.descriptors.iter().flatten().map(RequestDescriptor::view);
+        let descriptors = self.descriptors.iter().flatten().map(|Object(one)| one.view());
         Ok(Question {
             domain: self.domain.as_deref().unwrap_or_default(),
             descriptors: descriptors.collect::<Result<_, _>>()?,
@@ -73,8 +79,8 @@ impl Request {
 impl RequestDescriptor {
     fn view(&self) -> Result<Descriptor<'_>, Invalid> {
         Ok(Descriptor {
-            entries: self.entries.iter().flatten().map(RequestEntry::view).collect(),
-            limit: self.limit.as_ref().map(Limit::view).transpose()?,
+            entries: self.entries.iter().flatten().map(|Object(entry)| entry.view()).collect(),
+            limit: self.limit.as_ref().map(|Object(limit)| limit.view()).transpose()?,
             hits_addend: self.hits_addend.map(|Number(hits)| hits),
             is_negative_hits: self.is_negative_hits.unwrap_or_default(),
         })
@@ -109,6 +115,26 @@ fn small(what: &str, number: Option<Number>) -> Result<u32, Invalid> {
     u32::try_from(number).map_err(|_| {
         Invalid::new(format!("{what} {number} is out of range: use 0 to {}", u32::MAX))
     })
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ObjectVisitor(PhantomData))
+    }
+}
+
+struct ObjectVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+    type Value = Object<T>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+    }
 }
 
 impl<'de> Deserialize<'de> for Number {
