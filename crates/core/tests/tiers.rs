@@ -7,17 +7,20 @@
 
 use std::time::Duration;
 
-use slidegate::{Algorithm, Ask, Cost, Limiter, ManualClock, Policy, Quota, Tier, check_all};
+use slidegate::{
+    Algorithm, Ask, Clock, Cost, Limiter, ManualClock, Policy, Quota, Tier, check_all,
+};
 use slidegate_testkit::Random;
 
 const ALGORITHMS: [Algorithm; 6] = [
     Algorithm::Log,
-    Algorithm::LogCapped { bytes_max: 64 },
+    LOG_CAPPED,
     Algorithm::Counter,
     Algorithm::Segments { count: 6 },
     Algorithm::Gcra,
     Algorithm::Fixed,
 ];
+const LOG_CAPPED: Algorithm = Algorithm::LogCapped { bytes_max: 64 };
 const START_MS: u64 = 1_700_000_000_000;
 
 // Two oracles keep every instant. The least of them forgets what the shortest window asked about
@@ -160,6 +163,70 @@ fn a_receipt_of_a_tier_gives_back_the_very_units_and_no_others() {
         }
     }
     assert!(wrong.is_empty(), "expected 2 back, 1 recorded, 3 left\n{}", wrong.join("\n"));
+}
+
+// Given back by the policy's minute, the log of several quotas lets go of what the tier counts for an
+// hour; and a bucket that refills twelve times as fast gets twelve units for one.
+#[test]
+fn giving_back_by_the_tier_keeps_what_the_tier_counts() {
+    for (algorithm, count, hour) in
+        [(Algorithm::Log, 2, 5), (LOG_CAPPED, 2, 5), (Algorithm::Gcra, 1, 7200)]
+    {
+        let (limiter, clock) = limiter_of(10, count, algorithm);
+        let hour = tier(&limiter, &[(hour, 3600)]);
+        let take = |units| limiter.check_tier("alice", &hour, cost(units)).into_receipt().unwrap();
+        let (refunded, settled) = (take(1), take(2));
+        clock.advance(Duration::from_millis(1));
+        let _ = take(2);
+        // After the policy's window, unless the bucket is full again by then.
+        let passed = if algorithm == Algorithm::Gcra { 1 } else { 120_000 };
+        clock.advance(Duration::from_millis(passed));
+        assert_eq!(limiter.refund_tier(refunded, &hour), 1, "{algorithm:?}");
+        assert_eq!(limiter.usage_tier("alice", &hour).units(0), 4, "{algorithm:?}");
+        assert_eq!(limiter.settle_tier(settled, 3, &hour), 3, "{algorithm:?}");
+        assert_eq!(limiter.usage_tier("alice", &hour).units(0), 5, "{algorithm:?}");
+        let denied = limiter.check_tier("alice", &hour, cost(hour.quotas()[0].limit() - 4));
+        assert!(!denied.is_allowed(), "{algorithm:?}: {denied:?}");
+    }
+}
+
+#[test]
+fn a_settled_receipt_of_a_tier_gives_back_as_much_as_its_bucket_got() {
+    let (limiter, _) = limiter(10, Algorithm::Gcra);
+    let hour = tier(&limiter, &[(7200, 3600)]);
+    let estimate = limiter.check_tier("alice", &hour, cost(100)).into_receipt().unwrap();
+    assert_eq!(limiter.settle_tier(estimate, 60, &hour), 60);
+    assert_eq!(limiter.usage_tier("alice", &hour).units(0), 60);
+}
+
+#[test]
+fn usage_and_history_of_a_tier_reach_back_as_far_as_its_window() {
+    let (limiter, clock) = limiter(10, Algorithm::Log);
+    let hour = tier(&limiter, &[(5, 3600)]);
+    let began = clock.now();
+    assert!(limiter.check_tier("alice", &hour, cost(2)).is_allowed());
+    clock.advance(Duration::from_secs(120));
+    assert!(limiter.check_tier("alice", &hour, Cost::ONE).is_allowed());
+    assert_eq!(limiter.usage("alice").units(0), 1);
+    assert_eq!(limiter.usage_tier("alice", &hour).units(0), 3);
+    assert_eq!(limiter.history("alice").unwrap().len(), 1);
+    let events: Vec<_> = limiter.history_tier("alice", &hour).unwrap();
+    let events: Vec<_> = events.iter().map(|event| (event.at, event.units)).collect();
+    let began = Duration::from_nanos(began);
+    assert_eq!(events, [(began, 2), (began + Duration::from_secs(120), 1)]);
+    let (counted, _) = limiter_of(10, 1, Algorithm::Counter);
+    let none = tier(&counted, &[(5, 3600)]);
+    assert!(counted.history_tier("alice", &none).is_err(), "it keeps no times");
+}
+
+// Who keeps two stores has to know which of them a receipt is to go back to.
+#[test]
+fn a_limiter_knows_its_own_receipts() {
+    let ((one, _), (two, _)) = (limiter(10, Algorithm::Log), limiter(10, Algorithm::Log));
+    let receipt = one.check("alice").into_receipt().unwrap();
+    assert!(one.has_issued("alice", &receipt));
+    assert!(!two.has_issued("alice", &receipt), "of another limiter");
+    assert!(!one.has_issued("bob", &receipt), "of another key");
 }
 
 // Several keys under tiers are judged together like single ones.

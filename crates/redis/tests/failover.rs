@@ -173,6 +173,58 @@ fn a_primary_of_a_cluster_dies() {
     });
 }
 
+// A primary and its replica are gone, and their slots with them. Nodes that insist on full coverage then
+// answer for no key at all; told not to, they go on, and asking for what is lost opens no breaker of
+// theirs.
+#[test]
+fn slots_that_nobody_has_take_the_others_along_only_if_told_to() {
+    for insists in [false, true] {
+        let node = if insists { RedisServer::builder() } else { node() };
+        crew().block_on(async {
+            let mut cluster = Cluster::start(&node).unwrap();
+            let redis = patient(Redis::cluster(&cluster.urls()).unwrap());
+            let limiter = limiter(&redis, "coverage", 1_000_000);
+            let keys: Vec<String> = (0..9).map(|key| format!("key-{key}")).collect();
+            for key in &keys {
+                assert!(!limiter.check(key).await.is_degraded());
+            }
+            let place_of = |name: &String| cluster.primary_of(name).unwrap();
+            let places: BTreeMap<String, usize> = names(&cluster)
+                .into_iter()
+                .map(|name| (name.rsplit_once(";t").unwrap().1.to_owned(), place_of(&name)))
+                .collect();
+            let lost = names(&cluster).into_iter().next().unwrap();
+            let old = cluster.kill_primary_of(&lost).unwrap();
+            cluster.wait_for_failover(&lost, old).unwrap();
+            cluster.kill_primary_of(&lost).unwrap();
+
+            let degraded = async |key: &String| limiter.check(key).await.is_degraded();
+            let (gone, others): (Vec<_>, Vec<_>) = keys.iter().partition(|key| places[*key] == old);
+            assert!(!gone.is_empty() && !others.is_empty());
+            eventually("lost slots", async || degraded(gone[0]).await).await;
+            if insists {
+                eventually("all is lost", async || degraded(others[0]).await).await;
+                return;
+            }
+            let witness = &cluster.nodes()[places[others[0]]];
+            eventually("nodes that know", async || !info(witness).contains("slots_fail:0")).await;
+            for _ in 0..20 {
+                for key in &gone {
+                    assert!(degraded(key).await, "{key} has no node");
+                }
+                for key in &others {
+                    assert!(!degraded(key).await, "{key} has a node");
+                }
+            }
+        });
+    }
+}
+
+/// What a node says of its cluster.
+fn info(node: &RedisServer) -> String {
+    redis::cmd("CLUSTER").arg("INFO").query(&mut node.connection().unwrap()).unwrap()
+}
+
 /// Names of nodes, as they know themselves.
 fn id_of(node: &RedisServer) -> String {
     redis::cmd("CLUSTER").arg("MYID").query(&mut node.connection().unwrap()).unwrap()

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::{crew, eventually, failing, policy, runtime};
 use slidegate::{Cost, FailureMode};
-use slidegate_redis::{BreakerState, Redis, RedisLimiter};
+use slidegate_redis::{BreakerState, Redis, RedisAsk, RedisLimiter, check_all};
 use slidegate_testkit::never_over;
 use slidegate_testkit::server::{Proxy, RedisServer, ReplyFault};
 use tokio::task::JoinSet;
@@ -138,6 +138,36 @@ fn a_window_across_an_outage_holds_no_more_than_the_limit_and_the_shares() {
         let over = never_over(&admitted, LIMIT + LIMIT / 5, window_ns);
         assert!(over.is_none(), "{nodes} processes, evenly: {}", over.unwrap());
     }
+}
+
+// Who is denied here has no question for Redis. If only such callers come, somebody has to ask all the
+// same, or the breaker is open, and told to be, until the window has passed.
+#[test]
+fn keys_that_are_denied_here_find_out_that_redis_is_back() {
+    runtime().block_on(async {
+        let mut server = RedisServer::start().unwrap();
+        let limiter = limiter(&server.url(), 1, HOUR_MS, 1);
+        connect(&limiter).await;
+        for together in [false, true] {
+            server.suspend().unwrap();
+            let key = format!("denied {together}");
+            assert_eq!(exhaust(&limiter, &key).await, 1);
+            assert_eq!(exhaust(&limiter, &format!("another {together}")).await, 1);
+            assert_ne!(limiter.stats().breaker, BreakerState::Closed);
+            server.resume().unwrap();
+            eventually("a closed breaker", async || {
+                let decision = if together {
+                    let asks = [RedisAsk::new(&limiter, &key, Cost::ONE)];
+                    check_all(&asks).await.unwrap().remove(0)
+                } else {
+                    limiter.check(&key).await
+                };
+                assert!(!decision.is_allowed() && decision.is_degraded(), "{decision:?}");
+                limiter.stats().breaker == BreakerState::Closed
+            })
+            .await;
+        }
+    });
 }
 
 /// Everybody asks all the time, before, during and after an outage; when each unit was admitted, in

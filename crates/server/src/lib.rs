@@ -2,7 +2,17 @@
 
 #![forbid(unsafe_code)]
 
+pub mod admin;
+pub mod cli;
+pub mod config;
 pub mod domain;
 pub mod engine;
 pub mod grpc;
+pub mod http;
+mod nearest;
+mod receipt;
+pub mod resp;
+pub mod run;
 pub mod spec;
+
+pub use nearest::nearest;

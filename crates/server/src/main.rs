@@ -1,3 +1,7 @@
 //! The program `slidegate`.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    slidegate_server::cli::run()
+}

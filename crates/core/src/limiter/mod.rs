@@ -181,6 +181,12 @@ impl Limiter {
         self.store.forgive(&self.request(key, &tier.limits, units))
     }
 
+    /// Whether it was this limiter that handed out a receipt for `key`. For who keeps a limiter
+    /// beside another store and has to know where units go back to.
+    pub fn has_issued<K: Key + ?Sized>(&self, key: &K, receipt: &Receipt) -> bool {
+        receipt.fingerprint == key.fingerprint(&self.secret)
+    }
+
     /// Corrects an estimate to the real cost, and says how many units were charged for it in all.
     ///
     /// What was taken too much is given back, unless it has expired. What was taken too little is recorded as debt, above

@@ -112,6 +112,11 @@ impl ClientAddress {
         AddressKey::new(IpNet::new(address, bits).unwrap_or(IpNet::from(address)))
     }
 
+    /// Whether there is any trusted proxy.
+    pub fn trusts_somebody(&self) -> bool {
+        !self.trusted.is_empty()
+    }
+
     /// Whether an address is that of a trusted proxy.
     pub fn is_trusted(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();

@@ -90,7 +90,11 @@ pub async fn check_all(asks: &[RedisAsk<'_>]) -> Result<Vec<Decision>, Error> {
     for ask in asks {
         ask.limiter.inner.counts.decisions.fetch_add(1, Ordering::Relaxed);
     }
-    if let Some(denials) = denied_here(asks) {
+    let now = Instant::now();
+    if let Some(denials) = denied_here(asks, now) {
+        for ask in asks {
+            ask.limiter.inner.probe(ask.key, ask.tier, redis.deadline(now)).await;
+        }
         return Ok(denials);
     }
     match redis.decide_all(asks, &parts).await {
@@ -234,9 +238,9 @@ fn finish(asks: &[RedisAsk<'_>], parts: &[Part], decisions: Vec<Decision>) -> Ve
             };
             let own = own(ask, decision);
             if own.receipt().is_some()
-                && let (Some(local), Ok(cost)) = (&ask.limiter.inner.local, Cost::new(ask.cost))
+                && let Ok(cost) = Cost::new(ask.cost)
             {
-                local.keep_warm(ask.key, cost);
+                ask.limiter.inner.keep_warm(ask.key, ask.tier, cost);
             }
             ask.settled(own, denied)
         })
@@ -256,7 +260,7 @@ fn degrade(asks: &[RedisAsk<'_>], failure: &Failure) -> Vec<Decision> {
     let answers: Vec<Decision> = asks
         .iter()
         .map(|ask| match Cost::new(ask.cost) {
-            Ok(cost) => ask.limiter.inner.degrade(ask.key, cost, failure),
+            Ok(cost) => ask.limiter.inner.degrade(ask.key, ask.tier, cost, failure),
             Err(_) => nothing(),
         })
         .collect();
@@ -268,10 +272,10 @@ fn degrade(asks: &[RedisAsk<'_>], failure: &Failure) -> Vec<Decision> {
 }
 
 /// The denials of all while local limiters judge beside Redis and one of them denies.
-fn denied_here(asks: &[RedisAsk<'_>]) -> Option<Vec<Decision>> {
-    let now = Instant::now();
+fn denied_here(asks: &[RedisAsk<'_>], now: Instant) -> Option<Vec<Decision>> {
     let denial = |ask: &RedisAsk<'_>| {
-        ask.limiter.inner.local.as_ref()?.denies(ask.key, Cost::new(ask.cost).ok()?, now)
+        let cost = Cost::new(ask.cost).ok()?;
+        ask.limiter.inner.denied_locally(ask.key, ask.tier, cost, now)
     };
     let denials: Vec<Option<Decision>> = asks.iter().map(denial).collect();
     let denies =
@@ -283,7 +287,8 @@ fn denied_here(asks: &[RedisAsk<'_>]) -> Option<Vec<Decision>> {
     let decisions = asks.iter().zip(denials).map(|(ask, denial)| {
         let inner = &ask.limiter.inner;
         inner.counts.degraded.fetch_add(1, Ordering::Relaxed);
-        let decision = denial.unwrap_or_else(|| inner.answer_all(Outcome::Allow, &unasked));
+        let decision =
+            denial.unwrap_or_else(|| inner.answer_all(Outcome::Allow, ask.tier, &unasked));
         ask.settled(decision.into_degraded(), true)
     });
     Some(decisions.collect())
@@ -305,7 +310,7 @@ impl RedisAsk<'_> {
         let outcome = if denied { Outcome::Deny } else { Outcome::Allow };
         let bare = Decision::new(outcome, answer.quotas(), None).into_degraded();
         if let (Some(local), Some(receipt)) = (&self.limiter.inner.local, answer.into_receipt()) {
-            local.give_back(receipt);
+            local.give_back(receipt, self.tier.and_then(RedisTier::local));
         }
         bare
     }

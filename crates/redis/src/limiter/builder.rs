@@ -148,7 +148,7 @@ impl RedisLimiterBuilder {
             return Err(Error::new(ErrorKind::Setting, message));
         }
         let local = match policy.failure_mode() {
-            FailureMode::Local => Some(Local::new(policy, self.nodes, self.local_memory)?),
+            FailureMode::Local => Some(Local::new(policy, &quotas, self.nodes, self.local_memory)?),
             _ => None,
         };
         let deny = (self.deny_keys > 0).then(|| DenyCache::new(self.deny_keys, self.deny_cap));

@@ -85,14 +85,8 @@ impl Inner {
     fn take_leased(&self, holder: &Holder, check: Check<'_>, now: Instant) -> Option<Decision> {
         let decision = holder.take(check.who, check.cost.get(), now)?;
         self.counts.leased_here.fetch_add(1, Ordering::Relaxed);
-        Some(self.leased(check.key, check.cost, decision))
-    }
-
-    fn leased(&self, key: &[u8], cost: Cost, decision: Decision) -> Decision {
-        if let Some(local) = &self.local {
-            local.keep_warm(key, cost);
-        }
-        self.finish(decision)
+        self.keep_warm(check.key, check.tier, check.cost);
+        Some(self.finish(decision))
     }
 
     async fn send(&self, errand: Errand, check: Check<'_>) -> Decision {
@@ -104,11 +98,16 @@ impl Inner {
             }
         });
         match told.await {
-            Ok(Ok(decision)) => decision,
-            Ok(Err(failure)) => self.degrade(check.key, check.cost, &failure),
+            Ok(Ok(decision)) => {
+                if decision.receipt().is_some() {
+                    self.keep_warm(check.key, check.tier, check.cost);
+                }
+                decision
+            }
+            Ok(Err(failure)) => self.degrade(check.key, check.tier, check.cost, &failure),
             Err(_) => {
                 let failure = Failure::refused("the runtime ended while a lease was asked for");
-                self.degrade(check.key, check.cost, &failure)
+                self.degrade(check.key, check.tier, check.cost, &failure)
             }
         }
     }
@@ -169,7 +168,7 @@ impl Errand {
         let Some(granted) = asked.granted()? else {
             // Not even the cost fits.
             let decision = asked.decision(self.who.key)?;
-            return Ok(inner.decided(&self.key, self.cost, self.who, decision, asked.times));
+            return Ok(inner.decided(self.cost, self.who, decision, asked.times));
         };
         inner.counts.leases.fetch_add(1, Ordering::Relaxed);
         let lease = (&granted, &self.limits, self.length);
@@ -182,7 +181,7 @@ impl Errand {
             self.holder.cool();
         }
         inner.end_later(Arc::clone(&self.holder), &self.key, granted.sent, self.length);
-        Ok(inner.leased(&self.key, self.cost, decision))
+        Ok(inner.finish(decision))
     }
 
     /// Redis may have granted units that nobody knows of. They are few if the next callers ask

@@ -4,7 +4,7 @@ use core::hash::{Hash, Hasher};
 use core::time::Duration;
 use std::hash::DefaultHasher;
 
-use slidegate::{Algorithm, Error, ErrorKind, Quota};
+use slidegate::{Algorithm, Error, ErrorKind, Quota, Tier};
 
 use super::Inner;
 use crate::script::ScriptLimits;
@@ -15,6 +15,8 @@ use crate::script::ScriptLimits;
 pub struct RedisTier {
     quotas: Box<[Quota]>,
     limits: ScriptLimits,
+    /// The same for when Redis is away, with this process's share of every limit.
+    local: Option<Tier>,
     salt: u64,
 }
 
@@ -40,7 +42,8 @@ impl RedisTier {
         let guarded = inner.guard.quotas(quotas)?;
         let longest = longest(quotas);
         let limits = ScriptLimits::new(&guarded, policy.algorithm(), inner.tick, longest)?;
-        Ok(Self { quotas: quotas.into(), limits, salt: hasher.finish() | 1 })
+        let local = inner.local.as_ref().map(|local| local.tier(&guarded)).transpose()?;
+        Ok(Self { quotas: quotas.into(), limits, local, salt: hasher.finish() | 1 })
     }
 
     /// The quotas.
@@ -54,6 +57,10 @@ impl RedisTier {
 
     pub(super) fn limits(&self) -> &ScriptLimits {
         &self.limits
+    }
+
+    pub(super) fn local(&self) -> Option<&Tier> {
+        self.local.as_ref()
     }
 
     /// Tells the tier from others in the tables of this process; never zero.

@@ -94,6 +94,12 @@ impl Breaker {
         }
     }
 
+    /// Whether the next one to enter would be the probe.
+    pub(crate) fn is_probe_due(&self, now: Instant) -> bool {
+        let state = self.state.lock();
+        !state.probing && state.until.is_some_and(|until| now >= until)
+    }
+
     fn open(&self, state: &mut State, now: Instant) {
         let doubled = self.settings.open_min.saturating_mul(1 << state.probes.min(16));
         // Half of it by chance, so that many processes do not try at the same moment.
@@ -183,9 +189,13 @@ mod tests {
     #[test]
     fn one_probe_at_a_time_and_success_closes() {
         let (breaker, now) = (Breaker::new(SETTINGS), Instant::now());
+        assert!(!breaker.is_probe_due(now), "it is closed");
         breaker.trip(now);
+        assert!(!breaker.is_probe_due(now));
         let later = now + SETTINGS.open_min;
+        assert!(breaker.is_probe_due(later));
         let probe = breaker.enter(later).unwrap();
+        assert!(!breaker.is_probe_due(later), "somebody is trying");
         assert_eq!(breaker.state(later), BreakerState::HalfOpen);
         assert!(breaker.enter(later).is_err(), "a second probe beside the first");
         probe.succeed();

@@ -60,6 +60,13 @@ impl Cluster {
         self.state.lock().nodes.values().cloned().collect()
     }
 
+    /// The node that has a slot, as far as is known.
+    pub(crate) fn known_of(&self, slot: u16) -> Option<Arc<Node>> {
+        let state = self.state.lock();
+        let address = state.slots.as_ref()?.address(slot)?;
+        state.nodes.get(address).cloned()
+    }
+
     /// Known nodes that have slots. Others are seeds, which may be dead for good.
     pub(crate) fn serving(&self) -> Vec<Arc<Node>> {
         let state = self.state.lock();

@@ -114,6 +114,16 @@ impl Servers {
         }
     }
 
+    /// Whether the server of a key is to be tried, and nobody is trying.
+    pub(crate) fn is_probe_due(&self, key: &[u8]) -> bool {
+        let node = match &self.layout {
+            Layout::Single(node) => Some(Arc::clone(node)),
+            Layout::Sentinel(sentinel) => sentinel.known(),
+            Layout::Cluster(cluster) => cluster.known_of(slot_of(key)),
+        };
+        node.is_some_and(|node| node.is_probe_due())
+    }
+
     /// The worst breaker of all servers.
     pub(crate) fn breaker_state(&self) -> BreakerState {
         let nodes = match &self.layout {

@@ -84,6 +84,11 @@ impl Node {
         self.breaker.state(Instant::now())
     }
 
+    /// Whether the next call would try if the server is back.
+    pub(crate) fn is_probe_due(&self) -> bool {
+        self.breaker.is_probe_due(Instant::now())
+    }
+
     /// Sends one command and waits for the answer until `until`, if the breaker lets it.
     pub(crate) async fn call(
         self: &Arc<Self>,

@@ -70,6 +70,7 @@ async fn check_several(asks: &[Ask<'_>]) -> Vec<Answer> {
     for (ask, answer) in asks.iter().zip(&answers) {
         ask.count(answer);
         ask.limit.counts.time.note(took);
+        ask.limit.tell(ask.key, ask.cost, &answer.decision);
     }
     answers
 }

@@ -10,6 +10,7 @@ use slidegate_tower::Share;
 
 use super::counts::Counts;
 use super::pool::{Pool, PoolTier};
+use super::witness::{Seen, Witness};
 use crate::spec::Switch;
 
 /// A policy, or one limit of a domain, with its state.
@@ -27,6 +28,7 @@ pub struct Limit {
     pub(super) secret_keys: bool,
     pub(super) counts: Arc<Counts>,
     pub(super) timer: Arc<MonotonicClock>,
+    pub(super) witness: Option<Arc<dyn Witness>>,
 }
 
 /// Quotas that might replace those of a limit.
@@ -92,6 +94,28 @@ impl Limit {
         &self.pool
     }
 
+    /// The same limit with other quotas: as many, over the same state.
+    ///
+    /// # Errors
+    ///
+    /// When they are not as many.
+    pub fn with_quotas(&self, quotas: &[Quota]) -> Result<Self, Error> {
+        Ok(Self {
+            name: Arc::clone(&self.name),
+            quotas: quotas.into(),
+            own: Some(self.pool.tier(quotas)?),
+            pool: self.pool.clone(),
+            tiers: Vec::new(),
+            switch: self.switch,
+            share: self.share,
+            candidate: None,
+            secret_keys: self.secret_keys,
+            counts: Arc::clone(&self.counts),
+            timer: Arc::clone(&self.timer),
+            witness: self.witness.clone(),
+        })
+    }
+
     /// Decides, and takes if allowed. What it answers is what to tell the caller: a limit in shadow
     /// or switched off denies nobody. In memory it never waits.
     pub async fn check(&self, key: &[u8], tier: Option<TierId>, cost: Cost) -> Decision {
@@ -105,6 +129,7 @@ impl Limit {
         let decision = if self.is_enforced(key) { decision } else { decision.into_shadow() };
         self.count(&decision);
         self.counts.time.note(self.timer.now().saturating_sub(began));
+        self.tell(key, cost, &decision);
         decision
     }
 
@@ -221,7 +246,7 @@ impl Limit {
 
     /// Whether a denial denies this key.
     #[inline]
-    pub(super) fn is_enforced(&self, key: &[u8]) -> bool {
+    pub fn is_enforced(&self, key: &[u8]) -> bool {
         self.switch == Switch::Enforce && self.share.holds(&self.name, key)
     }
 
@@ -250,6 +275,13 @@ impl Limit {
         };
         let quotas: Vec<_> = self.quotas(tier).iter().map(whole).collect();
         Decision::new(Outcome::Allow, &quotas, None)
+    }
+
+    #[inline]
+    pub(super) fn tell(&self, key: &[u8], cost: Cost, decision: &Decision) {
+        if let Some(witness) = &self.witness {
+            witness.saw(&Seen { limit: self, key, cost, decision });
+        }
     }
 
     #[inline]

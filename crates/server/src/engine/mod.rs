@@ -10,6 +10,7 @@ mod plan;
 mod pool;
 mod pools;
 mod units;
+mod witness;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ pub use self::pool::Pool;
 use self::pools::Pools;
 pub use self::pools::{Afresh, PoolId, Restore};
 pub use self::units::Units;
+pub use self::witness::{Seen, Witness};
 use crate::domain::Statistics;
 use crate::spec::Spec;
 
@@ -39,6 +41,7 @@ pub struct Engine {
     counts: Mutex<HashMap<Box<str>, Arc<Counts>>>,
     statistics: Arc<Statistics>,
     timer: Arc<MonotonicClock>,
+    witness: Option<Arc<dyn Witness>>,
 }
 
 /// The most limits whose counts are remembered after they are gone.
@@ -64,12 +67,36 @@ impl Engine {
         clock: Option<ManualClock>,
         restore: &mut dyn Restore,
     ) -> Result<Self, Error> {
+        Self::make(spec, clock, None, restore)
+    }
+
+    /// As [`new`](Engine::new), with somebody who is told of every decision.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Engine::new).
+    pub fn with_witness(
+        spec: &Spec,
+        witness: Option<Arc<dyn Witness>>,
+        restore: &mut dyn Restore,
+    ) -> Result<Self, Error> {
+        Self::make(spec, None, witness, restore)
+    }
+
+    fn make(
+        spec: &Spec,
+        clock: Option<ManualClock>,
+        witness: Option<Arc<dyn Witness>>,
+        restore: &mut dyn Restore,
+    ) -> Result<Self, Error> {
         let pools = Pools::new(clock);
         let (timer, counts) = (Arc::new(MonotonicClock::new()), HashMap::new());
         let statistics = Arc::new(Statistics::default());
-        let plan = Planner::new(spec, &pools, &counts, &statistics, &timer, restore).plan()?;
-        let (plan, counts) = (ArcSwap::from_pointee(plan), Mutex::new(counts));
-        let engine = Self { plan, pools, counts, statistics, timer };
+        let witnessed = witness.as_ref();
+        let planner = Planner::new(spec, &pools, &counts, &statistics, &timer, witnessed, restore);
+        let plan = ArcSwap::from_pointee(planner.plan()?);
+        let counts = Mutex::new(counts);
+        let engine = Self { plan, pools, counts, statistics, timer, witness };
         engine.remember();
         Ok(engine)
     }
@@ -87,9 +114,10 @@ impl Engine {
     /// As [`new`](Engine::new).
     pub fn swap(&self, spec: &Spec) -> Result<(), Error> {
         let counts = self.counts.lock().clone();
+        let (pools, witness, mut restore) = (&self.pools, self.witness.as_ref(), Afresh);
         let (statistics, timer) = (&self.statistics, &self.timer);
-        let (pools, restore) = (&self.pools, &mut Afresh);
-        let plan = Planner::new(spec, pools, &counts, statistics, timer, restore).plan()?;
+        let planner = Planner::new(spec, pools, &counts, statistics, timer, witness, &mut restore);
+        let plan = planner.plan()?;
         let used: Vec<PoolId> = plan.pools().iter().map(|(id, _)| id.clone()).collect();
         self.plan.store(Arc::new(plan));
         self.pools.keep(&used);
@@ -116,8 +144,8 @@ impl Engine {
         for limit in plan.limits() {
             counts.insert(limit.name().into(), Arc::clone(&limit.counts));
         }
-        for units in plan.domains().map(|domain| domain.units()) {
-            counts.insert((&*units.name).into(), Arc::clone(&units.counts));
+        for limit in plan.domains().flat_map(|domain| &domain.units().limits) {
+            counts.insert(limit.name().into(), Arc::clone(&limit.counts));
         }
     }
 }

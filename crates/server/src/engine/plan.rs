@@ -11,6 +11,7 @@ use super::limit::{Candidate, Limit, Named};
 use super::pool::{Pool, PoolTier};
 use super::pools::{PoolId, PoolSpec, Pools, Restore};
 use super::units::Units;
+use super::witness::Witness;
 use crate::domain::{Domain, Statistics};
 use crate::spec::{MEMORY, PolicySpec, RateSpec, RuleSpec, SharedSpec, Spec, Switch, Unit};
 
@@ -23,8 +24,12 @@ pub struct Plan {
     all: Vec<Arc<Limit>>,
     domains: HashMap<Box<str>, Arc<Domain>>,
     statistics: Arc<Statistics>,
+    throttle: Arc<Limit>,
     pub(super) pools: Vec<(PoolId, Pool)>,
 }
+
+/// What `CL.THROTTLE` counts under.
+pub(crate) const THROTTLE: &str = "cl.throttle";
 
 impl Plan {
     /// The policy of this name.
@@ -52,6 +57,11 @@ impl Plan {
         &self.statistics
     }
 
+    /// What `CL.THROTTLE` asks, with quotas that every call names.
+    pub fn throttle(&self) -> &Arc<Limit> {
+        &self.throttle
+    }
+
     /// What it was made from.
     pub fn spec(&self) -> &Spec {
         &self.spec
@@ -75,6 +85,7 @@ pub struct Planner<'a> {
     counts: &'a HashMap<Box<str>, Arc<Counts>>,
     statistics: &'a Arc<Statistics>,
     timer: &'a Arc<MonotonicClock>,
+    witness: Option<&'a Arc<dyn Witness>>,
     restore: &'a mut dyn Restore,
     memory: usize,
     used: Vec<(PoolId, Pool)>,
@@ -94,11 +105,12 @@ impl<'a> Planner<'a> {
         counts: &'a HashMap<Box<str>, Arc<Counts>>,
         statistics: &'a Arc<Statistics>,
         timer: &'a Arc<MonotonicClock>,
+        witness: Option<&'a Arc<dyn Witness>>,
         restore: &'a mut dyn Restore,
     ) -> Self {
-        let memory = spec.memory().limit / pools_in_memory(spec).max(1);
+        let memory = spec.memory().limit / pools_in_memory(spec);
         let (used, all) = (Vec::new(), Vec::new());
-        Self { spec, pools, counts, statistics, timer, restore, memory, used, all }
+        Self { spec, pools, counts, statistics, timer, witness, restore, memory, used, all }
     }
 
     pub(super) fn plan(mut self) -> Result<Plan, Error> {
@@ -108,22 +120,33 @@ impl<'a> Planner<'a> {
             self.all.push(Arc::clone(&limit));
             limits.insert(policy.name.as_str().into(), limit);
         }
-        let mut domains = HashMap::new();
-        for domain in &self.spec.domains {
-            let made = Arc::new(Domain::new(domain, &mut self)?);
-            if domains.insert(domain.name.as_str().into(), made).is_some() {
-                let message = format!("domain {:?} is there twice: join its files", domain.name);
-                return Err(Error::new(ErrorKind::Setting, message));
-            }
-        }
+        let throttle = Arc::new(self.limit_of(&PolicySpec {
+            algorithm: Algorithm::Gcra,
+            ..PolicySpec::new(THROTTLE, vec![Quota::per_minute(1)?])
+        })?);
+        self.all.push(Arc::clone(&throttle));
+        let domains = self.domains()?;
         Ok(Plan {
             spec: self.spec.clone(),
             limits,
             all: self.all,
             domains,
             statistics: Arc::clone(self.statistics),
+            throttle,
             pools: self.used,
         })
+    }
+
+    fn domains(&mut self) -> Result<HashMap<Box<str>, Arc<Domain>>, Error> {
+        let mut domains = HashMap::new();
+        for domain in &self.spec.domains {
+            let made = Arc::new(Domain::new(domain, self)?);
+            if domains.insert(domain.name.as_str().into(), made).is_some() {
+                let message = format!("domain {:?} is there twice: join its files", domain.name);
+                return Err(Error::new(ErrorKind::Setting, message));
+            }
+        }
+        Ok(domains)
     }
 
     /// Where what happens to descriptors is counted.
@@ -180,6 +203,7 @@ impl<'a> Planner<'a> {
             secret_keys: policy.secret_keys,
             counts: self.counts_of(&policy.name),
             timer: Arc::clone(self.timer),
+            witness: self.witness.cloned(),
         })
     }
 
@@ -195,9 +219,21 @@ impl<'a> Planner<'a> {
         rate: &RateSpec,
         switch: Switch,
     ) -> Result<Arc<Limit>, Error> {
+        let limit = Arc::new(self.descriptor(store, name, rate, switch)?);
+        self.all.push(Arc::clone(&limit));
+        Ok(limit)
+    }
+
+    fn descriptor(
+        &mut self,
+        store: &str,
+        name: &str,
+        rate: &RateSpec,
+        switch: Switch,
+    ) -> Result<Limit, Error> {
         let quotas = [Quota::new(u64::from(rate.requests), rate.unit.window())?];
         let pool = self.unit_pool(store, rate.unit, rate.algorithm)?;
-        let limit = Arc::new(Limit {
+        Ok(Limit {
             name: name.into(),
             own: Some(pool.tier(&quotas)?),
             quotas: quotas.into(),
@@ -209,9 +245,8 @@ impl<'a> Planner<'a> {
             secret_keys: false,
             counts: self.counts_of(name),
             timer: Arc::clone(self.timer),
-        });
-        self.all.push(Arc::clone(&limit));
-        Ok(limit)
+            witness: self.witness.cloned(),
+        })
     }
 
     /// The state of every unit, for limits that requests bring along.
@@ -220,16 +255,14 @@ impl<'a> Planner<'a> {
     ///
     /// When the store is not configured.
     pub fn units(&mut self, store: &str, name: &str, algorithm: Algorithm) -> Result<Units, Error> {
-        let mut pools = Vec::with_capacity(Unit::ALL.len());
+        let counts = self.counts_of(name);
+        let mut limits = Vec::with_capacity(Unit::ALL.len());
         for unit in Unit::ALL {
-            pools.push(self.unit_pool(store, unit, algorithm)?);
+            let rate = RateSpec { requests: 1, unit, algorithm };
+            let limit = self.descriptor(store, name, &rate, Switch::Enforce)?;
+            limits.push(Limit { counts: Arc::clone(&counts), ..limit });
         }
-        Ok(Units {
-            name: name.into(),
-            pools,
-            counts: self.counts_of(name),
-            timer: Arc::clone(self.timer),
-        })
+        Ok(Units { limits })
     }
 
     fn unit_pool(&mut self, store: &str, unit: Unit, algorithm: Algorithm) -> Result<Pool, Error> {
@@ -265,7 +298,7 @@ fn own(pool: &Pool, quotas: &[Quota]) -> Result<Option<PoolTier>, Error> {
     if pool.quotas() == quotas { Ok(None) } else { pool.tier(quotas).map(Some) }
 }
 
-/// How many share the memory there is.
+/// How many share the memory there is: policies, candidates, the units of domains, `CL.THROTTLE`.
 fn pools_in_memory(spec: &Spec) -> usize {
     let policies = spec.policies.iter().filter(|policy| policy.store == MEMORY);
     let own: usize = policies.map(|policy| 1 + usize::from(policy.candidate.is_some())).sum();
@@ -277,5 +310,5 @@ fn pools_in_memory(spec: &Spec) -> usize {
             }
         }
     }
-    own + algorithms.len() * Unit::ALL.len()
+    1 + own + algorithms.len() * Unit::ALL.len()
 }

@@ -64,6 +64,9 @@ impl Pool {
                 Ok(limiter.peek_tier(key, tier, cost))
             }
             (Self::Memory(limiter), _) => Ok(limiter.peek(key, cost)),
+            (Self::Redis(limiter), Some(PoolTier::Redis(tier))) => {
+                limiter.peek_tier(key, tier, cost).await
+            }
             (Self::Redis(limiter), _) => limiter.peek(key, cost).await,
         }
     }
@@ -88,6 +91,9 @@ impl Pool {
                 Ok(limiter.refund_tier(receipt, tier))
             }
             (Self::Memory(limiter), _) => Ok(limiter.refund(receipt)),
+            (Self::Redis(limiter), Some(PoolTier::Redis(tier))) => {
+                limiter.refund_tier(key, receipt, tier).await
+            }
             (Self::Redis(limiter), _) => limiter.refund(key, receipt).await,
         }
     }
@@ -104,6 +110,9 @@ impl Pool {
                 Ok(limiter.settle_tier(receipt, actual, tier))
             }
             (Self::Memory(limiter), _) => Ok(limiter.settle(receipt, actual)),
+            (Self::Redis(limiter), Some(PoolTier::Redis(tier))) => {
+                limiter.settle_tier(key, receipt, actual, tier).await
+            }
             (Self::Redis(limiter), _) => limiter.settle(key, receipt, actual).await,
         }
     }
@@ -132,6 +141,9 @@ impl Pool {
                 Ok(limiter.usage_tier(key, tier))
             }
             (Self::Memory(limiter), _) => Ok(limiter.usage(key)),
+            (Self::Redis(limiter), Some(PoolTier::Redis(tier))) => {
+                limiter.usage_tier(key, tier).await
+            }
             (Self::Redis(limiter), _) => limiter.usage(key).await,
         }
     }
@@ -146,6 +158,9 @@ impl Pool {
                 limiter.history_tier(key, tier)
             }
             (Self::Memory(limiter), _) => limiter.history(key),
+            (Self::Redis(limiter), Some(PoolTier::Redis(tier))) => {
+                limiter.history_tier(key, tier).await
+            }
             (Self::Redis(limiter), _) => limiter.history(key).await,
         }
     }

@@ -1,23 +1,15 @@
 //! Limits that requests bring along: made when they are asked for.
 
-use std::sync::Arc;
+use slidegate::{Error, Quota};
 
-use slidegate::{Error, MonotonicClock, Quota};
-use slidegate_tower::Share;
-
-use super::counts::Counts;
 use super::limit::Limit;
-use super::pool::Pool;
-use crate::spec::{Switch, Unit};
+use crate::spec::Unit;
 
-/// The state of every unit of a domain's store.
+/// A limit of every unit in a domain's store, of which others are made.
 #[derive(Debug)]
 pub struct Units {
-    pub(super) name: Arc<str>,
     /// In the order of [`Unit::ALL`].
-    pub(super) pools: Vec<Pool>,
-    pub(super) counts: Arc<Counts>,
-    pub(super) timer: Arc<MonotonicClock>,
+    pub(super) limits: Vec<Limit>,
 }
 
 impl Units {
@@ -27,25 +19,7 @@ impl Units {
     ///
     /// When `requests` is zero.
     pub fn limit(&self, requests: u32, unit: Unit) -> Result<Limit, Error> {
-        let quotas = [Quota::new(u64::from(requests), unit.window())?];
-        let pool = self.pools[unit as usize].clone();
-        Ok(Limit {
-            name: Arc::clone(&self.name),
-            own: Some(pool.tier(&quotas)?),
-            quotas: quotas.into(),
-            pool,
-            tiers: Vec::new(),
-            switch: Switch::Enforce,
-            share: Share::ALL,
-            candidate: None,
-            secret_keys: false,
-            counts: Arc::clone(&self.counts),
-            timer: Arc::clone(&self.timer),
-        })
-    }
-
-    /// What has happened to such limits.
-    pub fn counts(&self) -> &Counts {
-        &self.counts
+        let quota = Quota::new(u64::from(requests), unit.window())?;
+        self.limits[unit as usize].with_quotas(&[quota])
     }
 }

@@ -141,7 +141,8 @@ impl Judge {
             let quotas = decision.quotas().to_vec();
             let shadow = decision.is_shadow_denied();
             if let Some(receipt) = decision.into_receipt() {
-                self.gates[ask.gate].store().refund(ask.key.as_slice(), receipt).await;
+                let gate = &self.gates[ask.gate];
+                gate.store().refund(ask.key.as_slice(), tier(gate, ask), receipt).await;
             }
             // In shadow mode it denies nobody, also not together with others.
             let is_shadow = self.gates[ask.gate].store().policy().mode() == slidegate::Mode::Shadow;

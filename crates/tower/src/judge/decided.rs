@@ -107,7 +107,8 @@ impl Decided {
         if let Some((store, candidate)) = gate.candidate_store().zip(self.candidate.take())
             && let Some(receipt) = candidate.into_receipt()
         {
-            store.refund(key.as_slice(), receipt).await;
+            // Candidates have no tiers.
+            store.refund(key.as_slice(), None, receipt).await;
         }
         let quotas = self.decision.quotas().to_vec();
         let taken =
@@ -117,7 +118,8 @@ impl Decided {
             self.decision = remade(&quotas, 0, degraded, shadow);
             return;
         };
-        let given = gate.store().refund(key.as_slice(), receipt).await;
+        let tier = self.tier.and_then(|id| gate.tier_of(id));
+        let given = gate.store().refund(key.as_slice(), tier, receipt).await;
         self.decision = remade(&quotas, given, degraded, shadow);
     }
 }

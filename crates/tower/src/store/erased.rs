@@ -14,6 +14,7 @@ pub(crate) trait Erased: Send + Sync {
     /// Always answers: if the store fails, by its policy's failure mode.
     fn check<'a>(&'a self, key: &'a [u8], cost: Cost) -> Pending<'a, Decision>;
 
+    /// To whom the receipt is of: the store, or the limiter in this process.
     fn refund<'a>(&'a self, key: &'a [u8], receipt: Receipt) -> Pending<'a, Result<u64, Error>>;
 }
 
@@ -61,6 +62,13 @@ impl<S: Store> Erased for WithLocal<S> {
     }
 
     fn refund<'a>(&'a self, key: &'a [u8], receipt: Receipt) -> Pending<'a, Result<u64, Error>> {
-        Box::pin(self.store.refund(key, receipt))
+        match &self.local {
+            // The store knows nothing of what was let through without it.
+            Some(local) if local.has_issued(key, &receipt) => {
+                let given = local.refund(receipt);
+                Box::pin(core::future::ready(Ok(given)))
+            }
+            _ => Box::pin(self.store.refund(key, receipt)),
+        }
     }
 }

@@ -72,13 +72,19 @@ impl AnyStore {
         }
     }
 
-    /// Gives back the very units of a receipt; how many there were to give.
-    pub(crate) async fn refund(&self, key: &[u8], receipt: Receipt) -> u64 {
+    /// Gives back the very units of a receipt, by the quotas under which they were taken; how many
+    /// there were to give.
+    pub(crate) async fn refund(
+        &self,
+        key: &[u8],
+        tier: Option<&StoreTier>,
+        receipt: Receipt,
+    ) -> u64 {
         match &self.0 {
-            Place::Memory(limiter) => limiter.refund(receipt),
+            Place::Memory(limiter) => refund_memory(limiter, tier, receipt),
             // What cannot be given back counts until its window has passed: the safe side.
             #[cfg(feature = "redis")]
-            Place::Redis(limiter) => limiter.refund(key, receipt).await.unwrap_or(0),
+            Place::Redis(limiter) => redis::refund(limiter, key, tier, receipt).await.unwrap_or(0),
             Place::Other(store) => store.refund(key, receipt).await.unwrap_or(0),
         }
     }
@@ -126,6 +132,13 @@ pub(crate) fn check_memory(
         // A tier is made by the store that it is used with.
         #[cfg(feature = "redis")]
         Some(StoreTier::Redis(_)) => limiter.check_cost(key, cost),
+    }
+}
+
+fn refund_memory(limiter: &Limiter, tier: Option<&StoreTier>, receipt: Receipt) -> u64 {
+    match tier {
+        Some(StoreTier::Memory(tier)) => limiter.refund_tier(receipt, tier),
+        _ => limiter.refund(receipt),
     }
 }
 

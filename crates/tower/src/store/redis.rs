@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use slidegate::{Cost, Decision};
+use slidegate::{Cost, Decision, Error, Receipt};
 use slidegate_redis::RedisLimiter;
 
 use super::{AnyStore, Place, StoreTier};
@@ -17,6 +17,18 @@ pub(super) async fn check(
         Some(StoreTier::Redis(tier)) => limiter.check_tier(key, tier, cost).await,
         // A tier is made by the store that it is used with.
         _ => limiter.check_cost(key, cost).await,
+    }
+}
+
+pub(super) async fn refund(
+    limiter: &RedisLimiter,
+    key: &[u8],
+    tier: Option<&StoreTier>,
+    receipt: Receipt,
+) -> Result<u64, Error> {
+    match tier {
+        Some(StoreTier::Redis(tier)) => limiter.refund_tier(key, receipt, tier).await,
+        _ => limiter.refund(key, receipt).await,
     }
 }
 

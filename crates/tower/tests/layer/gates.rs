@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::app::{behind, clock, from, get, layer, limiter, send, status, with};
 use http::Request;
-use slidegate::{Cost, Limiter, ManualClock, Policy, Quota};
+use slidegate::{Algorithm, Cost, Limiter, ManualClock, Policy, Quota};
 use slidegate_http::{Fields, Reset};
 use slidegate_tower::{
     Count, Denial, Gate, KeyBy, MatchedRoute, Missing, RateLimitLayer, RateLimitLayerBuilder,
@@ -211,6 +211,24 @@ async fn right_passwords_cost_nothing_and_wrong_ones_do() {
     assert_eq!(app.served(), 55);
     clock.advance(Duration::from_secs(60));
     assert_eq!(status(&service, get("/200")).await, 200);
+}
+
+// A bucket of the policy's rate would get a hundred units back for one of the tier's.
+#[tokio::test]
+async fn what_does_not_count_goes_back_by_the_tier() {
+    let quota = Quota::per_minute(10).unwrap();
+    let policy = Policy::builder("login").quota(quota).algorithm(Algorithm::Gcra).build().unwrap();
+    let limiter = Limiter::builder(policy).clock(clock()).memory_limit(4 << 20).build().unwrap();
+    let mut gate = Gate::new(limiter).count(Count::failed());
+    let gold = gate.tier(&[Quota::per_minute(1000).unwrap()]).unwrap();
+    let (_, service) = behind(&layer([gate.tier_by(move |_| Some(gold))]));
+    for _ in 0..20 {
+        assert_eq!(status(&service, get("/401")).await, 401);
+    }
+    let response = send(&service, get("/200")).await;
+    assert_eq!(response.headers()["x-ratelimit-remaining"], "980");
+    let response = send(&service, get("/401")).await;
+    assert_eq!(response.headers()["x-ratelimit-remaining"], "979");
 }
 
 #[tokio::test]

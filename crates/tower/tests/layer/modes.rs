@@ -391,6 +391,25 @@ async fn a_dead_store_is_answered_by_its_policy() {
     }
 }
 
+// The store has never heard of units that were taken without it.
+#[tokio::test]
+async fn what_was_taken_without_the_store_goes_back_without_it() {
+    let clock = clock();
+    let (store, limiter, is_down) =
+        remote(policy("login", 2).failure_mode(FailureMode::Local), &clock);
+    let (_, service) = behind(&builder(Gate::new(store).count(Count::failed())).build().unwrap());
+    is_down.store(true, Ordering::Relaxed);
+    for _ in 0..5 {
+        let response = send(&service, get("/200")).await;
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["x-ratelimit-remaining"], "2");
+    }
+    for expected in [401, 401, 429] {
+        assert_eq!(status(&service, get("/401")).await, expected);
+    }
+    assert_eq!(limiter.stats().keys, 0);
+}
+
 #[tokio::test]
 async fn keys_that_may_be_hashed_need_a_secret_in_a_shared_store() {
     let clock = clock();

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use slidegate::{FailureMode, Policy, PolicyBuilder, Quota};
+use slidegate::{Algorithm, FailureMode, Policy, PolicyBuilder, Quota};
 use slidegate_redis::{Redis, RedisLimiter};
 use slidegate_testkit::server::RedisServer;
 use slidegate_tower::{Count, Gate, Judgement, KeyBy, Observer, RateLimitLayer, Sleep, Waiting};
 
-use crate::app::{behind, get, send, status, with};
+use crate::app::{behind, clock, get, send, status, with};
 
 fn policy(name: &str, limit: u64) -> PolicyBuilder {
     Policy::builder(name).quota(Quota::per_hour(limit).unwrap())
@@ -63,6 +63,67 @@ async fn right_passwords_cost_nothing_in_redis_either() {
     assert_eq!(status(&service, get("/401")).await, 401);
     assert_eq!(status(&service, get("/401")).await, 401);
     assert_eq!(status(&service, get("/200")).await, 429);
+}
+
+/// A hundred a day for everybody, under a policy of one an hour: a unit of the policy's rate is four
+/// of the tier's.
+fn tiered(server: &RedisServer) -> Gate {
+    let policy = policy("login", 1).algorithm(Algorithm::Gcra);
+    let mut gate = Gate::new(limiter(&redis(server), policy));
+    let gold = gate.tier(&[Quota::per_day(100).unwrap()]).unwrap();
+    gate.tier_by(move |_| Some(gold))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn units_of_a_tier_go_back_to_redis_by_the_tier() {
+    let server = RedisServer::start().unwrap();
+    let (_, service) =
+        behind(&RateLimitLayer::new(tiered(&server).count(Count::failed())).unwrap());
+    for left in ["99", "98", "97", "96", "95"] {
+        let response = send(&service, get("/401")).await;
+        assert_eq!(response.headers()["x-ratelimit-remaining"], left);
+    }
+    assert_eq!(status(&service, get("/200")).await, 200);
+    let response = send(&service, get("/401")).await;
+    assert_eq!(response.headers()["x-ratelimit-remaining"], "94");
+}
+
+// What another gate denies is taken from Redis first, and goes back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn units_of_a_tier_go_back_by_the_tier_when_another_gate_denies() {
+    let server = RedisServer::start().unwrap();
+    let clock = clock();
+    let here = Gate::new(crate::app::limiter("here", 5, &clock));
+    let layer = RateLimitLayer::builder().gate(tiered(&server)).gate(here).build().unwrap();
+    let (_, service) = behind(&layer);
+    for _ in 0..5 {
+        assert_eq!(status(&service, get("/")).await, 200);
+    }
+    for _ in 0..3 {
+        assert_eq!(status(&service, get("/")).await, 429);
+    }
+    clock.advance(Duration::from_secs(60));
+    let response = send(&service, get("/")).await;
+    let told = response.headers()["ratelimit"].to_str().unwrap();
+    assert!(told.starts_with(r#""login";r=94;"#), "{told}");
+}
+
+// A paying customer stays one while Redis is away, and what does not count still does not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tiers_and_refunds_go_on_without_redis() {
+    let mut server = RedisServer::start().unwrap();
+    let policy = policy("login", 1).failure_mode(FailureMode::Local);
+    let mut gate = Gate::new(limiter(&redis(&server), policy)).count(Count::failed());
+    let gold = gate.tier(&[Quota::per_day(3).unwrap()]).unwrap();
+    let (_, service) = behind(&RateLimitLayer::new(gate.tier_by(move |_| Some(gold))).unwrap());
+    server.kill().unwrap();
+    for _ in 0..5 {
+        let response = send(&service, get("/200")).await;
+        assert_eq!(response.headers()["x-ratelimit-remaining"], "3");
+    }
+    for expected in [401, 401, 401, 429] {
+        assert_eq!(status(&service, get("/401")).await, expected);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

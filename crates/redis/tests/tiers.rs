@@ -1,0 +1,248 @@
+//! Tiers whose counts are in Redis, and when it is away.
+//!
+//! What could go wrong: units of a tier that go back by the policy's quotas, a paying customer judged
+//! by everybody's while Redis is away, a receipt of this process's limiter given back to Redis.
+
+#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{eventually, failing, patient, policy, runtime};
+use slidegate::{
+    Algorithm, Cost, Decision, FailureMode, Limiter, ManualClock, Policy, Quota, Receipt,
+};
+use slidegate_redis::{Redis, RedisAsk, RedisLimiter, RedisTier, check_all};
+use slidegate_testkit::server::{Door, Proxy, RedisServer};
+
+const ALGORITHMS: [Algorithm; 6] = [
+    Algorithm::Log,
+    Algorithm::LogCapped { bytes_max: 64 },
+    Algorithm::Counter,
+    Algorithm::Segments { count: 6 },
+    Algorithm::Gcra,
+    Algorithm::Fixed,
+];
+const HOUR_MS: u64 = 3_600_000;
+
+fn cost(units: u64) -> Cost {
+    Cost::new(units).unwrap()
+}
+
+fn receipt(decision: Decision) -> Receipt {
+    decision.into_receipt().unwrap()
+}
+
+// A bucket of the policy's rate would get twelve units for one; the windows of the others would be
+// cut anew at every refund, with all that was taken dated at the present.
+#[test]
+fn units_of_a_tier_go_back_by_the_tier_as_in_memory() {
+    runtime().block_on(async {
+        let server = RedisServer::start().unwrap();
+        for algorithm in ALGORITHMS {
+            let clock = ManualClock::new(Duration::from_millis(1_700_000_000_007));
+            let per_minute = Quota::per_minute(10).unwrap();
+            let per_hour = [Quota::per_hour(7200).unwrap()];
+            let policy = Policy::builder("minute").quota(per_minute).algorithm(algorithm);
+            let policy = policy.build().unwrap();
+            let redis = patient(&server.url()).test_clock(clock.clone()).build().unwrap();
+            let shared = redis.limiter(policy.clone()).deny_cache(0).build().unwrap();
+            let memory = Limiter::builder(policy).clock(clock.clone()).build().unwrap();
+            let key = format!("{algorithm:?}");
+            // The bucket would be full again by then.
+            let passed = if algorithm == Algorithm::Gcra { 0 } else { 120_000 };
+
+            let hour = shared.tier(&per_hour).unwrap();
+            let take = async |units| receipt(shared.check_tier(&key, &hour, cost(units)).await);
+            let used = async || shared.usage_tier(&key, &hour).await.unwrap().units(0);
+            let (refunded, more, less) = (take(1).await, take(2).await, take(6).await);
+            clock.advance(Duration::from_millis(passed));
+            let shared = [
+                shared.refund_tier(&key, refunded, &hour).await.unwrap(),
+                used().await,
+                shared.settle_tier(&key, more, 3, &hour).await.unwrap(),
+                shared.settle_tier(&key, less, 4, &hour).await.unwrap(),
+                used().await,
+            ];
+
+            clock.set(Duration::from_millis(1_700_000_000_007));
+            let hour = memory.tier(&per_hour).unwrap();
+            let take = |units| receipt(memory.check_tier(&key, &hour, cost(units)));
+            let used = || memory.usage_tier(&key, &hour).units(0);
+            let (refunded, more, less) = (take(1), take(2), take(6));
+            clock.advance(Duration::from_millis(passed));
+            let memory = [
+                memory.refund_tier(refunded, &hour),
+                used(),
+                memory.settle_tier(more, 3, &hour),
+                memory.settle_tier(less, 4, &hour),
+                used(),
+            ];
+            assert_eq!(shared, [1, 8, 3, 4, 7], "{algorithm:?}");
+            assert_eq!(shared, memory, "{algorithm:?}");
+        }
+    });
+}
+
+#[test]
+fn looks_at_a_tier_reach_back_as_far_as_its_window() {
+    runtime().block_on(async {
+        let server = RedisServer::start().unwrap();
+        let start = Duration::from_millis(1_700_000_000_007);
+        let clock = ManualClock::new(start);
+        let redis = patient(&server.url()).test_clock(clock.clone()).build().unwrap();
+        let limiter = redis.limiter(policy("minute", 10, 60_000)).deny_cache(0).build().unwrap();
+        let hour = limiter.tier(&[Quota::per_hour(5).unwrap()]).unwrap();
+        assert!(limiter.check_tier("k", &hour, cost(2)).await.is_allowed());
+        clock.advance(Duration::from_secs(120));
+        assert!(limiter.check_tier("k", &hour, Cost::ONE).await.is_allowed());
+
+        assert_eq!(limiter.usage("k").await.unwrap().as_slice(), [1]);
+        assert_eq!(limiter.usage_tier("k", &hour).await.unwrap().as_slice(), [3]);
+        assert_eq!(limiter.history("k").await.unwrap().len(), 1);
+        let events = limiter.history_tier("k", &hour).await.unwrap();
+        let events: Vec<_> = events.iter().map(|event| (event.at, event.units)).collect();
+        assert_eq!(events, [(start, 2), (start + Duration::from_secs(120), 1)]);
+        assert_eq!(limiter.peek("k", Cost::ONE).await.unwrap().remaining(), 9);
+        let look = limiter.peek_tier("k", &hour, cost(3)).await.unwrap();
+        assert!(!look.is_allowed() && look.remaining() == 2, "{look:?}");
+    });
+}
+
+/// Ten an hour, of which nine are used, and gold customers with a hundred a day, ninety of them.
+struct Shop {
+    _server: RedisServer,
+    proxy: Proxy,
+    limiter: RedisLimiter,
+    gold: RedisTier,
+}
+
+impl Shop {
+    async fn open(mode: FailureMode, nodes: u64) -> Self {
+        let server = RedisServer::start().unwrap();
+        let proxy = Proxy::in_front_of(&server).unwrap();
+        let redis = Redis::single(proxy.url()).unwrap().deadline(Duration::from_millis(200));
+        let redis = redis.breaker(1, Duration::from_millis(50)).build().unwrap();
+        let limiter = redis.limiter(failing(&policy("shop", 10, HOUR_MS), mode)).deny_cache(0);
+        let limiter = limiter.nodes(nodes).guard_band(0.9).build().unwrap();
+        let gold = limiter.tier(&[Quota::per_day(100).unwrap()]).unwrap();
+        let shop = Self { _server: server, proxy, limiter, gold };
+        shop.connect().await;
+        shop
+    }
+
+    /// From now on nothing reaches Redis, also not later.
+    fn cut_off(&self) {
+        self.proxy.set_door(Door::Shut).unwrap();
+        self.proxy.close_all();
+    }
+
+    async fn connect(&self) {
+        self.proxy.heal().unwrap();
+        let answers = async || self.limiter.peek("nobody", Cost::ONE).await.is_ok();
+        eventually("an answer", answers).await;
+    }
+
+    async fn gold(&self, units: u64) -> Decision {
+        self.limiter.check_tier("k", &self.gold, cost(units)).await
+    }
+
+    async fn in_redis(&self) -> u64 {
+        self.limiter.usage_tier("k", &self.gold).await.unwrap().units(0)
+    }
+}
+
+#[test]
+fn who_has_a_tier_is_judged_by_it_while_redis_is_away() {
+    runtime().block_on(async {
+        let shop = Shop::open(FailureMode::Local, 2).await;
+        let decision = shop.gold(5).await;
+        assert!(!decision.is_degraded() && decision.quotas()[0].limit() == 90);
+        shop.cut_off();
+
+        let everybody = shop.limiter.check("other").await;
+        assert!(everybody.is_degraded());
+        assert_eq!(everybody.quotas()[0].limit(), 4, "of nine, one of two processes");
+        let decision = shop.gold(41).await;
+        assert!(!decision.is_allowed(), "it begins with what Redis allowed: {decision:?}");
+        let decision = shop.gold(40).await;
+        assert!(decision.is_allowed() && decision.is_degraded());
+        assert_eq!(decision.quotas()[0].limit(), 45, "of ninety, one of two processes");
+
+        // Redis knows of five, this process of all.
+        shop.connect().await;
+        assert!(!shop.gold(1).await.is_allowed());
+        assert_eq!(shop.in_redis().await, 5);
+        assert!(shop.limiter.reset("k").await.unwrap());
+        let decision = shop.gold(1).await;
+        assert!(decision.is_allowed() && !decision.is_degraded(), "after a reset: {decision:?}");
+    });
+}
+
+#[test]
+fn answers_without_knowledge_name_the_quotas_of_the_tier() {
+    runtime().block_on(async {
+        for (mode, remaining) in [(FailureMode::Allow, 90), (FailureMode::Deny, 0)] {
+            let shop = Shop::open(mode, 1).await;
+            shop.cut_off();
+            let decision = shop.gold(1).await;
+            assert!(decision.is_degraded());
+            assert_eq!(decision.is_allowed(), mode == FailureMode::Allow);
+            let quota = decision.quotas()[0];
+            assert_eq!((quota.limit(), quota.remaining()), (90, remaining), "{mode:?}");
+            let asks = [RedisAsk::new(&shop.limiter, "k", Cost::ONE).tier(&shop.gold)];
+            let together = check_all(&asks).await.unwrap();
+            assert_eq!(together[0].quotas()[0].limit(), 90, "{mode:?}");
+        }
+    });
+}
+
+// Redis has never heard of what this process let through alone. Given back there, it would be lost
+// for this process, or free what somebody else took.
+#[test]
+fn what_this_process_let_through_goes_back_to_it() {
+    runtime().block_on(async {
+        let shop = Shop::open(FailureMode::Local, 1).await;
+        let by_redis = receipt(shop.gold(10).await);
+        shop.cut_off();
+        let alone = receipt(shop.gold(20).await);
+        let more = receipt(shop.gold(10).await);
+        let less = receipt(shop.gold(10).await);
+        // Redis need not be there for it.
+        assert_eq!(shop.limiter.refund_tier("k", alone, &shop.gold).await.unwrap(), 20);
+        let decision = shop.gold(60).await;
+        assert!(decision.is_allowed() && decision.remaining() == 0, "{decision:?}");
+        let rest = receipt(decision);
+
+        shop.connect().await;
+        assert_eq!(shop.limiter.settle_tier("k", less, 4, &shop.gold).await.unwrap(), 4);
+        assert_eq!(shop.limiter.settle_tier("k", more, 15, &shop.gold).await.unwrap(), 15);
+        assert_eq!(shop.in_redis().await, 10, "nothing of it is there");
+        assert!(!shop.gold(2).await.is_allowed(), "89 of 90 are taken");
+        assert_eq!(shop.limiter.refund_tier("k", rest, &shop.gold).await.unwrap(), 60);
+        assert_eq!(shop.in_redis().await, 10, "nothing of it is there");
+        assert_eq!(shop.limiter.refund_tier("k", by_redis, &shop.gold).await.unwrap(), 10);
+        assert_eq!(shop.in_redis().await, 0);
+    });
+}
+
+// The tier's units that were taken for a request which another key denied are free again.
+#[test]
+fn tiers_take_all_or_nothing_while_redis_is_away() {
+    runtime().block_on(async {
+        let shop = Shop::open(FailureMode::Local, 1).await;
+        shop.cut_off();
+        let asks = |units| {
+            [
+                RedisAsk::new(&shop.limiter, "k", cost(units)).tier(&shop.gold),
+                RedisAsk::new(&shop.limiter, "other", cost(9)),
+            ]
+        };
+        assert!(check_all(&asks(50)).await.unwrap().iter().all(Decision::is_allowed));
+        let denied = check_all(&asks(40)).await.unwrap();
+        assert!(denied.iter().all(|decision| !decision.is_allowed()), "{denied:?}");
+        let decision = shop.gold(40).await;
+        assert!(decision.is_allowed() && decision.remaining() == 0, "{decision:?}");
+    });
+}

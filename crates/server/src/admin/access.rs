@@ -1,0 +1,212 @@
+//! Who may use the admin listener.
+
+use core::fmt;
+use core::hint::black_box;
+use core::net::SocketAddr;
+
+use http::header::{AUTHORIZATION, HOST, ORIGIN};
+use http::{HeaderMap, HeaderValue};
+use slidegate::{Error, ErrorKind};
+
+use crate::http::Peer;
+use crate::http::problem::{Refusal, RefusalKind};
+
+/// Who may use the admin listener: with a token, those who have it; without, those on this machine
+/// and those whose certificate was verified.
+#[derive(Clone, Default)]
+pub struct Access {
+    token: Option<Box<[u8]>>,
+}
+
+/// The shortest token that is taken for one.
+const TOKEN_MIN: usize = 16;
+
+/// Whether the admin listener may listen there.
+///
+/// # Errors
+///
+/// Beyond loopback, without a token or a client authority.
+pub fn may_listen(address: SocketAddr, has_token: bool, has_mtls: bool) -> Result<(), Error> {
+    if address.ip().to_canonical().is_loopback() || has_token || has_mtls {
+        return Ok(());
+    }
+    let message = format!(
+        "admin on {address} could be used by anybody: listen on loopback, or set `admin.token_file` \
+         or `admin.tls.client_authority`"
+    );
+    Err(Error::new(ErrorKind::Setting, message))
+}
+
+impl Access {
+    /// Without a token.
+    pub fn local() -> Self {
+        Self::default()
+    }
+
+    /// With a token, which everybody must have.
+    ///
+    /// # Errors
+    ///
+    /// When it is shorter than 16 bytes, or cannot stand in a header field.
+    pub fn token(token: &str) -> Result<Self, Error> {
+        let token = token.trim();
+        let refused = |why: String| Err(Error::new(ErrorKind::Setting, why));
+        if token.len() < TOKEN_MIN {
+            let len = token.len();
+            return refused(format!(
+                "a token of {len} bytes is too short: use at least {TOKEN_MIN}"
+            ));
+        }
+        if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return refused("a token has letters, digits and signs of ASCII only".to_owned());
+        }
+        Ok(Self { token: Some(token.as_bytes().into()) })
+    }
+
+    pub(super) fn check(&self, peer: &Peer, headers: &HeaderMap) -> Result<(), Refusal> {
+        let Some(token) = &self.token else {
+            if peer.is_verified || peer.address.ip().to_canonical().is_loopback() {
+                return Ok(());
+            }
+            let detail = "this address may not ask: no token is configured";
+            return Err(Refusal::new(RefusalKind::Forbidden, detail));
+        };
+        let sent = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
+        match sent.and_then(bearer) {
+            Some(sent) if is_same(sent, token) => Ok(()),
+            _ => {
+                let detail = "send the token: Authorization: Bearer TOKEN";
+                Err(Refusal::new(RefusalKind::Unauthorized, detail))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Access {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let has_token = self.token.is_some();
+        formatter.debug_struct("Access").field("has_token", &has_token).finish()
+    }
+}
+
+/// Refuses what a page of a foreign site sends by somebody's browser.
+pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), Refusal> {
+    let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    let from = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
+    match (from, host) {
+        (Some((_, from)), Some(host)) if from.eq_ignore_ascii_case(host) => Ok(()),
+        _ => Err(Refusal::new(RefusalKind::Forbidden, "a page of another site may not ask this")),
+    }
+}
+
+fn bearer(value: &[u8]) -> Option<&[u8]> {
+    let (scheme, token) = value.split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
+}
+
+/// Compares all bytes, wherever they differ first: how long it takes tells nothing but the length.
+fn is_same(sent: &[u8], token: &[u8]) -> bool {
+    if sent.len() != token.len() {
+        return false;
+    }
+    let differing = sent
+        .iter()
+        .zip(token)
+        .fold(0, |differing, (one, other)| black_box(differing | (one ^ other)));
+    black_box(differing) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOKEN: &str = "0123456789abcdef";
+
+    fn peer(address: &str, is_verified: bool) -> Peer {
+        Peer { address: address.parse().unwrap(), is_verified }
+    }
+
+    fn status(access: &Access, peer: &Peer, authorization: Option<&str>) -> u16 {
+        let mut headers = HeaderMap::new();
+        if let Some(value) = authorization {
+            headers.insert(AUTHORIZATION, HeaderValue::from_str(value).unwrap());
+        }
+        access.check(peer, &headers).map_or_else(|refusal| refusal.status().as_u16(), |()| 200)
+    }
+
+    #[test]
+    fn only_loopback_is_open_without_a_proof() {
+        for (address, token, mtls, may) in [
+            ("127.0.0.1:1", false, false, true),
+            ("127.9.9.9:1", false, false, true),
+            ("[::1]:1", false, false, true),
+            ("[::ffff:127.0.0.1]:1", false, false, true),
+            ("0.0.0.0:1", false, false, false),
+            ("[::]:1", false, false, false),
+            ("192.0.2.1:1", false, false, false),
+            ("0.0.0.0:1", true, false, true),
+            ("0.0.0.0:1", false, true, true),
+        ] {
+            let answer = may_listen(address.parse().unwrap(), token, mtls);
+            assert_eq!(answer.is_ok(), may, "{address} {token} {mtls}");
+        }
+    }
+
+    #[test]
+    fn without_a_token_the_peer_decides() {
+        let open = Access::local();
+        assert_eq!(status(&open, &peer("127.0.0.1:9", false), None), 200);
+        assert_eq!(status(&open, &peer("[::1]:9", false), None), 200);
+        assert_eq!(status(&open, &peer("192.0.2.1:9", false), None), 403);
+        assert_eq!(status(&open, &peer("192.0.2.1:9", false), Some("Bearer x")), 403);
+        assert_eq!(status(&open, &peer("192.0.2.1:9", true), None), 200);
+    }
+
+    #[test]
+    fn with_a_token_nothing_else_does() {
+        let access = Access::token(&format!("{TOKEN}\n")).unwrap();
+        for peer in [peer("127.0.0.1:9", false), peer("192.0.2.1:9", true)] {
+            assert_eq!(status(&access, &peer, Some(&format!("Bearer {TOKEN}"))), 200);
+            assert_eq!(status(&access, &peer, Some(&format!("bearer  {TOKEN}"))), 200);
+            for wrong in [
+                None,
+                Some(""),
+                Some(TOKEN),
+                Some("Bearer "),
+                Some("Bearer 0123456789abcdeF"),
+                Some("Bearer 1123456789abcdef"),
+                Some("Bearer 0123456789abcde"),
+                Some("Bearer 0123456789abcdef0"),
+                Some("Basic 0123456789abcdef"),
+            ] {
+                assert_eq!(status(&access, &peer, wrong), 401, "{wrong:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn tokens_that_protect_nothing_are_refused_and_none_is_shown() {
+        assert!(Access::token("").is_err());
+        assert!(Access::token("short").is_err());
+        assert!(Access::token("0123456789 abcdef").is_err());
+        assert!(!format!("{:?}", Access::token(TOKEN).unwrap()).contains(TOKEN));
+    }
+
+    #[test]
+    fn a_foreign_page_is_told_by_its_origin() {
+        let check = |origin: Option<&'static str>| {
+            let mut headers = HeaderMap::new();
+            headers.insert(HOST, HeaderValue::from_static("127.0.0.1:9090"));
+            if let Some(origin) = origin {
+                headers.insert(ORIGIN, HeaderValue::from_static(origin));
+            }
+            check_origin(&headers).is_ok()
+        };
+        assert!(check(None));
+        assert!(check(Some("http://127.0.0.1:9090")));
+        assert!(!check(Some("http://evil.test")));
+        assert!(!check(Some("null")));
+        assert!(!check(Some("http://127.0.0.1:9091")));
+    }
+}

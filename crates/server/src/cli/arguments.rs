@@ -1,0 +1,176 @@
+//! What can be said on the command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+
+use super::words;
+use crate::config::{Environment, Format, Request};
+
+/// A sliding-window rate limiter as a service.
+#[derive(Debug, Parser)]
+#[command(
+    name = "slidegate",
+    version,
+    about = words::ABOUT,
+    before_long_help = words::EXAMPLES,
+    after_long_help = words::EXIT_CODES,
+    args_conflicts_with_subcommands = true
+)]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub(super) command: Option<Command>,
+    #[command(flatten)]
+    pub(super) serve: ServeArguments,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Run the daemon (what happens without a command, too).
+    #[command(before_long_help = words::SERVE_EXAMPLES)]
+    Serve(Box<ServeArguments>),
+    /// Ask a running daemon whether a request would be allowed, and take it if so.
+    #[command(before_long_help = words::CHECK_EXAMPLES)]
+    Check(CheckArguments),
+    /// Print a script that completes commands in a shell.
+    Completions {
+        /// Which shell.
+        shell: Shell,
+    },
+    /// Print the manual page, or write one for every command into a folder.
+    Man {
+        /// The folder.
+        folder: Option<PathBuf>,
+    },
+}
+
+/// What a configuration is read from.
+#[derive(Debug, Clone, Args)]
+pub(super) struct LoadArguments {
+    /// Configuration files, or a directory of envoyproxy/ratelimit's. Without: a small example.
+    #[arg(short, long, value_name = "PATH", env = "SLIDEGATE_CONFIG", value_delimiter = ',')]
+    pub(super) config: Vec<PathBuf>,
+    /// The format of the files, told by their keys if not given.
+    #[arg(long, value_parser = parse_format, value_name = "own|sliding|envoy")]
+    pub(super) format: Option<Format>,
+    /// Let files of envoyproxy/ratelimit use our keys, such as `algorithm`.
+    #[arg(long)]
+    pub(super) envoy_extensions: bool,
+    /// One setting, over files and variables: `--set memory.limit_mb=512`.
+    #[arg(long = "set", value_parser = parse_setting, value_name = "KEY=VALUE")]
+    pub(super) settings: Vec<(String, String)>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(super) struct ServeArguments {
+    #[command(flatten)]
+    pub(super) load: LoadArguments,
+    /// Where the HTTP API listens, or `off`.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) listen_http: Option<String>,
+    /// Where Envoy's gRPC service listens, or `off`.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) listen_grpc: Option<String>,
+    /// Where the Redis protocol is spoken, or `off`.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) listen_resp: Option<String>,
+    /// Where metrics, health and reload are, or `off`.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) listen_admin: Option<String>,
+    /// Print the settings in force with their origin, and end. Secrets are left out.
+    #[arg(long)]
+    pub(super) print_config: bool,
+    /// Print that as JSON.
+    #[arg(long, requires = "print_config")]
+    pub(super) json: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(super) struct CheckArguments {
+    /// The policy.
+    pub(super) policy: String,
+    /// The key.
+    pub(super) key: String,
+    /// Units to take.
+    #[arg(long, default_value_t = 1)]
+    pub(super) cost: u64,
+    /// The key's tier.
+    #[arg(long)]
+    pub(super) tier: Option<String>,
+    /// Look, and take nothing.
+    #[arg(long)]
+    pub(super) peek: bool,
+    /// Where the daemon's HTTP API is.
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:8080",
+        env = "SLIDEGATE_ADDRESS"
+    )]
+    pub(super) address: String,
+    /// Print the answer as JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+impl LoadArguments {
+    pub(super) fn request(&self) -> Request {
+        Request {
+            format: self.format,
+            environment: Environment::of_process(),
+            flags: self.settings.clone(),
+            envoy_extensions: self.envoy_extensions,
+            ..Request::new(self.config.iter().cloned())
+        }
+    }
+}
+
+impl ServeArguments {
+    /// What is read, with the flags of this command put over it.
+    pub(super) fn request_arguments(&self) -> LoadArguments {
+        let mut load = self.load.clone();
+        for (name, value) in [
+            ("http", &self.listen_http),
+            ("grpc", &self.listen_grpc),
+            ("resp", &self.listen_resp),
+            ("admin", &self.listen_admin),
+        ] {
+            if let Some(value) = value {
+                load.settings.push((format!("listen.{name}"), value.clone()));
+            }
+        }
+        load
+    }
+}
+
+fn parse_format(word: &str) -> Result<Format, String> {
+    Format::parse(word).ok_or_else(|| {
+        let names = Format::ALL.map(Format::name).join(", ");
+        format!("use one of {names}")
+    })
+}
+
+fn parse_setting(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("use KEY=VALUE")?;
+    Ok((key.trim().to_owned(), value.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn without_a_command_it_serves() {
+        let arguments = Arguments::try_parse_from(["slidegate", "--listen-http", "off"]).unwrap();
+        assert!(arguments.command.is_none());
+        assert_eq!(arguments.serve.listen_http.as_deref(), Some("off"));
+    }
+}

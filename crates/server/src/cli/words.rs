@@ -1,0 +1,40 @@
+//! The longer texts of the help.
+
+pub(super) const ABOUT: &str = "A sliding-window rate limiter as a service: Envoy's rate limit \
+protocol, an HTTP API, forward auth for nginx and Caddy, and the Redis protocol.";
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  slidegate                                   serve an example policy on loopback
+  slidegate serve --config limits.yaml        serve your own
+  slidegate serve --config /srv/ratelimit     serve a directory of envoyproxy/ratelimit
+  slidegate config check limits.yaml          say everything that is wrong with a file
+  slidegate check api alice --cost 5          ask a running daemon
+";
+
+pub(super) const SERVE_EXAMPLES: &str = "\
+Examples:
+  slidegate serve
+  slidegate serve --config limits.yaml --listen-http 0.0.0.0:8080
+  slidegate serve --config limits.yaml --set snapshot.path=/var/lib/slidegate
+  SLIDEGATE_MEMORY_LIMIT_MB=1024 slidegate serve --config limits.yaml --print-config
+
+Signals: SIGHUP reads the configuration anew; SIGTERM and SIGINT finish what is under way, write the
+snapshot and end.
+";
+
+pub(super) const CHECK_EXAMPLES: &str = "\
+Examples:
+  slidegate check api alice
+  slidegate check api alice --cost 5 --json
+  slidegate check api alice --peek || echo too many
+";
+
+pub(super) const EXIT_CODES: &str = "\
+Exit codes:
+  0   all is well; `check`: allowed
+  1   something failed; `check`: denied
+  2   the command line makes no sense
+  69  the daemon could not be reached
+  78  the configuration is wrong
+";

@@ -1,0 +1,61 @@
+//! Our own variables, `SLIDEGATE_LISTEN_HTTP`, and flags.
+
+use super::Environment;
+use crate::config::report::Report;
+use crate::config::source::Origin;
+use crate::config::table::{self, VARIABLE_PREFIX};
+use crate::config::yaml::{Node, Scalar};
+
+/// Variables of ours that are read elsewhere.
+const ELSEWHERE: [&str; 2] = ["SLIDEGATE_CONFIG", "SLIDEGATE_FORMAT"];
+
+/// Puts the values of our variables into a tree.
+pub(in crate::config) fn variables(
+    environment: &Environment,
+    root: &mut Node,
+    report: &mut Report,
+) {
+    let known = table::settings();
+    for (path, _) in &known {
+        let name = table::variable(path);
+        if let Some(value) = environment.get(&name) {
+            put(root, path, Origin::Environment(name), value, report);
+        }
+    }
+    for name in environment.names().filter(|name| name.starts_with(VARIABLE_PREFIX)) {
+        let is_known = known.iter().any(|(path, _)| table::variable(path) == name);
+        if is_known || ELSEWHERE.contains(&name) {
+            continue;
+        }
+        let value = environment.get(name).unwrap_or_default();
+        let span = report.sources.add_pair(Origin::Environment(name.to_owned()), value);
+        let names: Vec<String> = known.iter().map(|(path, _)| table::variable(path)).collect();
+        let message = format!("{name} sets nothing");
+        let finding = report.warning(span, "unknown-variable", message);
+        finding
+            .choices(name, names.iter().map(String::as_str))
+            .help("variables are named after settings: SLIDEGATE_LISTEN_HTTP is `listen.http`");
+    }
+}
+
+/// Puts the values of flags, by the paths of their settings, into a tree.
+pub(in crate::config) fn flags(flags: &[(String, String)], root: &mut Node, report: &mut Report) {
+    let known = table::settings();
+    for (path, value) in flags {
+        let origin = Origin::Flag(path.clone());
+        if known.iter().any(|(known, _)| known == path) {
+            put(root, path, origin, value, report);
+            continue;
+        }
+        let span = report.sources.add_pair(origin, value).at_start();
+        let message = format!("there is no setting `{path}`");
+        let names = known.iter().map(|(path, _)| path.as_str());
+        report.error(span, "unknown-setting", message).choices(path, names);
+    }
+}
+
+/// Puts a value with its origin at a path.
+pub(super) fn put(root: &mut Node, path: &str, origin: Origin, value: &str, report: &mut Report) {
+    let span = report.sources.add_pair(origin, value);
+    root.put(path, Node::scalar(Scalar::given(value), span));
+}

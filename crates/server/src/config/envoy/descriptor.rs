@@ -1,0 +1,97 @@
+//! One level of a tree.
+
+use std::collections::HashMap;
+
+use super::keys::check_map;
+use super::limit::limit;
+use super::metadata::metadata;
+use super::scalar::{flag, text, wrong_type};
+use crate::config::report::Report;
+use crate::config::source::Span;
+use crate::config::table::DESCRIPTOR;
+use crate::config::yaml::{Kind, Node};
+use crate::spec::DescriptorSpec;
+
+/// The keys and values of one level, as that service names them, and where they are.
+pub(super) type Level = HashMap<String, Span>;
+
+/// The descriptors under `descriptors`; `level` knows those that are there already.
+pub(super) fn descriptors(
+    node: &Node,
+    level: &mut Level,
+    extensions: bool,
+    report: &mut Report,
+) -> Vec<DescriptorSpec> {
+    let Some(found) = node.get("descriptors") else { return Vec::new() };
+    let Kind::List(items) = &found.kind else {
+        wrong_type(found, "descriptors", "a list", report);
+        return Vec::new();
+    };
+    items.iter().filter_map(|item| descriptor(item, level, extensions, report)).collect()
+}
+
+fn descriptor(
+    node: &Node,
+    level: &mut Level,
+    extensions: bool,
+    report: &mut Report,
+) -> Option<DescriptorSpec> {
+    let Kind::Map(_) = node.kind else {
+        let message = format!("an item of `descriptors` is {}, and must be a map", node.what());
+        report.error(node.span, "non-map-list", message).help("write `- key: ...`");
+        return None;
+    };
+    check_map("a descriptor", node, &DESCRIPTOR, extensions, report);
+    let value = text(node, "value", report);
+    let spec = DescriptorSpec {
+        key: text(node, "key", report).unwrap_or_default(),
+        limit: limit(node, extensions, report),
+        shadow_mode: flag(node, "shadow_mode", report),
+        quota_mode: flag(node, "quota_mode", report),
+        detailed_metric: flag(node, "detailed_metric", report),
+        value_to_metric: flag(node, "value_to_metric", report),
+        share_threshold: flag(node, "share_threshold", report),
+        metadata: metadata(node, report),
+        descriptors: descriptors(node, &mut Level::new(), extensions, report),
+        value,
+    };
+    check_key(&spec, node, level, report);
+    check_share(&spec, node, report);
+    Some(spec)
+}
+
+fn check_key(spec: &DescriptorSpec, node: &Node, level: &mut Level, report: &mut Report) {
+    if spec.key.is_empty() {
+        if node.get("key").is_none_or(|key| key.as_scalar().is_some_and(|key| key.text.is_empty()))
+        {
+            let message = "a descriptor lacks `key`";
+            report.error(node.span, "empty-key", message).help("add for example `key: user`");
+        }
+        return;
+    }
+    let composite = composite(spec);
+    let span = node.get("key").map_or(node.span, |key| key.span);
+    if let Some(first) = level.insert(composite.clone(), span) {
+        let message = format!("two descriptors of this level are `{composite}`");
+        let finding = report.error(span, "duplicate-descriptor", message);
+        let help = "key and value are joined by `_`: key `a_b` value `c` is key `a` value `b_c`";
+        finding.related(first, "the first is here").help(help);
+    }
+}
+
+fn check_share(spec: &DescriptorSpec, node: &Node, report: &mut Report) {
+    let Some(found) = node.get("share_threshold").filter(|_| spec.share_threshold) else { return };
+    if !composite(spec).contains('*') {
+        let message = format!("`share_threshold` without `*` in `{}`", composite(spec));
+        let finding = report.error(found.span, "share-threshold", message);
+        finding.help("values are shared only where a `*` matches several");
+    }
+}
+
+/// Key and value as that service joins them.
+fn composite(spec: &DescriptorSpec) -> String {
+    match &spec.value {
+        Some(value) => format!("{}_{value}", spec.key),
+        None => spec.key.clone(),
+    }
+}

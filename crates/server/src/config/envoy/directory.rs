@@ -1,0 +1,77 @@
+//! A directory of files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where the files are unless `RUNTIME_ROOT` and its companions say otherwise.
+const ROOT: &str = "/srv/runtime_data/current";
+const APP_DIRECTORY: &str = "config";
+
+/// The most files of a directory.
+const FILES_MAX: usize = 1000;
+
+/// The deepest nesting of directories.
+const DEPTH_MAX: usize = 8;
+
+/// What a directory holds.
+#[derive(Debug, Default)]
+pub(in crate::config) struct Listing {
+    /// Files, in the order of their paths.
+    pub(in crate::config) files: Vec<PathBuf>,
+    /// How many were passed over because their names begin with a dot.
+    pub(in crate::config) hidden: usize,
+}
+
+/// All files in and below a directory.
+///
+/// Names that begin with two dots are never read: Kubernetes keeps its own copies under them.
+pub(in crate::config) fn list(directory: &Path, dotfiles: bool) -> Result<Listing, String> {
+    let mut listing = Listing::default();
+    walk(directory, dotfiles, 0, &mut listing)?;
+    listing.files.sort();
+    Ok(listing)
+}
+
+fn walk(
+    directory: &Path,
+    dotfiles: bool,
+    depth: usize,
+    listing: &mut Listing,
+) -> Result<(), String> {
+    let name = directory.display();
+    if depth > DEPTH_MAX {
+        return Err(format!("{name}: directories nested deeper than {DEPTH_MAX}"));
+    }
+    let told = |error: std::io::Error| format!("{name}: it cannot be read ({error})");
+    for entry in fs::read_dir(directory).map_err(told)? {
+        let entry = entry.map_err(told)?;
+        let file_name = entry.file_name();
+        let file_name = file_name.to_string_lossy();
+        if file_name.starts_with("..") {
+            continue;
+        }
+        if file_name.starts_with('.') && !dotfiles {
+            listing.hidden += 1;
+            continue;
+        }
+        let path = entry.path();
+        // A link is what it leads to, so that swapped links of Kubernetes are files.
+        if path.is_dir() {
+            walk(&path, dotfiles, depth + 1, listing)?;
+        } else {
+            listing.files.push(path);
+        }
+        if listing.files.len() > FILES_MAX {
+            return Err(format!("{name}: more than {FILES_MAX} files"));
+        }
+    }
+    Ok(())
+}
+
+/// The directory that the reference service would read, by its variables.
+pub(in crate::config) fn reference_directory(variable: &dyn Fn(&str) -> Option<String>) -> PathBuf {
+    let part = |name: &str, absent: &str| variable(name).unwrap_or_else(|| absent.to_owned());
+    PathBuf::from(part("RUNTIME_ROOT", ROOT))
+        .join(part("RUNTIME_SUBDIRECTORY", ""))
+        .join(part("RUNTIME_APPDIRECTORY", APP_DIRECTORY))
+}

@@ -1,0 +1,117 @@
+//! Which keys may stand where.
+
+use std::collections::HashMap;
+
+use super::scalar;
+use crate::config::report::Report;
+use crate::config::source::Span;
+use crate::config::table::{DESCRIPTOR, DOMAIN, RATE_LIMIT, Section};
+use crate::config::yaml::{Kind, Node, Value};
+
+/// Keys of ours that the reference service does not have.
+const EXTENSIONS: [&str; 2] = ["algorithm", "store"];
+
+/// Whether `node` is a map; if so, tells of its keys that do not belong here.
+///
+/// A key that has its place elsewhere is ignored by the reference service, and so it is here, with
+/// a warning; any other is an error.
+pub(super) fn check_map(
+    what: &str,
+    node: &Node,
+    section: &Section,
+    extensions: bool,
+    report: &mut Report,
+) -> bool {
+    if !matches!(node.kind, Kind::Map(_)) {
+        let message = format!("{what} is {}, and must be a map", node.what());
+        report.error(node.span, "type", message).help("write `key: value` lines");
+        return false;
+    }
+    let mut seen: HashMap<&str, Span> = HashMap::new();
+    for entry in node.entries() {
+        let name = entry.key.text.as_str();
+        if !matches!(scalar::value(&entry.key), Value::Text) {
+            let kind = scalar::value(&entry.key).what();
+            let message = format!("the key `{name}` is {kind}, and must be a text");
+            report
+                .error(entry.key_span, "non-string-key", message)
+                .choices(name, allowed(section, extensions));
+            continue;
+        }
+        if let Some(first) = seen.insert(name, entry.key_span) {
+            let message = format!("`{name}` is given twice: the last one counts");
+            let finding = report.warning(entry.key_span, "duplicate-key", message);
+            finding.related(first, "first given here").help("keep one of them");
+        }
+        if allowed(section, extensions).any(|known| known == name) {
+            continue;
+        }
+        if let Some(home) = home(name) {
+            let message = format!("`{name}` has no effect in {}", section.what);
+            let finding = report.warning(entry.key_span, "misplaced-key", message);
+            finding.help(format!("its place is in {home}"));
+            continue;
+        }
+        let message = format!("`{name}` is not a key of {}", section.what);
+        let finding = report.error(entry.key_span, "unknown-key", message);
+        if EXTENSIONS.contains(&name) && !extensions {
+            finding.help(
+                "it is one of ours: make `# slidegate: extensions` the file's first line, or use \
+                 the own format",
+            );
+        } else {
+            finding.choices(name, allowed(section, extensions));
+        }
+    }
+    true
+}
+
+fn allowed(section: &Section, extensions: bool) -> impl Iterator<Item = &'static str> {
+    section.names().filter(move |name| extensions || !EXTENSIONS.contains(name))
+}
+
+/// Where a key of the reference service belongs.
+fn home(name: &str) -> Option<&'static str> {
+    if EXTENSIONS.contains(&name) {
+        return None;
+    }
+    let homes =
+        [(&DOMAIN, "the file"), (&DESCRIPTOR, "a descriptor"), (&RATE_LIMIT, "`rate_limit`")];
+    homes.into_iter().find(|(section, _)| section.field(name).is_some()).map(|(_, home)| home)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // The reference service knows exactly these, anywhere in the tree.
+    #[test]
+    fn the_table_has_the_sixteen_keys_and_ours() {
+        let mut keys: Vec<&str> =
+            [&DOMAIN, &DESCRIPTOR, &RATE_LIMIT].into_iter().flat_map(Section::names).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let mut expected = [
+            "algorithm",
+            "descriptors",
+            "detailed_metric",
+            "domain",
+            "key",
+            "metadata",
+            "name",
+            "quota_mode",
+            "rate_limit",
+            "replaces",
+            "requests_per_unit",
+            "shadow_mode",
+            "share_threshold",
+            "store",
+            "unit",
+            "unlimited",
+            "value",
+            "value_to_metric",
+        ];
+        expected.sort_unstable();
+        assert_eq!(keys, expected);
+    }
+}

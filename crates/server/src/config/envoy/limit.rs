@@ -1,0 +1,128 @@
+//! The limit of a descriptor.
+
+use slidegate::{Algorithm, Quota};
+
+use super::keys::check_map;
+use super::scalar::{flag, requests, text, wrong_type};
+use crate::config::check::check;
+use crate::config::lint;
+use crate::config::own;
+use crate::config::report::Report;
+use crate::config::table::{RATE_LIMIT, Section};
+use crate::config::yaml::{Kind, Node};
+use crate::spec::{LimitSpec, RateSpec, Unit};
+
+/// The limit of a descriptor; `None` if it has none.
+pub(super) fn limit(node: &Node, extensions: bool, report: &mut Report) -> Option<LimitSpec> {
+    let found = node.get("rate_limit")?;
+    if !check_map("`rate_limit`", found, &RATE_LIMIT, extensions, report) {
+        return None;
+    }
+    let name = text(found, "name", report);
+    let replaces = replaces(found, name.as_deref(), report);
+    let rate = if flag(found, "unlimited", report) {
+        check_unlimited(found, report);
+        None
+    } else {
+        Some(rate(found, extensions, report)?)
+    };
+    Some(LimitSpec { rate, name, replaces })
+}
+
+fn rate(node: &Node, extensions: bool, report: &mut Report) -> Option<RateSpec> {
+    let requests_per_unit = requests(node, "requests_per_unit", report);
+    if node.get("requests_per_unit").is_none() {
+        let message = "without `requests_per_unit` everything is denied";
+        report.warning(node.span, "denies-all", message).help("say 0 if that is meant");
+    }
+    let unit = unit(node, report)?;
+    let algorithm = if extensions { algorithm(node, report) } else { Algorithm::Log };
+    if let Ok(quota) = Quota::new(u64::from(requests_per_unit), unit.window()) {
+        let span = node.get("requests_per_unit").map_or(node.span, |found| found.span);
+        lint::quota(quota, algorithm, span, report);
+    }
+    Some(RateSpec { requests: requests_per_unit, unit, algorithm })
+}
+
+fn unit(node: &Node, report: &mut Report) -> Option<Unit> {
+    let names = || Unit::ALL.into_iter().map(Unit::name);
+    let Some(word) = text(node, "unit", report) else {
+        if node.get("unit").is_none() {
+            let message = "a rate limit lacks `unit`";
+            report.error(node.span, "missing-key", message).choices("", names());
+        }
+        return None;
+    };
+    let unit = Unit::parse(&word);
+    if let (None, Some(found)) = (unit, node.get("unit")) {
+        let message = format!("`{word}` is not a unit");
+        report.error(found.span, "unit", message).choices(&word, names());
+    }
+    unit
+}
+
+fn algorithm(node: &Node, report: &mut Report) -> Algorithm {
+    let Some(found) = node.get("algorithm") else { return Algorithm::Log };
+    if let Some(field) = RATE_LIMIT.field("algorithm") {
+        check(field.name, found, &field.kind, report);
+    }
+    let algorithm = own::algorithm(found).unwrap_or(Algorithm::Log);
+    lint::algorithm(algorithm, found.span, report);
+    algorithm
+}
+
+/// With `unlimited`, a unit is refused as the reference service refuses it.
+fn check_unlimited(node: &Node, report: &mut Report) {
+    if let Some(found) = node.get("unit") {
+        let word = found.as_scalar().map_or("", |scalar| &scalar.text);
+        if Unit::parse(word).is_some() {
+            let message = "`unlimited` has no unit";
+            let finding = report.error(found.span, "unlimited-unit", message);
+            finding.help("leave out `unit` or `unlimited`");
+        }
+    }
+    for key in ["requests_per_unit", "algorithm"] {
+        if let Some(found) = node.get(key) {
+            let message = format!("`{key}` has no effect with `unlimited`");
+            report.warning(found.span, "no-effect", message).help("leave it out");
+        }
+    }
+}
+
+static REPLACED: Section = Section { what: "an item of `replaces`", fields: &[] };
+
+fn replaces(node: &Node, name: Option<&str>, report: &mut Report) -> Vec<String> {
+    let Some(found) = node.get("replaces") else { return Vec::new() };
+    let Kind::List(items) = &found.kind else {
+        wrong_type(found, "replaces", "a list such as [{name: base}]", report);
+        return Vec::new();
+    };
+    let mut names = Vec::with_capacity(items.len());
+    for item in items {
+        let Kind::Map(_) = item.kind else {
+            let message = format!("{} is {}, and must be a map", REPLACED.what, item.what());
+            report.error(item.span, "non-map-list", message).help("write `- name: base`");
+            continue;
+        };
+        check_replaced_keys(item, report);
+        match text(item, "name", report) {
+            None => {
+                let message = "`replaces` has an entry without a name";
+                report.error(item.span, "replaces-empty", message).help("name a limit");
+            }
+            Some(replaced) if Some(replaced.as_str()) == name => {
+                let message = format!("`{replaced}` replaces itself");
+                report.error(item.span, "replaces-self", message).help("name another limit");
+            }
+            Some(replaced) => names.push(replaced),
+        }
+    }
+    names
+}
+
+fn check_replaced_keys(item: &Node, report: &mut Report) {
+    for entry in item.entries().iter().filter(|entry| entry.key.text != "name") {
+        let message = format!("`{}` is not a key of {}", entry.key.text, REPLACED.what);
+        report.error(entry.key_span, "unknown-key", message).choices(&entry.key.text, ["name"]);
+    }
+}

@@ -1,0 +1,116 @@
+//! Files that a configuration names: read within bounds, and remembered for the watch.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+use super::report::Report;
+use super::source::{Origin, Span};
+use super::yaml::Node;
+
+/// The largest file of settings.
+pub(super) const CONFIG_MAX: usize = 1 << 20;
+
+/// The largest secret or certificate.
+const SECRET_MAX: usize = 64 << 10;
+
+/// Files that a configuration names.
+#[derive(Debug)]
+pub(super) struct Files {
+    /// Whether files with secrets are read at all.
+    pub(super) secrets: bool,
+    read: Vec<PathBuf>,
+}
+
+impl Files {
+    pub(super) fn new(secrets: bool) -> Self {
+        Self { secrets, read: Vec::new() }
+    }
+
+    /// All that were read, or tried to be: what to watch.
+    pub(super) fn into_paths(self) -> Vec<PathBuf> {
+        self.read
+    }
+
+    pub(super) fn remember(&mut self, path: &Path) {
+        if !self.read.iter().any(|known| known == path) {
+            self.read.push(path.to_owned());
+        }
+    }
+
+    /// A file of settings.
+    pub(super) fn config(&mut self, path: &Path) -> Result<String, String> {
+        self.remember(path);
+        let bytes = read(path, CONFIG_MAX)?;
+        String::from_utf8(bytes).map_err(|error| {
+            let at = error.utf8_error().valid_up_to();
+            format!("{}: byte {at} is not UTF-8", path.display())
+        })
+    }
+
+    /// The content of the file that a value names; `None` if it could not be read, and said so,
+    /// or if secrets are not to be read.
+    pub(super) fn content(&mut self, node: &Node, report: &mut Report) -> Option<Vec<u8>> {
+        let path = resolve(node, report)?;
+        self.remember(&path);
+        if !self.secrets {
+            return None;
+        }
+        match read(&path, SECRET_MAX) {
+            Ok(bytes) => Some(bytes),
+            Err(problem) => {
+                report.error(node.span, "file", problem).help("check the path and its permissions");
+                None
+            }
+        }
+    }
+
+    /// The path that a value names, when somebody else will read the file; told if it is not there.
+    pub(super) fn path(&mut self, node: &Node, report: &mut Report) -> Option<PathBuf> {
+        let path = resolve(node, report)?;
+        self.remember(&path);
+        if self.secrets
+            && let Err(error) = File::open(&path)
+        {
+            let problem = format!("{}: {}", path.display(), told(&error));
+            report.error(node.span, "file", problem).help("check the path and its permissions");
+        }
+        Some(path)
+    }
+}
+
+/// A path as a value gives it: in a file it is relative to that file.
+pub(super) fn resolve(node: &Node, report: &Report) -> Option<PathBuf> {
+    let text = &node.as_scalar()?.text;
+    Some(folder(node.span, report).join(text))
+}
+
+fn folder(span: Span, report: &Report) -> PathBuf {
+    match report.sources.get(span).map(|source| &source.origin) {
+        Some(Origin::File(path)) => path.parent().map(Path::to_owned).unwrap_or_default(),
+        _ => PathBuf::new(),
+    }
+}
+
+fn read(path: &Path, most: usize) -> Result<Vec<u8>, String> {
+    let name = path.display();
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(|error| format!("{name}: {}", told(&error)))?;
+    // One byte more than allowed tells a file that is too large from one that just fits.
+    let mut bounded = file.take(most as u64 + 1);
+    bounded.read_to_end(&mut bytes).map_err(|error| format!("{name}: {}", told(&error)))?;
+    if bytes.len() > most {
+        return Err(format!("{name}: larger than {} KiB", most >> 10));
+    }
+    Ok(bytes)
+}
+
+/// An error of the system in few words.
+fn told(error: &std::io::Error) -> String {
+    match error.kind() {
+        ErrorKind::NotFound => "there is no such file".to_owned(),
+        ErrorKind::PermissionDenied => "it may not be read".to_owned(),
+        ErrorKind::IsADirectory => "it is a directory".to_owned(),
+        _ => format!("it cannot be read ({error})"),
+    }
+}

@@ -1,0 +1,132 @@
+//! Settings that work, and may hurt.
+
+use core::time::Duration;
+
+use slidegate::{Algorithm, FailureMode, Quota};
+
+use super::leaf;
+use super::report::Report;
+use super::source::Span;
+use super::yaml::Node;
+use crate::spec::{KeyPart, MEMORY, PolicySpec, RuleSpec};
+
+/// Below this, when units are dated matters as much as that they are.
+const WINDOW_SHORT: Duration = Duration::from_millis(100);
+
+/// From this on, people expect a limit to begin anew at midnight.
+const WINDOW_LONG: Duration = Duration::from_secs(86_400);
+
+/// Above this, the exact log of a key takes kilobytes.
+const LOG_LARGE: u64 = 10_000;
+
+const SWEEP_SHORT: Duration = Duration::from_secs(1);
+const SWEEP_LONG: Duration = Duration::from_secs(30);
+
+/// What paths of requests by somebody who has not logged in yet are called.
+const BEFORE_LOGIN: [&str; 10] = [
+    "login", "signin", "sign-in", "auth", "password", "reset", "otp", "verify", "register",
+    "signup",
+];
+
+/// What headers with a guessable name of somebody are called.
+const IDENTIFIERS: [&str; 6] = ["user", "email", "account", "login", "phone", "customer"];
+
+/// What headers with secrets are called.
+const SECRETS: [&str; 8] =
+    ["authorization", "cookie", "api-key", "apikey", "token", "secret", "session", "password"];
+
+/// Warnings about a policy.
+pub(super) fn policy(spec: &PolicySpec, node: &Node, report: &mut Report) {
+    let span = |key: &str| node.get(key).map_or(node.span, |value| value.span);
+    for quota in spec.quotas.iter().chain(spec.tiers.values().flatten()) {
+        self::quota(*quota, spec.algorithm, span("quotas"), report);
+    }
+    algorithm(spec.algorithm, span("algorithm"), report);
+    if spec.global && spec.store == MEMORY {
+        let message = format!(
+            "the policy `{}` is meant to be global, and its counts live in this process: N nodes \
+             let through up to N times the limit",
+            spec.name
+        );
+        report.warning(span("global"), "global-memory", message).help("name a shared `store`");
+    }
+    let shared = spec.store != MEMORY;
+    if shared && spec.failure_mode == FailureMode::Local && spec.shared.nodes == 1 {
+        let message = "while the store fails, each node allows the whole limit";
+        let finding = report.warning(span("failure_mode"), "local-nodes", message);
+        finding.help("set `nodes` to the number of nodes");
+    }
+}
+
+/// Warnings about a quota.
+pub(super) fn quota(quota: Quota, algorithm: Algorithm, span: Span, report: &mut Report) {
+    window(quota.window(), span, report);
+    requests(quota.limit(), algorithm, span, report);
+    if quota.window() >= WINDOW_LONG && algorithm != Algorithm::Fixed && !report.has("daily") {
+        let message = "a window of days slides: it does not begin anew at midnight";
+        report.note(span, "daily", message).help("`algorithm: fixed` begins anew at midnight UTC");
+    }
+}
+
+pub(super) fn window(window: Duration, span: Span, report: &mut Report) {
+    if window < WINDOW_SHORT {
+        let message = format!("a window of {} is very short", leaf::show(window));
+        let help = "below 100ms use `counter` or `gcra`";
+        report.warning(span, "short-window", message).help(help);
+    }
+}
+
+pub(super) fn requests(limit: u64, algorithm: Algorithm, span: Span, report: &mut Report) {
+    if limit > LOG_LARGE && algorithm == Algorithm::Log {
+        let message = format!(
+            "the exact log of {limit} requests takes some {} KiB a key",
+            limit.div_ceil(1024)
+        );
+        let help = "above 10,000 use `algorithm: {log_capped: 4096}`, `counter` or `gcra`";
+        report.warning(span, "large-log", message).help(help);
+    }
+}
+
+pub(super) fn algorithm(algorithm: Algorithm, span: Span, report: &mut Report) {
+    if algorithm == Algorithm::Fixed {
+        let message = "`fixed` lets up to twice the limit through around a boundary";
+        report.warning(span, "fixed", message).help("`log` is exact, `gcra` the smallest");
+    }
+}
+
+pub(super) fn sweep_interval(interval: Duration, span: Span, report: &mut Report) {
+    if interval < SWEEP_SHORT {
+        let message = format!("sweeping every {} costs more than it frees", leaf::show(interval));
+        report.warning(span, "sweep-interval", message).help("use 1s to 30s");
+    }
+    if interval > SWEEP_LONG {
+        let message =
+            format!("sweeping every {} leaves passed keys in memory", leaf::show(interval));
+        report.warning(span, "sweep-interval", message).help("use 1s to 30s");
+    }
+}
+
+/// Warnings about a rule.
+pub(super) fn rule(spec: &RuleSpec, policy: &PolicySpec, span: Span, report: &mut Report) {
+    let headers = || {
+        spec.key.iter().filter_map(|part| match part {
+            KeyPart::Header(name) => Some(name.as_str()),
+            _ => None,
+        })
+    };
+    let has = |name: &str, words: &[&str]| words.iter().any(|word| name.contains(word));
+    let before_login = spec.matches.paths.iter().any(|path| has(path, &BEFORE_LOGIN));
+    let named = headers().find(|name| before_login || has(name, &IDENTIFIERS));
+    if let (Some(name), false) = (named, spec.key.contains(&KeyPart::Address)) {
+        let message = format!(
+            "whoever sends somebody else's `{name}` locks them out: nobody has checked it yet"
+        );
+        report.warning(span, "lock-out", message).help("add `address` to the key");
+    }
+    let secret = headers().find(|name| has(name, &SECRETS));
+    if let (Some(name), false) = (secret, policy.secret_keys) {
+        let message = format!("`{name}` looks like a secret, and logs and stores would see it");
+        let help = format!("set `secret_keys: true` in the policy `{}`", policy.name);
+        report.warning(span, "secret-key", message).help(help);
+    }
+}

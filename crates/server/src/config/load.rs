@@ -1,0 +1,270 @@
+//! The way from paths, variables and flags to a configuration.
+
+use std::path::{Path, PathBuf};
+
+use super::check::check_section;
+use super::environment::{self, Environment, Reference};
+use super::envoy::{self, Domains};
+use super::files::Files;
+use super::format::Format;
+use super::loaded::{Loaded, Refused};
+use super::own;
+use super::report::{Report, Severity};
+use super::sliding;
+use super::source::Origin;
+use super::table::ROOT;
+use super::yaml::{self, Node};
+use crate::spec::{MEMORY, Spec, StoreSpec};
+
+/// What to load.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Files and directories, of which at most one is not envoyproxy/ratelimit's. None: the
+    /// directory that `RUNTIME_ROOT` names if that is set, otherwise a small example.
+    pub paths: Vec<PathBuf>,
+    /// The format of all files; told by their keys if `None`.
+    pub format: Option<Format>,
+    /// The variables.
+    pub environment: Environment,
+    /// Settings of the command line: `("listen.http", "0.0.0.0:80")`. The last one counts.
+    pub flags: Vec<(String, String)>,
+    /// Whether files of envoyproxy/ratelimit may use our keys without saying so.
+    pub envoy_extensions: bool,
+    /// Whether files with secrets and certificates are read. A check on another machine may not
+    /// have them.
+    pub secrets: bool,
+}
+
+/// What is served when nothing is said.
+const EXAMPLE: &str = include_str!("example.yaml");
+const EXAMPLE_NAME: &str = "(built-in example)";
+
+impl Default for Request {
+    fn default() -> Self {
+        Self::new(Vec::<PathBuf>::new())
+    }
+}
+
+impl Request {
+    /// These files, and nothing else: no variables, no flags.
+    pub fn new(paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
+        Self {
+            paths: paths.into_iter().map(Into::into).collect(),
+            format: None,
+            environment: Environment::default(),
+            flags: Vec::new(),
+            envoy_extensions: false,
+            secrets: true,
+        }
+    }
+
+    /// Whether the variables of envoyproxy/ratelimit say what to load.
+    fn is_runtime(&self) -> bool {
+        self.paths.is_empty() && self.environment.get("RUNTIME_ROOT").is_some()
+    }
+}
+
+/// Reads a configuration.
+///
+/// # Errors
+///
+/// When anything is wrong with it; all that is wrong is told at once.
+pub fn load(request: &Request) -> Result<Loaded, Box<Refused>> {
+    let mut loading = Loading {
+        request,
+        report: Report::default(),
+        files: Files::new(request.secrets),
+        own: None,
+        sliding: None,
+        domains: Vec::new(),
+    };
+    loading.read_paths();
+    loading.finish()
+}
+
+/// A configuration that is being read.
+struct Loading<'a> {
+    request: &'a Request,
+    report: Report,
+    files: Files,
+    /// The tree of the own format.
+    own: Option<Node>,
+    /// The tree of a sliding window.
+    sliding: Option<Node>,
+    domains: Vec<DomainFile>,
+}
+
+/// A file of envoyproxy/ratelimit.
+struct DomainFile {
+    root: Node,
+    extensions: bool,
+}
+
+impl Loading<'_> {
+    fn read_paths(&mut self) {
+        let environment = &self.request.environment;
+        if !self.request.paths.is_empty() {
+            for path in &self.request.paths {
+                self.read_path(path);
+            }
+        } else if self.request.is_runtime() {
+            let variable = |name: &str| environment.get(name).map(str::to_owned);
+            let directory = envoy::reference_directory(&variable);
+            let forced = Reference::new(environment).is_set("FORCE_START_WITHOUT_INITIAL_CONFIG");
+            if directory.is_dir() || !forced {
+                self.read_path(&directory);
+            } else {
+                self.files.remember(&directory);
+                let message = format!("{}: there is no such directory yet", directory.display());
+                self.report.general(Severity::Warning, "file", message);
+            }
+        } else {
+            self.read_text(Path::new(EXAMPLE_NAME), EXAMPLE, Some(Format::Own));
+        }
+    }
+
+    fn read_path(&mut self, path: &Path) {
+        if path.is_dir() {
+            self.read_directory(path);
+            return;
+        }
+        match self.files.config(path) {
+            Ok(text) => self.read_text(path, &text, self.request.format),
+            Err(problem) => self.refuse_file(problem),
+        }
+    }
+
+    fn read_directory(&mut self, directory: &Path) {
+        self.files.remember(directory);
+        if let Some(format) = self.request.format.filter(|format| *format != Format::Envoy) {
+            let name = directory.display();
+            let message = format!("{name}: a directory holds files of the format envoy");
+            let finding = self.report.general(Severity::Error, "format", message);
+            finding.help(format!("name a file for the format {}", format.name()));
+            return;
+        }
+        let ignored = self.request.environment.get("RUNTIME_IGNOREDOTFILES");
+        let reference = Reference::new(&self.request.environment);
+        let dotfiles = ignored.is_some() && !reference.is_set("RUNTIME_IGNOREDOTFILES");
+        let listing = match envoy::list(directory, dotfiles) {
+            Ok(listing) => listing,
+            Err(problem) => return self.refuse_file(problem),
+        };
+        let (name, hidden) = (directory.display(), listing.hidden);
+        if hidden > 0 && ignored.is_none() {
+            let message =
+                format!("{name}: {hidden} files whose names begin with a dot are not read");
+            let finding = self.report.general(Severity::Warning, "dotfiles", message);
+            finding.help("RUNTIME_IGNOREDOTFILES=false reads them, =true says that this is meant");
+        }
+        if listing.files.is_empty() {
+            let message = format!("{name}: no file, so nothing is limited");
+            self.report.general(Severity::Warning, "empty", message);
+        }
+        for path in listing.files {
+            match self.files.config(&path) {
+                Ok(text) => self.read_text(&path, &text, Some(Format::Envoy)),
+                Err(problem) => self.refuse_file(problem),
+            }
+        }
+    }
+
+    fn refuse_file(&mut self, problem: String) {
+        let finding = self.report.general(Severity::Error, "file", problem);
+        finding.help("check the path and its permissions");
+    }
+
+    fn read_text(&mut self, path: &Path, text: &str, format: Option<Format>) {
+        let whole = self.report.sources.add(Origin::File(path.to_owned()), text.to_owned());
+        let Some(document) = yaml::parse(text, whole, &mut self.report) else { return };
+        let root = document.root;
+        let Some(format) = format.or_else(|| Format::detect(&root, &mut self.report)) else {
+            return;
+        };
+        if let Some(span) = document.second {
+            let message = "a file holds one document: the second is not read";
+            let finding = match format {
+                Format::Envoy => self.report.warning(span, "documents", message),
+                _ => self.report.error(span, "documents", message),
+            };
+            finding.help("put it into a file of its own");
+        }
+        match format {
+            Format::Envoy => {
+                let extensions = self.request.envoy_extensions || envoy::has_extensions(text);
+                self.domains.push(DomainFile { root, extensions });
+            }
+            Format::Own | Format::Sliding => {
+                if let Some(first) = self.own.as_ref().or(self.sliding.as_ref()) {
+                    let message = "a second file with settings: one of them would be lost";
+                    let finding = self.report.error(whole.at_start(), "two-files", message);
+                    finding.related(first.span, "the first is here").help(
+                        "put all settings into one file; only files of envoyproxy/ratelimit may \
+                         be several",
+                    );
+                    return;
+                }
+                let kept = if format == Format::Own { &mut self.own } else { &mut self.sliding };
+                *kept = Some(root);
+            }
+        }
+    }
+
+    fn finish(mut self) -> Result<Loaded, Box<Refused>> {
+        let report = &mut self.report;
+        let nowhere = report.sources.add(Origin::File(PathBuf::from("(defaults)")), String::new());
+        let mut tree = self.own.take().filter(|root| !root.is_null());
+        let tree = tree.get_or_insert_with(|| Node::empty(nowhere));
+        let sliding = self.sliding.take();
+        let from_sliding = sliding.as_ref().map(|root| sliding::read(root, tree, report));
+
+        let environment = &self.request.environment;
+        let reference = Reference::new(environment);
+        // Names such as PORT mean other things to other programs: only who comes from that
+        // service means these.
+        let comes_from_it = !self.domains.is_empty() || self.request.is_runtime();
+        let store = if comes_from_it { reference.apply(tree, report) } else { None };
+        environment::variables(environment, tree, report);
+        environment::flags(&self.request.flags, tree, report);
+
+        check_section("the file", tree, &ROOT, report);
+        let settings = own::settings(tree, &mut self.files, report);
+        let mut spec = spec(tree, from_sliding, &mut self.files, report);
+        let mut domains = Domains::new(settings.envoy.merge_domains);
+        for node in tree.get("domains").map(Node::items).unwrap_or_default() {
+            domains.read(node, MEMORY, true, report);
+        }
+        for file in &self.domains {
+            domains.read(&file.root, store.unwrap_or(MEMORY), file.extensions, report);
+        }
+        for (domain, span) in domains.finish() {
+            if let Some(span) = span {
+                own::unknown_store(&domain.store, span, &own::store_names(tree), report);
+            }
+            spec.domains.push(domain);
+        }
+
+        if let Some(root) = sliding {
+            sliding::show(&spec, root.span, tree);
+        }
+        let files = self.files.into_paths();
+        if report.has_errors() {
+            return Err(Box::new(Refused::new(self.report, files)));
+        }
+        let sources = self.report.sources.clone();
+        let warnings = self.report.into_findings();
+        Ok(Loaded { settings, spec, warnings, files, tree: tree.clone(), sources })
+    }
+}
+
+/// The limits of a checked tree, without its domains.
+fn spec(tree: &Node, sliding: Option<Spec>, files: &mut Files, report: &mut Report) -> Spec {
+    let mut stores = vec![StoreSpec::Memory(own::memory(tree, report))];
+    stores.extend(own::stores(tree, files, report));
+    let mut spec = sliding.unwrap_or_default();
+    spec.policies.extend(own::policies(tree, &stores, report));
+    let rules = own::rules(tree, &spec.policies, report);
+    spec.rules.extend(rules);
+    spec.stores = stores;
+    spec
+}

@@ -1,0 +1,35 @@
+//! Reads files, the environment and flags into [`Settings`] and a [`Spec`](crate::spec::Spec).
+
+mod check;
+mod domain_json;
+mod environment;
+mod envoy;
+mod files;
+mod format;
+mod leaf;
+mod lint;
+mod load;
+mod loaded;
+mod own;
+mod print;
+mod reference;
+pub mod report;
+mod schema;
+mod settings;
+mod sliding;
+mod source;
+mod table;
+mod yaml;
+
+pub use environment::Environment;
+pub use format::Format;
+pub use load::{Request, load};
+pub use loaded::{Loaded, Refused};
+pub use print::{print_config, print_config_json};
+pub use reference::reference;
+pub use schema::schema;
+pub use settings::{
+    AdminSettings, AuditDecisions, AuditSettings, EnvoySettings, LimitSettings, ListenSettings,
+    LogFormat, LogLevel, LogSettings, OverloadSettings, Settings, SnapshotSettings, TlsSettings,
+};
+pub use source::Origin;

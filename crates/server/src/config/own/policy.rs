@@ -1,0 +1,203 @@
+//! Policies.
+
+use std::collections::{BTreeMap, HashMap};
+
+use slidegate::{Algorithm, FailureMode, Policy, Quota};
+
+use super::quota::{algorithm, quotas};
+use super::read::{decimal, flag, text, time, whole};
+use super::store::store_names;
+use crate::config::lint;
+use crate::config::report::Report;
+use crate::config::source::Span;
+use crate::config::yaml::Node;
+use crate::spec::{CandidateSpec, MEMORY, PolicySpec, SharedSpec, StoreSpec, Switch};
+
+/// Settings that mean something in a shared store only.
+const SHARED_ONLY: [&str; 5] = ["failure_mode", "nodes", "guard_band", "deny_cache", "leases"];
+
+/// All policies of a tree.
+pub(in crate::config) fn policies(
+    root: &Node,
+    stores: &[StoreSpec],
+    report: &mut Report,
+) -> Vec<PolicySpec> {
+    let mut names: HashMap<String, Span> = HashMap::new();
+    let store_names = store_names(root);
+    let items = root.get("policies").map(Node::items).unwrap_or_default();
+    let mut policies = Vec::with_capacity(items.len());
+    for node in items {
+        let Some(spec) = policy(node, report) else { continue };
+        let span = node.get("name").map_or(node.span, |name| name.span);
+        if let Some(first) = names.insert(spec.name.clone(), span) {
+            let message = format!("two policies are named `{}`", spec.name);
+            let finding = report.error(span, "duplicate-name", message);
+            finding.related(first, "the first is here").help("use another name");
+        }
+        check_policy(&spec, node, report);
+        check_store(&spec, node, stores, &store_names, report);
+        lint::policy(&spec, node, report);
+        policies.push(spec);
+    }
+    policies
+}
+
+fn policy(node: &Node, report: &mut Report) -> Option<PolicySpec> {
+    let name = text(node, "name")?;
+    let quotas_node = node.get("quotas")?;
+    let quotas = quotas(quotas_node);
+    if quotas.is_empty() && quotas_node.items().is_empty() && quotas_node.as_scalar().is_none() {
+        let message = format!("the policy `{name}` has no quota");
+        report.error(quotas_node.span, "value", message).help("use one to eight");
+    }
+    let mut spec = PolicySpec::new(name, quotas);
+    let default = Algorithm::Log;
+    spec.algorithm = node.get("algorithm").and_then(algorithm).unwrap_or(default);
+    spec.switch = match text(node, "mode") {
+        Some("shadow") => Switch::Shadow,
+        Some("off") => Switch::Off,
+        _ => Switch::Enforce,
+    };
+    spec.enforce_percent = whole(node, "enforce_percent").unwrap_or(100);
+    spec.candidate = candidate(node, spec.algorithm);
+    spec.tiers = tiers(node);
+    text(node, "store").unwrap_or(MEMORY).clone_into(&mut spec.store);
+    spec.failure_mode = match text(node, "failure_mode") {
+        Some("deny") => FailureMode::Deny,
+        Some("local") => FailureMode::Local,
+        _ => FailureMode::Allow,
+    };
+    spec.secret_keys = flag(node, "secret_keys", false);
+    spec.global = flag(node, "global", false);
+    spec.shared = shared(node);
+    Some(spec)
+}
+
+fn candidate(node: &Node, of_policy: Algorithm) -> Option<CandidateSpec> {
+    let node = node.get("candidate")?;
+    let quotas = quotas(node.get("quotas")?);
+    let algorithm = node.get("algorithm").and_then(algorithm).unwrap_or(of_policy);
+    Some(CandidateSpec { quotas, algorithm })
+}
+
+fn tiers(node: &Node) -> BTreeMap<String, Vec<Quota>> {
+    let entries = node.get("tiers").map(Node::entries).unwrap_or_default();
+    entries.iter().map(|entry| (entry.key.text.clone(), quotas(&entry.value))).collect()
+}
+
+fn shared(node: &Node) -> SharedSpec {
+    let default = SharedSpec::default();
+    SharedSpec {
+        nodes: whole(node, "nodes").unwrap_or(default.nodes),
+        guard_band: decimal(node, "guard_band"),
+        deny_cache: whole(node, "deny_cache").unwrap_or(default.deny_cache),
+        leases: time(node, "leases"),
+    }
+}
+
+/// What the library itself would refuse later, told with its place now.
+fn check_policy(spec: &PolicySpec, node: &Node, report: &mut Report) {
+    if spec.quotas.is_empty() {
+        return;
+    }
+    let built =
+        Policy::builder(&spec.name).quotas(spec.quotas.clone()).algorithm(spec.algorithm).build();
+    if let (Err(error), false) = (built, report.has_errors()) {
+        report.error(node.span, "policy", error.to_string());
+    }
+    for entry in node.get("tiers").map(Node::entries).unwrap_or_default() {
+        let Some(tier) = spec.tiers.get(&entry.key.text).filter(|tier| !tier.is_empty()) else {
+            let message = format!("the tier `{}` has no quota", entry.key.text);
+            report.error(entry.key_span, "value", message).help("use one to eight");
+            continue;
+        };
+        check_count("a tier", spec.algorithm, tier, spec, entry.value.span, report);
+    }
+    let candidate = spec.candidate.as_ref().filter(|it| it.quotas.len() > spec.quotas.len());
+    if let (Some(candidate), Some(node)) = (candidate, node.find("candidate.quotas")) {
+        let (given, most) = (candidate.quotas.len(), spec.quotas.len());
+        let message = format!("a candidate of {given} quotas for a policy of {most}");
+        report.error(node.span, "value", message).help("use as many, or fewer");
+    }
+    check_leases(spec, node, report);
+}
+
+fn check_count(
+    what: &str,
+    algorithm: Algorithm,
+    quotas: &[Quota],
+    spec: &PolicySpec,
+    span: Span,
+    report: &mut Report,
+) {
+    let log = matches!(algorithm, Algorithm::Log | Algorithm::LogCapped { .. });
+    let (given, most) = (quotas.len(), spec.quotas.len());
+    if given == most || (log && given < most) {
+        return;
+    }
+    let message = format!("{what} of {given} quotas does not fit a policy of {most}");
+    let help = if log { "use as many, or fewer" } else { "use as many" };
+    report.error(span, "value", message).help(help);
+}
+
+fn check_leases(spec: &PolicySpec, node: &Node, report: &mut Report) {
+    let (Some(length), Some(node)) = (spec.shared.leases, node.get("leases")) else { return };
+    let able =
+        matches!(spec.algorithm, Algorithm::Log | Algorithm::LogCapped { .. } | Algorithm::Gcra);
+    if !able {
+        let message = "leases date units ahead, which this algorithm cannot";
+        report.error(node.span, "value", message).help("use log, log_capped or gcra");
+    }
+    let shortest = spec.quotas.iter().map(Quota::window).min().unwrap_or_default();
+    if length > shortest {
+        let message = "a lease longer than the shortest window";
+        report.error(node.span, "range", message).help("use a few milliseconds");
+    }
+}
+
+fn check_store(
+    spec: &PolicySpec,
+    node: &Node,
+    stores: &[StoreSpec],
+    names: &[&str],
+    report: &mut Report,
+) {
+    if spec.store == MEMORY {
+        for key in SHARED_ONLY {
+            if let Some(value) = node.get(key) {
+                let message = format!("`{key}` means nothing in memory");
+                let finding = report.warning(value.span, "no-effect", message);
+                finding.help("name a shared store with `store`, or leave it out");
+            }
+        }
+        return;
+    }
+    let Some(value) = node.get("store") else { return };
+    let found = stores.iter().find_map(|store| match store {
+        StoreSpec::Redis(name, redis) if *name == spec.store => Some(redis),
+        _ => None,
+    });
+    let Some(redis) = found else {
+        unknown_store(&spec.store, value.span, names, report);
+        return;
+    };
+    if let (true, None, Some(flag)) = (spec.secret_keys, &redis.key_secret, node.get("secret_keys"))
+    {
+        let message = format!("secret keys need a secret that the store `{}` lacks", spec.store);
+        let finding = report.error(flag.span, "missing-key", message);
+        finding.help(format!("add `key_secret_file` to the store `{}`", spec.store));
+    }
+}
+
+/// Tells that a store is not there, and which are; one with mistakes is there.
+pub(in crate::config) fn unknown_store(
+    name: &str,
+    span: Span,
+    names: &[&str],
+    report: &mut Report,
+) {
+    if !names.contains(&name) {
+        let message = format!("there is no store `{name}`");
+        report.error(span, "unknown-store", message).choices(name, names.iter().copied());
+    }
+}

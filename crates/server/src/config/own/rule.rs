@@ -1,0 +1,120 @@
+//! Rules.
+
+use std::collections::HashMap;
+
+use slidegate::Cost;
+
+use super::read::{text, texts, whole};
+use crate::config::lint;
+use crate::config::report::Report;
+use crate::config::source::Span;
+use crate::config::yaml::{Kind, Node};
+use crate::spec::{KeyPart, MatchSpec, MissingKey, PolicySpec, RuleSpec};
+
+/// All rules of a tree.
+pub(in crate::config) fn rules(
+    root: &Node,
+    policies: &[PolicySpec],
+    report: &mut Report,
+) -> Vec<RuleSpec> {
+    let mut names: HashMap<String, Span> = HashMap::new();
+    let items = root.get("rules").map(Node::items).unwrap_or_default();
+    let mut rules = Vec::with_capacity(items.len());
+    for node in items {
+        let Some(spec) = rule(node) else { continue };
+        let span = node.get("name").map_or(node.span, |name| name.span);
+        if let Some(first) = names.insert(spec.name.clone(), span) {
+            let message = format!("two rules are named `{}`", spec.name);
+            let finding = report.error(span, "duplicate-name", message);
+            finding.related(first, "the first is here").help("use another name");
+        }
+        check_rule(&spec, node, policies, report);
+        rules.push(spec);
+    }
+    rules
+}
+
+fn rule(node: &Node) -> Option<RuleSpec> {
+    Some(RuleSpec {
+        name: text(node, "name")?.to_owned(),
+        matches: matches(node),
+        key: key(node.get("key")?),
+        policy: text(node, "policy")?.to_owned(),
+        tier_header: text(node, "tier_header").map(str::to_ascii_lowercase),
+        cost: whole::<u64>(node, "cost")
+            .and_then(|units| Cost::new(units).ok())
+            .unwrap_or(Cost::ONE),
+        missing: match text(node, "missing_key") {
+            Some("deny") => MissingKey::Deny,
+            Some("address") => MissingKey::Address,
+            _ => MissingKey::Skip,
+        },
+    })
+}
+
+fn matches(node: &Node) -> MatchSpec {
+    let headers = node.find("match.header").map(Node::entries).unwrap_or_default();
+    let header = |name: &str, value: &str| {
+        (name.to_ascii_lowercase(), (value != "*").then(|| value.to_owned()))
+    };
+    MatchSpec {
+        hosts: texts(node, "match.host").iter().map(|host| host.to_ascii_lowercase()).collect(),
+        methods: texts(node, "match.method"),
+        paths: texts(node, "match.path"),
+        headers: headers
+            .iter()
+            .filter_map(|entry| Some(header(&entry.key.text, &entry.value.as_scalar()?.text)))
+            .collect(),
+    }
+}
+
+fn key(node: &Node) -> Vec<KeyPart> {
+    match &node.kind {
+        Kind::List(items) => items.iter().filter_map(part).collect(),
+        _ => part(node).into_iter().collect(),
+    }
+}
+
+fn part(node: &Node) -> Option<KeyPart> {
+    if let Some(scalar) = node.as_scalar() {
+        return match scalar.text.as_str() {
+            "address" => Some(KeyPart::Address),
+            "host" => Some(KeyPart::Host),
+            "method" => Some(KeyPart::Method),
+            "path" => Some(KeyPart::Path),
+            _ => None,
+        };
+    }
+    if let Some(header) = text(node, "header") {
+        return Some(KeyPart::Header(header.to_ascii_lowercase()));
+    }
+    text(node, "constant").map(|constant| KeyPart::Constant(constant.to_owned()))
+}
+
+fn check_rule(spec: &RuleSpec, node: &Node, policies: &[PolicySpec], report: &mut Report) {
+    let key_span = node.get("key").map_or(node.span, |key| key.span);
+    if spec.key.is_empty() && node.get("key").is_some_and(|key| key.items().is_empty()) {
+        let message = format!("the rule `{}` has an empty key", spec.name);
+        let help = "use `[address]`, or `[{constant: all}]` to count all requests together";
+        report.error(key_span, "value", message).help(help);
+    }
+    if spec.key.contains(&KeyPart::Path) && spec.matches.paths.is_empty() {
+        let message = "the path in a key is that of the match, and this rule matches any";
+        let help = "name the paths under `match.path`, or leave it out of the key: with the \
+                    request's own path, a client could make up a new key for every request";
+        report.error(key_span, "key-path", message).help(help);
+    }
+    let Some(policy) = policies.iter().find(|policy| policy.name == spec.policy) else {
+        let span = node.get("policy").map_or(node.span, |policy| policy.span);
+        let message = format!("there is no policy `{}`", spec.policy);
+        let names = policies.iter().map(|policy| policy.name.as_str());
+        report.error(span, "unknown-policy", message).choices(&spec.policy, names);
+        return;
+    };
+    if let (Some(header), true) = (node.get("tier_header"), policy.tiers.is_empty()) {
+        let message = format!("the policy `{}` has no tiers", policy.name);
+        let finding = report.warning(header.span, "no-effect", message);
+        finding.help("add `tiers` to the policy, or leave `tier_header` out");
+    }
+    lint::rule(spec, policy, key_span, report);
+}

@@ -1,0 +1,251 @@
+//! The configuration in effect, with the origin of every value.
+
+use std::io::{self, Write};
+
+use serde_json::{Map, Value as Json, json};
+
+use super::loaded::Loaded;
+use super::report::{Place, mask_address};
+use super::source::Origin;
+use super::table::{Absent, Field, Kind, ROOT, Section};
+use super::yaml::{Kind as Shape, Node, Scalar, Style, Value};
+
+/// Writes every setting as YAML of the own format, with a comment that says where it came from.
+/// Secrets are shown as `***`.
+///
+/// # Errors
+///
+/// When `out` cannot be written to.
+pub fn print_config(loaded: &Loaded, out: &mut dyn Write) -> Result<(), io::Error> {
+    let mut printer = Printer { loaded, out };
+    printer.section(&ROOT, &loaded.tree, 0)?;
+    printer.domains()
+}
+
+/// Writes every setting as one JSON object: path, value and origin of each.
+///
+/// # Errors
+///
+/// When `out` cannot be written to.
+pub fn print_config_json(loaded: &Loaded, out: &mut dyn Write) -> Result<(), io::Error> {
+    let settings = super::table::settings().into_iter().map(|(path, field)| {
+        let found = loaded.tree.find(&path);
+        let (value, origin) = match found {
+            Some(node) => (to_json(node, is_secret(&field.kind)), origin_of(node, loaded)),
+            None => (absent_json(field), "default".to_owned()),
+        };
+        json!({"setting": path, "value": value, "origin": origin})
+    });
+    let parts = ["stores", "policies", "rules"].into_iter().filter_map(|key| {
+        let node = loaded.tree.get(key)?;
+        Some((key.to_owned(), to_json(node, false)))
+    });
+    let mut whole: Map<String, Json> = parts.collect();
+    whole.insert("settings".to_owned(), settings.collect());
+    let domains: Vec<&str> =
+        loaded.spec.domains.iter().map(|domain| domain.name.as_str()).collect();
+    whole.insert("domains".to_owned(), json!(domains));
+    writeln!(out, "{}", Json::Object(whole))
+}
+
+struct Printer<'a> {
+    loaded: &'a Loaded,
+    out: &'a mut dyn Write,
+}
+
+impl Printer<'_> {
+    fn section(&mut self, section: &Section, node: &Node, depth: usize) -> Result<(), io::Error> {
+        for field in section.fields {
+            let found = node.get(field.name);
+            match (&field.kind, found) {
+                // Domains are printed as they were put together from all files.
+                (_, _) if depth == 0 && field.name == "domains" => {}
+                (Kind::Section(section), found) if depth == 0 => {
+                    self.group(field, section, found)?;
+                }
+                (_, Some(found)) => self.value(field, found, depth)?,
+                (_, None) => self.absent(field, depth)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// A section of settings: all its keys if it is there or means something when absent.
+    fn group(
+        &mut self,
+        field: &Field,
+        section: &Section,
+        found: Option<&Node>,
+    ) -> Result<(), io::Error> {
+        let needs = section.fields.iter().any(Field::is_required);
+        match found {
+            None if needs => writeln!(self.out, "# {}: {}", field.name, told(field)),
+            found => {
+                let empty;
+                let node = match found {
+                    Some(node) => node,
+                    None => {
+                        empty = Node::empty(self.loaded.tree.span);
+                        &empty
+                    }
+                };
+                writeln!(self.out, "{}:", field.name)?;
+                self.section(section, node, 1)
+            }
+        }
+    }
+
+    fn value(&mut self, field: &Field, node: &Node, depth: usize) -> Result<(), io::Error> {
+        let indent = "  ".repeat(depth);
+        let origin = origin_of(node, self.loaded);
+        let hidden = is_secret(&field.kind);
+        match &node.kind {
+            Shape::List(items) if items.iter().any(|item| item.as_scalar().is_none()) => {
+                writeln!(self.out, "{indent}{}:", field.name)?;
+                for item in items {
+                    let origin = origin_of(item, self.loaded);
+                    writeln!(self.out, "{indent}  - {}  # {origin}", to_json(item, false))?;
+                }
+                Ok(())
+            }
+            Shape::Map(entries) => {
+                writeln!(self.out, "{indent}{}:", field.name)?;
+                for entry in entries {
+                    let origin = origin_of(&entry.value, self.loaded);
+                    let value = to_json(&entry.value, is_secret_key(&entry.key.text));
+                    writeln!(self.out, "{indent}  {}: {value}  # {origin}", plain(&entry.key))?;
+                }
+                Ok(())
+            }
+            _ => {
+                let value = match node.as_scalar() {
+                    Some(scalar) if !hidden && !matches!(field.kind, Kind::List(..)) => {
+                        plain(scalar)
+                    }
+                    _ => to_json_as(node, &field.kind, hidden).to_string(),
+                };
+                writeln!(self.out, "{indent}{}: {value}  # {origin}", field.name)
+            }
+        }
+    }
+
+    fn absent(&mut self, field: &Field, depth: usize) -> Result<(), io::Error> {
+        let indent = "  ".repeat(depth);
+        match field.absent {
+            Absent::Default(value) => {
+                writeln!(self.out, "{indent}{}: {value}  # default", field.name)
+            }
+            _ => writeln!(self.out, "{indent}# {}: {}", field.name, told(field)),
+        }
+    }
+
+    fn domains(&mut self) -> Result<(), io::Error> {
+        let domains = &self.loaded.spec.domains;
+        if domains.is_empty() {
+            return writeln!(self.out, "domains: []  # default");
+        }
+        writeln!(self.out, "domains:")?;
+        for domain in domains {
+            writeln!(self.out, "  - {}", super::domain_json::domain(domain))?;
+        }
+        Ok(())
+    }
+}
+
+fn told(field: &Field) -> &'static str {
+    match field.absent {
+        Absent::Means(what) => what,
+        Absent::Default(value) => value,
+        Absent::Refused => "absent",
+    }
+}
+
+/// Where a value came from: `file slidegate.yaml:3:9`, `environment PORT`, `flag log.level`.
+fn origin_of(node: &Node, loaded: &Loaded) -> String {
+    let Some(place) = Place::new(&loaded.sources, node.span) else { return "default".to_owned() };
+    match place.origin {
+        Origin::File(path) => format!("file {}:{}:{}", path.display(), place.line, place.column),
+        Origin::Environment(name) => format!("environment {name}"),
+        Origin::Flag(name) => format!("flag {name}"),
+    }
+}
+
+fn is_secret(kind: &Kind) -> bool {
+    matches!(kind, Kind::Leaf(leaf) if leaf.secret)
+}
+
+fn is_secret_key(key: &str) -> bool {
+    super::table::STORE.field(key).is_some_and(|field| is_secret(&field.kind))
+}
+
+/// A scalar as YAML, without quotes where it needs none.
+fn plain(scalar: &Scalar) -> String {
+    let shown = mask_address(&scalar.text);
+    let safe = |letter: char| letter.is_ascii_alphanumeric() || "._/-".contains(letter);
+    let bare =
+        shown.chars().all(safe) && shown.starts_with(|first: char| first.is_ascii_alphanumeric());
+    let typed = scalar.style != Style::Quoted
+        || matches!(Scalar { text: shown.clone(), style: Style::Plain }.value(), Value::Text);
+    let address = shown.parse::<core::net::SocketAddr>().is_ok() && !shown.starts_with('[');
+    if (bare && typed) || address { shown } else { json!(shown).to_string() }
+}
+
+fn absent_json(field: &Field) -> Json {
+    match field.absent {
+        Absent::Default(value) => yaml_to_json(value),
+        _ => Json::Null,
+    }
+}
+
+fn to_json_as(node: &Node, kind: &Kind, hidden: bool) -> Json {
+    match (node.as_scalar(), kind) {
+        (Some(_), _) if hidden => json!("***"),
+        (Some(scalar), Kind::List(..)) if scalar.style == Style::Given => {
+            super::leaf::items(&scalar.text).map(mask_address).collect()
+        }
+        (Some(scalar), kind) => scalar_json(scalar, kind),
+        (None, _) => to_json(node, hidden),
+    }
+}
+
+fn scalar_json(scalar: &Scalar, kind: &Kind) -> Json {
+    let text = || json!(mask_address(&scalar.text));
+    match kind {
+        Kind::Flag => super::leaf::flag(scalar).map_or_else(text, Json::from),
+        Kind::Whole { .. } => super::leaf::whole(scalar)
+            .and_then(|number| u64::try_from(number).ok())
+            .map_or_else(text, Json::from),
+        Kind::Decimal { .. } => super::leaf::decimal(scalar).map_or_else(text, Json::from),
+        _ => text(),
+    }
+}
+
+/// A tree as JSON, which is YAML too; secrets are stars.
+fn to_json(node: &Node, hidden: bool) -> Json {
+    match &node.kind {
+        Shape::Scalar(_) if hidden => json!("***"),
+        Shape::Scalar(scalar) => match scalar.value() {
+            Value::Null => Json::Null,
+            Value::Flag(flag) => json!(flag),
+            Value::Whole(number) => i64::try_from(number).map_or(json!(scalar.text), Json::from),
+            Value::Decimal(number) => json!(number),
+            Value::Text => json!(mask_address(&scalar.text)),
+        },
+        Shape::List(items) => items.iter().map(|item| to_json(item, hidden)).collect(),
+        Shape::Map(entries) => {
+            let member = |entry: &super::yaml::Entry| {
+                let key = &entry.key.text;
+                (key.clone(), to_json(&entry.value, is_secret_key(key)))
+            };
+            Json::Object(entries.iter().map(member).collect())
+        }
+    }
+}
+
+/// A piece of YAML from the table as JSON.
+pub(super) fn yaml_to_json(text: &str) -> Json {
+    let mut report = super::report::Report::default();
+    let whole = report.sources.add(Origin::Flag(String::new()), text.to_owned());
+    let document = super::yaml::parse(text, whole, &mut report);
+    document.map_or(Json::Null, |document| to_json(&document.root, false))
+}

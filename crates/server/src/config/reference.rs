@@ -1,0 +1,76 @@
+//! The reference of the own format for `docs/configuration.md`, made from the table.
+
+use core::fmt::Write;
+
+use super::table::{Absent, Kind, ROOT, Section, settings, variable};
+
+/// Every key of the own format as Markdown: what it takes, what its absence means, an example.
+pub fn reference() -> String {
+    let mut text = String::new();
+    let mut open: Vec<(String, &'static Section)> = vec![("The file".to_owned(), &ROOT)];
+    let mut seen: Vec<*const Section> = Vec::new();
+    while !open.is_empty() {
+        let (title, section) = open.remove(0);
+        if seen.iter().any(|known| core::ptr::eq(*known, section)) {
+            continue;
+        }
+        seen.push(core::ptr::from_ref(section));
+        table(&mut text, &title, section);
+        for field in section.fields {
+            let path = path_of(&title, field.name);
+            inside(&field.kind, &path, &mut open);
+        }
+    }
+    text.push_str("### Variables\n\nEach sets the setting of its name. Lists have commas.\n\n");
+    for (path, _) in settings() {
+        // Writing to a text cannot fail.
+        let _ = writeln!(text, "- `{}`: `{path}`", variable(&path));
+    }
+    text
+}
+
+fn table(text: &mut String, title: &str, section: &Section) {
+    let heading = if title == "The file" { title.to_owned() } else { format!("`{title}`") };
+    let _ = writeln!(text, "### {heading}\n");
+    text.push_str("| key | meaning | takes | when absent | example |\n|---|---|---|---|---|\n");
+    for field in section.fields {
+        let absent = match field.absent {
+            Absent::Refused => "**must be there**".to_owned(),
+            Absent::Default(value) => format!("`{value}`"),
+            Absent::Means(what) => what.to_owned(),
+        };
+        let (name, example) = (field.name, field.example);
+        let (about, takes) = (cell(field.about), cell(&takes(&field.kind)));
+        let _ = writeln!(text, "| `{name}` | {about} | {takes} | {absent} | `{example}` |");
+    }
+    text.push('\n');
+}
+
+/// What a key takes; sections have tables of their own.
+fn takes(kind: &Kind) -> String {
+    match kind {
+        Kind::Section(_) => "a map, see below".to_owned(),
+        Kind::Named(..) => "a map of names, see below".to_owned(),
+        Kind::List(Kind::Section(_), _) => "a list of maps, see below".to_owned(),
+        other => other.what(),
+    }
+}
+
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
+fn path_of(title: &str, name: &str) -> String {
+    if title == "The file" { name.to_owned() } else { format!("{title}.{name}") }
+}
+
+/// The sections inside a kind, with how they are called.
+fn inside(kind: &'static Kind, path: &str, open: &mut Vec<(String, &'static Section)>) {
+    match kind {
+        Kind::Section(section) | Kind::One(section) => open.push((path.to_owned(), section)),
+        Kind::List(of, _) => inside(of, &format!("{path}[]"), open),
+        Kind::Named(_, of, _) => inside(of, &format!("{path}.NAME"), open),
+        Kind::Either(kinds) => kinds.iter().for_each(|kind| inside(kind, path, open)),
+        _ => {}
+    }
+}

@@ -1,0 +1,95 @@
+//! Keeps secrets out of what is shown.
+
+/// Keys of a line whose values are secrets.
+const SECRET_KEYS: [&str; 4] = ["password", "REDIS_AUTH", "REDIS_PERSECOND_AUTH", "SENTINEL_AUTH"];
+
+/// A line of a source, character for character, with its secrets as stars.
+pub(in crate::config) fn line(line: &str) -> String {
+    for key in SECRET_KEYS {
+        let Some(at) = line.find(key) else { continue };
+        let rest = &line[at + key.len()..];
+        let Some(sign) = rest.find([':', '=']) else { continue };
+        // `password_file` is a path, and shown.
+        if rest[..sign].trim_matches(['"', '\'', ' ']).is_empty() {
+            let (open, secret) = line.split_at(at + key.len() + sign + 1);
+            return open.chars().chain(secret.chars().map(star)).collect();
+        }
+    }
+    message(line)
+}
+
+/// A text with the passwords of addresses, `redis://user:secret@host`, as stars.
+pub(in crate::config) fn message(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("://") {
+        let (before, behind) = rest.split_at(at + 3);
+        shown.push_str(before);
+        let end = behind.find(is_end).unwrap_or(behind.len());
+        let (authority, after) = behind.split_at(end);
+        // A password may itself hold `@`: the last one ends it.
+        match authority.rsplit_once('@') {
+            Some((credentials, host)) => {
+                let (user, secret) = credentials.split_once(':').unwrap_or((credentials, ""));
+                shown.push_str(user);
+                shown.extend(credentials[user.len()..].chars().take(1));
+                shown.extend(secret.chars().map(star));
+                shown.push('@');
+                shown.push_str(host);
+            }
+            None => shown.push_str(authority),
+        }
+        rest = after;
+    }
+    shown.push_str(rest);
+    shown
+}
+
+/// A text of ours around a text of a file: without secrets, without what a terminal obeys, and not
+/// without end.
+pub(in crate::config) fn told(text: &str) -> String {
+    const TOLD_MAX: usize = 1000;
+    let mut told: String = message(text).chars().take(TOLD_MAX).map(visible).collect();
+    if text.chars().nth(TOLD_MAX).is_some() {
+        told.push('…');
+    }
+    told
+}
+
+/// A terminal must not be told anything by a file that is only shown.
+pub(super) fn visible(character: char) -> char {
+    match character {
+        '\t' => ' ',
+        other if other.is_control() => '\u{fffd}',
+        other => other,
+    }
+}
+
+fn is_end(character: char) -> bool {
+    character.is_whitespace() || matches!(character, '"' | '\'' | '`' | ',' | ']' | '}')
+}
+
+fn star(character: char) -> char {
+    if character.is_whitespace() { character } else { '*' }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_stars_and_columns_stay() {
+        for (text, expected) in [
+            ("redis: redis://me:hunter2@host:6379/1", "redis: redis://me:*******@host:6379/1"),
+            ("redis: \"redis://:p@ss@host\", x", "redis: \"redis://:****@host\", x"),
+            ("redis: redis://host:6379", "redis: redis://host:6379"),
+            ("[redis://a:b@c, redis://d:e@f]", "[redis://a:*@c, redis://d:*@f]"),
+            ("password: hunter2", "password: *******"),
+            ("REDIS_AUTH=hunter2", "REDIS_AUTH=*******"),
+            ("password_file: /run/secret", "password_file: /run/secret"),
+            ("{\"password\": \"x\"}", "{\"password\": ****"),
+        ] {
+            assert_eq!(line(text), expected);
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Where a finding is, with the line that it is on.
+
+use super::mask;
+use crate::config::source::{Origin, Sources, Span};
+
+/// The most of a line that is shown, in characters.
+const SHOWN_MAX: usize = 120;
+
+/// A stretch of a line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// What the value came from.
+    pub origin: Origin,
+    /// Counted from one.
+    pub line: usize,
+    /// In characters, counted from one.
+    pub column: usize,
+    /// Where the stretch ends on this line: the column behind it.
+    pub end_column: usize,
+    /// The line, or the part of it around the stretch; secrets are masked.
+    pub excerpt: String,
+    /// Characters of the excerpt before the stretch.
+    pub indent: usize,
+}
+
+impl Place {
+    pub(in crate::config) fn new(sources: &Sources, span: Span) -> Option<Self> {
+        let source = sources.get(span)?;
+        let (line, before) = source.locate(span.start as usize);
+        let whole = source.line(line);
+        // What lies beyond the line is not shown; and a span never splits a character.
+        let length = (span.end.saturating_sub(span.start)) as usize;
+        let start = floor(whole, before);
+        let end = floor(whole, before + length).max(start);
+        let column = whole[..start].chars().count();
+        let width = whole[start..end].trim_end().chars().count();
+        let shown = mask::line(whole);
+        let skipped = (column + width.min(SHOWN_MAX / 2)).saturating_sub(SHOWN_MAX);
+        let excerpt = shown.chars().skip(skipped).take(SHOWN_MAX).map(mask::visible).collect();
+        Some(Self {
+            origin: source.origin.clone(),
+            line: line + 1,
+            column: column + 1,
+            end_column: column + width.max(1) + 1,
+            excerpt,
+            indent: column - skipped.min(column),
+        })
+    }
+
+    /// How many characters to underline: at least one, and none beyond the excerpt.
+    pub fn width(&self) -> usize {
+        let shown = self.excerpt.chars().count().saturating_sub(self.indent);
+        (self.end_column - self.column).min(shown).max(1)
+    }
+}
+
+/// The last place not behind `at` where a character begins.
+fn floor(text: &str, at: usize) -> usize {
+    let mut at = at.min(text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}

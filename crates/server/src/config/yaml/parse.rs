@@ -1,0 +1,253 @@
+//! From text to a tree, within bounds.
+
+use std::collections::{HashMap, HashSet};
+
+use granit_parser::{Event, Options, Parser, ScalarStyle, ScanError, Span as Mark, Tag};
+
+use super::node::{Entry, Kind, Node};
+use super::scalar::{Scalar, Style};
+use crate::config::report::Report;
+use crate::config::source::Span;
+
+/// The deepest nesting. A tree of descriptors takes two levels for one of its own.
+const DEPTH_MAX: usize = 64;
+
+/// The most values of one file, with those that aliases repeat: an alias of aliases of aliases
+/// makes a small file a huge tree.
+const NODES_MAX: usize = 200_000;
+
+/// What a file holds.
+pub(in crate::config) struct Document {
+    /// Null for a file without any value.
+    pub(in crate::config) root: Node,
+    /// Where a second document begins; it is not read.
+    pub(in crate::config) second: Option<Span>,
+}
+
+/// The first document of a text that `whole` spans; `None` if it could not be read, and said so.
+pub(in crate::config) fn parse(text: &str, whole: Span, report: &mut Report) -> Option<Document> {
+    let mut options = Options::default();
+    options.set_emit_comments(false);
+    options.flow_nesting_limit = DEPTH_MAX;
+    options.block_nesting_limit = DEPTH_MAX;
+    let tree = Tree { whole, open: Vec::new(), anchors: HashMap::new(), nodes: 0, root: None };
+    match tree.read(Parser::new_from_str_with_options(text, options)) {
+        Ok(document) => Some(document),
+        Err(Fault { span, message }) => {
+            report.error(span, "yaml", message);
+            None
+        }
+    }
+}
+
+/// Why a text is no tree.
+struct Fault {
+    span: Span,
+    message: String,
+}
+
+/// A tree that grows.
+struct Tree {
+    whole: Span,
+    open: Vec<Open>,
+    anchors: HashMap<usize, Node>,
+    nodes: usize,
+    root: Option<Node>,
+}
+
+/// A map or a list that is not complete.
+struct Open {
+    kind: Kind,
+    span: Span,
+    anchor: usize,
+    /// In a map: the key whose value comes next.
+    key: Option<(Scalar, Span)>,
+}
+
+impl Tree {
+    fn read<'a>(
+        mut self,
+        parser: impl Iterator<Item = Result<(Event<'a>, Mark), ScanError>>,
+    ) -> Result<Document, Fault> {
+        let mut second = None;
+        for event in parser {
+            let (event, mark) = event.map_err(|error| self.scan_fault(&error))?;
+            let span = self.span(&mark);
+            if matches!(event, Event::DocumentStart(..)) && self.root.is_some() {
+                second = Some(span);
+                break;
+            }
+            self.take(event, span)?;
+        }
+        let nothing = Scalar { text: String::new(), style: Style::Plain };
+        let root = self.root.take();
+        let root = root.unwrap_or_else(|| Node::scalar(nothing, self.whole.at_start()));
+        Ok(Document { root, second })
+    }
+
+    fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), Fault> {
+        match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                let style = style_of(style, tag.as_deref(), span)?;
+                let node = Node::scalar(Scalar { text: text.into_owned(), style }, span);
+                self.close(node, anchor)
+            }
+            Event::SequenceStart(_, anchor, tag) => {
+                self.begin(Kind::List(Vec::new()), span, anchor, tag.as_deref())
+            }
+            Event::MappingStart(_, anchor, tag) => {
+                self.begin(Kind::Map(Vec::new()), span, anchor, tag.as_deref())
+            }
+            Event::SequenceEnd | Event::MappingEnd => match self.open.pop() {
+                Some(Open { kind, span: start, anchor, .. }) => {
+                    let span = Span { end: span.end.max(start.end), ..start };
+                    self.close(Node { kind: merged(kind, span)?, span }, anchor)
+                }
+                None => Ok(()),
+            },
+            Event::Alias(anchor) => {
+                let message = "an alias inside what it stands for has no end";
+                let node = self.anchors.get(&anchor).cloned();
+                let node = node.ok_or_else(|| Fault { span, message: message.to_owned() })?;
+                self.count(nodes(&node), span)?;
+                if self.open.len() + depth(&node) > DEPTH_MAX {
+                    return Err(too_deep(span));
+                }
+                self.place(Node { span, ..node })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn begin(
+        &mut self,
+        kind: Kind,
+        span: Span,
+        anchor: usize,
+        tag: Option<&Tag>,
+    ) -> Result<(), Fault> {
+        check_tag(tag, span)?;
+        if self.open.len() >= DEPTH_MAX {
+            return Err(too_deep(span));
+        }
+        self.open.push(Open { kind, span, anchor, key: None });
+        Ok(())
+    }
+
+    fn close(&mut self, node: Node, anchor: usize) -> Result<(), Fault> {
+        self.count(1, node.span)?;
+        if anchor > 0 {
+            // Copies are counted too: a file of nested anchors would take their square.
+            self.count(nodes(&node), node.span)?;
+            self.anchors.insert(anchor, node.clone());
+        }
+        self.place(node)
+    }
+
+    fn place(&mut self, node: Node) -> Result<(), Fault> {
+        let Some(parent) = self.open.last_mut() else {
+            self.root = Some(node);
+            return Ok(());
+        };
+        match (&mut parent.kind, parent.key.take()) {
+            (Kind::List(items), _) => items.push(node),
+            (Kind::Map(entries), Some((key, key_span))) => {
+                entries.push(Entry { key, key_span, value: node });
+            }
+            (Kind::Map(_), None) => match node.kind {
+                Kind::Scalar(key) => parent.key = Some((key, node.span)),
+                _ => {
+                    let message = "a key is a text, not a map or a list".to_owned();
+                    return Err(Fault { span: node.span, message });
+                }
+            },
+            (Kind::Scalar(_), _) => {}
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, nodes: usize, span: Span) -> Result<(), Fault> {
+        self.nodes += nodes;
+        if self.nodes <= NODES_MAX {
+            return Ok(());
+        }
+        let message = format!("more than {NODES_MAX} values: split the file, or use fewer aliases");
+        Err(Fault { span, message })
+    }
+
+    fn span(&self, mark: &Mark) -> Span {
+        let place = |offset: Option<usize>| {
+            offset.and_then(|at| u32::try_from(at).ok()).map_or(self.whole.end, |at| at)
+        };
+        let start = place(mark.start.byte_offset()).min(self.whole.end);
+        let end = place(mark.end.byte_offset()).clamp(start, self.whole.end);
+        Span { start, end, ..self.whole }
+    }
+
+    fn scan_fault(&self, error: &ScanError) -> Fault {
+        let span = self.span(&Mark::new(*error.marker(), *error.marker()));
+        Fault { span, message: format!("this is not YAML: {}", error.kind()) }
+    }
+}
+
+fn too_deep(span: Span) -> Fault {
+    Fault { span, message: format!("nested deeper than {DEPTH_MAX} levels") }
+}
+
+/// A map with what its `<<` bring along; its own keys are stronger.
+fn merged(kind: Kind, span: Span) -> Result<Kind, Fault> {
+    let Kind::Map(entries) = kind else { return Ok(kind) };
+    let is_merge = |entry: &Entry| entry.key.text == "<<" && entry.key.style == Style::Plain;
+    if !entries.iter().any(is_merge) {
+        return Ok(Kind::Map(entries));
+    }
+    let (merges, mut own): (Vec<Entry>, Vec<Entry>) = entries.into_iter().partition(is_merge);
+    let mut known: HashSet<String> = own.iter().map(|entry| entry.key.text.clone()).collect();
+    for merge in merges {
+        let maps = match merge.value.kind {
+            Kind::List(maps) => maps,
+            _ => vec![merge.value],
+        };
+        for map in maps {
+            let Kind::Map(brought) = map.kind else {
+                let message = "`<<` takes a map or a list of maps".to_owned();
+                return Err(Fault { span, message });
+            };
+            for entry in brought {
+                if known.insert(entry.key.text.clone()) {
+                    own.push(entry);
+                }
+            }
+        }
+    }
+    Ok(Kind::Map(own))
+}
+
+fn style_of(style: ScalarStyle, tag: Option<&Tag>, span: Span) -> Result<Style, Fault> {
+    check_tag(tag, span)?;
+    let text = tag.and_then(Tag::core_suffix) == Some("str");
+    Ok(if style == ScalarStyle::Plain && !text { Style::Plain } else { Style::Quoted })
+}
+
+fn check_tag(tag: Option<&Tag>, span: Span) -> Result<(), Fault> {
+    match tag {
+        Some(tag) if tag.core_suffix().is_none() => {
+            let message = format!("the tag {:?} has no meaning here: leave it out", tag.original());
+            Err(Fault { span, message })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// How many values there are in a tree, itself among them. No tree is deeper than the bound.
+fn nodes(node: &Node) -> usize {
+    let items: usize = node.items().iter().map(nodes).sum();
+    let values: usize = node.entries().iter().map(|entry| nodes(&entry.value)).sum();
+    1 + items + values
+}
+
+fn depth(node: &Node) -> usize {
+    let items = node.items().iter().map(depth);
+    let values = node.entries().iter().map(|entry| depth(&entry.value));
+    items.chain(values).max().map_or(0, |depth| depth + 1)
+}

@@ -1,0 +1,184 @@
+//! A decision as JSON.
+
+use std::time::SystemTime;
+
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Response};
+use http_body_util::Full;
+use slidegate::{Decision, Policy, Quota, QuotaDecision};
+use slidegate_http::{Body, Fields, Judged, Problem};
+
+use super::Reply;
+use super::ask::Question;
+use super::body::JSON;
+use super::json::Json;
+use crate::engine::{Limit, Pool, TierId};
+use crate::receipt::ReceiptWord;
+
+/// How a denial is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum DenialStatus {
+    /// As an answer like any other.
+    #[default]
+    Ok,
+    /// As 429 with a problem.
+    TooMany,
+}
+
+/// The bytes of a usual answer.
+pub(super) const ANSWER_BYTES: usize = 256;
+
+/// The decision as an object. `is_over` matters where several were judged together.
+#[inline]
+pub(super) fn write(
+    json: &mut Json,
+    limit: &Limit,
+    tier: Option<TierId>,
+    decision: &Decision,
+    is_over: Option<bool>,
+) {
+    json.open(b'{');
+    json.name("allowed");
+    json.bool(decision.is_allowed());
+    json.name("policy");
+    json.text(limit.name());
+    if let Some(tightest) = decision.tightest() {
+        write_standing(json, tightest, None);
+    }
+    if !decision.is_allowed() {
+        write_retry(json, decision.retry_after());
+    }
+    json.name("quotas");
+    json.open(b'[');
+    let quotas = limit.quotas(tier);
+    for (index, standing) in decision.quotas().iter().enumerate() {
+        json.open(b'{');
+        write_standing(json, standing, quotas.get(index));
+        if !decision.is_allowed() {
+            write_retry(json, standing.retry_after());
+        }
+        json.close(b'}');
+    }
+    json.close(b']');
+    write_marks(json, decision, is_over);
+    json.close(b'}');
+}
+
+#[inline]
+fn write_standing(json: &mut Json, standing: &QuotaDecision, quota: Option<&Quota>) {
+    json.name("limit");
+    json.number(standing.limit());
+    if let Some(quota) = quota {
+        json.name("window");
+        json.seconds(quota.window());
+    }
+    json.name("remaining");
+    json.number(standing.remaining());
+    json.name("reset_after");
+    json.seconds(standing.reset_after());
+}
+
+/// `null` is never.
+fn write_retry(json: &mut Json, after: Option<core::time::Duration>) {
+    json.name("retry_after");
+    match after {
+        Some(after) => json.seconds(after),
+        None => json.null(),
+    }
+}
+
+#[inline]
+fn write_marks(json: &mut Json, decision: &Decision, is_over: Option<bool>) {
+    if let Some(receipt) = decision.receipt() {
+        json.name("receipt");
+        ReceiptWord::new(receipt).with_text(|text| json.text(text));
+    }
+    let marks = [
+        ("over", is_over == Some(true)),
+        ("degraded", decision.is_degraded()),
+        ("estimated", decision.is_estimated()),
+        ("shadow_denied", decision.is_shadow_denied()),
+    ];
+    for (name, _) in marks.into_iter().filter(|(_, is_set)| *is_set) {
+        json.name(name);
+        json.bool(true);
+    }
+}
+
+/// The answer to one question.
+#[inline]
+pub(super) fn reply(
+    question: &Question<'_>,
+    decision: &Decision,
+    denial: DenialStatus,
+    is_get: bool,
+) -> Reply {
+    let Question { limit, key, tier, .. } = *question;
+    let judged = [judged(limit, tier, decision)];
+    // Clients that slow down for a limit that is not enforced would spoil what is observed.
+    let told = if limit.is_enforced(key) { &judged[..] } else { &[] };
+    if denial == DenialStatus::TooMany
+        && let Some(problem) = Problem::of(told)
+    {
+        return denied(&problem, told);
+    }
+    let mut json = Json::with_capacity(ANSWER_BYTES);
+    write(&mut json, limit, tier, decision, None);
+    with_fields(json, told, is_get)
+}
+
+/// An answer with the fields of what was judged.
+#[inline]
+pub(super) fn with_fields(json: Json, judged: &[Judged<'_>], is_get: bool) -> Reply {
+    let mut reply = Response::new(Full::from(json.finish()));
+    let mut headers = HeaderMap::with_capacity(USUAL_FIELDS);
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
+    if is_get {
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
+    write_fields(judged, &mut headers);
+    *reply.headers_mut() = headers;
+    reply
+}
+
+/// A denial as an error.
+#[cold]
+pub(super) fn denied(problem: &Problem, judged: &[Judged<'_>]) -> Reply {
+    let mut reply = problem.response(Body::Problem).map(Full::from);
+    write_fields(judged, reply.headers_mut());
+    reply
+}
+
+#[inline]
+pub(super) fn write_fields(judged: &[Judged<'_>], headers: &mut HeaderMap) {
+    // The usual fields need no wall clock: times are told from now on.
+    Fields::new().write(judged, SystemTime::UNIX_EPOCH, headers);
+}
+
+/// A type and five fields; a map of this size has room for them and no more.
+const USUAL_FIELDS: usize = 6;
+
+/// A decision of a limit, for fields and problems.
+pub(super) fn judged<'a>(
+    limit: &'a Limit,
+    tier: Option<TierId>,
+    decision: &'a Decision,
+) -> Judged<'a> {
+    Judged::new(policy(limit), decision).quotas(limit.quotas(tier))
+}
+
+fn policy(limit: &Limit) -> &Policy {
+    match limit.pool() {
+        Pool::Memory(limiter) => limiter.policy(),
+        Pool::Redis(limiter) => limiter.policy(),
+    }
+}
+
+/// An answer of JSON without fields.
+pub(crate) fn plain(json: Json) -> Reply {
+    let mut reply = Response::new(Full::from(json.finish()));
+    let headers = reply.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    reply
+}

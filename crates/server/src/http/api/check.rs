@@ -1,0 +1,126 @@
+//! One question: check, peek, reserve.
+
+use core::future::Future;
+use core::pin::pin;
+use core::task::{Context, Poll, Waker};
+
+use http::Request;
+use hyper::body::Incoming;
+use slidegate::Decision;
+
+use super::{denial_status, once, parse_status, unknown_parameter};
+use crate::engine::Pool;
+use crate::http::answer::{self, DenialStatus};
+use crate::http::ask::{AskBody, Question, ReserveBody, Text, Units, find, parse};
+use crate::http::problem::Refusal;
+use crate::http::{HttpState, Reply, body, query};
+
+/// Takes if there is room.
+#[inline]
+pub(crate) async fn check(
+    state: &HttpState,
+    mut request: Request<Incoming>,
+) -> Result<Reply, Refusal> {
+    let settings = state.settings();
+    let denial = denial_status(request.uri().query())?;
+    let body = body::read_json(&mut request, settings.body_max, settings.body_timeout).await?;
+    let ask: AskBody<'_> = parse(&body)?;
+    take(state, &ask, denial, false).await
+}
+
+/// The same, asked by a query.
+#[inline]
+pub(crate) async fn check_query(
+    state: &HttpState,
+    request: &Request<Incoming>,
+) -> Result<Reply, Refusal> {
+    let (ask, denial) = read_query(request.uri().query().unwrap_or_default())?;
+    take(state, &ask, denial, true).await
+}
+
+#[inline]
+async fn take(
+    state: &HttpState,
+    ask: &AskBody<'_>,
+    denial: DenialStatus,
+    is_get: bool,
+) -> Result<Reply, Refusal> {
+    let plan = state.engine().plan();
+    let question = ask.find(&plan, state.settings().key_max)?;
+    let decision = question.ask().await;
+    Ok(answer::reply(&question, &decision, denial, is_get))
+}
+
+impl Question<'_> {
+    /// In memory the answer is there at once; otherwise it is waited for in a box, because a future
+    /// that talks to servers is large and every request would carry it.
+    #[inline]
+    pub(super) async fn ask(&self) -> Decision {
+        let Question { limit, key, tier, cost } = *self;
+        if matches!(limit.pool(), Pool::Memory(_))
+            && let Some(decision) = at_once(limit.check(key, tier, cost))
+        {
+            return decision;
+        }
+        Box::pin(limit.check(key, tier, cost)).await
+    }
+}
+
+/// What a future answers that never waits.
+#[inline]
+fn at_once<F: Future>(future: F) -> Option<F::Output> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
+}
+
+fn read_query(query: &str) -> Result<(AskBody<'_>, DenialStatus), Refusal> {
+    let (mut policy, mut key, mut cost, mut tier, mut denial) = (None, None, None, None, None);
+    for pair in query::pairs(query) {
+        let (name, value) = pair?;
+        match &*name {
+            "policy" => once(&mut policy, "policy", Text(value))?,
+            "key" => once(&mut key, "key", Text(value))?,
+            "cost" => once(&mut cost, "cost", Units::from(value))?,
+            "tier" => once(&mut tier, "tier", Text(value))?,
+            "status" => once(&mut denial, "status", parse_status(&value)?)?,
+            name => return Err(unknown_parameter(name, "policy, key, cost, tier, status")),
+        }
+    }
+    let (Some(policy), Some(key)) = (policy, key) else {
+        let example = "/v1/check?policy=api&key=alice";
+        let detail = format!("the query lacks policy or key: ask like {example}");
+        return Err(Refusal::malformed(detail));
+    };
+    Ok((AskBody { policy, key, cost, tier }, denial.unwrap_or_default()))
+}
+
+/// Looks, and takes nothing.
+pub(super) async fn peek(
+    state: &HttpState,
+    body: &[u8],
+    denial: DenialStatus,
+) -> Result<Reply, Refusal> {
+    let ask: AskBody<'_> = parse(body)?;
+    let plan = state.engine().plan();
+    let question = ask.find(&plan, state.settings().key_max)?;
+    let Question { limit, key, tier, cost } = question;
+    let decision = limit.peek(key, tier, cost).await?;
+    Ok(answer::reply(&question, &decision, denial, false))
+}
+
+/// Takes an estimate.
+pub(super) async fn reserve(
+    state: &HttpState,
+    body: &[u8],
+    denial: DenialStatus,
+) -> Result<Reply, Refusal> {
+    let ask: ReserveBody<'_> = parse(body)?;
+    let plan = state.engine().plan();
+    let key_max = state.settings().key_max;
+    let (limit, tier, key) = find(&plan, &ask.policy, &ask.key, ask.tier.as_ref(), key_max)?;
+    let question = Question { limit, key, tier, cost: ask.cost.cost()? };
+    let decision = question.ask().await;
+    Ok(answer::reply(&question, &decision, denial, false))
+}

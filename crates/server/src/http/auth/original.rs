@@ -1,0 +1,172 @@
+//! The request that a proxy has received, as it tells us.
+
+use http::HeaderMap;
+use http::header::HOST;
+
+use super::path;
+use crate::http::problem::Refusal;
+
+/// What matters of the original request.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Original {
+    pub(super) method: String,
+    /// Without the port, in small letters; empty if it was not told.
+    pub(super) host: String,
+    /// Without the query, decoded and without detours.
+    pub(super) path: String,
+}
+
+/// Which fields tell it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Family {
+    /// `X-Original-Method`, `X-Original-URI`, `Host`: as nginx is configured to send.
+    Original,
+    /// `X-Forwarded-Method`, `-Uri`, `-Host`: as Caddy and Traefik send.
+    Forwarded,
+}
+
+impl Family {
+    fn method(self) -> &'static str {
+        match self {
+            Self::Original => "x-original-method",
+            Self::Forwarded => "x-forwarded-method",
+        }
+    }
+
+    fn uri(self) -> &'static str {
+        match self {
+            Self::Original => "x-original-uri",
+            Self::Forwarded => "x-forwarded-uri",
+        }
+    }
+
+    fn host(self) -> Option<&'static str> {
+        match self {
+            // No `X-Original-Host`: nginx sends what it is told to, and a client's would pass.
+            Self::Original => None,
+            Self::Forwarded => Some("x-forwarded-host"),
+        }
+    }
+
+    /// Whether any of its fields that nobody else sends is there.
+    fn is_in(self, headers: &HeaderMap) -> bool {
+        headers.contains_key(self.uri()) || headers.contains_key(self.method())
+    }
+
+    fn of(headers: &HeaderMap) -> Result<Self, Refusal> {
+        match (Self::Original.is_in(headers), Self::Forwarded.is_in(headers)) {
+            (true, false) => Ok(Self::Original),
+            (false, true) => Ok(Self::Forwarded),
+            (true, true) => Err(Refusal::malformed(
+                "both X-Original-* and X-Forwarded-* tell the request, and one may be the client's: \
+                 have the proxy ask at /auth?headers=original or /auth?headers=forwarded",
+            )),
+            (false, false) => Err(Refusal::malformed(
+                "no field tells the request: have the proxy send X-Original-Method and \
+                 X-Original-URI, or X-Forwarded-Method and X-Forwarded-Uri",
+            )),
+        }
+    }
+}
+
+impl Original {
+    pub(super) fn read(headers: &HeaderMap, family: Option<Family>) -> Result<Self, Refusal> {
+        let family = match family {
+            Some(family) => family,
+            None => Family::of(headers)?,
+        };
+        let method = only(headers, family.method())?;
+        let uri = only(headers, family.uri())?;
+        let host = match family.host().filter(|name| headers.contains_key(*name)) {
+            Some(name) => only(headers, name)?,
+            None => headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default(),
+        };
+        Ok(Self { method: method.to_owned(), host: host_of(host), path: path::plain(uri) })
+    }
+}
+
+/// The value of a field that comes once: of two, one may be the client's.
+fn only<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<&'a str, Refusal> {
+    let refused =
+        |why: &str| Refusal::malformed(format!("{name} {why}: have the proxy set it once"));
+    let mut values = headers.get_all(name).into_iter();
+    match (values.next(), values.next()) {
+        (Some(value), None) => value.to_str().map_err(|_| refused("is not plain text")),
+        (None, _) => Err(refused("is missing")),
+        (Some(_), Some(_)) => Err(refused("comes twice")),
+    }
+}
+
+/// Without port and last dot, in small letters.
+fn host_of(text: &str) -> String {
+    let host = match (text.strip_prefix('['), text.split_once(':')) {
+        (Some(rest), _) => rest.split(']').next().unwrap_or_default(),
+        (None, Some((host, _))) => host,
+        (None, None) => text,
+    };
+    host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+
+    fn read(fields: &[(&'static str, &str)], family: Option<Family>) -> Option<Original> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in fields {
+            headers.append(*name, HeaderValue::from_str(value).unwrap());
+        }
+        Original::read(&headers, family).ok()
+    }
+
+    fn original(method: &str, host: &str, path: &str) -> Original {
+        Original { method: method.into(), host: host.into(), path: path.into() }
+    }
+
+    const NGINX: [(&str, &str); 3] =
+        [("host", "Shop.Test:8443"), ("x-original-method", "POST"), ("x-original-uri", "/a?b=c")];
+    const CADDY: [(&str, &str); 4] = [
+        ("host", "upstream"),
+        ("x-forwarded-method", "PUT"),
+        ("x-forwarded-uri", "/d"),
+        ("x-forwarded-host", "shop.test"),
+    ];
+
+    #[test]
+    fn each_family_is_read() {
+        assert_eq!(read(&NGINX, None), Some(original("POST", "shop.test", "/a")));
+        assert_eq!(read(&CADDY, None), Some(original("PUT", "shop.test", "/d")));
+        // A proxy before nginx told its host; that is not of nginx's family.
+        let before = [&NGINX[..], &CADDY[3..]].concat();
+        assert_eq!(read(&before, None), Some(original("POST", "shop.test", "/a")));
+    }
+
+    // Otherwise a client could choose which request it is judged for.
+    #[test]
+    fn what_a_client_may_have_added_is_never_believed() {
+        let both = [&NGINX[..], &CADDY[1..]].concat();
+        assert_eq!(read(&both, None), None);
+        assert_eq!(read(&[&NGINX[..], &CADDY[1..2]].concat(), None), None);
+        assert_eq!(read(&both, Some(Family::Original)), Some(original("POST", "shop.test", "/a")));
+        assert_eq!(read(&both, Some(Family::Forwarded)), Some(original("PUT", "shop.test", "/d")));
+        let twice = [&NGINX[..], &[("x-original-uri", "/free")]].concat();
+        assert_eq!(read(&twice, None), None);
+        assert_eq!(read(&NGINX[..2], None), None);
+        assert_eq!(read(&NGINX[..1], None), None);
+        let bare = [NGINX[1], NGINX[2], ("x-original-host", "free.test")];
+        assert_eq!(read(&bare, None), Some(original("POST", "", "/a")));
+    }
+
+    #[test]
+    fn a_host_is_compared_without_port_and_case() {
+        for (text, host) in [
+            ("A.b", "a.b"),
+            ("a.b:80", "a.b"),
+            ("a.b.", "a.b"),
+            ("[2001:DB8::1]:80", "2001:db8::1"),
+        ] {
+            assert_eq!(host_of(text), host);
+        }
+    }
+}

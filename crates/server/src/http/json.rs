@@ -1,0 +1,201 @@
+//! JSON, written straight into the bytes of an answer.
+
+use core::time::Duration;
+
+/// Bytes of JSON to be. Whoever writes puts the brackets; commas come by themselves.
+#[derive(Debug)]
+pub(crate) struct Json {
+    bytes: Vec<u8>,
+}
+
+impl Json {
+    pub(crate) fn with_capacity(bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes) }
+    }
+
+    pub(crate) fn finish(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// Opens an object or a list.
+    #[inline]
+    pub(crate) fn open(&mut self, bracket: u8) {
+        self.comma();
+        self.bytes.push(bracket);
+    }
+
+    #[inline]
+    pub(crate) fn close(&mut self, bracket: u8) {
+        self.bytes.push(bracket);
+    }
+
+    /// The name of a member, which needs no escape.
+    #[inline]
+    pub(crate) fn name(&mut self, name: &'static str) {
+        self.comma();
+        self.bytes.push(b'"');
+        self.bytes.extend_from_slice(name.as_bytes());
+        self.bytes.extend_from_slice(b"\":");
+    }
+
+    /// A name that comes from outside.
+    pub(crate) fn any_name(&mut self, name: &str) {
+        self.text(name);
+        self.bytes.push(b':');
+    }
+
+    #[inline]
+    pub(crate) fn text(&mut self, text: &str) {
+        self.comma();
+        self.bytes.push(b'"');
+        if text.bytes().all(is_plain) {
+            self.bytes.extend_from_slice(text.as_bytes());
+        } else {
+            self.escape(text);
+        }
+        self.bytes.push(b'"');
+    }
+
+    #[inline]
+    pub(crate) fn number(&mut self, number: u64) {
+        self.comma();
+        self.digits(number);
+    }
+
+    #[inline]
+    pub(crate) fn bool(&mut self, value: bool) {
+        self.comma();
+        self.bytes.extend_from_slice(if value { b"true" } else { b"false" });
+    }
+
+    pub(crate) fn null(&mut self) {
+        self.comma();
+        self.bytes.extend_from_slice(b"null");
+    }
+
+    /// Seconds, to the millisecond, rounded up: who waits them has waited long enough.
+    #[inline]
+    pub(crate) fn seconds(&mut self, duration: Duration) {
+        self.comma();
+        let part = duration.subsec_nanos().div_ceil(1_000_000);
+        let (seconds, part) = match part {
+            1000 => (duration.as_secs().saturating_add(1), 0),
+            part => (duration.as_secs(), part),
+        };
+        self.digits(seconds);
+        if part > 0 {
+            self.bytes.push(b'.');
+            for unit in [100, 10, 1] {
+                self.bytes.push(digit(u64::from(part / unit)));
+            }
+        }
+    }
+
+    fn digits(&mut self, number: u64) {
+        let mut digits = [0; DIGITS_MAX];
+        let mut at = DIGITS_MAX;
+        let mut rest = number;
+        loop {
+            at -= 1;
+            digits[at] = digit(rest);
+            rest /= 10;
+            if rest == 0 || at == 0 {
+                break;
+            }
+        }
+        self.bytes.extend_from_slice(&digits[at..]);
+    }
+
+    /// Between two values, and not after a bracket or a name.
+    #[inline]
+    fn comma(&mut self) {
+        if !matches!(self.bytes.last(), None | Some(b'{' | b'[' | b':')) {
+            self.bytes.push(b',');
+        }
+    }
+
+    #[cold]
+    fn escape(&mut self, text: &str) {
+        for character in text.chars() {
+            match character {
+                '"' => self.bytes.extend_from_slice(b"\\\""),
+                '\\' => self.bytes.extend_from_slice(b"\\\\"),
+                // `<` and `>` too, for whoever pastes it into a page.
+                '\0'..='\u{1f}' | '<' | '>' | '\u{7f}' => {
+                    let code = u32::from(character);
+                    self.bytes.extend_from_slice(b"\\u00");
+                    for shift in [4, 0] {
+                        let nibble = (code >> shift) & 0xf;
+                        self.bytes.push(b"0123456789abcdef"[nibble as usize]);
+                    }
+                }
+                character => {
+                    let mut bytes = [0; 4];
+                    self.bytes.extend_from_slice(character.encode_utf8(&mut bytes).as_bytes());
+                }
+            }
+        }
+    }
+}
+
+/// Of the largest `u64`.
+const DIGITS_MAX: usize = 20;
+
+#[inline]
+fn digit(number: u64) -> u8 {
+    b'0' + (number % 10) as u8
+}
+
+#[inline]
+fn is_plain(byte: u8) -> bool {
+    matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\' | b'<' | b'>')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn serde_reads_what_was_written() {
+        let texts = ["", "plain", "\"\\\n\0</script>\u{7f}", "Grüße \u{1f980}", "\u{2028}"];
+        let mut json = Json::with_capacity(0);
+        json.open(b'{');
+        for text in texts {
+            json.any_name(text);
+            json.open(b'[');
+            json.text(text);
+            json.number(u64::MAX);
+            json.number(0);
+            json.bool(true);
+            json.null();
+            json.open(b'{');
+            json.close(b'}');
+            json.close(b']');
+        }
+        json.name("last");
+        json.bool(false);
+        json.close(b'}');
+        let read: Value = serde_json::from_slice(&json.finish()).unwrap();
+        for text in texts {
+            assert_eq!(read[text], json!([text, u64::MAX, 0, true, null, {}]));
+        }
+        assert_eq!(read["last"], json!(false));
+    }
+
+    #[test]
+    fn seconds_round_up_to_the_millisecond() {
+        for (nanos, text) in [
+            (0, "0"),
+            (1, "0.001"),
+            (59_997_000_000, "59.997"),
+            (999_000_001, "1"),
+            (1_000_000_000, "1"),
+            (1_050_000_000, "1.050"),
+        ] {
+            let mut json = Json::with_capacity(0);
+            json.seconds(Duration::from_nanos(nanos));
+            assert_eq!(String::from_utf8(json.finish()).unwrap(), text, "{nanos}");
+        }
+    }
+}

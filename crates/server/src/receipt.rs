@@ -1,0 +1,162 @@
+//! A receipt as a short word that travels: units, epoch and tick.
+//!
+//! Each is written in groups of seven bits, lowest first, and the bytes in the alphabet of URLs.
+//! The word is no proof: whoever may ask this service may also give back.
+
+use slidegate::{Cost, Receipt};
+
+/// The parts of a receipt that travel. The key and the policy are told beside it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ReceiptWord {
+    pub(crate) units: u64,
+    pub(crate) epoch: u16,
+    pub(crate) tick: u64,
+}
+
+impl ReceiptWord {
+    pub(crate) fn new(receipt: &Receipt) -> Self {
+        Self { units: receipt.units(), epoch: receipt.epoch(), tick: receipt.tick() }
+    }
+
+    /// Hands the word to a function; it needs no memory of its own.
+    pub(crate) fn with_text<R>(self, take: impl FnOnce(&str) -> R) -> R {
+        let mut bytes = [0; BYTES_MAX];
+        let mut len = 0;
+        for number in [self.units, self.epoch.into(), self.tick] {
+            push_number(&mut bytes, &mut len, number);
+        }
+        let mut text = [0; TEXT_MAX];
+        let mut end = 0;
+        for group in bytes[..len].chunks(3) {
+            let joined = group.iter().fold(0, |joined, byte| joined << 8 | u32::from(*byte))
+                << (8 * (3 - group.len()));
+            for index in 0..=group.len() {
+                text[end] = ALPHABET[(joined >> (18 - 6 * index)) as usize & 0x3f];
+                end += 1;
+            }
+        }
+        take(core::str::from_utf8(&text[..end]).unwrap_or_default())
+    }
+
+    /// Reads a word; `None` for what was never given out.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        if text.len() > TEXT_MAX {
+            return None;
+        }
+        let mut bytes = [0; BYTES_MAX + 1];
+        let (mut len, mut bits, mut held) = (0, 0, 0u32);
+        for byte in text.bytes() {
+            held = held << 6 | u32::from(value(byte)?);
+            bits += 6;
+            if bits >= 8 {
+                bits -= 8;
+                *bytes.get_mut(len)? = (held >> bits & 0xff) as u8;
+                len += 1;
+            }
+        }
+        // One spelling each: what is left over is less than a byte, and zero.
+        if bits >= 6 || held & ((1 << bits) - 1) != 0 {
+            return None;
+        }
+        let mut rest = bytes.get(..len)?;
+        let units = take_number(&mut rest)?;
+        let epoch = u16::try_from(take_number(&mut rest)?).ok()?;
+        let tick = take_number(&mut rest)?;
+        (rest.is_empty() && Cost::new(units).is_ok()).then_some(Self { units, epoch, tick })
+    }
+}
+
+const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// Ten for a number of 64 bits, three for one of 16.
+const BYTES_MAX: usize = 10 + 3 + 10;
+
+/// The longest word.
+pub(crate) const TEXT_MAX: usize = BYTES_MAX.div_ceil(3) * 4;
+
+fn push_number(bytes: &mut [u8; BYTES_MAX], len: &mut usize, number: u64) {
+    let mut rest = number;
+    loop {
+        let more = if rest > 0x7f { 0x80 } else { 0 };
+        bytes[*len] = (rest & 0x7f) as u8 | more;
+        *len += 1;
+        rest >>= 7;
+        if rest == 0 {
+            break;
+        }
+    }
+}
+
+fn take_number(bytes: &mut &[u8]) -> Option<u64> {
+    let mut number = 0u64;
+    for shift in (0..64).step_by(7) {
+        let (first, rest) = bytes.split_first()?;
+        *bytes = rest;
+        let part = u64::from(first & 0x7f);
+        // Nothing may be lost at the top.
+        if part << shift >> shift != part {
+            return None;
+        }
+        number |= part << shift;
+        if first & 0x80 == 0 {
+            // No longer than it has to be.
+            return (*first != 0 || shift == 0).then_some(number);
+        }
+    }
+    None
+}
+
+fn value(byte: u8) -> Option<u8> {
+    Some(match byte {
+        b'A'..=b'Z' => byte - b'A',
+        b'a'..=b'z' => byte - b'a' + 26,
+        b'0'..=b'9' => byte - b'0' + 52,
+        b'-' => 62,
+        b'_' => 63,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn text(word: ReceiptWord) -> String {
+        word.with_text(str::to_owned)
+    }
+
+    #[test]
+    fn a_usual_receipt_is_eleven_letters() {
+        let word = ReceiptWord { units: 1, epoch: 0, tick: 1_700_000_000_123 };
+        assert_eq!(text(word), "AQD70JX_vDE");
+        assert_eq!(ReceiptWord::parse("AQD70JX_vDE"), Some(word));
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_given_out_comes_back(units in 1..1u64 << 53, epoch: u16, tick: u64) {
+            let word = ReceiptWord { units, epoch, tick };
+            prop_assert!(text(word).len() <= TEXT_MAX);
+            prop_assert_eq!(ReceiptWord::parse(&text(word)), Some(word));
+        }
+
+        // Two spellings of one receipt could pass for two receipts.
+        #[test]
+        fn no_other_word_means_the_same(word in "[A-Za-z0-9_-]{1,34}|.{0,40}") {
+            if let Some(read) = ReceiptWord::parse(&word) {
+                prop_assert_eq!(text(read), word);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_malformed_is_refused() {
+        let long = "A".repeat(TEXT_MAX + 1);
+        for word in
+            ["", "A", "AQ", "AQD70JX_vD", "AQD70JX_vDEA", "AQD70JX_vDF", "AAD7sMDMvDE", &long]
+        {
+            assert_eq!(ReceiptWord::parse(word), None, "{word}");
+        }
+    }
+}

@@ -1,0 +1,496 @@
+//! Commands and their answers.
+
+use core::time::Duration;
+
+use slidegate::{Cost, Decision, Error, Quota};
+
+use super::parse::Arguments;
+use super::reply::{Replies, shown};
+use super::throttle::Throttles;
+use crate::engine::{ASKS_MAX, Ask, Engine, Limit, Plan, TierId, check_all};
+use crate::nearest;
+use crate::receipt::ReceiptWord;
+
+/// What to do after a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Then {
+    Go,
+    Quit,
+}
+
+/// One command with what it is about.
+pub(super) struct Call<'a> {
+    pub(super) engine: &'a Engine,
+    pub(super) input: &'a [u8],
+    pub(super) arguments: &'a Arguments,
+    pub(super) replies: &'a mut Replies,
+    pub(super) throttles: &'a mut Throttles,
+}
+
+/// The longest key.
+pub(super) const KEY_MAX: usize = 1024;
+
+/// An error reply.
+type Refused = String;
+
+const COMMANDS: [&str; 24] = [
+    "sg.check",
+    "sg.peek",
+    "sg.reserve",
+    "sg.settle",
+    "sg.refund",
+    "sg.usage",
+    "sg.history",
+    "sg.reset",
+    "sg.all",
+    "sg.policies",
+    "cl.throttle",
+    "ping",
+    "echo",
+    "hello",
+    "select",
+    "client",
+    "command",
+    "info",
+    "quit",
+    "reset",
+    "auth",
+    "readonly",
+    "readwrite",
+    "config",
+];
+
+impl Call<'_> {
+    /// Answers the command.
+    pub(super) async fn run(&mut self) -> Then {
+        let Some(name) = self.arguments.get(self.input, 0) else { return Then::Go };
+        let mut lower = [0; 16];
+        let Some(lower) = lower.get_mut(..name.len()) else {
+            self.unknown();
+            return Then::Go;
+        };
+        lower.copy_from_slice(name);
+        lower.make_ascii_lowercase();
+        let ran = match &*lower {
+            b"sg.check" => self.check().await,
+            b"cl.throttle" => self.throttle().await,
+            b"sg.peek" => self.peek().await,
+            b"sg.reserve" => self.reserve().await,
+            b"sg.settle" => self.settle().await,
+            b"sg.refund" => self.refund().await,
+            b"sg.usage" => self.usage().await,
+            b"sg.history" => self.history().await,
+            b"sg.reset" => self.reset().await,
+            b"sg.all" => self.all().await,
+            b"sg.policies" => {
+                self.policies();
+                Ok(())
+            }
+            b"quit" => {
+                self.replies.simple("OK");
+                return Then::Quit;
+            }
+            other => {
+                if !self.plain(other) {
+                    self.unknown();
+                }
+                Ok(())
+            }
+        };
+        if let Err(refused) = ran {
+            self.replies.error(&refused);
+        }
+        Then::Go
+    }
+
+    fn unknown(&mut self) {
+        let name = shown(self.arguments.get(self.input, 0).unwrap_or_default());
+        let meant = match nearest(&name, COMMANDS) {
+            Some(near) => format!(": did you mean '{near}'?"),
+            None => String::new(),
+        };
+        self.replies.error(&format!("ERR unknown command '{name}'{meant}"));
+    }
+
+    /// What Redis clients send to get to know a server. False for what is not known.
+    fn plain(&mut self, name: &[u8]) -> bool {
+        let first = self.arguments.get(self.input, 1);
+        match name {
+            b"ping" => match first {
+                Some(text) => self.replies.bulk(text),
+                None => self.replies.simple("PONG"),
+            },
+            b"echo" => self.replies.bulk(first.unwrap_or_default()),
+            b"hello" => self.hello(first),
+            b"select" if first == Some(b"0") => self.replies.simple("OK"),
+            b"select" => self.replies.error("ERR there is one database, 0"),
+            b"client" => self.client(first),
+            b"command" | b"config" => self.replies.array(0),
+            b"info" => self.replies.bulk(
+                concat!(
+                    "# Server\r\nserver:slidegate\r\nversion:",
+                    env!("CARGO_PKG_VERSION"),
+                    "\r\n"
+                )
+                .as_bytes(),
+            ),
+            b"reset" => self.replies.simple("RESET"),
+            b"auth" => self.replies.error("ERR no password is set"),
+            b"readonly" | b"readwrite" => self.replies.simple("OK"),
+            _ => return false,
+        }
+        true
+    }
+
+    fn hello(&mut self, version: Option<&[u8]>) {
+        match version {
+            None => {}
+            Some(b"2") => self.replies.is_resp3 = false,
+            Some(b"3") => self.replies.is_resp3 = true,
+            Some(_) => return self.replies.error("NOPROTO use 2 or 3"),
+        }
+        let protocol = if self.replies.is_resp3 { 3 } else { 2 };
+        self.replies.map(4);
+        for (name, value) in [
+            ("server", "slidegate"),
+            ("version", env!("CARGO_PKG_VERSION")),
+            ("mode", "standalone"),
+        ] {
+            self.replies.bulk(name.as_bytes());
+            self.replies.bulk(value.as_bytes());
+        }
+        self.replies.bulk(b"proto");
+        self.replies.integer(protocol);
+    }
+
+    fn client(&mut self, what: Option<&[u8]>) {
+        match what.map(<[u8]>::to_ascii_lowercase).as_deref() {
+            Some(b"id") => self.replies.integer(1),
+            Some(b"getname") => self.replies.null(),
+            Some(b"setname" | b"setinfo" | b"no-evict" | b"no-touch" | b"reply") => {
+                self.replies.simple("OK");
+            }
+            _ => self.replies.error("ERR unknown subcommand: use ID, GETNAME, SETNAME or SETINFO"),
+        }
+    }
+
+    /// `SG.CHECK policy key [COST n] [TIER name]`
+    async fn check(&mut self) -> Result<(), Refused> {
+        let plan = self.engine.plan();
+        let asked = self.asked(&plan, "policy key [COST n] [TIER name]")?;
+        let decision = asked.limit.check(asked.key, asked.tier, asked.cost).await;
+        self.decision(&decision);
+        Ok(())
+    }
+
+    /// `SG.PEEK policy key [COST n] [TIER name]`
+    async fn peek(&mut self) -> Result<(), Refused> {
+        let plan = self.engine.plan();
+        let asked = self.asked(&plan, "policy key [COST n] [TIER name]")?;
+        let decision = asked.limit.peek(asked.key, asked.tier, asked.cost).await.map_err(failed)?;
+        self.decision(&decision);
+        Ok(())
+    }
+
+    /// `SG.RESERVE policy key [COST n] [TIER name]`: as a check, with the receipt as sixth.
+    async fn reserve(&mut self) -> Result<(), Refused> {
+        let plan = self.engine.plan();
+        let asked = self.asked(&plan, "policy key [COST n] [TIER name]")?;
+        let decision = asked.limit.check(asked.key, asked.tier, asked.cost).await;
+        self.replies.array(6);
+        self.five(&decision);
+        // What was let through while the store was away is not there to be given back.
+        match decision.receipt().filter(|_| !decision.is_degraded()) {
+            Some(receipt) => {
+                ReceiptWord::new(receipt).with_text(|text| self.replies.bulk(text.as_bytes()));
+            }
+            None => self.replies.null(),
+        }
+        Ok(())
+    }
+
+    /// `SG.REFUND policy key receipt [TIER name]`
+    async fn refund(&mut self) -> Result<(), Refused> {
+        let plan = self.engine.plan();
+        let (limit, key) = self.limit_and_key(&plan, 4, "policy key receipt [TIER name]")?;
+        let parts = self.receipt(3)?;
+        let (_, tier) = self.options(limit, 4)?;
+        let receipt = limit.receipt(key, parts.units, parts.tick, parts.epoch);
+        let units = limit.refund(key, tier, receipt).await.map_err(failed)?;
+        self.replies.units(units);
+        Ok(())
+    }
+
+    /// `SG.SETTLE policy key receipt actual [TIER name]`
+    async fn settle(&mut self) -> Result<(), Refused> {
+        let plan = self.engine.plan();
+        let (limit, key) = self.limit_and_key(&plan, 5, "policy key receipt actual [TIER name]")?;
+        let parts = self.receipt(3)?;
+        let actual = self.number(4)?;
+        let (_, tier) = self.options(limit, 5)?;
+        let receipt = limit.receipt(key, parts.units, parts.tick, parts.epoch);
+        let units = limit.settle(key, tier, receipt, actual).await.map_err(failed)?;
+        self.replies.units(units);
+        Ok(())
+    }
+
+    /// `SG.USAGE policy key [TIER name]`
+    async fn usage(&mut self) -> Result<(), Refused> {
+        let plan = self.engine.plan();
+        let asked = self.asked(&plan, "policy key [TIER name]")?;
+        let usage = asked.limit.usage(asked.key, asked.tier).await.map_err(failed)?;
+        self.replies.array(usage.as_slice().len());
+        for units in usage.as_slice() {
+            self.replies.units(*units);
+        }
+        Ok(())
+    }
+
+    /// `SG.HISTORY policy key [TIER name]`: milliseconds since 1970 and units, oldest first.
+    async fn history(&mut self) -> Result<(), Refused> {
+        let plan = self.engine.plan();
+        let asked = self.asked(&plan, "policy key [TIER name]")?;
+        let events = asked.limit.history(asked.key, asked.tier).await.map_err(failed)?;
+        self.replies.array(events.len());
+        for event in events {
+            self.replies.array(2);
+            self.replies.units(u64::try_from(event.at.as_millis()).unwrap_or(u64::MAX));
+            self.replies.units(event.units);
+        }
+        Ok(())
+    }
+
+    /// `SG.RESET policy key`
+    async fn reset(&mut self) -> Result<(), Refused> {
+        let plan = self.engine.plan();
+        let (limit, key) = self.limit_and_key(&plan, 3, "policy key")?;
+        let found = limit.reset(key).await.map_err(failed)?;
+        self.replies.integer(i64::from(found));
+        Ok(())
+    }
+
+    /// `SG.ALL policy key cost [policy key cost ...]`: all or nothing; one answer each.
+    async fn all(&mut self) -> Result<(), Refused> {
+        let plan = self.engine.plan();
+        let rest = self.arguments.len() - 1;
+        if rest == 0 || !rest.is_multiple_of(3) || rest / 3 > ASKS_MAX {
+            let wanted = format!("policy key cost, one to {ASKS_MAX} times");
+            return Err(self.wrong_number(&wanted));
+        }
+        let mut asks = Vec::with_capacity(rest / 3);
+        for at in (1..=rest).step_by(3) {
+            let limit = self.limit(&plan, at)?;
+            let (key, cost) = (self.key(at + 1)?, self.cost(at + 2)?);
+            asks.push(Ask { limit, key, tier: None, cost });
+        }
+        let answers = check_all(&asks).await;
+        self.replies.array(answers.len());
+        for answer in answers {
+            self.decision(&answer.decision);
+        }
+        Ok(())
+    }
+
+    /// `SG.POLICIES`: name and quotas of each.
+    fn policies(&mut self) {
+        let plan = self.engine.plan();
+        let policies = &plan.spec().policies;
+        self.replies.array(policies.len());
+        for policy in policies {
+            self.replies.array(2);
+            self.replies.bulk(policy.name.as_bytes());
+            self.replies.array(policy.quotas.len());
+            for quota in &policy.quotas {
+                self.replies.array(2);
+                self.replies.units(quota.limit());
+                self.replies.integer(millis(quota.window()));
+            }
+        }
+    }
+
+    /// `CL.THROTTLE key max_burst count period [quantity]`, as redis-cell has it.
+    async fn throttle(&mut self) -> Result<(), Refused> {
+        if !(5..=6).contains(&self.arguments.len()) {
+            return Err(self.wrong_number("key max_burst count period [quantity]"));
+        }
+        let key = self.key(1)?;
+        let rate = [self.number(2)?, self.number(3)?, self.number(4)?];
+        let quantity = if self.arguments.len() == 6 { self.number(5)? } else { 1 };
+        let plan = self.engine.plan();
+        let limit = self.throttles.get(&plan, rate)?;
+        let decision = match Cost::new(quantity) {
+            Ok(cost) => limit.check(key, None, cost).await,
+            // Nothing is asked for: how things stand.
+            Err(_) if quantity == 0 => limit.peek(key, None, Cost::ONE).await.map_err(failed)?,
+            Err(error) => return Err(format!("ERR {error}")),
+        };
+        let allowed = decision.is_allowed() || quantity == 0;
+        self.replies.array(5);
+        self.replies.integer(i64::from(!allowed));
+        self.replies.units(rate[0] + 1);
+        self.replies.units(decision.remaining());
+        self.replies.integer(match decision.retry_after() {
+            Some(wait) if !allowed => seconds(wait),
+            _ => -1,
+        });
+        self.replies.integer(seconds(until_full(limit, &decision)));
+        Ok(())
+    }
+
+    fn decision(&mut self, decision: &Decision) {
+        self.replies.array(5);
+        self.five(decision);
+    }
+
+    /// Allowed, limit, remaining, milliseconds until it would pass (-1 for never), milliseconds
+    /// until more is left. Of several quotas, those of the one that has least left.
+    fn five(&mut self, decision: &Decision) {
+        let tightest = decision.quotas().iter().min_by_key(|quota| quota.remaining());
+        self.replies.integer(i64::from(decision.is_allowed()));
+        self.replies.units(tightest.map_or(0, slidegate::QuotaDecision::limit));
+        self.replies.units(decision.remaining());
+        self.replies.integer(match decision.retry_after() {
+            _ if decision.is_allowed() => 0,
+            Some(wait) => millis(wait),
+            None => -1,
+        });
+        self.replies.integer(millis(decision.reset_after()));
+    }
+}
+
+struct Asked<'a> {
+    limit: &'a Limit,
+    key: &'a [u8],
+    tier: Option<TierId>,
+    cost: Cost,
+}
+
+impl<'a> Call<'a> {
+    fn asked<'p>(&self, plan: &'p Plan, wanted: &str) -> Result<Asked<'p>, Refused>
+    where
+        'a: 'p,
+    {
+        let count = self.arguments.len();
+        if !(3..=7).contains(&count) || count.is_multiple_of(2) {
+            return Err(self.wrong_number(wanted));
+        }
+        let (limit, key) = (self.limit(plan, 1)?, self.key(2)?);
+        let (cost, tier) = self.options(limit, 3)?;
+        Ok(Asked { limit, key, tier, cost })
+    }
+
+    fn limit_and_key<'p>(
+        &self,
+        plan: &'p Plan,
+        least: usize,
+        wanted: &str,
+    ) -> Result<(&'p Limit, &'a [u8]), Refused> {
+        if self.arguments.len() < least {
+            return Err(self.wrong_number(wanted));
+        }
+        Ok((self.limit(plan, 1)?, self.key(2)?))
+    }
+
+    fn argument(&self, index: usize) -> &'a [u8] {
+        self.arguments.get(self.input, index).unwrap_or_default()
+    }
+
+    fn limit<'p>(&self, plan: &'p Plan, index: usize) -> Result<&'p Limit, Refused> {
+        let name = self.argument(index);
+        let found = core::str::from_utf8(name).ok().and_then(|name| plan.limit(name));
+        found.map(|limit| &**limit).ok_or_else(|| {
+            let names = plan.spec().policies.iter().map(|policy| policy.name.as_str());
+            let name = shown(name);
+            let meant = match nearest(&name, names) {
+                Some(near) => format!("did you mean '{near}'?"),
+                None => "SG.POLICIES tells which there are".to_owned(),
+            };
+            format!("ERR no policy '{name}': {meant}")
+        })
+    }
+
+    fn key(&self, index: usize) -> Result<&'a [u8], Refused> {
+        let key = self.argument(index);
+        if (1..=KEY_MAX).contains(&key.len()) {
+            return Ok(key);
+        }
+        Err(format!("ERR a key of {} bytes is out of range: use 1 to {KEY_MAX}", key.len()))
+    }
+
+    /// `COST n` and `TIER name`, in any order.
+    fn options(&self, limit: &Limit, from: usize) -> Result<(Cost, Option<TierId>), Refused> {
+        let (mut cost, mut tier) = (Cost::ONE, None);
+        for at in (from..self.arguments.len()).step_by(2) {
+            let word = self.argument(at);
+            if word.eq_ignore_ascii_case(b"cost") {
+                cost = self.cost(at + 1)?;
+            } else if word.eq_ignore_ascii_case(b"tier") {
+                let name = shown(self.argument(at + 1));
+                let found = limit.tier(&name);
+                let unknown = || format!("ERR policy '{}' has no tier '{name}'", limit.name());
+                tier = Some(found.ok_or_else(unknown)?);
+            } else {
+                return Err(format!("ERR unknown option '{}': use COST or TIER", shown(word)));
+            }
+        }
+        Ok((cost, tier))
+    }
+
+    fn cost(&self, index: usize) -> Result<Cost, Refused> {
+        Cost::new(self.number(index)?).map_err(|error| format!("ERR {error}"))
+    }
+
+    fn number(&self, index: usize) -> Result<u64, Refused> {
+        let text = self.argument(index);
+        let read = core::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+        read.ok_or_else(|| format!("ERR '{}' is not a number from 0 to {}", shown(text), u64::MAX))
+    }
+
+    fn receipt(&self, index: usize) -> Result<ReceiptWord, Refused> {
+        let text = shown(self.argument(index));
+        ReceiptWord::parse(&text)
+            .ok_or_else(|| format!("ERR '{text}' is no receipt: use what SG.RESERVE gave"))
+    }
+
+    fn wrong_number(&self, wanted: &str) -> Refused {
+        let name = shown(self.argument(0)).to_lowercase();
+        format!("ERR wrong number of arguments for '{name}': use {wanted}")
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn failed(error: Error) -> Refused {
+    format!("ERR {error}")
+}
+
+/// Rounded up, so that nobody comes too early.
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
+}
+
+/// Rounded up, so that nobody comes too early.
+fn seconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos().div_ceil(1_000_000_000)).unwrap_or(i64::MAX)
+}
+
+/// How long until the whole burst is there again, if nothing more is taken; rounded up to a unit.
+fn until_full(limit: &Limit, decision: &Decision) -> Duration {
+    let Some(quota) = limit.quotas(None).first() else { return Duration::ZERO };
+    let missing = quota.limit().saturating_sub(decision.remaining());
+    let nanos = quota.window().as_nanos().saturating_mul(u128::from(missing));
+    let nanos = nanos.div_ceil(u128::from(quota.limit()));
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+/// The quota that redis-cell means: a burst of one more than `max_burst`, refilled at `count` in
+/// `period` seconds.
+pub(super) fn quota(max_burst: u64, count: u64, period: u64) -> Result<Quota, Refused> {
+    if count == 0 || period == 0 {
+        return Err("ERR count and period must be above zero".to_owned());
+    }
+    let burst = max_burst.checked_add(1).ok_or("ERR max_burst is out of range")?;
+    let nanos = u128::from(period) * 1_000_000_000 * u128::from(burst);
+    let window = u64::try_from(nanos.div_ceil(u128::from(count)))
+        .map_err(|_| "ERR a burst that takes over 500 years to refill is out of range")?;
+    Quota::new(burst, Duration::from_nanos(window)).map_err(failed)
+}

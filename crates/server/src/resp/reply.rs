@@ -1,0 +1,131 @@
+//! Answers into bytes.
+
+/// Answers that have not been sent yet.
+#[derive(Debug, Default)]
+pub(super) struct Replies {
+    bytes: Vec<u8>,
+    /// RESP3 has maps.
+    pub(super) is_resp3: bool,
+}
+
+impl Replies {
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+    }
+
+    pub(super) fn simple(&mut self, text: &str) {
+        self.line(b'+', text);
+    }
+
+    /// An error; the text must not come from a caller as it is, see [`shown`].
+    pub(super) fn error(&mut self, text: &str) {
+        self.line(b'-', &shown(text.as_bytes()));
+    }
+
+    pub(super) fn integer(&mut self, number: i64) {
+        self.bytes.push(b':');
+        self.number(number);
+    }
+
+    /// A number of units; beyond what the protocol holds it is the largest.
+    pub(super) fn units(&mut self, number: u64) {
+        self.integer(i64::try_from(number).unwrap_or(i64::MAX));
+    }
+
+    pub(super) fn bulk(&mut self, bytes: &[u8]) {
+        self.bytes.push(b'$');
+        self.number(i64::try_from(bytes.len()).unwrap_or(i64::MAX));
+        self.bytes.extend_from_slice(bytes);
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    pub(super) fn null(&mut self) {
+        self.bytes.extend_from_slice(if self.is_resp3 { b"_\r\n" } else { b"$-1\r\n" });
+    }
+
+    pub(super) fn array(&mut self, length: usize) {
+        self.bytes.push(b'*');
+        self.number(i64::try_from(length).unwrap_or(i64::MAX));
+    }
+
+    /// A map of so many pairs: in RESP2 an array of keys and values.
+    pub(super) fn map(&mut self, pairs: usize) {
+        if self.is_resp3 {
+            self.bytes.push(b'%');
+            self.number(i64::try_from(pairs).unwrap_or(i64::MAX));
+        } else {
+            self.array(pairs * 2);
+        }
+    }
+
+    fn line(&mut self, mark: u8, text: &str) {
+        self.bytes.push(mark);
+        self.bytes.extend_from_slice(text.as_bytes());
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    fn number(&mut self, number: i64) {
+        // Most are small, and the standard way of writing numbers is slow.
+        if let Ok(digit @ 0..=9) = u8::try_from(number) {
+            self.bytes.extend_from_slice(&[b'0' + digit, b'\r', b'\n']);
+            return;
+        }
+        let mut digits = [0u8; 20];
+        let mut at = digits.len();
+        let mut left = number.unsigned_abs();
+        while left > 0 {
+            at -= 1;
+            digits[at] = b'0' + u8::try_from(left % 10).unwrap_or(0);
+            left /= 10;
+        }
+        if number < 0 {
+            self.bytes.push(b'-');
+        }
+        self.bytes.extend_from_slice(&digits[at..]);
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+}
+
+/// A caller's bytes as a part of a line: short, and without what could end it.
+pub(super) fn shown(bytes: &[u8]) -> String {
+    const SHOWN_MAX: usize = 200;
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(SHOWN_MAX)]);
+    text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_all_sizes() {
+        for number in [0, 9, 10, 12_345, -1, -10, i64::MAX, i64::MIN] {
+            let mut replies = Replies::default();
+            replies.integer(number);
+            assert_eq!(replies.bytes(), format!(":{number}\r\n").as_bytes());
+        }
+    }
+
+    #[test]
+    fn an_error_is_one_line_whatever_is_in_it() {
+        let mut replies = Replies::default();
+        replies.error("ERR a\r\n+OK\r\n");
+        assert_eq!(replies.bytes(), b"-ERR a  +OK  \r\n");
+    }
+
+    #[test]
+    fn maps_and_nulls_by_version() {
+        let mut replies = Replies::default();
+        replies.map(2);
+        replies.null();
+        assert_eq!(replies.bytes(), b"*4\r\n$-1\r\n");
+        let mut replies = Replies { is_resp3: true, ..Replies::default() };
+        replies.map(2);
+        replies.null();
+        assert_eq!(replies.bytes(), b"%2\r\n_\r\n");
+    }
+}

@@ -1,0 +1,43 @@
+//! The rates that a connection names in `CL.THROTTLE`.
+
+use std::sync::Arc;
+
+use super::command::quota;
+use crate::engine::{Limit, Plan};
+
+/// Rates used lately: clients name the same few over and over.
+#[derive(Debug, Default)]
+pub(super) struct Throttles {
+    made: Vec<([u64; 3], Limit)>,
+    /// Whose state they count in.
+    state: Option<Arc<Limit>>,
+}
+
+/// The most that are kept.
+const KEPT: usize = 16;
+
+impl Throttles {
+    /// The limit of a rate: max burst, count, period in seconds.
+    pub(super) fn get(&mut self, plan: &Plan, rate: [u64; 3]) -> Result<&Limit, String> {
+        let current = plan.throttle();
+        if !self.state.as_ref().is_some_and(|state| Arc::ptr_eq(state, current)) {
+            self.made.clear();
+            self.state = Some(Arc::clone(current));
+        }
+        let found = self.made.iter().position(|(made, _)| *made == rate);
+        let at = match found {
+            Some(at) => at,
+            None => {
+                let [max_burst, count, period] = rate;
+                let quotas = [quota(max_burst, count, period)?];
+                let limit = current.with_quotas(&quotas).map_err(|error| format!("ERR {error}"))?;
+                if self.made.len() == KEPT {
+                    self.made.remove(0);
+                }
+                self.made.push((rate, limit));
+                self.made.len() - 1
+            }
+        };
+        Ok(&self.made[at].1)
+    }
+}

@@ -1,0 +1,196 @@
+//! The audit log: a line of JSON for a decision, in files that are rotated by size.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use serde_json::json;
+use slidegate::{Clock, Key, MonotonicClock, Secret};
+
+use crate::config::{AuditDecisions, AuditSettings};
+use crate::engine::{Seen, Witness};
+
+/// Lines that wait to be written; more are left out and counted.
+const WAITING_MAX: usize = 16_384;
+/// How long a line may wait in memory.
+const FLUSH: Duration = Duration::from_millis(200);
+
+/// Writes decisions down. A slow disk never slows a request: then lines are left out.
+#[derive(Debug)]
+pub struct Audit {
+    lines: Option<SyncSender<String>>,
+    writer: Option<JoinHandle<()>>,
+    decisions: AuditDecisions,
+    sample_percent: u64,
+    asked: AtomicU64,
+    left_out: AtomicU64,
+    clock: MonotonicClock,
+    /// For keys that are secrets: tells them apart in this run, and no more.
+    secret: Secret,
+}
+
+impl Audit {
+    /// Opens the file and starts writing.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be opened.
+    pub fn start(settings: &AuditSettings) -> Result<Self, String> {
+        let mut file = Rotated::open(settings)
+            .map_err(|error| format!("audit log {}: {error}", settings.path.display()))?;
+        let (sender, receiver) = sync_channel(WAITING_MAX);
+        let writer = std::thread::Builder::new()
+            .name("audit".to_owned())
+            .spawn(move || file.write_all(&receiver))
+            .map_err(|error| format!("audit log: {error}"))?;
+        Ok(Self {
+            lines: Some(sender),
+            writer: Some(writer),
+            decisions: settings.decisions,
+            sample_percent: u64::from(settings.sample_percent.min(100)),
+            asked: AtomicU64::new(0),
+            left_out: AtomicU64::new(0),
+            clock: MonotonicClock::new(),
+            secret: Secret::random(),
+        })
+    }
+
+    /// Lines that were left out because the disk was too slow.
+    pub fn left_out(&self) -> u64 {
+        self.left_out.load(Ordering::Relaxed)
+    }
+
+    fn wants(&self, seen: &Seen<'_>) -> bool {
+        match self.decisions {
+            AuditDecisions::All => true,
+            AuditDecisions::Denials => {
+                !seen.decision.is_allowed() || seen.decision.is_shadow_denied()
+            }
+            AuditDecisions::Sampled => {
+                let number = self.asked.fetch_add(1, Ordering::Relaxed);
+                number.wrapping_mul(self.sample_percent) % 100 < self.sample_percent
+            }
+        }
+    }
+
+    fn line(&self, seen: &Seen<'_>) -> String {
+        let Seen { limit, key, cost, decision } = *seen;
+        let outcome = match (decision.is_allowed(), decision.is_shadow_denied()) {
+            (_, true) => "shadow_denied",
+            (true, false) => "allowed",
+            (false, false) => "denied",
+        };
+        let key = if limit.has_secret_keys() {
+            format!("hash:{:016x}", key.fingerprint(&self.secret))
+        } else {
+            String::from_utf8_lossy(key).into_owned()
+        };
+        let now = Duration::from_nanos(self.clock.now());
+        json!({
+            "time": now.as_secs_f64(),
+            "policy": limit.name(),
+            "key": key,
+            "cost": cost.get(),
+            "outcome": outcome,
+            "remaining": decision.remaining(),
+            "retry_after": decision.retry_after().map(|wait| wait.as_secs_f64()),
+            "degraded": decision.is_degraded(),
+        })
+        .to_string()
+    }
+}
+
+impl Witness for Audit {
+    fn saw(&self, seen: &Seen<'_>) {
+        if !self.wants(seen) {
+            return;
+        }
+        let sent = self.lines.as_ref().is_some_and(|lines| lines.try_send(self.line(seen)).is_ok());
+        if !sent {
+            self.left_out.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Audit {
+    fn drop(&mut self) {
+        // Without a sender the writer finishes what it has.
+        self.lines = None;
+        if let Some(writer) = self.writer.take() {
+            let _ = writer.join();
+        }
+    }
+}
+
+/// A file that gives way to the next when it is full: `audit.log`, `audit.log.1`, ...
+#[derive(Debug)]
+struct Rotated {
+    path: PathBuf,
+    size_max: u64,
+    files: u32,
+    file: BufWriter<File>,
+    size: u64,
+}
+
+impl Rotated {
+    fn open(settings: &AuditSettings) -> io::Result<Self> {
+        let (file, size) = open(&settings.path)?;
+        Ok(Self {
+            path: settings.path.clone(),
+            size_max: settings.size_max.max(1),
+            files: settings.files.max(1),
+            file,
+            size,
+        })
+    }
+
+    /// Writes lines until nobody sends any more. What cannot be written is lost: the daemon goes
+    /// on limiting.
+    fn write_all(&mut self, lines: &Receiver<String>) {
+        loop {
+            match lines.recv_timeout(FLUSH) {
+                Ok(line) => drop(self.write(&line)),
+                Err(RecvTimeoutError::Timeout) => drop(self.file.flush()),
+                Err(RecvTimeoutError::Disconnected) => return drop(self.file.flush()),
+            }
+        }
+    }
+
+    fn write(&mut self, line: &str) -> io::Result<()> {
+        let length = line.len() as u64 + 1;
+        if self.size > 0 && self.size + length > self.size_max {
+            self.rotate()?;
+        }
+        self.size += length;
+        writeln!(self.file, "{line}")
+    }
+
+    fn rotate(&mut self) -> io::Result<()> {
+        self.file.flush()?;
+        let numbered = |number: u32| {
+            let mut name = self.path.clone().into_os_string();
+            name.push(format!(".{number}"));
+            PathBuf::from(name)
+        };
+        for number in (1..self.files.saturating_sub(1)).rev() {
+            let _ = fs::rename(numbered(number), numbered(number + 1));
+        }
+        if self.files > 1 {
+            fs::rename(&self.path, numbered(1))?;
+        } else {
+            fs::remove_file(&self.path)?;
+        }
+        (self.file, self.size) = open(&self.path)?;
+        Ok(())
+    }
+}
+
+fn open(path: &Path) -> io::Result<(BufWriter<File>, u64)> {
+    let file = OpenOptions::new().create(true).append(true).open(path)?;
+    let size = file.metadata()?.len();
+    Ok((BufWriter::new(file), size))
+}

@@ -1,0 +1,209 @@
+//! Every listener of the daemon.
+
+use core::time::Duration;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use super::listener::{Stop, accept, listen};
+use super::tls::{HTTP, PLAIN, Tls};
+use super::{Reloader, words};
+use crate::admin::{Access, AdminState, StoreMemory, may_listen};
+use crate::config::{Loaded, Settings};
+use crate::engine::Engine;
+use crate::http::{Connections, HttpSettings, HttpState, ServeLimits, Server};
+use crate::resp::{self, RespLimits};
+
+/// An address that is listened on, plainly or by TLS.
+struct Door {
+    listener: TcpListener,
+    tls: Option<Tls>,
+}
+
+/// Every listener that is on, bound before anything is served: a taken address is found out at once.
+pub(super) struct Doors {
+    http: Option<Door>,
+    resp: Option<Door>,
+    admin: Option<(Door, Access)>,
+}
+
+/// What is served.
+pub(super) struct Served<'a> {
+    pub(super) engine: &'a Arc<Engine>,
+    pub(super) settings: &'a Settings,
+    pub(super) reloader: &'a Arc<Reloader>,
+    pub(super) is_ending: &'a Arc<AtomicBool>,
+    pub(super) stop: Stop,
+}
+
+/// How often stores are asked for their memory.
+const STORES_EVERY: Duration = Duration::from_secs(15);
+
+/// Connections that the admin listener takes, so that metrics are there when clients use up theirs.
+const ADMIN_CONNECTIONS: usize = 64;
+
+impl Door {
+    async fn open(
+        name: &str,
+        address: Option<SocketAddr>,
+        tls: Option<&crate::config::TlsSettings>,
+        protocols: &'static [&'static [u8]],
+    ) -> Result<Option<Self>, String> {
+        let Some(address) = address else { return Ok(None) };
+        let tls = tls.map(|tls| Tls::new(tls, protocols)).transpose()?;
+        Ok(Some(Self { listener: listen(name, address).await?, tls }))
+    }
+
+    fn address(&self) -> Option<SocketAddr> {
+        self.listener.local_addr().ok()
+    }
+}
+
+impl Doors {
+    pub(super) async fn open(settings: &Settings) -> Result<Self, String> {
+        let (at, tls) = (&settings.listen, settings.tls.as_ref());
+        let admin_tls = settings.admin.tls.as_ref();
+        let admin = match Door::open("admin", at.admin, admin_tls, HTTP).await? {
+            Some(door) => Some((door, admin_access(settings)?)),
+            None => None,
+        };
+        Ok(Self {
+            http: Door::open("http", at.http, tls, HTTP).await?,
+            resp: Door::open("resp", at.resp, tls, PLAIN).await?,
+            admin,
+        })
+    }
+
+    pub(super) fn certificates(&self) -> Vec<Tls> {
+        let doors = [self.http.as_ref(), self.resp.as_ref(), self.admin.as_ref().map(|it| &it.0)];
+        doors.into_iter().flatten().filter_map(|door| door.tls.clone()).collect()
+    }
+
+    /// Says where it listens, and what to try.
+    pub(super) fn announce(&self, loaded: &Loaded) {
+        let address = |door: Option<&Door>| door.and_then(Door::address);
+        let places = words::Places {
+            http: address(self.http.as_ref()),
+            resp: address(self.resp.as_ref()),
+            admin: address(self.admin.as_ref().map(|(door, _)| door)),
+            is_tls: loaded.settings.tls.is_some(),
+        };
+        let _ = io::stderr().lock().write_all(words::welcome(&places, loaded).as_bytes());
+    }
+
+    pub(super) fn serve(self, tasks: &mut JoinSet<()>, served: &Served<'_>) {
+        let Served { engine, settings, stop, .. } = served;
+        let connections = Connections::new(settings.limits.connections);
+        if let Some(door) = self.http {
+            let state = HttpState::new(Arc::clone(engine), http_settings(settings));
+            let server = server(door, state, settings, &connections);
+            let stop = stop.clone();
+            tasks.spawn(server.serve(stop.wait()));
+        }
+        if let Some(door) = self.resp {
+            let (engine, connections) = (Arc::clone(engine), Arc::clone(&connections));
+            tasks.spawn(serve_resp(door, engine, connections, stop.clone()));
+        }
+        if let Some((door, access)) = self.admin {
+            let listeners = vec![("data", Arc::clone(&connections))];
+            let state = admin_state(access, served, listeners);
+            let (watched, stores) = (Arc::downgrade(engine), Arc::clone(&state.stores));
+            let ended = stop.clone();
+            tasks.spawn(async move {
+                tokio::select! {
+                    () = stores.watch(watched, STORES_EVERY) => {}
+                    () = ended.wait() => {}
+                }
+            });
+            let server = server(door, state, settings, &Connections::new(ADMIN_CONNECTIONS));
+            let stop = stop.clone();
+            tasks.spawn(server.serve(stop.wait()));
+        }
+    }
+}
+
+fn admin_access(settings: &Settings) -> Result<Access, String> {
+    let token_file = settings.admin.token_file.as_ref();
+    let has_mtls = settings.admin.tls.as_ref().is_some_and(|tls| tls.client_authority.is_some());
+    if let Some(address) = settings.listen.admin {
+        may_listen(address, token_file.is_some(), has_mtls).map_err(|error| error.to_string())?;
+    }
+    let Some(path) = token_file else { return Ok(Access::local()) };
+    let named = |error: &dyn core::fmt::Display| format!("admin token {}: {error}", path.display());
+    let token = std::fs::read_to_string(path).map_err(|error| named(&error))?;
+    Access::token(&token).map_err(|error| named(&error))
+}
+
+fn admin_state(
+    access: Access,
+    served: &Served<'_>,
+    listeners: Vec<(&'static str, Arc<Connections>)>,
+) -> AdminState {
+    let reloader = Arc::clone(served.reloader);
+    AdminState {
+        listeners,
+        reloads: Arc::clone(served.reloader.reloads()),
+        reload: Some(Arc::new(move || reloader.reload())),
+        stores: Arc::<StoreMemory>::default(),
+        is_ending: Arc::clone(served.is_ending),
+        ..AdminState::new(Arc::clone(served.engine), access)
+    }
+}
+
+fn http_settings(settings: &Settings) -> HttpSettings {
+    let limits = &settings.limits;
+    HttpSettings {
+        body_max: limits.body_max,
+        key_max: limits.key_max,
+        batch_max: limits.batch_max,
+        client: settings.address.clone(),
+        ..HttpSettings::default()
+    }
+}
+
+fn server<H>(
+    door: Door,
+    handler: H,
+    settings: &Settings,
+    connections: &Arc<Connections>,
+) -> Server<H> {
+    let limits = ServeLimits {
+        header_timeout: settings.limits.header_timeout,
+        streams_max: settings.limits.streams_max,
+        ..ServeLimits::default()
+    };
+    Server {
+        listener: door.listener,
+        handler: Arc::new(handler),
+        limits,
+        connections: Arc::clone(connections),
+        tls: door.tls.map(|tls| tls.shared()),
+    }
+}
+
+async fn serve_resp(door: Door, engine: Arc<Engine>, connections: Arc<Connections>, stop: Stop) {
+    let limits = RespLimits::default();
+    let mut open = JoinSet::new();
+    while let Some((stream, _, entry)) = accept(&door.listener, &connections, &stop).await {
+        while open.try_join_next().is_some() {}
+        let (engine, ended) = (Arc::clone(&engine), stop.clone().wait());
+        let tls = door.tls.as_ref().map(Tls::acceptor);
+        open.spawn(async move {
+            // How a connection ends is its client's affair.
+            let _ = match tls {
+                None => resp::serve(stream, engine, limits, ended).await,
+                Some(tls) => match tokio::time::timeout(limits.write_max, tls.accept(stream)).await
+                {
+                    Ok(Ok(stream)) => resp::serve(stream, engine, limits, ended).await,
+                    _ => Ok(()),
+                },
+            };
+            drop(entry);
+        });
+    }
+    while open.join_next().await.is_some() {}
+}

@@ -1,0 +1,190 @@
+//! The daemon from its start to its end.
+
+use core::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
+use tracing::{error, info, warn};
+
+use super::doors::{Doors, Served};
+use super::listener::{Stop, Stopper};
+use super::{Audit, Reloader, Snapshots, log, notify, sweep, watch};
+use crate::config::{Loaded, SnapshotSettings};
+use crate::engine::{Afresh, Engine, Witness};
+
+/// How long requests under way may take to finish at the end.
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// Runs until a signal says to end.
+///
+/// # Errors
+///
+/// When it cannot start: an address is taken, a snapshot is damaged, a certificate is missing.
+pub async fn serve(
+    loaded: Loaded,
+    load: impl Fn() -> Result<Loaded, String> + Send + Sync + 'static,
+) -> Result<(), String> {
+    let Loaded { settings, files, .. } = &loaded;
+    log::start(settings.log);
+    let snapshots = open_snapshots(settings.snapshot.as_ref())?;
+    let engine = Arc::new(make_engine(&loaded, snapshots.as_ref())?);
+    let doors = Doors::open(settings).await?;
+    let reloader = Arc::new(Reloader::new(Arc::clone(&engine), doors.certificates(), load));
+    let stopper = Stopper::new();
+    let mut tasks = JoinSet::new();
+    doors.announce(&loaded);
+    let is_ending = Arc::new(AtomicBool::new(false));
+    let stop = stopper.stop();
+    let served =
+        Served { engine: &engine, settings, reloader: &reloader, is_ending: &is_ending, stop };
+    doors.serve(&mut tasks, &served);
+    look_after(&mut tasks, &engine, &loaded, snapshots.as_ref(), &stopper);
+    tell_systemd("READY=1");
+    wait_for_the_end(&reloader, files).await?;
+
+    is_ending.store(true, Ordering::Relaxed);
+    tell_systemd("STOPPING=1");
+    info!("ending: no new connections, up to {DRAIN:?} for requests under way");
+    stopper.end();
+    if tokio::time::timeout(DRAIN, async { while tasks.join_next().await.is_some() {} })
+        .await
+        .is_err()
+    {
+        warn!("some requests were still under way after {DRAIN:?}");
+        tasks.shutdown().await;
+    }
+    match snapshots {
+        Some(snapshots) => save(&engine, &snapshots).await,
+        None => Ok(()),
+    }
+}
+
+fn open_snapshots(settings: Option<&SnapshotSettings>) -> Result<Option<Snapshots>, String> {
+    let open = |settings: &SnapshotSettings| {
+        Snapshots::new(&settings.path).map_err(|error| {
+            format!("cannot use {} for snapshots: {error}", settings.path.display())
+        })
+    };
+    settings.map(open).transpose()
+}
+
+fn make_engine(loaded: &Loaded, snapshots: Option<&Snapshots>) -> Result<Engine, String> {
+    let audit = loaded.settings.audit.as_ref().map(Audit::start).transpose()?;
+    let witness = audit.map(|audit| Arc::new(audit) as Arc<dyn Witness>);
+    let (Some(snapshots), Some(settings)) = (snapshots, &loaded.settings.snapshot) else {
+        return Engine::with_witness(&loaded.spec, witness, &mut Afresh)
+            .map_err(|error| error.to_string());
+    };
+    let mut restorer = snapshots.restorer(settings.start_empty_if_damaged);
+    let engine = Engine::with_witness(&loaded.spec, witness, &mut restorer)
+        .map_err(|error| error.to_string())?;
+    for line in restorer.told {
+        info!("{line}");
+    }
+    Ok(engine)
+}
+
+/// What goes on beside requests.
+fn look_after(
+    tasks: &mut JoinSet<()>,
+    engine: &Arc<Engine>,
+    loaded: &Loaded,
+    snapshots: Option<&Snapshots>,
+    stopper: &Stopper,
+) {
+    let (swept, every, stop) =
+        (Arc::clone(engine), loaded.spec.memory().sweep_every, stopper.stop());
+    tasks.spawn(async move { sweep(&swept, every, stop).await });
+    if let (Some(snapshots), Some(settings)) = (snapshots, &loaded.settings.snapshot) {
+        let (engine, snapshots) = (Arc::clone(engine), snapshots.clone());
+        let (every, stop) = (settings.interval, stopper.stop());
+        tasks.spawn(async move { save_often(&engine, &snapshots, every, stop).await });
+    }
+    let (engine, stop) = (Arc::clone(engine), stopper.stop());
+    tasks.spawn(async move {
+        tokio::select! {
+            () = warn_of_redis(&engine) => {}
+            () = stop.wait() => {}
+        }
+    });
+}
+
+async fn save_often(engine: &Arc<Engine>, snapshots: &Snapshots, every: Duration, stop: Stop) {
+    while !stop.is_over() {
+        tokio::select! {
+            () = tokio::time::sleep(every) => {}
+            () = stop.clone().wait() => return,
+        }
+        if let Err(problem) = save(engine, snapshots).await {
+            error!("{problem}; the last snapshot stays as it is");
+        }
+    }
+}
+
+async fn save(engine: &Arc<Engine>, snapshots: &Snapshots) -> Result<(), String> {
+    let (plan, snapshots) = (Arc::clone(&engine.plan()), snapshots.clone());
+    let saved = tokio::task::spawn_blocking(move || snapshots.save(&plan)).await;
+    saved.map_err(|error| error.to_string())?.map(|_| ()).map_err(|error| error.to_string())
+}
+
+/// Says what will hurt about the servers in use.
+async fn warn_of_redis(engine: &Engine) {
+    for (name, redis) in engine.redises() {
+        match redis.warnings().await {
+            Ok(warnings) => {
+                for warning in warnings {
+                    warn!("store {name}: {warning}");
+                }
+            }
+            Err(error) => warn!("store {name}: {error}; policies answer by their failure mode"),
+        }
+    }
+}
+
+/// Reloads when told to or when files change; returns when it is time to end.
+async fn wait_for_the_end(
+    reloader: &Arc<Reloader>,
+    files: &[std::path::PathBuf],
+) -> Result<(), String> {
+    let broken = |error: std::io::Error| format!("cannot wait for signals: {error}");
+    let mut hang_up = signal(SignalKind::hangup()).map_err(broken)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(broken)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(broken)?;
+    let mut changes = match watch(files) {
+        Ok(changes) => Some(changes),
+        Err(error) => {
+            warn!("{error}; send SIGHUP after changes");
+            None
+        }
+    };
+    loop {
+        let changed = async {
+            match &mut changes {
+                Some(changes) => changes.next().await,
+                None => core::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = terminate.recv() => return Ok(()),
+            _ = interrupt.recv() => return Ok(()),
+            _ = hang_up.recv() => {}
+            () = changed => {}
+        }
+        tell_systemd("RELOADING=1");
+        let reloader = Arc::clone(reloader);
+        let reloaded = tokio::task::spawn_blocking(move || reloader.reload()).await;
+        match reloaded.unwrap_or_else(|error| Err(error.to_string())) {
+            Ok(done) => info!("the configuration was read anew; {done}"),
+            Err(error) => error!("the configuration in force stays as it was:\n{error}"),
+        }
+        tell_systemd("READY=1");
+    }
+}
+
+fn tell_systemd(state: &str) {
+    if let Err(error) = notify(state) {
+        warn!("systemd could not be told {state}: {error}");
+    }
+}

@@ -1,0 +1,102 @@
+//! Certificates, replaced while the daemon runs.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use tokio_rustls::TlsAcceptor;
+
+use crate::config::TlsSettings;
+
+/// A certificate in use. New connections get the newest.
+#[derive(Debug, Clone)]
+pub struct Tls {
+    settings: TlsSettings,
+    protocols: &'static [&'static [u8]],
+    current: Arc<ArcSwap<ServerConfig>>,
+}
+
+/// What an HTTP listener speaks, the best first.
+pub const HTTP: &[&[u8]] = &[b"h2", b"http/1.1"];
+/// What a gRPC listener speaks.
+pub const GRPC: &[&[u8]] = &[b"h2"];
+/// Of a listener that negotiates nothing.
+pub const PLAIN: &[&[u8]] = &[];
+
+impl Tls {
+    /// Reads the files.
+    ///
+    /// # Errors
+    ///
+    /// When one cannot be read or does not hold what it should.
+    pub fn new(
+        settings: &TlsSettings,
+        protocols: &'static [&'static [u8]],
+    ) -> Result<Self, String> {
+        let current = Arc::new(ArcSwap::from_pointee(read(settings, protocols)?));
+        Ok(Self { settings: settings.clone(), protocols, current })
+    }
+
+    /// Reads the files again. On an error the old certificate stays in use.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Tls::new).
+    pub fn reload(&self) -> Result<(), String> {
+        self.current.store(Arc::new(read(&self.settings, self.protocols)?));
+        Ok(())
+    }
+
+    /// As the HTTP listeners take it.
+    pub fn shared(&self) -> Arc<ArcSwap<ServerConfig>> {
+        Arc::clone(&self.current)
+    }
+
+    /// For one connection.
+    pub fn acceptor(&self) -> TlsAcceptor {
+        TlsAcceptor::from(self.current.load_full())
+    }
+}
+
+fn read(
+    settings: &TlsSettings,
+    protocols: &'static [&'static [u8]],
+) -> Result<ServerConfig, String> {
+    let TlsSettings { certificate, key, client_authority } = settings;
+    let chain = certificates(certificate)?;
+    let secret = PrivateKeyDer::from_pem_file(key)
+        .map_err(|error| format!("private key {}: {error}", key.display()))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| format!("TLS: {error}"))?;
+    let builder = match client_authority {
+        None => builder.with_no_client_auth(),
+        Some(path) => {
+            let mut roots = RootCertStore::empty();
+            for authority in certificates(path)? {
+                roots.add(authority).map_err(|error| format!("{}: {error}", path.display()))?;
+            }
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            let verifier =
+                verifier.build().map_err(|error| format!("{}: {error}", path.display()))?;
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    let mut config = builder
+        .with_single_cert(chain, secret)
+        .map_err(|error| format!("certificate {}: {error}", certificate.display()))?;
+    config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+    Ok(config)
+}
+
+fn certificates(path: &std::path::Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let failed =
+        |error: &dyn core::fmt::Display| format!("certificate {}: {error}", path.display());
+    let found = CertificateDer::pem_file_iter(path).map_err(|error| failed(&error))?;
+    let all = found.collect::<Result<Vec<_>, _>>().map_err(|error| failed(&error))?;
+    if all.is_empty() { Err(failed(&"there is none in it")) } else { Ok(all) }
+}

@@ -1,0 +1,257 @@
+//! Files below variables below flags, and where each value came from.
+
+use serde_json::Value;
+use slidegate_server::config::{
+    Environment, Loaded, LogLevel, Origin, Request, load, print_config, print_config_json,
+};
+use slidegate_server::spec::{RedisPlace, StoreSpec};
+
+use crate::files::{codes, path, shown};
+
+fn variables(list: &[(&str, &str)]) -> Environment {
+    list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+fn request(file: &str, variables_: &[(&str, &str)], flags: &[(&str, &str)]) -> Request {
+    let mut request = Request::new([path(file)]);
+    request.environment = variables(variables_);
+    request.flags =
+        flags.iter().map(|(it, value)| ((*it).to_owned(), (*value).to_owned())).collect();
+    request
+}
+
+fn printed(loaded: &Loaded) -> String {
+    let mut out = Vec::new();
+    print_config(loaded, &mut out).unwrap();
+    String::from_utf8(out).unwrap().replace(path("").to_str().unwrap(), "")
+}
+
+#[test]
+fn flags_are_above_variables_and_variables_above_files() {
+    let http = |variables, flags| {
+        let loaded = load(&request("own/listens.yaml", variables, flags)).unwrap();
+        let printed = printed(&loaded);
+        let line = printed.lines().find(|line| line.trim_start().starts_with("http:")).unwrap();
+        line.trim().to_owned()
+    };
+    let variable = [("SLIDEGATE_LISTEN_HTTP", "127.0.0.1:2")];
+    assert_eq!(http(&[], &[]), "http: 127.0.0.1:1  # file own/listens.yaml:3:9");
+    assert_eq!(http(&variable, &[]), "http: 127.0.0.1:2  # environment SLIDEGATE_LISTEN_HTTP");
+    let flags = [("listen.http", "127.0.0.1:3")];
+    assert_eq!(http(&variable, &flags), "http: 127.0.0.1:3  # flag listen.http");
+    let flags = [("listen.http", "127.0.0.1:3"), ("listen.http", "off")];
+    assert_eq!(http(&variable, &flags), "http: off  # flag listen.http");
+}
+
+#[test]
+fn variables_of_every_type() {
+    let loaded = load(&request(
+        "own/listens.yaml",
+        &[
+            ("SLIDEGATE_TRUSTED_PROXIES", "10.0.0.0/8, 192.168.0.0/16"),
+            ("SLIDEGATE_ENVOY_SHADOW_MODE", "1"),
+            ("SLIDEGATE_ENVOY_NEAR_LIMIT_RATIO", "0.5"),
+            ("SLIDEGATE_LIMITS_BODY_MAX_KB", "7"),
+            ("SLIDEGATE_LIMITS_HEADER_TIMEOUT", "3s"),
+            ("SLIDEGATE_LOG_LEVEL", "debug"),
+            ("SLIDEGATE_MEMORY_LIMIT_MB", "8"),
+            ("SLIDEGATE_LISTEN_GRPC", ""),
+            ("SLIDEGATE_CONFIG", "elsewhere"),
+            ("PORT", "1234"),
+        ],
+        &[],
+    ))
+    .unwrap();
+    assert_eq!(loaded.warnings, [], "{}", shown(&loaded.warnings));
+    let settings = &loaded.settings;
+    assert!(settings.address.is_trusted("192.168.1.1".parse().unwrap()));
+    assert!(settings.envoy.shadow_mode);
+    assert_eq!(settings.envoy.near_limit_thousandths, 500);
+    assert_eq!(settings.limits.body_max, 7 << 10);
+    assert_eq!(settings.log.level, LogLevel::Debug);
+    // PORT is anybody's: only files of envoyproxy/ratelimit make it ours.
+    assert_eq!(settings.listen.http, Some("127.0.0.1:1".parse().unwrap()));
+    assert!(matches!(&loaded.spec.stores[0], StoreSpec::Memory(memory) if memory.limit == 8 << 20));
+}
+
+#[test]
+fn mistakes_in_variables_and_flags_are_told_with_their_names() {
+    let refused = load(&request(
+        "own/listens.yaml",
+        &[("SLIDEGATE_LOG_LEVEL", "loud"), ("SLIDEGATE_LISTEN_HTP", "off")],
+        &[("listen.grcp", "off"), ("memory.limit_mb", "many")],
+    ))
+    .unwrap_err();
+    assert_eq!(
+        shown(&refused.findings),
+        "\
+error[unknown-setting]: there is no setting `listen.grcp`
+  --> flag listen.grcp
+   |
+ 1 | listen.grcp=off
+   |             ^
+   = did you mean `listen.grpc`?
+   = allowed: "
+            .to_owned()
+            + &settings_list()
+            + "
+
+error[value]: `loud` is not a value of `level`
+  --> environment variable SLIDEGATE_LOG_LEVEL
+   |
+ 1 | SLIDEGATE_LOG_LEVEL=loud
+   |                     ^^^^
+   = allowed: error, warn, info, debug, trace
+
+error[type]: `many` is not usable as `limit_mb`
+  --> flag memory.limit_mb
+   |
+ 1 | memory.limit_mb=many
+   |                 ^^^^
+   = use a number from 1 to 1048576
+
+warning[unknown-variable]: SLIDEGATE_LISTEN_HTP sets nothing
+  --> environment variable SLIDEGATE_LISTEN_HTP
+   |
+ 1 | SLIDEGATE_LISTEN_HTP=off
+   |                      ^^^
+   = did you mean `SLIDEGATE_LISTEN_HTTP`?
+   = variables are named after settings: SLIDEGATE_LISTEN_HTTP is `listen.http`
+
+"
+    );
+    let origins: Vec<_> =
+        refused.findings.iter().map(|it| it.place.as_ref().unwrap().origin.clone()).collect();
+    assert_eq!(origins[1], Origin::Environment("SLIDEGATE_LOG_LEVEL".to_owned()));
+}
+
+fn settings_list() -> String {
+    let mut out = Vec::new();
+    print_config_json(&load(&Request::default()).unwrap(), &mut out).unwrap();
+    let all: Value = serde_json::from_slice(&out).unwrap();
+    let names: Vec<_> = all["settings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["setting"].as_str().unwrap().to_owned())
+        .collect();
+    names.join(", ")
+}
+
+#[test]
+fn what_is_printed_can_be_loaded_again_and_tells_no_secret() {
+    for file in ["own/hurts.yaml", "own/listens.yaml", "sliding/good.yaml", "envoy/metadata.yaml"] {
+        let loaded = load(&request(file, &[("SLIDEGATE_LOG_FORMAT", "json")], &[])).unwrap();
+        let text = printed(&loaded);
+        assert!(!text.contains("swordfish") && !text.contains("hunter2"), "{text}");
+        let folder = std::env::temp_dir().join(format!("slidegate-print-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let again = folder.join("again.yaml");
+        std::fs::write(&again, &text).unwrap();
+        let again = load(&Request::new([again])).unwrap_or_else(|it| panic!("{text}\n{it}"));
+        assert_eq!(again.settings, loaded.settings, "{text}");
+        assert_eq!(again.spec.policies, loaded.spec.policies, "{text}");
+        assert_eq!(again.spec.rules, loaded.spec.rules, "{text}");
+        assert_eq!(again.spec.domains, loaded.spec.domains, "{text}");
+        assert_eq!(again.spec.stores[0], loaded.spec.stores[0], "{text}");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}
+
+#[test]
+fn passwords_of_addresses_and_variables_are_stars() {
+    let loaded = load(&request(
+        "envoy/wildcard.yaml",
+        &[("REDIS_URL", "redis://me:hunter2@localhost"), ("REDIS_AUTH", "you:swordfish")],
+        &[],
+    ))
+    .unwrap();
+    let mut json = Vec::new();
+    print_config_json(&loaded, &mut json).unwrap();
+    let text = printed(&loaded) + &String::from_utf8(json).unwrap() + &format!("{loaded:?}");
+    assert!(text.contains("redis://me:*******@localhost"), "{text}");
+    assert!(!text.contains("hunter2") && !text.contains("swordfish"), "{text}");
+}
+
+// Who comes from the reference service brings its variables.
+#[test]
+fn variables_of_the_reference_service() {
+    let loaded = load(&request(
+        "envoy/wildcard.yaml",
+        &[
+            ("PORT", "1"),
+            ("GRPC_HOST", "::1"),
+            ("DEBUG_PORT", "6070"),
+            ("LOG_LEVEL", "WARNING"),
+            ("LOG_FORMAT", "json"),
+            ("NEAR_LIMIT_RATIO", "0.9"),
+            ("LIMIT_RESPONSE_HEADERS_ENABLED", "true"),
+            ("LIMIT_RESET_HEADER", "X-Reset"),
+            ("SHADOW_MODE", "true"),
+            ("STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", "false"),
+            ("REDIS_SOCKET_TYPE", "tcp"),
+            ("REDIS_TYPE", "sentinel"),
+            ("REDIS_URL", "main,a:1,b:2"),
+            ("REDIS_AUTH", "secret"),
+            ("REDIS_TIMEOUT", "50ms"),
+            ("CACHE_KEY_PREFIX", "shop"),
+            ("USE_STATSD", "false"),
+            ("HOME", "/root"),
+        ],
+        &[],
+    ))
+    .unwrap();
+    let settings = &loaded.settings;
+    assert_eq!(settings.listen.http, Some("0.0.0.0:1".parse().unwrap()));
+    assert_eq!(settings.listen.grpc, Some("[::1]:8081".parse().unwrap()));
+    assert_eq!(settings.listen.admin, Some("127.0.0.1:6070".parse().unwrap()));
+    assert_eq!(settings.log.level, LogLevel::Warn);
+    assert!(settings.envoy.shadow_mode && settings.envoy.charge_all);
+    assert_eq!(settings.envoy.near_limit_thousandths, 900);
+    assert_eq!(settings.envoy.reset_header, "X-Reset");
+    let StoreSpec::Redis(name, redis) = &loaded.spec.stores[1] else { panic!("a store") };
+    assert_eq!((name.as_str(), loaded.spec.domains[0].store.as_str()), ("redis", "redis"));
+    let place = RedisPlace::Sentinel {
+        addresses: vec!["redis://a:1".to_owned(), "redis://b:2".to_owned()],
+        service: "main".to_owned(),
+    };
+    assert_eq!(redis.place, place);
+    assert_eq!(redis.password.as_deref(), Some("secret"));
+    assert_eq!(redis.prefix.as_deref(), Some("shop"));
+    // Known and not used: said, not refused.
+    assert_eq!(codes(&loaded.warnings), ["ignored-variable"], "{}", shown(&loaded.warnings));
+}
+
+#[test]
+fn places_of_the_reference_service_s_redis() {
+    for (kind, url, tls, expected) in [
+        ("SINGLE", "redis:6379", "false", RedisPlace::Single("redis://redis:6379".to_owned())),
+        ("SINGLE", "redis:6379", "true", RedisPlace::Single("rediss://redis:6379".to_owned())),
+        ("SINGLE", "/run/r.sock", "false", RedisPlace::Single("unix:///run/r.sock".to_owned())),
+        (
+            "CLUSTER",
+            "a:1,b:2",
+            "false",
+            RedisPlace::Cluster(vec!["redis://a:1".to_owned(), "redis://b:2".to_owned()]),
+        ),
+    ] {
+        let variables = [("REDIS_TYPE", kind), ("REDIS_URL", url), ("REDIS_TLS", tls)];
+        let loaded = load(&request("envoy/wildcard.yaml", &variables, &[])).unwrap();
+        let StoreSpec::Redis(_, redis) = &loaded.spec.stores[1] else { panic!("a store") };
+        assert_eq!(redis.place, expected);
+    }
+}
+
+#[test]
+fn variables_that_cannot_be_honoured_are_not_passed_over() {
+    let refused = load(&request("envoy/wildcard.yaml", &[("CONFIG_TYPE", "GRPC_XDS_SOTW")], &[]))
+        .unwrap_err();
+    assert_eq!(codes(&refused.findings), ["config-type"]);
+    let loaded =
+        load(&request("envoy/wildcard.yaml", &[("BACKEND_TYPE", "memcache")], &[])).unwrap();
+    assert_eq!(codes(&loaded.warnings), ["backend-type"]);
+    // Ours are stronger than theirs.
+    let variables = [("PORT", "1"), ("SLIDEGATE_LISTEN_HTTP", "off")];
+    let loaded = load(&request("envoy/wildcard.yaml", &variables, &[])).unwrap();
+    assert_eq!(loaded.settings.listen.http, None);
+}

@@ -1,0 +1,15 @@
+//! Configurations: what is loaded, what is refused, and what is said about it.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "in a test, to panic is to fail"
+)]
+
+mod envoy;
+mod files;
+mod hostile;
+mod layers;
+mod own;
+mod sliding;
