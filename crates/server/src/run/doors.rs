@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use super::listener::{Stop, accept, listen};
 use super::tls::{HTTP, PLAIN, Tls};
 use super::{Reloader, words};
-use crate::admin::{Access, AdminState, StoreMemory, may_listen};
+use crate::admin::{Access, AdminState, Source, StoreMemory, may_listen};
 use crate::config::{Loaded, Settings};
 use crate::engine::Engine;
 use crate::http::{Connections, HttpSettings, HttpState, ServeLimits, Server};
@@ -37,6 +37,7 @@ pub(super) struct Served<'a> {
     pub(super) settings: &'a Settings,
     pub(super) reloader: &'a Arc<Reloader>,
     pub(super) is_ending: &'a Arc<AtomicBool>,
+    pub(super) sources: Vec<Source>,
     pub(super) stop: Stop,
 }
 
@@ -95,8 +96,9 @@ impl Doors {
         let _ = io::stderr().lock().write_all(words::welcome(&places, loaded).as_bytes());
     }
 
-    pub(super) fn serve(self, tasks: &mut JoinSet<()>, served: &Served<'_>) {
-        let Served { engine, settings, stop, .. } = served;
+    pub(super) fn serve(self, tasks: &mut JoinSet<()>, mut served: Served<'_>) {
+        let sources = core::mem::take(&mut served.sources);
+        let Served { engine, settings, stop, .. } = &served;
         let connections = Connections::new(settings.limits.connections);
         if let Some(door) = self.http {
             let state = HttpState::new(Arc::clone(engine), http_settings(settings));
@@ -110,7 +112,7 @@ impl Doors {
         }
         if let Some((door, access)) = self.admin {
             let listeners = vec![("data", Arc::clone(&connections))];
-            let state = admin_state(access, served, listeners);
+            let state = AdminState { sources, ..admin_state(access, &served, listeners) };
             let (watched, stores) = (Arc::downgrade(engine), Arc::clone(&state.stores));
             let ended = stop.clone();
             tasks.spawn(async move {
