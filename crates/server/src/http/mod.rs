@@ -20,6 +20,8 @@ use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 
+#[cfg(test)]
+pub(crate) use self::auth::counted_by;
 use self::problem::{Refusal, RefusalKind};
 use self::route::{Found, Operation};
 pub use self::serve::{Connections, Entry, Handle, Peer, ServeLimits, Server, Tls};

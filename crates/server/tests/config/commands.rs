@@ -2,11 +2,16 @@
 
 use std::path::PathBuf;
 
+use proptest::prelude::*;
 use serde_json::Value;
+use slidegate::Algorithm;
 use slidegate_server::cli::config::{
     CheckOptions, Subject, TestOptions, check, explain, schema, test,
 };
 use slidegate_server::config::{Request, load};
+use slidegate_server::domain::{Descriptor, Entry, Options, Question, answer};
+use slidegate_server::engine::{Afresh, Engine};
+use slidegate_server::spec::{DescriptorSpec, DomainSpec, LimitSpec, RateSpec, Unit};
 
 use crate::files::{good, path};
 
@@ -171,6 +176,93 @@ fn explain_a_descriptor() {
     assert!(text.ends_with("did you mean `shop`?\n"), "{text}");
 }
 
+/// A tree of two levels in which every limit is another, and so tells which one was met.
+fn a_level(depth: usize) -> BoxedStrategy<Vec<DescriptorSpec>> {
+    let value =
+        prop::sample::select(vec![None, Some("x"), Some("xy"), Some("x*"), Some("*y"), Some("*")]);
+    let below = if depth == 0 { Just(Vec::new()).boxed() } else { a_level(depth - 1) };
+    let one = (prop::sample::select(vec!["a", "a_x", "b"]), value, any::<bool>(), below).prop_map(
+        |(key, value, is_limited, descriptors)| DescriptorSpec {
+            key: key.to_owned(),
+            value: value.map(str::to_owned),
+            limit: is_limited.then(|| LimitSpec { rate: None, name: None, replaces: Vec::new() }),
+            descriptors,
+            ..DescriptorSpec::default()
+        },
+    );
+    prop::collection::vec(one, 0..5)
+        .prop_map(|mut level| {
+            let name = |it: &DescriptorSpec| match &it.value {
+                Some(value) => format!("{}_{value}", it.key),
+                None => it.key.clone(),
+            };
+            let mut seen = Vec::new();
+            level.retain(|it| {
+                let is_new = !seen.contains(&name(it));
+                seen.push(name(it));
+                is_new
+            });
+            level
+        })
+        .boxed()
+}
+
+fn number_limits(level: &mut [DescriptorSpec], next: &mut u32) {
+    for descriptor in level {
+        if let Some(limit) = &mut descriptor.limit {
+            *next += 1;
+            let rate = RateSpec { requests: *next, unit: Unit::Hour, algorithm: Algorithm::Log };
+            limit.rate = Some(rate);
+        }
+        number_limits(&mut descriptor.descriptors, next);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    // What is explained is what the daemon does.
+    #[test]
+    fn a_descriptor_is_explained_as_it_is_answered(
+        mut level in a_level(1),
+        entries in prop::collection::vec(
+            (prop::sample::select(vec!["a", "b", "c"]),
+             prop::sample::select(vec!["", "x", "xy", "x_x", "xzy", "z"])), 1..3),
+    ) {
+        number_limits(&mut level, &mut 0);
+        let mut loaded = good("own/listens.yaml");
+        let domain = DomainSpec {
+            name: "d".to_owned(),
+            descriptors: level,
+            store: "memory".to_owned(),
+        };
+        loaded.spec.domains = vec![domain];
+        let entry = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        let subject = Subject::Descriptor {
+            domain: "d".to_owned(),
+            entries: entries.iter().map(entry).collect(),
+        };
+        let mut out = Vec::new();
+        explain(&loaded, &subject, true, &mut out);
+        let explained: Value = serde_json::from_slice(&out).unwrap();
+
+        let engine = Engine::new(&loaded.spec, &mut Afresh).unwrap();
+        let entries = entries.iter().map(|(key, value)| Entry { key, value }).collect();
+        let descriptors = vec![Descriptor { entries, ..Descriptor::default() }];
+        let question = Question { domain: "d", descriptors, hits_addend: 1 };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let answered =
+            runtime.block_on(answer(&engine.plan(), &question, &Options::default())).unwrap();
+        match &answered.statuses[0].limit {
+            None => prop_assert_eq!(&explained["met"], &Value::Bool(false), "{}", explained),
+            Some(limit) => {
+                let expected = format!("{} in any 1h (log), counted in memory", limit.requests);
+                prop_assert_eq!(explained["limit"].as_str().unwrap(), expected);
+            }
+        }
+    }
+}
+
 #[test]
 fn subjects_that_are_none() {
     for words in [
@@ -197,7 +289,7 @@ fn tested(file: &str, json: bool) -> (u8, String) {
 fn tests_that_pass() {
     let (code, text) = tested("tests/good.yaml", false);
     assert_eq!(code, OK, "{text}");
-    assert!(text.ends_with("4 passed, 0 failed\n"), "{text}");
+    assert!(text.ends_with("5 passed, 0 failed\n"), "{text}");
 }
 
 #[test]

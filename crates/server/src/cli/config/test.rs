@@ -16,6 +16,7 @@ use crate::cli::exit;
 use crate::config::report::{write_json, write_text};
 use crate::config::scenario::{Asked, HttpRequest, Scenario, Step, Test, read};
 use crate::config::{Loaded, Refused, Request, load};
+use crate::domain::{Code, Descriptor, Entry, Question, answer};
 use crate::engine::{Afresh, Ask, Engine, check_all};
 use crate::spec::{MEMORY, Spec, StoreSpec};
 
@@ -211,8 +212,8 @@ fn ask(loaded: &Loaded, engine: &Engine, asked: &Asked) -> Result<Seen, String> 
             Ok(Seen::of(&[&decision]))
         }
         Asked::Request(request) => ask_rules(loaded, engine, request),
-        Asked::Descriptors { domain, .. } => {
-            Err(format!("descriptors of the domain `{domain}` cannot be tried yet"))
+        Asked::Descriptors { domain, descriptors, hits } => {
+            ask_domain(loaded, engine, domain, descriptors, *hits)
         }
     }
 }
@@ -238,6 +239,35 @@ fn ask_rules(loaded: &Loaded, engine: &Engine, request: &HttpRequest) -> Result<
     let answers = ready(check_all(&asks))?;
     let decisions: Vec<&Decision> = answers.iter().map(|answer| &answer.decision).collect();
     Ok(Seen::of(&decisions))
+}
+
+fn ask_domain(
+    loaded: &Loaded,
+    engine: &Engine,
+    domain: &str,
+    descriptors: &[Vec<(String, String)>],
+    hits: u32,
+) -> Result<Seen, String> {
+    let plan = engine.plan();
+    if plan.domain(domain).is_none() {
+        let near = crate::nearest(domain, plan.domains().map(|known| known.name()));
+        let hint = near.map(|near| format!(": did you mean `{near}`?")).unwrap_or_default();
+        return Err(format!("there is no domain `{domain}`{hint}"));
+    }
+    let descriptors = descriptors.iter().map(|entries| Descriptor {
+        entries: entries.iter().map(|(key, value)| Entry { key, value }).collect(),
+        ..Descriptor::default()
+    });
+    let question = Question { domain, descriptors: descriptors.collect(), hits_addend: hits };
+    let options = loaded.settings.envoy.options();
+    let response = ready(answer(&plan, &question, &options))?.map_err(|error| error.to_string())?;
+    let judged = || response.statuses.iter().filter(|status| status.limit.is_some());
+    let over = judged().filter(|status| status.code == Code::OverLimit);
+    Ok(Seen {
+        allowed: response.overall == Code::Ok,
+        remaining: judged().map(|status| u64::from(status.remaining)).min(),
+        retry_after: over.filter_map(|status| status.until).max(),
+    })
 }
 
 /// In memory nothing waits: an answer is there at once.

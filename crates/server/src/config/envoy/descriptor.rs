@@ -10,6 +10,7 @@ use crate::config::report::Report;
 use crate::config::source::Span;
 use crate::config::table::DESCRIPTOR;
 use crate::config::yaml::{Kind, Node};
+use crate::domain::ENTRIES_MAX;
 use crate::spec::DescriptorSpec;
 
 /// The keys and values of one level, as that service names them, and where they are.
@@ -18,9 +19,6 @@ pub(super) struct Level {
     known: HashMap<String, Span>,
     depth: usize,
 }
-
-/// The most levels of a tree: requests with more entries are refused.
-const LEVELS_MAX: usize = 32;
 
 impl Level {
     fn below(&self) -> Self {
@@ -40,8 +38,8 @@ pub(super) fn descriptors(
         wrong_type(found, "descriptors", "a list", report);
         return Vec::new();
     };
-    if level.depth >= LEVELS_MAX {
-        let message = format!("more than {LEVELS_MAX} levels of descriptors");
+    if level.depth >= ENTRIES_MAX {
+        let message = format!("more than {ENTRIES_MAX} levels of descriptors");
         report.error(found.span, "range", message).help("requests cannot have so many entries");
         return Vec::new();
     }

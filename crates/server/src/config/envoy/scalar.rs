@@ -3,9 +3,7 @@
 use crate::config::check::shown;
 use crate::config::report::Report;
 use crate::config::yaml::{Node, Scalar, Style, Value};
-
-/// The most bytes of a text: requests with more are refused, and would never meet it.
-const TEXT_MAX: usize = 1024;
+use crate::domain::TEXT_MAX;
 
 /// What a scalar says by YAML 1.1.
 pub(super) fn value(scalar: &Scalar) -> Value {

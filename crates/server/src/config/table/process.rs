@@ -373,8 +373,7 @@ static ENVOY: Section = Section {
             name: "near_limit_ratio",
             kind: Kind::Decimal { least: 0.0, most: 1.0 },
             absent: Absent::Default("0.8"),
-            about: "The share of a limit from which on a request counts as near it; to \
-                    thousandths.",
+            about: "The share of a limit from which on a request counts as near it.",
             example: "0.9",
         },
     ],
