@@ -27,7 +27,7 @@ pub use format::Format;
 pub use leaf::show as show_time;
 pub use load::{Request, load};
 pub use loaded::{Loaded, Refused};
-pub use print::{print_config, print_config_json};
+pub use print::{print_config, print_config_json, yaml_to_json};
 pub use reference::reference;
 pub use schema::schema;
 pub use settings::{

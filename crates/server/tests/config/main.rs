@@ -8,6 +8,7 @@
 )]
 
 mod commands;
+mod documents;
 mod envoy;
 mod files;
 mod hostile;

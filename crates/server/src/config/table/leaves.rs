@@ -83,7 +83,7 @@ pub(in crate::config) static PATH_PATTERN: Leaf = Leaf {
 
 pub(in crate::config) static UNIT: Leaf = Leaf {
     what: "second, minute, hour, day, week, month or year",
-    pattern: "^(?i:second|minute|hour|day|week|month|year)$",
+    pattern: "^(second|minute|hour|day|week|month|year|SECOND|MINUTE|HOUR|DAY|WEEK|MONTH|YEAR)$",
     check: |text| match crate::spec::Unit::parse(text) {
         Some(_) => Ok(()),
         None => Err("use second, minute, hour, day, week, month or year".to_owned()),
