@@ -26,6 +26,8 @@ impl HttpSubject<'_> {
     /// The answer to one call.
     fn call(&mut self, path: &str, mut body: Value) -> Result<Value, Refusal> {
         body["policy"] = json!(self.policy);
+        // The daemon takes no empty keys, and a trace has one.
+        body["key"] = json!(format!("key {}", body["key"].as_str().unwrap()));
         let body = body.to_string();
         let head = format!(
             "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
@@ -67,12 +69,15 @@ impl HttpSubject<'_> {
     }
 }
 
+/// Seconds with three decimals at most.
+fn millis(value: &Value) -> Duration {
+    let text = value.to_string();
+    let (whole, part) = text.split_once('.').unwrap_or((&text, ""));
+    let part: u64 = format!("{part:0<3}").parse().unwrap();
+    Duration::from_millis(whole.parse::<u64>().unwrap() * 1000 + part)
+}
+
 fn standing(quota: &Value) -> Standing {
-    let seconds = |value: &Value| Duration::from_secs_f64(value.as_f64().unwrap_or(0.0));
-    // Milliseconds as they went in: a float of this size has them exactly.
-    let millis = |value: &Value| {
-        Duration::from_millis(u64::try_from((seconds(value) * 1000).as_secs()).unwrap_or(0))
-    };
     let retry = quota.get("retry_after");
     Standing {
         limit: quota["limit"].as_u64().unwrap(),
@@ -134,7 +139,14 @@ impl Subject for HttpSubject<'_> {
 
     fn reset(&mut self, key: &str) -> Result<bool, Refusal> {
         let answer = self.call("/v1/reset", json!({ "key": key }))?;
-        Ok(answer["found"].as_bool().unwrap_or_else(|| panic!("{answer}")))
+        Ok(answer["reset"].as_bool().unwrap_or_else(|| panic!("{answer}")))
+    }
+
+    fn history(&mut self, key: &str) -> Result<Vec<(Duration, u64)>, Refusal> {
+        let answer = self.call("/v1/history", json!({ "key": key }))?;
+        let events = answer["events"].as_array().unwrap_or_else(|| panic!("{answer}"));
+        let event = |event: &Value| (millis(&event["at"]), event["units"].as_u64().unwrap());
+        Ok(events.iter().map(event).collect())
     }
 
     fn usage(&mut self, key: &str) -> Result<Vec<u64>, Refusal> {
