@@ -6,8 +6,6 @@ use std::path::PathBuf;
 
 use slidegate_http::ClientAddress;
 
-use crate::domain::{HeaderNames, Options};
-
 /// All settings; each has a default, so that no file is needed.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Settings {
@@ -101,8 +99,8 @@ pub struct EnvoySettings {
     pub dynamic_metadata: bool,
     /// Several files may add to one domain.
     pub merge_domains: bool,
-    /// The share of a limit from which on a request counts as near it, in millionths.
-    pub near_limit_millionths: u32,
+    /// The share of a limit from which on a request counts as near it, in thousandths.
+    pub near_limit_thousandths: u16,
 }
 
 /// The guard against overload; the settings of `slidegate-tower`'s.
@@ -225,26 +223,7 @@ impl Default for EnvoySettings {
             reset_header: "RateLimit-Reset".to_owned(),
             dynamic_metadata: false,
             merge_domains: false,
-            near_limit_millionths: 800_000,
-        }
-    }
-}
-
-impl EnvoySettings {
-    /// What [`domain::answer`](crate::domain::answer) takes.
-    pub fn options(&self) -> Options {
-        let headers = || HeaderNames {
-            limit: self.limit_header.clone(),
-            remaining: self.remaining_header.clone(),
-            reset: self.reset_header.clone(),
-        };
-        Options {
-            charge_all: self.charge_all,
-            shadow_mode: self.shadow_mode,
-            quota_mode: self.quota_mode,
-            headers: self.response_headers.then(headers),
-            dynamic_metadata: self.dynamic_metadata,
-            near_limit_millionths: self.near_limit_millionths,
+            near_limit_thousandths: 800,
         }
     }
 }

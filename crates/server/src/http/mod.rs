@@ -8,6 +8,8 @@ mod api;
 mod ask;
 mod auth;
 mod body;
+mod envoy;
+mod guarded;
 pub(crate) mod json;
 mod openapi;
 pub(crate) mod problem;
@@ -22,6 +24,7 @@ use hyper::body::{Bytes, Incoming};
 
 #[cfg(test)]
 pub(crate) use self::auth::counted_by;
+pub use self::guarded::Guarded;
 use self::problem::{Refusal, RefusalKind};
 use self::route::{Found, Operation};
 pub use self::serve::{Connections, Entry, Handle, Peer, ServeLimits, Server, Tls};
@@ -51,9 +54,12 @@ impl Handle for HttpState {
 
 async fn other(
     state: &HttpState,
-    request: Request<Incoming>,
+    mut request: Request<Incoming>,
     peer: &Peer,
 ) -> Result<Reply, Refusal> {
+    if let Some(reply) = envoy::answer(state, &mut request).await? {
+        return Ok(reply);
+    }
     let (method, path) = (request.method(), request.uri().path());
     let (operation, rest) = match route::find(method, path) {
         Found::Route(operation, rest) => (operation, rest),

@@ -10,8 +10,8 @@ use tracing::{error, info, warn};
 
 use super::doors::{Doors, Served};
 use super::listener::{Stop, Stopper};
-use super::{Audit, Reloader, Snapshots, log, notify, sweep, watch};
-use crate::admin::{Page, Source};
+use super::{Audit, Reloader, Snapshots, envoy_metrics, log, notify, sweep, watch};
+use crate::admin::Source;
 use crate::config::{Loaded, SnapshotSettings};
 use crate::engine::{Afresh, Engine, Witness};
 
@@ -43,10 +43,10 @@ pub async fn serve(
         settings,
         reloader: &reloader,
         is_ending: &is_ending,
-        sources: sources(snapshots.as_ref()),
+        sources: sources(&engine, snapshots.as_ref()),
         stop,
     };
-    doors.serve(&mut tasks, served);
+    doors.serve(&mut tasks, served)?;
     look_after(&mut tasks, &engine, &loaded, snapshots.as_ref(), &stopper);
     tell_systemd("READY=1");
     wait_for_the_end(&reloader, files).await?;
@@ -69,9 +69,14 @@ pub async fn serve(
 }
 
 /// Metrics of what runs beside the engine.
-fn sources(snapshots: Option<&Snapshots>) -> Vec<Source> {
-    let Some(snapshots) = snapshots.cloned() else { return Vec::new() };
-    vec![Box::new(move |page: &mut Page| snapshots.tell(page))]
+fn sources(engine: &Arc<Engine>, snapshots: Option<&Snapshots>) -> Vec<Source> {
+    let engine = Arc::clone(engine);
+    let mut sources: Vec<Source> =
+        vec![Box::new(move |page| envoy_metrics::tell(&engine.plan(), page))];
+    if let Some(snapshots) = snapshots.cloned() {
+        sources.push(Box::new(move |page| snapshots.tell(page)));
+    }
+    sources
 }
 
 fn open_snapshots(settings: Option<&SnapshotSettings>) -> Result<Option<Snapshots>, String> {

@@ -66,7 +66,7 @@ fn variables_of_every_type() {
     let settings = &loaded.settings;
     assert!(settings.address.is_trusted("192.168.1.1".parse().unwrap()));
     assert!(settings.envoy.shadow_mode);
-    assert_eq!(settings.envoy.near_limit_millionths, 500_000);
+    assert_eq!(settings.envoy.near_limit_thousandths, 500);
     assert_eq!(settings.limits.body_max, 7 << 10);
     assert_eq!(settings.log.level, LogLevel::Debug);
     // PORT is anybody's: only files of envoyproxy/ratelimit make it ours.
@@ -207,7 +207,7 @@ fn variables_of_the_reference_service() {
     assert_eq!(settings.listen.admin, Some("127.0.0.1:6070".parse().unwrap()));
     assert_eq!(settings.log.level, LogLevel::Warn);
     assert!(settings.envoy.shadow_mode && settings.envoy.charge_all);
-    assert_eq!(settings.envoy.near_limit_millionths, 900_000);
+    assert_eq!(settings.envoy.near_limit_thousandths, 900);
     assert_eq!(settings.envoy.reset_header, "X-Reset");
     let StoreSpec::Redis(name, redis) = &loaded.spec.stores[1] else { panic!("a store") };
     assert_eq!((name.as_str(), loaded.spec.domains[0].store.as_str()), ("redis", "redis"));

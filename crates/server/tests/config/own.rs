@@ -213,7 +213,7 @@ fn every_setting_of_the_process() {
     assert_eq!((limits.connections, limits.body_max, limits.batch_max), (1, 2048, 3));
     assert_eq!((limits.key_max, limits.descriptors_max, limits.streams_max), (16, 5, 6));
     assert_eq!(settings.log.format, LogFormat::Json);
-    assert_eq!(settings.envoy.near_limit_millionths, 855_000);
+    assert_eq!(settings.envoy.near_limit_thousandths, 855);
     assert_eq!(settings.envoy.limit_header, "X-Limit");
 }
 

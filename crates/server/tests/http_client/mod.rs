@@ -2,7 +2,7 @@
 
 #![expect(dead_code, reason = "each test uses a part of it")]
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use slidegate_server::engine::{Afresh, Engine};
 use slidegate_server::http::{Connections, Handle, HttpSettings, HttpState, ServeLimits, Server};
 use slidegate_server::spec::Spec;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -106,6 +106,13 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) async fn connect(address: SocketAddr) -> Self {
         Self { stream: TcpStream::connect(address).await.unwrap(), held: Vec::new() }
+    }
+
+    /// From one of the machine's own addresses: all of 127.0.0.0/8 is.
+    pub(crate) async fn connect_from(from: Ipv4Addr, address: SocketAddr) -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((from, 0).into()).unwrap();
+        Self { stream: socket.connect(address).await.unwrap(), held: Vec::new() }
     }
 
     pub(crate) async fn write(&mut self, bytes: &[u8]) {

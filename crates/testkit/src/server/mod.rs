@@ -12,6 +12,7 @@
 mod redis_server;
 
 mod builder;
+mod caddy;
 mod certificates;
 mod fake_clock;
 mod valkey;

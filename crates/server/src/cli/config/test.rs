@@ -16,7 +16,7 @@ use crate::cli::exit;
 use crate::config::report::{write_json, write_text};
 use crate::config::scenario::{Asked, HttpRequest, Scenario, Step, Test, read};
 use crate::config::{Loaded, Refused, Request, load};
-use crate::domain::{Code, Descriptor, Entry, Question, answer};
+use crate::domain::{Code, Descriptor, Entry, Options, Question, answer};
 use crate::engine::{Afresh, Ask, Engine, check_all};
 use crate::spec::{MEMORY, Spec, StoreSpec};
 
@@ -259,7 +259,7 @@ fn ask_domain(
         ..Descriptor::default()
     });
     let question = Question { domain, descriptors: descriptors.collect(), hits_addend: hits };
-    let options = loaded.settings.envoy.options();
+    let options = Options::from(&loaded.settings);
     let response = ready(answer(&plan, &question, &options))?.map_err(|error| error.to_string())?;
     let judged = || response.statuses.iter().filter(|status| status.limit.is_some());
     let over = judged().filter(|status| status.code == Code::OverLimit);

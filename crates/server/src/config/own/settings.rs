@@ -109,23 +109,14 @@ fn envoy(root: &Node) -> EnvoySettings {
         reset_header: header("envoy.reset_header", default.reset_header),
         dynamic_metadata: flag(root, "envoy.dynamic_metadata", default.dynamic_metadata),
         merge_domains: flag(root, "envoy.merge_domains", default.merge_domains),
-        near_limit_millionths: decimal(root, "envoy.near_limit_ratio")
-            .map_or(default.near_limit_millionths, millionths),
+        near_limit_thousandths: decimal(root, "envoy.near_limit_ratio")
+            .map_or(default.near_limit_thousandths, thousandths),
     }
 }
 
-/// A share as millionths, rounded to the nearest.
-fn millionths(share: f64) -> u32 {
-    let (mut least, mut most) = (0_u32, 1_000_000_u32);
-    while least < most {
-        let middle = most - (most - least) / 2;
-        if f64::from(middle) <= share * 1e6 + 0.5 {
-            least = middle;
-        } else {
-            most = middle - 1;
-        }
-    }
-    least
+/// A share as thousandths, rounded to the nearest.
+fn thousandths(share: f64) -> u16 {
+    (0..=1000).rev().find(|whole| f64::from(*whole) <= share * 1000.0 + 0.5).unwrap_or(0)
 }
 
 fn overload(root: &Node) -> OverloadSettings {

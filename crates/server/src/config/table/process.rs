@@ -373,7 +373,8 @@ static ENVOY: Section = Section {
             name: "near_limit_ratio",
             kind: Kind::Decimal { least: 0.0, most: 1.0 },
             absent: Absent::Default("0.8"),
-            about: "The share of a limit from which on a request counts as near it.",
+            about: "The share of a limit from which on a request counts as near it; to \
+                    thousandths.",
             example: "0.9",
         },
     ],
