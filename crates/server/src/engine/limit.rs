@@ -185,6 +185,24 @@ impl Limit {
         self.pool.settle(key, self.pool_tier(tier), receipt, actual).await
     }
 
+    /// Charges what was denied because only a part of it fits, above the limit: for callers that
+    /// ask after the fact. Where nothing fits nothing is charged, so that asking on and on does not
+    /// put off the moment when something fits again.
+    ///
+    /// # Errors
+    ///
+    /// When the store gave no answer.
+    pub async fn owe(&self, key: &[u8], tier: Option<TierId>, cost: Cost) -> Result<(), Error> {
+        let tier = self.pool_tier(tier);
+        let left = self.pool.peek(key, tier, cost).await?.remaining();
+        let Ok(fits) = Cost::new(left.min(cost.get())) else { return Ok(()) };
+        let taken = self.pool.check(key, tier, fits).await;
+        if let Some(receipt) = taken.into_receipt() {
+            self.pool.settle(key, tier, receipt, cost.get()).await?;
+        }
+        Ok(())
+    }
+
     /// Gives back units that no receipt names; how many there were.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 //! * [`RedisServer`]: Debian's Redis, or Valkey; with a password, users, TLS, a socket, a memory limit,
 //!   a primary to follow, or a clock that jumps; killed, stopped, suspended and restarted at will.
 //! * [`Cluster`] and [`Sentinel`]: several of them that step in for each other.
+//! * [`ReverseProxy`] and [`Envoy`]: what services stand behind.
 //! * [`Proxy`]: what networks do to those who use them.
 //! * [`poll`]: how to wait for any of it.
 //!
@@ -11,9 +12,11 @@
 mod redis_server;
 
 mod builder;
+mod caddy;
 mod certificates;
 mod fake_clock;
 mod valkey;
+mod wheel;
 
 mod cluster;
 mod topology;
@@ -32,11 +35,13 @@ mod error;
 mod info;
 mod wait;
 
+mod envoy;
 mod reverse_proxy;
 
 pub use self::builder::ServerBuilder;
 pub use self::certificates::Certificates;
 pub use self::cluster::Cluster;
+pub use self::envoy::Envoy;
 pub use self::error::ServerError;
 pub use self::fake_clock::wall_clock;
 pub use self::proxy::{Counters, Door, Proxy, ReplyFault};

@@ -1,17 +1,18 @@
 //! Reverse proxies that services really stand behind.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::Path;
 
 use super::folder::Folder;
 use super::port;
 use super::process::Process;
 use super::wait::poll;
-use super::{ServerError, program};
+use super::{ServerError, caddy, program};
 
 /// A reverse proxy in front of a service, on a free loopback port. Dropping it ends it.
 ///
-/// Each adds the client's address to `X-Forwarded-For` the way that its manual shows: nginx to the
-/// end of the line that came, HAProxy as a line of its own.
+/// Unless told otherwise, each adds the client's address to `X-Forwarded-For` the way that its manual
+/// shows: nginx to the end of the line that came, HAProxy as a line of its own.
 #[derive(Debug)]
 pub struct ReverseProxy {
     address: SocketAddr,
@@ -30,8 +31,28 @@ impl ReverseProxy {
     ///
     /// When it is not installed or does not start.
     pub fn nginx(upstream: SocketAddr) -> Result<Self, ServerError> {
-        let config = |folder: &Folder, port: u16| nginx_config(folder, port, upstream);
-        Self::start("nginx", "nginx-light", &["-c"], config)
+        Self::nginx_server(|port| nginx_server(port, upstream))
+    }
+
+    /// nginx with the `server` block that `server` makes for its port.
+    ///
+    /// # Errors
+    ///
+    /// When it is not installed or does not start.
+    pub fn nginx_server(server: impl Fn(u16) -> String) -> Result<Self, ServerError> {
+        let config = |folder: &Folder, port: u16| nginx_config(folder, &server(port));
+        let program = program::require("nginx", "nginx-light")?;
+        Self::start("nginx", &program, &["-c"], config)
+    }
+
+    /// Caddy with the Caddyfile that `config` makes for its port.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be fetched or does not start.
+    pub fn caddy(config: impl Fn(u16) -> String) -> Result<Self, ServerError> {
+        let arguments = ["run", "--adapter", "caddyfile", "--config"];
+        Self::start("caddy", &caddy::program()?, &arguments, |_, port| config(port))
     }
 
     /// HAProxy in front of a service.
@@ -41,7 +62,8 @@ impl ReverseProxy {
     /// When it is not installed or does not start.
     pub fn haproxy(upstream: SocketAddr) -> Result<Self, ServerError> {
         let config = |_: &Folder, port: u16| haproxy_config(port, upstream);
-        Self::start("haproxy", "haproxy", &["-db", "-f"], config)
+        let program = program::require("haproxy", "haproxy")?;
+        Self::start("haproxy", &program, &["-db", "-f"], config)
     }
 
     /// Where it listens.
@@ -51,11 +73,10 @@ impl ReverseProxy {
 
     fn start(
         name: &str,
-        package: &str,
+        program: &Path,
         arguments: &[&str],
         config: impl Fn(&Folder, u16) -> String,
     ) -> Result<Self, ServerError> {
-        let program = program::require(name, package)?;
         let mut last = ServerError::new(format!("{name} was not started"));
         for _ in 0..TRIES {
             let folder = Folder::new()?;
@@ -64,7 +85,11 @@ impl ReverseProxy {
             let path = folder.join("config");
             let path = path.to_string_lossy();
             let arguments: Vec<&str> = arguments.iter().copied().chain([&*path]).collect();
-            let mut process = Process::start(&program, &arguments, &[], &folder.join("log"))?;
+            // Where Caddy keeps what it would otherwise keep in the user's folder.
+            let folders = ["XDG_DATA_HOME", "XDG_CONFIG_HOME"]
+                .map(|name| (name, folder.path().to_string_lossy().into_owned()));
+            let log = folder.join("log");
+            let mut process = Process::start(program, &arguments, &folders, &log)?;
             let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
             match wait_for(name, &mut process, address) {
                 Ok(()) => return Ok(Self { address, _process: process, _folder: folder }),
@@ -87,7 +112,7 @@ fn wait_for(name: &str, process: &mut Process, address: SocketAddr) -> Result<()
 }
 
 /// One process, so that nothing stays behind when it is killed.
-fn nginx_config(folder: &Folder, port: u16, upstream: SocketAddr) -> String {
+fn nginx_config(folder: &Folder, server: &str) -> String {
     let folder = folder.path().display();
     format!(
         "daemon off;
@@ -102,15 +127,21 @@ http {{
     fastcgi_temp_path {folder}/fastcgi;
     uwsgi_temp_path {folder}/uwsgi;
     scgi_temp_path {folder}/scgi;
-    server {{
+    {server}
+}}
+"
+    )
+}
+
+fn nginx_server(port: u16, upstream: SocketAddr) -> String {
+    format!(
+        "server {{
         listen 127.0.0.1:{port};
         location / {{
             proxy_pass http://{upstream};
             proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
         }}
-    }}
-}}
-"
+    }}"
     )
 }
 

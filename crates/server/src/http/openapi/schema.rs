@@ -21,7 +21,8 @@ pub(super) fn all(settings: &HttpSettings, policies: &[&str]) -> Value {
     });
     let word = json!({
         "type": "string", "minLength": 4, "maxLength": RECEIPT_MAX, "pattern": "^[A-Za-z0-9_-]+$",
-        "description": "Units that a check took, as it gave it",
+        "description": "Units that a check took, as it gave it. To be used once: a second time, it would \
+            give back later units of the same key",
     });
     let schemas = [
         ("PolicyName", name),
