@@ -4,7 +4,7 @@ use super::grpc::{Call, Channels};
 use super::process::Server;
 use super::subject::Which;
 use super::wire::Wire;
-use super::workload::{GRPC_CONNECTIONS, IN_FLIGHT, KEYS, Protocol};
+use super::workload::{FEW_KEYS, GRPC_CONNECTIONS, IN_FLIGHT, KEYS, Protocol};
 use crate::random::Random;
 
 /// One asker: it sends its questions, waits for the answers and sends the next.
@@ -12,6 +12,7 @@ use crate::random::Random;
 pub(super) struct Line {
     means: Means,
     random: Random,
+    keys: u32,
 }
 
 #[derive(Debug)]
@@ -27,10 +28,14 @@ impl Line {
         protocol: Protocol,
         server: &Server,
     ) -> Result<Vec<Self>, String> {
-        Self::open(which, protocol, server, IN_FLIGHT, GRPC_CONNECTIONS).await
+        let mut lines = Self::open(which, protocol, server, IN_FLIGHT, GRPC_CONNECTIONS).await?;
+        for line in &mut lines {
+            line.keys = KEYS;
+        }
+        Ok(lines)
     }
 
-    /// A single one.
+    /// A single one, that soon has asked for all of its few keys.
     pub(super) async fn open_one(
         which: Which,
         protocol: Protocol,
@@ -57,17 +62,17 @@ impl Line {
                 Some(channels) => Means::Grpc(Box::new(channels.call(which, number))),
                 None => Means::Wire(Wire::open(which, protocol, server).await?),
             };
-            all.push(Self { means, random: Random::new(number as u64 + 1) });
+            all.push(Self { means, random: Random::new(number as u64 + 1), keys: FEW_KEYS });
         }
         Ok(all)
     }
 
     /// Asks, as many at once as the protocol says, and waits for all answers.
     pub(super) async fn ask(&mut self) -> Result<(), String> {
-        let random = &mut self.random;
+        let (random, keys) = (&mut self.random, self.keys);
         match &mut self.means {
-            Means::Wire(wire) => wire.ask(|| random.below(KEYS)).await,
-            Means::Grpc(call) => call.ask(random.below(KEYS)).await,
+            Means::Wire(wire) => wire.ask(|| random.below(keys)).await,
+            Means::Grpc(call) => call.ask(random.below(keys)).await,
         }
     }
 

@@ -20,9 +20,6 @@ mod wire;
 mod workload;
 
 use core::time::Duration;
-use std::net::Ipv4Addr;
-
-use tokio::net::TcpStream;
 
 use self::decision::Decisions;
 pub(crate) use self::empty::run_child;
@@ -86,10 +83,6 @@ async fn run_all(options: &Options) -> Result<(), Failure> {
     get_to_know(&mut programs).await?;
     let mut results = Results { workloads: Vec::new(), idle: Vec::new(), decisions: None };
     for workload in &WORKLOADS {
-        if workload.protocol == Protocol::Grpc && !programs.has_grpc {
-            progress::say("server: nobody listens for gRPC, its rows are left out");
-            continue;
-        }
         results.workloads.push(measure::measure(workload, &programs, &effort).await?);
     }
     progress::say("server: decision times");
@@ -115,9 +108,6 @@ async fn get_to_know(programs: &mut Programs) -> Result<(), Failure> {
         return Err(format!("the daemon does not allow a first request: {body}").into());
     }
     programs.answer_bytes = body.len();
-    // All listeners are bound before the first one serves.
-    let grpc = (Ipv4Addr::LOCALHOST, server.ports.grpc);
-    programs.has_grpc = TcpStream::connect(grpc).await.is_ok();
     Ok(())
 }
 

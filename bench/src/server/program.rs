@@ -17,8 +17,6 @@ pub(super) struct Programs {
     pub(super) config: PathBuf,
     /// The bytes of an answer of ours, once known.
     pub(super) answer_bytes: usize,
-    /// Whether our daemon speaks gRPC.
-    pub(super) has_grpc: bool,
 }
 
 /// The peer's version.
@@ -31,17 +29,22 @@ impl Programs {
         let folder = here.parent().ok_or("this program is in no folder")?;
         let slidegate = build_slidegate(folder)?;
         let target = folder.parent().unwrap_or(folder);
-        let name = format!("slidegate-bench-{}.yaml", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        // In a folder of its own: the daemon watches it, and reads anew whatever happens there.
+        let name = format!("slidegate-bench-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder)?;
+        let path = folder.join("slidegate.yaml");
         std::fs::write(&path, config())?;
         let throttlecrab = find_throttlecrab(&target.join("peers"));
-        Ok(Self { slidegate, throttlecrab, config: path, answer_bytes: 0, has_grpc: false })
+        Ok(Self { slidegate, throttlecrab, config: path, answer_bytes: 0 })
     }
 }
 
 impl Drop for Programs {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.config);
+        if let Some(folder) = self.config.parent() {
+            let _ = std::fs::remove_dir_all(folder);
+        }
     }
 }
 

@@ -45,7 +45,6 @@ impl Which {
         let ports = Ports::free()?;
         let (program, arguments) = self.command(programs, &ports)?;
         let listens: &[u16] = match self {
-            Self::Slidegate if !programs.has_grpc => &[ports.http, ports.resp],
             Self::Slidegate | Self::Throttlecrab => &[ports.http, ports.resp, ports.grpc],
             Self::EmptyHyper => &[ports.http],
             Self::EmptyTonic => &[ports.grpc],

@@ -59,6 +59,10 @@ pub(super) const WORKLOADS: [Workload; 4] = [
 /// Keys that are asked for, all alike.
 pub(super) const KEYS: u32 = 100_000;
 
+/// Keys that are asked for while instructions are counted: few requests are made then, and most are
+/// to meet a key that is there.
+pub(super) const FEW_KEYS: u32 = 1000;
+
 /// Units in a minute for each key: more than are asked for.
 pub(super) const LIMIT: u32 = 1000;
 
