@@ -20,7 +20,7 @@ pub async fn answer(
     options: &Options,
 ) -> Result<Response, Invalid> {
     let statistics = plan.statistics();
-    if let Err(invalid) = question.check() {
+    if let Err(invalid) = question.check(options.descriptors_max) {
         statistics.service_error.add();
         return Err(invalid);
     }
@@ -39,7 +39,7 @@ pub async fn answer(
     let mut judge = Judge { meters: meters.collect(), free_quotas, options, statistics };
     let is_over = judge.judge().await;
     for meter in &judge.meters {
-        meter.count(options.near_limit_millionths);
+        meter.count(options.near_limit_thousandths);
     }
     if is_over && options.shadow_mode {
         statistics.global_shadow_mode.add();

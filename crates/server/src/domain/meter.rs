@@ -120,8 +120,8 @@ impl Meter<'_> {
         }
     }
 
-    /// Counts what happened. `near` is the part of a limit that is near it, in millionths.
-    pub(super) fn count(&self, near: u32) {
+    /// Counts what happened. `near` is the part of a limit that is near it, in thousandths.
+    pub(super) fn count(&self, near: u16) {
         let Standing { is_over, remaining, charged, .. } = self.standing;
         let limit = u64::from(self.requests);
         match self.hits {
@@ -130,7 +130,7 @@ impl Meter<'_> {
             Hits::Take(cost) => {
                 let used = limit.saturating_sub(remaining).saturating_sub(charged);
                 // Rounded down, as the reference service does: the earlier warning.
-                let near = limit * u64::from(near) / 1_000_000;
+                let near = limit * u64::from(near) / 1_000;
                 let over = self.counts.note(used, cost.get(), limit, near, is_over);
                 if self.shadow_mode {
                     self.counts.shadow_mode.add_by(over);

@@ -1,5 +1,8 @@
 //! How descriptors are answered, for all domains.
 
+use super::question::DESCRIPTORS_MAX;
+use crate::config::Settings;
+
 /// Settings of the reference service that a drop-in has too, and one of our own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "the switches of the service, by their names")]
@@ -20,8 +23,11 @@ pub struct Options {
     /// `RESPONSE_DYNAMIC_METADATA`: whether the request and the metadata of the descriptors that
     /// passed are told.
     pub dynamic_metadata: bool,
-    /// `NEAR_LIMIT_RATIO` in millionths: from which part of a limit on hits are counted as near it.
-    pub near_limit_millionths: u32,
+    /// `NEAR_LIMIT_RATIO` in thousandths: from which part of a limit on hits are counted as near it.
+    pub near_limit_thousandths: u16,
+    /// The most descriptors of a request, at most [`DESCRIPTORS_MAX`], and the most entries of one,
+    /// at most [`ENTRIES_MAX`](super::ENTRIES_MAX).
+    pub descriptors_max: usize,
 }
 
 /// What the fields are called.
@@ -43,7 +49,28 @@ impl Default for Options {
             quota_mode: false,
             headers: None,
             dynamic_metadata: false,
-            near_limit_millionths: 800_000,
+            near_limit_thousandths: 800,
+            descriptors_max: DESCRIPTORS_MAX,
+        }
+    }
+}
+
+impl From<&Settings> for Options {
+    fn from(settings: &Settings) -> Self {
+        let envoy = &settings.envoy;
+        let headers = HeaderNames {
+            limit: envoy.limit_header.clone(),
+            remaining: envoy.remaining_header.clone(),
+            reset: envoy.reset_header.clone(),
+        };
+        Self {
+            charge_all: envoy.charge_all,
+            shadow_mode: envoy.shadow_mode,
+            quota_mode: envoy.quota_mode,
+            headers: envoy.response_headers.then_some(headers),
+            dynamic_metadata: envoy.dynamic_metadata,
+            near_limit_thousandths: envoy.near_limit_thousandths,
+            descriptors_max: settings.limits.descriptors_max,
         }
     }
 }

@@ -83,7 +83,7 @@ pub(super) enum Hits {
 }
 
 impl Question<'_> {
-    pub(super) fn check(&self) -> Result<(), Invalid> {
+    pub(super) fn check(&self, most: usize) -> Result<(), Invalid> {
         if self.domain.is_empty() {
             return Err(Invalid::new("the domain is empty: name one"));
         }
@@ -91,9 +91,9 @@ impl Question<'_> {
         if self.descriptors.is_empty() {
             return Err(Invalid::new("the list of descriptors is empty: send at least one"));
         }
-        few("descriptors", self.descriptors.len(), DESCRIPTORS_MAX)?;
+        few("descriptors", self.descriptors.len(), most.min(DESCRIPTORS_MAX))?;
         for descriptor in &self.descriptors {
-            few("entries of a descriptor", descriptor.entries.len(), ENTRIES_MAX)?;
+            few("entries of a descriptor", descriptor.entries.len(), most.min(ENTRIES_MAX))?;
             for Entry { key, value } in &descriptor.entries {
                 short("key", key)?;
                 short("value", value)?;

@@ -9,7 +9,7 @@ use slidegate_tower::Share;
 use super::counts::Counts;
 use super::limit::{Candidate, Limit, Named};
 use super::pool::{Pool, PoolTier};
-use super::pools::{PoolId, PoolSpec, Pools, Restore};
+use super::pools::{PoolId, PoolSpec, Pools, Restore, algorithm_word};
 use super::units::Units;
 use super::witness::Witness;
 use crate::domain::{Domain, Statistics};
@@ -271,7 +271,11 @@ impl<'a> Planner<'a> {
 
     fn unit_pool(&mut self, store: &str, unit: Unit, algorithm: Algorithm) -> Result<Pool, Error> {
         let quotas = [Quota::new(1, unit.window())?];
-        let name = format!("envoy.{}", unit.name());
+        // Keys in Redis are named by the policy alone, and no algorithm reads what another wrote.
+        let name = match algorithm {
+            Algorithm::Log => format!("envoy.{}", unit.name()),
+            other => format!("envoy.{}.{}", unit.name(), algorithm_word(other)),
+        };
         self.pool(&PoolSpec {
             name: &name,
             quotas: &quotas,

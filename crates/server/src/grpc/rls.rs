@@ -21,7 +21,7 @@ use crate::engine::Engine;
 pub const NAME: &str = "envoy.service.ratelimit.v3.RateLimitService";
 pub(super) const PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
-/// The most bytes of a message.
+/// The most bytes of a message, unless told otherwise.
 pub const MESSAGE_MAX: usize = 64 << 10;
 
 /// The rate limit service.
@@ -29,6 +29,7 @@ pub const MESSAGE_MAX: usize = 64 << 10;
 pub(super) struct Rls {
     pub(super) engine: Arc<Engine>,
     pub(super) options: Arc<Options>,
+    pub(super) message_max: usize,
 }
 
 type Answer = Result<tonic::Response<RateLimitResponse>, Status>;
@@ -39,7 +40,7 @@ impl Rls {
         B: HttpBody + Send + 'static,
         B::Error: Into<StdError> + Send,
     {
-        let mut grpc = Grpc::new(ProstCodec::default()).max_decoding_message_size(MESSAGE_MAX);
+        let mut grpc = Grpc::new(ProstCodec::default()).max_decoding_message_size(self.message_max);
         let mut response = grpc.unary(self, request).await;
         // The library says "out of range" of messages that are too long, and we never do.
         if let Some(status) = response.headers_mut().get_mut(Status::GRPC_STATUS)

@@ -18,7 +18,7 @@ use tonic_health::server::{HealthReporter, HealthService};
 use tonic_reflection::server::Builder;
 use tower_service::Service as TowerService;
 
-use super::rls::{NAME, PATH, Rls};
+use super::rls::{MESSAGE_MAX, NAME, PATH, Rls};
 use crate::domain::Options;
 use crate::engine::Engine;
 
@@ -51,7 +51,15 @@ impl Service {
     pub fn new(engine: Arc<Engine>, options: Arc<Options>) -> Self {
         let reporter = HealthReporter::new();
         let health = HealthServer::new(HealthService::from_health_reporter(reporter.clone()));
-        Self { rls: Rls { engine, options }, health, reporter, reflection: reflection() }
+        let rls = Rls { engine, options, message_max: MESSAGE_MAX };
+        Self { rls, health, reporter, reflection: reflection() }
+    }
+
+    /// The most bytes of a message.
+    #[must_use]
+    pub fn message_max(mut self, bytes: usize) -> Self {
+        self.rls.message_max = bytes;
+        self
     }
 
     /// Without reflection.

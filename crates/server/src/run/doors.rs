@@ -6,20 +6,20 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use hyper_util::rt::TokioIo;
-use hyper_util::server::graceful::GracefulShutdown;
 use slidegate_tower::OverloadGuard;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use super::listener::{Stop, accept, listen};
 use super::tls::{GRPC, HTTP, PLAIN, Tls};
 use super::{Reloader, words};
 use crate::admin::{Access, AdminState, Source, StoreMemory, may_listen};
-use crate::config::{EnvoySettings, Loaded, OverloadSettings, Settings};
+use crate::config::{Loaded, OverloadSettings, Settings};
 use crate::domain;
 use crate::engine::Engine;
-use crate::grpc;
+use crate::grpc::{self, GrpcLimits};
 use crate::http::{Connections, Guarded, HttpSettings, HttpState, ServeLimits, Server};
 use crate::resp::{self, RespLimits};
 
@@ -118,7 +118,7 @@ impl Doors {
         let sources = core::mem::take(&mut served.sources);
         let Served { engine, settings, stop, .. } = &served;
         let connections = Connections::new(settings.limits.connections);
-        let options = Arc::new(envoy_options(&settings.envoy));
+        let options = Arc::new(domain::Options::from(*settings));
         if let Some(door) = self.http {
             let state = HttpState::new(Arc::clone(engine), http_settings(&served, &options));
             let guarded = Guarded::new(state, guard(&settings.overload)?);
@@ -128,11 +128,18 @@ impl Doors {
         }
         if let Some(door) = self.grpc {
             let service = grpc::Service::new(Arc::clone(engine), Arc::clone(&options));
-            tasks.spawn(serve_grpc(door, service, Arc::clone(&connections), stop.clone()));
+            let (health, ended) = (service.health(), stop.clone());
+            tasks.spawn(async move {
+                ended.wait().await;
+                health.set(false).await;
+            });
+            let streams_max = settings.limits.streams_max;
+            let grpc = Grpc(service, GrpcLimits { streams_max, ..GrpcLimits::default() });
+            tasks.spawn(serve_each(door, grpc, Arc::clone(&connections), stop.clone()));
         }
         if let Some(door) = self.resp {
-            let (engine, connections) = (Arc::clone(engine), Arc::clone(&connections));
-            tasks.spawn(serve_resp(door, engine, connections, stop.clone()));
+            let resp = Resp(Arc::clone(engine), RespLimits::default());
+            tasks.spawn(serve_each(door, resp, Arc::clone(&connections), stop.clone()));
         }
         if let Some((door, access)) = self.admin {
             let listeners = vec![("data", Arc::clone(&connections))];
@@ -179,23 +186,6 @@ fn admin_state(
         stores: Arc::<StoreMemory>::default(),
         is_ending: Arc::clone(served.is_ending),
         ..AdminState::new(Arc::clone(served.engine), access)
-    }
-}
-
-fn envoy_options(settings: &EnvoySettings) -> domain::Options {
-    let EnvoySettings { limit_header, remaining_header, reset_header, .. } = settings.clone();
-    let names = domain::HeaderNames {
-        limit: limit_header,
-        remaining: remaining_header,
-        reset: reset_header,
-    };
-    domain::Options {
-        charge_all: settings.charge_all,
-        shadow_mode: settings.shadow_mode,
-        quota_mode: settings.quota_mode,
-        headers: settings.response_headers.then_some(names),
-        dynamic_metadata: settings.dynamic_metadata,
-        near_limit_millionths: u32::from(settings.near_limit_thousandths) * 1000,
     }
 }
 
@@ -246,54 +236,65 @@ fn server<H>(
     }
 }
 
-async fn serve_grpc(door: Door, service: grpc::Service, connections: Arc<Connections>, stop: Stop) {
-    let graceful = GracefulShutdown::new();
-    let builder = grpc::connections();
-    while let Some((stream, _, entry)) = accept(&door.listener, &connections, &stop).await {
-        let Some(tls) = door.tls.as_ref().map(Tls::acceptor) else {
-            let connection = builder.serve_connection(TokioIo::new(stream), service.clone());
-            let connection = graceful.watch(connection);
-            tokio::spawn(async move {
-                // A client that goes away, or speaks something else, is nobody's error here.
-                let _ = connection.await;
-                drop(entry);
-            });
-            continue;
-        };
-        let (builder, service, watcher) = (builder.clone(), service.clone(), graceful.watcher());
-        tokio::spawn(async move {
-            if let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
-                let connection = builder.serve_connection(TokioIo::new(stream), service);
-                let _ = watcher.watch(connection).await;
-            }
-            drop(entry);
-        });
+/// What a connection speaks, plainly or by TLS.
+trait Speak: Clone + Send + 'static {
+    /// Serves one connection to its end; between requests, `ended` is it too.
+    fn speak<S>(
+        self,
+        stream: S,
+        ended: impl Future<Output = ()> + Send,
+    ) -> impl Future<Output = ()> + Send
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+}
+
+#[derive(Clone)]
+struct Grpc(grpc::Service, GrpcLimits);
+
+#[derive(Clone)]
+struct Resp(Arc<Engine>, RespLimits);
+
+// How a connection ends is its client's affair.
+impl Speak for Grpc {
+    async fn speak<S>(self, stream: S, ended: impl Future<Output = ()> + Send)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let _ = grpc::serve(stream, self.0, self.1, ended).await;
     }
-    service.health().set(false).await;
-    let _ = tokio::time::timeout(grpc::DRAIN_MAX, graceful.shutdown()).await;
+}
+
+impl Speak for Resp {
+    async fn speak<S>(self, stream: S, ended: impl Future<Output = ()> + Send)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let _ = resp::serve(stream, self.0, self.1, ended).await;
+    }
 }
 
 /// For a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-async fn serve_resp(door: Door, engine: Arc<Engine>, connections: Arc<Connections>, stop: Stop) {
-    let limits = RespLimits::default();
+/// Accepts until it is time to end, then waits for the connections there are.
+async fn serve_each<P: Speak>(door: Door, speak: P, connections: Arc<Connections>, stop: Stop) {
     let mut open = JoinSet::new();
     while let Some((stream, _, entry)) = accept(&door.listener, &connections, &stop).await {
         while open.try_join_next().is_some() {}
-        let (engine, ended) = (Arc::clone(&engine), stop.clone().wait());
+        let (speak, ended) = (speak.clone(), stop.clone().wait());
         let tls = door.tls.as_ref().map(Tls::acceptor);
         open.spawn(async move {
-            // How a connection ends is its client's affair.
-            let _ = match tls {
-                None => resp::serve(stream, engine, limits, ended).await,
-                Some(tls) => match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
-                    Ok(Ok(stream)) => resp::serve(stream, engine, limits, ended).await,
-                    _ => Ok(()),
-                },
-            };
+            match tls {
+                None => speak.speak(stream, ended).await,
+                Some(tls) => {
+                    if let Ok(Ok(stream)) = timeout(HANDSHAKE, tls.accept(stream)).await {
+                        speak.speak(stream, ended).await;
+                    }
+                }
+            }
             drop(entry);
         });
     }
+    drop(door);
     while open.join_next().await.is_some() {}
 }

@@ -11,5 +11,6 @@ mod matching;
 mod modes;
 mod settings;
 mod setup;
+mod shared;
 mod telling;
 mod web;

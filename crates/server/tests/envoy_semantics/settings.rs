@@ -91,6 +91,15 @@ fn questions_beyond_a_bound_are_errors_that_name_it() {
         assert!(error.contains(part), "{error}");
     }
     assert_eq!(house.engine.statistics().service_error.get(), 7);
+    let few = House::new(vec![minute("user", 1)]).options(|options| options.descriptors_max = 2);
+    let ask = |descriptors| {
+        few.try_ask(&Question { domain: DOMAIN, descriptors, hits_addend: 1 })
+            .map_err(|error| error.to_string())
+    };
+    let error = ask(vec![descriptor(&[]); 3]).unwrap_err();
+    assert!(error.contains("3 descriptors are too many: use 2"), "{error}");
+    let error = ask(vec![descriptor(&[("user", "a"); 3])]).unwrap_err();
+    assert!(error.contains("3 entries of a descriptor are too many: use 2"), "{error}");
     let longest = "x".repeat(1024);
     assert_eq!(house.passes(&[("user", &longest)]), 1);
 }

@@ -116,7 +116,7 @@ fn near_the_limit_begins_at_four_fifths() {
     assert_eq!((ask(1), house.counted("shop.user")), (Code::Ok, [13, 2, 3, 10, 0]));
     assert_eq!((ask(5), house.counted("shop.user")), (Code::OverLimit, [18, 7, 3, 10, 0]));
     let half = House::new(vec![minute("user", 10)])
-        .options(|options| options.near_limit_millionths = 500_000);
+        .options(|options| options.near_limit_thousandths = 500);
     assert_eq!(half.ask(vec![hits(&[("user", "a")], 7)]).overall, Code::Ok);
     assert_eq!(half.counted("shop.user")[2], 2);
 }

@@ -10,8 +10,12 @@ use slidegate_server::domain::{HeaderNames, Options};
 use slidegate_server::grpc::message::{
     Entry, RateLimitDescriptor, RateLimitOverride, RateLimitRequest, RateLimitResponse,
 };
-use slidegate_server::grpc::{MESSAGE_MAX, NAME};
+use slidegate_server::grpc::{GrpcLimits, MESSAGE_MAX, NAME};
 use slidegate_server::spec::Unit;
+use slidegate_testkit::server::PATIENCE;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tonic::client::Grpc;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
@@ -205,5 +209,34 @@ async fn after_the_shutdown_nobody_listens_and_calls_have_ended() {
     served.stop().await;
     // Whatever was counted was answered: no call was cut off.
     assert_eq!(asking.await.unwrap(), counted());
-    assert!(tokio::net::TcpStream::connect(address).await.is_err());
+    assert!(TcpStream::connect(address).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_says_nothing_is_cut_and_one_that_speaks_is_not() {
+    let limits = GrpcLimits { opening_max: Duration::from_millis(50), ..GrpcLimits::default() };
+    let served = Served::limited(&users(9, Unit::Minute), Options::default(), limits).await;
+    let channel = channel(&served).await;
+    assert_eq!(ask(&channel, user("a")).await.unwrap().overall_code, OK);
+    let mut silent = TcpStream::connect(served.address).await.unwrap();
+    let mut rest = Vec::new();
+    // Ends when the other side closes; what it said before does not matter.
+    let _ = timeout(PATIENCE, silent.read_to_end(&mut rest)).await.unwrap();
+    assert_eq!(ask(&channel, user("a")).await.unwrap().overall_code, OK);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bytes_that_are_no_http_2_end_their_own_connection_only() {
+    let served = Served::start(&users(9, Unit::Minute), Options::default()).await;
+    let channel = channel(&served).await;
+    for bytes in
+        [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 4096], b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nxxxx"]
+    {
+        let mut stream = TcpStream::connect(served.address).await.unwrap();
+        let _ = stream.write_all(bytes).await;
+        let _ = stream.shutdown().await;
+        let mut rest = Vec::new();
+        let _ = timeout(PATIENCE, stream.read_to_end(&mut rest)).await.unwrap();
+    }
+    assert_eq!(ask(&channel, user("a")).await.unwrap().overall_code, OK);
 }
