@@ -24,7 +24,21 @@ impl<H> Guarded<H> {
 
 impl<H: Handle> Handle for Guarded<H> {
     async fn handle(&self, request: Request<Incoming>, peer: &Peer) -> Reply {
-        let Some(guard) = &self.guard else { return self.handler.handle(request, peer).await };
+        match &self.guard {
+            None => self.handler.handle(request, peer).await,
+            // In a box: whoever has no guard does not carry it.
+            Some(guard) => Box::pin(self.behind(guard, request, peer)).await,
+        }
+    }
+}
+
+impl<H: Handle> Guarded<H> {
+    async fn behind(
+        &self,
+        guard: &OverloadGuard,
+        request: Request<Incoming>,
+        peer: &Peer,
+    ) -> Reply {
         let mut arrival = guard.arrive();
         loop {
             match arrival {

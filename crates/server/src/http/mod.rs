@@ -14,6 +14,7 @@ pub(crate) mod json;
 mod openapi;
 pub(crate) mod problem;
 pub(crate) mod query;
+mod quick;
 mod route;
 mod serve;
 mod state;
