@@ -127,14 +127,14 @@ impl Doors {
             tasks.spawn(server.serve(stop.wait()));
         }
         if let Some(door) = self.grpc {
-            let service = grpc::Service::new(Arc::clone(engine), Arc::clone(&options));
+            let service = grpc::Service::new(Arc::clone(engine), Arc::clone(&options))
+                .message_max(settings.limits.body_max);
             let (health, ended) = (service.health(), stop.clone());
             tasks.spawn(async move {
                 ended.wait().await;
                 health.set(false).await;
             });
-            let streams_max = settings.limits.streams_max;
-            let grpc = Grpc(service, GrpcLimits { streams_max, ..GrpcLimits::default() });
+            let grpc = Grpc(service, grpc_limits(settings));
             tasks.spawn(serve_each(door, grpc, Arc::clone(&connections), stop.clone()));
         }
         if let Some(door) = self.resp {
@@ -233,6 +233,14 @@ fn server<H>(
         limits,
         connections: Arc::clone(connections),
         tls: door.tls.map(|tls| tls.shared()),
+    }
+}
+
+fn grpc_limits(settings: &Settings) -> GrpcLimits {
+    GrpcLimits {
+        opening_max: settings.limits.header_timeout,
+        streams_max: settings.limits.streams_max,
+        ..GrpcLimits::default()
     }
 }
 

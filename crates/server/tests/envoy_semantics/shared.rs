@@ -24,7 +24,7 @@ fn in_redis(server: &RedisServer, descriptors: Vec<DescriptorSpec>) -> Spec {
         ..RedisSpec::new(RedisPlace::Single(server.url()))
     };
     spec.stores.push(StoreSpec::Redis("shared".to_owned(), Box::new(redis)));
-    spec.domains[0].store = "shared".to_owned();
+    "shared".clone_into(&mut spec.domains[0].store);
     spec
 }
 
