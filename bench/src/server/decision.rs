@@ -55,7 +55,7 @@ fn parse(page: &str) -> Decisions {
             None => continue,
         };
         let count: u64 = count.trim().parse().unwrap_or(0);
-        match at_most.iter_mut().find(|(known, _)| *known >= bound && *known <= bound) {
+        match at_most.iter_mut().find(|(known, _)| known.total_cmp(&bound).is_eq()) {
             Some((_, sum)) => *sum += to_float(count),
             None => at_most.push((bound, to_float(count))),
         }

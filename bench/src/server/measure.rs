@@ -123,21 +123,16 @@ fn turns(round: usize, subjects: usize) -> impl Iterator<Item = usize> {
     (0..subjects).map(move |turn| (round + turn) % subjects)
 }
 
+/// A subject's values over another's, round by round.
+pub(super) fn ratio_to(row: &Row, base: &Row, of: impl Fn(&Row) -> Vec<f64>) -> Option<Summary> {
+    let pairs = of(row).into_iter().zip(of(base));
+    Summary::of(pairs.map(|(value, base)| value / base))
+}
+
 impl Measured {
     /// A subject's values over the yardstick's, round by round.
     pub(super) fn ratio(&self, row: &Row, of: impl Fn(&Row) -> Vec<f64>) -> Option<Summary> {
-        self.ratio_to(row, self.rows.get(1)?, of)
-    }
-
-    /// A subject's values over another's, round by round.
-    pub(super) fn ratio_to(
-        &self,
-        row: &Row,
-        base: &Row,
-        of: impl Fn(&Row) -> Vec<f64>,
-    ) -> Option<Summary> {
-        let pairs = of(row).into_iter().zip(of(base));
-        Summary::of(pairs.map(|(value, base)| value / base))
+        ratio_to(row, self.rows.get(1)?, of)
     }
 
     /// The row of a subject.

@@ -43,7 +43,7 @@ impl Which {
         wrapper: Wrapper,
     ) -> Result<Server, Failure> {
         let ports = Ports::free()?;
-        let (program, arguments) = self.command(programs, &ports)?;
+        let (program, arguments) = self.command(programs, ports)?;
         let listens: &[u16] = match self {
             Self::Slidegate | Self::Throttlecrab => &[ports.http, ports.resp, ports.grpc],
             Self::EmptyHyper => &[ports.http],
@@ -58,7 +58,7 @@ impl Which {
     fn command(
         self,
         programs: &Programs,
-        ports: &Ports,
+        ports: Ports,
     ) -> Result<(OsString, Vec<OsString>), Failure> {
         let mut arguments: Vec<OsString> = Vec::new();
         let mut say = |words: &[&str]| arguments.extend(words.iter().map(OsString::from));

@@ -1,7 +1,7 @@
 //! What is aimed at, beside what was measured.
 
 use super::Results;
-use super::measure::{Measured, Row, median};
+use super::measure::{Measured, Row, median, ratio_to};
 use super::subject::Which;
 use crate::table::Table;
 
@@ -37,9 +37,7 @@ fn of(measured: &Measured) -> Vec<Target> {
     let Some((ours, base)) = measured.ours_and_base() else { return Vec::new() };
     let name = measured.workload.name;
     let base_name = base.which.name(measured.workload.protocol);
-    let rate = |base| {
-        measured.ratio_to(ours, base, |row| row.per_second.clone()).map(|ratio| ratio.median)
-    };
+    let rate = |base| ratio_to(ours, base, |row| row.per_second.clone()).map(|ratio| ratio.median);
     let mut targets = Vec::new();
     let mut aim = |what: String, value, bound| targets.push(Target { what, value, bound });
     match base.which {

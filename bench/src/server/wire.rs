@@ -93,7 +93,7 @@ impl Wire {
                 if self.answer.starts_with(b"-") {
                     return Err(format!("an error: {:?}", self.shown()));
                 }
-                let found = self.answer.iter().filter(|byte| **byte == b'\n').count();
+                let found = self.answer.split(|byte| *byte == b'\n').count() - 1;
                 Ok(found >= lines)
             }
         }
@@ -127,11 +127,9 @@ fn resp_question(which: Which) -> (String, usize) {
         Which::Throttlecrab => (&["THROTTLE", KEY, &limit, &limit, "60"], 6),
         _ => (&["SG.CHECK", "api", KEY], 6),
     };
-    let mut command = format!("*{}\r\n", words.len());
-    for word in words {
-        command.push_str(&format!("${}\r\n{word}\r\n", word.len()));
-    }
-    (command, lines)
+    let word = |word: &&str| format!("${}\r\n{word}\r\n", word.len());
+    let command: String = words.iter().map(word).collect();
+    (format!("*{}\r\n{command}", words.len()), lines)
 }
 
 fn write_digits(place: &mut [u8], number: u32) {
