@@ -53,7 +53,7 @@ fn parse(page: &str) -> BTreeMap<String, Family> {
         if let Some(rest) = line.strip_prefix("# HELP ") {
             let (name, help) = rest.split_once(' ').unwrap();
             assert!(is_name(name) && !help.is_empty(), "{line}");
-            helped = name.to_owned();
+            name.clone_into(&mut helped);
         } else if let Some(rest) = line.strip_prefix("# TYPE ") {
             let (name, kind) = rest.split_once(' ').unwrap();
             assert_eq!(name, helped, "a type without help");
@@ -276,7 +276,7 @@ fn shared(address: &str) -> Spec {
     store.deadline = Some(Duration::from_millis(500));
     let policy = |name: &str, failure_mode| {
         let mut policy = PolicySpec::new(name, vec![Quota::per_minute(3).unwrap()]);
-        policy.store = "shared".to_owned();
+        "shared".clone_into(&mut policy.store);
         policy.failure_mode = failure_mode;
         policy
     };

@@ -223,7 +223,7 @@ async fn a_batch_answers_each() {
         {"policy": "api", "key": "a"},
         {"policy": "apu", "key": "a"},
         {"policy": "api", "key": "b", "tier": "gold", "cost": 7},
-        {"policy": "api", "key": "b", "cost": 0},
+        {"policy": "api", "key": "b", "tier": "glod"},
     ]});
     let answer = client.post("/v1/batch", &batch).await;
     assert_eq!(answer.status, 200);
@@ -232,8 +232,14 @@ async fn a_batch_answers_each() {
     assert_eq!(answers[1]["allowed"], false);
     assert_eq!((&answers[2]["status"], &answers[2]["nearest"]), (&json!(404), &json!("api")));
     assert_eq!(answers[3]["remaining"], 93);
-    assert_eq!(answers[4]["status"], 400);
+    assert_eq!((&answers[4]["status"], &answers[4]["nearest"]), (&json!(404), &json!("gold")));
     assert_eq!(answers.as_array().unwrap().len(), 5);
+
+    // What is malformed is not asked in part.
+    let malformed = json!({"asks": [{"policy": "api", "key": "c"}, {"policy": "api", "key": ""}]});
+    assert_problem(&client.post("/v1/batch", &malformed).await, 400, &["asks[1]", "1 to 1024"]);
+    let usage = client.post("/v1/usage", &json!({"policy": "api", "key": "c"})).await.json();
+    assert_eq!(usage["quotas"][0]["used"], 0);
 
     let many = |count: usize| json!({"asks": vec![json!({"policy": "off", "key": "x"}); count]});
     let answer = client.post("/v1/batch", &many(1000)).await;
@@ -264,11 +270,10 @@ async fn what_was_taken_can_be_looked_at_given_back_and_settled() {
     let usage = client.post("/v1/usage", &who).await.json();
     assert_eq!(usage["quotas"], json!([{"limit": 3, "window": 60, "used": 3}]));
     let history = client.post("/v1/history", &who).await.json();
-    let at = |millis: u64| json!(1_700_000_000.0 + (millis as f64) / 1000.0);
     assert_eq!(
         history,
         json!({"policy": "api", "left_out": 0,
-            "events": [{"at": 1_700_000_000, "units": 2}, {"at": at(1500), "units": 1}]})
+            "events": [{"at": 1_700_000_000, "units": 2}, {"at": 1_700_000_001.5, "units": 1}]})
     );
     let refund = with("receipt", taken["receipt"].clone());
     let refunded = client.post("/v1/refund", &refund).await;
@@ -292,7 +297,7 @@ async fn what_was_taken_can_be_looked_at_given_back_and_settled() {
     assert_problem(&client.post("/v1/reserve", &who).await, 400, &["cost"]);
     // The algorithm keeps no times.
     let even = json!({"policy": "even", "key": "x"});
-    assert_problem(&client.post("/v1/history", &even).await, 422, &[]);
+    assert_problem(&client.post("/v1/history", &even).await, 409, &["history"]);
 }
 
 #[tokio::test]
@@ -346,6 +351,10 @@ async fn what_is_asked_wrongly_is_told_with_what_to_do() {
     for body in ["", "{", "{\"policy\":\"api\",\"policy\":\"api\",\"key\":\"a\"}", "\u{feff}{}"] {
         assert_problem(&client.send("POST", "/v1/check", JSON, body).await, 400, &["the body"]);
     }
+    // Whole to the last bit, and more than is ever allowed.
+    let body = "{\"policy\":\"api\",\"key\":\"a\",\"cost\":2201673383716371.0}";
+    let answer = client.send("POST", "/v1/check", JSON, body).await;
+    assert_eq!((answer.status, &answer.json()["retry_after"]), (200, &Value::Null));
     // These are well.
     for body in [
         json!({"policy": "api", "key": key}),

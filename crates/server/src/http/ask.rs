@@ -127,11 +127,12 @@ impl AskBody<'_> {
         plan: &'a Plan,
         key_max: usize,
     ) -> Result<Question<'a>, Refusal> {
-        let (limit, tier, key) = find(plan, &self.policy, &self.key, self.tier.as_ref(), key_max)?;
+        // What is malformed is so whether or not there is the policy.
         let cost = match &self.cost {
             None => Cost::ONE,
             Some(units) => units.cost()?,
         };
+        let (limit, tier, key) = find(plan, &self.policy, &self.key, self.tier.as_ref(), key_max)?;
         Ok(Question { limit, key, tier, cost })
     }
 }
@@ -145,6 +146,10 @@ pub(super) fn find<'a>(
     tier: Option<&Text<'_>>,
     key_max: usize,
 ) -> Result<(&'a Limit, Option<TierId>, &'a [u8]), Refusal> {
+    // As many bytes are at least as many characters.
+    if key.0.is_empty() || key.0.len() > key_max && key.0.chars().nth(key_max).is_some() {
+        return Err(bad_key(&key.0, key_max));
+    }
     let Some(limit) = plan.limit(&policy.0) else {
         return Err(unknown_policy(plan, &policy.0));
     };
@@ -152,10 +157,6 @@ pub(super) fn find<'a>(
         None => None,
         Some(name) => Some(limit.tier(&name.0).ok_or_else(|| unknown_tier(limit, &name.0))?),
     };
-    // As many bytes are at least as many characters.
-    if key.0.is_empty() || key.0.len() > key_max && key.0.chars().nth(key_max).is_some() {
-        return Err(bad_key(&key.0, key_max));
-    }
     Ok((limit, tier, key.0.as_bytes()))
 }
 

@@ -56,7 +56,8 @@ impl RefusalKind {
             Self::Slow => StatusCode::REQUEST_TIMEOUT,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::NotJson => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Self::Unsupported | Self::NotReloaded => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Unsupported => StatusCode::CONFLICT,
+            Self::NotReloaded => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Failed => StatusCode::INTERNAL_SERVER_ERROR,
             Self::StoreFailed => StatusCode::SERVICE_UNAVAILABLE,
         }
@@ -130,6 +131,16 @@ impl Refusal {
 
     pub(crate) fn status(&self) -> StatusCode {
         self.0.kind.status()
+    }
+
+    /// The same, of one of several.
+    pub(crate) fn of(mut self, what: &dyn Display) -> Self {
+        self.0.detail = format!("{what}: {}", self.0.detail);
+        self
+    }
+
+    pub(crate) fn is_malformed(&self) -> bool {
+        self.0.kind == RefusalKind::Malformed
     }
 
     /// As an object of JSON.

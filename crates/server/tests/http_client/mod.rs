@@ -174,7 +174,7 @@ impl Client {
         };
         let head = format!("{method} {path} HTTP/1.1\r\nhost: test\r\n{fields}{length}\r\n{body}");
         self.write(head.as_bytes()).await;
-        self.read(method != "HEAD").await.expect("an answer")
+        self.read(method != "HEAD").await.unwrap()
     }
 
     pub(crate) async fn get(&mut self, path: &str) -> Answer {

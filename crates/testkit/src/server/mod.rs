@@ -5,6 +5,7 @@
 //! * [`Cluster`] and [`Sentinel`]: several of them that step in for each other.
 //! * [`ReverseProxy`] and [`Envoy`]: what services stand behind.
 //! * [`Proxy`]: what networks do to those who use them.
+//! * [`PythonTool`]: what others have written to test servers with.
 //! * [`poll`]: how to wait for any of it.
 //!
 //! Nothing here is faked: where a program is missing, the error names the command that installs it.
@@ -29,6 +30,7 @@ mod folder;
 mod port;
 mod process;
 mod program;
+mod python;
 
 mod address;
 mod error;
@@ -45,6 +47,7 @@ pub use self::envoy::Envoy;
 pub use self::error::ServerError;
 pub use self::fake_clock::wall_clock;
 pub use self::proxy::{Counters, Door, Proxy, ReplyFault};
+pub use self::python::PythonTool;
 pub use self::redis_server::RedisServer;
 pub use self::reverse_proxy::ReverseProxy;
 pub use self::sentinel::Sentinel;

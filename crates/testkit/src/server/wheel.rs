@@ -100,7 +100,7 @@ impl Wheel {
 }
 
 /// Where this very program was built: cargo marks the folder.
-fn build_folder() -> PathBuf {
+pub(super) fn build_folder() -> PathBuf {
     let program = env::current_exe().unwrap_or_default();
     let marked = program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file());
     let usual = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target");

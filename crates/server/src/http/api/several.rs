@@ -24,8 +24,11 @@ pub(super) async fn check_all(
     let AsksBody { asks } = parse(body)?;
     check_count(&asks, settings.together_max)?;
     let plan = state.engine().plan();
-    let find = |ask| AskBody::find(ask, &plan, settings.key_max);
-    let questions = asks.iter().map(find).collect::<Result<Vec<_>, _>>()?;
+    let find = |(index, ask)| {
+        let question = AskBody::find(ask, &plan, settings.key_max);
+        question.map_err(|refusal| refusal.of(&format_args!("asks[{index}]")))
+    };
+    let questions = asks.iter().enumerate().map(find).collect::<Result<Vec<_>, _>>()?;
     let asks: Vec<Ask<'_>> = questions.iter().map(Question::as_ask).collect();
     let answers = ask_all(&asks).await;
 
@@ -55,20 +58,29 @@ pub(super) async fn check_all(
     Ok(answer::with_fields(json, &judged, false))
 }
 
-/// Each by itself. What is wrong with one is its answer, and the others are asked.
+/// Each by itself. A policy or tier that is not there is an answer too; but if anything is malformed,
+/// nothing is asked.
 pub(super) async fn batch(state: &HttpState, body: &[u8]) -> Result<Reply, Refusal> {
     let settings = state.settings();
     let AsksBody { asks } = parse(body)?;
     check_count(&asks, settings.batch_max)?;
     let plan = state.engine().plan();
+    let mut questions = Vec::with_capacity(asks.len());
+    for (index, ask) in asks.iter().enumerate() {
+        match ask.find(&plan, settings.key_max) {
+            Err(refusal) if refusal.is_malformed() => {
+                return Err(refusal.of(&format_args!("asks[{index}]")));
+            }
+            question => questions.push(question),
+        }
+    }
     let mut json = Json::with_capacity(ANSWER_BYTES * asks.len());
     json.open(b'{');
     json.name("answers");
     json.open(b'[');
-    for some in asks.chunks(IN_FLIGHT_MAX) {
-        let questions: Vec<_> = some.iter().map(|ask| ask.find(&plan, settings.key_max)).collect();
-        let decisions = ask_each(&questions).await;
-        for (question, decision) in questions.iter().zip(decisions) {
+    for some in questions.chunks(IN_FLIGHT_MAX) {
+        let decisions = ask_each(some).await;
+        for (question, decision) in some.iter().zip(decisions) {
             match (question, decision) {
                 (Ok(question), Some(decision)) => {
                     answer::write(&mut json, question.limit, question.tier, &decision, None);

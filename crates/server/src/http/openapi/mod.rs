@@ -100,7 +100,8 @@ fn parameters(route: &Route, settings: &HttpSettings) -> Vec<Value> {
         Operation::Auth => vec![
             header("X-Forwarded-Method", "The method; nginx sends X-Original-Method instead"),
             header("X-Forwarded-Uri", "Path and query; nginx sends X-Original-URI instead"),
-            query("headers", false, json!({"enum": ["original", "forwarded"]})),
+            // The other, `original`, is for those who send the other fields.
+            query("headers", false, json!({"enum": ["forwarded"]})),
         ],
         _ => Vec::new(),
     };

@@ -15,10 +15,8 @@ pub(super) fn all(settings: &HttpSettings, policies: &[&str]) -> Value {
     let cost = || nullable(&units(1), "Units that the request asks for; 1 unless told");
     let tier = || json!({"type": ["string", "null"], "description": "Other quotas of the policy"});
     let receipt = || reference("Receipt");
-    let name = json!({
-        "type": "string", "minLength": 1, "maxLength": 64,
-        "pattern": "^[A-Za-z][A-Za-z0-9_.:/*-]*$", "examples": policies,
-    });
+    // Any text: one that names no policy is not malformed, it is not there.
+    let name = json!({"type": "string", "examples": policies});
     let word = json!({
         "type": "string", "minLength": 4, "maxLength": RECEIPT_MAX, "pattern": "^[A-Za-z0-9_-]+$",
         "description": "Units that a check took, as it gave it. To be used once: a second time, it would \
@@ -80,8 +78,8 @@ fn replies(settings: &HttpSettings) -> Map<String, Value> {
     let quotas = |item: &Value| list(item, 1, QUOTAS_MAX);
     let answers = |item: &Value, most: usize| list(item, 1, most);
     let either = json!({"anyOf": [reference("Answer"), reference("Problem")]});
-    let event = object(&[("at", seconds()), ("units", units(1))], &[]);
-    let used = object(&[("limit", units(1)), ("window", seconds()), ("used", units(0))], &[]);
+    let event = object(&[("at", seconds()), ("units", count())], &[]);
+    let used = object(&[("limit", units(1)), ("window", seconds()), ("used", count())], &[]);
     let tiers = json!({"type": "object", "additionalProperties": quotas(&reference("Quota"))});
     let word = || json!({"type": "string"});
     let candidate = object(&[("quotas", quotas(&reference("Quota"))), ("algorithm", word())], &[]);
@@ -98,8 +96,8 @@ fn replies(settings: &HttpSettings) -> Map<String, Value> {
             ),
         ),
         ("Answers", object(&[("answers", answers(&either, settings.batch_max))], &[])),
-        ("Refunded", object(&[("policy", policy()), ("refunded", units(0))], &[])),
-        ("Settled", object(&[("policy", policy()), ("charged", units(0))], &[])),
+        ("Refunded", object(&[("policy", policy()), ("refunded", count())], &[])),
+        ("Settled", object(&[("policy", policy()), ("charged", count())], &[])),
         ("Usage", object(&[("policy", policy()), ("quotas", quotas(&used))], &[])),
         (
             "History",
@@ -107,7 +105,7 @@ fn replies(settings: &HttpSettings) -> Map<String, Value> {
                 &[
                     ("policy", policy()),
                     ("events", list(&event, 0, settings.history_max)),
-                    ("left_out", units(0)),
+                    ("left_out", count()),
                 ],
                 &[],
             ),
@@ -190,6 +188,11 @@ pub(super) fn key(most: usize) -> Value {
 
 pub(super) fn units(least: u64) -> Value {
     json!({"type": "integer", "minimum": least, "maximum": UNITS_MAX})
+}
+
+/// Of what was counted: debts may add up to more than one request could ask for.
+fn count() -> Value {
+    json!({"type": "integer", "minimum": 0})
 }
 
 fn seconds() -> Value {
