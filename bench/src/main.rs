@@ -30,6 +30,7 @@ mod inproc;
 mod instructions;
 mod memory;
 mod redis;
+mod server;
 mod tower;
 
 use core::time::Duration;
@@ -65,6 +66,9 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
         Command::InstructionsChild { subject, checks } => {
             instructions::run_child(subject, *checks)?;
         }
+        Command::Server => server::run(options)?,
+        Command::ServerChild { subject, port, bytes } => server::run_child(subject, *port, *bytes)?,
+        Command::Soak { minutes } => return server::run_soak(options, *minutes),
         Command::Tower => tower::run(options)?,
         Command::TowerChild { subject, requests } => tower::run_child(subject, *requests)?,
     }

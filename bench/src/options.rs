@@ -10,6 +10,8 @@ usage: slidegate-bench inproc [--json] [--quick]
        slidegate-bench redis [--json] [--quick]
        slidegate-bench instructions [--json] [--record | --compare]
        slidegate-bench tower [--json] [--quick]
+       slidegate-bench server [--json] [--quick]
+       slidegate-bench soak [--json] [--minutes N]
 
 inproc        time of a check, beside peers and a floor
 memory        resident memory after one window of filling and three of churn
@@ -17,11 +19,14 @@ holds         the longest that a lock is held while 10 M keys come, are saved an
 redis         limits in Redis beside the usual sorted set, on a server started for it
 instructions  instructions of a check, counted by callgrind
 tower         what a layer adds to a request, in time and instructions
+server        the daemon beside servers that do nothing, Redis and a peer
+soak          the daemon's memory under a steady load; exits with 1 when it grows by over 5 %
 
 --json     one object a line instead of a table
 --quick    three short rounds instead of eleven
 --record   write the counts to bench/instructions.json
---compare  exit with 1 when a count of ours is more than 5 % off the recorded one";
+--compare  exit with 1 when a count of ours is more than 5 % off the recorded one
+--minutes  how long a soak takes, 15 if not said";
 
 /// A parsed command line.
 #[derive(Debug, PartialEq, Eq)]
@@ -56,6 +61,16 @@ pub(crate) enum Command {
         subject: String,
         checks: u64,
     },
+    Server,
+    /// Hidden: a server that does nothing but answer, with so many bytes.
+    ServerChild {
+        subject: String,
+        port: u16,
+        bytes: usize,
+    },
+    Soak {
+        minutes: u64,
+    },
     Tower,
     /// Hidden: one run that callgrind counts.
     TowerChild {
@@ -63,6 +78,9 @@ pub(crate) enum Command {
         requests: u64,
     },
 }
+
+/// How long a soak takes.
+const SOAK_MINUTES: u64 = 15;
 
 /// What to do with instruction counts besides printing them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,8 +95,14 @@ impl Options {
     pub(crate) fn parse(arguments: impl Iterator<Item = String>) -> Result<Self, Failure> {
         let (mut json, mut quick, mut action) = (false, false, Action::Print);
         let mut words = Vec::new();
-        for argument in arguments {
+        let mut minutes = SOAK_MINUTES;
+        let mut arguments = arguments;
+        while let Some(argument) = arguments.next() {
             match argument.as_str() {
+                "--minutes" => {
+                    let number = arguments.next().ok_or("--minutes wants a number")?;
+                    minutes = number.parse().map_err(|_| refusal(&number))?;
+                }
                 "--json" => json = true,
                 "--quick" => quick = true,
                 "--record" => action = Action::Record,
@@ -105,6 +129,13 @@ impl Options {
             ["instructions-child", subject, checks] => {
                 Command::InstructionsChild { subject: subject.to_owned(), checks: checks.parse()? }
             }
+            ["server"] => Command::Server,
+            ["server-child", subject, port, bytes] => Command::ServerChild {
+                subject: subject.to_owned(),
+                port: port.parse()?,
+                bytes: bytes.parse()?,
+            },
+            ["soak"] => Command::Soak { minutes },
             ["tower"] => Command::Tower,
             ["tower-child", subject, requests] => {
                 Command::TowerChild { subject: subject.to_owned(), requests: requests.parse()? }
@@ -139,6 +170,13 @@ mod tests {
     fn one_memory_workload_can_be_named() {
         let options = parse("memory log-1m-x-5").unwrap();
         assert_eq!(options.command, Command::Memory { workload: Some("log-1m-x-5".to_owned()) });
+    }
+
+    #[test]
+    fn a_soak_may_be_shorter() {
+        assert_eq!(parse("soak").unwrap().command, Command::Soak { minutes: 15 });
+        assert_eq!(parse("soak --minutes 2").unwrap().command, Command::Soak { minutes: 2 });
+        assert!(parse("soak --minutes soon").is_err());
     }
 
     #[test]

@@ -4,7 +4,7 @@ mod arrivals;
 mod fill;
 mod measurement;
 mod report;
-mod resident;
+pub(crate) mod resident;
 mod ring_store;
 mod store;
 mod workload;

@@ -16,7 +16,8 @@ pub(crate) fn read() -> Result<Resident, Failure> {
     parse(&fs::read_to_string("/proc/self/status")?)
 }
 
-fn parse(status: &str) -> Result<Resident, Failure> {
+/// Reads `/proc/PID/status` of any process.
+pub(crate) fn parse(status: &str) -> Result<Resident, Failure> {
     let field = |name: &str| -> Result<u64, Failure> {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
         let kilobytes = line.and_then(|line| line.split_whitespace().next());

@@ -5,7 +5,9 @@
 pub mod admin;
 pub mod cli;
 pub mod config;
+pub mod domain;
 pub mod engine;
+pub mod grpc;
 pub mod http;
 mod nearest;
 mod receipt;

@@ -18,24 +18,23 @@ impl ReceiptWord {
         Self { units: receipt.units(), epoch: receipt.epoch(), tick: receipt.tick() }
     }
 
-    /// Hands the word to a function; it needs no memory of its own.
-    pub(crate) fn with_text<R>(self, take: impl FnOnce(&str) -> R) -> R {
+    /// Hands the word to a function, as letters of ASCII; it needs no memory of its own.
+    pub(crate) fn with_letters<R>(self, take: impl FnOnce(&[u8]) -> R) -> R {
         let mut bytes = [0; BYTES_MAX];
         let mut len = 0;
         for number in [self.units, self.epoch.into(), self.tick] {
             push_number(&mut bytes, &mut len, number);
         }
         let mut text = [0; TEXT_MAX];
-        let mut end = 0;
-        for group in bytes[..len].chunks(3) {
-            let joined = group.iter().fold(0, |joined, byte| joined << 8 | u32::from(*byte))
-                << (8 * (3 - group.len()));
-            for index in 0..=group.len() {
-                text[end] = ALPHABET[(joined >> (18 - 6 * index)) as usize & 0x3f];
-                end += 1;
+        // The last group may have a byte or two: the others of it are zero, and left out again.
+        let groups = bytes[..len.next_multiple_of(3)].chunks_exact(3);
+        for (group, place) in groups.zip(text.chunks_exact_mut(4)) {
+            let joined = u32::from_be_bytes([0, group[0], group[1], group[2]]);
+            for (letter, shift) in place.iter_mut().zip([18, 12, 6, 0]) {
+                *letter = ALPHABET[(joined >> shift) as usize & 0x3f];
             }
         }
-        take(core::str::from_utf8(&text[..end]).unwrap_or_default())
+        take(&text[..(len * 4).div_ceil(3)])
     }
 
     /// Reads a word; `None` for what was never given out.
@@ -68,8 +67,8 @@ impl ReceiptWord {
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// Ten for a number of 64 bits, three for one of 16.
-const BYTES_MAX: usize = 10 + 3 + 10;
+/// Ten for a number of 64 bits, three for one of 16; up to whole groups of three.
+const BYTES_MAX: usize = (10_usize + 3 + 10).next_multiple_of(3);
 
 /// The longest word.
 pub(crate) const TEXT_MAX: usize = BYTES_MAX.div_ceil(3) * 4;
@@ -123,7 +122,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn text(word: ReceiptWord) -> String {
-        word.with_text(str::to_owned)
+        word.with_letters(|letters| String::from_utf8(letters.to_vec()).unwrap())
     }
 
     #[test]

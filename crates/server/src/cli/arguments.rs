@@ -30,6 +30,9 @@ pub(super) enum Command {
     /// Run the daemon (what happens without a command, too).
     #[command(before_long_help = words::SERVE_EXAMPLES)]
     Serve(Box<ServeArguments>),
+    /// Look at configurations without serving them.
+    #[command(subcommand, before_long_help = words::CONFIG_EXAMPLES)]
+    Config(ConfigCommand),
     /// Ask a running daemon whether a request would be allowed, and take it if so.
     #[command(before_long_help = words::CHECK_EXAMPLES)]
     Check(CheckArguments),
@@ -42,6 +45,59 @@ pub(super) enum Command {
     Man {
         /// The folder.
         folder: Option<PathBuf>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum ConfigCommand {
+    /// Say everything that is wrong with files, by the code that loads them.
+    Check {
+        /// Files, or directories of envoyproxy/ratelimit's. Each is checked by itself.
+        #[arg(required = true, value_name = "PATH")]
+        paths: Vec<PathBuf>,
+        /// Fail on warnings, too.
+        #[arg(long)]
+        deny_warnings: bool,
+        /// The format of the files, told by their keys if not given.
+        #[arg(long, value_parser = parse_format, value_name = "own|sliding|envoy")]
+        format: Option<Format>,
+        /// Let files of envoyproxy/ratelimit use our keys, such as `algorithm`.
+        #[arg(long)]
+        envoy_extensions: bool,
+        /// Do not read files with secrets and certificates, as on another machine.
+        #[arg(long)]
+        no_secrets: bool,
+        /// One object a line.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Say which limit a descriptor or a request meets, and why.
+    Explain {
+        /// `DOMAIN KEY=VALUE,KEY=VALUE`, or `METHOD /PATH [NAME:VALUE...] [address=ADDRESS]`.
+        #[arg(required = true, value_name = "WORD")]
+        words: Vec<String>,
+        #[command(flatten)]
+        load: LoadArguments,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Play timed requests against the limits and compare the decisions with those expected.
+    Test {
+        /// Files of tests.
+        #[arg(required = true, value_name = "PATH")]
+        files: Vec<PathBuf>,
+        #[command(flatten)]
+        load: LoadArguments,
+        /// One object a line.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the JSON Schema of the own format.
+    Schema {
+        /// The reference of every key instead, as Markdown.
+        #[arg(long)]
+        markdown: bool,
     },
 }
 

@@ -2,17 +2,19 @@
 
 mod arguments;
 mod ask;
+pub mod config;
 mod serve;
 mod words;
 
 use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
 pub use self::arguments::Arguments;
-use self::arguments::{Command, LoadArguments};
-use crate::config::{self, Loaded, Refused, report};
+use self::arguments::{Command, ConfigCommand, LoadArguments};
+use crate::config::{Loaded, Refused, Request, report};
 
 /// How the program ends.
 pub mod exit {
@@ -45,6 +47,7 @@ impl Arguments {
     fn run(self) -> u8 {
         match self.command.unwrap_or_else(|| Command::Serve(Box::new(self.serve))) {
             Command::Serve(arguments) => serve::run(&arguments),
+            Command::Config(command) => command.run(),
             Command::Check(arguments) => ask::run(&arguments),
             Command::Completions { shell } => {
                 let mut command = Self::command();
@@ -52,6 +55,45 @@ impl Arguments {
                 exit::OK
             }
             Command::Man { folder } => ended(man(folder.as_deref())),
+        }
+    }
+}
+
+impl ConfigCommand {
+    fn run(self) -> u8 {
+        let mut out = io::stdout().lock();
+        let colours = has_colour(&io::stdout());
+        match self {
+            Self::Check { paths, deny_warnings, format, envoy_extensions, no_secrets, json } => {
+                let one = |path: PathBuf| Request {
+                    format,
+                    envoy_extensions,
+                    secrets: !no_secrets,
+                    ..Request::new([path])
+                };
+                let requests: Vec<Request> = paths.into_iter().map(one).collect();
+                let options = config::CheckOptions { deny_warnings, json, colours };
+                config::check(&requests, options, &mut out)
+            }
+            Self::Explain { words, load: arguments, json } => {
+                let subject = match config::Subject::parse(&words) {
+                    Ok(subject) => subject,
+                    Err(error) => {
+                        let _ = writeln!(io::stderr(), "slidegate: {error}");
+                        return exit::USAGE;
+                    }
+                };
+                match load(&arguments) {
+                    Ok(loaded) => config::explain(&loaded, &subject, json, &mut out),
+                    Err(code) => code,
+                }
+            }
+            Self::Test { files, load: arguments, json } => {
+                let request = arguments.request();
+                let options = config::TestOptions { files, request, json, colours };
+                config::test(&options, &mut out)
+            }
+            Self::Schema { markdown } => config::schema(markdown, &mut out),
         }
     }
 }
@@ -80,7 +122,7 @@ fn ended(result: io::Result<()>) -> u8 {
 
 /// Reads the configuration; what is wrong with it goes to standard error.
 fn load(arguments: &LoadArguments) -> Result<Loaded, u8> {
-    match config::load(&arguments.request()) {
+    match crate::config::load(&arguments.request()) {
         Ok(loaded) => {
             tell(&loaded.warnings);
             Ok(loaded)

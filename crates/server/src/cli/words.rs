@@ -23,6 +23,16 @@ Signals: SIGHUP reads the configuration anew; SIGTERM and SIGINT finish what is 
 snapshot and end.
 ";
 
+pub(super) const CONFIG_EXAMPLES: &str = "\
+Examples:
+  slidegate config check limits.yaml
+  slidegate config check /srv/ratelimit/config --deny-warnings
+  slidegate config explain shop user=alice --config shop.yaml
+  slidegate config explain POST /login address=203.0.113.9 --config limits.yaml
+  slidegate config test limits.test.yaml --config limits.yaml
+  slidegate config schema > slidegate.schema.json
+";
+
 pub(super) const CHECK_EXAMPLES: &str = "\
 Examples:
   slidegate check api alice

@@ -262,7 +262,7 @@ fn spec(tree: &Node, sliding: Option<Spec>, files: &mut Files, report: &mut Repo
     let mut stores = vec![StoreSpec::Memory(own::memory(tree, report))];
     stores.extend(own::stores(tree, files, report));
     let mut spec = sliding.unwrap_or_default();
-    spec.policies.extend(own::policies(tree, &stores, report));
+    spec.policies.extend(own::policies(tree, report));
     let rules = own::rules(tree, &spec.policies, report);
     spec.rules.extend(rules);
     spec.stores = stores;

@@ -14,6 +14,7 @@ mod own;
 mod print;
 mod reference;
 pub mod report;
+pub mod scenario;
 mod schema;
 mod settings;
 mod sliding;
@@ -23,9 +24,10 @@ mod yaml;
 
 pub use environment::Environment;
 pub use format::Format;
+pub use leaf::show as show_time;
 pub use load::{Request, load};
 pub use loaded::{Loaded, Refused};
-pub use print::{print_config, print_config_json};
+pub use print::{print_config, print_config_json, yaml_to_json};
 pub use reference::reference;
 pub use schema::schema;
 pub use settings::{

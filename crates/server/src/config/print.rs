@@ -242,8 +242,8 @@ fn to_json(node: &Node, hidden: bool) -> Json {
     }
 }
 
-/// A piece of YAML from the table as JSON.
-pub(super) fn yaml_to_json(text: &str) -> Json {
+/// A text of YAML as JSON, addresses without their passwords; null if it is not YAML.
+pub fn yaml_to_json(text: &str) -> Json {
     let mut report = super::report::Report::default();
     let whole = report.sources.add(Origin::Flag(String::new()), text.to_owned());
     let document = super::yaml::parse(text, whole, &mut report);

@@ -34,6 +34,11 @@ impl Count {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
+    #[inline]
+    pub(crate) fn add_by(&self, by: u64) {
+        self.0.fetch_add(by, Ordering::Relaxed);
+    }
+
     /// The number.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)

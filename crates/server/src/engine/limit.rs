@@ -119,18 +119,49 @@ impl Limit {
     /// Decides, and takes if allowed. What it answers is what to tell the caller: a limit in shadow
     /// or switched off denies nobody. In memory it never waits.
     pub async fn check(&self, key: &[u8], tier: Option<TierId>, cost: Cost) -> Decision {
+        if let Some(decision) = self.check_now(key, tier, cost) {
+            return decision;
+        }
         if self.switch == Switch::Off {
             self.counts.off.add();
             return self.open(tier);
         }
         let began = self.timer.now();
         self.ask_candidate(key, cost).await;
-        let decision = self.pool.check(key, self.pool_tier(tier), cost).await;
-        let decision = if self.is_enforced(key) { decision } else { decision.into_shadow() };
-        self.count(&decision);
-        self.counts.time.note(self.timer.now().saturating_sub(began));
-        self.tell(key, cost, &decision);
+        let mut decision = self.pool.check(key, self.pool_tier(tier), cost).await;
+        if !self.is_enforced(key) {
+            decision = decision.into_shadow();
+        }
+        self.judged(key, cost, began, &decision);
         decision
+    }
+
+    /// The answer of [`check`](Limit::check) if nothing has to be waited for, as in memory. With
+    /// `None`, nothing was taken. A future would carry the decision through every hand.
+    #[inline]
+    pub fn check_now(&self, key: &[u8], tier: Option<TierId>, cost: Cost) -> Option<Decision> {
+        let Pool::Memory(limiter) = &self.pool else { return None };
+        if self.switch == Switch::Off || self.candidate.is_some() {
+            return None;
+        }
+        let began = self.timer.now();
+        let mut decision = match self.pool_tier(tier) {
+            Some(PoolTier::Memory(tier)) => limiter.check_tier(key, tier, cost),
+            _ => limiter.check_cost(key, cost),
+        };
+        if !self.is_enforced(key) {
+            decision = decision.into_shadow();
+        }
+        self.judged(key, cost, began, &decision);
+        Some(decision)
+    }
+
+    /// Counts a decision, and tells of it.
+    #[inline]
+    fn judged(&self, key: &[u8], cost: Cost, began: u64, decision: &Decision) {
+        self.count(decision);
+        self.counts.time.note(self.timer.now().saturating_sub(began));
+        self.tell(key, cost, decision);
     }
 
     /// Decides as if asked, and takes nothing.
@@ -183,6 +214,24 @@ impl Limit {
         actual: u64,
     ) -> Result<u64, Error> {
         self.pool.settle(key, self.pool_tier(tier), receipt, actual).await
+    }
+
+    /// Charges what was denied because only a part of it fits, above the limit: for callers that
+    /// ask after the fact. Where nothing fits nothing is charged, so that asking on and on does not
+    /// put off the moment when something fits again.
+    ///
+    /// # Errors
+    ///
+    /// When the store gave no answer.
+    pub async fn owe(&self, key: &[u8], tier: Option<TierId>, cost: Cost) -> Result<(), Error> {
+        let tier = self.pool_tier(tier);
+        let left = self.pool.peek(key, tier, cost).await?.remaining();
+        let Ok(fits) = Cost::new(left.min(cost.get())) else { return Ok(()) };
+        let taken = self.pool.check(key, tier, fits).await;
+        if let Some(receipt) = taken.into_receipt() {
+            self.pool.settle(key, tier, receipt, cost.get()).await?;
+        }
+        Ok(())
     }
 
     /// Gives back units that no receipt names; how many there were.

@@ -9,6 +9,7 @@ mod limit;
 mod plan;
 mod pool;
 mod pools;
+mod units;
 mod witness;
 
 use std::collections::HashMap;
@@ -26,7 +27,9 @@ pub use self::plan::{Plan, Planner};
 pub use self::pool::Pool;
 use self::pools::Pools;
 pub use self::pools::{Afresh, PoolId, Restore};
+pub use self::units::Units;
 pub use self::witness::{Seen, Witness};
+use crate::domain::Statistics;
 use crate::spec::Spec;
 
 /// What is in force, and all state.
@@ -36,6 +39,7 @@ pub struct Engine {
     pools: Pools,
     /// Of every limit there ever was under a name: metrics must not go back.
     counts: Mutex<HashMap<Box<str>, Arc<Counts>>>,
+    statistics: Arc<Statistics>,
     timer: Arc<MonotonicClock>,
     witness: Option<Arc<dyn Witness>>,
 }
@@ -87,9 +91,12 @@ impl Engine {
     ) -> Result<Self, Error> {
         let pools = Pools::new(clock);
         let (timer, counts) = (Arc::new(MonotonicClock::new()), HashMap::new());
-        let planner = Planner::new(spec, &pools, &counts, &timer, witness.as_ref(), restore);
+        let statistics = Arc::new(Statistics::default());
+        let witnessed = witness.as_ref();
+        let planner = Planner::new(spec, &pools, &counts, &statistics, &timer, witnessed, restore);
         let plan = ArcSwap::from_pointee(planner.plan()?);
-        let engine = Self { plan, pools, counts: Mutex::new(counts), timer, witness };
+        let counts = Mutex::new(counts);
+        let engine = Self { plan, pools, counts, statistics, timer, witness };
         engine.remember();
         Ok(engine)
     }
@@ -108,13 +115,19 @@ impl Engine {
     pub fn swap(&self, spec: &Spec) -> Result<(), Error> {
         let counts = self.counts.lock().clone();
         let (pools, witness, mut restore) = (&self.pools, self.witness.as_ref(), Afresh);
-        let planner = Planner::new(spec, pools, &counts, &self.timer, witness, &mut restore);
+        let (statistics, timer) = (&self.statistics, &self.timer);
+        let planner = Planner::new(spec, pools, &counts, statistics, timer, witness, &mut restore);
         let plan = planner.plan()?;
         let used: Vec<PoolId> = plan.pools().iter().map(|(id, _)| id.clone()).collect();
         self.plan.store(Arc::new(plan));
         self.pools.keep(&used);
         self.remember();
         Ok(())
+    }
+
+    /// What has happened to descriptors, under every configuration so far.
+    pub fn statistics(&self) -> &Arc<Statistics> {
+        &self.statistics
     }
 
     /// The Redis servers in use, by the name of their store.
@@ -129,6 +142,9 @@ impl Engine {
             counts.clear();
         }
         for limit in plan.limits() {
+            counts.insert(limit.name().into(), Arc::clone(&limit.counts));
+        }
+        for limit in plan.domains().flat_map(|domain| &domain.units().limits) {
             counts.insert(limit.name().into(), Arc::clone(&limit.counts));
         }
     }

@@ -9,17 +9,22 @@ use slidegate_tower::Share;
 use super::counts::Counts;
 use super::limit::{Candidate, Limit, Named};
 use super::pool::{Pool, PoolTier};
-use super::pools::{PoolId, PoolSpec, Pools, Restore};
+use super::pools::{PoolId, PoolSpec, Pools, Restore, algorithm_word};
+use super::units::Units;
 use super::witness::Witness;
+use crate::domain::{Domain, Statistics};
 use crate::spec::{MEMORY, PolicySpec, RateSpec, RuleSpec, SharedSpec, Spec, Switch, Unit};
 
 /// A configuration at work. Never changes: a reload makes another one.
 #[derive(Debug)]
 pub struct Plan {
     spec: Spec,
-    limits: HashMap<Box<str>, Arc<Limit>>,
+    /// Policies by name, in the order of their names: there are few, and comparing beats hashing.
+    limits: Box<[Arc<Limit>]>,
     /// Of the domains' limits too.
     all: Vec<Arc<Limit>>,
+    domains: HashMap<Box<str>, Arc<Domain>>,
+    statistics: Arc<Statistics>,
     throttle: Arc<Limit>,
     pub(super) pools: Vec<(PoolId, Pool)>,
 }
@@ -29,13 +34,30 @@ pub(crate) const THROTTLE: &str = "cl.throttle";
 
 impl Plan {
     /// The policy of this name.
+    #[inline]
     pub fn limit(&self, policy: &str) -> Option<&Arc<Limit>> {
-        self.limits.get(policy)
+        let place = self.limits.binary_search_by(|limit| limit.name().cmp(policy)).ok()?;
+        self.limits.get(place)
     }
 
     /// Every limit there is, in the order of the configuration.
     pub fn limits(&self) -> &[Arc<Limit>] {
         &self.all
+    }
+
+    /// The domain of this name.
+    pub fn domain(&self, name: &str) -> Option<&Arc<Domain>> {
+        self.domains.get(name)
+    }
+
+    /// Every domain, in the order of the configuration.
+    pub fn domains(&self) -> impl Iterator<Item = &Arc<Domain>> {
+        self.spec.domains.iter().filter_map(|spec| self.domain(&spec.name))
+    }
+
+    /// What has happened to descriptors.
+    pub fn statistics(&self) -> &Statistics {
+        &self.statistics
     }
 
     /// What `CL.THROTTLE` asks, with quotas that every call names.
@@ -64,6 +86,7 @@ pub struct Planner<'a> {
     spec: &'a Spec,
     pools: &'a Pools,
     counts: &'a HashMap<Box<str>, Arc<Counts>>,
+    statistics: &'a Arc<Statistics>,
     timer: &'a Arc<MonotonicClock>,
     witness: Option<&'a Arc<dyn Witness>>,
     restore: &'a mut dyn Restore,
@@ -83,37 +106,56 @@ impl<'a> Planner<'a> {
         spec: &'a Spec,
         pools: &'a Pools,
         counts: &'a HashMap<Box<str>, Arc<Counts>>,
+        statistics: &'a Arc<Statistics>,
         timer: &'a Arc<MonotonicClock>,
         witness: Option<&'a Arc<dyn Witness>>,
         restore: &'a mut dyn Restore,
     ) -> Self {
         let memory = spec.memory().limit / pools_in_memory(spec);
-        Self {
-            spec,
-            pools,
-            counts,
-            timer,
-            witness,
-            restore,
-            memory,
-            used: Vec::new(),
-            all: Vec::new(),
-        }
+        let (used, all) = (Vec::new(), Vec::new());
+        Self { spec, pools, counts, statistics, timer, witness, restore, memory, used, all }
     }
 
     pub(super) fn plan(mut self) -> Result<Plan, Error> {
-        let mut limits = HashMap::new();
+        let mut limits = Vec::with_capacity(self.spec.policies.len());
         for policy in &self.spec.policies {
             let limit = Arc::new(self.limit_of(policy)?);
             self.all.push(Arc::clone(&limit));
-            limits.insert(policy.name.as_str().into(), limit);
+            limits.push(limit);
         }
+        limits.sort_by(|one, other| one.name().cmp(other.name()));
         let throttle = Arc::new(self.limit_of(&PolicySpec {
             algorithm: Algorithm::Gcra,
             ..PolicySpec::new(THROTTLE, vec![Quota::per_minute(1)?])
         })?);
         self.all.push(Arc::clone(&throttle));
-        Ok(Plan { spec: self.spec.clone(), limits, all: self.all, throttle, pools: self.used })
+        let domains = self.domains()?;
+        Ok(Plan {
+            spec: self.spec.clone(),
+            limits: limits.into(),
+            all: self.all,
+            domains,
+            statistics: Arc::clone(self.statistics),
+            throttle,
+            pools: self.used,
+        })
+    }
+
+    fn domains(&mut self) -> Result<HashMap<Box<str>, Arc<Domain>>, Error> {
+        let mut domains = HashMap::new();
+        for domain in &self.spec.domains {
+            let made = Arc::new(Domain::new(domain, self)?);
+            if domains.insert(domain.name.as_str().into(), made).is_some() {
+                let message = format!("domain {:?} is there twice: join its files", domain.name);
+                return Err(Error::new(ErrorKind::Setting, message));
+            }
+        }
+        Ok(domains)
+    }
+
+    /// Where what happens to descriptors is counted.
+    pub fn statistics(&self) -> &Statistics {
+        self.statistics
     }
 
     fn limit_of(&mut self, policy: &PolicySpec) -> Result<Limit, Error> {
@@ -181,9 +223,21 @@ impl<'a> Planner<'a> {
         rate: &RateSpec,
         switch: Switch,
     ) -> Result<Arc<Limit>, Error> {
+        let limit = Arc::new(self.descriptor(store, name, rate, switch)?);
+        self.all.push(Arc::clone(&limit));
+        Ok(limit)
+    }
+
+    fn descriptor(
+        &mut self,
+        store: &str,
+        name: &str,
+        rate: &RateSpec,
+        switch: Switch,
+    ) -> Result<Limit, Error> {
         let quotas = [Quota::new(u64::from(rate.requests), rate.unit.window())?];
         let pool = self.unit_pool(store, rate.unit, rate.algorithm)?;
-        let limit = Arc::new(Limit {
+        Ok(Limit {
             name: name.into(),
             own: Some(pool.tier(&quotas)?),
             quotas: quotas.into(),
@@ -196,14 +250,32 @@ impl<'a> Planner<'a> {
             counts: self.counts_of(name),
             timer: Arc::clone(self.timer),
             witness: self.witness.cloned(),
-        });
-        self.all.push(Arc::clone(&limit));
-        Ok(limit)
+        })
+    }
+
+    /// The state of every unit, for limits that requests bring along.
+    ///
+    /// # Errors
+    ///
+    /// When the store is not configured.
+    pub fn units(&mut self, store: &str, name: &str, algorithm: Algorithm) -> Result<Units, Error> {
+        let counts = self.counts_of(name);
+        let mut limits = Vec::with_capacity(Unit::ALL.len());
+        for unit in Unit::ALL {
+            let rate = RateSpec { requests: 1, unit, algorithm };
+            let limit = self.descriptor(store, name, &rate, Switch::Enforce)?;
+            limits.push(Limit { counts: Arc::clone(&counts), ..limit });
+        }
+        Ok(Units { limits })
     }
 
     fn unit_pool(&mut self, store: &str, unit: Unit, algorithm: Algorithm) -> Result<Pool, Error> {
         let quotas = [Quota::new(1, unit.window())?];
-        let name = format!("envoy.{}", unit.name());
+        // Keys in Redis are named by the policy alone, and no algorithm reads what another wrote.
+        let name = match algorithm {
+            Algorithm::Log => format!("envoy.{}", unit.name()),
+            other => format!("envoy.{}.{}", unit.name(), algorithm_word(other)),
+        };
         self.pool(&PoolSpec {
             name: &name,
             quotas: &quotas,
@@ -238,6 +310,13 @@ fn own(pool: &Pool, quotas: &[Quota]) -> Result<Option<PoolTier>, Error> {
 fn pools_in_memory(spec: &Spec) -> usize {
     let policies = spec.policies.iter().filter(|policy| policy.store == MEMORY);
     let own: usize = policies.map(|policy| 1 + usize::from(policy.candidate.is_some())).sum();
-    let in_domains = spec.domains.iter().any(|domain| domain.store == MEMORY);
-    1 + own + if in_domains { Unit::ALL.len() } else { 0 }
+    let mut algorithms: Vec<Algorithm> = Vec::new();
+    for domain in spec.domains.iter().filter(|domain| domain.store == MEMORY) {
+        for algorithm in domain.algorithms() {
+            if !algorithms.contains(&algorithm) {
+                algorithms.push(algorithm);
+            }
+        }
+    }
+    1 + own + algorithms.len() * Unit::ALL.len()
 }

@@ -44,7 +44,6 @@ impl Pool {
             (Self::Memory(limiter), Some(PoolTier::Memory(tier))) => {
                 limiter.check_tier(key, tier, cost)
             }
-            (Self::Memory(limiter), _) if cost == Cost::ONE => limiter.check(key),
             (Self::Memory(limiter), _) => limiter.check_cost(key, cost),
             (Self::Redis(limiter), Some(PoolTier::Redis(tier))) => {
                 limiter.check_tier(key, tier, cost).await

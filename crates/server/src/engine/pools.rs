@@ -98,7 +98,8 @@ impl PoolSpec<'_> {
     }
 }
 
-fn algorithm_word(algorithm: Algorithm) -> String {
+/// A word for an algorithm with its parameter.
+pub(super) fn algorithm_word(algorithm: Algorithm) -> String {
     match algorithm {
         Algorithm::Log => "log".to_owned(),
         Algorithm::LogCapped { bytes_max } => format!("log_capped_{bytes_max}"),

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Response};
 use http_body_util::Full;
-use slidegate::{Decision, Policy, Quota, QuotaDecision};
+use slidegate::{Decision, Policy, QuotaDecision};
 use slidegate_http::{Body, Fields, Judged, Problem};
 
 use super::Reply;
@@ -38,23 +38,34 @@ pub(super) fn write(
     is_over: Option<bool>,
 ) {
     json.open(b'{');
-    json.name("allowed");
-    json.bool(decision.is_allowed());
-    json.name("policy");
+    let is_allowed = decision.is_allowed();
+    // Every check writes this, so it is written in large pieces.
+    json.raw(if is_allowed {
+        r#""allowed":true,"policy":"#
+    } else {
+        r#""allowed":false,"policy":"#
+    });
     json.text(limit.name());
     if let Some(tightest) = decision.tightest() {
-        write_standing(json, tightest, None);
+        json.raw(r#","limit":"#);
+        json.number(tightest.limit());
+        write_left(json, tightest);
     }
-    if !decision.is_allowed() {
+    if !is_allowed {
         write_retry(json, decision.retry_after());
     }
-    json.name("quotas");
-    json.open(b'[');
+    json.raw(r#","quotas":["#);
     let quotas = limit.quotas(tier);
     for (index, standing) in decision.quotas().iter().enumerate() {
         json.open(b'{');
-        write_standing(json, standing, quotas.get(index));
-        if !decision.is_allowed() {
+        json.raw(r#""limit":"#);
+        json.number(standing.limit());
+        if let Some(quota) = quotas.get(index) {
+            json.raw(r#","window":"#);
+            json.seconds(quota.window());
+        }
+        write_left(json, standing);
+        if !is_allowed {
             write_retry(json, standing.retry_after());
         }
         json.close(b'}');
@@ -65,16 +76,10 @@ pub(super) fn write(
 }
 
 #[inline]
-fn write_standing(json: &mut Json, standing: &QuotaDecision, quota: Option<&Quota>) {
-    json.name("limit");
-    json.number(standing.limit());
-    if let Some(quota) = quota {
-        json.name("window");
-        json.seconds(quota.window());
-    }
-    json.name("remaining");
+fn write_left(json: &mut Json, standing: &QuotaDecision) {
+    json.raw(r#","remaining":"#);
     json.number(standing.remaining());
-    json.name("reset_after");
+    json.raw(r#","reset_after":"#);
     json.seconds(standing.reset_after());
 }
 
@@ -90,8 +95,8 @@ fn write_retry(json: &mut Json, after: Option<core::time::Duration>) {
 #[inline]
 fn write_marks(json: &mut Json, decision: &Decision, is_over: Option<bool>) {
     if let Some(receipt) = decision.receipt() {
-        json.name("receipt");
-        ReceiptWord::new(receipt).with_text(|text| json.text(text));
+        json.raw(r#","receipt":"#);
+        ReceiptWord::new(receipt).with_letters(|letters| json.letters(letters));
     }
     let marks = [
         ("over", is_over == Some(true)),

@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer};
 use slidegate::Cost;
 
 use super::problem::{Refusal, RefusalKind};
+use super::quick;
 use crate::engine::{Limit, Plan, TierId};
 use crate::receipt::ReceiptWord;
 
@@ -301,11 +302,26 @@ fn other(value: &dyn fmt::Display) -> Units<'static> {
 /// Reads a body as JSON.
 #[inline]
 pub(super) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Refusal> {
-    serde_json::from_slice(body).map_err(|error| malformed(&error))
+    // Looked at once, not once for each text in it.
+    serde_json::from_str(as_text(body)?).map_err(|error| malformed(&error))
+}
+
+/// Reads the body of a check, the usual one without the parser.
+#[inline]
+pub(super) fn parse_ask(body: &[u8]) -> Result<AskBody<'_>, Refusal> {
+    match quick::read(as_text(body)?) {
+        Some(ask) => Ok(ask),
+        None => parse(body),
+    }
+}
+
+#[inline]
+fn as_text(body: &[u8]) -> Result<&str, Refusal> {
+    core::str::from_utf8(body).map_err(|error| malformed(&error))
 }
 
 #[cold]
-fn malformed(error: &serde_json::Error) -> Refusal {
+fn malformed(error: &dyn fmt::Display) -> Refusal {
     // It may show a part of what came, which is cut; never a whole key.
     let reason: String = error.to_string().chars().take(200).collect();
     Refusal::malformed(format!("the body is not what is asked for: {reason}"))

@@ -19,6 +19,16 @@ pub(super) async fn read_json(
     body_timeout: Duration,
 ) -> Result<Bytes, Refusal> {
     check_type(request)?;
+    read_any(request, max, body_timeout).await
+}
+
+/// The body of a request, whatever it says it is.
+#[inline]
+pub(super) async fn read_any(
+    request: &mut Request<Incoming>,
+    max: usize,
+    body_timeout: Duration,
+) -> Result<Bytes, Refusal> {
     if request.version() == Version::HTTP_2 {
         // One slow body does not hold up others there, so it has to be timed by itself. In HTTP/1
         // the connection's pulse does.

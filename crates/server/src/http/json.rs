@@ -38,6 +38,20 @@ impl Json {
         self.bytes.extend_from_slice(b"\":");
     }
 
+    /// JSON as it stands, commas included.
+    #[inline]
+    pub(crate) fn raw(&mut self, json: &'static str) {
+        self.bytes.extend_from_slice(json.as_bytes());
+    }
+
+    /// Text of printable ASCII that needs no escape, such as receipts.
+    #[inline]
+    pub(crate) fn letters(&mut self, letters: &[u8]) {
+        self.bytes.push(b'"');
+        self.bytes.extend_from_slice(letters);
+        self.bytes.push(b'"');
+    }
+
     /// A name that comes from outside.
     pub(crate) fn any_name(&mut self, name: &str) {
         self.text(name);

@@ -8,10 +8,13 @@ mod api;
 mod ask;
 mod auth;
 mod body;
+mod envoy;
+mod guarded;
 pub(crate) mod json;
 mod openapi;
 pub(crate) mod problem;
 pub(crate) mod query;
+mod quick;
 mod route;
 mod serve;
 mod state;
@@ -20,6 +23,9 @@ use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 
+#[cfg(test)]
+pub(crate) use self::auth::counted_by;
+pub use self::guarded::Guarded;
 use self::problem::{Refusal, RefusalKind};
 use self::route::{Found, Operation};
 pub use self::serve::{Connections, Entry, Handle, Peer, ServeLimits, Server, Tls};
@@ -49,9 +55,12 @@ impl Handle for HttpState {
 
 async fn other(
     state: &HttpState,
-    request: Request<Incoming>,
+    mut request: Request<Incoming>,
     peer: &Peer,
 ) -> Result<Reply, Refusal> {
+    if let Some(reply) = envoy::answer(state, &mut request).await? {
+        return Ok(reply);
+    }
     let (method, path) = (request.method(), request.uri().path());
     let (operation, rest) = match route::find(method, path) {
         Found::Route(operation, rest) => (operation, rest),

@@ -2,9 +2,11 @@
 
 use core::time::Duration;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use slidegate_http::ClientAddress;
 
+use crate::domain::Options;
 use crate::engine::{ASKS_MAX, Engine};
 
 /// The engine, and how requests are read.
@@ -15,7 +17,7 @@ pub struct HttpState {
 }
 
 /// How requests are read, and how much of them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct HttpSettings {
     /// The largest body, in bytes.
     pub body_max: usize,
@@ -32,6 +34,10 @@ pub struct HttpSettings {
     pub history_max: usize,
     /// How forward auth finds the client's address. If any proxy is trusted, only trusted ones may ask.
     pub client: ClientAddress,
+    /// How Envoy's `/json` is answered.
+    pub envoy: Arc<Options>,
+    /// Set when the process is about to end: `/healthcheck` tells load balancers so.
+    pub is_ending: Arc<AtomicBool>,
 }
 
 impl HttpState {
@@ -62,6 +68,8 @@ impl Default for HttpSettings {
             together_max: ASKS_MAX,
             history_max: 10_000,
             client: ClientAddress::peer(),
+            envoy: Arc::default(),
+            is_ending: Arc::default(),
         }
     }
 }

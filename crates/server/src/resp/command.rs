@@ -177,9 +177,14 @@ impl Call<'_> {
     /// `SG.CHECK policy key [COST n] [TIER name]`
     async fn check(&mut self) -> Result<(), Refused> {
         let plan = self.engine.plan();
-        let asked = self.asked(&plan, "policy key [COST n] [TIER name]")?;
-        let decision = asked.limit.check(asked.key, asked.tier, asked.cost).await;
-        self.decision(&decision);
+        let Asked { limit, key, tier, cost } =
+            self.asked(&plan, "policy key [COST n] [TIER name]")?;
+        if let Some(decision) = limit.check_now(key, tier, cost) {
+            self.decision(&decision);
+        } else {
+            let decision = Box::pin(limit.check(key, tier, cost)).await;
+            self.decision(&decision);
+        }
         Ok(())
     }
 
@@ -202,7 +207,7 @@ impl Call<'_> {
         // What was let through while the store was away is not there to be given back.
         match decision.receipt().filter(|_| !decision.is_degraded()) {
             Some(receipt) => {
-                ReceiptWord::new(receipt).with_text(|text| self.replies.bulk(text.as_bytes()));
+                ReceiptWord::new(receipt).with_letters(|letters| self.replies.bulk(letters));
             }
             None => self.replies.null(),
         }
@@ -465,7 +470,9 @@ fn failed(error: Error) -> Refused {
 
 /// Rounded up, so that nobody comes too early.
 fn millis(duration: Duration) -> i64 {
-    i64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
+    let part = u64::from(duration.subsec_nanos().div_ceil(1_000_000));
+    let millis = duration.as_secs().saturating_mul(1000).saturating_add(part);
+    i64::try_from(millis).unwrap_or(i64::MAX)
 }
 
 /// Rounded up, so that nobody comes too early.

@@ -7,12 +7,15 @@ mod parse;
 mod reply;
 mod throttle;
 
+use core::future::poll_fn;
+use core::pin::{Pin, pin};
+use core::task::{Context, Poll};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::time::timeout;
+use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use self::command::{Call, Then};
 use self::parse::Arguments;
@@ -57,20 +60,31 @@ pub async fn serve<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let mut stop = core::pin::pin!(stop);
+    let (mut stop, mut quiet) = (pin!(stop), Quiet::new(limits.idle_max));
+    let mut beat = pin!(sleep(quiet.period));
     let mut input: Vec<u8> = Vec::with_capacity(READ);
     let (mut replies, mut throttles) = (Replies::default(), Throttles::default());
     let mut arguments = Arguments::default();
     loop {
         input.reserve(READ);
-        let read = tokio::select! {
-            read = timeout(limits.idle_max, stream.read_buf(&mut input)) => read,
-            () = &mut stop => return Ok(()),
+        let read = {
+            let mut reading = pin!(stream.read_buf(&mut input));
+            poll_fn(|cx| {
+                // While bytes come, nothing else is asked.
+                if let Poll::Ready(read) = reading.as_mut().poll(cx) {
+                    return Poll::Ready(Some(read));
+                }
+                if stop.as_mut().poll(cx).is_ready() || quiet.is_over(beat.as_mut(), cx) {
+                    return Poll::Ready(None);
+                }
+                Poll::Pending
+            })
+            .await
         };
         match read {
-            Ok(Ok(0)) | Err(_) => return Ok(()),
-            Ok(Ok(_)) => {}
-            Ok(Err(error)) => return Err(error),
+            Some(Ok(0)) | None => return Ok(()),
+            Some(Ok(_)) => quiet.beats = 0,
+            Some(Err(error)) => return Err(error),
         }
         let mut used = 0;
         let mut then = Then::Go;
@@ -115,9 +129,56 @@ async fn send<S: AsyncWrite + Unpin>(
     replies: &mut Replies,
     limits: RespLimits,
 ) -> io::Result<()> {
-    if !replies.bytes().is_empty() {
-        timeout(limits.write_max, stream.write_all(replies.bytes())).await??;
-        replies.clear();
+    if replies.bytes().is_empty() {
+        return Ok(());
     }
+    write(stream, replies.bytes(), limits).await?;
+    replies.clear();
     Ok(())
+}
+
+/// Most clients take their answers at once: a clock is read only for those that do not.
+async fn write<S: AsyncWrite + Unpin>(
+    stream: &mut S,
+    bytes: &[u8],
+    limits: RespLimits,
+) -> io::Result<()> {
+    let mut writing = pin!(stream.write_all(bytes));
+    match poll_fn(|cx| Poll::Ready(writing.as_mut().poll(cx))).await {
+        Poll::Ready(written) => written,
+        Poll::Pending => timeout(limits.write_max, writing).await?,
+    }
+}
+
+/// How long a client has said nothing, by a timer that commands do not set anew.
+struct Quiet {
+    period: Duration,
+    /// Since the last bytes came.
+    beats: u32,
+    is_set: bool,
+}
+
+/// In the longest that a client may be quiet. It is over between that and a quarter more.
+const BEATS: u32 = 4;
+
+impl Quiet {
+    fn new(most: Duration) -> Self {
+        Self { period: most / BEATS, beats: 0, is_set: false }
+    }
+
+    /// Counts the beats that have passed; the timer is asked once, and then when it has gone off.
+    fn is_over(&mut self, mut beat: Pin<&mut Sleep>, cx: &mut Context<'_>) -> bool {
+        if self.is_set && !beat.is_elapsed() {
+            return false;
+        }
+        self.is_set = true;
+        while beat.as_mut().poll(cx).is_ready() {
+            self.beats += 1;
+            if self.beats > BEATS {
+                return true;
+            }
+            beat.as_mut().reset(Instant::now() + self.period);
+        }
+        false
+    }
 }

@@ -122,6 +122,14 @@ fn number(input: &[u8], at: usize) -> Result<Option<(i64, usize)>, Malformed> {
     /// Digits of the largest number, with its sign.
     const DIGITS_MAX: usize = 20;
     let rest = input.get(at..).unwrap_or_default();
+    // Nearly all lengths have one digit or two.
+    match *rest {
+        [one @ b'0'..=b'9', b'\r', b'\n', ..] => return Ok(Some((digit(one), at + 3))),
+        [ten @ b'0'..=b'9', one @ b'0'..=b'9', b'\r', b'\n', ..] => {
+            return Ok(Some((digit(ten) * 10 + digit(one), at + 4)));
+        }
+        _ => {}
+    }
     let (negative, digits) = match rest.first() {
         Some(b'-') => (true, &rest[1..]),
         _ => (false, rest),
@@ -141,10 +149,14 @@ fn number(input: &[u8], at: usize) -> Result<Option<(i64, usize)>, Malformed> {
         }
         value = value
             .checked_mul(10)
-            .and_then(|value| value.checked_add(i64::from(byte - b'0')))
+            .and_then(|value| value.checked_add(digit(*byte)))
             .ok_or(Malformed::Protocol("invalid number"))?;
     }
     if digits.len() > DIGITS_MAX { Err(Malformed::Protocol("invalid number")) } else { Ok(None) }
+}
+
+fn digit(byte: u8) -> i64 {
+    i64::from(byte - b'0')
 }
 
 #[cfg(test)]

@@ -6,16 +6,21 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use slidegate_tower::OverloadGuard;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use super::listener::{Stop, accept, listen};
-use super::tls::{HTTP, PLAIN, Tls};
+use super::tls::{GRPC, HTTP, PLAIN, Tls};
 use super::{Reloader, words};
-use crate::admin::{Access, AdminState, StoreMemory, may_listen};
-use crate::config::{Loaded, Settings};
+use crate::admin::{Access, AdminState, Source, StoreMemory, may_listen};
+use crate::config::{Loaded, OverloadSettings, Settings};
+use crate::domain;
 use crate::engine::Engine;
-use crate::http::{Connections, HttpSettings, HttpState, ServeLimits, Server};
+use crate::grpc::{self, GrpcLimits};
+use crate::http::{Connections, Guarded, HttpSettings, HttpState, ServeLimits, Server};
 use crate::resp::{self, RespLimits};
 
 /// An address that is listened on, plainly or by TLS.
@@ -27,6 +32,7 @@ struct Door {
 /// Every listener that is on, bound before anything is served: a taken address is found out at once.
 pub(super) struct Doors {
     http: Option<Door>,
+    grpc: Option<Door>,
     resp: Option<Door>,
     admin: Option<(Door, Access)>,
 }
@@ -37,6 +43,7 @@ pub(super) struct Served<'a> {
     pub(super) settings: &'a Settings,
     pub(super) reloader: &'a Arc<Reloader>,
     pub(super) is_ending: &'a Arc<AtomicBool>,
+    pub(super) sources: Vec<Source>,
     pub(super) stop: Stop,
 }
 
@@ -73,13 +80,15 @@ impl Doors {
         };
         Ok(Self {
             http: Door::open("http", at.http, tls, HTTP).await?,
+            grpc: Door::open("grpc", at.grpc, tls, GRPC).await?,
             resp: Door::open("resp", at.resp, tls, PLAIN).await?,
             admin,
         })
     }
 
     pub(super) fn certificates(&self) -> Vec<Tls> {
-        let doors = [self.http.as_ref(), self.resp.as_ref(), self.admin.as_ref().map(|it| &it.0)];
+        let admin = self.admin.as_ref().map(|(door, _)| door);
+        let doors = [self.http.as_ref(), self.grpc.as_ref(), self.resp.as_ref(), admin];
         doors.into_iter().flatten().filter_map(|door| door.tls.clone()).collect()
     }
 
@@ -88,6 +97,7 @@ impl Doors {
         let address = |door: Option<&Door>| door.and_then(Door::address);
         let places = words::Places {
             http: address(self.http.as_ref()),
+            grpc: address(self.grpc.as_ref()),
             resp: address(self.resp.as_ref()),
             admin: address(self.admin.as_ref().map(|(door, _)| door)),
             is_tls: loaded.settings.tls.is_some(),
@@ -95,22 +105,45 @@ impl Doors {
         let _ = io::stderr().lock().write_all(words::welcome(&places, loaded).as_bytes());
     }
 
-    pub(super) fn serve(self, tasks: &mut JoinSet<()>, served: &Served<'_>) {
-        let Served { engine, settings, stop, .. } = served;
+    /// Serves them all. The guard against overload is one, in front of HTTP.
+    ///
+    /// # Errors
+    ///
+    /// When its settings are out of range.
+    pub(super) fn serve(
+        self,
+        tasks: &mut JoinSet<()>,
+        mut served: Served<'_>,
+    ) -> Result<(), String> {
+        let sources = core::mem::take(&mut served.sources);
+        let Served { engine, settings, stop, .. } = &served;
         let connections = Connections::new(settings.limits.connections);
+        let options = Arc::new(domain::Options::from(*settings));
         if let Some(door) = self.http {
-            let state = HttpState::new(Arc::clone(engine), http_settings(settings));
-            let server = server(door, state, settings, &connections);
+            let state = HttpState::new(Arc::clone(engine), http_settings(&served, &options));
+            let guarded = Guarded::new(state, guard(&settings.overload)?);
+            let server = server(door, guarded, settings, &connections);
             let stop = stop.clone();
             tasks.spawn(server.serve(stop.wait()));
         }
+        if let Some(door) = self.grpc {
+            let service = grpc::Service::new(Arc::clone(engine), Arc::clone(&options))
+                .message_max(settings.limits.body_max);
+            let (health, ended) = (service.health(), stop.clone());
+            tasks.spawn(async move {
+                ended.wait().await;
+                health.set(false).await;
+            });
+            let grpc = Grpc(service, grpc_limits(settings));
+            tasks.spawn(serve_each(door, grpc, Arc::clone(&connections), stop.clone()));
+        }
         if let Some(door) = self.resp {
-            let (engine, connections) = (Arc::clone(engine), Arc::clone(&connections));
-            tasks.spawn(serve_resp(door, engine, connections, stop.clone()));
+            let resp = Resp(Arc::clone(engine), RespLimits::default());
+            tasks.spawn(serve_each(door, resp, Arc::clone(&connections), stop.clone()));
         }
         if let Some((door, access)) = self.admin {
             let listeners = vec![("data", Arc::clone(&connections))];
-            let state = admin_state(access, served, listeners);
+            let state = AdminState { sources, ..admin_state(access, &served, listeners) };
             let (watched, stores) = (Arc::downgrade(engine), Arc::clone(&state.stores));
             let ended = stop.clone();
             tasks.spawn(async move {
@@ -123,6 +156,7 @@ impl Doors {
             let stop = stop.clone();
             tasks.spawn(server.serve(stop.wait()));
         }
+        Ok(())
     }
 }
 
@@ -143,8 +177,9 @@ fn admin_state(
     served: &Served<'_>,
     listeners: Vec<(&'static str, Arc<Connections>)>,
 ) -> AdminState {
-    let reloader = Arc::clone(served.reloader);
+    let (reloader, engine) = (Arc::clone(served.reloader), Arc::clone(served.engine));
     AdminState {
+        pages: vec![("/rlconfig", Box::new(move || domain::dump(&engine.plan())))],
         listeners,
         reloads: Arc::clone(served.reloader.reloads()),
         reload: Some(Arc::new(move || reloader.reload())),
@@ -154,9 +189,25 @@ fn admin_state(
     }
 }
 
-fn http_settings(settings: &Settings) -> HttpSettings {
-    let limits = &settings.limits;
+fn guard(settings: &OverloadSettings) -> Result<Option<OverloadGuard>, String> {
+    if !settings.enabled {
+        return Ok(None);
+    }
+    let mut builder = OverloadGuard::builder("http")
+        .multiple_percent(settings.multiple_percent)
+        .queue_max(settings.queue_max)
+        .delay_max(settings.delay_max);
+    if let Some(most) = settings.concurrency_max {
+        builder = builder.concurrency_max(most);
+    }
+    builder.build().map(Some).map_err(|error| format!("overload: {error}"))
+}
+
+fn http_settings(served: &Served<'_>, envoy: &Arc<domain::Options>) -> HttpSettings {
+    let (settings, limits) = (served.settings, &served.settings.limits);
     HttpSettings {
+        envoy: Arc::clone(envoy),
+        is_ending: Arc::clone(served.is_ending),
         body_max: limits.body_max,
         key_max: limits.key_max,
         batch_max: limits.batch_max,
@@ -185,25 +236,73 @@ fn server<H>(
     }
 }
 
-async fn serve_resp(door: Door, engine: Arc<Engine>, connections: Arc<Connections>, stop: Stop) {
-    let limits = RespLimits::default();
+fn grpc_limits(settings: &Settings) -> GrpcLimits {
+    GrpcLimits {
+        opening_max: settings.limits.header_timeout,
+        streams_max: settings.limits.streams_max,
+        ..GrpcLimits::default()
+    }
+}
+
+/// What a connection speaks, plainly or by TLS.
+trait Speak: Clone + Send + 'static {
+    /// Serves one connection to its end; between requests, `ended` is it too.
+    fn speak<S>(
+        self,
+        stream: S,
+        ended: impl Future<Output = ()> + Send,
+    ) -> impl Future<Output = ()> + Send
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+}
+
+#[derive(Clone)]
+struct Grpc(grpc::Service, GrpcLimits);
+
+#[derive(Clone)]
+struct Resp(Arc<Engine>, RespLimits);
+
+// How a connection ends is its client's affair.
+impl Speak for Grpc {
+    async fn speak<S>(self, stream: S, ended: impl Future<Output = ()> + Send)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let _ = grpc::serve(stream, self.0, self.1, ended).await;
+    }
+}
+
+impl Speak for Resp {
+    async fn speak<S>(self, stream: S, ended: impl Future<Output = ()> + Send)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let _ = resp::serve(stream, self.0, self.1, ended).await;
+    }
+}
+
+/// For a TLS handshake.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// Accepts until it is time to end, then waits for the connections there are.
+async fn serve_each<P: Speak>(door: Door, speak: P, connections: Arc<Connections>, stop: Stop) {
     let mut open = JoinSet::new();
     while let Some((stream, _, entry)) = accept(&door.listener, &connections, &stop).await {
         while open.try_join_next().is_some() {}
-        let (engine, ended) = (Arc::clone(&engine), stop.clone().wait());
+        let (speak, ended) = (speak.clone(), stop.clone().wait());
         let tls = door.tls.as_ref().map(Tls::acceptor);
         open.spawn(async move {
-            // How a connection ends is its client's affair.
-            let _ = match tls {
-                None => resp::serve(stream, engine, limits, ended).await,
-                Some(tls) => match tokio::time::timeout(limits.write_max, tls.accept(stream)).await
-                {
-                    Ok(Ok(stream)) => resp::serve(stream, engine, limits, ended).await,
-                    _ => Ok(()),
-                },
-            };
+            match tls {
+                None => speak.speak(stream, ended).await,
+                Some(tls) => {
+                    if let Ok(Ok(stream)) = timeout(HANDSHAKE, tls.accept(stream)).await {
+                        speak.speak(stream, ended).await;
+                    }
+                }
+            }
             drop(entry);
         });
     }
+    drop(door);
     while open.join_next().await.is_some() {}
 }

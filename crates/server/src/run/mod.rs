@@ -2,6 +2,7 @@
 
 mod audit;
 mod doors;
+mod envoy_metrics;
 mod listener;
 mod log;
 mod reload;

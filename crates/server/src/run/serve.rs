@@ -10,7 +10,8 @@ use tracing::{error, info, warn};
 
 use super::doors::{Doors, Served};
 use super::listener::{Stop, Stopper};
-use super::{Audit, Reloader, Snapshots, log, notify, sweep, watch};
+use super::{Audit, Reloader, Snapshots, envoy_metrics, log, notify, sweep, watch};
+use crate::admin::Source;
 use crate::config::{Loaded, SnapshotSettings};
 use crate::engine::{Afresh, Engine, Witness};
 
@@ -37,9 +38,15 @@ pub async fn serve(
     doors.announce(&loaded);
     let is_ending = Arc::new(AtomicBool::new(false));
     let stop = stopper.stop();
-    let served =
-        Served { engine: &engine, settings, reloader: &reloader, is_ending: &is_ending, stop };
-    doors.serve(&mut tasks, &served);
+    let served = Served {
+        engine: &engine,
+        settings,
+        reloader: &reloader,
+        is_ending: &is_ending,
+        sources: sources(&engine, snapshots.as_ref()),
+        stop,
+    };
+    doors.serve(&mut tasks, served)?;
     look_after(&mut tasks, &engine, &loaded, snapshots.as_ref(), &stopper);
     tell_systemd("READY=1");
     wait_for_the_end(&reloader, files).await?;
@@ -59,6 +66,17 @@ pub async fn serve(
         Some(snapshots) => save(&engine, &snapshots).await,
         None => Ok(()),
     }
+}
+
+/// Metrics of what runs beside the engine.
+fn sources(engine: &Arc<Engine>, snapshots: Option<&Snapshots>) -> Vec<Source> {
+    let engine = Arc::clone(engine);
+    let mut sources: Vec<Source> =
+        vec![Box::new(move |page| envoy_metrics::tell(&engine.plan(), page))];
+    if let Some(snapshots) = snapshots.cloned() {
+        sources.push(Box::new(move |page| snapshots.tell(page)));
+    }
+    sources
 }
 
 fn open_snapshots(settings: Option<&SnapshotSettings>) -> Result<Option<Snapshots>, String> {

@@ -7,15 +7,26 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use slidegate::{Error, ErrorKind, RestoreReport};
 
+use crate::admin::{Kind, Page};
 use crate::engine::{Plan, Pool, PoolId, Restore};
 
 /// A folder of snapshots.
 #[derive(Debug, Clone)]
 pub struct Snapshots {
     folder: PathBuf,
+    saves: Arc<Saves>,
+}
+
+/// How often state was written.
+#[derive(Debug, Default)]
+struct Saves {
+    ok: AtomicU64,
+    failed: AtomicU64,
 }
 
 /// What was written.
@@ -44,7 +55,7 @@ impl Snapshots {
     /// When it cannot be made.
     pub fn new(folder: &Path) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
-        Ok(Self { folder: folder.to_owned() })
+        Ok(Self { folder: folder.to_owned(), saves: Arc::default() })
     }
 
     /// Writes all that is in memory.
@@ -53,6 +64,20 @@ impl Snapshots {
     ///
     /// When a file cannot be written; those before it are.
     pub fn save(&self, plan: &Plan) -> Result<SaveReport, Error> {
+        let saved = self.save_all(plan);
+        let count = if saved.is_ok() { &self.saves.ok } else { &self.saves.failed };
+        count.fetch_add(1, Ordering::Relaxed);
+        saved
+    }
+
+    /// Adds how often that went well, and how often not, to the metrics.
+    pub fn tell(&self, page: &mut Page) {
+        page.family("slidegate_snapshots_total", Kind::Counter, "Times all state was written.");
+        page.sample(&[("result", "ok")], self.saves.ok.load(Ordering::Relaxed));
+        page.sample(&[("result", "failed")], self.saves.failed.load(Ordering::Relaxed));
+    }
+
+    fn save_all(&self, plan: &Plan) -> Result<SaveReport, Error> {
         let mut report = SaveReport::default();
         for (id, pool) in plan.pools() {
             if let Pool::Memory(limiter) = pool {

@@ -8,6 +8,7 @@ use crate::config::Loaded;
 /// Where it listens.
 pub(super) struct Places {
     pub(super) http: Option<SocketAddr>,
+    pub(super) grpc: Option<SocketAddr>,
     pub(super) resp: Option<SocketAddr>,
     pub(super) admin: Option<SocketAddr>,
     pub(super) is_tls: bool,
@@ -24,6 +25,9 @@ pub(super) fn welcome(places: &Places, loaded: &Loaded) -> String {
     if let Some(address) = places.http {
         line("HTTP API", format!("{scheme}://{address}/v1/check  (described by /openapi.json)"));
         line("forward auth", format!("{scheme}://{address}/auth"));
+    }
+    if let Some(address) = places.grpc {
+        line("Envoy gRPC", format!("{address}  (rate limit service v3)"));
     }
     if let Some(address) = places.resp {
         line("Redis protocol", address.to_string());

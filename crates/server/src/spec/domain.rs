@@ -16,6 +16,29 @@ pub struct DomainSpec {
     pub store: String,
 }
 
+impl DomainSpec {
+    /// How its limits count, the first first; exactly, where it has none.
+    pub fn algorithms(&self) -> Vec<Algorithm> {
+        fn add(descriptors: &[DescriptorSpec], found: &mut Vec<Algorithm>) {
+            for descriptor in descriptors {
+                let rate = descriptor.limit.as_ref().and_then(|limit| limit.rate);
+                if let Some(RateSpec { algorithm, .. }) = rate
+                    && !found.contains(&algorithm)
+                {
+                    found.push(algorithm);
+                }
+                add(&descriptor.descriptors, found);
+            }
+        }
+        let mut found = Vec::new();
+        add(&self.descriptors, &mut found);
+        if found.is_empty() {
+            found.push(Algorithm::Log);
+        }
+        found
+    }
+}
+
 /// One level: a key, perhaps a value, perhaps a limit, perhaps further levels.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "the switches of the format, by their names")]

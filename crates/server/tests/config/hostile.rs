@@ -24,6 +24,7 @@ fn load_as_all(folder: &str, bytes: &[u8]) {
             Err(refused) => drop(refused.to_string()),
         }
     }
+    fs::remove_dir_all(&folder).unwrap();
 }
 
 fn fixtures() -> Vec<Vec<u8>> {

@@ -7,6 +7,8 @@
     reason = "in a test, to panic is to fail"
 )]
 
+mod commands;
+mod documents;
 mod envoy;
 mod files;
 mod hostile;

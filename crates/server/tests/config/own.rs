@@ -405,3 +405,34 @@ fn files_of_no_known_format() {
     }
     fs::remove_dir_all(&folder).unwrap();
 }
+
+// More rules than can be asked together would leave some of them unasked.
+#[test]
+fn rules_that_one_request_could_meet_are_counted() {
+    let rules = |count: usize, path: &dyn Fn(usize) -> String| {
+        let mut text = "policies: [{name: api, quotas: 5/s}]\nrules:\n".to_owned();
+        for index in 0..count {
+            text += "  - {name: r";
+            text += &index.to_string();
+            text += ", key: [address], policy: api, match: {path: ";
+            text += &path(index);
+            text += "}}\n";
+        }
+        let folder = std::env::temp_dir().join(format!("slidegate-rules-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("slidegate.yaml");
+        fs::write(&file, text).unwrap();
+        let found = match load(&Request::new([file])) {
+            Ok(loaded) => codes(&loaded.warnings),
+            Err(refused) => codes(&refused.findings),
+        };
+        fs::remove_dir_all(&folder).unwrap();
+        found
+    };
+    assert_eq!(rules(500, &|index| format!("/{index}/*")), [""; 0]);
+    assert_eq!(rules(64, &|_| "/a/*".to_owned()), [""; 0]);
+    assert_eq!(rules(65, &|_| "/a/*".to_owned()), ["too-many-rules"]);
+    // Nested ones meet too.
+    assert_eq!(rules(65, &|index| format!("/{}*", "a".repeat(index))), ["too-many-rules"]);
+    assert_eq!(rules(65, &|index| format!("/{}", "a".repeat(index))), [""; 0]);
+}

@@ -7,7 +7,7 @@ use crate::config::table::{self, VARIABLE_PREFIX};
 use crate::config::yaml::{Node, Scalar};
 
 /// Variables of ours that are read elsewhere.
-const ELSEWHERE: [&str; 2] = ["SLIDEGATE_CONFIG", "SLIDEGATE_FORMAT"];
+const ELSEWHERE: [&str; 2] = ["SLIDEGATE_CONFIG", "SLIDEGATE_ADDRESS"];
 
 /// Puts the values of our variables into a tree.
 pub(in crate::config) fn variables(

@@ -10,10 +10,21 @@ use crate::config::report::Report;
 use crate::config::source::Span;
 use crate::config::table::DESCRIPTOR;
 use crate::config::yaml::{Kind, Node};
+use crate::domain::ENTRIES_MAX;
 use crate::spec::DescriptorSpec;
 
 /// The keys and values of one level, as that service names them, and where they are.
-pub(super) type Level = HashMap<String, Span>;
+#[derive(Debug, Default)]
+pub(super) struct Level {
+    known: HashMap<String, Span>,
+    depth: usize,
+}
+
+impl Level {
+    fn below(&self) -> Self {
+        Self { known: HashMap::new(), depth: self.depth + 1 }
+    }
+}
 
 /// The descriptors under `descriptors`; `level` knows those that are there already.
 pub(super) fn descriptors(
@@ -27,6 +38,11 @@ pub(super) fn descriptors(
         wrong_type(found, "descriptors", "a list", report);
         return Vec::new();
     };
+    if level.depth >= ENTRIES_MAX {
+        let message = format!("more than {ENTRIES_MAX} levels of descriptors");
+        report.error(found.span, "range", message).help("requests cannot have so many entries");
+        return Vec::new();
+    }
     items.iter().filter_map(|item| descriptor(item, level, extensions, report)).collect()
 }
 
@@ -52,7 +68,7 @@ fn descriptor(
         value_to_metric: flag(node, "value_to_metric", report),
         share_threshold: flag(node, "share_threshold", report),
         metadata: metadata(node, report),
-        descriptors: descriptors(node, &mut Level::new(), extensions, report),
+        descriptors: descriptors(node, &mut level.below(), extensions, report),
         value,
     };
     check_key(&spec, node, level, report);
@@ -71,7 +87,7 @@ fn check_key(spec: &DescriptorSpec, node: &Node, level: &mut Level, report: &mut
     }
     let composite = composite(spec);
     let span = node.get("key").map_or(node.span, |key| key.span);
-    if let Some(first) = level.insert(composite.clone(), span) {
+    if let Some(first) = level.known.insert(composite.clone(), span) {
         let message = format!("two descriptors of this level are `{composite}`");
         let finding = report.error(span, "duplicate-descriptor", message);
         let help = "key and value are joined by `_`: key `a_b` value `c` is key `a` value `b_c`";

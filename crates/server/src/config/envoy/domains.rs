@@ -54,12 +54,12 @@ impl Domains {
                     .help("add for example `domain: shop`");
             }
             // All errors at once: those of its descriptors too.
-            descriptors(node, &mut Level::new(), extensions, report);
+            descriptors(node, &mut Level::default(), extensions, report);
             return;
         };
         let span = node.get("domain").map_or(node.span, |domain| domain.span);
         let Some(at) = self.place(&name, span, report) else {
-            descriptors(node, &mut Level::new(), extensions, report);
+            descriptors(node, &mut Level::default(), extensions, report);
             return;
         };
         let draft = &mut self.list[at];
@@ -92,7 +92,7 @@ impl Domains {
         let at = self.list.len();
         let spec =
             DomainSpec { name: name.to_owned(), descriptors: Vec::new(), store: String::new() };
-        self.list.push(Draft { spec, span, level: Level::new(), store_span: None });
+        self.list.push(Draft { spec, span, level: Level::default(), store_span: None });
         self.by_name.insert(name.to_owned(), at);
         Some(at)
     }

@@ -3,6 +3,7 @@
 use crate::config::check::shown;
 use crate::config::report::Report;
 use crate::config::yaml::{Node, Scalar, Style, Value};
+use crate::domain::TEXT_MAX;
 
 /// What a scalar says by YAML 1.1.
 pub(super) fn value(scalar: &Scalar) -> Value {
@@ -52,6 +53,11 @@ pub(super) fn text(node: &Node, key: &str, report: &mut Report) -> Option<String
     if let Value::Decimal(_) = value(scalar) {
         let message = format!("`{}` is a decimal number, and `{key}` a text", shown(&scalar.text));
         report.error(found.span, "type", message).help("put it in quotes");
+        return None;
+    }
+    if scalar.text.len() > TEXT_MAX {
+        let message = format!("`{key}` has {} bytes", scalar.text.len());
+        report.error(found.span, "range", message).help(format!("use at most {TEXT_MAX}"));
         return None;
     }
     Some(scalar.text.clone()).filter(|text| !text.is_empty())

@@ -8,7 +8,8 @@ mod time;
 pub(super) use address::{endpoint, network, redis};
 pub(super) use name::{domain, header, host, method, name, path_pattern, prefix};
 pub(super) use quota::quota;
-pub(super) use time::{show, time};
+pub use time::show;
+pub(super) use time::time;
 
 use super::yaml::{Scalar, Style, Value};
 

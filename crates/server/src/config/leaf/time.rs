@@ -35,8 +35,8 @@ pub(in crate::config) fn time(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_nanos(total))
 }
 
-/// The shortest way to write a stretch of time down, as [`time`] reads it.
-pub(in crate::config) fn show(time: Duration) -> String {
+/// The shortest way to write a stretch of time down, as configurations do.
+pub fn show(time: Duration) -> String {
     let nanos = time.as_nanos();
     if nanos == 0 {
         return "0s".to_owned();

@@ -11,19 +11,14 @@ use crate::config::lint;
 use crate::config::report::Report;
 use crate::config::source::Span;
 use crate::config::yaml::Node;
-use crate::spec::{CandidateSpec, MEMORY, PolicySpec, SharedSpec, StoreSpec, Switch};
+use crate::spec::{CandidateSpec, MEMORY, PolicySpec, SharedSpec, Switch};
 
 /// Settings that mean something in a shared store only.
 const SHARED_ONLY: [&str; 5] = ["failure_mode", "nodes", "guard_band", "deny_cache", "leases"];
 
 /// All policies of a tree.
-pub(in crate::config) fn policies(
-    root: &Node,
-    stores: &[StoreSpec],
-    report: &mut Report,
-) -> Vec<PolicySpec> {
+pub(in crate::config) fn policies(root: &Node, report: &mut Report) -> Vec<PolicySpec> {
     let mut names: HashMap<String, Span> = HashMap::new();
-    let store_names = store_names(root);
     let items = root.get("policies").map(Node::items).unwrap_or_default();
     let mut policies = Vec::with_capacity(items.len());
     for node in items {
@@ -35,7 +30,7 @@ pub(in crate::config) fn policies(
             finding.related(first, "the first is here").help("use another name");
         }
         check_policy(&spec, node, report);
-        check_store(&spec, node, stores, &store_names, report);
+        check_store(&spec, node, root, report);
         lint::policy(&spec, node, report);
         policies.push(spec);
     }
@@ -155,13 +150,7 @@ fn check_leases(spec: &PolicySpec, node: &Node, report: &mut Report) {
     }
 }
 
-fn check_store(
-    spec: &PolicySpec,
-    node: &Node,
-    stores: &[StoreSpec],
-    names: &[&str],
-    report: &mut Report,
-) {
+fn check_store(spec: &PolicySpec, node: &Node, root: &Node, report: &mut Report) {
     if spec.store == MEMORY {
         for key in SHARED_ONLY {
             if let Some(value) = node.get(key) {
@@ -173,16 +162,12 @@ fn check_store(
         return;
     }
     let Some(value) = node.get("store") else { return };
-    let found = stores.iter().find_map(|store| match store {
-        StoreSpec::Redis(name, redis) if *name == spec.store => Some(redis),
-        _ => None,
-    });
-    let Some(redis) = found else {
-        unknown_store(&spec.store, value.span, names, report);
+    let Some(store) = root.get("stores").and_then(|stores| stores.get(&spec.store)) else {
+        unknown_store(&spec.store, value.span, &store_names(root), report);
         return;
     };
-    if let (true, None, Some(flag)) = (spec.secret_keys, &redis.key_secret, node.get("secret_keys"))
-    {
+    let lacks = spec.secret_keys && store.get("key_secret_file").is_none();
+    if let (true, Some(flag)) = (lacks, node.get("secret_keys")) {
         let message = format!("secret keys need a secret that the store `{}` lacks", spec.store);
         let finding = report.error(flag.span, "missing-key", message);
         finding.help(format!("add `key_secret_file` to the store `{}`", spec.store));

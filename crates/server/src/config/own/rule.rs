@@ -1,6 +1,6 @@
 //! Rules.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use slidegate::Cost;
 
@@ -9,6 +9,7 @@ use crate::config::lint;
 use crate::config::report::Report;
 use crate::config::source::Span;
 use crate::config::yaml::{Kind, Node};
+use crate::engine::ASKS_MAX;
 use crate::spec::{KeyPart, MatchSpec, MissingKey, PolicySpec, RuleSpec};
 
 /// All rules of a tree.
@@ -31,7 +32,39 @@ pub(in crate::config) fn rules(
         check_rule(&spec, node, policies, report);
         rules.push(spec);
     }
+    if let (Some((path, count)), Some(node)) = (most_together(&rules), root.get("rules")) {
+        let message = format!("a request to {path} could meet {count} rules, more than {ASKS_MAX}");
+        report.error(node.span, "too-many-rules", message).help("name the paths more closely");
+    }
     rules
+}
+
+/// The path that most rules match, if they are more than can be asked together. Hosts, methods and
+/// headers are not looked at: it could meet so many.
+fn most_together(rules: &[RuleSpec]) -> Option<(String, usize)> {
+    if rules.len() <= ASKS_MAX {
+        return None;
+    }
+    let mut by_start: HashMap<&str, HashSet<usize>> = HashMap::new();
+    let mut exact: HashMap<&str, HashSet<usize>> = HashMap::new();
+    for (index, rule) in rules.iter().enumerate() {
+        if rule.matches.paths.is_empty() {
+            by_start.entry("").or_default().insert(index);
+        }
+        for path in &rule.matches.paths {
+            match path.strip_suffix('*') {
+                Some(start) => by_start.entry(start).or_default().insert(index),
+                None => exact.entry(path).or_default().insert(index),
+            };
+        }
+    }
+    let together = |path: &str| {
+        let ends = (0..=path.len()).filter(|end| path.is_char_boundary(*end));
+        let starts = ends.filter_map(|end| by_start.get(&path[..end]));
+        starts.chain(exact.get(path)).flatten().collect::<HashSet<_>>().len()
+    };
+    let most = by_start.keys().chain(exact.keys()).max_by_key(|path| together(path))?;
+    Some(((*most).to_owned(), together(most))).filter(|(_, count)| *count > ASKS_MAX)
 }
 
 fn rule(node: &Node) -> Option<RuleSpec> {

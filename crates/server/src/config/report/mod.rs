@@ -113,6 +113,11 @@ impl Report {
         self.errors
     }
 
+    /// The line of a span, counted from one.
+    pub(super) fn line(&self, span: Span) -> usize {
+        Place::new(&self.sources, span).map_or(0, |place| place.line)
+    }
+
     /// Whether anything of this kind was found: some things are worth saying once.
     pub(super) fn has(&self, code: &str) -> bool {
         self.findings.iter().any(|finding| finding.code == code)
@@ -123,7 +128,7 @@ impl Report {
         self.findings.sort_by_key(|finding| finding.severity);
         if self.left_out > 0 {
             let message = format!("and {} more", self.left_out);
-            self.findings.push(Diagnostic::new(Severity::Note, "more", message));
+            self.findings.push(Diagnostic::general(Severity::Note, "more", message));
         }
         self.findings
     }
@@ -136,7 +141,7 @@ impl Report {
         message: &str,
     ) -> Finding<'_> {
         self.errors += usize::from(severity == Severity::Error);
-        let mut finding = Diagnostic::new(severity, code, mask::told(message));
+        let mut finding = Diagnostic::general(severity, code, mask::told(message));
         finding.place = span.and_then(|span| Place::new(&self.sources, span));
         if self.findings.len() >= FINDINGS_MAX || self.findings.contains(&finding) {
             self.left_out += usize::from(self.findings.len() >= FINDINGS_MAX);
@@ -193,7 +198,8 @@ impl Finding<'_> {
 }
 
 impl Diagnostic {
-    fn new(severity: Severity, code: &'static str, message: String) -> Self {
+    /// A finding about the whole.
+    pub fn general(severity: Severity, code: &'static str, message: String) -> Self {
         Self { severity, code, message, place: None, help: None, did_you_mean: None, related: None }
     }
 

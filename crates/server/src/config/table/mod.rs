@@ -4,7 +4,7 @@
 //! `docs/configuration.md` are all made from this table.
 
 mod domain;
-mod leaves;
+pub(super) mod leaves;
 mod policy;
 mod process;
 mod rule;
@@ -185,3 +185,70 @@ pub(super) fn variable(path: &str) -> String {
 
 /// What our variables begin with.
 pub(super) const VARIABLE_PREFIX: &str = "SLIDEGATE_";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::check::check;
+    use crate::config::report::Report;
+    use crate::config::source::Origin;
+    use crate::config::yaml::parse;
+
+    fn sections() -> Vec<&'static Section> {
+        let mut found: Vec<&'static Section> = vec![&ROOT];
+        let mut at = 0;
+        while let Some(section) = found.get(at).copied() {
+            at += 1;
+            for field in section.fields {
+                inside(&field.kind, &mut found);
+            }
+        }
+        found
+    }
+
+    fn inside(kind: &'static Kind, found: &mut Vec<&'static Section>) {
+        match kind {
+            Kind::Section(section) | Kind::One(section) => {
+                let known = found.iter().any(|known| core::ptr::eq(*known, *section));
+                found.extend((!known).then_some(*section));
+            }
+            Kind::List(of, _) | Kind::Named(_, of, _) => inside(of, found),
+            Kind::Either(kinds) => kinds.iter().for_each(|kind| inside(kind, found)),
+            _ => {}
+        }
+    }
+
+    // An example that is refused would teach a mistake.
+    #[test]
+    fn every_example_and_default_is_one_that_is_taken() {
+        let mut count = 0;
+        for field in sections().into_iter().flat_map(|section| section.fields) {
+            let default = match field.absent {
+                Absent::Default(value) => Some(value),
+                _ => None,
+            };
+            for text in default.into_iter().chain([field.example]) {
+                count += 1;
+                let mut report = Report::default();
+                let whole = report.sources.add(Origin::Flag(String::new()), text.to_owned());
+                let document = parse(text, whole, &mut report).unwrap();
+                check(field.name, &document.root, &field.kind, &mut report);
+                assert!(!report.has_errors(), "{}: {text}", field.name);
+            }
+        }
+        assert!(count > 150, "{count}");
+    }
+
+    #[test]
+    fn names_are_told_apart() {
+        let mut titles: Vec<String> = sections().into_iter().map(Section::title).collect();
+        let mut variables: Vec<String> =
+            settings().into_iter().map(|(path, _)| variable(&path)).collect();
+        for names in [&mut titles, &mut variables] {
+            let count = names.len();
+            names.sort();
+            names.dedup();
+            assert_eq!(names.len(), count, "{names:?}");
+        }
+    }
+}

@@ -9,8 +9,9 @@ use super::scalar::{Scalar, Style};
 use crate::config::report::Report;
 use crate::config::source::Span;
 
-/// The deepest nesting. A tree of descriptors takes two levels for one of its own.
-const DEPTH_MAX: usize = 64;
+/// The deepest nesting. A tree of descriptors takes two levels for one of its own, of which it may
+/// have 32.
+const DEPTH_MAX: usize = 100;
 
 /// The most values of one file, with those that aliases repeat: an alias of aliases of aliases
 /// makes a small file a huge tree.

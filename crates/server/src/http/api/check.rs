@@ -1,17 +1,12 @@
 //! One question: check, peek, reserve.
 
-use core::future::Future;
-use core::pin::pin;
-use core::task::{Context, Poll, Waker};
-
 use http::Request;
 use hyper::body::Incoming;
 use slidegate::Decision;
 
 use super::{denial_status, once, parse_status, unknown_parameter};
-use crate::engine::Pool;
 use crate::http::answer::{self, DenialStatus};
-use crate::http::ask::{AskBody, Question, ReserveBody, Text, Units, find, parse};
+use crate::http::ask::{AskBody, Question, ReserveBody, Text, Units, find, parse, parse_ask};
 use crate::http::problem::Refusal;
 use crate::http::{HttpState, Reply, body, query};
 
@@ -24,7 +19,7 @@ pub(crate) async fn check(
     let settings = state.settings();
     let denial = denial_status(request.uri().query())?;
     let body = body::read_json(&mut request, settings.body_max, settings.body_timeout).await?;
-    let ask: AskBody<'_> = parse(&body)?;
+    let ask = parse_ask(&body)?;
     take(state, &ask, denial, false).await
 }
 
@@ -57,21 +52,10 @@ impl Question<'_> {
     #[inline]
     pub(super) async fn ask(&self) -> Decision {
         let Question { limit, key, tier, cost } = *self;
-        if matches!(limit.pool(), Pool::Memory(_))
-            && let Some(decision) = at_once(limit.check(key, tier, cost))
-        {
-            return decision;
+        match limit.check_now(key, tier, cost) {
+            Some(decision) => decision,
+            None => Box::pin(limit.check(key, tier, cost)).await,
         }
-        Box::pin(limit.check(key, tier, cost)).await
-    }
-}
-
-/// What a future answers that never waits.
-#[inline]
-fn at_once<F: Future>(future: F) -> Option<F::Output> {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(output) => Some(output),
-        Poll::Pending => None,
     }
 }
 

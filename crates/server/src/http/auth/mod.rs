@@ -105,6 +105,21 @@ fn asked<'a>(
     Ok(asked)
 }
 
+/// The key by which a rule counts a request, and none if it does not: what `config explain` says is
+/// held against it.
+#[cfg(test)]
+pub(crate) fn counted_by(
+    rule: &crate::spec::RuleSpec,
+    [method, host, path]: [&str; 3],
+    address: slidegate_http::AddressKey,
+    headers: &HeaderMap,
+) -> Option<Vec<u8>> {
+    let original =
+        Original { method: method.to_owned(), host: host.to_owned(), path: path.to_owned() };
+    let pattern = rule::matches(&rule.matches, &original, headers)?;
+    key::Who { address, original: &original }.key(rule, pattern, headers).ok()
+}
+
 /// What the proxy's configuration says, in the address it asks at.
 struct Options {
     family: Option<Family>,

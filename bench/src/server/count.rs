@@ -1,0 +1,83 @@
+//! Instructions and allocations of a request, counted by valgrind in the server's process.
+//!
+//! One connection asks one question after the other. A run with twice as many requests is compared
+//! with one, so that start and end of the server cancel out.
+
+use super::line::Line;
+use super::process::Wrapper;
+use super::program::Programs;
+use super::subject::Which;
+use super::workload::Protocol;
+use crate::Failure;
+use crate::rounding::to_float;
+
+/// What a request costs a server.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cost {
+    pub(super) instructions: f64,
+    pub(super) allocations: f64,
+    pub(super) allocated_bytes: f64,
+}
+
+/// Counts over so many asks.
+pub(super) async fn count(
+    which: Which,
+    protocol: Protocol,
+    programs: &Programs,
+    asks: u64,
+) -> Result<Cost, Failure> {
+    let each = to_float(asks * protocol.batch());
+    let per_request = |[short, long]: [f64; 2]| (long - short) / each;
+    let mut instructions = [0.0; 2];
+    let (mut blocks, mut bytes) = ([0.0; 2], [0.0; 2]);
+    for (place, asks) in [asks, asks * 2].into_iter().enumerate() {
+        let report = run(which, protocol, programs, Wrapper::Callgrind, asks).await?;
+        instructions[place] = number_after(&report, "Collected :")?;
+        let report = run(which, protocol, programs, Wrapper::Dhat, asks).await?;
+        bytes[place] = number_after(&report, "Total:")?;
+        blocks[place] = number_after(&report, "bytes in")?;
+    }
+    Ok(Cost {
+        instructions: per_request(instructions),
+        allocations: per_request(blocks),
+        allocated_bytes: per_request(bytes),
+    })
+}
+
+/// What valgrind says of a server that was asked so often.
+async fn run(
+    which: Which,
+    protocol: Protocol,
+    programs: &Programs,
+    wrapper: Wrapper,
+    asks: u64,
+) -> Result<String, Failure> {
+    let server = which.start(programs, 1, wrapper).await?;
+    let mut line = Line::open_one(which, protocol, &server).await?;
+    for _ in 0..asks {
+        line.ask().await?;
+    }
+    drop(line);
+    server.end()
+}
+
+/// The number in a line such as `==4711== Total:     1,234 bytes in 56 blocks`.
+fn number_after(report: &str, label: &str) -> Result<f64, Failure> {
+    let missing = || format!("valgrind did not say {label:?}:\n{report}");
+    let (_, rest) = report.rsplit_once(label).ok_or_else(missing)?;
+    let word = rest.split_whitespace().next().ok_or_else(missing)?;
+    Ok(word.replace(',', "").parse()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_found() {
+        let report = "==7== Total:     1,234 bytes in 56 blocks\n==7== Collected : 48297\n";
+        let found = ["Total:", "bytes in", "Collected :"].map(|label| number_after(report, label));
+        assert_eq!(found.map(|number| number.unwrap().to_string()), ["1234", "56", "48297"]);
+        assert!(number_after(report, "lost").is_err());
+    }
+}

@@ -1,0 +1,86 @@
+//! A connection that asks, whatever it speaks.
+
+use super::grpc::{Call, Channels};
+use super::process::Server;
+use super::subject::Which;
+use super::wire::Wire;
+use super::workload::{FEW_KEYS, GRPC_CONNECTIONS, IN_FLIGHT, KEYS, Protocol};
+use crate::random::Random;
+
+/// One asker: it sends its questions, waits for the answers and sends the next.
+#[derive(Debug)]
+pub(super) struct Line {
+    means: Means,
+    random: Random,
+    keys: u32,
+}
+
+#[derive(Debug)]
+enum Means {
+    Wire(Wire),
+    Grpc(Box<Call>),
+}
+
+impl Line {
+    /// As many askers as there are questions in flight.
+    pub(super) async fn open_all(
+        which: Which,
+        protocol: Protocol,
+        server: &Server,
+    ) -> Result<Vec<Self>, String> {
+        let mut lines = Self::open(which, protocol, server, IN_FLIGHT, GRPC_CONNECTIONS).await?;
+        for line in &mut lines {
+            line.keys = KEYS;
+        }
+        Ok(lines)
+    }
+
+    /// A single one, that soon has asked for all of its few keys.
+    pub(super) async fn open_one(
+        which: Which,
+        protocol: Protocol,
+        server: &Server,
+    ) -> Result<Self, String> {
+        let lines = Self::open(which, protocol, server, 1, 1).await?;
+        lines.into_iter().next().ok_or_else(|| "no line was opened".to_owned())
+    }
+
+    async fn open(
+        which: Which,
+        protocol: Protocol,
+        server: &Server,
+        lines: usize,
+        connections: usize,
+    ) -> Result<Vec<Self>, String> {
+        let mut all = Vec::with_capacity(lines);
+        let channels = match protocol {
+            Protocol::Grpc => Some(Channels::open(server.ports.grpc, connections).await?),
+            Protocol::Http | Protocol::Resp { .. } => None,
+        };
+        for number in 0..lines {
+            let means = match &channels {
+                Some(channels) => Means::Grpc(Box::new(channels.call(which, number))),
+                None => Means::Wire(Wire::open(which, protocol, server).await?),
+            };
+            all.push(Self { means, random: Random::new(number as u64 + 1), keys: FEW_KEYS });
+        }
+        Ok(all)
+    }
+
+    /// Asks, as many at once as the protocol says, and waits for all answers.
+    pub(super) async fn ask(&mut self) -> Result<(), String> {
+        let (random, keys) = (&mut self.random, self.keys);
+        match &mut self.means {
+            Means::Wire(wire) => wire.ask(|| random.below(keys)).await,
+            Means::Grpc(call) => call.ask(random.below(keys)).await,
+        }
+    }
+
+    /// The body of the last answer, where there is one.
+    pub(super) fn last_body(&self) -> &[u8] {
+        match &self.means {
+            Means::Wire(wire) => wire.last_body(),
+            Means::Grpc(_) => &[],
+        }
+    }
+}

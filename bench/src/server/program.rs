@@ -1,0 +1,90 @@
+//! The programs that are measured.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::subject::config;
+use crate::Failure;
+use crate::progress;
+
+/// Where programs are, and what they are told.
+#[derive(Debug)]
+pub(super) struct Programs {
+    pub(super) slidegate: PathBuf,
+    /// Without it, its rows are left out.
+    pub(super) throttlecrab: Option<PathBuf>,
+    /// The configuration of our daemon.
+    pub(super) config: PathBuf,
+    /// The bytes of an answer of ours, once known.
+    pub(super) answer_bytes: usize,
+}
+
+/// The peer's version.
+const THROTTLECRAB: &str = "0.4.40";
+
+impl Programs {
+    /// Builds ours, and the peer if it is not there yet.
+    pub(super) fn prepare() -> Result<Self, Failure> {
+        let here = std::env::current_exe()?;
+        let folder = here.parent().ok_or("this program is in no folder")?;
+        let slidegate = build_slidegate(folder)?;
+        let target = folder.parent().unwrap_or(folder);
+        // In a folder of its own: the daemon watches it, and reads anew whatever happens there.
+        let name = format!("slidegate-bench-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder)?;
+        let path = folder.join("slidegate.yaml");
+        std::fs::write(&path, config())?;
+        let throttlecrab = find_throttlecrab(&target.join("peers"));
+        Ok(Self { slidegate, throttlecrab, config: path, answer_bytes: 0 })
+    }
+}
+
+impl Drop for Programs {
+    fn drop(&mut self) {
+        if let Some(folder) = self.config.parent() {
+            let _ = std::fs::remove_dir_all(folder);
+        }
+    }
+}
+
+/// By cargo, so that it is what the sources say; without cargo, the one beside this program.
+fn build_slidegate(folder: &Path) -> Result<PathBuf, Failure> {
+    let program = folder.join("slidegate");
+    progress::say("server: cargo build --release -p slidegate-server");
+    let built = cargo().args(["build", "--quiet", "--release", "-p", "slidegate-server"]).status();
+    match built {
+        Ok(status) if status.success() => Ok(program),
+        Ok(status) => Err(format!("cargo build of slidegate-server: {status}").into()),
+        Err(_) if program.exists() => Ok(program),
+        Err(error) => Err(format!("neither cargo ({error}) nor {}", program.display()).into()),
+    }
+}
+
+fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// Under `peers`, installed on first use. The bench goes on without it.
+fn find_throttlecrab(peers: &Path) -> Option<PathBuf> {
+    let program = peers.join("bin/throttlecrab-server");
+    if program.exists() {
+        return Some(program);
+    }
+    progress::say(&format!(
+        "server: cargo install --locked throttlecrab-server@{THROTTLECRAB} (takes some minutes)"
+    ));
+    let installed = cargo()
+        .args(["install", "--locked", "--quiet", "--version", THROTTLECRAB, "--root"])
+        .arg(peers)
+        .arg("throttlecrab-server")
+        .status();
+    if installed.is_ok_and(|status| status.success()) {
+        return Some(program);
+    }
+    progress::say(
+        "server: throttlecrab-server could not be built, its rows are left out. It needs protoc: \
+         install protobuf-compiler, or set PROTOC",
+    );
+    None
+}

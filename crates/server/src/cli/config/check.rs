@@ -1,0 +1,103 @@
+//! `config check`: by the code that loads, and by that which makes limits of it.
+
+use std::io::{self, Write};
+
+use serde_json::json;
+
+use super::written;
+use crate::cli::exit;
+use crate::config::report::{Diagnostic, Severity, write_json, write_text};
+use crate::config::{Loaded, Request, load};
+use crate::engine::{Afresh, Engine};
+use crate::spec::Spec;
+
+/// How findings are told, and what they mean.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CheckOptions {
+    /// Whether a warning is as bad as an error. A note never is.
+    pub deny_warnings: bool,
+    /// One object a line, for programs.
+    pub json: bool,
+    /// For people who like them.
+    pub colours: bool,
+}
+
+/// Checks each request by itself, and tells all that is wrong with it.
+///
+/// Ends with 78 when something is.
+pub fn check(requests: &[Request], options: CheckOptions, out: &mut dyn Write) -> u8 {
+    let mut code = exit::OK;
+    for request in requests {
+        let outcome = look_at(request);
+        let bad = |finding: &&Diagnostic| {
+            finding.is_error() || (options.deny_warnings && finding.severity == Severity::Warning)
+        };
+        let count = outcome.findings.iter().filter(bad).count();
+        if count > 0 {
+            code = exit::CONFIG;
+        }
+        if let Err(error) = tell(request, &outcome, count, options, out) {
+            return written(Err(error), code);
+        }
+    }
+    code
+}
+
+/// What became of one request.
+struct Outcome {
+    findings: Vec<Diagnostic>,
+    /// What it holds, if it could be loaded.
+    holds: Option<String>,
+}
+
+fn look_at(request: &Request) -> Outcome {
+    match load(request) {
+        Err(refused) => Outcome { findings: refused.findings, holds: None },
+        Ok(Loaded { spec, mut warnings, .. }) => match Engine::new(&spec, &mut Afresh) {
+            Ok(_) => Outcome { findings: warnings, holds: Some(holds(&spec)) },
+            Err(error) => {
+                warnings
+                    .insert(0, Diagnostic::general(Severity::Error, "engine", error.to_string()));
+                Outcome { findings: warnings, holds: None }
+            }
+        },
+    }
+}
+
+fn holds(spec: &Spec) -> String {
+    let count = |count: usize, what: &str, many: &str| match count {
+        1 => format!("1 {what}"),
+        count => format!("{count} {many}"),
+    };
+    [
+        count(spec.policies.len(), "policy", "policies"),
+        count(spec.rules.len(), "rule", "rules"),
+        count(spec.domains.len(), "domain", "domains"),
+    ]
+    .join(", ")
+}
+
+fn tell(
+    request: &Request,
+    outcome: &Outcome,
+    bad: usize,
+    options: CheckOptions,
+    out: &mut dyn Write,
+) -> Result<(), io::Error> {
+    let paths: Vec<String> = request.paths.iter().map(|path| path.display().to_string()).collect();
+    let name = paths.join(", ");
+    let message = match (&outcome.holds, bad) {
+        (Some(holds), 0) => format!("good: {holds}"),
+        (_, 1) => "bad: 1 finding".to_owned(),
+        (_, bad) => format!("bad: {bad} findings"),
+    };
+    if options.json {
+        write_json(out, &outcome.findings)?;
+        let summary = json!({
+            "severity": "note", "code": "summary", "message": message, "file": name, "good": bad == 0,
+        });
+        return writeln!(out, "{summary}");
+    }
+    write_text(out, &outcome.findings, options.colours)?;
+    writeln!(out, "{name}: {message}")
+}

@@ -1,0 +1,255 @@
+//! `config explain`: which rule and which limit something meets, and why.
+
+use std::io::{self, Write};
+
+use serde_json::{Value, json};
+
+use super::descriptor::{How, Step, composite, walk};
+use super::rule::{Meeting, meet, tier};
+use super::{render, written};
+use crate::cli::exit;
+use crate::config::Loaded;
+use crate::config::scenario::HttpRequest;
+use crate::spec::{DomainSpec, LimitSpec, PolicySpec, RuleSpec, Switch};
+
+/// What is to be explained.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subject {
+    /// A descriptor of a domain: keys with values.
+    Descriptor {
+        /// The domain.
+        domain: String,
+        /// One for each level.
+        entries: Vec<(String, String)>,
+    },
+    /// A request of forward auth.
+    Request(HttpRequest),
+}
+
+impl Subject {
+    /// Reads `shop user=alice,path=/cart`, or `POST /login x-plan:gold address=203.0.113.9`.
+    ///
+    /// # Errors
+    ///
+    /// When it is neither; the text says what to write.
+    pub fn parse(words: &[String]) -> Result<Self, String> {
+        let wrong = "say DOMAIN KEY=VALUE,KEY=VALUE, or METHOD /PATH [NAME:VALUE...] \
+                     [address=ADDRESS] [host=HOST]";
+        match words {
+            [domain, entries] if !entries.starts_with('/') => {
+                let entry = |text: &str| {
+                    let (key, value) = text.split_once('=').unwrap_or((text, ""));
+                    (key.to_owned(), value.to_owned())
+                };
+                let entries: Vec<_> = entries.split(',').map(entry).collect();
+                if entries.iter().any(|(key, _)| key.is_empty()) {
+                    return Err(wrong.to_owned());
+                }
+                Ok(Self::Descriptor { domain: domain.clone(), entries })
+            }
+            [method, path, more @ ..] if path.starts_with('/') => {
+                let path = path.split('?').next().unwrap_or(path);
+                let mut request = HttpRequest::get(path);
+                request.method = method.to_ascii_uppercase();
+                for word in more {
+                    add(&mut request, word)?;
+                }
+                Ok(Self::Request(request))
+            }
+            _ => Err(wrong.to_owned()),
+        }
+    }
+}
+
+fn add(request: &mut HttpRequest, word: &str) -> Result<(), String> {
+    if let Some(address) = word.strip_prefix("address=") {
+        request.address =
+            address.parse().map_err(|_| format!("{address} is not an address: use 203.0.113.9"))?;
+    } else if let Some(host) = word.strip_prefix("host=") {
+        host.clone_into(&mut request.host);
+    } else if let Some((name, value)) = word.split_once(':') {
+        request.headers.push((name.trim().to_ascii_lowercase(), value.trim().to_owned()));
+    } else {
+        return Err(format!("{word} is not understood: use NAME:VALUE, address=..., host=..."));
+    }
+    Ok(())
+}
+
+/// Says what a subject meets. Ends with 1 when it meets nothing.
+pub fn explain(loaded: &Loaded, subject: &Subject, json: bool, out: &mut dyn Write) -> u8 {
+    let (met, lines, object) = match subject {
+        Subject::Descriptor { domain, entries } => {
+            match loaded.spec.domains.iter().find(|it| it.name == *domain) {
+                Some(domain) => descriptor(domain, entries),
+                None => {
+                    let names = loaded.spec.domains.iter().map(|it| it.name.as_str());
+                    let near = crate::nearest(domain, names);
+                    let hint =
+                        near.map(|near| format!(": did you mean `{near}`?")).unwrap_or_default();
+                    let line =
+                        format!("there is no domain `{domain}`, so nothing is limited{hint}");
+                    (false, vec![line.clone()], json!({"met": false, "why": line}))
+                }
+            }
+        }
+        Subject::Request(request) => rules(loaded, request),
+    };
+    let written_ = if json { writeln!(out, "{object}") } else { write_lines(out, &lines) };
+    written(written_, if met { exit::OK } else { exit::FAILED })
+}
+
+fn write_lines(out: &mut dyn Write, lines: &[String]) -> Result<(), io::Error> {
+    lines.iter().try_for_each(|line| writeln!(out, "{line}"))
+}
+
+fn rules(loaded: &Loaded, request: &HttpRequest) -> (bool, Vec<String>, Value) {
+    let mut lines = vec![format!("{} {} from {}", request.method, request.path, request.address)];
+    let mut objects = Vec::new();
+    let mut any = false;
+    for rule in &loaded.spec.rules {
+        let meeting = meet(rule, request, &loaded.settings.address);
+        any |= !matches!(meeting, Meeting::Passes(_));
+        objects.push(tell_rule(loaded, rule, request, &meeting, &mut lines));
+    }
+    if !any {
+        lines.push("no rule applies: the request is allowed, and counted nowhere".to_owned());
+    }
+    (any, lines, json!({"met": any, "rules": objects}))
+}
+
+fn tell_rule(
+    loaded: &Loaded,
+    rule: &RuleSpec,
+    request: &HttpRequest,
+    meeting: &Meeting,
+    lines: &mut Vec<String>,
+) -> Value {
+    let name = &rule.name;
+    match meeting {
+        Meeting::Passes(why) => {
+            lines.push(format!("- rule {name} does not apply: {why}"));
+            json!({"rule": name, "applies": false, "why": why})
+        }
+        Meeting::Denies(why) => {
+            lines.push(format!("- rule {name} denies: {why}"));
+            json!({"rule": name, "applies": true, "why": why, "denies": true})
+        }
+        Meeting::Counts { why, key } => {
+            let policy = loaded.spec.policy(&rule.policy);
+            let shown = match policy {
+                Some(policy) if policy.secret_keys => "(secret)",
+                _ => key.as_str(),
+            };
+            lines.push(format!("- rule {name} applies: {why}"));
+            lines.push(format!("    key: {shown}"));
+            lines.push(format!("    units: {}", rule.cost));
+            let Some(policy) = policy else { return json!({"rule": name, "applies": true}) };
+            let tier = tier(rule, request).and_then(|tier| policy.tiers.get_key_value(tier));
+            let quotas = tier.map_or(&policy.quotas, |(_, quotas)| quotas);
+            let tier = tier.map(|(name, _)| name);
+            let of_tier = tier.map(|tier| format!(", tier {tier}")).unwrap_or_default();
+            lines.push(format!("    policy: {}{of_tier}: {}", policy.name, render::quotas(quotas)));
+            lines.push(format!("    how: {}", how(policy)));
+            json!({
+                "rule": name, "applies": true, "why": why, "key": shown, "units": rule.cost.get(),
+                "policy": policy.name, "tier": tier, "limit": render::quotas(quotas),
+                "how": how(policy),
+            })
+        }
+    }
+}
+
+/// How a policy is counted and what its denial means.
+fn how(policy: &PolicySpec) -> String {
+    let switch = match (policy.switch, policy.enforce_percent) {
+        (Switch::Enforce, 100) => "enforced".to_owned(),
+        (Switch::Enforce, share) => format!("enforced for {share} of a hundred keys"),
+        (Switch::Shadow, _) => "in shadow: never denied".to_owned(),
+        (Switch::Off, _) => "switched off: not even counted".to_owned(),
+    };
+    format!("{}, in {}, {switch}", render::algorithm(policy.algorithm), policy.store)
+}
+
+fn descriptor(domain: &DomainSpec, entries: &[(String, String)]) -> (bool, Vec<String>, Value) {
+    let steps = walk(domain, entries);
+    let mut lines = vec![format!("domain {}", domain.name)];
+    lines.extend(steps.iter().map(tell_step));
+    let last = steps.last().and_then(|step| step.met).filter(|_| steps.len() == entries.len());
+    let (met, verdict) = match last {
+        None => (false, "nothing of the tree fits: not limited".to_owned()),
+        Some((spec, _)) => match &spec.limit {
+            None if !spec.descriptors.is_empty() => {
+                (false, "the limits are deeper in the tree: not limited".to_owned())
+            }
+            None => (false, "it has no limit: not limited".to_owned()),
+            Some(limit) => {
+                let mode = match (spec.shadow_mode, spec.quota_mode) {
+                    (true, _) => ", in shadow mode: never denied",
+                    (_, true) => ", in quota mode: denies only with all others of its kind",
+                    _ => "",
+                };
+                (true, format!("{}{mode}, counted in {}", tell_limit(limit), domain.store))
+            }
+        },
+    };
+    let counted = met.then(|| counted(&steps));
+    lines.push(verdict.clone());
+    if let Some(counted) = &counted {
+        lines.push(format!("counted by: {counted}"));
+    }
+    let path: Vec<String> = steps.iter().map(|step| tell_step(step).trim().to_owned()).collect();
+    let object = json!({
+        "met": met, "domain": domain.name, "path": path, "limit": verdict, "counted_by": counted,
+    });
+    (met, lines, object)
+}
+
+fn tell_step(step: &Step<'_>) -> String {
+    let (key, value) = step.entry;
+    let entry = if value.is_empty() { key.clone() } else { format!("{key}={value}") };
+    match step.met {
+        None => format!("- {entry} meets nothing at this level"),
+        Some((spec, how)) => {
+            let name = composite(spec);
+            let how = match how {
+                How::Value => "by key and value",
+                How::Wildcard => "by its `*`, the first that fits",
+                How::Key => "by its key, whatever the value",
+            };
+            format!("- {entry} meets {name} {how}")
+        }
+    }
+}
+
+fn tell_limit(limit: &LimitSpec) -> String {
+    let name = limit.name.as_ref().map(|name| format!("limit {name}: ")).unwrap_or_default();
+    let replaces = match limit.replaces.as_slice() {
+        [] => String::new(),
+        names => format!(", in place of {}", names.join(", ")),
+    };
+    let what = match limit.rate {
+        None => "unlimited".to_owned(),
+        Some(rate) if rate.requests == 0 => "0: everything is denied".to_owned(),
+        Some(rate) => format!(
+            "{} in any {} ({})",
+            rate.requests,
+            render::time(rate.unit.window()),
+            render::algorithm(rate.algorithm)
+        ),
+    };
+    format!("{name}{what}{replaces}")
+}
+
+/// What tells this count from others: the value, or the pattern where it is shared.
+fn counted(steps: &[Step<'_>]) -> String {
+    let part = |step: &Step<'_>| {
+        let (key, value) = step.entry;
+        match step.met {
+            Some((spec, How::Wildcard)) if spec.share_threshold => {
+                format!("{key}={}", spec.value.as_deref().unwrap_or_default())
+            }
+            _ => format!("{key}={value}"),
+        }
+    };
+    steps.iter().map(part).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,306 @@
+//! `config test`: plays timed requests against the real engine, by a clock set by hand.
+
+use core::future::Future;
+use core::pin::pin;
+use core::task::{Context, Poll, Waker};
+use core::time::Duration;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use serde_json::json;
+use slidegate::{Decision, ManualClock};
+
+use super::rule::{Meeting, meet, tier};
+use super::{render, written};
+use crate::cli::exit;
+use crate::config::report::{write_json, write_text};
+use crate::config::scenario::{Asked, HttpRequest, Scenario, Step, Test, read};
+use crate::config::{Loaded, Refused, Request, load};
+use crate::domain::{Code, Descriptor, Entry, Options, Question, answer};
+use crate::engine::{Afresh, Ask, Engine, check_all};
+use crate::spec::{MEMORY, Spec, StoreSpec};
+
+/// What to play, and how to tell.
+#[derive(Debug, Clone)]
+pub struct TestOptions {
+    /// Files of tests.
+    pub files: Vec<PathBuf>,
+    /// The configuration of files that name none; its variables and flags are for all.
+    pub request: Request,
+    /// One object a line, for programs.
+    pub json: bool,
+    /// For people who like them.
+    pub colours: bool,
+}
+
+/// Plays all tests of all files. Ends with 1 when one fails, with 78 when a file is wrong.
+pub fn test(options: &TestOptions, out: &mut dyn Write) -> u8 {
+    let mut tally = Tally { passed: 0, failed: 0, code: exit::OK };
+    for file in &options.files {
+        let played = match read(file) {
+            Ok(scenario) => play(options, &scenario, &mut tally, out),
+            Err(refused) => tally.refuse(&refused, options, out),
+        };
+        if let Err(error) = played {
+            return written(Err(error), exit::FAILED);
+        }
+    }
+    let Tally { passed, failed, code } = tally;
+    let summary = if options.json {
+        writeln!(out, "{}", json!({"passed": passed, "failed": failed}))
+    } else {
+        writeln!(out, "{passed} passed, {failed} failed")
+    };
+    written(summary, code)
+}
+
+struct Tally {
+    passed: usize,
+    failed: usize,
+    code: u8,
+}
+
+impl Tally {
+    fn refuse(
+        &mut self,
+        refused: &Refused,
+        options: &TestOptions,
+        out: &mut dyn Write,
+    ) -> Result<(), io::Error> {
+        self.code = exit::CONFIG;
+        if options.json {
+            write_json(out, &refused.findings)
+        } else {
+            write_text(out, &refused.findings, options.colours)
+        }
+    }
+
+    fn count(&mut self, failure: Option<&Failure>) {
+        match failure {
+            None => self.passed += 1,
+            Some(_) => {
+                self.failed += 1;
+                self.code = self.code.max(exit::FAILED);
+            }
+        }
+    }
+}
+
+/// Where a test went wrong.
+struct Failure {
+    line: usize,
+    what: String,
+}
+
+fn play(
+    options: &TestOptions,
+    scenario: &Scenario,
+    tally: &mut Tally,
+    out: &mut dyn Write,
+) -> Result<(), io::Error> {
+    let mut request = options.request.clone();
+    if let Some(config) = &scenario.config {
+        request.paths = vec![config.clone()];
+    }
+    // Nothing is asked of a real store, so its secrets are not needed.
+    request.secrets = false;
+    let mut loaded = match load(&request) {
+        Ok(loaded) => loaded,
+        Err(refused) => return tally.refuse(&refused, options, out),
+    };
+    into_memory(&mut loaded.spec);
+    for test in &scenario.tests {
+        let failure = run(&loaded, test).err();
+        tally.count(failure.as_ref());
+        tell(test, failure.as_ref(), options.json, out)?;
+    }
+    Ok(())
+}
+
+/// The limits are what is tried, not the network: everything is counted in this process.
+fn into_memory(spec: &mut Spec) {
+    spec.stores.retain(|store| matches!(store, StoreSpec::Memory(_)));
+    for policy in &mut spec.policies {
+        MEMORY.clone_into(&mut policy.store);
+    }
+    for domain in &mut spec.domains {
+        MEMORY.clone_into(&mut domain.store);
+    }
+}
+
+fn tell(
+    test: &Test,
+    failure: Option<&Failure>,
+    json: bool,
+    out: &mut dyn Write,
+) -> Result<(), io::Error> {
+    let name = &test.name;
+    match (failure, json) {
+        (None, true) => writeln!(out, "{}", json!({"test": name, "passed": true})),
+        (Some(Failure { line, what }), true) => {
+            let object = json!({"test": name, "passed": false, "line": line, "why": what});
+            writeln!(out, "{object}")
+        }
+        (None, false) => writeln!(out, "pass  {name}"),
+        (Some(Failure { line, what }), false) => {
+            writeln!(out, "FAIL  {name}\n      line {line}: {what}")
+        }
+    }
+}
+
+/// When tests begin: a moment at which windows of every named length begin, so that those which are
+/// aligned (`fixed`, `counter`) start with the test.
+const START: Duration = Duration::from_secs(7 * 30 * 73 * 86_400);
+
+/// Plays one test with fresh counts.
+fn run(loaded: &Loaded, test: &Test) -> Result<(), Failure> {
+    let clock = ManualClock::new(START);
+    let engine = Engine::with_clock(&loaded.spec, Some(clock.clone()), &mut Afresh)
+        .map_err(|error| Failure { line: 0, what: error.to_string() })?;
+    let mut now = Duration::ZERO;
+    for step in &test.steps {
+        clock.advance(step.at.saturating_sub(now));
+        now = step.at;
+        for turn in 1..=step.times {
+            let seen = ask(loaded, &engine, &step.ask)
+                .map_err(|what| Failure { line: step.line, what })?;
+            compare(step, turn, &seen)?;
+        }
+    }
+    Ok(())
+}
+
+/// What came of a step.
+struct Seen {
+    allowed: bool,
+    remaining: Option<u64>,
+    retry_after: Option<Duration>,
+}
+
+impl Seen {
+    const FREE: Self = Self { allowed: true, remaining: None, retry_after: None };
+
+    fn of(decisions: &[&Decision]) -> Self {
+        let denied = decisions.iter().filter(|decision| !decision.is_allowed());
+        Self {
+            allowed: decisions.iter().all(|decision| decision.is_allowed()),
+            remaining: decisions.iter().map(|decision| decision.remaining()).min(),
+            // Denied once is denied: who waits, waits for the slowest.
+            retry_after: denied.filter_map(|decision| decision.retry_after()).max(),
+        }
+    }
+}
+
+fn ask(loaded: &Loaded, engine: &Engine, asked: &Asked) -> Result<Seen, String> {
+    match asked {
+        Asked::Policy { policy, key, tier, cost } => {
+            let plan = engine.plan();
+            let limit = plan.limit(policy).ok_or_else(|| {
+                let near = crate::nearest(policy, plan.limits().iter().map(|limit| limit.name()));
+                let hint = near.map(|near| format!(": did you mean `{near}`?")).unwrap_or_default();
+                format!("there is no policy `{policy}`{hint}")
+            })?;
+            let tier = match tier {
+                None => None,
+                Some(name) => Some(
+                    limit
+                        .tier(name)
+                        .ok_or_else(|| format!("the policy `{policy}` has no tier `{name}`"))?,
+                ),
+            };
+            let decision = ready(limit.check(key.as_bytes(), tier, *cost))?;
+            Ok(Seen::of(&[&decision]))
+        }
+        Asked::Request(request) => ask_rules(loaded, engine, request),
+        Asked::Descriptors { domain, descriptors, hits } => {
+            ask_domain(loaded, engine, domain, descriptors, *hits)
+        }
+    }
+}
+
+fn ask_rules(loaded: &Loaded, engine: &Engine, request: &HttpRequest) -> Result<Seen, String> {
+    let plan = engine.plan();
+    let mut keys = Vec::new();
+    for rule in &loaded.spec.rules {
+        match meet(rule, request, &loaded.settings.address) {
+            Meeting::Passes(_) => {}
+            Meeting::Denies(_) => return Ok(Seen { allowed: false, ..Seen::FREE }),
+            Meeting::Counts { key, .. } => keys.push((rule, key)),
+        }
+    }
+    let asks: Vec<Ask<'_>> = keys
+        .iter()
+        .filter_map(|(rule, key)| {
+            let limit = plan.limit(&rule.policy)?;
+            let tier = tier(rule, request).and_then(|name| limit.tier(name));
+            Some(Ask { limit, key: key.as_bytes(), tier, cost: rule.cost })
+        })
+        .collect();
+    let answers = ready(check_all(&asks))?;
+    let decisions: Vec<&Decision> = answers.iter().map(|answer| &answer.decision).collect();
+    Ok(Seen::of(&decisions))
+}
+
+fn ask_domain(
+    loaded: &Loaded,
+    engine: &Engine,
+    domain: &str,
+    descriptors: &[Vec<(String, String)>],
+    hits: u32,
+) -> Result<Seen, String> {
+    let plan = engine.plan();
+    if plan.domain(domain).is_none() {
+        let near = crate::nearest(domain, plan.domains().map(|known| known.name()));
+        let hint = near.map(|near| format!(": did you mean `{near}`?")).unwrap_or_default();
+        return Err(format!("there is no domain `{domain}`{hint}"));
+    }
+    let descriptors = descriptors.iter().map(|entries| Descriptor {
+        entries: entries.iter().map(|(key, value)| Entry { key, value }).collect(),
+        ..Descriptor::default()
+    });
+    let question = Question { domain, descriptors: descriptors.collect(), hits_addend: hits };
+    let options = Options::from(&loaded.settings);
+    let response = ready(answer(&plan, &question, &options))?.map_err(|error| error.to_string())?;
+    let judged = || response.statuses.iter().filter(|status| status.limit.is_some());
+    let over = judged().filter(|status| status.code == Code::OverLimit);
+    Ok(Seen {
+        allowed: response.overall == Code::Ok,
+        remaining: judged().map(|status| u64::from(status.remaining)).min(),
+        retry_after: over.filter_map(|status| status.until).max(),
+    })
+}
+
+/// In memory nothing waits: an answer is there at once.
+fn ready<T>(answer: impl Future<Output = T>) -> Result<T, String> {
+    match pin!(answer).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(answer) => Ok(answer),
+        Poll::Pending => Err("a store that is not memory was asked".to_owned()),
+    }
+}
+
+fn compare(step: &Step, turn: u32, seen: &Seen) -> Result<(), Failure> {
+    let word = |allowed: bool| if allowed { "allow" } else { "deny" };
+    let which =
+        if step.times > 1 { format!(" (time {turn} of {})", step.times) } else { String::new() };
+    let at = render::time(step.at);
+    let failure = |what: String| Err(Failure { line: step.line, what });
+    let expect = &step.expect;
+    if seen.allowed != expect.allowed {
+        let wait = seen.retry_after.map(|wait| format!(", again in {}", render::time(wait)));
+        let (expected, got) = (word(expect.allowed), word(seen.allowed));
+        let wait = wait.unwrap_or_default();
+        return failure(format!("at {at}{which}: expected {expected}, got {got}{wait}"));
+    }
+    if expect.remaining.is_some() && turn == step.times && seen.remaining != expect.remaining {
+        let shown =
+            |units: Option<u64>| units.map_or("no limit".to_owned(), |units| units.to_string());
+        let (expected, got) = (shown(expect.remaining), shown(seen.remaining));
+        return failure(format!("at {at}{which}: expected {expected} remaining, got {got}"));
+    }
+    if expect.retry_after.is_some() && seen.retry_after != expect.retry_after {
+        let shown = |wait: Option<Duration>| wait.map_or("never".to_owned(), render::time);
+        let (expected, got) = (shown(expect.retry_after), shown(seen.retry_after));
+        return failure(format!("at {at}{which}: expected retry_after {expected}, got {got}"));
+    }
+    Ok(())
+}

@@ -1,0 +1,100 @@
+//! The answer to a list of descriptors.
+
+use super::judge::Judge;
+use super::meter::Met;
+use super::options::Options;
+use super::question::{Invalid, Question};
+use super::response::{Code, Response, Status};
+use super::{Domain, told};
+use crate::engine::Plan;
+
+/// Answers a list of descriptors: asks every limit that they meet, and says what becomes of the
+/// request. In memory it never waits.
+///
+/// # Errors
+///
+/// When the question is empty or beyond a bound.
+pub async fn answer(
+    plan: &Plan,
+    question: &Question<'_>,
+    options: &Options,
+) -> Result<Response, Invalid> {
+    let statistics = plan.statistics();
+    if let Err(invalid) = question.check(options.descriptors_max) {
+        statistics.service_error.add();
+        return Err(invalid);
+    }
+    let mut met = match plan.domain(question.domain) {
+        Some(domain) => meet(domain, question),
+        None => {
+            statistics.domain_not_found.add();
+            question.descriptors.iter().map(|_| Met::Free).collect()
+        }
+    };
+    let free_quotas = if options.quota_mode { quotas_only(&mut met) } else { 0 };
+    let meters = met.iter_mut().filter_map(|met| match met {
+        Met::Limited(meter) => Some(&mut **meter),
+        Met::Free | Met::Unlimited => None,
+    });
+    let mut judge = Judge { meters: meters.collect(), free_quotas, options, statistics };
+    let is_over = judge.judge().await;
+    for meter in &judge.meters {
+        meter.count(options.near_limit_thousandths);
+    }
+    if is_over && options.shadow_mode {
+        statistics.global_shadow_mode.add();
+    }
+    let overall = if is_over && !options.shadow_mode { Code::OverLimit } else { Code::Ok };
+    Ok(respond(overall, question, &met, options))
+}
+
+/// What each descriptor meets, without those that another one replaces.
+fn meet<'d>(domain: &'d Domain, question: &Question<'_>) -> Vec<Met<'d>> {
+    let mut replaced: Vec<&str> = Vec::new();
+    let mut met = Vec::with_capacity(question.descriptors.len());
+    for descriptor in &question.descriptors {
+        let (one, replaces) = domain.meet(descriptor, question.hits(descriptor));
+        replaced.extend(replaces.iter().map(|name| &**name));
+        met.push(one);
+    }
+    if !replaced.is_empty() {
+        for one in &mut met {
+            let Met::Limited(meter) = &*one else { continue };
+            if meter.name.is_some_and(|name| replaced.contains(&&**name)) {
+                *one = Met::Free;
+            }
+        }
+    }
+    met
+}
+
+/// Puts all in quota mode; how many of them have no limit and so pass.
+fn quotas_only(met: &mut [Met<'_>]) -> usize {
+    let mut free = 0;
+    for met in met {
+        match met {
+            Met::Limited(meter) => meter.quota_mode = true,
+            Met::Free => free += 1,
+            Met::Unlimited => {}
+        }
+    }
+    free
+}
+
+fn respond(overall: Code, question: &Question<'_>, met: &[Met<'_>], options: &Options) -> Response {
+    let statuses: Vec<Status> = met
+        .iter()
+        .map(|met| match met {
+            Met::Free => Status::FREE,
+            Met::Unlimited => Status::UNLIMITED,
+            Met::Limited(meter) => meter.status(),
+        })
+        .collect();
+    let is_quota = |index: usize| matches!(&met[index], Met::Limited(meter) if meter.quota_mode);
+    let headers = match &options.headers {
+        Some(names) => told::headers(names, &statuses, is_quota),
+        None => Vec::new(),
+    };
+    let metadata = options.dynamic_metadata.then(|| told::metadata(question, met));
+    Response { overall, statuses, headers, metadata }
+}

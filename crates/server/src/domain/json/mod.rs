@@ -1,0 +1,75 @@
+//! The protocol as JSON over HTTP, for callers without gRPC.
+
+mod read;
+mod write;
+
+use super::{Code, Options, answer};
+use crate::engine::Engine;
+
+/// An answer over HTTP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// The status code.
+    pub status: u16,
+    /// Names in small letters, and values.
+    pub headers: &'static [(&'static str, &'static str)],
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// The most bytes of a request.
+pub const BODY_MAX: usize = 64 << 10;
+
+const TEXT: &[(&str, &str)] = &[("content-type", "text/plain; charset=utf-8")];
+const JSON: &[(&str, &str)] = &[("content-type", "application/json")];
+/// A denial is for this caller at this moment.
+const DENIED: &[(&str, &str)] =
+    &[("content-type", "application/json"), ("cache-control", "no-store")];
+
+/// Answers `POST /json`: a `RateLimitRequest` in the JSON form of protocol buffers. 200 if it
+/// passes, 429 if not, 400 if it cannot be answered; 413 if it is above [`BODY_MAX`].
+pub async fn json(engine: &Engine, options: &Options, body: &[u8]) -> Reply {
+    if body.len() > BODY_MAX {
+        let message =
+            format!("a body of {} bytes is too long: use {BODY_MAX} or fewer\n", body.len());
+        return Reply { status: 413, headers: TEXT, body: message.into_bytes() };
+    }
+    let plan = engine.plan();
+    let request = match read::Request::new(body) {
+        Ok(request) => request,
+        Err(error) => {
+            plan.statistics().service_error.add();
+            return Reply::wrong(&error);
+        }
+    };
+    let answered = match request.question() {
+        Ok(question) => answer(&plan, &question, options).await,
+        Err(invalid) => {
+            plan.statistics().service_error.add();
+            Err(invalid)
+        }
+    };
+    match answered {
+        Ok(response) => {
+            let body = write::response(&response).to_string().into_bytes();
+            match response.overall {
+                Code::Ok => Reply { status: 200, headers: JSON, body },
+                Code::OverLimit => Reply { status: 429, headers: DENIED, body },
+            }
+        }
+        Err(invalid) => Reply::wrong(&invalid),
+    }
+}
+
+/// Answers `GET /healthcheck`: 200 or 500.
+pub fn healthcheck(is_healthy: bool) -> Reply {
+    let status = if is_healthy { 200 } else { 500 };
+    let body = if is_healthy { b"OK".to_vec() } else { Vec::new() };
+    Reply { status, headers: TEXT, body }
+}
+
+impl Reply {
+    fn wrong(error: &dyn core::fmt::Display) -> Self {
+        Self { status: 400, headers: TEXT, body: format!("{error}\n").into_bytes() }
+    }
+}

@@ -1,0 +1,175 @@
+//! Asking the limits that a request has met, all or nothing.
+
+use slidegate::{Cost, Decision};
+
+use super::meter::{Meter, Standing};
+use super::options::Options;
+use super::question::Hits;
+use super::statistics::Statistics;
+use crate::engine::{Ask, check_all};
+
+/// The limits of one request.
+pub(super) struct Judge<'a, 'd> {
+    pub(super) meters: Vec<&'a mut Meter<'d>>,
+    /// Descriptors without a limit that count among those in quota mode.
+    pub(super) free_quotas: usize,
+    pub(super) options: &'a Options,
+    pub(super) statistics: &'a Statistics,
+}
+
+impl Judge<'_, '_> {
+    /// Asks all limits; whether the request is over them.
+    ///
+    /// A request passes when no limit denies, of those in quota mode not all. One that does not pass
+    /// is charged nowhere, unless every limit is charged by itself.
+    pub(super) async fn judge(&mut self) -> bool {
+        self.look_and_give_back().await;
+        if self.options.charge_all {
+            self.take_each().await;
+        } else if self.is_denied() {
+            self.look_at(|_| true).await;
+        } else {
+            self.take_all_or_none().await;
+        }
+        self.is_denied() || self.is_quota_used_up()
+    }
+
+    /// First whatever takes nothing.
+    async fn look_and_give_back(&mut self) {
+        let statistics = self.statistics;
+        for meter in &mut self.meters {
+            if meter.limit.is_none() {
+                meter.closed();
+                continue;
+            }
+            match meter.hits {
+                Hits::Take(_) => {}
+                Hits::Look => look(meter, statistics).await,
+                Hits::GiveBack(units) => give_back(meter, units, statistics).await,
+            }
+        }
+    }
+
+    /// Every limit by itself. What is denied because only a part of it fits is charged whole.
+    async fn take_each(&mut self) {
+        let statistics = self.statistics;
+        for meter in &mut self.meters {
+            let (Hits::Take(cost), Some(limit)) = (meter.hits, meter.limit.as_deref()) else {
+                continue;
+            };
+            let decision = limit.check(meter.key.as_slice(), None, cost).await;
+            let is_over = is_over(&decision);
+            if is_over && decision.remaining() > 0 {
+                let owed = limit.owe(meter.key.as_slice(), None, cost).await;
+                statistics.note_store(&owed);
+            }
+            meter.decided(decision, is_over, !is_over);
+        }
+    }
+
+    /// All limits or none; then those in quota mode, of which one is enough.
+    async fn take_all_or_none(&mut self) {
+        self.take_rates().await;
+        if self.is_denied() {
+            return self.look_at(|meter| meter.quota_mode).await;
+        }
+        self.take_quotas().await;
+        if self.is_quota_used_up() {
+            self.give_up().await;
+        }
+    }
+
+    async fn take_rates(&mut self) {
+        let rates = || self.meters.iter().filter(|meter| !meter.quota_mode);
+        let asks: Vec<Ask<'_>> = rates().filter_map(|meter| ask(meter)).collect();
+        let answers = check_all(&asks).await;
+        let rates = self.meters.iter_mut().filter(|meter| !meter.quota_mode);
+        for (meter, answer) in rates.filter(|meter| ask(meter).is_some()).zip(answers) {
+            let charged = answer.decision.is_allowed() && !answer.is_over;
+            meter.decided(answer.decision, answer.is_over, charged);
+        }
+    }
+
+    async fn take_quotas(&mut self) {
+        for meter in self.meters.iter_mut().filter(|meter| meter.quota_mode) {
+            if let Some(Ask { limit, key, cost, .. }) = ask(meter) {
+                let decision = limit.check(key, None, cost).await;
+                let is_over = is_over(&decision);
+                meter.decided(decision, is_over, !is_over);
+            }
+        }
+    }
+
+    /// Gives back what the request took before its quota was found to be used up.
+    async fn give_up(&mut self) {
+        let statistics = self.statistics;
+        for meter in &mut self.meters {
+            let receipt = meter.standing.decision.take().and_then(Decision::into_receipt);
+            if let (Some(receipt), Some(limit)) = (receipt, meter.limit.as_deref()) {
+                // What cannot be given back counts until its window has passed: the safe side.
+                let given = limit.refund(meter.key.as_slice(), None, receipt).await;
+                statistics.note_store(&given);
+                look(meter, statistics).await;
+            }
+        }
+    }
+
+    /// Looks at limits that the request will not take from.
+    async fn look_at(&mut self, wanted: impl Fn(&Meter<'_>) -> bool) {
+        let statistics = self.statistics;
+        for meter in self.meters.iter_mut().filter(|meter| wanted(meter)) {
+            if ask(meter).is_some() {
+                look(meter, statistics).await;
+            }
+        }
+    }
+
+    fn is_denied(&self) -> bool {
+        self.meters.iter().any(|meter| !meter.quota_mode && meter.denies())
+    }
+
+    fn is_quota_used_up(&self) -> bool {
+        let mut quotas = self.meters.iter().filter(|meter| meter.quota_mode).peekable();
+        self.free_quotas == 0 && quotas.peek().is_some() && quotas.all(|meter| meter.denies())
+    }
+}
+
+/// What a meter asks for, if it takes anything.
+fn ask<'m>(meter: &'m Meter<'_>) -> Option<Ask<'m>> {
+    let (Hits::Take(cost), Some(limit)) = (meter.hits, meter.limit.as_deref()) else {
+        return None;
+    };
+    Some(Ask { limit, key: meter.key.as_slice(), tier: None, cost })
+}
+
+async fn look(meter: &mut Meter<'_>, statistics: &Statistics) {
+    let Some(limit) = meter.limit.as_deref() else { return };
+    let cost = match meter.hits {
+        Hits::Take(cost) => cost,
+        _ => Cost::ONE,
+    };
+    let looked = limit.peek(meter.key.as_slice(), None, cost).await;
+    statistics.note_store(&looked);
+    match looked {
+        Ok(decision) => {
+            // What gives back is never over, however little is left.
+            let is_over = !matches!(meter.hits, Hits::GiveBack(_)) && is_over(&decision);
+            meter.decided(decision, is_over, false);
+        }
+        // Nobody is denied because a store is down.
+        Err(_) => meter.standing = Standing::unknown(meter.requests),
+    }
+}
+
+async fn give_back(meter: &mut Meter<'_>, units: u64, statistics: &Statistics) {
+    let Some(limit) = meter.limit.as_deref() else { return };
+    if units > 0 {
+        let given = limit.forgive(meter.key.as_slice(), None, units).await;
+        statistics.note_store(&given);
+    }
+    look(meter, statistics).await;
+}
+
+fn is_over(decision: &Decision) -> bool {
+    !decision.is_allowed() || decision.is_shadow_denied()
+}

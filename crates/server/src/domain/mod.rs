@@ -1,0 +1,163 @@
+//! Envoy's side: a tree of descriptors, compiled for matching, and the answer to a list of them.
+//!
+//! The words of the protocol (domain, descriptor, hits) live here and in [`grpc`](crate::grpc); the
+//! semantics are those of envoyproxy/ratelimit, with windows that slide:
+//!
+//! * A request that one descriptor denies charges none; [`Options::charge_all`] charges as the
+//!   reference service does.
+//! * A denied request is not recorded, so the wait that it is told is exact, and does not grow.
+//! * A look (`hits_addend` 0) is over when not even one unit is left.
+//! * The windows are as long as those of the reference service, and begin anywhere.
+
+mod answer;
+mod dump;
+mod json;
+mod judge;
+mod key;
+mod meter;
+mod options;
+mod pattern;
+mod question;
+mod response;
+mod rule;
+mod statistics;
+mod told;
+mod tree;
+
+use std::sync::Arc;
+
+use slidegate::{Algorithm, Error};
+
+pub use self::answer::answer;
+pub use self::dump::dump;
+pub use self::json::{BODY_MAX, Reply, healthcheck, json};
+use self::key::KeyBytes;
+use self::meter::{Held, Met, Meter, Standing};
+pub use self::options::{HeaderNames, Options};
+use self::question::Hits;
+pub use self::question::{
+    DESCRIPTORS_MAX, Descriptor, ENTRIES_MAX, Entry, Invalid, Override, Question, TEXT_MAX,
+    number_of, unit_of, unknown_unit,
+};
+pub use self::response::{Code, CurrentLimit, Response, Status};
+use self::rule::Rule;
+pub use self::statistics::{Book, HitCounts, OTHER, SEEN_MAX, Statistics};
+use self::tree::{Builder, Level, Naming};
+use crate::engine::{Planner, Units};
+use crate::spec::DomainSpec;
+
+/// A tree of descriptors at work.
+#[derive(Debug)]
+pub struct Domain {
+    name: Box<str>,
+    root: Level,
+    /// For limits that requests bring along.
+    units: Units,
+    book: Arc<Book>,
+}
+
+impl Domain {
+    /// Compiles a tree; its limits are made by `planner`.
+    ///
+    /// # Errors
+    ///
+    /// When a key is empty, a descriptor is there twice, a text or the tree is too long to be met,
+    /// a setting contradicts another, or the store is not configured.
+    pub fn new(spec: &DomainSpec, planner: &mut Planner<'_>) -> Result<Self, Error> {
+        let book = planner.statistics().book(&spec.name);
+        // Limits that requests bring along count as the first that is configured does.
+        let algorithm = spec.algorithms().first().copied().unwrap_or(Algorithm::Log);
+        let units = planner.units(&spec.store, &format!("{}:override", spec.name), algorithm)?;
+        let mut builder = Builder { store: &spec.store, book: &book, planner };
+        let root = builder.level(&spec.descriptors, &spec.name, 0, false)?;
+        Ok(Self { name: spec.name.as_str().into(), root, units, book })
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What has happened to its limits.
+    pub fn book(&self) -> &Arc<Book> {
+        &self.book
+    }
+
+    /// The state of limits that requests bring along.
+    pub fn units(&self) -> &Units {
+        &self.units
+    }
+
+    /// What a descriptor meets, and the names that this replaces.
+    fn meet(&self, descriptor: &Descriptor<'_>, hits: Hits) -> (Met<'_>, &[Box<str>]) {
+        if let Some(limit) = descriptor.limit {
+            return (Met::Limited(Box::new(self.meter_of(descriptor, limit, hits))), &[]);
+        }
+        let mut key = KeyBytes::new(&self.name);
+        let mut shares = false;
+        let node = self.root.walk(&descriptor.entries, |entry, step| {
+            key.push_entry(entry.key, step.counted(entry));
+            shares |= step.shares();
+        });
+        let Some((node, rule)) = node.and_then(|node| Some((node, node.rule.as_ref()?))) else {
+            return (Met::Free, &[]);
+        };
+        let Some(rate) = &rule.rate else {
+            return (Met::Unlimited, &rule.replaces);
+        };
+        let counts = match node.naming(shares) {
+            Naming::Configured => Held::Configured(&*rule.counts),
+            naming => {
+                let mut label = self.name.to_string();
+                self.root.walk(&descriptor.entries, |entry, step| {
+                    step.name_series(entry, naming, &mut label);
+                });
+                Held::Made(self.book.seen(&label))
+            }
+        };
+        let meter = Meter {
+            requests: rate.requests,
+            unit: rate.unit,
+            name: rule.name.as_ref(),
+            limit: rate.limit.as_deref().map(Held::Configured),
+            shadow_mode: rule.shadow_mode,
+            quota_mode: rule.quota_mode,
+            metadata: rule.metadata.as_ref(),
+            counts,
+            key,
+            hits,
+            standing: Standing::unknown(rate.requests),
+        };
+        (Met::Limited(Box::new(meter)), &rule.replaces)
+    }
+
+    /// A limit that the request brings along: whatever is configured, and never in shadow.
+    fn meter_of(&self, descriptor: &Descriptor<'_>, limit: Override, hits: Hits) -> Meter<'_> {
+        let Override { requests, unit } = limit;
+        let mut label = self.name.to_string();
+        for entry in &descriptor.entries {
+            let separator = if entry.value.is_empty() { "" } else { "_" };
+            label.extend([".", entry.key, separator, entry.value]);
+        }
+        Meter {
+            requests,
+            unit,
+            name: None,
+            // Fails for zero only, which lets nothing pass.
+            limit: self.units.limit(requests, unit).ok().map(|limit| Held::Made(Box::new(limit))),
+            shadow_mode: false,
+            quota_mode: false,
+            metadata: None,
+            counts: Held::Made(self.book.seen(&label)),
+            key: KeyBytes::of(&self.name, &descriptor.entries),
+            hits,
+            standing: Standing::unknown(requests),
+        }
+    }
+
+    fn rules(&self) -> Vec<&Rule> {
+        let mut rules = Vec::new();
+        self.root.rules(&mut rules);
+        rules
+    }
+}

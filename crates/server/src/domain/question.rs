@@ -1,0 +1,154 @@
+//! What a caller asks: a list of descriptors, as any form of the protocol carries it.
+
+use core::fmt;
+
+use slidegate::Cost;
+
+use crate::spec::Unit;
+
+/// A list of descriptors.
+#[derive(Debug, Clone, Default)]
+pub struct Question<'a> {
+    /// Whose tree is asked.
+    pub domain: &'a str,
+    /// What the request is.
+    pub descriptors: Vec<Descriptor<'a>>,
+    /// Units for descriptors that do not say; zero means one.
+    pub hits_addend: u32,
+}
+
+/// One path through the tree.
+#[derive(Debug, Clone, Default)]
+pub struct Descriptor<'a> {
+    /// One for each level.
+    pub entries: Vec<Entry<'a>>,
+    /// Instead of the limit that is configured.
+    pub limit: Option<Override>,
+    /// Units; zero looks without taking.
+    pub hits_addend: Option<u64>,
+    /// Whether the units are given back.
+    pub is_negative_hits: bool,
+}
+
+/// A key and its value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// What it is about.
+    pub key: &'a str,
+    /// May be empty.
+    pub value: &'a str,
+}
+
+/// A limit that a request brings along.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Override {
+    /// Zero denies everything.
+    pub requests: u32,
+    /// The window.
+    pub unit: Unit,
+}
+
+/// The most descriptors of a request.
+pub const DESCRIPTORS_MAX: usize = 64;
+/// The most entries of a descriptor, and the most levels of a tree.
+pub const ENTRIES_MAX: usize = 32;
+/// The most bytes of a domain's name, a key or a value.
+pub const TEXT_MAX: usize = 1024;
+
+/// Why a question has no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Invalid(String);
+
+impl Invalid {
+    /// A message that names the value, the bound and what to do.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self(message.into())
+    }
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl core::error::Error for Invalid {}
+
+/// What is asked of one limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hits {
+    Take(Cost),
+    Look,
+    GiveBack(u64),
+}
+
+impl Question<'_> {
+    pub(super) fn check(&self, most: usize) -> Result<(), Invalid> {
+        if self.domain.is_empty() {
+            return Err(Invalid::new("the domain is empty: name one"));
+        }
+        short("domain", self.domain)?;
+        if self.descriptors.is_empty() {
+            return Err(Invalid::new("the list of descriptors is empty: send at least one"));
+        }
+        few("descriptors", self.descriptors.len(), most.min(DESCRIPTORS_MAX))?;
+        for descriptor in &self.descriptors {
+            few("entries of a descriptor", descriptor.entries.len(), most.min(ENTRIES_MAX))?;
+            for Entry { key, value } in &descriptor.entries {
+                short("key", key)?;
+                short("value", value)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn hits(&self, descriptor: &Descriptor<'_>) -> Hits {
+        let units = descriptor.hits_addend.unwrap_or(u64::from(self.hits_addend.max(1)));
+        // More than any limit there can be, and few enough to be counted.
+        let units = units.min(u64::from(u32::MAX) + 1);
+        match Cost::new(units) {
+            _ if descriptor.is_negative_hits => Hits::GiveBack(units),
+            Ok(cost) => Hits::Take(cost),
+            Err(_) => Hits::Look,
+        }
+    }
+}
+
+fn short(what: &str, text: &str) -> Result<(), Invalid> {
+    if text.len() <= TEXT_MAX {
+        return Ok(());
+    }
+    let len = text.len();
+    Err(Invalid::new(format!("a {what} of {len} bytes is too long: use {TEXT_MAX} or fewer")))
+}
+
+fn few(what: &str, count: usize, most: usize) -> Result<(), Invalid> {
+    if count <= most {
+        return Ok(());
+    }
+    Err(Invalid::new(format!("{count} {what} are too many: use {most} or fewer")))
+}
+
+/// The unit of a number of the protocol. Requests know no week; its number in answers is taken all
+/// the same, as the reference service does.
+pub fn unit_of(number: i32) -> Option<Unit> {
+    Unit::ALL.into_iter().find(|unit| number_of(*unit) == number)
+}
+
+/// The number of a unit in the protocol.
+pub fn number_of(unit: Unit) -> i32 {
+    match unit {
+        Unit::Second => 1,
+        Unit::Minute => 2,
+        Unit::Hour => 3,
+        Unit::Day => 4,
+        Unit::Month => 5,
+        Unit::Year => 6,
+        Unit::Week => 7,
+    }
+}
+
+/// The error for a unit that has no such number or name.
+pub fn unknown_unit(given: impl fmt::Display) -> Invalid {
+    Invalid::new(format!("unit {given} of a limit is unknown: use SECOND to YEAR, 1 to 7"))
+}

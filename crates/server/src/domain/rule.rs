@@ -1,0 +1,93 @@
+//! The limit of a level, ready to be met.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use slidegate::{Error, ErrorKind};
+
+use super::statistics::{Book, HitCounts};
+use crate::engine::{Limit, Planner};
+use crate::spec::{DescriptorSpec, LimitSpec, Switch, Unit};
+
+/// The limit of a level.
+#[derive(Debug)]
+pub(super) struct Rule {
+    /// `None` is unlimited.
+    pub(super) rate: Option<Rate>,
+    pub(super) name: Option<Arc<str>>,
+    pub(super) replaces: Box<[Box<str>]>,
+    pub(super) shadow_mode: bool,
+    pub(super) quota_mode: bool,
+    pub(super) metadata: Option<Map<String, Value>>,
+    /// Under its configured name.
+    pub(super) counts: Arc<HitCounts>,
+    /// The domain and every level's key and value.
+    pub(super) label: Box<str>,
+}
+
+/// So many in so much time.
+#[derive(Debug)]
+pub(super) struct Rate {
+    pub(super) requests: u32,
+    pub(super) unit: Unit,
+    /// `None` where nothing passes.
+    pub(super) limit: Option<Arc<Limit>>,
+}
+
+impl Rule {
+    pub(super) fn new(
+        spec: &DescriptorSpec,
+        limit: &LimitSpec,
+        label: &str,
+        store: &str,
+        book: &Book,
+        planner: &mut Planner<'_>,
+    ) -> Result<Self, Error> {
+        check_names(limit, label)?;
+        let switch = if spec.shadow_mode { Switch::Shadow } else { Switch::Enforce };
+        let rate = match &limit.rate {
+            Some(rate) if rate.requests == 0 => {
+                Some(Rate { requests: 0, unit: rate.unit, limit: None })
+            }
+            Some(rate) => {
+                let limit = Some(planner.descriptor_limit(store, label, rate, switch)?);
+                Some(Rate { requests: rate.requests, unit: rate.unit, limit })
+            }
+            None => None,
+        };
+        Ok(Self {
+            rate,
+            name: limit.name.as_deref().map(Arc::from),
+            replaces: limit.replaces.iter().map(|name| name.as_str().into()).collect(),
+            shadow_mode: spec.shadow_mode,
+            quota_mode: spec.quota_mode,
+            metadata: metadata(spec, label)?,
+            counts: book.configured(label),
+            label: label.into(),
+        })
+    }
+}
+
+fn check_names(limit: &LimitSpec, label: &str) -> Result<(), Error> {
+    if limit.replaces.iter().any(String::is_empty) {
+        return Err(wrong(format!("{label}: `replaces` has an empty name: name a limit")));
+    }
+    match &limit.name {
+        Some(name) if limit.replaces.contains(name) => {
+            Err(wrong(format!("{label}: `replaces` has its own name {name:?}: name another limit")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn metadata(spec: &DescriptorSpec, label: &str) -> Result<Option<Map<String, Value>>, Error> {
+    match &spec.metadata {
+        Some(Value::Object(map)) if !map.is_empty() => Ok(Some(map.clone())),
+        None | Some(Value::Null | Value::Object(_)) => Ok(None),
+        Some(other) => Err(wrong(format!("{label}: metadata {other} is no map: use keys"))),
+    }
+}
+
+pub(super) fn wrong(message: String) -> Error {
+    Error::new(ErrorKind::Setting, message)
+}

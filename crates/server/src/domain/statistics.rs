@@ -1,0 +1,225 @@
+//! What has happened to descriptors, under the names of the reference service.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+
+use crate::engine::Count;
+
+/// What has happened to descriptors, under every configuration so far.
+#[derive(Debug, Default)]
+pub struct Statistics {
+    books: Mutex<HashMap<Box<str>, Arc<Book>>>,
+    /// Requests for a domain that is not configured.
+    pub domain_not_found: Count,
+    /// Requests that could not be answered, because of what they asked.
+    pub service_error: Count,
+    /// Questions that a store had no answer to; the descriptor passed.
+    pub store_error: Count,
+    /// Requests that are over the limit, and passed because all are in shadow.
+    pub global_shadow_mode: Count,
+}
+
+/// The series of one domain, each name once.
+#[derive(Debug)]
+pub struct Book {
+    /// The name of the series of all that have none.
+    other: Box<str>,
+    configured: RwLock<HashMap<Box<str>, Arc<HitCounts>>>,
+    seen: RwLock<HashMap<Box<str>, Arc<HitCounts>>>,
+}
+
+/// What has happened to one limit, in hits.
+#[derive(Debug, Default)]
+pub struct HitCounts {
+    /// All that were asked for.
+    pub total_hits: Count,
+    /// Those above the limit.
+    pub over_limit: Count,
+    /// Those close to it.
+    pub near_limit: Count,
+    /// Those of requests that it had room for.
+    pub within_limit: Count,
+    /// Those above the limit that passed because it is in shadow.
+    pub shadow_mode: Count,
+    /// Those that were given back.
+    pub total_negative_hits: Count,
+}
+
+/// The most series of a domain that requests make up by their values.
+pub const SEEN_MAX: usize = 1000;
+/// The longest name of such a series, in bytes.
+const SEEN_LEN_MAX: usize = 256;
+/// Under what all further ones are counted.
+pub const OTHER: &str = "other";
+/// The most configured series, and domains, that are remembered after they are gone.
+const REMEMBERED: usize = 10_000;
+
+impl Statistics {
+    /// All domains there ever were, by name.
+    pub fn books(&self) -> Vec<(String, Arc<Book>)> {
+        let mut books: Vec<_> =
+            self.books.lock().iter().map(|(name, book)| (name.to_string(), book.clone())).collect();
+        books.sort_by(|one, other| one.0.cmp(&other.0));
+        books
+    }
+
+    /// Takes note of a store that gave no answer.
+    pub(super) fn note_store<T>(&self, answer: &Result<T, slidegate::Error>) {
+        if answer.is_err() {
+            self.store_error.add();
+        }
+    }
+
+    pub(super) fn book(&self, domain: &str) -> Arc<Book> {
+        entry(&mut self.books.lock(), domain, || Arc::new(Book::new(domain)))
+    }
+}
+
+impl Book {
+    fn new(domain: &str) -> Self {
+        let other = format!("{domain}.{OTHER}").into();
+        Self { other, configured: RwLock::default(), seen: RwLock::default() }
+    }
+
+    /// All series, by name: those of the configuration, those that requests made up, and
+    /// `<domain>.other` once there is something to count under it.
+    pub fn series(&self) -> Vec<(String, Arc<HitCounts>)> {
+        let mut all = Vec::new();
+        for series in [&self.configured, &self.seen] {
+            let series = series.read();
+            all.extend(series.iter().map(|(name, counts)| (name.to_string(), counts.clone())));
+        }
+        all.sort_by(|one, other| one.0.cmp(&other.0));
+        all
+    }
+
+    /// A series whose name is in the configuration.
+    pub(super) fn configured(&self, name: &str) -> Arc<HitCounts> {
+        let mut configured = self.configured.write();
+        // What requests made up so far goes on under the same name.
+        let made_up = self.seen.write().remove(name);
+        entry(&mut configured, name, || made_up.unwrap_or_default())
+    }
+
+    /// A series whose name has values of a request in it.
+    pub(super) fn seen(&self, name: &str) -> Arc<HitCounts> {
+        if let Some(counts) = self.find(name) {
+            return counts;
+        }
+        if name.len() > SEEN_LEN_MAX || self.seen.read().len() >= SEEN_MAX {
+            return self.other();
+        }
+        let configured = self.configured.read();
+        let mut seen = self.seen.write();
+        // Others may have been quicker.
+        if let Some(counts) = configured.get(name).or_else(|| seen.get(name)) {
+            return Arc::clone(counts);
+        }
+        if seen.len() >= SEEN_MAX {
+            drop((configured, seen));
+            return self.other();
+        }
+        Arc::clone(seen.entry(name.into()).or_default())
+    }
+
+    fn find(&self, name: &str) -> Option<Arc<HitCounts>> {
+        let found = self.configured.read().get(name).cloned();
+        found.or_else(|| self.seen.read().get(name).cloned())
+    }
+
+    fn other(&self) -> Arc<HitCounts> {
+        let found = self.find(&self.other);
+        found.unwrap_or_else(|| self.configured(&self.other))
+    }
+}
+
+/// What is there under a name, made if it is not.
+fn entry<T>(
+    map: &mut HashMap<Box<str>, Arc<T>>,
+    name: &str,
+    make: impl FnOnce() -> Arc<T>,
+) -> Arc<T> {
+    if map.len() >= REMEMBERED {
+        map.retain(|_, value| Arc::strong_count(value) > 1);
+    }
+    Arc::clone(map.entry(name.into()).or_insert_with(make))
+}
+
+impl HitCounts {
+    /// Counts a request of `hits` that found `used` of `limit` taken; how many were above it.
+    ///
+    /// Of a request that crosses a threshold, only the part behind it is counted there.
+    pub(super) fn note(&self, used: u64, hits: u64, limit: u64, near: u64, is_over: bool) -> u64 {
+        self.total_hits.add_by(hits);
+        let after = used.saturating_add(hits);
+        if !is_over {
+            self.within_limit.add_by(hits);
+            self.near_limit.add_by(after.saturating_sub(near.max(used)).min(hits));
+            return 0;
+        }
+        if used >= limit {
+            self.over_limit.add_by(hits);
+            return hits;
+        }
+        self.near_limit.add_by(limit.saturating_sub(near.max(used)));
+        let over = after.saturating_sub(limit);
+        self.over_limit.add_by(over);
+        over
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn noted(used: u64, hits: u64, is_over: bool) -> [u64; 4] {
+        let counts = HitCounts::default();
+        counts.note(used, hits, 10, 8, is_over);
+        let HitCounts { total_hits, over_limit, near_limit, within_limit, .. } = &counts;
+        [total_hits.get(), over_limit.get(), near_limit.get(), within_limit.get()]
+    }
+
+    #[test]
+    fn hits_are_split_at_the_thresholds() {
+        assert_eq!(noted(0, 5, false), [5, 0, 0, 5]);
+        assert_eq!(noted(7, 1, false), [1, 0, 0, 1]);
+        assert_eq!(noted(7, 2, false), [2, 0, 1, 2]);
+        assert_eq!(noted(8, 2, false), [2, 0, 2, 2]);
+        assert_eq!(noted(0, 10, false), [10, 0, 2, 10]);
+        assert_eq!(noted(10, 3, true), [3, 3, 0, 0]);
+        assert_eq!(noted(9, 3, true), [3, 2, 1, 0]);
+        assert_eq!(noted(5, 20, true), [20, 15, 2, 0]);
+    }
+
+    #[test]
+    fn made_up_series_are_bounded_in_number_and_length() {
+        let book = Book::new("d");
+        for number in 0..2 * SEEN_MAX {
+            book.seen(&format!("d.key_{number}")).total_hits.add();
+        }
+        book.seen(&"x".repeat(SEEN_LEN_MAX + 1)).total_hits.add();
+        let series = book.series();
+        assert_eq!(series.len(), SEEN_MAX + 1);
+        let other = series.iter().find(|(name, _)| name == "d.other").unwrap();
+        assert_eq!(other.1.total_hits.get(), SEEN_MAX as u64 + 1);
+        // Those that are known are still counted apart.
+        book.seen("d.key_0").total_hits.add();
+        assert_eq!(book.seen("d.key_0").total_hits.get(), 2);
+    }
+
+    #[test]
+    fn a_name_is_there_once_whoever_made_it() {
+        let book = Book::new("d");
+        book.seen("d.late").total_hits.add();
+        assert_eq!(book.configured("d.late").total_hits.get(), 1);
+        book.seen("d.late").total_hits.add();
+        book.configured("d.other").total_hits.add();
+        book.seen(&"x".repeat(SEEN_LEN_MAX + 1)).total_hits.add();
+        let series = book.series();
+        let counted: Vec<_> =
+            series.iter().map(|(name, counts)| (name.as_str(), counts.total_hits.get())).collect();
+        assert_eq!(counted, [("d.late", 2), ("d.other", 2)]);
+    }
+}

@@ -1,0 +1,87 @@
+//! What a response tells besides its codes: fields for the client, metadata for other filters.
+
+use serde_json::{Map, Value, json};
+
+use super::meter::Met;
+use super::options::HeaderNames;
+use super::question::{Descriptor, Entry, Question};
+use super::response::{Code, CurrentLimit, Status};
+
+/// Fields of the descriptor that is nearest to its limit, or of the last that is over it.
+pub(super) fn headers(
+    names: &HeaderNames,
+    statuses: &[Status],
+    is_quota: impl Fn(usize) -> bool,
+) -> Vec<(String, String)> {
+    let mut nearest: Option<(&Status, &CurrentLimit)> = None;
+    let mut least = u32::MAX;
+    for (index, status) in statuses.iter().enumerate() {
+        let Some(limit) = &status.limit else { continue };
+        let is_over = status.code == Code::OverLimit && !is_quota(index);
+        if is_over || status.remaining < least {
+            nearest = Some((status, limit));
+            least = status.remaining;
+        }
+    }
+    let Some((status, limit)) = nearest else { return Vec::new() };
+    let until = status.until.unwrap_or_default();
+    // Rounded up: who comes back then is not early.
+    let seconds = until.as_secs() + u64::from(until.subsec_nanos() > 0);
+    vec![
+        (names.limit.clone(), limit.requests.to_string()),
+        (names.remaining.clone(), status.remaining.to_string()),
+        (names.reset.clone(), seconds.to_string()),
+    ]
+}
+
+/// The request, and the metadata of all descriptors that passed.
+pub(super) fn metadata(question: &Question<'_>, met: &[Met<'_>]) -> Map<String, Value> {
+    let mut fields = Map::new();
+    fields.insert("domain".to_owned(), question.domain.into());
+    let descriptors: Vec<Value> = question.descriptors.iter().map(descriptor).collect();
+    fields.insert("descriptors".to_owned(), descriptors.into());
+    if question.hits_addend != 0 {
+        fields.insert("hitsAddend".to_owned(), question.hits_addend.into());
+    }
+    let mut passed = Map::new();
+    for met in met {
+        if let Met::Limited(meter) = met
+            && !meter.denies()
+            && let Some(metadata) = meter.metadata
+        {
+            merge(&mut passed, metadata);
+        }
+    }
+    if !passed.is_empty() {
+        fields.insert("metadata".to_owned(), passed.into());
+    }
+    fields
+}
+
+fn descriptor(descriptor: &Descriptor<'_>) -> Value {
+    let entry = |Entry { key, value }: &Entry<'_>| Value::from(format!("{key}={value}"));
+    let entries: Vec<Value> = descriptor.entries.iter().map(entry).collect();
+    let mut fields = Map::from_iter([("entries".to_owned(), entries.into())]);
+    if let Some(limit) = descriptor.limit {
+        let unit = limit.unit.name().to_ascii_uppercase();
+        let text = format!("requests_per_unit:{} unit:{unit}", limit.requests);
+        fields.insert("limit".to_owned(), text.into());
+    }
+    if let Some(hits) = descriptor.hits_addend {
+        fields.insert("hitsAddend".to_owned(), json!(hits));
+    }
+    fields.into()
+}
+
+/// Adds what is not there yet; maps that are in both are merged.
+fn merge(into: &mut Map<String, Value>, from: &Map<String, Value>) {
+    for (key, value) in from {
+        match (into.get_mut(key), value) {
+            (Some(Value::Object(into)), Value::Object(from)) => merge(into, from),
+            (Some(_), _) => {}
+            (None, value) => {
+                into.insert(key.clone(), value.clone());
+            }
+        }
+    }
+}

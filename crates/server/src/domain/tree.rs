@@ -1,0 +1,232 @@
+//! The levels of a domain, compiled for matching.
+
+use std::collections::HashMap;
+
+use slidegate::Error;
+
+use super::pattern::Pattern;
+use super::question::{ENTRIES_MAX, Entry, TEXT_MAX};
+use super::rule::{Rule, wrong};
+use super::statistics::Book;
+use crate::engine::Planner;
+use crate::spec::DescriptorSpec;
+
+/// What an entry can be at one place of the tree.
+#[derive(Debug, Default)]
+pub(super) struct Level {
+    nodes: Vec<Node>,
+    /// By `key_value`, or `key` alone.
+    by_name: HashMap<Box<str>, usize>,
+    /// In the order of the file.
+    wildcards: Vec<(Pattern, usize)>,
+}
+
+/// One descriptor of the configuration.
+#[derive(Debug)]
+pub(super) struct Node {
+    /// `key_value`, or `key` alone.
+    name: Box<str>,
+    pub(super) rule: Option<Rule>,
+    /// Whether all values that match its pattern have one count.
+    shares: bool,
+    value_to_metric: bool,
+    /// How the series of its rule is named.
+    naming: Naming,
+    below: Level,
+}
+
+/// How an entry met a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum How {
+    Value,
+    Wildcard,
+    Key,
+}
+
+/// One level on the way through the tree.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Step<'d> {
+    node: &'d Node,
+    how: How,
+}
+
+/// How the series of a limit is named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Naming {
+    /// As configured.
+    Configured,
+    /// By the values of those levels that ask for it.
+    Values,
+    /// By every value of the request, empty ones too.
+    Detailed,
+    /// By every value of the request, or the pattern where one is counted.
+    DetailedShared,
+}
+
+/// What all descriptors of a domain have in common while it is built.
+pub(super) struct Builder<'a, 'p> {
+    pub(super) store: &'a str,
+    pub(super) book: &'a Book,
+    pub(super) planner: &'a mut Planner<'p>,
+}
+
+impl Level {
+    /// The way of a descriptor, if it leads anywhere: every entry must meet a node, and no other is
+    /// tried once one was met. `visit` sees each step.
+    pub(super) fn walk<'d>(
+        &'d self,
+        entries: &[Entry<'_>],
+        mut visit: impl FnMut(&Entry<'_>, Step<'d>),
+    ) -> Option<&'d Node> {
+        let mut level = self;
+        let mut last = None;
+        let mut name = String::new();
+        for entry in entries {
+            let step = level.find(entry, &mut name)?;
+            visit(entry, step);
+            level = &step.node.below;
+            last = Some(step.node);
+        }
+        last
+    }
+
+    fn find(&self, entry: &Entry<'_>, name: &mut String) -> Option<Step<'_>> {
+        if self.nodes.is_empty() {
+            return None;
+        }
+        name.clear();
+        name.push_str(entry.key);
+        name.push('_');
+        name.push_str(entry.value);
+        if let Some(index) = self.by_name.get(name.as_str()) {
+            return Some(Step { node: &self.nodes[*index], how: How::Value });
+        }
+        let matching = self.wildcards.iter().find(|(pattern, _)| pattern.matches(name));
+        if let Some((_, index)) = matching {
+            return Some(Step { node: &self.nodes[*index], how: How::Wildcard });
+        }
+        let index = self.by_name.get(entry.key)?;
+        Some(Step { node: &self.nodes[*index], how: How::Key })
+    }
+
+    /// All rules below, in the order of the file.
+    pub(super) fn rules<'d>(&'d self, found: &mut Vec<&'d Rule>) {
+        for node in &self.nodes {
+            found.extend(&node.rule);
+            node.below.rules(found);
+        }
+    }
+}
+
+impl Step<'_> {
+    /// The value by which the entry is counted: its own, or the pattern's.
+    pub(super) fn counted<'a>(&'a self, entry: &Entry<'a>) -> &'a str {
+        if self.shares() { self.node.value_of(entry) } else { entry.value }
+    }
+
+    /// Adds the level to the name of a series.
+    pub(super) fn name_series(&self, entry: &Entry<'_>, naming: Naming, label: &mut String) {
+        let value = match (self.how, naming) {
+            _ if self.shares() => self.node.value_of(entry),
+            (_, Naming::Detailed | Naming::DetailedShared) | (How::Value, _) => entry.value,
+            _ if self.node.value_to_metric => entry.value,
+            (How::Wildcard, _) => self.node.value_of(entry),
+            (How::Key, _) => "",
+        };
+        label.push('.');
+        label.push_str(entry.key);
+        if naming == Naming::Detailed || !value.is_empty() {
+            label.push('_');
+            label.push_str(value);
+        }
+    }
+
+    /// Whether the pattern is counted, not the value.
+    pub(super) fn shares(&self) -> bool {
+        self.how == How::Wildcard && self.node.shares
+    }
+}
+
+impl Node {
+    /// How the series of its rule is named, on a way where patterns are counted or are not.
+    pub(super) fn naming(&self, shares: bool) -> Naming {
+        match self.naming {
+            Naming::Detailed if shares => Naming::DetailedShared,
+            naming => naming,
+        }
+    }
+
+    /// The configured value, for an entry that met it.
+    fn value_of(&self, entry: &Entry<'_>) -> &str {
+        let rest = self.name.strip_prefix(entry.key);
+        rest.and_then(|rest| rest.strip_prefix('_')).unwrap_or(&self.name)
+    }
+}
+
+impl Builder<'_, '_> {
+    /// One level and all below. `label` names what is above; `by_values` says whether a level there
+    /// puts values of requests into the names of series.
+    pub(super) fn level(
+        &mut self,
+        specs: &[DescriptorSpec],
+        label: &str,
+        depth: usize,
+        by_values: bool,
+    ) -> Result<Level, Error> {
+        let mut level = Level::default();
+        if !specs.is_empty() && depth >= ENTRIES_MAX {
+            return Err(wrong(format!("{label}: more than {ENTRIES_MAX} levels: use fewer")));
+        }
+        for spec in specs {
+            let name = name(spec, label)?;
+            let label = format!("{label}.{name}");
+            let pattern = Pattern::new(&name);
+            if spec.share_threshold && pattern.is_none() {
+                let message = "`share_threshold` needs a value with `*`: add one or leave it out";
+                return Err(wrong(format!("{label}: {message}")));
+            }
+            let by_values = by_values || spec.value_to_metric;
+            let rule = match &spec.limit {
+                Some(limit) => {
+                    let (store, book) = (self.store, self.book);
+                    Some(Rule::new(spec, limit, &label, store, book, self.planner)?)
+                }
+                None => None,
+            };
+            let below = self.level(&spec.descriptors, &label, depth + 1, by_values)?;
+            let index = level.nodes.len();
+            if level.by_name.insert(name.as_str().into(), index).is_some() {
+                return Err(wrong(format!("{label} is there twice: leave one out")));
+            }
+            level.wildcards.extend(pattern.map(|pattern| (pattern, index)));
+            level.nodes.push(Node {
+                name: name.into(),
+                rule,
+                shares: spec.share_threshold,
+                value_to_metric: spec.value_to_metric,
+                naming: match (spec.detailed_metric, by_values) {
+                    (true, _) => Naming::Detailed,
+                    (false, true) => Naming::Values,
+                    (false, false) => Naming::Configured,
+                },
+                below,
+            });
+        }
+        Ok(level)
+    }
+}
+
+/// `key_value`, or `key` alone. Two pairs can have one name, as in the reference service.
+fn name(spec: &DescriptorSpec, label: &str) -> Result<String, Error> {
+    let DescriptorSpec { key, value, .. } = spec;
+    if key.is_empty() {
+        return Err(wrong(format!("{label}: a descriptor has an empty key: name one")));
+    }
+    let value = value.as_deref().unwrap_or_default();
+    if let Some(long) = [key.as_str(), value].into_iter().find(|text| text.len() > TEXT_MAX) {
+        let len = long.len();
+        let message = format!("a key or value of {len} bytes is too long");
+        return Err(wrong(format!("{label}: {message}: use {TEXT_MAX} or fewer")));
+    }
+    Ok(if value.is_empty() { key.clone() } else { format!("{key}_{value}") })
+}

@@ -1,0 +1,155 @@
+//! All that is served over gRPC: rate limits, health, reflection.
+
+use core::convert::Infallible;
+use core::fmt;
+use core::pin::Pin;
+use core::task::{Context, Poll};
+use std::sync::Arc;
+
+use http::{Request, Response};
+use http_body::Body as HttpBody;
+use hyper::body::{Bytes, Incoming};
+use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::StdError;
+use tonic_health::ServingStatus;
+use tonic_health::pb::health_server::HealthServer;
+use tonic_health::server::{HealthReporter, HealthService};
+use tonic_reflection::server::Builder;
+use tower_service::Service as TowerService;
+
+use super::rls::{MESSAGE_MAX, NAME, PATH, Rls};
+use crate::domain::Options;
+use crate::engine::Engine;
+
+/// Answers requests over HTTP/2. Cheap to clone; made for hyper and for tower.
+#[derive(Clone)]
+pub struct Service {
+    rls: Rls,
+    health: HealthServer<HealthService>,
+    reporter: HealthReporter,
+    reflection: Option<Arc<Reflection>>,
+}
+
+/// Tells those who ask whether calls are welcome.
+#[derive(Debug, Clone)]
+pub struct Health(HealthReporter);
+
+type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+/// Both versions of the reflection service, whose types have no names.
+type Reflection = [Box<dyn Fn(Request<Body>) -> Answer + Send + Sync>; 2];
+
+/// The files that reflection shows, made of `proto/` by the test `grpc`.
+const FILES: &[u8] = include_bytes!("../../proto/files.bin");
+
+/// The name under which the reference service reports its health.
+const REFERENCE_NAME: &str = "ratelimit";
+
+impl Service {
+    /// The rate limit service with health and reflection. It is healthy until told otherwise.
+    pub fn new(engine: Arc<Engine>, options: Arc<Options>) -> Self {
+        let reporter = HealthReporter::new();
+        let health = HealthServer::new(HealthService::from_health_reporter(reporter.clone()));
+        let rls = Rls { engine, options, message_max: MESSAGE_MAX };
+        Self { rls, health, reporter, reflection: reflection() }
+    }
+
+    /// The most bytes of a message.
+    #[must_use]
+    pub fn message_max(mut self, bytes: usize) -> Self {
+        self.rls.message_max = bytes;
+        self
+    }
+
+    /// Without reflection.
+    #[must_use]
+    pub fn without_reflection(mut self) -> Self {
+        self.reflection = None;
+        self
+    }
+
+    /// To tell whether calls are welcome.
+    pub fn health(&self) -> Health {
+        Health(self.reporter.clone())
+    }
+
+    fn answer<B>(&self, request: Request<B>) -> Answer
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<StdError> + Send + 'static,
+    {
+        let path = request.uri().path();
+        if path == PATH {
+            let rls = self.rls.clone();
+            return Box::pin(async move { Ok(rls.call(request).await) });
+        }
+        if path.starts_with("/grpc.health.v1.Health/") {
+            return self.health.clone().call(request);
+        }
+        if let Some([v1, v1alpha]) = self.reflection.as_deref() {
+            if path.starts_with("/grpc.reflection.v1.") {
+                return v1(request.map(Body::new));
+            }
+            if path.starts_with("/grpc.reflection.v1alpha.") {
+                return v1alpha(request.map(Body::new));
+            }
+        }
+        let status = Status::unimplemented("there is no such method");
+        Box::pin(async move { Ok(status.into_http()) })
+    }
+}
+
+impl Health {
+    /// Tells everybody who asks or watches.
+    pub async fn set(&self, is_healthy: bool) {
+        let status = if is_healthy { ServingStatus::Serving } else { ServingStatus::NotServing };
+        for name in ["", NAME, REFERENCE_NAME] {
+            self.0.set_service_status(name, status).await;
+        }
+    }
+}
+
+fn reflection() -> Option<Arc<Reflection>> {
+    let files = || Builder::configure().register_encoded_file_descriptor_set(FILES);
+    // The files are our own: a test shows that both can be made of them.
+    let (v1, v1alpha) = (files().build_v1().ok()?, files().build_v1alpha().ok()?);
+    Some(Arc::new([
+        Box::new(move |request| v1.clone().call(request)),
+        Box::new(move |request| v1alpha.clone().call(request)),
+    ]))
+}
+
+impl hyper::service::Service<Request<Incoming>> for Service {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Answer;
+
+    fn call(&self, request: Request<Incoming>) -> Answer {
+        self.answer(request)
+    }
+}
+
+impl<B> TowerService<Request<B>> for Service
+where
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<StdError> + Send + 'static,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Answer;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Answer {
+        self.answer(request)
+    }
+}
+
+impl fmt::Debug for Service {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Service").field("rls", &self.rls).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,45 @@
+//! What Envoy's reference service has on its HTTP port: `/json` and `/healthcheck`.
+
+use core::sync::atomic::Ordering;
+
+use http::header::HeaderName;
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+
+use super::problem::Refusal;
+use super::{HttpState, Reply, body};
+use crate::domain;
+
+/// The answer, if it is one of these paths.
+pub(super) async fn answer(
+    state: &HttpState,
+    request: &mut Request<Incoming>,
+) -> Result<Option<Reply>, Refusal> {
+    let settings = state.settings();
+    let (wanted, allow) = match request.uri().path() {
+        "/json" => (Method::POST, "POST"),
+        "/healthcheck" => (Method::GET, "GET"),
+        _ => return Ok(None),
+    };
+    if *request.method() != wanted {
+        let (method, path) = (request.method().as_str(), request.uri().path());
+        return Err(Refusal::wrong_method(method, path, allow));
+    }
+    if wanted == Method::GET {
+        let is_healthy = !settings.is_ending.load(Ordering::Relaxed);
+        return Ok(Some(reply(domain::healthcheck(is_healthy))));
+    }
+    let body = body::read_any(request, settings.body_max, settings.body_timeout).await?;
+    Ok(Some(reply(domain::json(state.engine(), &settings.envoy, &body).await)))
+}
+
+fn reply(answer: domain::Reply) -> Reply {
+    let mut reply = Response::new(Full::from(Bytes::from(answer.body)));
+    *reply.status_mut() = StatusCode::from_u16(answer.status).unwrap_or_default();
+    for (name, value) in answer.headers {
+        let (name, value) = (HeaderName::from_static(name), HeaderValue::from_static(value));
+        reply.headers_mut().insert(name, value);
+    }
+    reply
+}

@@ -1,0 +1,191 @@
+//! The usual body of a check, read without a parser: a third of the work.
+//!
+//! Names and texts without escapes, each once, and whole numbers. Whatever else may stand in a body,
+//! and all that is wrong with one, is left to the parser.
+
+use std::borrow::Cow;
+
+use super::ask::{AskBody, Text, Units};
+
+/// The ask, if this is the usual body; `None` says nothing about it.
+#[inline]
+pub(super) fn read(body: &str) -> Option<AskBody<'_>> {
+    let mut rest = Rest { text: body, at: 0 };
+    let (mut policy, mut key, mut cost, mut tier) = (None, None, None, None);
+    rest.expect(b'{')?;
+    loop {
+        let name = rest.plain()?;
+        rest.expect(b':')?;
+        match name {
+            "policy" if policy.is_none() => policy = Some(rest.plain()?),
+            "key" if key.is_none() => key = Some(rest.plain()?),
+            "tier" if tier.is_none() => tier = Some(rest.plain()?),
+            "cost" if cost.is_none() => cost = Some(rest.whole()?),
+            _ => return None,
+        }
+        match rest.next()? {
+            b',' => {}
+            b'}' => break,
+            _ => return None,
+        }
+    }
+    if rest.next().is_some() {
+        return None;
+    }
+    let text = |text| Text(Cow::Borrowed(text));
+    Some(AskBody {
+        policy: text(policy?),
+        key: text(key?),
+        cost: cost.map(Units::Whole),
+        tier: tier.map(text),
+    })
+}
+
+/// What is not read yet.
+struct Rest<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Rest<'a> {
+    /// The next byte that is not blank.
+    #[inline]
+    fn next(&mut self) -> Option<u8> {
+        loop {
+            let byte = *self.text.as_bytes().get(self.at)?;
+            self.at += 1;
+            if !matches!(byte, b' ' | b'\t' | b'\r' | b'\n') {
+                return Some(byte);
+            }
+        }
+    }
+
+    #[inline]
+    fn expect(&mut self, wanted: u8) -> Option<()> {
+        (self.next()? == wanted).then_some(())
+    }
+
+    /// A text without escapes.
+    #[inline]
+    fn plain(&mut self) -> Option<&'a str> {
+        self.expect(b'"')?;
+        let rest = self.text.get(self.at..)?;
+        let end = rest.bytes().position(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1f))?;
+        self.at += end + 1;
+        // Only a quote ends a text.
+        (rest.as_bytes()[end] == b'"').then(|| &rest[..end])
+    }
+
+    /// A whole number that fits.
+    fn whole(&mut self) -> Option<u64> {
+        let first = self.next()?;
+        self.at -= 1;
+        let digits = self.text.as_bytes().get(self.at..)?;
+        let count = digits.iter().position(|byte| !byte.is_ascii_digit())?;
+        // Of numbers that start with a zero, only zero itself is one.
+        if !(1..=DIGITS_MAX).contains(&count) || (first == b'0' && count > 1) {
+            return None;
+        }
+        self.at += count;
+        let digit = |byte: &u8| u64::from(byte - b'0');
+        Some(digits[..count].iter().map(digit).fold(0, |sum, digit| sum * 10 + digit))
+    }
+}
+
+/// Any number of so many digits fits.
+const DIGITS_MAX: usize = 18;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What the parser makes of it.
+    fn parsed(body: &str) -> Option<AskBody<'_>> {
+        serde_json::from_str(body).ok()
+    }
+
+    fn same(quick: &AskBody<'_>, parsed: &AskBody<'_>) -> bool {
+        format!("{quick:?}") == format!("{parsed:?}")
+    }
+
+    #[test]
+    fn the_usual_is_read() {
+        for body in [
+            r#"{"policy":"api","key":"alice"}"#,
+            r#" { "key" : "Grüße" , "policy" : "" } "#,
+            r#"{"policy":"api","key":"a","cost":0,"tier":"gold"}"#,
+            "{\"policy\":\"api\",\n\t\"key\":\"a\",\"cost\":999999999999999999}",
+        ] {
+            let (quick, parsed) = (read(body).unwrap(), parsed(body).unwrap());
+            assert!(same(&quick, &parsed), "{body}: {quick:?} {parsed:?}");
+        }
+    }
+
+    // A body that is wrong must never pass because it was read quickly.
+    #[test]
+    fn the_unusual_is_left_to_the_parser() {
+        for body in [
+            "",
+            "{}",
+            "[]",
+            r#"{"policy":"api"}"#,
+            r#"{"policy":"api","key":"a\n"}"#,
+            r#"{"policy":"api","key":"a","key":"b"}"#,
+            r#"{"policy":"api","key":"a","kye":"b"}"#,
+            r#"{"policy":"api","key":"a"}x"#,
+            r#"{"policy":"api","key":"a",}"#,
+            r#"{"policy":"api","key":"a","cost":01}"#,
+            r#"{"policy":"api","key":"a","cost":1.0}"#,
+            r#"{"policy":"api","key":"a","cost":-1}"#,
+            r#"{"policy":"api","key":"a","cost":}"#,
+            r#"{"policy":"api","key":"a","cost":null}"#,
+            r#"{"policy":"api","key":"a","tier":null}"#,
+            r#"{"policy":"api","key":"a","cost":9999999999999999999}"#,
+            "{\"policy\":\"api\",\"key\":\"a\tb\"}",
+            r#"{"policy":"api","key":"a"#,
+        ] {
+            assert!(read(body).is_none(), "{body}");
+        }
+    }
+
+    proptest! {
+        // Pieces of bodies in any order: whatever is read quickly, the parser reads the same.
+        #[test]
+        fn both_read_the_same(pieces in prop::collection::vec(0..PIECES.len(), 0..16)) {
+            let body: String = pieces.into_iter().map(|piece| PIECES[piece]).collect();
+            if let Some(quick) = read(&body) {
+                let parsed = parsed(&body);
+                prop_assert!(parsed.is_some_and(|parsed| same(&quick, &parsed)), "{}", body);
+            }
+        }
+
+        #[test]
+        fn any_text_is_the_same_text(policy in ".{0,20}", key in ".{0,40}", cost: u64) {
+            let body = serde_json::json!({"policy": policy, "key": key, "cost": cost}).to_string();
+            if let Some(quick) = read(&body) {
+                prop_assert_eq!((&*quick.policy.0, &*quick.key.0), (&*policy, &*key));
+                prop_assert!(matches!(quick.cost, Some(Units::Whole(units)) if units == cost));
+            }
+        }
+    }
+
+    const PIECES: [&str; 16] = [
+        "{",
+        "}",
+        "\"policy\":",
+        "\"key\":",
+        "\"cost\":",
+        "\"tier\":",
+        "\"a\"",
+        "\"b\"",
+        ",",
+        "1",
+        "0",
+        " ",
+        "\"",
+        ":",
+        "\\",
+        "é",
+    ];
+}

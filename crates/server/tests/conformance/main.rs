@@ -1,0 +1,62 @@
+//! The conformance traces through the daemon's listeners, over real sockets. The clock is set in
+//! this process: no build of the program has a switch for it.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "in a test, to panic is to fail")]
+
+mod api;
+mod redis_protocol;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use slidegate::{Algorithm, ManualClock, Quota};
+use slidegate_server::engine::{Afresh, Engine};
+use slidegate_server::spec::{PolicySpec, Spec, Switch};
+use slidegate_testkit::{Algorithm as Named, Mode, QuotaSpec, Subject, Trace, load_all, run};
+
+/// An engine with a policy for every trace, by its name.
+fn engine(traces: &[Trace]) -> (Arc<Engine>, ManualClock) {
+    let clock = ManualClock::new(Duration::from_secs(1_700_000_000));
+    let spec = Spec { policies: traces.iter().map(policy).collect(), ..Spec::default() };
+    let engine = Engine::with_clock(&spec, Some(clock.clone()), &mut Afresh).unwrap();
+    (Arc::new(engine), clock)
+}
+
+fn policy(trace: &Trace) -> PolicySpec {
+    let policy = &trace.policy;
+    let algorithm = match policy.algorithm {
+        Named::Log => {
+            policy.bytes_max.map_or(Algorithm::Log, |bytes_max| Algorithm::LogCapped { bytes_max })
+        }
+        Named::Counter => Algorithm::Counter,
+        Named::Segments => Algorithm::Segments { count: policy.segments.unwrap() },
+        Named::Gcra => Algorithm::Gcra,
+        Named::Fixed => Algorithm::Fixed,
+    };
+    let quotas = |specs: &[QuotaSpec]| {
+        let quota = |spec: &QuotaSpec| {
+            Quota::new(spec.limit, Duration::from_millis(spec.window_ms)).unwrap()
+        };
+        specs.iter().map(quota).collect::<Vec<_>>()
+    };
+    PolicySpec {
+        algorithm,
+        switch: if policy.mode == Mode::Shadow { Switch::Shadow } else { Switch::Enforce },
+        tiers: policy.tiers.iter().map(|(name, tier)| (name.clone(), quotas(tier))).collect(),
+        ..PolicySpec::new(&trace.name, quotas(&policy.quotas))
+    }
+}
+
+/// Those that the daemon can play: it stores time in milliseconds, and tells no wait to whom it lets
+/// through in shadow.
+fn traces() -> Vec<Trace> {
+    let mut traces = load_all().unwrap();
+    traces.retain(|trace| trace.policy.tick_ms == 1 && trace.policy.mode != Mode::Shadow);
+    assert!(traces.len() >= 100, "{}", traces.len());
+    traces
+}
+
+/// Plays a trace; how many steps the subject could not do.
+fn play<S: Subject>(trace: &Trace, subject: &mut S) -> usize {
+    run(trace, subject).unwrap_or_else(|mismatch| panic!("{}: {mismatch}", trace.name)).skipped
+}

@@ -1,0 +1,8 @@
+//! The program `slidegate`, as its users run it.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "in a test, to panic is to fail")]
+
+mod process;
+mod reload;
+mod snapshot;
+mod start;

@@ -1,0 +1,109 @@
+//! Another configuration under load.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use slidegate_testkit::server::poll;
+
+use crate::process::{Daemon, Folder};
+
+fn config(limit: u32) -> String {
+    format!("slidegate: 1\npolicies:\n  - name: api\n    quotas: [{limit}/hour]\n")
+}
+
+const RELOADED: &str = "slidegate_config_reloads_total{result=\"ok\"}";
+const FAILED: &str = "slidegate_config_reloads_total{result=\"failed\"}";
+
+fn wait_for(daemon: &Daemon, metric: &str, least: f64) {
+    poll(metric, || Ok(daemon.metric(metric).filter(|value| *value >= least))).unwrap();
+}
+
+#[test]
+fn a_changed_file_is_in_force_and_counts_are_kept() {
+    let folder = Folder::new("changed");
+    let path = folder.write("limits.yaml", &config(3));
+    let daemon = Daemon::with_config(&path);
+    assert_eq!(daemon.allowed("api", "k", 5), 3);
+    folder.write("limits.yaml", &config(5));
+    wait_for(&daemon, RELOADED, 1.0);
+    assert_eq!(daemon.allowed("api", "k", 5), 2);
+}
+
+#[test]
+fn a_bad_file_changes_nothing_and_is_reported() {
+    let folder = Folder::new("bad");
+    let path = folder.write("limits.yaml", &config(3));
+    let daemon = Daemon::with_config(&path);
+    assert_eq!(daemon.allowed("api", "k", 2), 2);
+    folder.write("limits.yaml", "slidegate: 1\npolicies:\n  - name: api\n    qoutas: [9/hour]\n");
+    wait_for(&daemon, FAILED, 1.0);
+    daemon.hears("did you mean `quotas`");
+    assert_eq!(daemon.allowed("api", "k", 5), 1);
+    let (status, body) = daemon.admin("POST", "/-/reload");
+    assert!(status >= 400 && body.contains("qoutas"), "{status} {body}");
+    folder.write("limits.yaml", &config(4));
+    wait_for(&daemon, RELOADED, 1.0);
+    assert_eq!(daemon.allowed("api", "k", 5), 1);
+}
+
+#[test]
+fn by_signal_and_by_call() {
+    let folder = Folder::new("signal");
+    let path = folder.write("limits.yaml", &config(3));
+    let daemon = Daemon::with_config(&path);
+    daemon.signal("HUP");
+    wait_for(&daemon, RELOADED, 1.0);
+    let (status, body) = daemon.admin("POST", "/-/reload");
+    assert_eq!(status, 200, "{body}");
+    assert_eq!(daemon.admin("GET", "/-/reload").0, 405);
+    wait_for(&daemon, RELOADED, 2.0);
+}
+
+// Kubernetes replaces the link `..data`, not the file that the daemon was told of.
+#[test]
+fn a_swapped_link_is_seen() {
+    let folder = Folder::new("kubernetes");
+    for (version, limit) in [("..1", 1), ("..2", 2)] {
+        fs::create_dir(folder.path(version)).unwrap();
+        fs::write(folder.path(version).join("limits.yaml"), config(limit)).unwrap();
+    }
+    symlink("..1", folder.path("..data")).unwrap();
+    symlink("..data/limits.yaml", folder.path("limits.yaml")).unwrap();
+    let daemon = Daemon::with_config(&folder.path("limits.yaml"));
+    assert_eq!(daemon.allowed("api", "k", 5), 1);
+    symlink("..2", folder.path("..fresh")).unwrap();
+    fs::rename(folder.path("..fresh"), folder.path("..data")).unwrap();
+    poll("the second version", || Ok(daemon.check("api", "k").then_some(()))).unwrap();
+    assert_eq!(daemon.allowed("api", "k", 5), 0);
+}
+
+#[test]
+fn a_hundred_reloads_under_load_fail_no_request_and_forgive_nothing() {
+    let folder = Folder::new("hundred");
+    let path = folder.write("limits.yaml", &config(500));
+    let daemon = Daemon::with_config(&path);
+    let over = AtomicBool::new(false);
+    let allowed = thread::scope(|scope| {
+        let workers: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut allowed = 0;
+                    while !over.load(Ordering::Relaxed) {
+                        allowed += usize::from(daemon.check("api", "k"));
+                    }
+                    allowed
+                })
+            })
+            .collect();
+        for _ in 0..100 {
+            let (status, body) = daemon.admin("POST", "/-/reload");
+            assert_eq!(status, 200, "{body}");
+        }
+        over.store(true, Ordering::Relaxed);
+        workers.into_iter().map(|worker| worker.join().unwrap()).sum::<usize>()
+    });
+    assert!(allowed > 0);
+    assert_eq!(allowed + daemon.allowed("api", "k", 600 - allowed.min(500)), 500);
+}

@@ -1,0 +1,79 @@
+//! Counts over a restart, and over a crash.
+
+use std::fs;
+
+use crate::process::{Daemon, Folder, output};
+
+fn config(folder: &Folder, extra: &str) -> String {
+    let path = folder.path("state");
+    format!(
+        "slidegate: 1\nsnapshot:\n  path: {}\n  interval: 1s\n{extra}policies:\n  - name: api\n    quotas: [100/hour]\n",
+        path.display()
+    )
+}
+
+#[test]
+fn a_restart_forgives_nothing() {
+    let folder = Folder::new("restart");
+    let path = folder.write("limits.yaml", &config(&folder, ""));
+    let daemon = Daemon::with_config(&path);
+    assert_eq!(daemon.allowed("api", "k", 60), 60);
+    let (ended, said) = daemon.terminate();
+    assert!(ended.success(), "{said}");
+    let daemon = Daemon::with_config(&path);
+    daemon.hears("1 keys restored");
+    assert_eq!(daemon.allowed("api", "k", 60), 40);
+}
+
+// What was admitted after the last snapshot may be admitted once more: no more than that.
+#[test]
+fn a_crash_under_load_forgives_what_came_after_the_last_snapshot_and_no_more() {
+    let folder = Folder::new("crash");
+    let path = folder.write("limits.yaml", &config(&folder, ""));
+    let mut admitted = 0;
+    for _ in 0..3 {
+        let daemon = Daemon::with_config(&path);
+        admitted += daemon.allowed("api", "k", 20);
+        // A snapshot that was begun after all of these were admitted.
+        let saved = |daemon: &Daemon| daemon.metric("slidegate_snapshots_total{result=\"ok\"}");
+        let now = saved(&daemon).unwrap();
+        slidegate_testkit::server::poll("two more snapshots", || {
+            Ok(saved(&daemon).filter(|count| *count >= now + 2.0))
+        })
+        .unwrap();
+        // And some that may be forgotten.
+        let late = daemon.allowed("api", "k", 3);
+        assert_eq!(late, 3);
+        daemon.kill();
+        assert!(folder.path("state/api.log.1.snapshot").exists());
+    }
+    let daemon = Daemon::with_config(&path);
+    let rest = daemon.allowed("api", "k", 120);
+    assert!(admitted + rest <= 100, "{admitted} and {rest}");
+    assert!(admitted + rest + 3 * 3 >= 100, "{admitted} and {rest}");
+}
+
+#[test]
+fn a_damaged_snapshot_is_refused_with_what_to_do() {
+    let folder = Folder::new("damaged");
+    let path = folder.write("limits.yaml", &config(&folder, ""));
+    let daemon = Daemon::with_config(&path);
+    assert_eq!(daemon.allowed("api", "k", 100), 100);
+    assert!(daemon.terminate().0.success());
+    let file = folder.path("state/api.log.1.snapshot");
+    let mut bytes = fs::read(&file).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&file, bytes).unwrap();
+    let refused = output(&["serve", "--config", path.to_str().unwrap()]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(
+        said.contains("api.log.1.snapshot") && said.contains("start_empty_if_damaged"),
+        "{said}"
+    );
+    let told = config(&folder, "  start_empty_if_damaged: true\n");
+    let daemon = Daemon::with_config(&folder.write("limits.yaml", &told));
+    daemon.hears("starting without these counts");
+    assert_eq!(daemon.allowed("api", "k", 5), 5);
+}
