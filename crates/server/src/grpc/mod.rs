@@ -1,6 +1,6 @@
 //! Envoy's rate limit service over gRPC, with health and reflection.
 //!
-//! A [`Service`] answers one call, and [`serve`] one connection, plain or of TLS with ALPN `h2`;
+//! A [`Service`] answers one call, and [`serve()`] one connection, plain or of TLS with ALPN `h2`;
 //! whoever accepts connections bounds their number:
 //!
 //! ```text
