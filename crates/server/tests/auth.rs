@@ -264,6 +264,26 @@ async fn nginx_as_documented_lets_nobody_past() {
     behind(start, 500).await;
 }
 
+// As the page says how.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nginx_lets_requests_through_when_nobody_answers_if_told_to() {
+    let (service, gone) = (Running::of(Arc::new(Upstream::default())).await, slidegate().await);
+    let (service, nobody) = (service.address, gone.address);
+    gone.end().await.unwrap();
+    let said = ["error_page 500 502 504 = @open;", "location @open { return 204; }"];
+    assert!(said.iter().all(|line| PAGE.contains(line)));
+    let start = move || {
+        ReverseProxy::nginx_server(|port| {
+            shown("nginx", port, service, nobody)
+                .replace("internal;", &format!("internal; {}", said[0]))
+                .replace("location @limited", &format!("{} location @limited", said[1]))
+        })
+    };
+    let proxy = tokio::task::spawn_blocking(start).await.unwrap().unwrap();
+    let mut client = Client::connect(proxy.address()).await;
+    assert_eq!(client.get("/").await.text(), "served");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn caddy_as_documented_lets_nobody_past() {
     let start = |service, slidegate| {

@@ -98,7 +98,7 @@ async fn schemathesis_finds_nothing() {
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{name}: {told}{errors}");
         // It did ask.
-        assert!(told.contains("Tested: 14") || told.contains("Tested: 15"), "{name}: {told}");
+        assert!(told.contains("Tested: 15"), "{name}: {told}");
         assert_eq!(server.connections.panics(), 0);
     }
 }

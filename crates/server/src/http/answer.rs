@@ -136,7 +136,7 @@ pub(super) fn reply(
 #[inline]
 pub(super) fn with_fields(json: Json, judged: &[Judged<'_>], is_get: bool) -> Reply {
     let mut reply = Response::new(Full::from(json.finish()));
-    let mut headers = HeaderMap::with_capacity(USUAL_FIELDS);
+    let mut headers = HeaderMap::with_capacity(USUAL_FIELDS + usize::from(is_get));
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
     if is_get {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

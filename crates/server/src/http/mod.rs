@@ -19,6 +19,8 @@ mod route;
 mod serve;
 mod state;
 
+use core::future::Future;
+
 use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -35,9 +37,9 @@ pub use self::state::{HttpSettings, HttpState};
 pub type Reply = Response<Full<Bytes>>;
 
 /// Answers one request. Whatever is wrong with it is an answer too.
-pub async fn handle(state: &HttpState, request: Request<Incoming>, peer: &Peer) -> Reply {
+pub async fn handle(state: &HttpState, mut request: Request<Incoming>, peer: &Peer) -> Reply {
     let answered = match route::find(request.method(), request.uri().path()) {
-        Found::Route(Operation::Check, _) => api::check(state, request).await,
+        Found::Route(Operation::Check, _) => api::check(state, &mut request).await,
         Found::Route(Operation::CheckQuery, _) => api::check_query(state, &request).await,
         _ => Box::pin(other(state, request, peer)).await,
     };
@@ -48,8 +50,12 @@ pub async fn handle(state: &HttpState, request: Request<Incoming>, peer: &Peer) 
 }
 
 impl Handle for HttpState {
-    async fn handle(&self, request: Request<Incoming>, peer: &Peer) -> Reply {
-        handle(self, request, peer).await
+    fn handle(
+        &self,
+        request: Request<Incoming>,
+        peer: &Peer,
+    ) -> impl Future<Output = Reply> + Send {
+        handle(self, request, peer)
     }
 }
 
@@ -73,7 +79,7 @@ async fn other(
         }
     };
     match operation {
-        Operation::Check => api::check(state, request).await,
+        Operation::Check => api::check(state, &mut request).await,
         Operation::CheckQuery => api::check_query(state, &request).await,
         Operation::Auth => auth::judge(state, &request, peer).await,
         Operation::Policies => api::policies(state, &request),

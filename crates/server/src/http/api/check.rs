@@ -14,13 +14,16 @@ use crate::http::{HttpState, Reply, body, query};
 #[inline]
 pub(crate) async fn check(
     state: &HttpState,
-    mut request: Request<Incoming>,
+    request: &mut Request<Incoming>,
 ) -> Result<Reply, Refusal> {
     let settings = state.settings();
     let denial = denial_status(request.uri().query())?;
-    let body = body::read_json(&mut request, settings.body_max, settings.body_timeout).await?;
-    let ask = parse_ask(&body)?;
-    take(state, &ask, denial, false).await
+    let body = body::read_json(request, settings.body_max, settings.body_timeout).await?;
+    match parse_ask(&body).and_then(|ask| take_now(state, &ask, denial, false)) {
+        Ok(Some(reply)) => Ok(reply),
+        Ok(None) => Box::pin(async { take(state, &parse_ask(&body)?, denial, false).await }).await,
+        Err(refusal) => Err(refusal),
+    }
 }
 
 /// The same, asked by a query.
@@ -30,10 +33,28 @@ pub(crate) async fn check_query(
     request: &Request<Incoming>,
 ) -> Result<Reply, Refusal> {
     let (ask, denial) = read_query(request.uri().query().unwrap_or_default())?;
-    take(state, &ask, denial, true).await
+    match take_now(state, &ask, denial, true)? {
+        Some(reply) => Ok(reply),
+        None => Box::pin(take(state, &ask, denial, true)).await,
+    }
 }
 
+/// The answer of a limit in memory, without a future, which would be carried by every request; `None`
+/// from one that has to be waited for.
 #[inline]
+fn take_now(
+    state: &HttpState,
+    ask: &AskBody<'_>,
+    denial: DenialStatus,
+    is_get: bool,
+) -> Result<Option<Reply>, Refusal> {
+    let plan = state.engine().plan();
+    let question = ask.find(&plan, state.settings().key_max)?;
+    let Question { limit, key, tier, cost } = question;
+    let decision = limit.check_now(key, tier, cost);
+    Ok(decision.map(|decision| answer::reply(&question, &decision, denial, is_get)))
+}
+
 async fn take(
     state: &HttpState,
     ask: &AskBody<'_>,

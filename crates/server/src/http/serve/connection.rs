@@ -1,7 +1,7 @@
 //! One connection, from its first byte to its end.
 
 use core::convert::Infallible;
-use core::future::{Future, poll_fn};
+use core::future::{Future as _, poll_fn};
 use core::net::SocketAddr;
 use core::panic::AssertUnwindSafe;
 use core::pin::pin;
@@ -41,7 +41,8 @@ pub(super) struct Shared<H> {
 /// How connections are served, by these limits.
 pub(super) fn builder(limits: &ServeLimits) -> Builder<TokioExecutor> {
     let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().max_buf_size(limits.head_max.max(HEAD_MIN)).half_close(false);
+    // Answers are small: to copy one behind its head takes less than to write both from two places.
+    builder.http1().max_buf_size(limits.head_max.max(HEAD_MIN)).half_close(false).writev(false);
     builder
         .http2()
         .max_concurrent_streams(limits.streams_max)
@@ -90,7 +91,8 @@ async fn exchange<H: Handle, S: AsyncRead + AsyncWrite + Unpin + Send + 'static>
             let (shared, marks) = (Arc::clone(&shared), Arc::clone(&marks));
             async move {
                 let _busy = marks.begin(request.version() == Version::HTTP_2);
-                let reply = caught(shared.handler.handle(request, &peer)).await;
+                let mut answer = pin!(shared.handler.handle(request, &peer));
+                let reply = poll_fn(|cx| caught(|| answer.as_mut().poll(cx))).await;
                 Ok::<Reply, Infallible>(reply.unwrap_or_else(|| {
                     shared.connections.note_panic();
                     problem::panicked()
@@ -104,15 +106,14 @@ async fn exchange<H: Handle, S: AsyncRead + AsyncWrite + Unpin + Send + 'static>
     }
 }
 
-/// What a future answers; `None` if it panicked.
-async fn caught<F: Future>(future: F) -> Option<F::Output> {
-    let mut future = pin!(future);
-    poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+/// What a future answers when it is polled; `None` if it panicked.
+#[inline]
+fn caught<T>(poll: impl FnOnce() -> Poll<T>) -> Poll<Option<T>> {
+    match catch_unwind(AssertUnwindSafe(poll)) {
         Ok(polled) => polled.map(Some),
         // It is not polled again, so whatever state it is in does not matter.
         Err(_) => Poll::Ready(None),
-    })
-    .await
+    }
 }
 
 /// Polls a connection. The timer and the order to end are asked once, so that they wake this task,
