@@ -5,6 +5,7 @@ use std::time::SystemTime;
 use http::header::{CACHE_CONTROL, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use crate::backward::Backward;
 use crate::judged::{Judged, Retry};
 use crate::member::Member;
 use crate::name;
@@ -117,6 +118,14 @@ impl Fields {
         self
     }
 
+    pub(crate) fn form(self) -> Option<Form> {
+        self.ratelimit
+    }
+
+    pub(crate) fn reset(self) -> Option<Reset> {
+        self.x_ratelimit
+    }
+
     /// Sets the fields of a response, in place of those of the same names.
     ///
     /// `now` matters for [`Reset::Epoch`] only.
@@ -192,7 +201,7 @@ impl<P: FnMut(HeaderName, HeaderValue)> Writer<P> {
         let reset = cut(up(tightest.reset_after()));
         match form {
             Form::List => {
-                let mut text = String::with_capacity(members.len() * MEMBER_BYTES);
+                let mut text = Vec::with_capacity(members.len() * MEMBER_BYTES);
                 list(&mut text, members, add_standing);
                 self.text(name::RATELIMIT, &text);
                 text.clear();
@@ -202,7 +211,7 @@ impl<P: FnMut(HeaderName, HeaderValue)> Writer<P> {
             }
             Form::Dictionary => {
                 let text = format!("limit={limit}, remaining={remaining}, reset={reset}");
-                self.text(name::RATELIMIT, &text);
+                self.text(name::RATELIMIT, text.as_bytes());
             }
             Form::Triple => {
                 self.number(name::RATELIMIT_LIMIT, limit);
@@ -210,7 +219,7 @@ impl<P: FnMut(HeaderName, HeaderValue)> Writer<P> {
                 self.number(name::RATELIMIT_RESET, reset);
             }
         }
-        let mut text = String::with_capacity(members.len() * MEMBER_BYTES);
+        let mut text = Vec::with_capacity(members.len() * MEMBER_BYTES);
         list(&mut text, members, add_quota);
         self.text(name::RATELIMIT_POLICY, &text);
     }
@@ -242,8 +251,8 @@ impl<P: FnMut(HeaderName, HeaderValue)> Writer<P> {
 
     /// Names of policies are of characters that may stand in a field, so this leaves nothing out;
     /// were it otherwise, no field is better than a broken one.
-    fn text(&mut self, name: HeaderName, text: &str) {
-        if let Ok(value) = HeaderValue::from_str(text) {
+    fn text(&mut self, name: HeaderName, text: &[u8]) {
+        if let Ok(value) = HeaderValue::from_bytes(text) {
             (self.put)(name, value);
         }
     }
@@ -253,62 +262,51 @@ impl<P: FnMut(HeaderName, HeaderValue)> Writer<P> {
 const MEMBER_BYTES: usize = 48;
 
 /// Writes a structured list with a member for each quota.
-fn list(text: &mut String, members: &[Member<'_>], add: fn(&mut String, &Member<'_>)) {
+fn list(text: &mut Vec<u8>, members: &[Member<'_>], add: fn(&mut Vec<u8>, &Member<'_>)) {
     for member in members {
         if !text.is_empty() {
-            text.push_str(", ");
+            text.extend_from_slice(b", ");
         }
         add(text, member);
     }
 }
 
-fn add_standing(text: &mut String, member: &Member<'_>) {
+fn add_standing(text: &mut Vec<u8>, member: &Member<'_>) {
     add_name(text, member);
     add_number(text, ";r=", member.remaining());
     add_number(text, ";t=", up(member.reset_after()));
 }
 
-fn add_named_quota(text: &mut String, member: &Member<'_>) {
+fn add_named_quota(text: &mut Vec<u8>, member: &Member<'_>) {
     add_name(text, member);
     add_number(text, ";q=", member.limit());
     add_window(text, member);
 }
 
-fn add_quota(text: &mut String, member: &Member<'_>) {
+fn add_quota(text: &mut Vec<u8>, member: &Member<'_>) {
     add_number(text, "", member.limit());
     add_window(text, member);
 }
 
-fn add_window(text: &mut String, member: &Member<'_>) {
+fn add_window(text: &mut Vec<u8>, member: &Member<'_>) {
     if let Some(window) = member.window() {
         add_number(text, ";w=", window);
     }
 }
 
-fn add_name(text: &mut String, member: &Member<'_>) {
-    text.push('"');
-    text.push_str(member.name());
-    text.push('"');
+fn add_name(text: &mut Vec<u8>, member: &Member<'_>) {
+    text.push(b'"');
+    text.extend_from_slice(member.name().as_bytes());
+    text.push(b'"');
 }
 
-/// Writes a number, cut to what a structured field may carry. Every response has a few: the
-/// formatter of the standard library takes five times as long.
-fn add_number(text: &mut String, before: &str, number: u64) {
-    text.push_str(before);
-    let mut digits = [0u8; DIGITS_MAX];
-    let mut at = DIGITS_MAX;
-    let mut rest = cut(number);
-    while at > 0 {
-        at -= 1;
-        let digit = (rest % 10) as u8;
-        digits[at] = b'0' + digit;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    text.push_str(core::str::from_utf8(&digits[at..]).unwrap_or_default());
+/// Writes a number, cut to what a structured field may carry.
+fn add_number(text: &mut Vec<u8>, before: &str, number: u64) {
+    let mut digits = Backward::<DIGITS_MAX>::new();
+    digits.number(cut(number));
+    text.extend_from_slice(before.as_bytes());
+    text.extend_from_slice(digits.as_bytes());
 }
 
 /// Of the largest integer that a structured field may carry.
-const DIGITS_MAX: usize = 15;
+pub(crate) const DIGITS_MAX: usize = 15;

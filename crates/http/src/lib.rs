@@ -69,12 +69,14 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod backward;
 mod fields;
 mod json;
 mod judged;
 mod member;
 mod name;
 mod number;
+mod policy_fields;
 mod problem;
 mod read;
 mod seconds;
@@ -83,6 +85,7 @@ mod told;
 pub use address::{AddressKey, ClientAddress, ClientAddressBuilder, HopField};
 pub use fields::{Fields, Form, Reset};
 pub use judged::Judged;
+pub use policy_fields::PolicyFields;
 pub use problem::{Body, Problem, ProblemKind};
 pub use told::{Told, ToldQuota};
 

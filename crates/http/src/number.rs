@@ -1,10 +1,20 @@
 //! Whole numbers as the value of a field.
 
+use std::sync::LazyLock;
+
 use http::HeaderValue;
 
-/// A number as the value of a field. One below ten thousand, as most are, needs no memory of its own:
-/// every response carries a few.
+/// A number as the value of a field. One below ten thousand, as most are, needs no memory of its own,
+/// and one below a thousand is made already: every response carries a few.
 pub(crate) fn value(number: u64) -> HeaderValue {
+    let index = usize::try_from(number).unwrap_or(usize::MAX);
+    VALUES.get(index).map_or_else(|| new_value(number), HeaderValue::clone)
+}
+
+static VALUES: LazyLock<Box<[HeaderValue]>> = LazyLock::new(|| (0..1000).map(new_value).collect());
+
+#[inline(never)]
+fn new_value(number: u64) -> HeaderValue {
     match small(number) {
         Some(text) => HeaderValue::from_static(text),
         None => HeaderValue::from(number),
@@ -21,14 +31,19 @@ fn small(number: u64) -> Option<&'static str> {
         _ => 0,
     };
     let start = index * DIGITS;
-    core::str::from_utf8(TEXTS.get(start + zeros..start + DIGITS)?).ok()
+    TEXTS.get(start + zeros..start + DIGITS)
 }
 
 const DIGITS: usize = 4;
 const COUNT: usize = 10_000;
 
 /// All of them, one after the other, each of four digits.
-static TEXTS: [u8; COUNT * DIGITS] = texts();
+static TEXTS: &str = match core::str::from_utf8(&BYTES) {
+    Ok(texts) => texts,
+    Err(_) => "",
+};
+
+static BYTES: [u8; COUNT * DIGITS] = texts();
 
 #[expect(clippy::large_stack_arrays, reason = "run by the compiler, never by the program")]
 const fn texts() -> [u8; COUNT * DIGITS] {

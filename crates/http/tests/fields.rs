@@ -15,7 +15,7 @@ use slidegate::{
     Algorithm, Cost, Decision, FailureMode, Limiter, ManualClock, Mode, Outcome, Policy, Quota,
     QuotaDecision,
 };
-use slidegate_http::{Fields, Form, Judged, Reset};
+use slidegate_http::{Fields, Form, Judged, PolicyFields, Reset};
 
 const NOW: Duration = Duration::from_millis(1_700_000_000_250);
 
@@ -281,5 +281,49 @@ proptest! {
                 _ => prop_assert!(text.parse::<u64>().is_ok()),
             }
         }
+    }
+}
+
+proptest! {
+    // What is written beforehand must not tell anything else than what is written each time.
+    #[test]
+    fn the_fields_of_a_policy_are_those_of_its_decisions(
+        limit in 1..=1_000_000_000u64,
+        left in 0..=1_000_000_000u64,
+        reset in prop_oneof![0..120_000u64, 0..1_000_000_000_000_000u64],
+        lists: bool,
+        x_ratelimit in prop_oneof![Just(None), Just(Some(Reset::Delta)), Just(Some(Reset::Epoch))],
+        name in "[a-z][a-z0-9_.:/*-]{0,63}",
+    ) {
+        let fields = Fields::none().ratelimit(lists.then_some(Form::List)).x_ratelimit(x_ratelimit);
+        let policy = Policy::new(&name, Quota::per_minute(limit).unwrap()).unwrap();
+        let quota = standing(limit, left.min(limit), Some(0), reset);
+        let decision = Decision::new(Outcome::Allow, &[quota], None);
+        let expected = written(fields, &[Judged::new(&policy, &decision)]);
+
+        let prepared = PolicyFields::new(fields, &policy).unwrap();
+        let mut headers = HeaderMap::new();
+        prop_assert!(prepared.write(&quota, now(), &mut headers));
+        prop_assert!(headers.iter().eq(expected.iter()), "{:?} is not {:?}", headers, expected);
+
+        // Another quota than the policy's, as of a tier, is left to those who know it.
+        let mut headers = HeaderMap::new();
+        let other = standing(limit + 1, left.min(limit), Some(0), reset);
+        prop_assert!(!prepared.write(&other, now(), &mut headers));
+        prop_assert!(headers.is_empty());
+    }
+}
+
+#[test]
+fn what_cannot_be_written_beforehand_is_not() {
+    let minute = Quota::per_minute(10).unwrap();
+    let one = Policy::new("api", minute).unwrap();
+    let shadow = Policy::builder("api").quota(minute).mode(Mode::Shadow).build().unwrap();
+    assert!(PolicyFields::new(Fields::new(), &one).is_some());
+    assert!(PolicyFields::new(Fields::new(), &two_quotas()).is_none());
+    assert!(PolicyFields::new(Fields::new(), &shadow).is_none());
+    assert!(PolicyFields::new(Fields::new().shadow(true), &shadow).is_none());
+    for form in [Form::Dictionary, Form::Triple] {
+        assert!(PolicyFields::new(Fields::new().ratelimit(form), &one).is_none());
     }
 }

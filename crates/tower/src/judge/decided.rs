@@ -53,6 +53,15 @@ impl Decided {
 }
 
 impl Passed {
+    /// What is kept of an allowance by a single quota.
+    #[inline]
+    pub(crate) fn one(decision: &Decision, tier: Option<TierId>) -> Option<Self> {
+        match decision.quotas() {
+            [quota] if decision.is_allowed() => Some(Self::One { quota: *quota, tier }),
+            _ => None,
+        }
+    }
+
     /// Whether nothing is left to do when the response is there.
     #[inline]
     pub(crate) fn is_done(&self, judge: &Judge) -> bool {

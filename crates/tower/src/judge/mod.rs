@@ -5,6 +5,7 @@ mod decided;
 mod wait;
 
 use core::future::Future;
+use core::net::IpAddr;
 use core::pin::Pin;
 use core::sync::atomic::AtomicUsize;
 use core::task::{Context, Poll, Waker};
@@ -13,16 +14,16 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use http::header::RETRY_AFTER;
-use http::{HeaderMap, Response, StatusCode};
-use slidegate::{Clock, Decision, Limiter, Mode, QuotaDecision};
-use slidegate_http::{Fields, Judged, Problem};
+use http::{HeaderMap, HeaderName, Response, StatusCode};
+use slidegate::{Clock, Decision, Limiter, Mode};
+use slidegate_http::{Fields, Judged, PolicyFields, Problem};
 
 pub(crate) use decided::{Decided, Passed};
 
 use crate::answer::Denial;
 use crate::gate::{Ask, Asked, Gate, TierId};
 use crate::head::Head;
-use crate::key::{Digest, with_peer};
+use crate::key::Digest;
 use crate::observe::{Enforcement, Happened, Judgement, Observer, tell};
 use crate::store;
 use crate::trace_id;
@@ -53,6 +54,8 @@ pub(crate) struct Plain {
     pub(crate) limiter: Arc<Limiter>,
     /// Whether it asks for one unit by the peer's address.
     pub(crate) is_by_peer: bool,
+    /// What the responses tell, as far as it is always the same.
+    pub(crate) fields: Option<PolicyFields>,
 }
 
 /// Finds the trace that a request belongs to.
@@ -77,38 +80,21 @@ struct About {
 }
 
 impl Judge {
-    /// What to do with a request.
+    /// Who decides by the peer's address alone, if that is all there is to do, and the address.
     #[inline]
+    pub(crate) fn plain_peer(&self, head: &Head<'_>) -> Option<(&Limiter, IpAddr)> {
+        let plain = self.plain.as_ref().filter(|plain| plain.is_by_peer)?;
+        Some((&plain.limiter, head.peer()?))
+    }
+
+    /// What to do with a request that did not pass by its peer's address.
     pub(crate) fn judge(self: &Arc<Self>, head: &Head<'_>) -> Next {
-        if let Some(plain) = &self.plain
-            && let Some(passed) = self.judge_plainly(plain, head)
+        if let Some(plain) = self.plain.as_ref().filter(|plain| !plain.is_by_peer)
+            && let Some(passed) = self.judge_asking(plain, head)
         {
             return Next::Pass(passed);
         }
         self.judge_fully(head)
-    }
-
-    /// The shortest way, if there are units: by the peer's address, and nothing to tell. Whatever else
-    /// it is takes a longer way.
-    #[inline]
-    pub(crate) fn passes(&self, head: &Head<'_>) -> bool {
-        match (&self.plain, &self.fields) {
-            (Some(Plain { limiter, is_by_peer: true }), None) => head
-                .peer()
-                .is_some_and(|peer| with_peer(peer, |key| limiter.check(key).is_allowed())),
-            _ => false,
-        }
-    }
-
-    /// The short way, if there are units. Whatever else it is takes the long way, which asks anew:
-    /// nothing was taken.
-    #[inline]
-    fn judge_plainly(&self, plain: &Plain, head: &Head<'_>) -> Option<Passed> {
-        if !plain.is_by_peer {
-            return self.judge_asking(plain, head);
-        }
-        let decision = with_peer(head.peer()?, |key| plain.limiter.check(key));
-        passed(&decision, None)
     }
 
     fn judge_asking(&self, plain: &Plain, head: &Head<'_>) -> Option<Passed> {
@@ -116,7 +102,7 @@ impl Judge {
         let Asked::Ask(ask) = gate.ask(0, head, &self.digest) else { return None };
         let tier = ask.tier.and_then(|id| gate.tier_of(id));
         let decision = store::check_memory(&plain.limiter, ask.key.as_slice(), tier, ask.cost);
-        match passed(&decision, ask.tier) {
+        match Passed::one(&decision, ask.tier) {
             Some(passed) => Some(passed),
             None if decision.is_allowed() => {
                 Some(Passed::Many(vec![Decided::plain(ask, decision)]))
@@ -223,33 +209,36 @@ impl Judge {
     /// further in turned the request away is left as it is.
     #[inline]
     pub(crate) fn write<R>(&self, passed: &Passed, response: &mut Response<R>) {
-        let Some(fields) = self.fields else { return };
         let denied = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
-        if denied.contains(&response.status()) || response.headers().contains_key(RETRY_AFTER) {
+        if denied.contains(&response.status()) || response.headers().contains_key(&TELLS_DENIAL) {
             return;
         }
-        self.write_fields(fields, passed, response.headers_mut());
+        self.write_fields(passed, response.headers_mut());
     }
 
-    fn write_fields(&self, fields: Fields, passed: &Passed, headers: &mut HeaderMap) {
+    #[inline]
+    fn write_fields(&self, passed: &Passed, headers: &mut HeaderMap) {
+        if let Passed::One { quota, tier: None } = passed
+            && let Some(Plain { fields: Some(fields), .. }) = &self.plain
+            && fields.write(quota, self.system_time(), headers)
+        {
+            return;
+        }
+        self.write_all_fields(passed, headers);
+    }
+
+    fn write_all_fields(&self, passed: &Passed, headers: &mut HeaderMap) {
+        let Some(fields) = self.fields else { return };
         match passed {
             Passed::Nothing => {}
-            Passed::One { quota, tier } => self.write_one(fields, *quota, *tier, headers),
+            Passed::One { quota, tier } => {
+                let decision = Decision::new(slidegate::Outcome::Allow, &[*quota], None);
+                fields.write(&[self.judged(0, *tier, &decision)], self.system_time(), headers);
+            }
             Passed::Many(decided) => {
                 fields.write(&self.told(decided), self.system_time(), headers);
             }
         }
-    }
-
-    fn write_one(
-        &self,
-        fields: Fields,
-        quota: QuotaDecision,
-        tier: Option<TierId>,
-        headers: &mut HeaderMap,
-    ) {
-        let decision = Decision::new(slidegate::Outcome::Allow, &[quota], None);
-        fields.write(&[self.judged(0, tier, &decision)], self.system_time(), headers);
     }
 
     /// The time of day, by the layer's clock; the epoch if no field tells it.
@@ -370,14 +359,8 @@ impl Judge {
     }
 }
 
-/// What is kept of an allowance by a single quota.
-#[inline]
-fn passed(decision: &Decision, tier: Option<TierId>) -> Option<Passed> {
-    match decision.quotas() {
-        [quota] if decision.is_allowed() => Some(Passed::One { quota: *quota, tier }),
-        _ => None,
-    }
-}
+/// Looked for in every response: a constant would be copied each time.
+static TELLS_DENIAL: HeaderName = RETRY_AFTER;
 
 /// Whether it was denied for a quota of its own, or its store's failure.
 fn is_full(decision: &Decision) -> bool {

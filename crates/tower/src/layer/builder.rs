@@ -5,7 +5,7 @@ use core::sync::atomic::AtomicUsize;
 use std::sync::Arc;
 
 use slidegate::{Clock, Error, ErrorKind, Mode, MonotonicClock};
-use slidegate_http::{Fields, Reset};
+use slidegate_http::{Fields, PolicyFields, Reset};
 
 use super::RateLimitLayer;
 use crate::answer::Http;
@@ -149,7 +149,7 @@ impl<A> RateLimitLayerBuilder<A> {
             gate.check(self.secret.is_some())?;
         }
         let judge = Judge {
-            plain: plain(&self.gates).filter(|_| self.observer.is_none()),
+            plain: plain(&self.gates, self.fields).filter(|_| self.observer.is_none()),
             is_memory: self.gates.iter().all(Gate::is_memory),
             gates: self.gates,
             digest: self.secret.map_or_else(Digest::random, |secret| Digest::new(&secret)),
@@ -170,7 +170,7 @@ impl<A> RateLimitLayerBuilder<A> {
 }
 
 /// What the short way needs, if it will do: an allowance is all that has to be known.
-fn plain(gates: &[Gate]) -> Option<Plain> {
+fn plain(gates: &[Gate], fields: Option<Fields>) -> Option<Plain> {
     let [gate] = gates else { return None };
     let Place::Memory(limiter) = &gate.store().0 else { return None };
     let policy = limiter.policy();
@@ -180,7 +180,8 @@ fn plain(gates: &[Gate]) -> Option<Plain> {
         && policy.mode() == Mode::Enforce;
     // With several quotas a decision is too large to be kept by the short way.
     let is_by_peer = gate.is_by_peer() && policy.quotas().len() == 1;
-    simple.then(|| Plain { limiter: Arc::clone(limiter), is_by_peer })
+    let fields = fields.and_then(|fields| PolicyFields::new(fields, policy));
+    simple.then(|| Plain { limiter: Arc::clone(limiter), is_by_peer, fields })
 }
 
 impl<A> fmt::Debug for RateLimitLayerBuilder<A> {

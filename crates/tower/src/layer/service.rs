@@ -11,7 +11,8 @@ use tower_service::Service;
 use super::future::ResponseFuture;
 use crate::answer::Answer;
 use crate::head::Head;
-use crate::judge::{Judge, Next};
+use crate::judge::{Judge, Next, Passed};
+use crate::key::with_peer;
 
 /// A service behind gates: made by [`RateLimitLayer`](crate::RateLimitLayer).
 #[derive(Clone)]
@@ -43,11 +44,31 @@ where
 
     #[inline]
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let head = Head::of(&request);
-        if self.judge.passes(&head) {
-            return ResponseFuture::passing(self.inner.call(request));
+        if let Some((limiter, peer)) = self.judge.plain_peer(&Head::of(&request)) {
+            let decision = with_peer(peer, |key| limiter.check(key));
+            // One that is denied takes the longer way, which asks anew: nothing was taken.
+            if decision.is_allowed() {
+                let future = self.inner.call(request);
+                if self.judge.fields.is_none() {
+                    return ResponseFuture::passing(future);
+                }
+                let passed = Passed::one(&decision, None).unwrap_or(Passed::Nothing);
+                return ResponseFuture::serving(future, Arc::clone(&self.judge), passed);
+            }
         }
-        match self.judge.judge(&head) {
+        self.judge_and_call(request)
+    }
+}
+
+impl<S, A> RateLimit<S, A> {
+    /// The longer way, apart so that the short one stays small.
+    #[inline(never)]
+    fn judge_and_call<B, R>(&mut self, request: Request<B>) -> ResponseFuture<S, B, R, A>
+    where
+        S: Service<Request<B>, Response = Response<R>> + Clone,
+        A: Answer<R> + Clone,
+    {
+        match self.judge.judge(&Head::of(&request)) {
             Next::Pass(passed) if passed.is_done(&self.judge) => {
                 ResponseFuture::passing(self.inner.call(request))
             }
