@@ -10,6 +10,7 @@ use slidegate::{Algorithm, ManualClock, Quota};
 use slidegate_server::engine::{Afresh, Engine};
 use slidegate_server::resp::{self, RespLimits};
 use slidegate_server::spec::{PolicySpec, Spec};
+use slidegate_testkit::server::PythonTool;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -83,6 +84,20 @@ async fn redis_cli_asks() {
     server.clock.advance(Duration::from_secs(60));
     assert_eq!(server.cli(&["SG.PEEK", "api", "user-2"]), "1 3 3 0 0");
     assert_eq!(server.cli(&["PING"]), "PONG");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn redis_py_asks() {
+    let server = Server::start().await;
+    let requirements = include_str!("resp_files/requirements.txt");
+    let asking = tokio::task::spawn_blocking(move || {
+        let tool = PythonTool::install("redis-py-8.1.0", requirements).unwrap();
+        let mut command = tool.command(include_str!("resp_files/ask.py"));
+        command.arg(server.port.to_string()).output().unwrap()
+    });
+    let output = asking.await.unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "asked\n", "{errors}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -32,12 +32,15 @@ use crate::served::{Served, users};
 const OK: i32 = 1;
 const OVER_LIMIT: i32 = 2;
 
-async fn channel(served: &Served) -> Channel {
+pub(crate) async fn channel(served: &Served) -> Channel {
     let endpoint = Channel::from_shared(format!("http://{}", served.address)).unwrap();
     endpoint.connect().await.unwrap()
 }
 
-async fn ask(channel: &Channel, request: RateLimitRequest) -> Result<RateLimitResponse, Status> {
+pub(crate) async fn ask(
+    channel: &Channel,
+    request: RateLimitRequest,
+) -> Result<RateLimitResponse, Status> {
     call(channel, "ShouldRateLimit", request).await
 }
 

@@ -6,3 +6,4 @@ mod files;
 mod grpc;
 mod proxy;
 mod served;
+mod traces;
