@@ -1,10 +1,11 @@
 //! Who is told of every decision.
 
 use core::fmt::Debug;
+use core::time::Duration;
 
 use slidegate::{Cost, Decision};
 
-use super::Limit;
+use super::{Caller, Limit};
 
 /// Told of every decision, on the way of the request: it must be quick and must not wait.
 pub trait Witness: Debug + Send + Sync {
@@ -23,4 +24,8 @@ pub struct Seen<'a> {
     pub cost: Cost,
     /// What.
     pub decision: &'a Decision,
+    /// In how much time.
+    pub took: Duration,
+    /// Whoever asked.
+    pub caller: Caller<'a>,
 }

@@ -6,7 +6,9 @@ use hyper::body::{Bytes, Incoming};
 use slidegate_http::{Body, Problem};
 use slidegate_tower::{Arrival, OverloadGuard};
 
+use super::answer::traced;
 use super::{Handle, Peer, Reply};
+use crate::engine::Caller;
 
 /// A handler behind the overload guard of `slidegate-tower`.
 #[derive(Debug)]
@@ -52,7 +54,8 @@ impl<H: Handle> Guarded<H> {
                     arrival = queued.again();
                 }
                 Arrival::Shed(after) => {
-                    let problem = Problem::overloaded().retry_after(after);
+                    let caller = Caller::http(request.headers());
+                    let problem = traced(Problem::overloaded().retry_after(after), caller);
                     return problem
                         .response(Body::Problem)
                         .map(|text| Full::from(Bytes::from(text)));
