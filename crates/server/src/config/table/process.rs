@@ -387,7 +387,7 @@ static OVERLOAD: Section = Section {
             name: "enabled",
             kind: Kind::Flag,
             absent: Absent::Default("false"),
-            about: "Whether it guards.",
+            about: "Whether it guards: the HTTP listener, and the calls of gRPC.",
             example: "true",
         },
         Field {
@@ -401,7 +401,7 @@ static OVERLOAD: Section = Section {
             name: "concurrency_max",
             kind: Kind::Whole { least: 1, most: 10_000_000 },
             absent: Absent::Means("no bound"),
-            about: "Requests served at a time.",
+            about: "Requests served at a time, over both.",
             example: "512",
         },
         Field {
