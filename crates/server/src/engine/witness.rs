@@ -2,6 +2,7 @@
 
 use core::fmt::Debug;
 use core::time::Duration;
+use std::sync::Arc;
 
 use slidegate::{Cost, Decision};
 
@@ -11,6 +12,15 @@ use super::{Caller, Limit};
 pub trait Witness: Debug + Send + Sync {
     /// A decision was made.
     fn saw(&self, seen: &Seen<'_>);
+}
+
+/// All of them are told, in their order.
+impl Witness for Vec<Arc<dyn Witness>> {
+    fn saw(&self, seen: &Seen<'_>) {
+        for witness in self {
+            witness.saw(seen);
+        }
+    }
 }
 
 /// A decision, and what it was about.
@@ -28,4 +38,15 @@ pub struct Seen<'a> {
     pub took: Duration,
     /// Whoever asked.
     pub caller: Caller<'a>,
+}
+
+impl Seen<'_> {
+    /// What became of the request, in a word.
+    pub fn outcome(&self) -> &'static str {
+        match (self.decision.is_allowed(), self.decision.is_shadow_denied()) {
+            (_, true) => "shadow_denied",
+            (true, false) => "allowed",
+            (false, false) => "denied",
+        }
+    }
 }

@@ -79,11 +79,6 @@ impl Audit {
 
     fn line(&self, seen: &Seen<'_>) -> String {
         let Seen { limit, key, cost, decision, caller, .. } = *seen;
-        let outcome = match (decision.is_allowed(), decision.is_shadow_denied()) {
-            (_, true) => "shadow_denied",
-            (true, false) => "allowed",
-            (false, false) => "denied",
-        };
         let key = if limit.has_secret_keys() {
             format!("hash:{:016x}", key.fingerprint(&self.secret))
         } else {
@@ -95,7 +90,7 @@ impl Audit {
             "policy": limit.name(),
             "key": key,
             "cost": cost.get(),
-            "outcome": outcome,
+            "outcome": seen.outcome(),
             "remaining": decision.remaining(),
             "retry_after": decision.retry_after().map(|wait| wait.as_secs_f64()),
             "degraded": decision.is_degraded(),
