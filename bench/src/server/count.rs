@@ -34,8 +34,7 @@ pub(super) async fn count(
         let report = run(which, protocol, programs, Wrapper::Callgrind, asks).await?;
         instructions[place] = number_after(&report, "Collected :")?;
         let report = run(which, protocol, programs, Wrapper::Dhat, asks).await?;
-        bytes[place] = number_after(&report, "Total:")?;
-        blocks[place] = number_after(&report, "bytes in")?;
+        (bytes[place], blocks[place]) = total(&report)?;
     }
     Ok(Cost {
         instructions: per_request(instructions),
@@ -61,7 +60,15 @@ async fn run(
     server.end()
 }
 
-/// The number in a line such as `==4711== Total:     1,234 bytes in 56 blocks`.
+/// Bytes and blocks of a line such as `==4711== Total:     1,234 bytes in 56 blocks`, which others with
+/// what was left at the end come after.
+fn total(report: &str) -> Result<(f64, f64), Failure> {
+    let line = report.lines().find(|line| line.contains("Total:"));
+    let line = line.ok_or_else(|| format!("valgrind did not say a total:\n{report}"))?;
+    Ok((number_after(line, "Total:")?, number_after(line, "bytes in")?))
+}
+
+/// The number behind a label.
 fn number_after(report: &str, label: &str) -> Result<f64, Failure> {
     let missing = || format!("valgrind did not say {label:?}:\n{report}");
     let (_, rest) = report.rsplit_once(label).ok_or_else(missing)?;
@@ -75,9 +82,13 @@ mod tests {
 
     #[test]
     fn numbers_are_found() {
-        let report = "==7== Total:     1,234 bytes in 56 blocks\n==7== Collected : 48297\n";
-        let found = ["Total:", "bytes in", "Collected :"].map(|label| number_after(report, label));
-        assert_eq!(found.map(|number| number.unwrap().to_string()), ["1234", "56", "48297"]);
+        let report = "==7== Total:     1,234 bytes in 56 blocks\n==7== At t-end:  78 bytes in 9 \
+                      blocks\n==7== Collected : 48297\n";
+        let (bytes, blocks) = total(report).unwrap();
+        let instructions = number_after(report, "Collected :").unwrap();
+        let found = [bytes, blocks, instructions].map(|number| number.to_string());
+        assert_eq!(found, ["1234", "56", "48297"]);
         assert!(number_after(report, "lost").is_err());
+        assert!(total("==7== Collected : 1").is_err());
     }
 }

@@ -4,7 +4,8 @@ use core::convert::Infallible;
 use core::pin::Pin;
 use std::net::Ipv4Addr;
 
-use http::{Request, Response};
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http2;
@@ -45,7 +46,10 @@ async fn serve_http(listener: TcpListener, bytes: usize) -> Result<(), String> {
                 async move {
                     // Whoever is asked has to read what is asked.
                     request.into_body().collect().await?;
-                    Ok::<_, hyper::Error>(Response::new(Full::new(body)))
+                    let mut response = Response::new(Full::new(body));
+                    let json = HeaderValue::from_static("application/json");
+                    response.headers_mut().insert(CONTENT_TYPE, json);
+                    Ok::<_, hyper::Error>(response)
                 }
             });
             let builder = auto::Builder::new(TokioExecutor::new());

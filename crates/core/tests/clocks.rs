@@ -21,7 +21,7 @@ const ALGORITHMS: [Algorithm; 7] = [
 const TEN_YEARS: u64 = 10 * 366 * 24 * 3600 * SECOND;
 const SECOND: u64 = 1_000_000_000;
 /// Where time ends for a limiter, in the year 2116: whatever is later is read as this.
-const LATEST: u64 = (1 << 62) - 1;
+const LATEST: u64 = (1 << 62) - (1 << 50) - SECOND;
 const SEEDS: u64 = 1500;
 
 // Sums of a time and a window, differences of a time and an earlier one: each may leave its range.

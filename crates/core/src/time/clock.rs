@@ -12,7 +12,8 @@ pub trait Clock: Debug + Send + Sync {
 
     /// The most nanoseconds by which [`now`](Clock::now) may lag behind real time.
     ///
-    /// Entries are dated that much later, so that a late clock never frees a unit early.
+    /// Entries are dated that much later, so that a late clock never frees a unit early. More than
+    /// 13 days are read as 13 days.
     fn lag(&self) -> u64 {
         0
     }

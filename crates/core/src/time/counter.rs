@@ -10,7 +10,7 @@
 //! * when a reading does not agree with the true clock, it is not used any more.
 
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A counter, and the true clock it is measured against.
 pub(crate) trait Source {
@@ -44,6 +44,8 @@ pub(crate) struct Counter<S> {
     offset: AtomicU64,
     /// The count at which the offset was set.
     set_at: AtomicU64,
+    /// Whether the counter is no clock here, for good.
+    is_refused: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -71,6 +73,7 @@ impl<S: Source> Counter<S> {
             interval: AtomicU64::new(0),
             offset: AtomicU64::new(0),
             set_at: AtomicU64::new(0),
+            is_refused: AtomicBool::new(matches!(state, State::Refused)),
             state: Mutex::new(state),
         }
     }
@@ -101,6 +104,9 @@ impl<S: Source> Counter<S> {
     /// Reads the true clock, and sets the counter by it unless another thread is at it.
     #[cold]
     fn set(&self) -> u64 {
+        if self.is_refused.load(Ordering::Relaxed) {
+            return self.source.nanos();
+        }
         let Some(mut state) = self.state.try_lock() else {
             return self.source.nanos();
         };
@@ -122,6 +128,7 @@ impl<S: Source> Counter<S> {
             }
             State::Running(_) | State::Refused => {
                 self.interval.store(0, Ordering::Release);
+                self.is_refused.store(true, Ordering::Relaxed);
                 *state = State::Refused;
             }
         }

@@ -21,9 +21,9 @@ pub(crate) struct TickScale {
     /// twentieth.
     reciprocal: u64,
     shift: u32,
-    /// What the clock may lag behind, in ticks and the rest of a tick.
-    lag_ticks: u64,
-    lag_rest: u64,
+    /// What the clock may lag behind, and a tick but a nanosecond: with it added, to round down is to
+    /// round up.
+    ceiling: u64,
 }
 
 const TICK_MIN: u64 = 100_000;
@@ -42,7 +42,7 @@ impl TickScale {
                 let shift = nanos.ilog2() - 1;
                 let reciprocal = (1u128 << (64 + shift)).div_ceil(u128::from(nanos));
                 let reciprocal = u64::try_from(reciprocal).unwrap_or(u64::MAX);
-                Ok(Self { nanos, reciprocal, shift, lag_ticks: 0, lag_rest: 0 })
+                Ok(Self { nanos, reciprocal, shift, ceiling: nanos - 1 })
             }
             _ => Err(Error::out_of_range(
                 ErrorKind::Setting,
@@ -55,18 +55,14 @@ impl TickScale {
 
     /// The same scale for a clock that may lag by `lag` nanoseconds.
     pub(crate) fn with_lag(self, lag: u64) -> Self {
-        let lag = lag.min(NANOS_MAX / 2);
-        Self { lag_ticks: lag / self.nanos, lag_rest: lag % self.nanos, ..self }
+        Self { ceiling: lag.min(LAG_MAX) + self.nanos - 1, ..self }
     }
 
     /// A clock's reading as ticks: `now` rounded down; `date`, which allows for the clock's lag,
     /// rounded up. It is at most [`NANOS_MAX`].
     #[inline]
     pub(crate) fn moment(&self, nanos: u64) -> Moment {
-        let (now, rest) = self.divide(nanos);
-        let late = rest + self.lag_rest;
-        let ahead = u64::from(late > 0) + u64::from(late > self.nanos);
-        Moment { now, date: now + self.lag_ticks + ahead }
+        Moment { now: self.divide(nanos), date: self.divide(nanos + self.ceiling) }
     }
 
     /// A window in ticks, rounded up: a unit never counts for less than the window.
@@ -94,15 +90,20 @@ impl TickScale {
     }
 
     #[inline]
-    fn divide(&self, nanos: u64) -> (u64, u64) {
+    fn divide(&self, nanos: u64) -> u64 {
         let wide = u128::from(nanos) * u128::from(self.reciprocal);
-        let quotient = (wide >> 64) as u64 >> self.shift;
-        (quotient, nanos - quotient * self.nanos)
+        (wide >> 64) as u64 >> self.shift
     }
 }
 
+/// Any time up to here is divided exactly.
+const EXACT_MAX: u64 = (1 << 62) - 1;
+
+/// More than any clock lags behind: thirteen days.
+const LAG_MAX: u64 = 1 << 50;
+
 /// The latest time, in the year 2116; a clock that shows more is read as this.
-pub(crate) const NANOS_MAX: u64 = (1 << 62) - 1;
+pub(crate) const NANOS_MAX: u64 = EXACT_MAX + 1 - LAG_MAX - TICK_MAX;
 
 #[cfg(test)]
 mod tests {
@@ -114,15 +115,15 @@ mod tests {
         #[test]
         fn divides_exactly(nanos: u64, tick in TICK_MIN..=TICK_MAX) {
             let scale = TickScale::new(Duration::from_nanos(tick)).unwrap();
-            let nanos = nanos.min(NANOS_MAX);
-            prop_assert_eq!(scale.divide(nanos), (nanos / tick, nanos % tick));
+            let nanos = nanos.min(EXACT_MAX);
+            prop_assert_eq!(scale.divide(nanos), nanos / tick);
             for near in [nanos / tick * tick, (nanos / tick * tick).saturating_sub(1)] {
-                prop_assert_eq!(scale.divide(near), (near / tick, near % tick));
+                prop_assert_eq!(scale.divide(near), near / tick);
             }
         }
 
         #[test]
-        fn dates_up_and_judges_down(nanos in 0..NANOS_MAX, lag in 0u64..5_000_000) {
+        fn dates_up_and_judges_down(nanos in 0..NANOS_MAX, lag in 0u64..LAG_MAX) {
             let scale = TickScale::new(Duration::from_millis(1)).unwrap();
             let moment = scale.with_lag(lag).moment(nanos);
             prop_assert_eq!(moment.now, nanos / 1_000_000);

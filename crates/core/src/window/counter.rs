@@ -6,7 +6,7 @@
 //! for up to a window too long. A key takes a slot of 32 bytes.
 
 use super::stamp::{Count, Stamp, window_tag};
-use super::{Limits, NEVER, TickQuota, Window};
+use super::{Limits, NEVER, Standing, TickQuota, Window};
 use crate::error::Error;
 use crate::memory::{Account, Reader, Writer};
 use crate::time::Moment;
@@ -61,7 +61,6 @@ impl Window for Counter {
         self.previous.get() + self.current.get()
     }
 
-    #[inline]
     fn retry(&self, limits: &Limits, _: usize, now: u64, cost: u64) -> u64 {
         let TickQuota { limit, window } = limits.quota(0);
         if self.used(limits, 0, now).saturating_add(cost) <= limit {
@@ -79,18 +78,27 @@ impl Window for Counter {
         left + window - overlap_for(room, self.current.get(), window)
     }
 
-    #[inline]
     fn reset(&self, limits: &Limits, _: usize, now: u64) -> u64 {
         let window = limits.quota(0).window;
+        self.less_in(carried(self.previous.get(), self.left(now, window), window), now, window)
+    }
+
+    /// What the previous window weighs is worked out once, where there is room; whatever else it is
+    /// goes step by step.
+    #[inline]
+    fn check(&mut self, limits: &Limits, moment: Moment, cost: u64, account: &Account) -> Standing {
+        let Moment { now, date } = moment;
+        self.advance(limits, now, account);
+        let TickQuota { limit, window } = limits.quota(0);
         let carry = carried(self.previous.get(), self.left(now, window), window);
-        let left = self.left(now, window) + self.lead(now);
-        if carry > 0 {
-            return left - overlap_for(carry - 1, self.previous.get(), window);
+        let used = (self.current.get() + carry).saturating_add(cost);
+        let start = self.start.tick();
+        if used > limit || date.saturating_sub(start) >= window {
+            return self.check_by_steps(limits, moment, cost, account);
         }
-        match self.current.get() {
-            0 => 0,
-            current => left + window - overlap_for(current - 1, current, window),
-        }
+        self.current.set(self.current.get() + cost);
+        let reset = self.less_in(carry, now, window);
+        Standing { used, retry: 0, reset, tick: date.max(start) }
     }
 
     #[inline]
@@ -161,6 +169,33 @@ impl Counter {
         self.previous.set(kept);
         self.current.set(0);
         self.start.set_tick(tick - tick % window);
+    }
+
+    #[cold]
+    fn check_by_steps(
+        &mut self,
+        limits: &Limits,
+        moment: Moment,
+        cost: u64,
+        account: &Account,
+    ) -> Standing {
+        let retry = self.retry(limits, 0, moment.now, cost);
+        let tick = if retry == 0 { self.take(limits, moment, cost, account) } else { 0 };
+        let used = self.used(limits, 0, moment.now);
+        Standing { used, retry, reset: self.reset(limits, 0, moment.now), tick }
+    }
+
+    /// Ticks until fewer units count, where the previous window weighs `carry`.
+    #[inline]
+    fn less_in(&self, carry: u64, now: u64, window: u64) -> u64 {
+        let left = self.left(now, window) + self.lead(now);
+        if carry > 0 {
+            return left - overlap_for(carry - 1, self.previous.get(), window);
+        }
+        match self.current.get() {
+            0 => 0,
+            current => left + window - overlap_for(current - 1, current, window),
+        }
     }
 
     /// Another window: all that may still count does, as if it came now.

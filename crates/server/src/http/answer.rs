@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Response};
 use http_body_util::Full;
-use slidegate::{Decision, Policy, QuotaDecision};
+use slidegate::{Decision, Policy, Quota, QuotaDecision};
 use slidegate_http::{Body, Fields, Judged, Problem};
 
 use super::Reply;
@@ -18,10 +18,11 @@ use crate::receipt::ReceiptWord;
 /// How a denial is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum DenialStatus {
-    /// As an answer like any other.
+    /// As an answer like any other, to someone who asks for others. No answer carries fields: they
+    /// would tell whoever asks to slow down, who is not the one that is limited.
     #[default]
     Ok,
-    /// As 429 with a problem.
+    /// As 429 with a problem, to be handed on as it is. Every answer carries fields.
     TooMany,
 }
 
@@ -54,39 +55,62 @@ pub(super) fn write(
     } else {
         r#""allowed":false,"policy":"#
     });
-    json.text(limit.name());
-    if let Some(tightest) = decision.tightest() {
-        json.raw(r#","limit":"#);
-        json.number(tightest.limit());
-        write_left(json, tightest);
+    json.letters(limit.name().as_bytes());
+    json.raw(",");
+    let quotas = limit.quotas(tier);
+    if let [standing] = decision.quotas() {
+        // What is told of the only quota stands twice, and is written once.
+        let from = json.len();
+        write_standing(json, standing, is_allowed);
+        let to = json.len();
+        json.raw(r#","quotas":[{"#);
+        json.again(from..to);
+        write_window(json, quotas.first());
+        json.raw("}]");
+    } else {
+        if let Some(tightest) = decision.tightest() {
+            write_left(json, tightest);
+            if !is_allowed {
+                write_retry(json, decision.retry_after());
+            }
+            json.raw(",");
+        }
+        json.raw(r#""quotas":["#);
+        for (index, standing) in decision.quotas().iter().enumerate() {
+            json.open(b'{');
+            write_standing(json, standing, is_allowed);
+            write_window(json, quotas.get(index));
+            json.close(b'}');
+        }
+        json.close(b']');
     }
     if !is_allowed {
-        write_retry(json, decision.retry_after());
         write_trace(json, caller);
     }
-    json.raw(r#","quotas":["#);
-    let quotas = limit.quotas(tier);
-    for (index, standing) in decision.quotas().iter().enumerate() {
-        json.open(b'{');
-        json.raw(r#""limit":"#);
-        json.number(standing.limit());
-        if let Some(quota) = quotas.get(index) {
-            json.raw(r#","window":"#);
-            json.seconds(quota.window());
-        }
-        write_left(json, standing);
-        if !is_allowed {
-            write_retry(json, standing.retry_after());
-        }
-        json.close(b'}');
-    }
-    json.close(b']');
     write_marks(json, decision, is_over);
     json.close(b'}');
 }
 
 #[inline]
+fn write_standing(json: &mut Json, standing: &QuotaDecision, is_allowed: bool) {
+    write_left(json, standing);
+    if !is_allowed {
+        write_retry(json, standing.retry_after());
+    }
+}
+
+#[inline]
+fn write_window(json: &mut Json, quota: Option<&Quota>) {
+    if let Some(quota) = quota {
+        json.raw(r#","window":"#);
+        json.seconds(quota.window());
+    }
+}
+
+#[inline]
 fn write_left(json: &mut Json, standing: &QuotaDecision) {
+    json.raw(r#""limit":"#);
+    json.number(standing.limit());
     json.raw(r#","remaining":"#);
     json.number(standing.remaining());
     json.raw(r#","reset_after":"#);
@@ -132,31 +156,42 @@ fn write_marks(json: &mut Json, decision: &Decision, is_over: Option<bool>) {
 /// The answer to one question.
 #[inline]
 pub(super) fn reply(question: &Question<'_>, decision: &Decision, how: How<'_>) -> Reply {
-    let How { denial, is_get, caller } = how;
+    let Question { limit, tier, .. } = *question;
+    if how.denial == DenialStatus::TooMany {
+        return reply_as_service(question, decision, how);
+    }
+    let mut json = Json::with_capacity(ANSWER_BYTES);
+    write(&mut json, limit, tier, decision, None, how.caller);
+    with_fields(json, &[], how.is_get)
+}
+
+/// The answer as the limited service itself would give it.
+fn reply_as_service(question: &Question<'_>, decision: &Decision, how: How<'_>) -> Reply {
     let Question { limit, key, tier, .. } = *question;
     let judged = [judged(limit, tier, decision)];
     // Clients that slow down for a limit that is not enforced would spoil what is observed.
     let told = if limit.is_enforced(key) { &judged[..] } else { &[] };
-    if denial == DenialStatus::TooMany
-        && let Some(problem) = Problem::of(told)
-    {
-        return denied(problem, told, caller);
+    if let Some(problem) = Problem::of(told) {
+        return denied(problem, told, how.caller);
     }
     let mut json = Json::with_capacity(ANSWER_BYTES);
-    write(&mut json, limit, tier, decision, None, caller);
-    with_fields(json, told, is_get)
+    write(&mut json, limit, tier, decision, None, how.caller);
+    with_fields(json, told, how.is_get)
 }
 
 /// An answer with the fields of what was judged.
 #[inline]
 pub(super) fn with_fields(json: Json, judged: &[Judged<'_>], is_get: bool) -> Reply {
     let mut reply = Response::new(Full::from(json.finish()));
-    let mut headers = HeaderMap::with_capacity(USUAL_FIELDS + usize::from(is_get));
+    let fields = if judged.is_empty() { 0 } else { USUAL_FIELDS };
+    let mut headers = HeaderMap::with_capacity(1 + fields + usize::from(is_get));
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
     if is_get {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
-    write_fields(judged, &mut headers);
+    if !judged.is_empty() {
+        write_fields(judged, &mut headers);
+    }
     *reply.headers_mut() = headers;
     reply
 }
@@ -184,8 +219,8 @@ pub(super) fn write_fields(judged: &[Judged<'_>], headers: &mut HeaderMap) {
     Fields::new().write(judged, SystemTime::UNIX_EPOCH, headers);
 }
 
-/// A type and five fields; a map of this size has room for them and no more.
-const USUAL_FIELDS: usize = 6;
+/// A map of this size has room for them and no more.
+const USUAL_FIELDS: usize = 5;
 
 /// A decision of a limit, for fields and problems.
 pub(super) fn judged<'a>(

@@ -1,5 +1,6 @@
 //! JSON, written straight into the bytes of an answer.
 
+use core::ops::Range;
 use core::time::Duration;
 
 /// Bytes of JSON to be. Whoever writes puts the brackets; commas come by themselves.
@@ -15,6 +16,17 @@ impl Json {
 
     pub(crate) fn finish(self) -> Vec<u8> {
         self.bytes
+    }
+
+    /// Bytes written.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Writes these bytes again.
+    #[inline]
+    pub(crate) fn again(&mut self, bytes: Range<usize>) {
+        self.bytes.extend_from_within(bytes);
     }
 
     /// Opens an object or a list.
@@ -44,7 +56,7 @@ impl Json {
         self.bytes.extend_from_slice(json.as_bytes());
     }
 
-    /// Text of printable ASCII that needs no escape, such as receipts.
+    /// Text of printable ASCII that needs no escape, such as receipts and names of policies.
     #[inline]
     pub(crate) fn letters(&mut self, letters: &[u8]) {
         self.bytes.push(b'"');

@@ -1,16 +1,17 @@
 //! The daemon from its start to its end.
 
 use core::time::Duration;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 use tracing::{error, info, warn};
 
 use super::doors::{Doors, Served};
 use super::listener::{Stop, Stopper};
-use super::{Audit, Reloader, Snapshots, Spans, envoy_metrics, log, notify, sweep, watch};
+use super::{Audit, Changes, Reloader, Snapshots, Spans, envoy_metrics, log, notify, sweep, watch};
 use crate::admin::Source;
 use crate::config::{Loaded, SnapshotSettings};
 use crate::engine::{Afresh, Engine, Witness};
@@ -29,6 +30,7 @@ pub async fn serve(
 ) -> Result<(), String> {
     let Loaded { settings, files, .. } = &loaded;
     log::start(settings.log);
+    let orders = Orders::new(files)?;
     let snapshots = open_snapshots(settings.snapshot.as_ref())?;
     let spans = settings.tracing.as_ref().map(Spans::start).transpose()?.map(Arc::new);
     let engine = Arc::new(make_engine(&loaded, snapshots.as_ref(), spans.as_ref())?);
@@ -50,7 +52,7 @@ pub async fn serve(
     doors.serve(&mut tasks, served)?;
     look_after(&mut tasks, &engine, &loaded, snapshots.as_ref(), &stopper);
     tell_systemd("READY=1");
-    wait_for_the_end(&reloader, files).await?;
+    orders.obey(&reloader).await;
 
     is_ending.store(true, Ordering::Relaxed);
     tell_systemd("STOPPING=1");
@@ -190,43 +192,61 @@ async fn warn_of_redis(engine: &Engine) {
     }
 }
 
-/// Reloads when told to or when files change; returns when it is time to end.
-async fn wait_for_the_end(
-    reloader: &Arc<Reloader>,
-    files: &[std::path::PathBuf],
-) -> Result<(), String> {
-    let broken = |error: std::io::Error| format!("cannot wait for signals: {error}");
-    let mut hang_up = signal(SignalKind::hangup()).map_err(broken)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(broken)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(broken)?;
-    let mut changes = match watch(files) {
-        Ok(changes) => Some(changes),
-        Err(error) => {
-            warn!("{error}; send SIGHUP after changes");
-            None
-        }
-    };
-    loop {
-        let changed = async {
-            match &mut changes {
-                Some(changes) => changes.next().await,
-                None => core::future::pending().await,
+/// What tells the daemon to read anew or to end. Listened for before anybody is answered, so that
+/// nothing said from then on is missed.
+struct Orders {
+    hang_up: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+    changes: Option<Changes>,
+}
+
+impl Orders {
+    fn new(files: &[PathBuf]) -> Result<Self, String> {
+        let listen =
+            |kind| signal(kind).map_err(|error| format!("cannot wait for signals: {error}"));
+        let changes = match watch(files) {
+            Ok(changes) => Some(changes),
+            Err(error) => {
+                warn!("{error}; send SIGHUP after changes");
+                None
             }
         };
-        tokio::select! {
-            _ = terminate.recv() => return Ok(()),
-            _ = interrupt.recv() => return Ok(()),
-            _ = hang_up.recv() => {}
-            () = changed => {}
+        Ok(Self {
+            hang_up: listen(SignalKind::hangup())?,
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            changes,
+        })
+    }
+
+    /// Reloads when told to or when files change; returns when it is time to end.
+    async fn obey(mut self, reloader: &Arc<Reloader>) {
+        loop {
+            let changed = async {
+                match &mut self.changes {
+                    Some(changes) => changes.next().await,
+                    None => core::future::pending().await,
+                }
+            };
+            tokio::select! {
+                _ = self.terminate.recv() => return,
+                _ = self.interrupt.recv() => return,
+                _ = self.hang_up.recv() => {}
+                () = changed => {}
+            }
+            tell_systemd("RELOADING=1");
+            reload(Arc::clone(reloader)).await;
+            tell_systemd("READY=1");
         }
-        tell_systemd("RELOADING=1");
-        let reloader = Arc::clone(reloader);
-        let reloaded = tokio::task::spawn_blocking(move || reloader.reload()).await;
-        match reloaded.unwrap_or_else(|error| Err(error.to_string())) {
-            Ok(done) => info!("the configuration was read anew; {done}"),
-            Err(error) => error!("the configuration in force stays as it was:\n{error}"),
-        }
-        tell_systemd("READY=1");
+    }
+}
+
+async fn reload(reloader: Arc<Reloader>) {
+    let reloaded = tokio::task::spawn_blocking(move || reloader.reload()).await;
+    match reloaded.unwrap_or_else(|error| Err(error.to_string())) {
+        Ok(done) => info!("the configuration was read anew; {done}"),
+        Err(error) => error!("the configuration in force stays as it was:\n{error}"),
     }
 }
 

@@ -121,14 +121,14 @@ impl Window for Log {
             return None;
         }
         let TickQuota { limit, window } = quota;
-        let reset = self.head.tick() + window - moment.now;
         if u64::from(units) > limit {
-            return self.deny_usual(limit, reset);
+            return self.deny_usual(limit, self.head.tick() + window - moment.now);
         }
         if !self.take_usual(moment.date) && !self.take_at_turn(moment.date) {
             return None;
         }
         self.units = units;
+        let reset = self.head.tick() + window - moment.now;
         Some(Brief { is_denied: false, remaining: limit - u64::from(units), reset })
     }
 

@@ -32,15 +32,15 @@ pub(super) async fn check_all(
     let asks: Vec<Ask<'_>> = questions.iter().map(Question::as_ask).collect();
     let answers = ask_all(&asks, how.caller).await;
 
-    let mut judged = Vec::with_capacity(answers.len());
-    for (question, answer) in questions.iter().zip(&answers) {
-        if question.limit.is_enforced(question.key) {
-            judged.push(answer::judged(question.limit, question.tier, &answer.decision));
+    let mut judged = Vec::new();
+    if how.denial == DenialStatus::TooMany {
+        for (question, answer) in questions.iter().zip(&answers) {
+            if question.limit.is_enforced(question.key) {
+                judged.push(answer::judged(question.limit, question.tier, &answer.decision));
+            }
         }
     }
-    if how.denial == DenialStatus::TooMany
-        && let Some(problem) = Problem::of(&judged)
-    {
+    if let Some(problem) = Problem::of(&judged) {
         return Ok(answer::denied(problem, &judged, how.caller));
     }
     let mut json = Json::with_capacity(ANSWER_BYTES * (1 + answers.len()));

@@ -154,7 +154,8 @@ fn described(mut response: Value, what: &str) -> Value {
     response
 }
 
-/// Left out of answers by limits that are not enforced, so none is required.
+/// Left out of answers that no denial would turn into a 429, and by limits that are not enforced: so
+/// none is required.
 const FIELDS: [(&str, &str); 5] = [
     ("RateLimit", "Where every quota stands, as a structured list"),
     ("RateLimit-Policy", "Every quota, as a structured list"),
