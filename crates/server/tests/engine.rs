@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use slidegate::{Algorithm, Cost, ManualClock, Quota};
-use slidegate_server::engine::{Afresh, Ask, Caller, Count, Engine, check_all};
+use slidegate_server::engine::{Afresh, Ask, Caller, Count, Engine, Pool, check_all};
 use slidegate_server::run::Snapshots;
-use slidegate_server::spec::{CandidateSpec, PolicySpec, Spec, Switch};
+use slidegate_server::spec::{CandidateSpec, MemorySpec, PolicySpec, Spec, StoreSpec, Switch};
 
 fn policy(name: &str, limit: u64) -> PolicySpec {
     PolicySpec::new(name, vec![Quota::per_minute(limit).unwrap()])
@@ -203,4 +203,33 @@ async fn a_damaged_snapshot_stops_the_start_unless_told_otherwise() {
     let after = Engine::with_clock(&spec, Some(clock()), &mut restorer).unwrap();
     assert_eq!(allowed(&after, "api", "k", 9).await, 3);
     assert!(folder.0.join("api.log.1.damaged").exists() && !file.exists());
+}
+
+// State that was made before a reload must follow the budget, or all of it together exceeds it.
+#[tokio::test]
+async fn shares_of_memory_follow_the_configuration() {
+    const MIB: usize = 1 << 20;
+    let with = |policies: &[&str], limit: usize| Spec {
+        stores: vec![StoreSpec::Memory(MemorySpec { limit, ..MemorySpec::default() })],
+        ..spec(policies.iter().map(|name| policy(name, 3)))
+    };
+    let shares = |engine: &Engine| -> Vec<usize> {
+        let plan = engine.plan();
+        let limit = |(_, pool): &(_, Pool)| match pool {
+            Pool::Memory(limiter) => limiter.stats().memory_limit,
+            Pool::Redis(_) => 0,
+        };
+        plan.pools().iter().map(limit).collect()
+    };
+    // One more than policies: that of `CL.THROTTLE`.
+    let (engine, _) = engine(&with(&["one"], 64 * MIB));
+    assert_eq!(shares(&engine), [32 * MIB; 2]);
+    assert_eq!(allowed(&engine, "one", "k", 2).await, 2);
+    engine.swap(&with(&["one", "two", "three"], 64 * MIB)).unwrap();
+    assert_eq!(shares(&engine), [16 * MIB; 4]);
+    engine.swap(&with(&["one", "two", "three"], 256 * MIB)).unwrap();
+    assert_eq!(shares(&engine), [64 * MIB; 4]);
+    engine.swap(&with(&["one"], 256 * MIB)).unwrap();
+    assert_eq!(shares(&engine), [128 * MIB; 2]);
+    assert_eq!(allowed(&engine, "one", "k", 2).await, 1, "counts are kept on the way");
 }

@@ -132,7 +132,7 @@ impl LimiterBuilder {
             waits: waits(&self.policy),
             waiters: AtomicUsize::new(0),
             waiters_max: self.waiters_max,
-            memory_limit: self.memory_limit,
+            memory_limit: AtomicUsize::new(self.memory_limit),
             sweep_at: AtomicUsize::new(0),
             number: next_number(),
             policy: self.policy,
@@ -165,6 +165,11 @@ impl LimiterBuilder {
         }
         Ok(shards)
     }
+}
+
+/// The least budget of so many shards.
+pub(super) fn memory_least(shards: usize) -> usize {
+    (shards / 2 * 8192 + 8192).max(MEMORY_MIN)
 }
 
 /// The table for the policy's algorithm. A log has all its quotas over one run of codes; the

@@ -58,7 +58,7 @@ pub struct Limiter {
     waits: bool,
     waiters: AtomicUsize,
     waiters_max: usize,
-    memory_limit: usize,
+    memory_limit: AtomicUsize,
     /// The shard that the next call of `sweep` begins with.
     sweep_at: AtomicUsize,
     /// Its place in the order in which locks are taken.
@@ -294,13 +294,39 @@ impl Limiter {
         dropped
     }
 
+    /// Gives it another memory budget, while it is in use. Returns the one in force: no less than its
+    /// shards need, which are as many as it was made with.
+    ///
+    /// More is there at once. With less, nothing that is on record is forgotten or changed: who finds
+    /// no room are new keys, which are treated by [`on_full`](LimiterBuilder::on_full) until enough of
+    /// the others have expired or, with [`OnFull::Lru`](crate::OnFull::Lru), were moved out. Until then
+    /// [`Stats::bytes`] may be above the limit and, as whenever the budget is spent, a log that needs
+    /// another block has entries merged, to the safe side.
+    ///
+    /// ```
+    /// use slidegate::{Limiter, Policy, Quota};
+    ///
+    /// let policy = Policy::builder("api").quota(Quota::per_minute(100)?).build()?;
+    /// let limiter = Limiter::builder(policy).memory_limit(64 << 20).build()?;
+    /// assert_eq!(limiter.set_memory_limit(128 << 20), 128 << 20);
+    /// assert_eq!(limiter.stats().memory_limit, 128 << 20);
+    /// # Ok::<(), slidegate::Error>(())
+    /// ```
+    pub fn set_memory_limit(&self, bytes: usize) -> usize {
+        let bytes = bytes.max(builder::memory_least(self.store.shards()));
+        if self.memory_limit.swap(bytes, Ordering::Relaxed) != bytes {
+            self.store.set_memory_limit(bytes);
+        }
+        bytes
+    }
+
     /// Where the memory stands, and what has happened to it.
     pub fn stats(&self) -> Stats {
         let store = self.store.stats();
         Stats {
             keys: store.keys,
             bytes: store.bytes,
-            memory_limit: self.memory_limit,
+            memory_limit: self.memory_limit.load(Ordering::Relaxed),
             evictions: store.evictions,
             overflowed: store.overflowed,
             swept: store.swept,

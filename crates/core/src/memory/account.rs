@@ -9,12 +9,13 @@ use crate::sync::atomic::{AtomicUsize, Ordering};
 #[derive(Debug)]
 pub(crate) struct Account {
     used: AtomicUsize,
-    limit: usize,
+    /// May change while it is in use: what was taken stays taken.
+    limit: AtomicUsize,
 }
 
 impl Account {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { used: AtomicUsize::new(0), limit }
+        Self { used: AtomicUsize::new(0), limit: AtomicUsize::new(limit) }
     }
 
     #[cfg(test)]
@@ -26,7 +27,7 @@ impl Account {
     // One counter and no other memory hangs on it, so `Relaxed` is enough throughout.
     pub(crate) fn try_grow(&self, bytes: usize) -> bool {
         let before = self.used.fetch_add(bytes, Ordering::Relaxed);
-        if before.saturating_add(bytes) <= self.limit {
+        if before.saturating_add(bytes) <= self.limit() {
             return true;
         }
         self.used.fetch_sub(bytes, Ordering::Relaxed);
@@ -49,7 +50,17 @@ impl Account {
 
     /// Whether what was taken whatever the limit says is still within it.
     pub(crate) fn fits(&self) -> bool {
-        self.used() <= self.limit
+        self.used() <= self.limit()
+    }
+
+    /// From now on, growth is held against this.
+    pub(crate) fn set_limit(&self, limit: usize) {
+        self.limit.store(limit, Ordering::Relaxed);
+    }
+
+    // Nobody else's memory hangs on it either: whoever reads the old one for a moment asked before.
+    fn limit(&self) -> usize {
+        self.limit.load(Ordering::Relaxed)
     }
 
     pub(crate) fn used(&self) -> usize {

@@ -52,7 +52,7 @@ impl<W: Window> Shard<W> {
     /// Whether a new key would find a slot.
     pub(super) fn has_room(&self, shared: &Shared) -> bool {
         if !self.slots.is_full() {
-            return true;
+            return shared.account.fits();
         }
         let more = Slots::<W>::bytes(self.slots.next_capacity())
             - Slots::<W>::bytes(self.slots.capacity());
@@ -78,11 +78,12 @@ impl<W: Window> Shard<W> {
         true
     }
 
-    /// Makes a mostly empty table smaller, by a step: to free all of a large one at once would
-    /// hold the lock for milliseconds. False if there is nothing to do, or no more.
+    /// Makes a table smaller that is mostly empty, or that has empty slots while the budget is
+    /// exceeded. By a step: to free all of a large one at once would hold the lock for milliseconds.
+    /// False if there is nothing to do, or no more.
     fn shrink(&mut self, shared: &Shared) -> bool {
         let (fitting, before) = (self.slots.fitting_capacity(), self.slots.capacity());
-        let goes_on = self.is_shrinking && fitting < before;
+        let goes_on = fitting < before && (self.is_shrinking || !shared.account.fits());
         if !goes_on && !self.slots.is_sparse() {
             self.is_shrinking = false;
             return false;

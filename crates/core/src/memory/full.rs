@@ -7,6 +7,7 @@ use super::overflow::Sketch;
 use super::shard::{Shard, Shared};
 use crate::decision::{Decision, Outcome, QuotaDecision};
 use crate::policy::QUOTAS_MAX;
+use crate::sync::atomic::Ordering;
 use crate::window::Window;
 
 impl<W: Window> Shard<W> {
@@ -53,7 +54,8 @@ impl<W: Window> Shard<W> {
     /// One sketch a quota of the policy; tiers have no more.
     pub(super) fn open_sketches(&mut self, shared: &Shared) {
         for quota in shared.limits.quotas().iter().skip(self.sketches.len()) {
-            self.sketches.push(Sketch::new(shared.sketch_bytes, quota.limit));
+            let bytes = shared.sketch_bytes.load(Ordering::Relaxed);
+            self.sketches.push(Sketch::new(bytes, quota.limit));
         }
     }
 

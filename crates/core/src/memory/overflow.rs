@@ -27,17 +27,26 @@ const ROWS: usize = 4;
 /// Counts in which a policy's limit is expressed at most.
 const QUANTA: u64 = 50_000;
 
+/// Columns of a sketch of about `bytes`.
+fn columns_of(bytes: usize) -> usize {
+    (bytes.saturating_sub(16) / (2 * ROWS * 2)).max(16)
+}
+
 impl Sketch {
     /// A sketch of about `bytes`, for a policy's `limit`.
     pub(super) fn new(bytes: usize, limit: u64) -> Self {
-        let columns = (bytes.saturating_sub(16) / (2 * ROWS * 2)).max(16);
-        let counts = vec![0; 2 * ROWS * columns].into_boxed_slice();
+        let counts = vec![0; 2 * ROWS * columns_of(bytes)].into_boxed_slice();
         let quantum = limit.div_ceil(QUANTA).max(1);
         Self { counts, swapped: false, window: 1, start: 0, quantum }
     }
 
     pub(super) fn bytes(&self) -> usize {
         self.counts.len() * 2 + 16
+    }
+
+    /// Whether a new one of about `bytes` would be smaller.
+    pub(super) fn exceeds(&self, bytes: usize) -> bool {
+        self.columns() > columns_of(bytes)
     }
 
     /// Lets go of the window before the previous one.

@@ -13,7 +13,7 @@ use super::store::LineUp;
 use crate::decision::Decision;
 use crate::policy::QUOTAS_MAX;
 use crate::receipt::Receipt;
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::time::{Moment, TickScale};
 use crate::window::{Limits, NEVER, Window};
 
@@ -40,7 +40,7 @@ pub(super) struct Shared {
     pub(super) on_full: OnFull,
     pub(super) scale: TickScale,
     /// Bytes of one shard's sketch of one quota.
-    pub(super) sketch_bytes: usize,
+    pub(super) sketch_bytes: AtomicUsize,
     /// The policy's own limits, which choose how fine a sketch counts.
     pub(super) limits: Limits,
     /// The longest window of the policy and its tiers: nothing is let go before it.
@@ -362,6 +362,21 @@ impl<W: Window> Shard<W> {
     pub(super) fn new_epoch(&mut self) -> u16 {
         self.next_epoch = self.next_epoch.wrapping_add(1);
         self.next_epoch
+    }
+
+    /// Makes sketches that are larger than they may be now smaller, to the safe side: two keys that
+    /// meet in a column count as the one that took more.
+    pub(super) fn shrink_sketches(&mut self, shared: &Shared) {
+        let hold = Hold::start();
+        let bytes = shared.sketch_bytes.load(Ordering::Relaxed);
+        for (sketch, quota) in self.sketches.iter_mut().zip(shared.limits.quotas()) {
+            if sketch.exceeds(bytes) {
+                let mut smaller = Sketch::new(bytes, quota.limit);
+                smaller.absorb(sketch);
+                *sketch = smaller;
+            }
+        }
+        self.note_hold(hold);
     }
 
     pub(super) fn sketch_bytes(&self) -> usize {

@@ -12,7 +12,7 @@ use super::{Account, snapshot};
 use crate::decision::Decision;
 use crate::error::Error;
 use crate::policy::QUOTAS_MAX;
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard};
 use crate::time::{Moment, TickScale};
 use crate::window::{Limits, Log, Window};
@@ -38,6 +38,8 @@ pub(crate) trait KeyedStore: Debug + Send + Sync {
     fn lock(&self, shard: usize) -> Box<dyn LockedShard + '_>;
     /// Looks at up to `slots` slots of a shard: how many those were, and how many of them were dropped.
     fn sweep(&self, shard: usize, slots: usize, moment: Moment) -> (usize, usize);
+    /// Holds what is taken from now on against another limit, and makes sketches fit it.
+    fn set_memory_limit(&self, bytes: usize);
     fn stats(&self) -> StoreStats;
     /// The latest tick that any shard has seen.
     fn latest(&self) -> u64;
@@ -129,17 +131,33 @@ pub(crate) struct MemoryStore<W> {
 #[repr(align(128))]
 struct Padded<T>(T);
 
+/// What of a budget is whose.
+struct Split {
+    /// The table's and the logs'.
+    table: usize,
+    /// One shard's sketch's, of one quota.
+    sketch: usize,
+}
+
+impl Split {
+    /// A quarter of the budget is the sketches', so that there is always room for them.
+    fn new(bytes: usize, shards: usize, limits: &Limits) -> Self {
+        let sketches = bytes / 4;
+        Self { table: bytes - sketches, sketch: sketches / shards / limits.quotas().len() }
+    }
+}
+
 /// How many keys of a batch are looked up at once.
 const BATCH: usize = 16;
 
 impl<W: Window + Debug> MemoryStore<W> {
     pub(crate) fn new(settings: &StoreSettings) -> Self {
-        // A quarter of the budget is the sketches', so that there is always room for them.
-        let sketches = settings.memory_limit / 4;
-        let account = Account::new(settings.memory_limit - sketches);
+        let Split { table, sketch } =
+            Split::new(settings.memory_limit, settings.shards, &settings.limits);
+        let account = Account::new(table);
         account.grow(settings.shards * size_of::<Padded<Mutex<Shard<W>>>>());
         let shards = (0..settings.shards).map(|_| Padded(Mutex::new(Shard::new()))).collect();
-        let sketch_bytes = sketches / settings.shards / settings.limits.quotas().len();
+        let sketch_bytes = AtomicUsize::new(sketch);
         let StoreSettings { on_full, scale, limits, .. } = *settings;
         let longest = AtomicU64::new(limits.longest());
         Self { shards, shared: Shared { account, on_full, scale, sketch_bytes, limits, longest } }
@@ -298,6 +316,15 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
         let swept = guard.sweep(slots, &self.shared);
         guard.note_hold(hold);
         swept
+    }
+
+    fn set_memory_limit(&self, bytes: usize) {
+        let Split { table, sketch } = Split::new(bytes, self.shards.len(), &self.shared.limits);
+        self.shared.account.set_limit(table);
+        self.shared.sketch_bytes.store(sketch, Ordering::Relaxed);
+        for shard in &self.shards {
+            shard.0.lock().shrink_sketches(&self.shared);
+        }
     }
 
     fn stats(&self) -> StoreStats {

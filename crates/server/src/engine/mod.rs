@@ -96,7 +96,9 @@ impl Engine {
         let statistics = Arc::new(Statistics::default());
         let witnessed = witness.as_ref();
         let planner = Planner::new(spec, &pools, &counts, &statistics, &timer, witnessed, restore);
-        let plan = ArcSwap::from_pointee(planner.plan()?);
+        let plan = planner.plan()?;
+        plan.share_memory();
+        let plan = ArcSwap::from_pointee(plan);
         let counts = Mutex::new(counts);
         let engine = Self { plan, pools, counts, statistics, timer, witness };
         engine.remember();
@@ -120,6 +122,7 @@ impl Engine {
         let (statistics, timer) = (&self.statistics, &self.timer);
         let planner = Planner::new(spec, pools, &counts, statistics, timer, witness, &mut restore);
         let plan = planner.plan()?;
+        plan.share_memory();
         let used: Vec<PoolId> = plan.pools().iter().map(|(id, _)| id.clone()).collect();
         self.plan.store(Arc::new(plan));
         self.pools.keep(&used);

@@ -60,6 +60,19 @@ impl Plan {
         &self.statistics
     }
 
+    /// Gives all state in memory the same share of the budget, and what an older plan made another
+    /// one than it had.
+    pub(super) fn share_memory(&self) {
+        let in_memory = |(_, pool): &'_ (PoolId, Pool)| match pool {
+            Pool::Memory(limiter) => Some(Arc::clone(limiter)),
+            Pool::Redis(_) => None,
+        };
+        let pools: Vec<_> = self.pools.iter().filter_map(in_memory).collect();
+        for limiter in &pools {
+            limiter.set_memory_limit(self.spec.memory().limit / pools.len());
+        }
+    }
+
     /// What `CL.THROTTLE` asks, with quotas that every call names.
     pub fn throttle(&self) -> &Arc<Limit> {
         &self.throttle
