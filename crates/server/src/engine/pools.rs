@@ -228,8 +228,8 @@ fn set_up(mut builder: RedisBuilder, spec: &RedisSpec) -> RedisBuilder {
     if let Some(password) = &spec.password {
         builder = builder.password(password);
     }
-    if spec.database != 0 {
-        builder = builder.database(spec.database);
+    if let Some(database) = spec.database {
+        builder = builder.database(database);
     }
     if let Some(prefix) = &spec.prefix {
         builder = builder.prefix(prefix);

@@ -37,8 +37,8 @@ pub struct RedisSpec {
     pub username: Option<String>,
     /// The password: never shown.
     pub password: Option<String>,
-    /// Of a single server or Sentinel's.
-    pub database: i64,
+    /// Of a single server or Sentinel's, instead of the one in the address.
+    pub database: Option<i64>,
     /// Put before every key.
     pub prefix: Option<String>,
     /// Shared by all nodes, for keys that are secrets: never shown.
@@ -82,7 +82,7 @@ impl RedisSpec {
             place,
             username: None,
             password: None,
-            database: 0,
+            database: None,
             prefix: None,
             key_secret: None,
             deadline: None,

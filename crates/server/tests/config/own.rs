@@ -156,7 +156,7 @@ fn every_setting_of_a_store() {
         place: RedisPlace::Single("redis://h:1".to_owned()),
         username: Some("me".to_owned()),
         password: Some(secret.to_owned()),
-        database: 2,
+        database: Some(2),
         prefix: Some("p".to_owned()),
         key_secret: Some(secret.into()),
         deadline: Some(Duration::from_millis(5)),

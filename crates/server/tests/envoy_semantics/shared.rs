@@ -154,3 +154,28 @@ fn a_domain_may_count_in_several_ways() {
     };
     assert_eq!(remaining(&house.ask(vec![brought(10)])), [7]);
 }
+
+/// Keys in each of the first four databases.
+fn keys(server: &RedisServer) -> [u64; 4] {
+    [0, 1, 2, 3].map(|database| {
+        let client = redis::Client::open(format!("{}/{database}", server.url())).unwrap();
+        let mut connection = client.get_connection().unwrap();
+        redis::cmd("DBSIZE").query(&mut connection).unwrap()
+    })
+}
+
+#[tokio::test]
+async fn a_database_that_is_set_is_above_that_of_the_address() {
+    let server = RedisServer::start().unwrap();
+    let mut expected = [0; 4];
+    for (database, found_in) in [(None, 3), (Some(0), 0), (Some(2), 2)] {
+        let mut spec = in_redis(&server, vec![hour("user", 5)]);
+        let Some(StoreSpec::Redis(_, redis)) = spec.stores.last_mut() else { unreachable!() };
+        redis.place = RedisPlace::Single(format!("{}/3", server.url()));
+        redis.database = database;
+        let engine = Engine::new(&spec, &mut Afresh).unwrap();
+        assert_eq!(remaining(&ask(&engine, &Options::default(), vec![user()]).await), [4]);
+        expected[found_in] += 1;
+        assert_eq!(keys(&server), expected, "{database:?}");
+    }
+}

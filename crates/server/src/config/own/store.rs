@@ -57,17 +57,17 @@ fn store(entry: &Entry, files: &mut Files, report: &mut Report) -> Option<StoreS
     let mut spec = RedisSpec::new(place(entry, report)?);
     spec.username = text(node, "username").map(str::to_owned);
     spec.password = password(node, files, report);
-    spec.database = whole(node, "database").unwrap_or(0);
+    spec.database = whole(node, "database");
     spec.prefix = text(node, "prefix").map(str::to_owned);
     spec.key_secret = key_secret(node, files, report);
     spec.deadline = time(node, "deadline");
     spec.connect_deadline = time(node, "connect_deadline");
     spec.in_flight_max = whole(node, "in_flight_max");
     spec.tls_authority = node.get("tls_authority").and_then(|value| files.content(value, report));
-    if let (RedisPlace::Cluster(_), Some(node), true) =
-        (&spec.place, node.get("database"), spec.database > 0)
+    if let (RedisPlace::Cluster(_), Some(node), Some(database @ 1..)) =
+        (&spec.place, node.get("database"), spec.database)
     {
-        let message = format!("a cluster has no database {}", spec.database);
+        let message = format!("a cluster has no database {database}");
         report.error(node.span, "value", message).help("use 0, or leave it out");
     }
     Some(StoreSpec::Redis(name.clone(), Box::new(spec)))

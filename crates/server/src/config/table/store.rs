@@ -57,7 +57,7 @@ pub(in crate::config) static STORE: Section = Section {
             name: "database",
             kind: Kind::Whole { least: 0, most: 1 << 30 },
             absent: Absent::Means("as the address says, else 0"),
-            about: "The number of the database; a cluster has only 0.",
+            about: "The number of the database, instead of the one in the address; a cluster has only 0.",
             example: "2",
         },
         Field {
