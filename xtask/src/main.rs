@@ -33,6 +33,7 @@ The repository's own commands.
     format        cargo fmt, check only
     clippy        all packages and targets, no warnings
     tests         cargo nextest, or cargo test where nextest is missing
+    tracing       the daemon with spans, which no other step builds
     doc tests     every example in the documentation
     docs          cargo doc without warnings
     tidy          cargo xtask tidy

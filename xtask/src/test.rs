@@ -27,6 +27,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step { name: "format", check: format },
     Step { name: "clippy", check: clippy },
     Step { name: "tests", check: tests },
+    Step { name: "tracing", check: tracing },
     Step { name: "doc tests", check: doc_tests },
     Step { name: "docs", check: docs },
     Step { name: "tidy", check: |root| passed(tidy::run(root)) },
@@ -98,6 +99,17 @@ fn tests(root: &Path) -> Result<Done, String> {
     }
     eprintln!("    cargo-nextest is not installed: the slower cargo test runs the same tests");
     passed(command::run(&mut cargo(root, &["test", "--workspace", "--all-targets"])))
+}
+
+/// The feature that no other step has on. The tests depend on the same as all others, so that only one
+/// crate is built again.
+fn tracing(root: &Path) -> Result<Done, String> {
+    let feature = ["--workspace", "--features", "slidegate-server/otlp", "--test", "daemon"];
+    let mut clippy = cargo(root, &["clippy"]);
+    command::run(clippy.args(feature).args(["--", "-D", "warnings"]))?;
+    let has_nextest = command::succeeds("cargo", &["nextest", "--version"]);
+    let mut test = cargo(root, if has_nextest { &["nextest", "run"] } else { &["test"] });
+    passed(command::run(test.args(feature).arg("spans::")))
 }
 
 fn doc_tests(root: &Path) -> Result<Done, String> {

@@ -63,7 +63,8 @@
 //! # Where to start
 //!
 //! A [`Judged`] is a decision with its policy. [`Fields`] writes header fields from it, [`Problem`]
-//! the body of a denial. [`Told`] reads fields, for clients. [`ClientAddress`] finds out who asks.
+//! the body of a denial. [`Told`] reads fields, for clients. [`ClientAddress`] finds out who asks,
+//! [`TraceParent`] which trace a request belongs to.
 //! `docs/headers.md` and `docs/client-address.md` say more.
 
 #![forbid(unsafe_code)]
@@ -81,6 +82,7 @@ mod problem;
 mod read;
 mod seconds;
 mod told;
+mod trace_parent;
 
 pub use address::{AddressKey, ClientAddress, ClientAddressBuilder, HopField};
 pub use fields::{Fields, Form, Reset};
@@ -88,6 +90,7 @@ pub use judged::Judged;
 pub use policy_fields::PolicyFields;
 pub use problem::{Body, Problem, ProblemKind};
 pub use told::{Told, ToldQuota};
+pub use trace_parent::TraceParent;
 
 /// The code of the pages about this crate, compiled and run.
 #[cfg(doctest)]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use slidegate::{Cost, Quota};
 use slidegate_server::config::{AuditDecisions, AuditSettings};
-use slidegate_server::engine::{Afresh, Engine};
+use slidegate_server::engine::{Afresh, Caller, Engine};
 use slidegate_server::run::Audit;
 use slidegate_server::spec::{PolicySpec, Spec};
 
@@ -50,8 +50,12 @@ async fn ask(settings: &AuditSettings, secret_keys: bool) {
     for key in 0..20 {
         for _ in 0..5 {
             let key = format!("token-{key}");
-            let _ =
-                engine.plan().limit("api").unwrap().check(key.as_bytes(), None, Cost::ONE).await;
+            let _ = engine
+                .plan()
+                .limit("api")
+                .unwrap()
+                .check(key.as_bytes(), None, Cost::ONE, Caller::INSIDE)
+                .await;
         }
     }
 }

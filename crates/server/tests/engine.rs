@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use slidegate::{Algorithm, Cost, ManualClock, Quota};
-use slidegate_server::engine::{Afresh, Ask, Count, Engine, check_all};
+use slidegate_server::engine::{Afresh, Ask, Caller, Count, Engine, check_all};
 use slidegate_server::run::Snapshots;
 use slidegate_server::spec::{CandidateSpec, PolicySpec, Spec, Switch};
 
@@ -33,7 +33,9 @@ async fn allowed(engine: &Engine, policy: &str, key: &str, times: usize) -> usiz
     let limit = plan.limit(policy).unwrap();
     let mut allowed = 0;
     for _ in 0..times {
-        allowed += usize::from(limit.check(key.as_bytes(), None, Cost::ONE).await.is_allowed());
+        allowed += usize::from(
+            limit.check(key.as_bytes(), None, Cost::ONE, Caller::INSIDE).await.is_allowed(),
+        );
     }
     allowed
 }
@@ -104,7 +106,7 @@ async fn several_limits_are_all_or_nothing_and_shadows_stand_in_nobodys_way() {
     let asks = [ask("wide"), ask("narrow"), ask("shadow")];
     let mut told = Vec::new();
     for _ in 0..3 {
-        let answers = check_all(&asks).await;
+        let answers = check_all(&asks, Caller::INSIDE).await;
         told.push(
             answers.iter().map(|it| (it.decision.is_allowed(), it.is_over)).collect::<Vec<_>>(),
         );

@@ -48,7 +48,6 @@ mod waiting;
 
 mod answer;
 mod observe;
-mod trace_id;
 
 mod overload;
 

@@ -18,6 +18,7 @@ pub use self::page::{Kind, Page};
 pub use self::reloads::Reloads;
 pub use self::state::{AdminState, Reload, Source, TextPage};
 pub use self::stores::StoreMemory;
+use crate::engine::Caller;
 use crate::http::answer;
 use crate::http::json::Json;
 use crate::http::problem::{Refusal, RefusalKind};
@@ -27,7 +28,7 @@ use crate::http::{Handle, Peer, Reply};
 pub async fn handle(state: &AdminState, request: Request<Incoming>, peer: &Peer) -> Reply {
     match answer(state, &request, peer).await {
         Ok(reply) => reply,
-        Err(refusal) => refusal.reply(),
+        Err(refusal) => refusal.reply(Caller::http(request.headers())),
     }
 }
 

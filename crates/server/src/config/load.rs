@@ -224,6 +224,7 @@ impl Loading<'_> {
         // service means these.
         let comes_from_it = !self.domains.is_empty() || self.request.is_runtime();
         let store = if comes_from_it { reference.apply(tree, report) } else { None };
+        environment::standard(environment, tree, report);
         environment::variables(environment, tree, report);
         environment::flags(&self.request.flags, tree, report);
 

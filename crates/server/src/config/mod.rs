@@ -33,5 +33,6 @@ pub use schema::schema;
 pub use settings::{
     AdminSettings, AuditDecisions, AuditSettings, EnvoySettings, LimitSettings, ListenSettings,
     LogFormat, LogLevel, LogSettings, OverloadSettings, Settings, SnapshotSettings, TlsSettings,
+    TracingSettings,
 };
 pub use source::Origin;

@@ -29,6 +29,8 @@ pub struct Settings {
     pub limits: LimitSettings,
     /// The process's own log.
     pub log: LogSettings,
+    /// Spans of decisions; `None` for none.
+    pub tracing: Option<TracingSettings>,
 }
 
 /// Where it listens; `None` is "off".
@@ -171,6 +173,17 @@ pub struct LogSettings {
     pub level: LogLevel,
     /// In which form.
     pub format: LogFormat,
+}
+
+/// Where spans of decisions go, and how many.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TracingSettings {
+    /// The collector: `http://host:4317`.
+    pub endpoint: String,
+    /// The share of requests without a parent that are traced, 0 to 1.
+    pub sample_ratio: f64,
+    /// Spans that wait to be sent.
+    pub queue_max: usize,
 }
 
 /// How bad a thing is.

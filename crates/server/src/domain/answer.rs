@@ -6,7 +6,7 @@ use super::options::Options;
 use super::question::{Invalid, Question};
 use super::response::{Code, Response, Status};
 use super::{Domain, told};
-use crate::engine::Plan;
+use crate::engine::{Caller, Plan};
 
 /// Answers a list of descriptors: asks every limit that they meet, and says what becomes of the
 /// request. In memory it never waits.
@@ -18,6 +18,7 @@ pub async fn answer(
     plan: &Plan,
     question: &Question<'_>,
     options: &Options,
+    caller: Caller<'_>,
 ) -> Result<Response, Invalid> {
     let statistics = plan.statistics();
     if let Err(invalid) = question.check(options.descriptors_max) {
@@ -36,7 +37,7 @@ pub async fn answer(
         Met::Limited(meter) => Some(&mut **meter),
         Met::Free | Met::Unlimited => None,
     });
-    let mut judge = Judge { meters: meters.collect(), free_quotas, options, statistics };
+    let mut judge = Judge { meters: meters.collect(), free_quotas, options, statistics, caller };
     let is_over = judge.judge().await;
     for meter in &judge.meters {
         meter.count(options.near_limit_thousandths);

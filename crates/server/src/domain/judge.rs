@@ -6,7 +6,7 @@ use super::meter::{Meter, Standing};
 use super::options::Options;
 use super::question::Hits;
 use super::statistics::Statistics;
-use crate::engine::{Ask, check_all};
+use crate::engine::{Ask, Caller, check_all};
 
 /// The limits of one request.
 pub(super) struct Judge<'a, 'd> {
@@ -15,6 +15,7 @@ pub(super) struct Judge<'a, 'd> {
     pub(super) free_quotas: usize,
     pub(super) options: &'a Options,
     pub(super) statistics: &'a Statistics,
+    pub(super) caller: Caller<'a>,
 }
 
 impl Judge<'_, '_> {
@@ -52,12 +53,12 @@ impl Judge<'_, '_> {
 
     /// Every limit by itself. What is denied because only a part of it fits is charged whole.
     async fn take_each(&mut self) {
-        let statistics = self.statistics;
+        let (statistics, caller) = (self.statistics, self.caller);
         for meter in &mut self.meters {
             let (Hits::Take(cost), Some(limit)) = (meter.hits, meter.limit.as_deref()) else {
                 continue;
             };
-            let decision = limit.check(meter.key.as_slice(), None, cost).await;
+            let decision = limit.check(meter.key.as_slice(), None, cost, caller).await;
             let is_over = is_over(&decision);
             if is_over && decision.remaining() > 0 {
                 let owed = limit.owe(meter.key.as_slice(), None, cost).await;
@@ -82,7 +83,7 @@ impl Judge<'_, '_> {
     async fn take_rates(&mut self) {
         let rates = || self.meters.iter().filter(|meter| !meter.quota_mode);
         let asks: Vec<Ask<'_>> = rates().filter_map(|meter| ask(meter)).collect();
-        let answers = check_all(&asks).await;
+        let answers = check_all(&asks, self.caller).await;
         let rates = self.meters.iter_mut().filter(|meter| !meter.quota_mode);
         for (meter, answer) in rates.filter(|meter| ask(meter).is_some()).zip(answers) {
             let charged = answer.decision.is_allowed() && !answer.is_over;
@@ -93,7 +94,7 @@ impl Judge<'_, '_> {
     async fn take_quotas(&mut self) {
         for meter in self.meters.iter_mut().filter(|meter| meter.quota_mode) {
             if let Some(Ask { limit, key, cost, .. }) = ask(meter) {
-                let decision = limit.check(key, None, cost).await;
+                let decision = limit.check(key, None, cost, self.caller).await;
                 let is_over = is_over(&decision);
                 meter.decided(decision, is_over, !is_over);
             }

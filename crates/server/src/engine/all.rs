@@ -2,6 +2,7 @@
 
 use slidegate::{Clock, Cost, Decision, Outcome};
 
+use super::caller::Caller;
 use super::limit::{Limit, TierId};
 use super::pool::{Pool, PoolTier};
 use crate::spec::Switch;
@@ -40,15 +41,15 @@ pub const ASKS_MAX: usize = 64;
 /// denied for units that are on their way back.
 ///
 /// Of more than [`ASKS_MAX`] questions only so many are asked; callers bound their input first.
-pub async fn check_all(asks: &[Ask<'_>]) -> Vec<Answer> {
+pub async fn check_all(asks: &[Ask<'_>], caller: Caller<'_>) -> Vec<Answer> {
     match &asks[..asks.len().min(ASKS_MAX)] {
         [] => Vec::new(),
-        [only] => vec![only.alone().await],
-        several => check_several(several).await,
+        [only] => vec![only.alone(caller).await],
+        several => check_several(several, caller).await,
     }
 }
 
-async fn check_several(asks: &[Ask<'_>]) -> Vec<Answer> {
+async fn check_several(asks: &[Ask<'_>], caller: Caller<'_>) -> Vec<Answer> {
     let timer = &asks[0].limit.timer;
     let began = timer.now();
     for ask in asks {
@@ -70,7 +71,7 @@ async fn check_several(asks: &[Ask<'_>]) -> Vec<Answer> {
     for (ask, answer) in asks.iter().zip(&answers) {
         ask.count(answer);
         ask.limit.counts.time.note(took);
-        ask.limit.tell(ask.key, ask.cost, &answer.decision);
+        ask.limit.tell(ask.key, ask.cost, &answer.decision, took, caller);
     }
     answers
 }
@@ -88,8 +89,8 @@ impl Answer {
 }
 
 impl Ask<'_> {
-    async fn alone(&self) -> Answer {
-        let decision = self.limit.check(self.key, self.tier, self.cost).await;
+    async fn alone(&self, caller: Caller<'_>) -> Answer {
+        let decision = self.limit.check(self.key, self.tier, self.cost, caller).await;
         let is_over = !decision.is_allowed() || decision.is_shadow_denied();
         Answer { decision, is_over }
     }

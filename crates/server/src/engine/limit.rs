@@ -8,6 +8,7 @@ use slidegate::{
 };
 use slidegate_tower::Share;
 
+use super::caller::Caller;
 use super::counts::Counts;
 use super::pool::{Pool, PoolTier};
 use super::witness::{Seen, Witness};
@@ -118,8 +119,14 @@ impl Limit {
 
     /// Decides, and takes if allowed. What it answers is what to tell the caller: a limit in shadow
     /// or switched off denies nobody. In memory it never waits.
-    pub async fn check(&self, key: &[u8], tier: Option<TierId>, cost: Cost) -> Decision {
-        if let Some(decision) = self.check_now(key, tier, cost) {
+    pub async fn check(
+        &self,
+        key: &[u8],
+        tier: Option<TierId>,
+        cost: Cost,
+        caller: Caller<'_>,
+    ) -> Decision {
+        if let Some(decision) = self.check_now(key, tier, cost, caller) {
             return decision;
         }
         if self.switch == Switch::Off {
@@ -132,14 +139,20 @@ impl Limit {
         if !self.is_enforced(key) {
             decision = decision.into_shadow();
         }
-        self.judged(key, cost, began, &decision);
+        self.judged(key, cost, began, &decision, caller);
         decision
     }
 
     /// The answer of [`check`](Limit::check) if nothing has to be waited for, as in memory. With
     /// `None`, nothing was taken. A future would carry the decision through every hand.
     #[inline]
-    pub fn check_now(&self, key: &[u8], tier: Option<TierId>, cost: Cost) -> Option<Decision> {
+    pub fn check_now(
+        &self,
+        key: &[u8],
+        tier: Option<TierId>,
+        cost: Cost,
+        caller: Caller<'_>,
+    ) -> Option<Decision> {
         let Pool::Memory(limiter) = &self.pool else { return None };
         if self.switch == Switch::Off || self.candidate.is_some() {
             return None;
@@ -152,16 +165,17 @@ impl Limit {
         if !self.is_enforced(key) {
             decision = decision.into_shadow();
         }
-        self.judged(key, cost, began, &decision);
+        self.judged(key, cost, began, &decision, caller);
         Some(decision)
     }
 
     /// Counts a decision, and tells of it.
     #[inline]
-    fn judged(&self, key: &[u8], cost: Cost, began: u64, decision: &Decision) {
+    fn judged(&self, key: &[u8], cost: Cost, began: u64, decision: &Decision, caller: Caller<'_>) {
         self.count(decision);
-        self.counts.time.note(self.timer.now().saturating_sub(began));
-        self.tell(key, cost, decision);
+        let took = self.timer.now().saturating_sub(began);
+        self.counts.time.note(took);
+        self.tell(key, cost, decision, took, caller);
     }
 
     /// Decides as if asked, and takes nothing.
@@ -309,9 +323,17 @@ impl Limit {
     }
 
     #[inline]
-    pub(super) fn tell(&self, key: &[u8], cost: Cost, decision: &Decision) {
+    pub(super) fn tell(
+        &self,
+        key: &[u8],
+        cost: Cost,
+        decision: &Decision,
+        took: u64,
+        caller: Caller<'_>,
+    ) {
         if let Some(witness) = &self.witness {
-            witness.saw(&Seen { limit: self, key, cost, decision });
+            let took = core::time::Duration::from_nanos(took);
+            witness.saw(&Seen { limit: self, key, cost, decision, took, caller });
         }
     }
 

@@ -4,6 +4,7 @@
 //! another without losing a count.
 
 mod all;
+mod caller;
 mod counts;
 mod limit;
 mod plan;
@@ -21,6 +22,7 @@ use slidegate::{Error, ManualClock, MonotonicClock};
 use slidegate_redis::Redis;
 
 pub use self::all::{ASKS_MAX, Answer, Ask, check_all};
+pub use self::caller::{Caller, Listener};
 pub use self::counts::{BOUNDS, Count, Counts, Histogram};
 pub use self::limit::{Limit, TierId};
 pub use self::plan::{Plan, Planner};

@@ -15,6 +15,7 @@ mod opening;
 mod rls;
 mod serve;
 mod service;
+mod shed;
 
 pub use self::rls::{MESSAGE_MAX, NAME};
 pub use self::serve::{GrpcLimits, serve};

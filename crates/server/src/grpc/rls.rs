@@ -15,7 +15,7 @@ use tonic_prost::ProstCodec;
 use super::guard::Guarded;
 use super::message::{RateLimitRequest, RateLimitResponse};
 use crate::domain::{Options, answer};
-use crate::engine::Engine;
+use crate::engine::{Caller, Engine};
 
 /// What the service is called.
 pub const NAME: &str = "envoy.service.ratelimit.v3.RateLimitService";
@@ -51,12 +51,14 @@ impl Rls {
         response
     }
 
-    async fn should_rate_limit(self, request: RateLimitRequest) -> Answer {
+    async fn should_rate_limit(self, request: tonic::Request<RateLimitRequest>) -> Answer {
+        let (metadata, _, request) = request.into_parts();
+        let caller = Caller::grpc(metadata.as_ref());
         let plan = self.engine.plan();
         let question = request.question().inspect_err(|_| plan.statistics().service_error.add());
         let invalid = |error: crate::domain::Invalid| Status::invalid_argument(error.to_string());
         let question = question.map_err(invalid)?;
-        let response = answer(&plan, &question, &self.options).await.map_err(invalid)?;
+        let response = answer(&plan, &question, &self.options, caller).await.map_err(invalid)?;
         Ok(tonic::Response::new(response.into()))
     }
 }
@@ -66,7 +68,7 @@ impl UnaryService<RateLimitRequest> for Rls {
     type Future = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
     fn call(&mut self, request: tonic::Request<RateLimitRequest>) -> Self::Future {
-        Box::pin(Guarded::new(self.clone().should_rate_limit(request.into_inner())))
+        Box::pin(Guarded::new(self.clone().should_rate_limit(request)))
     }
 }
 

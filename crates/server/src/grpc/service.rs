@@ -9,6 +9,7 @@ use std::sync::Arc;
 use http::{Request, Response};
 use http_body::Body as HttpBody;
 use hyper::body::{Bytes, Incoming};
+use slidegate_tower::OverloadGuard;
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::StdError;
@@ -19,6 +20,7 @@ use tonic_reflection::server::Builder;
 use tower_service::Service as TowerService;
 
 use super::rls::{MESSAGE_MAX, NAME, PATH, Rls};
+use super::shed::call_behind;
 use crate::domain::Options;
 use crate::engine::Engine;
 
@@ -29,6 +31,7 @@ pub struct Service {
     health: HealthServer<HealthService>,
     reporter: HealthReporter,
     reflection: Option<Arc<Reflection>>,
+    guard: Option<OverloadGuard>,
 }
 
 /// Tells those who ask whether calls are welcome.
@@ -52,7 +55,7 @@ impl Service {
         let reporter = HealthReporter::new();
         let health = HealthServer::new(HealthService::from_health_reporter(reporter.clone()));
         let rls = Rls { engine, options, message_max: MESSAGE_MAX };
-        Self { rls, health, reporter, reflection: reflection() }
+        Self { rls, health, reporter, reflection: reflection(), guard: None }
     }
 
     /// The most bytes of a message.
@@ -69,6 +72,14 @@ impl Service {
         self
     }
 
+    /// Behind a guard, if there is one. Calls that there is no room for are `UNAVAILABLE`, with a
+    /// `RetryInfo`. Health and reflection are not guarded: who is busy is not dead.
+    #[must_use]
+    pub fn guard(mut self, guard: Option<OverloadGuard>) -> Self {
+        self.guard = guard;
+        self
+    }
+
     /// To tell whether calls are welcome.
     pub fn health(&self) -> Health {
         Health(self.reporter.clone())
@@ -82,7 +93,10 @@ impl Service {
         let path = request.uri().path();
         if path == PATH {
             let rls = self.rls.clone();
-            return Box::pin(async move { Ok(rls.call(request).await) });
+            return match self.guard.clone() {
+                None => Box::pin(async move { Ok(rls.call(request).await) }),
+                Some(guard) => Box::pin(async move { Ok(call_behind(guard, rls, request).await) }),
+            };
         }
         if path.starts_with("/grpc.health.v1.Health/") {
             return self.health.clone().call(request);

@@ -12,7 +12,7 @@ use super::Reply;
 use super::ask::Question;
 use super::body::JSON;
 use super::json::Json;
-use crate::engine::{Limit, Pool, TierId};
+use crate::engine::{Caller, Limit, Pool, TierId};
 use crate::receipt::ReceiptWord;
 
 /// How a denial is told.
@@ -26,6 +26,14 @@ pub(super) enum DenialStatus {
     TooMany,
 }
 
+/// How a question wants to be answered.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct How<'a> {
+    pub(super) denial: DenialStatus,
+    pub(super) is_get: bool,
+    pub(super) caller: Caller<'a>,
+}
+
 /// The bytes of a usual answer.
 pub(super) const ANSWER_BYTES: usize = 256;
 
@@ -37,6 +45,7 @@ pub(super) fn write(
     tier: Option<TierId>,
     decision: &Decision,
     is_over: Option<bool>,
+    caller: Caller<'_>,
 ) {
     json.open(b'{');
     let is_allowed = decision.is_allowed();
@@ -74,6 +83,9 @@ pub(super) fn write(
             json.close(b'}');
         }
         json.close(b']');
+    }
+    if !is_allowed {
+        write_trace(json, caller);
     }
     write_marks(json, decision, is_over);
     json.close(b'}');
@@ -114,6 +126,15 @@ fn write_retry(json: &mut Json, after: Option<core::time::Duration>) {
     }
 }
 
+/// Which trace was denied. Nobody looks for one that was allowed.
+#[cold]
+pub(super) fn write_trace(json: &mut Json, caller: Caller<'_>) {
+    if let Some(trace) = caller.trace() {
+        json.name("trace_id");
+        json.text(trace.trace_id());
+    }
+}
+
 #[inline]
 fn write_marks(json: &mut Json, decision: &Decision, is_over: Option<bool>) {
     if let Some(receipt) = decision.receipt() {
@@ -134,33 +155,28 @@ fn write_marks(json: &mut Json, decision: &Decision, is_over: Option<bool>) {
 
 /// The answer to one question.
 #[inline]
-pub(super) fn reply(
-    question: &Question<'_>,
-    decision: &Decision,
-    denial: DenialStatus,
-    is_get: bool,
-) -> Reply {
+pub(super) fn reply(question: &Question<'_>, decision: &Decision, how: How<'_>) -> Reply {
     let Question { limit, tier, .. } = *question;
-    if denial == DenialStatus::TooMany {
-        return reply_as_service(question, decision, is_get);
+    if how.denial == DenialStatus::TooMany {
+        return reply_as_service(question, decision, how);
     }
     let mut json = Json::with_capacity(ANSWER_BYTES);
-    write(&mut json, limit, tier, decision, None);
-    with_fields(json, &[], is_get)
+    write(&mut json, limit, tier, decision, None, how.caller);
+    with_fields(json, &[], how.is_get)
 }
 
 /// The answer as the limited service itself would give it.
-fn reply_as_service(question: &Question<'_>, decision: &Decision, is_get: bool) -> Reply {
+fn reply_as_service(question: &Question<'_>, decision: &Decision, how: How<'_>) -> Reply {
     let Question { limit, key, tier, .. } = *question;
     let judged = [judged(limit, tier, decision)];
     // Clients that slow down for a limit that is not enforced would spoil what is observed.
     let told = if limit.is_enforced(key) { &judged[..] } else { &[] };
     if let Some(problem) = Problem::of(told) {
-        return denied(&problem, told);
+        return denied(problem, told, how.caller);
     }
     let mut json = Json::with_capacity(ANSWER_BYTES);
-    write(&mut json, limit, tier, decision, None);
-    with_fields(json, told, is_get)
+    write(&mut json, limit, tier, decision, None, how.caller);
+    with_fields(json, told, how.is_get)
 }
 
 /// An answer with the fields of what was judged.
@@ -182,10 +198,19 @@ pub(super) fn with_fields(json: Json, judged: &[Judged<'_>], is_get: bool) -> Re
 
 /// A denial as an error.
 #[cold]
-pub(super) fn denied(problem: &Problem, judged: &[Judged<'_>]) -> Reply {
+pub(super) fn denied(problem: Problem, judged: &[Judged<'_>], caller: Caller<'_>) -> Reply {
+    let problem = traced(problem, caller);
     let mut reply = problem.response(Body::Problem).map(Full::from);
     write_fields(judged, reply.headers_mut());
     reply
+}
+
+/// A problem that names the trace it happened in.
+pub(super) fn traced(problem: Problem, caller: Caller<'_>) -> Problem {
+    match caller.trace() {
+        Some(trace) => problem.trace_id(trace.trace_id()),
+        None => problem,
+    }
 }
 
 #[inline]

@@ -10,6 +10,7 @@ use hyper::body::{Bytes, Incoming};
 use super::problem::Refusal;
 use super::{HttpState, Reply, body};
 use crate::domain;
+use crate::engine::Caller;
 
 /// The answer, if it is one of these paths.
 pub(super) async fn answer(
@@ -31,7 +32,8 @@ pub(super) async fn answer(
         return Ok(Some(reply(domain::healthcheck(is_healthy))));
     }
     let body = body::read_any(request, settings.body_max, settings.body_timeout).await?;
-    Ok(Some(reply(domain::json(state.engine(), &settings.envoy, &body).await)))
+    let caller = Caller::http(request.headers());
+    Ok(Some(reply(domain::json(state.engine(), &settings.envoy, &body, caller).await)))
 }
 
 fn reply(answer: domain::Reply) -> Reply {

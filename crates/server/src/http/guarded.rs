@@ -4,9 +4,12 @@ use http::Request;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use slidegate_http::{Body, Problem};
-use slidegate_tower::{Arrival, OverloadGuard};
+use slidegate_tower::OverloadGuard;
 
+use super::answer::traced;
 use super::{Handle, Peer, Reply};
+use crate::engine::Caller;
+use crate::overload::admit;
 
 /// A handler behind the overload guard of `slidegate-tower`.
 #[derive(Debug)]
@@ -39,24 +42,16 @@ impl<H: Handle> Guarded<H> {
         request: Request<Incoming>,
         peer: &Peer,
     ) -> Reply {
-        let mut arrival = guard.arrive();
-        loop {
-            match arrival {
-                Arrival::Admitted(pass) => {
-                    let reply = self.handler.handle(request, peer).await;
-                    drop(pass);
-                    return reply;
-                }
-                Arrival::Queued(queued) => {
-                    tokio::time::sleep(queued.delay()).await;
-                    arrival = queued.again();
-                }
-                Arrival::Shed(after) => {
-                    let problem = Problem::overloaded().retry_after(after);
-                    return problem
-                        .response(Body::Problem)
-                        .map(|text| Full::from(Bytes::from(text)));
-                }
+        match admit(guard).await {
+            Ok(pass) => {
+                let reply = self.handler.handle(request, peer).await;
+                drop(pass);
+                reply
+            }
+            Err(after) => {
+                let caller = Caller::http(request.headers());
+                let problem = traced(Problem::overloaded().retry_after(after), caller);
+                problem.response(Body::Problem).map(|text| Full::from(Bytes::from(text)))
             }
         }
     }

@@ -32,6 +32,7 @@ use self::problem::{Refusal, RefusalKind};
 use self::route::{Found, Operation};
 pub use self::serve::{Connections, Entry, Handle, Peer, ServeLimits, Server, Tls};
 pub use self::state::{HttpSettings, HttpState};
+use crate::engine::Caller;
 
 /// What a request is answered with.
 pub type Reply = Response<Full<Bytes>>;
@@ -41,11 +42,11 @@ pub async fn handle(state: &HttpState, mut request: Request<Incoming>, peer: &Pe
     let answered = match route::find(request.method(), request.uri().path()) {
         Found::Route(Operation::Check, _) => api::check(state, &mut request).await,
         Found::Route(Operation::CheckQuery, _) => api::check_query(state, &request).await,
-        _ => Box::pin(other(state, request, peer)).await,
+        _ => Box::pin(other(state, &mut request, peer)).await,
     };
     match answered {
         Ok(reply) => reply,
-        Err(refusal) => refusal.reply(),
+        Err(refusal) => refusal.reply(Caller::http(request.headers())),
     }
 }
 
@@ -61,10 +62,10 @@ impl Handle for HttpState {
 
 async fn other(
     state: &HttpState,
-    mut request: Request<Incoming>,
+    request: &mut Request<Incoming>,
     peer: &Peer,
 ) -> Result<Reply, Refusal> {
-    if let Some(reply) = envoy::answer(state, &mut request).await? {
+    if let Some(reply) = envoy::answer(state, request).await? {
         return Ok(reply);
     }
     let (method, path) = (request.method(), request.uri().path());
@@ -79,12 +80,12 @@ async fn other(
         }
     };
     match operation {
-        Operation::Check => api::check(state, &mut request).await,
-        Operation::CheckQuery => api::check_query(state, &request).await,
-        Operation::Auth => auth::judge(state, &request, peer).await,
-        Operation::Policies => api::policies(state, &request),
-        Operation::Policy => api::policy(state, &request, rest),
-        Operation::Document => openapi::reply(state, &request),
+        Operation::Check => api::check(state, request).await,
+        Operation::CheckQuery => api::check_query(state, request).await,
+        Operation::Auth => auth::judge(state, request, peer).await,
+        Operation::Policies => api::policies(state, request),
+        Operation::Policy => api::policy(state, request, rest),
+        Operation::Document => openapi::reply(state, request),
         operation => api::with_body(state, operation, request).await,
     }
 }

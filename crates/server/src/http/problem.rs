@@ -10,7 +10,9 @@ use http_body_util::Full;
 use slidegate::{Error, ErrorKind};
 
 use super::Reply;
+use super::answer::write_trace;
 use super::json::Json;
+use crate::engine::Caller;
 
 /// A request that is not carried out.
 #[derive(Debug)]
@@ -144,7 +146,7 @@ impl Refusal {
     }
 
     /// As an object of JSON.
-    pub(crate) fn write(&self, json: &mut Json) {
+    pub(crate) fn write(&self, json: &mut Json, caller: Caller<'_>) {
         let kind = self.0.kind;
         json.open(b'{');
         json.name("type");
@@ -159,12 +161,14 @@ impl Refusal {
             json.name("nearest");
             json.text(nearest);
         }
+        write_trace(json, caller);
         json.close(b'}');
     }
 
-    pub(crate) fn reply(&self) -> Reply {
+    /// As an answer to whoever asked.
+    pub(crate) fn reply(&self, caller: Caller<'_>) -> Reply {
         let mut json = Json::with_capacity(256);
-        self.write(&mut json);
+        self.write(&mut json, caller);
         let mut reply = Response::new(Full::from(json.finish()));
         *reply.status_mut() = self.status();
         let headers = reply.headers_mut();
@@ -207,7 +211,8 @@ impl From<Error> for Refusal {
 /// The answer to a request whose handling panicked.
 #[cold]
 pub(super) fn panicked() -> Reply {
-    Refusal::new(RefusalKind::Failed, "this request met an error of the server").reply()
+    Refusal::new(RefusalKind::Failed, "this request met an error of the server")
+        .reply(Caller::INSIDE)
 }
 
 pub(crate) const PROBLEM_TYPE: &str = "application/problem+json";

@@ -7,7 +7,7 @@ use slidegate::{Cost, Decision, Error, Quota};
 use super::parse::Arguments;
 use super::reply::{Replies, shown};
 use super::throttle::Throttles;
-use crate::engine::{ASKS_MAX, Ask, Engine, Limit, Plan, TierId, check_all};
+use crate::engine::{ASKS_MAX, Ask, Caller, Engine, Limit, Plan, TierId, check_all};
 use crate::nearest;
 use crate::receipt::ReceiptWord;
 
@@ -179,10 +179,10 @@ impl Call<'_> {
         let plan = self.engine.plan();
         let Asked { limit, key, tier, cost } =
             self.asked(&plan, "policy key [COST n] [TIER name]")?;
-        if let Some(decision) = limit.check_now(key, tier, cost) {
+        if let Some(decision) = limit.check_now(key, tier, cost, Caller::RESP) {
             self.decision(&decision);
         } else {
-            let decision = Box::pin(limit.check(key, tier, cost)).await;
+            let decision = Box::pin(limit.check(key, tier, cost, Caller::RESP)).await;
             self.decision(&decision);
         }
         Ok(())
@@ -201,7 +201,8 @@ impl Call<'_> {
     async fn reserve(&mut self) -> Result<(), Refused> {
         let plan = self.engine.plan();
         let asked = self.asked(&plan, "policy key [COST n] [TIER name]")?;
-        let decision = asked.limit.check(asked.key, asked.tier, asked.cost).await;
+        let Asked { limit, key, tier, cost } = asked;
+        let decision = limit.check(key, tier, cost, Caller::RESP).await;
         self.replies.array(6);
         self.five(&decision);
         // What was let through while the store was away is not there to be given back.
@@ -288,7 +289,7 @@ impl Call<'_> {
             let (key, cost) = (self.key(at + 1)?, self.cost(at + 2)?);
             asks.push(Ask { limit, key, tier: None, cost });
         }
-        let answers = check_all(&asks).await;
+        let answers = check_all(&asks, Caller::RESP).await;
         self.replies.array(answers.len());
         for answer in answers {
             self.decision(&answer.decision);
@@ -324,7 +325,7 @@ impl Call<'_> {
         let plan = self.engine.plan();
         let limit = self.throttles.get(&plan, rate)?;
         let decision = match Cost::new(quantity) {
-            Ok(cost) => limit.check(key, None, cost).await,
+            Ok(cost) => limit.check(key, None, cost, Caller::RESP).await,
             // Nothing is asked for: how things stand.
             Err(_) if quantity == 0 => limit.peek(key, None, Cost::ONE).await.map_err(failed)?,
             Err(error) => return Err(format!("ERR {error}")),

@@ -78,29 +78,27 @@ impl Audit {
     }
 
     fn line(&self, seen: &Seen<'_>) -> String {
-        let Seen { limit, key, cost, decision } = *seen;
-        let outcome = match (decision.is_allowed(), decision.is_shadow_denied()) {
-            (_, true) => "shadow_denied",
-            (true, false) => "allowed",
-            (false, false) => "denied",
-        };
+        let Seen { limit, key, cost, decision, caller, .. } = *seen;
         let key = if limit.has_secret_keys() {
             format!("hash:{:016x}", key.fingerprint(&self.secret))
         } else {
             String::from_utf8_lossy(key).into_owned()
         };
         let now = Duration::from_nanos(self.clock.now());
-        json!({
+        let mut line = json!({
             "time": now.as_secs_f64(),
             "policy": limit.name(),
             "key": key,
             "cost": cost.get(),
-            "outcome": outcome,
+            "outcome": seen.outcome(),
             "remaining": decision.remaining(),
             "retry_after": decision.retry_after().map(|wait| wait.as_secs_f64()),
             "degraded": decision.is_degraded(),
-        })
-        .to_string()
+        });
+        if let Some(trace) = caller.trace() {
+            line["trace_id"] = trace.trace_id().into();
+        }
+        line.to_string()
     }
 }
 

@@ -21,6 +21,7 @@ use crate::domain;
 use crate::engine::Engine;
 use crate::grpc::{self, GrpcLimits};
 use crate::http::{Connections, Guarded, HttpSettings, HttpState, ServeLimits, Server};
+use crate::overload;
 use crate::resp::{self, RespLimits};
 
 /// An address that is listened on, plainly or by TLS.
@@ -105,7 +106,8 @@ impl Doors {
         let _ = io::stderr().lock().write_all(words::welcome(&places, loaded).as_bytes());
     }
 
-    /// Serves them all. The guard against overload is one, in front of HTTP.
+    /// Serves them all. The guard against overload is one, in front of HTTP and gRPC: they share what
+    /// the machine can do.
     ///
     /// # Errors
     ///
@@ -115,20 +117,25 @@ impl Doors {
         tasks: &mut JoinSet<()>,
         mut served: Served<'_>,
     ) -> Result<(), String> {
-        let sources = core::mem::take(&mut served.sources);
+        let mut sources = core::mem::take(&mut served.sources);
         let Served { engine, settings, stop, .. } = &served;
         let connections = Connections::new(settings.limits.connections);
         let options = Arc::new(domain::Options::from(*settings));
+        let guard = guard(&settings.overload)?;
+        if let Some(guard) = guard.clone() {
+            sources.push(Box::new(move |page| overload::tell(&guard, page)));
+        }
         if let Some(door) = self.http {
             let state = HttpState::new(Arc::clone(engine), http_settings(&served, &options));
-            let guarded = Guarded::new(state, guard(&settings.overload)?);
+            let guarded = Guarded::new(state, guard.clone());
             let server = server(door, guarded, settings, &connections);
             let stop = stop.clone();
             tasks.spawn(server.serve(stop.wait()));
         }
         if let Some(door) = self.grpc {
             let service = grpc::Service::new(Arc::clone(engine), Arc::clone(&options))
-                .message_max(settings.limits.body_max);
+                .message_max(settings.limits.body_max)
+                .guard(guard);
             let (health, ended) = (service.health(), stop.clone());
             tasks.spawn(async move {
                 ended.wait().await;
@@ -193,7 +200,7 @@ fn guard(settings: &OverloadSettings) -> Result<Option<OverloadGuard>, String> {
     if !settings.enabled {
         return Ok(None);
     }
-    let mut builder = OverloadGuard::builder("http")
+    let mut builder = OverloadGuard::builder("data")
         .multiple_percent(settings.multiple_percent)
         .queue_max(settings.queue_max)
         .delay_max(settings.delay_max);

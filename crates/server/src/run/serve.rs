@@ -11,7 +11,7 @@ use tracing::{error, info, warn};
 
 use super::doors::{Doors, Served};
 use super::listener::{Stop, Stopper};
-use super::{Audit, Changes, Reloader, Snapshots, envoy_metrics, log, notify, sweep, watch};
+use super::{Audit, Changes, Reloader, Snapshots, Spans, envoy_metrics, log, notify, sweep, watch};
 use crate::admin::Source;
 use crate::config::{Loaded, SnapshotSettings};
 use crate::engine::{Afresh, Engine, Witness};
@@ -32,7 +32,8 @@ pub async fn serve(
     log::start(settings.log);
     let orders = Orders::new(files)?;
     let snapshots = open_snapshots(settings.snapshot.as_ref())?;
-    let engine = Arc::new(make_engine(&loaded, snapshots.as_ref())?);
+    let spans = settings.tracing.as_ref().map(Spans::start).transpose()?.map(Arc::new);
+    let engine = Arc::new(make_engine(&loaded, snapshots.as_ref(), spans.as_ref())?);
     let doors = Doors::open(settings).await?;
     let reloader = Arc::new(Reloader::new(Arc::clone(&engine), doors.certificates(), load));
     let stopper = Stopper::new();
@@ -45,7 +46,7 @@ pub async fn serve(
         settings,
         reloader: &reloader,
         is_ending: &is_ending,
-        sources: sources(&engine, snapshots.as_ref()),
+        sources: sources(&engine, snapshots.as_ref(), spans.as_ref()),
         stop,
     };
     doors.serve(&mut tasks, served)?;
@@ -64,19 +65,30 @@ pub async fn serve(
         warn!("some requests were still under way after {DRAIN:?}");
         tasks.shutdown().await;
     }
-    match snapshots {
+    let saved = match snapshots {
         Some(snapshots) => save(&engine, &snapshots).await,
         None => Ok(()),
+    };
+    if let Some(spans) = spans {
+        let _ = tokio::task::spawn_blocking(move || spans.end()).await;
     }
+    saved
 }
 
 /// Metrics of what runs beside the engine.
-fn sources(engine: &Arc<Engine>, snapshots: Option<&Snapshots>) -> Vec<Source> {
+fn sources(
+    engine: &Arc<Engine>,
+    snapshots: Option<&Snapshots>,
+    spans: Option<&Arc<Spans>>,
+) -> Vec<Source> {
     let engine = Arc::clone(engine);
     let mut sources: Vec<Source> =
         vec![Box::new(move |page| envoy_metrics::tell(&engine.plan(), page))];
     if let Some(snapshots) = snapshots.cloned() {
         sources.push(Box::new(move |page| snapshots.tell(page)));
+    }
+    if let Some(spans) = spans.cloned() {
+        sources.push(Box::new(move |page| spans.tell(page)));
     }
     sources
 }
@@ -90,9 +102,12 @@ fn open_snapshots(settings: Option<&SnapshotSettings>) -> Result<Option<Snapshot
     settings.map(open).transpose()
 }
 
-fn make_engine(loaded: &Loaded, snapshots: Option<&Snapshots>) -> Result<Engine, String> {
-    let audit = loaded.settings.audit.as_ref().map(Audit::start).transpose()?;
-    let witness = audit.map(|audit| Arc::new(audit) as Arc<dyn Witness>);
+fn make_engine(
+    loaded: &Loaded,
+    snapshots: Option<&Snapshots>,
+    spans: Option<&Arc<Spans>>,
+) -> Result<Engine, String> {
+    let witness = witness(loaded, spans)?;
     let (Some(snapshots), Some(settings)) = (snapshots, &loaded.settings.snapshot) else {
         return Engine::with_witness(&loaded.spec, witness, &mut Afresh)
             .map_err(|error| error.to_string());
@@ -104,6 +119,20 @@ fn make_engine(loaded: &Loaded, snapshots: Option<&Snapshots>) -> Result<Engine,
         info!("{line}");
     }
     Ok(engine)
+}
+
+/// Whoever is told of decisions.
+fn witness(
+    loaded: &Loaded,
+    spans: Option<&Arc<Spans>>,
+) -> Result<Option<Arc<dyn Witness>>, String> {
+    let audit = loaded.settings.audit.as_ref().map(Audit::start).transpose()?;
+    let audit = audit.map(|audit| Arc::new(audit) as Arc<dyn Witness>);
+    let spans = spans.map(|spans| Arc::clone(spans) as Arc<dyn Witness>);
+    Ok(match (audit, spans) {
+        (Some(audit), Some(spans)) => Some(Arc::new(vec![audit, spans])),
+        (audit, spans) => audit.or(spans),
+    })
 }
 
 /// What goes on beside requests.

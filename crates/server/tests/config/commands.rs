@@ -10,7 +10,7 @@ use slidegate_server::cli::config::{
 };
 use slidegate_server::config::{Request, load};
 use slidegate_server::domain::{Descriptor, Entry, Options, Question, answer};
-use slidegate_server::engine::{Afresh, Engine};
+use slidegate_server::engine::{Afresh, Caller, Engine};
 use slidegate_server::spec::{DescriptorSpec, DomainSpec, LimitSpec, RateSpec, Unit};
 
 use crate::files::{good, path};
@@ -252,7 +252,7 @@ proptest! {
         let question = Question { domain: "d", descriptors, hits_addend: 1 };
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let answered =
-            runtime.block_on(answer(&engine.plan(), &question, &Options::default())).unwrap();
+            runtime.block_on(answer(&engine.plan(), &question, &Options::default(), Caller::INSIDE)).unwrap();
         match &answered.statuses[0].limit {
             None => prop_assert_eq!(&explained["met"], &Value::Bool(false), "{}", explained),
             Some(limit) => {

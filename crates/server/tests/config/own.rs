@@ -191,6 +191,7 @@ fn every_setting_of_the_process() {
          audit: {path: /a, decisions: sampled, sample_percent: 7, size_max_mb: 2, files: 3}\n\
          limits: {connections: 1, header_timeout: 1s, body_max_kb: 2, batch_max: 3, key_max: 16, \
          descriptors_max: 5, streams_max: 6}\nlog: {level: trace, format: json}\n\
+         tracing: {endpoint: \"http://[::1]:4317\", sample_ratio: 0.25, queue_max: 9}\n\
          envoy: {charge_all: true, near_limit_ratio: 0.855, limit_header: X-Limit}\n",
     );
     let settings = loaded.settings;
@@ -213,6 +214,9 @@ fn every_setting_of_the_process() {
     assert_eq!((limits.connections, limits.body_max, limits.batch_max), (1, 2048, 3));
     assert_eq!((limits.key_max, limits.descriptors_max, limits.streams_max), (16, 5, 6));
     assert_eq!(settings.log.format, LogFormat::Json);
+    let tracing = settings.tracing.unwrap();
+    assert_eq!((tracing.endpoint.as_str(), tracing.queue_max), ("http://[::1]:4317", 9));
+    assert!((tracing.sample_ratio - 0.25).abs() < f64::EPSILON);
     assert_eq!(settings.envoy.near_limit_thousandths, 855);
     assert_eq!(settings.envoy.limit_header, "X-Limit");
 }
@@ -278,7 +282,7 @@ error[unknown-key]: `listn` is not a key of the configuration
    | ^^^^^
    = did you mean `listen`?
    = allowed: slidegate, listen, tls, admin, memory, snapshot, stores, trusted_proxies, address, \
-policies, rules, domains, envoy, overload, audit, limits, log
+policies, rules, domains, envoy, overload, audit, limits, log, tracing
 ",
         "\
 error[value]: `8080` is not usable as `http`

@@ -2,7 +2,11 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "in a test, to panic is to fail")]
 
+#[cfg(feature = "otlp")]
+mod collector;
+mod overload;
 mod process;
 mod reload;
 mod snapshot;
+mod spans;
 mod start;

@@ -46,6 +46,7 @@ pub(crate) struct Daemon {
     child: Child,
     said: Arc<Mutex<String>>,
     pub(crate) http: SocketAddr,
+    pub(crate) grpc: SocketAddr,
     pub(crate) resp: SocketAddr,
     admin: SocketAddr,
 }
@@ -92,11 +93,12 @@ impl Daemon {
                 heard.push('\n');
             }
         });
-        let [http, resp, admin] = ["HTTP API", "Redis protocol", "admin"].map(|name| {
+        let names = ["HTTP API", "Envoy gRPC", "Redis protocol", "admin"];
+        let [http, grpc, resp, admin] = names.map(|name| {
             poll(name, || Ok(address(&said.lock().unwrap(), name)))
                 .unwrap_or_else(|error| panic!("{error}: {}", said.lock().unwrap()))
         });
-        Self { child, said, http, resp, admin }
+        Self { child, said, http, grpc, resp, admin }
     }
 
     /// Waits until it has said something.

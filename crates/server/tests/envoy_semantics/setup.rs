@@ -8,7 +8,7 @@ use slidegate::{Algorithm, ManualClock};
 use slidegate_server::domain::{
     self, Code, Descriptor, Entry, Invalid, Options, Question, Response, Status,
 };
-use slidegate_server::engine::{Afresh, Engine};
+use slidegate_server::engine::{Afresh, Caller, Engine};
 use slidegate_server::spec::{DescriptorSpec, DomainSpec, LimitSpec, MEMORY, RateSpec, Spec, Unit};
 
 /// An engine in memory whose time stands still until it is moved.
@@ -37,7 +37,7 @@ impl House {
     }
 
     pub(crate) fn try_ask(&self, question: &Question<'_>) -> Result<Response, Invalid> {
-        now(domain::answer(&self.engine.plan(), question, &self.options))
+        now(domain::answer(&self.engine.plan(), question, &self.options, Caller::INSIDE))
     }
 
     /// The status of a single descriptor.

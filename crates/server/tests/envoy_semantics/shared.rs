@@ -3,7 +3,7 @@
 
 use slidegate::Algorithm;
 use slidegate_server::domain::{self, Code, Descriptor, Options, Override, Question, Response};
-use slidegate_server::engine::{Afresh, Engine};
+use slidegate_server::engine::{Afresh, Caller, Engine};
 use slidegate_server::spec::{DescriptorSpec, RedisPlace, RedisSpec, Spec, StoreSpec, Unit};
 use slidegate_testkit::server::RedisServer;
 
@@ -30,7 +30,7 @@ fn in_redis(server: &RedisServer, descriptors: Vec<DescriptorSpec>) -> Spec {
 
 async fn ask(engine: &Engine, options: &Options, descriptors: Vec<Descriptor<'_>>) -> Response {
     let question = Question { domain: DOMAIN, descriptors, hits_addend: 0 };
-    domain::answer(&engine.plan(), &question, options).await.unwrap()
+    domain::answer(&engine.plan(), &question, options, Caller::INSIDE).await.unwrap()
 }
 
 fn user<'a>() -> Descriptor<'a> {

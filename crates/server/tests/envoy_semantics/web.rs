@@ -2,11 +2,12 @@
 
 use serde_json::{Value, json};
 use slidegate_server::domain::{self, BODY_MAX, HeaderNames, Reply};
+use slidegate_server::engine::Caller;
 
 use crate::setup::*;
 
 fn post(house: &House, body: &str) -> Reply {
-    now(domain::json(&house.engine, &house.options, body.as_bytes()))
+    now(domain::json(&house.engine, &house.options, body.as_bytes(), Caller::INSIDE))
 }
 
 fn read(reply: &Reply) -> Value {

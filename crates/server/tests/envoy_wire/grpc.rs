@@ -29,7 +29,7 @@ use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 
 use crate::served::{Served, users};
 
-const OK: i32 = 1;
+pub(crate) const OK: i32 = 1;
 const OVER_LIMIT: i32 = 2;
 
 pub(crate) async fn channel(served: &Served) -> Channel {
@@ -56,7 +56,7 @@ async fn call(
     Ok(client.unary(Request::new(request), path, codec).await?.into_inner())
 }
 
-fn user(name: &str) -> RateLimitRequest {
+pub(crate) fn user(name: &str) -> RateLimitRequest {
     let entry = Entry { key: "user".to_owned(), value: name.to_owned() };
     let descriptor = RateLimitDescriptor { entries: vec![entry], ..Default::default() };
     RateLimitRequest { domain: "shop".to_owned(), descriptors: vec![descriptor], hits_addend: 0 }

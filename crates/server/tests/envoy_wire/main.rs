@@ -1,9 +1,10 @@
 //! Envoy's protocol over real sockets: a tonic client, and Envoy itself.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "in a test, to panic is to fail")]
 
 mod files;
 mod grpc;
+mod overload;
 mod proxy;
 mod served;
 mod traces;

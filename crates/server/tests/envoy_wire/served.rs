@@ -9,6 +9,7 @@ use slidegate_server::domain::Options;
 use slidegate_server::engine::{Afresh, Engine};
 use slidegate_server::grpc::{self, GrpcLimits, Service};
 use slidegate_server::spec::{DescriptorSpec, DomainSpec, LimitSpec, MEMORY, RateSpec, Spec, Unit};
+use slidegate_tower::OverloadGuard;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
@@ -28,10 +29,23 @@ impl Served {
     }
 
     pub(crate) async fn limited(spec: &Spec, options: Options, limits: GrpcLimits) -> Self {
+        Self::with(spec, options, limits, None).await
+    }
+
+    pub(crate) async fn guarded(spec: &Spec, guard: &OverloadGuard) -> Self {
+        Self::with(spec, Options::default(), GrpcLimits::default(), Some(guard.clone())).await
+    }
+
+    async fn with(
+        spec: &Spec,
+        options: Options,
+        limits: GrpcLimits,
+        guard: Option<OverloadGuard>,
+    ) -> Self {
         let clock = ManualClock::new(Duration::from_secs(1_700_000_000));
         let engine = Engine::with_clock(spec, Some(clock.clone()), &mut Afresh);
         let engine = Arc::new(engine.unwrap());
-        let service = Service::new(Arc::clone(&engine), Arc::new(options));
+        let service = Service::new(Arc::clone(&engine), Arc::new(options)).guard(guard);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = watch::channel(());

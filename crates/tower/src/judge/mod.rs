@@ -16,7 +16,7 @@ use std::time::SystemTime;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName, Response, StatusCode};
 use slidegate::{Clock, Decision, Limiter, Mode};
-use slidegate_http::{Fields, Judged, PolicyFields, Problem};
+use slidegate_http::{Fields, Judged, PolicyFields, Problem, TraceParent};
 
 pub(crate) use decided::{Decided, Passed};
 
@@ -26,7 +26,6 @@ use crate::head::Head;
 use crate::key::Digest;
 use crate::observe::{Enforcement, Happened, Judgement, Observer, tell};
 use crate::store;
-use crate::trace_id;
 use crate::waiting::Waiting;
 
 /// All gates of a layer, shared by its services.
@@ -254,7 +253,7 @@ impl Judge {
         if let Some(find) = &self.trace_id {
             tell(|| found = find(head));
         }
-        found.or_else(|| trace_id::of(head).map(str::to_owned))
+        found.or_else(|| TraceParent::of(head.headers()).map(|parent| parent.trace_id().to_owned()))
     }
 
     /// What becomes of a request whose gate's functions panicked: what the policy says of failures.

@@ -10,15 +10,13 @@ use std::sync::Arc;
 
 use http::{Request, Response};
 use pin_project_lite::pin_project;
-use slidegate_http::Problem;
+use slidegate_http::{Problem, TraceParent};
 use tower_service::Service;
 
 use super::guard::{Arrival, Pass, Queued};
 use super::layer::Shared;
 use crate::answer::{Answer, Denial};
-use crate::head::Head;
 use crate::sleep::Sleeping;
-use crate::trace_id;
 
 /// A service behind a guard: made by [`OverloadLayer`](crate::OverloadLayer).
 #[derive(Clone)]
@@ -190,8 +188,8 @@ fn shed<S, F, B, R, A: Answer<R>>(
 ) -> State<S, F, B, R, A> {
     shared.tell(true, queued);
     let mut problem = Problem::overloaded().retry_after(after);
-    if let Some(id) = trace_id::of(&Head::of(request)) {
-        problem = problem.trace_id(id);
+    if let Some(parent) = TraceParent::of(request.headers()) {
+        problem = problem.trace_id(parent.trace_id());
     }
     State::Answered { response: answer.answer(&Denial::of(problem, Some(after))) }
 }

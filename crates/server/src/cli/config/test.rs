@@ -17,7 +17,7 @@ use crate::config::report::{write_json, write_text};
 use crate::config::scenario::{Asked, HttpRequest, Scenario, Step, Test, read};
 use crate::config::{Loaded, Refused, Request, load};
 use crate::domain::{Code, Descriptor, Entry, Options, Question, answer};
-use crate::engine::{Afresh, Ask, Engine, check_all};
+use crate::engine::{Afresh, Ask, Caller, Engine, check_all};
 use crate::spec::{MEMORY, Spec, StoreSpec};
 
 /// What to play, and how to tell.
@@ -208,7 +208,7 @@ fn ask(loaded: &Loaded, engine: &Engine, asked: &Asked) -> Result<Seen, String> 
                         .ok_or_else(|| format!("the policy `{policy}` has no tier `{name}`"))?,
                 ),
             };
-            let decision = ready(limit.check(key.as_bytes(), tier, *cost))?;
+            let decision = ready(limit.check(key.as_bytes(), tier, *cost, Caller::INSIDE))?;
             Ok(Seen::of(&[&decision]))
         }
         Asked::Request(request) => ask_rules(loaded, engine, request),
@@ -236,7 +236,7 @@ fn ask_rules(loaded: &Loaded, engine: &Engine, request: &HttpRequest) -> Result<
             Some(Ask { limit, key: key.as_bytes(), tier, cost: rule.cost })
         })
         .collect();
-    let answers = ready(check_all(&asks))?;
+    let answers = ready(check_all(&asks, Caller::INSIDE))?;
     let decisions: Vec<&Decision> = answers.iter().map(|answer| &answer.decision).collect();
     Ok(Seen::of(&decisions))
 }
@@ -260,7 +260,8 @@ fn ask_domain(
     });
     let question = Question { domain, descriptors: descriptors.collect(), hits_addend: hits };
     let options = Options::from(&loaded.settings);
-    let response = ready(answer(&plan, &question, &options))?.map_err(|error| error.to_string())?;
+    let response = ready(answer(&plan, &question, &options, Caller::INSIDE))?
+        .map_err(|error| error.to_string())?;
     let judged = || response.statuses.iter().filter(|status| status.limit.is_some());
     let over = judged().filter(|status| status.code == Code::OverLimit);
     Ok(Seen {

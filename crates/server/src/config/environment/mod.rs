@@ -7,7 +7,7 @@ mod variables;
 use core::fmt;
 
 pub(super) use reference::Reference;
-pub(super) use variables::{flags, variables};
+pub(super) use variables::{flags, standard, variables};
 
 /// The variables of a process, or of a test.
 #[derive(Clone, Default)]

@@ -21,7 +21,7 @@ const NO_STATSD: &str = "metrics are served for Prometheus, at /metrics of `list
 const NO_MEMCACHE: &str = "memcached is not a store here";
 const NO_SECOND_REDIS: &str = "keys do not churn here: one Redis serves all limits";
 const NO_POOL: &str = "one connection a server carries all calls, many at a time";
-const NO_TRACING: &str = "traces are not set up by these variables";
+const NO_TRACING: &str = "traces are set up by OTEL_EXPORTER_OTLP_ENDPOINT and `tracing`";
 const NO_WATCH: &str = "files and links are both watched";
 
 /// Variables with what becomes of them.

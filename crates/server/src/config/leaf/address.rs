@@ -33,3 +33,12 @@ pub(in crate::config) fn redis(text: &str) -> Result<(), String> {
         "use redis://host:6379, rediss://host:6379 for TLS, or unix:///path/to/socket".to_owned()
     })
 }
+
+/// A collector's address.
+pub(in crate::config) fn collector(text: &str) -> Result<(), String> {
+    let is_one = |uri: &http::Uri| uri.scheme_str() == Some("http") && uri.authority().is_some();
+    if text.parse().is_ok_and(|uri| is_one(&uri)) {
+        return Ok(());
+    }
+    Err("use http://host:4317; for TLS, run a collector on this machine that speaks it".to_owned())
+}

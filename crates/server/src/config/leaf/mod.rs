@@ -5,7 +5,7 @@ mod name;
 mod quota;
 mod time;
 
-pub(super) use address::{endpoint, network, redis};
+pub(super) use address::{collector, endpoint, network, redis};
 pub(super) use name::{domain, header, host, method, name, path_pattern, prefix};
 pub(super) use quota::quota;
 pub use time::show;

@@ -9,6 +9,7 @@ use crate::config::report::Report;
 use crate::config::settings::{
     AdminSettings, AuditDecisions, AuditSettings, EnvoySettings, LimitSettings, ListenSettings,
     LogFormat, LogLevel, LogSettings, OverloadSettings, Settings, SnapshotSettings, TlsSettings,
+    TracingSettings,
 };
 use crate::config::yaml::Node;
 
@@ -25,6 +26,7 @@ pub(in crate::config) fn settings(root: &Node, files: &mut Files, report: &mut R
         audit: audit(root, report),
         limits: limits(root),
         log: log(root),
+        tracing: tracing(root),
     };
     check_listeners(root, &settings, report);
     check_admin(root, &settings, report);
@@ -173,6 +175,14 @@ fn log(root: &Node) -> LogSettings {
             _ => LogFormat::Text,
         },
     }
+}
+
+fn tracing(root: &Node) -> Option<TracingSettings> {
+    Some(TracingSettings {
+        endpoint: text(root, "tracing.endpoint")?.to_owned(),
+        sample_ratio: decimal(root, "tracing.sample_ratio").unwrap_or(1.0),
+        queue_max: whole(root, "tracing.queue_max").unwrap_or(2048),
+    })
 }
 
 /// Two listeners on one address would only be found out at the start.

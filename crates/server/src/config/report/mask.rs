@@ -48,7 +48,8 @@ pub(in crate::config) fn message(text: &str) -> String {
 /// A text of ours around a text of a file: without secrets, without what a terminal obeys, and not
 /// without end.
 pub(in crate::config) fn told(text: &str) -> String {
-    const TOLD_MAX: usize = 1000;
+    // Room for the names of all settings.
+    const TOLD_MAX: usize = 2000;
     let mut told: String = message(text).chars().take(TOLD_MAX).map(visible).collect();
     if text.chars().nth(TOLD_MAX).is_some() {
         told.push('…');

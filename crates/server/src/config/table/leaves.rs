@@ -43,6 +43,13 @@ pub(in crate::config) static REDIS: Leaf = Leaf {
     secret: false,
 };
 
+pub(in crate::config) static COLLECTOR: Leaf = Leaf {
+    what: "an address such as http://127.0.0.1:4317",
+    pattern: "^http://.+$",
+    check: leaf::collector,
+    secret: false,
+};
+
 pub(in crate::config) static PREFIX: Leaf = Leaf {
     what: "1 to 32 of a-z A-Z 0-9 _ - .",
     pattern: "^[a-zA-Z0-9_.-]{1,32}$",

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::leaves::{ENDPOINT, HEADER, NAME, NETWORK, PATH};
+use super::leaves::{COLLECTOR, ENDPOINT, HEADER, NAME, NETWORK, PATH};
 use super::{Absent, DOMAIN, Field, Kind, POLICY, RULE, STORE, Section};
 
 const MILLI: Duration = Duration::from_millis(1);
@@ -132,6 +132,13 @@ pub(in crate::config) static ROOT: Section = Section {
             absent: Absent::Means("the defaults below"),
             about: "The daemon's own log.",
             example: "{level: debug}",
+        },
+        Field {
+            name: "tracing",
+            kind: Kind::Section(&TRACING),
+            absent: Absent::Means("no spans"),
+            about: "Spans of decisions, for a collector of OpenTelemetry.",
+            example: "{endpoint: \"http://127.0.0.1:4317\", sample_ratio: 0.01}",
         },
     ],
 };
@@ -387,7 +394,7 @@ static OVERLOAD: Section = Section {
             name: "enabled",
             kind: Kind::Flag,
             absent: Absent::Default("false"),
-            about: "Whether it guards.",
+            about: "Whether it guards: the HTTP listener, and the calls of gRPC.",
             example: "true",
         },
         Field {
@@ -401,7 +408,7 @@ static OVERLOAD: Section = Section {
             name: "concurrency_max",
             kind: Kind::Whole { least: 1, most: 10_000_000 },
             absent: Absent::Means("no bound"),
-            about: "Requests served at a time.",
+            about: "Requests served at a time, over both.",
             example: "512",
         },
         Field {
@@ -533,6 +540,34 @@ static LOG: Section = Section {
             absent: Absent::Default("text"),
             about: "For people, or an object a line.",
             example: "json",
+        },
+    ],
+};
+
+static TRACING: Section = Section {
+    what: "tracing",
+    fields: &[
+        Field {
+            name: "endpoint",
+            kind: Kind::Leaf(&COLLECTOR),
+            absent: Absent::Means("no spans"),
+            about: "The collector, asked by OTLP over gRPC; `OTEL_EXPORTER_OTLP_ENDPOINT` is the \
+                    same. Takes a program built with `--features otlp`.",
+            example: "http://127.0.0.1:4317",
+        },
+        Field {
+            name: "sample_ratio",
+            kind: Kind::Decimal { least: 0.0, most: 1.0 },
+            absent: Absent::Default("1"),
+            about: "The share of requests that get a span, of those whose callers do not say.",
+            example: "0.01",
+        },
+        Field {
+            name: "queue_max",
+            kind: Kind::Whole { least: 1, most: 1_000_000 },
+            absent: Absent::Default("2048"),
+            about: "Spans that wait to be sent; more are left out.",
+            example: "10000",
         },
     ],
 };

@@ -4,7 +4,7 @@ mod read;
 mod write;
 
 use super::{Code, Options, answer};
-use crate::engine::Engine;
+use crate::engine::{Caller, Engine};
 
 /// An answer over HTTP.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +28,7 @@ const DENIED: &[(&str, &str)] =
 
 /// Answers `POST /json`: a `RateLimitRequest` in the JSON form of protocol buffers. 200 if it
 /// passes, 429 if not, 400 if it cannot be answered; 413 if it is above [`BODY_MAX`].
-pub async fn json(engine: &Engine, options: &Options, body: &[u8]) -> Reply {
+pub async fn json(engine: &Engine, options: &Options, body: &[u8], caller: Caller<'_>) -> Reply {
     if body.len() > BODY_MAX {
         let message =
             format!("a body of {} bytes is too long: use {BODY_MAX} or fewer\n", body.len());
@@ -43,7 +43,7 @@ pub async fn json(engine: &Engine, options: &Options, body: &[u8]) -> Reply {
         }
     };
     let answered = match request.question() {
-        Ok(question) => answer(&plan, &question, options).await,
+        Ok(question) => answer(&plan, &question, options, caller).await,
         Err(invalid) => {
             plan.statistics().service_error.add();
             Err(invalid)

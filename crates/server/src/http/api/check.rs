@@ -5,7 +5,8 @@ use hyper::body::Incoming;
 use slidegate::Decision;
 
 use super::{denial_status, once, parse_status, unknown_parameter};
-use crate::http::answer::{self, DenialStatus};
+use crate::engine::Caller;
+use crate::http::answer::{self, DenialStatus, How};
 use crate::http::ask::{AskBody, Question, ReserveBody, Text, Units, find, parse, parse_ask};
 use crate::http::problem::Refusal;
 use crate::http::{HttpState, Reply, body, query};
@@ -19,9 +20,10 @@ pub(crate) async fn check(
     let settings = state.settings();
     let denial = denial_status(request.uri().query())?;
     let body = body::read_json(request, settings.body_max, settings.body_timeout).await?;
-    match parse_ask(&body).and_then(|ask| take_now(state, &ask, denial, false)) {
+    let how = How { denial, is_get: false, caller: Caller::http(request.headers()) };
+    match parse_ask(&body).and_then(|ask| take_now(state, &ask, how)) {
         Ok(Some(reply)) => Ok(reply),
-        Ok(None) => Box::pin(async { take(state, &parse_ask(&body)?, denial, false).await }).await,
+        Ok(None) => Box::pin(async { take(state, &parse_ask(&body)?, how).await }).await,
         Err(refusal) => Err(refusal),
     }
 }
@@ -33,49 +35,40 @@ pub(crate) async fn check_query(
     request: &Request<Incoming>,
 ) -> Result<Reply, Refusal> {
     let (ask, denial) = read_query(request.uri().query().unwrap_or_default())?;
-    match take_now(state, &ask, denial, true)? {
+    let how = How { denial, is_get: true, caller: Caller::http(request.headers()) };
+    match take_now(state, &ask, how)? {
         Some(reply) => Ok(reply),
-        None => Box::pin(take(state, &ask, denial, true)).await,
+        None => Box::pin(take(state, &ask, how)).await,
     }
 }
 
 /// The answer of a limit in memory, without a future, which would be carried by every request; `None`
 /// from one that has to be waited for.
 #[inline]
-fn take_now(
-    state: &HttpState,
-    ask: &AskBody<'_>,
-    denial: DenialStatus,
-    is_get: bool,
-) -> Result<Option<Reply>, Refusal> {
+fn take_now(state: &HttpState, ask: &AskBody<'_>, how: How<'_>) -> Result<Option<Reply>, Refusal> {
     let plan = state.engine().plan();
     let question = ask.find(&plan, state.settings().key_max)?;
     let Question { limit, key, tier, cost } = question;
-    let decision = limit.check_now(key, tier, cost);
-    Ok(decision.map(|decision| answer::reply(&question, &decision, denial, is_get)))
+    let decision = limit.check_now(key, tier, cost, how.caller);
+    Ok(decision.map(|decision| answer::reply(&question, &decision, how)))
 }
 
-async fn take(
-    state: &HttpState,
-    ask: &AskBody<'_>,
-    denial: DenialStatus,
-    is_get: bool,
-) -> Result<Reply, Refusal> {
+async fn take(state: &HttpState, ask: &AskBody<'_>, how: How<'_>) -> Result<Reply, Refusal> {
     let plan = state.engine().plan();
     let question = ask.find(&plan, state.settings().key_max)?;
-    let decision = question.ask().await;
-    Ok(answer::reply(&question, &decision, denial, is_get))
+    let decision = question.ask(how.caller).await;
+    Ok(answer::reply(&question, &decision, how))
 }
 
 impl Question<'_> {
     /// In memory the answer is there at once; otherwise it is waited for in a box, because a future
     /// that talks to servers is large and every request would carry it.
     #[inline]
-    pub(super) async fn ask(&self) -> Decision {
+    pub(super) async fn ask(&self, caller: Caller<'_>) -> Decision {
         let Question { limit, key, tier, cost } = *self;
-        match limit.check_now(key, tier, cost) {
+        match limit.check_now(key, tier, cost, caller) {
             Some(decision) => decision,
-            None => Box::pin(limit.check(key, tier, cost)).await,
+            None => Box::pin(limit.check(key, tier, cost, caller)).await,
         }
     }
 }
@@ -102,30 +95,26 @@ fn read_query(query: &str) -> Result<(AskBody<'_>, DenialStatus), Refusal> {
 }
 
 /// Looks, and takes nothing.
-pub(super) async fn peek(
-    state: &HttpState,
-    body: &[u8],
-    denial: DenialStatus,
-) -> Result<Reply, Refusal> {
+pub(super) async fn peek(state: &HttpState, body: &[u8], how: How<'_>) -> Result<Reply, Refusal> {
     let ask: AskBody<'_> = parse(body)?;
     let plan = state.engine().plan();
     let question = ask.find(&plan, state.settings().key_max)?;
     let Question { limit, key, tier, cost } = question;
     let decision = limit.peek(key, tier, cost).await?;
-    Ok(answer::reply(&question, &decision, denial, false))
+    Ok(answer::reply(&question, &decision, how))
 }
 
 /// Takes an estimate.
 pub(super) async fn reserve(
     state: &HttpState,
     body: &[u8],
-    denial: DenialStatus,
+    how: How<'_>,
 ) -> Result<Reply, Refusal> {
     let ask: ReserveBody<'_> = parse(body)?;
     let plan = state.engine().plan();
     let key_max = state.settings().key_max;
     let (limit, tier, key) = find(&plan, &ask.policy, &ask.key, ask.tier.as_ref(), key_max)?;
     let question = Question { limit, key, tier, cost: ask.cost.cost()? };
-    let decision = question.ask().await;
-    Ok(answer::reply(&question, &decision, denial, false))
+    let decision = question.ask(how.caller).await;
+    Ok(answer::reply(&question, &decision, how))
 }

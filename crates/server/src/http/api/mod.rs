@@ -10,16 +10,17 @@ use hyper::body::Incoming;
 
 pub(super) use self::check::{check, check_query};
 pub(super) use self::policies::{policies, policy};
-use super::answer::DenialStatus;
+use super::answer::{DenialStatus, How};
 use super::problem::{Refusal, shown};
 use super::route::Operation;
 use super::{HttpState, Reply, body, query};
+use crate::engine::Caller;
 
 /// The requests whose body says everything.
 pub(super) async fn with_body(
     state: &HttpState,
     operation: Operation,
-    mut request: Request<Incoming>,
+    request: &mut Request<Incoming>,
 ) -> Result<Reply, Refusal> {
     let settings = state.settings();
     let query = request.uri().query();
@@ -27,12 +28,13 @@ pub(super) async fn with_body(
         Operation::CheckAll | Operation::Peek | Operation::Reserve => denial_status(query)?,
         _ => no_query(query).map(|()| DenialStatus::Ok)?,
     };
-    let body = body::read_json(&mut request, settings.body_max, settings.body_timeout).await?;
+    let body = body::read_json(request, settings.body_max, settings.body_timeout).await?;
+    let how = How { denial, is_get: false, caller: Caller::http(request.headers()) };
     match operation {
-        Operation::CheckAll => several::check_all(state, &body, denial).await,
-        Operation::Batch => several::batch(state, &body).await,
-        Operation::Peek => check::peek(state, &body, denial).await,
-        Operation::Reserve => check::reserve(state, &body, denial).await,
+        Operation::CheckAll => several::check_all(state, &body, how).await,
+        Operation::Batch => several::batch(state, &body, how.caller).await,
+        Operation::Peek => check::peek(state, &body, how).await,
+        Operation::Reserve => check::reserve(state, &body, how).await,
         Operation::Refund => units::refund(state, &body).await,
         Operation::Settle => units::settle(state, &body).await,
         Operation::Usage => units::usage(state, &body).await,

@@ -7,8 +7,8 @@ use core::task::Poll;
 use slidegate::Decision;
 use slidegate_http::Problem;
 
-use crate::engine::{Ask, Pool, check_all as ask_all};
-use crate::http::answer::{self, ANSWER_BYTES, DenialStatus};
+use crate::engine::{Ask, Caller, Pool, check_all as ask_all};
+use crate::http::answer::{self, ANSWER_BYTES, DenialStatus, How};
 use crate::http::ask::{AskBody, AsksBody, Question, parse};
 use crate::http::json::Json;
 use crate::http::problem::Refusal;
@@ -18,7 +18,7 @@ use crate::http::{HttpState, Reply};
 pub(super) async fn check_all(
     state: &HttpState,
     body: &[u8],
-    denial: DenialStatus,
+    how: How<'_>,
 ) -> Result<Reply, Refusal> {
     let settings = state.settings();
     let AsksBody { asks } = parse(body)?;
@@ -30,10 +30,10 @@ pub(super) async fn check_all(
     };
     let questions = asks.iter().enumerate().map(find).collect::<Result<Vec<_>, _>>()?;
     let asks: Vec<Ask<'_>> = questions.iter().map(Question::as_ask).collect();
-    let answers = ask_all(&asks).await;
+    let answers = ask_all(&asks, how.caller).await;
 
     let mut judged = Vec::new();
-    if denial == DenialStatus::TooMany {
+    if how.denial == DenialStatus::TooMany {
         for (question, answer) in questions.iter().zip(&answers) {
             if question.limit.is_enforced(question.key) {
                 judged.push(answer::judged(question.limit, question.tier, &answer.decision));
@@ -41,7 +41,7 @@ pub(super) async fn check_all(
         }
     }
     if let Some(problem) = Problem::of(&judged) {
-        return Ok(answer::denied(&problem, &judged));
+        return Ok(answer::denied(problem, &judged, how.caller));
     }
     let mut json = Json::with_capacity(ANSWER_BYTES * (1 + answers.len()));
     json.open(b'{');
@@ -51,7 +51,7 @@ pub(super) async fn check_all(
     json.open(b'[');
     for (question, answer) in questions.iter().zip(&answers) {
         let Question { limit, tier, .. } = *question;
-        answer::write(&mut json, limit, tier, &answer.decision, Some(answer.is_over));
+        answer::write(&mut json, limit, tier, &answer.decision, Some(answer.is_over), how.caller);
     }
     json.close(b']');
     json.close(b'}');
@@ -60,7 +60,11 @@ pub(super) async fn check_all(
 
 /// Each by itself. A policy or tier that is not there is an answer too; but if anything is malformed,
 /// nothing is asked.
-pub(super) async fn batch(state: &HttpState, body: &[u8]) -> Result<Reply, Refusal> {
+pub(super) async fn batch(
+    state: &HttpState,
+    body: &[u8],
+    caller: Caller<'_>,
+) -> Result<Reply, Refusal> {
     let settings = state.settings();
     let AsksBody { asks } = parse(body)?;
     check_count(&asks, settings.batch_max)?;
@@ -79,13 +83,14 @@ pub(super) async fn batch(state: &HttpState, body: &[u8]) -> Result<Reply, Refus
     json.name("answers");
     json.open(b'[');
     for some in questions.chunks(IN_FLIGHT_MAX) {
-        let decisions = ask_each(some).await;
+        let decisions = ask_each(some, caller).await;
         for (question, decision) in some.iter().zip(decisions) {
             match (question, decision) {
                 (Ok(question), Some(decision)) => {
-                    answer::write(&mut json, question.limit, question.tier, &decision, None);
+                    let Question { limit, tier, .. } = *question;
+                    answer::write(&mut json, limit, tier, &decision, None, caller);
                 }
-                (Err(refusal), _) => refusal.write(&mut json),
+                (Err(refusal), _) => refusal.write(&mut json, caller),
                 // There is a decision for each question.
                 (Ok(_), None) => json.null(),
             }
@@ -101,16 +106,19 @@ const IN_FLIGHT_MAX: usize = 64;
 
 /// The decisions, in the order of the questions. Those of a store behind a network are waited for
 /// side by side.
-async fn ask_each(questions: &[Result<Question<'_>, Refusal>]) -> Vec<Option<Decision>> {
+async fn ask_each(
+    questions: &[Result<Question<'_>, Refusal>],
+    caller: Caller<'_>,
+) -> Vec<Option<Decision>> {
     let mut decisions = Vec::with_capacity(questions.len());
     let mut waiting = Vec::new();
     for (index, question) in questions.iter().enumerate() {
         decisions.push(match question {
             Ok(question) if matches!(question.limit.pool(), Pool::Memory(_)) => {
-                Some(question.ask().await)
+                Some(question.ask(caller).await)
             }
             Ok(question) => {
-                waiting.push((index, Box::pin(question.ask())));
+                waiting.push((index, Box::pin(question.ask(caller))));
                 None
             }
             Err(_) => None,

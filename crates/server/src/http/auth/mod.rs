@@ -20,7 +20,7 @@ use self::original::{Family, Original};
 use super::answer::{self, write_fields};
 use super::problem::{Refusal, RefusalKind, shown};
 use super::{HttpState, Peer, Reply, query};
-use crate::engine::{ASKS_MAX, Ask, Plan, check_all};
+use crate::engine::{ASKS_MAX, Ask, Caller, Plan, check_all};
 
 /// Judges a request by all rules that it matches, all or nothing.
 pub(super) async fn judge(
@@ -36,11 +36,11 @@ pub(super) async fn judge(
     }
     let options = Options::read(request.uri().query().unwrap_or_default())?;
     let original = Original::read(request.headers(), options.family)?;
-    let plan = state.engine().plan();
+    let (plan, caller) = (state.engine().plan(), Caller::http(request.headers()));
     let who = key::Who { address: client.key(address, request.headers()), original: &original };
     let asked = asked(&plan, &who, request.headers())?;
     let asks: Vec<Ask<'_>> = asked.iter().map(Asked::as_ask).collect();
-    let answers = check_all(&asks).await;
+    let answers = check_all(&asks, caller).await;
 
     let mut judged = Vec::with_capacity(answers.len());
     for (ask, answer) in asks.iter().zip(&answers) {
@@ -49,7 +49,7 @@ pub(super) async fn judge(
         }
     }
     if let Some(problem) = Problem::of(&judged) {
-        let mut reply = answer::denied(&problem, &judged);
+        let mut reply = answer::denied(problem, &judged, caller);
         if let Some(status) = options.denied {
             *reply.status_mut() = status;
         }

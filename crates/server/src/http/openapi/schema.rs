@@ -157,6 +157,7 @@ fn answer() -> Value {
         ("degraded", flag("The store failed, and the failure mode answered")),
         ("estimated", flag("Memory was full, and a sketch answered that can only over-count")),
         ("shadow_denied", flag("It would have been denied, were the policy enforced")),
+        ("trace_id", trace()),
     ];
     object(&[&required[..], &standing].concat(), &optional)
 }
@@ -173,9 +174,16 @@ fn problem() -> Value {
         ("nearest", text()),
         ("violated-policies", json!({"type": "array", "items": text()})),
         ("retry_after", units(1)),
-        ("trace_id", text()),
+        ("trace_id", trace()),
     ];
     object(&required, &optional)
+}
+
+fn trace() -> Value {
+    json!({
+        "type": "string", "pattern": "^[0-9a-f]{32}$",
+        "description": "The trace of a denied request, as its field `traceparent` named it",
+    })
 }
 
 /// The key's schema, which a query has too.

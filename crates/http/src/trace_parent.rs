@@ -1,0 +1,123 @@
+//! The trace that a request belongs to.
+
+use http::{HeaderMap, HeaderName};
+
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
+/// The field `traceparent` of a request (W3C Trace Context): which trace it belongs to, and whose
+/// child it is.
+///
+/// ```
+/// use http::{HeaderMap, HeaderValue};
+/// use slidegate_http::TraceParent;
+///
+/// let mut fields = HeaderMap::new();
+/// let value = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+/// fields.insert("traceparent", HeaderValue::from_static(value));
+/// let parent = TraceParent::of(&fields).ok_or("there is one")?;
+/// assert_eq!(parent.trace_id(), "4bf92f3577b34da6a3ce929d0e0e4736");
+/// assert_eq!(parent.parent_id(), "00f067aa0ba902b7");
+/// assert!(parent.is_sampled());
+/// # Ok::<(), &str>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TraceParent<'a> {
+    trace_id: &'a str,
+    parent_id: &'a str,
+    is_sampled: bool,
+}
+
+impl<'a> TraceParent<'a> {
+    /// What the header fields say. Whatever was not written by a tracer is not told: a field that
+    /// comes twice, other letters than the standard's, ids of zeros only.
+    pub fn of(fields: &'a HeaderMap) -> Option<Self> {
+        let mut lines = fields.get_all(&TRACEPARENT).iter();
+        let value = lines.next().filter(|_| lines.next().is_none())?;
+        Self::parse(value.to_str().ok()?)
+    }
+
+    fn parse(value: &'a str) -> Option<Self> {
+        let mut parts = value.split('-');
+        let (version, trace_id) = (parts.next()?, parts.next()?);
+        let (parent_id, flags) = (parts.next()?, parts.next()?);
+        // Later versions may say more; this one does not.
+        let ends = version != "00" || parts.next().is_none();
+        let is_well_formed = is_hex(version, 2)
+            && version != "ff"
+            && is_id(trace_id, 32)
+            && is_id(parent_id, 16)
+            && is_hex(flags, 2)
+            && ends;
+        let flags = u8::from_str_radix(flags, 16).ok()?;
+        is_well_formed.then_some(Self { trace_id, parent_id, is_sampled: flags & 1 == 1 })
+    }
+
+    /// The id of the trace: 32 lower-case hexadecimal digits, not all zero.
+    pub fn trace_id(&self) -> &'a str {
+        self.trace_id
+    }
+
+    /// The id of the caller's span: 16 lower-case hexadecimal digits, not all zero.
+    pub fn parent_id(&self) -> &'a str {
+        self.parent_id
+    }
+
+    /// Whether the caller's span is recorded.
+    pub fn is_sampled(&self) -> bool {
+        self.is_sampled
+    }
+}
+
+fn is_id(text: &str, length: usize) -> bool {
+    is_hex(text, length) && text.bytes().any(|byte| byte != b'0')
+}
+
+fn is_hex(text: &str, length: usize) -> bool {
+    text.len() == length && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+    const PARENT: &str = "00f067aa0ba902b7";
+
+    fn of(values: &[&str]) -> Option<(String, String, bool)> {
+        let mut fields = HeaderMap::new();
+        for value in values {
+            fields.append(TRACEPARENT, value.parse().unwrap());
+        }
+        TraceParent::of(&fields)
+            .map(|it| (it.trace_id.to_owned(), it.parent_id.to_owned(), it.is_sampled))
+    }
+
+    #[test]
+    fn what_a_tracer_wrote_is_told() {
+        let told = |is_sampled| Some((TRACE.to_owned(), PARENT.to_owned(), is_sampled));
+        assert_eq!(of(&[&format!("00-{TRACE}-{PARENT}-01")]), told(true));
+        assert_eq!(of(&[&format!("00-{TRACE}-{PARENT}-00")]), told(false));
+        assert_eq!(of(&[&format!("00-{TRACE}-{PARENT}-fe")]), told(false));
+        assert_eq!(of(&[&format!("01-{TRACE}-{PARENT}-03-more")]), told(true));
+    }
+
+    #[test]
+    fn anything_else_is_not() {
+        for wrong in [
+            String::new(),
+            format!("00-{}-{PARENT}-01", TRACE.to_uppercase()),
+            format!("00-{TRACE}-{PARENT}-01-more"),
+            format!("ff-{TRACE}-{PARENT}-01"),
+            format!("00-{}-{PARENT}-01", "0".repeat(32)),
+            format!("00-{TRACE}-{}-01", "0".repeat(16)),
+            format!("00-{TRACE}-{PARENT}"),
+            format!("00-{TRACE}-{PARENT}-+1"),
+            format!("00-<script>-{PARENT}-01"),
+        ] {
+            assert_eq!(of(&[&wrong]), None, "{wrong}");
+        }
+        let right = format!("00-{TRACE}-{PARENT}-01");
+        assert_eq!(of(&[&right, &right]), None);
+        assert_eq!(of(&[]), None);
+    }
+}

@@ -1,0 +1,42 @@
+//! The guard against more requests than can be served: one for all listeners of data.
+
+use core::time::Duration;
+
+use slidegate_tower::{Arrival, OverloadGuard, OverloadStats, Pass};
+
+use crate::admin::{Kind, Page};
+
+/// Room for a request, waited for if need be.
+///
+/// # Errors
+///
+/// When there is none and none soon: after which time to come again.
+pub(crate) async fn admit(guard: &OverloadGuard) -> Result<Pass, Duration> {
+    let mut arrival = guard.arrive();
+    loop {
+        match arrival {
+            Arrival::Admitted(pass) => return Ok(pass),
+            Arrival::Shed(after) => return Err(after),
+            Arrival::Queued(queued) => {
+                tokio::time::sleep(queued.delay()).await;
+                arrival = queued.again();
+            }
+        }
+    }
+}
+
+/// Adds where the guard stands to a page of metrics.
+pub(crate) fn tell(guard: &OverloadGuard, page: &mut Page) {
+    let OverloadStats { baseline, serving, queued, admitted, shed, .. } = guard.stats();
+    page.family("slidegate_overload_requests_total", Kind::Counter, "Requests that were guarded.");
+    page.sample(&[("outcome", "admitted")], admitted);
+    page.sample(&[("outcome", "shed")], shed);
+    for (name, help, value) in [
+        ("slidegate_overload_serving", "Requests being served.", serving as u64),
+        ("slidegate_overload_queued", "Requests that wait for room.", queued as u64),
+        ("slidegate_overload_baseline", "Requests that usually arrive in a second.", baseline),
+    ] {
+        page.family(name, Kind::Gauge, help);
+        page.sample(&[], value);
+    }
+}

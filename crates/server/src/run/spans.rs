@@ -1,0 +1,171 @@
+//! Spans of decisions, sent to a collector by OTLP over gRPC.
+//!
+//! A decision is told when it is made, so its span begins in the past. Spans wait in a bounded queue
+//! for a thread of their own; what does not fit is left out. A collector that is down or slow costs
+//! spans and nothing else.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use opentelemetry::trace::{
+    Span as _, SpanBuilder, SpanContext, SpanId, SpanKind, TraceContextExt, TraceFlags, TraceId,
+    TraceState, Tracer, TracerProvider,
+};
+use opentelemetry::{Context, KeyValue};
+use opentelemetry_otlp::WithExportConfig;
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::trace::{
+    BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracer, SdkTracerProvider, SpanData,
+    SpanExporter,
+};
+use slidegate::{Clock, MonotonicClock};
+use slidegate_http::TraceParent;
+
+use crate::admin::{Kind, Page};
+use crate::config::TracingSettings;
+use crate::engine::{Seen, Witness};
+
+/// Makes a span of every decision that is sampled. Keys are not in it.
+#[derive(Debug)]
+pub struct Spans {
+    provider: SdkTracerProvider,
+    tracer: SdkTracer,
+    counts: Arc<Counts>,
+    clock: MonotonicClock,
+}
+
+/// What became of spans.
+#[derive(Debug, Default)]
+struct Counts {
+    made: AtomicU64,
+    sent: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// How long the last spans may take at the end.
+const LAST: Duration = Duration::from_secs(2);
+
+impl Spans {
+    /// Begins to send. Whether somebody listens is found out on the way; within a runtime of tokio.
+    ///
+    /// # Errors
+    ///
+    /// When the address is none.
+    pub fn start(settings: &TracingSettings) -> Result<Self, String> {
+        let exporter = opentelemetry_otlp::SpanExporter::builder()
+            .with_tonic()
+            .with_endpoint(&settings.endpoint)
+            .build()
+            .map_err(|error| format!("tracing.endpoint {}: {error}", settings.endpoint))?;
+        let counts = Arc::<Counts>::default();
+        let exporter = Counted { exporter, counts: Arc::clone(&counts) };
+        let batches = BatchConfigBuilder::default().with_max_queue_size(settings.queue_max).build();
+        let root = Sampler::TraceIdRatioBased(settings.sample_ratio);
+        let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
+        let provider = SdkTracerProvider::builder()
+            .with_span_processor(
+                BatchSpanProcessor::builder(exporter).with_batch_config(batches).build(),
+            )
+            // Whoever asks decides about its whole trace; the ratio is for those who do not say.
+            .with_sampler(Sampler::ParentBased(Box::new(root)))
+            .with_resource(resource(version))
+            .build();
+        let tracer = provider.tracer("slidegate");
+        Ok(Self { provider, tracer, counts, clock: MonotonicClock::new() })
+    }
+
+    /// Sends what is left, for a moment; blocks.
+    pub fn end(&self) {
+        // Who does not take the last spans in time does not get them.
+        let _ = self.provider.shutdown_with_timeout(LAST);
+    }
+
+    /// Adds what became of spans to a page of metrics.
+    pub fn tell(&self, page: &mut Page) {
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        page.family("slidegate_spans_total", Kind::Counter, "Spans of decisions.");
+        page.sample(&[("result", "made")], count(&self.counts.made));
+        page.sample(&[("result", "sent")], count(&self.counts.sent));
+        page.sample(&[("result", "failed")], count(&self.counts.failed));
+    }
+}
+
+/// `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` count, if they say something.
+fn resource(version: KeyValue) -> Resource {
+    let told = Resource::builder().with_attribute(version).build();
+    let name = told.get(&"service.name".into()).map(|name| name.to_string());
+    if name.is_some_and(|name| !name.starts_with("unknown_service")) {
+        return told;
+    }
+    let attributes = told.iter().map(|(key, value)| KeyValue::new(key.clone(), value.clone()));
+    let attributes: Vec<KeyValue> = attributes.collect();
+    Resource::builder_empty().with_attributes(attributes).with_service_name("slidegate").build()
+}
+
+impl Witness for Spans {
+    fn saw(&self, seen: &Seen<'_>) {
+        let Seen { limit, cost, decision, took, caller, .. } = *seen;
+        let parent = caller.trace().map_or_else(Context::new, |trace| remote(&trace));
+        let ended = SystemTime::UNIX_EPOCH + Duration::from_nanos(self.clock.now());
+        let builder = SpanBuilder::from_name("rate_limit")
+            .with_kind(SpanKind::Internal)
+            .with_start_time(ended.checked_sub(took).unwrap_or(ended));
+        let mut span = self.tracer.build_with_context(builder, &parent);
+        if !span.is_recording() {
+            return;
+        }
+        self.counts.made.fetch_add(1, Ordering::Relaxed);
+        let number = |units: u64| i64::try_from(units).unwrap_or(i64::MAX);
+        span.set_attribute(KeyValue::new("slidegate.listener", caller.listener().name()));
+        span.set_attribute(KeyValue::new("slidegate.policy", limit.name().to_owned()));
+        span.set_attribute(KeyValue::new("slidegate.outcome", seen.outcome()));
+        span.set_attribute(KeyValue::new("slidegate.cost", number(cost.get())));
+        span.set_attribute(KeyValue::new("slidegate.remaining", number(decision.remaining())));
+        if decision.is_degraded() {
+            span.set_attribute(KeyValue::new("slidegate.degraded", true));
+        }
+        span.end_with_timestamp(ended);
+    }
+}
+
+/// The caller's span, as a parent.
+fn remote(trace: &TraceParent<'_>) -> Context {
+    // Both are so many hexadecimal digits: that was seen to when they were read.
+    let trace_id = TraceId::from_hex(trace.trace_id()).unwrap_or(TraceId::INVALID);
+    let parent_id = SpanId::from_hex(trace.parent_id()).unwrap_or(SpanId::INVALID);
+    let flags = TraceFlags::default().with_sampled(trace.is_sampled());
+    let span = SpanContext::new(trace_id, parent_id, flags, true, TraceState::NONE);
+    Context::new().with_remote_span_context(span)
+}
+
+/// An exporter whose spans are counted.
+#[derive(Debug)]
+struct Counted<E> {
+    exporter: E,
+    counts: Arc<Counts>,
+}
+
+impl<E: SpanExporter> SpanExporter for Counted<E> {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        let spans = batch.len() as u64;
+        let exported = self.exporter.export(batch).await;
+        let count = if exported.is_ok() { &self.counts.sent } else { &self.counts.failed };
+        count.fetch_add(spans, Ordering::Relaxed);
+        exported
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.exporter.shutdown_with_timeout(timeout)
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.exporter.force_flush()
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.exporter.set_resource(resource);
+    }
+}
