@@ -183,8 +183,7 @@ fn reply_as_service(question: &Question<'_>, decision: &Decision, how: How<'_>) 
 #[inline]
 pub(super) fn with_fields(json: Json, judged: &[Judged<'_>], is_get: bool) -> Reply {
     let mut reply = Response::new(Full::from(json.finish()));
-    let fields = if judged.is_empty() { 0 } else { USUAL_FIELDS };
-    let mut headers = HeaderMap::with_capacity(1 + fields + usize::from(is_get));
+    let mut headers = HeaderMap::with_capacity(HEADERS);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
     if is_get {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -219,8 +218,9 @@ pub(super) fn write_fields(judged: &[Judged<'_>], headers: &mut HeaderMap) {
     Fields::new().write(judged, SystemTime::UNIX_EPOCH, headers);
 }
 
-/// A map of this size has room for them and no more.
-const USUAL_FIELDS: usize = 5;
+/// A type and five fields. The connection reads its next request into the same map, which has room for
+/// the usual ones of that as well.
+const HEADERS: usize = 6;
 
 /// A decision of a limit, for fields and problems.
 pub(super) fn judged<'a>(
