@@ -16,7 +16,8 @@ use crate::table::Table;
 
 const KEYS: u64 = 10_000_000;
 
-/// Slots that one call of `sweep` looks at, which is what it looks at under one lock.
+/// Slots that one call of `sweep` looks at, which is what it looks at under one lock; while a table is
+/// made smaller a call takes up to as many steps, each under a lock of its own.
 const SWEPT_AT_ONCE: usize = 256;
 
 /// A stage does the same work for each of the 1024 shards. So of its 1024 longest steps the one in

@@ -146,10 +146,10 @@ async fn lap(subject: &Rc<Subject>, keys: u32, seconds: f64) -> Result<Lap, Fail
                     let allowed =
                         subject.check(key, number).await.map_err(|error| error.to_string())?;
                     admitted.fetch_add(u64::from(allowed), Ordering::Relaxed);
-                    if began.elapsed().as_secs_f64() >= seconds {
-                        over.store(true, Ordering::Relaxed);
-                        break;
-                    }
+                }
+                // Not each time: to read a clock takes a fifth of a decision from memory.
+                if began.elapsed().as_secs_f64() >= seconds {
+                    over.store(true, Ordering::Relaxed);
                 }
                 tokio::task::yield_now().await;
             }

@@ -119,16 +119,22 @@ impl Denial {
     /// does not come too early. For a larger cost than was denied, `retry_after` is a lower bound.
     fn decision(&self, cost: u64, now: Instant) -> Decision {
         let age = now.saturating_duration_since(self.received);
-        let mut quotas = [QuotaDecision::new(0, 0, None, Duration::ZERO); slidegate::QUOTAS_MAX];
-        for (aged, quota) in quotas.iter_mut().zip(&self.quotas) {
+        let aged = |quota: &QuotaDecision| {
             let possible = cost <= quota.limit();
             let retry = quota.retry_after().filter(|_| possible);
-            *aged = QuotaDecision::new(
+            QuotaDecision::new(
                 quota.limit(),
                 quota.remaining(),
                 retry.map(|wait| wait.saturating_sub(age)),
                 quota.reset_after().saturating_sub(age),
-            );
+            )
+        };
+        if let [quota] = &*self.quotas {
+            return Decision::new(Outcome::Deny, &[aged(quota)], None);
+        }
+        let mut quotas = [QuotaDecision::new(0, 0, None, Duration::ZERO); slidegate::QUOTAS_MAX];
+        for (place, quota) in quotas.iter_mut().zip(&self.quotas) {
+            *place = aged(quota);
         }
         Decision::new(Outcome::Deny, &quotas[..self.quotas.len()], None)
     }

@@ -34,16 +34,10 @@ impl Inner {
     pub(super) async fn decide_leased(
         self: &Arc<Self>,
         leases: &Leases,
+        holder: Arc<Holder>,
         check: Check<'_>,
         now: Instant,
     ) -> Decision {
-        let Some(holder) = leases.holder(check.who, now) else {
-            return self.decide_there(check).await;
-        };
-        holder.note(check.cost.get(), now, leases.length());
-        if let Some(decision) = self.take_leased(&holder, check, now) {
-            return decision;
-        }
         let limits = self.limits(check.tier);
         // Half of the time there is may be spent on the leases of others, so that the other half
         // is left for asking alone: nobody stands in line for as long as the line is.
@@ -82,7 +76,12 @@ impl Inner {
         }
     }
 
-    fn take_leased(&self, holder: &Holder, check: Check<'_>, now: Instant) -> Option<Decision> {
+    pub(super) fn take_leased(
+        &self,
+        holder: &Holder,
+        check: Check<'_>,
+        now: Instant,
+    ) -> Option<Decision> {
         let decision = holder.take(check.who, check.cost.get(), now)?;
         self.counts.leased_here.fetch_add(1, Ordering::Relaxed);
         self.keep_warm(check.key, check.tier, check.cost);

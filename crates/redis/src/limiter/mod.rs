@@ -23,7 +23,7 @@ use slidegate::{Cost, Decision, Error, Key, Mode, Policy, Quota, Receipt, Secret
 use tokio::time::Instant;
 
 use crate::deny::{DenyCache, Times};
-use crate::lease::Leases;
+use crate::lease::{Holder, Leases};
 use crate::local::Local;
 use crate::redis::Redis;
 use crate::script::{Answer, Op, ScriptLimits};
@@ -153,6 +153,16 @@ impl RedisLimiter {
     }
 }
 
+/// What this process knows of a check by itself.
+enum Here {
+    Decided(Decision),
+    /// By the local limiter, while Redis does not answer.
+    Denied(Decision),
+    /// The units of its lease are used up, or it has none yet.
+    Leasing(Arc<Holder>),
+    Nothing,
+}
+
 impl Inner {
     /// The way of a check: what is known here first, then Redis, then the failure mode.
     async fn decide(
@@ -168,15 +178,51 @@ impl Inner {
         if let Some(denial) = self.denied_here(check, now) {
             return denial;
         }
+        match self.look_here(check, now) {
+            Here::Decided(decision) => decision,
+            // A future that talks to servers is large: decisions from memory do not carry it.
+            here => Box::pin(self.decide_further(here, check, now)).await,
+        }
+    }
+
+    /// What is known here of a check that is not denied yet.
+    fn look_here(&self, check: Check<'_>, now: Instant) -> Here {
+        let Check { key, tier, cost, who, .. } = check;
         if let Some(denial) = self.denied_locally(key, tier, cost, now) {
-            self.probe(key, tier, until).await;
-            self.counts.degraded.fetch_add(1, Ordering::Relaxed);
-            return self.finish(denial.into_degraded());
+            return Here::Denied(denial);
         }
-        if let Some(leases) = &self.leases {
-            return self.decide_leased(leases, check, now).await;
+        let holder = self.leases.as_ref().and_then(|leases| {
+            let holder = leases.holder(who, now)?;
+            holder.note(cost.get(), now, leases.length());
+            Some(holder)
+        });
+        match holder {
+            None => Here::Nothing,
+            Some(holder) => match self.take_leased(&holder, check, now) {
+                Some(decision) => Here::Decided(decision),
+                None => Here::Leasing(holder),
+            },
         }
-        self.decide_there(check).await
+    }
+
+    async fn decide_further(
+        self: &Arc<Self>,
+        here: Here,
+        check: Check<'_>,
+        now: Instant,
+    ) -> Decision {
+        match (here, &self.leases) {
+            (Here::Decided(decision), _) => decision,
+            (Here::Denied(denial), _) => {
+                self.probe(check.key, check.tier, check.until).await;
+                self.counts.degraded.fetch_add(1, Ordering::Relaxed);
+                self.finish(denial.into_degraded())
+            }
+            (Here::Leasing(holder), Some(leases)) => {
+                self.decide_leased(leases, holder, check, now).await
+            }
+            (Here::Leasing(_), None) | (Here::Nothing, _) => self.decide_there(check).await,
+        }
     }
 
     /// A denial that Redis need not be asked for.
