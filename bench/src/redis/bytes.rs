@@ -7,6 +7,7 @@ use slidegate_testkit::server::RedisServer;
 
 use super::subject::{Subject, Which};
 use crate::Failure;
+use crate::key::Key;
 use crate::random::Random;
 use crate::rounding::to_float;
 
@@ -47,8 +48,8 @@ pub(super) async fn memory(server: &RedisServer, entries: &[u64]) -> Result<Vec<
         let (place, which) = filled??;
         let first = first_key(entries[place])?;
         let mut total = 0_u64;
-        for key in first..first + KEYS {
-            total += usage(&mut connection, which, key)?;
+        for user in first..first + KEYS {
+            total += usage(&mut connection, which, user)?;
         }
         all[place].subjects.push((which, to_float(total) / f64::from(KEYS)));
     }
@@ -62,7 +63,7 @@ pub(super) async fn memory(server: &RedisServer, entries: &[u64]) -> Result<Vec<
 const KEYS: u32 = 20;
 
 fn first_key(entries: u64) -> Result<u32, Failure> {
-    Ok(1_000_000 * u32::try_from(entries)?)
+    Ok(1000 * u32::try_from(entries)?)
 }
 
 async fn fill(which: Which, url: &str, entries: u64) -> Result<(), Failure> {
@@ -70,21 +71,23 @@ async fn fill(which: Which, url: &str, entries: u64) -> Result<(), Failure> {
     let subject = Subject::new(which, url, Quota::new(entries * 2, minute)?).await?;
     let first = first_key(entries)?;
     let mean = minute.as_secs_f64() * 0.95 / to_float(entries);
-    let mut random = Random::new(7);
+    let (mut random, mut key) = (Random::new(7), Key::new());
     let began = tokio::time::Instant::now();
     let mut at = 0.0;
     for number in 0..entries {
         // Exponential gaps: requests that know nothing of each other.
         at -= random.unit().ln() * mean;
         tokio::time::sleep_until(began + Duration::from_secs_f64(at.min(58.0))).await;
-        for key in first..first + KEYS {
-            subject.check(key, number).await?;
+        for user in first..first + KEYS {
+            subject.check(key.write(user), number).await?;
         }
     }
     Ok(())
 }
 
-fn usage(connection: &mut redis::Connection, which: Which, key: u32) -> Result<u64, Failure> {
+fn usage(connection: &mut redis::Connection, which: Which, user: u32) -> Result<u64, Failure> {
+    let mut key = Key::new();
+    let key = key.write(user);
     let pattern = match which {
         Which::SortedSet => format!("zset:{key}"),
         ours => format!("sg:*:{};t{key}", ours.name()),
@@ -106,13 +109,13 @@ pub(super) async fn replicated(server: &RedisServer) -> Result<Bytes, Failure> {
         let subject = Subject::new(which, &server.url(), quota).await?;
         let (mut admitted, mut number) = (0_u64, 0);
         for _ in 0..200 {
-            subject.check(0, number).await?;
+            subject.check("alice", number).await?;
             number += 1;
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         let before = offset(server)?;
         for _ in 0..1000 {
-            admitted += u64::from(subject.check(0, number).await?);
+            admitted += u64::from(subject.check("alice", number).await?);
             number += 1;
             tokio::time::sleep(Duration::from_millis(5)).await;
         }

@@ -1,6 +1,6 @@
 //! Decisions a second.
 
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::cell::Cell;
 use core::time::Duration;
 use std::rc::Rc;
 
@@ -11,6 +11,7 @@ use super::TASKS;
 use super::subject::{Subject, Which};
 use crate::Failure;
 use crate::clock;
+use crate::key::Key;
 use crate::random::Random;
 use crate::rounding::to_float;
 
@@ -37,6 +38,8 @@ pub(super) struct Rate {
     pub(super) which: Which,
     /// Decisions a second, by round.
     pub(super) per_second: Vec<f64>,
+    /// Processor time that the server spent on a decision, in microseconds, by round.
+    pub(super) server_micros: Vec<f64>,
     pub(super) decisions: u64,
     pub(super) admitted: u64,
     pub(super) calls: Option<u64>,
@@ -94,6 +97,7 @@ pub(super) async fn measure(
         let rate = Rate {
             which: *which,
             per_second: Vec::new(),
+            server_micros: Vec::new(),
             decisions: 0,
             admitted: 0,
             calls: subject.calls().map(|_| 0),
@@ -104,9 +108,11 @@ pub(super) async fn measure(
         let count = running.len();
         for turn in 0..count {
             let (subject, rate) = &mut running[(round + turn) % count];
-            let before = subject.calls();
+            let (before, server_before) = (subject.calls(), server_seconds(server)?);
             let lap = lap(subject, workload.keys, seconds).await?;
+            let on_server = server_seconds(server)? - server_before;
             rate.per_second.push(lap.per_second);
+            rate.server_micros.push(on_server * 1e6 / to_float(lap.decisions.max(1)));
             rate.decisions += lap.decisions;
             rate.admitted += lap.admitted;
             if let (Some(calls), Some(before), Some(after)) =
@@ -120,6 +126,12 @@ pub(super) async fn measure(
     Ok(Rates { workload: workload.name, subjects })
 }
 
+/// Processor time of the server so far.
+fn server_seconds(server: &RedisServer) -> Result<f64, Failure> {
+    let [user, system] = ["used_cpu_user", "used_cpu_sys"].map(|name| server.info("cpu", name));
+    Ok(user?.parse::<f64>()? + system?.parse::<f64>()?)
+}
+
 struct Lap {
     per_second: f64,
     decisions: u64,
@@ -128,28 +140,29 @@ struct Lap {
 
 /// All tasks ask until the time is over.
 async fn lap(subject: &Rc<Subject>, keys: u32, seconds: f64) -> Result<Lap, Failure> {
-    let (decisions, admitted) = (Rc::new(AtomicU64::new(0)), Rc::new(AtomicU64::new(0)));
-    let over = Rc::new(AtomicBool::new(false));
+    let (decisions, admitted) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+    let over = Rc::new(Cell::new(false));
     let began = clock::instant();
     let local = tokio::task::LocalSet::new();
     let mut tasks = Vec::new();
     for task in 0..TASKS {
         let (subject, decisions, admitted, over) =
             (Rc::clone(subject), Rc::clone(&decisions), Rc::clone(&admitted), Rc::clone(&over));
-        let mut random = Random::new(task as u64 + 1);
+        let (mut random, mut key) = (Random::new(task as u64 + 1), Key::new());
         tasks.push(local.spawn_local(async move {
-            while !over.load(Ordering::Relaxed) {
+            while !over.get() {
                 // A subject that answers without waiting must let the others have their turn.
                 for _ in 0..32 {
-                    let number = decisions.fetch_add(1, Ordering::Relaxed);
-                    let key = random.below(keys);
+                    let number = decisions.get();
+                    decisions.set(number + 1);
+                    let key = key.write(random.below(keys));
                     let allowed =
                         subject.check(key, number).await.map_err(|error| error.to_string())?;
-                    admitted.fetch_add(u64::from(allowed), Ordering::Relaxed);
+                    admitted.set(admitted.get() + u64::from(allowed));
                 }
                 // Not each time: to read a clock takes a fifth of a decision from memory.
                 if began.elapsed().as_secs_f64() >= seconds {
-                    over.store(true, Ordering::Relaxed);
+                    over.set(true);
                 }
                 tokio::task::yield_now().await;
             }
@@ -161,10 +174,9 @@ async fn lap(subject: &Rc<Subject>, keys: u32, seconds: f64) -> Result<Lap, Fail
         task.await??;
     }
     let took = began.elapsed().as_secs_f64();
-    let decisions = decisions.load(Ordering::Relaxed);
     Ok(Lap {
-        per_second: to_float(decisions) / took,
-        decisions,
-        admitted: admitted.load(Ordering::Relaxed),
+        per_second: to_float(decisions.get()) / took,
+        decisions: decisions.get(),
+        admitted: admitted.get(),
     })
 }

@@ -33,6 +33,7 @@ fn rates_as_json(rates: &Rates) {
             .text("subject", rate.which.name())
             .number("per_second", median(&rate.per_second), 0)
             .number("ratio_to_sorted_set", ratio(rates, rate).map(|ratio| ratio.median), 3)
+            .number("server_us", median(&rate.server_micros), 3)
             .whole("decisions", rate.decisions)
             .whole("admitted", rate.admitted);
         match rate.calls {
@@ -44,8 +45,14 @@ fn rates_as_json(rates: &Rates) {
 
 fn rates_as_table(rates: &Rates) {
     println!("\n{}", rates.workload);
-    let mut table =
-        Table::new(&["subject", "decisions/s", "to sorted set", "quartiles", "calls/decision"]);
+    let mut table = Table::new(&[
+        "subject",
+        "decisions/s",
+        "to sorted set",
+        "quartiles",
+        "server us/decision",
+        "calls/decision",
+    ]);
     for rate in &rates.subjects {
         let ratio = ratio(rates, rate);
         let calls = rate.calls.map(|calls| to_float(calls) / to_float(rate.decisions.max(1)));
@@ -54,6 +61,7 @@ fn rates_as_table(rates: &Rates) {
             median(&rate.per_second).map_or_else(String::new, |value| format!("{value:.0}")),
             ratio.map_or_else(String::new, |ratio| format!("{:.2}x", ratio.median)),
             ratio.map_or_else(String::new, |ratio| format!("{:.2}-{:.2}", ratio.q1, ratio.q3)),
+            median(&rate.server_micros).map_or_else(String::new, |value| format!("{value:.3}")),
             calls.map_or_else(|| "1".to_owned(), |calls| format!("{calls:.5}")),
         ]);
     }

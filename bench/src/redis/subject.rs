@@ -75,10 +75,10 @@ impl Subject {
     }
 
     /// Asks for one unit; whether it was admitted. `number` has not been used before.
-    pub(super) async fn check(&self, key: u32, number: u64) -> Result<bool, Failure> {
+    pub(super) async fn check(&self, key: &str, number: u64) -> Result<bool, Failure> {
         match self {
             Self::Slidegate(limiter) => {
-                let decision = limiter.check(key.to_string()).await;
+                let decision = limiter.check(key).await;
                 if decision.is_degraded() {
                     return Err("a decision was degraded: the server is too slow".into());
                 }

@@ -9,17 +9,19 @@
 use core::time::Duration;
 
 use parking_lot::Mutex;
-use slidegate::{Decision, Outcome, QuotaDecision};
+use slidegate::{Clock, Decision, MonotonicClock, Outcome, QuotaDecision};
 use tokio::time::Instant;
 
 use crate::who::Who;
 
 /// A bounded table of denials, in sets of four; the one that ends first makes room.
 #[derive(Debug)]
-pub(crate) struct DenyCache {
+pub(crate) struct DenyCache<C = MonotonicClock> {
     sets: Box<[Mutex<Set>]>,
     /// The longest that a denial is repeated; none if only time frees units.
     cap: Option<Duration>,
+    /// Takes half the time of `Instant::now`, which would be most of what a denial takes.
+    clock: C,
 }
 
 #[derive(Debug, Default)]
@@ -35,9 +37,15 @@ struct Denial {
     who: Who,
     /// The least cost that was denied.
     cost: u64,
-    received: Instant,
-    until: Instant,
+    span: Span,
     quotas: Box<[QuotaDecision]>,
+}
+
+/// From when on a denial is known until when it stands, in nanoseconds of the cache's clock.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    received: u64,
+    until: u64,
 }
 
 /// When Redis was asked and when it answered, on our clock.
@@ -55,47 +63,60 @@ const WAYS: usize = 4;
 impl DenyCache {
     /// Room for `keys` denials, at most about a hundred bytes each.
     pub(crate) fn new(keys: usize, cap: Option<Duration>) -> Self {
+        Self::with_clock(keys, cap, MonotonicClock::new())
+    }
+}
+
+impl<C: Clock> DenyCache<C> {
+    fn with_clock(keys: usize, cap: Option<Duration>, clock: C) -> Self {
         let sets = keys.div_ceil(WAYS).next_power_of_two();
-        Self { sets: (0..sets).map(|_| Mutex::default()).collect(), cap }
+        Self { sets: (0..sets).map(|_| Mutex::default()).collect(), cap, clock }
     }
 
     /// The denial of `cost`, if it still stands.
-    pub(crate) fn get(&self, who: Who, cost: u64, now: Instant) -> Option<Decision> {
+    #[inline]
+    pub(crate) fn get(&self, who: Who, cost: u64) -> Option<Decision> {
         let set = self.set(who.key).lock();
-        let denial = set.places.iter().flatten().find(|denial| denial.who == who)?;
-        let stands = now < denial.until && cost >= denial.cost;
-        stands.then(|| denial.decision(cost, now))
+        let denial = set.find(who)?;
+        let now = self.clock.now();
+        denial.stands(cost, now).then(|| denial.decision(cost, now))
     }
 
     /// Remembers a denial.
     pub(crate) fn put(&self, who: Who, cost: u64, times: Times, decision: &Decision) {
+        // Before the moment it is taken for.
+        let now = self.clock.now();
+        self.put_at(now, Instant::now(), who, cost, times, decision);
+    }
+
+    fn put_at(
+        &self,
+        now: u64,
+        real: Instant,
+        who: Who,
+        cost: u64,
+        times: Times,
+        decision: &Decision,
+    ) {
         // A cost above the limit needs no memory: it says so at once, everywhere.
         let Some(wait) = decision.retry_after() else {
             return;
         };
         let wait = wait.saturating_sub(times.into_tick);
         let wait = self.cap.map_or(wait, |cap| wait.min(cap));
-        let Some(until) = times.sent.checked_add(wait) else {
-            return;
+        let left = wait.saturating_sub(real.saturating_duration_since(times.sent));
+        let age = real.saturating_duration_since(times.received);
+        // Our clock lags by up to so much, now or when it is read again. Either way the denial ends
+        // no later than it should, and its age is told no larger than it is.
+        let lag = self.clock.lag();
+        let span = Span {
+            received: now.saturating_sub(nanos(age)).saturating_add(lag),
+            until: now.saturating_add(nanos(left)).saturating_sub(lag),
         };
         let mut set = self.set(who.key).lock();
-        if set.forgotten.is_some_and(|at| times.sent < at) {
-            return;
+        if set.forgotten.is_none_or(|at| times.sent >= at) {
+            set.put(Denial { who, cost, span, quotas: decision.quotas().into() });
         }
-        let is_same = |place: &Option<Denial>| place.as_ref().is_some_and(|old| old.who == who);
-        // Its own place if it has one, else an empty one, else that of the first to end.
-        let order =
-            |place: &&mut Option<Denial>| (!is_same(place), place.as_ref().map(|old| old.until));
-        let Some(place) = set.places.iter_mut().min_by_key(order) else {
-            return;
-        };
-        // Two denials at a time: that of the lesser cost says more.
-        let says_more = |old: &Denial| old.until > times.sent && old.cost < cost;
-        if is_same(place) && place.as_ref().is_some_and(says_more) {
-            return;
-        }
-        let (received, quotas) = (times.received, decision.quotas().into());
-        *place = Some(Denial { who, cost, received, until, quotas });
     }
 
     /// Forgets a key, in all tiers: units were given back to it.
@@ -107,6 +128,7 @@ impl DenyCache {
         }
     }
 
+    #[inline]
     fn set(&self, key: u64) -> &Mutex<Set> {
         let mask = self.sets.len() as u64 - 1;
         let index = usize::try_from(key >> 20 & mask).unwrap_or(0);
@@ -114,123 +136,265 @@ impl DenyCache {
     }
 }
 
+impl Set {
+    #[inline]
+    fn find(&self, who: Who) -> Option<&Denial> {
+        self.places.iter().flatten().find(|denial| denial.who == who)
+    }
+
+    fn put(&mut self, new: Denial) {
+        let is_same = |place: &Option<Denial>| place.as_ref().is_some_and(|old| old.who == new.who);
+        // Its own place if it has one, else an empty one, else that of the first to end.
+        let order = |place: &&mut Option<Denial>| {
+            (!is_same(place), place.as_ref().map(|old| old.span.until))
+        };
+        let Some(place) = self.places.iter_mut().min_by_key(order) else {
+            return;
+        };
+        // Two denials at a time: that of the lesser cost says more.
+        let says_more = |old: &Denial| old.span.until > new.span.received && old.cost < new.cost;
+        if !(is_same(place) && place.as_ref().is_some_and(says_more)) {
+            *place = Some(new);
+        }
+    }
+}
+
 impl Denial {
+    #[inline]
+    fn stands(&self, cost: u64, now: u64) -> bool {
+        now < self.span.until && cost >= self.cost
+    }
+
     /// As Redis said it, aged by the time since its answer came, so that whoever waits so long
     /// does not come too early. For a larger cost than was denied, `retry_after` is a lower bound.
-    fn decision(&self, cost: u64, now: Instant) -> Decision {
-        let age = now.saturating_duration_since(self.received);
-        let aged = |quota: &QuotaDecision| {
-            let possible = cost <= quota.limit();
-            let retry = quota.retry_after().filter(|_| possible);
-            QuotaDecision::new(
-                quota.limit(),
-                quota.remaining(),
-                retry.map(|wait| wait.saturating_sub(age)),
-                quota.reset_after().saturating_sub(age),
-            )
-        };
+    #[inline]
+    fn decision(&self, cost: u64, now: u64) -> Decision {
+        let age = Duration::from_nanos(now.saturating_sub(self.span.received));
         if let [quota] = &*self.quotas {
-            return Decision::new(Outcome::Deny, &[aged(quota)], None);
+            return Decision::new(Outcome::Deny, &[aged(quota, cost, age)], None);
         }
+        self.decision_of_many(cost, age)
+    }
+
+    #[cold]
+    fn decision_of_many(&self, cost: u64, age: Duration) -> Decision {
         let mut quotas = [QuotaDecision::new(0, 0, None, Duration::ZERO); slidegate::QUOTAS_MAX];
         for (place, quota) in quotas.iter_mut().zip(&self.quotas) {
-            *place = aged(quota);
+            *place = aged(quota, cost, age);
         }
         Decision::new(Outcome::Deny, &quotas[..self.quotas.len()], None)
     }
 }
 
+/// Where a quota stands `age` later, for who asks for `cost`.
+#[inline]
+fn aged(quota: &QuotaDecision, cost: u64, age: Duration) -> QuotaDecision {
+    let retry = quota.retry_after().filter(|_| cost <= quota.limit());
+    QuotaDecision::new(
+        quota.limit(),
+        quota.remaining(),
+        retry.map(|wait| wait.saturating_sub(age)),
+        quota.reset_after().saturating_sub(age),
+    )
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::sync::atomic::{AtomicU64, Ordering};
+    use slidegate::ManualClock;
 
     const MS: Duration = Duration::from_millis(1);
     const ALICE: Who = Who { key: 1, tier: 0 };
 
-    fn denial(retry_ms: u32) -> Decision {
-        let wait = retry_ms * MS;
-        Decision::new(Outcome::Deny, &[QuotaDecision::new(5, 0, Some(wait), wait)], None)
+    /// A cache in a process whose time the test moves.
+    struct Process<C = ManualClock> {
+        cache: DenyCache<C>,
+        clock: ManualClock,
+        start: Instant,
     }
 
-    fn at(sent: Instant) -> Times {
-        Times { sent, received: sent, into_tick: Duration::ZERO }
+    const EPOCH: Duration = Duration::from_secs(1_700_000_000);
+
+    impl Process {
+        fn new(keys: usize, cap: Option<Duration>) -> Self {
+            Self::with_clock(keys, cap, Clone::clone)
+        }
+    }
+
+    impl<C: Clock> Process<C> {
+        fn with_clock(
+            keys: usize,
+            cap: Option<Duration>,
+            read: impl FnOnce(&ManualClock) -> C,
+        ) -> Self {
+            let clock = ManualClock::new(EPOCH);
+            let cache = DenyCache::with_clock(keys, cap, read(&clock));
+            Self { cache, clock, start: Instant::now() }
+        }
+
+        fn now(&self) -> Instant {
+            self.start + Duration::from_nanos(self.clock.now()) - EPOCH
+        }
+
+        /// Redis has just been asked, and answered at once.
+        fn put(&self, who: Who, cost: u64, retry_ms: u32) {
+            self.put_sent(self.now(), who, cost, retry_ms);
+        }
+
+        fn put_sent(&self, sent: Instant, who: Who, cost: u64, retry_ms: u32) {
+            let times = Times { sent, received: self.now(), into_tick: Duration::ZERO };
+            self.put_told(times, who, cost, retry_ms);
+        }
+
+        fn put_told(&self, times: Times, who: Who, cost: u64, retry_ms: u32) {
+            let (wait, read) = (retry_ms * MS, self.cache.clock.now());
+            let quota = QuotaDecision::new(5, 0, Some(wait), wait);
+            let decision = Decision::new(Outcome::Deny, &[quota], None);
+            self.cache.put_at(read, self.now(), who, cost, times, &decision);
+        }
+
+        fn retry_after(&self, who: Who, cost: u64) -> Option<Duration> {
+            self.cache.get(who, cost)?.retry_after()
+        }
+
+        fn stands(&self, who: Who, cost: u64) -> bool {
+            self.cache.get(who, cost).is_some()
+        }
     }
 
     #[test]
     fn repeats_until_time_frees_units() {
-        let (cache, now) = (DenyCache::new(16, None), Instant::now());
-        cache.put(ALICE, 1, at(now), &denial(1000));
-        let decision = cache.get(ALICE, 1, now + 400 * MS).unwrap();
+        let process = Process::new(16, None);
+        process.put(ALICE, 1, 1000);
+        assert!(!process.stands(Who { key: 2, tier: 0 }, 1));
+        assert!(!process.stands(Who { key: 1, tier: 2 }, 1), "another tier");
+        process.clock.advance(400 * MS);
+        let decision = process.cache.get(ALICE, 1).unwrap();
         assert_eq!(decision.retry_after(), Some(600 * MS));
         assert_eq!(decision.reset_after(), 600 * MS);
-        assert!(cache.get(ALICE, 1, now + 999 * MS).is_some());
-        assert!(cache.get(ALICE, 1, now + 1000 * MS).is_none());
-        assert!(cache.get(Who { key: 2, tier: 0 }, 1, now).is_none());
-        assert!(cache.get(Who { key: 1, tier: 2 }, 1, now).is_none(), "another tier");
+        process.clock.advance(599 * MS);
+        assert!(process.stands(ALICE, 1));
+        process.clock.advance(MS);
+        assert!(!process.stands(ALICE, 1));
     }
 
     #[test]
     fn asks_again_when_redis_would_allow_and_tells_the_wait_from_the_answer_on() {
-        let (cache, now) = (DenyCache::new(16, None), Instant::now());
-        let times = Times { sent: now, received: now + 5 * MS, into_tick: MS / 4 };
-        cache.put(ALICE, 1, times, &denial(100));
-        assert!(cache.get(ALICE, 1, now + 99 * MS + MS / 2).is_some());
-        assert!(cache.get(ALICE, 1, now + 99 * MS + MS * 3 / 4).is_none());
-        let decision = cache.get(ALICE, 1, now + 50 * MS).unwrap();
-        assert_eq!(decision.retry_after(), Some(55 * MS));
+        let process = Process::new(16, None);
+        let sent = process.now();
+        process.clock.advance(5 * MS);
+        let times = Times { sent, received: process.now(), into_tick: MS / 4 };
+        // It may take a while until the answer is looked at.
+        process.clock.advance(2 * MS);
+        process.put_told(times, ALICE, 1, 100);
+        process.clock.advance(43 * MS);
+        assert_eq!(process.retry_after(ALICE, 1), Some(55 * MS));
+        process.clock.advance(49 * MS + MS / 2);
+        assert!(process.stands(ALICE, 1));
+        process.clock.advance(MS / 4);
+        assert!(!process.stands(ALICE, 1));
+    }
+
+    /// A clock that lags, now more and now less.
+    #[derive(Debug)]
+    struct Late {
+        clock: ManualClock,
+        by: AtomicU64,
+    }
+
+    impl Clock for Late {
+        fn now(&self) -> u64 {
+            self.clock.now() - self.by.load(Ordering::Relaxed)
+        }
+
+        fn lag(&self) -> u64 {
+            100_000
+        }
+    }
+
+    // A clock that lags more when it is read again than when the denial came would repeat it for
+    // too long; one that lags less would tell of a wait that is too short.
+    #[test]
+    fn a_clock_that_lags_denies_nobody_whom_redis_would_allow() {
+        for (first, then) in [(0, 100_000), (100_000, 0), (50_000, 50_000)] {
+            let read = |clock: &ManualClock| Late { clock: clock.clone(), by: AtomicU64::new(0) };
+            let process = Process::with_clock(16, None, read);
+            process.cache.clock.by.store(first, Ordering::Relaxed);
+            process.put(ALICE, 1, 1000);
+            process.cache.clock.by.store(then, Ordering::Relaxed);
+            process.clock.advance(400 * MS);
+            let told = process.retry_after(ALICE, 1).unwrap();
+            assert!(told >= 600 * MS, "{told:?} is too early");
+            assert!(told <= 600 * MS + MS / 5, "{told:?} is more than two lags late");
+            process.clock.advance(600 * MS - MS / 5 - MS / 1000);
+            assert!(process.stands(ALICE, 1), "ends more than two lags early");
+            process.clock.advance(MS / 5 + MS / 1000);
+            assert!(!process.stands(ALICE, 1), "denied what Redis would allow");
+        }
     }
 
     #[test]
     fn asks_again_after_the_cap() {
-        let (cache, now) = (DenyCache::new(16, Some(100 * MS)), Instant::now());
-        cache.put(ALICE, 1, at(now), &denial(1000));
-        assert!(cache.get(ALICE, 1, now + 99 * MS).is_some());
-        assert!(cache.get(ALICE, 1, now + 100 * MS).is_none());
+        let process = Process::new(16, Some(100 * MS));
+        process.put(ALICE, 1, 1000);
+        process.clock.advance(99 * MS);
+        assert!(process.stands(ALICE, 1));
+        process.clock.advance(MS);
+        assert!(!process.stands(ALICE, 1));
     }
 
     #[test]
     fn a_smaller_cost_is_asked_for() {
-        let (cache, now) = (DenyCache::new(16, None), Instant::now());
-        cache.put(ALICE, 3, at(now), &denial(1000));
-        assert!(cache.get(ALICE, 2, now).is_none());
-        assert!(cache.get(ALICE, 3, now).is_some());
-        assert!(cache.get(ALICE, 4, now).is_some());
-        assert_eq!(cache.get(ALICE, 6, now).unwrap().retry_after(), None, "above the limit");
+        let process = Process::new(16, None);
+        process.put(ALICE, 3, 1000);
+        assert!(!process.stands(ALICE, 2));
+        assert!(process.stands(ALICE, 3));
+        assert!(process.stands(ALICE, 4));
+        assert_eq!(process.cache.get(ALICE, 6).unwrap().retry_after(), None, "above the limit");
         // The denial of a larger cost does not make the smaller one free, nor wait for longer.
-        cache.put(ALICE, 1, at(now), &denial(500));
-        cache.put(ALICE, 4, at(now), &denial(2000));
-        assert_eq!(cache.get(ALICE, 1, now).unwrap().retry_after(), Some(500 * MS));
-        assert!(cache.get(ALICE, 1, now + 499 * MS).is_some());
-        assert!(cache.get(ALICE, 1, now + 500 * MS).is_none());
+        process.put(ALICE, 1, 500);
+        process.put(ALICE, 4, 2000);
+        assert_eq!(process.retry_after(ALICE, 1), Some(500 * MS));
+        process.clock.advance(499 * MS);
+        assert!(process.stands(ALICE, 1));
+        process.clock.advance(MS);
+        assert!(!process.stands(ALICE, 1));
         // Once that is over, the larger one is known again.
-        cache.put(ALICE, 4, at(now + 500 * MS), &denial(1500));
-        assert_eq!(cache.get(ALICE, 4, now + 500 * MS).unwrap().retry_after(), Some(1500 * MS));
+        process.put(ALICE, 4, 1500);
+        assert_eq!(process.retry_after(ALICE, 4), Some(1500 * MS));
     }
 
     #[test]
     fn what_was_given_back_is_forgotten() {
-        let (cache, now) = (DenyCache::new(16, None), Instant::now());
+        let process = Process::new(16, None);
         let tier = Who { tier: 7, ..ALICE };
-        cache.put(ALICE, 1, at(now), &denial(1000));
-        cache.put(tier, 1, at(now), &denial(1000));
-        cache.remove(ALICE.key, now + MS);
-        assert!(cache.get(ALICE, 1, now + MS).is_none());
-        assert!(cache.get(tier, 1, now + MS).is_none(), "the same units, in another tier");
+        let sent = process.now();
+        process.put(ALICE, 1, 1000);
+        process.put(tier, 1, 1000);
+        process.clock.advance(MS);
+        process.cache.remove(ALICE.key, process.now());
+        assert!(!process.stands(ALICE, 1));
+        assert!(!process.stands(tier, 1), "the same units, in another tier");
         // An answer that was under way meanwhile knows nothing of it.
-        cache.put(ALICE, 1, at(now), &denial(1000));
-        assert!(cache.get(ALICE, 1, now + MS).is_none());
-        cache.put(ALICE, 1, at(now + MS), &denial(1000));
-        assert!(cache.get(ALICE, 1, now + MS).is_some());
+        process.put_sent(sent, ALICE, 1, 1000);
+        assert!(!process.stands(ALICE, 1));
+        process.put(ALICE, 1, 1000);
+        assert!(process.stands(ALICE, 1));
     }
 
     #[test]
     fn never_takes_more_than_its_room() {
-        let (cache, now) = (DenyCache::new(64, None), Instant::now());
+        let process = Process::new(64, None);
         let who = |key: u64| Who { key: key << 20, tier: 0 };
         for key in 0..1_000_000 {
-            cache.put(who(key), 1, at(now), &denial(1000));
+            process.put(who(key), 1, 1000);
         }
-        let kept = (0..1_000_000).filter(|key| cache.get(who(*key), 1, now).is_some()).count();
+        let kept = (0..1_000_000).filter(|key| process.stands(who(*key), 1)).count();
         assert_eq!(kept, 64);
     }
 }

@@ -70,7 +70,7 @@ impl Inner {
             if let Some(decision) = self.take_leased(&holder, check, now) {
                 return decision;
             }
-            if let Some(denial) = self.denied_here(check, now) {
+            if let Some(denial) = self.denied_here(check.who, check.cost) {
                 return denial;
             }
         }

@@ -171,13 +171,13 @@ impl Inner {
         tier: Option<&RedisTier>,
         cost: Cost,
     ) -> Decision {
-        let now = Instant::now();
-        let (who, until) = (self.who(key, tier), self.redis.deadline(now));
-        let check = Check { key, tier, cost, who, until };
+        let who = self.who(key, tier);
         self.counts.decisions.fetch_add(1, Ordering::Relaxed);
-        if let Some(denial) = self.denied_here(check, now) {
+        if let Some(denial) = self.denied_here(who, cost) {
             return denial;
         }
+        let now = Instant::now();
+        let check = Check { key, tier, cost, who, until: self.redis.deadline(now) };
         match self.look_here(check, now) {
             Here::Decided(decision) => decision,
             // A future that talks to servers is large: decisions from memory do not carry it.
@@ -226,8 +226,9 @@ impl Inner {
     }
 
     /// A denial that Redis need not be asked for.
-    fn denied_here(&self, check: Check<'_>, now: Instant) -> Option<Decision> {
-        let denial = self.deny.as_ref()?.get(check.who, check.cost.get(), now)?;
+    #[inline]
+    fn denied_here(&self, who: Who, cost: Cost) -> Option<Decision> {
+        let denial = self.deny.as_ref()?.get(who, cost.get())?;
         self.counts.denied_here.fetch_add(1, Ordering::Relaxed);
         Some(self.finish(denial))
     }
