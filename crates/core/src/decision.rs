@@ -274,6 +274,19 @@ impl QuotaDecision {
         Self { limit, remaining, retry_after: retry, reset_after: reset }
     }
 
+    /// The same when `age` has passed and nothing else has happened: every wait is shorter by it, but
+    /// not below zero.
+    #[inline]
+    #[must_use]
+    pub fn aged(&self, age: Duration) -> Self {
+        let age = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
+        let retry_after = match self.retry_after {
+            NEVER => NEVER,
+            wait => wait.saturating_sub(age),
+        };
+        Self { retry_after, reset_after: self.reset_after.saturating_sub(age), ..*self }
+    }
+
     /// The limit that judged.
     pub fn limit(&self) -> u64 {
         self.limit

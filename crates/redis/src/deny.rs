@@ -48,6 +48,14 @@ struct Span {
     until: u64,
 }
 
+/// A denial that is repeated: where the quotas stand. A whole decision is ten times as large, and
+/// would be copied on its way.
+#[derive(Debug)]
+pub(crate) enum Denied {
+    ByOne(QuotaDecision),
+    ByMany(Vec<QuotaDecision>),
+}
+
 /// When Redis was asked and when it answered, on our clock.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Times {
@@ -75,11 +83,11 @@ impl<C: Clock> DenyCache<C> {
 
     /// The denial of `cost`, if it still stands.
     #[inline]
-    pub(crate) fn get(&self, who: Who, cost: u64) -> Option<Decision> {
+    pub(crate) fn get(&self, who: Who, cost: u64) -> Option<Denied> {
         let set = self.set(who.key).lock();
         let denial = set.find(who)?;
         let now = self.clock.now();
-        denial.stands(cost, now).then(|| denial.decision(cost, now))
+        denial.stands(cost, now).then(|| denial.denied(cost, now))
     }
 
     /// Remembers a denial.
@@ -168,34 +176,33 @@ impl Denial {
     /// As Redis said it, aged by the time since its answer came, so that whoever waits so long
     /// does not come too early. For a larger cost than was denied, `retry_after` is a lower bound.
     #[inline]
-    fn decision(&self, cost: u64, now: u64) -> Decision {
+    fn denied(&self, cost: u64, now: u64) -> Denied {
         let age = Duration::from_nanos(now.saturating_sub(self.span.received));
-        if let [quota] = &*self.quotas {
-            return Decision::new(Outcome::Deny, &[aged(quota, cost, age)], None);
+        match &*self.quotas {
+            [quota] => Denied::ByOne(aged(quota, cost, age)),
+            many => Denied::ByMany(many.iter().map(|quota| aged(quota, cost, age)).collect()),
         }
-        self.decision_of_many(cost, age)
     }
+}
 
-    #[cold]
-    fn decision_of_many(&self, cost: u64, age: Duration) -> Decision {
-        let mut quotas = [QuotaDecision::new(0, 0, None, Duration::ZERO); slidegate::QUOTAS_MAX];
-        for (place, quota) in quotas.iter_mut().zip(&self.quotas) {
-            *place = aged(quota, cost, age);
+impl Denied {
+    #[inline]
+    pub(crate) fn decision(&self) -> Decision {
+        match self {
+            Self::ByOne(quota) => Decision::new(Outcome::Deny, &[*quota], None),
+            Self::ByMany(quotas) => Decision::new(Outcome::Deny, quotas, None),
         }
-        Decision::new(Outcome::Deny, &quotas[..self.quotas.len()], None)
     }
 }
 
 /// Where a quota stands `age` later, for who asks for `cost`.
 #[inline]
 fn aged(quota: &QuotaDecision, cost: u64, age: Duration) -> QuotaDecision {
-    let retry = quota.retry_after().filter(|_| cost <= quota.limit());
-    QuotaDecision::new(
-        quota.limit(),
-        quota.remaining(),
-        retry.map(|wait| wait.saturating_sub(age)),
-        quota.reset_after().saturating_sub(age),
-    )
+    let aged = quota.aged(age);
+    if cost <= quota.limit() {
+        return aged;
+    }
+    QuotaDecision::new(aged.limit(), aged.remaining(), None, aged.reset_after())
 }
 
 fn nanos(duration: Duration) -> u64 {
@@ -259,7 +266,7 @@ mod tests {
         }
 
         fn retry_after(&self, who: Who, cost: u64) -> Option<Duration> {
-            self.cache.get(who, cost)?.retry_after()
+            self.cache.get(who, cost)?.decision().retry_after()
         }
 
         fn stands(&self, who: Who, cost: u64) -> bool {
@@ -274,7 +281,7 @@ mod tests {
         assert!(!process.stands(Who { key: 2, tier: 0 }, 1));
         assert!(!process.stands(Who { key: 1, tier: 2 }, 1), "another tier");
         process.clock.advance(400 * MS);
-        let decision = process.cache.get(ALICE, 1).unwrap();
+        let decision = process.cache.get(ALICE, 1).unwrap().decision();
         assert_eq!(decision.retry_after(), Some(600 * MS));
         assert_eq!(decision.reset_after(), 600 * MS);
         process.clock.advance(599 * MS);
@@ -331,9 +338,9 @@ mod tests {
             let told = process.retry_after(ALICE, 1).unwrap();
             assert!(told >= 600 * MS, "{told:?} is too early");
             assert!(told <= 600 * MS + MS / 5, "{told:?} is more than two lags late");
-            process.clock.advance(600 * MS - MS / 5 - MS / 1000);
+            process.clock.advance(Duration::from_micros(599_799));
             assert!(process.stands(ALICE, 1), "ends more than two lags early");
-            process.clock.advance(MS / 5 + MS / 1000);
+            process.clock.advance(Duration::from_micros(201));
             assert!(!process.stands(ALICE, 1), "denied what Redis would allow");
         }
     }
@@ -355,7 +362,11 @@ mod tests {
         assert!(!process.stands(ALICE, 2));
         assert!(process.stands(ALICE, 3));
         assert!(process.stands(ALICE, 4));
-        assert_eq!(process.cache.get(ALICE, 6).unwrap().retry_after(), None, "above the limit");
+        assert_eq!(
+            process.cache.get(ALICE, 6).unwrap().decision().retry_after(),
+            None,
+            "above the limit"
+        );
         // The denial of a larger cost does not make the smaller one free, nor wait for longer.
         process.put(ALICE, 1, 500);
         process.put(ALICE, 4, 2000);

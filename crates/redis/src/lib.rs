@@ -13,6 +13,7 @@ mod script;
 mod servers;
 mod sweep;
 mod tls;
+mod together;
 mod who;
 
 pub use inspect::{StoreUsage, Warning};

@@ -13,6 +13,7 @@ use crate::servers::{
     BreakerSettings, Cluster, Counts, Failure, Layout, MakeNode, Node, Sentinel, Servers, Timing,
 };
 use crate::tls::Tls;
+use crate::together::Together;
 
 /// Redis, Valkey, a primary behind Sentinels, or a cluster: whatever limits are shared through.
 ///
@@ -41,6 +42,7 @@ pub struct Redis {
 pub(crate) struct Shared {
     pub(crate) servers: Servers,
     pub(crate) names: KeyNames,
+    pub(crate) together: Together,
     #[cfg(feature = "test-clock")]
     pub(crate) clock: Option<slidegate::ManualClock>,
 }
@@ -57,6 +59,7 @@ pub struct RedisBuilder {
     call: Duration,
     connect: Duration,
     in_flight_max: usize,
+    together_max: usize,
     breaker: BreakerSettings,
     step: Duration,
     #[cfg(feature = "test-clock")]
@@ -119,6 +122,7 @@ impl RedisBuilder {
             call: Duration::from_millis(20),
             connect: Duration::from_millis(200),
             in_flight_max: 1024,
+            together_max: 32,
             breaker: BreakerSettings {
                 failures: 5,
                 open_min: Duration::from_millis(100),
@@ -197,14 +201,23 @@ impl RedisBuilder {
         self
     }
 
-    /// Calls that may be under way at a time; 1024 unless told. The failure mode answers beyond.
+    /// Checks that may be under way at a time; 1024 unless told. The failure mode answers beyond.
     #[must_use]
     pub fn in_flight_max(mut self, calls: usize) -> Self {
         self.in_flight_max = calls;
         self
     }
 
-    /// After `failures` failures in a row a server is not asked for `open`, which doubles up to
+    /// Checks that may go to the server in one call if they come at the same time; 32 unless told,
+    /// 1 if each is to go alone, 256 at most. The server is busy with one call for that many times
+    /// what it takes to decide, some 5 us. A cluster's checks always go alone.
+    #[must_use]
+    pub fn together_max(mut self, checks: usize) -> Self {
+        self.together_max = checks;
+        self
+    }
+
+    /// After `failures` checks in a row without an answer a server is not asked for `open`, which doubles up to
     /// eight times that while it stays away, but at most ten seconds. Unless told: 5 failures, from
     /// 100 ms up to one second. `open` is from 1 ms to 60 s.
     #[must_use]
@@ -240,10 +253,12 @@ impl RedisBuilder {
         let names = KeyNames::new(&self.prefix, self.secret.as_deref())?;
         #[cfg(feature = "test-clock")]
         let clock = self.clock.clone();
+        let together_max = self.together_max;
         let servers = self.servers()?;
         let shared = Shared {
             servers,
             names,
+            together: Together::new(together_max),
             #[cfg(feature = "test-clock")]
             clock,
         };
@@ -269,6 +284,10 @@ impl RedisBuilder {
         if !(1..=1 << 20).contains(&self.in_flight_max) {
             let calls = self.in_flight_max;
             return refuse(format!("in_flight_max {calls} is out of range: use 1 to 1048576"));
+        }
+        if !(1..=256).contains(&self.together_max) {
+            let checks = self.together_max;
+            return refuse(format!("together_max {checks} is out of range: use 1 to 256"));
         }
         self.check_database()?;
         self.tls.check(match &self.place {
@@ -497,6 +516,8 @@ mod tests {
         let builder = || Redis::single("redis://127.0.0.1:1").unwrap();
         assert!(builder().deadline(Duration::ZERO).build().is_err());
         assert!(builder().in_flight_max(0).build().is_err());
+        assert!(builder().together_max(0).build().is_err());
+        assert!(builder().together_max(257).build().is_err());
         assert!(builder().prefix("{}").build().is_err());
         assert!(builder().key_secret(b"short").build().is_err());
     }

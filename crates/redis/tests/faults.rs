@@ -105,7 +105,7 @@ async fn hung(limiter: &Arc<RedisLimiter>) {
 
     let stats = limiter.stats();
     assert_eq!(stats.breaker_opened, before.breaker_opened + 1, "{name}: {stats:?}");
-    assert!(stats.timeouts >= 5 && stats.unknown >= 5, "{name}: {stats:?}");
+    assert!(stats.timeouts >= 1 && stats.unknown >= 5, "{name}: {stats:?}");
 
     // Open: no more than a probe now and then is sent.
     let (asked, began) = (stats.calls, Instant::now());
@@ -266,7 +266,7 @@ fn callers_beyond_the_most_in_flight_are_answered_at_once() {
     const MOST: usize = 4;
     crew().block_on(async {
         let mut server = RedisServer::start().unwrap();
-        let redis = patient(&server.url()).in_flight_max(MOST).build().unwrap();
+        let redis = patient(&server.url()).in_flight_max(MOST).together_max(1).build().unwrap();
         let quota = failing(&policy("crowd", 100, HOUR_MS), FailureMode::Deny);
         let limiter = Arc::new(redis.limiter(quota).build().unwrap());
         assert!(!limiter.check("k").await.is_degraded());

@@ -88,7 +88,7 @@ pub async fn check_all(asks: &[RedisAsk<'_>]) -> Result<Vec<Decision>, Error> {
     }
     let parts = parts(asks)?;
     for ask in asks {
-        ask.limiter.inner.counts.decisions.fetch_add(1, Ordering::Relaxed);
+        ask.limiter.inner.counts.asked.fetch_add(1, Ordering::Relaxed);
     }
     let now = Instant::now();
     if let Some(denials) = denied_here(asks, now) {

@@ -10,7 +10,7 @@ use crate::deny::Times;
 use crate::lease::Granted;
 use crate::redis::Redis;
 use crate::script::{self, Answer, Ask, Kind, Op, ScriptLimits};
-use crate::servers::{Failure, Reading};
+use crate::servers::{Answered, Failure, Reading};
 
 /// What a script answered, and when it was asked.
 #[derive(Debug)]
@@ -38,8 +38,11 @@ impl Inner {
         op: Op,
         until: Instant,
     ) -> Result<Asked, Failure> {
-        let name = self.name(key);
-        self.redis.ask_until(&[name], &[Ask { limits, op }], until).await
+        let (name, ask) = (self.name(key), Ask { limits, op });
+        if let Some(told) = self.redis.ask_together(&name, &ask, until).await {
+            return self.redis.understand(told?, &[ask]);
+        }
+        self.redis.ask_until(&[name], &[ask], until).await
     }
 
     /// What a key is called in Redis.
@@ -68,6 +71,11 @@ impl Redis {
         let arguments = script::arguments(asks, self.test_time());
         let script = script::script(Kind::of(asks));
         let answered = self.shared.servers.run(script, names, &arguments, until).await?;
+        self.understand(answered, asks)
+    }
+
+    /// Reads an answer that has just come.
+    fn understand(&self, answered: Answered, asks: &[Ask<'_>]) -> Result<Asked, Failure> {
         let received = Instant::now();
         let reply = script::parse(answered.value, asks).map_err(|error| {
             answered.node.distrust();
@@ -84,14 +92,14 @@ impl Redis {
     }
 
     #[cfg(feature = "test-clock")]
-    fn test_time(&self) -> Option<Duration> {
+    pub(crate) fn test_time(&self) -> Option<Duration> {
         use slidegate::Clock;
         self.shared.clock.as_ref().map(|clock| Duration::from_nanos(clock.now()))
     }
 
     #[cfg(not(feature = "test-clock"))]
     #[expect(clippy::unused_self, reason = "the same call with and without the clock of tests")]
-    fn test_time(&self) -> Option<Duration> {
+    pub(crate) fn test_time(&self) -> Option<Duration> {
         None
     }
 }

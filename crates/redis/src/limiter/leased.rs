@@ -70,8 +70,9 @@ impl Inner {
             if let Some(decision) = self.take_leased(&holder, check, now) {
                 return decision;
             }
-            if let Some(denial) = self.denied_here(check.who, check.cost) {
-                return denial;
+            if let Some(denied) = self.denied_here(check.who, check.cost) {
+                self.counts.denied_later.fetch_add(1, Ordering::Relaxed);
+                return self.finish(denied.decision());
             }
         }
     }

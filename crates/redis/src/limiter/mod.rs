@@ -22,7 +22,7 @@ use std::sync::Arc;
 use slidegate::{Cost, Decision, Error, Key, Mode, Policy, Quota, Receipt, Secret, Store};
 use tokio::time::Instant;
 
-use crate::deny::{DenyCache, Times};
+use crate::deny::{Denied, DenyCache, Times};
 use crate::lease::{Holder, Leases};
 use crate::local::Local;
 use crate::redis::Redis;
@@ -83,7 +83,7 @@ struct Guard(u64);
 impl RedisLimiter {
     /// Asks for one unit, and takes it if allowed.
     pub async fn check(&self, key: impl AsRef<[u8]>) -> Decision {
-        self.check_cost(key, Cost::ONE).await
+        self.inner.decide(key.as_ref(), None, Cost::ONE).await
     }
 
     /// Asks for several units, and takes them all if allowed.
@@ -172,10 +172,11 @@ impl Inner {
         cost: Cost,
     ) -> Decision {
         let who = self.who(key, tier);
-        self.counts.decisions.fetch_add(1, Ordering::Relaxed);
-        if let Some(denial) = self.denied_here(who, cost) {
-            return denial;
+        if let Some(denied) = self.denied_here(who, cost) {
+            self.counts.denied_at_once.fetch_add(1, Ordering::Relaxed);
+            return self.finish(denied.decision());
         }
+        self.counts.asked.fetch_add(1, Ordering::Relaxed);
         let now = Instant::now();
         let check = Check { key, tier, cost, who, until: self.redis.deadline(now) };
         match self.look_here(check, now) {
@@ -227,10 +228,8 @@ impl Inner {
 
     /// A denial that Redis need not be asked for.
     #[inline]
-    fn denied_here(&self, who: Who, cost: Cost) -> Option<Decision> {
-        let denial = self.deny.as_ref()?.get(who, cost.get())?;
-        self.counts.denied_here.fetch_add(1, Ordering::Relaxed);
-        Some(self.finish(denial))
+    fn denied_here(&self, who: Who, cost: Cost) -> Option<Denied> {
+        self.deny.as_ref()?.get(who, cost.get())
     }
 
     async fn decide_there(&self, check: Check<'_>) -> Decision {
@@ -264,6 +263,7 @@ impl Inner {
         }
     }
 
+    #[inline]
     fn finish(&self, decision: Decision) -> Decision {
         if self.policy.mode() == Mode::Shadow { decision.into_shadow() } else { decision }
     }

@@ -7,8 +7,12 @@ use crate::servers::{BreakerState, Servers};
 /// Counters of one limiter.
 #[derive(Debug, Default)]
 pub(super) struct LimiterCounts {
-    pub(super) decisions: AtomicU64,
-    pub(super) denied_here: AtomicU64,
+    /// Checks that the deny cache answered at first sight: that is quick, and counted once.
+    pub(super) denied_at_once: AtomicU64,
+    /// All others.
+    pub(super) asked: AtomicU64,
+    /// Of these, those that the deny cache answered while they waited for a lease.
+    pub(super) denied_later: AtomicU64,
     pub(super) leased_here: AtomicU64,
     pub(super) degraded: AtomicU64,
     pub(super) unknown: AtomicU64,
@@ -65,8 +69,8 @@ impl RedisStats {
         let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let shared = &servers.counts;
         Self {
-            decisions: get(&counts.decisions),
-            denied_here: get(&counts.denied_here),
+            decisions: get(&counts.asked) + get(&counts.denied_at_once),
+            denied_here: get(&counts.denied_at_once) + get(&counts.denied_later),
             leased_here: get(&counts.leased_here),
             degraded: get(&counts.degraded),
             unknown: get(&counts.unknown),

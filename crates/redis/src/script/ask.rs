@@ -71,6 +71,16 @@ impl<'a> Ask<'a> {
         Err(Error::new(ErrorKind::Unsupported, message))
     }
 
+    /// Whether it may be asked together with others that are independent of it.
+    pub(crate) fn is_short(&self) -> bool {
+        matches!(self.op, Op::Check { .. }) && self.limits.is_simple()
+    }
+
+    /// The bytes of its argument where it is independent of all others.
+    pub(crate) fn argument(&self) -> Vec<u8> {
+        self.pack(true)
+    }
+
     /// The bytes of one argument: `main.lua` says what they are.
     fn pack(&self, alone: bool) -> Vec<u8> {
         let (number, units, tick, epoch) = match self.op {
@@ -108,6 +118,10 @@ const QUICK: u8 = 64;
 /// With the feature `test-clock` a time since the Unix epoch may come last, for the script to
 /// believe; without it there is no script that would read it.
 pub(crate) fn arguments(asks: &[Ask<'_>], now: Option<Duration>) -> Vec<Vec<u8>> {
-    let now = now.map(|now| now.as_micros().to_string().into_bytes());
-    asks.iter().map(|ask| ask.pack(asks.len() == 1)).chain(now).collect()
+    asks.iter().map(|ask| ask.pack(asks.len() == 1)).chain(now.map(time)).collect()
+}
+
+/// A time as the scripts of tests read it.
+pub(crate) fn time(now: Duration) -> Vec<u8> {
+    now.as_micros().to_string().into_bytes()
 }

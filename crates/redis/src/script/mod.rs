@@ -12,7 +12,7 @@ mod tests;
 
 use std::sync::LazyLock;
 
-pub(crate) use ask::{Ask, Op, arguments};
+pub(crate) use ask::{Ask, Op, arguments, time};
 pub(crate) use limits::ScriptLimits;
 pub(crate) use reply::{Answer, parse};
 
@@ -104,6 +104,26 @@ impl Script {
     }
 }
 
+/// The script that answers many checks of a kind, each as if it were asked alone; none if the kind has
+/// no short cut. Those that its short cut cannot answer it leaves alone, and answers [`ALONE`].
+pub(crate) fn script_for_many(kind: Kind) -> Option<&'static Script> {
+    static LOG: LazyLock<Script> = LazyLock::new(|| compose_for_many(LOG_QUICK, Clock::BUILT));
+    static COUNTER: LazyLock<Script> =
+        LazyLock::new(|| compose_for_many(COUNTER_QUICK, Clock::BUILT));
+    static GCRA: LazyLock<Script> = LazyLock::new(|| compose_for_many(GCRA_QUICK, Clock::BUILT));
+    static FIXED: LazyLock<Script> = LazyLock::new(|| compose_for_many(FIXED_QUICK, Clock::BUILT));
+    match kind {
+        Kind::Log => Some(&LOG),
+        Kind::Counter => Some(&COUNTER),
+        Kind::Gcra => Some(&GCRA),
+        Kind::Fixed => Some(&FIXED),
+        Kind::Segments | Kind::Mixed => None,
+    }
+}
+
+/// What the script for many says of a check that has to be asked alone. Nothing was done for it.
+pub(crate) const ALONE: &[u8] = &[255];
+
 /// The script of a kind, made once.
 pub(crate) fn script(kind: Kind) -> &'static Script {
     static LOG: LazyLock<Script> = LazyLock::new(|| compose(Kind::Log, Clock::BUILT));
@@ -136,7 +156,7 @@ fn text(kind: Kind, clock: Clock, main: &str) -> String {
         Kind::Fixed => &[FIXED],
         Kind::Mixed => &[LOG_CODES, LOG_MERGE, LOG, COUNTER, SEGMENTS, GCRA, FIXED],
     };
-    // The short cut comes before all that it does not need.
+    // The short cut comes before all that it does not need. It leaves its answer in `reply`.
     let quick = match kind {
         Kind::Log => LOG_QUICK,
         Kind::Counter => COUNTER_QUICK,
@@ -144,10 +164,23 @@ fn text(kind: Kind, clock: Clock, main: &str) -> String {
         Kind::Fixed => FIXED_QUICK,
         Kind::Segments | Kind::Mixed => "",
     };
-    let mut files = vec![clock.text(), quick, PRELUDE];
+    let mut files = vec![clock.text(), ONE, quick, ONE_END, PRELUDE];
     files.extend_from_slice(algorithms);
     files.push(main);
     files.into_iter().map(without_comments).collect()
+}
+
+/// What a short cut needs around it to answer the only key, or leave it to `main.lua`.
+const ONE: &str = "local i, reply = 1\n";
+const ONE_END: &str = "if reply then return reply end\n";
+
+/// The same for each of many keys.
+const MANY: &str = "local replies = {}\nfor i = 1, #KEYS do\nlocal reply\n";
+const MANY_END: &str = "replies[i] = reply or '\\255'\nend\nreturn replies\n";
+
+fn compose_for_many(quick: &str, clock: Clock) -> Script {
+    let files = [clock.text(), MANY, quick, MANY_END];
+    Script::new(files.into_iter().map(without_comments).collect())
 }
 
 /// The same text, line for line, without what only readers need: the server keeps it in memory.

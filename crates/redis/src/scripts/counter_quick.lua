@@ -8,14 +8,14 @@
 -- Cost: one GET, and one SET if something was taken.
 
 repeat
-  local op, cost, tick_us, limit, window = struct.unpack('<BI7I4I7I6', ARGV[1])
+  local op, cost, tick_us, limit, window = struct.unpack('<BI7I4I7I6', ARGV[i])
   if op < 64 or limit * window > 4503599627370496 then
     break
   end
   local rest = us % tick_us
   local now = (us - rest) / tick_us
   local magic, epoch, seen, span, start, previous, current = 82689, 0, now, window, 0, 0, 0
-  local value = redis.pcall('GET', KEYS[1])
+  local value = redis.pcall('GET', KEYS[i])
   if value then
     if #value ~= 37 then
       break
@@ -63,10 +63,11 @@ repeat
     reset = left + window - (room - room % current) / current
   end
   if taken then
-    redis.call('SET', KEYS[1],
+    redis.call('SET', KEYS[i],
       struct.pack('<I3I2i6I6i6I7I7', magic, epoch, now, window, start, previous, current), 'PX',
-      string.format('%.0f', 2 * window * tick_us / 1000 + SLACK))
-    return struct.pack('<I7BI7I7I7I2', us, 2, used, reset, date, epoch)
+      string.format('%d', 2 * window * tick_us / 1000 + SLACK))
+    reply = struct.pack('<I7BI7I7I7I2', us, 2, used, reset, date, epoch)
+    break
   end
   local wait = 0
   if cost > limit then
@@ -83,5 +84,5 @@ repeat
       wait = left + window - (share - share % current) / current
     end
   end
-  return struct.pack('<I7BI7I7I7', us, wait == 0 and 1 or 0, used, wait, reset)
+  reply = struct.pack('<I7BI7I7I7', us, wait == 0 and 1 or 0, used, wait, reset)
 until true

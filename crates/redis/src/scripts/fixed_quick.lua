@@ -7,14 +7,14 @@
 -- Cost: one GET, and one SET if something was taken.
 
 repeat
-  local op, cost, tick_us, limit, window = struct.unpack('<BI7I4I7I6', ARGV[1])
+  local op, cost, tick_us, limit, window = struct.unpack('<BI7I4I7I6', ARGV[i])
   if op < 64 then
     break
   end
   local rest = us % tick_us
   local now = (us - rest) / tick_us
   local magic, epoch, seen, span, start, count = 83457, 0, now, window, 0, 0
-  local value = redis.pcall('GET', KEYS[1])
+  local value = redis.pcall('GET', KEYS[i])
   if value then
     if #value ~= 30 then
       break
@@ -34,14 +34,15 @@ repeat
   local left = start + window - now
   if count + cost > limit or op == 67 then
     local wait = cost > limit and 9007199254740992 or count + cost > limit and left or 0
-    return struct.pack('<I7BI7I7I7', us, wait == 0 and 1 or 0, count, wait, count > 0 and left or 0)
+    reply = struct.pack('<I7BI7I7I7', us, wait == 0 and 1 or 0, count, wait, count > 0 and left or 0)
+    break
   end
   local date = rest > 0 and now + 1 or now
   if date - start >= window or start > now then
     break
   end
   count = count + cost
-  redis.call('SET', KEYS[1], struct.pack('<I3I2i6I6i6I7', magic, epoch, now, window, start, count),
-    'PX', string.format('%.0f', window * tick_us / 1000 + SLACK))
-  return struct.pack('<I7BI7I7I7I2', us, 2, count, left, date, epoch)
+  redis.call('SET', KEYS[i], struct.pack('<I3I2i6I6i6I7', magic, epoch, now, window, start, count),
+    'PX', string.format('%d', window * tick_us / 1000 + SLACK))
+  reply = struct.pack('<I7BI7I7I7I2', us, 2, count, left, date, epoch)
 until true

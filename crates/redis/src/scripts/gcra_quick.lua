@@ -8,7 +8,7 @@
 -- Cost: one GET, and one SET if something was taken.
 
 repeat
-  local op, cost, tick_us, limit, window = struct.unpack('<BI7I4I7I6', ARGV[1])
+  local op, cost, tick_us, limit, window = struct.unpack('<BI7I4I7I6', ARGV[i])
   local full = limit * window
   if op < 64 or full > 2251799813685248 then
     break
@@ -16,7 +16,7 @@ repeat
   local rest = us % tick_us
   local now = (us - rest) / tick_us
   local magic, epoch, seen, full_at, parts = 83713, 0, now, now, 0
-  local value = redis.pcall('GET', KEYS[1])
+  local value = redis.pcall('GET', KEYS[i])
   if value then
     if #value ~= 24 then
       break
@@ -51,9 +51,10 @@ repeat
   if taken then
     parts = ahead % limit
     local ticks = (ahead - parts) / limit
-    redis.call('SET', KEYS[1], struct.pack('<I3I2i6i6I7', magic, epoch, now, now + ticks, parts), 'PX',
-      string.format('%.0f', (window + 1) * tick_us / 1000 + SLACK))
-    return struct.pack('<I7BI7I7I7I2', us, 2, used, reset, rest > 0 and now + 1 or now, epoch)
+    redis.call('SET', KEYS[i], struct.pack('<I3I2i6i6I7', magic, epoch, now, now + ticks, parts), 'PX',
+      string.format('%d', (window + 1) * tick_us / 1000 + SLACK))
+    reply = struct.pack('<I7BI7I7I7I2', us, 2, used, reset, rest > 0 and now + 1 or now, epoch)
+    break
   end
   local wait = 0
   if cost > limit then
@@ -62,5 +63,5 @@ repeat
     wait = ahead + cost * window - full + limit - 1
     wait = (wait - wait % limit) / limit
   end
-  return struct.pack('<I7BI7I7I7', us, wait == 0 and 1 or 0, used, wait, reset)
+  reply = struct.pack('<I7BI7I7I7', us, wait == 0 and 1 or 0, used, wait, reset)
 until true

@@ -19,7 +19,7 @@ pub(crate) struct Breaker {
 /// When a breaker opens, and for how long.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BreakerSettings {
-    /// Failures in a row that open it.
+    /// Callers in a row without an answer that open it.
     pub(crate) failures: u32,
     /// How long it stays open at first; doubled with every probe that fails.
     pub(crate) open_min: Duration,
@@ -40,7 +40,7 @@ pub enum BreakerState {
 
 #[derive(Debug, Clone, Copy)]
 struct State {
-    /// Failures in a row, while closed.
+    /// Callers in a row without an answer, while closed.
     failures: u32,
     /// Failed probes in a row.
     probes: u32,
@@ -129,8 +129,8 @@ impl Pass<'_> {
         }
     }
 
-    /// True if this opened the breaker.
-    pub(crate) fn fail(mut self, now: Instant) -> bool {
+    /// So many callers have no answer. True if this opened the breaker.
+    pub(crate) fn fail(mut self, now: Instant, callers: u32) -> bool {
         self.is_settled = true;
         let mut state = self.breaker.state.lock();
         if self.is_probe {
@@ -141,7 +141,7 @@ impl Pass<'_> {
         if state.until.is_some() {
             return false;
         }
-        state.failures += 1;
+        state.failures = state.failures.saturating_add(callers);
         let opens = state.failures >= self.breaker.settings.failures;
         if opens {
             state.probes = 0;
@@ -170,7 +170,7 @@ mod tests {
     };
 
     fn fail(breaker: &Breaker, now: Instant) -> bool {
-        breaker.enter(now).expect("a pass").fail(now)
+        breaker.enter(now).expect("a pass").fail(now, 1)
     }
 
     #[test]

@@ -7,7 +7,7 @@ use redis::{RedisError, ServerErrorKind};
 use slidegate::{Error, ErrorKind};
 
 /// A call that brought no answer.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Failure {
     pub(crate) kind: FailureKind,
     why: Box<str>,

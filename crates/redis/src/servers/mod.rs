@@ -28,7 +28,7 @@ use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use redis::{Cmd, Value};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use crate::script::Script;
@@ -40,6 +40,7 @@ pub(crate) struct Servers {
     pub(crate) timing: Timing,
     /// Calls that may be under way at a time.
     in_flight: Semaphore,
+    in_flight_max: usize,
     pub(crate) counts: Arc<Counts>,
 }
 
@@ -51,7 +52,7 @@ pub(crate) enum Layout {
 }
 
 /// A script's answer and the moment it was asked for.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Answered {
     pub(crate) value: Value,
     pub(crate) sent: Instant,
@@ -66,7 +67,7 @@ impl Servers {
         in_flight_max: usize,
         counts: Arc<Counts>,
     ) -> Self {
-        Self { layout, timing, in_flight: Semaphore::new(in_flight_max), counts }
+        Self { layout, timing, in_flight: Semaphore::new(in_flight_max), in_flight_max, counts }
     }
 
     /// Runs a script on the keys, which must be of one slot, once; waits for the answer until
@@ -78,25 +79,51 @@ impl Servers {
         arguments: &[Vec<u8>],
         until: Instant,
     ) -> Result<Answered, Failure> {
-        let Ok(_permit) = self.in_flight.try_acquire() else {
-            self.counts.crowded.fetch_add(1, Ordering::Relaxed);
-            return Err(Failure::refused("too many calls are under way; raise in_flight_max"));
-        };
+        let _permit = self.enter()?;
+        self.run_for(1, script, keys, arguments, until).await
+    }
+
+    /// The same for so many callers, who have entered already.
+    pub(crate) async fn run_for(
+        &self,
+        callers: u32,
+        script: &Script,
+        keys: &[Vec<u8>],
+        arguments: &[Vec<u8>],
+        until: Instant,
+    ) -> Result<Answered, Failure> {
         let sent = Instant::now();
         let key = keys.first().map_or(&[][..], |key| key);
         let by_hash = command("EVALSHA", script.hash(), keys, arguments);
-        match self.call(key, &by_hash, until).await {
+        match self.call(key, &by_hash, callers, until).await {
             // The server has lost its scripts: it did nothing, so sending the text counts once.
             Err(failure) if failure.kind == FailureKind::NoScript => {
                 self.counts.scripts_sent.fetch_add(1, Ordering::Relaxed);
                 let sent = Instant::now();
                 let by_text = command("EVAL", script.text(), keys, arguments);
-                let (value, node) = self.call(key, &by_text, until).await?;
+                let (value, node) = self.call(key, &by_text, callers, until).await?;
                 Ok(Answered { value, sent, node })
             }
             Err(failure) => Err(failure),
             Ok((value, node)) => Ok(Answered { value, sent, node }),
         }
+    }
+
+    /// One more who waits for an answer, until the permit is dropped.
+    ///
+    /// # Errors
+    ///
+    /// When too many do.
+    pub(crate) fn enter(&self) -> Result<SemaphorePermit<'_>, Failure> {
+        self.in_flight.try_acquire().map_err(|_| {
+            self.counts.crowded.fetch_add(1, Ordering::Relaxed);
+            Failure::refused("too many calls are under way; raise in_flight_max")
+        })
+    }
+
+    /// Whether somebody waits for an answer.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.in_flight.available_permits() < self.in_flight_max
     }
 
     /// Whether all keys go to one server and can be one script's.
@@ -146,14 +173,15 @@ impl Servers {
         &self,
         key: &[u8],
         command: &Cmd,
+        callers: u32,
         until: Instant,
     ) -> Result<(Value, Arc<Node>), Failure> {
         match &self.layout {
             Layout::Single(node) => {
-                let value = node.call(Request::One(command), until).await?;
+                let value = node.call(Request::Shared(command, callers), until).await?;
                 Ok((value, Arc::clone(node)))
             }
-            Layout::Sentinel(sentinel) => sentinel.call(command, until).await,
+            Layout::Sentinel(sentinel) => sentinel.call(command, callers, until).await,
             Layout::Cluster(cluster) => cluster.call(slot_of(key), command, until).await,
         }
     }

@@ -59,6 +59,8 @@ struct Line {
 /// What a node is sent.
 pub(crate) enum Request<'a> {
     One(&'a Cmd),
+    /// One that so many callers wait for.
+    Shared(&'a Cmd, u32),
     /// Several, of which the last one's answer is wanted.
     Last(&'a Pipeline, usize),
 }
@@ -102,11 +104,12 @@ impl Node {
                 return Err(Failure::new(FailureKind::Open(left), why));
             }
         };
+        let callers = request.callers();
         let result = self.send(request, until).await;
         match &result {
             Err(failure) if failure.is_of_the_server() => {
                 let was_probe = pass.is_probe();
-                let opened = pass.fail(Instant::now());
+                let opened = pass.fail(Instant::now(), callers);
                 if opened {
                     self.counts.breaker_opened.fetch_add(1, Ordering::Relaxed);
                 }
@@ -259,9 +262,18 @@ impl Node {
 }
 
 impl Request<'_> {
+    fn callers(&self) -> u32 {
+        match self {
+            Self::Shared(_, callers) => *callers,
+            Self::One(_) | Self::Last(..) => 1,
+        }
+    }
+
     async fn send(&self, connection: &mut MultiplexedConnection) -> redis::RedisResult<Value> {
         match self {
-            Self::One(command) => connection.send_packed_command(command).await,
+            Self::One(command) | Self::Shared(command, _) => {
+                connection.send_packed_command(command).await
+            }
             Self::Last(pipeline, count) => {
                 let mut answers = connection.send_packed_commands(pipeline, 0, *count).await?;
                 Ok(answers.pop().unwrap_or(Value::Nil))

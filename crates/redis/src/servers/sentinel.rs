@@ -58,10 +58,11 @@ impl Sentinel {
     pub(crate) async fn call(
         self: &Arc<Self>,
         command: &Cmd,
+        callers: u32,
         until: Instant,
     ) -> Result<(Value, Arc<Node>), Failure> {
         let primary = self.primary(until).await?;
-        let result = primary.call(Request::One(command), until).await;
+        let result = primary.call(Request::Shared(command, callers), until).await;
         if let Err(failure) = &result {
             let open = matches!(failure.kind, FailureKind::Open(_));
             if open || failure.is_of_the_server() {

@@ -246,6 +246,9 @@ fn set_up(mut builder: RedisBuilder, spec: &RedisSpec) -> RedisBuilder {
     if let Some(calls) = spec.in_flight_max {
         builder = builder.in_flight_max(calls);
     }
+    if let Some(checks) = spec.together_max {
+        builder = builder.together_max(checks);
+    }
     if let Some(pem) = &spec.tls_authority {
         builder = builder.tls_authority(pem);
     }

@@ -47,8 +47,10 @@ pub struct RedisSpec {
     pub deadline: Option<Duration>,
     /// For connecting.
     pub connect_deadline: Option<Duration>,
-    /// Calls under way at once.
+    /// Checks under way at once.
     pub in_flight_max: Option<usize>,
+    /// Checks that go in one call if they come at the same time.
+    pub together_max: Option<usize>,
     /// Authorities to trust, as PEM.
     pub tls_authority: Option<Vec<u8>>,
 }
@@ -88,6 +90,7 @@ impl RedisSpec {
             deadline: None,
             connect_deadline: None,
             in_flight_max: None,
+            together_max: None,
             tls_authority: None,
         }
     }

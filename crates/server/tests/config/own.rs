@@ -143,7 +143,7 @@ fn every_setting_of_a_store() {
     let loaded = from_text(
         "stores:\n  one: {redis: \"redis://h:1\", username: me, password_file: secret, \
          database: 2, prefix: p, key_secret_file: secret, deadline: 5ms, connect_deadline: 1s, \
-         in_flight_max: 9, tls_authority: secret}\n  \
+         in_flight_max: 9, together_max: 7, tls_authority: secret}\n  \
          two: {sentinel: {addresses: [\"redis://h:2\"], service: main}}\n  \
          three: {cluster: [\"redis://h:3\", \"redis://h:4\"]}\n\
          memory: {limit_mb: 1, on_full: deny, sweep_interval: 2s}\n",
@@ -162,6 +162,7 @@ fn every_setting_of_a_store() {
         deadline: Some(Duration::from_millis(5)),
         connect_deadline: Some(Duration::from_secs(1)),
         in_flight_max: Some(9),
+        together_max: Some(7),
         tls_authority: Some(format!("{secret}\n").into()),
     };
     let two = RedisPlace::Sentinel {

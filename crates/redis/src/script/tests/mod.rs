@@ -9,6 +9,7 @@ mod damage;
 mod edges;
 mod golden;
 mod lint;
+mod many;
 mod random;
 mod together;
 mod writes;

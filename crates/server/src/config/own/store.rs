@@ -63,6 +63,7 @@ fn store(entry: &Entry, files: &mut Files, report: &mut Report) -> Option<StoreS
     spec.deadline = time(node, "deadline");
     spec.connect_deadline = time(node, "connect_deadline");
     spec.in_flight_max = whole(node, "in_flight_max");
+    spec.together_max = whole(node, "together_max");
     spec.tls_authority = node.get("tls_authority").and_then(|value| files.content(value, report));
     if let (RedisPlace::Cluster(_), Some(node), Some(database @ 1..)) =
         (&spec.place, node.get("database"), spec.database)

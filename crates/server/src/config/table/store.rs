@@ -93,8 +93,15 @@ pub(in crate::config) static STORE: Section = Section {
             name: "in_flight_max",
             kind: Kind::Whole { least: 1, most: 1 << 20 },
             absent: Absent::Default("1024"),
-            about: "Calls under way at a time; more are not sent.",
+            about: "Checks under way at a time; more are not sent.",
             example: "256",
+        },
+        Field {
+            name: "together_max",
+            kind: Kind::Whole { least: 1, most: 256 },
+            absent: Absent::Default("32"),
+            about: "Checks that go in one call if they come at the same time; 1 for none.",
+            example: "1",
         },
         Field {
             name: "tls_authority",

@@ -1,0 +1,206 @@
+//! Checks that come at the same time go to the server in one call: fewer calls, the same answers.
+
+#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{crew, failing, patient, policy, runtime};
+use slidegate::{Algorithm, Decision, FailureMode, Policy, Quota};
+use slidegate_redis::{Redis, RedisLimiter};
+use slidegate_testkit::server::RedisServer;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+const HOUR_MS: u64 = 3_600_000;
+
+/// So many callers at once, each with a key of its own choice.
+async fn crowd(
+    limiter: &Arc<RedisLimiter>,
+    callers: usize,
+    key: impl Fn(usize) -> String,
+) -> Vec<(String, Decision)> {
+    let mut tasks = JoinSet::new();
+    for caller in 0..callers {
+        let (limiter, key) = (Arc::clone(limiter), key(caller));
+        tasks.spawn(async move {
+            let decision = limiter.check(&key).await;
+            (key, decision)
+        });
+    }
+    tasks.join_all().await
+}
+
+fn allowed(decisions: &[(String, Decision)]) -> usize {
+    decisions.iter().filter(|(_, decision)| decision.is_allowed()).count()
+}
+
+// The point of it; and that the limit holds when hundreds are judged in a few calls.
+#[test]
+fn a_crowd_takes_few_calls_and_gets_the_limit() {
+    for runtime in [runtime(), crew()] {
+        runtime.block_on(async {
+            let server = RedisServer::start().unwrap();
+            let redis = patient(&server.url()).build().unwrap();
+            let kinds = [Algorithm::Log, Algorithm::Counter, Algorithm::Gcra, Algorithm::Fixed];
+            for algorithm in kinds {
+                let policy = Policy::builder(&format!("{algorithm:?}"))
+                    .quota(Quota::per_hour(100).unwrap())
+                    .algorithm(algorithm)
+                    .build()
+                    .unwrap();
+                let limiter = redis.limiter(policy).deny_cache(0).build().unwrap();
+                let limiter = Arc::new(limiter);
+                let _ = limiter.check("connects").await;
+                let before = limiter.stats().calls;
+                let decisions = crowd(&limiter, 500, |_| "k".to_owned()).await;
+                assert_eq!(allowed(&decisions), 100, "{algorithm:?}");
+                assert!(decisions.iter().all(|(_, decision)| !decision.is_degraded()));
+                let calls = limiter.stats().calls - before;
+                println!("{algorithm:?}: 500 checks in {calls} calls");
+                assert!(calls <= 100, "{algorithm:?}: 500 checks took {calls} calls");
+            }
+        });
+    }
+}
+
+#[test]
+fn who_wants_to_go_alone_goes_alone() {
+    runtime().block_on(async {
+        let server = RedisServer::start().unwrap();
+        let redis = patient(&server.url()).together_max(1).build().unwrap();
+        let limiter = redis.limiter(policy("alone", 100, HOUR_MS)).deny_cache(0).build().unwrap();
+        let limiter = Arc::new(limiter);
+        let _ = limiter.check("loads the script").await;
+        let before = limiter.stats().calls;
+        let decisions = crowd(&limiter, 200, |_| "k".to_owned()).await;
+        assert_eq!((allowed(&decisions), limiter.stats().calls - before), (100, 200));
+    });
+}
+
+// An answer that went to another would let one user spend what is another's.
+#[test]
+fn each_is_told_of_its_own_key() {
+    crew().block_on(async {
+        let server = RedisServer::start().unwrap();
+        let redis = patient(&server.url()).build().unwrap();
+        let limiter = redis.limiter(policy("each", 100, HOUR_MS)).build().unwrap();
+        let limiter = Arc::new(limiter);
+        // As many units are gone as the key says.
+        for key in 0..40_u64 {
+            for _ in 0..key {
+                let _ = limiter.check(key.to_string()).await;
+            }
+        }
+        for round in 1..=10_u64 {
+            let decisions = crowd(&limiter, 40, |caller| caller.to_string()).await;
+            for (key, decision) in decisions {
+                let gone = key.parse::<u64>().unwrap() + round;
+                assert_eq!(decision.remaining(), 100 - gone, "{key} in round {round}");
+            }
+        }
+    });
+}
+
+// What the short cut of a script cannot answer is asked once more, alone: one key that is no
+// string, and the others must not notice.
+#[test]
+fn a_key_of_others_degrades_alone() {
+    crew().block_on(async {
+        let server = RedisServer::start().unwrap();
+        let redis = patient(&server.url()).build().unwrap();
+        let limiter = redis.limiter(failing(&policy("bad", 100, HOUR_MS), FailureMode::Deny));
+        let limiter = Arc::new(limiter.deny_cache(0).build().unwrap());
+        let _ = limiter.check("7").await;
+        let mut connection = server.connection().unwrap();
+        let names: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
+        redis::cmd("DEL").arg(&names).exec(&mut connection).unwrap();
+        redis::cmd("RPUSH").arg(&names).arg("x").exec(&mut connection).unwrap();
+        for _ in 0..5 {
+            for (key, decision) in crowd(&limiter, 40, |caller| caller.to_string()).await {
+                assert_eq!(decision.is_degraded(), key == "7", "{key}");
+                assert_eq!(decision.is_allowed(), key != "7", "{key}");
+            }
+        }
+    });
+}
+
+// A server that has lost its scripts did nothing: the text is sent, and all count once.
+#[test]
+fn a_server_that_forgets_its_scripts_counts_all_once() {
+    crew().block_on(async {
+        let server = RedisServer::start().unwrap();
+        let redis = patient(&server.url()).build().unwrap();
+        let limiter = redis.limiter(policy("flushed", 10_000, HOUR_MS)).build().unwrap();
+        let limiter = Arc::new(limiter);
+        let mut connection = server.connection().unwrap();
+        for _ in 0..10 {
+            redis::cmd("SCRIPT").arg("FLUSH").exec(&mut connection).unwrap();
+            let decisions = crowd(&limiter, 100, |_| "k".to_owned()).await;
+            assert!(decisions.iter().all(|(_, decision)| !decision.is_degraded()));
+        }
+        assert_eq!(limiter.usage("k").await.unwrap().units(0), 1000);
+        assert!(limiter.stats().scripts_sent >= 10);
+    });
+}
+
+// A caller that goes away must not leave the others waiting for ever, nor void their answers.
+#[test]
+fn callers_that_go_away_take_nobody_along() {
+    crew().block_on(async {
+        let server = RedisServer::start().unwrap();
+        let redis = patient(&server.url()).build().unwrap();
+        let limiter = redis.limiter(policy("leavers", 100_000, HOUR_MS)).build().unwrap();
+        let limiter = Arc::new(limiter);
+        for _ in 0..50 {
+            let mut tasks = JoinSet::new();
+            let leavers: Vec<_> = (0..50)
+                .map(|caller| {
+                    let limiter = Arc::clone(&limiter);
+                    let staying = caller % 2 == 0;
+                    let task = async move { limiter.check("k").await.is_allowed() };
+                    let handle = tasks.spawn(task);
+                    (!staying).then_some(handle)
+                })
+                .collect();
+            tokio::task::yield_now().await;
+            leavers.iter().flatten().for_each(tokio::task::AbortHandle::abort);
+            let mut stayed = 0;
+            while let Some(ended) = tasks.join_next().await {
+                stayed += u32::from(ended.is_ok_and(|allowed| allowed));
+            }
+            assert!(stayed >= 25, "{stayed} of those who stayed had an answer");
+        }
+        assert_eq!(limiter.stats().degraded, 0);
+        // Who went away may have been charged, the others have been, and nobody twice.
+        let used = limiter.usage("k").await.unwrap().units(0);
+        assert!((50 * 25..=50 * 50).contains(&used), "{used} units were taken");
+    });
+}
+
+// All who wait together for a server that hangs have their answer in time, each counted.
+#[test]
+fn a_server_that_hangs_holds_no_crowd() {
+    crew().block_on(async {
+        let mut server = RedisServer::start().unwrap();
+        let deadline = Duration::from_millis(200);
+        let redis = Redis::single(&server.url()).unwrap().deadline(deadline).build().unwrap();
+        let policy = failing(&policy("hung", 100_000, HOUR_MS), FailureMode::Allow);
+        let limiter = Arc::new(redis.limiter(policy).build().unwrap());
+        common::eventually("an answer", async || !limiter.check("k").await.is_degraded()).await;
+        let before = limiter.stats();
+        server.suspend().unwrap();
+        let asked = Instant::now();
+        let decisions = crowd(&limiter, 300, |_| "k".to_owned()).await;
+        let took = asked.elapsed();
+        server.resume().unwrap();
+        assert!(decisions.iter().all(|(_, decision)| decision.is_degraded()));
+        // What a busy machine may add; the promise is a few milliseconds.
+        assert!(took < deadline + Duration::from_secs(1), "the last one waited for {took:?}");
+        let after = limiter.stats();
+        assert_eq!(after.degraded - before.degraded, 300);
+        assert_eq!(after.unknown - before.unknown, 300, "each may have been counted");
+    });
+}
