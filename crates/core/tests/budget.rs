@@ -158,3 +158,26 @@ fn a_budget_is_no_less_than_the_shards_need() {
     let (few, _) = self::limiter(1 << 16, OnFull::Overflow, Algorithm::Log);
     assert_eq!(few.set_memory_limit(1), 1 << 16);
 }
+
+// A reload may say that from now on new keys are denied, or make room again.
+#[test]
+fn what_happens_to_new_keys_can_be_changed() {
+    for algorithm in [Algorithm::Log, Algorithm::Counter, Algorithm::Gcra] {
+        let (limiter, _) = limiter(SMALL, OnFull::Overflow, algorithm);
+        fill(&limiter, 0..500_000);
+        let evictions = limiter.stats().evictions;
+        limiter.set_on_full(OnFull::Deny);
+        let mut fresh = 1_000_000..;
+        assert!(fresh.by_ref().take(100).all(|key: u64| !limiter.check(&key).is_allowed()));
+        limiter.set_on_full(OnFull::Lru);
+        assert!(
+            fresh.by_ref().take(100).filter(|key| limiter.check(key).is_allowed()).count() > 50
+        );
+        assert!(limiter.stats().evictions > evictions, "{algorithm:?}: nobody made room");
+        limiter.set_on_full(OnFull::Overflow);
+        let evictions = limiter.stats().evictions;
+        let estimated = fresh.take(100).filter(|key| limiter.check(key).is_estimated()).count();
+        assert!(estimated > 50, "{algorithm:?}: {estimated} of 100 in the sketch");
+        assert_eq!(limiter.stats().evictions, evictions);
+    }
+}

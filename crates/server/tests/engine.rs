@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use slidegate::{Algorithm, Cost, ManualClock, Quota};
+use slidegate::{Algorithm, Cost, ManualClock, OnFull, Quota};
 use slidegate_server::engine::{Afresh, Ask, Caller, Count, Engine, Pool, check_all};
 use slidegate_server::run::Snapshots;
 use slidegate_server::spec::{CandidateSpec, MemorySpec, PolicySpec, Spec, StoreSpec, Switch};
@@ -232,4 +232,38 @@ async fn shares_of_memory_follow_the_configuration() {
     engine.swap(&with(&["one"], 256 * MIB)).unwrap();
     assert_eq!(shares(&engine), [128 * MIB; 2]);
     assert_eq!(allowed(&engine, "one", "k", 2).await, 1, "counts are kept on the way");
+}
+
+// What an operator says of a full table must not wait for a restart: that would empty it.
+#[tokio::test]
+async fn what_happens_when_memory_is_spent_follows_the_configuration() {
+    let with = |on_full| Spec {
+        stores: vec![StoreSpec::Memory(MemorySpec {
+            limit: 4 << 20,
+            on_full,
+            ..MemorySpec::default()
+        })],
+        ..spec([policy("one", 3)])
+    };
+    let (engine, _) = engine(&with(OnFull::Overflow));
+    let overflowed = || {
+        let plan = engine.plan();
+        let count = |(_, pool): &(_, Pool)| match pool {
+            Pool::Memory(limiter) => limiter.stats().overflowed,
+            Pool::Redis(_) => 0,
+        };
+        plan.pools().iter().map(count).sum::<u64>()
+    };
+    let mut key = 0_u32;
+    while overflowed() == 0 {
+        assert_eq!(allowed(&engine, "one", &key.to_string(), 1).await, 1);
+        key += 1;
+    }
+    engine.swap(&with(OnFull::Deny)).unwrap();
+    let mut denied = 0;
+    for new in key..key + 1000 {
+        denied += 1 - allowed(&engine, "one", &new.to_string(), 1).await;
+    }
+    assert!(denied > 0, "nobody of a thousand new keys was denied");
+    assert_eq!(allowed(&engine, "one", "0", 3).await, 2, "who is in the table stays");
 }

@@ -17,7 +17,7 @@ use crate::cost::Cost;
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind};
 use crate::key::{Key, Secret};
-use crate::memory::{AnyStore, Request};
+use crate::memory::{AnyStore, OnFull, Request};
 use crate::policy::{Mode, Policy};
 use crate::quota::Quota;
 use crate::receipt::Receipt;
@@ -318,6 +318,12 @@ impl Limiter {
             self.store.set_memory_limit(bytes);
         }
         bytes
+    }
+
+    /// Treats keys that find no room in another way from now on. Those in the overflow sketch are
+    /// remembered whatever it is.
+    pub fn set_on_full(&self, on_full: OnFull) {
+        self.store.set_on_full(on_full);
     }
 
     /// Where the memory stands, and what has happened to it.

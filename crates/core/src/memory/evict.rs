@@ -112,7 +112,7 @@ impl<W: Window> Shard<W> {
 
     /// Under `lru`, makes room by moving the key that was idle longest into the sketch.
     pub(super) fn evict(&mut self, request: &Request<'_>, shared: &Shared) -> bool {
-        if shared.on_full != OnFull::Lru || self.slots.len() == 0 {
+        if shared.on_full.get() != OnFull::Lru || self.slots.len() == 0 {
             return false;
         }
         let capacity = self.slots.capacity();

@@ -13,7 +13,7 @@ use super::store::LineUp;
 use crate::decision::Decision;
 use crate::policy::QUOTAS_MAX;
 use crate::receipt::Receipt;
-use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use crate::time::{Moment, TickScale};
 use crate::window::{Limits, NEVER, Window};
 
@@ -33,11 +33,35 @@ pub enum OnFull {
     Deny,
 }
 
+/// One that can be changed while it is in use. Read only where there is no room.
+#[derive(Debug)]
+pub(super) struct AtomicOnFull(AtomicU8);
+
+impl AtomicOnFull {
+    pub(super) fn new(on_full: OnFull) -> Self {
+        Self(AtomicU8::new(on_full as u8))
+    }
+
+    pub(super) fn get(&self) -> OnFull {
+        match self.0.load(Ordering::Relaxed) {
+            1 => OnFull::Lru,
+            2 => OnFull::Deny,
+            _ => OnFull::Overflow,
+        }
+    }
+
+    pub(super) fn set(&self, on_full: OnFull) {
+        self.0.store(on_full as u8, Ordering::Relaxed);
+    }
+}
+
+const _: () = assert!(OnFull::Lru as u8 == 1 && OnFull::Deny as u8 == 2);
+
 /// What all shards of a store share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) account: Account,
-    pub(super) on_full: OnFull,
+    pub(super) on_full: AtomicOnFull,
     pub(super) scale: TickScale,
     /// Bytes of one shard's sketch of one quota.
     pub(super) sketch_bytes: AtomicUsize,
@@ -196,7 +220,7 @@ impl<W: Window> Shard<W> {
             Some(at) => look(self.slots.window(at), &request, shared, |window| {
                 decide(window, &request, shared, false)
             }),
-            None if shared.on_full == OnFull::Deny
+            None if shared.on_full.get() == OnFull::Deny
                 && request.limits.quotas().iter().all(|quota| request.cost <= quota.limit)
                 && !self.has_room(shared) =>
             {
@@ -288,7 +312,7 @@ impl<W: Window> Shard<W> {
         }
         let found = self.slots.find(request.fingerprint);
         let Some(at) = found.or_else(|| self.add_key(&request, shared)) else {
-            if shared.on_full == OnFull::Deny {
+            if shared.on_full.get() == OnFull::Deny {
                 return LineUp::TooLong(deny_full(&request, shared));
             }
             let decision = self.check_overflow(&request, shared);
@@ -416,7 +440,7 @@ impl<W: Window> Shard<W> {
                 }
                 decision
             }
-            None if shared.on_full == OnFull::Deny => deny_full(request, shared),
+            None if shared.on_full.get() == OnFull::Deny => deny_full(request, shared),
             None => self.check_overflow(request, shared),
         }
     }

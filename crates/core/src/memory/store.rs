@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use super::decide::Request;
 use super::hold::Hold;
-use super::shard::{Counters, OnFull, Shard, Shared};
+use super::shard::{AtomicOnFull, Counters, OnFull, Shard, Shared};
 
 use super::{Account, snapshot};
 use crate::decision::Decision;
@@ -40,6 +40,7 @@ pub(crate) trait KeyedStore: Debug + Send + Sync {
     fn sweep(&self, shard: usize, slots: usize, moment: Moment) -> (usize, usize);
     /// Holds what is taken from now on against another limit, and makes sketches fit it.
     fn set_memory_limit(&self, bytes: usize);
+    fn set_on_full(&self, on_full: OnFull);
     fn stats(&self) -> StoreStats;
     /// The latest tick that any shard has seen.
     fn latest(&self) -> u64;
@@ -158,7 +159,8 @@ impl<W: Window + Debug> MemoryStore<W> {
         account.grow(settings.shards * size_of::<Padded<Mutex<Shard<W>>>>());
         let shards = (0..settings.shards).map(|_| Padded(Mutex::new(Shard::new()))).collect();
         let sketch_bytes = AtomicUsize::new(sketch);
-        let StoreSettings { on_full, scale, limits, .. } = *settings;
+        let StoreSettings { scale, limits, .. } = *settings;
+        let on_full = AtomicOnFull::new(settings.on_full);
         let longest = AtomicU64::new(limits.longest());
         Self { shards, shared: Shared { account, on_full, scale, sketch_bytes, limits, longest } }
     }
@@ -316,6 +318,10 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
         let swept = guard.sweep(slots, &self.shared);
         guard.note_hold(hold);
         swept
+    }
+
+    fn set_on_full(&self, on_full: OnFull) {
+        self.shared.on_full.set(on_full);
     }
 
     fn set_memory_limit(&self, bytes: usize) {

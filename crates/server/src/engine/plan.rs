@@ -61,7 +61,7 @@ impl Plan {
     }
 
     /// Gives all state in memory the same share of the budget, and what an older plan made another
-    /// one than it had.
+    /// one than it had; and treats who finds no room as the file says now.
     pub(super) fn share_memory(&self) {
         let in_memory = |(_, pool): &'_ (PoolId, Pool)| match pool {
             Pool::Memory(limiter) => Some(Arc::clone(limiter)),
@@ -70,6 +70,7 @@ impl Plan {
         let pools: Vec<_> = self.pools.iter().filter_map(in_memory).collect();
         for limiter in &pools {
             limiter.set_memory_limit(self.spec.memory().limit / pools.len());
+            limiter.set_on_full(self.spec.memory().on_full);
         }
     }
 
