@@ -65,6 +65,11 @@ impl Redis {
         if !ask.is_short() || servers.is_cluster() || !servers.is_busy() {
             return None;
         }
+        // One with little time left would take it from the others.
+        let left = until.saturating_duration_since(Instant::now());
+        if left < servers.timing.call / 4 * 3 {
+            return None;
+        }
         let line = self.shared.together.line(ask.limits.kind())?;
         let permit = match servers.enter() {
             Ok(permit) => permit,
@@ -146,5 +151,41 @@ fn split(answered: Told, count: usize) -> Box<dyn Iterator<Item = Told> + Send> 
             Box::new(core::iter::repeat_n(Err(failure), count))
         }
         other => Box::new(core::iter::repeat_n(other, count)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use slidegate::{Algorithm, Quota};
+
+    use super::*;
+    use crate::script::{Op, ScriptLimits};
+
+    fn limits(quotas: &[Quota]) -> ScriptLimits {
+        let tick = Duration::from_millis(1);
+        ScriptLimits::new(quotas, Algorithm::Log, tick, tick).unwrap()
+    }
+
+    // Who goes with others shares their deadline, so all must have about the same.
+    #[tokio::test]
+    async fn only_those_with_time_left_go_together_and_only_if_there_are_others() {
+        // Nobody listens there.
+        let redis = Redis::single("redis://127.0.0.1:1").unwrap();
+        let redis = redis.deadline(Duration::from_secs(8)).build().unwrap();
+        let quota = Quota::per_minute(5).unwrap();
+        let (limits, wide) = (limits(&[quota]), limits(&[quota, Quota::per_hour(9).unwrap()]));
+        let check = Ask { limits: &limits, op: Op::Check { cost: 1 } };
+        let seconds = |left| Instant::now() + Duration::from_secs(left);
+        assert!(redis.ask_together(b"k", &check, seconds(8)).await.is_none(), "alone");
+
+        let _other = redis.shared.servers.enter().unwrap();
+        assert!(matches!(redis.ask_together(b"k", &check, seconds(8)).await, Some(Err(_))));
+        assert!(redis.ask_together(b"k", &check, seconds(5)).await.is_none(), "in a hurry");
+        let peek = Ask { op: Op::Peek { cost: 1 }, ..check };
+        assert!(redis.ask_together(b"k", &peek, seconds(8)).await.is_none(), "only looks");
+        let several = Ask { limits: &wide, ..check };
+        assert!(redis.ask_together(b"k", &several, seconds(8)).await.is_none(), "two quotas");
     }
 }
