@@ -139,6 +139,24 @@ fn a_full_table_has_room_again_after_the_window() {
     assert_eq!(denied, [], "algorithms, and how many of 1000 were denied by expired keys");
 }
 
+// The same where what is missing is not a slot but the bytes of a window: of the few slots that are
+// looked at for a new key, all may be empty while the dead of its shard have all the memory.
+#[test]
+fn the_dead_keep_no_bytes_from_a_new_key() {
+    let _alone = alone();
+    let mut denied = 0;
+    for _ in 0..300 {
+        let segments = Algorithm::Segments { count: 6 };
+        let (limiter, clock) = limiter(3, 1 << 20, OnFull::Deny, segments);
+        (0..12_000_u64).for_each(|key| drop(limiter.check(&key)));
+        assert!(limiter.stats().overflowed > 0, "there was room for all");
+        clock.advance(Duration::from_secs(180));
+        let fresh = (1 << 40)..(1 << 40) + 100_u64;
+        denied += fresh.filter(|key| !limiter.check(key).is_allowed()).count();
+    }
+    assert_eq!(denied, 0, "of 30,000 new keys");
+}
+
 // A pair of keys of which one finds no room: the other gives back what it took, and the one that
 // was in the way says so.
 #[test]

@@ -9,11 +9,11 @@ use core::mem;
 use parking_lot::Mutex;
 use redis::Value;
 use tokio::sync::oneshot;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use crate::redis::Redis;
 use crate::script::{self, Ask, Kind};
-use crate::servers::{Answered, Failure};
+use crate::servers::{Answered, Failure, FailureKind};
 
 /// Those who are about to ask, by the script that answers them.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl Together {
 }
 
 impl Redis {
-    /// Asks together with others, if there are others; none if this ask goes alone.
+    /// Asks together with others, for one who has entered; none if this ask has to go alone.
     pub(crate) async fn ask_together(
         &self,
         name: &[u8],
@@ -62,41 +62,43 @@ impl Redis {
         until: Instant,
     ) -> Option<Told> {
         let servers = &self.shared.servers;
-        if !ask.is_short() || servers.is_cluster() || !servers.is_busy() {
+        if !ask.is_short() || servers.is_cluster() {
             return None;
         }
+        let (now, call) = (Instant::now(), servers.timing.call);
         // One with little time left would take it from the others.
-        let left = until.saturating_duration_since(Instant::now());
-        if left < servers.timing.call / 4 * 3 {
+        if until.saturating_duration_since(now) < call / 4 * 3 {
             return None;
         }
         let line = self.shared.together.line(ask.limits.kind())?;
-        let permit = match servers.enter() {
-            Ok(permit) => permit,
-            Err(failure) => return Some(Err(failure)),
-        };
         let (tell, told) = oneshot::channel();
-        self.line_up(line, Waiting { name: name.to_vec(), argument: ask.argument(), until, tell });
-        let ended = |_| Err(Failure::unknown("the runtime ended before there was an answer"));
-        let told = told.await.unwrap_or_else(ended);
-        drop(permit);
+        let new = Waiting { name: name.to_vec(), argument: ask.argument(), until, tell };
+        self.line_up(line, new, now + call / 2);
+        let told = match timeout_at(until, told).await {
+            Ok(Ok(told)) => told,
+            Ok(Err(_)) => Err(Failure::unknown("the runtime ended before there was an answer")),
+            Err(_) => Err(Failure::unknown("it took too long to ask together with others")),
+        };
         match &told {
             Ok(Answered { value: Value::BulkString(bytes), .. }) if bytes == script::ALONE => None,
+            Err(failure) if failure.kind == FailureKind::Apart => None,
             _ => Some(told),
         }
     }
 
-    fn line_up(&self, line: &Line, new: Waiting) {
+    /// Puts one in line. Whoever is first sees to it that all go; if that one has to be back by
+    /// `late`, its runtime has ended or stands still, and whoever comes does it.
+    fn line_up(&self, line: &Line, new: Waiting, late: Instant) {
         let mut waiting = line.waiting.lock();
+        let goes = waiting.first().is_none_or(|first| first.until < late);
         waiting.push(new);
-        let is_first = waiting.len() == 1;
         let full = (waiting.len() >= self.shared.together.most).then(|| mem::take(&mut *waiting));
         drop(waiting);
         let (redis, kind) = (self.clone(), line.kind);
         // On tasks of their own: one who goes away must not take the others along.
         if let Some(waiting) = full {
             tokio::spawn(async move { redis.send_together(kind, waiting).await });
-        } else if is_first {
+        } else if goes {
             tokio::spawn(async move {
                 tokio::task::yield_now().await;
                 let waiting = redis.shared.together.line(kind).map(Line::take);
@@ -106,7 +108,10 @@ impl Redis {
     }
 
     /// Sends all in one call, and tells each what became of it.
-    async fn send_together(&self, kind: Kind, waiting: Vec<Waiting>) {
+    async fn send_together(&self, kind: Kind, mut waiting: Vec<Waiting>) {
+        // Who has gone, or has no time left, is not charged.
+        let now = Instant::now();
+        waiting.retain(|waiting| !waiting.tell.is_closed() && waiting.until > now);
         let Some(until) = waiting.iter().map(|waiting| waiting.until).min() else {
             return;
         };
@@ -170,22 +175,43 @@ mod tests {
 
     // Who goes with others shares their deadline, so all must have about the same.
     #[tokio::test]
-    async fn only_those_with_time_left_go_together_and_only_if_there_are_others() {
-        // Nobody listens there.
-        let redis = Redis::single("redis://127.0.0.1:1").unwrap();
-        let redis = redis.deadline(Duration::from_secs(8)).build().unwrap();
+    async fn only_those_with_time_left_go_together_and_only_plain_checks() {
+        let redis = nowhere();
         let quota = Quota::per_minute(5).unwrap();
         let (limits, wide) = (limits(&[quota]), limits(&[quota, Quota::per_hour(9).unwrap()]));
         let check = Ask { limits: &limits, op: Op::Check { cost: 1 } };
-        let seconds = |left| Instant::now() + Duration::from_secs(left);
-        assert!(redis.ask_together(b"k", &check, seconds(8)).await.is_none(), "alone");
-
-        let _other = redis.shared.servers.enter().unwrap();
         assert!(matches!(redis.ask_together(b"k", &check, seconds(8)).await, Some(Err(_))));
         assert!(redis.ask_together(b"k", &check, seconds(5)).await.is_none(), "in a hurry");
         let peek = Ask { op: Op::Peek { cost: 1 }, ..check };
         assert!(redis.ask_together(b"k", &peek, seconds(8)).await.is_none(), "only looks");
         let several = Ask { limits: &wide, ..check };
         assert!(redis.ask_together(b"k", &several, seconds(8)).await.is_none(), "two quotas");
+    }
+
+    // One runtime stops while its check is first in line: those of others must not wait for it.
+    #[tokio::test]
+    async fn one_who_never_goes_holds_nobody_up() {
+        let redis = nowhere();
+        let limits = limits(&[Quota::per_minute(5).unwrap()]);
+        let check = Ask { limits: &limits, op: Op::Check { cost: 1 } };
+        let (tell, stuck) = oneshot::channel();
+        let (name, argument) = (b"k".to_vec(), check.argument());
+        let line = redis.shared.together.line(Kind::Log).unwrap();
+        line.waiting.lock().push(Waiting { name, argument, until: seconds(3), tell });
+        let began = Instant::now();
+        let told = redis.ask_together(b"k", &check, seconds(8)).await;
+        assert!(matches!(told, Some(Err(_))));
+        assert!(began.elapsed() < Duration::from_secs(7), "waited for its deadline");
+        assert!(stuck.await.is_ok_and(|told| told.is_err()), "the other one went too");
+    }
+
+    /// Nobody listens there.
+    fn nowhere() -> Redis {
+        let redis = Redis::single("redis://127.0.0.1:1").unwrap();
+        redis.deadline(Duration::from_secs(8)).build().unwrap()
+    }
+
+    fn seconds(left: u64) -> Instant {
+        Instant::now() + Duration::from_secs(left)
     }
 }

@@ -127,6 +127,65 @@ fn a_key_of_others_degrades_alone() {
     });
 }
 
+// Memory is full: nothing can be counted, but who is over the limit stays so, also in one call with
+// those whose first request cannot be written.
+#[test]
+fn a_full_server_still_denies_who_is_over_the_limit() {
+    crew().block_on(async {
+        let server = RedisServer::builder().max_memory(0, "noeviction").start().unwrap();
+        let redis = patient(&server.url()).build().unwrap();
+        for algorithm in [Algorithm::Log, Algorithm::Counter, Algorithm::Gcra, Algorithm::Fixed] {
+            let mut connection = server.connection().unwrap();
+            let mut memory = |bytes: u64| {
+                let mut set = redis::cmd("CONFIG");
+                set.arg("SET").arg("maxmemory").arg(bytes).exec(&mut connection).unwrap();
+            };
+            let policy = Policy::builder(&format!("{algorithm:?}"))
+                .quota(Quota::per_hour(3).unwrap())
+                .algorithm(algorithm)
+                .failure_mode(FailureMode::Allow)
+                .build()
+                .unwrap();
+            let limiter = Arc::new(redis.limiter(policy).deny_cache(0).build().unwrap());
+            for _ in 0..3 {
+                assert!(!limiter.check("over").await.is_degraded());
+            }
+            memory(1);
+            let key = |caller: usize| match caller % 2 {
+                0 => "over".to_owned(),
+                _ => format!("new-{caller}"),
+            };
+            for (key, decision) in crowd(&limiter, 60, key).await {
+                let is_over = key == "over";
+                assert_eq!(decision.is_degraded(), !is_over, "{algorithm:?} {key}");
+                assert_eq!(decision.is_allowed(), !is_over, "{algorithm:?} {key}");
+            }
+            memory(0);
+            assert_eq!(limiter.stats().unknown, 0, "a full server says that it did nothing");
+        }
+    });
+}
+
+// One node of a cluster that is taken for a server of its own refuses keys of several slots in one
+// call: each then goes alone.
+#[test]
+fn keys_of_several_slots_go_alone() {
+    crew().block_on(async {
+        let server = RedisServer::builder().cluster_node().start().unwrap();
+        let mut connection = server.connection().unwrap();
+        let slots: Vec<u16> = (0..16_384).collect();
+        let mut add = redis::cmd("CLUSTER");
+        add.arg("ADDSLOTS").arg(slots).exec(&mut connection).unwrap();
+        let redis = patient(&server.url()).build().unwrap();
+        let limiter = redis.limiter(policy("slots", 10, HOUR_MS)).build().unwrap();
+        let limiter = Arc::new(limiter);
+        common::eventually("an answer", async || !limiter.check("k").await.is_degraded()).await;
+        let decisions = crowd(&limiter, 60, |caller| caller.to_string()).await;
+        assert!(decisions.iter().all(|(_, decision)| !decision.is_degraded()));
+        assert!(decisions.iter().all(|(_, decision)| decision.remaining() == 9));
+    });
+}
+
 // A server that has lost its scripts did nothing: the text is sent, and all count once.
 #[test]
 fn a_server_that_forgets_its_scripts_counts_all_once() {

@@ -39,10 +39,14 @@ impl Inner {
         until: Instant,
     ) -> Result<Asked, Failure> {
         let (name, ask) = (self.name(key), Ask { limits, op });
-        if let Some(told) = self.redis.ask_together(&name, &ask, until).await {
+        let servers = &self.redis.shared.servers;
+        // Only if there are others already, which is to be known before this one counts too.
+        let is_busy = servers.is_busy();
+        let _permit = servers.enter()?;
+        if is_busy && let Some(told) = self.redis.ask_together(&name, &ask, until).await {
             return self.redis.understand(told?, &[ask]);
         }
-        self.redis.ask_until(&[name], &[ask], until).await
+        self.redis.ask_entered(&[name], &[ask], until).await
     }
 
     /// What a key is called in Redis.
@@ -68,9 +72,20 @@ impl Redis {
         asks: &[Ask<'_>],
         until: Instant,
     ) -> Result<Asked, Failure> {
+        let _permit = self.shared.servers.enter()?;
+        self.ask_entered(names, asks, until).await
+    }
+
+    /// The same for one who has entered already.
+    async fn ask_entered(
+        &self,
+        names: &[Vec<u8>],
+        asks: &[Ask<'_>],
+        until: Instant,
+    ) -> Result<Asked, Failure> {
         let arguments = script::arguments(asks, self.test_time());
         let script = script::script(Kind::of(asks));
-        let answered = self.shared.servers.run(script, names, &arguments, until).await?;
+        let answered = self.shared.servers.run_for(1, script, names, &arguments, until).await?;
         self.understand(answered, asks)
     }
 

@@ -63,9 +63,13 @@ repeat
     reset = left + window - (room - room % current) / current
   end
   if taken then
-    redis.call('SET', KEYS[i],
+    local ttl = 2 * window * tick_us / 1000 + SLACK
+    local wrote = redis.pcall('SET', KEYS[i],
       struct.pack('<I3I2i6I6i6I7I7', magic, epoch, now, window, start, previous, current), 'PX',
-      string.format('%d', 2 * window * tick_us / 1000 + SLACK))
+      string.format(ttl < 2147483648 and '%d' or '%.0f', ttl))
+    if wrote.err then
+      break
+    end
     reply = struct.pack('<I7BI7I7I7I2', us, 2, used, reset, date, epoch)
     break
   end

@@ -42,7 +42,12 @@ repeat
     break
   end
   count = count + cost
-  redis.call('SET', KEYS[i], struct.pack('<I3I2i6I6i6I7', magic, epoch, now, window, start, count),
-    'PX', string.format('%d', window * tick_us / 1000 + SLACK))
+  local ttl = window * tick_us / 1000 + SLACK
+  local wrote = redis.pcall('SET', KEYS[i],
+    struct.pack('<I3I2i6I6i6I7', magic, epoch, now, window, start, count), 'PX',
+    string.format(ttl < 2147483648 and '%d' or '%.0f', ttl))
+  if wrote.err then
+    break
+  end
   reply = struct.pack('<I7BI7I7I7I2', us, 2, count, left, date, epoch)
 until true

@@ -51,8 +51,13 @@ repeat
   if taken then
     parts = ahead % limit
     local ticks = (ahead - parts) / limit
-    redis.call('SET', KEYS[i], struct.pack('<I3I2i6i6I7', magic, epoch, now, now + ticks, parts), 'PX',
-      string.format('%d', (window + 1) * tick_us / 1000 + SLACK))
+    local ttl = (window + 1) * tick_us / 1000 + SLACK
+    local wrote = redis.pcall('SET', KEYS[i],
+      struct.pack('<I3I2i6i6I7', magic, epoch, now, now + ticks, parts), 'PX',
+      string.format(ttl < 2147483648 and '%d' or '%.0f', ttl))
+    if wrote.err then
+      break
+    end
     reply = struct.pack('<I7BI7I7I7I2', us, 2, used, reset, rest > 0 and now + 1 or now, epoch)
     break
   end

@@ -1,8 +1,9 @@
 -- The short cut of log: the usual case without a detour.
 --
 -- One key with one quota, entries of few units, and gaps of up to three bytes. It is one pass that
--- `break` leaves in all other cases; nothing has been written then, and main.lua and log.lua take the
--- long way. This is right only where that would come out the same.
+-- `break` leaves in all other cases, also when the server refuses to write; nothing that counts has
+-- been written then, and main.lua and log.lua take the long way. This is right only where that would
+-- come out the same.
 --
 -- KEYS, ARGV and reply: see main.lua. An operation marked by 64 may go this way.
 -- Stored: see log.lua. With one cursor, what changes begins at byte 15, the tail at byte 51 and the
@@ -24,10 +25,14 @@ repeat
     -- A new key, with room for its first codes.
     local low, date = now % 65536, rest > 0 and now + 1 or now
     local epoch = (low + (now - low) / 65536 * 40503) % 65536
-    redis.call('SET', key, struct.pack('<I3I6i6i6I3I2I3I3I2BI3i6I7c25', 84993, window, now + 2 * window,
-      date, date - now, epoch, 63, 76, cost, 0, 63, date, cost,
+    local ttl = 2 * window * tick_us / 1000 + SLACK
+    local wrote = redis.pcall('SET', key, struct.pack('<I3I6i6i6I3I2I3I3I2BI3i6I7c25', 84993, window,
+      now + 2 * window, date, date - now, epoch, 63, 76, cost, 0, 63, date, cost,
       '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'),
-      'PX', string.format('%d', 2 * window * tick_us / 1000 + SLACK))
+      'PX', string.format(ttl < 2147483648 and '%d' or '%.0f', ttl))
+    if wrote.err then
+      break
+    end
     reply = struct.pack('<I7BI7I7I7I2', us, 2, cost, date + window - now, date, epoch)
     break
   elseif #text < 63 then
@@ -169,7 +174,9 @@ repeat
       local room = math.min(whole + (-whole) % step - beside, stop + 64)
       size = math.min(math.max(stop + spare, room), 63 + cap)
     else
-      redis.call('SETRANGE', key, stop, codes)
+      if type(redis.pcall('SETRANGE', key, stop, codes)) == 'table' then
+        break
+      end
       stop = stop + pending
     end
     pending, tail, code = 0, '', ''
@@ -184,12 +191,16 @@ repeat
   end
   if full then
     local blank = string.rep('\0', 12)
-    redis.call('SET', key, state .. blank .. codes .. string.rep('\0', size - stop), 'KEEPTTL')
-  else
-    redis.call('SETRANGE', key, dies and '0' or '15', state)
+    codes = codes .. string.rep('\0', size - stop)
+    if redis.pcall('SET', key, state .. blank .. codes, 'KEEPTTL').err then
+      break
+    end
+  elseif type(redis.pcall('SETRANGE', key, dies and '0' or '15', state)) == 'table' then
+    break
   end
   if dies then
-    redis.call('PEXPIRE', key, string.format('%d', 2 * window * tick_us / 1000 + SLACK))
+    local ttl = 2 * window * tick_us / 1000 + SLACK
+    redis.call('PEXPIRE', key, string.format(ttl < 2147483648 and '%d' or '%.0f', ttl))
   end
   reply = struct.pack('<I7BI7I7I7I2', us, 2, used, tick + window - now, last,
     (lead_epoch - lead) / 16777216)

@@ -28,7 +28,7 @@ pub(crate) enum FailureKind {
     Moved { slot: u16, address: Box<str> },
     /// Another node has this key already; nothing was done.
     Ask { address: Box<str> },
-    /// The slot is moving and the keys are not all on one node; nothing was done.
+    /// The keys are not all on one node, or not of one slot; nothing was done.
     Apart,
     /// The node is a replica, or has lost its cluster; nothing was done.
     NotPrimary,
@@ -105,12 +105,12 @@ fn server(kind: ServerErrorKind, error: &RedisError) -> FailureKind {
             Some((address, _)) => FailureKind::Ask { address: address.into() },
             None => FailureKind::NotPrimary,
         },
-        ServerErrorKind::TryAgain => FailureKind::Apart,
+        ServerErrorKind::TryAgain | ServerErrorKind::CrossSlot => FailureKind::Apart,
         ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown | ServerErrorKind::ClusterDown => {
             FailureKind::NotPrimary
         }
         // Among them an error inside a script, and a value that is not a string.
-        ServerErrorKind::ResponseError | ServerErrorKind::CrossSlot => FailureKind::Answer,
+        ServerErrorKind::ResponseError => FailureKind::Answer,
         _ => FailureKind::Refused,
     }
 }

@@ -70,20 +70,8 @@ impl Servers {
         Self { layout, timing, in_flight: Semaphore::new(in_flight_max), in_flight_max, counts }
     }
 
-    /// Runs a script on the keys, which must be of one slot, once; waits for the answer until
-    /// `until`.
-    pub(crate) async fn run(
-        &self,
-        script: &Script,
-        keys: &[Vec<u8>],
-        arguments: &[Vec<u8>],
-        until: Instant,
-    ) -> Result<Answered, Failure> {
-        let _permit = self.enter()?;
-        self.run_for(1, script, keys, arguments, until).await
-    }
-
-    /// The same for so many callers, who have entered already.
+    /// Runs a script on the keys, which must be of one slot, once, for so many callers who have entered;
+    /// waits for the answer until `until`.
     pub(crate) async fn run_for(
         &self,
         callers: u32,
