@@ -459,11 +459,11 @@ impl<W: Window> Shard<W> {
         let mut window = W::new(request.limits, epoch);
         let bytes = window.heap_bytes();
         let granted = shared.account.try_grow(bytes)
-            || {
+            || (bytes > 0 && {
                 // Others may be there that no longer matter, and still have what is missing.
                 self.sweep(SWEEP_WHEN_FULL, shared);
                 shared.account.try_grow(bytes)
-            }
+            })
             || (self.evict(request, shared) && shared.account.try_grow(bytes));
         if !granted {
             self.counters.overflowed += 1;
