@@ -303,8 +303,12 @@ async fn a_store_that_fails_makes_unready_only_where_it_denies() {
     let asks = ["open", "closed", "here", "open"].map(|name| json!({"policy": name, "key": "a"}));
     let batch = json!({"asks": asks});
     let answers = asker.post("/v1/batch", &batch).await.json();
-    let remaining: Vec<_> = (0..4).map(|index| &answers["answers"][index]["remaining"]).collect();
-    assert_eq!(remaining, [&json!(2), &json!(2), &json!(2), &json!(1)], "{answers}");
+    let remaining = |index: usize| answers["answers"][index]["remaining"].as_u64().unwrap();
+    assert_eq!([1, 2].map(remaining), [2, 2], "{answers}");
+    // Asks of one key at once: which of them a shared store judges first is left open.
+    let mut same = [0, 3].map(remaining);
+    same.sort_unstable();
+    assert_eq!(same, [1, 2], "{answers}");
     state.stores.refresh(&engine).await;
     let page = parse(client.get("/metrics").await.text());
     let store = "{store=\"shared\"}";
