@@ -45,7 +45,7 @@ pub(super) struct Rate {
     pub(super) calls: Option<u64>,
 }
 
-const ONE_CALL_EACH: &[Which] =
+const PLAIN: &[Which] =
     &[Which::Log, Which::Counter, Which::SortedSet, Which::Increment, Which::Empty];
 
 pub(super) const WORKLOADS: &[Workload] = &[
@@ -54,7 +54,7 @@ pub(super) const WORKLOADS: &[Workload] = &[
         keys: 100_000,
         limit: 100,
         window: Duration::from_secs(60),
-        subjects: ONE_CALL_EACH,
+        subjects: PLAIN,
     },
     // As fast as one key can be asked for: mostly denied, and each that is allowed has seen
     // others expire.
@@ -63,7 +63,7 @@ pub(super) const WORKLOADS: &[Workload] = &[
         keys: 1,
         limit: 10_000,
         window: Duration::from_secs(1),
-        subjects: ONE_CALL_EACH,
+        subjects: PLAIN,
     },
     Workload {
         name: "flooded-key",

@@ -24,7 +24,7 @@ pub(super) enum Subject {
 /// Which one, and with what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Which {
-    /// The exact log without deny cache or leases: one call a decision.
+    /// The exact log without deny cache or leases: every decision is the server's.
     Log,
     /// With the deny cache as it is by default.
     LogDenyCache,

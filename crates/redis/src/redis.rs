@@ -203,23 +203,23 @@ impl RedisBuilder {
 
     /// Checks that may be under way at a time; 1024 unless told. The failure mode answers beyond.
     #[must_use]
-    pub fn in_flight_max(mut self, calls: usize) -> Self {
-        self.in_flight_max = calls;
+    pub fn in_flight_max(mut self, checks: usize) -> Self {
+        self.in_flight_max = checks;
         self
     }
 
     /// Checks that may go to the server in one call if they come at the same time; 32 unless told,
-    /// 1 if each is to go alone, 256 at most. The server is busy with one call for that many times
-    /// what it takes to decide, some 5 us. A cluster's checks always go alone.
+    /// 1 if each is to go alone, 256 at most. The server is busy with one call for as long as with
+    /// all of them, some microseconds each. A cluster's checks always go alone.
     #[must_use]
     pub fn together_max(mut self, checks: usize) -> Self {
         self.together_max = checks;
         self
     }
 
-    /// After `failures` checks in a row without an answer a server is not asked for `open`, which doubles up to
-    /// eight times that while it stays away, but at most ten seconds. Unless told: 5 failures, from
-    /// 100 ms up to one second. `open` is from 1 ms to 60 s.
+    /// After `failures` checks in a row without an answer a server is not asked for `open`, which
+    /// doubles up to eight times that while it stays away, but at most ten seconds. Unless told: 5
+    /// checks, from 100 ms up to one second. `open` is from 1 ms to 60 s.
     #[must_use]
     pub fn breaker(mut self, failures: u32, open: Duration) -> Self {
         let open_max = open.saturating_mul(8).min(Duration::from_secs(10)).max(open);

@@ -1,8 +1,9 @@
 //! Independent checks that go to the server in one call.
 //!
-//! To be called costs a server as much as to decide. So a check that comes while others are under way
-//! lets everybody else who is ready have a turn, and goes with those who ask meanwhile. It waits for
-//! nobody's answer and for no timer, and one that comes alone goes at once: nothing gets slower.
+//! To be called, and to read its clock, takes a server two fifths of what a check takes it. So a
+//! check that comes while others are under way lets everybody else who is ready have a turn, and goes
+//! with those who ask meanwhile. It waits for nobody's answer and for no timer, and one that comes
+//! alone goes at once.
 
 use core::mem;
 

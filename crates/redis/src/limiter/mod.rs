@@ -34,8 +34,8 @@ use stats::LimiterCounts;
 /// Decides who may go on, under one policy, together with every other process that has a limiter
 /// of the same name and prefix on the same servers.
 ///
-/// Shared by reference or in an `Arc`. One script call a decision, fewer with the deny cache and
-/// leases. A check always gets an answer within the deadline: when Redis has none, the policy's
+/// Shared by reference or in an `Arc`. One script call a decision, fewer when many come at the same
+/// time, with the deny cache and with leases. A check always gets an answer within the deadline: when Redis has none, the policy's
 /// [`FailureMode`](slidegate::FailureMode) answers, and the decision says that it is degraded. A
 /// future that is dropped may have been charged.
 #[derive(Debug)]

@@ -37,6 +37,17 @@ impl Kind {
             _ => Self::Mixed,
         }
     }
+
+    /// Its short cut, which leaves its answer in `reply`, if it has one.
+    fn quick(self) -> Option<&'static str> {
+        match self {
+            Self::Log => Some(LOG_QUICK),
+            Self::Counter => Some(COUNTER_QUICK),
+            Self::Gcra => Some(GCRA_QUICK),
+            Self::Fixed => Some(FIXED_QUICK),
+            Self::Segments | Self::Mixed => None,
+        }
+    }
 }
 
 /// Where a script has its time from.
@@ -107,19 +118,21 @@ impl Script {
 /// The script that answers many checks of a kind, each as if it were asked alone; none if the kind has
 /// no short cut. Those that its short cut cannot answer it leaves alone, and answers [`ALONE`].
 pub(crate) fn script_for_many(kind: Kind) -> Option<&'static Script> {
-    static LOG: LazyLock<Script> = LazyLock::new(|| compose_for_many(LOG_QUICK, Clock::BUILT));
-    static COUNTER: LazyLock<Script> =
-        LazyLock::new(|| compose_for_many(COUNTER_QUICK, Clock::BUILT));
-    static GCRA: LazyLock<Script> = LazyLock::new(|| compose_for_many(GCRA_QUICK, Clock::BUILT));
-    static FIXED: LazyLock<Script> = LazyLock::new(|| compose_for_many(FIXED_QUICK, Clock::BUILT));
-    match kind {
-        Kind::Log => Some(&LOG),
-        Kind::Counter => Some(&COUNTER),
-        Kind::Gcra => Some(&GCRA),
-        Kind::Fixed => Some(&FIXED),
-        Kind::Segments | Kind::Mixed => None,
-    }
+    static LOG: Many = LazyLock::new(|| compose_for_many(Kind::Log, Clock::BUILT));
+    static COUNTER: Many = LazyLock::new(|| compose_for_many(Kind::Counter, Clock::BUILT));
+    static GCRA: Many = LazyLock::new(|| compose_for_many(Kind::Gcra, Clock::BUILT));
+    static FIXED: Many = LazyLock::new(|| compose_for_many(Kind::Fixed, Clock::BUILT));
+    let script: &'static Many = match kind {
+        Kind::Log => &LOG,
+        Kind::Counter => &COUNTER,
+        Kind::Gcra => &GCRA,
+        Kind::Fixed => &FIXED,
+        Kind::Segments | Kind::Mixed => return None,
+    };
+    script.as_ref()
 }
+
+type Many = LazyLock<Option<Script>>;
 
 /// What the script for many says of a check that has to be asked alone. Nothing was done for it.
 pub(crate) const ALONE: &[u8] = &[255];
@@ -156,15 +169,10 @@ fn text(kind: Kind, clock: Clock, main: &str) -> String {
         Kind::Fixed => &[FIXED],
         Kind::Mixed => &[LOG_CODES, LOG_MERGE, LOG, COUNTER, SEGMENTS, GCRA, FIXED],
     };
-    // The short cut comes before all that it does not need. It leaves its answer in `reply`.
-    let quick = match kind {
-        Kind::Log => LOG_QUICK,
-        Kind::Counter => COUNTER_QUICK,
-        Kind::Gcra => GCRA_QUICK,
-        Kind::Fixed => FIXED_QUICK,
-        Kind::Segments | Kind::Mixed => "",
-    };
-    let mut files = vec![clock.text(), ONE, quick, ONE_END, PRELUDE];
+    let mut files = vec![clock.text()];
+    // The short cut comes before all that it does not need.
+    files.extend(kind.quick().map(|quick| [ONE, quick, ONE_END]).into_iter().flatten());
+    files.push(PRELUDE);
     files.extend_from_slice(algorithms);
     files.push(main);
     files.into_iter().map(without_comments).collect()
@@ -178,9 +186,9 @@ const ONE_END: &str = "if reply then return reply end\n";
 const MANY: &str = "local replies = {}\nfor i = 1, #KEYS do\nlocal reply\n";
 const MANY_END: &str = "replies[i] = reply or '\\255'\nend\nreturn replies\n";
 
-fn compose_for_many(quick: &str, clock: Clock) -> Script {
-    let files = [clock.text(), MANY, quick, MANY_END];
-    Script::new(files.into_iter().map(without_comments).collect())
+fn compose_for_many(kind: Kind, clock: Clock) -> Option<Script> {
+    let files = [clock.text(), MANY, kind.quick()?, MANY_END];
+    Some(Script::new(files.into_iter().map(without_comments).collect()))
 }
 
 /// The same text, line for line, without what only readers need: the server keeps it in memory.

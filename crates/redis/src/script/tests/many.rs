@@ -4,29 +4,27 @@ use redis::Value;
 use slidegate::Algorithm;
 use slidegate_testkit::Random;
 
-use super::super::{
-    ALONE, Ask, COUNTER_QUICK, Clock, FIXED_QUICK, GCRA_QUICK, LOG_QUICK, Op, ScriptLimits,
-    compose_for_many, parse, time,
-};
+use super::super::{ALONE, Ask, Clock, Kind, Op, ScriptLimits, compose_for_many, parse, time};
 use super::{Caller, START, Server, decided, limits, ms};
 
-const ALGORITHMS: [(Algorithm, &str); 5] = [
-    (Algorithm::Log, LOG_QUICK),
-    (Algorithm::LogCapped { bytes_max: 64 }, LOG_QUICK),
-    (Algorithm::Counter, COUNTER_QUICK),
-    (Algorithm::Gcra, GCRA_QUICK),
-    (Algorithm::Fixed, FIXED_QUICK),
+/// Those that have a short cut.
+const ALGORITHMS: [Algorithm; 5] = [
+    Algorithm::Log,
+    Algorithm::LogCapped { bytes_max: 64 },
+    Algorithm::Counter,
+    Algorithm::Gcra,
+    Algorithm::Fixed,
 ];
 
 /// What the script for many replies to each.
 fn ask_many(
     caller: &mut Caller,
-    quick: &str,
     now: core::time::Duration,
     keys: &[String],
     asks: &[Ask<'_>],
 ) -> Vec<Vec<u8>> {
-    let script = redis::Script::new(compose_for_many(quick, Clock::Given).text());
+    let script = compose_for_many(Kind::of(asks), Clock::Given).unwrap();
+    let script = redis::Script::new(script.text());
     let mut call = script.prepare_invoke();
     for key in keys {
         call.key(key);
@@ -42,7 +40,7 @@ fn ask_many(
 fn many_at_once_are_as_one_after_the_other() {
     let server = Server::start();
     let mut caller = Caller::new(server.connect());
-    for (algorithm, quick) in ALGORITHMS {
+    for algorithm in ALGORITHMS {
         redis::cmd("FLUSHALL").exec(caller.connection()).unwrap();
         let tight = limits(algorithm, &[(5, 2_000)]);
         let wide = limits(algorithm, &[(40, 60_000)]);
@@ -64,7 +62,7 @@ fn many_at_once_are_as_one_after_the_other() {
             if asks.is_empty() {
                 continue;
             }
-            let replies = ask_many(&mut caller, quick, now, &names, &asks);
+            let replies = ask_many(&mut caller, now, &names, &asks);
             assert_eq!(replies.len(), asks.len());
             for (((user, ask), name), reply) in users.iter().zip(&asks).zip(&names).zip(replies) {
                 asked += 1;
@@ -94,13 +92,13 @@ fn many_at_once_are_as_one_after_the_other() {
 fn a_key_that_comes_often_in_one_call_gets_its_limit() {
     let server = Server::start();
     let mut caller = Caller::new(server.connect());
-    for (algorithm, quick) in ALGORITHMS {
+    for algorithm in ALGORITHMS {
         redis::cmd("FLUSHALL").exec(caller.connection()).unwrap();
         let limits: ScriptLimits = limits(algorithm, &[(10, 60_000)]);
         let asks = [Ask::new(&limits, Op::Check { cost: 1 }).unwrap(); 32];
         let names = vec!["k".to_owned(); 32];
         let mut admitted = 0;
-        for reply in ask_many(&mut caller, quick, START, &names, &asks) {
+        for reply in ask_many(&mut caller, START, &names, &asks) {
             let reply = parse(Value::BulkString(reply), &asks[..1]).unwrap();
             admitted += u32::from(decided(&reply.answers[0]).0);
         }
@@ -113,14 +111,14 @@ fn a_key_that_comes_often_in_one_call_gets_its_limit() {
 fn a_key_that_cannot_be_read_goes_alone() {
     let server = Server::start();
     let mut caller = Caller::new(server.connect());
-    for (algorithm, quick) in ALGORITHMS {
+    for algorithm in ALGORITHMS {
         redis::cmd("FLUSHALL").exec(caller.connection()).unwrap();
         redis::cmd("RPUSH").arg("list").arg("x").exec(caller.connection()).unwrap();
         redis::cmd("SET").arg("text").arg("x".repeat(100)).exec(caller.connection()).unwrap();
         let limits: ScriptLimits = limits(algorithm, &[(10, 60_000)]);
         let asks = [Ask::new(&limits, Op::Check { cost: 1 }).unwrap(); 4];
         let names = ["list", "a", "text", "b"].map(str::to_owned);
-        let replies = ask_many(&mut caller, quick, START, &names, &asks);
+        let replies = ask_many(&mut caller, START, &names, &asks);
         let is_alone: Vec<bool> = replies.iter().map(|reply| reply == ALONE).collect();
         assert_eq!(is_alone, [true, false, true, false], "{algorithm:?}");
     }
