@@ -5,7 +5,7 @@
 //! |   |                 |     ||
 //! |   |                 |     |+ the key: text with %XX for other bytes, or a digest
 //! |   |                 |     + what it is: t text, d digest of a long key, s digest of a secret
-//! |   |                 + the policy's name, with @ and the tick if that is not a millisecond
+//! |   |                 + the policy's name, behind @ the algorithm and the tick if not log and a millisecond
 //! |   + digest of the key alone, so that one key's policies share a slot
 //! + prefix
 //! ```

@@ -4,7 +4,7 @@ use core::sync::atomic::AtomicU64;
 use core::time::Duration;
 use std::sync::Arc;
 
-use slidegate::{Error, ErrorKind, FailureMode, Policy, Quota, Secret};
+use slidegate::{Algorithm, Error, ErrorKind, FailureMode, Policy, Quota, Secret};
 
 use super::stats::LimiterCounts;
 use super::tier::longest;
@@ -153,7 +153,7 @@ impl RedisLimiterBuilder {
         };
         let deny = (self.deny_keys > 0).then(|| DenyCache::new(self.deny_keys, self.deny_cap));
         let inner = Inner {
-            stored_as: stored_as(policy.name(), self.tick),
+            stored_as: stored_as(policy.name(), self.tick, policy.algorithm()),
             tick: self.tick,
             guard,
             secret_keys: self.secret_keys,
@@ -207,10 +207,44 @@ impl RedisLimiterBuilder {
     }
 }
 
-/// Ticks of another length would be misread, so they are stored under another name.
-fn stored_as(policy: &str, tick: Duration) -> Box<str> {
-    match tick.as_micros() {
-        1000 => policy.into(),
-        micros => format!("{policy}@{micros}us").into(),
+/// The name under which a policy's keys are stored. Another tick and another algorithm have another
+/// one: what the one wrote the other would misread, or refuse until it has expired. So a policy
+/// whose algorithm changes starts anew, and while processes with the old one are still about, both count
+/// for themselves.
+fn stored_as(policy: &str, tick: Duration, algorithm: Algorithm) -> Box<str> {
+    let algorithm = match algorithm {
+        Algorithm::Counter => "counter",
+        Algorithm::Segments { .. } => "segments",
+        Algorithm::Gcra => "gcra",
+        Algorithm::Fixed => "fixed",
+        _ => "",
+    };
+    let tick = match tick.as_micros() {
+        1000 => String::new(),
+        micros => format!("{micros}us"),
+    };
+    match (algorithm, tick.as_str()) {
+        ("", "") => policy.into(),
+        ("", mark) | (mark, "") => format!("{policy}@{mark}").into(),
+        (algorithm, tick) => format!("{policy}@{algorithm}-{tick}").into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_would_misread_has_another_name() {
+        let [usual, coarse] = [1, 10].map(Duration::from_millis);
+        let name = |tick, algorithm| stored_as("api", tick, algorithm);
+        assert_eq!(&*name(usual, Algorithm::Log), "api");
+        assert_eq!(
+            name(usual, Algorithm::Log),
+            name(usual, Algorithm::LogCapped { bytes_max: 4096 })
+        );
+        assert_eq!(&*name(coarse, Algorithm::Log), "api@10000us");
+        assert_eq!(&*name(usual, Algorithm::Counter), "api@counter");
+        assert_eq!(&*name(coarse, Algorithm::Gcra), "api@gcra-10000us");
     }
 }
