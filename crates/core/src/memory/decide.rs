@@ -7,7 +7,7 @@ use crate::decision::{Decision, Outcome, QuotaDecision};
 use crate::policy::QUOTAS_MAX;
 use crate::receipt::Receipt;
 use crate::time::{Moment, TickScale};
-use crate::window::{Brief, Limits, NEVER, Standing, Window};
+use crate::window::{Limits, NEVER, Standing, TickQuota, Usual, Window};
 
 /// What a shard is asked.
 #[derive(Debug, Clone, Copy)]
@@ -53,31 +53,58 @@ pub(super) fn check_window<W: Window>(
     let Request { limits, cost, .. } = *request;
     if W::USUAL && cost == 1 {
         window.advance(limits, moment.now, &shared.account);
-        let quota = limits.quota(0);
-        if let Some(Brief { is_denied, remaining, reset }) = window.check_usual(quota, moment) {
-            let retry = if is_denied { reset } else { 0 };
-            return Standing { used: quota.limit - remaining, retry, reset, tick: moment.date };
+        let TickQuota { limit, window: length } = limits.quota(0);
+        let left = |first: u64| first + length - moment.now;
+        match window.check_usual(limit, moment) {
+            Usual::Taken { used, first } => {
+                return Standing { used, retry: 0, reset: left(first), tick: moment.date };
+            }
+            Usual::Denied { first } => {
+                let wait = left(first);
+                return Standing { used: limit, retry: wait, reset: wait, tick: 0 };
+            }
+            Usual::No => {}
         }
     }
     window.check(limits, moment, cost, &shared.account)
 }
 
-/// The decision for one unit; `receipt` is for it if it passed.
-#[inline]
-pub(super) fn decide_one(
-    brief: Brief,
-    limit: u64,
-    scale: &TickScale,
-    receipt: Receipt,
+/// The decision for one unit under the policy's only quota, where there is no short way.
+#[cold]
+#[inline(never)]
+pub(super) fn check_known<W: Window>(
+    window: &mut W,
+    fingerprint: u64,
+    moment: Moment,
+    shared: &Shared,
 ) -> Decision {
-    let Brief { is_denied, remaining, reset } = brief;
-    let wait = scale.nanos(reset);
-    if is_denied {
-        let quota = QuotaDecision::from_nanos(limit, remaining, wait, wait);
-        return Decision::one(Outcome::Deny, quota, None);
-    }
-    let quota = QuotaDecision::from_nanos(limit, remaining, 0, wait);
+    let request = Request { fingerprint, limits: &shared.limits, moment, cost: 1 };
+    let standing = window.check(request.limits, moment, 1, &shared.account);
+    Known { standing, epoch: window.epoch() }.decision(&request, &shared.scale)
+}
+
+/// The decision for one unit that was taken, the last of `used`.
+#[inline]
+pub(super) fn allow_one(
+    used: u64,
+    first: u64,
+    receipt: Receipt,
+    now: u64,
+    shared: &Shared,
+) -> Decision {
+    let TickQuota { limit, window } = shared.limits.quota(0);
+    let reset = shared.scale.nanos(first + window - now);
+    let quota = QuotaDecision::from_nanos(limit, limit - used, 0, reset);
     Decision::one(Outcome::Allow, quota, Some(receipt))
+}
+
+/// The decision for one unit that passes when that of tick `first` expires.
+#[inline(never)]
+pub(super) fn deny_one(first: u64, now: u64, shared: &Shared) -> Decision {
+    let TickQuota { limit, window } = shared.limits.quota(0);
+    let wait = shared.scale.nanos(first + window - now);
+    let quota = QuotaDecision::from_nanos(limit, 0, wait, wait);
+    Decision::one(Outcome::Deny, quota, None)
 }
 
 /// Starts a new key with what the sketch remembers of it.

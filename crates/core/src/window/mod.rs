@@ -2,7 +2,6 @@
 //!
 //! Whoever adds an algorithm adds one file here that implements [`Window`].
 
-mod brief;
 mod counter;
 mod fixed;
 mod gcra;
@@ -11,8 +10,8 @@ mod log;
 mod many;
 mod segments;
 mod stamp;
+mod usual;
 
-pub(crate) use brief::Brief;
 pub(crate) use counter::Counter;
 pub(crate) use fixed::Fixed;
 pub(crate) use gcra::Gcra;
@@ -20,6 +19,7 @@ pub(crate) use limits::{Limits, TickQuota};
 pub(crate) use log::Log;
 pub(crate) use many::Many;
 pub(crate) use segments::Segments;
+pub(crate) use usual::Usual;
 
 use crate::error::Error;
 use crate::memory::Account;
@@ -77,12 +77,11 @@ pub(crate) trait Window: Sized + Send {
     /// Ticks until more units become available in quota `index`; zero if all are.
     fn reset(&self, limits: &Limits, index: usize, now: u64) -> u64;
 
-    /// Decides for one unit under the only quota, if that can be done without calling anything,
-    /// after `advance`. None, and nothing done, if it cannot, and for an algorithm without a
-    /// shorter way than [`check`](Window::check).
-    fn check_usual(&mut self, quota: TickQuota, moment: Moment) -> Option<Brief> {
-        let _ = (quota, moment);
-        None
+    /// Decides for one unit under the only quota and takes it if it passes, if that can be done
+    /// without calling anything, after `advance`.
+    fn check_usual(&mut self, limit: u64, moment: Moment) -> Usual {
+        let _ = (limit, moment);
+        Usual::No
     }
 
     /// Decides under the only quota, and takes if it passes: `advance`, `retry`, `take`, `used`

@@ -23,6 +23,12 @@ impl Stamp {
         self.0 as u16
     }
 
+    /// Moves the tick on. The sum stays below 2^48.
+    #[inline]
+    pub(super) fn add(&mut self, ticks: u64) {
+        self.0 += ticks << 16;
+    }
+
     #[inline]
     pub(super) fn set_tick(&mut self, tick: u64) {
         self.0 = tick << 16 | self.0 & 0xFFFF;

@@ -72,8 +72,8 @@ impl Code {
             return None;
         }
         let is_short = gap < SHORT;
-        let code = if is_short { gap << 8 } else { gap + PAIR_FIRST };
-        Some(ShortCode { bytes: (code as u16).to_be_bytes(), len: 2 - u16::from(is_short) })
+        let (code, len) = if is_short { (gap << 8, 1) } else { (gap + PAIR_FIRST, 2) };
+        Some(ShortCode { bytes: (code as u16).to_be_bytes(), len })
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "each cast keeps the byte it is about")]
@@ -128,17 +128,19 @@ pub(super) fn read(bytes: &[u8]) -> Entry {
     }
 }
 
-/// Gap and length of the first code, if it is one of the usual, of one unit and one or two bytes,
-/// and is not the last byte there is. As [`Code::short`], without a branch.
+/// Gap and length of the code at a place, if it is one of the usual, of one unit and one or two
+/// bytes, and is not the last byte there is. As [`Code::short`], without a branch.
 #[inline]
-pub(super) fn peek(bytes: &[u8]) -> Option<(u64, usize)> {
-    let pair = u64::from(u16::from_be_bytes(*bytes.first_chunk::<2>()?));
+pub(super) fn peek_at(bytes: &[u8], at: u32) -> Option<(u64, u32)> {
+    let at = at as usize;
+    let pair = bytes.get(at..at + 2)?;
+    let pair = u64::from(pair[0]) << 8 | u64::from(pair[1]);
     if pair >= u64::from(TRIPLE) << 8 {
         return None;
     }
-    let is_pair = pair >= SHORT << 8;
-    let gap = if is_pair { pair - PAIR_FIRST } else { pair >> 8 };
-    Some((gap, 1 + usize::from(is_pair)))
+    let is_short = pair < SHORT << 8;
+    let gap = if is_short { pair >> 8 } else { pair - PAIR_FIRST };
+    Some((gap, 2 - u32::from(is_short)))
 }
 
 #[cold]

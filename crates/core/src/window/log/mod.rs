@@ -23,7 +23,7 @@ use self::body::Body;
 use self::code::{Code, read};
 use self::wide::Wide;
 use super::stamp::Stamp;
-use super::{Brief, Limits, NEVER, TickQuota, Window};
+use super::{Limits, NEVER, Usual, Window};
 use crate::error::Error;
 use crate::memory::{Account, Reader, Writer};
 use crate::time::Moment;
@@ -66,9 +66,8 @@ impl Window for Log {
     #[inline]
     fn advance(&mut self, limits: &Limits, now: u64, account: &Account) {
         if self.units != 0 {
-            let longest = limits.longest();
-            if self.head.tick() + longest <= now {
-                self.expire(now - longest);
+            if let Some(overdue) = now.checked_sub(self.head.tick() + limits.longest()) {
+                self.expire(overdue);
             }
         } else if let Body::Wide(wide) = &mut self.body {
             wide.advance(limits, now, account);
@@ -114,22 +113,23 @@ impl Window for Log {
 
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a call would cost a tenth of the check")]
-    fn check_usual(&mut self, quota: TickQuota, moment: Moment) -> Option<Brief> {
-        let units = self.units.wrapping_add(1);
+    #[expect(clippy::cast_possible_truncation, reason = "what does not fit becomes zero")]
+    fn check_usual(&mut self, limit: u64, moment: Moment) -> Usual {
+        let used = u64::from(self.units) + 1;
+        let units = used as u32;
         if units <= 1 {
             // Nothing on record, or wide; or so many that it will be.
-            return None;
+            return Usual::No;
         }
-        let TickQuota { limit, window } = quota;
-        if u64::from(units) > limit {
-            return self.deny_usual(limit, self.head.tick() + window - moment.now);
+        if used > limit {
+            return self.deny_usual(limit);
         }
-        if !self.take_usual(moment.date) && !self.take_at_turn(moment.date) {
-            return None;
+        let first = self.head.tick();
+        if !self.take_usual(first, moment.date) {
+            return Usual::No;
         }
         self.units = units;
-        let reset = self.head.tick() + window - moment.now;
-        Some(Brief { is_denied: false, remaining: limit - u64::from(units), reset })
+        Usual::Taken { used, first }
     }
 
     fn take(&mut self, limits: &Limits, moment: Moment, cost: u64, account: &Account) -> u64 {
@@ -324,63 +324,67 @@ impl Log {
 
     /// Denies one unit, if the first entry frees it.
     #[inline]
-    fn deny_usual(&self, limit: u64, reset: u64) -> Option<Brief> {
-        let is_first = u64::from(self.units) == limit && self.body.first_is_one();
-        is_first.then_some(Brief { is_denied: true, remaining: 0, reset })
+    fn deny_usual(&self, limit: u64) -> Usual {
+        if u64::from(self.units) == limit && self.body.first_is_one() {
+            Usual::Denied { first: self.head.tick() }
+        } else {
+            Usual::No
+        }
     }
 
-    /// Drops every entry at or before `horizon`, in a body that is not wide.
+    /// Drops every entry that is at most `overdue` ticks later than the first, in a body that is
+    /// not wide.
     ///
     /// The usual codes, in a block, without calling anything: then neither this function nor who
     /// calls it has to put registers aside.
     #[inline(never)]
     #[expect(clippy::cast_possible_truncation, reason = "parts of the sums")]
-    fn expire(&mut self, horizon: u64) {
+    fn expire(&mut self, overdue: u64) {
         let Body::Flat { start, buffer, .. } = &mut self.body else {
-            return self.expire_slowly(horizon);
+            return self.expire_slowly(overdue);
         };
-        let first = self.head.tick();
-        if first + u64::from(self.span) <= horizon {
-            return self.expire_slowly(horizon);
+        if u64::from(self.span) <= overdue {
+            return self.expire_slowly(overdue);
         }
-        let Some(mut rest) = buffer.get(usize::from(*start)..) else { return };
-        let (mut tick, mut units) = (first, 0);
+        let (mut at, mut passed, mut units) = (u32::from(*start), 0, 0);
         // The last entry stays, so every one that goes has a code, and another is behind it.
-        while tick <= horizon {
-            let Some((gap, len)) = code::peek(rest) else {
-                return self.expire_slowly(horizon);
+        loop {
+            let Some((gap, len)) = code::peek_at(buffer, at) else {
+                return self.expire_slowly(overdue);
             };
-            rest = &rest[len..];
-            tick += gap;
+            at += len;
+            passed += gap;
             units += 1;
+            if passed > overdue {
+                break;
+            }
         }
-        *start = (buffer.len() - rest.len()) as u16;
+        *start = at as u16;
         self.units -= units;
-        self.span -= (tick - first) as u32;
-        self.head.set_tick(tick);
+        self.span -= passed as u32;
+        self.head.add(passed);
     }
 
     #[inline(never)]
     #[expect(clippy::cast_possible_truncation, reason = "parts of the sums")]
-    fn expire_slowly(&mut self, horizon: u64) {
-        if self.last() <= horizon {
+    fn expire_slowly(&mut self, overdue: u64) {
+        if u64::from(self.span) <= overdue {
             self.units = 0;
             self.body.clear();
             return;
         }
         let mut codes = self.body.codes();
-        let mut tick = self.head.tick();
-        let (mut units, first) = (0, tick);
-        while tick <= horizon {
+        let (mut units, mut passed) = (0, 0);
+        while passed <= overdue {
             let Some(entry) = codes.next() else { break };
-            tick += entry.gap;
+            passed += entry.gap;
             units += entry.units;
         }
         let at = codes.at();
         self.body.drop_to(at);
         self.units -= units as u32;
-        self.span -= (tick - first) as u32;
-        self.head.set_tick(tick);
+        self.span -= passed as u32;
+        self.head.add(passed);
     }
 
     /// The tick of the entry whose expiry frees the last of `over` units.

@@ -10,11 +10,12 @@ use crate::window::{Limits, TickQuota};
 
 impl Log {
     /// Puts a unit at the end of the codes in the usual cases: a code of one or two bytes, and room
-    /// for it. False, and nothing done, in all others. Leaves the sum of units to who calls.
+    /// for it. False, and nothing done, in all others. `first` is the tick of the first entry. Leaves
+    /// the sum of units to who calls.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "a short code is below 2^16")]
-    pub(super) fn take_usual(&mut self, date: u64) -> bool {
-        let Some(gap) = date.checked_sub(self.last()) else { return false };
+    pub(super) fn take_usual(&mut self, first: u64, date: u64) -> bool {
+        let Some(gap) = date.checked_sub(first + u64::from(self.span)) else { return false };
         if gap == 0 {
             let open = self.body.open().wrapping_add(1);
             if open != 0 {
@@ -25,22 +26,6 @@ impl Log {
         let Some(code) = Code::short(gap) else { return false };
         let Some(span) = self.span.checked_add(gap as u32) else { return false };
         if !self.body.push_short(code) {
-            return false;
-        }
-        self.span = span;
-        true
-    }
-
-    /// As [`Log::take_usual`], where the codes go on at the front of the block.
-    #[cold]
-    pub(super) fn take_at_turn(&mut self, date: u64) -> bool {
-        let Some(gap) = date.checked_sub(self.last()).and_then(|gap| u32::try_from(gap).ok())
-        else {
-            return false;
-        };
-        let Some(span) = self.span.checked_add(gap) else { return false };
-        let code = Code::new(1, u64::from(gap));
-        if gap == 0 || self.body.open() != 1 || !self.body.push(code.as_slice()) {
             return false;
         }
         self.span = span;

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::window::TickQuota;
 
 /// Every entry ever taken, with its true tick.
 #[derive(Default)]
@@ -129,20 +130,19 @@ fn check(
         prop_assert_eq!(log.retry(limits, index, moment.now, cost), expected);
         passes &= expected == 0;
     }
-    let usual = if cost == 1 && limits.is_single() {
-        log.check_usual(limits.quota(0), moment)
-    } else {
-        None
-    };
-    if let Some(brief) = usual {
-        prop_assert_eq!(brief.is_denied, !passes);
+    let TickQuota { limit, window } = limits.quota(0);
+    let usual =
+        if cost == 1 && limits.is_single() { log.check_usual(limit, moment) } else { Usual::No };
+    if usual != Usual::No {
         if passes {
             model.add(moment.date, cost);
             receipts.push((moment.date, cost));
         }
-        let TickQuota { limit, window } = limits.quota(0);
-        prop_assert_eq!(brief.remaining, limit - model.used(moment.now, window));
-        prop_assert_eq!(brief.reset, log.reset(limits, 0, moment.now));
+        let used = model.used(moment.now, window);
+        let first = log.reset(limits, 0, moment.now) + moment.now - window;
+        let expected = if passes { Usual::Taken { used, first } } else { Usual::Denied { first } };
+        prop_assert_eq!(usual, expected);
+        prop_assert!(passes || used == limit);
     } else if limits.is_single() {
         let standing = log.check(limits, moment, cost, account);
         prop_assert_eq!(standing.retry == 0, passes);
