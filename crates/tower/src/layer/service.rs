@@ -48,11 +48,12 @@ where
             let decision = with_peer(peer, |key| limiter.check(key));
             // One that is denied takes the longer way, which asks anew: nothing was taken.
             if decision.is_allowed() {
-                let future = self.inner.call(request);
+                // Before the call, so that the future is made where it stays.
                 if self.judge.fields.is_none() {
-                    return ResponseFuture::passing(future);
+                    return ResponseFuture::passing(self.inner.call(request));
                 }
                 let passed = Passed::one(&decision, None).unwrap_or(Passed::Nothing);
+                let future = self.inner.call(request);
                 return ResponseFuture::serving(future, Arc::clone(&self.judge), passed);
             }
         }
