@@ -9,6 +9,7 @@
 //! ```
 
 mod convert;
+mod eager;
 mod guard;
 pub mod message;
 mod opening;

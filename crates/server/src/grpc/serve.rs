@@ -4,11 +4,12 @@ use core::pin::pin;
 use core::time::Duration;
 
 use hyper::server::conn::http2;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{sleep, timeout};
 
 use super::Service;
+use super::eager::Eager;
 use super::opening::Opening;
 
 /// Bounds of a connection.
@@ -79,8 +80,8 @@ where
     timeout(limits.drain_max, connection).await.unwrap_or(Ok(()))
 }
 
-fn builder(limits: GrpcLimits) -> http2::Builder<TokioExecutor> {
-    let mut builder = http2::Builder::new(TokioExecutor::new());
+fn builder(limits: GrpcLimits) -> http2::Builder<Eager> {
+    let mut builder = http2::Builder::new(Eager);
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(limits.streams_max)
