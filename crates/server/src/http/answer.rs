@@ -47,16 +47,16 @@ pub(super) fn write(
     is_over: Option<bool>,
     caller: Caller<'_>,
 ) {
-    json.open(b'{');
+    json.comma();
     let is_allowed = decision.is_allowed();
     // Every check writes this, so it is written in large pieces.
-    json.raw(if is_allowed {
-        r#""allowed":true,"policy":"#
+    if is_allowed {
+        json.raw(r#"{"allowed":true,"policy":""#);
     } else {
-        r#""allowed":false,"policy":"#
-    });
+        json.raw(r#"{"allowed":false,"policy":""#);
+    }
     json.letters(limit.name().as_bytes());
-    json.raw(",");
+    json.raw("\",");
     let quotas = limit.quotas(tier);
     if let [standing] = decision.quotas() {
         // What is told of the only quota stands twice, and is written once.
@@ -103,18 +103,18 @@ fn write_standing(json: &mut Json, standing: &QuotaDecision, is_allowed: bool) {
 fn write_window(json: &mut Json, quota: Option<&Quota>) {
     if let Some(quota) = quota {
         json.raw(r#","window":"#);
-        json.seconds(quota.window());
+        json.raw_seconds(quota.window());
     }
 }
 
 #[inline]
 fn write_left(json: &mut Json, standing: &QuotaDecision) {
     json.raw(r#""limit":"#);
-    json.number(standing.limit());
+    json.raw_number(standing.limit());
     json.raw(r#","remaining":"#);
-    json.number(standing.remaining());
+    json.raw_number(standing.remaining());
     json.raw(r#","reset_after":"#);
-    json.seconds(standing.reset_after());
+    json.raw_seconds(standing.reset_after());
 }
 
 /// `null` is never.
@@ -138,19 +138,28 @@ pub(super) fn write_trace(json: &mut Json, caller: Caller<'_>) {
 #[inline]
 fn write_marks(json: &mut Json, decision: &Decision, is_over: Option<bool>) {
     if let Some(receipt) = decision.receipt() {
-        json.raw(r#","receipt":"#);
+        json.raw(r#","receipt":""#);
         ReceiptWord::new(receipt).with_letters(|letters| json.letters(letters));
+        json.raw("\"");
     }
-    let marks = [
-        ("over", is_over == Some(true)),
-        ("degraded", decision.is_degraded()),
-        ("estimated", decision.is_estimated()),
-        ("shadow_denied", decision.is_shadow_denied()),
-    ];
-    for (name, _) in marks.into_iter().filter(|(_, is_set)| *is_set) {
-        json.name(name);
-        json.bool(true);
+    if is_over == Some(true) {
+        write_mark(json, "over");
     }
+    if decision.is_degraded() {
+        write_mark(json, "degraded");
+    }
+    if decision.is_estimated() {
+        write_mark(json, "estimated");
+    }
+    if decision.is_shadow_denied() {
+        write_mark(json, "shadow_denied");
+    }
+}
+
+#[cold]
+fn write_mark(json: &mut Json, name: &'static str) {
+    json.name(name);
+    json.bool(true);
 }
 
 /// The answer to one question.

@@ -77,12 +77,10 @@ impl Json {
         self.bytes.extend_from_slice(json.as_bytes());
     }
 
-    /// Text of printable ASCII that needs no escape, such as receipts and names of policies.
+    /// Printable ASCII that needs no escape, such as receipts and names of policies, without its quotes.
     #[inline]
     pub(crate) fn letters(&mut self, letters: &[u8]) {
-        self.bytes.push(b'"');
         self.bytes.extend_from_slice(letters);
-        self.bytes.push(b'"');
     }
 
     /// A name that comes from outside.
@@ -106,7 +104,7 @@ impl Json {
     #[inline]
     pub(crate) fn number(&mut self, number: u64) {
         self.comma();
-        self.digits(number);
+        self.raw_number(number);
     }
 
     #[inline]
@@ -124,21 +122,46 @@ impl Json {
     #[inline]
     pub(crate) fn seconds(&mut self, duration: Duration) {
         self.comma();
+        self.raw_seconds(duration);
+    }
+
+    /// As [`seconds`](Json::seconds), right behind a name.
+    #[inline]
+    pub(crate) fn raw_seconds(&mut self, duration: Duration) {
         let part = duration.subsec_nanos().div_ceil(1_000_000);
         let (seconds, part) = match part {
             1000 => (duration.as_secs().saturating_add(1), 0),
             part => (duration.as_secs(), part),
         };
-        self.digits(seconds);
+        self.raw_number(seconds);
         if part > 0 {
-            self.bytes.push(b'.');
-            for unit in [100, 10, 1] {
-                self.bytes.push(digit(u64::from(part / unit)));
-            }
+            let [_, digits @ ..] = four_digits(part);
+            self.bytes.extend_from_slice(&[b'.', digits[0], digits[1], digits[2]]);
         }
     }
 
-    fn digits(&mut self, number: u64) {
+    /// A number right behind a name.
+    #[inline]
+    pub(crate) fn raw_number(&mut self, number: u64) {
+        match u32::try_from(number) {
+            Ok(small @ ..10_000) => self.few_digits(small),
+            _ => self.many_digits(number),
+        }
+    }
+
+    /// Below 10,000, as most numbers are: all four digits are written at once, without those in front,
+    /// and then as many are kept as there are.
+    #[inline]
+    fn few_digits(&mut self, number: u32) {
+        let count =
+            1 + usize::from(number > 9) + usize::from(number > 99) + usize::from(number > 999);
+        let digits = u32::from_le_bytes(four_digits(number)) >> (8 * (4 - count));
+        let end = self.bytes.len() + count;
+        self.bytes.extend_from_slice(&digits.to_le_bytes());
+        self.bytes.truncate(end);
+    }
+
+    fn many_digits(&mut self, number: u64) {
         let mut digits = [0; DIGITS_MAX];
         let mut at = DIGITS_MAX;
         let mut rest = number;
@@ -155,7 +178,7 @@ impl Json {
 
     /// Between two values, and not after a bracket or a name.
     #[inline]
-    fn comma(&mut self) {
+    pub(crate) fn comma(&mut self) {
         if !matches!(self.bytes.last(), None | Some(b'{' | b'[' | b':')) {
             self.bytes.push(b',');
         }
@@ -187,6 +210,25 @@ impl Json {
 
 /// Of the largest `u64`.
 const DIGITS_MAX: usize = 20;
+
+/// The last four digits, zeros in front.
+#[inline]
+fn four_digits(number: u32) -> [u8; 4] {
+    let pair = |pair: u32| PAIRS[(pair % 100) as usize];
+    let ([thousands, hundreds], [tens, ones]) = (pair(number / 100), pair(number));
+    [thousands, hundreds, tens, ones]
+}
+
+/// The digits of all numbers below 100.
+static PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[0; 2]; 100];
+    let mut number: u8 = 0;
+    while number < 100 {
+        pairs[number as usize] = [b'0' + number / 10, b'0' + number % 10];
+        number += 1;
+    }
+    pairs
+};
 
 #[inline]
 fn digit(number: u64) -> u8 {
@@ -228,6 +270,16 @@ mod tests {
             assert_eq!(read[text], json!([text, u64::MAX, 0, true, null, {}]));
         }
         assert_eq!(read["last"], json!(false));
+    }
+
+    #[test]
+    fn numbers_of_any_length_are_written() {
+        let ends = (0..20).map(|digits| 10_u64.pow(digits)).flat_map(|end| [end - 1, end, end + 1]);
+        for number in (0..=10_001).chain(ends).chain([u64::MAX]) {
+            let mut json = Json::with_capacity(0);
+            json.number(number);
+            assert_eq!(json.finish(), number.to_string());
+        }
     }
 
     #[test]
