@@ -177,7 +177,7 @@ struct Upstream {
 }
 
 impl Handle for Upstream {
-    async fn handle(&self, _: Request<Incoming>, _: &Peer) -> Reply {
+    async fn handle(&self, _: &mut Request<Incoming>, _: &Peer) -> Reply {
         self.served.fetch_add(1, Ordering::Relaxed);
         Response::new(Full::from("served"))
     }

@@ -188,7 +188,7 @@ struct Fragile {
 }
 
 impl Handle for Fragile {
-    async fn handle(&self, request: Request<Incoming>, _: &Peer) -> Reply {
+    async fn handle(&self, request: &mut Request<Incoming>, _: &Peer) -> Reply {
         if self.is_calm.load(Ordering::Relaxed) {
             return Response::new(Full::from("calm"));
         }
@@ -223,7 +223,7 @@ struct Patient {
 }
 
 impl Handle for Patient {
-    async fn handle(&self, _: Request<Incoming>, _: &Peer) -> Reply {
+    async fn handle(&self, _: &mut Request<Incoming>, _: &Peer) -> Reply {
         self.is_asked.store(true, Ordering::Relaxed);
         self.go_on.notified().await;
         Response::new(Full::from("done"))

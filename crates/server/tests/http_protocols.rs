@@ -135,7 +135,7 @@ async fn a_certificate_is_replaced_while_it_is_used() {
 struct Verified;
 
 impl Handle for Verified {
-    async fn handle(&self, _: Request<Incoming>, peer: &Peer) -> Reply {
+    async fn handle(&self, _: &mut Request<Incoming>, peer: &Peer) -> Reply {
         Response::new(Full::from(format!("verified {}", peer.is_verified)))
     }
 }

@@ -25,15 +25,15 @@ use crate::http::problem::{Refusal, RefusalKind};
 use crate::http::{Handle, Peer, Reply};
 
 /// Answers one request.
-pub async fn handle(state: &AdminState, request: Request<Incoming>, peer: &Peer) -> Reply {
-    match answer(state, &request, peer).await {
+pub async fn handle(state: &AdminState, request: &Request<Incoming>, peer: &Peer) -> Reply {
+    match answer(state, request, peer).await {
         Ok(reply) => reply,
         Err(refusal) => refusal.reply(Caller::http(request.headers())),
     }
 }
 
 impl Handle for AdminState {
-    async fn handle(&self, request: Request<Incoming>, peer: &Peer) -> Reply {
+    async fn handle(&self, request: &mut Request<Incoming>, peer: &Peer) -> Reply {
         handle(self, request, peer).await
     }
 }

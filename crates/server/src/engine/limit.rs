@@ -126,7 +126,7 @@ impl Limit {
         cost: Cost,
         caller: Caller<'_>,
     ) -> Decision {
-        if let Some(decision) = self.check_now(key, tier, cost, caller) {
+        if let Some(decision) = self.check_now(key, tier, cost, caller, |decision| decision) {
             return decision;
         }
         if self.switch == Switch::Off {
@@ -143,16 +143,18 @@ impl Limit {
         decision
     }
 
-    /// The answer of [`check`](Limit::check) if nothing has to be waited for, as in memory. With
-    /// `None`, nothing was taken. A future would carry the decision through every hand.
+    /// Hands on the answer of [`check`](Limit::check) if nothing has to be waited for, as in memory.
+    /// With `None`, nothing was taken. A decision is large: to give it back, or a future of it, would
+    /// move it through every hand.
     #[inline]
-    pub fn check_now(
+    pub fn check_now<R>(
         &self,
         key: &[u8],
         tier: Option<TierId>,
         cost: Cost,
         caller: Caller<'_>,
-    ) -> Option<Decision> {
+        then: impl FnOnce(Decision) -> R,
+    ) -> Option<R> {
         let Pool::Memory(limiter) = &self.pool else { return None };
         if self.switch == Switch::Off || self.candidate.is_some() {
             return None;
@@ -166,7 +168,7 @@ impl Limit {
             decision = decision.into_shadow();
         }
         self.judged(key, cost, began, &decision, caller);
-        Some(decision)
+        Some(then(decision))
     }
 
     /// Counts a decision, and tells of it.

@@ -192,15 +192,15 @@ fn reply_as_service(question: &Question<'_>, decision: &Decision, how: How<'_>) 
 #[inline]
 pub(super) fn with_fields(json: Json, judged: &[Judged<'_>], is_get: bool) -> Reply {
     let mut reply = Response::new(Full::from(json.finish()));
-    let mut headers = HeaderMap::with_capacity(HEADERS);
+    let headers = reply.headers_mut();
+    headers.reserve(HEADERS);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
     if is_get {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
     if !judged.is_empty() {
-        write_fields(judged, &mut headers);
+        write_fields(judged, headers);
     }
-    *reply.headers_mut() = headers;
     reply
 }
 

@@ -26,7 +26,7 @@ impl<H> Guarded<H> {
 }
 
 impl<H: Handle> Handle for Guarded<H> {
-    async fn handle(&self, request: Request<Incoming>, peer: &Peer) -> Reply {
+    async fn handle(&self, request: &mut Request<Incoming>, peer: &Peer) -> Reply {
         match &self.guard {
             None => self.handler.handle(request, peer).await,
             // In a box: whoever has no guard does not carry it.
@@ -39,7 +39,7 @@ impl<H: Handle> Guarded<H> {
     async fn behind(
         &self,
         guard: &OverloadGuard,
-        request: Request<Incoming>,
+        request: &mut Request<Incoming>,
         peer: &Peer,
     ) -> Reply {
         match admit(guard).await {

@@ -38,11 +38,11 @@ use crate::engine::Caller;
 pub type Reply = Response<Full<Bytes>>;
 
 /// Answers one request. Whatever is wrong with it is an answer too.
-pub async fn handle(state: &HttpState, mut request: Request<Incoming>, peer: &Peer) -> Reply {
+pub async fn handle(state: &HttpState, request: &mut Request<Incoming>, peer: &Peer) -> Reply {
     let answered = match route::find(request.method(), request.uri().path()) {
-        Found::Route(Operation::Check, _) => api::check(state, &mut request).await,
-        Found::Route(Operation::CheckQuery, _) => api::check_query(state, &request).await,
-        _ => Box::pin(other(state, &mut request, peer)).await,
+        Found::Route(Operation::Check, _) => api::check(state, request).await,
+        Found::Route(Operation::CheckQuery, _) => api::check_query(state, request).await,
+        _ => Box::pin(other(state, request, peer)).await,
     };
     match answered {
         Ok(reply) => reply,
@@ -53,7 +53,7 @@ pub async fn handle(state: &HttpState, mut request: Request<Incoming>, peer: &Pe
 impl Handle for HttpState {
     fn handle(
         &self,
-        request: Request<Incoming>,
+        request: &mut Request<Incoming>,
         peer: &Peer,
     ) -> impl Future<Output = Reply> + Send {
         handle(self, request, peer)

@@ -179,9 +179,9 @@ impl Call<'_> {
         let plan = self.engine.plan();
         let Asked { limit, key, tier, cost } =
             self.asked(&plan, "policy key [COST n] [TIER name]")?;
-        if let Some(decision) = limit.check_now(key, tier, cost, Caller::RESP) {
-            self.decision(&decision);
-        } else {
+        let told =
+            limit.check_now(key, tier, cost, Caller::RESP, |decision| self.decision(&decision));
+        if told.is_none() {
             let decision = Box::pin(limit.check(key, tier, cost, Caller::RESP)).await;
             self.decision(&decision);
         }

@@ -21,10 +21,10 @@ pub(crate) async fn check(
     let denial = denial_status(request.uri().query())?;
     let body = body::read_json(request, settings.body_max, settings.body_timeout).await?;
     let how = How { denial, is_get: false, caller: Caller::http(request.headers()) };
-    match parse_ask(&body).and_then(|ask| take_now(state, &ask, how)) {
-        Ok(Some(reply)) => Ok(reply),
-        Ok(None) => Box::pin(async { take(state, &parse_ask(&body)?, how).await }).await,
-        Err(refusal) => Err(refusal),
+    let taken = take_now(state, &parse_ask(&body)?, how)?;
+    match taken {
+        Some(reply) => Ok(reply),
+        None => Box::pin(async { take(state, &parse_ask(&body)?, how).await }).await,
     }
 }
 
@@ -49,8 +49,8 @@ fn take_now(state: &HttpState, ask: &AskBody<'_>, how: How<'_>) -> Result<Option
     let plan = state.engine().plan();
     let question = ask.find(&plan, state.settings().key_max)?;
     let Question { limit, key, tier, cost } = question;
-    let decision = limit.check_now(key, tier, cost, how.caller);
-    Ok(decision.map(|decision| answer::reply(&question, &decision, how)))
+    let reply = |decision| answer::reply(&question, &decision, how);
+    Ok(limit.check_now(key, tier, cost, how.caller, reply))
 }
 
 async fn take(state: &HttpState, ask: &AskBody<'_>, how: How<'_>) -> Result<Reply, Refusal> {
@@ -66,7 +66,7 @@ impl Question<'_> {
     #[inline]
     pub(super) async fn ask(&self, caller: Caller<'_>) -> Decision {
         let Question { limit, key, tier, cost } = *self;
-        match limit.check_now(key, tier, cost, caller) {
+        match limit.check_now(key, tier, cost, caller, |decision| decision) {
             Some(decision) => decision,
             None => Box::pin(limit.check(key, tier, cost, caller)).await,
         }

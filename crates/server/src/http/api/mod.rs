@@ -47,8 +47,9 @@ pub(super) async fn with_body(
 /// passed over would be charged as one.
 #[inline]
 fn denial_status(query: Option<&str>) -> Result<DenialStatus, Refusal> {
+    let Some(query) = query else { return Ok(DenialStatus::default()) };
     let mut denial = None;
-    for pair in query.into_iter().flat_map(query::pairs) {
+    for pair in query::pairs(query) {
         let (name, value) = pair?;
         if name != "status" {
             return Err(unknown_parameter(&name, "status"));

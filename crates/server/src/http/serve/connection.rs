@@ -1,10 +1,10 @@
 //! One connection, from its first byte to its end.
 
 use core::convert::Infallible;
-use core::future::{Future as _, poll_fn};
+use core::future::{Future, poll_fn};
 use core::net::SocketAddr;
 use core::panic::AssertUnwindSafe;
-use core::pin::pin;
+use core::pin::{Pin, pin};
 use core::task::Poll;
 use std::panic::catch_unwind;
 use std::sync::Arc;
@@ -63,14 +63,14 @@ pub(super) async fn serve<H: Handle>(
     let stream = Watched::new(stream, Arc::clone(&marks));
     let Some(tls) = &shared.tls else {
         let peer = Peer { address, is_verified: false };
-        return exchange(&shared, stream, marks, peer, drain).await;
+        return exchange(Line { shared, marks, peer }, stream, drain).await;
     };
     let accept = TlsAcceptor::from(tls.load_full()).accept(stream);
     match timeout(shared.limits.header_timeout, accept).await {
         Ok(Ok(stream)) => {
             let is_verified = stream.get_ref().1.peer_certificates().is_some();
             let peer = Peer { address, is_verified };
-            exchange(&shared, stream, marks, peer, drain).await;
+            exchange(Line { shared, marks, peer }, stream, drain).await;
         }
         // Whoever does not speak TLS is not told anything.
         Ok(Err(_)) => {}
@@ -78,42 +78,53 @@ pub(super) async fn serve<H: Handle>(
     }
 }
 
-async fn exchange<H: Handle, S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-    shared: &Arc<Shared<H>>,
-    stream: S,
+/// What all requests of a connection share, in one piece: each holds on to it once.
+struct Line<H> {
+    shared: Arc<Shared<H>>,
     marks: Arc<Marks>,
     peer: Peer,
+}
+
+/// In a box, and made by a function that ends: what it takes to make a connection is large, and would
+/// be on the stack whenever the connection is polled.
+fn exchange<H: Handle, S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    line: Line<H>,
+    stream: S,
     drain: watch::Receiver<()>,
-) {
+) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    let line = Arc::new(line);
     let service = {
-        let (shared, marks) = (Arc::clone(shared), Arc::clone(&marks));
-        service_fn(move |request: Request<Incoming>| {
-            let (shared, marks) = (Arc::clone(&shared), Arc::clone(&marks));
+        let line = Arc::clone(&line);
+        service_fn(move |mut request: Request<Incoming>| {
+            let line = Arc::clone(&line);
             async move {
+                let Line { shared, marks, peer } = &*line;
                 let _busy = marks.begin(request.version() == Version::HTTP_2);
-                let mut answer = pin!(shared.handler.handle(request, &peer));
-                let reply = poll_fn(|cx| caught(|| answer.as_mut().poll(cx))).await;
-                Ok::<Reply, Infallible>(reply.unwrap_or_else(|| {
+                let mut answer = pin!(shared.handler.handle(&mut request, peer));
+                let panicked = || {
                     shared.connections.note_panic();
                     problem::panicked()
-                }))
+                };
+                let reply = poll_fn(|cx| caught(|| answer.as_mut().poll(cx), panicked)).await;
+                Ok::<Reply, Infallible>(reply)
             }
         })
     };
-    let connection = shared.builder.serve_connection(TokioIo::new(stream), service);
-    if drive(connection, &marks, &shared.limits, drain).await == Verdict::Cut {
-        shared.connections.note_cut();
-    }
+    let connection = line.shared.builder.serve_connection(TokioIo::new(stream), service);
+    let connection = connection.into_owned();
+    Box::pin(async move {
+        let Line { shared, marks, .. } = &*line;
+        if drive(connection, marks, &shared.limits, drain).await == Verdict::Cut {
+            shared.connections.note_cut();
+        }
+    })
 }
 
-/// What a future answers when it is polled; `None` if it panicked.
+/// What a future answers when it is polled, or what is answered if it panicked.
 #[inline]
-fn caught<T>(poll: impl FnOnce() -> Poll<T>) -> Poll<Option<T>> {
-    match catch_unwind(AssertUnwindSafe(poll)) {
-        Ok(polled) => polled.map(Some),
-        // It is not polled again, so whatever state it is in does not matter.
-        Err(_) => Poll::Ready(None),
-    }
+fn caught<T>(poll: impl FnOnce() -> Poll<T>, panicked: impl FnOnce() -> T) -> Poll<T> {
+    // It is not polled again, so whatever state it is in does not matter.
+    catch_unwind(AssertUnwindSafe(poll)).unwrap_or_else(|_| Poll::Ready(panicked()))
 }
 
 /// Polls a connection. The timer and the order to end are asked once, so that they wake this task,

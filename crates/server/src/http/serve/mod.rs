@@ -39,9 +39,13 @@ pub struct Peer {
 
 /// What answers requests.
 pub trait Handle: Send + Sync + 'static {
-    /// Answers one. A panic is answered by 500 and ends nothing else.
-    fn handle(&self, request: Request<Incoming>, peer: &Peer)
-    -> impl Future<Output = Reply> + Send;
+    /// Answers one. A panic is answered by 500 and ends nothing else. The request is lent, because it
+    /// is large and every layer of handlers would move it.
+    fn handle(
+        &self,
+        request: &mut Request<Incoming>,
+        peer: &Peer,
+    ) -> impl Future<Output = Reply> + Send;
 }
 
 /// A listener with all that it needs.
