@@ -2,6 +2,7 @@
 
 use core::future::poll_fn;
 use core::pin::Pin;
+use core::task::{Context, Poll, ready};
 use core::time::Duration;
 
 use http::header::CONTENT_TYPE;
@@ -11,19 +12,7 @@ use tokio::time::timeout;
 
 use super::problem::{Refusal, RefusalKind, shown};
 
-/// The body of a request that says it is JSON.
-#[inline]
-pub(super) async fn read_json(
-    request: &mut Request<Incoming>,
-    max: usize,
-    body_timeout: Duration,
-) -> Result<Bytes, Refusal> {
-    check_type(request)?;
-    read_any(request, max, body_timeout).await
-}
-
 /// The body of a request, whatever it says it is.
-#[inline]
 pub(super) async fn read_any(
     request: &mut Request<Incoming>,
     max: usize,
@@ -38,9 +27,10 @@ pub(super) async fn read_any(
     read(request.body_mut(), max).await
 }
 
-/// So that no form of a foreign page is taken for a request: browsers ask before they send JSON.
+/// Whether a request says that its body is JSON, so that no form of a foreign page is taken for a
+/// request: browsers ask before they send JSON.
 #[inline]
-fn check_type(request: &Request<Incoming>) -> Result<(), Refusal> {
+pub(super) fn check_type(request: &Request<Incoming>) -> Result<(), Refusal> {
     match request.headers().get(CONTENT_TYPE) {
         Some(value) if value == JSON => Ok(()),
         Some(value) => {
@@ -54,33 +44,60 @@ fn check_type(request: &Request<Incoming>) -> Result<(), Refusal> {
 
 pub(super) const JSON: &str = "application/json";
 
-#[inline]
 async fn read(body: &mut Incoming, max: usize) -> Result<Bytes, Refusal> {
     if body.size_hint().lower() > max as u64 {
         return Err(too_large(max));
     }
-    let mut first = Bytes::new();
-    let mut all = Vec::new();
-    while let Some(frame) = poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await {
-        let Ok(frame) = frame else {
-            return Err(Refusal::malformed("the body ended before it was whole"));
-        };
-        let Ok(data) = frame.into_data() else { continue };
-        if first.len() + all.len() + data.len() > max {
-            return Err(too_large(max));
+    let mut pieces = Pieces { first: Bytes::new(), all: Vec::new(), max };
+    poll_fn(|cx| pieces.poll_all(body, cx)).await
+}
+
+/// What has come of a body.
+struct Pieces {
+    first: Bytes,
+    /// The first and all others, once there are others.
+    all: Vec<u8>,
+    max: usize,
+}
+
+impl Pieces {
+    /// The whole body, when it is there.
+    #[inline]
+    fn poll_all(
+        &mut self,
+        body: &mut Incoming,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Bytes, Refusal>> {
+        while let Some(frame) = ready!(Pin::new(&mut *body).poll_frame(cx)) {
+            let Ok(frame) = frame else {
+                return Poll::Ready(Err(Refusal::malformed("the body ended before it was whole")));
+            };
+            let Ok(data) = frame.into_data() else { continue };
+            if self.first.len() + self.all.len() + data.len() > self.max {
+                return Poll::Ready(Err(too_large(self.max)));
+            }
+            let is_first = self.first.is_empty() && self.all.is_empty();
+            // Most bodies come in one piece, which is then taken as it is.
+            match (is_first, body.is_end_stream()) {
+                (true, true) => return Poll::Ready(Ok(data)),
+                (true, false) => self.first = data,
+                (false, is_last) => {
+                    self.add(&data);
+                    if is_last {
+                        break;
+                    }
+                }
+            }
         }
-        // Most bodies come in one piece, which is then taken as it is.
-        if first.is_empty() && all.is_empty() {
-            first = data;
-        } else {
-            all.extend_from_slice(&core::mem::take(&mut first));
-            all.extend_from_slice(&data);
-        }
-        if body.is_end_stream() {
-            break;
-        }
+        let all = core::mem::take(&mut self.all);
+        let first = core::mem::take(&mut self.first);
+        Poll::Ready(Ok(if all.is_empty() { first } else { all.into() }))
     }
-    Ok(if all.is_empty() { first } else { all.into() })
+
+    fn add(&mut self, data: &[u8]) {
+        self.all.extend_from_slice(&core::mem::take(&mut self.first));
+        self.all.extend_from_slice(data);
+    }
 }
 
 #[cold]

@@ -8,28 +8,28 @@ use std::borrow::Cow;
 use super::ask::{AskBody, Text, Units};
 
 /// The ask, if this is the usual body; `None` says nothing about it.
-#[inline]
 pub(super) fn read(body: &str) -> Option<AskBody<'_>> {
-    let mut rest = Rest { text: body, at: 0 };
+    let mut rest = Rest(body);
     let (mut policy, mut key, mut cost, mut tier) = (None, None, None, None);
-    rest.expect(b'{')?;
+    rest.expect("{")?;
     loop {
-        let name = rest.plain()?;
-        rest.expect(b':')?;
-        match name {
-            "policy" if policy.is_none() => policy = Some(rest.plain()?),
-            "key" if key.is_none() => key = Some(rest.plain()?),
-            "tier" if tier.is_none() => tier = Some(rest.plain()?),
-            "cost" if cost.is_none() => cost = Some(rest.whole()?),
-            _ => return None,
+        if policy.is_none() && rest.takes("\"policy\"") {
+            policy = Some(rest.plain()?);
+        } else if key.is_none() && rest.takes("\"key\"") {
+            key = Some(rest.plain()?);
+        } else if cost.is_none() && rest.takes("\"cost\"") {
+            cost = Some(rest.whole()?);
+        } else if tier.is_none() && rest.takes("\"tier\"") {
+            tier = Some(rest.plain()?);
+        } else {
+            return None;
         }
-        match rest.next()? {
-            b',' => {}
-            b'}' => break,
-            _ => return None,
+        if !rest.takes(",") {
+            break;
         }
     }
-    if rest.next().is_some() {
+    rest.expect("}")?;
+    if !rest.0.trim_start_matches(BLANKS).is_empty() {
         return None;
     }
     let text = |text| Text(Cow::Borrowed(text));
@@ -42,54 +42,58 @@ pub(super) fn read(body: &str) -> Option<AskBody<'_>> {
 }
 
 /// What is not read yet.
-struct Rest<'a> {
-    text: &'a str,
-    at: usize,
-}
+struct Rest<'a>(&'a str);
+
+const BLANKS: [char; 4] = [' ', '\t', '\r', '\n'];
 
 impl<'a> Rest<'a> {
-    /// The next byte that is not blank.
+    /// Whether this comes next, perhaps behind blanks, and was taken. Most bodies have no blanks.
     #[inline]
-    fn next(&mut self) -> Option<u8> {
-        loop {
-            let byte = *self.text.as_bytes().get(self.at)?;
-            self.at += 1;
-            if !matches!(byte, b' ' | b'\t' | b'\r' | b'\n') {
-                return Some(byte);
-            }
+    fn takes(&mut self, wanted: &str) -> bool {
+        match self.0.strip_prefix(wanted) {
+            Some(behind) => self.0 = behind,
+            None if self.0.starts_with(BLANKS) => return self.takes_behind_blanks(wanted),
+            None => return false,
         }
+        true
+    }
+
+    #[cold]
+    fn takes_behind_blanks(&mut self, wanted: &str) -> bool {
+        self.0 = self.0.trim_start_matches(BLANKS);
+        self.takes(wanted)
     }
 
     #[inline]
-    fn expect(&mut self, wanted: u8) -> Option<()> {
-        (self.next()? == wanted).then_some(())
+    fn expect(&mut self, wanted: &str) -> Option<()> {
+        self.takes(wanted).then_some(())
     }
 
-    /// A text without escapes.
+    /// A text without escapes, behind a name.
     #[inline]
     fn plain(&mut self) -> Option<&'a str> {
-        self.expect(b'"')?;
-        let rest = &self.text.as_bytes()[self.at..];
-        let len = plain_len(rest)?;
-        let text = &self.text[self.at..self.at + len];
-        self.at += len + 1;
+        if !self.takes(":\"") {
+            self.expect(":")?;
+            self.expect("\"")?;
+        }
+        let (text, behind) = self.0.split_at_checked(plain_len(self.0.as_bytes())?)?;
         // Only a quote ends a text.
-        (rest[len] == b'"').then_some(text)
+        self.0 = behind.strip_prefix('"')?;
+        Some(text)
     }
 
-    /// A whole number that fits.
+    /// A whole number that fits, behind a name.
     fn whole(&mut self) -> Option<u64> {
-        let first = self.next()?;
-        self.at -= 1;
-        let digits = self.text.as_bytes().get(self.at..)?;
-        let count = digits.iter().position(|byte| !byte.is_ascii_digit())?;
+        self.expect(":")?;
+        self.0 = self.0.trim_start_matches(BLANKS);
+        let (digits, behind) = self.0.split_at(self.0.find(|it: char| !it.is_ascii_digit())?);
         // Of numbers that start with a zero, only zero itself is one.
-        if !(1..=DIGITS_MAX).contains(&count) || (first == b'0' && count > 1) {
+        let is_whole = digits == "0" || !digits.starts_with('0');
+        if !is_whole || digits.len() > DIGITS_MAX {
             return None;
         }
-        self.at += count;
-        let digit = |byte: &u8| u64::from(byte - b'0');
-        Some(digits[..count].iter().map(digit).fold(0, |sum, digit| sum * 10 + digit))
+        self.0 = behind;
+        digits.parse().ok()
     }
 }
 

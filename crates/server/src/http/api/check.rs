@@ -19,7 +19,8 @@ pub(crate) async fn check(
 ) -> Result<Reply, Refusal> {
     let settings = state.settings();
     let denial = denial_status(request.uri().query())?;
-    let body = body::read_json(request, settings.body_max, settings.body_timeout).await?;
+    body::check_type(request)?;
+    let body = body::read_any(request, settings.body_max, settings.body_timeout).await?;
     let how = How { denial, is_get: false, caller: Caller::http(request.headers()) };
     let taken = take_now(state, &parse_ask(&body)?, how)?;
     match taken {

@@ -28,7 +28,8 @@ pub(super) async fn with_body(
         Operation::CheckAll | Operation::Peek | Operation::Reserve => denial_status(query)?,
         _ => no_query(query).map(|()| DenialStatus::Ok)?,
     };
-    let body = body::read_json(request, settings.body_max, settings.body_timeout).await?;
+    body::check_type(request)?;
+    let body = body::read_any(request, settings.body_max, settings.body_timeout).await?;
     let how = How { denial, is_get: false, caller: Caller::http(request.headers()) };
     match operation {
         Operation::CheckAll => several::check_all(state, &body, how).await,
