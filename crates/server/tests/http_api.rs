@@ -407,6 +407,42 @@ async fn a_body_in_pieces_is_one_body() {
     assert_eq!(client.read(true).await.unwrap().json()["remaining"], 1);
 }
 
+// A connection is not woken when the last piece of a body is taken: what comes next has to wake it.
+#[tokio::test]
+async fn requests_follow_each_other_however_they_are_cut() {
+    let (server, _clock) = api(&spec()).await;
+    let mut client = Client::connect(server.address).await;
+    for blanks in [0, 50_000] {
+        for cut in [-1, 0, 1, 9, 26] {
+            let key = format!("{blanks}.{cut}");
+            let [head, body] = posted(&key, blanks, "");
+            let both = format!("{head}{body}").repeat(2);
+            // Around the end of the first head, and within the second request.
+            for at in [head.len(), head.len() + body.len()].map(|at| at.saturating_add_signed(cut))
+            {
+                client.write(&both.as_bytes()[..at]).await;
+                tokio::time::sleep(Duration::from_millis(2)).await;
+                client.write(&both.as_bytes()[at..]).await;
+                for _ in 0..2 {
+                    assert_eq!(client.read(true).await.unwrap().status, 200, "{key}");
+                }
+            }
+        }
+        let [head, body] = posted("late", blanks, "expect: 100-continue\r\n");
+        client.write(head.as_bytes()).await;
+        assert_eq!(client.read(true).await.unwrap().status, 100);
+        client.write(body.as_bytes()).await;
+        assert_eq!(client.read(true).await.unwrap().status, 200);
+    }
+}
+
+/// Head and body of a check.
+fn posted(key: &str, blanks: usize, field: &str) -> [String; 2] {
+    let body = format!("{{\"policy\":\"api\",{}\"key\":\"{key}\"}}", " ".repeat(blanks));
+    let fields = format!("host: test\r\n{JSON}{field}content-length: {}\r\n", body.len());
+    [format!("POST /v1/check HTTP/1.1\r\n{fields}\r\n"), body]
+}
+
 #[tokio::test]
 async fn the_document_describes_what_is_in_force() {
     let (server, _clock) = api(&spec()).await;

@@ -7,10 +7,11 @@ use core::time::Duration;
 
 use http::header::CONTENT_TYPE;
 use http::{Request, Version};
-use hyper::body::{Body as _, Bytes, Incoming};
+use hyper::body::{Body as _, Bytes, Frame, Incoming};
 use tokio::time::timeout;
 
 use super::problem::{Refusal, RefusalKind, shown};
+use super::serve::without_wakes;
 
 /// The body of a request, whatever it says it is.
 pub(super) async fn read_any(
@@ -21,10 +22,10 @@ pub(super) async fn read_any(
     if request.version() == Version::HTTP_2 {
         // One slow body does not hold up others there, so it has to be timed by itself. In HTTP/1
         // the connection's pulse does.
-        let read = Box::pin(timeout(body_timeout, read(request.body_mut(), max)));
+        let read = Box::pin(timeout(body_timeout, read(request.body_mut(), max, false)));
         return read.await.unwrap_or_else(|_| Err(slow(body_timeout)));
     }
-    read(request.body_mut(), max).await
+    read(request.body_mut(), max, true).await
 }
 
 /// Whether a request says that its body is JSON, so that no form of a foreign page is taken for a
@@ -44,11 +45,11 @@ pub(super) fn check_type(request: &Request<Incoming>) -> Result<(), Refusal> {
 
 pub(super) const JSON: &str = "application/json";
 
-async fn read(body: &mut Incoming, max: usize) -> Result<Bytes, Refusal> {
+async fn read(body: &mut Incoming, max: usize, is_http1: bool) -> Result<Bytes, Refusal> {
     if body.size_hint().lower() > max as u64 {
         return Err(too_large(max));
     }
-    let mut pieces = Pieces { first: Bytes::new(), all: Vec::new(), max };
+    let mut pieces = Pieces { first: Bytes::new(), all: Vec::new(), max, is_http1 };
     poll_fn(|cx| pieces.poll_all(body, cx)).await
 }
 
@@ -58,6 +59,8 @@ struct Pieces {
     /// The first and all others, once there are others.
     all: Vec<u8>,
     max: usize,
+    /// In HTTP/1, taking a piece wakes the very connection that is being polled.
+    is_http1: bool,
 }
 
 impl Pieces {
@@ -68,7 +71,7 @@ impl Pieces {
         body: &mut Incoming,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Bytes, Refusal>> {
-        while let Some(frame) = ready!(Pin::new(&mut *body).poll_frame(cx)) {
+        while let Some(frame) = ready!(self.poll_piece(body, cx)) {
             let Ok(frame) = frame else {
                 return Poll::Ready(Err(Refusal::malformed("the body ended before it was whole")));
             };
@@ -92,6 +95,24 @@ impl Pieces {
         let all = core::mem::take(&mut self.all);
         let first = core::mem::take(&mut self.first);
         Poll::Ready(Ok(if all.is_empty() { first } else { all.into() }))
+    }
+
+    /// The next piece. Of the last one the connection is not told, which would be polled once more.
+    #[inline]
+    fn poll_piece(
+        &self,
+        body: &mut Incoming,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        if !self.is_http1 {
+            return Pin::new(body).poll_frame(cx);
+        }
+        let (piece, is_woken) = without_wakes(|| Pin::new(&mut *body).poll_frame(cx));
+        // Before its last piece is taken, the connection has let go of the body: nothing is to be read.
+        if is_woken && !body.is_end_stream() {
+            cx.waker().wake_by_ref();
+        }
+        piece
     }
 
     fn add(&mut self, data: &[u8]) {

@@ -5,7 +5,7 @@ use core::future::{Future, poll_fn};
 use core::net::SocketAddr;
 use core::panic::AssertUnwindSafe;
 use core::pin::{Pin, pin};
-use core::task::Poll;
+use core::task::{Context, Poll};
 use std::panic::catch_unwind;
 use std::sync::Arc;
 
@@ -24,6 +24,7 @@ use tokio_rustls::TlsAcceptor;
 use super::connections::Connections;
 use super::limits::{HEAD_MIN, ServeLimits};
 use super::pulse::{Marks, Pulse, Verdict};
+use super::waker::ConnectionWaker;
 use super::watched::Watched;
 use super::{Handle, Peer, Tls};
 use crate::http::{Reply, problem};
@@ -142,6 +143,7 @@ async fn drive<C: GracefulConnection>(
     let mut beat = pin!(sleep(period));
     let mut ended = pin!(drain.changed());
     let (mut is_asked, mut is_ending) = (false, false);
+    let mut waker = ConnectionWaker::default();
     poll_fn(|cx| {
         if !is_asked || beat.is_elapsed() {
             while beat.as_mut().poll(cx).is_ready() {
@@ -159,7 +161,8 @@ async fn drive<C: GracefulConnection>(
             connection.as_mut().graceful_shutdown();
         }
         is_asked = true;
-        connection.as_mut().poll(cx).map(|_| Verdict::Close)
+        let mut cx = Context::from_waker(waker.of(cx.waker()));
+        connection.as_mut().poll(&mut cx).map(|_| Verdict::Close)
     })
     .await
 }

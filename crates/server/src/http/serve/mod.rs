@@ -4,6 +4,7 @@ mod connection;
 mod connections;
 mod limits;
 mod pulse;
+mod waker;
 mod watched;
 
 use core::future::Future;
@@ -23,6 +24,7 @@ use tokio::time::{sleep, timeout};
 use self::connection::Shared;
 pub use self::connections::{Connections, Entry};
 pub use self::limits::ServeLimits;
+pub(super) use self::waker::without_wakes;
 use super::Reply;
 
 /// TLS as configured now; put another one in, and new connections use it.
