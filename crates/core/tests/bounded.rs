@@ -157,6 +157,20 @@ fn the_dead_keep_no_bytes_from_a_new_key() {
     assert_eq!(denied, 0, "of 30,000 new keys");
 }
 
+// A check sweeps also when it does not go the short way: who asks less than once a window never does.
+#[test]
+fn the_dead_go_while_only_known_keys_ask_seldom() {
+    let clock = ManualClock::new(Duration::from_secs(1_800_000_000));
+    let policy = Policy::new("seldom", Quota::per_minute(3).unwrap()).unwrap();
+    let limiter = Limiter::builder(policy).clock(clock.clone()).shards(1).build().unwrap();
+    (0..1000_u64).for_each(|key| drop(limiter.check(&key)));
+    for _ in 0..20_000 {
+        clock.advance(Duration::from_secs(61));
+        assert!(limiter.check("known").is_allowed());
+    }
+    assert_eq!(limiter.stats().keys, 1);
+}
+
 // A pair of keys of which one finds no room: the other gives back what it took, and the one that
 // was in the way says so.
 #[test]
