@@ -8,8 +8,8 @@
 //! open.spawn(grpc::serve(stream, service.clone(), limits, stop.clone().wait()));
 //! ```
 
+mod arrivals;
 mod convert;
-mod eager;
 mod guard;
 pub mod message;
 mod opening;

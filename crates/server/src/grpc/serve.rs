@@ -1,5 +1,6 @@
 //! One connection of gRPC.
 
+use core::future::poll_fn;
 use core::pin::pin;
 use core::time::Duration;
 
@@ -9,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{sleep, timeout};
 
 use super::Service;
-use super::eager::Eager;
+use super::arrivals::Arrivals;
 use super::opening::Opening;
 
 /// Bounds of a connection.
@@ -60,13 +61,15 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (stream, opened) = Opening::new(stream);
-    let connection = builder(limits).serve_connection(TokioIo::new(stream), service);
+    let arrivals = Arrivals::default();
+    let connection =
+        builder(limits, arrivals.clone()).serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
     let (mut ended, mut opening) = (pin!(ended), pin!(sleep(limits.opening_max)));
     let mut is_open = false;
     loop {
         tokio::select! {
-            served = connection.as_mut() => return served,
+            served = poll_fn(|cx| arrivals.poll(connection.as_mut(), cx)) => return served,
             () = &mut ended => break,
             () = &mut opening, if !is_open => {
                 if !opened.is_done() {
@@ -77,11 +80,12 @@ where
         }
     }
     connection.as_mut().graceful_shutdown();
-    timeout(limits.drain_max, connection).await.unwrap_or(Ok(()))
+    let drained = poll_fn(|cx| arrivals.poll(connection.as_mut(), cx));
+    timeout(limits.drain_max, drained).await.unwrap_or(Ok(()))
 }
 
-fn builder(limits: GrpcLimits) -> http2::Builder<Eager> {
-    let mut builder = http2::Builder::new(Eager);
+fn builder(limits: GrpcLimits, arrivals: Arrivals) -> http2::Builder<Arrivals> {
+    let mut builder = http2::Builder::new(arrivals);
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(limits.streams_max)
