@@ -29,7 +29,8 @@ impl Redis {
     /// Looks through our keys for those of policies not in `policies`, and removes them if told.
     ///
     /// They would go by themselves when their TTL ends, so this is for removing long windows
-    /// early. Goes in small steps; other users of the servers hardly notice.
+    /// early. Goes in small steps; other users of the servers hardly notice. What a policy left under
+    /// another algorithm counts as its own.
     ///
     /// # Errors
     ///

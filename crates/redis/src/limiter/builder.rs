@@ -213,11 +213,12 @@ impl RedisLimiterBuilder {
 /// for themselves.
 fn stored_as(policy: &str, tick: Duration, algorithm: Algorithm) -> Box<str> {
     let algorithm = match algorithm {
+        Algorithm::Log | Algorithm::LogCapped { .. } => "",
         Algorithm::Counter => "counter",
         Algorithm::Segments { .. } => "segments",
         Algorithm::Gcra => "gcra",
         Algorithm::Fixed => "fixed",
-        _ => "",
+        _ => "other",
     };
     let tick = match tick.as_micros() {
         1000 => String::new(),
