@@ -185,53 +185,66 @@ impl<W: Window + Debug> MemoryStore<W> {
     /// Judges up to [`BATCH`] keys with all their shards locked: then their memory can be fetched
     /// at once instead of one after the other.
     fn check_batch(&self, requests: &[Request<'_>], decisions: &mut Vec<Decision>) {
-        let mut order = [usize::MAX; BATCH];
-        for (place, request) in order.iter_mut().zip(requests) {
-            *place = self.index(request.fingerprint);
-        }
-        let shard_of = order;
-        let order = &mut order[..requests.len()];
-        // In order, each once: so that two batches cannot wait for each other.
-        order.sort_unstable();
-        let mut guards: [Option<(usize, MutexGuard<'_, Shard<W>>)>; BATCH] =
-            [const { None }; BATCH];
-        let mut locked = 0;
-        for (place, &shard) in order.iter().enumerate() {
-            if place == 0 || order[place - 1] != shard {
-                guards[locked] = Some((shard, self.shards[shard].0.lock()));
-                locked += 1;
-            }
-        }
-        let mut place_of = [0; BATCH];
-        for (place, shard) in place_of.iter_mut().zip(&shard_of[..requests.len()]) {
-            let held = guards[..locked].iter().flatten();
-            *place = held.take_while(|(held, _)| held != shard).count();
-        }
+        let mut guards = [const { None }; BATCH];
+        let holders = self.lock_all(requests, &mut guards);
         let mut found = [None; BATCH];
-        for ((found, request), &place) in found.iter_mut().zip(requests).zip(&place_of) {
-            if let Some((_, shard)) = &guards[place] {
+        for ((found, request), &holder) in found.iter_mut().zip(requests).zip(&holders) {
+            if let Some(shard) = &guards[holder] {
                 *found = shard.slots.find(request.fingerprint);
             }
         }
         let mut touched = 0;
-        for (&found, &place) in found.iter().zip(&place_of) {
-            if let (Some(at), Some((_, shard))) = (found, &mut guards[place]) {
+        for (&found, &holder) in found.iter().zip(&holders) {
+            if let (Some(at), Some(shard)) = (found, &mut guards[holder]) {
                 touched ^= shard.slots.window(at).touch();
             }
         }
         black_box(touched);
-        for ((request, &place), found) in requests.iter().zip(&place_of).zip(found) {
-            let Some((_, shard)) = &mut guards[place] else { continue };
-            decisions.push(match found {
+        let places = requests.iter().zip(holders).zip(found);
+        // An iterator that knows its length writes large answers where they stay.
+        decisions.extend(places.map(|((request, holder), found)| {
+            match (&mut guards[holder], found) {
                 // A key before it in the batch may have moved it.
-                Some(at)
+                (Some(shard), Some(at))
                     if request.limits.is_single() && shard.slots.holds(at, request.fingerprint) =>
                 {
                     shard.check_at(at, request, &self.shared).decision(request, &self.shared.scale)
                 }
-                _ => shard.check(request, &self.shared),
-            });
+                (Some(shard), _) => shard.check(request, &self.shared),
+                (None, _) => self.check(request),
+            }
+        }));
+    }
+
+    /// Locks the shards of up to [`BATCH`] keys, each once and in order, so that two batches cannot
+    /// wait for each other. Says for every key at which place the lock of its shard is.
+    fn lock_all<'a>(
+        &'a self,
+        requests: &[Request<'_>],
+        guards: &mut [Option<MutexGuard<'a, Shard<W>>>; BATCH],
+    ) -> [usize; BATCH] {
+        // The shard, and below it the place.
+        let mut order = [0; BATCH];
+        for (place, (entry, request)) in order.iter_mut().zip(requests).enumerate() {
+            *entry = self.index(request.fingerprint) * BATCH + place;
         }
+        let order = &mut order[..requests.len().min(BATCH)];
+        order.sort_unstable();
+        let mut holders = [0; BATCH];
+        let mut held: Option<(usize, usize)> = None;
+        for &mut entry in order {
+            let (shard, place) = (entry / BATCH, entry % BATCH);
+            let holder = match held {
+                Some((locked, holder)) if locked == shard => holder,
+                _ => {
+                    guards[place] = Some(self.shards[shard].0.lock());
+                    place
+                }
+            };
+            held = Some((shard, holder));
+            holders[place] = holder;
+        }
+        holders
     }
 }
 
