@@ -26,6 +26,7 @@ pub(crate) struct Known {
 }
 
 impl Known {
+    #[inline]
     pub(crate) fn decision(&self, request: &Request<'_>, scale: &TickScale) -> Decision {
         let Standing { used, retry, reset, tick } = self.standing;
         let Request { fingerprint, limits, cost, .. } = *request;

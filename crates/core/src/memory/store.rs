@@ -200,20 +200,26 @@ impl<W: Window + Debug> MemoryStore<W> {
             }
         }
         black_box(touched);
-        let places = requests.iter().zip(holders).zip(found);
-        // An iterator that knows its length writes large answers where they stay.
-        decisions.extend(places.map(|((request, holder), found)| {
-            match (&mut guards[holder], found) {
+        for ((request, holder), found) in requests.iter().zip(holders).zip(found) {
+            let known = match (&mut guards[holder], found) {
                 // A key before it in the batch may have moved it.
                 (Some(shard), Some(at))
                     if request.limits.is_single() && shard.slots.holds(at, request.fingerprint) =>
                 {
-                    shard.check_at(at, request, &self.shared).decision(request, &self.shared.scale)
+                    shard.check_at(at, request, &self.shared)
                 }
-                (Some(shard), _) => shard.check(request, &self.shared),
-                (None, _) => self.check(request),
-            }
-        }));
+                (Some(shard), _) => {
+                    decisions.push(shard.check(request, &self.shared));
+                    continue;
+                }
+                (None, _) => {
+                    decisions.push(self.check(request));
+                    continue;
+                }
+            };
+            // An answer is large, so it is made where it stays.
+            decisions.extend(core::iter::once_with(|| known.decision(request, &self.shared.scale)));
+        }
     }
 
     /// Locks the shards of up to [`BATCH`] keys, each once and in order, so that two batches cannot
