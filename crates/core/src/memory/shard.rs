@@ -169,7 +169,11 @@ impl<W: Window> Shard<W> {
                 allow_one(used, first, receipt, moment.now, shared)
             }
             Usual::Denied { first } => deny_one(first, moment.now, shared),
-            Usual::No => check_known(window, fingerprint, moment, shared),
+            Usual::No => {
+                let decision = check_known(window, fingerprint, moment, shared);
+                self.sweep_in_turn(shared);
+                return decision;
+            }
         };
         self.sweep_in_turn(shared);
         decision
