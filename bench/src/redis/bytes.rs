@@ -7,7 +7,6 @@ use slidegate_testkit::server::RedisServer;
 
 use super::subject::{Subject, Which};
 use crate::Failure;
-use crate::key::Key;
 use crate::random::Random;
 use crate::rounding::to_float;
 
@@ -62,6 +61,11 @@ pub(super) async fn memory(server: &RedisServer, entries: &[u64]) -> Result<Vec<
 /// Keys whose bytes are averaged.
 const KEYS: u32 = 20;
 
+/// Of twelve characters, as users' names may be: what a key takes depends on it.
+fn name(user: u32) -> String {
+    format!("user:{user:07}")
+}
+
 fn first_key(entries: u64) -> Result<u32, Failure> {
     Ok(1000 * u32::try_from(entries)?)
 }
@@ -71,7 +75,7 @@ async fn fill(which: Which, url: &str, entries: u64) -> Result<(), Failure> {
     let subject = Subject::new(which, url, Quota::new(entries * 2, minute)?).await?;
     let first = first_key(entries)?;
     let mean = minute.as_secs_f64() * 0.95 / to_float(entries);
-    let (mut random, mut key) = (Random::new(7), Key::new());
+    let mut random = Random::new(7);
     let began = tokio::time::Instant::now();
     let mut at = 0.0;
     for number in 0..entries {
@@ -79,15 +83,14 @@ async fn fill(which: Which, url: &str, entries: u64) -> Result<(), Failure> {
         at -= random.unit().ln() * mean;
         tokio::time::sleep_until(began + Duration::from_secs_f64(at.min(58.0))).await;
         for user in first..first + KEYS {
-            subject.check(key.write(user), number).await?;
+            subject.check(&name(user), number).await?;
         }
     }
     Ok(())
 }
 
 fn usage(connection: &mut redis::Connection, which: Which, user: u32) -> Result<u64, Failure> {
-    let mut key = Key::new();
-    let key = key.write(user);
+    let key = name(user);
     let pattern = match which {
         Which::SortedSet => format!("zset:{key}"),
         ours => format!("sg:*:{};t{key}", ours.name()),

@@ -364,7 +364,7 @@ impl Limiter {
 
     #[inline]
     fn moment(&self) -> Moment {
-        self.scale.moment(self.clock.now())
+        self.scale.moment(self.clock.read().nanos())
     }
 
     #[inline]
@@ -381,10 +381,11 @@ impl Limiter {
     /// type of the key.
     #[inline(never)]
     fn decide_one(&self, fingerprint: u64) -> Decision {
-        let moment = self.moment();
+        let reading = self.clock.read();
+        let moment = || self.scale.moment(reading.nanos());
         match &self.store {
             AnyStore::Usual(store) => store.check_one(fingerprint, moment),
-            AnyStore::Other(_) => self.decide_slowly(fingerprint, &self.limits, moment, 1),
+            AnyStore::Other(_) => self.decide_slowly(fingerprint, &self.limits, moment(), 1),
         }
     }
 

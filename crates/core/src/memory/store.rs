@@ -167,8 +167,9 @@ impl<W: Window + Debug> MemoryStore<W> {
 
     /// As `check`, for one unit under the policy's own quota, which is the only one.
     #[inline]
-    pub(crate) fn check_one(&self, fingerprint: u64, moment: Moment) -> Decision {
-        self.shard(fingerprint).check_one(fingerprint, moment, &self.shared)
+    pub(crate) fn check_one(&self, fingerprint: u64, moment: impl FnOnce() -> Moment) -> Decision {
+        let mut shard = self.shard(fingerprint);
+        shard.check_one(fingerprint, moment(), &self.shared)
     }
 
     #[inline]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::tick::NANOS_MAX;
+use super::reading::Reading;
 use super::{Clock, ManualClock, MonotonicClock};
 
 #[derive(Debug, Clone)]
@@ -13,14 +13,12 @@ pub(crate) enum AnyClock {
 }
 
 impl AnyClock {
-    /// Nanoseconds since the Unix epoch, at most [`NANOS_MAX`].
     #[inline]
-    pub(crate) fn now(&self) -> u64 {
+    pub(crate) fn read(&self) -> Reading<'_> {
         match self {
-            Self::Monotonic(clock) => clock.now().min(NANOS_MAX),
-            // It never shows more.
-            Self::Manual(clock) => clock.now(),
-            Self::Other(clock) => clock.now().min(NANOS_MAX),
+            Self::Monotonic(clock) => clock.read(),
+            Self::Manual(clock) => Reading::Nanos(clock.now()),
+            Self::Other(clock) => Reading::Nanos(clock.now()),
         }
     }
 

@@ -37,7 +37,7 @@ const _: () = assert!(TEAR * 10_000 < WARM_UP);
 #[derive(Debug)]
 pub(crate) struct Counter<S> {
     source: S,
-    /// Nanoseconds a cycle, times 2^32; fixed once measured.
+    /// Nanoseconds a cycle, times 2^64; fixed once measured.
     rate: AtomicU64,
     /// Cycles the counter may run on its own; zero while it must not be used.
     interval: AtomicU64,
@@ -81,14 +81,24 @@ impl<S: Source> Counter<S> {
         }
     }
 
-    #[inline]
+    #[cfg(test)]
     pub(crate) fn now(&self) -> u64 {
+        self.count().map_or_else(|nanos| nanos, |count| self.nanos(count))
+    }
+
+    /// The count, where [`nanos`](Self::nanos) can make a time of it; else the true time.
+    #[inline]
+    pub(crate) fn count(&self) -> Result<u64, u64> {
         let count = self.source.count();
         let since = count.wrapping_sub(self.set_at.load(Ordering::Acquire));
-        if since < self.interval.load(Ordering::Acquire) {
-            return self.scaled(count).wrapping_add(self.offset.load(Ordering::Relaxed));
-        }
-        self.set()
+        if since < self.interval.load(Ordering::Acquire) { Ok(count) } else { Err(self.set()) }
+    }
+
+    /// The time of a count. If the counter was set again since, it may be a little later than
+    /// when the count was taken, but never later than now: it is reckoned back from the setting.
+    #[inline]
+    pub(crate) fn nanos(&self, count: u64) -> u64 {
+        self.scaled(count).wrapping_add(self.offset.load(Ordering::Relaxed))
     }
 
     #[cfg(test)]
@@ -99,9 +109,7 @@ impl<S: Source> Counter<S> {
     #[inline]
     fn scaled(&self, count: u64) -> u64 {
         let wide = u128::from(count) * u128::from(self.rate.load(Ordering::Relaxed));
-        #[expect(clippy::cast_possible_truncation, reason = "offsets wrap around with it")]
-        let nanos = (wide >> 32) as u64;
-        nanos
+        (wide >> 64) as u64
     }
 
     /// Reads the true clock, and sets the counter by it unless another thread is at it.
@@ -118,25 +126,29 @@ impl<S: Source> Counter<S> {
         };
         match *state {
             State::New => *state = State::Measuring(pair),
-            State::Measuring(start) => {
-                if let Some((rate, interval)) = measure(start, pair) {
+            State::Measuring(start) if pair.nanos.saturating_sub(start.nanos) < WARM_UP => {}
+            State::Measuring(start) => match measure(start, pair) {
+                Some((rate, interval)) => {
                     self.rate.store(rate, Ordering::Relaxed);
                     self.step(pair);
                     self.interval.store(interval, Ordering::Release);
                     *state = State::Running(pair);
                 }
-            }
+                None => self.refuse(&mut state),
+            },
             State::Running(last) if self.agrees(last, pair) => {
                 self.step(pair);
                 *state = State::Running(pair);
             }
-            State::Running(_) | State::Refused => {
-                self.interval.store(0, Ordering::Release);
-                self.is_refused.store(true, Ordering::Relaxed);
-                *state = State::Refused;
-            }
+            State::Running(_) | State::Refused => self.refuse(&mut state),
         }
         pair.nanos
+    }
+
+    fn refuse(&self, state: &mut State) {
+        self.interval.store(0, Ordering::Release);
+        self.is_refused.store(true, Ordering::Relaxed);
+        *state = State::Refused;
     }
 
     fn step(&self, pair: Pair) {
@@ -164,14 +176,12 @@ fn pair(source: &impl Source) -> Option<Pair> {
     None
 }
 
-/// The rate, set low, and the cycles in an interval; none before the warm-up is over.
+/// The rate, set low, and the cycles in an interval; none of a counter that went back, or counts
+/// less than one cycle a nanosecond, which no processor does whose counter is trusted.
 fn measure(start: Pair, now: Pair) -> Option<(u64, u64)> {
     let nanos = now.nanos.checked_sub(start.nanos)?;
-    let cycles = now.count.checked_sub(start.count)?;
-    if nanos < WARM_UP || cycles == 0 {
-        return None;
-    }
-    let exact = (u128::from(nanos) << 32) / u128::from(cycles);
+    let cycles = now.count.checked_sub(start.count).filter(|cycles| *cycles > nanos)?;
+    let exact = (u128::from(nanos) << 64) / u128::from(cycles);
     let rate = u64::try_from(exact - exact * 6 / 10_000).ok()?;
     let interval = u128::from(INTERVAL) * u128::from(cycles) / u128::from(nanos);
     Some((rate, u64::try_from(interval).ok()?))
@@ -236,6 +246,36 @@ mod tests {
             machine.run(nanos, 2600);
             assert_close(&counter, &machine);
         }
+    }
+
+    // Between a count and its time a thread may be interrupted for long.
+    #[test]
+    fn a_count_that_waited_is_never_ahead() {
+        for (slew, wait) in [(2599, 50), (2601, 50), (2600, 400), (2601, 100_000)] {
+            let machine = Machine::default();
+            machine.nanos.set(1_000_000_000_000);
+            let counter = Counter::new(machine.clone());
+            machine.run(300_000_000, 2600);
+            assert_close(&counter, &machine);
+            machine.run(7_000_000, 2600);
+            let (count, taken) = (counter.count().unwrap(), machine.nanos.get());
+            machine.run(wait * 1_000_000, slew);
+            assert_close(&counter, &machine);
+            let shown = counter.nanos(count);
+            assert!(shown + LAG >= taken, "{shown} is far behind {taken}");
+            assert!(shown <= machine.nanos.get(), "{shown} is ahead");
+        }
+    }
+
+    #[test]
+    fn a_slow_counter_is_refused() {
+        let machine = Machine::default();
+        let counter = Counter::new(machine.clone());
+        machine.run(300_000_000, 999);
+        assert_close(&counter, &machine);
+        assert!(matches!(*counter.state.lock(), State::Refused));
+        machine.run(1_000_000, 999);
+        assert_eq!(counter.now(), machine.nanos.get());
     }
 
     // A machine that slept may start its counter anew, and one that moved may count faster.

@@ -5,6 +5,7 @@ mod clock;
 mod counter;
 mod manual;
 mod monotonic;
+mod reading;
 mod tick;
 
 pub(crate) use any::AnyClock;

@@ -5,6 +5,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::Clock;
 use super::counter::{Counter, LAG, Source};
+use super::reading::Reading;
 
 /// Monotonic time, anchored once to the Unix epoch.
 ///
@@ -49,6 +50,17 @@ impl MonotonicClock {
     pub fn precise() -> Self {
         Self { kind: Kind::Instant(Anchor::new()) }
     }
+
+    #[inline]
+    pub(super) fn read(&self) -> Reading<'_> {
+        match &self.kind {
+            Kind::Counter(counter) => match counter.count() {
+                Ok(count) => Reading::Count(counter, count),
+                Err(nanos) => Reading::Nanos(nanos),
+            },
+            Kind::Instant(anchor) => Reading::Nanos(anchor.nanos()),
+        }
+    }
 }
 
 impl Default for MonotonicClock {
@@ -60,10 +72,7 @@ impl Default for MonotonicClock {
 impl Clock for MonotonicClock {
     #[inline]
     fn now(&self) -> u64 {
-        match &self.kind {
-            Kind::Counter(counter) => counter.now(),
-            Kind::Instant(anchor) => anchor.nanos(),
-        }
+        self.read().nanos()
     }
 
     fn lag(&self) -> u64 {
@@ -96,7 +105,7 @@ impl Anchor {
 
 /// The processor's cycles, and `Instant` as the true clock.
 #[derive(Debug)]
-struct Cycles(Anchor);
+pub(crate) struct Cycles(Anchor);
 
 impl Source for Cycles {
     #[inline]

@@ -3,13 +3,16 @@
 //! Under `--cfg shuttle` every lock and atomic of the crate is shuttle's.
 
 #[cfg(not(shuttle))]
+mod lock;
+
+#[cfg(not(shuttle))]
 pub(crate) use core::sync::atomic;
 #[cfg(not(shuttle))]
-pub(crate) use parking_lot::{Mutex, MutexGuard};
+pub(crate) use lock::{Mutex, MutexGuard};
 #[cfg(shuttle)]
 pub(crate) use shuttle::sync::{MutexGuard, atomic};
 
-/// Shuttle's mutex with the face of `parking_lot`'s: locking cannot fail.
+/// Shuttle's mutex with the face of ours: locking cannot fail.
 #[cfg(shuttle)]
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
