@@ -157,6 +157,28 @@ fn the_dead_keep_no_bytes_from_a_new_key() {
     assert_eq!(denied, 0, "of 30,000 new keys");
 }
 
+// A shard all of whose keys are dead is left without a table when it looks for room; the key for which
+// it looked must get a new one. These secrets once made it panic, or deny.
+#[test]
+fn a_shard_that_is_swept_empty_takes_the_new_key() {
+    let _alone = alone();
+    let clock = ManualClock::new(Duration::from_secs(60 * 28_333_333));
+    for seed in (0..300_u64).chain([716, 908, 1802, 2732, 3911, 4484, 5282, 5567, 6185]) {
+        let algorithm =
+            Algorithm::Segments { count: [6, 20, 60][usize::try_from(seed % 3).unwrap()] };
+        let policy = Policy::builder("empty").quota(Quota::per_minute(3).unwrap());
+        let policy = policy.algorithm(algorithm).build().unwrap();
+        let mut secret = [0; 16];
+        secret[..8].copy_from_slice(&seed.to_le_bytes());
+        let builder = Limiter::builder(policy).clock(clock.clone()).memory_limit(1 << 16);
+        let limiter = builder.on_full(OnFull::Deny).secret(secret).build().unwrap();
+        (0..400 + seed % 8 * 100).for_each(|key| drop(limiter.check(&key)));
+        clock.advance(Duration::from_secs(180));
+        let mut fresh = (1 << 40)..(1 << 40) + 40_u64;
+        assert!(fresh.all(|key| limiter.check(&key).is_allowed()), "secret {seed}");
+    }
+}
+
 // A check sweeps also when it does not go the short way: who asks less than once a window never does.
 #[test]
 fn the_dead_go_while_only_known_keys_ask_seldom() {

@@ -118,9 +118,9 @@ pub(super) struct Shard<W> {
 }
 
 /// Every so many checks ...
-const SWEEP_EVERY: u32 = 64;
+const SWEEP_EVERY: u32 = 128;
 /// ... so many slots are looked at,
-const SWEEP_SLOTS: usize = 4;
+const SWEEP_SLOTS: usize = 6;
 /// and so many for every new key: faster than keys can come, so the dead never pile up.
 const SWEEP_FOR_NEW: usize = 4;
 /// When the budget is spent, so many are looked at before a new key goes without a slot.
@@ -457,25 +457,20 @@ impl<W: Window> Shard<W> {
 
     /// Adds a key with what the sketch remembers of it; none if there is no room.
     fn add_key(&mut self, request: &Request<'_>, shared: &Shared) -> Option<usize> {
-        if self.slots.is_full() && !self.grow(shared) {
-            // Others may be there that no longer matter.
-            self.sweep(SWEEP_WHEN_FULL, shared);
-            if self.slots.is_full() && !self.evict(request, shared) {
-                self.counters.overflowed += 1;
-                return None;
-            }
+        if !self.make_slot(request, shared) {
+            self.counters.overflowed += 1;
+            return None;
         }
         let epoch = self.new_epoch();
         let mut window = W::new(request.limits, epoch);
         let bytes = window.heap_bytes();
-        let granted = shared.account.try_grow(bytes)
-            || (bytes > 0 && {
-                // Others may be there that no longer matter, and still have what is missing.
-                self.sweep(SWEEP_WHEN_FULL, shared);
-                shared.account.try_grow(bytes)
-            })
-            || (self.evict(request, shared) && shared.account.try_grow(bytes));
-        if !granted {
+        if !self.make_bytes(bytes, request, shared) {
+            self.counters.overflowed += 1;
+            return None;
+        }
+        // To make room for the bytes may have made the table smaller.
+        if !self.make_slot(request, shared) {
+            shared.account.shrink(bytes);
             self.counters.overflowed += 1;
             return None;
         }
@@ -483,5 +478,30 @@ impl<W: Window> Shard<W> {
         seed(&mut window, request, &estimates, shared);
         self.slots.insert(request.fingerprint, window);
         self.slots.find(request.fingerprint)
+    }
+
+    /// Whether there is a slot for one more key, made if need be.
+    fn make_slot(&mut self, request: &Request<'_>, shared: &Shared) -> bool {
+        if !self.slots.is_full() || self.grow(shared) {
+            return true;
+        }
+        // Others may be there that no longer matter. When all are gone, there is no table left.
+        self.sweep(SWEEP_WHEN_FULL, shared);
+        !self.slots.is_full() || self.grow(shared) || self.evict(request, shared)
+    }
+
+    /// Takes the bytes of a new window, if they can be had.
+    fn make_bytes(&mut self, bytes: usize, request: &Request<'_>, shared: &Shared) -> bool {
+        if shared.account.try_grow(bytes) {
+            return true;
+        }
+        if bytes > 0 {
+            // Others may be there that no longer matter, and still have what is missing.
+            self.sweep(SWEEP_WHEN_FULL, shared);
+            if shared.account.try_grow(bytes) {
+                return true;
+            }
+        }
+        self.evict(request, shared) && shared.account.try_grow(bytes)
     }
 }
