@@ -34,12 +34,12 @@ impl<W: Window> Shard<W> {
             }
             self.sweep_at = self.sweep_at.min(self.slots.capacity());
             let Some(at) = self.sweep_at.checked_sub(1) else { break };
-            match self.slots.get(at) {
-                Some((_, window)) if window.idle_at(longest) <= self.latest.now => {
+            match self.slots.get_mut(at) {
+                Some(window) if window.idle_at(longest) <= self.latest.now => {
                     self.drop_slot(at, shared);
                     dropped += 1;
                 }
-                Some(_) => self.slots.window(at).trim(&shared.limits, &shared.account),
+                Some(window) => window.trim(&shared.limits, &shared.account),
                 None => {}
             }
             self.sweep_at = at;

@@ -93,6 +93,37 @@ impl<W: Window> Slots<W> {
         }
     }
 
+    /// Where the key is, by its tag alone: no slot is read. One in fifty guesses or so is another
+    /// key, and keys round the end of the table are not guessed.
+    #[inline]
+    pub(super) fn guess(&self, fingerprint: u64) -> Option<usize> {
+        let tag = tag(fingerprint);
+        let home = home(fingerprint, self.tags.len());
+        let tags = self.tags.get(home..)?;
+        let at = tags.iter().position(|seen| *seen == tag || *seen == 0)?;
+        (tags[at] == tag).then_some(home + at)
+    }
+
+    /// Reads the tag at which a search begins.
+    #[inline]
+    pub(super) fn touch_tag(&self, fingerprint: u64) -> u64 {
+        let tag = self.tags.get(home(fingerprint, self.tags.len()));
+        tag.map_or(0, |tag| u64::from(*tag))
+    }
+
+    /// Reads both ends of a slot.
+    #[inline]
+    pub(super) fn touch(&self, at: usize) -> u64 {
+        let Slot { fingerprint, window } = self.slot(at);
+        fingerprint ^ u64::from(window.epoch())
+    }
+
+    /// Reads what a window has elsewhere.
+    #[inline]
+    pub(super) fn touch_window(&self, at: usize) -> u64 {
+        self.slot(at).window.touch()
+    }
+
     #[inline]
     pub(super) fn window(&mut self, at: usize) -> &mut W {
         &mut self.slot_mut(at).window
@@ -106,6 +137,10 @@ impl<W: Window> Slots<W> {
     pub(super) fn get(&self, at: usize) -> Option<(u64, &W)> {
         let slot = (*self.tags.get(at)? != 0).then(|| self.slot(at))?;
         Some((slot.fingerprint, &slot.window))
+    }
+
+    pub(super) fn get_mut(&mut self, at: usize) -> Option<&mut W> {
+        (*self.tags.get(at)? != 0).then(|| self.window(at))
     }
 
     /// Calls `each` with every key whose fingerprint lies in `from..=to`.
@@ -233,4 +268,35 @@ fn home(fingerprint: u64, capacity: usize) -> usize {
 #[expect(clippy::cast_possible_truncation, reason = "eight bits of many")]
 fn tag(fingerprint: u64) -> u8 {
     (fingerprint >> 24) as u8 | 0x80
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::window::Log;
+
+    fn fingerprint(number: u64) -> u64 {
+        (number + 1)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(29)
+            .wrapping_mul(0xd6e8_feb8_6659_fd93)
+    }
+
+    // A batch that guessed wrong would still be right, but no faster than one check after the other.
+    #[test]
+    fn most_guesses_are_right() {
+        let mut slots = Slots::<Log>::new();
+        assert_eq!((slots.guess(7), slots.touch_tag(7)), (None, 0));
+        slots.resize(1120);
+        for number in 0..1000 {
+            slots.insert(fingerprint(number), Log::vacant());
+        }
+        let right = |number: &u64| {
+            let fingerprint = fingerprint(*number);
+            slots.guess(fingerprint).is_some_and(|at| slots.holds(at, fingerprint))
+        };
+        assert!((0..1000).filter(right).count() > 950);
+        assert_eq!((1000..2000).filter(right).count(), 0);
+        assert!((0..1000).all(|number| slots.find(fingerprint(number)).is_some()));
+    }
 }

@@ -188,22 +188,10 @@ impl<W: Window + Debug> MemoryStore<W> {
     fn check_batch(&self, requests: &[Request<'_>], decisions: &mut Vec<Decision>) {
         let mut guards = [const { None }; BATCH];
         let holders = self.lock_all(requests, &mut guards);
-        let mut found = [None; BATCH];
-        for ((found, request), &holder) in found.iter_mut().zip(requests).zip(&holders) {
-            if let Some(shard) = &guards[holder] {
-                *found = shard.slots.find(request.fingerprint);
-            }
-        }
-        let mut touched = 0;
-        for (&found, &holder) in found.iter().zip(&holders) {
-            if let (Some(at), Some(shard)) = (found, &mut guards[holder]) {
-                touched ^= shard.slots.window(at).touch();
-            }
-        }
-        black_box(touched);
-        for ((request, holder), found) in requests.iter().zip(holders).zip(found) {
-            let known = match (&mut guards[holder], found) {
-                // A key before it in the batch may have moved it.
+        let guesses = fetch_all(requests, &holders, &guards);
+        for ((request, holder), guess) in requests.iter().zip(holders).zip(guesses) {
+            let known = match (&mut guards[holder], guess) {
+                // It may be another key of the same tag, or a key before it in the batch has moved it.
                 (Some(shard), Some(at))
                     if request.limits.is_single() && shard.slots.holds(at, request.fingerprint) =>
                 {
@@ -253,6 +241,36 @@ impl<W: Window + Debug> MemoryStore<W> {
         }
         holders
     }
+}
+
+/// Has the memory of up to [`BATCH`] keys fetched: tags, then slots, then logs, each of all keys at
+/// once, with no step that waits for what it fetches itself. Says where each key may be.
+fn fetch_all<W: Window>(
+    requests: &[Request<'_>],
+    holders: &[usize; BATCH],
+    guards: &[Option<MutexGuard<'_, Shard<W>>>; BATCH],
+) -> [Option<usize>; BATCH] {
+    let slots = |holder: usize| guards[holder].as_ref().map(|shard| &shard.slots);
+    let mut touched = 0;
+    for (request, &holder) in requests.iter().zip(holders) {
+        touched ^= slots(holder).map_or(0, |slots| slots.touch_tag(request.fingerprint));
+    }
+    let mut guesses = [None; BATCH];
+    for ((guess, request), &holder) in guesses.iter_mut().zip(requests).zip(holders) {
+        *guess = slots(holder).and_then(|slots| slots.guess(request.fingerprint));
+    }
+    for (&guess, &holder) in guesses.iter().zip(holders) {
+        if let (Some(at), Some(slots)) = (guess, slots(holder)) {
+            touched ^= slots.touch(at);
+        }
+    }
+    for (&guess, &holder) in guesses.iter().zip(holders) {
+        if let (Some(at), Some(slots)) = (guess, slots(holder)) {
+            touched ^= slots.touch_window(at);
+        }
+    }
+    black_box(touched);
+    guesses
 }
 
 impl<W: Window + Debug> KeyedStore for MemoryStore<W> {

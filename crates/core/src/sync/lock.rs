@@ -4,17 +4,17 @@ use core::hint;
 use core::time::Duration;
 use std::thread;
 
-use spin::mutex::SpinMutex;
-pub(crate) use spin::mutex::SpinMutexGuard as MutexGuard;
+use spin::lock_api;
+pub(crate) use spin::lock_api::MutexGuard;
 
 /// A lock that is given back by a plain write. One that has to look for sleepers then takes a second
 /// atomic operation, which is a tenth of a check.
 #[derive(Debug)]
-pub(crate) struct Mutex<T>(SpinMutex<T>);
+pub(crate) struct Mutex<T>(lock_api::Mutex<T>);
 
 impl<T> Mutex<T> {
     pub(crate) fn new(value: T) -> Self {
-        Self(SpinMutex::new(value))
+        Self(lock_api::Mutex::new(value))
     }
 
     #[inline]

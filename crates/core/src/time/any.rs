@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::reading::Reading;
+use super::tick::NANOS_MAX;
 use super::{Clock, ManualClock, MonotonicClock};
 
 #[derive(Debug, Clone)]
@@ -17,8 +18,9 @@ impl AnyClock {
     pub(crate) fn read(&self) -> Reading<'_> {
         match self {
             Self::Monotonic(clock) => clock.read(),
+            // It never shows more than `NANOS_MAX`.
             Self::Manual(clock) => Reading::Nanos(clock.now()),
-            Self::Other(clock) => Reading::Nanos(clock.now()),
+            Self::Other(clock) => Reading::Nanos(clock.now().min(NANOS_MAX)),
         }
     }
 

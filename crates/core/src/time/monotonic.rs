@@ -6,6 +6,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use super::Clock;
 use super::counter::{Counter, LAG, Source};
 use super::reading::Reading;
+use super::tick::NANOS_MAX;
 
 /// Monotonic time, anchored once to the Unix epoch.
 ///
@@ -56,9 +57,9 @@ impl MonotonicClock {
         match &self.kind {
             Kind::Counter(counter) => match counter.count() {
                 Ok(count) => Reading::Count(counter, count),
-                Err(nanos) => Reading::Nanos(nanos),
+                Err(nanos) => Reading::Nanos(nanos.min(NANOS_MAX)),
             },
-            Kind::Instant(anchor) => Reading::Nanos(anchor.nanos()),
+            Kind::Instant(anchor) => Reading::Nanos(anchor.nanos().min(NANOS_MAX)),
         }
     }
 }

@@ -10,6 +10,7 @@ use super::tick::NANOS_MAX;
 /// reading first, then the lock, and calculates while the memory behind the lock is on its way.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Reading<'a> {
+    /// Nanoseconds since the Unix epoch, at most [`NANOS_MAX`].
     Nanos(u64),
     Count(&'a Counter<Cycles>, u64),
 }
@@ -18,10 +19,9 @@ impl Reading<'_> {
     /// Nanoseconds since the Unix epoch, at most [`NANOS_MAX`].
     #[inline]
     pub(crate) fn nanos(self) -> u64 {
-        let nanos = match self {
+        match self {
             Self::Nanos(nanos) => nanos,
-            Self::Count(counter, count) => counter.nanos(count),
-        };
-        nanos.min(NANOS_MAX)
+            Self::Count(counter, count) => counter.nanos(count).min(NANOS_MAX),
+        }
     }
 }
