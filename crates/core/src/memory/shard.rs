@@ -120,7 +120,7 @@ pub(super) struct Shard<W> {
 /// Every so many checks ...
 const SWEEP_EVERY: u32 = 128;
 /// ... so many slots are looked at,
-const SWEEP_SLOTS: usize = 6;
+const SWEEP_SLOTS: usize = 4;
 /// and so many for every new key: faster than keys can come, so the dead never pile up.
 const SWEEP_FOR_NEW: usize = 4;
 /// When the budget is spent, so many are looked at before a new key goes without a slot.
