@@ -13,7 +13,7 @@ use super::tick::NANOS_MAX;
 /// Wall time is read once, at the start; a step of the wall clock afterwards changes nothing.
 ///
 /// On Linux on x86-64, when the kernel itself keeps time by the processor's cycle counter, the
-/// time between two readings of the monotonic clock is filled in from that counter: about 14 ns a
+/// time between two readings of the monotonic clock is filled in from that counter: about 12 ns a
 /// reading instead of 30. Such a reading lags by at most 100 us, which
 /// [`lag`](Clock::lag) says and the dates of entries make up for. Elsewhere it is
 /// `Instant::now`.
