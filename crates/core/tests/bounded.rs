@@ -179,6 +179,23 @@ fn a_shard_that_is_swept_empty_takes_the_new_key() {
     }
 }
 
+// Several keys together are looked at before they are taken from: who only looks must see past the
+// dead as well, or nobody who always asks so is ever let in again.
+#[test]
+fn the_dead_keep_no_room_from_a_pair() {
+    let _alone = alone();
+    let (limiter, clock) = limiter(3, 1 << 20, OnFull::Deny, Algorithm::Log);
+    (0..100_000_u64).for_each(|key| drop(limiter.check(&key)));
+    assert!(!limiter.peek("new", Cost::ONE).is_allowed());
+    clock.advance(Duration::from_secs(180));
+    for number in 0..1000_u64 {
+        let pair = [(1 << 40) + number, (1 << 41) + number];
+        let asks = [0, 1].map(|at| slidegate::Ask::new(&limiter, &pair[at], Cost::ONE));
+        let decisions = slidegate::check_all(&asks).unwrap();
+        assert!(decisions.iter().all(slidegate::Decision::is_allowed), "pair {number}");
+    }
+}
+
 // A check sweeps also when it does not go the short way: who asks less than once a window never does.
 #[test]
 fn the_dead_go_while_only_known_keys_ask_seldom() {

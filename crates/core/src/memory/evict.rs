@@ -2,7 +2,7 @@
 
 use super::decide::Request;
 use super::hold::Hold;
-use super::shard::{OnFull, Shard, Shared};
+use super::shard::{OnFull, SWEEP_WHEN_FULL, Shard, Shared};
 use super::slots::Slots;
 use crate::window::Window;
 
@@ -49,8 +49,15 @@ impl<W: Window> Shard<W> {
         (seen, dropped)
     }
 
-    /// Whether a new key would find a slot.
-    pub(super) fn has_room(&self, shared: &Shared) -> bool {
+    /// Whether a new key would find a slot, after those that no longer matter have gone if need be.
+    pub(super) fn has_room_now(&mut self, shared: &Shared) -> bool {
+        self.has_room(shared) || {
+            self.sweep(SWEEP_WHEN_FULL, shared);
+            self.has_room(shared)
+        }
+    }
+
+    fn has_room(&self, shared: &Shared) -> bool {
         if !self.slots.is_full() {
             return shared.account.fits();
         }

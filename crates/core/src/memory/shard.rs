@@ -124,7 +124,7 @@ const SWEEP_SLOTS: usize = 4;
 /// and so many for every new key: faster than keys can come, so the dead never pile up.
 const SWEEP_FOR_NEW: usize = 4;
 /// When the budget is spent, so many are looked at before a new key goes without a slot.
-const SWEEP_WHEN_FULL: usize = 64;
+pub(super) const SWEEP_WHEN_FULL: usize = 64;
 impl<W: Window> Shard<W> {
     pub(super) fn new() -> Self {
         Self {
@@ -232,7 +232,7 @@ impl<W: Window> Shard<W> {
             }),
             None if shared.on_full.get() == OnFull::Deny
                 && request.limits.quotas().iter().all(|quota| request.cost <= quota.limit)
-                && !self.has_room(shared) =>
+                && !self.has_room_now(shared) =>
             {
                 deny_full(&request, shared)
             }
