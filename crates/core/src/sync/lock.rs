@@ -4,13 +4,14 @@ use core::hint;
 use core::time::Duration;
 use std::thread;
 
-use spin::lock_api;
-pub(crate) use spin::lock_api::MutexGuard;
+use spin::mutex::SpinMutex;
+
+pub(crate) type MutexGuard<'a, T> = lock_api::MutexGuard<'a, SpinMutex<()>, T>;
 
 /// A lock that is given back by a plain write. One that has to look for sleepers then takes a second
 /// atomic operation, which is a tenth of a check.
 #[derive(Debug)]
-pub(crate) struct Mutex<T>(lock_api::Mutex<T>);
+pub(crate) struct Mutex<T>(lock_api::Mutex<SpinMutex<()>, T>);
 
 impl<T> Mutex<T> {
     pub(crate) fn new(value: T) -> Self {
@@ -50,11 +51,12 @@ impl<T> Mutex<T> {
 /// So many looks come soon, one after the other;
 const LOOKS_SOON: u32 = 16;
 /// so many let other threads run in between,
-const LOOKS_POLITE: u32 = 64;
-/// and all others come after a sleep.
+const LOOKS_POLITE: u32 = 512;
+/// and all others come after a sleep. Late, as who sleeps may hold other locks, and does not wake
+/// when this one is free.
 const SLEEP: Duration = Duration::from_micros(50);
 
-/// What lies between two looks that come soon: about half a microsecond. Two threads that ask for
+/// What lies between two looks that come soon: about half a microsecond where it was measured. Two threads that ask for
 /// one key again and again get twice as many answers as with looks all the time, since each
 /// has the memory to itself for longer.
 const PAUSES: u32 = 30;
@@ -119,20 +121,23 @@ mod tests {
     // The holder sleeps for longer than all looks that come soon, so this comes to the sleeps too.
     #[test]
     fn waits_for_a_slow_holder() {
-        let (lock, held) = (Mutex::new(0), AtomicBool::new(false));
+        let (lock, held, seen) = (Mutex::new(0), AtomicBool::new(false), AtomicBool::new(false));
+        let until = |flag: &AtomicBool| {
+            while !flag.load(Ordering::Acquire) {
+                thread::yield_now();
+            }
+        };
         thread::scope(|scope| {
             scope.spawn(|| {
                 let mut guard = lock.lock();
                 held.store(true, Ordering::Release);
-                for _ in 0..20 {
-                    pause(u32::MAX);
-                }
+                until(&seen);
+                (0..100).for_each(|_| pause(u32::MAX));
                 *guard = 1;
             });
-            while !held.load(Ordering::Acquire) {
-                thread::yield_now();
-            }
+            until(&held);
             assert!(lock.try_lock().is_none());
+            seen.store(true, Ordering::Release);
             assert_eq!(*lock.lock(), 1);
         });
     }
