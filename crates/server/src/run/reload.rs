@@ -58,8 +58,7 @@ impl Reloader {
             certificate.reload()?;
         }
         self.engine.swap(&loaded.spec).map_err(|error| error.to_string())?;
-        let (policies, domains) = (loaded.spec.policies.len(), loaded.spec.domains.len());
-        Ok(format!("in force: {policies} policies, {domains} domains"))
+        Ok(format!("in force: {}", loaded.spec.counts()))
     }
 
     /// How often it went well, and how often not.

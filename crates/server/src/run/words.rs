@@ -36,7 +36,7 @@ pub(super) fn welcome(places: &Places, loaded: &Loaded) -> String {
         line("admin", format!("http://{address}/metrics"));
     }
     let spec = &loaded.spec;
-    line("limits", format!("{} policies, {} domains", spec.policies.len(), spec.domains.len()));
+    line("limits", spec.counts());
     if let (Some(address), Some(policy)) = (places.http, spec.policies.first())
         && !places.is_tls
     {

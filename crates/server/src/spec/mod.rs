@@ -35,6 +35,20 @@ impl Spec {
         memory.unwrap_or_default()
     }
 
+    /// How much there is, in words.
+    pub fn counts(&self) -> String {
+        let count = |count: usize, one: &str, many: &str| match count {
+            1 => format!("1 {one}"),
+            count => format!("{count} {many}"),
+        };
+        [
+            count(self.policies.len(), "policy", "policies"),
+            count(self.rules.len(), "rule", "rules"),
+            count(self.domains.len(), "domain", "domains"),
+        ]
+        .join(", ")
+    }
+
     /// The Redis of this name.
     pub fn redis(&self, wanted: &str) -> Option<&RedisSpec> {
         self.stores.iter().find_map(|store| match store {

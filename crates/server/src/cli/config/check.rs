@@ -9,7 +9,6 @@ use crate::cli::exit;
 use crate::config::report::{Diagnostic, Severity, write_json, write_text};
 use crate::config::{Loaded, Request, load};
 use crate::engine::{Afresh, Engine};
-use crate::spec::Spec;
 
 /// How findings are told, and what they mean.
 #[derive(Debug, Clone, Copy, Default)]
@@ -54,7 +53,7 @@ fn look_at(request: &Request) -> Outcome {
     match load(request) {
         Err(refused) => Outcome { findings: refused.findings, holds: None },
         Ok(Loaded { spec, mut warnings, .. }) => match Engine::new(&spec, &mut Afresh) {
-            Ok(_) => Outcome { findings: warnings, holds: Some(holds(&spec)) },
+            Ok(_) => Outcome { findings: warnings, holds: Some(spec.counts()) },
             Err(error) => {
                 warnings
                     .insert(0, Diagnostic::general(Severity::Error, "engine", error.to_string()));
@@ -62,19 +61,6 @@ fn look_at(request: &Request) -> Outcome {
             }
         },
     }
-}
-
-fn holds(spec: &Spec) -> String {
-    let count = |count: usize, what: &str, many: &str| match count {
-        1 => format!("1 {what}"),
-        count => format!("{count} {many}"),
-    };
-    [
-        count(spec.policies.len(), "policy", "policies"),
-        count(spec.rules.len(), "rule", "rules"),
-        count(spec.domains.len(), "domain", "domains"),
-    ]
-    .join(", ")
 }
 
 fn tell(
