@@ -101,8 +101,9 @@ impl Limiter {
         self.decide(key.fingerprint(&self.secret), &tier.limits, cost.get())
     }
 
-    /// Asks for many keys at once, one decision each in the same order. Takes about half of the
-    /// time of single checks once the keys do not fit the processor's cache.
+    /// Asks for many keys at once, one decision each in the same order. Takes down to half of the
+    /// time of single checks once the keys do not fit the processor's cache; where several threads
+    /// ask for the same few keys, it may take longer.
     pub fn check_many<K: Key>(&self, keys: &[K], cost: Cost, decisions: &mut Vec<Decision>) {
         decisions.clear();
         decisions.reserve(keys.len());
