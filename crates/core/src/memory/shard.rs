@@ -125,6 +125,7 @@ const SWEEP_SLOTS: usize = 4;
 const SWEEP_FOR_NEW: usize = 4;
 /// When the budget is spent, so many are looked at before a new key goes without a slot.
 pub(super) const SWEEP_WHEN_FULL: usize = 64;
+
 impl<W: Window> Shard<W> {
     pub(super) fn new() -> Self {
         Self {
@@ -455,23 +456,26 @@ impl<W: Window> Shard<W> {
         }
     }
 
-    /// Adds a key with what the sketch remembers of it; none if there is no room.
+    /// Adds a key with what the sketch remembers of it; none, and counted, if there is no room.
     fn add_key(&mut self, request: &Request<'_>, shared: &Shared) -> Option<usize> {
+        let added = self.try_add_key(request, shared);
+        self.counters.overflowed += u64::from(added.is_none());
+        added
+    }
+
+    fn try_add_key(&mut self, request: &Request<'_>, shared: &Shared) -> Option<usize> {
         if !self.make_slot(request, shared) {
-            self.counters.overflowed += 1;
             return None;
         }
         let epoch = self.new_epoch();
         let mut window = W::new(request.limits, epoch);
         let bytes = window.heap_bytes();
         if !self.make_bytes(bytes, request, shared) {
-            self.counters.overflowed += 1;
             return None;
         }
         // To make room for the bytes may have made the table smaller.
         if !self.make_slot(request, shared) {
             shared.account.shrink(bytes);
-            self.counters.overflowed += 1;
             return None;
         }
         let estimates = self.estimates(request);

@@ -9,7 +9,7 @@ use spin::mutex::SpinMutex;
 pub(crate) type MutexGuard<'a, T> = lock_api::MutexGuard<'a, SpinMutex<()>, T>;
 
 /// A lock that is given back by a plain write. One that has to look for sleepers then takes a second
-/// atomic operation, which is a tenth of a check.
+/// atomic operation, which is a twentieth of a check.
 #[derive(Debug)]
 pub(crate) struct Mutex<T>(lock_api::Mutex<SpinMutex<()>, T>);
 
