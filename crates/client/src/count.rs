@@ -2,7 +2,9 @@
 
 use core::time::Duration;
 
-use slidegate::{Algorithm, Cost, Error, Limiter, ManualClock, Policy, Quota, Receipt, Tier};
+use slidegate::{
+    Algorithm, Cost, Error, Limiter, ManualClock, Policy, Quota, Receipt, Tier, WithQuotas,
+};
 
 /// Units in a sliding window.
 ///
@@ -51,11 +53,16 @@ impl Count {
         self.quota
     }
 
+    fn limiter(&self) -> WithQuotas<'_> {
+        // Its own limiter created the tier, so it is accepted.
+        self.limiter.with(&self.tier).unwrap_or_else(|_| WithQuotas::from(&self.limiter))
+    }
+
     /// Takes up to `units`, no more than there is room for, and says how to give them back.
     pub(crate) fn take(&self, units: u64, now: Duration) -> Option<Receipt> {
         let room = self.quota.limit().saturating_sub(self.used(now));
         let cost = Cost::new(units.min(room)).ok()?;
-        self.limiter.check_tier(KEY, &self.tier, cost).into_receipt()
+        self.limiter().check_cost(KEY, cost).into_receipt()
     }
 
     pub(crate) fn give_back(&self, receipt: Receipt, now: Duration) {
@@ -66,7 +73,7 @@ impl Count {
     /// Units that count now.
     pub(crate) fn used(&self, now: Duration) -> u64 {
         self.clock.set(now);
-        let decision = self.limiter.peek_tier(KEY, &self.tier, Cost::ONE);
+        let decision = self.limiter().peek(KEY, Cost::ONE);
         self.quota.limit().saturating_sub(decision.remaining())
     }
 
@@ -77,7 +84,7 @@ impl Count {
         let windows = units.saturating_sub(1) / limit;
         let Ok(rest) = Cost::new(units - windows * limit) else { return Duration::ZERO };
         self.clock.set(now);
-        let decision = self.limiter.peek_tier(KEY, &self.tier, rest);
+        let decision = self.limiter().peek(KEY, rest);
         let first = decision.retry_after().unwrap_or(self.quota.window());
         let windows = u32::try_from(windows).unwrap_or(u32::MAX);
         first.saturating_add(self.quota.window().saturating_mul(windows))

@@ -48,13 +48,14 @@ pub use decision::{Decision, Outcome, QuotaDecision};
 pub use error::{Error, ErrorKind};
 pub use key::{Key, KeyHasher, Secret};
 pub use limiter::{
-    Ask, Event, Limiter, LimiterBuilder, RestoreReport, Stats, Tier, Usage, check_all,
+    Ask, Event, Limiter, LimiterBuilder, RestoreReport, Stats, StoreId, Tier, Usage, WithQuotas,
+    check_all,
 };
 pub use memory::OnFull;
 pub use policy::{Algorithm, FailureMode, Mode, Policy, PolicyBuilder, QUOTAS_MAX};
 pub use quota::Quota;
 pub use receipt::Receipt;
-pub use store::Store;
+pub use store::{Quotas, SleepFn, Stat, StatValue, Store, StoreAsk, StoreFuture, StoreGroup};
 pub use time::{Clock, ManualClock, MonotonicClock};
 
 /// The code of the README, compiled and run.

@@ -244,7 +244,7 @@ fn a_tier_must_fit_the_policy() {
                 Ok(tier) => {
                     assert!(fits, "{algorithm:?}, {count} quotas");
                     assert_eq!(tier.quotas(), &quotas[..count]);
-                    let decision = limiter.check_tier(&(count as u64), &tier, Cost::ONE);
+                    let decision = limiter.with(&tier).unwrap().check(&(count as u64));
                     assert_eq!(decision.quotas().len(), count);
                 }
                 Err(error) => {

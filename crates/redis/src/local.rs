@@ -2,7 +2,9 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use slidegate::{Cost, Decision, Error, Key, Limiter, Policy, Quota, Receipt, Secret, Tier};
+use slidegate::{
+    Cost, Decision, Error, Key, Limiter, Policy, Quota, Receipt, Secret, Tier, WithQuotas,
+};
 use tokio::time::Instant;
 
 /// Judges in place of Redis with this process's share of every limit. Kept warm, so that it does
@@ -74,10 +76,7 @@ impl Local {
 
     /// Takes back what [`judge`](Local::judge) let pass; how many units there were.
     pub(crate) fn give_back(&self, receipt: Receipt, tier: Option<&Tier>) -> u64 {
-        match tier {
-            Some(tier) => self.limiter.refund_tier(receipt, tier),
-            None => self.limiter.refund(receipt),
-        }
+        self.with(tier).refund(receipt)
     }
 
     /// Corrects what [`judge`](Local::judge) let pass to the real cost; the units charged in all.
@@ -91,10 +90,7 @@ impl Local {
     ) -> u64 {
         // Redis does not know of debt either.
         self.judge_for_a_window(key, tier, now);
-        match tier {
-            Some(tier) => self.limiter.settle_tier(receipt, actual, tier),
-            None => self.limiter.settle(receipt, actual),
-        }
+        self.with(tier).settle(receipt, actual)
     }
 
     /// Forgets a key; whether there was anything to forget.
@@ -111,18 +107,17 @@ impl Local {
         now: Instant,
     ) -> Option<Decision> {
         let judging = self.millis(now) < self.judging_until(key).load(Ordering::Relaxed);
-        let decision = judging.then(|| match tier {
-            Some(tier) => self.limiter.peek_tier(key, tier, cost),
-            None => self.limiter.peek(key, cost),
-        })?;
+        let decision = judging.then(|| self.with(tier).peek(key, cost))?;
         (!decision.is_allowed()).then_some(decision)
     }
 
     fn check(&self, key: &[u8], tier: Option<&Tier>, cost: Cost) -> Decision {
-        match tier {
-            Some(tier) => self.limiter.check_tier(key, tier, cost),
-            None => self.limiter.check_cost(key, cost),
-        }
+        self.with(tier).check_cost(key, cost)
+    }
+
+    fn with<'a>(&'a self, tier: Option<&'a Tier>) -> WithQuotas<'a> {
+        // Tiers are created by `Local::tier` only, so the limiter accepts them.
+        self.limiter.with(tier).unwrap_or_else(|_| WithQuotas::from(&self.limiter))
     }
 
     /// For as long as what is taken now counts against the key's quotas.

@@ -171,7 +171,7 @@ fn a_key_has_one_set_of_quotas_in_a_decision() {
     let gold = limiter.tier(&[Quota::per_hour(100).unwrap()]).unwrap();
     runtime().block_on(async {
         let asks = [
-            RedisAsk::new(&limiter, "alice", cost(5)).tier(&gold),
+            RedisAsk::new(limiter.with(&gold).unwrap(), "alice", cost(5)),
             RedisAsk::new(&limiter, "alice", cost(1)),
         ];
         let error = check_all(&asks).await.unwrap_err();
@@ -181,7 +181,7 @@ fn a_key_has_one_set_of_quotas_in_a_decision() {
         assert!(allowed(&check_all(&asks[..1]).await.unwrap()));
         // The same tier twice is one set of quotas, also if another tier was made meanwhile.
         limiter.tier(&[Quota::per_day(1).unwrap()]).unwrap();
-        let ask = RedisAsk::new(&limiter, "alice", cost(5)).tier(&gold);
+        let ask = RedisAsk::new(limiter.with(&gold).unwrap(), "alice", cost(5));
         assert!(allowed(&check_all(&[ask, ask]).await.unwrap()));
     });
 }

@@ -101,7 +101,8 @@ impl Subject for MemorySubject {
             None => self.limiter.check_cost(key, cost),
             Some(name) => {
                 let unknown = || Refusal::Failed(format!("there is no tier {name}"));
-                self.limiter.check_tier(key, self.tiers.get(name).ok_or_else(unknown)?, cost)
+                let tier = self.tiers.get(name).ok_or_else(unknown)?;
+                self.limiter.with(tier).map_err(failed)?.check_cost(key, cost)
             }
         };
         Ok((answer(&decision), decision.into_receipt()))

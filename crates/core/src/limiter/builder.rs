@@ -4,7 +4,7 @@ use core::fmt::Debug;
 use core::time::Duration;
 use std::sync::Arc;
 
-use super::Limiter;
+use super::{Limiter, StoreId};
 use crate::error::{Error, ErrorKind};
 use crate::key::Secret;
 use crate::memory::{AnyStore, MemoryStore, OnFull, StoreSettings};
@@ -134,7 +134,7 @@ impl LimiterBuilder {
             waiters_max: self.waiters_max,
             memory_limit: AtomicUsize::new(self.memory_limit),
             sweep_at: AtomicUsize::new(0),
-            number: next_number(),
+            id: StoreId::unique(),
             policy: self.policy,
         })
     }
@@ -189,14 +189,6 @@ fn store(policy: &Policy, settings: &StoreSettings) -> AnyStore {
         Algorithm::Gcra => one_or_many::<Gcra>(policy, settings),
         Algorithm::Fixed => one_or_many::<Fixed>(policy, settings),
     }
-}
-
-/// Gives every limiter a place in the order in which locks are taken.
-fn next_number() -> usize {
-    // Not a thing for the concurrency checker: all that matters is that no number comes twice.
-    use core::sync::atomic::{AtomicUsize, Ordering};
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 fn one_or_many<W: Window + Debug + 'static>(policy: &Policy, settings: &StoreSettings) -> AnyStore {

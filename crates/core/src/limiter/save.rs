@@ -122,7 +122,7 @@ impl Limiter {
                 break;
             }
             let restored =
-                self.store.restore(&frame, &self.request_for(0, &self.limits, 1), shift)?;
+                self.store.restore(&frame, &self.with_policy().request_for(0, 1), shift)?;
             report.keys += restored.keys;
             report.dropped += restored.dropped;
             frames += 1;

@@ -1,6 +1,6 @@
 //! Bytes, counted as they are taken.
 
-use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// What all state may take, and what it takes.
 ///
@@ -11,11 +11,17 @@ pub(crate) struct Account {
     used: AtomicUsize,
     /// May change while it is in use: what was taken stays taken.
     limit: AtomicUsize,
+    /// Whether the last request for bytes was refused.
+    is_full: AtomicBool,
 }
 
 impl Account {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { used: AtomicUsize::new(0), limit: AtomicUsize::new(limit) }
+        Self {
+            used: AtomicUsize::new(0),
+            limit: AtomicUsize::new(limit),
+            is_full: AtomicBool::new(false),
+        }
     }
 
     #[cfg(test)]
@@ -27,11 +33,14 @@ impl Account {
     // One counter and no other memory hangs on it, so `Relaxed` is enough throughout.
     pub(crate) fn try_grow(&self, bytes: usize) -> bool {
         let before = self.used.fetch_add(bytes, Ordering::Relaxed);
-        if before.saturating_add(bytes) <= self.limit() {
-            return true;
+        let fits = before.saturating_add(bytes) <= self.limit();
+        if !fits {
+            self.used.fetch_sub(bytes, Ordering::Relaxed);
         }
-        self.used.fetch_sub(bytes, Ordering::Relaxed);
-        false
+        if self.is_full.load(Ordering::Relaxed) == fits {
+            self.is_full.store(!fits, Ordering::Relaxed);
+        }
+        fits
     }
 
     /// Takes `bytes` that are in use already, whatever the limit says.
@@ -45,6 +54,10 @@ impl Account {
         if bytes > 0 {
             let before = self.used.fetch_sub(bytes, Ordering::Relaxed);
             debug_assert!(before >= bytes, "gave back {bytes} of {before} bytes");
+            // Written only when it changes: the cache line is shared by all threads.
+            if self.is_full.load(Ordering::Relaxed) {
+                self.is_full.store(false, Ordering::Relaxed);
+            }
         }
     }
 
@@ -58,8 +71,17 @@ impl Account {
         self.limit.store(limit, Ordering::Relaxed);
     }
 
-    // Nobody else's memory hangs on it either: whoever reads the old one for a moment asked before.
-    fn limit(&self) -> usize {
+    /// Bytes that cannot be taken any more: the limit as soon as a request was refused, although
+    /// a few bytes less than that request may be left.
+    pub(crate) fn unavailable(&self) -> usize {
+        if self.is_full.load(Ordering::Relaxed) {
+            self.used().max(self.limit())
+        } else {
+            self.used()
+        }
+    }
+
+    pub(crate) fn limit(&self) -> usize {
         self.limit.load(Ordering::Relaxed)
     }
 

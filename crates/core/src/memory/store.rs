@@ -76,6 +76,8 @@ pub(crate) enum LineUp {
 pub(crate) struct StoreStats {
     pub(crate) keys: u64,
     pub(crate) bytes: usize,
+    pub(crate) table_bytes: usize,
+    pub(crate) table_limit: usize,
     pub(crate) evictions: u64,
     pub(crate) overflowed: u64,
     pub(crate) swept: u64,
@@ -372,7 +374,13 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
     }
 
     fn stats(&self) -> StoreStats {
-        let mut stats = StoreStats { bytes: self.shared.account.used(), ..Default::default() };
+        let account = &self.shared.account;
+        let mut stats = StoreStats {
+            bytes: account.used(),
+            table_bytes: account.unavailable(),
+            table_limit: account.limit(),
+            ..Default::default()
+        };
         for shard in &self.shards {
             let shard = shard.0.lock();
             let Counters { evictions, overflowed, swept, longest_hold } = shard.counters;

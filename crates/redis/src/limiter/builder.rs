@@ -4,7 +4,7 @@ use core::sync::atomic::AtomicU64;
 use core::time::Duration;
 use std::sync::Arc;
 
-use slidegate::{Algorithm, Error, ErrorKind, FailureMode, Policy, Quota, Secret};
+use slidegate::{Algorithm, Error, ErrorKind, FailureMode, Policy, Quota, Secret, StoreId};
 
 use super::stats::LimiterCounts;
 use super::tier::longest;
@@ -153,6 +153,7 @@ impl RedisLimiterBuilder {
         };
         let deny = (self.deny_keys > 0).then(|| DenyCache::new(self.deny_keys, self.deny_cap));
         let inner = Inner {
+            id: StoreId::unique(),
             stored_as: stored_as(policy.name(), self.tick, policy.algorithm()),
             tick: self.tick,
             guard,

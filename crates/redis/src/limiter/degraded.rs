@@ -6,7 +6,8 @@ use core::time::Duration;
 use slidegate::{Cost, Decision, FailureMode, Outcome, QuotaDecision};
 use tokio::time::Instant;
 
-use super::{Inner, RedisTier};
+use super::Inner;
+use super::tier::RedisTier;
 use crate::script::Op;
 use crate::servers::{Failure, FailureKind};
 

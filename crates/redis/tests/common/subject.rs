@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use slidegate::{Cost, Decision, ManualClock, Policy, Quota, Receipt};
-use slidegate_redis::{Redis, RedisBuilder, RedisLimiter, RedisTier};
+use slidegate::{Cost, Decision, ManualClock, Policy, Quota, Receipt, Tier};
+use slidegate_redis::{Redis, RedisBuilder, RedisLimiter};
 use slidegate_testkit::{
     Algorithm, Answer, Mode, PolicySpec, QuotaSpec, Refusal, Standing, Subject, Trace,
 };
@@ -16,7 +16,7 @@ use tokio::runtime::Runtime;
 pub(crate) struct RedisSubject {
     runtime: Arc<Runtime>,
     limiter: RedisLimiter,
-    tiers: BTreeMap<String, RedisTier>,
+    tiers: BTreeMap<String, Tier>,
     clock: ManualClock,
     now: Duration,
     run: u64,
@@ -73,7 +73,7 @@ impl Subject for RedisSubject {
             Some(name) => {
                 let unknown = || Refusal::Failed(format!("there is no tier {name}"));
                 let tier = self.tiers.get(name).ok_or_else(unknown)?;
-                self.runtime.block_on(self.limiter.check_tier(&key, tier, cost))
+                self.runtime.block_on(self.limiter.with(tier).unwrap().check_cost(&key, cost))
             }
         };
         answered(&decision).map(|answer| (answer, decision.into_receipt().map(|of| (key, of))))
