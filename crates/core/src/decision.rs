@@ -200,6 +200,25 @@ impl Decision {
         self.receipt
     }
 
+    /// Takes the receipt out of the decision.
+    pub fn take_receipt(&mut self) -> Option<Receipt> {
+        self.receipt.take()
+    }
+
+    /// Adds units that were returned to what remains in every quota.
+    pub fn return_units(&mut self, units: u64) {
+        let quotas = match &mut self.quotas {
+            QuotaDecisions::One(quota) => core::slice::from_mut(quota),
+            QuotaDecisions::Many(array, len) => &mut array[..*len],
+        };
+        for quota in quotas {
+            quota.remaining = quota.remaining.saturating_add(units).min(quota.limit);
+            if quota.remaining == quota.limit {
+                quota.reset_after = 0;
+            }
+        }
+    }
+
     /// The same decision, marked as the failure mode's answer.
     pub fn into_degraded(mut self) -> Self {
         self.marks.add(Marks::DEGRADED);
@@ -238,7 +257,6 @@ impl Decision {
     }
 
     pub(crate) fn make_shadow(&mut self) {
-        self.marks.remove(Marks::SHADOW_DENIED);
         if self.marks.has(Marks::DENIED) {
             self.marks.remove(Marks::DENIED);
             self.marks.add(Marks::SHADOW_DENIED);

@@ -55,7 +55,9 @@ pub use memory::OnFull;
 pub use policy::{Algorithm, FailureMode, Mode, Policy, PolicyBuilder, QUOTAS_MAX};
 pub use quota::Quota;
 pub use receipt::Receipt;
-pub use store::{Quotas, SleepFn, Stat, StatValue, Store, StoreAsk, StoreFuture, StoreGroup};
+pub use store::{
+    IntoStore, Quotas, SleepFn, Stat, StatValue, Store, StoreAsk, StoreFuture, StoreGroup,
+};
 pub use time::{Clock, ManualClock, MonotonicClock};
 
 /// The code of the README, compiled and run.

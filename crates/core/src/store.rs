@@ -277,7 +277,6 @@ pub struct Stat {
 
 /// The value of a [`Stat`].
 #[derive(Debug, Clone, Copy, PartialEq)]
-#[non_exhaustive]
 pub enum StatValue {
     /// A number that only grows.
     Count(u64),

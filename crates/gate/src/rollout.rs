@@ -1,11 +1,23 @@
-//! Which part of all keys a gate is enforced for.
+//! How far a gate's denials are enforced.
 
 use core::hash::Hasher;
 
 use siphasher::sip::SipHasher13;
 
-/// A share of all keys, told by hash: a key that is in stays in, in every process and over
-/// restarts, and also when the share grows.
+/// Whether a gate enforces its denials.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Rollout {
+    /// A denial denies.
+    #[default]
+    Enforce,
+    /// Evaluated and counted, never enforced.
+    Shadow,
+    /// Neither evaluated nor counted: the kill switch.
+    Off,
+}
+
+/// A share of all keys, chosen by hash. A key that is in the share stays in it: in every process,
+/// over restarts, and when the share grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
     percent: u8,
@@ -15,19 +27,20 @@ impl Share {
     /// Every key.
     pub const ALL: Self = Self { percent: 100 };
 
-    /// A share of 0 to 100 percent; none beyond.
+    /// Returns a share of 0 to 100 percent, or `None` for a larger number.
     pub fn new(percent: u8) -> Option<Self> {
         (percent <= 100).then_some(Self { percent })
     }
 
-    /// Whether every key is in.
+    /// Returns whether every key is in the share.
     pub fn is_all(self) -> bool {
         self.percent == 100
     }
 
-    /// Whether a key of this policy is in. Other policies choose other keys, so that it is not
-    /// always the same clients that try everything first.
-    pub fn holds(self, policy: &str, key: &[u8]) -> bool {
+    /// Returns whether a key of this policy is in the share. Each policy chooses other keys, so
+    /// that not always the same clients are the first to meet a new limit.
+    #[inline]
+    pub fn contains(self, policy: &str, key: &[u8]) -> bool {
         if self.is_all() {
             return true;
         }
@@ -45,11 +58,11 @@ mod tests {
 
     fn within(percent: u8, policy: &str) -> Vec<u32> {
         let share = Share::new(percent).unwrap();
-        (0..10_000u32).filter(|number| share.holds(policy, &number.to_be_bytes())).collect()
+        (0..10_000u32).filter(|number| share.contains(policy, &number.to_be_bytes())).collect()
     }
 
     #[test]
-    fn a_share_is_about_its_size_and_grows_by_adding() {
+    fn a_share_has_about_its_size_and_keeps_its_keys_when_it_grows() {
         let mut before = Vec::new();
         for percent in [0, 1, 10, 50, 99, 100] {
             let now = within(percent, "api");
@@ -63,11 +76,11 @@ mod tests {
         assert_eq!(Share::new(101), None);
     }
 
-    // A share that changed with the version of a library would move the limits of live clients.
+    // A hash that changed with the version of a library would move the limits of live clients.
     #[test]
-    fn the_same_keys_in_every_process() {
+    fn every_process_chooses_the_same_keys() {
         let share = Share::new(30).unwrap();
-        let held: Vec<u8> = (0..12).filter(|key| share.holds("api", &[*key])).collect();
+        let held: Vec<u8> = (0..12).filter(|key| share.contains("api", &[*key])).collect();
         assert_eq!(held, [3, 4, 5, 6, 8]);
         assert_ne!(within(30, "api"), within(30, "search"));
     }
