@@ -208,7 +208,7 @@ impl Limiter {
             let request = self.request_for(fingerprint, limits, units - actual);
             return units - self.store.give_back(&request, tick, epoch);
         }
-        let debt = (actual - units).min(crate::quota::LIMIT_MAX);
+        let debt = (actual - units).min(Quota::LIMIT_MAX);
         if debt > 0 {
             self.store.take(&self.request_for(fingerprint, limits, debt));
         }

@@ -4,7 +4,7 @@
 //! process, for policies that fail so: Redis knows nothing of its units, and would give back others
 //! if a date happened to be the same.
 
-use slidegate::{Cost, Decision, Error, Receipt};
+use slidegate::{Cost, Decision, Error, Quota, Receipt};
 use tokio::time::Instant;
 
 use super::{Inner, RedisLimiter, RedisTier, unexpected};
@@ -99,9 +99,6 @@ impl RedisLimiter {
     }
 }
 
-/// The largest number of units there can be.
-const UNITS_MAX: u64 = (1 << 53) - 1;
-
 impl Inner {
     async fn refund(
         &self,
@@ -131,7 +128,7 @@ impl Inner {
             let given = self.give_back(key, tier, &receipt, units - actual).await?;
             return Ok(units - given);
         }
-        let debt = (actual - units).min(UNITS_MAX);
+        let debt = (actual - units).min(Quota::LIMIT_MAX);
         if debt > 0 {
             self.ask(key, &self.limits(tier), Op::Charge { cost: debt }).await?;
         }

@@ -4,7 +4,7 @@ use core::hash::{Hash, Hasher};
 use core::time::Duration;
 use std::hash::DefaultHasher;
 
-use slidegate::{Algorithm, Error, ErrorKind, Quota, Tier};
+use slidegate::{Error, ErrorKind, Quota, Tier};
 
 use super::Inner;
 use crate::script::ScriptLimits;
@@ -23,7 +23,7 @@ pub struct RedisTier {
 impl RedisTier {
     pub(super) fn new(quotas: &[Quota], inner: &Inner) -> Result<Self, Error> {
         let policy = &inner.policy;
-        let log = matches!(policy.algorithm(), Algorithm::Log | Algorithm::LogCapped { .. });
+        let log = policy.algorithm().keeps_entries();
         let (given, most) = (quotas.len(), policy.quotas().len());
         let fits = given == most || (log && (1..most).contains(&given));
         if !fits {

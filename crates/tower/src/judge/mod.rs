@@ -370,8 +370,8 @@ fn is_full(decision: &Decision) -> bool {
 fn enforcement(gate: &Gate) -> Enforcement {
     match gate.store().policy().mode() {
         Mode::Shadow => Enforcement::Shadow,
-        _ if gate.share().is_all() => Enforcement::Enforce,
-        _ => Enforcement::Canary,
+        Mode::Enforce if gate.share().is_all() => Enforcement::Enforce,
+        Mode::Enforce => Enforcement::Canary,
     }
 }
 

@@ -9,8 +9,8 @@ use core::fmt;
 use std::sync::Arc;
 
 use slidegate::{
-    Algorithm, Cost, Decision, Error, ErrorKind, FailureMode, Limiter, Mode, Outcome, Policy,
-    Quota, Receipt, Store,
+    Cost, Decision, Error, ErrorKind, FailureMode, Limiter, Mode, Outcome, Policy, Quota, Receipt,
+    Store,
 };
 
 pub(crate) use tier::StoreTier;
@@ -108,10 +108,9 @@ impl AnyStore {
     /// Whether waiting here is first come, first served.
     pub(crate) fn line(&self) -> Option<&Arc<Limiter>> {
         match &self.0 {
-            Place::Memory(limiter) => match limiter.policy().algorithm() {
-                Algorithm::Log | Algorithm::LogCapped { .. } | Algorithm::Gcra => Some(limiter),
-                _ => None,
-            },
+            Place::Memory(limiter) => {
+                limiter.policy().algorithm().supports_future_entries().then_some(limiter)
+            }
             #[cfg(feature = "redis")]
             Place::Redis(_) => None,
             Place::Other(_) => None,
@@ -146,7 +145,7 @@ fn refund_memory(limiter: &Limiter, tier: Option<&StoreTier>, receipt: Receipt) 
 pub(crate) fn failed(policy: &Policy) -> Decision {
     let outcome = match policy.failure_mode() {
         FailureMode::Deny => Outcome::Deny,
-        _ => Outcome::Allow,
+        FailureMode::Allow | FailureMode::Local => Outcome::Allow,
     };
     let decision = Decision::new(outcome, &[], None).into_degraded();
     if policy.mode() == Mode::Shadow { decision.into_shadow() } else { decision }
