@@ -28,7 +28,9 @@
 //! [`Algorithm`]; a [`Limiter`] holds a policy's state and gives a [`Decision`] for each
 //! [`Key`]. Tests use a [`ManualClock`].
 
+mod account;
 mod algorithm;
+mod coding;
 mod cost;
 mod decision;
 mod duration;

@@ -1,7 +1,5 @@
 //! The keyed store: sharded, budgeted, swept.
 
-mod account;
-mod coding;
 mod decide;
 mod evict;
 mod full;
@@ -12,8 +10,6 @@ mod slots;
 mod snapshot;
 mod store;
 
-pub(crate) use account::Account;
-pub(crate) use coding::{Reader, Writer, damaged};
 pub(crate) use decide::Request;
 pub use shard::OnFull;
 

@@ -2,7 +2,6 @@
 
 use core::time::Duration;
 
-use super::Account;
 use super::decide::{
     Known, Request, allow_one, check_known, check_window, decide, decide_many, deny_full, deny_one,
     look, seed,
@@ -11,6 +10,7 @@ use super::hold::Hold;
 use super::overflow::Sketch;
 use super::slots::Slots;
 use super::store::LineUp;
+use crate::account::Account;
 use crate::decision::Decision;
 use crate::policy::QUOTAS_MAX;
 use crate::receipt::Receipt;

@@ -8,7 +8,7 @@ use super::hold::Hold;
 use super::overflow::Sketch;
 use super::shard::{Shard, Shared};
 use super::store::Restored;
-use super::{Reader, Writer, damaged};
+use crate::coding::{Reader, Writer, damaged};
 use crate::error::Error;
 use crate::sync::{Mutex, MutexGuard};
 use crate::window::Window;

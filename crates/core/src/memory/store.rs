@@ -7,8 +7,8 @@ use core::time::Duration;
 use super::decide::Request;
 use super::hold::Hold;
 use super::shard::{AtomicOnFull, Counters, OnFull, Shard, Shared};
-
-use super::{Account, snapshot};
+use super::snapshot;
+use crate::account::Account;
 use crate::decision::Decision;
 use crate::error::Error;
 use crate::policy::QUOTAS_MAX;

@@ -7,8 +7,9 @@
 
 use super::stamp::{Count, Stamp, window_tag};
 use super::{Limits, NEVER, Standing, TickQuota, Window};
+use crate::account::Account;
+use crate::coding::{Reader, Writer};
 use crate::error::Error;
-use crate::memory::{Account, Reader, Writer};
 use crate::time::Moment;
 
 /// Counts of the current and the previous window.

@@ -5,8 +5,9 @@
 
 use super::stamp::{Count, Stamp, window_tag};
 use super::{Limits, NEVER, TickQuota, Window};
+use crate::account::Account;
+use crate::coding::{Reader, Writer};
 use crate::error::Error;
-use crate::memory::{Account, Reader, Writer};
 use crate::time::Moment;
 
 /// The count of the current window.

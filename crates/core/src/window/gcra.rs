@@ -6,8 +6,9 @@
 
 use super::stamp::Stamp;
 use super::{Limits, NEVER, TickQuota, Window};
+use crate::account::Account;
+use crate::coding::{Reader, Writer};
 use crate::error::Error;
-use crate::memory::{Account, Reader, Writer};
 use crate::time::Moment;
 
 /// When the bucket will be full again.

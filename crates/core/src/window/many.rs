@@ -1,8 +1,8 @@
 //! Several quotas under an algorithm that keeps a state a quota.
 
 use super::{Limits, Window};
+use crate::account::Account;
 use crate::error::Error;
-use crate::memory::Account;
 use crate::time::Moment;
 
 /// One window a quota, side by side.

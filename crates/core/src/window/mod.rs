@@ -21,8 +21,8 @@ pub(crate) use many::Many;
 pub(crate) use segments::Segments;
 pub(crate) use usual::Usual;
 
+use crate::account::Account;
 use crate::error::Error;
-use crate::memory::Account;
 use crate::time::Moment;
 
 /// The wait that never ends.

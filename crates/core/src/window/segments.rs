@@ -7,8 +7,9 @@
 
 use super::stamp::{Count, Stamp, window_tag};
 use super::{Limits, NEVER, TickQuota, Window};
+use crate::account::Account;
+use crate::coding::{Reader, Writer, damaged};
 use crate::error::Error;
-use crate::memory::{Account, Reader, Writer, damaged};
 use crate::time::Moment;
 
 /// Counts by segment.

@@ -24,8 +24,9 @@ use self::code::{Code, read};
 use self::wide::Wide;
 use super::stamp::Stamp;
 use super::{Limits, NEVER, Usual, Window};
+use crate::account::Account;
+use crate::coding::{Reader, Writer};
 use crate::error::Error;
-use crate::memory::{Account, Reader, Writer};
 use crate::time::Moment;
 
 /// Entries of one key.
@@ -299,7 +300,7 @@ impl Window for Log {
         let mut tick = first;
         let mut codes = input.take_bytes()?;
         if code::totals(codes).is_none_or(|(_, span)| tick.saturating_add(span) >> 48 != 0) {
-            return Err(crate::memory::damaged("the codes of a log"));
+            return Err(crate::coding::damaged("the codes of a log"));
         }
         let mut log = Self::new(limits, epoch);
         account.grow(log.heap_bytes());

@@ -4,7 +4,7 @@ use super::body::{Body, CAPPED_MAX, FLAT_MAX};
 use super::code::Code;
 use super::wide::Wide;
 use super::{Log, merge, size};
-use crate::memory::Account;
+use crate::account::Account;
 use crate::time::Moment;
 use crate::window::{Limits, TickQuota};
 
