@@ -7,7 +7,7 @@ use crate::decision::{Decision, Outcome, QuotaDecision};
 use crate::policy::QUOTAS_MAX;
 use crate::receipt::Receipt;
 use crate::time::{Moment, TickScale};
-use crate::window::{Limits, NEVER, Standing, TickQuota, Usual, Window};
+use crate::window::{FastPath, Limits, NEVER, Standing, TickQuota, Window};
 
 /// What a shard is asked.
 #[derive(Debug, Clone, Copy)]
@@ -52,19 +52,19 @@ pub(super) fn check_window<W: Window>(
     shared: &Shared,
 ) -> Standing {
     let Request { limits, cost, .. } = *request;
-    if W::USUAL && cost == 1 {
+    if W::HAS_FAST_PATH && cost == 1 {
         window.advance(limits, moment.now, &shared.account);
         let TickQuota { limit, window: length } = limits.quota(0);
         let left = |first: u64| first + length - moment.now;
-        match window.check_usual(limit, moment) {
-            Usual::Taken { used, first } => {
+        match window.check_fast(limit, moment) {
+            FastPath::Taken { used, first } => {
                 return Standing { used, retry: 0, reset: left(first), tick: moment.date };
             }
-            Usual::Denied { first } => {
+            FastPath::Denied { first } => {
                 let wait = left(first);
                 return Standing { used: limit, retry: wait, reset: wait, tick: 0 };
             }
-            Usual::No => {}
+            FastPath::Unavailable => {}
         }
     }
     window.check(limits, moment, cost, &shared.account)

@@ -16,7 +16,7 @@ use crate::policy::QUOTAS_MAX;
 use crate::receipt::Receipt;
 use crate::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use crate::time::{Moment, TickScale};
-use crate::window::{Limits, NEVER, Usual, Window};
+use crate::window::{FastPath, Limits, NEVER, Window};
 
 /// What happens to a key that the table has no room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -163,14 +163,14 @@ impl<W: Window> Shard<W> {
         };
         let window = self.slots.window(at);
         window.advance(&shared.limits, moment.now, &shared.account);
-        let decision = match window.check_usual(shared.limits.quota(0).limit, moment) {
-            Usual::Taken { used, first } => {
+        let decision = match window.check_fast(shared.limits.quota(0).limit, moment) {
+            FastPath::Taken { used, first } => {
                 let epoch = window.epoch();
                 let receipt = Receipt { fingerprint, tick: moment.date, units: 1, epoch };
                 allow_one(used, first, receipt, moment.now, shared)
             }
-            Usual::Denied { first } => deny_one(first, moment.now, shared),
-            Usual::No => {
+            FastPath::Denied { first } => deny_one(first, moment.now, shared),
+            FastPath::Unavailable => {
                 let decision = check_known(window, fingerprint, moment, shared);
                 self.sweep_in_turn(shared);
                 return decision;

@@ -105,7 +105,7 @@ pub(crate) struct StoreSettings {
 #[expect(clippy::large_enum_variant, reason = "there is one a limiter")]
 pub(crate) enum AnyStore {
     /// A log under one quota that is enforced, which is the default: without a virtual call.
-    Usual(MemoryStore<Log>),
+    FastPath(MemoryStore<Log>),
     Other(Box<dyn KeyedStore>),
 }
 
@@ -114,7 +114,7 @@ impl core::ops::Deref for AnyStore {
 
     fn deref(&self) -> &Self::Target {
         match self {
-            Self::Usual(store) => store,
+            Self::FastPath(store) => store,
             Self::Other(store) => &**store,
         }
     }

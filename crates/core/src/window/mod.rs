@@ -10,7 +10,6 @@ mod log;
 mod many;
 mod segments;
 mod stamp;
-mod usual;
 
 pub(crate) use counter::Counter;
 pub(crate) use fixed::Fixed;
@@ -19,7 +18,6 @@ pub(crate) use limits::{Limits, TickQuota};
 pub(crate) use log::Log;
 pub(crate) use many::Many;
 pub(crate) use segments::Segments;
-pub(crate) use usual::Usual;
 
 use crate::account::Account;
 use crate::error::Error;
@@ -39,6 +37,17 @@ pub(crate) struct Standing {
     pub(crate) tick: u64,
 }
 
+/// The outcome of [`Window::check_fast`] for one unit under the only quota.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FastPath {
+    /// It passed and was taken. `used` units count now, the first of them since tick `first`.
+    Taken { used: u64, first: u64 },
+    /// The limit is reached. One unit will pass when the entry of tick `first` expires.
+    Denied { first: u64 },
+    /// Nothing was done: use [`Window::check`].
+    Unavailable,
+}
+
 /// What one key has taken, under one algorithm.
 ///
 /// `advance` comes first in every operation; the readers below it rely on it. Time given to a
@@ -47,8 +56,8 @@ pub(crate) trait Window: Sized + Send {
     /// Whether a unit can be dated ahead, so that callers can wait in line.
     const WAITS: bool;
 
-    /// Whether there is a short way for the usual check, [`check_usual`](Window::check_usual).
-    const USUAL: bool = false;
+    /// Whether [`check_fast`](Window::check_fast) is implemented.
+    const HAS_FAST_PATH: bool = false;
 
     /// Nothing taken. Receipts of another epoch are not honoured.
     fn new(limits: &Limits, epoch: u16) -> Self;
@@ -77,11 +86,11 @@ pub(crate) trait Window: Sized + Send {
     /// Ticks until more units become available in quota `index`; zero if all are.
     fn reset(&self, limits: &Limits, index: usize, now: u64) -> u64;
 
-    /// Decides for one unit under the only quota and takes it if it passes, if that can be done
-    /// without calling anything, after `advance`.
-    fn check_usual(&mut self, limit: u64, moment: Moment) -> Usual {
+    /// Decides for one unit under the only quota, after `advance`, and takes the unit if it
+    /// passes. Covers only what needs no function call.
+    fn check_fast(&mut self, limit: u64, moment: Moment) -> FastPath {
         let _ = (limit, moment);
-        Usual::No
+        FastPath::Unavailable
     }
 
     /// Decides under the only quota, and takes if it passes: `advance`, `retry`, `take`, `used`

@@ -23,7 +23,7 @@ use self::body::Body;
 use self::code::{Code, read};
 use self::wide::Wide;
 use super::stamp::Stamp;
-use super::{Limits, NEVER, Usual, Window};
+use super::{FastPath, Limits, NEVER, Window};
 use crate::account::Account;
 use crate::coding::{Reader, Writer};
 use crate::error::Error;
@@ -46,7 +46,7 @@ const _: () = assert!(size_of::<Log>() == 40);
 
 impl Window for Log {
     const WAITS: bool = true;
-    const USUAL: bool = true;
+    const HAS_FAST_PATH: bool = true;
 
     #[inline]
     fn new(limits: &Limits, epoch: u16) -> Self {
@@ -115,22 +115,22 @@ impl Window for Log {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a call would cost a tenth of the check")]
     #[expect(clippy::cast_possible_truncation, reason = "what does not fit becomes zero")]
-    fn check_usual(&mut self, limit: u64, moment: Moment) -> Usual {
+    fn check_fast(&mut self, limit: u64, moment: Moment) -> FastPath {
         let used = u64::from(self.units) + 1;
         let units = used as u32;
         if units <= 1 {
             // Nothing on record, or wide; or so many that it will be.
-            return Usual::No;
+            return FastPath::Unavailable;
         }
         if used > limit {
-            return self.deny_usual(limit);
+            return self.deny_fast(limit);
         }
         let first = self.head.tick();
-        if !self.take_usual(first, moment.date) {
-            return Usual::No;
+        if !self.take_fast(first, moment.date) {
+            return FastPath::Unavailable;
         }
         self.units = units;
-        Usual::Taken { used, first }
+        FastPath::Taken { used, first }
     }
 
     fn take(&mut self, limits: &Limits, moment: Moment, cost: u64, account: &Account) -> u64 {
@@ -325,11 +325,11 @@ impl Log {
 
     /// Denies one unit, if the first entry frees it.
     #[inline]
-    fn deny_usual(&self, limit: u64) -> Usual {
+    fn deny_fast(&self, limit: u64) -> FastPath {
         if u64::from(self.units) == limit && self.body.first_is_one() {
-            Usual::Denied { first: self.head.tick() }
+            FastPath::Denied { first: self.head.tick() }
         } else {
-            Usual::No
+            FastPath::Unavailable
         }
     }
 
