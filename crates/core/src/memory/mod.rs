@@ -3,7 +3,6 @@
 mod decide;
 mod evict;
 mod full;
-mod hold;
 mod overflow;
 mod shard;
 mod slots;

@@ -5,8 +5,7 @@ use core::hint::black_box;
 use core::time::Duration;
 
 use super::decide::Request;
-use super::hold::Hold;
-use super::shard::{AtomicOnFull, Counters, OnFull, Shard, Shared};
+use super::shard::{AtomicOnFull, Counters, Hold, OnFull, Shard, Shared};
 use super::snapshot;
 use crate::account::Account;
 use crate::decision::Decision;

@@ -23,7 +23,7 @@ use self::body::Body;
 use self::code::{Code, read};
 use self::wide::Wide;
 use super::stamp::Stamp;
-use super::{FastPath, Limits, NEVER, Window};
+use super::{DecodeContext, FastPath, Limits, NEVER, Window};
 use crate::account::Account;
 use crate::coding::{Reader, Writer};
 use crate::error::Error;
@@ -46,7 +46,6 @@ const _: () = assert!(size_of::<Log>() == 40);
 
 impl Window for Log {
     const WAITS: bool = true;
-    const HAS_FAST_PATH: bool = true;
 
     #[inline]
     fn new(limits: &Limits, epoch: u16) -> Self {
@@ -289,13 +288,8 @@ impl Window for Log {
         out.put_bytes(&codes);
     }
 
-    fn decode(
-        input: &mut &[u8],
-        limits: &Limits,
-        epoch: u16,
-        shift: u64,
-        account: &Account,
-    ) -> Result<Self, Error> {
+    fn decode(input: &mut &[u8], context: &DecodeContext<'_>) -> Result<Self, Error> {
+        let DecodeContext { limits, epoch, shift, account } = *context;
         let first = input.take_u64()?.saturating_sub(shift);
         let mut tick = first;
         let mut codes = input.take_bytes()?;

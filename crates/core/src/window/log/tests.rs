@@ -206,7 +206,8 @@ fn same_state(
     let mut bytes = Vec::new();
     log.encode(&mut bytes);
     let mut input = bytes.as_slice();
-    let mut copy = Log::decode(&mut input, limits, 3, 0, account).expect("its own bytes");
+    let context = DecodeContext { limits, epoch: 3, shift: 0, account };
+    let mut copy = Log::decode(&mut input, &context).expect("its own bytes");
     prop_assert!(input.is_empty());
     copy.advance(limits, now, account);
     prop_assert_eq!(copy.used(limits, 0, now), log.used(limits, 0, now));
