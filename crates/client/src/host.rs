@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use slidegate::QUOTAS_MAX;
+use slidegate::Policy;
 
 use crate::answer::Answer;
 use crate::budget::Budget;
@@ -265,7 +265,7 @@ impl Host {
     }
 
     fn add(&mut self, lane: Lane) {
-        if self.lanes.len() >= QUOTAS_MAX {
+        if self.lanes.len() >= Policy::QUOTAS_MAX {
             let oldest = (0..self.lanes.len()).min_by_key(|index| self.lanes[*index].heard_at());
             self.lanes.remove(oldest.unwrap_or(0));
         }

@@ -106,7 +106,7 @@ const FORGET_AFTER: Duration = Duration::from_secs(600);
 const NAME_BYTES_MAX: usize = 256;
 
 /// The largest limit that can be counted.
-const LIMIT_MAX: u64 = (1 << 53) - 1;
+const LIMIT_MAX: u64 = Quota::LIMIT_MAX;
 
 impl Lane {
     /// A quota that was told for the first time.

@@ -125,6 +125,21 @@ impl Decision {
         Self { quotas, receipt, marks: outcome.into() }
     }
 
+    /// As [`Decision::new`], without a slice.
+    pub(crate) fn collect(
+        outcome: Outcome,
+        quotas: impl Iterator<Item = QuotaDecision>,
+        receipt: Option<Receipt>,
+    ) -> Self {
+        let mut array = [QuotaDecision::NOTHING; QUOTAS_MAX];
+        let mut len = 0;
+        for (place, quota) in array.iter_mut().zip(quotas) {
+            *place = quota;
+            len += 1;
+        }
+        Self::new(outcome, &array[..len], receipt)
+    }
+
     #[inline]
     pub(crate) fn one(outcome: Outcome, quota: QuotaDecision, receipt: Option<Receipt>) -> Self {
         Self { quotas: QuotaDecisions::One(quota), receipt, marks: outcome.into() }
@@ -159,10 +174,7 @@ impl Decision {
     /// Where every quota stands, in the order of the policy.
     #[inline]
     pub fn quotas(&self) -> &[QuotaDecision] {
-        match &self.quotas {
-            QuotaDecisions::One(quota) => core::slice::from_ref(quota),
-            QuotaDecisions::Many(array, len) => &array[..*len],
-        }
+        self.quotas.as_slice()
     }
 
     /// Units left in the tightest quota, after this request if it was allowed.
@@ -335,6 +347,7 @@ impl PartialEq for QuotaDecisions {
 impl Eq for QuotaDecisions {}
 
 impl QuotaDecisions {
+    #[inline]
     fn as_slice(&self) -> &[QuotaDecision] {
         match self {
             Self::One(quota) => core::slice::from_ref(quota),

@@ -28,8 +28,12 @@
 //! [`Algorithm`]; a [`Limiter`] holds a policy's state and gives a [`Decision`] for each
 //! [`Key`]. Tests use a [`ManualClock`].
 
+mod account;
+mod algorithm;
+mod coding;
 mod cost;
 mod decision;
+mod duration;
 mod error;
 mod fingerprint;
 mod key;
@@ -45,6 +49,7 @@ mod window;
 
 pub use cost::Cost;
 pub use decision::{Decision, Outcome, QuotaDecision};
+pub use duration::{format_duration, parse_duration};
 pub use error::{Error, ErrorKind};
 pub use key::{Key, KeyHasher, Secret};
 pub use limiter::{

@@ -278,7 +278,7 @@ fn write_candidates(page: &mut Page, gates: &[([(&str, &str); 2], &Registered)])
 impl StoreLabels {
     fn new(name: &str, store: &dyn Store) -> Self {
         let policy = store.policy();
-        let algorithm = format!("{:?}", policy.algorithm());
+        let algorithm = policy.algorithm().to_string();
         Self { store: name.into(), policy: policy.name().into(), algorithm }
     }
 }

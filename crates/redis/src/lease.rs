@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use slidegate::{Decision, Outcome, QUOTAS_MAX, QuotaDecision, Receipt};
+use slidegate::{Decision, Outcome, Policy, QuotaDecision, Receipt};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -89,7 +89,7 @@ struct Lease {
     tick: u64,
     epoch: u16,
     limits: ScriptLimits,
-    quotas: [QuotaDecision; QUOTAS_MAX],
+    quotas: [QuotaDecision; Policy::QUOTAS_MAX],
     quotas_len: usize,
 }
 
@@ -264,8 +264,8 @@ impl Holder {
 
 impl Lease {
     fn new(granted: &Granted<'_>, limits: &ScriptLimits, length: Duration, cost: u64) -> Self {
-        let mut quotas = [QuotaDecision::new(0, 0, None, Duration::ZERO); QUOTAS_MAX];
-        let quotas_len = granted.quotas.len().min(QUOTAS_MAX);
+        let mut quotas = [QuotaDecision::new(0, 0, None, Duration::ZERO); Policy::QUOTAS_MAX];
+        let quotas_len = granted.quotas.len().min(Policy::QUOTAS_MAX);
         quotas[..quotas_len].copy_from_slice(&granted.quotas[..quotas_len]);
         Self {
             left: granted.units.saturating_sub(cost),

@@ -20,7 +20,7 @@ use slidegate_testkit::server::{Cluster, RedisServer, poll};
 use tokio::task::JoinSet;
 
 const HOUR_MS: u64 = 3_600_000;
-const UNITS_MAX: u64 = (1 << 53) - 1;
+const UNITS_MAX: u64 = Quota::LIMIT_MAX;
 
 fn cost(units: u64) -> Cost {
     Cost::new(units).unwrap()

@@ -179,7 +179,7 @@ fn store(policy: &Policy, settings: &StoreSettings) -> AnyStore {
         Algorithm::Log | Algorithm::LogCapped { .. } => {
             let store = MemoryStore::<Log>::new(settings);
             if policy.quotas().len() == 1 && policy.mode() == Mode::Enforce {
-                AnyStore::Usual(store)
+                AnyStore::FastPath(store)
             } else {
                 AnyStore::Other(Box::new(store))
             }

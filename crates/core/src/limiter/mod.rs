@@ -314,7 +314,7 @@ impl Limiter {
         let reading = self.clock.read();
         let moment = || self.scale.moment(reading.nanos());
         match &self.store {
-            AnyStore::Usual(store) => store.check_one(fingerprint, moment),
+            AnyStore::FastPath(store) => store.check_one(fingerprint, moment),
             AnyStore::Other(_) => self.decide_slowly(fingerprint, &self.limits, moment(), 1),
         }
     }

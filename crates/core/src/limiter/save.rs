@@ -9,9 +9,9 @@
 use std::io::{Read, Write};
 
 use super::{Limiter, LimiterBuilder};
+use crate::coding::{Reader, Writer, damaged};
 use crate::error::{Error, ErrorKind};
 use crate::key::Secret;
-use crate::memory::{Reader, Writer, damaged};
 use crate::policy::{Algorithm, Policy};
 
 const MAGIC: &[u8; 8] = b"slidegat";

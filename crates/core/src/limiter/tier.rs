@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind};
-use crate::policy::{Algorithm, Policy, check_quotas};
+use crate::policy::{Policy, check_quotas};
 use crate::quota::Quota;
 
 /// Quotas that some keys have instead of the policy's: see [`Limiter::tier`](crate::Limiter::tier).
@@ -62,7 +62,7 @@ impl Tier {
     ) -> Result<Self, Error> {
         check_quotas(quotas)?;
         let (given, most) = (quotas.len(), policy.quotas().len());
-        let log = matches!(policy.algorithm(), Algorithm::Log | Algorithm::LogCapped { .. });
+        let log = policy.algorithm().keeps_entries();
         if given > most || (given < most && !log) {
             let message = format!(
                 "a tier of {given} quotas does not fit policy {:?} of {most}: with {:?} use {}",

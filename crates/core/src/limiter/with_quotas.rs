@@ -8,6 +8,7 @@ use crate::decision::Decision;
 use crate::error::{Error, ErrorKind};
 use crate::key::Key;
 use crate::memory::Request;
+use crate::quota::Quota;
 use crate::receipt::Receipt;
 use crate::window::Limits;
 
@@ -65,7 +66,7 @@ impl<'a> WithQuotas<'a> {
         if actual < units {
             return units - self.give_back(&receipt, units - actual);
         }
-        let debt = (actual - units).min(crate::quota::LIMIT_MAX);
+        let debt = (actual - units).min(Quota::LIMIT_MAX);
         if debt > 0 {
             self.limiter.store.take(&self.request_for(receipt.fingerprint, debt));
         }

@@ -1,8 +1,7 @@
 //! Making room: what can no longer matter is swept, the rest is moved out or grown for.
 
 use super::decide::Request;
-use super::hold::Hold;
-use super::shard::{OnFull, SWEEP_WHEN_FULL, Shard, Shared};
+use super::shard::{Hold, OnFull, SWEEP_WHEN_FULL, Shard, Shared};
 use super::slots::Slots;
 use crate::window::Window;
 

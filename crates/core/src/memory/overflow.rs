@@ -1,6 +1,6 @@
 //! The sketch that remembers whom the table has no room for. It can only over-count.
 
-use super::{Reader, Writer, damaged};
+use crate::coding::{Reader, Writer, damaged};
 use crate::error::Error;
 
 /// Counts of the current and the previous window for any number of keys, in fixed memory.

@@ -1,22 +1,20 @@
 //! One part of the table, behind one lock.
 
-use core::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::Account;
 use super::decide::{
-    Known, Request, allow_one, check_known, check_window, decide, decide_many, deny_full, deny_one,
-    look, seed,
+    Known, Request, allow_one, check_known, check_window, decide, deny_full, deny_one, look, seed,
 };
-use super::hold::Hold;
 use super::overflow::Sketch;
 use super::slots::Slots;
 use super::store::LineUp;
+use crate::account::Account;
 use crate::decision::Decision;
 use crate::policy::QUOTAS_MAX;
 use crate::receipt::Receipt;
 use crate::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use crate::time::{Moment, TickScale};
-use crate::window::{Limits, NEVER, Usual, Window};
+use crate::window::{FastPath, Limits, NEVER, Window};
 
 /// What happens to a key that the table has no room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -82,6 +80,22 @@ impl Shared {
     /// go of what these no longer count.
     pub(super) fn has_longer(&self, limits: &Limits) -> bool {
         limits.longest() < self.longest()
+    }
+}
+
+/// How long a lock has been held so far. Only growth, sweeps, eviction and snapshots are measured: an ordinary
+/// check is far shorter than the two clock readings it would cost.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Hold(Instant);
+
+impl Hold {
+    #[expect(clippy::disallowed_methods, reason = "measures the machine, decides nothing")]
+    pub(super) fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    pub(super) fn elapsed(self) -> Duration {
+        self.0.elapsed()
     }
 }
 
@@ -163,14 +177,14 @@ impl<W: Window> Shard<W> {
         };
         let window = self.slots.window(at);
         window.advance(&shared.limits, moment.now, &shared.account);
-        let decision = match window.check_usual(shared.limits.quota(0).limit, moment) {
-            Usual::Taken { used, first } => {
+        let decision = match window.check_fast(shared.limits.quota(0).limit, moment) {
+            FastPath::Taken { used, first } => {
                 let epoch = window.epoch();
                 let receipt = Receipt { fingerprint, tick: moment.date, units: 1, epoch };
                 allow_one(used, first, receipt, moment.now, shared)
             }
-            Usual::Denied { first } => deny_one(first, moment.now, shared),
-            Usual::No => {
+            FastPath::Denied { first } => deny_one(first, moment.now, shared),
+            FastPath::Unavailable => {
                 let decision = check_known(window, fingerprint, moment, shared);
                 self.sweep_in_turn(shared);
                 return decision;
@@ -221,7 +235,7 @@ impl<W: Window> Shard<W> {
         };
         let window = self.slots.window(at);
         window.advance(request.limits, request.moment.now, &shared.account);
-        decide_many(window, &request, shared, true)
+        decide(window, &request, shared, true)
     }
 
     /// Decides as if asked, and takes nothing.
@@ -276,17 +290,9 @@ impl<W: Window> Shard<W> {
         epoch: u16,
         shared: &Shared,
     ) -> u64 {
-        let request = self.enter(request);
-        let now = request.moment.now;
-        let Some(at) = self.slots.find(request.fingerprint) else {
-            return 0;
-        };
-        let window = self.slots.window(at);
+        let Some((window, now)) = self.window_to_reduce(request, shared) else { return 0 };
         if window.epoch() != epoch {
             return 0;
-        }
-        if !shared.has_longer(request.limits) {
-            window.advance(request.limits, now, &shared.account);
         }
         let limits = request.limits.keeping(shared.longest());
         window.give_back(&limits, now, tick, request.cost, &shared.account)
@@ -294,20 +300,27 @@ impl<W: Window> Shard<W> {
 
     /// Gives back units that no receipt names: the oldest that count, then the newest.
     pub(super) fn forgive(&mut self, request: &Request<'_>, shared: &Shared) -> u64 {
-        let request = self.enter(request);
-        let now = request.moment.now;
-        let Some(at) = self.slots.find(request.fingerprint) else {
-            return 0;
-        };
-        let window = self.slots.window(at);
-        if !shared.has_longer(request.limits) {
-            window.advance(request.limits, now, &shared.account);
-        }
+        let Some((window, now)) = self.window_to_reduce(request, shared) else { return 0 };
         let oldest = (now + 1).saturating_sub(request.limits.longest());
         let limits = request.limits.keeping(shared.longest());
         let given = window.give_back(&limits, now, oldest, request.cost, &shared.account);
         let left = request.cost - given.min(request.cost);
         given + window.give_back(&limits, now, now, left, &shared.account)
+    }
+
+    /// A key's window, brought up to now unless that would drop what another tier still counts.
+    fn window_to_reduce(
+        &mut self,
+        request: &Request<'_>,
+        shared: &Shared,
+    ) -> Option<(&mut W, u64)> {
+        let now = self.see(request.moment).now;
+        let at = self.slots.find(request.fingerprint)?;
+        let window = self.slots.window(at);
+        if !shared.has_longer(request.limits) {
+            window.advance(request.limits, now, &shared.account);
+        }
+        Some((window, now))
     }
 
     /// Takes a place in line: the units are dated at the moment they may be used.
@@ -386,11 +399,8 @@ impl<W: Window> Shard<W> {
 
     /// Forgets a key. Receipts that were handed out for it are void.
     pub(super) fn reset(&mut self, fingerprint: u64, shared: &Shared) -> bool {
-        let Some(at) = self.slots.find(fingerprint) else {
-            return false;
-        };
-        self.drop_slot(at, shared);
-        true
+        let found = self.slots.find(fingerprint);
+        found.inspect(|at| self.drop_slot(*at, shared)).is_some()
     }
 
     /// What a new key starts with.

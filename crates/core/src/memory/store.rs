@@ -5,10 +5,9 @@ use core::hint::black_box;
 use core::time::Duration;
 
 use super::decide::Request;
-use super::hold::Hold;
-use super::shard::{AtomicOnFull, Counters, OnFull, Shard, Shared};
-
-use super::{Account, snapshot};
+use super::shard::{AtomicOnFull, Counters, Hold, OnFull, Shard, Shared};
+use super::snapshot;
+use crate::account::Account;
 use crate::decision::Decision;
 use crate::error::Error;
 use crate::policy::QUOTAS_MAX;
@@ -107,7 +106,7 @@ pub(crate) struct StoreSettings {
 #[expect(clippy::large_enum_variant, reason = "there is one a limiter")]
 pub(crate) enum AnyStore {
     /// A log under one quota that is enforced, which is the default: without a virtual call.
-    Usual(MemoryStore<Log>),
+    FastPath(MemoryStore<Log>),
     Other(Box<dyn KeyedStore>),
 }
 
@@ -116,7 +115,7 @@ impl core::ops::Deref for AnyStore {
 
     fn deref(&self) -> &Self::Target {
         match self {
-            Self::Usual(store) => store,
+            Self::FastPath(store) => store,
             Self::Other(store) => &**store,
         }
     }

@@ -4,9 +4,10 @@
 //! boundary. A key takes a slot of 24 bytes.
 
 use super::stamp::{Count, Stamp, window_tag};
-use super::{Limits, NEVER, TickQuota, Window};
+use super::{DecodeContext, Limits, NEVER, TickQuota, Window};
+use crate::account::Account;
+use crate::coding::{Reader, Writer};
 use crate::error::Error;
-use crate::memory::{Account, Reader, Writer};
 use crate::time::Moment;
 
 /// The count of the current window.
@@ -95,13 +96,8 @@ impl Window for Fixed {
         out.put_u64(self.count.get());
     }
 
-    fn decode(
-        input: &mut &[u8],
-        _: &Limits,
-        epoch: u16,
-        shift: u64,
-        _: &Account,
-    ) -> Result<Self, Error> {
+    fn decode(input: &mut &[u8], context: &DecodeContext<'_>) -> Result<Self, Error> {
+        let DecodeContext { epoch, shift, .. } = *context;
         let tick = input.take_tick()?.saturating_sub(shift);
         let tag = u8::try_from(input.take_u64()?).unwrap_or_default();
         Ok(Self { start: Stamp::new(tick, epoch), count: Count::new(input.take_units()?, tag) })

@@ -5,9 +5,10 @@
 //! bytes.
 
 use super::stamp::Stamp;
-use super::{Limits, NEVER, TickQuota, Window};
+use super::{DecodeContext, Limits, NEVER, TickQuota, Window};
+use crate::account::Account;
+use crate::coding::{Reader, Writer};
 use crate::error::Error;
-use crate::memory::{Account, Reader, Writer};
 use crate::time::Moment;
 
 /// When the bucket will be full again.
@@ -111,13 +112,8 @@ impl Window for Gcra {
         out.put_u64(self.parts);
     }
 
-    fn decode(
-        input: &mut &[u8],
-        _: &Limits,
-        epoch: u16,
-        shift: u64,
-        _: &Account,
-    ) -> Result<Self, Error> {
+    fn decode(input: &mut &[u8], context: &DecodeContext<'_>) -> Result<Self, Error> {
+        let DecodeContext { epoch, shift, .. } = *context;
         let tick = input.take_tick()?.saturating_sub(shift);
         Ok(Self { full_at: Stamp::new(tick, epoch), parts: input.take_u64()? })
     }

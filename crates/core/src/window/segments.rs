@@ -6,9 +6,10 @@
 //! count needs.
 
 use super::stamp::{Count, Stamp, window_tag};
-use super::{Limits, NEVER, TickQuota, Window};
+use super::{DecodeContext, Limits, NEVER, TickQuota, Window};
+use crate::account::Account;
+use crate::coding::{Reader, Writer, damaged};
 use crate::error::Error;
-use crate::memory::{Account, Reader, Writer, damaged};
 use crate::time::Moment;
 
 /// Counts by segment.
@@ -148,13 +149,8 @@ impl Window for Segments {
         }
     }
 
-    fn decode(
-        input: &mut &[u8],
-        limits: &Limits,
-        epoch: u16,
-        shift: u64,
-        account: &Account,
-    ) -> Result<Self, Error> {
+    fn decode(input: &mut &[u8], context: &DecodeContext<'_>) -> Result<Self, Error> {
+        let DecodeContext { limits, epoch, shift, account } = *context;
         let tick = input.take_tick()?.saturating_sub(shift);
         let tag = u16::try_from(input.take_u64()?).unwrap_or_default();
         let counts = usize::try_from(input.take_u64()?).unwrap_or(usize::MAX);

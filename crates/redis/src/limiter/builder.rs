@@ -214,12 +214,9 @@ impl RedisLimiterBuilder {
 /// for themselves.
 fn stored_as(policy: &str, tick: Duration, algorithm: Algorithm) -> Box<str> {
     let algorithm = match algorithm {
+        // Each reads what the other has written.
         Algorithm::Log | Algorithm::LogCapped { .. } => "",
-        Algorithm::Counter => "counter",
-        Algorithm::Segments { .. } => "segments",
-        Algorithm::Gcra => "gcra",
-        Algorithm::Fixed => "fixed",
-        _ => "other",
+        other => other.name(),
     };
     let tick = match tick.as_micros() {
         1000 => String::new(),
@@ -248,5 +245,18 @@ mod tests {
         assert_eq!(&*name(coarse, Algorithm::Log), "api@10000us");
         assert_eq!(&*name(usual, Algorithm::Counter), "api@counter");
         assert_eq!(&*name(coarse, Algorithm::Gcra), "api@gcra-10000us");
+    }
+
+    #[test]
+    fn every_algorithm_has_a_script_and_a_name_of_its_own() {
+        let tick = Duration::from_millis(1);
+        let quotas = [Quota::per_minute(1).unwrap()];
+        let mut names = std::collections::HashSet::new();
+        for algorithm in Algorithm::ALL {
+            assert!(ScriptLimits::new(&quotas, algorithm, tick, tick).is_ok(), "{algorithm}");
+            names.insert(stored_as("api", tick, algorithm));
+        }
+        // Only the log and the capped log share theirs.
+        assert_eq!(names.len(), Algorithm::ALL.len() - 1);
     }
 }

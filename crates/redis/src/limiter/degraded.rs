@@ -29,7 +29,9 @@ impl Inner {
                 local.judge(key, tier.and_then(RedisTier::local), cost, Instant::now())
             }
             (FailureMode::Deny, _) => self.answer_all(Outcome::Deny, tier, failure),
-            _ => self.answer_all(Outcome::Allow, tier, failure),
+            (FailureMode::Allow | FailureMode::Local, _) => {
+                self.answer_all(Outcome::Allow, tier, failure)
+            }
         };
         self.finish(decision.into_degraded())
     }

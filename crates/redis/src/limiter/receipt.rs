@@ -4,16 +4,13 @@
 //! process, for policies that fail so: Redis knows nothing of its units, and would give back others
 //! if a date happened to be the same.
 
-use slidegate::{Error, Receipt};
+use slidegate::{Error, Quota, Receipt};
 use tokio::time::Instant;
 
 use super::tier::RedisTier;
 use super::{Inner, unexpected};
 use crate::local::Local;
 use crate::script::{Answer, Op};
-
-/// The largest number of units there can be.
-const UNITS_MAX: u64 = (1 << 53) - 1;
 
 impl Inner {
     pub(super) async fn refund(
@@ -44,7 +41,7 @@ impl Inner {
             let given = self.give_back(key, tier, &receipt, units - actual).await?;
             return Ok(units - given);
         }
-        let debt = (actual - units).min(UNITS_MAX);
+        let debt = (actual - units).min(Quota::LIMIT_MAX);
         if debt > 0 {
             self.ask(key, &self.limits(tier), Op::Charge { cost: debt }).await?;
         }

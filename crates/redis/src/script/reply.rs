@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use redis::Value;
-use slidegate::{Error, ErrorKind, QuotaDecision};
+use slidegate::{Error, ErrorKind, Quota, QuotaDecision};
 
 use super::{Ask, Op};
 
@@ -37,7 +37,7 @@ pub(crate) enum Answer {
 }
 
 /// The wait that never ends, and the first number that is not exact.
-const HUGE: u64 = 1 << 53;
+const HUGE: u64 = Quota::LIMIT_MAX + 1;
 
 /// The outcome that is allowed and has taken; 0 is denied, 1 is allowed.
 const TAKEN: u64 = 2;

@@ -100,15 +100,7 @@ impl PoolSpec<'_> {
 
 /// A word for an algorithm with its parameter.
 pub(super) fn algorithm_word(algorithm: Algorithm) -> String {
-    match algorithm {
-        Algorithm::Log => "log".to_owned(),
-        Algorithm::LogCapped { bytes_max } => format!("log_capped_{bytes_max}"),
-        Algorithm::Counter => "counter".to_owned(),
-        Algorithm::Segments { count } => format!("segments_{count}"),
-        Algorithm::Gcra => "gcra".to_owned(),
-        Algorithm::Fixed => "fixed".to_owned(),
-        other => format!("{other:?}"),
-    }
+    algorithm.to_string().replace(": ", "_")
 }
 
 impl Pools {

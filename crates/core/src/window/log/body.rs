@@ -3,7 +3,7 @@
 use super::code::{ShortCode, UNITS};
 use super::codes::{Codes, TURN};
 use super::wide::Wide;
-use crate::memory::Account;
+use crate::account::Account;
 
 /// ```text
 /// Inline  [tag, len, open, 20 bytes of codes]

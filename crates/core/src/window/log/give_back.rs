@@ -3,7 +3,7 @@
 use super::Log;
 use super::body::{Body, CAPPED_MAX};
 use super::code::{Code, Entry};
-use crate::memory::Account;
+use crate::account::Account;
 use crate::time::Moment;
 use crate::window::{Limits, TickQuota, Window};
 

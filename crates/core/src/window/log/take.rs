@@ -4,7 +4,7 @@ use super::body::{Body, CAPPED_MAX, FLAT_MAX};
 use super::code::Code;
 use super::wide::Wide;
 use super::{Log, merge, size};
-use crate::memory::Account;
+use crate::account::Account;
 use crate::time::Moment;
 use crate::window::{Limits, TickQuota};
 
@@ -14,7 +14,7 @@ impl Log {
     /// the sum of units to who calls.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "a short code is below 2^16")]
-    pub(super) fn take_usual(&mut self, first: u64, date: u64) -> bool {
+    pub(super) fn take_fast(&mut self, first: u64, date: u64) -> bool {
         let Some(gap) = date.checked_sub(first + u64::from(self.span)) else { return false };
         if gap == 0 {
             let open = self.body.open().wrapping_add(1);

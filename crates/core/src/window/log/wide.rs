@@ -10,7 +10,7 @@ use super::body::BLOCK_OVERHEAD;
 use super::code::{CODE_MAX, Code, read};
 use super::cursor::{Chunk, Cursor, OPEN};
 use super::merge;
-use crate::memory::Account;
+use crate::account::Account;
 use crate::policy::QUOTAS_MAX;
 use crate::time::Moment;
 use crate::window::Limits;

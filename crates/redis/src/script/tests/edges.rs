@@ -8,7 +8,7 @@ use slidegate_testkit::{Random, never_over};
 use super::super::{Answer, Ask, Op, ScriptLimits};
 use super::{ALGORITHMS, Caller, START, Server, decided, limits, ms, retry_after};
 
-const HUGE: u64 = (1 << 53) - 1;
+const HUGE: u64 = Quota::LIMIT_MAX;
 
 /// The first of January 2100.
 const LATE: Duration = Duration::from_secs(4_102_444_800);

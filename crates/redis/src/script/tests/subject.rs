@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use redis::{Connection, Script, Value};
-use slidegate::{Algorithm, Error, ErrorKind, Quota};
+use slidegate::{Error, ErrorKind};
 use slidegate_testkit::{
     Answer as Answered, Mode, PolicySpec, QuotaSpec, Refusal, Standing, Subject, Trace,
 };
@@ -212,19 +212,9 @@ pub(super) fn limits(
     quotas: &[QuotaSpec],
     longest_ms: u64,
 ) -> Result<ScriptLimits, Error> {
-    use slidegate_testkit::Algorithm as Spec;
-    let algorithm = match (policy.algorithm, policy.bytes_max) {
-        (Spec::Log, None) => Algorithm::Log,
-        (Spec::Log, Some(bytes_max)) => Algorithm::LogCapped { bytes_max },
-        (Spec::Counter, _) => Algorithm::Counter,
-        (Spec::Segments, _) => Algorithm::Segments { count: policy.segments.unwrap_or(1) },
-        (Spec::Gcra, _) => Algorithm::Gcra,
-        (Spec::Fixed, _) => Algorithm::Fixed,
-    };
-    let quota = |spec: &QuotaSpec| Quota::new(spec.limit, Duration::from_millis(spec.window_ms));
-    let quotas: Vec<Quota> = quotas.iter().map(quota).collect::<Result<_, _>>()?;
     let tick = Duration::from_millis(policy.tick_ms);
-    ScriptLimits::new(&quotas, algorithm, tick, Duration::from_millis(longest_ms))
+    let quotas = slidegate_testkit::quotas(quotas)?;
+    ScriptLimits::new(&quotas, policy.limiter_algorithm()?, tick, Duration::from_millis(longest_ms))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is handed to `map_err`")]

@@ -167,7 +167,7 @@ fn how(policy: &PolicySpec) -> String {
         (Switch::Shadow, _) => "in shadow: never denied".to_owned(),
         (Switch::Off, _) => "switched off: not even counted".to_owned(),
     };
-    format!("{}, in {}, {switch}", render::algorithm(policy.algorithm), policy.store)
+    format!("{}, in {}, {switch}", policy.algorithm, policy.store)
 }
 
 fn descriptor(domain: &DomainSpec, entries: &[(String, String)]) -> (bool, Vec<String>, Value) {
@@ -234,7 +234,7 @@ fn tell_limit(limit: &LimitSpec) -> String {
             "{} in any {} ({})",
             rate.requests,
             render::time(rate.unit.window()),
-            render::algorithm(rate.algorithm)
+            rate.algorithm
         ),
     };
     format!("{name}{what}{replaces}")

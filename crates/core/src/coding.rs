@@ -1,6 +1,7 @@
 //! Numbers and bytes of a snapshot.
 
 use crate::error::{Error, ErrorKind};
+use crate::quota::Quota;
 use crate::time::TICK_BITS;
 
 /// Writes a snapshot's values.
@@ -38,7 +39,7 @@ pub(crate) trait Reader<'a> {
     /// Units, which are at most 2^53 - 1.
     fn take_units(&mut self) -> Result<u64, Error> {
         let units = self.take_u64()?;
-        if units <= crate::quota::LIMIT_MAX { Ok(units) } else { Err(damaged("a count")) }
+        if units <= Quota::LIMIT_MAX { Ok(units) } else { Err(damaged("a count")) }
     }
 
     fn take_bytes(&mut self) -> Result<&'a [u8], Error> {

@@ -36,7 +36,7 @@ const _: () = assert!(TEAR * 10_000 < WARM_UP);
 
 /// A counter that is kept in step with the true clock.
 #[derive(Debug)]
-pub(crate) struct Counter<S> {
+pub(crate) struct CycleClock<S> {
     source: S,
     /// Units of four nanoseconds a cycle, times 2^64; fixed once measured.
     rate: AtomicU64,
@@ -68,7 +68,7 @@ struct Pair {
     nanos: u64,
 }
 
-impl<S: Source> Counter<S> {
+impl<S: Source> CycleClock<S> {
     pub(crate) fn new(source: S) -> Self {
         let state = pair(&source).map_or(State::New, State::Measuring);
         Self {
@@ -219,7 +219,7 @@ mod tests {
         }
     }
 
-    fn assert_close(counter: &Counter<Machine>, machine: &Machine) {
+    fn assert_close(counter: &CycleClock<Machine>, machine: &Machine) {
         let (shown, real) = (counter.now(), machine.nanos.get());
         assert!(shown <= real, "{shown} is ahead of {real}");
         assert!(real - shown <= LAG, "{shown} lags behind {real}");
@@ -233,7 +233,7 @@ mod tests {
         for (measured, slew) in [(4000, 4000), (3998, 4002), (4002, 3998), (806, 806)] {
             let machine = Machine::default();
             machine.nanos.set(1_000_000_000_000);
-            let counter = Counter::new(machine.clone());
+            let counter = CycleClock::new(machine.clone());
             for step in 0..200_000_u64 {
                 machine.run(1000 * (1 + step % 97), if step < 20_000 { measured } else { slew });
                 assert_close(&counter, &machine);
@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn a_long_idle_time_is_no_drift() {
         let machine = Machine::default();
-        let counter = Counter::new(machine.clone());
+        let counter = CycleClock::new(machine.clone());
         for nanos in [1_000, 300_000_000, 1_000, 86_400_000_000_000, 1_000, 7_000_000] {
             machine.run(nanos, 2600);
             assert_close(&counter, &machine);
@@ -258,7 +258,7 @@ mod tests {
         for (slew, wait) in [(2599, 50), (2601, 50), (2600, 30_000), (2601, 100_000)] {
             let machine = Machine::default();
             machine.nanos.set(1_000_000_000_000);
-            let counter = Counter::new(machine.clone());
+            let counter = CycleClock::new(machine.clone());
             machine.run(300_000_000, 2600);
             assert_close(&counter, &machine);
             machine.run(7_000_000, 2600);
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn a_slow_counter_is_refused() {
         let machine = Machine::default();
-        let counter = Counter::new(machine.clone());
+        let counter = CycleClock::new(machine.clone());
         machine.run(300_000_000, 249);
         assert_close(&counter, &machine);
         assert!(matches!(*counter.state.lock(), State::Refused));
@@ -293,7 +293,7 @@ mod tests {
         ] {
             let machine = Machine::default();
             machine.count.set(1 << 50);
-            let counter = Counter::new(machine.clone());
+            let counter = CycleClock::new(machine.clone());
             machine.run(300_000_000, 2600);
             assert_close(&counter, &machine);
             machine.run(30_000_000, 2600);
