@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use slidegate::{Algorithm, FailureMode, Quota};
+pub use slidegate_gate::Rollout as Switch;
 
 /// Named quotas and all that is configured about them.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,18 +33,6 @@ pub struct PolicySpec {
     pub global: bool,
     /// What matters only in a shared store.
     pub shared: SharedSpec,
-}
-
-/// Whether a limit is enforced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Switch {
-    /// A denial denies.
-    #[default]
-    Enforce,
-    /// Judged and reported, never denied.
-    Shadow,
-    /// Neither judged nor counted: the kill switch.
-    Off,
 }
 
 /// Quotas that might replace those of a policy.

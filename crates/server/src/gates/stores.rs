@@ -1,4 +1,4 @@
-//! All state there is, by what it belongs to, so that a new plan finds what the old one left.
+//! The stores of all gates, by what they belong to, so that a reload finds the state again.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -7,36 +7,36 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use slidegate::{
     Algorithm, Error, ErrorKind, FailureMode, Limiter, ManualClock, Policy, Quota, RestoreReport,
+    Store,
 };
 use slidegate_redis::{Redis, RedisBuilder};
 
-use super::pool::Pool;
 use crate::spec::{MEMORY, MemorySpec, RedisPlace, RedisSpec, SharedSpec, Spec};
 
-/// State by what it belongs to.
+/// The stores of all gates.
 #[derive(Debug, Default)]
-pub(super) struct Pools {
-    found: Mutex<HashMap<PoolId, Pool>>,
-    stores: Mutex<HashMap<String, (RedisSpec, Redis)>>,
+pub struct Stores {
+    found: Mutex<HashMap<StateId, Arc<dyn Store>>>,
+    servers: Mutex<HashMap<String, (RedisSpec, Redis)>>,
     clock: Option<ManualClock>,
 }
 
 /// What state belongs to. Another algorithm or another number of quotas is other state.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct PoolId {
-    /// The name of the store.
+pub struct StateId {
+    /// The name of the store in the configuration.
     pub store: String,
     /// The policy, or `envoy.` and the unit.
     pub name: String,
-    /// A word for the algorithm.
+    /// The algorithm with its parameter, usable in a file name.
     pub algorithm: String,
-    /// How many it has.
+    /// The number of quotas.
     pub quotas: usize,
 }
 
-/// What a pool is made of, if it is not there yet.
+/// What a store is made of, if it does not exist yet.
 #[derive(Debug)]
-pub(super) struct PoolSpec<'a> {
+pub(super) struct StateSpec<'a> {
     pub(super) name: &'a str,
     pub(super) quotas: &'a [Quota],
     pub(super) algorithm: Algorithm,
@@ -44,47 +44,47 @@ pub(super) struct PoolSpec<'a> {
     pub(super) failure_mode: FailureMode,
     pub(super) secret_keys: bool,
     pub(super) shared: &'a SharedSpec,
-    /// Bytes, in memory.
+    /// The memory limit of a store in memory, in bytes.
     pub(super) memory: usize,
 }
 
-/// Where the state of a pool may be brought back from.
+/// Where the state of a store may be restored from.
 pub trait Restore {
-    /// The snapshot of this pool, if there is one.
+    /// Returns the snapshot of this state, if there is one.
     ///
     /// # Errors
     ///
-    /// When it cannot be read.
-    fn open(&mut self, pool: &PoolId) -> Result<Option<Box<dyn Read>>, Error>;
+    /// Returns an error if it cannot be read.
+    fn open(&mut self, state: &StateId) -> Result<Option<Box<dyn Read>>, Error>;
 
-    /// It was read, or could not be.
+    /// Called after a snapshot was restored, or could not be.
     ///
     /// # Errors
     ///
-    /// To stop; otherwise the pool starts empty.
-    fn ended(&mut self, pool: &PoolId, read: Result<RestoreReport, Error>) -> Result<(), Error>;
+    /// Returns an error to stop; otherwise the state starts empty.
+    fn ended(&mut self, state: &StateId, read: Result<RestoreReport, Error>) -> Result<(), Error>;
 }
 
-/// Nothing to bring back.
+/// Restores nothing.
 #[derive(Debug, Clone, Copy)]
-pub struct Afresh;
+pub struct NoRestore;
 
-impl Restore for Afresh {
-    fn open(&mut self, _: &PoolId) -> Result<Option<Box<dyn Read>>, Error> {
+impl Restore for NoRestore {
+    fn open(&mut self, _: &StateId) -> Result<Option<Box<dyn Read>>, Error> {
         Ok(None)
     }
 
-    fn ended(&mut self, _: &PoolId, read: Result<RestoreReport, Error>) -> Result<(), Error> {
+    fn ended(&mut self, _: &StateId, read: Result<RestoreReport, Error>) -> Result<(), Error> {
         read.map(|_| ())
     }
 }
 
-impl PoolSpec<'_> {
-    fn id(&self) -> PoolId {
-        PoolId {
+impl StateSpec<'_> {
+    fn id(&self) -> StateId {
+        StateId {
             store: self.store.to_owned(),
             name: self.name.to_owned(),
-            algorithm: algorithm_word(self.algorithm),
+            algorithm: algorithm_name(self.algorithm),
             quotas: self.quotas.len(),
         }
     }
@@ -98,40 +98,41 @@ impl PoolSpec<'_> {
     }
 }
 
-/// A word for an algorithm with its parameter.
-pub(super) fn algorithm_word(algorithm: Algorithm) -> String {
+/// The algorithm with its parameter, usable in names of files and Redis keys.
+pub(super) fn algorithm_name(algorithm: Algorithm) -> String {
     algorithm.to_string().replace(": ", "_")
 }
 
-impl Pools {
-    pub(super) fn new(clock: Option<ManualClock>) -> Self {
+impl Stores {
+    /// Creates an empty set. With `clock`, stores in memory read that clock.
+    pub fn new(clock: Option<ManualClock>) -> Self {
         Self { clock, ..Self::default() }
     }
 
-    /// The pool of a policy, made if it is not there.
+    /// Returns the store of a policy, created if it does not exist yet.
     pub(super) fn get(
         &self,
-        wanted: &PoolSpec<'_>,
+        wanted: &StateSpec<'_>,
         spec: &Spec,
         restore: &mut dyn Restore,
-    ) -> Result<(PoolId, Pool), Error> {
+    ) -> Result<(StateId, Arc<dyn Store>), Error> {
         let id = wanted.id();
-        if let Some(pool) = self.found.lock().get(&id) {
-            return Ok((id, pool.clone()));
+        if let Some(store) = self.found.lock().get(&id) {
+            return Ok((id, Arc::clone(store)));
         }
-        let pool = if wanted.store == MEMORY {
-            Pool::Memory(Arc::new(self.in_memory(wanted, &id, spec.memory(), restore)?))
+        let store: Arc<dyn Store> = if wanted.store == MEMORY {
+            Arc::new(self.in_memory(wanted, &id, spec.memory(), restore)?)
         } else {
             self.in_redis(wanted, spec)?
         };
-        self.found.lock().insert(id.clone(), pool.clone());
-        Ok((id, pool))
+        self.found.lock().insert(id.clone(), Arc::clone(&store));
+        Ok((id, store))
     }
 
     fn in_memory(
         &self,
-        wanted: &PoolSpec<'_>,
-        id: &PoolId,
+        wanted: &StateSpec<'_>,
+        id: &StateId,
         memory: MemorySpec,
         restore: &mut dyn Restore,
     ) -> Result<Limiter, Error> {
@@ -156,7 +157,11 @@ impl Pools {
         make()?.build()
     }
 
-    fn in_redis(&self, wanted: &PoolSpec<'_>, spec: &Spec) -> Result<Pool, Error> {
+    fn in_redis(
+        &self,
+        wanted: &StateSpec<'_>,
+        spec: &Spec,
+    ) -> Result<Arc<dyn Store>, Error> {
         let redis = self.redis(wanted.store, spec)?;
         let SharedSpec { nodes, guard_band, deny_cache, leases } = *wanted.shared;
         let mut builder = redis.limiter(wanted.policy()?).nodes(nodes).deny_cache(deny_cache);
@@ -169,38 +174,38 @@ impl Pools {
         if wanted.secret_keys {
             builder = builder.secret_keys();
         }
-        Ok(Pool::Redis(Arc::new(builder.build()?)))
+        Ok(Arc::new(builder.build()?))
     }
 
-    /// The servers of a store; the same as before while its settings are the same.
+    /// Returns the servers of a store; the same as before while its settings are the same.
     fn redis(&self, name: &str, spec: &Spec) -> Result<Redis, Error> {
         let Some(wanted) = spec.redis(name) else {
             let message = format!("store {name:?} is not configured: add it to `stores`");
             return Err(Error::new(ErrorKind::Setting, message));
         };
-        let mut stores = self.stores.lock();
-        if let Some((made_with, redis)) = stores.get(name)
+        let mut servers = self.servers.lock();
+        if let Some((made_with, redis)) = servers.get(name)
             && made_with == wanted
         {
             return Ok(redis.clone());
         }
         let redis = connect(wanted)?;
-        stores.insert(name.to_owned(), (wanted.clone(), redis.clone()));
-        drop(stores);
-        // Limiters of the old servers must not be found again.
+        servers.insert(name.to_owned(), (wanted.clone(), redis.clone()));
+        drop(servers);
+        // Limiters on the old servers must not be found again.
         self.found.lock().retain(|id, _| id.store != name);
         Ok(redis)
     }
 
-    /// The servers that are in use, by the name of their store.
-    pub(super) fn redises(&self) -> Vec<(String, Redis)> {
-        let stores = self.stores.lock();
-        stores.iter().map(|(name, (_, redis))| (name.clone(), redis.clone())).collect()
+    /// Returns the Redis servers in use, by the name of their store.
+    pub fn redises(&self) -> Vec<(String, Redis)> {
+        let servers = self.servers.lock();
+        servers.iter().map(|(name, (_, redis))| (name.clone(), redis.clone())).collect()
     }
 
-    /// Lets go of all others.
-    pub(super) fn keep(&self, used: &[PoolId]) {
-        self.found.lock().retain(|id, _| used.contains(id));
+    /// Drops all stores that are not in `used`.
+    pub fn retain(&self, used: &[(StateId, Arc<dyn Store>)]) {
+        self.found.lock().retain(|id, _| used.iter().any(|(used, _)| used == id));
     }
 }
 
