@@ -14,7 +14,7 @@ use axum::response::Response;
 use reqwest_middleware::{ClientBuilder, ClientWithMiddleware};
 use slidegate::{Clock, Limiter, MonotonicClock, Policy, Quota};
 use slidegate_client::{Paced, Pacer, PacingMiddleware, Settings};
-use slidegate_http::{Body, Fields, Judged, Problem};
+use slidegate_http::{Body, Fields, PolicyDecision, Problem};
 use tokio::net::TcpListener;
 
 #[tokio::main(flavor = "current_thread")]
@@ -70,7 +70,7 @@ async fn serve(policy: Policy) -> Result<String, Box<dyn Error>> {
 
 async fn answer(State(limiter): State<Arc<Limiter>>) -> Response {
     let decision = limiter.check("everybody");
-    let judged = [Judged::new(limiter.policy(), &decision)];
+    let judged = [PolicyDecision::new(limiter.policy(), &decision)];
     let mut response = match Problem::of(&judged) {
         Some(problem) => problem.response(Body::Problem).map(Into::into),
         None => Response::new("hello\n".into()),

@@ -4,18 +4,18 @@ use core::time::Duration;
 use std::time::SystemTime;
 
 use http::{HeaderMap, StatusCode};
-use slidegate_http::Told;
+use slidegate_http::AdvertisedLimits;
 
 /// What came back from a server, as far as its quotas go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     status: StatusCode,
-    told: Told,
+    told: AdvertisedLimits,
 }
 
 impl Answer {
     /// A status, and what was told with it.
-    pub fn new(status: StatusCode, told: Told) -> Self {
+    pub fn new(status: StatusCode, told: AdvertisedLimits) -> Self {
         Self { status, told }
     }
 
@@ -25,12 +25,12 @@ impl Answer {
     /// be wrong.
     pub fn read(status: StatusCode, headers: &HeaderMap, now: Duration) -> Self {
         let here = SystemTime::UNIX_EPOCH.checked_add(now).unwrap_or(SystemTime::UNIX_EPOCH);
-        let there = Told::date(headers, here).unwrap_or(here);
-        Self::new(status, Told::read(headers, there))
+        let there = AdvertisedLimits::date(headers, here).unwrap_or(here);
+        Self::new(status, AdvertisedLimits::read(headers, there))
     }
 
     /// What was told.
-    pub fn told(&self) -> &Told {
+    pub fn told(&self) -> &AdvertisedLimits {
         &self.told
     }
 

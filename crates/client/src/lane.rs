@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use slidegate::Quota;
-use slidegate_http::ToldQuota;
+use slidegate_http::AdvertisedQuota;
 
 use crate::count::Count;
 use crate::settings::Settings;
@@ -75,7 +75,7 @@ pub(crate) enum Room {
 /// What an answer says about one lane.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Telling<'a> {
-    pub(crate) quota: &'a ToldQuota,
+    pub(crate) quota: &'a AdvertisedQuota,
     /// What the request took, if the lane was there when it was sent.
     pub(crate) taken: Option<&'a Taken>,
     pub(crate) trips: &'a Trips,
@@ -135,7 +135,7 @@ impl Lane {
     }
 
     /// Whether a told quota is this one.
-    pub(crate) fn is(&self, quota: &ToldQuota) -> bool {
+    pub(crate) fn is(&self, quota: &AdvertisedQuota) -> bool {
         match (&self.name, quota.name()) {
             (Some(name), Some(told)) => **name == *cut(told),
             (None, None) => self.window == quota.window(),

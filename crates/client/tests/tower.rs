@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use slidegate::{Clock, Limiter, Policy, Quota};
 use slidegate_client::{ErrorKind, Paced, Pacer, PacingLayer, Random, Replay, Settings};
-use slidegate_http::{Fields, Judged};
+use slidegate_http::{Fields, PolicyDecision};
 use tokio::time::Instant;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt, service_fn};
 
@@ -136,7 +136,7 @@ fn limited(
             let status = if allowed { StatusCode::OK } else { StatusCode::TOO_MANY_REQUESTS };
             statuses.lock().unwrap().push(status);
             let mut headers = HeaderMap::new();
-            let judged = [Judged::new(limiter.policy(), &decision)];
+            let judged = [PolicyDecision::new(limiter.policy(), &decision)];
             Fields::new().write(&judged, SystemTime::UNIX_EPOCH, &mut headers);
             Ok(response(status, headers))
         }

@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use reqwest_middleware::{ClientBuilder, ClientWithMiddleware};
 use slidegate::{Clock, Limiter, MonotonicClock, Policy};
 use slidegate_client::{Pacer, PacingMiddleware};
-use slidegate_http::{Fields, Judged};
+use slidegate_http::{Fields, PolicyDecision};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
@@ -50,7 +50,7 @@ impl Server {
             let allowed = decision.is_allowed();
             let status = if allowed { StatusCode::OK } else { StatusCode::TOO_MANY_REQUESTS };
             let mut headers = HeaderMap::new();
-            let judged = [Judged::new(limiter.policy(), &decision)];
+            let judged = [PolicyDecision::new(limiter.policy(), &decision)];
             Fields::new().write(&judged, wall(), &mut headers);
             (status, headers)
         })

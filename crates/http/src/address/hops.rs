@@ -6,10 +6,12 @@
 
 use std::net::IpAddr;
 
+use http::header::FORWARDED;
 use http::{HeaderMap, HeaderName};
 
 use super::node;
-use crate::name;
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// The most entries that are read, empty ones included.
 pub(super) const HOPS_MAX: usize = 64;
@@ -30,8 +32,8 @@ pub enum HopField {
 impl HopField {
     fn name(self) -> HeaderName {
         match self {
-            Self::Forwarded => name::FORWARDED,
-            Self::XForwardedFor => name::X_FORWARDED_FOR,
+            Self::Forwarded => FORWARDED,
+            Self::XForwardedFor => X_FORWARDED_FOR,
         }
     }
 

@@ -16,7 +16,7 @@ use std::time::SystemTime;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName, Response, StatusCode};
 use slidegate::{Clock, Decision, Limiter, Mode};
-use slidegate_http::{Fields, Judged, PolicyFields, Problem, TraceParent};
+use slidegate_http::{Fields, PolicyDecision, PolicyFields, Problem, TraceParent};
 
 pub(crate) use decided::{Decided, Passed};
 
@@ -185,7 +185,7 @@ impl Judge {
     }
 
     /// The decisions that a client is told of: those that are enforced for it.
-    fn told<'a>(&'a self, decided: &'a [Decided]) -> Vec<Judged<'a>> {
+    fn told<'a>(&'a self, decided: &'a [Decided]) -> Vec<PolicyDecision<'a>> {
         let enforced = decided.iter().filter(|decided| decided.enforced);
         enforced.map(|decided| self.judged(decided.gate, decided.tier, &decided.decision)).collect()
     }
@@ -195,9 +195,9 @@ impl Judge {
         gate: usize,
         tier: Option<TierId>,
         decision: &'a Decision,
-    ) -> Judged<'a> {
+    ) -> PolicyDecision<'a> {
         let gate = &self.gates[gate];
-        let judged = Judged::new(gate.store().policy(), decision);
+        let judged = PolicyDecision::new(gate.store().policy(), decision);
         match tier.and_then(|id| gate.tier_of(id)) {
             Some(tier) => judged.quotas(tier.quotas()),
             None => judged,
