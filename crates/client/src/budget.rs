@@ -1,17 +1,17 @@
-//! How many retries a scope may have.
+//! The retry budget of a scope.
 
 use core::time::Duration;
 
 use crate::settings::Settings;
 
-/// A bucket of retries: a share of the requests, and some every minute in any case.
+/// A bucket of retries: a share of the requests, and a minimum per minute.
 ///
-/// Without it, a server in trouble would be sent each request as often as attempts allow.
+/// Without it, a server in trouble would receive every request `attempts_max` times.
 #[derive(Debug)]
 pub(crate) struct Budget {
     /// Hundredths of a retry.
     balance: u64,
-    /// Up to when the share of the time has been added.
+    /// Until when the minimum per minute has been added.
     filled_at: Duration,
 }
 
@@ -47,12 +47,12 @@ impl Budget {
         let a_minute = u128::from(settings.budget_floor) * u128::from(RETRY);
         let earned = passed.saturating_mul(a_minute) / MINUTE_NANOS;
         if earned == 0 {
-            // The part of a hundredth stays in the time that is not yet filled.
+            // A fraction of a hundredth stays in the time since `filled_at`.
             return;
         }
         let earned = u64::try_from(earned).unwrap_or(u64::MAX);
         let floor = u64::from(settings.budget_floor) * RETRY;
-        // Time fills up to the floor only; what requests have saved above it stays.
+        // Time fills up to the floor only; savings above it stay.
         let filled = self.balance.saturating_add(earned).min(floor);
         self.balance = self.balance.max(filled);
         self.filled_at = now;
@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(spent(&mut budget, &settings, minute), 10);
         assert_eq!(spent(&mut budget, &settings, minute + Duration::from_secs(6)), 1);
         assert_eq!(spent(&mut budget, &settings, minute * 100), 10);
-        // Asked every millisecond, the parts of a retry must not be lost.
+        // Fractions of a retry must not be lost when it is called every millisecond.
         let times = (0..60_000).map(|millis| minute * 100 + Duration::from_millis(millis));
         let spent = times.filter(|now| budget.spend(&settings, *now)).count();
         assert!((9..=10).contains(&spent), "{spent}");

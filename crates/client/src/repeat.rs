@@ -10,9 +10,9 @@ use crate::settings::Settings;
 pub enum Repeat {
     /// Never: its body can be read only once.
     Never,
-    /// If the server surely did not handle it, because it answered 429.
+    /// If the server certainly did not handle it, because it answered 429.
     Refused,
-    /// If the server may have begun with it: doing it twice is the same as once.
+    /// Even if the server may have handled it: doing it twice is the same as once.
     Always,
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use slidegate::{Clock, Limiter, Policy, Quota};
-use slidegate_client::{ErrorKind, Paced, Pacer, PacingLayer, Random, Replay, Settings};
+use slidegate_client::{ErrorKind, Pacer, PacingLayer, PacingReport, Random, Replay, Settings};
 use slidegate_http::{Fields, PolicyDecision};
 use tokio::time::Instant;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt, service_fn};
@@ -74,7 +74,7 @@ async fn call<R>(
     layer: PacingLayer<R>,
     method: Method,
     status: StatusCode,
-) -> (StatusCode, Paced, Duration)
+) -> (StatusCode, PacingReport, Duration)
 where
     R: Replay<String> + Clone + Send + 'static,
 {
@@ -82,7 +82,7 @@ where
     let service = ServiceBuilder::new().layer(layer).service(refuses_once(status, &sent));
     let start = clock();
     let response = service.oneshot(request(method)).await.unwrap();
-    let paced = *response.extensions().get::<Paced>().unwrap();
+    let paced = *response.extensions().get::<PacingReport>().unwrap();
     assert_eq!(sent.load(Ordering::Relaxed), paced.attempts);
     (response.status(), paced, start.0.elapsed())
 }
