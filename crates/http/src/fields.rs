@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use http::header::{CACHE_CONTROL, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue};
+use slidegate::QuotaDecision;
 
 use crate::header::{self, cut, epoch_seconds, seconds_up};
 use crate::member::Member;
@@ -130,10 +131,10 @@ impl Fields {
         let members = Member::all(shown);
         if let Some(tightest) = Member::tightest(&members) {
             if let Some(form) = self.ratelimit {
-                pairs.ratelimit(form, tightest, &members);
+                pairs.ratelimit(form, tightest.quota, &members);
             }
             if let Some(reset) = self.x_ratelimit {
-                pairs.x_ratelimit(reset, tightest, now);
+                pairs.x_ratelimit(reset, tightest.quota, now);
             }
         }
         pairs.denial(PolicyDecision::retry(decisions), self.retry_after);
@@ -154,7 +155,7 @@ const PAIRS_MAX: usize = 9;
 struct Pairs(Vec<(HeaderName, HeaderValue)>);
 
 impl Pairs {
-    fn ratelimit(&mut self, form: Form, tightest: &Member<'_>, members: &[Member<'_>]) {
+    fn ratelimit(&mut self, form: Form, tightest: &QuotaDecision, members: &[Member<'_>]) {
         let limit = cut(tightest.limit());
         let remaining = cut(tightest.remaining());
         let reset = cut(seconds_up(tightest.reset_after()));
@@ -176,7 +177,7 @@ impl Pairs {
         self.list(header::RATELIMIT_POLICY, members, add_quota);
     }
 
-    fn x_ratelimit(&mut self, reset: Reset, tightest: &Member<'_>, now: SystemTime) {
+    fn x_ratelimit(&mut self, reset: Reset, tightest: &QuotaDecision, now: SystemTime) {
         self.number(header::X_RATELIMIT_LIMIT, tightest.limit());
         self.number(header::X_RATELIMIT_REMAINING, tightest.remaining());
         self.number(header::X_RATELIMIT_RESET, reset.seconds(tightest.reset_after(), now));
@@ -226,20 +227,20 @@ type AddMember = fn(&mut Vec<u8>, &Member<'_>);
 /// `"api";r=99;t=60`
 fn add_status(text: &mut Vec<u8>, member: &Member<'_>) {
     add_name(text, member);
-    add_number(text, ";r=", member.remaining());
-    add_number(text, ";t=", seconds_up(member.reset_after()));
+    add_number(text, ";r=", member.quota.remaining());
+    add_number(text, ";t=", seconds_up(member.quota.reset_after()));
 }
 
 /// `"api";q=100;w=60`
 fn add_named_quota(text: &mut Vec<u8>, member: &Member<'_>) {
     add_name(text, member);
-    add_number(text, ";q=", member.limit());
+    add_number(text, ";q=", member.quota.limit());
     add_window(text, member);
 }
 
 /// `100;w=60`
 fn add_quota(text: &mut Vec<u8>, member: &Member<'_>) {
-    add_number(text, "", member.limit());
+    add_number(text, "", member.quota.limit());
     add_window(text, member);
 }
 
@@ -251,7 +252,7 @@ fn add_window(text: &mut Vec<u8>, member: &Member<'_>) {
 
 fn add_name(text: &mut Vec<u8>, member: &Member<'_>) {
     text.push(b'"');
-    text.extend_from_slice(member.name().as_bytes());
+    text.extend_from_slice(member.name.as_bytes());
     text.push(b'"');
 }
 

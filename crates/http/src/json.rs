@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-/// A flat JSON object. Names are ours; values are escaped in full.
+/// A flat JSON object. All texts are escaped.
 #[derive(Debug)]
 pub(crate) struct Object(String);
 
@@ -57,8 +57,7 @@ fn push_text(json: &mut String, text: &str) {
         match character {
             '"' => json.push_str("\\\""),
             '\\' => json.push_str("\\\\"),
-            // Also `<` and `>`, which are no danger in JSON but are where somebody pastes it into a
-            // page.
+            // Also `<` and `>`, which are harmless in JSON but not when pasted into a page.
             '\0'..=' ' | '<' | '>' | '\u{7f}' if character != ' ' => {
                 let _ = write!(json, "\\u{:04x}", u32::from(character));
             }

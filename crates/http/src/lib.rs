@@ -1,9 +1,9 @@
-//! Slidegate at the edge of HTTP: decisions as header fields and problem bodies, the fields of
-//! other servers read back, and the client's address.
+//! Slidegate for HTTP: decisions as header fields and problem bodies, a reader for the fields of
+//! other servers, and the client's address.
 //!
-//! Depends on the types of the `http` crate and on no server, client or runtime.
+//! Uses the types of the `http` crate, and no server, client or runtime.
 //!
-//! # What a response carries
+//! # Example
 //!
 //! ```
 //! use std::time::{Duration, SystemTime};
@@ -45,20 +45,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The same decision, field by field:
-//!
-//! | field | value | chosen by |
-//! |---|---|---|
-//! | `RateLimit` | `"api-1s";r=0;t=1, "api-3600s";r=998;t=3600` | [`Form::List`], the default |
-//! | `RateLimit-Policy` | `"api-1s";q=2;w=1, "api-3600s";q=1000;w=3600` | [`Form::List`] |
-//! | `RateLimit` | `limit=2, remaining=0, reset=1` | [`Form::Dictionary`] |
-//! | `RateLimit-Limit`, `-Remaining`, `-Reset` | `2`, `0`, `1` | [`Form::Triple`] |
-//! | `RateLimit-Policy` | `2;w=1, 1000;w=3600` | both of these |
-//! | `X-RateLimit-Limit`, `-Remaining` | `2`, `0` | [`Fields::x_ratelimit`], on by default |
-//! | `X-RateLimit-Reset` | `1` | [`Reset::Delta`], the default |
-//! | `X-RateLimit-Reset` | `1700000001` | [`Reset::Epoch`] |
-//! | `Retry-After` | `1` | a denial; [`Fields::retry_after`], on by default |
-//! | `Cache-Control` | `no-store` | a denial, always |
+//! [`Fields`] chooses the fields and their forms; `docs/headers.md` shows all of them.
 //!
 //! # Where to start
 //!
@@ -88,7 +75,7 @@ pub use policy_fields::PolicyFields;
 pub use problem::{Body, Problem, ProblemKind};
 pub use trace_parent::TraceParent;
 
-/// The code of the pages about this crate, compiled and run.
+/// Compiles and runs the code of the crate's pages.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../../../docs/headers.md")]

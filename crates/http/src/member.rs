@@ -16,8 +16,8 @@ pub(crate) const MEMBERS_MAX: usize = 64;
 /// One quota of a policy: a member of `RateLimit` and of `RateLimit-Policy`.
 #[derive(Debug, Clone)]
 pub(crate) struct Member<'a> {
-    name: Cow<'a, str>,
-    quota: &'a QuotaDecision,
+    pub(crate) name: Cow<'a, str>,
+    pub(crate) quota: &'a QuotaDecision,
     window: Option<Duration>,
 }
 
@@ -49,24 +49,8 @@ impl<'a> Member<'a> {
 
     /// The quota with the fewest units left; of several, the one that frees units last.
     pub(crate) fn tightest(members: &[Self]) -> Option<&Self> {
-        let rank = |member: &&Self| (member.remaining(), Reverse(member.reset_after()));
+        let rank = |member: &&Self| (member.quota.remaining(), Reverse(member.quota.reset_after()));
         members.iter().min_by_key(rank)
-    }
-
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
-    pub(crate) fn limit(&self) -> u64 {
-        self.quota.limit()
-    }
-
-    pub(crate) fn remaining(&self) -> u64 {
-        self.quota.remaining()
-    }
-
-    pub(crate) fn reset_after(&self) -> Duration {
-        self.quota.reset_after()
     }
 
     /// The window in whole seconds.

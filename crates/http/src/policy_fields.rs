@@ -11,24 +11,6 @@ use crate::policy_decision::PolicyDecision;
 
 /// The fields of one policy on responses to allowed requests. They are the same as [`Fields::write`]
 /// sets; the constant parts are written once.
-///
-/// ```
-/// use std::time::{Duration, SystemTime};
-/// use http::HeaderMap;
-/// use slidegate::{Limiter, ManualClock, Policy, Quota};
-/// use slidegate_http::{Fields, PolicyFields};
-///
-/// let clock = ManualClock::new(Duration::from_secs(1_700_000_000));
-/// let policy = Policy::new("api", Quota::per_minute(100)?)?;
-/// let fields = PolicyFields::new(Fields::new(), &policy).ok_or("more than one quota")?;
-/// let limiter = Limiter::builder(policy).clock(clock).build()?;
-///
-/// let mut headers = HeaderMap::new();
-/// let decision = limiter.check("alice");
-/// assert!(fields.write(&decision.quotas()[0], SystemTime::UNIX_EPOCH, &mut headers));
-/// assert_eq!(headers["ratelimit"], r#""api";r=99;t=60"#);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Debug, Clone)]
 pub struct PolicyFields {
     limit: u64,

@@ -13,33 +13,7 @@ use crate::policy_decision::{PolicyDecision, Retry};
 /// Why a request was denied: the body of a 429 or 503.
 ///
 /// It names policies. It cannot name the key, which may be an address or a secret, because a
-/// decision does not contain it.
-///
-/// ```
-/// use std::time::Duration;
-/// use slidegate::{Limiter, ManualClock, Policy, Quota};
-/// use slidegate_http::{Body, PolicyDecision, Problem};
-///
-/// let clock = ManualClock::new(Duration::from_secs(1_700_000_000));
-/// let policy = Policy::new("api", Quota::per_minute(1)?)?;
-/// let limiter = Limiter::builder(policy).clock(clock).build()?;
-/// let _first = limiter.check("alice");
-/// let decision = limiter.check("alice");
-///
-/// let decisions = [PolicyDecision::new(limiter.policy(), &decision)];
-/// let problem = Problem::of(&decisions).ok_or("denied")?.trace_id("4bf92f35");
-/// assert_eq!(problem.status(), 429);
-/// assert_eq!(
-///     problem.body(Body::Problem),
-///     concat!(
-///         r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","#,
-///         r#""title":"Request cannot be satisfied as assigned quota has been exceeded","#,
-///         r#""status":429,"detail":"used up: api (1 in 60 s); retry after 60 s","#,
-///         r#""violated-policies":["api"],"retry_after":60,"trace_id":"4bf92f35"}"#
-///     )
-/// );
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
+/// decision does not contain it. `docs/headers.md` shows the bodies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     kind: ProblemKind,
@@ -92,7 +66,7 @@ impl Problem {
         members.retain(Member::is_violated);
         Some(Self {
             detail: detail(&members, retry),
-            violated: members.iter().map(|member| member.name().to_owned()).collect(),
+            violated: members.iter().map(|member| member.name.to_string()).collect(),
             retry_after: retry.seconds(),
             ..Self::bare(ProblemKind::QuotaExceeded, "")
         })
@@ -251,7 +225,7 @@ fn detail(members: &[Member<'_>], retry: Retry) -> String {
 }
 
 fn quota(member: &Member<'_>) -> String {
-    let (name, limit) = (member.name(), member.limit());
+    let (name, limit) = (&member.name, member.quota.limit());
     match member.window() {
         Some(seconds) => format!("{name} ({limit} in {seconds} s)"),
         None => format!("{name} ({limit})"),

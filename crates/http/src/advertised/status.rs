@@ -2,16 +2,15 @@
 
 use std::time::{Duration, SystemTime};
 
-use http::{HeaderMap, HeaderName};
+use http::HeaderMap;
 use sfv::{Dictionary, Item, Parser};
 
 use super::number::{self, Count};
 use super::{AdvertisedQuota, QUOTAS_MAX, integer, item, items, joined, seconds, text};
-use crate::header;
 
 /// The quotas of the first family that has any.
 pub(super) fn read(headers: &HeaderMap, now: SystemTime) -> Vec<AdvertisedQuota> {
-    let ratelimit = joined(headers, &header::RATELIMIT).unwrap_or_default();
+    let ratelimit = joined(headers, "ratelimit").unwrap_or_default();
     let listed: Vec<_> = items(&ratelimit).iter().filter_map(listed).take(QUOTAS_MAX).collect();
     if !listed.is_empty() {
         return listed;
@@ -47,60 +46,56 @@ fn dictionary(text: &str) -> Option<AdvertisedQuota> {
     .with_status()
 }
 
-/// Three fields that describe one quota.
+/// Fields that describe one quota.
 struct Family {
-    limit: HeaderName,
-    remaining: HeaderName,
-    reset: HeaderName,
-    /// Preferred to `reset`, because it is never a time since the epoch.
-    reset_after: Option<HeaderName>,
+    limit: &'static str,
+    remaining: &'static str,
+    /// The first that can be read is used.
+    resets: &'static [&'static str],
 }
 
 static FAMILIES: [Family; 3] = [
     Family {
-        limit: header::RATELIMIT_LIMIT,
-        remaining: header::RATELIMIT_REMAINING,
-        reset: header::RATELIMIT_RESET,
-        reset_after: None,
+        limit: "ratelimit-limit",
+        remaining: "ratelimit-remaining",
+        resets: &["ratelimit-reset"],
     },
     Family {
-        limit: header::X_RATELIMIT_LIMIT,
-        remaining: header::X_RATELIMIT_REMAINING,
-        reset: header::X_RATELIMIT_RESET,
-        reset_after: Some(HeaderName::from_static("x-ratelimit-reset-after")),
+        limit: "x-ratelimit-limit",
+        remaining: "x-ratelimit-remaining",
+        // The first one is never a time since the epoch.
+        resets: &["x-ratelimit-reset-after", "x-ratelimit-reset"],
     },
     Family {
-        limit: HeaderName::from_static("x-rate-limit-limit"),
-        remaining: HeaderName::from_static("x-rate-limit-remaining"),
-        reset: HeaderName::from_static("x-rate-limit-reset"),
-        reset_after: None,
+        limit: "x-rate-limit-limit",
+        remaining: "x-rate-limit-remaining",
+        resets: &["x-rate-limit-reset"],
     },
 ];
 
 impl Family {
     fn read(&self, headers: &HeaderMap, now: SystemTime) -> Option<AdvertisedQuota> {
-        let limit = smallest(headers, &self.limit).and_then(Count::units);
-        let remaining = match smallest(headers, &self.remaining) {
+        let limit = smallest(headers, self.limit).and_then(Count::units);
+        let remaining = match smallest(headers, self.remaining) {
             // Over the limit. Without a limit, a number below zero may mean "unlimited".
             Some(Count::Negative) => limit.map(|_| 0),
             Some(Count::Units(units)) => Some(units),
             None => None,
         };
-        let mut resets = self.reset_after.iter().chain([&self.reset]);
-        let reset_after = resets.find_map(|name| longest(headers, name, now));
+        let reset_after = self.resets.iter().find_map(|name| longest(headers, name, now));
         AdvertisedQuota { limit, remaining, reset_after, ..AdvertisedQuota::default() }
             .with_status()
     }
 }
 
 /// The smallest count of a field. A count with parameters is a policy, see `policies`.
-fn smallest(headers: &HeaderMap, name: &HeaderName) -> Option<Count> {
+fn smallest(headers: &HeaderMap, name: &str) -> Option<Count> {
     let text = joined(headers, name)?;
     text.split(',').filter(|part| !part.contains(';')).filter_map(Count::parse).min()
 }
 
 /// The longest wait of a field. A date has a comma, so a line is read whole first.
-fn longest(headers: &HeaderMap, name: &HeaderName, now: SystemTime) -> Option<Duration> {
+fn longest(headers: &HeaderMap, name: &str, now: SystemTime) -> Option<Duration> {
     let wait_of_line = |line: &str| {
         let parts = || line.split(',').filter_map(|part| number::wait(part, now)).max();
         number::wait(line, now).or_else(parts)
