@@ -31,7 +31,8 @@ impl Budget {
     /// A request was sent for the first time.
     pub(crate) fn earn(&mut self, settings: &Settings, now: Duration) {
         self.fill(settings, now);
-        self.balance = (self.balance + u64::from(settings.budget_percent)).min(most(settings));
+        let most = (u64::from(settings.budget_floor) + SAVED_MAX) * RETRY;
+        self.balance = (self.balance + u64::from(settings.budget_percent)).min(most);
     }
 
     /// Takes a retry, if there is one.
@@ -44,23 +45,18 @@ impl Budget {
 
     fn fill(&mut self, settings: &Settings, now: Duration) {
         let passed = now.saturating_sub(self.filled_at).as_nanos();
-        let a_minute = u128::from(settings.budget_floor) * u128::from(RETRY);
-        let earned = passed.saturating_mul(a_minute) / MINUTE_NANOS;
+        let floor = u64::from(settings.budget_floor) * RETRY;
+        let earned = passed.saturating_mul(floor.into()) / MINUTE_NANOS;
         if earned == 0 {
             // A fraction of a hundredth stays in the time since `filled_at`.
             return;
         }
         let earned = u64::try_from(earned).unwrap_or(u64::MAX);
-        let floor = u64::from(settings.budget_floor) * RETRY;
         // Time fills up to the floor only; savings above it stay.
         let filled = self.balance.saturating_add(earned).min(floor);
         self.balance = self.balance.max(filled);
         self.filled_at = now;
     }
-}
-
-fn most(settings: &Settings) -> u64 {
-    (u64::from(settings.budget_floor) + SAVED_MAX) * RETRY
 }
 
 #[cfg(test)]

@@ -36,17 +36,25 @@ pub struct Pacer {
     shared: Arc<Shared>,
 }
 
+#[derive(Debug)]
 pub(crate) struct Shared {
     state: Mutex<State>,
     /// Wakes waiting requests when they should ask again.
     pub(crate) news: Notify,
     clock: Box<dyn Clock>,
-    scope: Box<ScopeOf>,
+    scope: ScopeOf,
 }
 
-/// How the scope of a request is found.
-type ScopeOf = dyn Fn(&Target<'_>) -> Scope + Send + Sync;
+/// Finds the scope of a request.
+struct ScopeOf(Box<dyn Fn(&Target<'_>) -> Scope + Send + Sync>);
 
+impl fmt::Debug for ScopeOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ScopeOf")
+    }
+}
+
+#[derive(Debug)]
 pub(crate) struct State {
     pub(crate) pacing: Pacing,
     pub(crate) random: Random,
@@ -60,12 +68,13 @@ impl Pacer {
 
     /// Starts with the default settings.
     pub fn builder() -> PacerBuilder {
-        PacerBuilder { settings: Settings::default(), clock: None, random: None, scope: None }
+        let scope = ScopeOf(Box::new(|target: &Target<'_>| target.scope()));
+        PacerBuilder { settings: Settings::default(), clock: None, random: None, scope }
     }
 
     /// The scope of a request.
     pub fn scope(&self, target: &Target<'_>) -> Scope {
-        (self.shared.scope)(target)
+        (self.shared.scope.0)(target)
     }
 
     /// Starts a request, which waits until it may be sent.
@@ -103,19 +112,14 @@ impl Shared {
     }
 }
 
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("clock", &self.clock).finish_non_exhaustive()
-    }
-}
-
 /// Builds a [`Pacer`].
+#[derive(Debug)]
 #[must_use = "call `build` to get a pacer"]
 pub struct PacerBuilder {
     settings: Settings,
     clock: Option<Box<dyn Clock>>,
     random: Option<Random>,
-    scope: Option<Box<ScopeOf>>,
+    scope: ScopeOf,
 }
 
 impl PacerBuilder {
@@ -139,7 +143,7 @@ impl PacerBuilder {
 
     /// Chooses the scope of a request; [`Target::scope`] by default, which is a host with its port.
     pub fn scope(mut self, scope: impl Fn(&Target<'_>) -> Scope + Send + Sync + 'static) -> Self {
-        self.scope = Some(Box::new(scope));
+        self.scope = ScopeOf(Box::new(scope));
         self
     }
 
@@ -154,14 +158,8 @@ impl PacerBuilder {
                 state: Mutex::new(state),
                 news: Notify::new(),
                 clock: self.clock.unwrap_or_else(|| Box::new(MonotonicClock::new())),
-                scope: self.scope.unwrap_or_else(|| Box::new(|target: &Target<'_>| target.scope())),
+                scope: self.scope,
             }),
         }
-    }
-}
-
-impl fmt::Debug for PacerBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PacerBuilder").field("settings", &self.settings).finish_non_exhaustive()
     }
 }

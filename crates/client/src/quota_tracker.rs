@@ -319,11 +319,7 @@ impl QuotaTracker {
     /// The quota of the counter `lasting`, which has no effective limit.
     fn lasting(&self, trip: Duration) -> Option<Quota> {
         let window = self.own.as_ref()?.quota().window();
-        // In steps, so that it does not change with every answer; at most a window.
-        let step = window / 64;
-        let longer = (1..=64).map(|steps| step * steps).find(|longer| *longer >= trip);
-        let longer = Quota::new(LIMIT_MAX, window.saturating_add(longer.unwrap_or(window)));
-        longer.or_else(|_| Quota::new(LIMIT_MAX, window)).ok()
+        longer(LIMIT_MAX, window, steps_up(trip.max(window / 64), window / 64, 64))
     }
 
     /// The quota for own requests, slightly below the server's.
@@ -333,16 +329,10 @@ impl QuotaTracker {
         // Rounded down: one unit would be a large share of a small limit.
         let reserve = limit / 100 * u64::from(settings.reserve_percent)
             + limit % 100 * u64::from(settings.reserve_percent) / 100;
-        let limit = limit.saturating_sub(reserve);
-        // In steps, so that it does not change with every answer; at most a twentieth.
-        let (step, spread) = (window / 80, update.trips.spread());
-        let margin = (1..=4).map(|steps| step * steps).find(|margin| *margin >= spread);
-        let margin = if spread.is_zero() { Duration::ZERO } else { margin.unwrap_or(step * 4) };
+        let margin = steps_up(update.trips.spread(), window / 80, 4);
         let active = self.spread.as_ref().filter(|spread| update.now < spread.until);
         let slack = window / 100 * active.map_or(0, |spread| spread.slack);
-        let longer = Quota::new(limit, window.saturating_add(margin).saturating_add(slack));
-        // A window of ten years cannot be longer.
-        longer.or_else(|_| Quota::new(limit, window)).ok()
+        longer(limit.saturating_sub(reserve), window, margin.saturating_add(slack))
     }
 
     /// Sets the status, if it is advertised. `own` is what this client has certainly sent.
@@ -370,6 +360,18 @@ fn change(counter: &mut Option<UnitCounter>, quota: Option<Quota>) {
         (Some(quota), None) => *counter = UnitCounter::new(quota).ok(),
         (None, _) => *counter = None,
     }
+}
+
+/// Rounds a time up to a multiple of `step`, at most `count` of them, so that the quota does not
+/// change with every answer.
+fn steps_up(time: Duration, step: Duration, count: u32) -> Duration {
+    (0..count).map(|steps| step * steps).find(|rounded| *rounded >= time).unwrap_or(step * count)
+}
+
+/// A quota whose window is longer by `margin`, unless that is longer than a window may be.
+fn longer(limit: u64, window: Duration, margin: Duration) -> Option<Quota> {
+    let longer = Quota::new(limit, window.saturating_add(margin));
+    longer.or_else(|_| Quota::new(limit, window)).ok()
 }
 
 fn at(time: Duration, now: Duration) -> Room {

@@ -111,44 +111,42 @@ pub struct SettingsBuilder {
 /// The longest of all times: ten years.
 const TIME_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 
-impl SettingsBuilder {
+/// Adds a method to the builder for each setting with one value.
+macro_rules! setters {
+    ($($(#[$doc:meta])+ $name:ident: $type:ty,)+) => {
+        impl SettingsBuilder {
+            $($(#[$doc])+
+            pub fn $name(mut self, $name: $type) -> Self {
+                self.settings.$name = $name;
+                self
+            })+
+        }
+    };
+}
+
+setters! {
     /// Whether requests wait before an advertised quota is used up.
-    pub fn pacing(mut self, pacing: bool) -> Self {
-        self.settings.pacing = pacing;
-        self
-    }
-
+    pacing: bool,
     /// Keeps back a share of every limit, 0 to 90 percent, rounded down.
-    pub fn reserve_percent(mut self, percent: u8) -> Self {
-        self.settings.reserve_percent = percent;
-        self
-    }
-
+    reserve_percent: u8,
     /// How long requests to a new scope wait for the answer to its first; zero disables this.
-    pub fn learn_first(mut self, wait: Duration) -> Self {
-        self.settings.learn_first = wait;
-        self
-    }
-
+    learn_first: Duration,
     /// The longest total wait of a request: in the queue, while its scope is held, between attempts.
     /// The time that the server takes to answer is not limited.
-    pub fn deadline(mut self, deadline: Duration) -> Self {
-        self.settings.deadline = deadline;
-        self
-    }
-
+    deadline: Duration,
     /// Times that a request is sent, the first included: 1 to 100. One means no retry.
-    pub fn attempts_max(mut self, attempts: u32) -> Self {
-        self.settings.attempts_max = attempts;
-        self
-    }
-
+    attempts_max: u32,
     /// Whether a 429 is retried with methods that are not idempotent too, as `POST`.
-    pub fn repeat_refused(mut self, repeat: bool) -> Self {
-        self.settings.repeat_refused = repeat;
-        self
-    }
+    repeat_refused: bool,
+    /// The longest wait that a server can ask for; longer ones are cut to it.
+    hold_max: Duration,
+    /// Remembers up to this number of scopes, 1 to 65536.
+    scopes_max: usize,
+    /// Allows up to this number of requests to wait at a time, at most 65536.
+    waiters_max: usize,
+}
 
+impl SettingsBuilder {
     /// The bounds of the waits after refusals without a time. A wait is drawn from zero to the
     /// bound, which starts at `first` and doubles up to `most`.
     pub fn backoff(mut self, first: Duration, most: Duration) -> Self {
@@ -164,12 +162,6 @@ impl SettingsBuilder {
         self
     }
 
-    /// The longest wait that a server can ask for; longer ones are cut to it.
-    pub fn hold_max(mut self, hold: Duration) -> Self {
-        self.settings.hold_max = hold;
-        self
-    }
-
     /// Allows retries for `percent` (0 to 100) of a scope's requests, and at least `floor` per minute.
     pub fn budget(mut self, percent: u8, floor: u32) -> Self {
         self.settings.budget_percent = percent;
@@ -181,18 +173,6 @@ impl SettingsBuilder {
     pub fn refusals(mut self, most: u64, window: Duration) -> Self {
         self.settings.refusals_max = most;
         self.settings.refusals_window = window;
-        self
-    }
-
-    /// Remembers up to `scopes`, 1 to 65536.
-    pub fn scopes_max(mut self, scopes: usize) -> Self {
-        self.settings.scopes_max = scopes;
-        self
-    }
-
-    /// Allows up to `waiters` requests to wait at a time, at most 65536.
-    pub fn waiters_max(mut self, waiters: usize) -> Self {
-        self.settings.waiters_max = waiters;
         self
     }
 

@@ -127,38 +127,31 @@ async fn run<S, R, B, C>(
     mut inner: S,
     replay: R,
     mut paced: PacedRequest,
-    mut request: Request<B>,
+    request: Request<B>,
 ) -> Result<Response<C>, BoxError>
 where
     S: Service<Request<B>, Response = Response<C>>,
     S::Error: Into<BoxError>,
     R: Replay<B>,
 {
+    let (parts, mut body) = request.into_parts();
     loop {
         paced.ready(tokio::time::sleep).await?;
         poll_fn(|context| inner.poll_ready(context)).await.map_err(Into::into)?;
-        let copy = copy(&request, &replay);
-        let repeat =
-            copy.as_ref().map_or(Repeat::Never, |copy| Repeat::of(copy.method(), copy.headers()));
+        let copy = replay.copy(&body);
+        let repeat = match copy {
+            Some(_) => Repeat::of(&parts.method, &parts.headers),
+            None => Repeat::Never,
+        };
+        let request = Request::from_parts(parts.clone(), body);
         let mut response = inner.call(request).await.map_err(Into::into)?;
         let next = paced.answered(response.status(), response.headers(), repeat);
         match (next, copy) {
-            (Next::Again, Some(copy)) => request = copy,
+            (Next::Again, Some(copy)) => body = copy,
             _ => {
                 response.extensions_mut().insert(paced.report());
                 return Ok(response);
             }
         }
     }
-}
-
-/// The same request once more, if its body can be sent twice.
-fn copy<B>(request: &Request<B>, replay: &impl Replay<B>) -> Option<Request<B>> {
-    let mut copy = Request::new(replay.copy(request.body())?);
-    *copy.method_mut() = request.method().clone();
-    *copy.uri_mut() = request.uri().clone();
-    *copy.version_mut() = request.version();
-    *copy.headers_mut() = request.headers().clone();
-    *copy.extensions_mut() = request.extensions().clone();
-    Some(copy)
 }

@@ -112,10 +112,7 @@ impl Problem {
 
     /// The status of the response.
     pub fn status(&self) -> StatusCode {
-        match self.kind {
-            ProblemKind::QuotaExceeded => StatusCode::TOO_MANY_REQUESTS,
-            ProblemKind::Overloaded | ProblemKind::StoreFailed => StatusCode::SERVICE_UNAVAILABLE,
-        }
+        self.kind.text().status
     }
 
     /// The names of the policies that denied, as in the `RateLimit` field.
@@ -125,29 +122,25 @@ impl Problem {
 
     /// The body.
     pub fn body(&self, body: Body) -> String {
-        let object = Object::new();
-        let object = match body {
+        let (object, kind) = (Object::new(), self.kind.text());
+        let mut object = match body {
             Body::Problem => object
-                .text("type", self.kind.type_uri())
-                .text("title", self.kind.title())
-                .number("status", self.status().as_u16().into())
+                .text("type", kind.type_uri)
+                .text("title", kind.title)
+                .number("status", kind.status.as_u16().into())
                 .text("detail", &self.detail),
-            Body::Json => object.text("error", self.kind.word()).text("message", &self.detail),
+            Body::Json => object.text("error", kind.word).text("message", &self.detail),
         };
-        self.add_members(object).finish()
-    }
-
-    fn add_members(&self, mut object: Object) -> Object {
         if self.kind == ProblemKind::QuotaExceeded {
             object = object.texts("violated-policies", &self.violated);
         }
         if let Some(seconds) = self.retry_after {
             object = object.number("retry_after", seconds);
         }
-        match &self.trace_id {
-            Some(id) => object.text("trace_id", id),
-            None => object,
+        if let Some(id) = &self.trace_id {
+            object = object.text("trace_id", id);
         }
+        object.finish()
     }
 
     /// The whole response: status, body, content type, `Cache-Control: no-store`, and `Retry-After`
@@ -165,36 +158,38 @@ impl Problem {
     }
 }
 
-impl ProblemKind {
-    fn type_uri(self) -> &'static str {
-        match self {
-            Self::QuotaExceeded => "https://iana.org/assignments/http-problem-types#quota-exceeded",
-            Self::Overloaded => {
-                "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
-            }
-            // No registered type is more specific than the status.
-            Self::StoreFailed => "about:blank",
-        }
-    }
-
+/// How a [`ProblemKind`] is written.
+struct KindText {
+    status: StatusCode,
+    type_uri: &'static str,
     /// The title registered for the type.
-    fn title(self) -> &'static str {
-        match self {
-            Self::QuotaExceeded => {
-                "Request cannot be satisfied as assigned quota has been exceeded"
-            }
-            Self::Overloaded => {
-                "Request cannot be satisfied due to temporary server capacity constraints"
-            }
-            Self::StoreFailed => "Service Unavailable",
-        }
-    }
+    title: &'static str,
+    /// `error` in plain JSON.
+    word: &'static str,
+}
 
-    fn word(self) -> &'static str {
+impl ProblemKind {
+    fn text(self) -> KindText {
         match self {
-            Self::QuotaExceeded => "quota_exceeded",
-            Self::Overloaded => "overloaded",
-            Self::StoreFailed => "store_failed",
+            Self::QuotaExceeded => KindText {
+                status: StatusCode::TOO_MANY_REQUESTS,
+                type_uri: "https://iana.org/assignments/http-problem-types#quota-exceeded",
+                title: "Request cannot be satisfied as assigned quota has been exceeded",
+                word: "quota_exceeded",
+            },
+            Self::Overloaded => KindText {
+                status: StatusCode::SERVICE_UNAVAILABLE,
+                type_uri: "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+                title: "Request cannot be satisfied due to temporary server capacity constraints",
+                word: "overloaded",
+            },
+            Self::StoreFailed => KindText {
+                status: StatusCode::SERVICE_UNAVAILABLE,
+                // No registered type is more specific than the status.
+                type_uri: "about:blank",
+                title: "Service Unavailable",
+                word: "store_failed",
+            },
         }
     }
 }
