@@ -7,7 +7,7 @@ use crate::settings::Settings;
 /// A bucket of retries: a share of the requests, and a minimum per minute.
 ///
 /// Without it, a server in trouble would receive every request `attempts_max` times.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Budget {
     /// Hundredths of a retry.
     balance: u64,

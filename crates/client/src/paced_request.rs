@@ -82,7 +82,8 @@ impl PacedRequest {
             let mut news = pin!(shared.news.notified());
             // Before asking, otherwise news in between would be missed.
             news.as_mut().enable();
-            match self.ask() {
+            let (now, ticket) = (shared.now(), &mut self.ticket);
+            match shared.with(|State { pacing, random }| pacing.ask(ticket, now, random)) {
                 Step::Go => break,
                 Step::Refuse(error) => return Err(error),
                 Step::Wait(wait) => either(news, sleep(wait)).await,
@@ -104,11 +105,6 @@ impl PacedRequest {
     /// The report up to now.
     pub fn report(&self) -> PacingReport {
         PacingReport { attempts: self.ticket.attempts(), waited: self.waited }
-    }
-
-    fn ask(&mut self) -> Step {
-        let (now, ticket) = (self.shared.now(), &mut self.ticket);
-        self.shared.with(|State { pacing, random }| pacing.ask(ticket, now, random))
     }
 }
 

@@ -43,7 +43,7 @@ use crate::ticket::Ticket;
 /// pacing.end(&mut ticket);
 /// # Ok::<(), http::header::InvalidHeaderValue>(())
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Pacing {
     settings: Settings,
     scopes: HashMap<Scope, ScopeState>,
@@ -95,15 +95,7 @@ pub struct Stats {
 impl Pacing {
     /// Starts without knowledge of any server.
     pub fn new(settings: Settings) -> Self {
-        Self {
-            settings,
-            scopes: HashMap::new(),
-            next_ticket: 0,
-            next_scope: 0,
-            waiting: 0,
-            has_news: false,
-            stats: Stats::default(),
-        }
+        Self { settings, ..Self::default() }
     }
 
     /// Starts a request and its deadline.

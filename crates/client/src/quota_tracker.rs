@@ -18,7 +18,7 @@ use crate::unit_counter::UnitCounter;
 /// clients, and are assumed until the next answer. Without a window, only the remaining number
 /// counts. A server that refuses what this count allows counts differently and dislikes bursts:
 /// requests are then spread over the window for a while, and slower with each further refusal.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct QuotaTracker {
     pub(crate) number: u64,
     name: Option<Box<str>>,
@@ -112,19 +112,8 @@ const LIMIT_MAX: u64 = (1 << 53) - 1;
 impl QuotaTracker {
     /// A quota that is advertised for the first time.
     pub(crate) fn new(number: u64, update: &QuotaUpdate<'_>, settings: &Settings) -> Self {
-        let mut tracker = Self {
-            number,
-            name: update.quota.name().map(|name| cut(name).into()),
-            limit: None,
-            window: None,
-            own: None,
-            lasting: None,
-            spread: None,
-            total: 0,
-            status: None,
-            probe: None,
-            updated_at: update.now,
-        };
+        let name = update.quota.name().map(|name| split_at_most(name, NAME_BYTES_MAX).0.into());
+        let mut tracker = Self { number, name, ..Self::default() };
         tracker.learn(update, settings);
         // All requests in flight count, though they were sent before the quota was known.
         tracker.total = update.in_flight;
@@ -138,14 +127,10 @@ impl QuotaTracker {
     /// Whether this tracker is for an advertised quota.
     pub(crate) fn tracks(&self, quota: &AdvertisedQuota) -> bool {
         match (&self.name, quota.name()) {
-            (Some(name), Some(other)) => **name == *cut(other),
+            (Some(name), Some(other)) => **name == *split_at_most(other, NAME_BYTES_MAX).0,
             (None, None) => self.window == quota.window(),
             _ => false,
         }
-    }
-
-    pub(crate) fn is_named(&self) -> bool {
-        self.name.is_some()
     }
 
     /// Learns from another answer. Returns whether it is the answer to a probe.
@@ -172,7 +157,10 @@ impl QuotaTracker {
                 Room::Free => self.room_in_window(own, units, now),
                 room => room,
             },
-            None => self.room_left(units, now),
+            None => match self.status {
+                Some(status) if units > status.left => self.probing(units, status.reset_at, now),
+                _ => Room::Free,
+            },
         }
     }
 
@@ -196,8 +184,11 @@ impl QuotaTracker {
         Taken { tracker: self.number, receipt, used, total: self.total, is_probe }
     }
 
-    /// Returns the units of a request that did not count under this quota.
+    /// Returns the units of a request that did not count under this quota, if it has a name.
     pub(crate) fn give_back(&mut self, taken: Taken, now: Duration) {
+        if self.name.is_none() {
+            return;
+        }
         if let (Some(own), Some(receipt)) = (&self.own, taken.receipt) {
             own.give_back(receipt, now);
         }
@@ -276,14 +267,6 @@ impl QuotaTracker {
         match self.probing(units, status.reset_at.max(after_own), now) {
             Room::At(next) => Room::At(next.min(if is_free { gone } else { after_all })),
             room => room,
-        }
-    }
-
-    /// The room according to the remaining number alone.
-    fn room_left(&self, units: u64, now: Duration) -> Room {
-        match self.status {
-            Some(status) if units > status.left => self.probing(units, status.reset_at, now),
-            _ => Room::Free,
         }
     }
 
@@ -376,9 +359,4 @@ fn longer(limit: u64, window: Duration, margin: Duration) -> Option<Quota> {
 
 fn at(time: Duration, now: Duration) -> Room {
     if time <= now { Room::Free } else { Room::At(time) }
-}
-
-/// Cuts a name to the length that is kept.
-fn cut(name: &str) -> &str {
-    split_at_most(name, NAME_BYTES_MAX).0
 }

@@ -17,7 +17,7 @@ use crate::ticket::{Sent, Taken, Ticket};
 use crate::wait_queue::WaitQueue;
 
 /// The state of one scope, which usually is a host.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct ScopeState {
     number: u64,
     pub(crate) used_at: Duration,
@@ -42,8 +42,9 @@ struct Hold {
 }
 
 /// Whether the server has answered yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Learned {
+    #[default]
     Nothing,
     /// The first request was sent then.
     Asked(Duration),
@@ -60,19 +61,8 @@ pub(crate) struct Context<'a> {
 
 impl ScopeState {
     pub(crate) fn new(number: u64, settings: &Settings, now: Duration) -> Self {
-        Self {
-            number,
-            used_at: now,
-            hold: Hold::default(),
-            learned: Learned::Nothing,
-            trackers: Vec::new(),
-            next_tracker: 0,
-            queue: WaitQueue::default(),
-            trips: RoundTrips::default(),
-            budget: Budget::new(settings, now),
-            refusals: Refusals::default(),
-            in_flight: 0,
-        }
+        let budget = Budget::new(settings, now);
+        Self { number, used_at: now, budget, ..Self::default() }
     }
 
     /// Whether the scope can be forgotten without breaking a promise.
@@ -248,13 +238,13 @@ impl ScopeState {
     }
 
     /// Gives back the units of named quotas that the answer, which names others, leaves out: the
-    /// request did not count there.
+    /// request did not count there. Quotas without a name always count.
     fn give_back(&mut self, taken: Vec<Taken>, updated: &[u64], answer: &Answer, now: Duration) {
         if !answer.limits().quotas().iter().any(|quota| quota.name().is_some()) {
             return;
         }
         for taken in taken.into_iter().filter(|taken| !updated.contains(&taken.tracker)) {
-            if let Some(tracker) = self.tracker(taken.tracker).filter(|it| it.is_named()) {
+            if let Some(tracker) = self.tracker(taken.tracker) {
                 tracker.give_back(taken, now);
             }
         }

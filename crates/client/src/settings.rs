@@ -4,6 +4,8 @@ use core::fmt::Debug;
 use core::ops::RangeInclusive;
 use core::time::Duration;
 
+use slidegate_http::AdvertisedLimits;
+
 use crate::error::Error;
 
 /// The settings of a client: how it paces, waits and retries.
@@ -109,7 +111,7 @@ pub struct SettingsBuilder {
 }
 
 /// The longest of all times: ten years.
-const TIME_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
+const TIME_MAX: Duration = AdvertisedLimits::WAIT_MAX;
 
 /// Adds a method to the builder for each setting with one value.
 macro_rules! setters {

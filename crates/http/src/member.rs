@@ -36,7 +36,7 @@ impl<'a> Member<'a> {
             let quotas = decision.quota_decisions();
             let several = quotas.len() > 1;
             for (quota, window) in quotas.take(MEMBERS_MAX - members.len()) {
-                let name = decision.policy().name();
+                let name = decision.policy.name();
                 let name = match window.filter(|_| several) {
                     Some(window) => Cow::Owned(with_window(name, window)),
                     None => Cow::Borrowed(name),

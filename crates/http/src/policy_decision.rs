@@ -11,7 +11,7 @@ use crate::header::seconds_up;
 /// All numbers come from the decision; the policy provides its name and windows.
 #[derive(Debug, Clone, Copy)]
 pub struct PolicyDecision<'a> {
-    policy: &'a Policy,
+    pub(crate) policy: &'a Policy,
     quotas: &'a [Quota],
     decision: &'a Decision,
 }
@@ -43,10 +43,6 @@ impl<'a> PolicyDecision<'a> {
     /// Whether the request was denied.
     pub fn is_denied(&self) -> bool {
         !self.decision.is_allowed()
-    }
-
-    pub(crate) fn policy(&self) -> &'a Policy {
-        self.policy
     }
 
     /// The decision of each quota, with its window if the policy has a quota at that index.

@@ -77,7 +77,9 @@ const FIELD_BYTES_MAX: usize = 8192;
 
 impl AdvertisedLimits {
     /// The longest wait that is returned, ten years of 366 days; longer ones are cut to it.
-    pub const WAIT_MAX: Duration = number::WAIT_MAX;
+    ///
+    /// No window is longer, and a time that far ahead still fits every clock.
+    pub const WAIT_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 
     /// Reads the fields of a response.
     ///
@@ -199,7 +201,7 @@ fn text(value: &BareItem) -> Option<&str> {
 
 /// Structured fields contain seconds from now.
 fn seconds(seconds: u64) -> Duration {
-    Duration::from_secs(seconds).min(number::WAIT_MAX)
+    Duration::from_secs(seconds).min(AdvertisedLimits::WAIT_MAX)
 }
 
 #[cfg(test)]

@@ -2,13 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::date;
+use super::{AdvertisedLimits, date};
 use crate::header::since_epoch;
-
-/// The longest wait that is returned, ten years.
-///
-/// No window is longer, and a time that far ahead still fits every clock.
-pub(super) const WAIT_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 
 /// A number of units, saturated; fractions are dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,21 +18,14 @@ impl Count {
         let decimal = Decimal::parse(text)?;
         Some(if decimal.negative { Self::Negative } else { Self::Units(decimal.whole) })
     }
-
-    /// The units; `None` below zero.
-    pub(super) fn units(self) -> Option<u64> {
-        match self {
-            Self::Negative => None,
-            Self::Units(units) => Some(units),
-        }
-    }
 }
 
 /// Reads a wait from a text that is seconds from now, a time since the epoch, or a date.
 ///
 /// Numbers are distinguished by size: a billion seconds are 31 years from now, or September 2001
 /// since the epoch. From there on, each factor of 1000 means a smaller unit, down to nanoseconds.
-/// A time in the past and a negative number are no wait; longer waits are cut to [`WAIT_MAX`].
+/// A time in the past and a negative number are no wait; longer waits are cut to
+/// [`AdvertisedLimits::WAIT_MAX`].
 pub(super) fn wait(text: &str, now: SystemTime) -> Option<Duration> {
     let wait = match Decimal::parse(text) {
         Some(decimal) if decimal.negative => Duration::ZERO,
@@ -45,7 +33,7 @@ pub(super) fn wait(text: &str, now: SystemTime) -> Option<Duration> {
         Some(decimal) => decimal.time().saturating_sub(since_epoch(now)),
         None => since_epoch(date::parse(text, now)?).saturating_sub(since_epoch(now)),
     };
-    Some(wait.min(WAIT_MAX))
+    Some(wait.min(AdvertisedLimits::WAIT_MAX))
 }
 
 /// Numbers from here on are times since the epoch.
@@ -110,6 +98,7 @@ mod tests {
     use super::*;
 
     const NOW: u64 = 1_795_000_000;
+    const WAIT_MAX: Duration = AdvertisedLimits::WAIT_MAX;
 
     fn waits(text: &str) -> Option<Duration> {
         wait(text, SystemTime::UNIX_EPOCH + Duration::from_secs(NOW))

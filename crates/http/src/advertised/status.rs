@@ -75,7 +75,10 @@ static FAMILIES: [Family; 3] = [
 
 impl Family {
     fn read(&self, headers: &HeaderMap, now: SystemTime) -> Option<AdvertisedQuota> {
-        let limit = smallest(headers, self.limit).and_then(Count::units);
+        let limit = match smallest(headers, self.limit) {
+            Some(Count::Units(units)) => Some(units),
+            Some(Count::Negative) | None => None,
+        };
         let remaining = match smallest(headers, self.remaining) {
             // Over the limit. Without a limit, a number below zero may mean "unlimited".
             Some(Count::Negative) => limit.map(|_| 0),
