@@ -159,14 +159,15 @@ impl Pairs {
         let limit = cut(tightest.limit());
         let remaining = cut(tightest.remaining());
         let reset = cut(seconds_up(tightest.reset_after()));
+        let mut text = Vec::with_capacity(members.len() * MEMBER_BYTES);
         match form {
             Form::List => {
-                self.list(header::RATELIMIT, members, add_status);
-                return self.list(header::RATELIMIT_POLICY, members, add_named_quota);
+                self.list(&mut text, header::RATELIMIT, members, add_status);
+                return self.list(&mut text, header::RATELIMIT_POLICY, members, add_named_quota);
             }
             Form::Dictionary => {
                 let text = format!("limit={limit}, remaining={remaining}, reset={reset}");
-                self.text(header::RATELIMIT, text.into_bytes());
+                self.text(header::RATELIMIT, text.as_bytes());
             }
             Form::Triple => {
                 self.number(header::RATELIMIT_LIMIT, limit);
@@ -174,7 +175,7 @@ impl Pairs {
                 self.number(header::RATELIMIT_RESET, reset);
             }
         }
-        self.list(header::RATELIMIT_POLICY, members, add_quota);
+        self.list(&mut text, header::RATELIMIT_POLICY, members, add_quota);
     }
 
     fn x_ratelimit(&mut self, reset: Reset, tightest: &QuotaDecision, now: SystemTime) {
@@ -198,21 +199,27 @@ impl Pairs {
         self.0.push((name, header::value(number)));
     }
 
-    /// Adds a structured list with one member per quota.
-    fn list(&mut self, name: HeaderName, members: &[Member<'_>], add: AddMember) {
-        let mut text = Vec::with_capacity(members.len() * MEMBER_BYTES);
+    /// Adds a structured list with one member per quota; `text` is only reused memory.
+    fn list(
+        &mut self,
+        text: &mut Vec<u8>,
+        name: HeaderName,
+        members: &[Member<'_>],
+        add: fn(&mut Vec<u8>, &Member<'_>),
+    ) {
+        text.clear();
         for member in members {
             if !text.is_empty() {
                 text.extend_from_slice(b", ");
             }
-            add(&mut text, member);
+            add(text, member);
         }
         self.text(name, text);
     }
 
     /// Policy names only contain characters that are valid in a field, so nothing is left out here.
-    fn text(&mut self, name: HeaderName, text: Vec<u8>) {
-        if let Ok(value) = HeaderValue::try_from(text) {
+    fn text(&mut self, name: HeaderName, text: &[u8]) {
+        if let Ok(value) = HeaderValue::from_bytes(text) {
             self.0.push((name, value));
         }
     }
@@ -220,9 +227,6 @@ impl Pairs {
 
 /// Room for a typical member of a list: a name of a dozen characters and two numbers.
 const MEMBER_BYTES: usize = 48;
-
-/// Writes one member of a list.
-type AddMember = fn(&mut Vec<u8>, &Member<'_>);
 
 /// `"api";r=99;t=60`
 fn add_status(text: &mut Vec<u8>, member: &Member<'_>) {

@@ -25,8 +25,17 @@ pub(crate) fn cut(number: u64) -> u64 {
     number.min(INTEGER_MAX)
 }
 
-/// A number as the value of a field. Numbers below ten thousand, as most are, need no allocation.
+/// A number as the value of a field. Numbers below ten thousand, as most are, need no allocation, and
+/// those below a thousand are prepared, because every response carries a few.
 pub(crate) fn value(number: u64) -> HeaderValue {
+    let index = usize::try_from(number).unwrap_or(usize::MAX);
+    VALUES.get(index).map_or_else(|| new_value(number), HeaderValue::clone)
+}
+
+static VALUES: LazyLock<Box<[HeaderValue]>> = LazyLock::new(|| (0..1000).map(new_value).collect());
+
+#[inline(never)]
+fn new_value(number: u64) -> HeaderValue {
     match small(number) {
         Some(text) => HeaderValue::from_static(text),
         None => HeaderValue::from(number),
