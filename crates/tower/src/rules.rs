@@ -13,7 +13,7 @@ use slidegate::{Clock, Decision, Outcome, QuotaDecision};
 use slidegate_gate::{
     Ask, Caller, Decided, GateOutcome, Rollout, TierId, Waiting, catch_panic, check_all,
 };
-use slidegate_http::{Fields, Judged, PolicyFields, Problem, TraceParent};
+use slidegate_http::{Fields, PolicyDecision, PolicyFields, Problem, TraceParent};
 
 use crate::answer::Denial;
 use crate::count::Served;
@@ -185,7 +185,7 @@ impl Rules {
     }
 
     /// The decisions that are enforced for the client, which are those it may see.
-    fn enforced<'a>(&'a self, decided: &'a [RuleDecided]) -> Vec<Judged<'a>> {
+    fn enforced<'a>(&'a self, decided: &'a [RuleDecided]) -> Vec<PolicyDecision<'a>> {
         let enforced = decided.iter().filter(|decided| decided.decided.is_enforced);
         enforced
             .map(|decided| self.judged(decided.rule, decided.tier, &decided.decided.decision))
@@ -197,9 +197,9 @@ impl Rules {
         rule: usize,
         tier: Option<TierId>,
         decision: &'a Decision,
-    ) -> Judged<'a> {
+    ) -> PolicyDecision<'a> {
         let gate = &self.rules[rule].gate;
-        Judged::new(gate.store().policy(), decision).quotas(gate.quotas(tier))
+        PolicyDecision::new(gate.store().policy(), decision).quotas(gate.quotas(tier))
     }
 
     /// Writes where the quotas stand into an allowed response. A response that an inner service

@@ -1,33 +1,33 @@
-//! How much round trips differ.
+//! How much round trip times differ.
 
 use core::time::Duration;
 
-/// The longest and the shortest round trip of late.
+/// The longest and the shortest recent round trip.
 ///
-/// Two requests that leave a window apart arrive closer together than that, if the second is
-/// faster on its way. By how much is at most the difference kept here.
+/// Of two requests sent one window after the other, the second may arrive less than a window
+/// later, by at most the difference of the two.
 #[derive(Debug, Default)]
-pub(crate) struct Trips {
+pub(crate) struct RoundTrips {
     longest: Duration,
     shortest: Option<Duration>,
 }
 
-/// One trip moves the bounds by this part, so that an odd one is forgotten after some hundred.
+/// Each trip moves the bounds by this fraction, so that an outlier is forgotten after some hundred.
 const FORGET: u32 = 64;
 
-impl Trips {
+impl RoundTrips {
     pub(crate) fn note(&mut self, trip: Duration) {
         self.longest = trip.max(self.longest.saturating_sub(self.longest / FORGET));
         let shortest = self.shortest.unwrap_or(trip);
         self.shortest = Some(trip.min(shortest.saturating_add(shortest / FORGET)));
     }
 
-    /// The longest trip of late.
+    /// The longest recent trip.
     pub(crate) fn longest(&self) -> Duration {
         self.longest
     }
 
-    /// By how much one trip may be longer than another.
+    /// The largest difference between two recent trips.
     pub(crate) fn spread(&self) -> Duration {
         self.longest.saturating_sub(self.shortest.unwrap_or_default())
     }
@@ -38,9 +38,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_odd_trip_counts_at_once_and_is_forgotten_in_time() {
+    fn outlier_counts_at_once_and_is_forgotten_in_time() {
         let millis = Duration::from_millis;
-        let mut trips = Trips::default();
+        let mut trips = RoundTrips::default();
         assert_eq!(trips.spread(), Duration::ZERO);
         trips.note(millis(20));
         assert_eq!(trips.spread(), Duration::ZERO);

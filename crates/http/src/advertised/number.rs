@@ -1,63 +1,43 @@
-//! Numbers as they come in fields that no grammar rules: counts and waits.
+//! Numbers in fields without a grammar: counts and waits.
 
 use std::time::{Duration, SystemTime};
 
-use super::date;
+use super::{AdvertisedLimits, date};
+use crate::header::since_epoch;
 
-/// The longest wait that is ever told, ten years: what is longer is cut to it.
-///
-/// No window is longer, and a moment that far ahead still fits every clock.
-pub(crate) const WAIT_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
-
-/// A number of units, saturated; a part of a unit is dropped.
+/// A number of units, saturated; fractions are dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Count {
-    /// Below zero: "unlimited" to some, "more than used up" to others.
+pub(super) enum Count {
+    /// Below zero, which some servers use for "unlimited" and others for "over the limit".
     Negative,
     Units(u64),
 }
 
 impl Count {
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    pub(super) fn parse(text: &str) -> Option<Self> {
         let decimal = Decimal::parse(text)?;
         Some(if decimal.negative { Self::Negative } else { Self::Units(decimal.whole) })
     }
-
-    /// The units; none below zero.
-    pub(crate) fn units(self) -> Option<u64> {
-        match self {
-            Self::Negative => None,
-            Self::Units(units) => Some(units),
-        }
-    }
 }
 
-/// How long to wait by a text that may be seconds from now, a moment since the epoch, or a date.
+/// Reads a wait from a text that is seconds from now, a time since the epoch, or a date.
 ///
-/// Told apart by size: a billion seconds are 31 years from now, or September 2001 since the
-/// epoch. Of moments, a thousand times as many are milliseconds, and so on to nanoseconds. What
-/// is past or negative is no wait; what is too long is cut to [`WAIT_MAX`].
-pub(crate) fn wait(text: &str, now: SystemTime) -> Option<Duration> {
+/// Numbers are distinguished by size: a billion seconds are 31 years from now, or September 2001
+/// since the epoch. From there on, each factor of 1000 means a smaller unit, down to nanoseconds.
+/// A time in the past and a negative number are no wait; longer waits are cut to
+/// [`AdvertisedLimits::WAIT_MAX`].
+pub(super) fn wait(text: &str, now: SystemTime) -> Option<Duration> {
     let wait = match Decimal::parse(text) {
         Some(decimal) if decimal.negative => Duration::ZERO,
-        Some(decimal) if decimal.whole < MOMENTS_FROM => decimal.seconds(),
-        Some(decimal) => decimal.moment().saturating_sub(since_epoch(now)),
-        None => until(date::parse(text.trim(), now)?, now),
+        Some(decimal) if decimal.whole < TIMES_FROM => decimal.seconds(),
+        Some(decimal) => decimal.time().saturating_sub(since_epoch(now)),
+        None => since_epoch(date::parse(text, now)?).saturating_sub(since_epoch(now)),
     };
-    Some(wait.min(WAIT_MAX))
+    Some(wait.min(AdvertisedLimits::WAIT_MAX))
 }
 
-/// Seconds from now up to here, a moment since the epoch from here on.
-const MOMENTS_FROM: u64 = 1_000_000_000;
-
-fn until(seconds: i64, now: SystemTime) -> Duration {
-    let moment = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
-    moment.saturating_sub(since_epoch(now))
-}
-
-fn since_epoch(now: SystemTime) -> Duration {
-    now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO)
-}
+/// Numbers from here on are times since the epoch.
+const TIMES_FROM: u64 = 1_000_000_000;
 
 /// Digits with an optional sign and fraction, nothing else.
 #[derive(Debug, Clone, Copy)]
@@ -65,7 +45,7 @@ struct Decimal {
     negative: bool,
     /// Saturated.
     whole: u64,
-    /// The fraction in billionths, rounded up: a wait is never told shorter than it is.
+    /// The fraction in billionths, rounded up so that a wait is never too short.
     billionths: u32,
 }
 
@@ -81,9 +61,8 @@ impl Decimal {
         if whole.is_empty() || fraction.is_empty() || !is_digits(whole) || !is_digits(fraction) {
             return None;
         }
-        let whole = whole.bytes().fold(0, |sum: u64, digit| {
-            sum.saturating_mul(10).saturating_add(u64::from(digit - b'0'))
-        });
+        // Digits only, so the one possible error is an overflow.
+        let whole = whole.parse().unwrap_or(u64::MAX);
         let billionths = billionths(fraction);
         Some(Self { negative: negative && (whole, billionths) != (0, 0), whole, billionths })
     }
@@ -92,9 +71,9 @@ impl Decimal {
         Duration::from_secs(self.whole).saturating_add(Duration::from_nanos(self.billionths.into()))
     }
 
-    /// As a moment since the epoch, in the unit that its size suggests.
-    fn moment(self) -> Duration {
-        const MILLIS_FROM: u64 = MOMENTS_FROM * 1000;
+    /// A time since the epoch, in the unit that its size suggests.
+    fn time(self) -> Duration {
+        const MILLIS_FROM: u64 = TIMES_FROM * 1000;
         const MICROS_FROM: u64 = MILLIS_FROM * 1000;
         const NANOS_FROM: u64 = MICROS_FROM * 1000;
         match self.whole {
@@ -106,7 +85,7 @@ impl Decimal {
     }
 }
 
-/// The digits after the point, in billionths, rounded up.
+/// The digits after the decimal point, in billionths, rounded up.
 fn billionths(fraction: &str) -> u32 {
     let (read, rest) = fraction.split_at(fraction.len().min(9));
     let padded = read.bytes().chain(std::iter::repeat(b'0')).take(9);
@@ -119,6 +98,7 @@ mod tests {
     use super::*;
 
     const NOW: u64 = 1_795_000_000;
+    const WAIT_MAX: Duration = AdvertisedLimits::WAIT_MAX;
 
     fn waits(text: &str) -> Option<Duration> {
         wait(text, SystemTime::UNIX_EPOCH + Duration::from_secs(NOW))
@@ -129,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn small_numbers_are_seconds_and_large_ones_moments() {
+    fn small_numbers_are_seconds_and_large_ones_times() {
         assert_eq!(seconds("0"), Some(0));
         assert_eq!(seconds(" 7 "), Some(7));
         assert_eq!(seconds("86400"), Some(86_400));
@@ -144,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_past_is_no_wait_and_the_far_future_is_cut() {
+    fn past_is_no_wait_and_far_future_is_cut() {
         assert_eq!(waits("-5"), Some(Duration::ZERO));
         assert_eq!(waits("1700000000"), Some(Duration::ZERO));
         assert_eq!(waits("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::ZERO));
@@ -155,13 +135,13 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_before_the_epoch_reads_as_the_epoch() {
+    fn clock_before_the_epoch_reads_as_the_epoch() {
         let before = SystemTime::UNIX_EPOCH - Duration::from_secs(1);
         assert_eq!(wait("1000000000", before), Some(WAIT_MAX));
     }
 
     #[test]
-    fn what_is_no_number_is_none() {
+    fn anything_else_is_rejected() {
         for text in ["", " ", "-", ".", "1.", ".5", "1e3", "0x10", "1 2", "ten", "1,5", "\u{663}"] {
             assert_eq!(waits(text), None, "{text:?}");
             assert_eq!(Count::parse(text), None, "{text:?}");

@@ -1,6 +1,6 @@
-//! What is read: our own forms back again, those of others, and anything at all.
+//! Reading fields: our own forms, those of other servers, and arbitrary input.
 //!
-//! What could go wrong: a wait told shorter than the server wants, one so long that a client never
+//! What could go wrong: a wait shorter than the server wants, one so long that a client never
 //! comes back, one quota read as two, a panic on what a server sends.
 
 #![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use proptest::prelude::*;
 use slidegate::{Decision, Outcome, Policy, Quota, QuotaDecision};
-use slidegate_http::{Fields, Form, Judged, Reset, Told, ToldQuota};
+use slidegate_http::{AdvertisedLimits, AdvertisedQuota, Fields, Form, PolicyDecision, Reset};
 
 /// Sun, 15 Nov 2026 21:26:40 GMT.
 const NOW: u64 = 1_794_778_000;
@@ -19,31 +19,31 @@ fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(NOW)
 }
 
-fn told(lines: &[(&str, &str)]) -> Told {
+fn limits(lines: &[(&str, &str)]) -> AdvertisedLimits {
     let mut headers = HeaderMap::new();
     for (name, value) in lines {
         let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
         headers.append(name, HeaderValue::from_str(value).unwrap());
     }
-    Told::read(&headers, now())
+    AdvertisedLimits::read(&headers, now())
 }
 
 /// Name, limit, remaining, reset and window of a quota, in seconds.
 type Parts<'a> = (Option<&'a str>, Option<u64>, Option<u64>, Option<u64>, Option<u64>);
 
-fn parts(quota: &ToldQuota) -> Parts<'_> {
+fn parts(quota: &AdvertisedQuota) -> Parts<'_> {
     let seconds = |duration: Duration| duration.as_secs();
     let (reset, window) = (quota.reset_after().map(seconds), quota.window().map(seconds));
     (quota.name(), quota.limit(), quota.remaining(), reset, window)
 }
 
-fn all(told: &Told) -> Vec<Parts<'_>> {
-    told.quotas().iter().map(parts).collect()
+fn all(read: &AdvertisedLimits) -> Vec<Parts<'_>> {
+    read.quotas().iter().map(parts).collect()
 }
 
 #[test]
 fn lists_and_their_policies() {
-    let read = told(&[
+    let read = limits(&[
         ("RateLimit-Policy", r#""burst";q=100;w=60;pk=:cHM=:,"daily";q=1000;w=86400"#),
         ("RateLimit", r#""burst"; r=12; t=7; acme-x=?1"#),
         ("RateLimit", r#""daily";r=930;t=3600"#),
@@ -56,10 +56,10 @@ fn lists_and_their_policies() {
         ]
     );
     // Tokens, and a member without `r`, are in examples of the draft itself.
-    let read = told(&[("ratelimit-policy", "quota;q=10"), ("ratelimit", "quota;t=1")]);
+    let read = limits(&[("ratelimit-policy", "quota;q=10"), ("ratelimit", "quota;t=1")]);
     assert_eq!(all(&read), [(Some("quota"), Some(10), None, Some(1), None)]);
-    // A policy of which nothing more is told.
-    let read = told(&[
+    // A policy without a status.
+    let read = limits(&[
         ("ratelimit-policy", r#""hour";q=1000;w=3600, "day";q=5000;w=86400"#),
         ("ratelimit", r#""day";r=100;t=36000"#),
     ]);
@@ -80,7 +80,7 @@ fn older_drafts() {
         (None, Some(10), None, None, Some(1)),
     ];
     assert_eq!(
-        all(&told(&[policy, ("ratelimit", "limit=5000, remaining=100, reset=36")])),
+        all(&limits(&[policy, ("ratelimit", "limit=5000, remaining=100, reset=36")])),
         expected
     );
     let triple = [
@@ -89,9 +89,9 @@ fn older_drafts() {
         ("ratelimit-remaining", "100"),
         ("ratelimit-reset", "36"),
     ];
-    assert_eq!(all(&told(&triple)), expected);
+    assert_eq!(all(&limits(&triple)), expected);
     // Which of two windows with the same limit was meant is not known.
-    let read = told(&[
+    let read = limits(&[
         ("ratelimit-policy", "10;w=1, 10;w=60"),
         ("ratelimit", "limit=10, remaining=1, reset=7"),
     ]);
@@ -112,12 +112,12 @@ fn spellings_of_the_wild() {
         ("X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset-After"),
     ] {
         for value in ["30", "30.0", &moment, &millis, &fraction, "Sun, 15 Nov 2026 21:27:10 GMT"] {
-            let read = told(&[(limit, "60"), (remaining, "59"), (reset, value)]);
+            let read = limits(&[(limit, "60"), (remaining, "59"), (reset, value)]);
             assert_eq!(all(&read), expected, "{reset}: {value}");
         }
     }
     // Envoy.
-    let read = told(&[
+    let read = limits(&[
         ("x-ratelimit-limit", r#"10, 10;w=1;name="per-ip", 1000;w=3600"#),
         ("x-ratelimit-remaining", "9"),
         ("x-ratelimit-reset", "1"),
@@ -130,26 +130,26 @@ fn spellings_of_the_wild() {
         ]
     );
     // Seconds from now beside a moment.
-    let read = told(&[("x-ratelimit-reset", &moment), ("x-ratelimit-reset-after", "29.5")]);
+    let read = limits(&[("x-ratelimit-reset", &moment), ("x-ratelimit-reset-after", "29.5")]);
     assert_eq!(read.quotas()[0].reset_after(), Some(Duration::from_millis(29_500)));
 }
 
 // One quota in two ways is one quota.
 #[test]
-fn the_first_family_that_tells_something_is_taken() {
+fn first_family_with_a_number_is_used() {
     let x = [("x-ratelimit-limit", "7"), ("x-ratelimit-remaining", "6")];
     let list = ("ratelimit", r#""a";r=1"#);
-    assert_eq!(all(&told(&[x[0], x[1], list])), [(Some("a"), None, Some(1), None, None)]);
+    assert_eq!(all(&limits(&[x[0], x[1], list])), [(Some("a"), None, Some(1), None, None)]);
     for malformed in ["", "\"a", "\"a\";r=-1", "\"a\";r=1.5", "\"a\";x=1", "5", "limit=?1", "r=1;;"]
     {
-        let read = told(&[x[0], x[1], ("ratelimit", malformed)]);
+        let read = limits(&[x[0], x[1], ("ratelimit", malformed)]);
         assert_eq!(all(&read), [(None, Some(7), Some(6), None, None)], "{malformed}");
     }
 }
 
 #[test]
 fn of_several_lines_the_most_careful_counts() {
-    let read = told(&[
+    let read = limits(&[
         ("x-ratelimit-limit", "100"),
         ("x-ratelimit-limit", "50"),
         ("x-ratelimit-remaining", "3, 8"),
@@ -166,12 +166,12 @@ fn of_several_lines_the_most_careful_counts() {
 #[test]
 fn numbers_below_zero() {
     let remaining = ("x-ratelimit-remaining", "-3");
-    let read = told(&[("x-ratelimit-limit", "10"), remaining]);
+    let read = limits(&[("x-ratelimit-limit", "10"), remaining]);
     assert_eq!(all(&read), [(None, Some(10), Some(0), None, None)]);
     // "Unlimited" must not read as "used up".
-    assert_eq!(told(&[("x-ratelimit-limit", "-1"), remaining]).quotas(), []);
-    assert_eq!(told(&[("x-ratelimit-reset", "-9")]).wait(), Duration::ZERO);
-    let zero = told(&[("x-ratelimit-remaining", "-0")]);
+    assert_eq!(limits(&[("x-ratelimit-limit", "-1"), remaining]).quotas(), []);
+    assert_eq!(limits(&[("x-ratelimit-reset", "-9")]).wait(), Duration::ZERO);
+    let zero = limits(&[("x-ratelimit-remaining", "-0")]);
     assert_eq!(zero.quotas()[0].remaining(), Some(0));
 }
 
@@ -186,55 +186,55 @@ fn retry_after_in_every_form() {
         ("Sun Nov 15 21:27:10 2026", Some(30)),
         ("Sun, 06 Nov 1994 08:49:37 GMT", Some(0)),
         ("1794778030", Some(30)),
-        ("99999999999999999999999999", Some(Told::WAIT_MAX.as_secs())),
-        ("999999999", Some(Told::WAIT_MAX.as_secs())),
-        ("Fri, 31 Dec 9999 23:59:59 GMT", Some(Told::WAIT_MAX.as_secs())),
+        ("99999999999999999999999999", Some(AdvertisedLimits::WAIT_MAX.as_secs())),
+        ("999999999", Some(AdvertisedLimits::WAIT_MAX.as_secs())),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", Some(AdvertisedLimits::WAIT_MAX.as_secs())),
         ("soon", None),
         ("", None),
         ("7 s", None),
         ("2026-11-15T21:27:10Z", None),
     ] {
-        let read = told(&[("retry-after", text)]).retry_after().map(|after| after.as_secs());
+        let read = limits(&[("retry-after", text)]).retry_after().map(|after| after.as_secs());
         assert_eq!(read, seconds, "{text}");
     }
 }
 
 #[test]
-fn the_wait_is_retry_afters_before_that_of_the_quotas() {
+fn wait_prefers_retry_after_to_the_quotas() {
     let list = ("ratelimit", r#""a";r=0;t=7, "b";r=0;t=9, "c";r=1;t=99"#);
-    assert_eq!(told(&[list]).wait(), Duration::from_secs(9));
-    assert_eq!(told(&[list, ("retry-after", "3")]).wait(), Duration::from_secs(3));
-    assert_eq!(told(&[]).wait(), Duration::ZERO);
-    assert_eq!(told(&[("ratelimit", r#""a";r=0"#)]).wait(), Duration::ZERO);
+    assert_eq!(limits(&[list]).wait(), Duration::from_secs(9));
+    assert_eq!(limits(&[list, ("retry-after", "3")]).wait(), Duration::from_secs(3));
+    assert_eq!(limits(&[]).wait(), Duration::ZERO);
+    assert_eq!(limits(&[("ratelimit", r#""a";r=0"#)]).wait(), Duration::ZERO);
 }
 
 #[test]
-fn a_cached_response_tells_no_quotas() {
+fn cached_response_has_no_quotas() {
     let fields = [("ratelimit", r#""a";r=0;t=7"#), ("retry-after", "3")];
-    assert_eq!(told(&[fields[0], fields[1], ("age", "0")]).quotas().len(), 1);
-    let cached = told(&[fields[0], fields[1], ("age", "12")]);
+    assert_eq!(limits(&[fields[0], fields[1], ("age", "0")]).quotas().len(), 1);
+    let cached = limits(&[fields[0], fields[1], ("age", "12")]);
     assert_eq!((cached.quotas().len(), cached.wait()), (0, Duration::from_secs(3)));
 }
 
 #[test]
-fn what_is_read_is_bounded() {
+fn reading_is_bounded() {
     let many = (0..1000).map(|number| format!("\"{number}\";r=1")).collect::<Vec<_>>();
-    assert_eq!(told(&[("ratelimit", &many[..600].join(","))]).quotas().len(), 64);
+    assert_eq!(limits(&[("ratelimit", &many[..600].join(","))]).quotas().len(), 64);
     let policies = (0..300).map(|number| format!("{number};w=9")).collect::<Vec<_>>().join(",");
-    assert_eq!(told(&[("ratelimit-policy", &policies)]).quotas().len(), 64);
+    assert_eq!(limits(&[("ratelimit-policy", &policies)]).quotas().len(), 64);
     // Beyond 8 KiB a field counts as malformed.
-    assert_eq!(told(&[("ratelimit", &many.join(","))]).quotas().len(), 0);
-    let window = told(&[("ratelimit-policy", "1;w=999999999999999")]);
-    assert_eq!(window.quotas()[0].window(), Some(Told::WAIT_MAX));
-    assert_eq!(told(&[("ratelimit-policy", "1;w=0")]).quotas()[0].window(), None);
+    assert_eq!(limits(&[("ratelimit", &many.join(","))]).quotas().len(), 0);
+    let window = limits(&[("ratelimit-policy", "1;w=999999999999999")]);
+    assert_eq!(window.quotas()[0].window(), Some(AdvertisedLimits::WAIT_MAX));
+    assert_eq!(limits(&[("ratelimit-policy", "1;w=0")]).quotas()[0].window(), None);
 }
 
 #[test]
 fn the_servers_date() {
     let mut headers = HeaderMap::new();
-    assert_eq!(Told::date(&headers, now()), None);
+    assert_eq!(AdvertisedLimits::date(&headers, now()), None);
     headers.insert("date", "Sun, 15 Nov 2026 21:26:40 GMT".parse().unwrap());
-    assert_eq!(Told::date(&headers, SystemTime::UNIX_EPOCH), Some(now()));
+    assert_eq!(AdvertisedLimits::date(&headers, SystemTime::UNIX_EPOCH), Some(now()));
 }
 
 fn policies() -> impl Strategy<Value = Vec<(Policy, Decision)>> {
@@ -276,7 +276,7 @@ fn expected(judged: &[(Policy, Decision)]) -> Vec<[u64; 4]> {
 }
 
 fn written(fields: Fields, judged: &[(Policy, Decision)]) -> HeaderMap {
-    let judged: Vec<_> = judged.iter().map(|(p, d)| Judged::new(p, d)).collect();
+    let judged: Vec<_> = judged.iter().map(|(p, d)| PolicyDecision::new(p, d)).collect();
     let mut headers = HeaderMap::new();
     fields.write(&judged, now(), &mut headers);
     headers
@@ -285,7 +285,7 @@ fn written(fields: Fields, judged: &[(Policy, Decision)]) -> HeaderMap {
 proptest! {
     #[test]
     fn lists_are_read_back_whole(judged in policies()) {
-        let read = Told::read(&written(Fields::new(), &judged), now());
+        let read = AdvertisedLimits::read(&written(Fields::new(), &judged), now());
         let read: Vec<_> = read
             .quotas()
             .iter()
@@ -307,7 +307,7 @@ proptest! {
             Just(Fields::none().x_ratelimit(Reset::Epoch)),
         ],
     ) {
-        let read = Told::read(&written(fields, &judged), now());
+        let read = AdvertisedLimits::read(&written(fields, &judged), now());
         let expected = expected(&judged);
         let first = &read.quotas()[0];
         let fewest = expected.iter().map(|quota| quota[1]).min();
@@ -317,11 +317,11 @@ proptest! {
             Some(quota[0]) == first.limit() && Some(quota[1]) == fewest && quota[2] == reset
         };
         prop_assert!(expected.iter().any(is_one), "{:?} of {:?}", first, expected);
-        // Every policy is there, on its own or with the one that was told.
+        // Every policy is there, on its own or with the quota that has a status.
         let policies = written(fields, &judged).contains_key("ratelimit-policy");
         for [limit, _, _, window] in expected.into_iter().filter(|_| policies) {
             let window = Some(Duration::from_secs(window));
-            let found = |quota: &ToldQuota| {
+            let found = |quota: &AdvertisedQuota| {
                 quota.limit() == Some(limit) && quota.window() == window
             };
             prop_assert!(read.quotas().iter().any(found));
@@ -333,7 +333,7 @@ proptest! {
         let denied = judged.iter().filter(|(_, decision)| !decision.is_allowed());
         let longest = denied.map(|(_, decision)| up(decision.retry_after().unwrap()).max(1)).max();
         let fields = Fields::none().retry_after(true);
-        let read = Told::read(&written(fields, &judged), now());
+        let read = AdvertisedLimits::read(&written(fields, &judged), now());
         prop_assert_eq!(read.retry_after().map(|after| after.as_secs()), longest);
     }
 
@@ -349,12 +349,12 @@ proptest! {
             }
         }
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.into());
-        let read = Told::read(&headers, now);
-        let _ = Told::date(&headers, now);
-        prop_assert!(read.wait() <= Told::WAIT_MAX);
+        let read = AdvertisedLimits::read(&headers, now);
+        let _ = AdvertisedLimits::date(&headers, now);
+        prop_assert!(read.wait() <= AdvertisedLimits::WAIT_MAX);
         for quota in read.quotas() {
-            prop_assert!(quota.reset_after() <= Some(Told::WAIT_MAX));
-            prop_assert!(quota.window() <= Some(Told::WAIT_MAX));
+            prop_assert!(quota.reset_after() <= Some(AdvertisedLimits::WAIT_MAX));
+            prop_assert!(quota.window() <= Some(AdvertisedLimits::WAIT_MAX));
         }
     }
 }

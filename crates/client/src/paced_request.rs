@@ -1,4 +1,4 @@
-//! One request that waits for its turn, bound to no runtime.
+//! One request that waits until it may be sent, independent of a runtime.
 
 use core::future::{Future, poll_fn};
 use core::pin::pin;
@@ -16,9 +16,9 @@ use crate::repeat::Repeat;
 use crate::scope::Scope;
 use crate::ticket::Ticket;
 
-/// One request that waits for its turn.
+/// One request that waits until it may be sent.
 ///
-/// Dropping it gives its place in line back. For clients that the middleware of this crate does
+/// Dropping it frees its position in the queue. For clients that the middleware of this crate does
 /// not fit:
 ///
 /// ```
@@ -27,11 +27,11 @@ use crate::ticket::Ticket;
 ///
 /// # async fn send() -> (StatusCode, HeaderMap) { (StatusCode::OK, HeaderMap::new()) }
 /// # async fn call(pacer: &Pacer) -> Result<StatusCode, slidegate_client::Error> {
-/// let mut turn = pacer.turn(Scope::new("api.example.com"));
+/// let mut request = pacer.request(Scope::new("api.example.com"));
 /// loop {
-///     turn.ready(tokio::time::sleep).await?;
+///     request.ready(tokio::time::sleep).await?;
 ///     let (status, headers) = send().await;
-///     if turn.answered(status, &headers, Repeat::Always) == Next::Done {
+///     if request.answered(status, &headers, Repeat::Always) == Next::Done {
 ///         return Ok(status);
 ///     }
 /// }
@@ -40,37 +40,37 @@ use crate::ticket::Ticket;
 /// # assert_eq!(runtime.block_on(call(&Pacer::new())).unwrap(), StatusCode::OK);
 /// ```
 #[derive(Debug)]
-pub struct Turn {
+pub struct PacedRequest {
     shared: Arc<Shared>,
     ticket: Ticket,
     waited: Duration,
 }
 
-/// How a request fared: put into the extensions of its response.
+/// How long a request waited and how often it was sent; in the extensions of its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Paced {
+pub struct PacingReport {
     /// How often it was sent.
     pub attempts: u32,
     /// How long it waited before it was sent, all attempts together.
     pub waited: Duration,
 }
 
-impl Turn {
+impl PacedRequest {
     pub(crate) fn new(shared: Arc<Shared>, scope: Scope) -> Self {
         let now = shared.now();
-        let ticket = shared.state.lock().pacing.begin(scope, now);
+        let ticket = shared.with(|state| state.pacing.begin(scope, now));
         Self { shared, ticket, waited: Duration::ZERO }
     }
 
     /// Waits until the request may be sent.
     ///
-    /// `sleep` is called with how long to sleep, and its future is awaited: bound to no runtime.
+    /// `sleep` is called with a time, and its future is awaited, so any runtime can be used.
     ///
     /// # Errors
     ///
-    /// When the request is not to be sent: it would wait past its deadline, too many wait already
-    /// or the scope is stopped.
+    /// If the request must not be sent: it would wait past its deadline, too many requests wait
+    /// already, or the scope is stopped.
     pub async fn ready<S, F>(&mut self, mut sleep: S) -> Result<(), Error>
     where
         S: FnMut(Duration) -> F,
@@ -80,9 +80,10 @@ impl Turn {
         loop {
             let shared = Arc::clone(&self.shared);
             let mut news = pin!(shared.news.notified());
-            // Before asking, or news that come in between would be missed.
+            // Before asking, otherwise news in between would be missed.
             news.as_mut().enable();
-            match self.ask() {
+            let (now, ticket) = (shared.now(), &mut self.ticket);
+            match shared.with(|State { pacing, random }| pacing.ask(ticket, now, random)) {
                 Step::Go => break,
                 Step::Refuse(error) => return Err(error),
                 Step::Wait(wait) => either(news, sleep(wait)).await,
@@ -92,46 +93,25 @@ impl Turn {
         Ok(())
     }
 
-    /// Takes in the answer: whether to hand it on, or to drop it and wait for another turn.
+    /// Learns from the answer. Returns whether to return it, or to drop it and send again.
     pub fn answered(&mut self, status: StatusCode, headers: &HeaderMap, repeat: Repeat) -> Next {
         let now = self.shared.now();
         let answer = Answer::read(status, headers, now);
         let ticket = &mut self.ticket;
-        self.shared.with(|state| {
-            let State { pacing, random } = state;
-            pacing.answer(ticket, &answer, repeat, now, random)
-        })
+        self.shared
+            .with(|State { pacing, random }| pacing.answer(ticket, &answer, repeat, now, random))
     }
 
-    /// How the request fared up to now.
-    pub fn paced(&self) -> Paced {
-        Paced { attempts: self.ticket.attempts(), waited: self.waited }
-    }
-
-    fn ask(&mut self) -> Step {
-        let (now, ticket) = (self.shared.now(), &mut self.ticket);
-        self.shared.with(|State { pacing, random }| pacing.ask(ticket, now, random))
+    /// The report up to now.
+    pub fn report(&self) -> PacingReport {
+        PacingReport { attempts: self.ticket.attempts(), waited: self.waited }
     }
 }
 
-impl Drop for Turn {
+impl Drop for PacedRequest {
     fn drop(&mut self) {
         let ticket = &mut self.ticket;
         self.shared.with(|state| state.pacing.end(ticket));
-    }
-}
-
-impl Shared {
-    /// Works on the state, and wakes those who wait if there are news.
-    fn with<R>(&self, work: impl FnOnce(&mut State) -> R) -> R {
-        let mut state = self.state.lock();
-        let result = work(&mut state);
-        let has_news = state.pacing.take_news();
-        drop(state);
-        if has_news {
-            self.news.notify_waiters();
-        }
-        result
     }
 }
 

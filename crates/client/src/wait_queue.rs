@@ -1,56 +1,55 @@
-//! Who waits for units, in the order of arrival.
+//! Requests that wait for units, in order of arrival.
 
 use core::time::Duration;
 
-/// Who waits for units, in the order of arrival.
+/// Requests that wait for units, in order of arrival.
 ///
-/// Nobody overtakes: who comes later, or wakes late, leaves the units of those before it alone.
+/// A request never takes the units of those before it, even if they wake late.
 #[derive(Debug, Default)]
-pub(crate) struct Line {
-    /// Ordered by number; at most as many as requests may wait.
-    places: Vec<Place>,
+pub(crate) struct WaitQueue {
+    /// Ordered by number; at most `waiters_max`.
+    tickets: Vec<QueuedTicket>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct QueuedTicket {
     number: u64,
-    /// When it was told to ask again.
+    /// When it should ask again.
     due: Duration,
 }
 
-/// A place that is overdue by more than this holds nobody back: its owner may have stopped
-/// polling, and would otherwise block everybody behind it.
+/// A ticket that is overdue by more than this blocks no other: its owner may have stopped polling.
 const LATE_MAX: Duration = Duration::from_secs(1);
 
-impl Line {
-    /// How many wait before `number`.
+impl WaitQueue {
+    /// The number of requests that wait before `number`.
     pub(crate) fn before(&self, number: u64, now: Duration) -> u64 {
-        let earlier = self.places.iter().take_while(|place| place.number < number);
-        let alive = earlier.filter(|place| place.due.saturating_add(LATE_MAX) >= now);
+        let earlier = self.tickets.iter().take_while(|ticket| ticket.number < number);
+        let alive = earlier.filter(|ticket| ticket.due.saturating_add(LATE_MAX) >= now);
         u64::try_from(alive.count()).unwrap_or(u64::MAX)
     }
 
-    /// Puts `number` at its place, to ask again at `due`.
+    /// Adds `number`, or changes when it is due.
     pub(crate) fn put(&mut self, number: u64, due: Duration) {
         match self.find(number) {
-            Ok(at) => self.places[at].due = due,
-            Err(at) => self.places.insert(at, Place { number, due }),
+            Ok(at) => self.tickets[at].due = due,
+            Err(at) => self.tickets.insert(at, QueuedTicket { number, due }),
         }
     }
 
-    /// Takes `number` out of the line; whether others move up.
+    /// Removes `number`. Returns whether others move up.
     pub(crate) fn remove(&mut self, number: u64) -> bool {
         let Ok(at) = self.find(number) else { return false };
-        self.places.remove(at);
-        at < self.places.len()
+        self.tickets.remove(at);
+        at < self.tickets.len()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.tickets.is_empty()
     }
 
     fn find(&self, number: u64) -> Result<usize, usize> {
-        self.places.binary_search_by_key(&number, |place| place.number)
+        self.tickets.binary_search_by_key(&number, |ticket| ticket.number)
     }
 }
 
@@ -59,8 +58,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_order_is_that_of_the_numbers() {
-        let mut line = Line::default();
+    fn tickets_are_ordered_by_number() {
+        let mut line = WaitQueue::default();
         let now = Duration::from_secs(10);
         for number in [3, 1, 2] {
             line.put(number, now);
@@ -75,8 +74,8 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_come_holds_nobody_back() {
-        let mut line = Line::default();
+    fn overdue_ticket_blocks_no_other() {
+        let mut line = WaitQueue::default();
         line.put(1, Duration::from_secs(10));
         assert_eq!(line.before(2, Duration::from_secs(11)), 1);
         assert_eq!(line.before(2, Duration::from_millis(11_001)), 0);

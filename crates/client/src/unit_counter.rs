@@ -1,4 +1,4 @@
-//! Units in a sliding window, counted by Slidegate's own log, with time as an argument.
+//! Counts units in a sliding window with Slidegate's own log; time is an argument.
 
 use core::time::Duration;
 
@@ -6,27 +6,27 @@ use slidegate::{
     Algorithm, Cost, Error, Limiter, ManualClock, Policy, Quota, Receipt, Tier, WithQuotas,
 };
 
-/// Units in a sliding window.
+/// Counts units in a sliding window.
 ///
-/// The limiter inside has a clock that shows whatever the last caller said.
+/// The limiter's clock shows the time that the last caller passed.
 #[derive(Debug)]
-pub(crate) struct Count {
+pub(crate) struct UnitCounter {
     limiter: Limiter,
     clock: ManualClock,
     quota: Quota,
     tier: Tier,
 }
 
-/// A large log merges neighbours at this size, and then denies early by at most 0.3 % of a window.
+/// A log of this size merges neighbors, and then denies early by at most 0.3 % of a window.
 const BYTES_MAX: u32 = 8192;
 
-/// The least that a limiter may have; it is a bound, not what is taken.
+/// The smallest bound that a limiter may have; it uses less.
 const MEMORY_LIMIT: usize = 64 * 1024;
 
 /// The one key of the limiter.
 const KEY: &str = "own";
 
-impl Count {
+impl UnitCounter {
     pub(crate) fn new(quota: Quota) -> Result<Self, Error> {
         let clock = ManualClock::new(Duration::ZERO);
         let algorithm = Algorithm::LogCapped { bytes_max: BYTES_MAX };
@@ -37,7 +37,7 @@ impl Count {
         Ok(Self { limiter, clock, quota, tier })
     }
 
-    /// Counts by another quota from now on; what is on record stays.
+    /// Changes the quota; recorded units stay.
     pub(crate) fn change(&mut self, quota: Quota) {
         if quota == self.quota {
             return;
@@ -58,7 +58,7 @@ impl Count {
         self.limiter.with(&self.tier).unwrap_or_else(|_| WithQuotas::from(&self.limiter))
     }
 
-    /// Takes up to `units`, no more than there is room for, and says how to give them back.
+    /// Takes up to `units`, as far as they fit. Returns the receipt to give them back.
     pub(crate) fn take(&self, units: u64, now: Duration) -> Option<Receipt> {
         let room = self.quota.limit().saturating_sub(self.used(now));
         let cost = Cost::new(units.min(room)).ok()?;
@@ -70,15 +70,15 @@ impl Count {
         self.limiter.refund(receipt);
     }
 
-    /// Units that count now.
+    /// The units that count at `now`.
     pub(crate) fn used(&self, now: Duration) -> u64 {
         self.clock.set(now);
         let decision = self.limiter().peek(KEY, Cost::ONE);
         self.quota.limit().saturating_sub(decision.remaining())
     }
 
-    /// How long until the last of `units`, each sent as early as it may, could go: zero if all
-    /// can go now. More units than the limit take further windows.
+    /// How long until the last of `units` fits, if each is sent as early as possible; zero if all
+    /// fit now. More units than the limit take further windows.
     pub(crate) fn wait(&self, units: u64, now: Duration) -> Duration {
         let limit = self.quota.limit();
         let windows = units.saturating_sub(1) / limit;
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn the_last_of_many_goes_windows_later() {
-        let count = Count::new(Quota::new(2, seconds(10)).unwrap()).unwrap();
+        let count = UnitCounter::new(Quota::new(2, seconds(10)).unwrap()).unwrap();
         assert!(count.take(1, seconds(100)).is_some());
         assert!(count.take(1, seconds(103)).is_some());
         assert!(count.take(1, seconds(104)).is_none());
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn what_is_given_back_can_be_taken_again() {
-        let count = Count::new(Quota::per_minute(3).unwrap()).unwrap();
+        let count = UnitCounter::new(Quota::per_minute(3).unwrap()).unwrap();
         let receipt = count.take(9, seconds(5)).unwrap();
         assert_eq!((receipt.units(), count.used(seconds(6))), (3, 3));
         count.give_back(receipt, seconds(7));
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn another_quota_keeps_what_was_taken() {
-        let mut count = Count::new(Quota::per_minute(10).unwrap()).unwrap();
+        let mut count = UnitCounter::new(Quota::per_minute(10).unwrap()).unwrap();
         let _taken = count.take(6, seconds(1));
         count.change(Quota::per_minute(4).unwrap());
         assert!(count.take(1, seconds(2)).is_none());
