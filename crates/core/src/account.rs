@@ -30,7 +30,7 @@ impl Account {
     }
 
     /// Takes `bytes` if the limit allows.
-    // One counter and no other memory hangs on it, so `Relaxed` is enough throughout.
+    // One counter that orders no other memory, so `Relaxed` is enough throughout.
     pub(crate) fn try_grow(&self, bytes: usize) -> bool {
         let before = self.used.fetch_add(bytes, Ordering::Relaxed);
         let fits = before.saturating_add(bytes) <= self.limit();

@@ -62,6 +62,6 @@ impl<'a> Reader<'a> for &'a [u8] {
 #[cold]
 pub(crate) fn damaged(what: &str) -> Error {
     let message =
-        format!("snapshot is damaged: {what} is wrong; start without it, limits count anew");
+        format!("snapshot is damaged: {what} is wrong; start without it, limits count from zero");
     Error::new(ErrorKind::Snapshot, message)
 }

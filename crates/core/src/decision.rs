@@ -8,7 +8,7 @@ use crate::receipt::Receipt;
 
 /// Allow or deny, and where every quota stands.
 ///
-/// Holds no heap memory. Every value is from the very moment of the decision, so header fields
+/// Holds no heap memory. Every value is from the moment of the decision, so header fields
 /// need no second look.
 ///
 /// ```
@@ -24,7 +24,7 @@ use crate::receipt::Receipt;
 /// # Ok::<(), slidegate::Error>(())
 /// ```
 #[derive(Debug, PartialEq, Eq)]
-#[must_use = "a decision that nobody reads limits nothing"]
+#[must_use = "a decision that is not read limits nothing"]
 pub struct Decision {
     quotas: QuotaDecisions,
     receipt: Option<Receipt>,
@@ -98,7 +98,7 @@ pub struct QuotaDecision {
     reset_after: u64,
 }
 
-/// The single quota is apart so that the usual decision writes 32 bytes, not 256.
+/// A single quota has its own variant, so that most decisions write 32 bytes, not 256.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a box would allocate on every check")]
 enum QuotaDecisions {
@@ -185,8 +185,8 @@ impl Decision {
     /// How long until this cost would pass every quota: zero when it was allowed, `None` when no
     /// wait would help because the cost is above a limit.
     ///
-    /// Exact: asked one tick earlier it would be denied, asked then it is allowed, if nobody else
-    /// takes in between.
+    /// Exact: asked one tick earlier it would be denied, asked then it is allowed, if no other
+    /// caller takes units in between.
     pub fn retry_after(&self) -> Option<Duration> {
         let mut longest = Duration::ZERO;
         for quota in self.quotas() {

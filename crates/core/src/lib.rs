@@ -3,7 +3,7 @@
 //! ```
 //! use slidegate::{Limiter, Policy, Quota};
 //!
-//! // One hundred requests in any minute, for every key apart.
+//! // One hundred requests in any minute, separately for each key.
 //! let limiter = Limiter::new(Policy::new("api", Quota::per_minute(100)?)?)?;
 //!
 //! let decision = limiter.check("alice");
@@ -24,7 +24,7 @@
 //!
 //! # Where to start
 //!
-//! A [`Quota`] is so many units in so much time; a [`Policy`] has one to eight of them and an
+//! A [`Quota`] is a limit of units per window; a [`Policy`] has one to eight of them and an
 //! [`Algorithm`]; a [`Limiter`] holds a policy's state and gives a [`Decision`] for each
 //! [`Key`]. Tests use a [`ManualClock`].
 

@@ -93,33 +93,26 @@ impl FailureMode {
     }
 }
 
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
+/// `Display` and `FromStr` by name.
+macro_rules! text_by_name {
+    ($($named:ty => $what:literal),*) => {$(
+        impl fmt::Display for $named {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl FromStr for $named {
+            type Err = Error;
+
+            fn from_str(text: &str) -> Result<Self, Error> {
+                Error::find_name($what, text, &Self::ALL, Self::name)
+            }
+        }
+    )*};
 }
 
-impl fmt::Display for FailureMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Mode {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        Error::find_name("mode", text, &Self::ALL, Self::name)
-    }
-}
-
-impl FromStr for FailureMode {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        Error::find_name("failure mode", text, &Self::ALL, Self::name)
-    }
-}
+text_by_name!(Mode => "mode", FailureMode => "failure mode");
 
 impl Policy {
     /// Maximum number of quotas in one policy.

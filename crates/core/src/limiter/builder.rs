@@ -129,7 +129,7 @@ impl LimiterBuilder {
             scale: scale.with_lag(clock.lag()),
             clock,
             secret: self.secret.unwrap_or_else(Secret::random),
-            waits: waits(&self.policy),
+            waits: self.policy.algorithm().supports_future_entries(),
             waiters: AtomicUsize::new(0),
             waiters_max: self.waiters_max,
             memory_limit: AtomicUsize::new(self.memory_limit),
@@ -195,15 +195,5 @@ fn one_or_many<W: Window + Debug + 'static>(policy: &Policy, settings: &StoreSet
     match policy.quotas() {
         [_] => AnyStore::Other(Box::new(MemoryStore::<W>::new(settings))),
         _ => AnyStore::Other(Box::new(MemoryStore::<Many<W>>::new(settings))),
-    }
-}
-
-fn waits(policy: &Policy) -> bool {
-    match policy.algorithm() {
-        Algorithm::Log | Algorithm::LogCapped { .. } => Log::WAITS,
-        Algorithm::Counter => Counter::WAITS,
-        Algorithm::Segments { .. } => Segments::WAITS,
-        Algorithm::Gcra => Gcra::WAITS,
-        Algorithm::Fixed => Fixed::WAITS,
     }
 }

@@ -126,7 +126,7 @@ pub(super) fn seed<W: Window>(
     window.advance(request.limits, request.moment.now, &shared.account);
 }
 
-/// Runs `at_window` on a window brought up to now; on a copy of it if that would let go of what
+/// Runs `at_window` on a window brought up to now; on a copy of it if that would drop what
 /// another tier still counts.
 pub(super) fn look<W: Window, R>(
     window: &mut W,

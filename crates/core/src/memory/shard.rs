@@ -20,7 +20,7 @@ use crate::window::{FastPath, Limits, NEVER, Window};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum OnFull {
-    /// The overflow sketch judges it. It can only over-count: nobody gets more than the limit, a
+    /// The overflow sketch judges it. It can only over-count: no key gets more than the limit, a
     /// few get less. Keys that are in the table stay.
     #[default]
     Overflow,
@@ -66,18 +66,20 @@ pub(super) struct Shared {
     pub(super) sketch_bytes: AtomicUsize,
     /// The policy's own limits, which choose how fine a sketch counts.
     pub(super) limits: Limits,
-    /// The longest window of the policy and its tiers: nothing is let go before it.
+    /// The longest window of the policy and its tiers: nothing is dropped before it.
     pub(super) longest: AtomicU64,
 }
 
 impl Shared {
-    // Set before a tier is handed out; who has the tier sees it.
+    // Set before a tier is handed out, so every user of the tier sees it.
     pub(super) fn longest(&self) -> u64 {
         self.longest.load(Ordering::Relaxed)
     }
 
-    /// Whether a key may have a longer window than these limits: then who only looks must not let
-    /// go of what these no longer count.
+    /// Returns `true` if the policy or one of its tiers has a longer window than `limits`.
+    ///
+    /// [`Window::advance`] drops entries that `limits` no longer counts but the longer window may
+    /// still count. Reads therefore advance a copy; debts and refunds skip it.
     pub(super) fn has_longer(&self, limits: &Limits) -> bool {
         limits.longest() < self.longest()
     }
@@ -131,13 +133,13 @@ pub(super) struct Shard<W> {
     pub(super) unplaced: Vec<(u64, [u64; QUOTAS_MAX])>,
 }
 
-/// Every so many checks ...
+/// Checks of a shard from one sweep to the next.
 const SWEEP_EVERY: u32 = 128;
-/// ... so many slots are looked at,
+/// Slots that such a sweep looks at.
 const SWEEP_SLOTS: usize = 4;
-/// and so many for every new key: faster than keys can come, so the dead never pile up.
+/// Slots swept for every new key: more than one, so that expired keys do not pile up.
 const SWEEP_FOR_NEW: usize = 4;
-/// When the budget is spent, so many are looked at before a new key goes without a slot.
+/// Slots swept before a new key goes without one because the budget is spent.
 pub(super) const SWEEP_WHEN_FULL: usize = 64;
 
 impl<W: Window> Shard<W> {
@@ -166,8 +168,8 @@ impl<W: Window> Shard<W> {
         moment: Moment,
         shared: &Shared,
     ) -> Decision {
-        // A date that goes back by a tick is as true as before; only a log whose last entry is later
-        // has to take a longer way, and does.
+        // A date that goes back by a tick is still valid; only a log whose last entry is later falls
+        // back to the full check.
         if moment.now < self.latest.now {
             return self.check_one_slowly(fingerprint, moment, shared);
         }
@@ -200,7 +202,7 @@ impl<W: Window> Shard<W> {
         self.check(&Request { fingerprint, limits: &shared.limits, moment, cost: 1 }, shared)
     }
 
-    /// Counts a check, and sweeps after so many.
+    /// Counts a check, and sweeps after every [`SWEEP_EVERY`].
     #[inline]
     fn sweep_in_turn(&mut self, shared: &Shared) {
         let (left, is_due) = self.until_sweep.overflowing_sub(1);
@@ -355,7 +357,7 @@ impl<W: Window> Shard<W> {
             return LineUp::Placed(decide(window, &request, shared, true), 0);
         }
         let decision = decide(window, &request, shared, false);
-        // Behind everybody who is in line already.
+        // Behind all callers that are in line already.
         let date = moment.date.max(moment.now.saturating_add(wait)).max(window.end());
         if date - moment.now > within {
             return LineUp::TooLong(decision);

@@ -133,7 +133,7 @@ pub(crate) struct MemoryStore<W> {
 #[repr(align(128))]
 struct Padded<T>(T);
 
-/// What of a budget is whose.
+/// How the memory budget is divided.
 struct Split {
     /// The table's and the logs'.
     table: usize,
@@ -323,7 +323,7 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
     fn history(&self, request: &Request<'_>, each: &mut dyn FnMut(u64, u64)) -> bool {
         let mut shard = self.shard(request.fingerprint);
         let kept = shard.look(request, &self.shared, |window, _| window.history(each));
-        kept.unwrap_or_else(|| W::vacant().history(&mut |_, _| {}))
+        kept.unwrap_or_else(|| W::default().history(&mut |_, _| {}))
     }
 
     fn reset(&self, fingerprint: u64) -> bool {

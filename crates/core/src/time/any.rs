@@ -40,12 +40,6 @@ impl From<MonotonicClock> for AnyClock {
     }
 }
 
-impl From<ManualClock> for AnyClock {
-    fn from(clock: ManualClock) -> Self {
-        Self::Manual(clock)
-    }
-}
-
 /// A moment, taken at once and made nanoseconds of later.
 ///
 /// An atomic operation waits until all that was begun before it is done. So a check takes the

@@ -28,7 +28,7 @@ pub(crate) const LAG: u64 = 100_000;
 const INTERVAL: u64 = 25_000_000;
 /// How long the rate is measured before it is used.
 const WARM_UP: u64 = 200_000_000;
-/// How far a reading of both clocks may be torn apart by an interruption.
+/// The longest interruption between the readings of both clocks that is accepted.
 const TEAR: u64 = 15_000;
 const _: () = assert!(INTERVAL / 10_000 * 22 + 2 * TEAR < LAG);
 // A tear makes the rate wrong by less than the 0.01 % by which it is set lower than it needs to be.
@@ -42,7 +42,7 @@ pub(crate) struct CycleClock<S> {
     rate: AtomicU64,
     /// Cycles the counter may run on its own; zero while it must not be used.
     interval: AtomicU64,
-    /// What to add to the scaled count. Written before `set_at`, so that who sees a new `set_at`
+    /// What to add to the scaled count. Written before `set_at`, so that a reader of a new `set_at`
     /// sees an offset at least as new.
     offset: AtomicU64,
     /// The count at which the offset was set.
@@ -54,7 +54,7 @@ pub(crate) struct CycleClock<S> {
 
 #[derive(Debug)]
 enum State {
-    /// Every try to read both clocks was torn apart so far.
+    /// Every attempt to read both clocks was interrupted so far.
     New,
     Measuring(Pair),
     Running(Pair),
@@ -166,7 +166,7 @@ impl<S: Source> CycleClock<S> {
     }
 }
 
-/// Both clocks at one moment; none if interruptions tore every try apart.
+/// Both clocks at one moment. Returns `None` if every attempt was interrupted.
 fn pair(source: &impl Source) -> Option<Pair> {
     for _ in 0..4 {
         let before = source.nanos();
@@ -282,7 +282,7 @@ mod tests {
         assert_eq!(counter.now(), machine.nanos.get());
     }
 
-    // A machine that slept may start its counter anew, and one that moved may count faster.
+    // A machine that slept may start its counter from zero, and one that moved may count faster.
     #[test]
     fn a_counter_that_jumps_or_changes_its_rate_is_refused() {
         for disturb in [

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::time::Moment;
 
 /// Counts of the current and the previous window.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Counter {
     /// Where the current window starts, and the tag of the window's length.
     start: Stamp,
@@ -24,8 +24,6 @@ pub(crate) struct Counter {
 }
 
 impl Window for Counter {
-    const WAITS: bool = false;
-
     fn new(limits: &Limits, epoch: u16) -> Self {
         let [high, low] = epoch.to_be_bytes();
         Self {
@@ -33,10 +31,6 @@ impl Window for Counter {
             previous: Count::new(0, high),
             current: Count::new(0, low),
         }
-    }
-
-    fn vacant() -> Self {
-        Self { start: Stamp::new(0, 0), previous: Count::new(0, 0), current: Count::new(0, 0) }
     }
 
     fn epoch(&self) -> u16 {

@@ -1,6 +1,6 @@
 //! One window aligned to the epoch.
 //!
-//! Here for those who come from it, and for comparison: up to twice the limit passes around a
+//! For migration and comparison: up to twice the limit passes around a
 //! boundary. A key takes a slot of 24 bytes.
 
 use super::stamp::{Count, Stamp, window_tag};
@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::time::Moment;
 
 /// The count of the current window.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Fixed {
     /// Where the window starts, and the epoch.
     start: Stamp,
@@ -20,14 +20,8 @@ pub(crate) struct Fixed {
 }
 
 impl Window for Fixed {
-    const WAITS: bool = false;
-
     fn new(limits: &Limits, epoch: u16) -> Self {
         Self { start: Stamp::new(0, epoch), count: Count::new(0, tag(limits.quota(0).window)) }
-    }
-
-    fn vacant() -> Self {
-        Self { start: Stamp::new(0, 0), count: Count::new(0, 0) }
     }
 
     fn epoch(&self) -> u16 {

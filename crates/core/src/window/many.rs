@@ -6,18 +6,12 @@ use crate::error::Error;
 use crate::time::Moment;
 
 /// One window a quota, side by side.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Many<W>(Box<[W]>);
 
 impl<W: Window> Window for Many<W> {
-    const WAITS: bool = W::WAITS;
-
     fn new(limits: &Limits, epoch: u16) -> Self {
         Self((0..limits.quotas().len()).map(|index| W::new(&limits.only(index), epoch)).collect())
-    }
-
-    fn vacant() -> Self {
-        Self(Box::default())
     }
 
     fn epoch(&self) -> u16 {

@@ -1,6 +1,6 @@
 //! Pure state machines: state, now and cost make a decision. No lock, no key, no clock.
 //!
-//! Whoever adds an algorithm adds one file here that implements [`Window`].
+//! A new algorithm is one new file here that implements [`Window`].
 
 mod counter;
 mod fixed;
@@ -63,19 +63,15 @@ pub(crate) struct DecodeContext<'a> {
 ///
 /// `advance` comes first in every operation; the readers below it rely on it. Time given to a
 /// window never decreases: the store clamps it.
-pub(crate) trait Window: Sized + Send {
-    /// Whether a unit can be dated ahead, so that callers can wait in line.
-    const WAITS: bool;
-
+///
+/// The default is what an empty slot of the table holds. It has no heap memory and is never used.
+pub(crate) trait Window: Default + Send {
     /// Nothing taken. Receipts of another epoch are not honoured.
     fn new(limits: &Limits, epoch: u16) -> Self;
 
-    /// What an empty slot of the table holds: no heap memory, never asked anything.
-    fn vacant() -> Self;
-
     fn epoch(&self) -> u16;
 
-    /// Lets go of what no longer counts, and follows a change of the limits.
+    /// Drops what no longer counts, and follows a change of the limits.
     fn advance(&mut self, limits: &Limits, now: u64, account: &Account);
 
     /// Units that count against quota `index`.
@@ -133,7 +129,7 @@ pub(crate) trait Window: Sized + Send {
         }
     }
 
-    /// Gives back the very units dated `tick`, and says how many there were to give.
+    /// Gives back exactly the units dated `tick`. Returns how many there were.
     fn give_back(
         &mut self,
         limits: &Limits,
@@ -144,7 +140,7 @@ pub(crate) trait Window: Sized + Send {
     ) -> u64;
 
     /// Asks whether units that wait in line, dated `tick`, may be used now: zero if so, and then
-    /// they are dated anew; otherwise the ticks to wait on.
+    /// they get a new date; otherwise the ticks to wait on.
     fn confirm(
         &mut self,
         limits: &Limits,

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::time::Moment;
 
 /// Counts by segment.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Segments {
     /// The tick of the latest unit, and the tag of the window's length.
     last: Stamp,
@@ -27,8 +27,6 @@ pub(crate) struct Segments {
 }
 
 impl Window for Segments {
-    const WAITS: bool = false;
-
     fn new(limits: &Limits, epoch: u16) -> Self {
         let TickQuota { limit, window } = limits.quota(0);
         let [high, low] = epoch.to_be_bytes();
@@ -37,10 +35,6 @@ impl Window for Segments {
             sum: Count::new(0, high),
             ring: ring(counts_for(limits), width_for(limit), low),
         }
-    }
-
-    fn vacant() -> Self {
-        Self { last: Stamp::new(0, 0), sum: Count::new(0, 0), ring: Box::default() }
     }
 
     fn epoch(&self) -> u16 {

@@ -30,7 +30,7 @@ use crate::error::Error;
 use crate::time::Moment;
 
 /// Entries of one key.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Log {
     /// The tick of the first entry, and the epoch.
     head: Stamp,
@@ -45,17 +45,11 @@ pub(crate) struct Log {
 const _: () = assert!(size_of::<Log>() == 40);
 
 impl Window for Log {
-    const WAITS: bool = true;
-
     #[inline]
     fn new(limits: &Limits, epoch: u16) -> Self {
         let body =
             if limits.is_single() { Body::EMPTY } else { Body::Wide(Box::new(Wide::new(limits))) };
         Self { head: Stamp::new(0, epoch), span: 0, units: 0, body }
-    }
-
-    fn vacant() -> Self {
-        Self { head: Stamp::new(0, 0), span: 0, units: 0, body: Body::EMPTY }
     }
 
     #[inline]
@@ -118,7 +112,7 @@ impl Window for Log {
         let used = u64::from(self.units) + 1;
         let units = used as u32;
         if units <= 1 {
-            // Nothing on record, or wide; or so many that it will be.
+            // Nothing recorded, or wide; or about to become wide.
             return FastPath::Unavailable;
         }
         if used > limit {
@@ -245,7 +239,7 @@ impl Window for Log {
             Body::Wide(wide) => wide.trim(account),
             // A capped log is small after a merge, and grows again at once.
             _ if limits.bytes_max > 0 && self.units > 0 => {}
-            // Too early to tell: its block was chosen for the whole window.
+            // Too early to know: its block was chosen for the whole window.
             _ if self.units > 0 && u64::from(self.span) * 2 < limits.longest() => {}
             _ => self.body.trim(account),
         }
@@ -330,8 +324,8 @@ impl Log {
     /// Drops every entry that is at most `overdue` ticks later than the first, in a body that is
     /// not wide.
     ///
-    /// The usual codes, in a block, without calling anything: then neither this function nor who
-    /// calls it has to put registers aside.
+    /// Handles short codes in a block without a function call, so that neither this function nor its
+    /// caller has to save registers.
     #[inline(never)]
     #[expect(clippy::cast_possible_truncation, reason = "parts of the sums")]
     fn expire(&mut self, overdue: u64) {
