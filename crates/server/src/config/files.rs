@@ -16,7 +16,7 @@ const SECRET_MAX: usize = 64 << 10;
 
 /// Files that a configuration names.
 #[derive(Debug)]
-pub(super) struct Files {
+pub(crate) struct Files {
     /// Whether files with secrets are read at all.
     pub(super) secrets: bool,
     read: Vec<PathBuf>,
@@ -50,7 +50,7 @@ impl Files {
 
     /// The content of the file that a value names; `None` if it could not be read, and said so,
     /// or if secrets are not to be read.
-    pub(super) fn content(&mut self, node: &Node, report: &mut Report) -> Option<Vec<u8>> {
+    pub(crate) fn content(&mut self, node: &Node, report: &mut Report) -> Option<Vec<u8>> {
         let path = resolve(node, report)?;
         self.remember(&path);
         if !self.secrets {
@@ -65,9 +65,10 @@ impl Files {
         }
     }
 
-    /// The path that a value names, when somebody else will read the file; told if it is not there.
-    pub(super) fn path(&mut self, node: &Node, report: &mut Report) -> Option<PathBuf> {
-        let path = resolve(node, report)?;
+    /// Remembers the file that a value names and that is read elsewhere. Reports it if it cannot
+    /// be opened.
+    pub(super) fn watch(&mut self, node: &Node, report: &mut Report) {
+        let Some(path) = resolve(node, report) else { return };
         self.remember(&path);
         if self.secrets
             && let Err(error) = File::open(&path)
@@ -75,7 +76,6 @@ impl Files {
             let problem = format!("{}: {}", path.display(), told(&error));
             report.error(node.span, "file", problem).help("check the path and its permissions");
         }
-        Some(path)
     }
 }
 

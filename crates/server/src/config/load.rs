@@ -12,7 +12,7 @@ use super::own;
 use super::report::{Report, Severity};
 use super::sliding;
 use super::source::Origin;
-use super::table::ROOT;
+use super::table::{ROOT, Reader};
 use super::yaml::{self, Node};
 use crate::spec::{MEMORY, Spec, StoreSpec};
 
@@ -229,8 +229,9 @@ impl Loading<'_> {
         environment::flags(&self.request.flags, tree, report);
 
         check_section("the file", tree, &ROOT, report);
-        let settings = own::settings(tree, &mut self.files, report);
-        let mut spec = spec(tree, from_sliding, &mut self.files, report);
+        let mut reader = Reader { files: &mut self.files, report };
+        let settings = own::settings(tree, &mut reader);
+        let mut spec = spec(tree, from_sliding, &mut reader);
         let mut domains = Domains::new(settings.envoy.merge_domains);
         for node in tree.get("domains").map(Node::items).unwrap_or_default() {
             domains.read(node, MEMORY, true, report);
@@ -259,12 +260,12 @@ impl Loading<'_> {
 }
 
 /// The limits of a checked tree, without its domains.
-fn spec(tree: &Node, sliding: Option<Spec>, files: &mut Files, report: &mut Report) -> Spec {
-    let mut stores = vec![StoreSpec::Memory(own::memory(tree, report))];
-    stores.extend(own::stores(tree, files, report));
+fn spec(tree: &Node, sliding: Option<Spec>, reader: &mut Reader<'_>) -> Spec {
+    let mut stores = vec![StoreSpec::Memory(own::memory(tree, reader))];
+    stores.extend(own::stores(tree, reader));
     let mut spec = sliding.unwrap_or_default();
-    spec.policies.extend(own::policies(tree, report));
-    let rules = own::rules(tree, &spec.policies, report);
+    spec.policies.extend(own::policies(tree, reader));
+    let rules = own::rules(tree, &spec.policies, reader);
     spec.rules.extend(rules);
     spec.stores = stores;
     spec

@@ -19,8 +19,8 @@ mod schema;
 mod settings;
 mod sliding;
 mod source;
-mod table;
-mod yaml;
+pub(crate) mod table;
+pub(crate) mod yaml;
 
 pub use environment::Environment;
 pub use format::Format;

@@ -55,7 +55,7 @@ struct Printer<'a> {
 
 impl Printer<'_> {
     fn section(&mut self, section: &Section, node: &Node, depth: usize) -> Result<(), io::Error> {
-        for field in section.fields {
+        for field in section.fields() {
             let found = node.get(field.name);
             match (&field.kind, found) {
                 // Domains are printed as they were put together from all files.
@@ -77,7 +77,7 @@ impl Printer<'_> {
         section: &Section,
         found: Option<&Node>,
     ) -> Result<(), io::Error> {
-        let needs = section.fields.iter().any(Field::is_required);
+        let needs = section.fields().any(Field::is_required);
         match found {
             None if needs => writeln!(self.out, "# {}: {}", field.name, told(field)),
             found => {
@@ -175,7 +175,7 @@ fn is_secret(kind: &Kind) -> bool {
 }
 
 fn is_secret_key(key: &str) -> bool {
-    super::table::STORE.field(key).is_some_and(|field| is_secret(&field.kind))
+    crate::spec::STORE.field(key).is_some_and(|field| is_secret(&field.kind))
 }
 
 /// A scalar as YAML, without quotes where it needs none.
@@ -212,10 +212,10 @@ fn scalar_json(scalar: &Scalar, kind: &Kind) -> Json {
     let text = || json!(mask_address(&scalar.text));
     match kind {
         Kind::Flag => super::leaf::flag(scalar).map_or_else(text, Json::from),
-        Kind::Whole { .. } => super::leaf::whole(scalar)
+        Kind::Whole(..) => super::leaf::whole(scalar)
             .and_then(|number| u64::try_from(number).ok())
             .map_or_else(text, Json::from),
-        Kind::Decimal { .. } => super::leaf::decimal(scalar).map_or_else(text, Json::from),
+        Kind::Decimal(..) => super::leaf::decimal(scalar).map_or_else(text, Json::from),
         _ => text(),
     }
 }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
-use super::descriptor::{How, Step, composite, walk};
+use super::descriptor::{How, Step, walk};
 use super::rule::{Meeting, meet, tier};
 use super::{render, written};
 use crate::cli::exit;
@@ -210,7 +210,7 @@ fn tell_step(step: &Step<'_>) -> String {
     match step.met {
         None => format!("- {entry} meets nothing at this level"),
         Some((spec, how)) => {
-            let name = composite(spec);
+            let name = spec.composite();
             let how = match how {
                 How::Value => "by key and value",
                 How::Wildcard => "by its `*`, the first that fits",

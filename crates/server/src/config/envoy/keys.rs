@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use super::scalar;
 use crate::config::report::Report;
 use crate::config::source::Span;
-use crate::config::table::{DESCRIPTOR, DOMAIN, RATE_LIMIT, Section};
+use crate::config::table::Section;
 use crate::config::yaml::{Kind, Node, Value};
+use crate::spec::{DESCRIPTOR, DOMAIN, RATE_LIMIT};
 
 /// Keys of ours that the reference service does not have.
 const EXTENSIONS: [&str; 2] = ["algorithm", "store"];

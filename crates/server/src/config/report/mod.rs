@@ -48,7 +48,7 @@ const FINDINGS_MAX: usize = 100;
 
 /// All findings about one configuration, with the texts that they are about.
 #[derive(Debug, Default)]
-pub(super) struct Report {
+pub(crate) struct Report {
     pub(super) sources: Sources,
     findings: Vec<Diagnostic>,
     errors: usize,
@@ -67,7 +67,7 @@ impl Severity {
 }
 
 impl Report {
-    pub(super) fn error(
+    pub(crate) fn error(
         &mut self,
         span: Span,
         code: &'static str,
@@ -76,7 +76,7 @@ impl Report {
         self.push(Severity::Error, Some(span), code, &message.into())
     }
 
-    pub(super) fn warning(
+    pub(crate) fn warning(
         &mut self,
         span: Span,
         code: &'static str,
@@ -153,7 +153,7 @@ impl Report {
 }
 
 /// A finding that can be said more about.
-pub(super) struct Finding<'a> {
+pub(crate) struct Finding<'a> {
     /// `None` if it is not told.
     finding: Option<&'a mut Diagnostic>,
     sources: &'a Sources,
@@ -161,7 +161,7 @@ pub(super) struct Finding<'a> {
 
 impl Finding<'_> {
     /// What could stand there, or what to do.
-    pub(super) fn help(mut self, help: impl Into<String>) -> Self {
+    pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
         if let Some(finding) = &mut self.finding {
             finding.help = Some(mask::told(&help.into()));
         }

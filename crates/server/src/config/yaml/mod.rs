@@ -7,6 +7,6 @@ mod node;
 mod parse;
 mod scalar;
 
-pub(super) use node::{Entry, Kind, Node};
+pub(crate) use node::{Entry, Kind, Node};
 pub(super) use parse::parse;
-pub(super) use scalar::{Scalar, Style, Value};
+pub(crate) use scalar::{Scalar, Style, Value};

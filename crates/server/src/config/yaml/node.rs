@@ -5,14 +5,14 @@ use crate::config::source::Span;
 
 /// A value with its place.
 #[derive(Debug, Clone)]
-pub(in crate::config) struct Node {
-    pub(in crate::config) kind: Kind,
-    pub(in crate::config) span: Span,
+pub(crate) struct Node {
+    pub(crate) kind: Kind,
+    pub(crate) span: Span,
 }
 
 /// What a value can be.
 #[derive(Debug, Clone)]
-pub(in crate::config) enum Kind {
+pub(crate) enum Kind {
     Map(Vec<Entry>),
     List(Vec<Node>),
     Scalar(Scalar),
@@ -20,37 +20,41 @@ pub(in crate::config) enum Kind {
 
 /// A key with its value. The same key may come twice: what that means is the reader's to say.
 #[derive(Debug, Clone)]
-pub(in crate::config) struct Entry {
-    pub(in crate::config) key: Scalar,
-    pub(in crate::config) key_span: Span,
-    pub(in crate::config) value: Node,
+pub(crate) struct Entry {
+    pub(crate) key: Scalar,
+    pub(crate) key_span: Span,
+    pub(crate) value: Node,
 }
 
 impl Node {
-    pub(in crate::config) fn scalar(scalar: Scalar, span: Span) -> Self {
+    pub(crate) fn scalar(scalar: Scalar, span: Span) -> Self {
         Self { kind: Kind::Scalar(scalar), span }
     }
 
     /// A map without keys.
-    pub(in crate::config) fn empty(span: Span) -> Self {
+    pub(crate) fn empty(span: Span) -> Self {
         Self { kind: Kind::Map(Vec::new()), span }
     }
 
-    pub(in crate::config) fn entries(&self) -> &[Entry] {
+    pub(crate) fn entries(&self) -> &[Entry] {
         match &self.kind {
             Kind::Map(entries) => entries,
             _ => &[],
         }
     }
 
-    pub(in crate::config) fn items(&self) -> &[Node] {
+    pub(crate) fn items(&self) -> &[Node] {
         match &self.kind {
             Kind::List(items) => items,
             _ => &[],
         }
     }
 
-    pub(in crate::config) fn as_scalar(&self) -> Option<&Scalar> {
+    pub(crate) fn is_empty_list(&self) -> bool {
+        matches!(&self.kind, Kind::List(items) if items.is_empty())
+    }
+
+    pub(crate) fn as_scalar(&self) -> Option<&Scalar> {
         match &self.kind {
             Kind::Scalar(scalar) => Some(scalar),
             _ => None,
@@ -58,22 +62,22 @@ impl Node {
     }
 
     /// The value of a key; the last one if it comes twice, and none if it is null.
-    pub(in crate::config) fn get(&self, key: &str) -> Option<&Self> {
+    pub(crate) fn get(&self, key: &str) -> Option<&Self> {
         let found = self.entries().iter().rfind(|entry| entry.key.text == key);
         found.map(|entry| &entry.value).filter(|value| !value.is_null())
     }
 
     /// The value at a path such as `listen.http`.
-    pub(in crate::config) fn find(&self, path: &str) -> Option<&Self> {
+    pub(crate) fn find(&self, path: &str) -> Option<&Self> {
         path.split('.').try_fold(self, |node, key| node.get(key))
     }
 
-    pub(in crate::config) fn is_null(&self) -> bool {
+    pub(crate) fn is_null(&self) -> bool {
         self.as_scalar().is_some_and(Scalar::is_null)
     }
 
     /// What it is, with an article.
-    pub(in crate::config) fn what(&self) -> &'static str {
+    pub(crate) fn what(&self) -> &'static str {
         match &self.kind {
             Kind::Map(_) => "a map",
             Kind::List(_) => "a list",
@@ -82,7 +86,7 @@ impl Node {
     }
 
     /// Puts a value at a path, in place of what is there; maps on the way are made.
-    pub(in crate::config) fn put(&mut self, path: &str, value: Self) {
+    pub(crate) fn put(&mut self, path: &str, value: Self) {
         let (key, rest) =
             path.split_once('.').map_or((path, None), |(key, rest)| (key, Some(rest)));
         if !matches!(self.kind, Kind::Map(_)) {

@@ -2,14 +2,14 @@
 
 /// A value without parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::config) struct Scalar {
-    pub(in crate::config) text: String,
-    pub(in crate::config) style: Style,
+pub(crate) struct Scalar {
+    pub(crate) text: String,
+    pub(crate) style: Style,
 }
 
 /// How it was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::config) enum Style {
+pub(crate) enum Style {
     /// Without quotes: it may be a number, a flag or null.
     Plain,
     /// In quotes or as a block: it is a text.
@@ -20,7 +20,7 @@ pub(in crate::config) enum Style {
 
 /// What a scalar says by the core schema of YAML 1.2.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(in crate::config) enum Value {
+pub(crate) enum Value {
     Null,
     Flag(bool),
     Whole(i128),
@@ -29,7 +29,7 @@ pub(in crate::config) enum Value {
 }
 
 impl Value {
-    pub(in crate::config) fn what(self) -> &'static str {
+    pub(crate) fn what(self) -> &'static str {
         match self {
             Self::Null => "nothing",
             Self::Flag(_) => "true or false",
@@ -41,16 +41,16 @@ impl Value {
 }
 
 impl Scalar {
-    pub(in crate::config) fn given(text: &str) -> Self {
+    pub(crate) fn given(text: &str) -> Self {
         Self { text: text.to_owned(), style: Style::Given }
     }
 
-    pub(in crate::config) fn is_null(&self) -> bool {
+    pub(crate) fn is_null(&self) -> bool {
         self.style == Style::Plain
             && matches!(self.text.as_str(), "" | "~" | "null" | "Null" | "NULL")
     }
 
-    pub(in crate::config) fn value(&self) -> Value {
+    pub(crate) fn value(&self) -> Value {
         if self.style == Style::Quoted {
             return Value::Text;
         }
