@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use slidegate::Cost;
 
+use super::table::leaves::{allow, text};
 use super::table::{Leaf as Form, Pairs, section, words};
 use crate::spec::units;
 pub use read::read;
@@ -83,8 +84,7 @@ section! {
 
 const CENTURY: Duration = Duration::from_secs(100 * 366 * 86_400);
 
-static ENTRY_KEY: Form =
-    Form { what: "a key", pattern: "^.+$", check: super::leaf::text, secret: false };
+static ENTRY_KEY: Form = Form::new("a key", "^.+$", text);
 
 words! {
     /// The decision that is expected.
@@ -158,15 +158,10 @@ section! {
     }
 }
 
-static ADDRESS: Form = Form {
-    what: "an address",
-    pattern: "^[0-9a-fA-F:.]+$",
-    check: |text| match text.parse::<IpAddr>() {
-        Ok(_) => Ok(()),
-        Err(_) => Err("use an address such as 203.0.113.9 or 2001:db8::1".to_owned()),
-    },
-    secret: false,
-};
+static ADDRESS: Form = Form::new("an address", "^[0-9a-fA-F:.]+$", |text| {
+    let help = "use an address such as 203.0.113.9 or 2001:db8::1";
+    allow(text.parse::<IpAddr>().is_ok(), help)
+});
 
 fn known(address: Option<IpAddr>) -> IpAddr {
     address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED))

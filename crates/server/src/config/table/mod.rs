@@ -105,6 +105,16 @@ pub(crate) struct Leaf {
     pub(crate) secret: bool,
 }
 
+impl Leaf {
+    pub(crate) const fn new(
+        what: &'static str,
+        pattern: &'static str,
+        check: fn(&str) -> Result<(), String>,
+    ) -> Self {
+        Self { what, pattern, check, secret: false }
+    }
+}
+
 impl Section {
     /// All keys, with those of the flattened section.
     pub(crate) fn fields(&self) -> impl Iterator<Item = &'static Field> {

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use slidegate::{Algorithm, FailureMode, OnFull, Quota};
 use slidegate_http::HopField;
 
+use super::leaves::endpoint;
 use super::{Absent, FILE, Kind, Section, section, words};
 use crate::config::files::{Files, resolve};
 use crate::config::leaf;
@@ -95,7 +96,7 @@ read_scalar! {
     Duration: scalar => leaf::time(&scalar.text).ok();
     IpAddr: scalar => scalar.text.parse().ok();
     String: scalar => Some(scalar.text.clone());
-    ListenAddress: scalar => leaf::endpoint(&scalar.text).ok().map(ListenAddress);
+    ListenAddress: scalar => endpoint(&scalar.text).ok().map(ListenAddress);
 }
 
 /// An address to listen on; `None` is `off`.
