@@ -21,6 +21,12 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, candidate)| candidate)
 }
 
+/// Returns `: did you mean ...?` for the nearest candidate, or an empty text.
+pub(crate) fn hint<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
+    let near = nearest(word, candidates);
+    near.map(|near| format!(": did you mean `{near}`?")).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

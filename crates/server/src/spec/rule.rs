@@ -135,7 +135,9 @@ fn lowercase(name: Option<String>) -> Option<String> {
 }
 
 fn all_lowercase(mut names: Vec<String>) -> Vec<String> {
-    names.iter_mut().for_each(|name| name.make_ascii_lowercase());
+    for name in &mut names {
+        name.make_ascii_lowercase();
+    }
     names
 }
 

@@ -6,10 +6,11 @@ use serde_json::{Value, json};
 
 use super::descriptor::{How, Step, walk};
 use super::rule::{Meeting, meet, tier};
-use super::{render, written};
+use super::{algorithm_in_words, quotas_in_words, written};
 use crate::cli::exit;
-use crate::config::Loaded;
 use crate::config::scenario::HttpRequest;
+use crate::config::{Loaded, show_time};
+use crate::nearest::hint;
 use crate::spec::{DomainSpec, LimitSpec, PolicySpec, RuleSpec, Switch};
 
 /// What is to be explained.
@@ -83,9 +84,7 @@ pub fn explain(loaded: &Loaded, subject: &Subject, json: bool, out: &mut dyn Wri
                 Some(domain) => descriptor(domain, entries),
                 None => {
                     let names = loaded.spec.domains.iter().map(|it| it.name.as_str());
-                    let near = crate::nearest(domain, names);
-                    let hint =
-                        near.map(|near| format!(": did you mean `{near}`?")).unwrap_or_default();
+                    let hint = hint(domain, names);
                     let line =
                         format!("there is no domain `{domain}`, so nothing is limited{hint}");
                     (false, vec![line.clone()], json!({"met": false, "why": line}))
@@ -148,11 +147,15 @@ fn tell_rule(
             let quotas = tier.map_or(&policy.quotas, |(_, quotas)| quotas);
             let tier = tier.map(|(name, _)| name);
             let of_tier = tier.map(|tier| format!(", tier {tier}")).unwrap_or_default();
-            lines.push(format!("    policy: {}{of_tier}: {}", policy.name, render::quotas(quotas)));
+            lines.push(format!(
+                "    policy: {}{of_tier}: {}",
+                policy.name,
+                quotas_in_words(quotas)
+            ));
             lines.push(format!("    how: {}", how(policy)));
             json!({
                 "rule": name, "applies": true, "why": why, "key": shown, "units": rule.cost.get(),
-                "policy": policy.name, "tier": tier, "limit": render::quotas(quotas),
+                "policy": policy.name, "tier": tier, "limit": quotas_in_words(quotas),
                 "how": how(policy),
             })
         }
@@ -167,7 +170,7 @@ fn how(policy: &PolicySpec) -> String {
         (Switch::Shadow, _) => "in shadow: never denied".to_owned(),
         (Switch::Off, _) => "switched off: not even counted".to_owned(),
     };
-    format!("{}, in {}, {switch}", render::algorithm(policy.algorithm), policy.store)
+    format!("{}, in {}, {switch}", algorithm_in_words(policy.algorithm), policy.store)
 }
 
 fn descriptor(domain: &DomainSpec, entries: &[(String, String)]) -> (bool, Vec<String>, Value) {
@@ -233,8 +236,8 @@ fn tell_limit(limit: &LimitSpec) -> String {
         Some(rate) => format!(
             "{} in any {} ({})",
             rate.requests,
-            render::time(rate.unit.window()),
-            render::algorithm(rate.algorithm)
+            show_time(rate.unit.window()),
+            algorithm_in_words(rate.algorithm)
         ),
     };
     format!("{name}{what}{replaces}")

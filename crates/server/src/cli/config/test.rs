@@ -11,13 +11,14 @@ use serde_json::json;
 use slidegate::{Decision, ManualClock};
 
 use super::rule::{Meeting, meet, tier};
-use super::{render, written};
+use super::written;
 use crate::cli::exit;
 use crate::config::report::{write_json, write_text};
 use crate::config::scenario::{Asked, HttpRequest, Scenario, Step, Test, read};
-use crate::config::{Loaded, Refused, Request, load};
+use crate::config::{Loaded, Refused, Request, load, show_time};
 use crate::domain::{Code, Descriptor, Entry, Options, Question, answer};
 use crate::engine::{Afresh, Ask, Caller, Engine, check_all};
+use crate::nearest::hint;
 use crate::spec::{MEMORY, Spec, StoreSpec};
 
 /// What to play, and how to tell.
@@ -196,8 +197,7 @@ fn ask(loaded: &Loaded, engine: &Engine, asked: &Asked) -> Result<Seen, String> 
         Asked::Policy { policy, key, tier, cost } => {
             let plan = engine.plan();
             let limit = plan.limit(policy).ok_or_else(|| {
-                let near = crate::nearest(policy, plan.limits().iter().map(|limit| limit.name()));
-                let hint = near.map(|near| format!(": did you mean `{near}`?")).unwrap_or_default();
+                let hint = hint(policy, plan.limits().iter().map(|limit| limit.name()));
                 format!("there is no policy `{policy}`{hint}")
             })?;
             let tier = match tier {
@@ -250,8 +250,7 @@ fn ask_domain(
 ) -> Result<Seen, String> {
     let plan = engine.plan();
     if plan.domain(domain).is_none() {
-        let near = crate::nearest(domain, plan.domains().map(|known| known.name()));
-        let hint = near.map(|near| format!(": did you mean `{near}`?")).unwrap_or_default();
+        let hint = hint(domain, plan.domains().map(|known| known.name()));
         return Err(format!("there is no domain `{domain}`{hint}"));
     }
     let descriptors = descriptors.iter().map(|entries| Descriptor {
@@ -283,11 +282,11 @@ fn compare(step: &Step, turn: u32, seen: &Seen) -> Result<(), Failure> {
     let word = |allowed: bool| if allowed { "allow" } else { "deny" };
     let which =
         if step.times > 1 { format!(" (time {turn} of {})", step.times) } else { String::new() };
-    let at = render::time(step.at);
+    let at = show_time(step.at);
     let failure = |what: String| Err(Failure { line: step.line, what });
     let expect = &step.expect;
     if seen.allowed != expect.allowed {
-        let wait = seen.retry_after.map(|wait| format!(", again in {}", render::time(wait)));
+        let wait = seen.retry_after.map(|wait| format!(", again in {}", show_time(wait)));
         let (expected, got) = (word(expect.allowed), word(seen.allowed));
         let wait = wait.unwrap_or_default();
         return failure(format!("at {at}{which}: expected {expected}, got {got}{wait}"));
@@ -299,7 +298,7 @@ fn compare(step: &Step, turn: u32, seen: &Seen) -> Result<(), Failure> {
         return failure(format!("at {at}{which}: expected {expected} remaining, got {got}"));
     }
     if expect.retry_after.is_some() && seen.retry_after != expect.retry_after {
-        let shown = |wait: Option<Duration>| wait.map_or("never".to_owned(), render::time);
+        let shown = |wait: Option<Duration>| wait.map_or("never".to_owned(), show_time);
         let (expected, got) = (shown(expect.retry_after), shown(seen.retry_after));
         return failure(format!("at {at}{which}: expected retry_after {expected}, got {got}"));
     }

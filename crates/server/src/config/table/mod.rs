@@ -125,6 +125,11 @@ impl Section {
         self.fields().find(|field| field.name == name)
     }
 
+    /// What the value of a key is; anything for an unknown one.
+    pub(crate) fn kind(&self, name: &str) -> &'static Kind {
+        self.field(name).map_or(&Kind::Any, |field| &field.kind)
+    }
+
     /// What it is without the article, in one word: `policy`, `rate-limit`.
     pub(crate) fn title(&self) -> String {
         let bare =
@@ -165,6 +170,30 @@ impl Kind {
             }
             Self::Either(kinds) => kinds.iter().map(Self::what).collect::<Vec<_>>().join("; or "),
             Self::Any => "anything".to_owned(),
+        }
+    }
+
+    /// Whether a scalar of this kind is not printed as it is written.
+    pub(crate) fn is_list_or_secret(&self) -> bool {
+        matches!(self, Self::List(..)) || matches!(self, Self::Leaf(leaf) if leaf.secret)
+    }
+
+    /// What the items of a list are.
+    pub(crate) fn item(&self) -> &Self {
+        match self {
+            Self::List(of, _) => of,
+            Self::Either(kinds) => kinds.last().map_or(&Self::Any, Self::item),
+            _ => &Self::Any,
+        }
+    }
+
+    /// What the value of a key of a map is.
+    pub(crate) fn member(&self, name: &str) -> &Self {
+        match self {
+            Self::Section(section) | Self::One(section) => section.kind(name),
+            Self::Named(_, of, _) => of,
+            Self::Either(kinds) => kinds.last().map_or(&Self::Any, |kind| kind.member(name)),
+            _ => &Self::Any,
         }
     }
 
