@@ -1,5 +1,6 @@
-//! The way from paths, variables and flags to a configuration.
+//! From paths, variables and flags to a configuration.
 
+use core::fmt;
 use std::path::{Path, PathBuf};
 
 use super::check::check_section;
@@ -7,11 +8,11 @@ use super::environment::{self, Environment, Reference};
 use super::envoy::{self, Domains};
 use super::files::Files;
 use super::format::Format;
-use super::loaded::{Loaded, Refused};
 use super::own;
-use super::report::{Report, Severity};
+use super::report::{Diagnostic, Report, Severity, write_text};
+use super::settings::{self, Settings};
 use super::sliding;
-use super::source::Origin;
+use super::source::{Origin, Sources};
 use super::table::{ROOT, Reader};
 use super::yaml::{self, Node};
 use crate::spec::{MEMORY, Spec, StoreSpec};
@@ -34,6 +35,65 @@ pub struct Request {
     /// have them.
     pub secrets: bool,
 }
+
+/// A configuration without errors.
+#[derive(Clone)]
+pub struct Loaded {
+    /// Settings of the process.
+    pub settings: Settings,
+    /// The limits, and where their state lives.
+    pub spec: Spec,
+    /// What works, and may hurt; and what is worth knowing.
+    pub warnings: Vec<Diagnostic>,
+    /// Every file that was read, the secrets' included: what to watch for changes. Of a directory,
+    /// the directory too.
+    pub files: Vec<PathBuf>,
+    /// All values with their origins, for printing.
+    pub(super) tree: Node,
+    pub(super) sources: Sources,
+}
+
+/// A configuration with errors: nothing of it is used.
+#[derive(Debug, Clone)]
+pub struct Refused {
+    /// All findings, errors first.
+    pub findings: Vec<Diagnostic>,
+    /// Every file that was read, or tried to be: what to watch for changes.
+    pub files: Vec<PathBuf>,
+}
+
+impl fmt::Debug for Loaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The texts that it was made from may hold passwords.
+        f.debug_struct("Loaded")
+            .field("settings", &self.settings)
+            .field("spec", &self.spec)
+            .field("warnings", &self.warnings)
+            .field("files", &self.files)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Refused {
+    pub(super) fn new(report: Report, files: Vec<PathBuf>) -> Self {
+        Self { findings: report.into_findings(), files }
+    }
+
+    /// How many errors there are.
+    pub fn errors(&self) -> usize {
+        self.findings.iter().filter(|finding| finding.is_error()).count()
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = Vec::new();
+        write_text(&mut text, &self.findings, false).map_err(|_| fmt::Error)?;
+        f.write_str(String::from_utf8_lossy(&text).trim_end())
+    }
+}
+
+impl core::error::Error for Refused {}
 
 /// What is served when nothing is said.
 const EXAMPLE: &str = include_str!("example.yaml");
@@ -230,7 +290,7 @@ impl Loading<'_> {
 
         check_section("the file", tree, &ROOT, report);
         let mut reader = Reader { files: &mut self.files, report };
-        let settings = own::settings(tree, &mut reader);
+        let settings = settings::settings(tree, &mut reader);
         let mut spec = spec(tree, from_sliding, &mut reader);
         let mut domains = Domains::new(settings.envoy.merge_domains);
         for node in tree.get("domains").map(Node::items).unwrap_or_default() {

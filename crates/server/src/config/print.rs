@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde_json::{Map, Value as Json, json};
 
 use super::leaf::{flag, items};
-use super::loaded::Loaded;
+use super::load::Loaded;
 use super::report::{Place, Report, mask_address};
 use super::source::Origin;
 use super::table::{Absent, Field, Kind, ROOT, Section};

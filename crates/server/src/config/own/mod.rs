@@ -2,10 +2,8 @@
 
 mod policy;
 mod rule;
-mod settings;
 mod store;
 
 pub(super) use policy::{policies, unknown_store};
 pub(super) use rule::rules;
-pub(super) use settings::settings;
 pub(super) use store::{memory, store_names, stores};

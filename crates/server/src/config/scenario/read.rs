@@ -7,7 +7,7 @@ use super::{Asked, Expected, FILE, STEP, Scenario, Step, StepKeys, Verdict};
 use crate::config::check::check_section;
 use crate::config::files::Files;
 use crate::config::leaf;
-use crate::config::loaded::Refused;
+use crate::config::load::Refused;
 use crate::config::report::{Report, Severity};
 use crate::config::source::Origin;
 use crate::config::table::{Pairs, Read, Reader, given};
