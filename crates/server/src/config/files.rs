@@ -73,7 +73,7 @@ impl Files {
         if self.secrets
             && let Err(error) = File::open(&path)
         {
-            let problem = format!("{}: {}", path.display(), told(&error));
+            let problem = format!("{}: {}", path.display(), in_words(&error));
             report.error(node.span, "file", problem).help("check the path and its permissions");
         }
     }
@@ -95,10 +95,10 @@ fn folder(span: Span, report: &Report) -> PathBuf {
 fn read(path: &Path, most: usize) -> Result<Vec<u8>, String> {
     let name = path.display();
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(|error| format!("{name}: {}", told(&error)))?;
+    let file = File::open(path).map_err(|error| format!("{name}: {}", in_words(&error)))?;
     // One byte more than allowed tells a file that is too large from one that just fits.
     let mut bounded = file.take(most as u64 + 1);
-    bounded.read_to_end(&mut bytes).map_err(|error| format!("{name}: {}", told(&error)))?;
+    bounded.read_to_end(&mut bytes).map_err(|error| format!("{name}: {}", in_words(&error)))?;
     if bytes.len() > most {
         return Err(format!("{name}: larger than {} KiB", most >> 10));
     }
@@ -106,7 +106,7 @@ fn read(path: &Path, most: usize) -> Result<Vec<u8>, String> {
 }
 
 /// An error of the system in few words.
-fn told(error: &std::io::Error) -> String {
+fn in_words(error: &std::io::Error) -> String {
     match error.kind() {
         ErrorKind::NotFound => "there is no such file".to_owned(),
         ErrorKind::PermissionDenied => "it may not be read".to_owned(),

@@ -23,7 +23,7 @@ pub struct Request {
     /// Files and directories, of which at most one is not envoyproxy/ratelimit's. None: the
     /// directory that `RUNTIME_ROOT` names if that is set, otherwise a small example.
     pub paths: Vec<PathBuf>,
-    /// The format of all files; told by their keys if `None`.
+    /// The format of all files; detected from their keys if `None`.
     pub format: Option<Format>,
     /// The variables.
     pub environment: Environment,
@@ -128,7 +128,7 @@ impl Request {
 ///
 /// # Errors
 ///
-/// When anything is wrong with it; all that is wrong is told at once.
+/// When anything is wrong with it; all errors are reported at once.
 pub fn load(request: &Request) -> Result<Loaded, Box<Refused>> {
     let mut loading = Loading {
         request,
@@ -280,8 +280,8 @@ impl Loading<'_> {
 
         let environment = &self.request.environment;
         let reference = Reference::new(environment);
-        // Names such as PORT mean other things to other programs: only who comes from that
-        // service means these.
+        // Names such as PORT mean other things to other programs: only with files of
+        // that service they mean these.
         let comes_from_it = !self.domains.is_empty() || self.request.is_runtime();
         let store = if comes_from_it { reference.apply(tree, report) } else { None };
         environment::standard(environment, tree, report);

@@ -79,7 +79,7 @@ impl Printer<'_> {
     ) -> Result<(), io::Error> {
         let needs = section.fields().any(Field::is_required);
         match found {
-            None if needs => writeln!(self.out, "# {}: {}", field.name, told(field)),
+            None if needs => writeln!(self.out, "# {}: {}", field.name, absent_in_words(field)),
             found => {
                 let empty;
                 let node = match found {
@@ -133,7 +133,7 @@ impl Printer<'_> {
             Absent::Default(value) => {
                 writeln!(self.out, "{indent}{}: {value}  # default", field.name)
             }
-            _ => writeln!(self.out, "{indent}# {}: {}", field.name, told(field)),
+            _ => writeln!(self.out, "{indent}# {}: {}", field.name, absent_in_words(field)),
         }
     }
 
@@ -150,7 +150,7 @@ impl Printer<'_> {
     }
 }
 
-fn told(field: &Field) -> &'static str {
+fn absent_in_words(field: &Field) -> &'static str {
     match field.absent {
         Absent::Means(what) => what,
         Absent::Default(value) => value,

@@ -25,7 +25,7 @@ section! {
         /// TLS of the data listeners.
         tls: Option<TlsSettings> = Section(&TLS), absent "no TLS",
             example "{certificate: server.pem, key: server.key}";
-        /// Who may use the admin listener.
+        /// Access to the admin listener.
         admin: AdminSettings = Section(&ADMIN), absent "loopback only",
             example "{token_file: admin.token}";
         /// The store named `memory`, which is always there.
@@ -107,7 +107,7 @@ section! {
 }
 
 section! {
-    /// Who may use the admin listener.
+    /// Access to the admin listener.
     ///
     /// Loading refuses an admin listener beyond loopback without a token or a client authority.
     #[derive(Debug, Clone, PartialEq, Eq)]
@@ -365,7 +365,7 @@ fn check_listeners(root: &Node, settings: &Settings, report: &mut Report) {
     }
 }
 
-/// Beyond loopback, anybody who reaches the port could reset limits.
+/// Beyond loopback, any client that reaches the port could reset limits.
 fn check_admin(root: &Node, settings: &Settings, report: &mut Report) {
     let admin = &settings.admin;
     let verified = admin.tls.as_ref().is_some_and(|tls| tls.client_authority.is_some());

@@ -10,14 +10,14 @@ use crate::config::report::{Diagnostic, Severity, write_json, write_text};
 use crate::config::{Loaded, Request, load};
 use crate::engine::{Afresh, Engine};
 
-/// How findings are told, and what they mean.
+/// How findings are written, and what they mean.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CheckOptions {
     /// Whether a warning is as bad as an error. A note never is.
     pub deny_warnings: bool,
     /// One object a line, for programs.
     pub json: bool,
-    /// For people who like them.
+    /// Whether to write in colours.
     pub colours: bool,
 }
 

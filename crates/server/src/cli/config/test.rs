@@ -30,7 +30,7 @@ pub struct TestOptions {
     pub request: Request,
     /// One object a line, for programs.
     pub json: bool,
-    /// For people who like them.
+    /// Whether to write in colours.
     pub colours: bool,
 }
 
@@ -186,7 +186,7 @@ impl Seen {
         Self {
             allowed: decisions.iter().all(|decision| decision.is_allowed()),
             remaining: decisions.iter().map(|decision| decision.remaining()).min(),
-            // Denied once is denied: who waits, waits for the slowest.
+            // One denial denies the request: the longest wait counts.
             retry_after: denied.filter_map(|decision| decision.retry_after()).max(),
         }
     }

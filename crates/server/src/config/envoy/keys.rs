@@ -12,7 +12,7 @@ use crate::spec::{DESCRIPTOR, DOMAIN, RATE_LIMIT};
 /// Keys of ours that the reference service does not have.
 const EXTENSIONS: [&str; 2] = ["algorithm", "store"];
 
-/// Whether `node` is a map; if so, tells of its keys that do not belong here.
+/// Returns `true` if `node` is a map. Reports the keys that do not belong here.
 ///
 /// A key that has its place elsewhere is ignored by the reference service, and so it is here, with
 /// a warning; any other is an error.

@@ -43,7 +43,7 @@ pub(in crate::config) fn policies(root: &Node, reader: &mut Reader<'_>) -> Vec<P
     policies
 }
 
-/// What the library itself would refuse later, told with its place now.
+/// Reports, with its place, what the library itself would refuse later.
 fn check_policy(spec: &PolicySpec, node: &Node, report: &mut Report) {
     if spec.quotas.is_empty() {
         return;
@@ -127,7 +127,8 @@ fn check_store(spec: &PolicySpec, node: &Node, root: &Node, report: &mut Report)
     }
 }
 
-/// Tells that a store is not there, and which are; one with mistakes is there.
+/// Reports a store that does not exist, with the names of those that do, also of those with
+/// mistakes.
 pub(in crate::config) fn unknown_store(
     name: &str,
     span: Span,

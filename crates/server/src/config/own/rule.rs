@@ -39,8 +39,8 @@ pub(in crate::config) fn rules(
     rules
 }
 
-/// The path that most rules match, if they are more than can be asked together. Hosts, methods and
-/// headers are not looked at: it could meet so many.
+/// The path that most rules match, if they are more than can be checked together. Hosts, methods and
+/// headers are not considered: the count is an upper bound.
 fn most_together(rules: &[RuleSpec]) -> Option<(String, usize)> {
     if rules.len() <= ASKS_MAX {
         return None;

@@ -43,7 +43,7 @@ pub enum Severity {
     Note,
 }
 
-/// More findings than this are counted and not told: the first ones explain the others.
+/// More findings than this are only counted: the first ones explain the others.
 const FINDINGS_MAX: usize = 100;
 
 /// All findings about one configuration, with the texts that they are about.
@@ -141,7 +141,7 @@ impl Report {
         message: &str,
     ) -> Finding<'_> {
         self.errors += usize::from(severity == Severity::Error);
-        let mut finding = Diagnostic::general(severity, code, mask::told(message));
+        let mut finding = Diagnostic::general(severity, code, mask::shown(message));
         finding.place = span.and_then(|span| Place::new(&self.sources, span));
         if self.findings.len() >= FINDINGS_MAX || self.findings.contains(&finding) {
             self.left_out += usize::from(self.findings.len() >= FINDINGS_MAX);
@@ -154,7 +154,7 @@ impl Report {
 
 /// A finding that can be said more about.
 pub(crate) struct Finding<'a> {
-    /// `None` if it is not told.
+    /// `None` if it is not reported.
     finding: Option<&'a mut Diagnostic>,
     sources: &'a Sources,
 }
@@ -163,7 +163,7 @@ impl Finding<'_> {
     /// What could stand there, or what to do.
     pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
         if let Some(finding) = &mut self.finding {
-            finding.help = Some(mask::told(&help.into()));
+            finding.help = Some(mask::shown(&help.into()));
         }
         self
     }
@@ -181,11 +181,11 @@ impl Finding<'_> {
             [] => "there is none".to_owned(),
             choices => format!("allowed: {}", choices.join(", ")),
         };
-        let mut told = self.help(help);
-        if let Some(finding) = &mut told.finding {
+        let mut finding = self.help(help);
+        if let Some(finding) = &mut finding.finding {
             finding.did_you_mean = near;
         }
-        told
+        finding
     }
 
     /// Another place that it is about.

@@ -17,7 +17,7 @@ use crate::config::yaml::{Node, parse};
 ///
 /// # Errors
 ///
-/// When anything is wrong with it; all that is wrong is told at once.
+/// When anything is wrong with it; all errors are reported at once.
 pub fn read(path: &Path) -> Result<Scenario, Box<Refused>> {
     let mut report = Report::default();
     let mut files = Files::new(true);

@@ -1,7 +1,7 @@
 //! YAML with places: a tree of our own, so that every finding can point at its line.
 //!
 //! The only module that knows the YAML library. It was chosen over a typed reader because that
-//! one stops at the first mistake, and a configuration wants all of them told at once.
+//! one stops at the first mistake, and all mistakes of a configuration are reported at once.
 
 mod parse;
 
