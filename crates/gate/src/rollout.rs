@@ -16,6 +16,17 @@ pub enum Rollout {
     Off,
 }
 
+impl Rollout {
+    /// Returns the word for it in the daemon's configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Enforce => "enforce",
+            Self::Shadow => "shadow",
+            Self::Off => "off",
+        }
+    }
+}
+
 /// A share of all keys, chosen by hash. A key that is in the share stays in it: in every process,
 /// over restarts, and when the share grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use slidegate::ManualClock;
 use slidegate_server::engine::{Afresh, Engine};
-use slidegate_server::spec::{PolicySpec, Spec, Switch};
+use slidegate_server::spec::{PolicySpec, Spec, Rollout};
 use slidegate_testkit::{Mode, QuotaSpec, Subject, Trace, load_all, run};
 
 /// An engine with a policy for every trace, by its name.
@@ -27,7 +27,7 @@ fn policy(trace: &Trace) -> PolicySpec {
     let quotas = |specs: &[QuotaSpec]| slidegate_testkit::quotas(specs).unwrap();
     PolicySpec {
         algorithm: policy.limiter_algorithm().unwrap(),
-        switch: if policy.mode == Mode::Shadow { Switch::Shadow } else { Switch::Enforce },
+        switch: if policy.mode == Mode::Shadow { Rollout::Shadow } else { Rollout::Enforce },
         tiers: policy.tiers.iter().map(|(name, tier)| (name.clone(), quotas(tier))).collect(),
         ..PolicySpec::new(&trace.name, quotas(&policy.quotas))
     }

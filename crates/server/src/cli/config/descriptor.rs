@@ -41,26 +41,18 @@ fn find<'a>(
     (key, value): &(String, String),
 ) -> Option<(&'a DescriptorSpec, How)> {
     let name = format!("{key}_{value}");
-    let by_name = |name: &str| level.iter().find(|it| composite(it) == name);
+    let by_name = |name: &str| level.iter().find(|it| it.composite() == name);
     if let Some(found) = by_name(&name) {
         return Some((found, How::Value));
     }
     let fits = |it: &&DescriptorSpec| {
-        let pattern = composite(it);
+        let pattern = it.composite();
         pattern.contains('*') && matches(&pattern, &name)
     };
     if let Some(found) = level.iter().find(fits) {
         return Some((found, How::Wildcard));
     }
     by_name(key).map(|found| (found, How::Key))
-}
-
-/// Key and value as the tree names them.
-pub(super) fn composite(spec: &DescriptorSpec) -> String {
-    match &spec.value {
-        Some(value) => format!("{}_{value}", spec.key),
-        None => spec.key.clone(),
-    }
 }
 
 /// Whether a text fits a pattern, in which `*` is any run of characters.

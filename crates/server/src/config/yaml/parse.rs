@@ -4,8 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use granit_parser::{Event, Options, Parser, ScalarStyle, ScanError, Span as Mark, Tag};
 
-use super::node::{Entry, Kind, Node};
-use super::scalar::{Scalar, Style};
+use super::{Entry, Kind, Node, Scalar, Style};
 use crate::config::report::Report;
 use crate::config::source::Span;
 

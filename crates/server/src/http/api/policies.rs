@@ -9,7 +9,7 @@ use crate::http::ask::unknown_policy;
 use crate::http::json::Json;
 use crate::http::problem::Refusal;
 use crate::http::{HttpState, Reply, answer, query};
-use crate::spec::{PolicySpec, Switch};
+use crate::spec::{PolicySpec, Rollout};
 
 /// All of them.
 pub(crate) fn policies(state: &HttpState, request: &Request<Incoming>) -> Result<Reply, Refusal> {
@@ -91,10 +91,10 @@ fn write_quotas(json: &mut Json, quotas: &[Quota]) {
     json.close(b']');
 }
 
-fn mode(switch: Switch) -> &'static str {
+fn mode(switch: Rollout) -> &'static str {
     match switch {
-        Switch::Enforce => "enforce",
-        Switch::Shadow => "shadow",
-        Switch::Off => "off",
+        Rollout::Enforce => "enforce",
+        Rollout::Shadow => "shadow",
+        Rollout::Off => "off",
     }
 }
