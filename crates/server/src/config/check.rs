@@ -6,7 +6,7 @@ use super::leaf;
 use super::report::Report;
 use super::source::Span;
 use super::table::{Kind, Section};
-use super::yaml::{Kind as Shape, Node, Scalar, Style};
+use super::yaml::{Node, Scalar, Shape, Style};
 use crate::spec::DOMAIN;
 
 /// Checks the value of `key`.
@@ -152,7 +152,7 @@ fn check_scalar(key: &str, scalar: &Scalar, span: Span, kind: &Kind, report: &mu
 }
 
 /// Tells keys that come twice, and gives the entries.
-fn twice<'a>(node: &'a Node, report: &mut Report) -> &'a [super::yaml::Entry] {
+fn twice<'a>(node: &'a Node, report: &mut Report) -> &'a [super::yaml::MapEntry] {
     let mut seen: HashMap<&str, Span> = HashMap::new();
     for entry in node.entries() {
         if let Some(first) = seen.insert(&entry.key.text, entry.key_span) {

@@ -9,7 +9,7 @@ use super::load::Loaded;
 use super::report::{Place, Report, mask_address};
 use super::source::Origin;
 use super::table::{Absent, Field, Kind, ROOT, Section};
-use super::yaml::{Entry, Kind as Shape, Node, Scalar, Style, Value, parse};
+use super::yaml::{MapEntry, Node, Scalar, Shape, Style, Value, parse};
 
 /// Writes every setting as YAML of the own format, with a comment that says where it came from.
 /// Secrets are shown as `***`.
@@ -198,7 +198,7 @@ fn to_json(node: &Node, kind: &Kind) -> Json {
         },
         Shape::List(items) => items.iter().map(|item| to_json(item, kind.item())).collect(),
         Shape::Map(entries) => {
-            let member = |Entry { key, value, .. }: &Entry| {
+            let member = |MapEntry { key, value, .. }: &MapEntry| {
                 (key.text.clone(), to_json(value, kind.member(&key.text)))
             };
             Json::Object(entries.iter().map(member).collect())

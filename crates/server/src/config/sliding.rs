@@ -10,7 +10,7 @@ use super::lint;
 use super::report::Report;
 use super::source::Span;
 use super::table::section;
-use super::yaml::{Kind as Shape, Node, Scalar};
+use super::yaml::{Node, Scalar, Shape};
 use crate::spec::{KeyPart, PolicySpec, RuleSpec, Spec};
 
 /// What the policy and its rule are called.

@@ -15,19 +15,22 @@ pub(super) enum How {
 
 /// One level on the way.
 #[derive(Debug)]
-pub(super) struct Step<'a> {
+pub(super) struct LevelMatch<'a> {
     pub(super) entry: &'a (String, String),
     /// What it met; the way ends without.
     pub(super) met: Option<(&'a DescriptorSpec, How)>,
 }
 
 /// The way of a descriptor through a tree. Once a level is chosen, its neighbours are not tried.
-pub(super) fn walk<'a>(domain: &'a DomainSpec, entries: &'a [(String, String)]) -> Vec<Step<'a>> {
+pub(super) fn walk<'a>(
+    domain: &'a DomainSpec,
+    entries: &'a [(String, String)],
+) -> Vec<LevelMatch<'a>> {
     let mut steps = Vec::with_capacity(entries.len());
     let mut level = domain.descriptors.as_slice();
     for entry in entries {
         let met = find(level, entry);
-        steps.push(Step { entry, met });
+        steps.push(LevelMatch { entry, met });
         match met {
             Some((descriptor, _)) => level = &descriptor.descriptors,
             None => break,

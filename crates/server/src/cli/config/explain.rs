@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
-use super::descriptor::{How, Step, walk};
+use super::descriptor::{How, LevelMatch, walk};
 use super::rule::{Meeting, meet, tier};
 use super::{quotas_in_words, written};
 use crate::cli::exit;
@@ -207,7 +207,7 @@ fn descriptor(domain: &DomainSpec, entries: &[(String, String)]) -> (bool, Vec<S
     (met, lines, object)
 }
 
-fn tell_step(step: &Step<'_>) -> String {
+fn tell_step(step: &LevelMatch<'_>) -> String {
     let (key, value) = step.entry;
     let entry = if value.is_empty() { key.clone() } else { format!("{key}={value}") };
     match step.met {
@@ -244,8 +244,8 @@ fn tell_limit(limit: &LimitSpec) -> String {
 }
 
 /// What tells this count from others: the value, or the pattern where it is shared.
-fn counted(steps: &[Step<'_>]) -> String {
-    let part = |step: &Step<'_>| {
+fn counted(steps: &[LevelMatch<'_>]) -> String {
+    let part = |step: &LevelMatch<'_>| {
         let (key, value) = step.entry;
         match step.met {
             Some((spec, How::Wildcard)) if spec.share_threshold => {

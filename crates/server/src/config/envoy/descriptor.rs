@@ -8,7 +8,7 @@ use super::metadata::metadata;
 use super::scalar::{flag, text, wrong_type};
 use crate::config::report::Report;
 use crate::config::source::Span;
-use crate::config::yaml::{Kind, Node};
+use crate::config::yaml::{Node, Shape};
 use crate::domain::ENTRIES_MAX;
 use crate::spec::{DESCRIPTOR, DescriptorSpec};
 
@@ -33,7 +33,7 @@ pub(super) fn descriptors(
     report: &mut Report,
 ) -> Vec<DescriptorSpec> {
     let Some(found) = node.get("descriptors") else { return Vec::new() };
-    let Kind::List(items) = &found.kind else {
+    let Shape::List(items) = &found.kind else {
         wrong_type(found, "descriptors", "a list", report);
         return Vec::new();
     };
@@ -51,7 +51,7 @@ fn descriptor(
     extensions: bool,
     report: &mut Report,
 ) -> Option<DescriptorSpec> {
-    let Kind::Map(_) = node.kind else {
+    let Shape::Map(_) = node.kind else {
         let message = format!("an item of `descriptors` is {}, and must be a map", node.what());
         report.error(node.span, "non-map-list", message).help("write `- key: ...`");
         return None;

@@ -6,7 +6,7 @@ use super::scalar;
 use crate::config::report::Report;
 use crate::config::source::Span;
 use crate::config::table::Section;
-use crate::config::yaml::{Kind, Node, Value};
+use crate::config::yaml::{Node, Shape, Value};
 use crate::spec::{DESCRIPTOR, DOMAIN, RATE_LIMIT};
 
 /// Keys of ours that the reference service does not have.
@@ -23,7 +23,7 @@ pub(super) fn check_map(
     extensions: bool,
     report: &mut Report,
 ) -> bool {
-    if !matches!(node.kind, Kind::Map(_)) {
+    if !matches!(node.kind, Shape::Map(_)) {
         let message = format!("{what} is {}, and must be a map", node.what());
         report.error(node.span, "type", message).help("write `key: value` lines");
         return false;

@@ -8,7 +8,7 @@ use crate::config::check::check;
 use crate::config::lint;
 use crate::config::report::Report;
 use crate::config::table::algorithm as read_algorithm;
-use crate::config::yaml::{Kind, Node};
+use crate::config::yaml::{Node, Shape};
 use crate::spec::{LimitSpec, RATE_LIMIT, RateSpec, Unit};
 
 /// The limit of a descriptor; `None` if it has none.
@@ -93,13 +93,13 @@ const REPLACED: &str = "an item of `replaces`";
 
 fn replaces(node: &Node, name: Option<&str>, report: &mut Report) -> Vec<String> {
     let Some(found) = node.get("replaces") else { return Vec::new() };
-    let Kind::List(items) = &found.kind else {
+    let Shape::List(items) = &found.kind else {
         wrong_type(found, "replaces", "a list such as [{name: base}]", report);
         return Vec::new();
     };
     let mut names = Vec::with_capacity(items.len());
     for item in items {
-        let Kind::Map(_) = item.kind else {
+        let Shape::Map(_) = item.kind else {
             let message = format!("{} is {}, and must be a map", REPLACED, item.what());
             report.error(item.span, "non-map-list", message).help("write `- name: base`");
             continue;

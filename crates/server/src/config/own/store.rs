@@ -3,7 +3,7 @@
 use crate::config::lint;
 use crate::config::report::Report;
 use crate::config::table::{ROOT, Read, Reader, given};
-use crate::config::yaml::{Entry, Node};
+use crate::config::yaml::{MapEntry, Node};
 use crate::spec::{MEMORY, MemorySpec, RedisPlace, RedisSpec, StoreSpec};
 
 /// Memory as a store.
@@ -27,7 +27,7 @@ pub(in crate::config) fn stores(root: &Node, reader: &mut Reader<'_>) -> Vec<Sto
     entries.iter().filter_map(|entry| store(entry, reader)).collect()
 }
 
-fn store(entry: &Entry, reader: &mut Reader<'_>) -> Option<StoreSpec> {
+fn store(entry: &MapEntry, reader: &mut Reader<'_>) -> Option<StoreSpec> {
     let (name, node) = (&entry.key.text, &entry.value);
     if name == MEMORY {
         let message = format!("`{MEMORY}` is the store of this process, and always there");
@@ -48,7 +48,7 @@ fn store(entry: &Entry, reader: &mut Reader<'_>) -> Option<StoreSpec> {
 }
 
 /// Whether exactly one key says where the servers are.
-fn has_place(entry: &Entry, report: &mut Report) -> bool {
+fn has_place(entry: &MapEntry, report: &mut Report) -> bool {
     let node = &entry.value;
     let kinds = ["redis", "sentinel", "cluster"];
     let given: Vec<&str> = kinds.into_iter().filter(|kind| node.get(kind).is_some()).collect();

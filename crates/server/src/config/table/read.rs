@@ -14,7 +14,7 @@ use crate::config::files::{Files, resolve};
 use crate::config::leaf;
 use crate::config::report::Report;
 use crate::config::source::Span;
-use crate::config::yaml::{Kind as Shape, Node, Scalar, Style};
+use crate::config::yaml::{Node, Scalar, Shape, Style};
 
 /// A type of settings.
 ///

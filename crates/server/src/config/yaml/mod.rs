@@ -12,21 +12,21 @@ use super::source::Span;
 /// A value with its place.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
-    pub(crate) kind: Kind,
+    pub(crate) kind: Shape,
     pub(crate) span: Span,
 }
 
 /// What a value can be.
 #[derive(Debug, Clone)]
-pub(crate) enum Kind {
-    Map(Vec<Entry>),
+pub(crate) enum Shape {
+    Map(Vec<MapEntry>),
     List(Vec<Node>),
     Scalar(Scalar),
 }
 
 /// A key with its value. The same key may come twice: what that means is the reader's to say.
 #[derive(Debug, Clone)]
-pub(crate) struct Entry {
+pub(crate) struct MapEntry {
     pub(crate) key: Scalar,
     pub(crate) key_span: Span,
     pub(crate) value: Node,
@@ -34,35 +34,35 @@ pub(crate) struct Entry {
 
 impl Node {
     pub(crate) fn scalar(scalar: Scalar, span: Span) -> Self {
-        Self { kind: Kind::Scalar(scalar), span }
+        Self { kind: Shape::Scalar(scalar), span }
     }
 
     /// A map without keys.
     pub(crate) fn empty(span: Span) -> Self {
-        Self { kind: Kind::Map(Vec::new()), span }
+        Self { kind: Shape::Map(Vec::new()), span }
     }
 
-    pub(crate) fn entries(&self) -> &[Entry] {
+    pub(crate) fn entries(&self) -> &[MapEntry] {
         match &self.kind {
-            Kind::Map(entries) => entries,
+            Shape::Map(entries) => entries,
             _ => &[],
         }
     }
 
     pub(crate) fn items(&self) -> &[Node] {
         match &self.kind {
-            Kind::List(items) => items,
+            Shape::List(items) => items,
             _ => &[],
         }
     }
 
     pub(crate) fn is_empty_list(&self) -> bool {
-        matches!(&self.kind, Kind::List(items) if items.is_empty())
+        matches!(&self.kind, Shape::List(items) if items.is_empty())
     }
 
     pub(crate) fn as_scalar(&self) -> Option<&Scalar> {
         match &self.kind {
-            Kind::Scalar(scalar) => Some(scalar),
+            Shape::Scalar(scalar) => Some(scalar),
             _ => None,
         }
     }
@@ -85,9 +85,9 @@ impl Node {
     /// What it is, with an article.
     pub(crate) fn what(&self) -> &'static str {
         match &self.kind {
-            Kind::Map(_) => "a map",
-            Kind::List(_) => "a list",
-            Kind::Scalar(scalar) => scalar.value().what(),
+            Shape::Map(_) => "a map",
+            Shape::List(_) => "a list",
+            Shape::Scalar(scalar) => scalar.value().what(),
         }
     }
 
@@ -95,14 +95,14 @@ impl Node {
     pub(crate) fn put(&mut self, path: &str, value: Self) {
         let (key, rest) =
             path.split_once('.').map_or((path, None), |(key, rest)| (key, Some(rest)));
-        if !matches!(self.kind, Kind::Map(_)) {
-            self.kind = Kind::Map(Vec::new());
+        if !matches!(self.kind, Shape::Map(_)) {
+            self.kind = Shape::Map(Vec::new());
         }
-        let Kind::Map(entries) = &mut self.kind else { return };
+        let Shape::Map(entries) = &mut self.kind else { return };
         let span = value.span;
         let at = entries.iter().rposition(|entry| entry.key.text == key).unwrap_or_else(|| {
             let value = Self::empty(span);
-            entries.push(Entry { key: Scalar::given(key), key_span: span, value });
+            entries.push(MapEntry { key: Scalar::given(key), key_span: span, value });
             entries.len() - 1
         });
         match rest {
