@@ -1,7 +1,5 @@
 //! Clusters and sentinels that form, lose a primary, and go on with what it knew.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
-
 use std::sync::{Mutex, PoisonError};
 
 use redis::cluster::ClusterClient;

@@ -1,7 +1,5 @@
 //! A real server: starts, answers, stops, dies, comes back and leaves nothing behind.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
-
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -56,7 +54,7 @@ fn a_test_that_panics_leaves_nothing_running() {
 // it is dropped then, and only the kernel can end the server.
 #[test]
 fn a_test_process_that_is_killed_leaves_nothing_running() {
-    const NAME: &str = "a_test_process_that_is_killed_leaves_nothing_running";
+    const NAME: &str = "redis_server::a_test_process_that_is_killed_leaves_nothing_running";
     if env::var_os("SLIDEGATE_HOLD_A_SERVER").is_some() {
         let server = RedisServer::start().unwrap();
         println!("\nserver {}", server.pid());
