@@ -7,7 +7,7 @@ use slidegate_server::engine::{Afresh, Caller, Engine};
 use slidegate_server::spec::{DescriptorSpec, RedisPlace, RedisSpec, Spec, StoreSpec, Unit};
 use slidegate_testkit::server::RedisServer;
 
-use crate::setup::*;
+use super::setup::*;
 
 /// Hours, so that no window passes while a test runs.
 fn hour(text: &str, requests: u32) -> DescriptorSpec {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use slidegate_server::domain::{Code, Descriptor, Question};
 use slidegate_server::spec::Unit;
 
-use crate::setup::*;
+use super::setup::*;
 
 #[test]
 fn the_window_slides_and_the_wait_is_exact() {

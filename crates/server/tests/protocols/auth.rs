@@ -3,10 +3,6 @@
 //! What could go wrong: a header or a spelling of the path by which a client gets past its limit, uses
 //! up that of somebody else, or is judged for a request that it did not make.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "in a test, to panic is to fail")]
-
-mod http_client;
-
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +17,7 @@ use slidegate_server::http::{Handle, HttpSettings, HttpState, Peer, Reply};
 use slidegate_server::spec::{KeyPart, MatchSpec, MissingKey, PolicySpec, RuleSpec, Spec};
 use slidegate_testkit::server::{ReverseProxy, ServerError};
 
-use http_client::{Answer, Client, Running, engine};
+use crate::http_client::{Answer, Client, Running, engine};
 
 const LIMIT: u64 = 3;
 
@@ -183,7 +179,7 @@ impl Handle for Upstream {
     }
 }
 
-const PAGE: &str = include_str!("../../../docs/forward-auth.md");
+const PAGE: &str = include_str!("../../../../docs/forward-auth.md");
 
 /// A file of the page, with the ports of this test.
 fn shown(language: &str, port: u16, service: SocketAddr, slidegate: SocketAddr) -> String {

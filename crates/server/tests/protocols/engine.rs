@@ -1,7 +1,5 @@
 //! Limits at work: switches, several at once, another configuration, a restart.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
-
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;

@@ -14,8 +14,8 @@ use slidegate_testkit::{
 use tokio::runtime::Runtime;
 use tonic::transport::Channel;
 
-use crate::grpc::{ask, channel};
-use crate::served::Served;
+use super::grpc::{ask, channel};
+use super::served::Served;
 
 struct GrpcSubject<'a> {
     runtime: &'a Runtime,

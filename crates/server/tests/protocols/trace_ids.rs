@@ -3,14 +3,9 @@
 //! What could go wrong: a denial that cannot be found in the traces, one that names somebody else's
 //! trace, or a client that writes whatever it likes into answers and logs.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "in a test, to panic is to fail")]
-
-mod http_client;
-
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::uri::PathAndQuery;
 use serde_json::{Value, json};
@@ -28,13 +23,14 @@ use slidegate_server::spec::{
     DescriptorSpec, DomainSpec, KeyPart, LimitSpec, MEMORY, MatchSpec, MissingKey, PolicySpec,
     RateSpec, RuleSpec, Spec, Unit,
 };
+use slidegate_testkit::server::poll_async;
 use slidegate_tower::OverloadGuard;
 use tokio::net::TcpListener;
 use tonic::client::Grpc;
 use tonic::transport::Channel;
 use tonic_prost::ProstCodec;
 
-use http_client::{Client, JSON, Running, until};
+use crate::http_client::{Client, JSON, Running, until};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -213,15 +209,11 @@ async fn what_is_shed_names_its_trace_too() {
     slow.write(format!("{JSON}\r\n").as_bytes()).await;
     let mut client = Client::connect(server.address).await;
     let fields = traced(PARENT);
-    let mut shed = client.send("GET", "/v1/policies", &fields, "").await;
-    for _ in 0..1000 {
-        if shed.status == 503 {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-        shed = client.send("GET", "/v1/policies", &fields, "").await;
-    }
-    assert_eq!((shed.status, &shed.json()["trace_id"]), (503, &json!(TRACE)));
+    let shed = poll_async("a request to be shed", async || {
+        let answer = client.send("GET", "/v1/policies", &fields, "").await;
+        (answer.status == 503).then_some(answer)
+    });
+    assert_eq!(shed.await.unwrap().json()["trace_id"], TRACE);
 }
 
 #[tokio::test]

@@ -4,10 +4,6 @@
 //! a fixed seed, and finds answers that the document does not tell of, good requests that are refused,
 //! bad ones that are not, and errors of the server.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "in a test, to panic is to fail")]
-
-mod http_client;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -16,7 +12,7 @@ use slidegate::{Algorithm, Cost, Quota};
 use slidegate_server::spec::{KeyPart, MatchSpec, MissingKey, PolicySpec, RuleSpec, Spec, Switch};
 use slidegate_testkit::server::PythonTool;
 
-use http_client::{Client, api};
+use crate::http_client::{Client, api};
 
 const REQUIREMENTS: &str = include_str!("schemathesis_files/requirements.txt");
 
@@ -68,7 +64,7 @@ fn with_what_there_is(mut document: Value, receipts: &[Value]) -> Value {
 fn run(document: &Path, address: &str, mode: &str) -> std::process::Output {
     let tool = PythonTool::install("schemathesis-4.32.5", REQUIREMENTS).unwrap();
     let config = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/schemathesis_files/schemathesis.toml");
+        .join("tests/protocols/schemathesis_files/schemathesis.toml");
     let mut command = tool.command("from schemathesis.cli import schemathesis; schemathesis()");
     command.arg("--config-file").arg(config).arg("run").arg(document);
     command.args(["--url", address, "--max-examples", EXAMPLES, "--seed", "1", "--no-color"]);

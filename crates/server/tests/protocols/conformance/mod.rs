@@ -1,8 +1,6 @@
 //! The conformance traces through the daemon's listeners, over real sockets. The clock is set in
 //! this process: no build of the program has a switch for it.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "in a test, to panic is to fail")]
-
 mod api;
 mod redis_protocol;
 

@@ -4,8 +4,6 @@
 //! is charged though another descriptor denied it; a wait that is not exact. Time is in the test's
 //! hands, so every number is exact.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
-
 mod charging;
 mod matching;
 mod modes;

@@ -4,7 +4,7 @@ use slidegate_server::domain::{Code, Question};
 use slidegate_server::engine::{Afresh, Engine};
 use slidegate_server::spec::{DescriptorSpec, Spec, Unit};
 
-use crate::setup::*;
+use super::setup::*;
 
 #[test]
 fn what_contradicts_itself_is_refused_by_name() {

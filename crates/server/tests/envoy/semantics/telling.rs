@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use slidegate_server::domain::{Code, Descriptor, HeaderNames, Override, Question, dump};
 use slidegate_server::spec::{DescriptorSpec, Unit};
 
-use crate::setup::*;
+use super::setup::*;
 
 #[test]
 fn an_unknown_domain_passes_and_is_counted() {

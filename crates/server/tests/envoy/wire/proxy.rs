@@ -15,10 +15,10 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use slidegate_server::domain::Options;
 use slidegate_server::spec::Unit;
-use slidegate_testkit::server::Envoy;
+use slidegate_testkit::server::{ReverseProxy, poll_async};
 use tokio::net::TcpListener;
 
-use crate::served::{Served, users};
+use super::served::{Served, users};
 
 /// Answers everything with 200.
 async fn upstream() -> SocketAddr {
@@ -40,9 +40,10 @@ async fn upstream() -> SocketAddr {
 }
 
 /// Envoy between clients and the service, asking `limits` about each user.
-async fn envoy(limits: SocketAddr, failure_mode_deny: bool) -> Envoy {
+async fn envoy(limits: SocketAddr, failure_mode_deny: bool) -> ReverseProxy {
     let upstream = upstream().await;
-    let start = move || Envoy::start(|port| config(port, upstream, limits, failure_mode_deny));
+    let start =
+        move || ReverseProxy::envoy(|port| config(port, upstream, limits, failure_mode_deny));
     tokio::task::spawn_blocking(start).await.unwrap().unwrap()
 }
 
@@ -119,7 +120,7 @@ struct Caller {
 }
 
 impl Caller {
-    fn new(envoy: &Envoy) -> Self {
+    fn new(envoy: &ReverseProxy) -> Self {
         let client = Client::builder(TokioExecutor::new()).build_http();
         Self { client, address: envoy.address() }
     }
@@ -228,9 +229,8 @@ async fn a_new_configuration_under_load_fails_no_request_and_loses_no_count() {
     for swap in 1..=SWAPS {
         // Some requests between any two configurations.
         let before = total();
-        while total() < before + CALLERS {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        let asked = async || (total() >= before + CALLERS).then_some(());
+        poll_async("some requests", asked).await.unwrap();
         served.engine.swap(&users(most - swap, Unit::Day)).unwrap();
     }
     done.store(true, Ordering::Relaxed);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use slidegate_server::domain::{Code, Descriptor, Override};
 use slidegate_server::spec::{DescriptorSpec, Unit};
 
-use crate::setup::*;
+use super::setup::*;
 
 #[test]
 fn a_key_without_a_value_counts_every_value_apart() {

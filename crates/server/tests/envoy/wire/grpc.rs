@@ -27,7 +27,9 @@ use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 
-use crate::served::{Served, users};
+use crate::frozen_time::FrozenTime;
+
+use super::served::{Served, users};
 
 pub(crate) const OK: i32 = 1;
 const OVER_LIMIT: i32 = 2;
@@ -215,16 +217,18 @@ async fn after_the_shutdown_nobody_listens_and_calls_have_ended() {
     assert!(TcpStream::connect(address).await.is_err());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn a_client_that_says_nothing_is_cut_and_one_that_speaks_is_not() {
-    let limits = GrpcLimits { opening_max: Duration::from_millis(50), ..GrpcLimits::default() };
+    let time = FrozenTime::new();
+    let limits = GrpcLimits::default();
     let served = Served::limited(&users(9, Unit::Minute), Options::default(), limits).await;
     let channel = channel(&served).await;
     assert_eq!(ask(&channel, user("a")).await.unwrap().overall_code, OK);
     let mut silent = TcpStream::connect(served.address).await.unwrap();
     let mut rest = Vec::new();
     // Ends when the other side closes; what it said before does not matter.
-    let _ = timeout(PATIENCE, silent.read_to_end(&mut rest)).await.unwrap();
+    let closed = silent.read_to_end(&mut rest);
+    let _ = time.until(limits.opening_max, "the connection to be closed", closed).await;
     assert_eq!(ask(&channel, user("a")).await.unwrap().overall_code, OK);
 }
 

@@ -3,13 +3,8 @@
 //! What could go wrong: a certificate that is replaced only on paper, a client that passes for verified,
 //! a stream of HTTP/2 that holds up or ends the others.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "in a test, to panic is to fail")]
-
-mod http_client;
-
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use http::{Request, Response};
@@ -32,7 +27,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
 
-use http_client::{Running, api, engine, until};
+use crate::frozen_time::FrozenTime;
+use crate::http_client::{Running, api, engine, until};
 
 fn spec() -> Spec {
     let policy = PolicySpec::new("api", vec![Quota::per_minute(100).unwrap()]);
@@ -162,12 +158,15 @@ async fn only_who_has_shown_a_certificate_is_verified() {
 async fn who_does_not_greet_is_cut() {
     let own = Certificates::new().unwrap();
     let tls: Tls = Arc::new(ArcSwap::from_pointee(server_config(&own, None)));
-    let limits =
-        ServeLimits { header_timeout: Duration::from_millis(100), ..ServeLimits::default() };
+    let time = FrozenTime::new();
+    let limits = ServeLimits::default();
+    let header_timeout = limits.header_timeout;
     let (address, connections) = serve(Verified, &tls, limits).await;
     let mut silent = TcpStream::connect(address).await.unwrap();
     let mut bytes = Vec::new();
-    assert_eq!(silent.read_to_end(&mut bytes).await.unwrap_or(0), 0);
+    let closed = silent.read_to_end(&mut bytes);
+    let closed = time.until(header_timeout, "the connection to be closed", closed).await;
+    assert_eq!(closed.unwrap_or(0), 0);
     assert_eq!(connections.cut(), 1);
     // One that does not speak TLS is told nothing that is HTTP.
     let mut plain = TcpStream::connect(address).await.unwrap();
@@ -229,8 +228,9 @@ type Pieces =
 #[tokio::test]
 async fn a_slow_body_holds_up_nobody_else() {
     let (engine, _clock) = engine(&spec());
-    let settings =
-        HttpSettings { body_timeout: Duration::from_millis(100), ..HttpSettings::default() };
+    let time = FrozenTime::new();
+    let settings = HttpSettings::default();
+    let body_timeout = settings.body_timeout;
     let server = Running::of(Arc::new(HttpState::new(engine, settings))).await;
     let mut sender: Sender<Pieces> = http2(server.address).await;
     let body = || {
@@ -245,9 +245,10 @@ async fn a_slow_body_holds_up_nobody_else() {
     quick.send(Ok(Frame::data(Bytes::from(text)))).await.unwrap();
     drop(quick);
     let other = sender.clone().send_request(check(server.address, quick_body));
-    let (slow_answer, quick_answer) = tokio::join!(waiting, other);
-    assert_eq!(quick_answer.unwrap().status(), 200);
-    let slow_answer = slow_answer.unwrap();
+    let waiting = tokio::spawn(waiting);
+    assert_eq!(other.await.unwrap().status(), 200);
+    let slow_answer = time.until(body_timeout, "the slow body to be refused", waiting).await;
+    let slow_answer = slow_answer.unwrap().unwrap();
     assert_eq!(slow_answer.status(), 408);
     assert_eq!(read(slow_answer).await["status"], 408);
     assert_eq!(server.connections.cut(), 0);

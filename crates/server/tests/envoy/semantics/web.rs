@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use slidegate_server::domain::{self, BODY_MAX, HeaderNames, Reply};
 use slidegate_server::engine::Caller;
 
-use crate::setup::*;
+use super::setup::*;
 
 fn post(house: &House, body: &str) -> Reply {
     now(domain::json(&house.engine, &house.options, body.as_bytes(), Caller::INSIDE))

@@ -1,7 +1,5 @@
 //! Decisions written down.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use slidegate_server::domain::Code;
 
-use crate::setup::*;
+use super::setup::*;
 
 #[test]
 fn a_limit_replaces_others_for_this_request() {

@@ -1,6 +1,4 @@
-//! A server in the test's process and a client that sends what it is told, byte by byte.
-
-#![expect(dead_code, reason = "each test uses a part of it")]
+//! A server in the test's process and a client that sends exactly the bytes that it is given.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -11,6 +9,7 @@ use slidegate::ManualClock;
 use slidegate_server::engine::{Afresh, Engine};
 use slidegate_server::http::{Connections, Handle, HttpSettings, HttpState, ServeLimits, Server};
 use slidegate_server::spec::Spec;
+use slidegate_testkit::server::poll_async;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::oneshot;
@@ -188,13 +187,7 @@ impl Client {
 
 pub(crate) const JSON: &str = "content-type: application/json\r\n";
 
-/// Asks until the answer is as wanted, with a generous deadline.
+/// Waits until something is so.
 pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    for _ in 0..3000 {
-        if is_so() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("waited 30 s for {what}");
+    poll_async(what, async || is_so().then_some(())).await.unwrap();
 }

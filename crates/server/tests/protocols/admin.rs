@@ -3,10 +3,6 @@
 //! What could go wrong: a page that Prometheus throws away as a whole, series that grow with what
 //! clients send, an answer to somebody who has no token.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "in a test, to panic is to fail")]
-
-mod http_client;
-
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,9 +14,9 @@ use slidegate_server::admin::{Access, AdminState, Kind};
 use slidegate_server::engine::Engine;
 use slidegate_server::http::{HttpSettings, HttpState};
 use slidegate_server::spec::{PolicySpec, RedisPlace, RedisSpec, Spec, StoreSpec, Switch};
-use slidegate_testkit::server::RedisServer;
+use slidegate_testkit::server::{RedisServer, poll_async};
 
-use http_client::{Client, Running, engine};
+use crate::http_client::{Client, Running, engine};
 
 const TOKEN: &str = "a-token-of-the-test-0123";
 
@@ -320,14 +316,11 @@ async fn a_store_that_fails_makes_unready_only_where_it_denies() {
     assert_eq!(client.get("/readyz").await.json()["ready"], true);
 
     redis.kill().unwrap();
-    // Until the breaker opens, and not only for one moment of probing.
-    for _ in 0..1000 {
+    let unready = poll_async("the breaker to open", async || {
         asker.post("/v1/batch", &batch).await;
-        if client.get("/readyz").await.status == 503 {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+        (client.get("/readyz").await.status == 503).then_some(())
+    });
+    unready.await.unwrap();
     let denied = asker.post("/v1/check?status=429", &json!({"policy": "closed", "key": "b"})).await;
     assert_eq!(denied.status, 503);
     let open = asker.post("/v1/check", &json!({"policy": "open", "key": "b"})).await.json();
@@ -335,14 +328,16 @@ async fn a_store_that_fails_makes_unready_only_where_it_denies() {
     let peek = asker.post("/v1/peek", &json!({"policy": "open", "key": "b"})).await;
     assert_eq!((peek.status, peek.field("retry-after")), (503, Some("1")));
     assert!(!peek.text().contains("127.0.0.1"), "it tells where the store is: {}", peek.text());
-    let mut ready = json!(null);
-    for _ in 0..1000 {
-        ready = client.get("/readyz").await.json();
+    // For a moment, while the breaker probes the store, the daemon is ready again.
+    let unready = poll_async("the breaker to be open", async || {
+        let ready = client.get("/readyz").await.json();
         if ready["ready"] == false {
-            break;
+            return Some(ready);
         }
         asker.post("/v1/batch", &batch).await;
-    }
+        None
+    });
+    let ready = unready.await.unwrap();
     assert_eq!(ready["reasons"].as_array().unwrap().len(), 1, "{ready}");
     assert!(ready["reasons"][0].as_str().unwrap().contains("\"closed\" denies"), "{ready}");
     assert_eq!(ready["notes"].as_array().unwrap().len(), 2, "{ready}");

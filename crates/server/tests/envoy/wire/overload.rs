@@ -4,7 +4,7 @@
 //! given back, or a health check that finds a busy server dead.
 
 use slidegate_server::spec::Unit;
-use slidegate_testkit::server::PATIENCE;
+use slidegate_testkit::server::{PATIENCE, poll_async};
 use slidegate_tower::{Arrival, OverloadGuard, Pass};
 use tokio::time::timeout;
 use tonic::Code;
@@ -12,8 +12,8 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 use tonic_types::StatusExt;
 
-use crate::grpc::{OK, ask, channel, user};
-use crate::served::{Served, users};
+use super::grpc::{OK, ask, channel, user};
+use super::served::{Served, users};
 
 /// The only place there is.
 fn take(guard: &OverloadGuard) -> Pass {
@@ -54,12 +54,8 @@ async fn a_call_that_is_queued_is_answered_when_there_is_room() {
     let channel = channel(&served).await;
     let busy = take(&guard);
     let call = tokio::spawn(async move { ask(&channel, user("alice")).await });
-    let queued = async {
-        while guard.stats().queued == 0 {
-            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-        }
-    };
-    timeout(PATIENCE, queued).await.unwrap();
+    let queued = poll_async("the call", async || (guard.stats().queued > 0).then_some(()));
+    queued.await.unwrap();
     drop(busy);
     let answered = timeout(PATIENCE, call).await.unwrap().unwrap().unwrap();
     assert_eq!(answered.overall_code, OK);
