@@ -1,12 +1,5 @@
 //! Values without parts, read from their text. An error says what is allowed.
 
-mod quota;
-mod time;
-
-pub(super) use quota::quota;
-pub use time::show;
-pub(super) use time::time;
-
 use super::yaml::{Scalar, Style, Value};
 
 /// The most bytes of any text.
