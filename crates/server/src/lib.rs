@@ -10,6 +10,7 @@ pub mod engine;
 pub mod grpc;
 pub mod http;
 mod nearest;
+pub mod net;
 mod overload;
 mod receipt;
 pub mod resp;

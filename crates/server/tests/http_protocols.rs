@@ -24,7 +24,7 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use serde_json::{Value, json};
 use slidegate::Quota;
 use slidegate_server::http::{
-    Connections, Handle, HttpSettings, HttpState, Peer, Reply, ServeLimits, Server, Tls,
+    Connections, Handle, HttpSettings, HttpState, Peer, Reply, ServeLimits, Server, TlsConfig,
 };
 use slidegate_server::spec::{PolicySpec, Spec};
 use slidegate_testkit::server::Certificates;
@@ -87,7 +87,7 @@ fn client_config(trusted: &Certificates, own: Option<&Certificates>) -> ClientCo
 /// Serves by TLS for as long as the test runs.
 async fn serve<H: Handle>(
     handler: H,
-    tls: &Tls,
+    tls: &TlsConfig,
     limits: ServeLimits,
 ) -> (SocketAddr, Arc<Connections>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -119,7 +119,7 @@ async fn ask(address: SocketAddr, config: ClientConfig) -> Option<String> {
 #[tokio::test]
 async fn a_certificate_is_replaced_while_it_is_used() {
     let [old, new] = [(); 2].map(|()| Certificates::new().unwrap());
-    let tls: Tls = Arc::new(ArcSwap::from_pointee(server_config(&old, None)));
+    let tls: TlsConfig = Arc::new(ArcSwap::from_pointee(server_config(&old, None)));
     let (engine, _clock) = engine(&spec());
     let state = HttpState::new(engine, HttpSettings::default());
     let (address, _) = serve(state, &tls, ServeLimits::default()).await;
@@ -143,12 +143,12 @@ impl Handle for Verified {
 #[tokio::test]
 async fn only_who_has_shown_a_certificate_is_verified() {
     let [own, clients, strangers] = [(); 3].map(|()| Certificates::new().unwrap());
-    let open: Tls = Arc::new(ArcSwap::from_pointee(server_config(&own, None)));
+    let open: TlsConfig = Arc::new(ArcSwap::from_pointee(server_config(&own, None)));
     let (address, _) = serve(Verified, &open, ServeLimits::default()).await;
     let answer = ask(address, client_config(&own, Some(&clients))).await.unwrap();
     assert!(answer.ends_with("verified false"), "{answer}");
 
-    let closed: Tls = Arc::new(ArcSwap::from_pointee(server_config(&own, Some(&clients))));
+    let closed: TlsConfig = Arc::new(ArcSwap::from_pointee(server_config(&own, Some(&clients))));
     let (address, _) = serve(Verified, &closed, ServeLimits::default()).await;
     let answer = ask(address, client_config(&own, Some(&clients))).await.unwrap();
     assert!(answer.ends_with("verified true"), "{answer}");
@@ -161,7 +161,7 @@ async fn only_who_has_shown_a_certificate_is_verified() {
 #[tokio::test]
 async fn who_does_not_greet_is_cut() {
     let own = Certificates::new().unwrap();
-    let tls: Tls = Arc::new(ArcSwap::from_pointee(server_config(&own, None)));
+    let tls: TlsConfig = Arc::new(ArcSwap::from_pointee(server_config(&own, None)));
     let limits =
         ServeLimits { header_timeout: Duration::from_millis(100), ..ServeLimits::default() };
     let (address, connections) = serve(Verified, &tls, limits).await;

@@ -17,22 +17,23 @@ use slidegate_http::Problem;
 
 use self::key::Missing;
 use self::original::{Family, Original};
-use super::answer::{self, write_fields};
-use super::problem::{Refusal, RefusalKind, shown};
-use super::{HttpState, Peer, Reply, query};
+use super::error::{ApiError, ApiErrorKind, shown};
+use super::reply::{self, write_fields};
+use super::request::parameters;
+use super::{HttpState, Peer, Reply};
 use crate::engine::{ASKS_MAX, Ask, Caller, Plan, check_all};
 
 /// Judges a request by all rules that it matches, all or nothing.
-pub(super) async fn judge(
+pub(super) async fn authorize(
     state: &HttpState,
     request: &Request<Incoming>,
     peer: &Peer,
-) -> Result<Reply, Refusal> {
+) -> Result<Reply, ApiError> {
     let client = &state.settings().client;
     let address = peer.address.ip();
     if client.trusts_somebody() && !client.is_trusted(address) {
         let detail = "this address is not a trusted proxy: add it to `trusted_proxies`";
-        return Err(Refusal::new(RefusalKind::Forbidden, detail));
+        return Err(ApiError::new(ApiErrorKind::Forbidden, detail));
     }
     let options = Options::read(request.uri().query().unwrap_or_default())?;
     let original = Original::read(request.headers(), options.family)?;
@@ -45,11 +46,11 @@ pub(super) async fn judge(
     let mut judged = Vec::with_capacity(answers.len());
     for (ask, answer) in asks.iter().zip(&answers) {
         if ask.limit.is_enforced(ask.key) {
-            judged.push(answer::judged(ask.limit, ask.tier, &answer.decision));
+            judged.push(reply::judged(ask.limit, ask.tier, &answer.decision));
         }
     }
     if let Some(problem) = Problem::of(&judged) {
-        let mut reply = answer::denied(problem, &judged, caller);
+        let mut reply = reply::denied(problem, &judged, caller);
         if let Some(status) = options.denied {
             *reply.status_mut() = status;
         }
@@ -78,20 +79,20 @@ fn asked<'a>(
     plan: &'a Plan,
     who: &key::Who<'_>,
     headers: &HeaderMap,
-) -> Result<Vec<Asked<'a>>, Refusal> {
+) -> Result<Vec<Asked<'a>>, ApiError> {
     let mut asked = Vec::new();
     for rule in plan.rules() {
         let Some(path) = rule::matches(&rule.matches, who.original, headers) else { continue };
         let Some(limit) = plan.limit(&rule.policy) else {
             let detail = format!("rule {:?} names policy {:?}: add it", rule.name, rule.policy);
-            return Err(Refusal::new(RefusalKind::Failed, detail));
+            return Err(ApiError::new(ApiErrorKind::Failed, detail));
         };
         let key = match who.key(rule, path, headers) {
             Ok(key) => key,
             Err(Missing::Skip) => continue,
             Err(Missing::Deny) => {
                 let detail = format!("rule {:?} needs what the request does not have", rule.name);
-                return Err(Refusal::new(RefusalKind::Forbidden, detail));
+                return Err(ApiError::new(ApiErrorKind::Forbidden, detail));
             }
         };
         let tier = rule.tier_header.as_deref().and_then(|name| rule::only(headers, name));
@@ -128,10 +129,9 @@ struct Options {
 }
 
 impl Options {
-    fn read(query: &str) -> Result<Self, Refusal> {
+    fn read(query: &str) -> Result<Self, ApiError> {
         let (mut family, mut denied) = (None, None);
-        for pair in query::pairs(query) {
-            let (name, value) = pair?;
+        for (name, value) in parameters(query)? {
             let is_again = match (&*name, &*value) {
                 ("headers", "original") => family.replace(Family::Original).is_some(),
                 ("headers", "forwarded") => family.replace(Family::Forwarded).is_some(),
@@ -140,7 +140,7 @@ impl Options {
                 _ => true,
             };
             if is_again {
-                return Err(Refusal::malformed(format!(
+                return Err(ApiError::malformed(format!(
                     "parameter {}={} is not known here, or comes twice: use \
                      headers=original|forwarded, status=403|429",
                     shown(&name),

@@ -4,7 +4,7 @@ use http::HeaderMap;
 use http::header::HOST;
 
 use super::path;
-use crate::http::problem::Refusal;
+use crate::http::error::ApiError;
 
 /// What matters of the original request.
 #[derive(Debug, PartialEq, Eq)]
@@ -53,15 +53,15 @@ impl Family {
         headers.contains_key(self.uri()) || headers.contains_key(self.method())
     }
 
-    fn of(headers: &HeaderMap) -> Result<Self, Refusal> {
+    fn of(headers: &HeaderMap) -> Result<Self, ApiError> {
         match (Self::Original.is_in(headers), Self::Forwarded.is_in(headers)) {
             (true, false) => Ok(Self::Original),
             (false, true) => Ok(Self::Forwarded),
-            (true, true) => Err(Refusal::malformed(
+            (true, true) => Err(ApiError::malformed(
                 "both X-Original-* and X-Forwarded-* tell the request, and one may be the client's: \
                  have the proxy ask at /auth?headers=original or /auth?headers=forwarded",
             )),
-            (false, false) => Err(Refusal::malformed(
+            (false, false) => Err(ApiError::malformed(
                 "no field tells the request: have the proxy send X-Original-Method and \
                  X-Original-URI, or X-Forwarded-Method and X-Forwarded-Uri",
             )),
@@ -70,7 +70,7 @@ impl Family {
 }
 
 impl Original {
-    pub(super) fn read(headers: &HeaderMap, family: Option<Family>) -> Result<Self, Refusal> {
+    pub(super) fn read(headers: &HeaderMap, family: Option<Family>) -> Result<Self, ApiError> {
         let family = match family {
             Some(family) => family,
             None => Family::of(headers)?,
@@ -86,9 +86,9 @@ impl Original {
 }
 
 /// The value of a field that comes once: of two, one may be the client's.
-fn only<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<&'a str, Refusal> {
+fn only<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<&'a str, ApiError> {
     let refused =
-        |why: &str| Refusal::malformed(format!("{name} {why}: have the proxy set it once"));
+        |why: &str| ApiError::malformed(format!("{name} {why}: have the proxy set it once"));
     let mut values = headers.get_all(name).into_iter();
     match (values.next(), values.next()) {
         (Some(value), None) => value.to_str().map_err(|_| refused("is not plain text")),
