@@ -13,6 +13,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 /// The shutdown signal, for tasks that wait for it.
 #[derive(Debug, Clone)]
@@ -68,7 +69,7 @@ impl Stop {
 /// # Errors
 ///
 /// When the address is in use or not local. The message contains `name`.
-pub async fn listen(name: &str, address: SocketAddr) -> Result<TcpListener, String> {
+pub(crate) async fn listen(name: &str, address: SocketAddr) -> Result<TcpListener, String> {
     TcpListener::bind(address).await.map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => format!(
             "cannot listen on {address} for {name}: something else listens there; choose another \
@@ -78,32 +79,43 @@ pub async fn listen(name: &str, address: SocketAddr) -> Result<TcpListener, Stri
     })
 }
 
-/// Accepts the next connection. Returns `None` after the shutdown signal. Connections above the
-/// maximum are sent `refusal` and closed.
-pub async fn accept(
+/// Accepts connections until the shutdown signal, and spawns the future that `serve` returns for each.
+/// Connections above the maximum are sent `refusal` and closed.
+pub(crate) async fn accept_all<F>(
     listener: &TcpListener,
     connections: &Arc<Connections>,
     stop: &Stop,
     refusal: &[u8],
-) -> Option<(TcpStream, SocketAddr, ConnectionSlot)> {
+    tasks: &mut JoinSet<()>,
+    serve: impl Fn(TcpStream, SocketAddr) -> F,
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
     /// Out of file descriptors, most likely: trying again at once does not help.
     const PAUSE: Duration = Duration::from_millis(50);
+    let mut stopped = pin!(stop.clone().wait());
     loop {
         let accepted = tokio::select! {
             biased;
-            () = stop.clone().wait() => return None,
+            () = &mut stopped => return,
+            Some(_) = tasks.join_next() => continue,
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, peer)) => match connections.enter() {
-                Some(slot) => {
-                    // Replies are small and whole: waiting to fill a packet only delays them.
-                    let _ = stream.set_nodelay(true);
-                    return Some((stream, peer, slot));
-                }
-                // Best effort: a client is never waited for.
-                None => drop(stream.try_write(refusal)),
-            },
+            Ok((stream, address)) => {
+                let Some(slot) = connections.enter() else {
+                    // Best effort: a client is never waited for.
+                    let _ = stream.try_write(refusal);
+                    continue;
+                };
+                // Replies are small and whole: waiting to fill a packet only delays them.
+                let _ = stream.set_nodelay(true);
+                let served = serve(stream, address);
+                tasks.spawn(async move {
+                    served.await;
+                    drop(slot);
+                });
+            }
             Err(error) if is_of_one_connection(&error) => {}
             Err(_) => tokio::time::sleep(PAUSE).await,
         }

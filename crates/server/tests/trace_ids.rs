@@ -19,7 +19,7 @@ use slidegate_server::config::{AuditDecisions, AuditSettings};
 use slidegate_server::domain::Options;
 use slidegate_server::engine::{Afresh, Engine};
 use slidegate_server::grpc::message::{
-    Entry, RateLimitDescriptor, RateLimitRequest, RateLimitResponse,
+    DescriptorEntry, RateLimitDescriptor, RateLimitRequest, RateLimitResponse,
 };
 use slidegate_server::grpc::{self, GrpcLimits};
 use slidegate_server::http::{HttpSettings, HttpState, ShedLoad};
@@ -237,7 +237,7 @@ async fn metadata_of_grpc_goes_to_the_audit_log() {
     let channel = Channel::from_shared(format!("http://{address}")).unwrap();
     let mut client = Grpc::new(channel.connect().await.unwrap());
     for (parent, code) in [(None, 1), (Some(PARENT), 2), (None, 2)] {
-        let entry = Entry { key: "user".to_owned(), value: "alice".to_owned() };
+        let entry = DescriptorEntry { key: "user".to_owned(), value: "alice".to_owned() };
         let descriptor = RateLimitDescriptor { entries: vec![entry], ..Default::default() };
         let (domain, descriptors) = ("shop".to_owned(), vec![descriptor]);
         let mut request =

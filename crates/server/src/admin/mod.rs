@@ -14,7 +14,7 @@ use serde_json::json;
 
 pub use self::access::{Access, may_listen};
 pub use self::page::{Kind, Page};
-pub use self::state::{AdminState, Reload, Reloads, Source, StoreMemory, TextPage};
+pub use self::state::{AdminState, MetricsSource, Reload, Reloads, StoreMemory, TextPage};
 use crate::engine::Caller;
 use crate::http::error::{ApiError, ApiErrorKind};
 use crate::http::{Handle, Peer, Reply, reply};

@@ -18,7 +18,7 @@ use crate::http::Connections;
 pub type Reload = Arc<dyn Fn() -> Result<String, String> + Send + Sync>;
 
 /// Adds metrics to a page.
-pub type Source = Box<dyn Fn(&mut Page) + Send + Sync>;
+pub type MetricsSource = Box<dyn Fn(&mut Page) + Send + Sync>;
 
 /// A page of text, such as Envoy's `/rlconfig`.
 pub type TextPage = Box<dyn Fn() -> String + Send + Sync>;
@@ -38,7 +38,7 @@ pub struct AdminState {
     /// The memory of external stores.
     pub stores: Arc<StoreMemory>,
     /// Further metrics.
-    pub sources: Vec<Source>,
+    pub sources: Vec<MetricsSource>,
     /// Further text pages, by path.
     pub pages: Vec<(&'static str, TextPage)>,
     /// Set before the process exits: it still serves, but is no longer ready.

@@ -65,9 +65,7 @@ impl RateLimitService {
         let response = answer(&plan, &question, &self.options, caller).await.map_err(invalid)?;
         Ok(tonic::Response::new(response.into()))
     }
-}
 
-impl RateLimitService {
     /// Answers a call when the guard admits it. Its message is not read before.
     pub(super) async fn call_guarded<B>(
         self,

@@ -22,16 +22,16 @@ use super::{HttpState, Reply, body};
 use crate::engine::{Ask, Caller, Pool, check_all as check_asks};
 use crate::spec::{PolicySpec, Switch};
 
-type Response = Result<Reply, ApiError>;
+type ApiResult = Result<Reply, ApiError>;
 
 /// `POST /v1/check`
-pub(super) async fn check(state: &HttpState, request: &mut Request<Incoming>) -> Response {
+pub(super) async fn check(state: &HttpState, request: &mut Request<Incoming>) -> ApiResult {
     let (body, options) = read_check(state, request).await?;
     reply_to_check(state, &parse(&body)?, options).await
 }
 
 /// `GET /v1/check`
-pub(super) async fn check_query(state: &HttpState, request: &Request<Incoming>) -> Response {
+pub(super) async fn check_query(state: &HttpState, request: &Request<Incoming>) -> ApiResult {
     let query = request.uri().query().unwrap_or_default();
     let (check, denial) = request::check_query(query)?;
     let caller = Caller::http(request.headers());
@@ -42,7 +42,7 @@ async fn reply_to_check(
     state: &HttpState,
     check: &CheckRequest<'_>,
     options: ReplyOptions<'_>,
-) -> Response {
+) -> ApiResult {
     let plan = state.engine().plan();
     let ask = check.ask(&plan, state.settings().key_max)?;
     let decision = decide(&ask, options.caller).await;
@@ -60,7 +60,7 @@ async fn decide(ask: &Ask<'_>, caller: Caller<'_>) -> Decision {
 }
 
 /// `POST /v1/peek`
-pub(super) async fn peek(state: &HttpState, request: &mut Request<Incoming>) -> Response {
+pub(super) async fn peek(state: &HttpState, request: &mut Request<Incoming>) -> ApiResult {
     let (body, options) = read_check(state, request).await?;
     let check: CheckRequest<'_> = parse(&body)?;
     let plan = state.engine().plan();
@@ -70,7 +70,7 @@ pub(super) async fn peek(state: &HttpState, request: &mut Request<Incoming>) -> 
 }
 
 /// `POST /v1/reserve`
-pub(super) async fn reserve(state: &HttpState, request: &mut Request<Incoming>) -> Response {
+pub(super) async fn reserve(state: &HttpState, request: &mut Request<Incoming>) -> ApiResult {
     let (body, options) = read_check(state, request).await?;
     let reserve: ReserveRequest<'_> = parse(&body)?;
     let plan = state.engine().plan();
@@ -81,7 +81,7 @@ pub(super) async fn reserve(state: &HttpState, request: &mut Request<Incoming>) 
 }
 
 /// `POST /v1/check_all`: all or nothing.
-pub(super) async fn check_all(state: &HttpState, request: &mut Request<Incoming>) -> Response {
+pub(super) async fn check_all(state: &HttpState, request: &mut Request<Incoming>) -> ApiResult {
     let (body, options) = read_check(state, request).await?;
     let settings = state.settings();
     let ChecksRequest { asks: checks } = parse(&body)?;
@@ -125,7 +125,7 @@ struct CheckAllBody<'a> {
 
 /// `POST /v1/batch`: each on its own. An unknown policy or tier is reported in its place; if anything
 /// is malformed, nothing is checked.
-pub(super) async fn batch(state: &HttpState, request: &mut Request<Incoming>) -> Response {
+pub(super) async fn batch(state: &HttpState, request: &mut Request<Incoming>) -> ApiResult {
     let body = read(state, request).await?;
     let (settings, caller) = (state.settings(), Caller::http(request.headers()));
     let ChecksRequest { asks: checks } = parse(&body)?;
@@ -220,7 +220,7 @@ fn check_count(checks: &[CheckRequest<'_>], most: usize) -> Result<(), ApiError>
 }
 
 /// `POST /v1/refund`
-pub(super) async fn refund(state: &HttpState, request: &mut Request<Incoming>) -> Response {
+pub(super) async fn refund(state: &HttpState, request: &mut Request<Incoming>) -> ApiResult {
     let body = read(state, request).await?;
     let refund: RefundRequest<'_> = parse(&body)?;
     let plan = state.engine().plan();
@@ -231,7 +231,7 @@ pub(super) async fn refund(state: &HttpState, request: &mut Request<Incoming>) -
 }
 
 /// `POST /v1/settle`
-pub(super) async fn settle(state: &HttpState, request: &mut Request<Incoming>) -> Response {
+pub(super) async fn settle(state: &HttpState, request: &mut Request<Incoming>) -> ApiResult {
     let body = read(state, request).await?;
     let settle: SettleRequest<'_> = parse(&body)?;
     let plan = state.engine().plan();
@@ -243,7 +243,7 @@ pub(super) async fn settle(state: &HttpState, request: &mut Request<Incoming>) -
 }
 
 /// `POST /v1/usage`
-pub(super) async fn usage(state: &HttpState, request: &mut Request<Incoming>) -> Response {
+pub(super) async fn usage(state: &HttpState, request: &mut Request<Incoming>) -> ApiResult {
     let body = read(state, request).await?;
     let usage: KeyRequest<'_> = parse(&body)?;
     let plan = state.engine().plan();
@@ -259,7 +259,7 @@ pub(super) async fn usage(state: &HttpState, request: &mut Request<Incoming>) ->
 }
 
 /// `POST /v1/history`: oldest first.
-pub(super) async fn history(state: &HttpState, request: &mut Request<Incoming>) -> Response {
+pub(super) async fn history(state: &HttpState, request: &mut Request<Incoming>) -> ApiResult {
     let body = read(state, request).await?;
     let history: KeyRequest<'_> = parse(&body)?;
     let plan = state.engine().plan();
@@ -272,7 +272,7 @@ pub(super) async fn history(state: &HttpState, request: &mut Request<Incoming>) 
 }
 
 /// `POST /v1/reset`
-pub(super) async fn reset(state: &HttpState, request: &mut Request<Incoming>) -> Response {
+pub(super) async fn reset(state: &HttpState, request: &mut Request<Incoming>) -> ApiResult {
     let body = read(state, request).await?;
     let reset: ResetRequest<'_> = parse(&body)?;
     let plan = state.engine().plan();
@@ -300,7 +300,7 @@ async fn read(state: &HttpState, request: &mut Request<Incoming>) -> Result<Byte
 }
 
 /// `GET /v1/policies`
-pub(super) fn policies(state: &HttpState, request: &Request<Incoming>) -> Response {
+pub(super) fn policies(state: &HttpState, request: &Request<Incoming>) -> ApiResult {
     no_query(request.uri().query())?;
     let plan = state.engine().plan();
     let policies: Vec<_> = plan.spec().policies.iter().map(PolicyBody::new).collect();
@@ -308,7 +308,7 @@ pub(super) fn policies(state: &HttpState, request: &Request<Incoming>) -> Respon
 }
 
 /// `GET /v1/policies/{name}`
-pub(super) fn policy(state: &HttpState, request: &Request<Incoming>, name: &str) -> Response {
+pub(super) fn policy(state: &HttpState, request: &Request<Incoming>, name: &str) -> ApiResult {
     no_query(request.uri().query())?;
     let name = request::decode(name)?;
     let plan = state.engine().plan();

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use slidegate::{Cost, Decision, Error, Quota};
 
-use super::parse::Arguments;
+use super::parse::CommandArguments;
 use super::reply::{Replies, shown};
 use super::throttle::Throttles;
 use crate::engine::{ASKS_MAX, Ask, Caller, Engine, Limit, Plan, TierId, check_all};
@@ -22,7 +22,7 @@ pub(super) enum Then {
 pub(super) struct Call<'a> {
     pub(super) engine: &'a Engine,
     pub(super) input: &'a [u8],
-    pub(super) arguments: &'a Arguments,
+    pub(super) arguments: &'a CommandArguments,
     pub(super) replies: &'a mut Replies,
     pub(super) throttles: &'a mut Throttles,
 }

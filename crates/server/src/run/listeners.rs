@@ -15,13 +15,13 @@ use tokio::time::timeout;
 
 use super::reload::Reloader;
 use super::tls::{GRPC, HTTP, PLAIN, ReloadableTls};
-use crate::admin::{Access, AdminState, Source, StoreMemory, may_listen};
+use crate::admin::{Access, AdminState, MetricsSource, StoreMemory, may_listen};
 use crate::config::{Loaded, OverloadSettings, Settings, TlsSettings};
 use crate::domain;
 use crate::engine::Engine;
 use crate::grpc::{self, GrpcLimits};
 use crate::http::{HttpSettings, HttpState, ServeLimits, Server, ShedLoad};
-use crate::net::{Connections, Stop, accept, listen};
+use crate::net::{Connections, Stop, accept_all, listen};
 use crate::overload;
 use crate::resp::{self, RespLimits};
 
@@ -46,7 +46,7 @@ pub(super) struct Services<'a> {
     pub(super) settings: &'a Settings,
     pub(super) reloader: &'a Arc<Reloader>,
     pub(super) is_ending: &'a Arc<AtomicBool>,
-    pub(super) sources: Vec<Source>,
+    pub(super) sources: Vec<MetricsSource>,
     pub(super) stop: Stop,
 }
 
@@ -315,11 +315,10 @@ async fn serve_protocol<P: Protocol>(
     stop: Stop,
 ) {
     let mut open = JoinSet::new();
-    while let Some((stream, _, slot)) = accept(&listener.socket, &connections, &stop, &[]).await {
-        while open.try_join_next().is_some() {}
+    let serve = |stream, _| {
         let (protocol, ended) = (protocol.clone(), stop.clone().wait());
         let tls = listener.tls.as_ref().map(ReloadableTls::acceptor);
-        open.spawn(async move {
+        async move {
             match tls {
                 None => protocol.serve(stream, ended).await,
                 Some(tls) => {
@@ -328,9 +327,9 @@ async fn serve_protocol<P: Protocol>(
                     }
                 }
             }
-            drop(slot);
-        });
-    }
+        }
+    };
+    accept_all(&listener.socket, &connections, &stop, &[], &mut open, serve).await;
     drop(listener);
     while open.join_next().await.is_some() {}
 }

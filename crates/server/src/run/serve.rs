@@ -13,7 +13,7 @@ use super::listeners::{Listeners, Services};
 use super::process::{notify_systemd, start_log};
 use super::reload::{Changes, Reloader, watch};
 use super::{Audit, Snapshots, Spans, envoy_metrics};
-use crate::admin::Source;
+use crate::admin::MetricsSource;
 use crate::config::{Loaded, SnapshotSettings};
 use crate::engine::{Afresh, Engine, Pool, Witness};
 use crate::net::{Stop, Stopper};
@@ -82,9 +82,9 @@ fn sources(
     engine: &Arc<Engine>,
     snapshots: Option<&Snapshots>,
     spans: Option<&Arc<Spans>>,
-) -> Vec<Source> {
+) -> Vec<MetricsSource> {
     let engine = Arc::clone(engine);
-    let mut sources: Vec<Source> =
+    let mut sources: Vec<MetricsSource> =
         vec![Box::new(move |page| envoy_metrics::tell(&engine.plan(), page))];
     if let Some(snapshots) = snapshots.cloned() {
         sources.push(Box::new(move |page| snapshots.tell(page)));

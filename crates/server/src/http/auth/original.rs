@@ -1,4 +1,4 @@
-//! The request that a proxy has received, as it tells us.
+//! The original request, as the proxy describes it.
 
 use http::HeaderMap;
 use http::header::HOST;
@@ -6,26 +6,26 @@ use http::header::HOST;
 use super::path;
 use crate::http::error::ApiError;
 
-/// What matters of the original request.
+/// The original request.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Original {
+pub(super) struct OriginalRequest {
     pub(super) method: String,
-    /// Without the port, in small letters; empty if it was not told.
+    /// Without the port, in lower case. Empty if unknown.
     pub(super) host: String,
-    /// Without the query, decoded and without detours.
+    /// Decoded and normalized, without the query.
     pub(super) path: String,
 }
 
-/// Which fields tell it.
+/// The fields that describe it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Family {
+pub(super) enum FieldFamily {
     /// `X-Original-Method`, `X-Original-URI`, `Host`: as nginx is configured to send.
     Original,
     /// `X-Forwarded-Method`, `-Uri`, `-Host`: as Caddy and Traefik send.
     Forwarded,
 }
 
-impl Family {
+impl FieldFamily {
     fn method(self) -> &'static str {
         match self {
             Self::Original => "x-original-method",
@@ -48,7 +48,7 @@ impl Family {
         }
     }
 
-    /// Whether any of its fields that nobody else sends is there.
+    /// Whether one of its distinctive fields is present.
     fn is_in(self, headers: &HeaderMap) -> bool {
         headers.contains_key(self.uri()) || headers.contains_key(self.method())
     }
@@ -69,11 +69,11 @@ impl Family {
     }
 }
 
-impl Original {
-    pub(super) fn read(headers: &HeaderMap, family: Option<Family>) -> Result<Self, ApiError> {
+impl OriginalRequest {
+    pub(super) fn read(headers: &HeaderMap, family: Option<FieldFamily>) -> Result<Self, ApiError> {
         let family = match family {
             Some(family) => family,
-            None => Family::of(headers)?,
+            None => FieldFamily::of(headers)?,
         };
         let method = only(headers, family.method())?;
         let uri = only(headers, family.uri())?;
@@ -85,7 +85,7 @@ impl Original {
     }
 }
 
-/// The value of a field that comes once: of two, one may be the client's.
+/// The value of a field that occurs exactly once: of two, one may be the client's.
 fn only<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<&'a str, ApiError> {
     let refused =
         |why: &str| ApiError::malformed(format!("{name} {why}: have the proxy set it once"));
@@ -97,7 +97,7 @@ fn only<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<&'a str, ApiEr
     }
 }
 
-/// Without port and last dot, in small letters.
+/// The host without port and trailing dot, in lower case.
 fn host_of(text: &str) -> String {
     let host = match (text.strip_prefix('['), text.split_once(':')) {
         (Some(rest), _) => rest.split(']').next().unwrap_or_default(),
@@ -112,16 +112,19 @@ mod tests {
     use super::*;
     use http::HeaderValue;
 
-    fn read(fields: &[(&'static str, &str)], family: Option<Family>) -> Option<Original> {
+    fn read(
+        fields: &[(&'static str, &str)],
+        family: Option<FieldFamily>,
+    ) -> Option<OriginalRequest> {
         let mut headers = HeaderMap::new();
         for (name, value) in fields {
             headers.append(*name, HeaderValue::from_str(value).unwrap());
         }
-        Original::read(&headers, family).ok()
+        OriginalRequest::read(&headers, family).ok()
     }
 
-    fn original(method: &str, host: &str, path: &str) -> Original {
-        Original { method: method.into(), host: host.into(), path: path.into() }
+    fn original(method: &str, host: &str, path: &str) -> OriginalRequest {
+        OriginalRequest { method: method.into(), host: host.into(), path: path.into() }
     }
 
     const NGINX: [(&str, &str); 3] =
@@ -148,8 +151,14 @@ mod tests {
         let both = [&NGINX[..], &CADDY[1..]].concat();
         assert_eq!(read(&both, None), None);
         assert_eq!(read(&[&NGINX[..], &CADDY[1..2]].concat(), None), None);
-        assert_eq!(read(&both, Some(Family::Original)), Some(original("POST", "shop.test", "/a")));
-        assert_eq!(read(&both, Some(Family::Forwarded)), Some(original("PUT", "shop.test", "/d")));
+        assert_eq!(
+            read(&both, Some(FieldFamily::Original)),
+            Some(original("POST", "shop.test", "/a"))
+        );
+        assert_eq!(
+            read(&both, Some(FieldFamily::Forwarded)),
+            Some(original("PUT", "shop.test", "/d"))
+        );
         let twice = [&NGINX[..], &[("x-original-uri", "/free")]].concat();
         assert_eq!(read(&twice, None), None);
         assert_eq!(read(&NGINX[..2], None), None);

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use self::connection::Shared;
 use super::Reply;
 pub use crate::net::{ConnectionSlot, Connections};
-use crate::net::{Stopper, accept};
+use crate::net::{Stopper, accept_all};
 
 /// The current TLS configuration. New connections use the one that was stored last.
 pub type TlsConfig = Arc<ArcSwap<rustls::ServerConfig>>;
@@ -105,18 +105,10 @@ impl<H: Handle> Server<H> {
         let stop = stopper.stop();
         // Dropped with this future, and every connection with it.
         let mut tasks = JoinSet::new();
-        let accepting = async {
-            while let Some((stream, address, slot)) =
-                accept(&listener, &shared.connections, &stop, refusal).await
-            {
-                while tasks.try_join_next().is_some() {}
-                let (shared, stop) = (Arc::clone(&shared), stop.clone());
-                tasks.spawn(async move {
-                    connection::serve(shared, stream, address, stop).await;
-                    drop(slot);
-                });
-            }
-        };
+        let serve =
+            |stream, address| connection::serve(Arc::clone(&shared), stream, address, stop.clone());
+        let connections = &shared.connections;
+        let accepting = accept_all(&listener, connections, &stop, refusal, &mut tasks, serve);
         tokio::select! {
             biased;
             () = shutdown => {}
