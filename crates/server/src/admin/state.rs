@@ -23,7 +23,7 @@ pub type MetricsSource = Box<dyn Fn(&mut Page) + Send + Sync>;
 /// A page of text, such as Envoy's `/rlconfig`.
 pub type TextPage = Box<dyn Fn() -> String + Send + Sync>;
 
-/// What the admin listener shows, and to whom.
+/// What the admin listener shows, and who may see it.
 pub struct AdminState {
     /// The engine.
     pub engine: Arc<Engine>,

@@ -93,7 +93,7 @@ fn builder(limits: GrpcLimits) -> http2::Builder<TokioExecutor> {
     builder
 }
 
-/// The bytes read so far, up to the length of the preface. hyper pings nobody before it.
+/// The bytes read so far, up to the length of the preface. hyper sends no pings before it.
 #[derive(Debug, Default)]
 struct Preface(AtomicUsize);
 

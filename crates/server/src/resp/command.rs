@@ -51,7 +51,7 @@ enum Command {
     Hello,
     Select,
     Client,
-    /// `COMMAND` and `CONFIG`, which clients send and whose reply they can do without.
+    /// `COMMAND` and `CONFIG`, which clients send without needing the reply.
     Empty,
     Info,
     ResetConnection,
@@ -478,19 +478,19 @@ fn failed(error: Error) -> ErrorReply {
     format!("ERR {error}")
 }
 
-/// Rounded up, so that nobody comes too early.
+/// Rounded up, so that waiting this long is always enough.
 fn millis(duration: Duration) -> i64 {
     let part = u64::from(duration.subsec_nanos().div_ceil(1_000_000));
     let millis = duration.as_secs().saturating_mul(1000).saturating_add(part);
     i64::try_from(millis).unwrap_or(i64::MAX)
 }
 
-/// Rounded up, so that nobody comes too early.
+/// Rounded up, so that waiting this long is always enough.
 fn seconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos().div_ceil(1_000_000_000)).unwrap_or(i64::MAX)
 }
 
-/// How long until the whole burst is there again, if nothing more is taken; rounded up to a unit.
+/// The time until the whole burst is available again, rounded up to a unit.
 fn until_full(limit: &Limit, decision: &Decision) -> Duration {
     let Some(quota) = limit.quotas(None).first() else { return Duration::ZERO };
     let missing = quota.limit().saturating_sub(decision.remaining());

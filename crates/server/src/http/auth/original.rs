@@ -42,7 +42,7 @@ impl FieldFamily {
 
     fn host(self) -> Option<&'static str> {
         match self {
-            // No `X-Original-Host`: nginx sends what it is told to, and a client's would pass.
+            // No `X-Original-Host`: nginx would pass on a client's unless configured to replace it.
             Self::Original => None,
             Self::Forwarded => Some("x-forwarded-host"),
         }
@@ -140,7 +140,7 @@ mod tests {
     fn each_family_is_read() {
         assert_eq!(read(&NGINX, None), Some(original("POST", "shop.test", "/a")));
         assert_eq!(read(&CADDY, None), Some(original("PUT", "shop.test", "/d")));
-        // A proxy before nginx told its host; that is not of nginx's family.
+        // The field of a proxy in front of nginx is not of nginx's family.
         let before = [&NGINX[..], &CADDY[3..]].concat();
         assert_eq!(read(&before, None), Some(original("POST", "shop.test", "/a")));
     }
