@@ -403,7 +403,7 @@ async fn a_body_in_pieces_is_one_body() {
     assert_eq!(client.read(true).await.unwrap().json()["remaining"], 1);
 }
 
-// A connection is not woken when the last piece of a body is taken: what comes next has to wake it.
+// Wherever the bytes are cut, the next request must wake the connection.
 #[tokio::test]
 async fn requests_follow_each_other_however_they_are_cut() {
     let (server, _clock) = api(&spec()).await;

@@ -19,7 +19,7 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use serde_json::{Value, json};
 use slidegate::Quota;
 use slidegate_server::http::{
-    Connections, Handle, HttpSettings, HttpState, Peer, Reply, ServeLimits, Server, Tls,
+    Connections, Handle, HttpSettings, HttpState, Peer, Reply, ServeLimits, Server, TlsConfig,
 };
 use slidegate_server::spec::{PolicySpec, Spec};
 use slidegate_testkit::server::Certificates;
@@ -83,7 +83,7 @@ fn client_config(trusted: &Certificates, own: Option<&Certificates>) -> ClientCo
 /// Serves by TLS for as long as the test runs.
 async fn serve<H: Handle>(
     handler: H,
-    tls: &Tls,
+    tls: &TlsConfig,
     limits: ServeLimits,
 ) -> (SocketAddr, Arc<Connections>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -115,7 +115,7 @@ async fn ask(address: SocketAddr, config: ClientConfig) -> Option<String> {
 #[tokio::test]
 async fn a_certificate_is_replaced_while_it_is_used() {
     let [old, new] = [(); 2].map(|()| Certificates::new().unwrap());
-    let tls: Tls = Arc::new(ArcSwap::from_pointee(server_config(&old, None)));
+    let tls: TlsConfig = Arc::new(ArcSwap::from_pointee(server_config(&old, None)));
     let (engine, _clock) = engine(&spec());
     let state = HttpState::new(engine, HttpSettings::default());
     let (address, _) = serve(state, &tls, ServeLimits::default()).await;
@@ -139,12 +139,12 @@ impl Handle for Verified {
 #[tokio::test]
 async fn only_who_has_shown_a_certificate_is_verified() {
     let [own, clients, strangers] = [(); 3].map(|()| Certificates::new().unwrap());
-    let open: Tls = Arc::new(ArcSwap::from_pointee(server_config(&own, None)));
+    let open: TlsConfig = Arc::new(ArcSwap::from_pointee(server_config(&own, None)));
     let (address, _) = serve(Verified, &open, ServeLimits::default()).await;
     let answer = ask(address, client_config(&own, Some(&clients))).await.unwrap();
     assert!(answer.ends_with("verified false"), "{answer}");
 
-    let closed: Tls = Arc::new(ArcSwap::from_pointee(server_config(&own, Some(&clients))));
+    let closed: TlsConfig = Arc::new(ArcSwap::from_pointee(server_config(&own, Some(&clients))));
     let (address, _) = serve(Verified, &closed, ServeLimits::default()).await;
     let answer = ask(address, client_config(&own, Some(&clients))).await.unwrap();
     assert!(answer.ends_with("verified true"), "{answer}");
@@ -157,7 +157,7 @@ async fn only_who_has_shown_a_certificate_is_verified() {
 #[tokio::test]
 async fn who_does_not_greet_is_cut() {
     let own = Certificates::new().unwrap();
-    let tls: Tls = Arc::new(ArcSwap::from_pointee(server_config(&own, None)));
+    let tls: TlsConfig = Arc::new(ArcSwap::from_pointee(server_config(&own, None)));
     let time = FrozenTime::new();
     let limits = ServeLimits::default();
     let header_timeout = limits.header_timeout;

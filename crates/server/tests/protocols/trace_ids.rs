@@ -14,10 +14,10 @@ use slidegate_server::config::{AuditDecisions, AuditSettings};
 use slidegate_server::domain::Options;
 use slidegate_server::engine::{Afresh, Engine};
 use slidegate_server::grpc::message::{
-    Entry, RateLimitDescriptor, RateLimitRequest, RateLimitResponse,
+    DescriptorEntry, RateLimitDescriptor, RateLimitRequest, RateLimitResponse,
 };
 use slidegate_server::grpc::{self, GrpcLimits};
-use slidegate_server::http::{Guarded, HttpSettings, HttpState};
+use slidegate_server::http::{HttpSettings, HttpState, ShedLoad};
 use slidegate_server::run::Audit;
 use slidegate_server::spec::{
     DescriptorSpec, DomainSpec, KeyPart, LimitSpec, MEMORY, MatchSpec, MissingKey, PolicySpec,
@@ -202,7 +202,7 @@ async fn what_is_shed_names_its_trace_too() {
     let audited = Audited::new("trace_ids_shed.log");
     let guard = OverloadGuard::builder("http").concurrency_max(1).queue_max(0).build().unwrap();
     let state = HttpState::new(Arc::clone(&audited.engine), HttpSettings::default());
-    let server = Running::of(Arc::new(Guarded::new(state, Some(guard)))).await;
+    let server = Running::of(Arc::new(ShedLoad::new(state, Some(guard)))).await;
     // The first request holds the only place as long as its body is on its way.
     let mut slow = Client::connect(server.address).await;
     slow.write(b"POST /v1/check HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n").await;
@@ -229,7 +229,7 @@ async fn metadata_of_grpc_goes_to_the_audit_log() {
     let channel = Channel::from_shared(format!("http://{address}")).unwrap();
     let mut client = Grpc::new(channel.connect().await.unwrap());
     for (parent, code) in [(None, 1), (Some(PARENT), 2), (None, 2)] {
-        let entry = Entry { key: "user".to_owned(), value: "alice".to_owned() };
+        let entry = DescriptorEntry { key: "user".to_owned(), value: "alice".to_owned() };
         let descriptor = RateLimitDescriptor { entries: vec![entry], ..Default::default() };
         let (domain, descriptors) = ("shop".to_owned(), vec![descriptor]);
         let mut request =

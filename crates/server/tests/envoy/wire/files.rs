@@ -9,8 +9,8 @@ use protox::Compiler;
 use protox::prost::Message;
 use serde_json::json;
 use slidegate_server::grpc::message::{
-    DescriptorStatus, Entry, HeaderValue, RateLimit, RateLimitDescriptor, RateLimitOverride,
-    RateLimitRequest, RateLimitResponse,
+    DescriptorEntry, DescriptorStatus, HeaderValue, RateLimit, RateLimitDescriptor,
+    RateLimitOverride, RateLimitRequest, RateLimitResponse,
 };
 
 fn folder() -> PathBuf {
@@ -48,7 +48,7 @@ fn read(pool: &DescriptorPool, name: &str, bytes: &[u8]) -> serde_json::Value {
 #[test]
 fn a_request_by_hand_is_a_request_of_the_files() {
     let descriptor = RateLimitDescriptor {
-        entries: vec![Entry { key: "k".to_owned(), value: "v".to_owned() }],
+        entries: vec![DescriptorEntry { key: "k".to_owned(), value: "v".to_owned() }],
         limit: Some(RateLimitOverride { requests_per_unit: 7, unit: 3 }),
         hits_addend: Some(300),
         is_negative_hits: true,

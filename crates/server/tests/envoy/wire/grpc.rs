@@ -8,7 +8,7 @@ use http::uri::PathAndQuery;
 use prost_types::value::Kind;
 use slidegate_server::domain::{HeaderNames, Options};
 use slidegate_server::grpc::message::{
-    Entry, RateLimitDescriptor, RateLimitOverride, RateLimitRequest, RateLimitResponse,
+    DescriptorEntry, RateLimitDescriptor, RateLimitOverride, RateLimitRequest, RateLimitResponse,
 };
 use slidegate_server::grpc::{GrpcLimits, MESSAGE_MAX, NAME};
 use slidegate_server::spec::Unit;
@@ -59,7 +59,7 @@ async fn call(
 }
 
 pub(crate) fn user(name: &str) -> RateLimitRequest {
-    let entry = Entry { key: "user".to_owned(), value: name.to_owned() };
+    let entry = DescriptorEntry { key: "user".to_owned(), value: name.to_owned() };
     let descriptor = RateLimitDescriptor { entries: vec![entry], ..Default::default() };
     RateLimitRequest { domain: "shop".to_owned(), descriptors: vec![descriptor], hits_addend: 0 }
 }

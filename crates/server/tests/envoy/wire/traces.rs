@@ -5,7 +5,7 @@ use std::time::Duration;
 use slidegate::{Algorithm, ManualClock};
 use slidegate_server::domain::Options;
 use slidegate_server::grpc::message::{
-    Entry, RateLimitDescriptor, RateLimitRequest, RateLimitResponse,
+    DescriptorEntry, RateLimitDescriptor, RateLimitRequest, RateLimitResponse,
 };
 use slidegate_server::spec::{DescriptorSpec, DomainSpec, LimitSpec, MEMORY, RateSpec, Spec, Unit};
 use slidegate_testkit::{
@@ -38,7 +38,7 @@ impl Subject for GrpcSubject<'_> {
         _: Option<&str>,
         cost: u64,
     ) -> Result<(Answer, Option<()>), Refusal> {
-        let entry = Entry { key: "key".to_owned(), value: key.to_owned() };
+        let entry = DescriptorEntry { key: "key".to_owned(), value: key.to_owned() };
         let descriptor = RateLimitDescriptor {
             entries: vec![entry],
             hits_addend: Some(cost),

@@ -1,45 +1,38 @@
-//! The document that describes the API, made from the table of routes and the settings in force.
-
-mod schema;
+//! The `OpenAPI` document, built from the routes, the schemas and the current settings.
 
 use std::collections::BTreeMap;
 
-use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Request, Response};
-use http_body_util::Full;
+use http::Request;
 use hyper::body::Incoming;
 use serde_json::{Map, Value, json};
+use slidegate::QUOTAS_MAX;
 
-use super::api::no_query;
-use super::ask::UNITS_MAX;
 use super::body::JSON;
-use super::problem::{PROBLEM_TYPE, Refusal};
-use super::route::{Denial, Operation, ROUTES, Reply, Route};
-use super::{HttpSettings, HttpState};
+use super::error::{ApiError, PROBLEM_TYPE};
+use super::reply;
+use super::request::{UNITS_MAX, no_query};
+use super::route::{Operation, ROUTES, ReplySchema, Route};
+use super::{HttpSettings, HttpState, Reply};
+use crate::receipt::TEXT_MAX as RECEIPT_MAX;
 
-/// The document as an answer.
-pub(super) fn reply(
-    state: &HttpState,
-    request: &Request<Incoming>,
-) -> Result<super::Reply, Refusal> {
+/// `GET /openapi.json`
+pub(super) fn document(state: &HttpState, request: &Request<Incoming>) -> Result<Reply, ApiError> {
     no_query(request.uri().query())?;
     let plan = state.engine().plan();
     let policies: Vec<&str> =
         plan.spec().policies.iter().take(EXAMPLES_MAX).map(|policy| &*policy.name).collect();
-    let mut reply = Response::new(Full::from(document(state.settings(), &policies).to_string()));
-    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
-    Ok(reply)
+    Ok(reply::json(&describe(state.settings(), &policies)))
 }
 
 /// Names of policies that are shown.
 const EXAMPLES_MAX: usize = 20;
 
-/// The document, with policies as examples.
-fn document(settings: &HttpSettings, policies: &[&str]) -> Value {
+/// The document, with policy names as examples.
+fn describe(settings: &HttpSettings, policies: &[&str]) -> Value {
     let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
     for route in ROUTES {
-        let method = route.method.as_str().to_ascii_lowercase();
-        paths.entry(route.path).or_default().insert(method, operation(route, settings));
+        let method = route.method.to_ascii_lowercase();
+        paths.entry(route.path).or_default().insert(method, operation(route));
     }
     json!({
         "openapi": "3.1.0",
@@ -51,17 +44,17 @@ fn document(settings: &HttpSettings, policies: &[&str]) -> Value {
         },
         "paths": paths,
         "components": {
-            "schemas": schema::all(settings, policies),
+            "schemas": schemas(settings, policies),
             "headers": headers(),
         },
     })
 }
 
-fn operation(route: &Route, settings: &HttpSettings) -> Value {
+fn operation(route: &Route) -> Value {
     let mut operation = Map::new();
     operation.insert("operationId".to_owned(), json!(operation_id(route.operation)));
     operation.insert("summary".to_owned(), json!(route.summary));
-    let parameters = parameters(route, settings);
+    let parameters = parameters(route);
     if !parameters.is_empty() {
         operation.insert("parameters".to_owned(), Value::from(parameters));
     }
@@ -80,18 +73,53 @@ fn operation_id(operation: Operation) -> String {
     id
 }
 
+/// The schemas, with references and bounds in place of the file's `"#Name"` and `"@bound"`.
+fn schemas(settings: &HttpSettings, policies: &[&str]) -> Value {
+    let bounds = [
+        ("@policies", json!(policies)),
+        ("@key_max", json!(settings.key_max)),
+        ("@batch_max", json!(settings.batch_max)),
+        ("@together_max", json!(settings.together_max)),
+        ("@history_max", json!(settings.history_max)),
+        ("@units_max", json!(UNITS_MAX)),
+        ("@quotas_max", json!(QUOTAS_MAX)),
+        ("@receipt_max", json!(RECEIPT_MAX)),
+    ];
+    // The file is our own; the tests below read it.
+    let mut schemas =
+        serde_json::from_str(include_str!("openapi_schemas.json")).unwrap_or_default();
+    fill(&mut schemas, &bounds);
+    schemas
+}
+
+fn fill(value: &mut Value, bounds: &[(&str, Value)]) {
+    match value {
+        Value::Object(members) => members.values_mut().for_each(|member| fill(member, bounds)),
+        Value::Array(items) => items.iter_mut().for_each(|item| fill(item, bounds)),
+        Value::String(text) => {
+            let bound = bounds.iter().find(|(name, _)| name == text);
+            if let Some((_, bound)) = bound {
+                *value = bound.clone();
+            } else if let Some(name) = text.strip_prefix('#') {
+                *value = reference(name);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
 fn reference(name: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{name}")})
 }
 
-fn parameters(route: &Route, settings: &HttpSettings) -> Vec<Value> {
+fn parameters(route: &Route) -> Vec<Value> {
     let query = |name: &str, required: bool, schema: Value| json!({"name": name, "in": "query", "required": required, "schema": schema});
     let header = |name: &str, what: &str| json!({"name": name, "in": "header", "required": true, "description": what, "schema": {"type": "string"}});
     let mut parameters = match route.operation {
         Operation::CheckQuery => vec![
             query("policy", true, reference("PolicyName")),
-            query("key", true, schema::key(settings.key_max)),
-            query("cost", false, schema::units(1)),
+            query("key", true, reference("Key")),
+            query("cost", false, reference("Cost")),
             query("tier", false, json!({"type": "string"})),
         ],
         Operation::Policy => vec![json!({
@@ -100,19 +128,29 @@ fn parameters(route: &Route, settings: &HttpSettings) -> Vec<Value> {
         Operation::Auth => vec![
             header("X-Forwarded-Method", "The method; nginx sends X-Original-Method instead"),
             header("X-Forwarded-Uri", "Path and query; nginx sends X-Original-URI instead"),
-            // The other, `original`, is for those who send the other fields.
+            // The other value, `original`, goes with nginx's fields.
             query("headers", false, json!({"enum": ["forwarded"]})),
         ],
-        _ => Vec::new(),
+        Operation::Check
+        | Operation::CheckAll
+        | Operation::Batch
+        | Operation::Peek
+        | Operation::Refund
+        | Operation::Reserve
+        | Operation::Settle
+        | Operation::Usage
+        | Operation::History
+        | Operation::Reset
+        | Operation::Policies
+        | Operation::Document => Vec::new(),
     };
-    match route.denial {
-        Denial::None => {}
-        Denial::Answer => {
-            parameters.push(query("status", false, json!({"enum": ["200", "429"]})));
-        }
-        Denial::Refusal => {
-            parameters.push(query("status", false, json!({"enum": ["403", "429"]})));
-        }
+    let denials = match route.reply {
+        ReplySchema::Decision(_) => Some(["200", "429"]),
+        ReplySchema::Empty => Some(["403", "429"]),
+        ReplySchema::Plain(_) | ReplySchema::Object => None,
+    };
+    if let Some(statuses) = denials {
+        parameters.push(query("status", false, json!({"enum": statuses})));
     }
     parameters
 }
@@ -121,20 +159,20 @@ fn responses(route: &Route) -> Value {
     let mut responses: BTreeMap<u16, Value> = BTreeMap::new();
     let content = |schema: Value| json!({JSON: {"schema": schema}});
     let (status, good) = match route.reply {
-        Reply::Judged(name) => {
+        ReplySchema::Decision(name) => {
             (200, json!({"content": content(reference(name)), "headers": header_references()}))
         }
-        Reply::Plain(name) => (200, json!({"content": content(reference(name))})),
-        Reply::Object => (200, json!({"content": content(json!({"type": "object"}))})),
-        Reply::Empty => (204, json!({"headers": header_references()})),
+        ReplySchema::Plain(name) => (200, json!({"content": content(reference(name))})),
+        ReplySchema::Object => (200, json!({"content": content(json!({"type": "object"}))})),
+        ReplySchema::Empty => (204, json!({"headers": header_references()})),
     };
     responses.insert(status, described(good, "All is well"));
     let problem = || json!({"content": {PROBLEM_TYPE: {"schema": reference("Problem")}}});
     let mut reasons: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
-    for refusal in route.refusals {
-        reasons.entry(refusal.status().as_u16()).or_default().push(refusal.title());
+    for error in route.errors {
+        reasons.entry(error.status().as_u16()).or_default().push(error.title());
     }
-    if route.denial != Denial::None {
+    if matches!(route.reply, ReplySchema::Decision(_) | ReplySchema::Empty) {
         let mut denied = problem();
         denied["headers"] = header_references();
         denied["headers"]["Retry-After"] = json!({"$ref": "#/components/headers/Retry-After"});
@@ -154,8 +192,7 @@ fn described(mut response: Value, what: &str) -> Value {
     response
 }
 
-/// Left out of answers that no denial would turn into a 429, and by limits that are not enforced: so
-/// none is required.
+/// None is required: replies carry them only with `?status=429`, and only for enforced limits.
 const FIELDS: [(&str, &str); 5] = [
     ("RateLimit", "Where every quota stands, as a structured list"),
     ("RateLimit-Policy", "Every quota, as a structured list"),
@@ -202,10 +239,11 @@ mod tests {
     }
 
     #[test]
-    fn every_reference_leads_somewhere_and_every_schema_is_used() {
-        let document = document(&HttpSettings::default(), &["api"]);
+    fn every_reference_resolves_and_every_schema_is_used() {
+        let document = describe(&HttpSettings::default(), &["api"]);
         let mut found = Vec::new();
         references(&document, &mut found);
+        assert!(!document.to_string().contains("\"@"), "a bound is not filled in");
         for target in &found {
             assert!(document.pointer(&target[1..]).is_some(), "{target}");
         }
@@ -217,10 +255,10 @@ mod tests {
 
     #[test]
     fn every_route_is_described_once() {
-        let document = document(&HttpSettings::default(), &["api"]);
+        let document = describe(&HttpSettings::default(), &["api"]);
         let mut ids = Vec::new();
         for route in ROUTES {
-            let method = route.method.as_str().to_ascii_lowercase();
+            let method = route.method.to_ascii_lowercase();
             let operation = &document["paths"][route.path][&method];
             ids.push(operation["operationId"].as_str().unwrap());
             assert!(operation["responses"]["500"].is_object(), "{}", route.path);
@@ -234,9 +272,11 @@ mod tests {
     #[test]
     fn bounds_are_those_in_force() {
         let settings = HttpSettings { key_max: 77, batch_max: 88, ..HttpSettings::default() };
-        let document = document(&settings, &["api"]);
+        let document = describe(&settings, &["api"]);
         let schemas = &document["components"]["schemas"];
-        assert_eq!(schemas["Ask"]["properties"]["key"]["maxLength"], 77);
+        assert_eq!(schemas["Ask"]["properties"]["key"], reference("Key"));
+        assert_eq!(schemas["Key"]["maxLength"], 77);
+        assert_eq!(schemas["Units"]["maximum"], UNITS_MAX);
         assert_eq!(schemas["Asks"]["properties"]["asks"]["maxItems"], 88);
         assert_eq!(schemas["PolicyName"]["examples"], json!(["api"]));
     }
