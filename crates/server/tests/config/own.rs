@@ -6,7 +6,7 @@ use std::fs;
 use slidegate::{Algorithm, Cost, FailureMode, OnFull, Quota};
 use slidegate_server::config::{AuditDecisions, LogFormat, Request, Settings, load};
 use slidegate_server::spec::{
-    KeyPart, MissingKey, PolicySpec, RedisPlace, RedisSpec, Spec, StoreSpec, Rollout,
+    KeyPart, MissingKey, PolicySpec, RedisPlace, RedisSpec, Rollout, Spec, StoreSpec,
 };
 
 use crate::files::{bad, codes, good, path, shown};

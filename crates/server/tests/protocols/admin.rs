@@ -13,7 +13,7 @@ use slidegate::{FailureMode, Quota};
 use slidegate_server::admin::{Access, AdminState, Kind};
 use slidegate_server::engine::Engine;
 use slidegate_server::http::{HttpSettings, HttpState};
-use slidegate_server::spec::{PolicySpec, RedisPlace, RedisSpec, Spec, StoreSpec, Rollout};
+use slidegate_server::spec::{PolicySpec, RedisPlace, RedisSpec, Rollout, Spec, StoreSpec};
 use slidegate_testkit::server::{RedisServer, poll_async};
 
 use crate::http_client::{Client, Running, engine};

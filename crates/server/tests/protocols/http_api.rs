@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use slidegate::{Algorithm, Quota};
-use slidegate_server::spec::{CandidateSpec, PolicySpec, Spec, Rollout};
+use slidegate_server::spec::{CandidateSpec, PolicySpec, Rollout, Spec};
 
 use crate::http_client::{Answer, Client, JSON, api};
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use slidegate::{Algorithm, Cost, Quota};
-use slidegate_server::spec::{KeyPart, MatchSpec, MissingKey, PolicySpec, RuleSpec, Spec, Rollout};
+use slidegate_server::spec::{KeyPart, MatchSpec, MissingKey, PolicySpec, Rollout, RuleSpec, Spec};
 use slidegate_testkit::server::PythonTool;
 
 use crate::http_client::{Client, api};

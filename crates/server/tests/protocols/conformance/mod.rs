@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use slidegate::ManualClock;
 use slidegate_server::engine::{Afresh, Engine};
-use slidegate_server::spec::{PolicySpec, Spec, Rollout};
+use slidegate_server::spec::{PolicySpec, Rollout, Spec};
 use slidegate_testkit::{Mode, QuotaSpec, Subject, Trace, load_all, run};
 
 /// An engine with a policy for every trace, by its name.
