@@ -72,7 +72,7 @@ fn every_setting_of_a_policy() {
     assert_eq!(policy(text), expected);
 
     expected.algorithm = Algorithm::LogCapped { bytes_max: 4096 };
-    expected.switch = Rollout::Shadow;
+    expected.rollout = Rollout::Shadow;
     expected.enforce_percent = 10;
     expected.tiers.insert("gold".to_owned(), vec![minute(1000)]);
     expected.store = "shared".to_owned();

@@ -26,7 +26,7 @@ fn spec() -> Spec {
     let mut even = PolicySpec::new("even", vec![Quota::per_minute(10).unwrap()]);
     even.algorithm = Algorithm::Gcra;
     let mut shadow = PolicySpec::new("shadow", vec![Quota::per_minute(1).unwrap()]);
-    shadow.switch = Rollout::Shadow;
+    shadow.rollout = Rollout::Shadow;
     let rule = RuleSpec {
         name: "all".to_owned(),
         matches: MatchSpec::default(),
