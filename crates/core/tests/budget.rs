@@ -55,6 +55,32 @@ fn more_is_there_at_once() {
     }
 }
 
+// An alert at 80 % must fire before keys overflow, whatever the sketches may use.
+#[test]
+fn the_used_share_is_one_when_the_table_is_full_and_less_before() {
+    for algorithm in [Algorithm::Log, Algorithm::Counter, Algorithm::Gcra] {
+        let (limiter, clock) = limiter(SMALL, OnFull::Overflow, algorithm);
+        let share = || {
+            let stats = limiter.stats();
+            (stats.table_bytes * 100 / stats.table_limit, stats.overflowed)
+        };
+        let (mut before, mut keys) = (share(), 0);
+        while before.1 == 0 {
+            assert!(before.0 < 100, "{algorithm:?}: full, but nothing overflowed");
+            fill(&limiter, keys..keys + 100);
+            keys += 100;
+            let now = share();
+            assert!(now.0 >= before.0, "{algorithm:?}: {before:?} then {now:?}");
+            assert!(now.1 == 0 || before.0 > 80, "{algorithm:?}: {before:?} then {now:?}");
+            before = now;
+        }
+        assert_eq!(before.0, 100, "{algorithm:?}");
+        clock.advance(3 * MINUTE);
+        while limiter.sweep(100_000) > 0 {}
+        assert!(share().0 < 20, "{algorithm:?}: {:?} after everything expired", share());
+    }
+}
+
 #[test]
 fn with_less_nobody_is_forgotten_and_new_keys_wait_for_room() {
     for algorithm in [Algorithm::Log, Algorithm::Counter, Algorithm::Gcra] {

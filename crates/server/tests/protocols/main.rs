@@ -15,5 +15,6 @@ mod http_api;
 mod http_limits;
 mod http_protocols;
 mod resp;
+mod same_gate;
 mod schemathesis;
 mod trace_ids;

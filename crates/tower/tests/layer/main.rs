@@ -6,5 +6,6 @@ mod app;
 mod gates;
 mod modes;
 mod overload;
+#[path = "../../../gate/tests/remote.rs"]
 mod remote;
 mod shared;

@@ -1,0 +1,157 @@
+//! Gates over several stores: all or nothing, failures, rollout and metrics.
+
+#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+
+mod remote;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use remote::Remote;
+use slidegate::{Cost, FailureMode, Limiter, ManualClock, Mode, Policy, Quota, Store};
+use slidegate_gate::{Ask, Caller, Decided, Gate, GateOutcome, Metrics, Rollout, check_all};
+
+fn limiter(policy: slidegate::PolicyBuilder) -> Arc<Limiter> {
+    let clock = ManualClock::new(Duration::from_secs(1_700_000_000));
+    Arc::new(Limiter::builder(policy.build().unwrap()).clock(clock).build().unwrap())
+}
+
+fn policy(name: &str, limit: u64) -> slidegate::PolicyBuilder {
+    Policy::builder(name).quota(Quota::per_minute(limit).unwrap())
+}
+
+fn remote(policy: slidegate::PolicyBuilder) -> (Remote, Arc<Limiter>, Arc<AtomicBool>) {
+    let (limiter, is_down) = (limiter(policy), Arc::new(AtomicBool::new(false)));
+    let store = Remote { limiter: Arc::clone(&limiter), is_down: Arc::clone(&is_down) };
+    (store, limiter, is_down)
+}
+
+fn ask(gate: &Gate) -> Ask<'_> {
+    Ask { gate, key: b"alice", tier: None, cost: Cost::ONE }
+}
+
+async fn check(gates: &[&Gate]) -> Vec<Decided> {
+    let asks: Vec<Ask<'_>> = gates.iter().map(|gate| ask(gate)).collect();
+    check_all(&asks, None, Caller::IN_PROCESS).await
+}
+
+fn outcomes(decided: &[Decided]) -> Vec<GateOutcome> {
+    decided.iter().map(|decided| decided.outcome).collect()
+}
+
+// A request that is denied must report every gate: those asked, those not asked, and whether a
+// store failed on the way.
+#[tokio::test]
+async fn a_denial_across_stores_returns_units_and_reports_every_gate() {
+    let (first, first_limiter, is_down) = remote(policy("first", 9));
+    let (last, last_limiter, _) = remote(policy("last", 9));
+    let first = Gate::builder(first).build().unwrap();
+    let narrow = Gate::from(limiter(policy("narrow", 1)));
+    let last = Gate::builder(last).build().unwrap();
+    let gates = [&first, &narrow, &last];
+
+    assert_eq!(outcomes(&check(&gates).await), [GateOutcome::Allowed; 3]);
+    let denied = check(&gates).await;
+    let by_other = GateOutcome::DeniedByOther;
+    assert_eq!(outcomes(&denied), [by_other, GateOutcome::Denied, by_other]);
+    assert!(denied.iter().all(|decided| !decided.decision.is_allowed()));
+    assert_eq!(denied[2].decision.remaining(), 8, "looked at, not taken from");
+    assert_eq!(first_limiter.usage("alice").units(0), 1);
+    assert_eq!(last_limiter.usage("alice").units(0), 1);
+
+    is_down.store(true, Ordering::Relaxed);
+    let denied = check(&gates).await;
+    assert!(denied[0].decision.is_degraded(), "the failed store is still reported");
+    assert!(!denied[0].decision.is_allowed());
+    assert_eq!(denied[1].outcome, GateOutcome::Denied);
+}
+
+#[tokio::test]
+async fn a_third_store_has_tiers_rollout_and_every_operation() {
+    let (store, limiter, _) = remote(policy("api", 1));
+    let gate = Gate::builder(store).tier("gold", [Quota::per_minute(5).unwrap()]).build().unwrap();
+    let gold = gate.tier("gold");
+    for remaining in [4, 3] {
+        let decided = gate.check(b"bob", gold, Cost::ONE, Caller::IN_PROCESS).await;
+        assert_eq!(decided.decision.remaining(), remaining);
+    }
+    assert_eq!(gate.quotas(gold)[0].limit(), 5);
+    let three = Cost::new(3).unwrap();
+    assert_eq!(gate.peek(b"bob", gold, three).await.unwrap().remaining(), 3);
+    let reserved = gate.check(b"bob", gold, three, Caller::IN_PROCESS).await;
+    let receipt = reserved.decision.into_receipt().unwrap();
+    assert_eq!(gate.settle(b"bob", gold, receipt, 1).await.unwrap(), 1);
+    assert_eq!(gate.usage(b"bob", gold).await.unwrap().units(0), 3);
+    assert_eq!(gate.history(b"bob", gold).await.unwrap().len(), 1);
+    assert_eq!(gate.forgive(b"bob", gold, 1).await.unwrap(), 1);
+    assert!(gate.reset(b"bob").await.unwrap());
+    assert_eq!(limiter.usage("bob").units(0), 0);
+}
+
+#[tokio::test]
+async fn a_failed_store_is_decided_by_the_failure_mode_with_tiers() {
+    let quotas = [Quota::per_minute(2).unwrap()];
+    for (mode, outcomes) in [
+        (FailureMode::Allow, [GateOutcome::Allowed; 3]),
+        (FailureMode::Deny, [GateOutcome::StoreFailed; 3]),
+        (FailureMode::Local, [GateOutcome::Allowed, GateOutcome::Allowed, GateOutcome::Denied]),
+    ] {
+        let (store, _, is_down) = remote(policy("api", 1).failure_mode(mode));
+        let gate = Gate::builder(store).tier("two", quotas).build().unwrap();
+        is_down.store(true, Ordering::Relaxed);
+        for outcome in outcomes {
+            let tier = gate.tier("two");
+            let decided = gate.check(b"bob", tier, Cost::ONE, Caller::IN_PROCESS).await;
+            assert_eq!(decided.outcome, outcome, "{mode:?}");
+            assert!(decided.decision.is_degraded());
+        }
+        let store: &dyn Store = &**gate.store();
+        assert!(!store.applies_failure_mode());
+    }
+}
+
+#[tokio::test]
+async fn shadow_by_the_policy_and_by_the_gate_are_the_same() {
+    let metrics = Arc::new(Metrics::new());
+    let by_policy = limiter(policy("by_policy", 1).mode(Mode::Shadow));
+    let by_policy = Gate::builder(by_policy).metrics(&metrics).build().unwrap();
+    let by_gate = Gate::builder(limiter(policy("by_gate", 1))).rollout(Rollout::Shadow);
+    let by_gate = by_gate.metrics(&metrics).build().unwrap();
+    for gate in [&by_policy, &by_gate] {
+        for outcome in [GateOutcome::Allowed, GateOutcome::ShadowDenied] {
+            let decided = gate.check(b"bob", None, Cost::ONE, Caller::IN_PROCESS).await;
+            assert_eq!((decided.outcome, decided.is_enforced), (outcome, false));
+            assert!(decided.decision.is_allowed());
+        }
+    }
+    let text = metrics.render();
+    for policy in ["by_policy", "by_gate"] {
+        let line = format!(
+            r#"rate_limit_requests_total{{policy="{policy}",mode="shadow",outcome="shadow_denied"}} 1"#
+        );
+        assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+    }
+}
+
+#[tokio::test]
+async fn metrics_have_every_series_once_and_outlive_their_gates() {
+    let metrics = Arc::new(Metrics::new());
+    let gate = || Gate::builder(limiter(policy("api", 2))).metrics(&metrics).build().unwrap();
+    for _ in 0..2 {
+        gate().check(b"bob", None, Cost::ONE, Caller::IN_PROCESS).await;
+    }
+    let last = gate();
+    let text = metrics.render();
+    let allowed = r#"rate_limit_requests_total{policy="api",mode="enforce",outcome="allowed"} 2"#;
+    assert!(text.lines().any(|line| line == allowed), "{text}");
+    let keys = r#"rate_limit_keys{store="memory",policy="api",algorithm="log"} 0"#;
+    assert!(text.lines().any(|line| line == keys), "only the living store: {text}");
+    let mut series: Vec<&str> =
+        text.lines().filter_map(|line| Some(line.rsplit_once(' ')?.0)).collect();
+    let lines = series.len();
+    series.sort_unstable();
+    series.dedup();
+    assert_eq!(series.len(), lines, "Prometheus rejects a page with a series twice");
+    drop(last);
+}
