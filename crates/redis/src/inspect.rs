@@ -85,10 +85,10 @@ impl Redis {
             for section in sections {
                 let mut question = redis::cmd("INFO");
                 question.arg(section);
-                text += &words(node.ask(Request::One(&question), until()).await?)?;
+                text += &words(node.call_past_breaker(Request::One(&question), until()).await?)?;
             }
             let question: Cmd = redis::cmd("DBSIZE");
-            let keys = match node.ask(Request::One(&question), until()).await? {
+            let keys = match node.call_past_breaker(Request::One(&question), until()).await? {
                 Value::Int(keys) => u64::try_from(keys).unwrap_or(0),
                 _ => 0,
             };
@@ -106,7 +106,7 @@ struct Info {
 
 fn words(value: Value) -> Result<String, Failure> {
     redis::from_redis_value(value)
-        .map_err(|error| Failure::answer(format!("INFO answered no text: {error}")))
+        .map_err(|error| Failure::bad_reply(format!("INFO answered no text: {error}")))
 }
 
 fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {

@@ -31,6 +31,16 @@ pub(crate) struct KeyNames {
     tag_keys: (u64, u64),
 }
 
+/// A key in the tables of this process: its fingerprint and its tier.
+///
+/// A denial of one tier says nothing about another, while a refund concerns all tiers of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct TieredKey {
+    pub(crate) key: u64,
+    /// Zero for the policy's own quotas.
+    pub(crate) tier: u64,
+}
+
 /// Keys longer than this are named by their digest.
 const TEXT_MAX: usize = 128;
 

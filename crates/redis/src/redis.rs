@@ -7,13 +7,14 @@ use std::sync::Arc;
 use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 use slidegate::{Error, ErrorKind, Policy};
 
+use crate::batcher::Batcher;
 use crate::key::KeyNames;
 use crate::limiter::RedisLimiterBuilder;
 use crate::servers::{
-    BreakerSettings, Cluster, Counts, Failure, Layout, MakeNode, Node, Sentinel, Servers, Timing,
+    BreakerSettings, Cluster, Failure, Layout, MakeNode, Node, Sentinel, ServerCounts, Servers,
+    Timing,
 };
 use crate::tls::Tls;
-use crate::together::Together;
 
 /// Redis, Valkey, a primary behind Sentinels, or a cluster: whatever limits are shared through.
 ///
@@ -42,14 +43,14 @@ pub struct Redis {
 pub(crate) struct Shared {
     pub(crate) servers: Servers,
     pub(crate) names: KeyNames,
-    pub(crate) together: Together,
+    pub(crate) batcher: Batcher,
     #[cfg(feature = "test-clock")]
     pub(crate) clock: Option<slidegate::ManualClock>,
 }
 
 /// Builds a [`Redis`].
 pub struct RedisBuilder {
-    place: Place,
+    place: Topology,
     username: Option<String>,
     password: Option<String>,
     database: Option<i64>,
@@ -66,7 +67,7 @@ pub struct RedisBuilder {
     clock: Option<slidegate::ManualClock>,
 }
 
-enum Place {
+enum Topology {
     Single(ConnectionInfo),
     Sentinel(Vec<ConnectionInfo>, String),
     Cluster(Vec<ConnectionInfo>),
@@ -80,7 +81,7 @@ impl Redis {
     ///
     /// When the address cannot be read.
     pub fn single(address: &str) -> Result<RedisBuilder, Error> {
-        Ok(RedisBuilder::new(Place::Single(read(address)?)))
+        Ok(RedisBuilder::new(Topology::Single(read(address)?)))
     }
 
     /// The primary of `service`, asked for at the Sentinels with these addresses. Their user and
@@ -90,7 +91,7 @@ impl Redis {
     ///
     /// When there is no address, or one cannot be read.
     pub fn sentinel<A: AsRef<str>>(addresses: &[A], service: &str) -> Result<RedisBuilder, Error> {
-        Ok(RedisBuilder::new(Place::Sentinel(read_all(addresses)?, service.to_owned())))
+        Ok(RedisBuilder::new(Topology::Sentinel(read_all(addresses)?, service.to_owned())))
     }
 
     /// A cluster, found from the nodes with these addresses. The user and password of the first
@@ -100,7 +101,7 @@ impl Redis {
     ///
     /// When there is no address, or one cannot be read.
     pub fn cluster<A: AsRef<str>>(addresses: &[A]) -> Result<RedisBuilder, Error> {
-        Ok(RedisBuilder::new(Place::Cluster(read_all(addresses)?)))
+        Ok(RedisBuilder::new(Topology::Cluster(read_all(addresses)?)))
     }
 
     /// Starts a limiter whose state is here.
@@ -110,7 +111,7 @@ impl Redis {
 }
 
 impl RedisBuilder {
-    fn new(place: Place) -> Self {
+    fn new(place: Topology) -> Self {
         Self {
             place,
             username: None,
@@ -258,7 +259,7 @@ impl RedisBuilder {
         let shared = Shared {
             servers,
             names,
-            together: Together::new(together_max),
+            batcher: Batcher::new(together_max),
             #[cfg(feature = "test-clock")]
             clock,
         };
@@ -291,17 +292,17 @@ impl RedisBuilder {
         }
         self.check_database()?;
         self.tls.check(match &self.place {
-            Place::Single(info) => core::slice::from_ref(info),
-            Place::Sentinel(infos, _) | Place::Cluster(infos) => infos,
+            Topology::Single(info) => core::slice::from_ref(info),
+            Topology::Sentinel(infos, _) | Topology::Cluster(infos) => infos,
         })
     }
 
     fn check_database(&self) -> Result<(), Error> {
         let refuse = |message: String| Err(Error::new(ErrorKind::Setting, message));
         let (address, only) = match &self.place {
-            Place::Single(info) => (Some(info), false),
-            Place::Sentinel(..) => (None, false),
-            Place::Cluster(seeds) => (seeds.first(), true),
+            Topology::Single(info) => (Some(info), false),
+            Topology::Sentinel(..) => (None, false),
+            Topology::Cluster(seeds) => (seeds.first(), true),
         };
         let of_address = address.map_or(0, |info| info.redis_settings().db());
         let number = self.database.unwrap_or(of_address);
@@ -315,7 +316,7 @@ impl RedisBuilder {
     }
 
     fn servers(self) -> Result<Servers, Error> {
-        let counts = Arc::new(Counts::default());
+        let counts = Arc::new(ServerCounts::default());
         let timing = Timing {
             call: self.call,
             connect: self.connect,
@@ -324,12 +325,12 @@ impl RedisBuilder {
         };
         let in_flight_max = self.in_flight_max;
         let layout = match &self.place {
-            Place::Single(info) => {
+            Topology::Single(info) => {
                 let info = self.with_credentials(info);
                 let node = node(&self.tls, info, timing, &counts)?;
                 Layout::Single(Arc::new(node))
             }
-            Place::Sentinel(sentinels, service) => {
+            Topology::Sentinel(sentinels, service) => {
                 let template = self.with_credentials(&plain(&sentinels[0]));
                 let nodes = sentinels
                     .iter()
@@ -338,7 +339,7 @@ impl RedisBuilder {
                 let make = self.make(template, timing, &counts);
                 Layout::Sentinel(Arc::new(Sentinel::new(nodes, service, make, timing)))
             }
-            Place::Cluster(seeds) => {
+            Topology::Cluster(seeds) => {
                 let template = self.with_credentials(&seeds[0]);
                 let addresses = seeds.iter().map(|info| name(info.addr())).collect();
                 let make = self.make(template, timing, &counts);
@@ -350,7 +351,12 @@ impl RedisBuilder {
     }
 
     /// Makes nodes whose addresses are learned later.
-    fn make(&self, template: ConnectionInfo, timing: Timing, counts: &Arc<Counts>) -> MakeNode {
+    fn make(
+        &self,
+        template: ConnectionInfo,
+        timing: Timing,
+        counts: &Arc<ServerCounts>,
+    ) -> MakeNode {
         let (tls, counts) = (self.tls.clone(), Arc::clone(counts));
         Box::new(move |address| {
             let unusable = || Failure::refused(format!("{address:?} is not HOST:PORT"));
@@ -390,7 +396,7 @@ fn node(
     tls: &Tls,
     info: ConnectionInfo,
     timing: Timing,
-    counts: &Arc<Counts>,
+    counts: &Arc<ServerCounts>,
 ) -> Result<Node, Error> {
     let address = name(info.addr());
     let client = open(tls, info).map_err(|error| {

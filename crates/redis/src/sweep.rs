@@ -64,7 +64,7 @@ impl Redis {
             // The prefix is ours and has no sign that means something in a pattern.
             scan.arg(&cursor).arg("MATCH").arg(format!("{}*", names.start()));
             scan.arg("COUNT").arg(STEP);
-            let answer = node.ask(Request::One(&scan), until()).await?;
+            let answer = node.call_past_breaker(Request::One(&scan), until()).await?;
             let (next, found) = read_scan(answer)?;
             for name in found {
                 let Some(policy) = names.policy_of(&name) else {
@@ -78,7 +78,7 @@ impl Redis {
                 if remove {
                     let mut unlink = redis::cmd("UNLINK");
                     unlink.arg(name.as_slice());
-                    let gone = node.ask(Request::One(&unlink), until()).await?;
+                    let gone = node.call_past_breaker(Request::One(&unlink), until()).await?;
                     report.removed += u64::from(gone == Value::Int(1));
                 }
             }
@@ -93,5 +93,5 @@ impl Redis {
 
 fn read_scan(answer: Value) -> Result<(String, Vec<Vec<u8>>), Failure> {
     redis::from_redis_value(answer)
-        .map_err(|error| Failure::answer(format!("SCAN answered no keys: {error}")))
+        .map_err(|error| Failure::bad_reply(format!("SCAN answered no keys: {error}")))
 }

@@ -4,16 +4,16 @@ use core::sync::atomic::AtomicU64;
 use core::time::Duration;
 use std::sync::Arc;
 
-use slidegate::{Algorithm, Error, ErrorKind, FailureMode, Policy, Quota, Secret};
+use slidegate::{Error, ErrorKind, FailureMode, Policy, Quota, Secret};
 
 use super::stats::LimiterCounts;
 use super::tier::longest;
 use super::{Guard, Inner, RedisLimiter};
 use crate::deny::DenyCache;
 use crate::lease::{LeaseSettings, Leases};
-use crate::local::Local;
+use crate::local::LocalFallback;
 use crate::redis::Redis;
-use crate::script::ScriptLimits;
+use crate::script::{ScriptKind, ScriptLimits};
 
 /// Builds a [`RedisLimiter`].
 #[derive(Debug)]
@@ -148,12 +148,14 @@ impl RedisLimiterBuilder {
             return Err(Error::new(ErrorKind::Setting, message));
         }
         let local = match policy.failure_mode() {
-            FailureMode::Local => Some(Local::new(policy, &quotas, self.nodes, self.local_memory)?),
+            FailureMode::Local => {
+                Some(LocalFallback::new(policy, &quotas, self.nodes, self.local_memory)?)
+            }
             _ => None,
         };
         let deny = (self.deny_keys > 0).then(|| DenyCache::new(self.deny_keys, self.deny_cap));
         let inner = Inner {
-            stored_as: stored_as(policy.name(), self.tick, policy.algorithm()),
+            stored_as: stored_as(policy.name(), self.tick, limits.kind()),
             tick: self.tick,
             guard,
             secret_keys: self.secret_keys,
@@ -207,18 +209,17 @@ impl RedisLimiterBuilder {
     }
 }
 
-/// The name under which a policy's keys are stored. Another tick and another algorithm have another
-/// one: what the one wrote the other would misread, or refuse until it has expired. So a policy
-/// whose algorithm changes starts anew, and while processes with the old one are still about, both count
-/// for themselves.
-fn stored_as(policy: &str, tick: Duration, algorithm: Algorithm) -> Box<str> {
-    let algorithm = match algorithm {
-        Algorithm::Log | Algorithm::LogCapped { .. } => "",
-        Algorithm::Counter => "counter",
-        Algorithm::Segments { .. } => "segments",
-        Algorithm::Gcra => "gcra",
-        Algorithm::Fixed => "fixed",
-        _ => "other",
+/// The name under which a policy's keys are stored. It contains the tick and the algorithm: what was
+/// written under others would be misread, or refused until it has expired. So a policy whose
+/// algorithm changes starts from zero, and processes with the old one count separately.
+fn stored_as(policy: &str, tick: Duration, kind: ScriptKind) -> Box<str> {
+    let algorithm = match kind {
+        ScriptKind::Log => "",
+        ScriptKind::Counter => "counter",
+        ScriptKind::Segments => "segments",
+        ScriptKind::Gcra => "gcra",
+        ScriptKind::Fixed => "fixed",
+        ScriptKind::Mixed => "mixed",
     };
     let tick = match tick.as_micros() {
         1000 => String::new(),
@@ -233,17 +234,20 @@ fn stored_as(policy: &str, tick: Duration, algorithm: Algorithm) -> Box<str> {
 
 #[cfg(test)]
 mod tests {
+    use slidegate::Algorithm;
+
     use super::*;
 
     #[test]
-    fn what_another_would_misread_has_another_name() {
+    fn tick_and_algorithm_are_part_of_the_name() {
         let [usual, coarse] = [1, 10].map(Duration::from_millis);
-        let name = |tick, algorithm| stored_as("api", tick, algorithm);
+        let name = |tick: Duration, algorithm| {
+            let quota = Quota::per_minute(5).unwrap();
+            let limits = ScriptLimits::new(&[quota], algorithm, tick, quota.window()).unwrap();
+            stored_as("api", tick, limits.kind())
+        };
         assert_eq!(&*name(usual, Algorithm::Log), "api");
-        assert_eq!(
-            name(usual, Algorithm::Log),
-            name(usual, Algorithm::LogCapped { bytes_max: 4096 })
-        );
+        assert_eq!(&*name(usual, Algorithm::LogCapped { bytes_max: 4096 }), "api");
         assert_eq!(&*name(coarse, Algorithm::Log), "api@10000us");
         assert_eq!(&*name(usual, Algorithm::Counter), "api@counter");
         assert_eq!(&*name(coarse, Algorithm::Gcra), "api@gcra-10000us");

@@ -22,13 +22,12 @@ use std::sync::Arc;
 use slidegate::{Cost, Decision, Error, Key, Mode, Policy, Quota, Receipt, Secret, Store};
 use tokio::time::Instant;
 
-use crate::deny::{Denied, DenyCache, Times};
-use crate::lease::{Holder, Leases};
-use crate::local::Local;
+use crate::deny::{CachedDenial, DenyCache, ReplyTimes};
+use crate::key::TieredKey;
+use crate::lease::{LeaseEntry, Leases};
+use crate::local::LocalFallback;
 use crate::redis::Redis;
-use crate::script::{Answer, Op, ScriptLimits};
-use crate::servers::Failure;
-use crate::who::Who;
+use crate::script::{KeyReply, Op, ScriptLimits};
 use stats::LimiterCounts;
 
 /// Decides who may go on, under one policy, together with every other process that has a limiter
@@ -61,18 +60,18 @@ struct Inner {
     secret: Secret,
     deny: Option<DenyCache>,
     leases: Option<Leases>,
-    local: Option<Local>,
+    local: Option<LocalFallback>,
     counts: LimiterCounts,
 }
 
-/// A check on its way.
+/// A check that is being decided.
 #[derive(Debug, Clone, Copy)]
 struct Check<'a> {
     key: &'a [u8],
     tier: Option<&'a RedisTier>,
     cost: Cost,
-    who: Who,
-    /// When it must have an answer.
+    tiered_key: TieredKey,
+    /// The deadline for its decision.
     until: Instant,
 }
 
@@ -83,12 +82,12 @@ struct Guard(u64);
 impl RedisLimiter {
     /// Asks for one unit, and takes it if allowed.
     pub async fn check(&self, key: impl AsRef<[u8]>) -> Decision {
-        self.inner.decide(key.as_ref(), None, Cost::ONE).await
+        self.inner.check(key.as_ref(), None, Cost::ONE).await
     }
 
     /// Asks for several units, and takes them all if allowed.
     pub async fn check_cost(&self, key: impl AsRef<[u8]>, cost: Cost) -> Decision {
-        self.inner.decide(key.as_ref(), None, cost).await
+        self.inner.check(key.as_ref(), None, cost).await
     }
 
     /// As [`check_cost`](RedisLimiter::check_cost), for a key that has other quotas than the
@@ -99,7 +98,7 @@ impl RedisLimiter {
         tier: &RedisTier,
         cost: Cost,
     ) -> Decision {
-        self.inner.decide(key.as_ref(), Some(tier), cost).await
+        self.inner.check(key.as_ref(), Some(tier), cost).await
     }
 
     /// Forgets a key, here too; whether there was anything to forget. Receipts handed out for it are
@@ -111,21 +110,21 @@ impl RedisLimiter {
     /// When Redis gave no answer.
     pub async fn reset(&self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
         let key = key.as_ref();
-        let asked = self.inner.ask(key, &self.inner.limits(None), Op::Reset).await;
+        let reply = self.inner.run_op(key, &self.inner.limits(None), Op::Reset).await;
         self.inner.forget_denial(key);
-        let unused = self.inner.forget_leases(key);
-        if asked.is_err() {
+        let unused = self.inner.reset_leases(key);
+        if reply.is_err() {
             // If it was not reset after all, they still count.
             for unused in unused {
                 self.inner.return_soon(key, unused);
             }
         }
-        match asked?.only()? {
-            Answer::Found(found) => {
+        match reply?.reply {
+            KeyReply::Found(found) => {
                 let here = self.inner.local.as_ref().is_some_and(|local| local.reset(key));
-                Ok(*found || here)
+                Ok(found || here)
             }
-            other => Err(unexpected(other)),
+            other => Err(other.unexpected().into()),
         }
     }
 
@@ -153,124 +152,136 @@ impl RedisLimiter {
     }
 }
 
-/// What this process knows of a check by itself.
-enum Here {
-    Decided(Decision),
-    /// By the local limiter, while Redis does not answer.
-    Denied(Decision),
-    /// The units of its lease are used up, or it has none yet.
-    Leasing(Arc<Holder>),
-    Nothing,
+/// What this process can say about a check without calling Redis.
+enum Memory {
+    /// A lease allows it.
+    Allowed(Decision),
+    /// The local fallback denies it, because of what it allowed while Redis was unavailable.
+    DeniedByFallback(Decision),
+    /// The units of the key's lease are used up, or it has no lease yet.
+    LeaseEmpty(Arc<LeaseEntry>),
+    /// Redis has to decide.
+    Unknown,
 }
 
+/// The path of a check: [`check`](Inner::check) repeats denials from the deny cache,
+/// [`check_memory`](Inner::check_memory) uses the local fallback and the lease,
+/// [`check_by_lease`](Inner::check_by_lease) fetches a lease for a hot key, and
+/// [`check_in_redis`](Inner::check_in_redis) makes a script call for this check alone, or
+/// [`degrade`](Inner::degrade)s if that fails.
 impl Inner {
-    /// The way of a check: what is known here first, then Redis, then the failure mode.
-    async fn decide(
-        self: &Arc<Self>,
-        key: &[u8],
-        tier: Option<&RedisTier>,
-        cost: Cost,
-    ) -> Decision {
-        let who = self.who(key, tier);
-        if let Some(denied) = self.denied_here(who, cost) {
+    async fn check(self: &Arc<Self>, key: &[u8], tier: Option<&RedisTier>, cost: Cost) -> Decision {
+        let tiered_key = self.tiered_key(key, tier);
+        if let Some(denial) = self.cached_denial(tiered_key, cost) {
             self.counts.denied_at_once.fetch_add(1, Ordering::Relaxed);
-            return self.finish(denied.decision());
+            return self.apply_mode(denial.decision());
         }
-        self.counts.asked.fetch_add(1, Ordering::Relaxed);
+        self.counts.not_cached.fetch_add(1, Ordering::Relaxed);
         let now = Instant::now();
-        let check = Check { key, tier, cost, who, until: self.redis.deadline(now) };
-        match self.look_here(check, now) {
-            Here::Decided(decision) => decision,
-            // A future that talks to servers is large: decisions from memory do not carry it.
-            here => Box::pin(self.decide_further(here, check, now)).await,
+        let check = Check { key, tier, cost, tiered_key, until: self.redis.deadline(now) };
+        match self.check_memory(check, now) {
+            Memory::Allowed(decision) => decision,
+            // The future of a call is large: decisions from memory do not carry it.
+            memory => Box::pin(self.check_beyond_memory(memory, check, now)).await,
         }
     }
 
-    /// What is known here of a check that is not denied yet.
-    fn look_here(&self, check: Check<'_>, now: Instant) -> Here {
-        let Check { key, tier, cost, who, .. } = check;
-        if let Some(denial) = self.denied_locally(key, tier, cost, now) {
-            return Here::Denied(denial);
+    /// Decides a check by the local fallback or the key's lease, without calling Redis.
+    fn check_memory(&self, check: Check<'_>, now: Instant) -> Memory {
+        let Check { key, tier, cost, tiered_key, .. } = check;
+        if let Some(denial) = self.fallback_denial(key, tier, cost, now) {
+            return Memory::DeniedByFallback(denial);
         }
-        let holder = self.leases.as_ref().and_then(|leases| {
-            let holder = leases.holder(who, now)?;
-            holder.note(cost.get(), now, leases.length());
-            Some(holder)
+        let entry = self.leases.as_ref().and_then(|leases| {
+            let entry = leases.entry(tiered_key, now)?;
+            entry.note_demand(cost.get(), now, leases.length());
+            Some(entry)
         });
-        match holder {
-            None => Here::Nothing,
-            Some(holder) => match self.take_leased(&holder, check, now) {
-                Some(decision) => Here::Decided(decision),
-                None => Here::Leasing(holder),
-            },
+        let Some(entry) = entry else {
+            return Memory::Unknown;
+        };
+        match self.take_from_lease(&entry, check, now) {
+            Some(decision) => Memory::Allowed(decision),
+            None => Memory::LeaseEmpty(entry),
         }
     }
 
-    async fn decide_further(
+    async fn check_beyond_memory(
         self: &Arc<Self>,
-        here: Here,
+        memory: Memory,
         check: Check<'_>,
         now: Instant,
     ) -> Decision {
-        match (here, &self.leases) {
-            (Here::Decided(decision), _) => decision,
-            (Here::Denied(denial), _) => {
+        match (memory, &self.leases) {
+            (Memory::Allowed(decision), _) => decision,
+            (Memory::DeniedByFallback(denial), _) => {
                 self.probe(check.key, check.tier, check.until).await;
                 self.counts.degraded.fetch_add(1, Ordering::Relaxed);
-                self.finish(denial.into_degraded())
+                self.apply_mode(denial.into_degraded())
             }
-            (Here::Leasing(holder), Some(leases)) => {
-                self.decide_leased(leases, holder, check, now).await
+            (Memory::LeaseEmpty(entry), Some(leases)) => {
+                self.check_by_lease(leases, entry, check, now).await
             }
-            (Here::Leasing(_), None) | (Here::Nothing, _) => self.decide_there(check).await,
+            (Memory::LeaseEmpty(_), None) | (Memory::Unknown, _) => {
+                self.check_in_redis(check).await
+            }
         }
     }
 
-    /// A denial that Redis need not be asked for.
-    #[inline]
-    fn denied_here(&self, who: Who, cost: Cost) -> Option<Denied> {
-        self.deny.as_ref()?.get(who, cost.get())
-    }
-
-    async fn decide_there(&self, check: Check<'_>) -> Decision {
-        let Check { key, tier, cost, who, until } = check;
+    /// Decides a check by a script call of its own.
+    async fn check_in_redis(&self, check: Check<'_>) -> Decision {
+        let Check { key, tier, cost, tiered_key, until } = check;
         let op = Op::Check { cost: cost.get() };
-        let asked = self.ask_until(key, &self.limits(tier), op, until).await;
-        match asked.and_then(|asked| Ok((asked.decision(who.key)?, asked.times))) {
+        let called = self.run_op_until(key, &self.limits(tier), op, until).await;
+        let decided =
+            called.and_then(|called| Ok((called.reply.decision(tiered_key.key)?, called.times)));
+        match decided {
             Ok((decision, times)) => {
                 if decision.is_allowed() {
                     self.keep_warm(key, tier, cost);
                 }
-                self.decided(cost, who, decision, times)
+                self.remember_denial(cost, tiered_key, times, &decision);
+                self.apply_mode(decision)
             }
             Err(failure) => self.degrade(key, tier, cost, &failure),
         }
     }
 
-    /// Remembers what Redis denied.
-    fn decided(&self, cost: Cost, who: Who, decision: Decision, times: Times) -> Decision {
+    /// A denial that the deny cache repeats.
+    #[inline]
+    fn cached_denial(&self, tiered_key: TieredKey, cost: Cost) -> Option<CachedDenial> {
+        self.deny.as_ref()?.get(tiered_key, cost.get())
+    }
+
+    /// Stores a decision of Redis in the deny cache, if it is a denial.
+    fn remember_denial(
+        &self,
+        cost: Cost,
+        tiered_key: TieredKey,
+        times: ReplyTimes,
+        decision: &Decision,
+    ) {
         if !decision.is_allowed()
             && let Some(deny) = &self.deny
         {
-            deny.put(who, cost.get(), times, &decision);
+            deny.put(tiered_key, cost.get(), times, decision);
         }
-        self.finish(decision)
     }
 
     fn forget_denial(&self, key: &[u8]) {
         if let Some(deny) = &self.deny {
-            deny.remove(self.who(key, None).key, Instant::now());
+            deny.remove(self.tiered_key(key, None).key, Instant::now());
         }
     }
 
+    /// In shadow mode a denial becomes an allowance that is marked as shadow-denied.
     #[inline]
-    fn finish(&self, decision: Decision) -> Decision {
+    fn apply_mode(&self, decision: Decision) -> Decision {
         if self.policy.mode() == Mode::Shadow { decision.into_shadow() } else { decision }
     }
 
-    /// A key in the tables of this process.
-    fn who(&self, key: &[u8], tier: Option<&RedisTier>) -> Who {
-        Who { key: key.fingerprint(&self.secret), tier: tier.map_or(0, RedisTier::salt) }
+    fn tiered_key(&self, key: &[u8], tier: Option<&RedisTier>) -> TieredKey {
+        TieredKey { key: key.fingerprint(&self.secret), tier: tier.map_or(0, RedisTier::salt) }
     }
 
     fn limits(&self, tier: Option<&RedisTier>) -> ScriptLimits {
@@ -291,10 +302,6 @@ impl Guard {
     fn quotas(self, quotas: &[Quota]) -> Result<Vec<Quota>, Error> {
         quotas.iter().map(|quota| Quota::new(self.of(quota.limit()), quota.window())).collect()
     }
-}
-
-fn unexpected(answer: &Answer) -> Error {
-    Failure::answer(format!("answered another question: {answer:?}")).into()
 }
 
 impl Store for RedisLimiter {

@@ -1,21 +1,22 @@
-//! One policy's quotas, or one tier's, as a script wants them.
+//! The quotas of a policy or a tier, as a script reads them.
 
 use core::time::Duration;
 
 use slidegate::{Algorithm, Error, ErrorKind, Quota};
 
-use super::Kind;
+use super::ScriptKind;
 
 /// Quotas in ticks with the algorithm and its parameter, packed once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ScriptLimits {
-    kind: Kind,
+    kind: ScriptKind,
     limits: Vec<u64>,
     tick: Duration,
     /// One quota, with nothing to be kept longer.
     simple: bool,
-    /// Tick, first quota and parameter; what comes behind what an ask puts between.
+    /// Tick, first quota and parameter: the argument's bytes before those of the operation.
     front: Vec<u8>,
+    /// Algorithm, number of quotas, ticks to keep entries for, and the other quotas.
     back: Vec<u8>,
 }
 
@@ -30,8 +31,8 @@ const TICKS_MAX: u64 = (1 << 47) - 1;
 const KEEP: core::ops::Range<usize> = 2..8;
 
 impl ScriptLimits {
-    /// Limits of one to eight quotas. `keep` is the longest window of the policy and its tiers:
-    /// what is on record is kept for it.
+    /// Limits of one to eight quotas. `keep` is the longest window of the policy and its
+    /// tiers: entries are kept for it.
     ///
     /// # Errors
     ///
@@ -49,12 +50,12 @@ impl ScriptLimits {
             return Err(Error::new(ErrorKind::Policy, message));
         }
         let (kind, number, parameter) = match algorithm {
-            Algorithm::Log => (Kind::Log, b'L', LOG_BYTES_MAX),
-            Algorithm::LogCapped { bytes_max } => (Kind::Log, b'L', bytes_max),
-            Algorithm::Counter => (Kind::Counter, b'C', 0),
-            Algorithm::Segments { count } => (Kind::Segments, b'S', count.into()),
-            Algorithm::Gcra => (Kind::Gcra, b'G', 0),
-            Algorithm::Fixed => (Kind::Fixed, b'F', 0),
+            Algorithm::Log => (ScriptKind::Log, b'L', LOG_BYTES_MAX),
+            Algorithm::LogCapped { bytes_max } => (ScriptKind::Log, b'L', bytes_max),
+            Algorithm::Counter => (ScriptKind::Counter, b'C', 0),
+            Algorithm::Segments { count } => (ScriptKind::Segments, b'S', count.into()),
+            Algorithm::Gcra => (ScriptKind::Gcra, b'G', 0),
+            Algorithm::Fixed => (ScriptKind::Fixed, b'F', 0),
             other => {
                 let message = format!("algorithm {other:?} has no script: use another");
                 return Err(Error::new(ErrorKind::Unsupported, message));
@@ -77,18 +78,18 @@ impl ScriptLimits {
     }
 
     /// The script of the algorithm.
-    pub(crate) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> ScriptKind {
         self.kind
     }
 
     /// Whether units can be dated ahead, so that a lease can be had.
     pub(crate) fn can_lease(&self) -> bool {
-        matches!(self.kind, Kind::Log | Kind::Gcra)
+        matches!(self.kind, ScriptKind::Log | ScriptKind::Gcra)
     }
 
     /// Whether single entries are known.
     pub(crate) fn has_history(&self) -> bool {
-        self.kind == Kind::Log
+        self.kind == ScriptKind::Log
     }
 
     /// The least limit of all quotas.
@@ -96,7 +97,7 @@ impl ScriptLimits {
         self.limits.iter().copied().min().unwrap_or(0)
     }
 
-    /// The same limits, with what is on record kept for `keep` if that is longer.
+    /// The same limits, with entries kept for `keep` if that is longer.
     pub(crate) fn keeping(&self, keep: Duration) -> Self {
         let mut keeping = self.clone();
         let mut before = [0; 8];
@@ -109,8 +110,8 @@ impl ScriptLimits {
         keeping
     }
 
-    /// Whether both judge alike, however long each keeps what is on record.
-    pub(crate) fn judges_as(&self, other: &Self) -> bool {
+    /// Whether both decide alike, however long each keeps its entries.
+    pub(crate) fn decides_like(&self, other: &Self) -> bool {
         let (ours, theirs) = (&self.back, &other.back);
         self.front == other.front
             && ours[..KEEP.start] == theirs[..KEEP.start]
@@ -122,7 +123,7 @@ impl ScriptLimits {
         &self.limits
     }
 
-    /// Whether a script's short cut may answer.
+    /// Whether a script's fast path may answer.
     pub(super) fn is_simple(&self) -> bool {
         self.simple
     }

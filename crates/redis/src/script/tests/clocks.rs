@@ -8,8 +8,8 @@ use core::time::Duration;
 use slidegate::Algorithm;
 use slidegate_testkit::{Random, never_over};
 
-use super::super::{Answer, Op, ScriptLimits};
-use super::{ALGORITHMS, Caller, START, Server, decided, limits, ms, retry_after};
+use super::super::{KeyReply, Op, ScriptLimits};
+use super::{ALGORITHMS, Caller, START, decided, limits, ms, nanos, refund_of, retry_after};
 
 const WINDOW_MS: u64 = 1000;
 const LIMIT: u64 = 10;
@@ -30,13 +30,12 @@ fn is_aligned(algorithm: Algorithm) -> bool {
 // Units that seem to be younger than they are may be counted too long, never too short.
 #[test]
 fn a_clock_that_steps_back_lets_nobody_over_the_limit() {
-    let server = Server::start();
-    let mut caller = Caller::new(server.connect());
+    let mut caller = Caller::start();
     for seed in 0..120 {
         let mut random = Random::new(seed);
         let algorithm = random.pick(&ALGORITHMS);
         let limits = limits(algorithm, &[(LIMIT, WINDOW_MS)]);
-        redis::cmd("FLUSHALL").exec(caller.connection()).unwrap();
+        caller.flush();
         let mut real = Duration::from_secs(1_000_000);
         let mut offset = START;
         let (mut admitted, mut steps) = (Vec::new(), Vec::new());
@@ -47,7 +46,7 @@ fn a_clock_that_steps_back_lets_nobody_over_the_limit() {
                 steps.push((nanos(real), 1));
             }
             let cost = random.pick(&[1, 1, 2, 5]);
-            let answer = caller.ask(real + offset, "k", &limits, Op::Check { cost }).unwrap();
+            let answer = caller.run(real + offset, "k", &limits, Op::Check { cost }).unwrap();
             if decided(&answer).0 {
                 admitted.push((nanos(real), cost));
             }
@@ -75,12 +74,11 @@ fn windows_locked(algorithm: Algorithm) -> u64 {
 // ever if each look at it counted anew.
 #[test]
 fn nobody_is_locked_for_more_than_a_window_after_a_step_back() {
-    let server = Server::start();
-    let mut caller = Caller::new(server.connect());
+    let mut caller = Caller::start();
     for algorithm in ALGORITHMS {
         for (back_ms, keep_asking) in [(1, true), (900, false), (5000, true), (3_600_000, true)] {
             let limits = limits(algorithm, &[(LIMIT, WINDOW_MS)]);
-            redis::cmd("FLUSHALL").exec(caller.connection()).unwrap();
+            caller.flush();
             let mut now = START + ms(321);
             for _ in 0..LIMIT {
                 assert!(take(&mut caller, now, &limits), "{algorithm:?}");
@@ -90,7 +88,7 @@ fn nobody_is_locked_for_more_than_a_window_after_a_step_back() {
             let end = now + ms(windows_locked(algorithm) * WINDOW_MS) + ms(2);
             while keep_asking && now + ms(200) < end {
                 now += ms(90);
-                let peek = caller.ask(now, "k", &limits, Op::Peek { cost: 1 }).unwrap();
+                let peek = caller.run(now, "k", &limits, Op::Peek { cost: 1 }).unwrap();
                 let wait = retry_after(&peek).unwrap();
                 assert!(now + wait <= end, "{algorithm:?}, back {back_ms}: {wait:?} at {now:?}");
             }
@@ -99,29 +97,23 @@ fn nobody_is_locked_for_more_than_a_window_after_a_step_back() {
     }
 }
 
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap()
-}
-
 fn take(caller: &mut Caller, now: Duration, limits: &ScriptLimits) -> bool {
-    decided(&caller.ask(now, "k", limits, Op::Check { cost: 1 }).unwrap()).0
+    decided(&caller.run(now, "k", limits, Op::Check { cost: 1 }).unwrap()).0
 }
 
 // What a receipt names has been moved: it must not give back somebody else's units.
 #[test]
 fn receipts_are_void_after_a_step_back() {
-    let server = Server::start();
-    let mut caller = Caller::new(server.connect());
+    let mut caller = Caller::start();
     for algorithm in ALGORITHMS {
         let limits = limits(algorithm, &[(LIMIT, WINDOW_MS)]);
-        redis::cmd("FLUSHALL").exec(caller.connection()).unwrap();
-        let taken = caller.ask(START, "k", &limits, Op::Check { cost: 3 }).unwrap();
-        let Answer::Decided { tick, epoch, units, .. } = taken else { panic!("no decision") };
+        caller.flush();
+        let taken = caller.run(START, "k", &limits, Op::Check { cost: 3 }).unwrap();
         let back = START.saturating_sub(ms(5000));
         assert!(take(&mut caller, back, &limits), "{algorithm:?}");
-        let given = caller.ask(back, "k", &limits, Op::Refund { tick, units, epoch }).unwrap();
-        assert_eq!(given, Answer::Units(0), "{algorithm:?}");
-        let peek = caller.ask(back, "k", &limits, Op::Peek { cost: 1 }).unwrap();
+        let given = caller.run(back, "k", &limits, refund_of(&taken)).unwrap();
+        assert_eq!(given, KeyReply::Units(0), "{algorithm:?}");
+        let peek = caller.run(back, "k", &limits, Op::Peek { cost: 1 }).unwrap();
         assert_eq!(decided(&peek).2, 4, "{algorithm:?}");
     }
 }
@@ -130,13 +122,12 @@ fn receipts_are_void_after_a_step_back() {
 // like any other time.
 #[test]
 fn a_clock_that_jumps_about_fails_nothing() {
-    let server = Server::start();
-    let mut caller = Caller::new(server.connect());
+    let mut caller = Caller::start();
     for seed in 0..120 {
         let mut random = Random::new(1000 + seed);
         let algorithm = random.pick(&ALGORITHMS);
         let limits = limits(algorithm, &[(LIMIT, WINDOW_MS), (3 * LIMIT, 7 * WINDOW_MS)]);
-        redis::cmd("FLUSHALL").exec(caller.connection()).unwrap();
+        caller.flush();
         let start = random.pick(&[0, 5, 5000, 1_700_000_000_000, 4_102_444_800_000]);
         let mut now = ms(start);
         let (mut steps, mut admitted) = (1, 0);
