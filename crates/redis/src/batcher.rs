@@ -174,9 +174,9 @@ mod tests {
         ScriptLimits::new(quotas, Algorithm::Log, tick, tick).unwrap()
     }
 
-    // Who goes with others shares their deadline, so all must have about the same.
+    // A batch has the earliest deadline of its checks, so all must have about the same.
     #[tokio::test]
-    async fn only_those_with_time_left_go_together_and_only_plain_checks() {
+    async fn only_plain_checks_with_time_left_are_batched() {
         let redis = nowhere();
         let quota = Quota::per_minute(5).unwrap();
         let (limits, wide) = (limits(&[quota]), limits(&[quota, Quota::per_hour(9).unwrap()]));

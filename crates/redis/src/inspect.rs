@@ -1,4 +1,4 @@
-//! What the servers themselves have to say: memory, keys, settings that hurt.
+//! What the servers report: memory, keys, settings that make limits leak.
 
 use core::fmt;
 
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::redis::Redis;
 use crate::servers::{Failure, Request};
 
-/// Where the memory of the servers stands, all primaries together.
+/// The memory of the servers, summed over all primaries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct StoreUsage {
@@ -19,7 +19,7 @@ pub struct StoreUsage {
     pub bytes_max: u64,
     /// Keys there are, also those that are not ours.
     pub keys: u64,
-    /// Keys that the servers have thrown out for lack of memory since they started.
+    /// Keys that the servers have evicted since they started.
     pub evicted: u64,
 }
 
@@ -27,8 +27,8 @@ pub struct StoreUsage {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Warning {
-    /// With this `maxmemory-policy` a server that runs full throws out keys that still count, and
-    /// their limits start anew. All our keys have a TTL, so `volatile-*` is no better.
+    /// With this `maxmemory-policy` a server that runs full evicts keys that still count, and their
+    /// limits start from zero. All our keys have a TTL, so `volatile-*` is no better.
     Evicts {
         /// The server.
         address: String,
@@ -38,7 +38,7 @@ pub enum Warning {
 }
 
 impl Redis {
-    /// Where the memory of the servers stands, for metrics.
+    /// The memory of the servers, for metrics.
     ///
     /// # Errors
     ///

@@ -65,7 +65,7 @@ struct LeaseState {
     seen: Instant,
 }
 
-/// Who fetches the next lease of a key.
+/// A caller's part in fetching the next lease of a key.
 #[derive(Debug)]
 pub(crate) enum FetchRole {
     /// This caller.

@@ -172,7 +172,7 @@ impl RedisBuilder {
         self
     }
 
-    /// What all our keys begin with; `sg` unless told.
+    /// The beginning of all our keys; `sg` by default.
     #[must_use]
     pub fn prefix(mut self, prefix: &str) -> Self {
         prefix.clone_into(&mut self.prefix);
@@ -187,14 +187,14 @@ impl RedisBuilder {
         self
     }
 
-    /// How long a decision may take before the policy's failure mode answers; 20 ms unless told.
+    /// How long a decision may take before the policy's failure mode decides; 20 ms by default.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.call = deadline;
         self
     }
 
-    /// How long making a connection may take; 200 ms unless told. No decision waits for it longer
+    /// How long making a connection may take; 200 ms by default. No decision waits for it longer
     /// than its own deadline.
     #[must_use]
     pub fn connect_deadline(mut self, deadline: Duration) -> Self {
@@ -202,25 +202,25 @@ impl RedisBuilder {
         self
     }
 
-    /// Checks that may be under way at a time; 1024 unless told. The failure mode answers beyond.
+    /// Checks that may be in flight at a time; 1024 by default. The failure mode decides the others.
     #[must_use]
     pub fn in_flight_max(mut self, checks: usize) -> Self {
         self.in_flight_max = checks;
         self
     }
 
-    /// Checks that may go to the server in one call if they come at the same time; 32 unless told,
-    /// 1 if each is to go alone, 256 at most. The server is busy with one call for as long as with
-    /// all of them, some microseconds each. A cluster's checks always go alone.
+    /// Checks that may share one call to the server if they come at the same time; 32 by default,
+    /// 256 at most, 1 to send each alone. The server is busy with a call for as long as with all of
+    /// its checks, some microseconds each. Checks of a cluster are always sent alone.
     #[must_use]
     pub fn together_max(mut self, checks: usize) -> Self {
         self.together_max = checks;
         self
     }
 
-    /// After `failures` checks in a row without an answer a server is not asked for `open`, which
-    /// doubles up to eight times that while it stays away, but at most ten seconds. Unless told: 5
-    /// checks, from 100 ms up to one second. `open` is from 1 ms to 60 s.
+    /// After `failures` checks in a row without a reply, a server is not called for `open`. That
+    /// doubles while the server stays unavailable, up to eight times `open`, but at most ten seconds.
+    /// By default 5 checks, and from 100 ms up to one second. `open` is from 1 ms to 60 s.
     #[must_use]
     pub fn breaker(mut self, failures: u32, open: Duration) -> Self {
         let open_max = open.saturating_mul(8).min(Duration::from_secs(10)).max(open);
@@ -229,7 +229,7 @@ impl RedisBuilder {
     }
 
     /// How far a server's clock may jump against ours before that is counted and the breaker
-    /// opens; 500 ms unless told, 24 hours at most.
+    /// opens; 500 ms by default, 24 hours at most.
     #[must_use]
     pub fn clock_step(mut self, step: Duration) -> Self {
         self.step = step;
@@ -425,7 +425,7 @@ fn bare(info: &ConnectionInfo) -> ConnectionInfo {
     info.clone().set_redis_settings(settings)
 }
 
-/// An address without credentials, to show and to tell nodes apart.
+/// An address without credentials, to show and to identify nodes.
 fn name(addr: &ConnectionAddr) -> Box<str> {
     match addr {
         ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
@@ -455,7 +455,7 @@ fn read_all<A: AsRef<str>>(addresses: &[A]) -> Result<Vec<ConnectionInfo>, Error
     addresses.iter().map(|address| with_port(read(address.as_ref())?)).collect()
 }
 
-/// The other members are told by host and port, and this one is to be one of them.
+/// Sentinels and cluster nodes name each other by host and port, so an address must have both.
 fn with_port(info: ConnectionInfo) -> Result<ConnectionInfo, Error> {
     match info.addr() {
         ConnectionAddr::Tcp(..) | ConnectionAddr::TcpTls { .. } => Ok(info),

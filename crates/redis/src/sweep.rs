@@ -1,4 +1,4 @@
-//! Removing what policies have left behind that do not exist any more.
+//! Removal of keys whose policies no longer exist.
 
 use core::time::Duration;
 
@@ -26,11 +26,12 @@ const STEP: usize = 512;
 const PAUSE: Duration = Duration::from_millis(1);
 
 impl Redis {
-    /// Looks through our keys for those of policies not in `policies`, and removes them if told.
+    /// Looks through our keys for those of policies not in `policies`, and removes them if `remove`
+    /// is set.
     ///
-    /// They would go by themselves when their TTL ends, so this is for removing long windows
-    /// early. Goes in small steps; other users of the servers hardly notice. What a policy left under
-    /// another algorithm counts as its own.
+    /// They would expire by themselves, so this is for removing long windows early. It works in
+    /// small steps that other users of the servers hardly notice. Keys of a known policy under
+    /// another algorithm are kept.
     ///
     /// # Errors
     ///

@@ -33,7 +33,7 @@ impl<'a> RedisAsk<'a> {
         self
     }
 
-    /// In shadow mode it stands in nobody's way.
+    /// In shadow mode it never blocks the others.
     fn check(&self, cost: u64) -> Op {
         if self.is_shadow() { Op::Shadow { cost } } else { Op::Check { cost } }
     }
@@ -63,8 +63,8 @@ struct Part {
 /// then taken in a fixed order, and the exact units are given back when one denies after all: never
 /// too much is allowed, while another request may be denied for units that are on their way back.
 ///
-/// The same key named twice is summed. A policy in shadow mode denies nobody. When Redis has no
-/// answer, every ask is answered by its policy's failure mode, and denied if one of them denies.
+/// The costs of a key that occurs twice are summed. A policy in shadow mode denies nothing. Without a
+/// reply, every policy's failure mode decides, and all are denied if one of them denies.
 ///
 /// # Errors
 ///
@@ -318,7 +318,7 @@ impl fmt::Debug for RedisAsk<'_> {
     }
 }
 
-/// The answer to an ask that nobody answered, which does not happen: to the safe side.
+/// The decision for an ask without a part, which does not happen: denied.
 fn nothing() -> Decision {
     Decision::new(Outcome::Deny, &[], None)
 }

@@ -30,13 +30,13 @@ use crate::redis::Redis;
 use crate::script::{KeyReply, Op, ScriptLimits};
 use stats::LimiterCounts;
 
-/// Decides who may go on, under one policy, together with every other process that has a limiter
-/// of the same name and prefix on the same servers.
+/// Decides checks under one policy, together with every other process that has a limiter of the
+/// same name and prefix on the same servers.
 ///
-/// Shared by reference or in an `Arc`. One script call a decision, fewer when many come at the same
-/// time, with the deny cache and with leases. A check always gets an answer within the deadline: when Redis has none, the policy's
-/// [`FailureMode`](slidegate::FailureMode) answers, and the decision says that it is degraded. A
-/// future that is dropped may have been charged.
+/// Shared by reference or in an `Arc`. A decision takes one script call; fewer when many come at the
+/// same time, with the deny cache and with leases. It is made within the deadline: without a reply
+/// the policy's [`FailureMode`](slidegate::FailureMode) decides, and the decision is marked as
+/// degraded. A check whose future is dropped may have been charged.
 #[derive(Debug)]
 pub struct RedisLimiter {
     inner: Arc<Inner>,
@@ -101,9 +101,9 @@ impl RedisLimiter {
         self.inner.check(key.as_ref(), Some(tier), cost).await
     }
 
-    /// Forgets a key, here too; whether there was anything to forget. Receipts handed out for it are
-    /// void, and so are this limiter's leases. Leases of other processes last to their end: until then each
-    /// of them may allow what it has left beside what Redis allows anew.
+    /// Removes a key, here and in Redis. Returns `true` if it existed. Its receipts and this limiter's
+    /// leases become void. Leases of other processes last to their end; until then each of them may
+    /// allow what it has left in addition.
     ///
     /// # Errors
     ///

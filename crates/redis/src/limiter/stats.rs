@@ -50,7 +50,7 @@ pub struct RedisStats {
     pub timeouts: u64,
     /// Connections that broke, and servers that turned out not to be primaries.
     pub errors: u64,
-    /// Calls not made because too many were under way.
+    /// Calls not made because too many were in flight.
     pub crowded: u64,
     /// Connections made.
     pub connections: u64,

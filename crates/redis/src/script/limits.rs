@@ -10,14 +10,15 @@ use super::ScriptKind;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ScriptLimits {
     kind: ScriptKind,
-    limits: Vec<u64>,
+    /// The limit of every quota.
+    pub(super) limits: Vec<u64>,
     tick: Duration,
-    /// One quota, with nothing to be kept longer.
-    simple: bool,
+    /// One quota, with nothing to be kept longer: a script's fast path may answer.
+    pub(super) is_simple: bool,
     /// Tick, first quota and parameter: the argument's bytes before those of the operation.
-    front: Vec<u8>,
+    pub(super) front: Vec<u8>,
     /// Algorithm, number of quotas, ticks to keep entries for, and the other quotas.
-    back: Vec<u8>,
+    pub(super) back: Vec<u8>,
 }
 
 /// The most bytes the codes of a log may take that has no cap of its own: beyond it neighbours are
@@ -63,7 +64,7 @@ impl ScriptLimits {
         };
         let windows = quotas.iter().map(|quota| ticks_up(quota.window(), tick));
         let keep = windows.clone().fold(ticks_up(keep, tick), u64::max);
-        let simple = quotas.len() == 1 && windows.clone().eq([keep]);
+        let is_simple = quotas.len() == 1 && windows.clone().eq([keep]);
         let mut front = tick_us.to_le_bytes().to_vec();
         let mut back = vec![number, u8::try_from(quotas.len()).unwrap_or(u8::MAX)];
         back.extend_from_slice(&keep.to_le_bytes()[..6]);
@@ -74,7 +75,7 @@ impl ScriptLimits {
         }
         front.extend_from_slice(&parameter.to_le_bytes());
         let limits = quotas.iter().map(Quota::limit).collect();
-        Ok(Self { kind, limits, tick, simple, front, back })
+        Ok(Self { kind, limits, tick, is_simple, front, back })
     }
 
     /// The script of the algorithm.
@@ -105,7 +106,7 @@ impl ScriptLimits {
         let (before, keep) = (u64::from_le_bytes(before), ticks_up(keep, self.tick));
         if keep > before {
             keeping.back[KEEP].copy_from_slice(&keep.to_le_bytes()[..6]);
-            keeping.simple = false;
+            keeping.is_simple = false;
         }
         keeping
     }
@@ -116,24 +117,6 @@ impl ScriptLimits {
         self.front == other.front
             && ours[..KEEP.start] == theirs[..KEEP.start]
             && ours[KEEP.end..] == theirs[KEEP.end..]
-    }
-
-    /// The limit of every quota.
-    pub(super) fn limits(&self) -> &[u64] {
-        &self.limits
-    }
-
-    /// Whether a script's fast path may answer.
-    pub(super) fn is_simple(&self) -> bool {
-        self.simple
-    }
-
-    pub(super) fn front(&self) -> &[u8] {
-        &self.front
-    }
-
-    pub(super) fn back(&self) -> &[u8] {
-        &self.back
     }
 
     /// Ticks as a duration, at most some 584 thousand years.
@@ -171,4 +154,16 @@ fn tick_micros(tick: Duration) -> Result<u32, Error> {
 fn ticks_up(duration: Duration, tick: Duration) -> u64 {
     let ticks = duration.as_nanos().div_ceil(tick.as_nanos().max(1));
     u64::try_from(ticks).unwrap_or(u64::MAX).clamp(1, TICKS_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_quota_is_an_error_of_the_policy() {
+        let tick = Duration::from_millis(1);
+        let error = ScriptLimits::new(&[], Algorithm::Log, tick, tick).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Policy);
+    }
 }

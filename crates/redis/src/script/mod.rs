@@ -54,15 +54,17 @@ impl ScriptKind {
         }
     }
 
-    /// The file of the fast path, which leaves its answer in `reply`, if there is one.
-    fn quick(self) -> Option<&'static str> {
-        match self {
-            Self::Log => Some(LOG_QUICK),
-            Self::Counter => Some(COUNTER_QUICK),
-            Self::Gcra => Some(GCRA_QUICK),
-            Self::Fixed => Some(FIXED_QUICK),
-            Self::Segments | Self::Mixed => None,
-        }
+    /// The fast path, which leaves its answer in `reply`, if there is one.
+    fn quick(self) -> Option<[&'static str; 3]> {
+        let part = match self {
+            Self::Log => return Some(["", LOG_QUICK, ""]),
+            Self::Counter => COUNTER_QUICK,
+            Self::Gcra => GCRA_QUICK,
+            Self::Fixed => FIXED_QUICK,
+            Self::Segments | Self::Mixed => return None,
+        };
+        let (begin, end) = SMALL_QUICK.split_once("-- ALGORITHM\n")?;
+        Some([begin, part, end])
     }
 }
 
@@ -107,6 +109,7 @@ const LOG_QUICK: &str = include_str!("../scripts/log_quick.lua");
 const LOG_CODES: &str = include_str!("../scripts/log_codes.lua");
 const LOG_MERGE: &str = include_str!("../scripts/log_merge.lua");
 const LOG: &str = include_str!("../scripts/log.lua");
+const SMALL_QUICK: &str = include_str!("../scripts/small_quick.lua");
 const COUNTER_QUICK: &str = include_str!("../scripts/counter_quick.lua");
 const COUNTER: &str = include_str!("../scripts/counter.lua");
 const SEGMENTS: &str = include_str!("../scripts/segments.lua");
@@ -154,7 +157,9 @@ pub(crate) const ALONE: &[u8] = &[255];
 fn text(kind: ScriptKind, clock: Clock, main: &str) -> String {
     let mut files = clock.files().to_vec();
     if let Some(quick) = kind.quick() {
-        files.extend(["local i, reply = 1", quick, "if reply then return reply end"]);
+        files.push("local i, reply = 1");
+        files.extend(quick);
+        files.push("if reply then return reply end");
     }
     files.push(PRELUDE);
     files.extend_from_slice(kind.algorithms());
@@ -167,7 +172,8 @@ fn batch_text(kind: ScriptKind, clock: Clock) -> Option<String> {
     let each = "local replies = {}\nfor i = 1, #KEYS do\nlocal reply";
     let end = "replies[i] = reply or '\\255'\nend\nreturn replies";
     let [time, slack] = clock.files();
-    Some(compose(&[time, slack, each, kind.quick()?, end]))
+    let [begin, part, rest] = kind.quick()?;
+    Some(compose(&[time, slack, each, begin, part, rest, end]))
 }
 
 /// The files in one text, line for line, without comments.

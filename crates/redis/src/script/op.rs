@@ -76,7 +76,7 @@ impl<'a> KeyOp<'a> {
 
     /// Whether it may share a call with operations that are independent of it.
     pub(crate) fn can_batch(&self) -> bool {
-        matches!(self.op, Op::Check { .. }) && self.limits.is_simple()
+        matches!(self.op, Op::Check { .. }) && self.limits.is_simple
     }
 
     /// The bytes of its argument, as `main.lua` reads them. An operation that is `alone`, which
@@ -96,8 +96,8 @@ impl<'a> KeyOp<'a> {
             Op::History => (8, 0, 0, 0),
             Op::Forgive { units } => (9, units.min(UNITS_MAX), 0, 0),
         };
-        let mark = if alone && number <= 3 && self.limits.is_simple() { QUICK } else { 0 };
-        let (front, back) = (self.limits.front(), self.limits.back());
+        let mark = if alone && number <= 3 && self.limits.is_simple { QUICK } else { 0 };
+        let (front, back) = (&self.limits.front, &self.limits.back);
         let mut bytes = Vec::with_capacity(17 + front.len() + back.len());
         bytes.push(number | mark);
         bytes.extend_from_slice(&units.to_le_bytes()[..7]);

@@ -139,7 +139,7 @@ impl Unread<'_> {
 
     fn decision(&mut self, op: &KeyOp<'_>) -> Result<KeyReply, Error> {
         let outcome = self.byte_up_to(TAKEN)?;
-        let limits = op.limits.limits();
+        let limits = &op.limits.limits;
         let mut quotas = Vec::with_capacity(limits.len());
         let mut used = Vec::with_capacity(limits.len());
         for limit in limits {

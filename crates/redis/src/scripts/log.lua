@@ -144,12 +144,7 @@ windows[76] = function(kit)
   end
 
   local function read_head(s, text)
-    if byte(text) ~= 1 then
-      kit.fault('is of an unknown version')
-    end
-    if byte(text, 2) ~= LOG then
-      kit.fault('belongs to another algorithm')
-    end
+    kit.check_head(text, LOG)
     local number = byte(text, 3) or 10
     local tail_at = 3 + STATE_BYTES + number * (6 + CURSOR_BYTES)
     if number > 9 or #text < tail_at + TAIL_BYTES then

@@ -201,7 +201,7 @@ mod tests {
         let later = now + SETTINGS.open_min;
         assert!(breaker.is_probe_due(later));
         let probe = breaker.enter(later).unwrap();
-        assert!(!breaker.is_probe_due(later), "somebody is trying");
+        assert!(!breaker.is_probe_due(later), "a probe is in flight");
         assert_eq!(breaker.state(later), BreakerState::HalfOpen);
         assert!(breaker.enter(later).is_err(), "a second probe beside the first");
         probe.succeed();

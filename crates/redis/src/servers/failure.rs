@@ -80,8 +80,9 @@ impl From<RedisError> for Failure {
         let kind = match error.kind() {
             redis::ErrorKind::Server(kind) => server(kind, &error),
             redis::ErrorKind::Extension => match error.code() {
-                // One key is damaged; or the server refuses to write, and still knows who is over
-                // the limit: if that opened the breaker, a flood of keys could lift all limits.
+                // One key is damaged; or the server refuses to write, and still knows which keys
+                // are over the limit: if that opened the breaker, a flood of keys could lift all
+                // limits.
                 Some("SLIDEGATE" | "OOM" | "MISCONF" | "NOREPLICAS") => FailureKind::BadReply,
                 _ => FailureKind::Refused,
             },

@@ -37,7 +37,7 @@ use crate::script::Script;
 pub(crate) struct Servers {
     layout: Layout,
     pub(crate) timing: Timing,
-    /// Calls that may be under way at a time.
+    /// Callers that may be in flight at a time.
     in_flight: Semaphore,
     in_flight_max: usize,
     pub(crate) counts: Arc<ServerCounts>,

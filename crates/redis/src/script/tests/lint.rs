@@ -2,13 +2,14 @@
 
 use super::super::{
     COUNTER, COUNTER_QUICK, Clock, FIXED, FIXED_QUICK, GCRA, GCRA_QUICK, LOG, LOG_CODES, LOG_MERGE,
-    LOG_QUICK, MAIN, PRELUDE, READ_CLOCK, SEGMENTS, ScriptKind, batch_text, text,
+    LOG_QUICK, MAIN, PRELUDE, READ_CLOCK, SEGMENTS, SMALL_QUICK, ScriptKind, batch_text, text,
 };
 use super::Caller;
 
-const FILES: [&str; 14] = [
+const FILES: [&str; 15] = [
     READ_CLOCK,
     PRELUDE,
+    SMALL_QUICK,
     LOG_QUICK,
     LOG_CODES,
     LOG_MERGE,

@@ -1,14 +1,13 @@
-//! The scripts in a real server.
+//! The scripts in a real server: what cannot be seen through a limiter.
 //!
-//! `tests/conformance.rs` runs the traces of every algorithm against them.
+//! `tests/conformance.rs` runs the traces of every algorithm, `tests/given_clock.rs` steps the clock.
 
-mod clocks;
 mod damage;
-mod edges;
+mod leases;
 mod lint;
 mod many;
+mod server_clock;
 mod together;
-mod writes;
 
 use core::time::Duration;
 
@@ -100,10 +99,6 @@ impl Caller {
 
 fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
-}
-
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap()
 }
 
 /// Quotas as limit and milliseconds, in ticks of a millisecond.
