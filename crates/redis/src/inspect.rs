@@ -2,12 +2,11 @@
 
 use core::fmt;
 
-use redis::{Cmd, Value};
+use redis::Value;
 use slidegate::Error;
-use tokio::time::Instant;
 
 use crate::redis::Redis;
-use crate::servers::{Failure, Request};
+use crate::servers::Failure;
 
 /// The memory of the servers, summed over all primaries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -80,15 +79,14 @@ impl Redis {
         let servers = &self.shared.servers;
         let mut all = Vec::new();
         for node in servers.primaries().await? {
-            let until = || Instant::now() + servers.timing.connect.max(servers.timing.call);
             let mut text = String::new();
             for section in sections {
-                let mut question = redis::cmd("INFO");
-                question.arg(section);
-                text += &words(node.call_past_breaker(Request::One(&question), until()).await?)?;
+                let mut info = redis::cmd("INFO");
+                info.arg(section);
+                text += &words(node.query(&info, servers.query_deadline()).await?)?;
             }
-            let question: Cmd = redis::cmd("DBSIZE");
-            let keys = match node.call_past_breaker(Request::One(&question), until()).await? {
+            let size = redis::cmd("DBSIZE");
+            let keys = match node.query(&size, servers.query_deadline()).await? {
                 Value::Int(keys) => u64::try_from(keys).unwrap_or(0),
                 _ => 0,
             };

@@ -4,10 +4,9 @@ use core::time::Duration;
 
 use redis::Value;
 use slidegate::Error;
-use tokio::time::Instant;
 
 use crate::redis::Redis;
-use crate::servers::{Failure, Node, Request};
+use crate::servers::{Failure, Node};
 
 /// What a sweep has found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -56,16 +55,14 @@ impl Redis {
         remove: bool,
         report: &mut SweepReport,
     ) -> Result<(), Failure> {
-        let names = &self.shared.names;
-        let timing = self.shared.servers.timing;
-        let until = || Instant::now() + timing.connect.max(timing.call);
+        let (names, servers) = (&self.shared.names, &self.shared.servers);
         let mut cursor = "0".to_owned();
         loop {
             let mut scan = redis::cmd("SCAN");
             // The prefix is ours and has no sign that means something in a pattern.
             scan.arg(&cursor).arg("MATCH").arg(format!("{}*", names.start()));
             scan.arg("COUNT").arg(STEP);
-            let answer = node.call_past_breaker(Request::One(&scan), until()).await?;
+            let answer = node.query(&scan, servers.query_deadline()).await?;
             let (next, found) = read_scan(answer)?;
             for name in found {
                 let Some(policy) = names.policy_of(&name) else {
@@ -79,7 +76,7 @@ impl Redis {
                 if remove {
                     let mut unlink = redis::cmd("UNLINK");
                     unlink.arg(name.as_slice());
-                    let gone = node.call_past_breaker(Request::One(&unlink), until()).await?;
+                    let gone = node.query(&unlink, servers.query_deadline()).await?;
                     report.removed += u64::from(gone == Value::Int(1));
                 }
             }

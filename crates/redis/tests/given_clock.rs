@@ -325,6 +325,23 @@ fn log_at_its_cap_is_never_over_and_never_larger() {
     }
 }
 
+// Debts that are too large to be merged become entries of one tick.
+#[test]
+fn capped_log_takes_debts_beyond_all_numbers() {
+    let scene = Scene::start();
+    let limiter = scene.limiter(Algorithm::LogCapped { bytes_max: 64 }, &[(100, 60_000)]);
+    let receipt = |step| scene.check(START + ms(step), &limiter, 1).into_receipt().unwrap();
+    let receipts: Vec<Receipt> = (0..20).map(receipt).collect();
+    for (step, receipt) in (100..).step_by(10).zip(receipts) {
+        scene.clock.set(START + ms(step));
+        let charged = scene.runtime.block_on(limiter.settle("k", receipt, UNITS_MAX));
+        assert_eq!(charged.unwrap(), UNITS_MAX);
+    }
+    assert_eq!(scene.used(START + ms(300), &limiter), 20 * UNITS_MAX);
+    assert!(!scene.takes(START + ms(60_000), &limiter));
+    assert!(scene.takes(START + ms(60_300), &limiter));
+}
+
 // A flood of denied requests must neither load replicas nor extend anything.
 #[test]
 fn denied_checks_and_peeks_write_nothing() {

@@ -477,7 +477,8 @@ windows[76] = function(kit)
     end
     s.stop = s.start + #s.text
     s.end_stored, s.tail = s.stop, ''
-    s.size = math.min(size, s.start + s.param)
+    -- Above the cap only with debt of many times 2^53 units, which takes several codes.
+    s.size = math.max(math.min(size, s.start + s.param), s.stop)
     local blank = string.rep('\0', TAIL_BYTES)
     local value = head(s) .. blank .. s.text .. string.rep('\0', s.size - s.stop)
     if ttl then

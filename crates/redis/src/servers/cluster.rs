@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use redis::{Cmd, Pipeline, Value};
+use redis::{Cmd, Value};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::{Instant, timeout_at};
 
@@ -93,14 +93,7 @@ impl Cluster {
         let mut node = self.node_of(slot, until).await?;
         let mut asking = false;
         for _ in 0..HOPS_MAX {
-            let result = if asking {
-                let mut pipeline = Pipeline::with_capacity(2);
-                pipeline.cmd("ASKING").ignore().add_command(command.clone());
-                node.call(Request::Last(&pipeline, 2), until).await
-            } else {
-                node.call(Request::One(command), until).await
-            };
-            let failure = match result {
+            let failure = match node.call(Request { command, callers: 1, asking }, until).await {
                 Ok(value) => return Ok((value, node)),
                 Err(failure) => failure,
             };
@@ -214,7 +207,7 @@ impl Cluster {
         let until = Instant::now() + left / 2;
         let mut command = redis::cmd("CLUSTER");
         command.arg("SLOTS");
-        let reply = self.node(address)?.call_past_breaker(Request::One(&command), until).await?;
+        let reply = self.node(address)?.query(&command, until).await?;
         let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
         SlotMap::read(&reply, host).filter(|slots| !slots.addresses().is_empty()).ok_or_else(|| {
             Failure::refused(format!("{address} names no slots: is it part of a cluster?"))

@@ -17,7 +17,8 @@ pub(crate) use breaker::BreakerSettings;
 pub(crate) use clock_jump::ClockReading;
 pub(crate) use cluster::Cluster;
 pub(crate) use failure::{Failure, FailureKind};
-pub(crate) use node::{Node, Request, Timing};
+use node::Request;
+pub(crate) use node::{Node, Timing};
 pub(crate) use sentinel::{MakeNode, Sentinel};
 pub(crate) use slots::slot_of;
 
@@ -156,9 +157,14 @@ impl Servers {
         matches!(self.layout, Layout::Cluster(_))
     }
 
+    /// The deadline of a query about the servers that starts now.
+    pub(crate) fn query_deadline(&self) -> Instant {
+        Instant::now() + self.timing.call.max(self.timing.connect)
+    }
+
     /// Every primary there is.
     pub(crate) async fn primaries(&self) -> Result<Vec<Arc<Node>>, Failure> {
-        let until = Instant::now() + self.timing.call.max(self.timing.connect);
+        let until = self.query_deadline();
         match &self.layout {
             Layout::Single(node) => Ok(vec![Arc::clone(node)]),
             Layout::Sentinel(sentinel) => Ok(vec![sentinel.primary(until).await?]),
@@ -195,7 +201,7 @@ impl Servers {
     ) -> Result<(Value, Arc<Node>), Failure> {
         match &self.layout {
             Layout::Single(node) => {
-                let value = node.call(Request::Shared(command, callers), until).await?;
+                let value = node.call(Request { command, callers, asking: false }, until).await?;
                 Ok((value, Arc::clone(node)))
             }
             Layout::Sentinel(sentinel) => sentinel.call(command, callers, until).await,

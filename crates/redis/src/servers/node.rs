@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, Value};
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::ServerCounts;
 use super::breaker::{Breaker, BreakerSettings, BreakerState};
@@ -49,7 +49,7 @@ enum Link {
 /// A connection.
 #[derive(Clone)]
 struct NodeConnection {
-    connection: MultiplexedConnection,
+    multiplexed: MultiplexedConnection,
     /// So that a late failure does not take down the connection made after it.
     number: u64,
     /// Whether replies have reached the right callers, as far as we know.
@@ -57,12 +57,12 @@ struct NodeConnection {
 }
 
 /// What is sent to a node.
-pub(crate) enum Request<'a> {
-    One(&'a Cmd),
-    /// One command that this number of callers wait for.
-    Shared(&'a Cmd, u32),
-    /// Several commands; only the last reply is wanted.
-    Last(&'a Pipeline, usize),
+pub(crate) struct Request<'a> {
+    pub(crate) command: &'a Cmd,
+    /// The number of callers that wait for the reply.
+    pub(crate) callers: u32,
+    /// Whether the node is importing the slot (`ASKING`).
+    pub(crate) asking: bool,
 }
 
 impl Node {
@@ -109,12 +109,11 @@ impl Node {
                 return Err(Failure::new(FailureKind::Open(left), why));
             }
         };
-        let callers = request.callers();
-        let result = self.send(request, until).await;
+        let result = self.send(&request, until).await;
         match &result {
             Err(failure) if failure.is_server_fault() => {
                 let was_probe = pass.is_probe();
-                let opened = pass.fail(Instant::now(), callers);
+                let opened = pass.fail(Instant::now(), request.callers);
                 if opened {
                     self.counts.breaker_opened.fetch_add(1, Ordering::Relaxed);
                 }
@@ -128,14 +127,14 @@ impl Node {
         result
     }
 
-    /// Sends a request whatever the breaker says, for queries about the servers themselves. The
-    /// connection is dropped if there is no reply, because no breaker does that here.
-    pub(crate) async fn call_past_breaker(
+    /// Sends a command whatever the breaker says, for queries about the server itself. The connection
+    /// is dropped if there is no reply, because no breaker does that here.
+    pub(crate) async fn query(
         self: &Arc<Self>,
-        request: Request<'_>,
+        command: &Cmd,
         until: Instant,
     ) -> Result<Value, Failure> {
-        let result = self.send(request, until).await;
+        let result = self.send(&Request { command, callers: 1, asking: false }, until).await;
         if result.as_ref().is_err_and(Failure::is_unknown) {
             self.hang_up("a query was not answered", None);
         }
@@ -144,30 +143,25 @@ impl Node {
 
     async fn send(
         self: &Arc<Self>,
-        request: Request<'_>,
+        request: &Request<'_>,
         until: Instant,
     ) -> Result<Value, Failure> {
+        let address = &self.address;
         let left = until.saturating_duration_since(Instant::now());
         let Ok(connected) = timeout(left, self.connection()).await else {
-            return Err(Failure::refused(format!(
-                "{} was not connected within {left:?}",
-                self.address
-            )));
+            return Err(Failure::refused(format!("{address} was not connected within {left:?}")));
         };
-        let mut line = connected?;
+        let mut connection = connected?;
         self.counts.calls.fetch_add(1, Ordering::Relaxed);
-        let left = until.saturating_duration_since(Instant::now());
-        let Ok(answered) = timeout(left, request.send(&mut line.connection)).await else {
+        let Ok(answered) = timeout_at(until, request.send(&mut connection.multiplexed)).await
+        else {
             self.counts.timeouts.fetch_add(1, Ordering::Relaxed);
             let within = self.timing.call;
-            return Err(Failure::unknown(format!(
-                "{} did not answer within {within:?}",
-                self.address
-            )));
+            return Err(Failure::unknown(format!("{address} did not answer within {within:?}")));
         };
         let failure = match answered {
-            _ if !line.is_trusted.load(Ordering::Relaxed) => {
-                Failure::unknown(format!("{} gave answers to the wrong ones", self.address))
+            _ if !connection.is_trusted.load(Ordering::Relaxed) => {
+                Failure::unknown(format!("{address} gave answers to the wrong ones"))
             }
             Ok(Value::ServerError(error)) => Failure::from(redis::RedisError::from(error)),
             Ok(value) => return Ok(value),
@@ -175,7 +169,7 @@ impl Node {
         };
         if failure.is_unknown() || failure.kind == FailureKind::NotPrimary {
             self.counts.errors.fetch_add(1, Ordering::Relaxed);
-            self.hang_up(&failure.to_string(), Some(line.number));
+            self.hang_up(&failure.to_string(), Some(connection.number));
         }
         Err(failure)
     }
@@ -193,17 +187,17 @@ impl Node {
     /// other callers too, so every call that waits on that connection fails.
     pub(crate) fn distrust(&self) {
         self.counts.errors.fetch_add(1, Ordering::Relaxed);
-        if let Link::Up(line) = &*self.link.lock() {
+        if let Link::Up(connection) = &*self.link.lock() {
             // A caller woken on another thread at the same time may read this before it is set:
             // only replies that name their request could prevent that.
-            line.is_trusted.store(false, Ordering::Relaxed);
+            connection.is_trusted.store(false, Ordering::Relaxed);
         }
         self.hang_up("it gave an answer that makes no sense", None);
     }
 
     async fn connection(self: &Arc<Self>) -> Result<NodeConnection, Failure> {
         let mut ended = match &mut *self.link.lock() {
-            Link::Up(line) => return Ok(line.clone()),
+            Link::Up(connection) => return Ok(connection.clone()),
             Link::Connecting(ended) if ended.has_changed().is_ok() => ended.clone(),
             // Down, or the runtime of the task that was connecting has ended.
             link => {
@@ -215,7 +209,7 @@ impl Node {
         // Either it has ended or its task was stopped; the link shows which.
         let _ = ended.wait_for(|ended| *ended).await;
         match &*self.link.lock() {
-            Link::Up(line) => Ok(line.clone()),
+            Link::Up(connection) => Ok(connection.clone()),
             Link::Down(why) => Err(Failure::refused(why.clone())),
             Link::Connecting(_) => {
                 Err(Failure::refused(format!("{} is not connected", self.address)))
@@ -242,10 +236,10 @@ impl Node {
             .set_response_timeout(None);
         let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
         match timeout(within, connecting).await {
-            Ok(Ok(connection)) => {
+            Ok(Ok(multiplexed)) => {
                 let number = self.counts.connections.fetch_add(1, Ordering::Relaxed);
                 Link::Up(NodeConnection {
-                    connection,
+                    multiplexed,
                     number,
                     is_trusted: Arc::new(AtomicBool::new(true)),
                 })
@@ -262,8 +256,8 @@ impl Node {
     /// Drops the connection, or only the one with this number.
     fn hang_up(&self, why: &str, number: Option<u64>) {
         let mut link = self.link.lock();
-        if let Link::Up(line) = &*link
-            && number.is_none_or(|number| number == line.number)
+        if let Link::Up(connection) = &*link
+            && number.is_none_or(|number| number == connection.number)
         {
             *link = Link::Down(why.into());
         }
@@ -271,23 +265,14 @@ impl Node {
 }
 
 impl Request<'_> {
-    fn callers(&self) -> u32 {
-        match self {
-            Self::Shared(_, callers) => *callers,
-            Self::One(_) | Self::Last(..) => 1,
-        }
-    }
-
     async fn send(&self, connection: &mut MultiplexedConnection) -> redis::RedisResult<Value> {
-        match self {
-            Self::One(command) | Self::Shared(command, _) => {
-                connection.send_packed_command(command).await
-            }
-            Self::Last(pipeline, count) => {
-                let mut answers = connection.send_packed_commands(pipeline, 0, *count).await?;
-                Ok(answers.pop().unwrap_or(Value::Nil))
-            }
+        if !self.asking {
+            return connection.send_packed_command(self.command).await;
         }
+        let mut pipeline = Pipeline::with_capacity(2);
+        pipeline.cmd("ASKING").ignore().add_command(self.command.clone());
+        let mut replies = connection.send_packed_commands(&pipeline, 0, 2).await?;
+        Ok(replies.pop().unwrap_or(Value::Nil))
     }
 }
 

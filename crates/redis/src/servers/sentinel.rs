@@ -55,7 +55,7 @@ impl Sentinel {
         until: Instant,
     ) -> Result<(Value, Arc<Node>), Failure> {
         let primary = self.primary(until).await?;
-        let result = primary.call(Request::Shared(command, callers), until).await;
+        let result = primary.call(Request { command, callers, asking: false }, until).await;
         if let Err(failure) = &result {
             let open = matches!(failure.kind, FailureKind::Open(_));
             if open || failure.is_server_fault() {
@@ -79,7 +79,7 @@ impl Sentinel {
     async fn find_primary(&self, until: Instant) -> Result<Arc<Node>, Failure> {
         let mut last = Failure::refused("there is no Sentinel to ask");
         for sentinel in &self.sentinels {
-            match self.query(sentinel, until).await {
+            match self.address_from(sentinel, until).await {
                 Ok(address) => return self.adopt(&address),
                 Err(failure) => last = failure,
             }
@@ -87,13 +87,13 @@ impl Sentinel {
         Err(last)
     }
 
-    async fn query(&self, sentinel: &Arc<Node>, until: Instant) -> Result<String, Failure> {
+    async fn address_from(&self, sentinel: &Arc<Node>, until: Instant) -> Result<String, Failure> {
         // A Sentinel that hangs must leave time for the others.
         let left = until.saturating_duration_since(Instant::now());
         let until = Instant::now() + left / 2;
         let mut command = redis::cmd("SENTINEL");
         command.arg("get-master-addr-by-name").arg(&*self.service);
-        let reply = sentinel.call_past_breaker(Request::One(&command), until).await?;
+        let reply = sentinel.query(&command, until).await?;
         let unknown = || {
             let service = &self.service;
             Failure::refused(format!("{} knows no service {service:?}", sentinel.address()))
