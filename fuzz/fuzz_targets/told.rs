@@ -1,4 +1,4 @@
-//! Any header fields into `Told::read`: no panic, no wait beyond the bound, the same answer twice.
+//! Any header fields into `AdvertisedLimits::read`: no panic, no wait beyond the bound, the same answer twice.
 //!
 //! What could go wrong: a number that overflows, a date that no clock can tell, a slice in the middle
 //! of a character, a field so long that reading it takes for ever.
@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use http::{HeaderMap, HeaderValue};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
-use slidegate_http::Told;
+use slidegate_http::AdvertisedLimits;
 
 #[derive(Debug, Arbitrary)]
 struct Input {
@@ -50,16 +50,16 @@ fn run(input: &Input) {
         ..0 => SystemTime::UNIX_EPOCH - distance,
         _ => SystemTime::UNIX_EPOCH + distance,
     };
-    let told = Told::read(&headers, now);
-    let _ = Told::date(&headers, now);
-    assert!(told.wait() <= Told::WAIT_MAX);
-    assert!(told.retry_after() <= Some(Told::WAIT_MAX));
+    let told = AdvertisedLimits::read(&headers, now);
+    let _ = AdvertisedLimits::date(&headers, now);
+    assert!(told.wait() <= AdvertisedLimits::WAIT_MAX);
+    assert!(told.retry_after() <= Some(AdvertisedLimits::WAIT_MAX));
     assert!(told.quotas().len() <= 64);
     for quota in told.quotas() {
-        assert!(quota.reset_after() <= Some(Told::WAIT_MAX));
-        assert!(quota.window() <= Some(Told::WAIT_MAX));
+        assert!(quota.reset_after() <= Some(AdvertisedLimits::WAIT_MAX));
+        assert!(quota.window() <= Some(AdvertisedLimits::WAIT_MAX));
     }
-    assert_eq!(Told::read(&headers, now), told);
+    assert_eq!(AdvertisedLimits::read(&headers, now), told);
 }
 
 impl Field {

@@ -11,7 +11,7 @@ use axum::http::{Request, Response};
 use governor::clock::{Clock as _, DefaultClock};
 use slidegate::{Limiter, Policy, Quota};
 use slidegate_http::{Fields, Reset};
-use slidegate_tower::{Gate, RateLimitLayer};
+use slidegate_tower::{RateLimitLayer, Rule};
 use tower::{Layer, Service};
 use tower_governor::GovernorLayer;
 use tower_governor::governor::GovernorConfigBuilder;
@@ -62,7 +62,7 @@ pub(crate) fn sender(subject: &str) -> Result<Sender, Failure> {
 fn ours(fields: Option<Fields>) -> Result<RateLimitLayer, Failure> {
     let policy = Policy::new("address", Quota::per_minute(LIMIT)?)?;
     let limiter = Limiter::builder(policy).clock(PacedClock::new()).build()?;
-    Ok(RateLimitLayer::builder().gate(Gate::new(limiter)).fields(fields).build()?)
+    Ok(RateLimitLayer::builder().rule(Rule::new(limiter)).fields(fields).build()?)
 }
 
 fn boxed<S>(mut service: S) -> Sender

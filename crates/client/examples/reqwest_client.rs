@@ -13,8 +13,8 @@ use axum::extract::State;
 use axum::response::Response;
 use reqwest_middleware::{ClientBuilder, ClientWithMiddleware};
 use slidegate::{Clock, Limiter, MonotonicClock, Policy, Quota};
-use slidegate_client::{Paced, Pacer, PacingMiddleware, Settings};
-use slidegate_http::{Body, Fields, Judged, Problem};
+use slidegate_client::{Pacer, PacingMiddleware, PacingReport, Settings};
+use slidegate_http::{Body, Fields, PolicyDecision, Problem};
 use tokio::net::TcpListener;
 
 #[tokio::main(flavor = "current_thread")]
@@ -50,7 +50,8 @@ async fn send(
         (1..=count).map(|number| (number, tokio::spawn(client.get(url).send()))).collect();
     for (number, request) in requests {
         let response = request.await??;
-        let attempts = response.extensions().get::<Paced>().map_or(0, |paced| paced.attempts);
+        let attempts =
+            response.extensions().get::<PacingReport>().map_or(0, |paced| paced.attempts);
         let millis = Duration::from_nanos(clock.now() - start).as_millis();
         let status = response.status();
         println!("  {millis:>4} ms  request {number}: {status}, attempts: {attempts}");
@@ -70,7 +71,7 @@ async fn serve(policy: Policy) -> Result<String, Box<dyn Error>> {
 
 async fn answer(State(limiter): State<Arc<Limiter>>) -> Response {
     let decision = limiter.check("everybody");
-    let judged = [Judged::new(limiter.policy(), &decision)];
+    let judged = [PolicyDecision::new(limiter.policy(), &decision)];
     let mut response = match Problem::of(&judged) {
         Some(problem) => problem.response(Body::Problem).map(Into::into),
         None => Response::new("hello\n".into()),

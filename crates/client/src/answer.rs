@@ -1,40 +1,40 @@
-//! What came back from a server.
+//! The answer of a server.
 
 use core::time::Duration;
 use std::time::SystemTime;
 
 use http::{HeaderMap, StatusCode};
-use slidegate_http::Told;
+use slidegate_http::AdvertisedLimits;
 
-/// What came back from a server, as far as its quotas go.
+/// The status of a response and the limits it advertises.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     status: StatusCode,
-    told: Told,
+    limits: AdvertisedLimits,
 }
 
 impl Answer {
-    /// A status, and what was told with it.
-    pub fn new(status: StatusCode, told: Told) -> Self {
-        Self { status, told }
+    /// An answer with this status and these limits.
+    pub fn new(status: StatusCode, limits: AdvertisedLimits) -> Self {
+        Self { status, limits }
     }
 
     /// Reads the fields of a response that came at `now`, a time since the epoch.
     ///
-    /// Dates are measured by the server's own clock where it told the time: this machine's may
-    /// be wrong.
+    /// Dates are measured by the server's clock if the response has a date: this machine's may be
+    /// wrong.
     pub fn read(status: StatusCode, headers: &HeaderMap, now: Duration) -> Self {
         let here = SystemTime::UNIX_EPOCH.checked_add(now).unwrap_or(SystemTime::UNIX_EPOCH);
-        let there = Told::date(headers, here).unwrap_or(here);
-        Self::new(status, Told::read(headers, there))
+        let there = AdvertisedLimits::date(headers, here).unwrap_or(here);
+        Self::new(status, AdvertisedLimits::read(headers, there))
     }
 
-    /// What was told.
-    pub fn told(&self) -> &Told {
-        &self.told
+    /// The limits it advertises.
+    pub fn limits(&self) -> &AdvertisedLimits {
+        &self.limits
     }
 
-    /// Whether the server asked for less: 429 or 503.
+    /// Whether the server refused the request: 429 or 503.
     pub fn is_refused(&self) -> bool {
         self.is_over_quota() || self.status == StatusCode::SERVICE_UNAVAILABLE
     }
@@ -44,14 +44,14 @@ impl Answer {
         self.status == StatusCode::TOO_MANY_REQUESTS
     }
 
-    /// How long the server asked to wait, if this refuses and a time was told that is not past.
+    /// How long the server asked to wait, if it refused the request and gave a time in the future.
     pub(crate) fn delay(&self) -> Option<Duration> {
-        let told = match (self.is_over_quota(), self.is_refused()) {
-            (true, _) => Some(self.told.wait()),
+        let delay = match (self.is_over_quota(), self.is_refused()) {
+            (true, _) => Some(self.limits.wait()),
             // The quotas of a 503 need not be the reason for it.
-            (false, true) => self.told.retry_after(),
+            (false, true) => self.limits.retry_after(),
             (false, false) => None,
         };
-        told.filter(|delay| !delay.is_zero())
+        delay.filter(|delay| !delay.is_zero())
     }
 }

@@ -1,17 +1,17 @@
-//! How many retries a scope may have.
+//! The retry budget of a scope.
 
 use core::time::Duration;
 
 use crate::settings::Settings;
 
-/// A bucket of retries: a share of the requests, and some every minute in any case.
+/// A bucket of retries: a share of the requests, and a minimum per minute.
 ///
-/// Without it, a server in trouble would be sent each request as often as attempts allow.
-#[derive(Debug)]
+/// Without it, a server in trouble would receive every request `attempts_max` times.
+#[derive(Debug, Default)]
 pub(crate) struct Budget {
     /// Hundredths of a retry.
     balance: u64,
-    /// Up to when the share of the time has been added.
+    /// Until when the minimum per minute has been added.
     filled_at: Duration,
 }
 
@@ -31,7 +31,8 @@ impl Budget {
     /// A request was sent for the first time.
     pub(crate) fn earn(&mut self, settings: &Settings, now: Duration) {
         self.fill(settings, now);
-        self.balance = (self.balance + u64::from(settings.budget_percent)).min(most(settings));
+        let most = (u64::from(settings.budget_floor) + SAVED_MAX) * RETRY;
+        self.balance = (self.balance + u64::from(settings.budget_percent)).min(most);
     }
 
     /// Takes a retry, if there is one.
@@ -44,23 +45,18 @@ impl Budget {
 
     fn fill(&mut self, settings: &Settings, now: Duration) {
         let passed = now.saturating_sub(self.filled_at).as_nanos();
-        let a_minute = u128::from(settings.budget_floor) * u128::from(RETRY);
-        let earned = passed.saturating_mul(a_minute) / MINUTE_NANOS;
+        let floor = u64::from(settings.budget_floor) * RETRY;
+        let earned = passed.saturating_mul(floor.into()) / MINUTE_NANOS;
         if earned == 0 {
-            // The part of a hundredth stays in the time that is not yet filled.
+            // A fraction of a hundredth stays in the time since `filled_at`.
             return;
         }
         let earned = u64::try_from(earned).unwrap_or(u64::MAX);
-        let floor = u64::from(settings.budget_floor) * RETRY;
-        // Time fills up to the floor only; what requests have saved above it stays.
+        // Time fills up to the floor only; savings above it stay.
         let filled = self.balance.saturating_add(earned).min(floor);
         self.balance = self.balance.max(filled);
         self.filled_at = now;
     }
-}
-
-fn most(settings: &Settings) -> u64 {
-    (u64::from(settings.budget_floor) + SAVED_MAX) * RETRY
 }
 
 #[cfg(test)]
@@ -97,7 +93,7 @@ mod tests {
         assert_eq!(spent(&mut budget, &settings, minute), 10);
         assert_eq!(spent(&mut budget, &settings, minute + Duration::from_secs(6)), 1);
         assert_eq!(spent(&mut budget, &settings, minute * 100), 10);
-        // Asked every millisecond, the parts of a retry must not be lost.
+        // Fractions of a retry must not be lost when it is called every millisecond.
         let times = (0..60_000).map(|millis| minute * 100 + Duration::from_millis(millis));
         let spent = times.filter(|now| budget.spend(&settings, *now)).count();
         assert!((9..=10).contains(&spent), "{spent}");

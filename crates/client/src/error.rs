@@ -1,11 +1,11 @@
-//! Why a request was not sent, or a setting refused.
+//! Why a request was not sent, or a setting is invalid.
 
 use core::fmt;
 use core::time::Duration;
 
-/// Why a request was not sent, or a setting refused.
+/// Why a request was not sent, or a setting is invalid.
 ///
-/// A server's refusal is not an `Error`: it is the response, handed on as it came.
+/// A server's refusal is not an `Error`: the response is returned unchanged.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Error {
     kind: ErrorKind,
@@ -13,7 +13,7 @@ pub struct Error {
     wait: Option<Duration>,
 }
 
-/// The family an [`Error`] belongs to.
+/// The kind of an [`Error`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -30,51 +30,51 @@ pub enum ErrorKind {
 }
 
 impl Error {
-    /// The family this error belongs to.
+    /// The kind of this error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// How long until the request could go, where that is known.
+    /// How long until the request could be sent, if known.
     pub fn wait(&self) -> Option<Duration> {
         self.wait
     }
 
     #[cold]
-    pub(crate) fn setting(what: &str, value: impl fmt::Debug, allowed: &str) -> Self {
-        let message = format!("{what} {value:?} is out of range: use {allowed}");
-        Self { kind: ErrorKind::Setting, message: message.into(), wait: None }
+    fn new(kind: ErrorKind, message: String, wait: Option<Duration>) -> Self {
+        Self { kind, message: message.into(), wait }
     }
 
-    #[cold]
+    pub(crate) fn setting(what: &str, value: impl fmt::Debug, allowed: &str) -> Self {
+        let message = format!("{what} {value:?} is out of range: use {allowed}");
+        Self::new(ErrorKind::Setting, message, None)
+    }
+
     pub(crate) fn stopped(refusals: u64, wait: Duration) -> Self {
         let message = format!(
             "the server refused {refusals} requests, so nothing is sent to it for {wait:?}: \
              send less, or raise refusals_max"
         );
-        Self { kind: ErrorKind::Stopped, message: message.into(), wait: Some(wait) }
+        Self::new(ErrorKind::Stopped, message, Some(wait))
     }
 
-    #[cold]
     pub(crate) fn deadline(wait: Duration, left: Duration) -> Self {
         let message = format!(
             "the request would wait {wait:?} and may wait {left:?}: try later, or raise the deadline"
         );
-        Self { kind: ErrorKind::Deadline, message: message.into(), wait: Some(wait) }
+        Self::new(ErrorKind::Deadline, message, Some(wait))
     }
 
-    #[cold]
     pub(crate) fn waiters(waiters: usize) -> Self {
         let message = format!("{waiters} requests wait already: send less, or raise waiters_max");
-        Self { kind: ErrorKind::Waiters, message: message.into(), wait: None }
+        Self::new(ErrorKind::Waiters, message, None)
     }
 
-    #[cold]
     pub(crate) fn scopes(scopes: usize) -> Self {
         let message = format!(
             "all {scopes} scopes are held, stopped or in use: raise scopes_max, or make fewer scopes"
         );
-        Self { kind: ErrorKind::Scopes, message: message.into(), wait: None }
+        Self::new(ErrorKind::Scopes, message, None)
     }
 }
 

@@ -1,52 +1,51 @@
 //! For programs that call limited APIs: learns a server's quotas, paces, waits and retries.
 //!
 //! Works with [reqwest](PacingMiddleware) and with [tower](PacingLayer) clients, and by hand with
-//! any other: see [`Turn`].
+//! any other: see [`PacedRequest`].
 //!
 //! # What it does
 //!
 //! * **Paces.** Every answer's `RateLimit`, `X-RateLimit` and `Retry-After` fields are read. Requests
 //!   wait before a quota is used up, in the same sliding window as the server's.
-//! * **Shares.** What one request learned, all others to the same scope know: quotas, and until
-//!   when the server wants to be left alone.
-//! * **Waits as told.** After a 429 or 503 nothing is sent earlier than the server said, and what
-//!   waited comes back spread out. Without a time: exponential backoff with full jitter.
-//! * **Retries little.** Only what is safe to send again, at most so often, within a budget and a
-//!   deadline.
-//! * **Stops.** A server that keeps refusing is left alone for a while.
-//! * **Is bounded.** Scopes, waiters, waits and quotas, whatever a server answers.
+//! * **Shares.** All requests to a scope share what one of them learns: quotas, and how long to wait.
+//! * **Waits.** After a 429 or 503 nothing is sent earlier than the server said, and waiting requests
+//!   are spread out. Without a time: exponential backoff with full jitter.
+//! * **Retries** only what is safe to send again, within a number of attempts, a budget and a deadline.
+//! * **Stops** sending for a while to a server that keeps refusing.
+//! * **Is bounded:** scopes, waiting requests, waits and quotas, whatever a server answers.
 //!
 //! # Where to start
 //!
 //! A [`Pacer`] is shared by all clients of a program; [`Settings`] has the defaults. [`Pacing`] is
-//! the machine inside, without clock, lock or runtime. `docs/client.md` says more.
+//! its state machine, without clock, lock or runtime. See also `docs/client.md`.
 
 #![forbid(unsafe_code)]
 
 mod answer;
 mod budget;
-mod count;
 mod error;
-mod host;
-mod lane;
-mod line;
+mod paced_request;
 mod pacer;
 mod pacing;
+mod quota_tracker;
 mod random;
 mod refusals;
 mod repeat;
 #[cfg(feature = "reqwest")]
 mod reqwest;
+mod round_trips;
 mod scope;
+mod scope_state;
 mod settings;
 mod ticket;
 #[cfg(feature = "tower")]
 mod tower;
-mod trips;
-mod turn;
+mod unit_counter;
+mod wait_queue;
 
 pub use self::answer::Answer;
 pub use self::error::{Error, ErrorKind};
+pub use self::paced_request::{PacedRequest, PacingReport};
 pub use self::pacer::{Pacer, PacerBuilder};
 pub use self::pacing::{Next, Pacing, Stats, Step};
 pub use self::random::Random;
@@ -58,9 +57,8 @@ pub use self::settings::{Settings, SettingsBuilder};
 pub use self::ticket::Ticket;
 #[cfg(feature = "tower")]
 pub use self::tower::{Cloned, Once, PacingLayer, PacingService, Replay};
-pub use self::turn::{Paced, Turn};
 
-/// The code of the page about this crate, compiled and run.
+/// Compiles and runs the code of the crate's page.
 #[cfg(all(doctest, feature = "reqwest", feature = "tower"))]
 #[doc = include_str!("../../../docs/client.md")]
 struct Page;

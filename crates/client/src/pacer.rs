@@ -1,4 +1,4 @@
-//! What the requests of a program share: pacing with a clock and a lock.
+//! Pacing with a clock and a lock, shared by the requests of a program.
 
 use core::fmt;
 use core::time::Duration;
@@ -8,13 +8,13 @@ use parking_lot::Mutex;
 use slidegate::{Clock, MonotonicClock};
 use tokio::sync::Notify;
 
+use crate::paced_request::PacedRequest;
 use crate::pacing::{Pacing, Stats};
 use crate::random::Random;
 use crate::scope::{Scope, Target};
 use crate::settings::Settings;
-use crate::turn::Turn;
 
-/// What the requests of a program share: [`Pacing`] with a clock and a lock.
+/// [`Pacing`] with a clock and a lock, shared by the requests of a program.
 ///
 /// Cheap to clone; clones share everything. Give clones to all clients that call the same
 /// servers, so that they learn from each other's answers.
@@ -23,7 +23,7 @@ use crate::turn::Turn;
 /// use slidegate_client::Pacer;
 ///
 /// let pacer = Pacer::builder()
-///     // Two groups of paths of one host, with quotas of their own.
+///     // Two groups of paths of one host, with separate quotas.
 ///     .scope(|target| match target.path().starts_with("/search") {
 ///         true => target.scope().and("search"),
 ///         false => target.scope(),
@@ -36,41 +36,50 @@ pub struct Pacer {
     shared: Arc<Shared>,
 }
 
+#[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) state: Mutex<State>,
-    /// Wakes those who wait when something was learned for which they should ask again.
+    state: Mutex<State>,
+    /// Wakes waiting requests when they should ask again.
     pub(crate) news: Notify,
     clock: Box<dyn Clock>,
-    scope: Box<ScopeOf>,
+    scope: ScopeOf,
 }
 
-/// How the scope of a request is found.
-type ScopeOf = dyn Fn(&Target<'_>) -> Scope + Send + Sync;
+/// Finds the scope of a request.
+struct ScopeOf(Box<dyn Fn(&Target<'_>) -> Scope + Send + Sync>);
 
+impl fmt::Debug for ScopeOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ScopeOf")
+    }
+}
+
+#[derive(Debug)]
 pub(crate) struct State {
     pub(crate) pacing: Pacing,
     pub(crate) random: Random,
 }
 
 impl Pacer {
-    /// With everything by default.
+    /// A pacer with the default settings.
     pub fn new() -> Self {
         Self::builder().build()
     }
 
-    /// Starts with everything by default.
+    /// Starts with the default settings.
     pub fn builder() -> PacerBuilder {
-        PacerBuilder { settings: Settings::default(), clock: None, random: None, scope: None }
+        let scope = ScopeOf(Box::new(|target: &Target<'_>| target.scope()));
+        PacerBuilder { settings: Settings::default(), clock: None, random: None, scope }
     }
 
     /// The scope of a request.
     pub fn scope(&self, target: &Target<'_>) -> Scope {
-        (self.shared.scope)(target)
+        (self.shared.scope.0)(target)
     }
 
-    /// A request arrives: its turn is to be waited for.
-    pub fn turn(&self, scope: Scope) -> Turn {
-        Turn::new(Arc::clone(&self.shared), scope)
+    /// Starts a request, which waits until it may be sent.
+    pub fn request(&self, scope: Scope) -> PacedRequest {
+        PacedRequest::new(Arc::clone(&self.shared), scope)
     }
 
     /// What has happened so far.
@@ -89,49 +98,56 @@ impl Shared {
     pub(crate) fn now(&self) -> Duration {
         Duration::from_nanos(self.clock.now())
     }
-}
 
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("clock", &self.clock).finish_non_exhaustive()
+    /// Runs `work` on the state, and wakes waiting requests if they should ask again.
+    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut State) -> R) -> R {
+        let mut state = self.state.lock();
+        let result = work(&mut state);
+        let has_news = state.pacing.take_news();
+        drop(state);
+        if has_news {
+            self.news.notify_waiters();
+        }
+        result
     }
 }
 
 /// Builds a [`Pacer`].
+#[derive(Debug)]
 #[must_use = "call `build` to get a pacer"]
 pub struct PacerBuilder {
     settings: Settings,
     clock: Option<Box<dyn Clock>>,
     random: Option<Random>,
-    scope: Option<Box<ScopeOf>>,
+    scope: ScopeOf,
 }
 
 impl PacerBuilder {
-    /// Other settings than the defaults.
+    /// The settings.
     pub fn settings(mut self, settings: Settings) -> Self {
         self.settings = settings;
         self
     }
 
-    /// Takes time from `clock`, for tests; [`MonotonicClock`] unless told.
+    /// The clock; a [`MonotonicClock`] by default.
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
         self.clock = Some(Box::new(clock));
         self
     }
 
-    /// Takes jitter from `random`, for tests; seeded by the system unless told.
+    /// The source of jitter; seeded by the system by default.
     pub fn random(mut self, random: Random) -> Self {
         self.random = Some(random);
         self
     }
 
-    /// Chooses what shares quotas; [`Target::scope`] unless told, which is a host with its port.
+    /// Chooses the scope of a request; [`Target::scope`] by default, which is a host with its port.
     pub fn scope(mut self, scope: impl Fn(&Target<'_>) -> Scope + Send + Sync + 'static) -> Self {
-        self.scope = Some(Box::new(scope));
+        self.scope = ScopeOf(Box::new(scope));
         self
     }
 
-    /// Makes the pacer.
+    /// Builds the pacer.
     pub fn build(self) -> Pacer {
         let state = State {
             pacing: Pacing::new(self.settings),
@@ -142,18 +158,8 @@ impl PacerBuilder {
                 state: Mutex::new(state),
                 news: Notify::new(),
                 clock: self.clock.unwrap_or_else(|| Box::new(MonotonicClock::new())),
-                scope: self.scope.unwrap_or_else(|| Box::new(usual_scope)),
+                scope: self.scope,
             }),
         }
     }
-}
-
-impl fmt::Debug for PacerBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PacerBuilder").field("settings", &self.settings).finish_non_exhaustive()
-    }
-}
-
-fn usual_scope(target: &Target<'_>) -> Scope {
-    target.scope()
 }

@@ -1,21 +1,21 @@
-//! What to do with each request, as a function of what was asked and told, and of the time.
+//! The state machine that decides what to do with each request.
 
 use core::time::Duration;
 use std::collections::HashMap;
 
 use crate::answer::Answer;
 use crate::error::Error;
-use crate::host::{Host, Turn};
 use crate::random::Random;
 use crate::repeat::Repeat;
 use crate::scope::Scope;
+use crate::scope_state::{Context, ScopeState};
 use crate::settings::Settings;
 use crate::ticket::Ticket;
 
-/// What to do with each request: a state machine without clock, lock, runtime or input and output.
+/// Decides what to do with each request: a state machine without clock, lock, runtime or I/O.
 ///
-/// Time is a duration since the epoch, and the caller's to give. [`Pacer`](crate::Pacer) is this
-/// with a clock and a lock.
+/// Time is a duration since the epoch that the caller passes. [`Pacer`](crate::Pacer) adds a clock
+/// and a lock.
 ///
 /// ```
 /// use std::time::Duration;
@@ -43,12 +43,12 @@ use crate::ticket::Ticket;
 /// pacing.end(&mut ticket);
 /// # Ok::<(), http::header::InvalidHeaderValue>(())
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Pacing {
     settings: Settings,
-    hosts: HashMap<Scope, Host>,
+    scopes: HashMap<Scope, ScopeState>,
     next_ticket: u64,
-    next_host: u64,
+    next_scope: u64,
     waiting: usize,
     has_news: bool,
     stats: Stats,
@@ -59,7 +59,7 @@ pub struct Pacing {
 pub enum Step {
     /// Send it now.
     Go,
-    /// Ask again after so long. Never past the request's deadline.
+    /// Ask again after this time. Never past the request's deadline.
     Wait(Duration),
     /// Do not send it.
     Refuse(Error),
@@ -68,7 +68,7 @@ pub enum Step {
 /// What to do with an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Next {
-    /// Hand it on.
+    /// Return it.
     Done,
     /// Drop it, and ask when to send the request again.
     Again,
@@ -93,20 +93,12 @@ pub struct Stats {
 }
 
 impl Pacing {
-    /// Knows nothing of any server yet.
+    /// Starts without knowledge of any server.
     pub fn new(settings: Settings) -> Self {
-        Self {
-            settings,
-            hosts: HashMap::new(),
-            next_ticket: 0,
-            next_host: 0,
-            waiting: 0,
-            has_news: false,
-            stats: Stats::default(),
-        }
+        Self { settings, ..Self::default() }
     }
 
-    /// A request arrives. From now on its deadline runs.
+    /// Starts a request and its deadline.
     pub fn begin(&mut self, scope: Scope, now: Duration) -> Ticket {
         let number = self.next_ticket;
         self.next_ticket += 1;
@@ -124,20 +116,23 @@ impl Pacing {
 
     /// What a request is to do now.
     pub fn ask(&mut self, ticket: &mut Ticket, now: Duration, random: &mut Random) -> Step {
-        let step = self.step(ticket, now, random);
-        match &step {
-            Step::Go => {
+        let step = match self.ask_scope(ticket, now, random) {
+            Ok(Some(at)) => return Step::Wait(at.saturating_sub(now)),
+            Ok(None) => {
                 self.stats.sent += 1;
                 self.stats.retries += u64::from(ticket.attempts > 1);
+                Step::Go
             }
-            Step::Refuse(_) => self.stats.refused += 1,
-            Step::Wait(_) => return step,
-        }
+            Err(error) => {
+                self.stats.refused += 1;
+                Step::Refuse(error)
+            }
+        };
         self.stop_waiting(ticket);
         step
     }
 
-    /// Takes in the answer to a request that was sent.
+    /// Learns from the answer to a request that was sent.
     pub fn answer(
         &mut self,
         ticket: &mut Ticket,
@@ -148,54 +143,54 @@ impl Pacing {
     ) -> Next {
         self.stats.refusals += u64::from(answer.is_over_quota());
         if self.make_room(&ticket.scope, now).is_err() {
-            // All others are needed, so this one is remembered nowhere.
+            // All other scopes are needed, so this one is not remembered.
             ticket.sent = None;
             return Next::Done;
         }
-        let host = self.hosts.get_mut(&ticket.scope);
-        let Some(host) = host else { return Next::Done };
-        let (again, has_news) = host.answer(ticket, answer, repeat, now, random, &self.settings);
+        let Some(scope) = self.scopes.get_mut(&ticket.scope) else { return Next::Done };
+        let mut context = Context { now, random, settings: &self.settings };
+        let (again, has_news) = scope.answer(ticket, answer, repeat, &mut context);
         self.has_news |= has_news;
         if again { Next::Again } else { Next::Done }
     }
 
-    /// The request is over: answered, failed or given up. Its place in line is free.
+    /// Ends a request: answered, failed or cancelled. Its position in the queue becomes free.
     pub fn end(&mut self, ticket: &mut Ticket) {
         self.stop_waiting(ticket);
-        if let Some(host) = self.hosts.get_mut(&ticket.scope) {
-            self.has_news |= host.end(ticket);
+        if let Some(scope) = self.scopes.get_mut(&ticket.scope) {
+            self.has_news |= scope.end(ticket);
         }
     }
 
-    /// Whether something was learned since the last call for which requests that wait should ask
-    /// again at once.
+    /// Whether anything was learned since the last call that waiting requests should ask again for.
     pub fn take_news(&mut self) -> bool {
         core::mem::take(&mut self.has_news)
     }
 
     /// What has happened so far.
     pub fn stats(&self) -> Stats {
-        Stats { scopes: self.hosts.len(), waiting: self.waiting, ..self.stats }
+        Stats { scopes: self.scopes.len(), waiting: self.waiting, ..self.stats }
     }
 
-    fn step(&mut self, ticket: &mut Ticket, now: Duration, random: &mut Random) -> Step {
-        if let Err(error) = self.make_room(&ticket.scope, now) {
-            return Step::Refuse(error);
-        }
-        let Some(host) = self.hosts.get_mut(&ticket.scope) else { return Step::Go };
-        match host.ask(ticket, now, random, &self.settings) {
-            Turn::Go => Step::Go,
-            Turn::Refuse(error) => Step::Refuse(error),
-            Turn::At(_) if !ticket.is_waiting && self.waiting >= self.settings.waiters_max => {
-                host.end(ticket);
-                Step::Refuse(Error::waiters(self.waiting))
+    /// Returns `None` if the request goes, otherwise when to ask again.
+    fn ask_scope(
+        &mut self,
+        ticket: &mut Ticket,
+        now: Duration,
+        random: &mut Random,
+    ) -> Result<Option<Duration>, Error> {
+        self.make_room(&ticket.scope, now)?;
+        let Some(scope) = self.scopes.get_mut(&ticket.scope) else { return Ok(None) };
+        let at = scope.ask(ticket, &mut Context { now, random, settings: &self.settings })?;
+        if at.is_some() && !ticket.is_waiting {
+            if self.waiting >= self.settings.waiters_max {
+                scope.end(ticket);
+                return Err(Error::waiters(self.waiting));
             }
-            Turn::At(time) => {
-                self.waiting += usize::from(!ticket.is_waiting);
-                ticket.is_waiting = true;
-                Step::Wait(time.saturating_sub(now))
-            }
+            self.waiting += 1;
+            ticket.is_waiting = true;
         }
+        Ok(at)
     }
 
     fn stop_waiting(&mut self, ticket: &mut Ticket) {
@@ -204,21 +199,20 @@ impl Pacing {
         }
     }
 
-    /// Sees to it that a scope is remembered, if need be by forgetting the one that was used
-    /// longest ago.
+    /// Makes sure that a scope is remembered, if necessary by forgetting the least recently used one.
     fn make_room(&mut self, scope: &Scope, now: Duration) -> Result<(), Error> {
-        if self.hosts.contains_key(scope) {
+        if self.scopes.contains_key(scope) {
             return Ok(());
         }
-        if self.hosts.len() >= self.settings.scopes_max {
-            let forgettable = self.hosts.iter().filter(|(_, host)| host.is_forgettable(now));
-            let oldest = forgettable.min_by_key(|(_, host)| host.used_at);
+        if self.scopes.len() >= self.settings.scopes_max {
+            let forgettable = self.scopes.iter().filter(|(_, state)| state.is_forgettable(now));
+            let oldest = forgettable.min_by_key(|(_, state)| state.used_at);
             let oldest = oldest.map(|(scope, _)| scope.clone());
-            let oldest = oldest.ok_or_else(|| Error::scopes(self.hosts.len()))?;
-            self.hosts.remove(&oldest);
+            let oldest = oldest.ok_or_else(|| Error::scopes(self.scopes.len()))?;
+            self.scopes.remove(&oldest);
         }
-        self.hosts.insert(scope.clone(), Host::new(self.next_host, &self.settings, now));
-        self.next_host += 1;
+        self.scopes.insert(scope.clone(), ScopeState::new(self.next_scope, &self.settings, now));
+        self.next_scope += 1;
         Ok(())
     }
 }

@@ -4,14 +4,6 @@ use core::time::Duration;
 use std::hash::{BuildHasher, RandomState};
 
 /// Random numbers for jitter, from a seed: good enough to spread waits, not for secrets.
-///
-/// ```
-/// use slidegate_client::Random;
-///
-/// let mut one = Random::from_seed(7);
-/// let mut other = Random::from_seed(7);
-/// assert_eq!(one.below(100), other.below(100));
-/// ```
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
@@ -21,13 +13,13 @@ impl Random {
         Self(seed)
     }
 
-    /// Other numbers in every process, so that processes that were denied together do not come
-    /// back together.
+    /// Other numbers in every process, so that processes that were denied together retry at
+    /// different times.
     pub fn from_system() -> Self {
         Self(RandomState::new().hash_one(0))
     }
 
-    /// A number from zero up to `bound`, without it; zero if `bound` is zero.
+    /// A number below `bound`; zero if `bound` is zero.
     pub fn below(&mut self, bound: u64) -> u64 {
         // The upper half of the product: without a division, and even enough for waits.
         let product = u128::from(self.next()) * u128::from(bound);

@@ -1,30 +1,30 @@
-//! A client's own count of 429s, and when it stops by itself.
+//! The number of 429s of a scope, and when it stops.
 
 use core::time::Duration;
 
 use slidegate::Quota;
 
-use crate::count::Count;
 use crate::settings::Settings;
+use crate::unit_counter::UnitCounter;
 
-/// A scope's own count of 429s.
+/// The number of 429s of a scope.
 ///
-/// Some services shut out who keeps sending after refusals. So a client that is refused too often
-/// stops by itself.
+/// Some services block clients that keep sending after refusals, so a scope that is refused too
+/// often is stopped.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
-    /// None before the first.
-    count: Option<Count>,
+    /// `None` before the first.
+    count: Option<UnitCounter>,
     stopped_until: Duration,
 }
 
 impl Refusals {
-    /// Notes a 429; the one that makes too many stops the scope.
+    /// Records a 429, and stops the scope if there are too many.
     pub(crate) fn note(&mut self, settings: &Settings, now: Duration) {
         let (most, window) = (settings.refusals_max, settings.refusals_window);
         if self.count.is_none() {
             // The settings were checked against the same bounds, so this is a quota.
-            self.count = Quota::new(most, window).and_then(Count::new).ok();
+            self.count = Quota::new(most, window).and_then(UnitCounter::new).ok();
         }
         let Some(count) = &self.count else { return };
         let _receipt = count.take(1, now);
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_within_the_window_stop_and_it_starts_anew_afterwards() {
+    fn too_many_within_the_window_stop_the_scope_and_the_count_starts_again() {
         let settings = Settings::builder().refusals(3, seconds(60)).build().unwrap();
         let mut refusals = Refusals::default();
         for at in [0, 50, 61] {

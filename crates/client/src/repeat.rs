@@ -10,9 +10,9 @@ use crate::settings::Settings;
 pub enum Repeat {
     /// Never: its body can be read only once.
     Never,
-    /// If the server surely did not handle it, because it answered 429.
+    /// If the server certainly did not handle it, because it answered 429.
     Refused,
-    /// If the server may have begun with it: doing it twice is the same as once.
+    /// Even if the server may have handled it: doing it twice is the same as once.
     Always,
 }
 
@@ -40,7 +40,7 @@ impl Repeat {
 mod tests {
     use super::*;
     use http::{HeaderValue, StatusCode};
-    use slidegate_http::Told;
+    use slidegate_http::AdvertisedLimits;
 
     #[test]
     fn methods_that_can_be_done_twice() {
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn only_refusals_are_repeated_and_what_may_have_begun_only_if_harmless() {
-        let answer = |status| Answer::new(status, Told::default());
+        let answer = |status| Answer::new(status, AdvertisedLimits::default());
         let settings = Settings::default();
         let allowed = |repeat: Repeat, status| repeat.is_allowed(&answer(status), &settings);
         for repeat in [Repeat::Never, Repeat::Refused, Repeat::Always] {

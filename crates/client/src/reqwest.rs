@@ -12,9 +12,9 @@ use crate::scope::Target;
 
 /// Middleware for reqwest that learns a server's quotas, paces, waits and retries.
 ///
-/// Put it innermost, so that it sees every attempt of what is around it. A request with a streaming
-/// body is sent once. Every response carries a [`Paced`](crate::Paced) in its extensions. What is not
-/// sent at all fails with an [`Error`](crate::Error) inside [`Error::Middleware`].
+/// Put it innermost, so that it sees every attempt of the middleware around it. A request with a streaming
+/// body is sent once. Every response carries a [`PacingReport`](crate::PacingReport) in its extensions. A request that
+/// is not sent fails with an [`Error`](crate::Error) inside [`Error::Middleware`].
 ///
 /// ```
 /// use reqwest_middleware::ClientBuilder;
@@ -31,7 +31,7 @@ pub struct PacingMiddleware {
 }
 
 impl PacingMiddleware {
-    /// Paced by `pacer`, together with all that share it.
+    /// Paced by `pacer`, together with all clients that share it.
     pub fn new(pacer: Pacer) -> Self {
         Self { pacer }
     }
@@ -49,19 +49,19 @@ impl Middleware for PacingMiddleware {
             let target = Target::of_url(request.method(), request.url(), request.headers());
             self.pacer.scope(&target)
         };
-        let mut turn = self.pacer.turn(scope);
+        let mut paced = self.pacer.request(scope);
         loop {
-            turn.ready(tokio::time::sleep).await.map_err(Error::middleware)?;
+            paced.ready(tokio::time::sleep).await.map_err(Error::middleware)?;
             let copy = request.try_clone();
             let mut response = rest.clone().run(request, extensions).await?;
             let repeat = copy
                 .as_ref()
                 .map_or(Repeat::Never, |copy| Repeat::of(copy.method(), copy.headers()));
-            let next = turn.answered(response.status(), response.headers(), repeat);
+            let next = paced.answered(response.status(), response.headers(), repeat);
             match (next, copy) {
                 (Next::Again, Some(copy)) => request = copy,
                 _ => {
-                    response.extensions_mut().insert(turn.paced());
+                    response.extensions_mut().insert(paced.report());
                     return Ok(response);
                 }
             }

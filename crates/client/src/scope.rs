@@ -1,4 +1,4 @@
-//! What shares one server's quotas.
+//! Scopes: groups of requests that share a server's quotas.
 
 use core::fmt;
 use core::hash::{Hash, Hasher};
@@ -7,10 +7,10 @@ use std::hash::DefaultHasher;
 use http::header::HOST;
 use http::{HeaderMap, Method, Uri};
 
-/// What shares one server's quotas: a host with its port, unless more is said.
+/// A group of requests that share a server's quotas: by default a host with its port.
 ///
-/// Requests of one scope learn from each other's answers and wait for each other. What is added
-/// to a scope is kept as a digest only, so a credential does not stay in memory or in a log.
+/// Requests of one scope learn from each other's answers and wait for each other. Parts that are
+/// added to a scope are kept as a digest only, so a credential does not stay in memory or in a log.
 ///
 /// ```
 /// use slidegate_client::Scope;
@@ -22,7 +22,7 @@ use http::{HeaderMap, Method, Uri};
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Scope {
     host: Box<str>,
-    /// Of all that was added, in order.
+    /// The digest of all added parts, in order.
     digest: u64,
 }
 
@@ -32,12 +32,12 @@ const HOST_BYTES_MAX: usize = 256;
 impl Scope {
     /// A host, in any case of letters.
     pub fn new(host: &str) -> Self {
-        let (host, rest) = split(host);
+        let (host, rest) = split_at_most(host, HOST_BYTES_MAX);
         let scope = Self { host: host.to_ascii_lowercase().into(), digest: 0 };
         if rest.is_empty() { scope } else { scope.and(rest) }
     }
 
-    /// Only a part of it: a group of paths, an account.
+    /// A part of the scope: a group of paths, an account.
     #[must_use]
     pub fn and(mut self, part: &str) -> Self {
         let mut hasher = DefaultHasher::new();
@@ -61,7 +61,7 @@ impl fmt::Debug for Scope {
     }
 }
 
-/// What a request is for: what a scope can be made from.
+/// The parts of a request from which a scope can be made.
 #[derive(Debug, Clone, Copy)]
 pub struct Target<'a> {
     method: &'a Method,
@@ -72,10 +72,10 @@ pub struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// A request, by its address. Without a host in it, the `Host` field is taken.
+    /// The parts of a request. If the URI has no host, the `Host` field is used.
     pub fn new(method: &'a Method, uri: &'a Uri, headers: &'a HeaderMap) -> Self {
         let host = uri.host().or_else(|| headers.get(HOST)?.to_str().ok()).unwrap_or_default();
-        let port = uri.port_u16().or_else(|| usual_port(uri.scheme_str()?));
+        let port = uri.port_u16().or_else(|| default_port(uri.scheme_str()?));
         Self { method, host, port, path: uri.path(), headers }
     }
 
@@ -99,7 +99,7 @@ impl<'a> Target<'a> {
         self.host
     }
 
-    /// The port, also where the address leaves it to the scheme.
+    /// The port, or the default port of the scheme.
     pub fn port(&self) -> Option<u16> {
         self.port
     }
@@ -114,7 +114,7 @@ impl<'a> Target<'a> {
         self.headers
     }
 
-    /// The scope unless another is chosen: the host with its port, whatever the path.
+    /// The default scope: the host with its port, whatever the path.
     pub fn scope(&self) -> Scope {
         match self.port {
             Some(port) => Scope::new(&format!("{}:{port}", self.host)),
@@ -123,16 +123,16 @@ impl<'a> Target<'a> {
     }
 }
 
-/// What is kept of a host's name, and what is too long.
-fn split(host: &str) -> (&str, &str) {
-    let mut cut = HOST_BYTES_MAX.min(host.len());
-    while !host.is_char_boundary(cut) {
-        cut -= 1;
+/// Splits a text after at most `bytes` bytes.
+pub(crate) fn split_at_most(text: &str, bytes: usize) -> (&str, &str) {
+    let mut end = bytes.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
     }
-    host.split_at(cut)
+    text.split_at(end)
 }
 
-fn usual_port(scheme: &str) -> Option<u16> {
+fn default_port(scheme: &str) -> Option<u16> {
     match scheme {
         "http" => Some(80),
         "https" => Some(443),
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_authority_the_field_tells_the_host() {
+    fn host_field_is_used_without_an_authority() {
         let mut headers = HeaderMap::new();
         headers.insert(HOST, http::HeaderValue::from_static("api.example.com:8080"));
         let uri = Uri::from_static("/path");
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_told_apart_and_not_shown() {
+    fn parts_are_distinguished_and_not_shown() {
         let one = Scope::new("a").and("secret").and("b");
         assert_ne!(one, Scope::new("a").and("b").and("secret"));
         assert_ne!(one, Scope::new("a").and("secretb"));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_bounded_and_still_told_apart() {
+    fn names_are_bounded_and_still_distinguished() {
         let long = "x".repeat(100_000);
         let scope = Scope::new(&long);
         assert_eq!(scope.host().len(), HOST_BYTES_MAX);

@@ -1,24 +1,28 @@
-//! How careful, how patient and how persistent a client is.
+//! The settings of a client.
 
+use core::fmt::Debug;
+use core::ops::RangeInclusive;
 use core::time::Duration;
+
+use slidegate_http::AdvertisedLimits;
 
 use crate::error::Error;
 
-/// How careful, how patient and how persistent a client is.
+/// The settings of a client: how it paces, waits and retries.
 ///
 /// | setting | default | meaning |
 /// |---|---|---|
-/// | `pacing` | on | requests wait before a quota that the server told is used up |
-/// | `reserve_percent` | 5 | of a limit, kept back for others; none of a limit below 20 |
-/// | `learn_first` | 1 s | the first request to a new scope goes alone, for at most so long |
-/// | `deadline` | 2 min | the most that a request waits in all; nothing waits longer |
+/// | `pacing` | on | requests wait before an advertised quota is used up |
+/// | `reserve_percent` | 5 | share of a limit that is kept in reserve; none of a limit below 20 |
+/// | `learn_first` | 1 s | how long requests to a new scope wait for its first answer |
+/// | `deadline` | 2 min | the longest total wait of a request |
 /// | `attempts_max` | 5 | times a request is sent, the first included |
 /// | `repeat_refused` | on | a 429 is retried with any method, because the request was not handled |
 /// | `backoff` | 500 ms to 30 s | waits after a refusal without a time |
 /// | `jitter` | 10 %, at most 5 s | added at random to the time that a server asks for |
-/// | `hold_max` | 24 h | the longest time that a server's word is taken for |
-/// | `budget` | 10 %, 10 a minute | retries: of the requests, and in any case |
-/// | `refusals` | 1000 in 10 min | a scope with so many 429s is stopped for as long |
+/// | `hold_max` | 24 h | the longest wait that a server can ask for |
+/// | `budget` | 10 %, 10 per minute | retries: share of the requests, and minimum |
+/// | `refusals` | 1000 in 10 min | a scope with this number of 429s is stopped for 10 min |
 /// | `scopes_max` | 256 | scopes remembered |
 /// | `waiters_max` | 1024 | requests that wait at a time |
 ///
@@ -107,51 +111,44 @@ pub struct SettingsBuilder {
 }
 
 /// The longest of all times: ten years.
-const TIME_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
-const ATTEMPTS_MAX: u32 = 100;
-const BUDGET_FLOOR_MAX: u32 = 1_000_000;
-const REFUSALS_MAX: u64 = 1_000_000;
-const SCOPES_MAX: usize = 65_536;
-const WAITERS_MAX: usize = 65_536;
+const TIME_MAX: Duration = AdvertisedLimits::WAIT_MAX;
+
+/// Adds a method to the builder for each setting with one value.
+macro_rules! setters {
+    ($($(#[$doc:meta])+ $name:ident: $type:ty,)+) => {
+        impl SettingsBuilder {
+            $($(#[$doc])+
+            pub fn $name(mut self, $name: $type) -> Self {
+                self.settings.$name = $name;
+                self
+            })+
+        }
+    };
+}
+
+setters! {
+    /// Whether requests wait before an advertised quota is used up.
+    pacing: bool,
+    /// Keeps back a share of every limit, 0 to 90 percent, rounded down.
+    reserve_percent: u8,
+    /// How long requests to a new scope wait for the answer to its first; zero disables this.
+    learn_first: Duration,
+    /// The longest total wait of a request: in the queue, while its scope is held, between attempts.
+    /// The time that the server takes to answer is not limited.
+    deadline: Duration,
+    /// Times that a request is sent, the first included: 1 to 100. One means no retry.
+    attempts_max: u32,
+    /// Whether a 429 is retried with methods that are not idempotent too, as `POST`.
+    repeat_refused: bool,
+    /// The longest wait that a server can ask for; longer ones are cut to it.
+    hold_max: Duration,
+    /// Remembers up to this number of scopes, 1 to 65536.
+    scopes_max: usize,
+    /// Allows up to this number of requests to wait at a time, at most 65536.
+    waiters_max: usize,
+}
 
 impl SettingsBuilder {
-    /// Whether requests wait before a quota that the server told is used up.
-    pub fn pacing(mut self, pacing: bool) -> Self {
-        self.settings.pacing = pacing;
-        self
-    }
-
-    /// Keeps back a share of every limit, 0 to 90 percent, rounded down.
-    pub fn reserve_percent(mut self, percent: u8) -> Self {
-        self.settings.reserve_percent = percent;
-        self
-    }
-
-    /// How long others wait for the answer to the first request of a scope; zero lets all go.
-    pub fn learn_first(mut self, wait: Duration) -> Self {
-        self.settings.learn_first = wait;
-        self
-    }
-
-    /// The most that a request waits in all: in line, while its scope is held, between attempts.
-    /// The time that the server takes to answer is not cut.
-    pub fn deadline(mut self, deadline: Duration) -> Self {
-        self.settings.deadline = deadline;
-        self
-    }
-
-    /// Times that a request is sent, the first included: 1 to 100. One means no retry.
-    pub fn attempts_max(mut self, attempts: u32) -> Self {
-        self.settings.attempts_max = attempts;
-        self
-    }
-
-    /// Whether a 429 is retried with methods that are not idempotent too, as `POST`.
-    pub fn repeat_refused(mut self, repeat: bool) -> Self {
-        self.settings.repeat_refused = repeat;
-        self
-    }
-
     /// The bounds of the waits after refusals without a time. A wait is drawn from zero to the
     /// bound, which starts at `first` and doubles up to `most`.
     pub fn backoff(mut self, first: Duration, most: Duration) -> Self {
@@ -167,35 +164,17 @@ impl SettingsBuilder {
         self
     }
 
-    /// The longest time that a server's word is taken for; longer ones are cut to it.
-    pub fn hold_max(mut self, hold: Duration) -> Self {
-        self.settings.hold_max = hold;
-        self
-    }
-
-    /// Lets `percent` (0 to 100) of a scope's requests be retries, and `floor` a minute in any case.
+    /// Allows retries for `percent` (0 to 100) of a scope's requests, and at least `floor` per minute.
     pub fn budget(mut self, percent: u8, floor: u32) -> Self {
         self.settings.budget_percent = percent;
         self.settings.budget_floor = floor;
         self
     }
 
-    /// Stops a scope that answers 429 `most` times within `window`, for as long.
+    /// Stops a scope that answers 429 `most` times within `window` for another `window`.
     pub fn refusals(mut self, most: u64, window: Duration) -> Self {
         self.settings.refusals_max = most;
         self.settings.refusals_window = window;
-        self
-    }
-
-    /// Remembers up to `scopes`, 1 to 65536.
-    pub fn scopes_max(mut self, scopes: usize) -> Self {
-        self.settings.scopes_max = scopes;
-        self
-    }
-
-    /// Lets up to `waiters` requests wait at a time, at most 65536.
-    pub fn waiters_max(mut self, waiters: usize) -> Self {
-        self.settings.waiters_max = waiters;
         self
     }
 
@@ -206,19 +185,14 @@ impl SettingsBuilder {
     /// When a setting is out of its range.
     pub fn build(self) -> Result<Settings, Error> {
         let settings = self.settings;
-        percent("reserve_percent", settings.reserve_percent, 90)?;
-        percent("jitter percent", settings.jitter_percent, 100)?;
-        percent("budget percent", settings.budget_percent, 100)?;
-        let in_range = (1..=ATTEMPTS_MAX).contains(&settings.attempts_max);
-        check("attempts_max", settings.attempts_max, "1 to 100", in_range)?;
-        let in_range = settings.budget_floor <= BUDGET_FLOOR_MAX;
-        check("budget floor", settings.budget_floor, "at most 1000000", in_range)?;
-        let in_range = (1..=REFUSALS_MAX).contains(&settings.refusals_max);
-        check("refusals_max", settings.refusals_max, "1 to 1000000", in_range)?;
-        let in_range = (1..=SCOPES_MAX).contains(&settings.scopes_max);
-        check("scopes_max", settings.scopes_max, "1 to 65536", in_range)?;
-        let in_range = settings.waiters_max <= WAITERS_MAX;
-        check("waiters_max", settings.waiters_max, "at most 65536", in_range)?;
+        check("reserve_percent", settings.reserve_percent, 0..=90)?;
+        check("jitter percent", settings.jitter_percent, 0..=100)?;
+        check("budget percent", settings.budget_percent, 0..=100)?;
+        check("attempts_max", settings.attempts_max, 1..=100)?;
+        check("budget floor", settings.budget_floor, 0..=1_000_000)?;
+        check("refusals_max", settings.refusals_max, 1..=1_000_000)?;
+        check("scopes_max", settings.scopes_max, 1..=65_536)?;
+        check("waiters_max", settings.waiters_max, 0..=65_536)?;
         let times = [
             ("learn_first", settings.learn_first, Duration::ZERO),
             ("deadline", settings.deadline, Duration::ZERO),
@@ -229,24 +203,28 @@ impl SettingsBuilder {
             ("refusals window", settings.refusals_window, Duration::from_millis(1)),
         ];
         for (what, time, least) in times {
-            let allowed = format!("{least:?} to ten years");
-            check(what, time, &allowed, (least..=TIME_MAX).contains(&time))?;
+            if !(least..=TIME_MAX).contains(&time) {
+                return Err(Error::setting(what, time, &format!("{least:?} to ten years")));
+            }
         }
         Ok(settings)
     }
 }
 
-fn percent(what: &str, value: u8, most: u8) -> Result<(), Error> {
-    check(what, value, &format!("at most {most}"), value <= most)
-}
-
-fn check(
-    what: &str,
-    value: impl core::fmt::Debug,
-    allowed: &str,
-    in_range: bool,
-) -> Result<(), Error> {
-    if in_range { Ok(()) } else { Err(Error::setting(what, value, allowed)) }
+fn check<T>(what: &str, value: T, range: RangeInclusive<T>) -> Result<(), Error>
+where
+    T: PartialOrd + Default + Debug,
+{
+    if range.contains(&value) {
+        return Ok(());
+    }
+    let (least, most) = range.into_inner();
+    let allowed = if least == T::default() {
+        format!("at most {most:?}")
+    } else {
+        format!("{least:?} to {most:?}")
+    };
+    Err(Error::setting(what, value, &allowed))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! One request on its way.
+//! The state of one request.
 
 use core::time::Duration;
 
@@ -6,25 +6,25 @@ use slidegate::Receipt;
 
 use crate::scope::Scope;
 
-/// One request on its way: how often it was sent, and where it stands in line.
+/// The state of one request: how often it was sent, and its position in the queue.
 ///
-/// Made by [`Pacing::begin`](crate::Pacing::begin), and to be given to
-/// [`Pacing::end`](crate::Pacing::end) when the request is over, answered or not.
+/// Created by [`Pacing::begin`](crate::Pacing::begin). Pass it to
+/// [`Pacing::end`](crate::Pacing::end) when the request ends, answered or not.
 #[derive(Debug)]
 pub struct Ticket {
     pub(crate) scope: Scope,
-    /// Its place in the order of arrival.
+    /// Its position in the order of arrival.
     pub(crate) number: u64,
-    /// When it may wait no longer.
+    /// Until when it may wait.
     pub(crate) deadline: Duration,
     pub(crate) attempts: u32,
-    /// By its own backoff and jitter.
+    /// Set by its own backoff and jitter.
     pub(crate) not_before: Duration,
     /// The end of the hold that jitter was drawn for, so that it is drawn once.
     pub(crate) held_until: Duration,
-    /// Whether it is counted among those who wait.
+    /// Whether it counts as a waiting request.
     pub(crate) is_waiting: bool,
-    /// What it took, while it is out.
+    /// What it took, while it is in flight.
     pub(crate) sent: Option<Sent>,
 }
 
@@ -39,22 +39,22 @@ impl Ticket {
 #[derive(Debug)]
 pub(crate) struct Sent {
     pub(crate) at: Duration,
-    /// The host's number, so that the answer finds the same one.
-    pub(crate) host: u64,
-    /// Whether others wait for what this one learns.
+    /// The number of the scope's state, so that the answer is not applied to another one.
+    pub(crate) scope: u64,
+    /// Whether other requests wait for its answer.
     pub(crate) is_first: bool,
     pub(crate) taken: Vec<Taken>,
 }
 
-/// What a request took from one lane.
+/// What a request took from one quota.
 #[derive(Debug)]
 pub(crate) struct Taken {
-    pub(crate) lane: u64,
+    pub(crate) tracker: u64,
     pub(crate) receipt: Option<Receipt>,
-    /// Own units that the server may count, right after this one.
+    /// Own units that the server may count, including this one.
     pub(crate) used: u64,
-    /// Units that the lane had ever sent, this one included.
+    /// Units ever sent under the quota, including this one.
     pub(crate) total: u64,
-    /// Whether it was sent to find out if there are units again.
+    /// Whether it was sent to find out if units are available again.
     pub(crate) is_probe: bool,
 }

@@ -1,4 +1,4 @@
-//! The tower layer, with tokio's time in the test's hands.
+//! The tower layer, with tokio's paused clock.
 
 #![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
 
@@ -8,10 +8,11 @@ use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use slidegate::{Clock, Limiter, Policy, Quota};
-use slidegate_client::{ErrorKind, Paced, Pacer, PacingLayer, Random, Replay, Settings};
-use slidegate_http::{Fields, Judged};
+use slidegate_client::{ErrorKind, Pacer, PacingLayer, PacingReport, Random, Replay, Settings};
+use slidegate_http::{Fields, PolicyDecision};
 use tokio::time::Instant;
-use tower::{BoxError, Service, ServiceBuilder, ServiceExt, service_fn};
+use tower::util::BoxCloneService;
+use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
 
 /// Tokio's time, which tests can stop, since an epoch.
 #[derive(Debug, Clone)]
@@ -44,20 +45,13 @@ fn response(status: StatusCode, headers: HeaderMap) -> Response<String> {
     response
 }
 
+/// The inner service.
+type Inner = BoxCloneService<Request<String>, Response<String>, BoxError>;
+
 /// Refuses the first request with `status` and half a minute to wait.
-fn refuses_once(
-    status: StatusCode,
-    sent: &Arc<AtomicU32>,
-) -> impl Service<
-    Request<String>,
-    Response = Response<String>,
-    Error = BoxError,
-    Future = impl Future<Output = Result<Response<String>, BoxError>> + Send,
-> + Clone
-+ Send
-+ 'static {
+fn refuses_once(status: StatusCode, sent: &Arc<AtomicU32>) -> Inner {
     let sent = Arc::clone(sent);
-    service_fn(move |request: Request<String>| {
+    BoxCloneService::new(service_fn(move |request: Request<String>| {
         assert_eq!(
             (request.body().as_str(), &request.headers()["x-own"]),
             ("body", &"kept".parse().unwrap())
@@ -67,14 +61,14 @@ fn refuses_once(
         headers.insert("retry-after", "30".parse().unwrap());
         let status = if number == 0 { status } else { StatusCode::OK };
         async move { Ok(response(status, headers)) }
-    })
+    }))
 }
 
 async fn call<R>(
     layer: PacingLayer<R>,
     method: Method,
     status: StatusCode,
-) -> (StatusCode, Paced, Duration)
+) -> (StatusCode, PacingReport, Duration)
 where
     R: Replay<String> + Clone + Send + 'static,
 {
@@ -82,7 +76,7 @@ where
     let service = ServiceBuilder::new().layer(layer).service(refuses_once(status, &sent));
     let start = clock();
     let response = service.oneshot(request(method)).await.unwrap();
-    let paced = *response.extensions().get::<Paced>().unwrap();
+    let paced = *response.extensions().get::<PacingReport>().unwrap();
     assert_eq!(sent.load(Ordering::Relaxed), paced.attempts);
     (response.status(), paced, start.0.elapsed())
 }
@@ -112,22 +106,12 @@ async fn what_cannot_be_copied_is_sent_once() {
     assert_eq!((status, paced.attempts), (StatusCode::SERVICE_UNAVAILABLE, 1));
 }
 
-/// Judges by a limiter, and says in its fields how it stands.
-fn limited(
-    limit: u64,
-    statuses: &Arc<Mutex<Vec<StatusCode>>>,
-) -> impl Service<
-    Request<String>,
-    Response = Response<String>,
-    Error = BoxError,
-    Future = impl Future<Output = Result<Response<String>, BoxError>> + Send,
-> + Clone
-+ Send
-+ 'static {
+/// Limited by a limiter, with its fields.
+fn limited(limit: u64, statuses: &Arc<Mutex<Vec<StatusCode>>>) -> Inner {
     let policy = Policy::new("api", Quota::per_minute(limit).unwrap()).unwrap();
     let limiter = Arc::new(Limiter::builder(policy).clock(clock()).build().unwrap());
     let statuses = Arc::clone(statuses);
-    service_fn(move |_| {
+    BoxCloneService::new(service_fn(move |_| {
         let (limiter, statuses) = (Arc::clone(&limiter), Arc::clone(&statuses));
         async move {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -136,14 +120,14 @@ fn limited(
             let status = if allowed { StatusCode::OK } else { StatusCode::TOO_MANY_REQUESTS };
             statuses.lock().unwrap().push(status);
             let mut headers = HeaderMap::new();
-            let judged = [Judged::new(limiter.policy(), &decision)];
+            let judged = [PolicyDecision::new(limiter.policy(), &decision)];
             Fields::new().write(&judged, SystemTime::UNIX_EPOCH, &mut headers);
             Ok(response(status, headers))
         }
-    })
+    }))
 }
 
-// Twenty at once against ten a minute: the first learns, and nobody is ever refused.
+// Twenty at once against ten per minute: the first learns, and none is ever refused.
 #[tokio::test(start_paused = true)]
 async fn requests_at_the_same_time_share_what_one_learned() {
     let statuses = Arc::default();

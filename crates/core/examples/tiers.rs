@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use slidegate::{Cost, Decision, Error, Limiter, ManualClock, Policy, Quota, Tier};
+use slidegate::{Decision, Error, Limiter, ManualClock, Policy, Quota, Tier};
 
 /// What your own customer database says.
 enum Plan {
@@ -30,11 +30,11 @@ impl Gate {
         Ok(Self { limiter, gold })
     }
 
-    fn check(&self, customer: &str, plan: &Plan) -> Decision {
-        match plan {
+    fn check(&self, customer: &str, plan: &Plan) -> Result<Decision, Error> {
+        Ok(match plan {
             Plan::Free => self.limiter.check(customer),
-            Plan::Gold => self.limiter.check_tier(customer, &self.gold, Cost::ONE),
-        }
+            Plan::Gold => self.limiter.with(&self.gold)?.check(customer),
+        })
     }
 }
 
@@ -45,17 +45,17 @@ fn main() -> Result<(), Error> {
     println!("free: 2 a second and 3 a minute; gold: 5 a second and 20 a minute\n");
     for (customer, plan) in [("alice", Plan::Free), ("bob", Plan::Gold)] {
         for number in 1..=6 {
-            show(customer, number, &gate.check(customer, &plan));
+            show(customer, number, &gate.check(customer, &plan)?);
         }
     }
 
     println!("\nalice pays. What she has taken stays on record:");
-    show("alice", 7, &gate.check("alice", &Plan::Gold));
+    show("alice", 7, &gate.check("alice", &Plan::Gold)?);
     println!("\nShe goes back to free at once. Three units of the last minute count:");
-    show("alice", 8, &gate.check("alice", &Plan::Free));
+    show("alice", 8, &gate.check("alice", &Plan::Free)?);
     clock.advance(Duration::from_secs(60));
     println!("\nA minute later:");
-    show("alice", 9, &gate.check("alice", &Plan::Free));
+    show("alice", 9, &gate.check("alice", &Plan::Free)?);
     Ok(())
 }
 

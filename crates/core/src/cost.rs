@@ -4,7 +4,7 @@ use core::fmt;
 use core::num::NonZeroU64;
 
 use crate::error::{Error, ErrorKind};
-use crate::quota::LIMIT_MAX;
+use crate::quota::Quota;
 
 /// Units one request asks for: never zero, at most 2^53 - 1.
 ///
@@ -33,7 +33,7 @@ impl Cost {
     /// [`Limiter::peek`](crate::Limiter::peek).
     pub fn new(units: u64) -> Result<Self, Error> {
         match NonZeroU64::new(units) {
-            Some(units) if units.get() <= LIMIT_MAX => Ok(Self(units)),
+            Some(units) if units.get() <= Quota::LIMIT_MAX => Ok(Self(units)),
             _ => Err(Error::out_of_range(ErrorKind::Cost, "cost", units, "1 to 9007199254740991")),
         }
     }

@@ -8,7 +8,7 @@ use crate::receipt::Receipt;
 
 /// Allow or deny, and where every quota stands.
 ///
-/// Holds no heap memory. Every value is from the very moment of the decision, so header fields
+/// Holds no heap memory. Every value is from the moment of the decision, so header fields
 /// need no second look.
 ///
 /// ```
@@ -24,7 +24,7 @@ use crate::receipt::Receipt;
 /// # Ok::<(), slidegate::Error>(())
 /// ```
 #[derive(Debug, PartialEq, Eq)]
-#[must_use = "a decision that nobody reads limits nothing"]
+#[must_use = "a decision that is not read limits nothing"]
 pub struct Decision {
     quotas: QuotaDecisions,
     receipt: Option<Receipt>,
@@ -98,7 +98,7 @@ pub struct QuotaDecision {
     reset_after: u64,
 }
 
-/// The single quota is apart so that the usual decision writes 32 bytes, not 256.
+/// A single quota has its own variant, so that most decisions write 32 bytes, not 256.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a box would allocate on every check")]
 enum QuotaDecisions {
@@ -123,6 +123,21 @@ impl Decision {
             }
         };
         Self { quotas, receipt, marks: outcome.into() }
+    }
+
+    /// As [`Decision::new`], without a slice.
+    pub(crate) fn collect(
+        outcome: Outcome,
+        quotas: impl Iterator<Item = QuotaDecision>,
+        receipt: Option<Receipt>,
+    ) -> Self {
+        let mut array = [QuotaDecision::NOTHING; QUOTAS_MAX];
+        let mut len = 0;
+        for (place, quota) in array.iter_mut().zip(quotas) {
+            *place = quota;
+            len += 1;
+        }
+        Self::new(outcome, &array[..len], receipt)
     }
 
     #[inline]
@@ -159,10 +174,7 @@ impl Decision {
     /// Where every quota stands, in the order of the policy.
     #[inline]
     pub fn quotas(&self) -> &[QuotaDecision] {
-        match &self.quotas {
-            QuotaDecisions::One(quota) => core::slice::from_ref(quota),
-            QuotaDecisions::Many(array, len) => &array[..*len],
-        }
+        self.quotas.as_slice()
     }
 
     /// Units left in the tightest quota, after this request if it was allowed.
@@ -173,8 +185,8 @@ impl Decision {
     /// How long until this cost would pass every quota: zero when it was allowed, `None` when no
     /// wait would help because the cost is above a limit.
     ///
-    /// Exact: asked one tick earlier it would be denied, asked then it is allowed, if nobody else
-    /// takes in between.
+    /// Exact: asked one tick earlier it would be denied, asked then it is allowed, if no other
+    /// caller takes units in between.
     pub fn retry_after(&self) -> Option<Duration> {
         let mut longest = Duration::ZERO;
         for quota in self.quotas() {
@@ -198,6 +210,25 @@ impl Decision {
     /// The receipt of an allowed check, to refund or settle it.
     pub fn into_receipt(self) -> Option<Receipt> {
         self.receipt
+    }
+
+    /// Takes the receipt out of the decision.
+    pub fn take_receipt(&mut self) -> Option<Receipt> {
+        self.receipt.take()
+    }
+
+    /// Adds units that were returned to what remains in every quota.
+    pub fn return_units(&mut self, units: u64) {
+        let quotas = match &mut self.quotas {
+            QuotaDecisions::One(quota) => core::slice::from_mut(quota),
+            QuotaDecisions::Many(array, len) => &mut array[..*len],
+        };
+        for quota in quotas {
+            quota.remaining = quota.remaining.saturating_add(units).min(quota.limit);
+            if quota.remaining == quota.limit {
+                quota.reset_after = 0;
+            }
+        }
     }
 
     /// The same decision, marked as the failure mode's answer.
@@ -238,7 +269,6 @@ impl Decision {
     }
 
     pub(crate) fn make_shadow(&mut self) {
-        self.marks.remove(Marks::SHADOW_DENIED);
         if self.marks.has(Marks::DENIED) {
             self.marks.remove(Marks::DENIED);
             self.marks.add(Marks::SHADOW_DENIED);
@@ -317,6 +347,7 @@ impl PartialEq for QuotaDecisions {
 impl Eq for QuotaDecisions {}
 
 impl QuotaDecisions {
+    #[inline]
     fn as_slice(&self) -> &[QuotaDecision] {
         match self {
             Self::One(quota) => core::slice::from_ref(quota),

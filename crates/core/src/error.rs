@@ -71,6 +71,22 @@ impl Error {
     ) -> Self {
         Self::new(kind, format!("{what} {value} is out of range: use {allowed}"))
     }
+
+    /// The one of `all` that has this name, or an error that lists the names.
+    pub(crate) fn find_name<T: Copy>(
+        what: &str,
+        name: &str,
+        all: &[T],
+        name_of: fn(T) -> &'static str,
+    ) -> Result<T, Self> {
+        all.iter().copied().find(|one| name_of(*one) == name).ok_or_else(|| {
+            let names: Vec<_> = all.iter().map(|one| name_of(*one)).collect();
+            let (last, others) = names.split_last().unwrap_or((&"", &[]));
+            let message =
+                format!("{what} {name:?} is unknown: use {} or {last}", others.join(", "));
+            Self::new(ErrorKind::Policy, message)
+        })
+    }
 }
 
 impl fmt::Display for Error {

@@ -2,9 +2,9 @@
 //!
 //! Pairs of words are multiplied, each word first hidden by a random word of its own; products
 //! are summed in 128 bits, and the sum is multiplied down to 64 (the NH construction of UMAC). For
-//! any two keys that somebody picks without knowing the random words, the odds that they meet are
-//! about 1 in 2^63, whatever the keys are. Nobody ever sees a fingerprint, so nothing can be
-//! learnt from them.
+//! any two keys that an attacker picks without knowing the random words, the odds that they meet are
+//! about 1 in 2^63, whatever the keys are. Fingerprints are never shown, so nothing can be
+//! learned from them.
 //!
 //! Why not SipHash, which the standard library uses: it takes 95 instructions for a key of
 //! twelve bytes where this takes 25, and a whole check takes 250. Keys beyond 256 bytes are hashed
@@ -56,7 +56,7 @@ impl Fingerprint {
         low ^ high
     }
 
-    /// All pairs; the last one may overlap the one before, and the length tells how far.
+    /// All pairs; the last one may overlap the one before, and the length says how far.
     fn sum(&self, bytes: &[u8]) -> u128 {
         let mut sum = bytes.last_chunk().map_or(0, |last| self.product(WORDS - 2, pair(last)));
         for (number, chunk) in bytes[..bytes.len() - 1].chunks_exact(16).enumerate() {

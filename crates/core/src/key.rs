@@ -1,4 +1,4 @@
-//! Who is counted apart.
+//! Keys: what is counted separately.
 
 use core::fmt;
 use core::hash::Hasher;
@@ -8,12 +8,12 @@ use siphasher::sip::SipHasher13;
 
 use crate::fingerprint::Fingerprint;
 
-/// Something that names who is counted: text, bytes, numbers, addresses, and tuples of them.
+/// What is counted separately: text, bytes, numbers, addresses, and tuples of them.
 ///
-/// A key is never stored. It becomes a 64-bit fingerprint under a secret, so that nobody can make
+/// A key is never stored. It becomes a 64-bit fingerprint under a secret, so that no client can make
 /// two keys collide on purpose; at ten million keys the odds that any two collide by chance are
 /// three in a million. Tuples are hashed so that no two different tuples can be taken for each
-/// other: `("ab", "c")` and `("a", "bc")` are apart.
+/// other: `("ab", "c")` and `("a", "bc")` differ.
 ///
 /// ```
 /// use slidegate::{Limiter, Policy, Quota};

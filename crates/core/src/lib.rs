@@ -3,7 +3,7 @@
 //! ```
 //! use slidegate::{Limiter, Policy, Quota};
 //!
-//! // One hundred requests in any minute, for every key apart.
+//! // One hundred requests in any minute, separately for each key.
 //! let limiter = Limiter::new(Policy::new("api", Quota::per_minute(100)?)?)?;
 //!
 //! let decision = limiter.check("alice");
@@ -24,12 +24,16 @@
 //!
 //! # Where to start
 //!
-//! A [`Quota`] is so many units in so much time; a [`Policy`] has one to eight of them and an
+//! A [`Quota`] is a limit of units per window; a [`Policy`] has one to eight of them and an
 //! [`Algorithm`]; a [`Limiter`] holds a policy's state and gives a [`Decision`] for each
 //! [`Key`]. Tests use a [`ManualClock`].
 
+mod account;
+mod algorithm;
+mod coding;
 mod cost;
 mod decision;
+mod duration;
 mod error;
 mod fingerprint;
 mod key;
@@ -45,16 +49,20 @@ mod window;
 
 pub use cost::Cost;
 pub use decision::{Decision, Outcome, QuotaDecision};
+pub use duration::{format_duration, parse_duration};
 pub use error::{Error, ErrorKind};
 pub use key::{Key, KeyHasher, Secret};
 pub use limiter::{
-    Ask, Event, Limiter, LimiterBuilder, RestoreReport, Stats, Tier, Usage, check_all,
+    Ask, Event, Limiter, LimiterBuilder, RestoreReport, Stats, StoreId, Tier, Usage, WithQuotas,
+    check_all,
 };
 pub use memory::OnFull;
 pub use policy::{Algorithm, FailureMode, Mode, Policy, PolicyBuilder, QUOTAS_MAX};
 pub use quota::Quota;
 pub use receipt::Receipt;
-pub use store::Store;
+pub use store::{
+    IntoStore, Quotas, SleepFn, Stat, StatValue, Store, StoreAsk, StoreFuture, StoreGroup,
+};
 pub use time::{Clock, ManualClock, MonotonicClock};
 
 /// The code of the README, compiled and run.

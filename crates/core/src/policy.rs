@@ -1,10 +1,15 @@
 //! Named quotas, how they are counted, and what a denial means.
 
+use core::fmt;
+use core::str::FromStr;
+
 use crate::error::{Error, ErrorKind};
 use crate::quota::Quota;
 
-/// The most quotas one policy may have.
-pub const QUOTAS_MAX: usize = 8;
+pub use crate::algorithm::Algorithm;
+
+/// [`Policy::QUOTAS_MAX`], for the sizes of arrays.
+pub const QUOTAS_MAX: usize = Policy::QUOTAS_MAX;
 
 /// Named quotas with their algorithm, mode and failure mode.
 ///
@@ -22,6 +27,8 @@ pub const QUOTAS_MAX: usize = 8;
 /// # Ok::<(), slidegate::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "PolicyBuilder"))]
 pub struct Policy {
     name: Box<str>,
     quotas: Box<[Quota]>,
@@ -30,69 +37,90 @@ pub struct Policy {
     failure_mode: FailureMode,
 }
 
-/// How units are counted.
-///
-/// | algorithm | over-admits | denies too much | memory a key |
-/// |---|---|---|---|
-/// | `Log` | never | never | 55 to 64 bytes, plus about a byte a request beyond the first few; some 660 bytes more with several quotas |
-/// | `LogCapped` | never | for a merged span, at most `24 x window / bytes_max` from 4096 bytes on | as `Log`, at most `bytes_max` |
-/// | `Counter` | up to twice the limit for bursts that straddle two windows in the worst case | up to one window | 37 to 43 bytes |
-/// | `Segments` | never | for one segment | 46 to 54 bytes, plus `count + 1` counters of 1 to 8 bytes |
-/// | `Gcra` | up to twice the limit (a full burst, then the refill) | never | 28 to 33 bytes |
-/// | `Fixed` | up to twice the limit (two bursts around a boundary) | never | 28 to 33 bytes |
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[non_exhaustive]
-pub enum Algorithm {
-    /// Every request in the window, exactly.
-    #[default]
-    Log,
-    /// The exact log, until it would take more than `bytes_max` bytes a key; then neighbouring
-    /// requests are merged, dated at the later of them, so that it never admits too much.
-    LogCapped {
-        /// The most bytes the codes of one key may take, 64 to 65536.
-        bytes_max: u32,
-    },
-    /// Two aligned windows, the previous one weighted by its overlap and rounded up.
-    Counter,
-    /// `count` sub-windows; the oldest, partly covered one counts whole.
-    Segments {
-        /// Sub-windows a window is cut into, 1 to 1024.
-        count: u16,
-    },
-    /// The generic cell rate algorithm: a bucket that refills evenly.
-    Gcra,
-    /// One window aligned to the epoch. It leaks at the boundary; for comparison.
-    Fixed,
-}
-
 /// What a denial means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Mode {
     /// A denial denies.
     #[default]
     Enforce,
-    /// Judged, never denied. What would have been denied is not recorded, so that the counts are
+    /// Evaluated, never denied. What would have been denied is not recorded, so the counts are
     /// those that enforcing would give.
     Shadow,
 }
 
-/// What to answer when a store fails.
+/// What to decide when a store fails.
 ///
 /// Memory never fails; this is for stores behind a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum FailureMode {
     /// Let the request through.
     #[default]
     Allow,
     /// Deny the request.
     Deny,
-    /// Judge by a limiter in this process.
+    /// Decide with a limiter in this process.
     Local,
 }
 
+impl Mode {
+    /// Every mode.
+    pub const ALL: [Self; 2] = [Self::Enforce, Self::Shadow];
+
+    /// The name, as in configurations.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Enforce => "enforce",
+            Self::Shadow => "shadow",
+        }
+    }
+}
+
+impl FailureMode {
+    /// Every failure mode.
+    pub const ALL: [Self; 3] = [Self::Allow, Self::Deny, Self::Local];
+
+    /// The name, as in configurations.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+            Self::Local => "local",
+        }
+    }
+}
+
+/// `Display` and `FromStr` by name.
+macro_rules! text_by_name {
+    ($($named:ty => $what:literal),*) => {$(
+        impl fmt::Display for $named {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl FromStr for $named {
+            type Err = Error;
+
+            fn from_str(text: &str) -> Result<Self, Error> {
+                Error::find_name($what, text, &Self::ALL, Self::name)
+            }
+        }
+    )*};
+}
+
+text_by_name!(Mode => "mode", FailureMode => "failure mode");
+
 impl Policy {
+    /// Maximum number of quotas in one policy.
+    pub const QUOTAS_MAX: usize = 8;
+
+    /// Maximum length of a name, in bytes.
+    pub const NAME_LENGTH_MAX: usize = 64;
+
     /// A policy of one quota, counted exactly and enforced.
     ///
     /// # Errors
@@ -134,7 +162,7 @@ impl Policy {
         self.mode
     }
 
-    /// What to answer when the store fails.
+    /// What to decide when the store fails.
     pub fn failure_mode(&self) -> FailureMode {
         self.failure_mode
     }
@@ -142,11 +170,16 @@ impl Policy {
 
 /// Builds a [`Policy`].
 #[derive(Debug, Clone)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename = "Policy", deny_unknown_fields))]
 pub struct PolicyBuilder {
     name: Box<str>,
     quotas: Vec<Quota>,
+    #[cfg_attr(feature = "serde", serde(default))]
     algorithm: Algorithm,
+    #[cfg_attr(feature = "serde", serde(default))]
     mode: Mode,
+    #[cfg_attr(feature = "serde", serde(default))]
     failure_mode: FailureMode,
 }
 
@@ -165,21 +198,21 @@ impl PolicyBuilder {
         self
     }
 
-    /// Chooses how units are counted; [`Algorithm::Log`] unless told.
+    /// Chooses how units are counted. The default is [`Algorithm::Log`].
     #[must_use]
     pub fn algorithm(mut self, algorithm: Algorithm) -> Self {
         self.algorithm = algorithm;
         self
     }
 
-    /// Chooses what a denial means; [`Mode::Enforce`] unless told.
+    /// Chooses what a denial means. The default is [`Mode::Enforce`].
     #[must_use]
     pub fn mode(mut self, mode: Mode) -> Self {
         self.mode = mode;
         self
     }
 
-    /// Chooses what to answer when the store fails; [`FailureMode::Allow`] unless told.
+    /// Chooses what to decide when the store fails. The default is [`FailureMode::Allow`].
     #[must_use]
     pub fn failure_mode(mut self, failure_mode: FailureMode) -> Self {
         self.failure_mode = failure_mode;
@@ -195,7 +228,7 @@ impl PolicyBuilder {
     pub fn build(self) -> Result<Policy, Error> {
         check_name(&self.name)?;
         check_quotas(&self.quotas)?;
-        check_algorithm(self.algorithm)?;
+        self.algorithm.check_parameter()?;
         Ok(Policy {
             name: self.name,
             quotas: self.quotas.into_boxed_slice(),
@@ -206,10 +239,18 @@ impl PolicyBuilder {
     }
 }
 
+impl TryFrom<PolicyBuilder> for Policy {
+    type Error = Error;
+
+    fn try_from(builder: PolicyBuilder) -> Result<Self, Error> {
+        builder.build()
+    }
+}
+
 fn check_name(name: &str) -> Result<(), Error> {
     let first = name.bytes().next();
     let usable = first.is_some_and(|byte| byte.is_ascii_alphabetic())
-        && name.len() <= 64
+        && name.len() <= Policy::NAME_LENGTH_MAX
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.:/*".contains(&byte));
     if usable {
         return Ok(());
@@ -225,16 +266,4 @@ pub(crate) fn check_quotas(quotas: &[Quota]) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::out_of_range(ErrorKind::Policy, "number of quotas", quotas.len(), "1 to 8"))
-}
-
-fn check_algorithm(algorithm: Algorithm) -> Result<(), Error> {
-    match algorithm {
-        Algorithm::LogCapped { bytes_max } if !(64..=65_536).contains(&bytes_max) => {
-            Err(Error::out_of_range(ErrorKind::Policy, "bytes_max", bytes_max, "64 to 65536"))
-        }
-        Algorithm::Segments { count } if !(1..=1024).contains(&count) => {
-            Err(Error::out_of_range(ErrorKind::Policy, "segment count", count, "1 to 1024"))
-        }
-        _ => Ok(()),
-    }
 }

@@ -1,6 +1,6 @@
 //! What an allowed check hands out.
 
-/// Names the very units that an allowed check took, so that they can be given back.
+/// Names exactly the units that an allowed check took, so that they can be refunded.
 ///
 /// Consumed by value by [`Limiter::refund`](crate::Limiter::refund) or
 /// [`Limiter::settle`](crate::Limiter::settle), so it works once. After a reset of the key it

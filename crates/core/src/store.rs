@@ -1,39 +1,358 @@
-//! One trait for every place where a policy's state can live.
+//! The trait that every store implements.
 
+use core::any::Any;
+use core::fmt;
 use core::future::Future;
+use core::pin::Pin;
+use core::task::{Context, Poll};
+use core::time::Duration;
+use std::sync::Arc;
 
 use crate::cost::Cost;
 use crate::decision::Decision;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
+use crate::limiter::{Event, Limiter, Tier, Usage};
 use crate::policy::Policy;
+use crate::quota::Quota;
 use crate::receipt::Receipt;
 
-/// Where the state of one policy lives: in this process or behind a network.
+/// Holds the state of one policy, in this process or behind a network.
 ///
-/// A [`Limiter`](crate::Limiter) in memory has all of this without `async` and without errors; it
-/// implements the trait so that code can be written for any store. Keys are bytes here, since
-/// that is what travels.
+/// Everything above a store (the gate, the middleware, the daemon) uses this trait only, so a new
+/// store is one implementation of it. Keys are bytes here, because that is what is sent to a
+/// server. A store that answers at once, such as a [`Limiter`], returns
+/// [`StoreFuture::ready`] and neither allocates nor waits.
 ///
-/// `Err` means that the store failed, never that a request was denied; then the policy's
-/// [`FailureMode`](crate::FailureMode) says what to answer.
-pub trait Store: Send + Sync {
-    /// The policy whose state this is.
+/// `Err` means that the store failed or that a tier belongs to another store. A denial is not an
+/// error. When a store fails, the policy's [`FailureMode`](crate::FailureMode) decides; a store
+/// that applies the failure mode itself returns a decision that
+/// [`is_degraded`](Decision::is_degraded).
+pub trait Store: fmt::Debug + Send + Sync + 'static {
+    /// Returns the policy whose state this is.
     fn policy(&self) -> &Policy;
 
-    /// Decides, and takes if allowed.
-    fn check(&self, key: &[u8], cost: Cost)
-    -> impl Future<Output = Result<Decision, Error>> + Send;
+    /// Prepares other quotas for some keys. They work with this store only.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the quotas do not fit the policy.
+    fn tier(&self, quotas: &[Quota]) -> Result<Tier, Error>;
 
-    /// Decides as if asked, and takes nothing.
-    fn peek(&self, key: &[u8], cost: Cost) -> impl Future<Output = Result<Decision, Error>> + Send;
+    /// Decides, and takes the units if the request is allowed.
+    fn check<'a>(
+        &'a self,
+        key: &'a [u8],
+        quotas: Quotas<'a>,
+        cost: Cost,
+    ) -> StoreFuture<'a, Result<Decision, Error>>;
 
-    /// Gives back the very units that a receipt names; how many there were to give.
-    fn refund(
-        &self,
-        key: &[u8],
+    /// Decides without taking anything.
+    fn peek<'a>(
+        &'a self,
+        key: &'a [u8],
+        quotas: Quotas<'a>,
+        cost: Cost,
+    ) -> StoreFuture<'a, Result<Decision, Error>>;
+
+    /// Returns the units of a receipt. Yields how many were still counted.
+    fn refund<'a>(
+        &'a self,
+        key: &'a [u8],
+        quotas: Quotas<'a>,
         receipt: Receipt,
-    ) -> impl Future<Output = Result<u64, Error>> + Send;
+    ) -> StoreFuture<'a, Result<u64, Error>>;
 
-    /// Forgets a key; whether there was anything to forget.
-    fn reset(&self, key: &[u8]) -> impl Future<Output = Result<bool, Error>> + Send;
+    /// Corrects a reservation to its actual cost. Yields how many units are charged in all.
+    fn settle<'a>(
+        &'a self,
+        key: &'a [u8],
+        quotas: Quotas<'a>,
+        receipt: Receipt,
+        actual: u64,
+    ) -> StoreFuture<'a, Result<u64, Error>>;
+
+    /// Returns up to `units` without a receipt, oldest first. Yields how many were returned.
+    fn forgive<'a>(
+        &'a self,
+        key: &'a [u8],
+        quotas: Quotas<'a>,
+        units: u64,
+    ) -> StoreFuture<'a, Result<u64, Error>>;
+
+    /// Yields the units that count against each quota now.
+    fn usage<'a>(
+        &'a self,
+        key: &'a [u8],
+        quotas: Quotas<'a>,
+    ) -> StoreFuture<'a, Result<Usage, Error>>;
+
+    /// Yields the requests in the longest window, oldest first, if the algorithm keeps them.
+    fn history<'a>(
+        &'a self,
+        key: &'a [u8],
+        quotas: Quotas<'a>,
+    ) -> StoreFuture<'a, Result<Vec<Event>, Error>>;
+
+    /// Forgets a key. Yields whether there was anything to forget.
+    fn reset<'a>(&'a self, key: &'a [u8]) -> StoreFuture<'a, Result<bool, Error>>;
+
+    /// Rebuilds a receipt from the parts that were sent to a client.
+    fn receipt(&self, key: &[u8], units: u64, tick: u64, epoch: u16) -> Receipt;
+
+    /// Names the stores that [`check_all`](Store::check_all) can combine with this one. By default
+    /// a store cannot be combined with any other.
+    fn group(&self) -> StoreGroup {
+        StoreGroup::alone(self.policy())
+    }
+
+    /// Decides several asks of one [group](Store::group) all or nothing: either every decision is
+    /// an allowance and all units were taken, or every decision is a denial and none were. Yields
+    /// one decision per ask, in order.
+    ///
+    /// The default is an error of the kind [`ErrorKind::Unsupported`], after which the caller
+    /// checks one store after the other.
+    fn check_all<'a>(
+        &'a self,
+        asks: &'a [StoreAsk<'a>],
+    ) -> StoreFuture<'a, Result<Vec<Decision>, Error>> {
+        let message = format!("store decides one request at a time, not {}", asks.len());
+        StoreFuture::ready(Err(Error::new(ErrorKind::Unsupported, message)))
+    }
+
+    /// Returns whether [`wait`](Store::wait) serves callers in order.
+    fn waits_in_order(&self) -> bool {
+        false
+    }
+
+    /// Takes units as soon as they are available, first come, first served, within `deadline`.
+    ///
+    /// The default is an error of the kind [`ErrorKind::Unsupported`].
+    fn wait<'a>(
+        &'a self,
+        key: &'a [u8],
+        quotas: Quotas<'a>,
+        cost: Cost,
+        deadline: Duration,
+        sleep: &'a SleepFn,
+    ) -> StoreFuture<'a, Result<Decision, Error>> {
+        let _ = (key, quotas, cost, deadline, sleep);
+        let message = "store has no queue to wait in: use a Limiter";
+        StoreFuture::ready(Err(Error::new(ErrorKind::Unsupported, message)))
+    }
+
+    /// Returns the store's own metrics, for `/metrics` and dashboards.
+    fn stats(&self) -> Vec<Stat> {
+        Vec::new()
+    }
+
+    /// Returns whether the store applies the policy's failure mode itself. If not, the caller does
+    /// so whenever [`check`](Store::check) fails.
+    fn applies_failure_mode(&self) -> bool {
+        false
+    }
+
+    /// Returns whether the store answers at the moment; false while a circuit breaker is open.
+    fn is_available(&self) -> bool {
+        true
+    }
+
+    /// Returns problems that an operator should fix, such as a server that evicts keys.
+    fn warnings(&self) -> StoreFuture<'_, Result<Vec<String>, Error>> {
+        StoreFuture::ready(Ok(Vec::new()))
+    }
+
+    /// Returns the limiter of a store that keeps its state in this process, for snapshots, sweeps
+    /// and memory budgets. `None` also means that keys leave the process.
+    fn in_process(&self) -> Option<&Limiter> {
+        None
+    }
+
+    /// Returns the store itself, so that [`check_all`](Store::check_all) can recognize its type.
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// Converts a store, owned or shared, into a shared store.
+pub trait IntoStore {
+    /// Returns the shared store.
+    fn into_store(self) -> Arc<dyn Store>;
+}
+
+impl<S: Store> IntoStore for S {
+    fn into_store(self) -> Arc<dyn Store> {
+        Arc::new(self)
+    }
+}
+
+impl<S: Store> IntoStore for Arc<S> {
+    fn into_store(self) -> Arc<dyn Store> {
+        self
+    }
+}
+
+impl IntoStore for Arc<dyn Store> {
+    fn into_store(self) -> Arc<dyn Store> {
+        self
+    }
+}
+
+/// Sleeps for a time; how depends on the caller's runtime.
+pub type SleepFn = dyn Fn(Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync;
+
+/// The quotas that a request is checked against.
+#[derive(Debug, Clone, Copy, Default)]
+pub enum Quotas<'a> {
+    /// Those of the policy.
+    #[default]
+    Policy,
+    /// Those of a tier. The store that created the tier accepts it; any other returns an error.
+    Tier(&'a Tier),
+}
+
+impl<'a> From<&'a Tier> for Quotas<'a> {
+    fn from(tier: &'a Tier) -> Self {
+        Self::Tier(tier)
+    }
+}
+
+impl<'a> From<Option<&'a Tier>> for Quotas<'a> {
+    fn from(tier: Option<&'a Tier>) -> Self {
+        tier.map_or(Self::Policy, Self::Tier)
+    }
+}
+
+/// One of several checks that [`Store::check_all`] decides together.
+#[derive(Clone, Copy)]
+pub struct StoreAsk<'a> {
+    /// The store that decides.
+    pub store: &'a dyn Store,
+    /// The key.
+    pub key: &'a [u8],
+    /// The quotas of the key.
+    pub quotas: Quotas<'a>,
+    /// The units to take.
+    pub cost: Cost,
+}
+
+/// Leaves out the key, which may be a secret.
+impl fmt::Debug for StoreAsk<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoreAsk")
+            .field("policy", &self.store.policy().name())
+            .field("cost", &self.cost)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Identifies stores that can decide together: equal values can.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StoreGroup(usize);
+
+impl StoreGroup {
+    /// All limiters in this process.
+    pub(crate) const MEMORY: Self = Self(0);
+
+    /// The stores that share `connection`, which must outlive the group.
+    pub fn of<T: ?Sized>(connection: &T) -> Self {
+        Self(core::ptr::from_ref(connection).addr())
+    }
+
+    fn alone(policy: &Policy) -> Self {
+        Self::of(policy)
+    }
+}
+
+/// One metric of a store.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct Stat {
+    /// The name of the metric.
+    pub name: &'static str,
+    /// What it counts, in one sentence.
+    pub help: &'static str,
+    /// The value.
+    pub value: StatValue,
+    /// Whether all policies on the same server share the value.
+    pub is_shared: bool,
+}
+
+/// The value of a [`Stat`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum StatValue {
+    /// A number that only grows.
+    Count(u64),
+    /// A number that also falls.
+    Gauge(u64),
+    /// A time.
+    Time(Duration),
+    /// One number divided by another.
+    Ratio(u64, u64),
+}
+
+impl Stat {
+    /// Creates a metric of one policy.
+    pub const fn new(name: &'static str, help: &'static str, value: StatValue) -> Self {
+        Self { name, help, value, is_shared: false }
+    }
+
+    /// Creates a metric that all policies on the same server share.
+    pub const fn shared(name: &'static str, help: &'static str, value: StatValue) -> Self {
+        Self { name, help, value, is_shared: true }
+    }
+}
+
+/// The result of a store call: ready at once, or a future that waits for a server.
+#[must_use = "a store call does nothing until it is awaited"]
+pub struct StoreFuture<'a, T>(State<'a, T>);
+
+enum State<'a, T> {
+    Ready(Option<T>),
+    Pending(Pin<Box<dyn Future<Output = T> + Send + 'a>>),
+}
+
+impl<'a, T> StoreFuture<'a, T> {
+    /// Wraps a result that is known already.
+    #[inline]
+    pub const fn ready(result: T) -> Self {
+        Self(State::Ready(Some(result)))
+    }
+
+    /// Wraps a future that waits for a server.
+    pub fn pending(future: impl Future<Output = T> + Send + 'a) -> Self {
+        Self(State::Pending(Box::pin(future)))
+    }
+
+    /// Returns the result if it is known already.
+    ///
+    /// # Errors
+    ///
+    /// Returns the future itself if it has to be awaited.
+    #[inline]
+    pub fn try_now(self) -> Result<T, Self> {
+        match self.0 {
+            State::Ready(Some(result)) => Ok(result),
+            pending => Err(Self(pending)),
+        }
+    }
+}
+
+impl<T: Unpin> Future for StoreFuture<'_, T> {
+    type Output = T;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        match &mut self.get_mut().0 {
+            // After the first time there is nothing left to return; polling again is a mistake.
+            State::Ready(result) => result.take().map_or(Poll::Pending, Poll::Ready),
+            State::Pending(future) => future.as_mut().poll(cx),
+        }
+    }
+}
+
+impl<T> fmt::Debug for StoreFuture<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            State::Ready(_) => "StoreFuture(ready)",
+            State::Pending(_) => "StoreFuture(pending)",
+        })
+    }
 }

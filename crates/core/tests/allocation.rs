@@ -147,7 +147,7 @@ fn tiers_and_shadows_allocate_nothing() {
         let tier = traffic.limiter.tier(&[Quota::per_minute(50).unwrap()]).unwrap();
         seen.extend(traffic.allocations(|limiter, key| {
             let _ = limiter.check(key);
-            let _ = limiter.check_tier(&(key + 1000), &tier, Cost::ONE);
+            let _ = limiter.with(&tier).unwrap().check(&(key + 1000));
         }));
     }
     assert_eq!(seen, NONE);

@@ -292,7 +292,7 @@ fn a_tier_with_a_huge_limit_does_not_spoil_the_sketch_for_others() {
     let (limiter, _) = limiter(100, 1 << 20, OnFull::Overflow, Algorithm::Log);
     let huge = limiter.tier(&[Quota::per_minute(1 << 50).unwrap()]).unwrap();
     for key in 0..30_000_u64 {
-        let _ = limiter.check_tier(&key, &huge, Cost::ONE);
+        let _ = limiter.with(&huge).unwrap().check(&key);
     }
     assert!(limiter.stats().overflowed > 10_000);
     let fresh = (1 << 40)..(1 << 40) + 10_000_u64;

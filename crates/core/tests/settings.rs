@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use slidegate::{
     Algorithm, Cost, Error, ErrorKind, Key, KeyHasher, Limiter, LimiterBuilder, ManualClock,
-    Policy, QUOTAS_MAX, Quota,
+    Policy, Quota,
 };
 
 const ALGORITHMS: [Algorithm; 6] = [
@@ -18,7 +18,7 @@ const ALGORITHMS: [Algorithm; 6] = [
     Algorithm::Gcra,
     Algorithm::Fixed,
 ];
-const UNITS_MAX: u64 = (1 << 53) - 1;
+const UNITS_MAX: u64 = Quota::LIMIT_MAX;
 const TEN_YEARS: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 
 // A limit of zero would divide by zero in some algorithms, and 2^53 could not be counted in Redis.
@@ -191,12 +191,12 @@ fn the_settings_of_a_limiter_have_ranges() {
 fn a_policy_has_one_to_eight_quotas_and_a_plain_name() {
     let quotas = |count| vec![Quota::per_minute(1).unwrap(); count];
     let policy = |name: &str, count| Policy::builder(name).quotas(quotas(count)).build();
-    for count in [0, QUOTAS_MAX + 1, 1000] {
+    for count in [0, Policy::QUOTAS_MAX + 1, 1000] {
         let error = policy("api", count).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Policy);
         assert!(error.to_string().contains(&format!("quotas {count} ")), "{error}");
     }
-    assert_eq!(policy("api", QUOTAS_MAX).unwrap().quotas().len(), 8);
+    assert_eq!(policy("api", Policy::QUOTAS_MAX).unwrap().quotas().len(), 8);
 
     let long = "a".repeat(64);
     for name in ["a", "Z", "api-v1_x.y:z/w*9", &long] {
@@ -244,7 +244,7 @@ fn a_tier_must_fit_the_policy() {
                 Ok(tier) => {
                     assert!(fits, "{algorithm:?}, {count} quotas");
                     assert_eq!(tier.quotas(), &quotas[..count]);
-                    let decision = limiter.check_tier(&(count as u64), &tier, Cost::ONE);
+                    let decision = limiter.with(&tier).unwrap().check(&(count as u64));
                     assert_eq!(decision.quotas().len(), count);
                 }
                 Err(error) => {

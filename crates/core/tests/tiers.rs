@@ -8,7 +8,8 @@
 use std::time::Duration;
 
 use slidegate::{
-    Algorithm, Ask, Clock, Cost, Limiter, ManualClock, Policy, Quota, Tier, check_all,
+    Algorithm, Ask, Clock, Cost, Limiter, ManualClock, Policy, Quota, Quotas, Store, Tier,
+    check_all,
 };
 use slidegate_testkit::Random;
 
@@ -63,7 +64,7 @@ fn a_change_forgives_nothing() {
                 assert!(limiter.check("alice").is_allowed());
             }
             clock.advance(Duration::from_secs(1));
-            let left = limiter.peek_tier("alice", &tier, Cost::ONE).remaining();
+            let left = limiter.with(&tier).unwrap().peek("alice", Cost::ONE).remaining();
             if left > limit.saturating_sub(9) {
                 wrong.push(format!(
                     "{algorithm:?}: 9 of 10/60 s left {left} of {limit}/{seconds} s"
@@ -82,8 +83,8 @@ fn another_limit_of_the_same_window_changes_no_count() {
         let more = tier(&limiter, &[(1000, 60)]);
         let less = tier(&limiter, &[(3, 60)]);
         assert!(limiter.check_cost("alice", cost(9)).is_allowed());
-        assert!(!limiter.check_tier("alice", &less, Cost::ONE).is_allowed(), "{algorithm:?}");
-        assert_eq!(limiter.check_tier("alice", &more, Cost::ONE).remaining(), 990, "{algorithm:?}");
+        assert!(!limiter.with(&less).unwrap().check("alice").is_allowed(), "{algorithm:?}");
+        assert_eq!(limiter.with(&more).unwrap().check("alice").remaining(), 990, "{algorithm:?}");
         assert_eq!(limiter.peek("alice", Cost::ONE).remaining(), 0, "{algorithm:?}");
         assert_eq!(limiter.usage("alice").units(0), 10, "{algorithm:?}");
     }
@@ -103,7 +104,7 @@ fn changing_to_and_fro_does_not_deny_for_ever() {
         let passed = (0..100).any(|_| {
             clock.advance(Duration::from_secs(10));
             limiter.check("alice").is_allowed()
-                || limiter.check_tier("alice", &other, Cost::ONE).is_allowed()
+                || limiter.with(&other).unwrap().check("alice").is_allowed()
         });
         denied.extend((!passed).then_some(algorithm));
     }
@@ -132,10 +133,10 @@ fn looking_at_a_key_of_a_longer_tier_forgives_nothing() {
         for (name, look) in looks {
             let (limiter, clock) = limiter(10, algorithm);
             let hour = tier(&limiter, &[(5, 3600)]);
-            assert!(limiter.check_tier("alice", &hour, cost(5)).is_allowed());
+            assert!(limiter.with(&hour).unwrap().check_cost("alice", cost(5)).is_allowed());
             clock.advance(Duration::from_secs(121));
             look(&limiter);
-            if limiter.check_tier("alice", &hour, cost(5)).is_allowed() {
+            if limiter.with(&hour).unwrap().check_cost("alice", cost(5)).is_allowed() {
                 wrong.push(format!("{algorithm:?}: forgiven by {name}"));
             }
         }
@@ -150,14 +151,16 @@ fn a_receipt_of_a_tier_gives_back_the_very_units_and_no_others() {
     for algorithm in [Algorithm::Log, Algorithm::LogCapped { bytes_max: 64 }] {
         let (limiter, clock) = limiter(10, algorithm);
         let hour = tier(&limiter, &[(5, 3600)]);
-        let receipt = limiter.check_tier("alice", &hour, cost(2)).into_receipt().unwrap();
+        let receipt =
+            limiter.with(&hour).unwrap().check_cost("alice", cost(2)).into_receipt().unwrap();
         clock.advance(Duration::from_secs(1));
-        let settled = limiter.check_tier("alice", &hour, cost(2)).into_receipt().unwrap();
-        assert!(limiter.check_tier("alice", &hour, Cost::ONE).is_allowed());
+        let settled =
+            limiter.with(&hour).unwrap().check_cost("alice", cost(2)).into_receipt().unwrap();
+        assert!(limiter.with(&hour).unwrap().check("alice").is_allowed());
         clock.advance(Duration::from_secs(120));
         let back = limiter.refund(receipt);
         let recorded = limiter.settle(settled, 1);
-        let left = limiter.peek_tier("alice", &hour, Cost::ONE).remaining();
+        let left = limiter.with(&hour).unwrap().peek("alice", Cost::ONE).remaining();
         if (back, recorded, left) != (2, 1, 3) {
             wrong.push(format!("{algorithm:?}: {back} back, {recorded} recorded, {left} left"));
         }
@@ -174,18 +177,21 @@ fn giving_back_by_the_tier_keeps_what_the_tier_counts() {
     {
         let (limiter, clock) = limiter_of(10, count, algorithm);
         let hour = tier(&limiter, &[(hour, 3600)]);
-        let take = |units| limiter.check_tier("alice", &hour, cost(units)).into_receipt().unwrap();
+        let take = |units| {
+            limiter.with(&hour).unwrap().check_cost("alice", cost(units)).into_receipt().unwrap()
+        };
         let (refunded, settled) = (take(1), take(2));
         clock.advance(Duration::from_millis(1));
         let _ = take(2);
         // After the policy's window, unless the bucket is full again by then.
         let passed = if algorithm == Algorithm::Gcra { 1 } else { 120_000 };
         clock.advance(Duration::from_millis(passed));
-        assert_eq!(limiter.refund_tier(refunded, &hour), 1, "{algorithm:?}");
-        assert_eq!(limiter.usage_tier("alice", &hour).units(0), 4, "{algorithm:?}");
-        assert_eq!(limiter.settle_tier(settled, 3, &hour), 3, "{algorithm:?}");
-        assert_eq!(limiter.usage_tier("alice", &hour).units(0), 5, "{algorithm:?}");
-        let denied = limiter.check_tier("alice", &hour, cost(hour.quotas()[0].limit() - 4));
+        assert_eq!(limiter.with(&hour).unwrap().refund(refunded), 1, "{algorithm:?}");
+        assert_eq!(limiter.with(&hour).unwrap().usage("alice").units(0), 4, "{algorithm:?}");
+        assert_eq!(limiter.with(&hour).unwrap().settle(settled, 3), 3, "{algorithm:?}");
+        assert_eq!(limiter.with(&hour).unwrap().usage("alice").units(0), 5, "{algorithm:?}");
+        let denied =
+            limiter.with(&hour).unwrap().check_cost("alice", cost(hour.quotas()[0].limit() - 4));
         assert!(!denied.is_allowed(), "{algorithm:?}: {denied:?}");
     }
 }
@@ -194,9 +200,10 @@ fn giving_back_by_the_tier_keeps_what_the_tier_counts() {
 fn a_settled_receipt_of_a_tier_gives_back_as_much_as_its_bucket_got() {
     let (limiter, _) = limiter(10, Algorithm::Gcra);
     let hour = tier(&limiter, &[(7200, 3600)]);
-    let estimate = limiter.check_tier("alice", &hour, cost(100)).into_receipt().unwrap();
-    assert_eq!(limiter.settle_tier(estimate, 60, &hour), 60);
-    assert_eq!(limiter.usage_tier("alice", &hour).units(0), 60);
+    let estimate =
+        limiter.with(&hour).unwrap().check_cost("alice", cost(100)).into_receipt().unwrap();
+    assert_eq!(limiter.with(&hour).unwrap().settle(estimate, 60), 60);
+    assert_eq!(limiter.with(&hour).unwrap().usage("alice").units(0), 60);
 }
 
 #[test]
@@ -204,19 +211,19 @@ fn usage_and_history_of_a_tier_reach_back_as_far_as_its_window() {
     let (limiter, clock) = limiter(10, Algorithm::Log);
     let hour = tier(&limiter, &[(5, 3600)]);
     let began = clock.now();
-    assert!(limiter.check_tier("alice", &hour, cost(2)).is_allowed());
+    assert!(limiter.with(&hour).unwrap().check_cost("alice", cost(2)).is_allowed());
     clock.advance(Duration::from_secs(120));
-    assert!(limiter.check_tier("alice", &hour, Cost::ONE).is_allowed());
+    assert!(limiter.with(&hour).unwrap().check("alice").is_allowed());
     assert_eq!(limiter.usage("alice").units(0), 1);
-    assert_eq!(limiter.usage_tier("alice", &hour).units(0), 3);
+    assert_eq!(limiter.with(&hour).unwrap().usage("alice").units(0), 3);
     assert_eq!(limiter.history("alice").unwrap().len(), 1);
-    let events: Vec<_> = limiter.history_tier("alice", &hour).unwrap();
+    let events: Vec<_> = limiter.with(&hour).unwrap().history("alice").unwrap();
     let events: Vec<_> = events.iter().map(|event| (event.at, event.units)).collect();
     let began = Duration::from_nanos(began);
     assert_eq!(events, [(began, 2), (began + Duration::from_secs(120), 1)]);
     let (counted, _) = limiter_of(10, 1, Algorithm::Counter);
     let none = tier(&counted, &[(5, 3600)]);
-    assert!(counted.history_tier("alice", &none).is_err(), "it keeps no times");
+    assert!(counted.with(&none).unwrap().history("alice").is_err(), "it keeps no times");
 }
 
 // Who keeps two stores has to know which of them a receipt is to go back to.
@@ -229,14 +236,28 @@ fn a_limiter_knows_its_own_receipts() {
     assert!(!one.has_issued("bob", &receipt), "of another key");
 }
 
+#[test]
+fn a_limiter_refuses_the_tier_of_another() {
+    let ((one, _), (two, _)) = (limiter(10, Algorithm::Log), limiter(10, Algorithm::Log));
+    let small = tier(&one, &[(2, 60)]);
+    assert!(one.with(&small).is_ok());
+    let error = two.with(&small).unwrap_err();
+    assert!(error.to_string().contains("belongs to another limiter"), "{error}");
+    let check = Store::check(&two, b"alice", Quotas::Tier(&small), Cost::ONE);
+    assert!(check.try_now().unwrap().is_err());
+    assert_eq!(two.usage("alice").units(0), 0);
+}
+
 // Several keys under tiers are judged together like single ones.
 #[test]
 fn check_all_takes_tiers() {
     for algorithm in ALGORITHMS {
         let (limiter, _) = limiter(10, algorithm);
         let small = tier(&limiter, &[(2, 60)]);
-        let ask = |key: &'static str| Ask::new(&limiter, key, Cost::ONE);
-        let asks = [ask("alice").tier(&small), ask("bob")];
+        let asks = [
+            Ask::new(limiter.with(&small).unwrap(), "alice", Cost::ONE),
+            Ask::new(&limiter, "bob", Cost::ONE),
+        ];
         for left in [1, 0] {
             let decisions = check_all(&asks).unwrap();
             assert_eq!(decisions[0].remaining(), left, "{algorithm:?}");
@@ -298,7 +319,8 @@ impl Walk {
         let now = self.now;
         let longest = quotas.iter().map(|(_, seconds)| seconds * 1000).max().unwrap();
         self.least.retain(|(at, _)| at + longest > now);
-        let allowed = self.limiter.check_tier("alice", tier, cost(units)).is_allowed();
+        let allowed =
+            self.limiter.with(tier).unwrap().check_cost("alice", cost(units)).is_allowed();
         let fits = |log: &[(u64, u64)]| {
             quotas.iter().all(|(limit, seconds)| {
                 let counted = log.iter().filter(|(at, _)| at + seconds * 1000 > now);

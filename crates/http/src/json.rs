@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-/// A flat JSON object. Names are ours; values are escaped in full.
+/// A flat JSON object. All texts are escaped.
 #[derive(Debug)]
 pub(crate) struct Object(String);
 
@@ -19,8 +19,7 @@ impl Object {
 
     pub(crate) fn number(mut self, name: &str, value: u64) -> Self {
         self.name(name);
-        // Writing to a string does not fail.
-        let _ = write!(self.0, "{value}");
+        self.0.push_str(itoa::Buffer::new().format(value));
         self
     }
 
@@ -57,9 +56,9 @@ fn push_text(json: &mut String, text: &str) {
         match character {
             '"' => json.push_str("\\\""),
             '\\' => json.push_str("\\\\"),
-            // Also `<` and `>`, which are no danger in JSON but are where somebody pastes it into a
-            // page.
+            // Also `<` and `>`, which are harmless in JSON but not when pasted into a page.
             '\0'..=' ' | '<' | '>' | '\u{7f}' if character != ' ' => {
+                // Writing to a string does not fail.
                 let _ = write!(json, "\\u{:04x}", u32::from(character));
             }
             character => json.push(character),

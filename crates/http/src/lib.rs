@@ -1,14 +1,14 @@
-//! Slidegate at the edge of HTTP: decisions as header fields and problem bodies, the fields of
-//! other servers read back, and the client's address.
+//! Slidegate for HTTP: decisions as header fields and problem bodies, a reader for the fields of
+//! other servers, and the client's address.
 //!
-//! Depends on the types of the `http` crate and on no server, client or runtime.
+//! Uses the types of the `http` crate, and no server, client or runtime.
 //!
-//! # What a response carries
+//! # Example
 //!
 //! ```
 //! use std::time::{Duration, SystemTime};
 //! use slidegate::{Limiter, ManualClock, Policy, Quota};
-//! use slidegate_http::{Body, Fields, Judged, Problem, Told};
+//! use slidegate_http::{AdvertisedLimits, Body, Fields, PolicyDecision, Problem};
 //!
 //! let policy = Policy::builder("api")
 //!     .quota(Quota::per_second(2)?)
@@ -22,10 +22,10 @@
 //! let _second = limiter.check("alice");
 //! let third = limiter.check("alice");
 //!
-//! let judged = [Judged::new(limiter.policy(), &third)];
-//! let problem = Problem::of(&judged).ok_or("the third in a second is denied")?;
+//! let decisions = [PolicyDecision::new(limiter.policy(), &third)];
+//! let problem = Problem::of(&decisions).ok_or("the third in a second is denied")?;
 //! let mut response = problem.response(Body::Problem);
-//! Fields::new().write(&judged, now, response.headers_mut());
+//! Fields::new().write(&decisions, now, response.headers_mut());
 //!
 //! assert_eq!(response.status(), 429);
 //! let fields = response.headers();
@@ -38,61 +38,44 @@
 //! assert_eq!(fields["cache-control"], "no-store");
 //! assert_eq!(fields["content-type"], "application/problem+json");
 //!
-//! // What a client makes of it.
-//! let told = Told::read(fields, now);
-//! assert_eq!(told.wait(), Duration::from_secs(1));
-//! assert_eq!(told.quotas()[1].remaining(), Some(998));
+//! // What a client reads from it.
+//! let limits = AdvertisedLimits::read(fields, now);
+//! assert_eq!(limits.wait(), Duration::from_secs(1));
+//! assert_eq!(limits.quotas()[1].remaining(), Some(998));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The same decision, field by field:
-//!
-//! | field | value | chosen by |
-//! |---|---|---|
-//! | `RateLimit` | `"api-1s";r=0;t=1, "api-3600s";r=998;t=3600` | [`Form::List`], the default |
-//! | `RateLimit-Policy` | `"api-1s";q=2;w=1, "api-3600s";q=1000;w=3600` | [`Form::List`] |
-//! | `RateLimit` | `limit=2, remaining=0, reset=1` | [`Form::Dictionary`] |
-//! | `RateLimit-Limit`, `-Remaining`, `-Reset` | `2`, `0`, `1` | [`Form::Triple`] |
-//! | `RateLimit-Policy` | `2;w=1, 1000;w=3600` | both of these |
-//! | `X-RateLimit-Limit`, `-Remaining` | `2`, `0` | [`Fields::x_ratelimit`], on by default |
-//! | `X-RateLimit-Reset` | `1` | [`Reset::Delta`], the default |
-//! | `X-RateLimit-Reset` | `1700000001` | [`Reset::Epoch`] |
-//! | `Retry-After` | `1` | a denial; [`Fields::retry_after`], on by default |
-//! | `Cache-Control` | `no-store` | a denial, always |
+//! [`Fields`] chooses the fields and their forms; `docs/headers.md` shows all of them.
 //!
 //! # Where to start
 //!
-//! A [`Judged`] is a decision with its policy. [`Fields`] writes header fields from it, [`Problem`]
-//! the body of a denial. [`Told`] reads fields, for clients. [`ClientAddress`] finds out who asks,
-//! [`TraceParent`] which trace a request belongs to.
-//! `docs/headers.md` and `docs/client-address.md` say more.
+//! A [`PolicyDecision`] is a decision with its policy. [`Fields`] writes header fields from it,
+//! [`Problem`] the body of a denial. [`AdvertisedLimits`] reads fields, for clients.
+//! [`ClientAddress`] finds the client's address, [`TraceParent`] the trace of a request.
+//! See also `docs/headers.md` and `docs/client-address.md`.
 
 #![forbid(unsafe_code)]
 
 mod address;
-mod backward;
+mod advertised;
 mod fields;
+mod header;
 mod json;
-mod judged;
 mod member;
-mod name;
-mod number;
+mod policy_decision;
 mod policy_fields;
 mod problem;
-mod read;
-mod seconds;
-mod told;
 mod trace_parent;
 
 pub use address::{AddressKey, ClientAddress, ClientAddressBuilder, HopField};
+pub use advertised::{AdvertisedLimits, AdvertisedQuota};
 pub use fields::{Fields, Form, Reset};
-pub use judged::Judged;
+pub use policy_decision::PolicyDecision;
 pub use policy_fields::PolicyFields;
 pub use problem::{Body, Problem, ProblemKind};
-pub use told::{Told, ToldQuota};
 pub use trace_parent::TraceParent;
 
-/// The code of the pages about this crate, compiled and run.
+/// Compiles and runs the code of the crate's pages.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../../../docs/headers.md")]

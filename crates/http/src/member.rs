@@ -1,85 +1,61 @@
-//! One quota as the fields tell it, with a name of its own.
+//! One quota as a member of the fields, with a unique name.
 
 use std::borrow::Cow;
-use std::fmt::Write;
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use slidegate::QuotaDecision;
 
-use crate::judged::Judged;
-use crate::seconds;
+use crate::header::window_seconds;
+use crate::policy_decision::PolicyDecision;
 
-/// The most members one field has; further quotas are left out. Eight policies of eight quotas.
+/// The most members that one field has, enough for eight policies with eight quotas; further
+/// quotas are left out.
 pub(crate) const MEMBERS_MAX: usize = 64;
 
-/// One quota of a judged policy: a member of `RateLimit` and of `RateLimit-Policy`.
+/// One quota of a policy: a member of `RateLimit` and of `RateLimit-Policy`.
 #[derive(Debug, Clone)]
 pub(crate) struct Member<'a> {
-    name: Cow<'a, str>,
-    quota: &'a QuotaDecision,
+    pub(crate) name: Cow<'a, str>,
+    pub(crate) quota: &'a QuotaDecision,
     window: Option<Duration>,
 }
 
 impl<'a> Member<'a> {
-    /// The members of all that was judged, in order, no two with the same name.
+    /// The members of all decisions, in order, with unique names.
     ///
-    /// The only quota of a policy goes by the policy's name. One of several goes by name and
-    /// window (`api-60s`), which stays the same when the order of the quotas changes. A name that
-    /// is taken gets a number.
-    pub(crate) fn all(judged: &[Judged<'a>]) -> Vec<Self> {
+    /// The only quota of a policy has the policy's name. One of several has name and window
+    /// (`api-60s`), which does not change with the order of the quotas. A name that is already
+    /// taken gets a number.
+    pub(crate) fn all<'d>(decisions: impl IntoIterator<Item = &'d PolicyDecision<'a>>) -> Vec<Self>
+    where
+        'a: 'd,
+    {
         let mut members: Vec<Self> = Vec::new();
-        for judged in judged {
-            let several = judged.standings().count() > 1;
-            for (quota, window) in judged.standings() {
-                if members.len() == MEMBERS_MAX {
-                    return members;
-                }
-                let mut name = judged.policy().name().to_owned();
-                if let (true, Some(window)) = (several, window) {
-                    add_window(&mut name, window);
-                }
-                let name = Cow::Owned(untaken(name, &members));
-                members.push(Self { name, quota, window });
+        for decision in decisions {
+            let quotas = decision.quota_decisions();
+            let several = quotas.len() > 1;
+            for (quota, window) in quotas.take(MEMBERS_MAX - members.len()) {
+                let name = decision.policy.name();
+                let name = match window.filter(|_| several) {
+                    Some(window) => Cow::Owned(with_window(name, window)),
+                    None => Cow::Borrowed(name),
+                };
+                members.push(Self { name: untaken(name, &members), quota, window });
             }
         }
         members
     }
 
-    /// The only member there is, if the policy has a single quota. No heap memory is needed then.
-    pub(crate) fn only(judged: &Judged<'a>) -> Option<Self> {
-        let mut standings = judged.standings();
-        let (quota, window) = standings.next()?;
-        let name = Cow::Borrowed(judged.policy().name());
-        standings.next().is_none().then_some(Self { name, quota, window })
-    }
-
     /// The quota with the fewest units left; of several, the one that frees units last.
-    pub(crate) fn tightest<'m>(members: &'m [Self]) -> Option<&'m Self> {
-        let rank = |member: &&'m Self| {
-            (member.quota.remaining(), std::cmp::Reverse(member.quota.reset_after()))
-        };
+    pub(crate) fn tightest(members: &[Self]) -> Option<&Self> {
+        let rank = |member: &&Self| (member.quota.remaining(), Reverse(member.quota.reset_after()));
         members.iter().min_by_key(rank)
-    }
-
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
-    pub(crate) fn limit(&self) -> u64 {
-        self.quota.limit()
-    }
-
-    pub(crate) fn remaining(&self) -> u64 {
-        self.quota.remaining()
-    }
-
-    pub(crate) fn reset_after(&self) -> Duration {
-        self.quota.reset_after()
     }
 
     /// The window in whole seconds.
     pub(crate) fn window(&self) -> Option<u64> {
-        self.window.map(seconds::of_window)
+        self.window.map(window_seconds)
     }
 
     /// Whether this quota had no room for the request.
@@ -87,31 +63,30 @@ impl<'a> Member<'a> {
         self.quota.retry_after() != Some(Duration::ZERO)
     }
 
-    /// Whether this quota can never have room for the request.
+    /// Whether this quota will never have room for the request.
     pub(crate) fn is_never(&self) -> bool {
         self.quota.retry_after().is_none()
     }
 }
 
-/// Adds the window in the largest unit that tells it exactly: two windows give two names.
-fn add_window(name: &mut String, window: Duration) {
-    // Writing to a string does not fail.
-    let _ = match (window.as_secs(), window.subsec_nanos()) {
-        (seconds, 0) => write!(name, "-{seconds}s"),
-        (_, nanos) if nanos % 1_000_000 == 0 => write!(name, "-{}ms", window.as_millis()),
-        _ => write!(name, "-{}ns", window.as_nanos()),
-    };
+/// Adds the window in the largest unit that is exact, so that two windows give two names.
+fn with_window(name: &str, window: Duration) -> String {
+    match (window.as_secs(), window.subsec_nanos()) {
+        (seconds, 0) => format!("{name}-{seconds}s"),
+        (_, nanos) if nanos % 1_000_000 == 0 => format!("{name}-{}ms", window.as_millis()),
+        _ => format!("{name}-{}ns", window.as_nanos()),
+    }
 }
 
-/// The name, or the first of `name-2`, `name-3` and so on that no member has.
-fn untaken(name: String, members: &[Member<'_>]) -> String {
+/// Returns the name, or the first of `name-2`, `name-3` and so on that no member has.
+fn untaken<'a>(name: Cow<'a, str>, members: &[Member<'_>]) -> Cow<'a, str> {
     let is_taken = |name: &str| members.iter().any(|member| member.name == name);
     if !is_taken(&name) {
         return name;
     }
-    // Of so many numbers, one is free: there are fewer members.
-    let numbered = (2..=MEMBERS_MAX + 2).map(|number| format!("{name}-{number}"));
-    numbered.into_iter().find(|name| !is_taken(name)).unwrap_or(name)
+    // There are fewer members than numbers, so one number is free.
+    let mut numbered = (2..=MEMBERS_MAX + 2).map(|number| format!("{name}-{number}"));
+    numbered.find(|name| !is_taken(name)).map_or(name, Cow::Owned)
 }
 
 #[cfg(test)]
@@ -130,13 +105,13 @@ mod tests {
 
     fn names(policies: &[Policy]) -> Vec<String> {
         let decisions: Vec<_> = policies.iter().map(|p| decision(p.quotas().len())).collect();
-        let judged: Vec<_> =
-            policies.iter().zip(&decisions).map(|(p, d)| Judged::new(p, d)).collect();
-        Member::all(&judged).into_iter().map(|member| member.name.into_owned()).collect()
+        let decisions: Vec<_> =
+            policies.iter().zip(&decisions).map(|(p, d)| PolicyDecision::new(p, d)).collect();
+        Member::all(&decisions).into_iter().map(|member| member.name.into_owned()).collect()
     }
 
     #[test]
-    fn the_only_quota_has_the_policys_name_and_several_have_their_windows() {
+    fn single_quota_has_the_policy_name_and_several_have_their_windows() {
         let second = Quota::per_second(10).unwrap();
         let hour = Quota::per_hour(1000).unwrap();
         let short = Quota::new(3, Duration::from_millis(250)).unwrap();
@@ -147,9 +122,9 @@ mod tests {
         );
     }
 
-    // Two members of one name could not be told apart by whoever reads them.
+    // A reader could not distinguish two members with one name.
     #[test]
-    fn no_name_comes_twice() {
+    fn names_are_unique() {
         let minute = Quota::per_minute(10).unwrap();
         let more = Quota::per_minute(20).unwrap();
         let same = policy("api", &[minute, more]);
@@ -165,7 +140,7 @@ mod tests {
         let many = vec![policy("p", &[Quota::per_minute(1).unwrap()]); MEMBERS_MAX + 9];
         let names = names(&many);
         assert_eq!(names.len(), MEMBERS_MAX);
-        let apart: std::collections::HashSet<_> = names.iter().collect();
-        assert_eq!(apart.len(), MEMBERS_MAX);
+        let unique: std::collections::HashSet<_> = names.iter().collect();
+        assert_eq!(unique.len(), MEMBERS_MAX);
     }
 }

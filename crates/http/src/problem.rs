@@ -1,45 +1,19 @@
-//! Why a request was turned away, as the body of a response.
+//! Why a request was denied, as the body of a response.
 
 use std::time::Duration;
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 
+use crate::header::{self, seconds_up};
 use crate::json::Object;
-use crate::judged::{Judged, Retry};
 use crate::member::Member;
-use crate::seconds;
+use crate::policy_decision::{PolicyDecision, Retry};
 
-/// Why a request was turned away: the body of a 429 or 503.
+/// Why a request was denied: the body of a 429 or 503.
 ///
-/// It names policies. The key that was counted, which may be an address or a secret, it cannot
-/// name: a decision does not know it.
-///
-/// ```
-/// use std::time::Duration;
-/// use slidegate::{Limiter, ManualClock, Policy, Quota};
-/// use slidegate_http::{Body, Judged, Problem};
-///
-/// let clock = ManualClock::new(Duration::from_secs(1_700_000_000));
-/// let policy = Policy::new("api", Quota::per_minute(1)?)?;
-/// let limiter = Limiter::builder(policy).clock(clock).build()?;
-/// let _first = limiter.check("alice");
-/// let decision = limiter.check("alice");
-///
-/// let judged = [Judged::new(limiter.policy(), &decision)];
-/// let problem = Problem::of(&judged).ok_or("denied")?.trace_id("4bf92f35");
-/// assert_eq!(problem.status(), 429);
-/// assert_eq!(
-///     problem.body(Body::Problem),
-///     concat!(
-///         r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","#,
-///         r#""title":"Request cannot be satisfied as assigned quota has been exceeded","#,
-///         r#""status":429,"detail":"used up: api (1 in 60 s); retry after 60 s","#,
-///         r#""violated-policies":["api"],"retry_after":60,"trace_id":"4bf92f35"}"#
-///     )
-/// );
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
+/// It names policies. It cannot name the key, which may be an address or a secret, because a
+/// decision does not contain it. `docs/headers.md` shows the bodies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     kind: ProblemKind,
@@ -49,15 +23,15 @@ pub struct Problem {
     trace_id: Option<Box<str>>,
 }
 
-/// Whose fault it is.
+/// The cause of a [`Problem`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ProblemKind {
-    /// The client's: a quota is used up. 429.
+    /// A quota is used up. 429.
     QuotaExceeded,
-    /// Nobody's: there is more to do than this server can, whoever asks. 503.
+    /// The server is overloaded, regardless of the client. 503.
     Overloaded,
-    /// The server's: the store failed, and the policy denies then. 503.
+    /// The store failed and the policy's failure mode is to deny. 503.
     StoreFailed,
 }
 
@@ -72,30 +46,38 @@ pub enum Body {
     Json,
 }
 
-/// The most bytes of a trace id that are written; it may come from a client.
+/// The most bytes of a trace id that are written: it may come from a client.
 const TRACE_ID_MAX: usize = 128;
 
 impl Problem {
-    /// The problem of what was judged; `None` when nothing was denied.
+    /// The problem of these decisions. Returns `None` if all of them allow the request.
     ///
-    /// It is the store's failure only if no quota denied: with [`slidegate::FailureMode::Deny`], a
-    /// degraded decision is no judgement of the client.
-    pub fn of(judged: &[Judged<'_>]) -> Option<Self> {
-        let mut denied = judged.iter().filter(|judged| judged.is_denied());
+    /// [`ProblemKind::StoreFailed`] if no quota denied the request: with
+    /// [`slidegate::FailureMode::Deny`], a degraded decision says nothing about the client.
+    pub fn of(decisions: &[PolicyDecision<'_>]) -> Option<Self> {
+        let mut denied = decisions.iter().filter(|decision| decision.is_denied());
         let first = denied.next()?;
-        let retry = Judged::retry(judged);
-        if first.is_store_failure() && denied.all(Judged::is_store_failure) {
+        let retry = PolicyDecision::retry(decisions);
+        if first.is_store_failure() && denied.all(PolicyDecision::is_store_failure) {
             return Some(Self { retry_after: retry.seconds(), ..Self::store_failed() });
         }
-        Some(Self::quota_exceeded(judged, retry))
+        // In shadow mode a quota may be used up without denying anything.
+        let mut members = Member::all(decisions.iter().filter(|decision| !decision.is_shadow()));
+        members.retain(Member::is_violated);
+        Some(Self {
+            detail: detail(&members, retry),
+            violated: members.iter().map(|member| member.name.to_string()).collect(),
+            retry_after: retry.seconds(),
+            ..Self::bare(ProblemKind::QuotaExceeded, "")
+        })
     }
 
-    /// There is more to do than this server can.
+    /// The server is overloaded.
     pub fn overloaded() -> Self {
         Self::bare(ProblemKind::Overloaded, "the server has more to do than it can")
     }
 
-    /// The store failed, and the policy denies then.
+    /// The store failed and the policy's failure mode is to deny.
     pub fn store_failed() -> Self {
         Self::bare(ProblemKind::StoreFailed, "limits cannot be judged at the moment")
     }
@@ -105,24 +87,10 @@ impl Problem {
         Self { kind, detail, violated: Vec::new(), retry_after: None, trace_id: None }
     }
 
-    fn quota_exceeded(judged: &[Judged<'_>], retry: Retry) -> Self {
-        // In shadow mode a quota may be used up, but it turned nobody away.
-        let enforced: Vec<_> =
-            judged.iter().filter(|judged| !judged.is_shadow()).copied().collect();
-        let mut members = Member::all(&enforced);
-        members.retain(Member::is_violated);
-        Self {
-            detail: detail(&members, retry),
-            violated: members.iter().map(|member| member.name().to_owned()).collect(),
-            retry_after: retry.seconds(),
-            ..Self::bare(ProblemKind::QuotaExceeded, "")
-        }
-    }
-
-    /// Tells when to come again, in whole seconds rounded up, at least one.
+    /// Sets when to retry, in whole seconds rounded up, at least one.
     #[must_use]
     pub fn retry_after(mut self, after: Duration) -> Self {
-        self.retry_after = Some(seconds::up(after).max(1));
+        self.retry_after = Some(seconds_up(after).max(1));
         self
     }
 
@@ -137,17 +105,14 @@ impl Problem {
         self
     }
 
-    /// Whose fault it is.
+    /// The cause.
     pub fn kind(&self) -> ProblemKind {
         self.kind
     }
 
     /// The status of the response.
     pub fn status(&self) -> StatusCode {
-        match self.kind {
-            ProblemKind::QuotaExceeded => StatusCode::TOO_MANY_REQUESTS,
-            ProblemKind::Overloaded | ProblemKind::StoreFailed => StatusCode::SERVICE_UNAVAILABLE,
-        }
+        self.kind.text().status
     }
 
     /// The names of the policies that denied, as in the `RateLimit` field.
@@ -157,33 +122,29 @@ impl Problem {
 
     /// The body.
     pub fn body(&self, body: Body) -> String {
-        let object = Object::new();
-        let object = match body {
+        let (object, kind) = (Object::new(), self.kind.text());
+        let mut object = match body {
             Body::Problem => object
-                .text("type", self.kind.type_uri())
-                .text("title", self.kind.title())
-                .number("status", self.status().as_u16().into())
+                .text("type", kind.type_uri)
+                .text("title", kind.title)
+                .number("status", kind.status.as_u16().into())
                 .text("detail", &self.detail),
-            Body::Json => object.text("error", self.kind.word()).text("message", &self.detail),
+            Body::Json => object.text("error", kind.word).text("message", &self.detail),
         };
-        self.add_members(object).finish()
-    }
-
-    fn add_members(&self, mut object: Object) -> Object {
         if self.kind == ProblemKind::QuotaExceeded {
             object = object.texts("violated-policies", &self.violated);
         }
         if let Some(seconds) = self.retry_after {
             object = object.number("retry_after", seconds);
         }
-        match &self.trace_id {
-            Some(id) => object.text("trace_id", id),
-            None => object,
+        if let Some(id) = &self.trace_id {
+            object = object.text("trace_id", id);
         }
+        object.finish()
     }
 
-    /// The whole response: status, body, its type, `Cache-Control: no-store`, and `Retry-After` if
-    /// there is a time to come again. [`Fields`](crate::Fields) adds where the quotas stand.
+    /// The whole response: status, body, content type, `Cache-Control: no-store`, and `Retry-After`
+    /// if the wait is known. [`Fields`](crate::Fields) adds the status of the quotas.
     pub fn response(&self, body: Body) -> Response<String> {
         let mut response = Response::new(self.body(body));
         *response.status_mut() = self.status();
@@ -191,42 +152,44 @@ impl Problem {
         headers.insert(CONTENT_TYPE, body.content_type());
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Some(seconds) = self.retry_after {
-            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+            headers.insert(RETRY_AFTER, header::value(seconds));
         }
         response
     }
 }
 
+/// How a [`ProblemKind`] is written.
+struct KindText {
+    status: StatusCode,
+    type_uri: &'static str,
+    /// The title registered for the type.
+    title: &'static str,
+    /// `error` in plain JSON.
+    word: &'static str,
+}
+
 impl ProblemKind {
-    fn type_uri(self) -> &'static str {
+    fn text(self) -> KindText {
         match self {
-            Self::QuotaExceeded => "https://iana.org/assignments/http-problem-types#quota-exceeded",
-            Self::Overloaded => {
-                "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
-            }
-            // No registered type says more than the status does.
-            Self::StoreFailed => "about:blank",
-        }
-    }
-
-    /// As registered with the type.
-    fn title(self) -> &'static str {
-        match self {
-            Self::QuotaExceeded => {
-                "Request cannot be satisfied as assigned quota has been exceeded"
-            }
-            Self::Overloaded => {
-                "Request cannot be satisfied due to temporary server capacity constraints"
-            }
-            Self::StoreFailed => "Service Unavailable",
-        }
-    }
-
-    fn word(self) -> &'static str {
-        match self {
-            Self::QuotaExceeded => "quota_exceeded",
-            Self::Overloaded => "overloaded",
-            Self::StoreFailed => "store_failed",
+            Self::QuotaExceeded => KindText {
+                status: StatusCode::TOO_MANY_REQUESTS,
+                type_uri: "https://iana.org/assignments/http-problem-types#quota-exceeded",
+                title: "Request cannot be satisfied as assigned quota has been exceeded",
+                word: "quota_exceeded",
+            },
+            Self::Overloaded => KindText {
+                status: StatusCode::SERVICE_UNAVAILABLE,
+                type_uri: "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+                title: "Request cannot be satisfied due to temporary server capacity constraints",
+                word: "overloaded",
+            },
+            Self::StoreFailed => KindText {
+                status: StatusCode::SERVICE_UNAVAILABLE,
+                // No registered type is more specific than the status.
+                type_uri: "about:blank",
+                title: "Service Unavailable",
+                word: "store_failed",
+            },
         }
     }
 }
@@ -241,22 +204,13 @@ impl Body {
     }
 }
 
-impl Retry {
-    fn seconds(self) -> Option<u64> {
-        match self {
-            Self::After(seconds) => Some(seconds),
-            Self::Allowed | Self::Never => None,
-        }
-    }
-}
-
 fn detail(members: &[Member<'_>], retry: Retry) -> String {
     let (before, after) = match retry {
         Retry::Never => ("more than is ever allowed", String::from("no wait helps")),
         Retry::After(seconds) => ("used up", format!("retry after {seconds} s")),
         Retry::Allowed => ("used up", String::from("retry later")),
     };
-    // Of a request that never passes, the quotas that are full for the moment are not the reason.
+    // If the request can never pass, quotas that are merely full are not the reason.
     let guilty = members.iter().filter(|member| retry != Retry::Never || member.is_never());
     let guilty: Vec<String> = guilty.map(quota).collect();
     if guilty.is_empty() {
@@ -266,7 +220,7 @@ fn detail(members: &[Member<'_>], retry: Retry) -> String {
 }
 
 fn quota(member: &Member<'_>) -> String {
-    let (name, limit) = (member.name(), member.limit());
+    let (name, limit) = (&member.name, member.quota.limit());
     match member.window() {
         Some(seconds) => format!("{name} ({limit} in {seconds} s)"),
         None => format!("{name} ({limit})"),

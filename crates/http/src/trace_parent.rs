@@ -4,8 +4,7 @@ use http::{HeaderMap, HeaderName};
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// The field `traceparent` of a request (W3C Trace Context): which trace it belongs to, and whose
-/// child it is.
+/// The field `traceparent` of a request (W3C Trace Context): its trace and its parent span.
 ///
 /// ```
 /// use http::{HeaderMap, HeaderValue};
@@ -28,8 +27,8 @@ pub struct TraceParent<'a> {
 }
 
 impl<'a> TraceParent<'a> {
-    /// What the header fields say. Whatever was not written by a tracer is not told: a field that
-    /// comes twice, other letters than the standard's, ids of zeros only.
+    /// Reads the header fields. Returns `None` if the field is missing, malformed or present twice, or
+    /// if an id is all zeros.
     pub fn of(fields: &'a HeaderMap) -> Option<Self> {
         let mut lines = fields.get_all(&TRACEPARENT).iter();
         let value = lines.next().filter(|_| lines.next().is_none())?;
@@ -40,7 +39,7 @@ impl<'a> TraceParent<'a> {
         let mut parts = value.split('-');
         let (version, trace_id) = (parts.next()?, parts.next()?);
         let (parent_id, flags) = (parts.next()?, parts.next()?);
-        // Later versions may say more; this one does not.
+        // Only later versions may have more parts.
         let ends = version != "00" || parts.next().is_none();
         let is_well_formed = is_hex(version, 2)
             && version != "ff"
@@ -93,16 +92,16 @@ mod tests {
     }
 
     #[test]
-    fn what_a_tracer_wrote_is_told() {
-        let told = |is_sampled| Some((TRACE.to_owned(), PARENT.to_owned(), is_sampled));
-        assert_eq!(of(&[&format!("00-{TRACE}-{PARENT}-01")]), told(true));
-        assert_eq!(of(&[&format!("00-{TRACE}-{PARENT}-00")]), told(false));
-        assert_eq!(of(&[&format!("00-{TRACE}-{PARENT}-fe")]), told(false));
-        assert_eq!(of(&[&format!("01-{TRACE}-{PARENT}-03-more")]), told(true));
+    fn valid_fields_are_read() {
+        let read = |is_sampled| Some((TRACE.to_owned(), PARENT.to_owned(), is_sampled));
+        assert_eq!(of(&[&format!("00-{TRACE}-{PARENT}-01")]), read(true));
+        assert_eq!(of(&[&format!("00-{TRACE}-{PARENT}-00")]), read(false));
+        assert_eq!(of(&[&format!("00-{TRACE}-{PARENT}-fe")]), read(false));
+        assert_eq!(of(&[&format!("01-{TRACE}-{PARENT}-03-more")]), read(true));
     }
 
     #[test]
-    fn anything_else_is_not() {
+    fn anything_else_is_rejected() {
         for wrong in [
             String::new(),
             format!("00-{}-{PARENT}-01", TRACE.to_uppercase()),

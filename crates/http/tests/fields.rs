@@ -15,7 +15,7 @@ use slidegate::{
     Algorithm, Cost, Decision, FailureMode, Limiter, ManualClock, Mode, Outcome, Policy, Quota,
     QuotaDecision,
 };
-use slidegate_http::{Fields, Form, Judged, PolicyFields, Reset};
+use slidegate_http::{Fields, Form, PolicyDecision, PolicyFields, Reset};
 
 const NOW: Duration = Duration::from_millis(1_700_000_000_250);
 
@@ -23,14 +23,14 @@ fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + NOW
 }
 
-fn written(fields: Fields, judged: &[Judged<'_>]) -> HeaderMap {
+fn written(fields: Fields, judged: &[PolicyDecision<'_>]) -> HeaderMap {
     let mut headers = HeaderMap::new();
     fields.write(judged, now(), &mut headers);
     headers
 }
 
 /// All fields, in order, as they would stand on the wire.
-fn wire(fields: Fields, judged: &[Judged<'_>]) -> Vec<String> {
+fn wire(fields: Fields, judged: &[PolicyDecision<'_>]) -> Vec<String> {
     let pairs = fields.pairs(judged, now());
     pairs.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect()
 }
@@ -53,7 +53,7 @@ fn an_allowed_request_in_every_form() {
     let policy = two_quotas();
     let quotas = [standing(10, 9, Some(0), 1000), standing(1000, 400, Some(0), 59_001)];
     let decision = Decision::new(Outcome::Allow, &quotas, None);
-    let judged = [Judged::new(&policy, &decision)];
+    let judged = [PolicyDecision::new(&policy, &decision)];
 
     assert_eq!(
         wire(Fields::new(), &judged),
@@ -89,7 +89,7 @@ fn a_denial_says_when_to_come_again_and_is_not_cached() {
     let policy = two_quotas();
     let quotas = [standing(10, 0, Some(1), 1), standing(1000, 400, Some(0), 59_001)];
     let decision = Decision::new(Outcome::Deny, &quotas, None);
-    let headers = written(Fields::new(), &[Judged::new(&policy, &decision)]);
+    let headers = written(Fields::new(), &[PolicyDecision::new(&policy, &decision)]);
     assert_eq!(headers["retry-after"], "1");
     assert_eq!(headers["cache-control"], "no-store");
     assert_eq!(headers["x-ratelimit-remaining"], "0");
@@ -97,14 +97,14 @@ fn a_denial_says_when_to_come_again_and_is_not_cached() {
     // The longest of all that denied; 7.001 seconds are eight.
     let other = [standing(10, 0, Some(7001), 1)];
     let later = Decision::new(Outcome::Deny, &other, None);
-    let judged = [Judged::new(&policy, &decision), Judged::new(&policy, &later)];
+    let judged = [PolicyDecision::new(&policy, &decision), PolicyDecision::new(&policy, &later)];
     assert_eq!(written(Fields::new(), &judged)["retry-after"], "8");
     assert!(!written(Fields::new().retry_after(false), &judged).contains_key("retry-after"));
 
     // Denied together with others, though its own quotas had room: never "at once".
     let room = [standing(10, 5, Some(0), 0)];
     let decision = Decision::new(Outcome::Deny, &room, None);
-    let headers = written(Fields::new(), &[Judged::new(&policy, &decision)]);
+    let headers = written(Fields::new(), &[PolicyDecision::new(&policy, &decision)]);
     assert_eq!(headers["retry-after"], "1");
 }
 
@@ -113,7 +113,7 @@ fn a_denial_says_when_to_come_again_and_is_not_cached() {
 fn a_request_that_never_passes_is_told_no_time() {
     let limiter = Limiter::new(Policy::new("api", Quota::per_minute(5).unwrap()).unwrap()).unwrap();
     let decision = limiter.check_cost("alice", Cost::new(6).unwrap());
-    let headers = written(Fields::new(), &[Judged::new(limiter.policy(), &decision)]);
+    let headers = written(Fields::new(), &[PolicyDecision::new(limiter.policy(), &decision)]);
     assert!(!headers.contains_key("retry-after"));
     assert_eq!(headers["cache-control"], "no-store");
     assert_eq!(headers["ratelimit"], r#""api";r=5;t=0"#);
@@ -130,7 +130,7 @@ fn shadow_is_not_told_unless_asked() {
     let _ = limiter.check("alice");
     let decision = limiter.check("alice");
     assert!(decision.is_shadow_denied());
-    let judged = [Judged::new(limiter.policy(), &decision)];
+    let judged = [PolicyDecision::new(limiter.policy(), &decision)];
     assert_eq!(wire(Fields::new(), &judged), [""; 0]);
     let headers = written(Fields::new().shadow(true), &judged);
     assert_eq!(headers["ratelimit"], r#""new";r=0;t=60"#);
@@ -147,7 +147,7 @@ fn nothing_to_tell_is_no_field() {
         .build()
         .unwrap();
     let decision = Decision::new(Outcome::Deny, &[], None).into_degraded();
-    let lines = wire(Fields::new(), &[Judged::new(&policy, &decision)]);
+    let lines = wire(Fields::new(), &[PolicyDecision::new(&policy, &decision)]);
     assert_eq!(lines, ["retry-after: 1", "cache-control: no-store"]);
     assert_eq!(wire(Fields::new(), &[]), [""; 0]);
 }
@@ -157,7 +157,7 @@ fn a_tier_tells_its_own_windows() {
     let policy = Policy::new("api", Quota::per_minute(1).unwrap()).unwrap();
     let gold = [Quota::per_hour(500).unwrap()];
     let decision = Decision::new(Outcome::Allow, &[standing(500, 499, Some(0), 1)], None);
-    let headers = written(Fields::new(), &[Judged::new(&policy, &decision).quotas(&gold)]);
+    let headers = written(Fields::new(), &[PolicyDecision::new(&policy, &decision).quotas(&gold)]);
     assert_eq!(headers["ratelimit-policy"], r#""api";q=500;w=3600"#);
 }
 
@@ -168,7 +168,7 @@ fn what_was_there_is_replaced() {
     let mut headers = HeaderMap::new();
     headers.append("ratelimit", "\"old\";r=1".parse().unwrap());
     headers.append("ratelimit", "\"older\";r=1".parse().unwrap());
-    Fields::new().write(&[Judged::new(limiter.policy(), &decision)], now(), &mut headers);
+    Fields::new().write(&[PolicyDecision::new(limiter.policy(), &decision)], now(), &mut headers);
     assert_eq!(headers.get_all("ratelimit").iter().count(), 1);
 }
 
@@ -192,7 +192,8 @@ fn retry_after_is_never_before_the_reset_of_a_quota_that_denied() {
         for step in 0..500_u64 {
             clock.advance(Duration::from_millis(step * 37 % 4001));
             let decision = limiter.check_cost("alice", Cost::new(1 + step % 7).unwrap());
-            let headers = written(Fields::new(), &[Judged::new(limiter.policy(), &decision)]);
+            let headers =
+                written(Fields::new(), &[PolicyDecision::new(limiter.policy(), &decision)]);
             if let Some(after) = headers.get("retry-after") {
                 denials += 1;
                 let after: u64 = after.to_str().unwrap().parse().unwrap();
@@ -249,9 +250,9 @@ proptest! {
         judged in any_judged(),
         form in prop_oneof![Just(Form::List), Just(Form::Dictionary), Just(Form::Triple)],
     ) {
-        let judged: Vec<_> = judged.iter().map(|(p, d)| Judged::new(p, d)).collect();
+        let judged: Vec<_> = judged.iter().map(|(p, d)| PolicyDecision::new(p, d)).collect();
         let headers = written(Fields::new().ratelimit(form), &judged);
-        let denied = judged.iter().any(Judged::is_denied);
+        let denied = judged.iter().any(PolicyDecision::is_denied);
         prop_assert_eq!(headers.contains_key("cache-control"), denied);
         for (name, value) in &headers {
             let text = value.to_str().unwrap();
@@ -299,7 +300,7 @@ proptest! {
         let policy = Policy::new(&name, Quota::per_minute(limit).unwrap()).unwrap();
         let quota = standing(limit, left.min(limit), Some(0), reset);
         let decision = Decision::new(Outcome::Allow, &[quota], None);
-        let expected = written(fields, &[Judged::new(&policy, &decision)]);
+        let expected = written(fields, &[PolicyDecision::new(&policy, &decision)]);
 
         let prepared = PolicyFields::new(fields, &policy).unwrap();
         let mut headers = HeaderMap::new();

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use slidegate::{
     Cost, Decision, FailureMode, Limiter, ManualClock, Mode, Outcome, Policy, Quota, QuotaDecision,
 };
-use slidegate_http::{Body, Judged, Problem, ProblemKind};
+use slidegate_http::{Body, PolicyDecision, Problem, ProblemKind};
 
 fn limiter(name: &str, limit: u64) -> Limiter {
     let clock = ManualClock::new(Duration::from_secs(1_700_000_000));
@@ -25,9 +25,9 @@ fn read(problem: &Problem, body: Body) -> Value {
 fn a_used_up_quota_is_429_with_its_name() {
     let limiter = limiter("api", 1);
     let allowed = limiter.check("alice");
-    assert_eq!(Problem::of(&[Judged::new(limiter.policy(), &allowed)]), None);
+    assert_eq!(Problem::of(&[PolicyDecision::new(limiter.policy(), &allowed)]), None);
     let decision = limiter.check("alice");
-    let problem = Problem::of(&[Judged::new(limiter.policy(), &decision)]).unwrap();
+    let problem = Problem::of(&[PolicyDecision::new(limiter.policy(), &decision)]).unwrap();
 
     assert_eq!(problem.kind(), ProblemKind::QuotaExceeded);
     assert_eq!(problem.status(), 429);
@@ -59,7 +59,7 @@ fn the_response_has_the_type_of_its_body_and_is_not_cached() {
     let limiter = limiter("api", 1);
     let _ = limiter.check("alice");
     let decision = limiter.check("alice");
-    let problem = Problem::of(&[Judged::new(limiter.policy(), &decision)]).unwrap();
+    let problem = Problem::of(&[PolicyDecision::new(limiter.policy(), &decision)]).unwrap();
     for (body, content_type) in
         [(Body::Problem, "application/problem+json"), (Body::Json, "application/json")]
     {
@@ -83,14 +83,14 @@ fn only_the_quotas_that_denied_are_named() {
     let full = QuotaDecision::new(10, 0, Some(second), second);
     let room = QuotaDecision::new(1000, 400, Some(Duration::ZERO), second);
     let decision = Decision::new(Outcome::Deny, &[full, room], None);
-    let problem = Problem::of(&[Judged::new(&policy, &decision)]).unwrap();
+    let problem = Problem::of(&[PolicyDecision::new(&policy, &decision)]).unwrap();
     assert_eq!(problem.violated_policies(), ["api-1s"]);
 
     // Used up in shadow mode: turned nobody away.
     let shadow = Policy::builder("new").quota(Quota::per_second(10).unwrap()).mode(Mode::Shadow);
     let shadow = shadow.build().unwrap();
     let passed = Decision::new(Outcome::Allow, &[full], None);
-    let judged = [Judged::new(&policy, &decision), Judged::new(&shadow, &passed)];
+    let judged = [PolicyDecision::new(&policy, &decision), PolicyDecision::new(&shadow, &passed)];
     assert_eq!(Problem::of(&judged).unwrap().violated_policies(), ["api-1s"]);
 }
 
@@ -98,7 +98,7 @@ fn only_the_quotas_that_denied_are_named() {
 fn a_request_that_never_passes_is_told_so() {
     let limiter = limiter("api", 5);
     let decision = limiter.check_cost("alice", Cost::new(6).unwrap());
-    let problem = Problem::of(&[Judged::new(limiter.policy(), &decision)]).unwrap();
+    let problem = Problem::of(&[PolicyDecision::new(limiter.policy(), &decision)]).unwrap();
     let body = read(&problem, Body::Problem);
     assert_eq!(body["detail"], "more than is ever allowed: api (5 in 60 s); no wait helps");
     assert_eq!(body.get("retry_after"), None);
@@ -116,7 +116,7 @@ fn a_failed_store_is_503_and_not_the_clients_fault() {
 
     let denying = policy(FailureMode::Deny);
     let degraded = Decision::new(Outcome::Deny, &full, None).into_degraded();
-    let problem = Problem::of(&[Judged::new(&denying, &degraded)]).unwrap();
+    let problem = Problem::of(&[PolicyDecision::new(&denying, &degraded)]).unwrap();
     assert_eq!((problem.kind(), problem.status().as_u16()), (ProblemKind::StoreFailed, 503));
     let body = read(&problem, Body::Problem);
     assert_eq!(body["type"], "about:blank");
@@ -124,14 +124,14 @@ fn a_failed_store_is_503_and_not_the_clients_fault() {
     assert_eq!(body["retry_after"], 60);
     assert_eq!(body.get("violated-policies"), None);
 
-    // Judged by a limiter of this process: a true quota, so the client's fault.
+    // PolicyDecision by a limiter of this process: a true quota, so the client's fault.
     let local = policy(FailureMode::Local);
-    let problem = Problem::of(&[Judged::new(&local, &degraded)]).unwrap();
+    let problem = Problem::of(&[PolicyDecision::new(&local, &degraded)]).unwrap();
     assert_eq!(problem.status(), 429);
 
     // A quota denied too: that is the surer answer.
     let denied = Decision::new(Outcome::Deny, &full, None);
-    let judged = [Judged::new(&denying, &degraded), Judged::new(&local, &denied)];
+    let judged = [PolicyDecision::new(&denying, &degraded), PolicyDecision::new(&local, &denied)];
     assert_eq!(Problem::of(&judged).unwrap().status(), 429);
 }
 

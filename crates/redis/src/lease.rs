@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use slidegate::{Decision, Outcome, QUOTAS_MAX, QuotaDecision, Receipt};
+use slidegate::{Decision, Outcome, Policy, QuotaDecision, Receipt};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -90,7 +90,7 @@ pub(crate) struct Lease {
     tick: u64,
     epoch: u16,
     limits: ScriptLimits,
-    quotas: [QuotaDecision; QUOTAS_MAX],
+    quotas: [QuotaDecision; Policy::QUOTAS_MAX],
     quotas_len: usize,
 }
 
@@ -252,8 +252,8 @@ impl Lease {
         else {
             return None;
         };
-        let mut quotas = [QuotaDecision::new(0, 0, None, Duration::ZERO); QUOTAS_MAX];
-        let quotas_len = of_reply.len().min(QUOTAS_MAX);
+        let mut quotas = [QuotaDecision::new(0, 0, None, Duration::ZERO); Policy::QUOTAS_MAX];
+        let quotas_len = of_reply.len().min(Policy::QUOTAS_MAX);
         quotas[..quotas_len].copy_from_slice(&of_reply[..quotas_len]);
         Some(Self {
             left: units.saturating_sub(cost),

@@ -17,7 +17,9 @@ mod tls;
 
 pub use inspect::{StoreUsage, Warning};
 pub use key::join;
-pub use limiter::{RedisAsk, RedisLimiter, RedisLimiterBuilder, RedisStats, RedisTier, check_all};
+pub use limiter::{
+    RedisAsk, RedisLimiter, RedisLimiterBuilder, RedisStats, RedisWithQuotas, check_all,
+};
 pub use redis::{Redis, RedisBuilder};
 pub use servers::BreakerState;
 pub use sweep::SweepReport;

@@ -2,7 +2,9 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use slidegate::{Cost, Decision, Error, Key, Limiter, Policy, Quota, Receipt, Secret, Tier};
+use slidegate::{
+    Cost, Decision, Error, Key, Limiter, Policy, Quota, Receipt, Secret, Tier, WithQuotas,
+};
 use tokio::time::Instant;
 
 /// Decides instead of Redis with this process's share of every limit.
@@ -75,10 +77,7 @@ impl LocalFallback {
 
     /// Gives back units of [`decide`](LocalFallback::decide). Returns their number.
     pub(crate) fn give_back(&self, receipt: Receipt, tier: Option<&Tier>) -> u64 {
-        match tier {
-            Some(tier) => self.limiter.refund_tier(receipt, tier),
-            None => self.limiter.refund(receipt),
-        }
+        self.with(tier).refund(receipt)
     }
 
     /// Corrects what [`decide`](LocalFallback::decide) took to the real cost. Returns the units charged in
@@ -93,10 +92,7 @@ impl LocalFallback {
     ) -> u64 {
         // Redis does not know of debt either.
         self.decide_for_a_window(key, tier, now);
-        match tier {
-            Some(tier) => self.limiter.settle_tier(receipt, actual, tier),
-            None => self.limiter.settle(receipt, actual),
-        }
+        self.with(tier).settle(receipt, actual)
     }
 
     /// Removes a key. Returns `true` if it existed.
@@ -113,18 +109,17 @@ impl LocalFallback {
         now: Instant,
     ) -> Option<Decision> {
         let both = self.millis(now) < self.deciding_until(key).load(Ordering::Relaxed);
-        let decision = both.then(|| match tier {
-            Some(tier) => self.limiter.peek_tier(key, tier, cost),
-            None => self.limiter.peek(key, cost),
-        })?;
+        let decision = both.then(|| self.with(tier).peek(key, cost))?;
         (!decision.is_allowed()).then_some(decision)
     }
 
     fn check(&self, key: &[u8], tier: Option<&Tier>, cost: Cost) -> Decision {
-        match tier {
-            Some(tier) => self.limiter.check_tier(key, tier, cost),
-            None => self.limiter.check_cost(key, cost),
-        }
+        self.with(tier).check_cost(key, cost)
+    }
+
+    fn with<'a>(&'a self, tier: Option<&'a Tier>) -> WithQuotas<'a> {
+        // Tiers are created by `Local::tier` only, so the limiter accepts them.
+        self.limiter.with(tier).unwrap_or_else(|_| WithQuotas::from(&self.limiter))
     }
 
     /// For as long as what is taken now counts against the key's quotas.

@@ -20,7 +20,7 @@ use slidegate_testkit::server::{Cluster, RedisServer, poll};
 use tokio::task::JoinSet;
 
 const HOUR_MS: u64 = 3_600_000;
-const UNITS_MAX: u64 = (1 << 53) - 1;
+const UNITS_MAX: u64 = Quota::LIMIT_MAX;
 
 fn cost(units: u64) -> Cost {
     Cost::new(units).unwrap()
@@ -188,7 +188,7 @@ fn a_key_has_one_set_of_quotas_in_a_decision() {
     let gold = limiter.tier(&[Quota::per_hour(100).unwrap()]).unwrap();
     runtime().block_on(async {
         let asks = [
-            RedisAsk::new(&limiter, "alice", cost(5)).tier(&gold),
+            RedisAsk::new(limiter.with(&gold).unwrap(), "alice", cost(5)),
             RedisAsk::new(&limiter, "alice", cost(1)),
         ];
         let error = check_all(&asks).await.unwrap_err();
@@ -198,7 +198,7 @@ fn a_key_has_one_set_of_quotas_in_a_decision() {
         assert!(allowed(&check_all(&asks[..1]).await.unwrap()));
         // The same tier twice is one set of quotas, also if another tier was made meanwhile.
         limiter.tier(&[Quota::per_day(1).unwrap()]).unwrap();
-        let ask = RedisAsk::new(&limiter, "alice", cost(5)).tier(&gold);
+        let ask = RedisAsk::new(limiter.with(&gold).unwrap(), "alice", cost(5));
         assert!(allowed(&check_all(&[ask, ask]).await.unwrap()));
     });
 }

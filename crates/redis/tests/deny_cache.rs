@@ -204,18 +204,18 @@ fn tiers_do_not_poison_each_other() {
         let (silver, gold) = (tier(2), tier(3));
         assert!(limiter.check("k").await.is_allowed());
         assert!(!limiter.check("k").await.is_allowed());
-        assert!(limiter.check_tier("k", &silver, Cost::ONE).await.is_allowed());
-        assert!(!limiter.check_tier("k", &silver, Cost::ONE).await.is_allowed());
-        let taken = limiter.check_tier("k", &gold, Cost::ONE).await;
-        let denied = limiter.check_tier("k", &gold, Cost::ONE).await;
+        assert!(limiter.with(&silver).unwrap().check("k").await.is_allowed());
+        assert!(!limiter.with(&silver).unwrap().check("k").await.is_allowed());
+        let taken = limiter.with(&gold).unwrap().check("k").await;
+        let denied = limiter.with(&gold).unwrap().check("k").await;
         assert_eq!((denied.is_allowed(), denied.quotas()[0].limit()), (false, 3));
         assert!(limiter.check("other").await.is_allowed());
 
         let receipt = taken.into_receipt().unwrap();
         assert_eq!(limiter.refund("k", receipt).await.unwrap(), 1);
-        assert!(limiter.check_tier("k", &gold, Cost::ONE).await.is_allowed(), "given back");
+        assert!(limiter.with(&gold).unwrap().check("k").await.is_allowed(), "given back");
         assert!(limiter.reset("k").await.unwrap());
-        assert!(limiter.check_tier("k", &silver, Cost::ONE).await.is_allowed(), "after a reset");
+        assert!(limiter.with(&silver).unwrap().check("k").await.is_allowed(), "after a reset");
     });
 }
 

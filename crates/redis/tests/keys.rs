@@ -12,8 +12,8 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use common::{patient, runtime};
-use slidegate::{Algorithm, Cost, Decision, Policy, Quota, Receipt};
-use slidegate_redis::{Redis, RedisAsk, RedisLimiter, RedisTier, check_all};
+use slidegate::{Algorithm, Cost, Decision, Policy, Quota, Receipt, Tier};
+use slidegate_redis::{Redis, RedisAsk, RedisLimiter, check_all};
 use slidegate_testkit::Random;
 use slidegate_testkit::server::{Cluster, PATIENCE, RedisServer};
 
@@ -85,7 +85,7 @@ fn ms(count: u64) -> Duration {
 /// A limiter that is asked for anything at all.
 struct Subject {
     limiter: RedisLimiter,
-    tier: RedisTier,
+    tier: Tier,
     receipts: Vec<(String, Receipt)>,
 }
 
@@ -111,7 +111,7 @@ impl Subject {
                 self.keep(key, decision);
             }
             4..=5 => {
-                let decision = self.limiter.check_tier(&key, &self.tier, units).await;
+                let decision = self.limiter.with(&self.tier).unwrap().check_cost(&key, units).await;
                 self.keep(key, decision);
             }
             6 => {

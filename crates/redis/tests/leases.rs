@@ -370,7 +370,7 @@ fn units_of_a_tier_go_back_as_the_tiers() {
             let began = Instant::now();
             let mut last = 0;
             for _ in 0..200 {
-                let decision = limiter.check_tier(&key, &gold, Cost::ONE).await;
+                let decision = limiter.with(&gold).unwrap().check(&key).await;
                 assert!(decision.is_allowed());
             }
             let start = Instant::now();
@@ -379,7 +379,7 @@ fn units_of_a_tier_go_back_as_the_tiers() {
                 sleep(MS).await;
             }
             for _ in 0..3 {
-                let decision = limiter.check_tier(&key, &gold, Cost::ONE).await;
+                let decision = limiter.with(&gold).unwrap().check(&key).await;
                 last = 10_000 - decision.remaining();
             }
             println!("{algorithm:?}: 203 taken, {last} counted");

@@ -69,7 +69,7 @@ async fn decide(redis: &Redis, round: &str) -> Result<(), Error> {
         // Often enough that the log is written whole, in part, and with a code behind the head.
         for _ in 0..40 {
             let decision = limiter.check(round).await;
-            let tiered = limiter.check_tier("other", &gold, Cost::ONE).await;
+            let tiered = limiter.with(&gold).unwrap().check("other").await;
             if decision.is_degraded() || tiered.is_degraded() {
                 return Err(limiter.peek(round, Cost::ONE).await.err().unwrap_or_else(degraded));
             }

@@ -12,7 +12,7 @@ use slidegate::{Algorithm, Cost, Error, ErrorKind, FailureMode, Policy, Quota};
 use slidegate_redis::{Redis, RedisBuilder, RedisLimiterBuilder};
 use slidegate_testkit::server::RedisServer;
 
-const UNITS_MAX: u64 = (1 << 53) - 1;
+const UNITS_MAX: u64 = Quota::LIMIT_MAX;
 const TEN_YEARS: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);

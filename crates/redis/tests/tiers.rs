@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use common::{eventually, failing, patient, policy, runtime};
 use slidegate::{
-    Algorithm, Cost, Decision, FailureMode, Limiter, ManualClock, Policy, Quota, Receipt,
+    Algorithm, Cost, Decision, FailureMode, Limiter, ManualClock, Policy, Quota, Receipt, Tier,
 };
-use slidegate_redis::{Redis, RedisAsk, RedisLimiter, RedisTier, check_all};
+use slidegate_redis::{Redis, RedisAsk, RedisLimiter, check_all};
 use slidegate_testkit::server::{Door, Proxy, RedisServer};
 
 const ALGORITHMS: [Algorithm; 6] = [
@@ -54,29 +54,31 @@ fn units_of_a_tier_go_back_by_the_tier_as_in_memory() {
             let passed = if algorithm == Algorithm::Gcra { 0 } else { 120_000 };
 
             let hour = shared.tier(&per_hour).unwrap();
-            let take = async |units| receipt(shared.check_tier(&key, &hour, cost(units)).await);
-            let used = async || shared.usage_tier(&key, &hour).await.unwrap().units(0);
+            let take = async |units| {
+                receipt(shared.with(&hour).unwrap().check_cost(&key, cost(units)).await)
+            };
+            let used = async || shared.with(&hour).unwrap().usage(&key).await.unwrap().units(0);
             let (refunded, more, less) = (take(1).await, take(2).await, take(6).await);
             clock.advance(Duration::from_millis(passed));
             let shared = [
-                shared.refund_tier(&key, refunded, &hour).await.unwrap(),
+                shared.with(&hour).unwrap().refund(&key, refunded).await.unwrap(),
                 used().await,
-                shared.settle_tier(&key, more, 3, &hour).await.unwrap(),
-                shared.settle_tier(&key, less, 4, &hour).await.unwrap(),
+                shared.with(&hour).unwrap().settle(&key, more, 3).await.unwrap(),
+                shared.with(&hour).unwrap().settle(&key, less, 4).await.unwrap(),
                 used().await,
             ];
 
             clock.set(Duration::from_millis(1_700_000_000_007));
             let hour = memory.tier(&per_hour).unwrap();
-            let take = |units| receipt(memory.check_tier(&key, &hour, cost(units)));
-            let used = || memory.usage_tier(&key, &hour).units(0);
+            let take = |units| receipt(memory.with(&hour).unwrap().check_cost(&key, cost(units)));
+            let used = || memory.with(&hour).unwrap().usage(&key).units(0);
             let (refunded, more, less) = (take(1), take(2), take(6));
             clock.advance(Duration::from_millis(passed));
             let memory = [
-                memory.refund_tier(refunded, &hour),
+                memory.with(&hour).unwrap().refund(refunded),
                 used(),
-                memory.settle_tier(more, 3, &hour),
-                memory.settle_tier(less, 4, &hour),
+                memory.with(&hour).unwrap().settle(more, 3),
+                memory.with(&hour).unwrap().settle(less, 4),
                 used(),
             ];
             assert_eq!(shared, [1, 8, 3, 4, 7], "{algorithm:?}");
@@ -94,18 +96,18 @@ fn looks_at_a_tier_reach_back_as_far_as_its_window() {
         let redis = patient(&server.url()).test_clock(clock.clone()).build().unwrap();
         let limiter = redis.limiter(policy("minute", 10, 60_000)).deny_cache(0).build().unwrap();
         let hour = limiter.tier(&[Quota::per_hour(5).unwrap()]).unwrap();
-        assert!(limiter.check_tier("k", &hour, cost(2)).await.is_allowed());
+        assert!(limiter.with(&hour).unwrap().check_cost("k", cost(2)).await.is_allowed());
         clock.advance(Duration::from_secs(120));
-        assert!(limiter.check_tier("k", &hour, Cost::ONE).await.is_allowed());
+        assert!(limiter.with(&hour).unwrap().check("k").await.is_allowed());
 
         assert_eq!(limiter.usage("k").await.unwrap().as_slice(), [1]);
-        assert_eq!(limiter.usage_tier("k", &hour).await.unwrap().as_slice(), [3]);
+        assert_eq!(limiter.with(&hour).unwrap().usage("k").await.unwrap().as_slice(), [3]);
         assert_eq!(limiter.history("k").await.unwrap().len(), 1);
-        let events = limiter.history_tier("k", &hour).await.unwrap();
+        let events = limiter.with(&hour).unwrap().history("k").await.unwrap();
         let events: Vec<_> = events.iter().map(|event| (event.at, event.units)).collect();
         assert_eq!(events, [(start, 2), (start + Duration::from_secs(120), 1)]);
         assert_eq!(limiter.peek("k", Cost::ONE).await.unwrap().remaining(), 9);
-        let look = limiter.peek_tier("k", &hour, cost(3)).await.unwrap();
+        let look = limiter.with(&hour).unwrap().peek("k", cost(3)).await.unwrap();
         assert!(!look.is_allowed() && look.remaining() == 2, "{look:?}");
     });
 }
@@ -115,7 +117,7 @@ struct Shop {
     _server: RedisServer,
     proxy: Proxy,
     limiter: RedisLimiter,
-    gold: RedisTier,
+    gold: Tier,
 }
 
 impl Shop {
@@ -145,11 +147,11 @@ impl Shop {
     }
 
     async fn gold(&self, units: u64) -> Decision {
-        self.limiter.check_tier("k", &self.gold, cost(units)).await
+        self.limiter.with(&self.gold).unwrap().check_cost("k", cost(units)).await
     }
 
     async fn in_redis(&self) -> u64 {
-        self.limiter.usage_tier("k", &self.gold).await.unwrap().units(0)
+        self.limiter.with(&self.gold).unwrap().usage("k").await.unwrap().units(0)
     }
 }
 
@@ -191,7 +193,7 @@ fn answers_without_knowledge_name_the_quotas_of_the_tier() {
             assert_eq!(decision.is_allowed(), mode == FailureMode::Allow);
             let quota = decision.quotas()[0];
             assert_eq!((quota.limit(), quota.remaining()), (90, remaining), "{mode:?}");
-            let asks = [RedisAsk::new(&shop.limiter, "k", Cost::ONE).tier(&shop.gold)];
+            let asks = [RedisAsk::new(shop.limiter.with(&shop.gold).unwrap(), "k", Cost::ONE)];
             let together = check_all(&asks).await.unwrap();
             assert_eq!(together[0].quotas()[0].limit(), 90, "{mode:?}");
         }
@@ -210,19 +212,19 @@ fn what_this_process_let_through_goes_back_to_it() {
         let more = receipt(shop.gold(10).await);
         let less = receipt(shop.gold(10).await);
         // Redis need not be there for it.
-        assert_eq!(shop.limiter.refund_tier("k", alone, &shop.gold).await.unwrap(), 20);
+        assert_eq!(shop.limiter.with(&shop.gold).unwrap().refund("k", alone).await.unwrap(), 20);
         let decision = shop.gold(60).await;
         assert!(decision.is_allowed() && decision.remaining() == 0, "{decision:?}");
         let rest = receipt(decision);
 
         shop.connect().await;
-        assert_eq!(shop.limiter.settle_tier("k", less, 4, &shop.gold).await.unwrap(), 4);
-        assert_eq!(shop.limiter.settle_tier("k", more, 15, &shop.gold).await.unwrap(), 15);
+        assert_eq!(shop.limiter.with(&shop.gold).unwrap().settle("k", less, 4).await.unwrap(), 4);
+        assert_eq!(shop.limiter.with(&shop.gold).unwrap().settle("k", more, 15).await.unwrap(), 15);
         assert_eq!(shop.in_redis().await, 10, "nothing of it is there");
         assert!(!shop.gold(2).await.is_allowed(), "89 of 90 are taken");
-        assert_eq!(shop.limiter.refund_tier("k", rest, &shop.gold).await.unwrap(), 60);
+        assert_eq!(shop.limiter.with(&shop.gold).unwrap().refund("k", rest).await.unwrap(), 60);
         assert_eq!(shop.in_redis().await, 10, "nothing of it is there");
-        assert_eq!(shop.limiter.refund_tier("k", by_redis, &shop.gold).await.unwrap(), 10);
+        assert_eq!(shop.limiter.with(&shop.gold).unwrap().refund("k", by_redis).await.unwrap(), 10);
         assert_eq!(shop.in_redis().await, 0);
     });
 }
@@ -235,7 +237,7 @@ fn tiers_take_all_or_nothing_while_redis_is_away() {
         shop.cut_off();
         let asks = |units| {
             [
-                RedisAsk::new(&shop.limiter, "k", cost(units)).tier(&shop.gold),
+                RedisAsk::new(shop.limiter.with(&shop.gold).unwrap(), "k", cost(units)),
                 RedisAsk::new(&shop.limiter, "other", cost(9)),
             ]
         };

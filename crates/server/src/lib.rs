@@ -7,6 +7,7 @@ pub mod cli;
 pub mod config;
 pub mod domain;
 pub mod engine;
+pub mod gates;
 pub mod grpc;
 pub mod http;
 mod nearest;

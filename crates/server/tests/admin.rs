@@ -17,7 +17,7 @@ use slidegate::{FailureMode, Quota};
 use slidegate_server::admin::{Access, AdminState, Kind};
 use slidegate_server::engine::Engine;
 use slidegate_server::http::{HttpSettings, HttpState};
-use slidegate_server::spec::{PolicySpec, RedisPlace, RedisSpec, Spec, StoreSpec, Switch};
+use slidegate_server::spec::{PolicySpec, RedisPlace, RedisSpec, Spec, StoreSpec, Rollout};
 use slidegate_testkit::server::RedisServer;
 
 use http_client::{Client, Running, engine};
@@ -27,7 +27,7 @@ const TOKEN: &str = "a-token-of-the-test-0123";
 fn spec() -> Spec {
     let quota = || vec![Quota::per_minute(3).unwrap()];
     let mut shadow = PolicySpec::new("shadow", quota());
-    shadow.switch = Switch::Shadow;
+    shadow.switch = Rollout::Shadow;
     Spec { policies: vec![PolicySpec::new("api", quota()), shadow], ..Spec::default() }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use slidegate::{Algorithm, Cost, ManualClock, OnFull, Quota};
 use slidegate_server::engine::{Afresh, Ask, Caller, Count, Engine, Pool, check_all};
 use slidegate_server::run::Snapshots;
-use slidegate_server::spec::{CandidateSpec, MemorySpec, PolicySpec, Spec, StoreSpec, Switch};
+use slidegate_server::spec::{CandidateSpec, MemorySpec, PolicySpec, Spec, StoreSpec, Rollout};
 
 fn policy(name: &str, limit: u64) -> PolicySpec {
     PolicySpec::new(name, vec![Quota::per_minute(limit).unwrap()])
@@ -46,8 +46,8 @@ async fn used(engine: &Engine, policy: &str, key: &str) -> u64 {
 
 #[tokio::test]
 async fn switches_say_how_far_a_limit_is_enforced() {
-    let shadow = PolicySpec { switch: Switch::Shadow, ..policy("shadow", 2) };
-    let off = PolicySpec { switch: Switch::Off, ..policy("off", 2) };
+    let shadow = PolicySpec { switch: Rollout::Shadow, ..policy("shadow", 2) };
+    let off = PolicySpec { switch: Rollout::Off, ..policy("off", 2) };
     let (engine, _) = engine(&spec([policy("on", 2), shadow, off]));
     assert_eq!(allowed(&engine, "on", "k", 5).await, 2);
     assert_eq!(allowed(&engine, "shadow", "k", 5).await, 5);
@@ -94,7 +94,7 @@ async fn a_candidate_is_judged_beside_and_denies_nobody() {
 
 #[tokio::test]
 async fn several_limits_are_all_or_nothing_and_shadows_stand_in_nobodys_way() {
-    let shadow = PolicySpec { switch: Switch::Shadow, ..policy("shadow", 1) };
+    let shadow = PolicySpec { switch: Rollout::Shadow, ..policy("shadow", 1) };
     let (engine, _) = engine(&spec([policy("wide", 9), policy("narrow", 2), shadow]));
     let plan = engine.plan();
     let ask = |name: &str| Ask {

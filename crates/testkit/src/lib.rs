@@ -51,7 +51,7 @@ pub use memory::MemorySubject;
 pub use mismatch::Mismatch;
 pub use modelled::{ModelReceipt, ModelSubject};
 pub use oracle::SlidingLog;
-pub use policy::{Algorithm, Mode, PolicySpec, QuotaSpec};
+pub use policy::{Algorithm, Mode, PolicySpec, QuotaSpec, quotas};
 pub use random::{Random, random_trace};
 pub use runner::{Report, run};
 pub use subject::{Answer, Capability, Refusal, Standing, Subject};

@@ -3,11 +3,9 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use slidegate::{
-    Cost, Decision, Limiter, LimiterBuilder, ManualClock, Policy, Quota, Receipt, Tier,
-};
+use slidegate::{Cost, Decision, Limiter, LimiterBuilder, ManualClock, Receipt, Tier};
 
-use crate::policy::{Algorithm, Mode, PolicySpec, QuotaSpec};
+use crate::policy::{PolicySpec, QuotaSpec, quotas};
 use crate::subject::{Answer, Refusal, Standing, Subject};
 use crate::trace::Trace;
 
@@ -101,7 +99,8 @@ impl Subject for MemorySubject {
             None => self.limiter.check_cost(key, cost),
             Some(name) => {
                 let unknown = || Refusal::Failed(format!("there is no tier {name}"));
-                self.limiter.check_tier(key, self.tiers.get(name).ok_or_else(unknown)?, cost)
+                let tier = self.tiers.get(name).ok_or_else(unknown)?;
+                self.limiter.with(tier).map_err(failed)?.check_cost(key, cost)
             }
         };
         Ok((answer(&decision), decision.into_receipt()))
@@ -145,7 +144,7 @@ fn builder(
     chore: Chore,
 ) -> Result<LimiterBuilder, slidegate::Error> {
     let tick = Duration::from_millis(spec.tick_ms);
-    let builder = Limiter::builder(policy(spec)?).clock(clock.clone()).tick(tick);
+    let builder = Limiter::builder(spec.policy("trace")?).clock(clock.clone()).tick(tick);
     // A chore goes through all shards every time: with fewer of them, more traces can be tried.
     Ok(if chore == Chore::Nothing { builder } else { builder.shards(16) })
 }
@@ -153,28 +152,6 @@ fn builder(
 fn tiers(spec: &PolicySpec, limiter: &Limiter) -> Result<BTreeMap<String, Tier>, slidegate::Error> {
     let tier = |specs: &Vec<QuotaSpec>| limiter.tier(&quotas(specs)?);
     spec.tiers.iter().map(|(name, specs)| Ok((name.clone(), tier(specs)?))).collect()
-}
-
-fn policy(spec: &PolicySpec) -> Result<Policy, slidegate::Error> {
-    let algorithm = match (spec.algorithm, spec.bytes_max) {
-        (Algorithm::Log, None) => slidegate::Algorithm::Log,
-        (Algorithm::Log, Some(bytes_max)) => slidegate::Algorithm::LogCapped { bytes_max },
-        (Algorithm::Counter, _) => slidegate::Algorithm::Counter,
-        (Algorithm::Segments, _) => {
-            slidegate::Algorithm::Segments { count: spec.segments.unwrap_or_default() }
-        }
-        (Algorithm::Gcra, _) => slidegate::Algorithm::Gcra,
-        (Algorithm::Fixed, _) => slidegate::Algorithm::Fixed,
-    };
-    let mode = match spec.mode {
-        Mode::Enforce => slidegate::Mode::Enforce,
-        Mode::Shadow => slidegate::Mode::Shadow,
-    };
-    Policy::builder("trace").quotas(quotas(&spec.quotas)?).algorithm(algorithm).mode(mode).build()
-}
-
-fn quotas(specs: &[QuotaSpec]) -> Result<Vec<Quota>, slidegate::Error> {
-    specs.iter().map(|spec| Quota::new(spec.limit, Duration::from_millis(spec.window_ms))).collect()
 }
 
 fn answer(decision: &Decision) -> Answer {

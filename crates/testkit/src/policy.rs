@@ -1,8 +1,11 @@
 //! The policy of a trace.
 
+use core::time::Duration;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+pub use slidegate::Mode;
+use slidegate::{Error, Policy, Quota};
 
 /// The quotas of a trace and how they are counted.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
@@ -19,7 +22,7 @@ pub struct PolicySpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_max: Option<u32>,
     /// What a denial means.
-    #[serde(default, skip_serializing_if = "Mode::is_enforce")]
+    #[serde(default, skip_serializing_if = "is_enforce")]
     pub mode: Mode,
     /// The unit of stored time.
     #[serde(default = "one", skip_serializing_if = "is_one")]
@@ -55,27 +58,9 @@ pub enum Algorithm {
     Fixed,
 }
 
-/// What a denial means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Mode {
-    /// A denial denies.
-    #[default]
-    Enforce,
-    /// Judged, never denied.
-    Shadow,
-}
-
 impl Algorithm {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::Log, Self::Counter, Self::Segments, Self::Gcra, Self::Fixed];
-}
-
-impl Mode {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
-    fn is_enforce(&self) -> bool {
-        *self == Self::Enforce
-    }
 }
 
 impl PolicySpec {
@@ -92,6 +77,33 @@ impl PolicySpec {
         }
     }
 
+    /// The policy that a limiter has.
+    ///
+    /// # Errors
+    ///
+    /// When a quota or the parameter of the algorithm is out of range.
+    pub fn policy(&self, name: &str) -> Result<Policy, Error> {
+        let policy = Policy::builder(name).quotas(quotas(&self.quotas)?);
+        policy.algorithm(self.limiter_algorithm()?).mode(self.mode).build()
+    }
+
+    /// The algorithm with its parameter.
+    ///
+    /// # Errors
+    ///
+    /// When the parameter is out of range.
+    pub fn limiter_algorithm(&self) -> Result<slidegate::Algorithm, Error> {
+        let (name, parameter) = match (self.algorithm, self.bytes_max) {
+            (Algorithm::Log, None) => ("log", None),
+            (Algorithm::Log, bytes_max) => ("log_capped", bytes_max),
+            (Algorithm::Counter, _) => ("counter", None),
+            (Algorithm::Segments, _) => ("segments", self.segments.map(u32::from)),
+            (Algorithm::Gcra, _) => ("gcra", None),
+            (Algorithm::Fixed, _) => ("fixed", None),
+        };
+        slidegate::Algorithm::from_parts(name, parameter.map(u64::from))
+    }
+
     /// What is wrong with it, if something is.
     pub(crate) fn fault(&self) -> Option<String> {
         if (self.algorithm == Algorithm::Segments) != self.segments.is_some() {
@@ -101,7 +113,7 @@ impl PolicySpec {
             return Some("`bytes_max` belongs to the algorithm log".into());
         }
         let mut all = self.tiers.values().chain([&self.quotas]);
-        if !all.clone().all(|quotas| (1..=8).contains(&quotas.len())) {
+        if !all.clone().all(|quotas| (1..=Policy::QUOTAS_MAX).contains(&quotas.len())) {
             return Some("a policy and a tier have one to eight quotas".into());
         }
         if self.tick_ms == 0 || all.any(|quotas| quotas.iter().any(QuotaSpec::is_zero)) {
@@ -115,6 +127,20 @@ impl QuotaSpec {
     fn is_zero(&self) -> bool {
         self.limit == 0 || self.window_ms == 0
     }
+}
+
+/// The quotas that a limiter has.
+///
+/// # Errors
+///
+/// When a limit or a window is out of range.
+pub fn quotas(specs: &[QuotaSpec]) -> Result<Vec<Quota>, Error> {
+    specs.iter().map(|spec| Quota::new(spec.limit, Duration::from_millis(spec.window_ms))).collect()
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_enforce(mode: &Mode) -> bool {
+    *mode == Mode::Enforce
 }
 
 fn one() -> u64 {

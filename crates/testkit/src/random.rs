@@ -1,5 +1,7 @@
 //! Traces made up from a seed.
 
+use slidegate::Quota;
+
 use crate::policy::{Algorithm, Mode, PolicySpec, QuotaSpec};
 use crate::trace::{Op, Step, Trace};
 
@@ -103,7 +105,7 @@ fn random_quota(random: &mut Random, tick_ms: u64) -> QuotaSpec {
         1..=5 => random.between(1, 12),
         6..=7 => random.between(13, 300),
         8 => random.between(1000, 1 << 40),
-        _ => UNITS_MAX - random.between(0, 2),
+        _ => Quota::LIMIT_MAX - random.between(0, 2),
     };
     let window = match random.between(0, 9) {
         0..=2 => random.between(1, 50),
@@ -116,11 +118,7 @@ fn random_quota(random: &mut Random, tick_ms: u64) -> QuotaSpec {
     QuotaSpec { limit, window_ms }
 }
 
-/// The largest limit and cost.
-const UNITS_MAX: u64 = (1 << 53) - 1;
-
-/// Ten years.
-const WINDOW_MS_MAX: u64 = 10 * 366 * 24 * 3_600_000;
+const WINDOW_MS_MAX: u64 = Quota::WINDOW_MAX.as_secs() * 1000;
 
 /// A walk through time that asks now and then.
 struct Walk {
@@ -199,7 +197,7 @@ impl Walk {
                 let actual = match self.random.between(0, 3) {
                     0 => self.random.between(0, cost),
                     1 => cost,
-                    _ => cost.saturating_add(self.debt(policy, quota)).min(UNITS_MAX),
+                    _ => cost.saturating_add(self.debt(policy, quota)).min(Quota::LIMIT_MAX),
                 };
                 Step { of: Some(label), actual: Some(actual), ..Step::new(at_ms, Op::Settle) }
             }
@@ -239,7 +237,7 @@ impl Walk {
             8 => quota.limit,
             _ => quota.limit.saturating_add(self.random.pick(&[1, 2, 1000])),
         };
-        cost.min(UNITS_MAX)
+        cost.min(Quota::LIMIT_MAX)
     }
 }
 

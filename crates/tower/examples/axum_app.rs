@@ -15,7 +15,7 @@ use hyper::body::Bytes;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use slidegate::{Limiter, Policy, Quota};
-use slidegate_tower::{Gate, KeyBy, Metrics, Missing, RateLimitLayer};
+use slidegate_tower::{Gate, KeyBy, Metrics, Missing, RateLimitLayer, Rule};
 use tokio::net::TcpListener;
 
 fn app(metrics: &Arc<Metrics>) -> Result<Router, slidegate::Error> {
@@ -25,23 +25,28 @@ fn app(metrics: &Arc<Metrics>) -> Result<Router, slidegate::Error> {
     // With an API key: three, or six for those who pay. Requests without one are no business of
     // this gate.
     let by_key = Limiter::new(Policy::new("api-key", Quota::per_minute(3)?)?)?;
-    let mut by_key = Gate::new(by_key).key(KeyBy::header("x-api-key")).missing(Missing::Skip);
-    let paid = by_key.tier(&[Quota::per_minute(6)?])?;
+    let by_key = Gate::builder(by_key).tier("paid", [Quota::per_minute(6)?]).build()?;
+    let paid = by_key.tier("paid");
     let field = http::HeaderName::from_static("x-api-key");
-    let by_key = by_key.tier_by(move |head| {
-        // A real app has looked the key up in a layer outside of this one.
-        head.only(&field)?.starts_with("paid-").then_some(paid)
-    });
+    let by_key = Rule::new(by_key)
+        .key(KeyBy::header("x-api-key"))
+        .missing(Missing::Skip)
+        // A real app has looked the key up in an outer layer.
+        .tier_by(move |head| paid.filter(|_| head.only(&field).is_some_and(is_paid)));
 
     let layer = RateLimitLayer::builder()
-        .gate(Gate::new(by_address).exempt(|head| head.uri().path() == "/health"))
-        .gate(by_key)
-        .observer(Arc::clone(metrics))
+        .rule(Rule::new(by_address).exempt(|head| head.uri().path() == "/health"))
+        .rule(by_key)
+        .metrics(metrics)
         .build()?;
     Ok(Router::new()
         .route("/", get(|| async { "hello\n" }))
         .route("/health", get(|| async { "ok\n" }))
         .layer(layer))
+}
+
+fn is_paid(key: &str) -> bool {
+    key.starts_with("paid-")
 }
 
 #[tokio::main(flavor = "current_thread")]

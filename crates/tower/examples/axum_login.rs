@@ -14,7 +14,7 @@ use axum::extract::ConnectInfo;
 use axum::routing::post;
 use http::{HeaderMap, Request, StatusCode};
 use slidegate::{Limiter, ManualClock, Policy, Quota};
-use slidegate_tower::{Count, Gate, KeyBy, RateLimitLayer};
+use slidegate_tower::{Count, KeyBy, RateLimitLayer, Rule};
 use tower::ServiceExt;
 
 async fn login(headers: HeaderMap) -> StatusCode {
@@ -27,7 +27,7 @@ fn app(clock: &ManualClock) -> Result<Router, slidegate::Error> {
     let limiter = Limiter::builder(policy).clock(clock.clone()).build()?;
     // By name and address: by the name alone, anybody could lock the user out.
     let gate =
-        Gate::new(limiter).key(KeyBy::header("x-user").and(KeyBy::peer())).count(Count::failed());
+        Rule::new(limiter).key(KeyBy::header("x-user").and(KeyBy::peer())).count(Count::failed());
     Ok(Router::new().route("/login", post(login)).route_layer(RateLimitLayer::new(gate)?))
 }
 

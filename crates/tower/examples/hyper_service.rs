@@ -15,7 +15,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::service::TowerToHyperService;
 use slidegate::{Limiter, Policy, Quota};
-use slidegate_tower::{Gate, OverloadGuard, OverloadLayer, PeerAddr, RateLimitLayer, Sleep};
+use slidegate_tower::{OverloadGuard, OverloadLayer, PeerAddr, RateLimitLayer, Rule, Sleep};
 use tokio::net::TcpListener;
 use tower::{ServiceBuilder, service_fn};
 
@@ -26,7 +26,7 @@ async fn hello(_: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible
 /// Serves every connection of a listener.
 async fn serve(listener: TcpListener) -> Result<(), Box<dyn Error + Send + Sync>> {
     let limiter = Limiter::new(Policy::new("address", Quota::per_minute(3)?)?)?;
-    let gates = RateLimitLayer::new(Gate::new(limiter))?;
+    let gates = RateLimitLayer::new(Rule::new(limiter))?;
     let guard = OverloadGuard::builder("front").concurrency_max(256).build()?;
     let guard = OverloadLayer::new(guard).sleep(Sleep::tokio());
     loop {

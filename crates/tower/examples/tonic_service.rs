@@ -7,7 +7,7 @@
 use std::error::Error;
 
 use slidegate::{Limiter, Policy, Quota};
-use slidegate_tower::{Gate, RateLimitLayer};
+use slidegate_tower::{RateLimitLayer, Rule};
 use tokio::net::TcpListener;
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Server};
@@ -19,7 +19,7 @@ use tonic_types::StatusExt;
 async fn main() -> Result<(), Box<dyn Error>> {
     let limiter = Limiter::new(Policy::new("grpc", Quota::per_minute(3)?)?)?;
     // By the peer's address, which tonic knows.
-    let layer = RateLimitLayer::builder().gate(Gate::new(limiter)).grpc().build()?;
+    let layer = RateLimitLayer::builder().rule(Rule::new(limiter)).grpc().build()?;
 
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;

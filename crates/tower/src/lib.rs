@@ -3,11 +3,11 @@
 //! ```
 //! use axum::{Router, routing::get};
 //! use slidegate::{Limiter, Policy, Quota};
-//! use slidegate_tower::{Gate, RateLimitLayer};
+//! use slidegate_tower::{RateLimitLayer, Rule};
 //!
 //! // One hundred requests in any minute from one address.
 //! let limiter = Limiter::new(Policy::new("address", Quota::per_minute(100)?)?)?;
-//! let layer = RateLimitLayer::new(Gate::new(limiter))?;
+//! let layer = RateLimitLayer::new(Rule::new(limiter))?;
 //! let app: Router = Router::new().route("/", get(|| async { "hello" })).layer(layer);
 //! # let _ = app;
 //! # Ok::<(), slidegate::Error>(())
@@ -15,14 +15,14 @@
 //!
 //! # Where to start
 //!
-//! A [`Gate`] is one policy in front of a service: where it counts ([`AnyStore`]), by what
-//! ([`KeyBy`]), which responses count ([`Count`]), and whom it is for. A [`RateLimitLayer`] has one
-//! or several gates; a request takes units at all of them or at none. An [`OverloadLayer`] sheds
-//! load when more requests come than usual, whoever sends them. An [`Observer`] is told what
-//! happens; [`Metrics`] is one.
+//! A [`Rule`] puts a [`Gate`] in front of a service: by what requests are counted ([`KeyBy`]),
+//! what they cost, which responses count ([`Count`]), and which requests it is for. The gate is a
+//! policy with its store, tiers, rollout and metrics. A [`RateLimitLayer`] has one or several
+//! rules; a request takes units at all of them or at none. An [`OverloadLayer`] sheds load when
+//! more requests come than usual. An [`Observer`] sees every decision; [`Metrics`] exports them.
 //!
-//! What a request is judged by is its [`Head`]: everything but the body. What a client is told that
-//! was turned away is made of a [`Denial`] by an [`Answer`].
+//! Rules see the [`Head`] of a request: everything but the body. The response to a rejected request
+//! is made from a [`Denial`] by an [`Answer`].
 //!
 //! The page `docs/tower.md` is the reference, and `docs/how-to` has a page for each task.
 //!
@@ -37,37 +37,34 @@ mod peer;
 mod route;
 
 mod key;
-mod store;
 
-mod gate;
-mod judge;
+mod count;
 mod layer;
-
-mod sleep;
-mod waiting;
+mod rule;
+mod rules;
 
 mod answer;
-mod observe;
 
 mod overload;
 
 #[cfg(feature = "tonic")]
 pub use answer::Grpc;
 pub use answer::{Answer, Denial, DenialKind, Http};
-pub use gate::{Count, Gate, Missing, Served, Share, TierId};
+pub use count::{Count, Served};
 pub use head::Head;
 pub use key::KeyBy;
 pub use layer::{RateLimit, RateLimitLayer, RateLimitLayerBuilder, ResponseFuture};
-pub use observe::{Enforcement, Guarded, Happened, Judgement, Metrics, Observer};
 pub use overload::{
     Arrival, Overload, OverloadFuture, OverloadGuard, OverloadGuardBuilder, OverloadLayer,
     OverloadStats, Pass, Queued,
 };
 pub use peer::PeerAddr;
 pub use route::MatchedRoute;
-pub use sleep::Sleep;
-pub use store::AnyStore;
-pub use waiting::Waiting;
+pub use rule::{Missing, Rule};
+pub use slidegate_gate::{
+    Decided, Gate, GateBuilder, GateOutcome, GuardEvent, Metrics, Observation, Observer, Rollout,
+    Sleep, TierId, Waiting,
+};
 
 /// The code of the pages about this crate, compiled and run.
 #[cfg(doctest)]

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use slidegate::{Limiter, ManualClock, Policy, Quota};
-use slidegate_tower::{Gate, KeyBy, RateLimitLayer};
+use slidegate_tower::{KeyBy, RateLimitLayer, Rule};
 use tower::{Layer, ServiceExt, service_fn};
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -45,8 +45,8 @@ async fn a_flood_is_a_few_lines_and_none_tells_the_key() {
     let clock = ManualClock::new(Duration::from_secs(1_700_000_000));
     let policy = Policy::new("api", Quota::per_minute(1).unwrap()).unwrap();
     let limiter = Limiter::builder(policy).clock(clock.clone()).build().unwrap();
-    let gate = Gate::new(limiter).key(KeyBy::header("x-api-key"));
-    let layer = RateLimitLayer::builder().gate(gate).clock(clock).build().unwrap();
+    let gate = Rule::new(limiter).key(KeyBy::header("x-api-key"));
+    let layer = RateLimitLayer::builder().rule(gate).clock(clock).build().unwrap();
     let service = layer.layer(service_fn(|_: Request<()>| async {
         Ok::<_, Infallible>(Response::new(String::new()))
     }));

@@ -4,9 +4,9 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::stream;
 use http::{HeaderMap, StatusCode};
-use slidegate_client::{ErrorKind, Paced, Pacer, Settings};
+use slidegate_client::{ErrorKind, PacingReport, Settings};
 
-use crate::server::{Server, client, refusal, wall};
+use crate::server::{Driver, Server, client, refusal, send};
 
 /// Refuses the first, with a second to wait, and takes the others.
 async fn refuses_once(status: StatusCode) -> Server {
@@ -18,14 +18,15 @@ async fn refuses_once(status: StatusCode) -> Server {
 }
 
 fn attempts(response: &reqwest::Response) -> u32 {
-    response.extensions().get::<Paced>().unwrap().attempts
+    response.extensions().get::<PacingReport>().unwrap().attempts
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_get_is_sent_again_and_never_earlier_than_told() {
     for status in [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE] {
         let server = refuses_once(status).await;
-        let response = client(&Pacer::new()).get(server.url()).send().await.unwrap();
+        let pacer = server.pacer().build();
+        let response = send(&pacer, client(&pacer).get(server.url())).await.unwrap();
         assert_eq!((response.status(), attempts(&response)), (StatusCode::OK, 2));
         let seen = server.seen();
         assert_eq!(seen.len(), 2);
@@ -34,26 +35,28 @@ async fn a_get_is_sent_again_and_never_earlier_than_told() {
 }
 
 // A body that is read while it is sent is gone: a second attempt would send nothing, or half.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_post_with_a_streaming_body_is_sent_once() {
     let server = refuses_once(StatusCode::TOO_MANY_REQUESTS).await;
     let parts = stream::iter([Ok::<_, std::io::Error>("some "), Ok("parts")]);
-    let request = client(&Pacer::new()).post(server.url()).body(reqwest::Body::wrap_stream(parts));
-    let response = request.send().await.unwrap();
+    let pacer = server.pacer().build();
+    let request = client(&pacer).post(server.url()).body(reqwest::Body::wrap_stream(parts));
+    let response = send(&pacer, request).await.unwrap();
     assert_eq!((response.status(), attempts(&response)), (StatusCode::TOO_MANY_REQUESTS, 1));
     let seen = server.seen();
     assert_eq!(seen.len(), 1);
     assert_eq!(seen[0].body, "some parts");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_post_with_a_whole_body_is_sent_again_after_a_429_and_not_after_a_503() {
     for (status, expected) in
         [(StatusCode::TOO_MANY_REQUESTS, 2), (StatusCode::SERVICE_UNAVAILABLE, 1)]
     {
         let server = refuses_once(status).await;
-        let request = client(&Pacer::new()).post(server.url()).body("whole");
-        let response = request.send().await.unwrap();
+        let pacer = server.pacer().build();
+        let request = client(&pacer).post(server.url()).body("whole");
+        let response = send(&pacer, request).await.unwrap();
         assert_eq!(attempts(&response), expected, "{status}");
         let seen = server.seen();
         assert!(seen.len() == usize::try_from(expected).unwrap(), "{status}: {seen:?}");
@@ -61,66 +64,70 @@ async fn a_post_with_a_whole_body_is_sent_again_after_a_429_and_not_after_a_503(
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_date_is_waited_for() {
-    // A date has no part of a second, so two ahead are at least one.
-    let date = wall() + Duration::from_secs(2);
+    // The server starts at a whole second, so its date is two seconds ahead.
+    let date = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_002);
     let text = httpdate::fmt_http_date(date);
     let server = Server::answering(move |number| match number {
         0 => refusal(StatusCode::TOO_MANY_REQUESTS, &text),
         _ => (StatusCode::OK, HeaderMap::new()),
     })
     .await;
-    let response = client(&Pacer::new()).get(server.url()).send().await.unwrap();
+    let pacer = server.pacer().build();
+    let response = send(&pacer, client(&pacer).get(server.url())).await.unwrap();
     assert_eq!(attempts(&response), 2);
-    let told = httpdate::parse_http_date(&httpdate::fmt_http_date(date)).unwrap();
     let came = SystemTime::UNIX_EPOCH + server.seen()[1].at;
-    assert!(came >= told, "{:?} too early", told.duration_since(came));
+    assert!(came >= date, "{:?} too early", date.duration_since(came));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_request_that_is_given_up_leaves_nothing_behind() {
     let server = refuses_once(StatusCode::TOO_MANY_REQUESTS).await;
-    let pacer = Pacer::new();
+    let pacer = server.pacer().build();
     let client = client(&pacer);
     let waiting = tokio::spawn(client.get(server.url()).send());
+    let driver = Driver::new(&pacer);
     while pacer.stats().waiting == 0 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        // No time passes: one more than there is never waits.
+        driver.step(2).await;
     }
     waiting.abort();
     assert!(waiting.await.unwrap_err().is_cancelled());
     assert_eq!(pacer.stats().waiting, 0);
     assert_eq!(server.seen().len(), 1);
-    // The next one still keeps the server's time.
-    let response = client.get(server.url()).send().await.unwrap();
+    // The next one still waits as long as the server asked.
+    let response = send(&pacer, client.get(server.url())).await.unwrap();
     assert_eq!((response.status(), attempts(&response)), (StatusCode::OK, 1));
     let seen = server.seen();
     assert!(seen[1].at >= seen[0].at + Duration::from_secs(1), "{seen:?}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_server_that_keeps_refusing_is_left_alone() {
     let server = Server::answering(|_| refusal(StatusCode::TOO_MANY_REQUESTS, "0")).await;
     let settings = Settings::builder().refusals(3, Duration::from_secs(600));
     let settings = settings.backoff(Duration::ZERO, Duration::ZERO).build().unwrap();
-    let client = client(&Pacer::builder().settings(settings).build());
-    let response = client.get(server.url()).send().await.unwrap();
+    let pacer = server.pacer().settings(settings).build();
+    let client = client(&pacer);
+    let response = send(&pacer, client.get(server.url())).await.unwrap();
     assert_eq!((response.status(), attempts(&response)), (StatusCode::TOO_MANY_REQUESTS, 3));
-    let error = client.get(server.url()).send().await.unwrap_err();
+    let error = send(&pacer, client.get(server.url())).await.unwrap_err();
     let reqwest_middleware::Error::Middleware(error) = error else { unreachable!("{error}") };
     let error: &slidegate_client::Error = error.downcast_ref().unwrap();
     assert_eq!(error.kind(), ErrorKind::Stopped);
     assert_eq!(server.seen().len(), 3);
 }
 
-// What one request learned, all others know: the first is refused, the others never are.
-#[tokio::test]
+// Requests share what one of them learns: the first is refused, the others never are.
+#[tokio::test(start_paused = true)]
 async fn requests_at_the_same_time_share_a_refusal() {
     let server = refuses_once(StatusCode::TOO_MANY_REQUESTS).await;
-    let client = client(&Pacer::new());
-    let requests: Vec<_> = (0..20).map(|_| tokio::spawn(client.get(server.url()).send())).collect();
-    for request in requests {
-        assert_eq!(request.await.unwrap().unwrap().status(), StatusCode::OK);
+    let pacer = server.pacer().build();
+    let client = client(&pacer);
+    let requests = (0..20).map(|_| tokio::spawn(client.get(server.url()).send())).collect();
+    for response in Driver::new(&pacer).finish(requests).await {
+        assert_eq!(response.unwrap().status(), StatusCode::OK);
     }
     let seen = server.seen();
     assert_eq!(seen.len(), 21);

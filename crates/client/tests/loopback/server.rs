@@ -1,4 +1,7 @@
-//! A server on loopback, limited by hand with `slidegate` and `slidegate-http`.
+//! A server on loopback, limited with `slidegate` and `slidegate-http`, and tokio's paused clock.
+//!
+//! Requests travel over real sockets, and time only moves when every unfinished request waits in
+//! the pacer. So a round trip takes no time, and no test depends on the speed of the machine.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -8,16 +11,43 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::response::Response;
+use http::header::DATE;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use reqwest_middleware::{ClientBuilder, ClientWithMiddleware};
 use slidegate::{Clock, Limiter, MonotonicClock, Policy};
-use slidegate_client::{Pacer, PacingMiddleware};
-use slidegate_http::{Fields, Judged};
+use slidegate_client::{Pacer, PacerBuilder, PacingMiddleware};
+use slidegate_http::{Fields, PolicyDecision};
 use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, yield_now};
+use tokio::time::Instant;
+
+/// Tokio's time since an epoch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TokioClock(Instant);
+
+impl TokioClock {
+    pub(crate) fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    pub(crate) fn since_epoch(self) -> Duration {
+        Duration::from_secs(1_700_000_000) + self.0.elapsed()
+    }
+
+    pub(crate) fn wall(self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + self.since_epoch()
+    }
+}
+
+impl Clock for TokioClock {
+    fn now(&self) -> u64 {
+        u64::try_from(self.since_epoch().as_nanos()).unwrap()
+    }
+}
 
 /// A running server. It ends when this is dropped.
 pub(crate) struct Server {
+    pub(crate) clock: TokioClock,
     address: SocketAddr,
     seen: Arc<Mutex<Vec<Seen>>>,
     task: JoinHandle<()>,
@@ -31,27 +61,28 @@ pub(crate) struct Seen {
     pub(crate) status: StatusCode,
 }
 
-/// What the server answers to its n-th request.
+/// The server's answer to its n-th request.
 type Answers = Arc<dyn Fn(usize) -> (StatusCode, HeaderMap) + Send + Sync>;
 
 #[derive(Clone)]
 struct Shared {
     answers: Answers,
-    clock: Arc<MonotonicClock>,
+    clock: TokioClock,
     seen: Arc<Mutex<Vec<Seen>>>,
 }
 
 impl Server {
     /// Limited by a policy, with all its fields.
     pub(crate) async fn limited(policy: Policy) -> Self {
-        let limiter = Limiter::new(policy).unwrap();
-        Self::answering(move |_| {
+        let clock = TokioClock::start();
+        let limiter = Limiter::builder(policy).clock(clock).build().unwrap();
+        Self::with_clock(clock, move |_| {
             let decision = limiter.check("client");
             let allowed = decision.is_allowed();
             let status = if allowed { StatusCode::OK } else { StatusCode::TOO_MANY_REQUESTS };
             let mut headers = HeaderMap::new();
-            let judged = [Judged::new(limiter.policy(), &decision)];
-            Fields::new().write(&judged, wall(), &mut headers);
+            let decisions = [PolicyDecision::new(limiter.policy(), &decision)];
+            Fields::new().write(&decisions, clock.wall(), &mut headers);
             (status, headers)
         })
         .await
@@ -60,14 +91,20 @@ impl Server {
     pub(crate) async fn answering(
         answers: impl Fn(usize) -> (StatusCode, HeaderMap) + Send + Sync + 'static,
     ) -> Self {
+        Self::with_clock(TokioClock::start(), answers).await
+    }
+
+    async fn with_clock(
+        clock: TokioClock,
+        answers: impl Fn(usize) -> (StatusCode, HeaderMap) + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let seen = Arc::new(Mutex::new(Vec::new()));
-        let clock = Arc::new(MonotonicClock::precise());
         let shared = Shared { answers: Arc::new(answers), clock, seen: Arc::clone(&seen) };
         let app = Router::new().fallback(handle).with_state(shared);
         let task = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
-        Self { address, seen, task }
+        Self { clock, address, seen, task }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -76,6 +113,11 @@ impl Server {
 
     pub(crate) fn seen(&self) -> Vec<Seen> {
         self.seen.lock().unwrap().clone()
+    }
+
+    /// A pacer with the server's clock.
+    pub(crate) fn pacer(&self) -> PacerBuilder {
+        Pacer::builder().clock(self.clock)
     }
 }
 
@@ -88,11 +130,13 @@ impl Drop for Server {
 async fn handle(State(shared): State<Shared>, body: Bytes) -> Response {
     let mut seen = shared.seen.lock().unwrap();
     let (status, headers) = (shared.answers)(seen.len());
-    let at = Duration::from_nanos(shared.clock.now());
-    seen.push(Seen { at, body, status });
+    seen.push(Seen { at: shared.clock.since_epoch(), body, status });
     let mut response = Response::default();
     *response.status_mut() = status;
     *response.headers_mut() = headers;
+    // Otherwise hyper sends the machine's time.
+    let date = httpdate::fmt_http_date(shared.clock.wall());
+    response.headers_mut().insert(DATE, HeaderValue::from_str(&date).unwrap());
     response
 }
 
@@ -108,7 +152,58 @@ pub(crate) fn client(pacer: &Pacer) -> ClientWithMiddleware {
     ClientBuilder::new(client).with(PacingMiddleware::new(pacer.clone())).build()
 }
 
-#[expect(clippy::disallowed_methods, reason = "a server tells the true time")]
-pub(crate) fn wall() -> SystemTime {
-    SystemTime::now()
+/// Sends one request and waits for its response.
+pub(crate) async fn send(
+    pacer: &Pacer,
+    request: reqwest_middleware::RequestBuilder,
+) -> reqwest_middleware::Result<reqwest::Response> {
+    Driver::new(pacer).finish(vec![tokio::spawn(request.send())]).await.remove(0)
+}
+
+/// Moves tokio's clock for the requests of a pacer.
+pub(crate) struct Driver<'a> {
+    pacer: &'a Pacer,
+    real: MonotonicClock,
+    deadline: u64,
+}
+
+/// How far time moves at once.
+const STEP: Duration = Duration::from_millis(1);
+
+/// How long a test may take in real time.
+const REAL_TIME_MAX: Duration = Duration::from_secs(120);
+
+impl<'a> Driver<'a> {
+    pub(crate) fn new(pacer: &'a Pacer) -> Self {
+        let real = MonotonicClock::precise();
+        let deadline = real.now() + u64::try_from(REAL_TIME_MAX.as_nanos()).unwrap();
+        Self { pacer, real, deadline }
+    }
+
+    /// Runs requests to their ends.
+    pub(crate) async fn finish<T>(&self, requests: Vec<JoinHandle<T>>) -> Vec<T> {
+        loop {
+            match requests.iter().filter(|request| !request.is_finished()).count() {
+                0 => break,
+                unfinished => self.step(unfinished).await,
+            }
+        }
+        let mut results = Vec::new();
+        for request in requests {
+            results.push(request.await.unwrap());
+        }
+        results
+    }
+
+    /// Moves time if all `unfinished` requests wait in the pacer, otherwise lets them run.
+    ///
+    /// This never leaves the runtime idle, so tokio does not move the paused clock by itself.
+    pub(crate) async fn step(&self, unfinished: usize) {
+        assert!(self.real.now() < self.deadline, "requests neither end nor wait");
+        if self.pacer.stats().waiting == unfinished {
+            tokio::time::advance(STEP).await;
+        } else {
+            yield_now().await;
+        }
+    }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use http::{HeaderMap, StatusCode};
 use slidegate::{Algorithm, Limiter, ManualClock, Policy, Quota};
 use slidegate_client::{Answer, Next, Pacing, Random, Repeat, Scope, Settings, Step, Ticket};
-use slidegate_http::{Fields, Form, Judged, Reset};
+use slidegate_http::{Fields, Form, PolicyDecision, Reset};
 
 use crate::driver::{START, millis, seconds};
 
@@ -131,7 +131,7 @@ impl World {
         self.clock.set(self.now);
         let decision = self.server.check("client");
         let wall = SystemTime::UNIX_EPOCH + self.now;
-        let judged = [Judged::new(self.server.policy(), &decision)];
+        let judged = [PolicyDecision::new(self.server.policy(), &decision)];
         let pairs = self.fields.pairs(&judged, wall);
         let text = |(name, value): &(http::HeaderName, http::HeaderValue)| {
             (name.to_string(), value.to_str().unwrap().to_owned())

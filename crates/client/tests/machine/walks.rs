@@ -142,7 +142,7 @@ impl Walk {
         self.pacing.answer(ticket, &answer, Repeat::Always, self.now, &mut self.random);
         // An answer that nobody waited for may find no room to be remembered.
         let is_out = std::mem::take(&mut request.is_out);
-        if let Some(wait) = answer.told().retry_after().filter(|_| answer.is_refused())
+        if let Some(wait) = answer.limits().retry_after().filter(|_| answer.is_refused())
             && is_out
         {
             let until = self.now.saturating_add(wait.min(HOLD_MAX));

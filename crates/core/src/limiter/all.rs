@@ -1,6 +1,6 @@
 //! Several keys, all or nothing.
 
-use super::{Limiter, Tier};
+use super::{Limiter, StoreId, WithQuotas};
 use crate::cost::Cost;
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind};
@@ -19,17 +19,12 @@ pub struct Ask<'a> {
 }
 
 impl<'a> Ask<'a> {
-    /// Asks `limiter` for `cost` units of `key`.
-    pub fn new<K: Key + ?Sized>(limiter: &'a Limiter, key: &K, cost: Cost) -> Self {
+    /// Asks a limiter for `cost` units of `key`, under the policy's quotas or, after
+    /// [`Limiter::with`], under those of a tier.
+    pub fn new<K: Key + ?Sized>(limiter: impl Into<WithQuotas<'a>>, key: &K, cost: Cost) -> Self {
+        let WithQuotas { limiter, limits } = limiter.into();
         let fingerprint = key.fingerprint(&limiter.secret);
-        Self { limiter, limits: &limiter.limits, fingerprint, cost: cost.get() }
-    }
-
-    /// Under the quotas of `tier`, made by the same limiter.
-    #[must_use]
-    pub fn tier(mut self, tier: &'a Tier) -> Self {
-        self.limits = &tier.limits;
-        self
+        Self { limiter, limits, fingerprint, cost: cost.get() }
     }
 
     fn request(&self, cost: u64) -> Request<'a> {
@@ -38,8 +33,8 @@ impl<'a> Ask<'a> {
     }
 
     /// Where its lock comes in the order in which everybody takes them.
-    fn place(&self) -> (usize, usize) {
-        (self.limiter.number, self.limiter.store.shard_of(self.fingerprint))
+    fn place(&self) -> (StoreId, usize) {
+        (self.limiter.id, self.limiter.store.shard_of(self.fingerprint))
     }
 }
 
@@ -138,7 +133,7 @@ fn deny_all(asks: &[Ask<'_>], looks: Vec<Decision>) -> Vec<Decision> {
 
 /// All locks that some asks need, taken in one order by everybody.
 struct Locks<'a> {
-    held: Vec<((usize, usize), Box<dyn LockedShard + 'a>)>,
+    held: Vec<((StoreId, usize), Box<dyn LockedShard + 'a>)>,
 }
 
 impl<'a> Locks<'a> {
@@ -146,8 +141,9 @@ impl<'a> Locks<'a> {
         let mut order: Vec<_> = asks.iter().map(|ask| (ask.place(), ask.limiter)).collect();
         order.sort_unstable_by_key(|(place, _)| *place);
         order.dedup_by_key(|(place, _)| *place);
-        let lock =
-            |(place, limiter): ((usize, usize), &'a Limiter)| (place, limiter.store.lock(place.1));
+        let lock = |(place, limiter): ((StoreId, usize), &'a Limiter)| {
+            (place, limiter.store.lock(place.1))
+        };
         Self { held: order.into_iter().map(lock).collect() }
     }
 

@@ -4,7 +4,7 @@ use core::fmt::Debug;
 use core::time::Duration;
 use std::sync::Arc;
 
-use super::Limiter;
+use super::{Limiter, StoreId};
 use crate::error::{Error, ErrorKind};
 use crate::key::Secret;
 use crate::memory::{AnyStore, MemoryStore, OnFull, StoreSettings};
@@ -129,12 +129,12 @@ impl LimiterBuilder {
             scale: scale.with_lag(clock.lag()),
             clock,
             secret: self.secret.unwrap_or_else(Secret::random),
-            waits: waits(&self.policy),
+            waits: self.policy.algorithm().supports_future_entries(),
             waiters: AtomicUsize::new(0),
             waiters_max: self.waiters_max,
             memory_limit: AtomicUsize::new(self.memory_limit),
             sweep_at: AtomicUsize::new(0),
-            number: next_number(),
+            id: StoreId::unique(),
             policy: self.policy,
         })
     }
@@ -179,7 +179,7 @@ fn store(policy: &Policy, settings: &StoreSettings) -> AnyStore {
         Algorithm::Log | Algorithm::LogCapped { .. } => {
             let store = MemoryStore::<Log>::new(settings);
             if policy.quotas().len() == 1 && policy.mode() == Mode::Enforce {
-                AnyStore::Usual(store)
+                AnyStore::FastPath(store)
             } else {
                 AnyStore::Other(Box::new(store))
             }
@@ -191,27 +191,9 @@ fn store(policy: &Policy, settings: &StoreSettings) -> AnyStore {
     }
 }
 
-/// Gives every limiter a place in the order in which locks are taken.
-fn next_number() -> usize {
-    // Not a thing for the concurrency checker: all that matters is that no number comes twice.
-    use core::sync::atomic::{AtomicUsize, Ordering};
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    NEXT.fetch_add(1, Ordering::Relaxed)
-}
-
 fn one_or_many<W: Window + Debug + 'static>(policy: &Policy, settings: &StoreSettings) -> AnyStore {
     match policy.quotas() {
         [_] => AnyStore::Other(Box::new(MemoryStore::<W>::new(settings))),
         _ => AnyStore::Other(Box::new(MemoryStore::<Many<W>>::new(settings))),
-    }
-}
-
-fn waits(policy: &Policy) -> bool {
-    match policy.algorithm() {
-        Algorithm::Log | Algorithm::LogCapped { .. } => Log::WAITS,
-        Algorithm::Counter => Counter::WAITS,
-        Algorithm::Segments { .. } => Segments::WAITS,
-        Algorithm::Gcra => Gcra::WAITS,
-        Algorithm::Fixed => Fixed::WAITS,
     }
 }

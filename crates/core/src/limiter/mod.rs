@@ -4,24 +4,27 @@ mod all;
 mod builder;
 mod save;
 mod stats;
+mod store;
 mod tier;
 mod wait;
+mod with_quotas;
 
 pub use all::{Ask, check_all};
 pub use builder::LimiterBuilder;
 pub use save::RestoreReport;
 pub use stats::{Event, Stats, Usage};
-pub use tier::Tier;
+pub use tier::{StoreId, Tier};
+pub use with_quotas::WithQuotas;
 
 use crate::cost::Cost;
 use crate::decision::Decision;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::key::{Key, Secret};
 use crate::memory::{AnyStore, OnFull, Request};
 use crate::policy::{Mode, Policy};
 use crate::quota::Quota;
 use crate::receipt::Receipt;
-use crate::store::Store;
+use crate::store::Quotas;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::time::{AnyClock, Moment, TickScale};
 use crate::window::Limits;
@@ -61,8 +64,8 @@ pub struct Limiter {
     memory_limit: AtomicUsize,
     /// The shard that the next call of `sweep` begins with.
     sweep_at: AtomicUsize,
-    /// Its place in the order in which locks are taken.
-    number: usize,
+    /// Orders the locks of several limiters, and recognizes the limiter's tiers.
+    id: StoreId,
 }
 
 impl Limiter {
@@ -96,11 +99,6 @@ impl Limiter {
         self.decide(fingerprint, &self.limits, cost.get())
     }
 
-    /// As [`check_cost`](Limiter::check_cost), for a key that has other quotas than the policy.
-    pub fn check_tier<K: Key + ?Sized>(&self, key: &K, tier: &Tier, cost: Cost) -> Decision {
-        self.decide(key.fingerprint(&self.secret), &tier.limits, cost.get())
-    }
-
     /// Asks for many keys at once, one decision each in the same order. Takes down to half of the
     /// time of single checks once the keys do not fit the processor's cache; where several threads
     /// ask for the same few keys, it may take longer.
@@ -129,14 +127,9 @@ impl Limiter {
         }
     }
 
-    /// Decides as if asked, and takes nothing: `remaining` is what is left now.
+    /// Decides as [`check_cost`](Limiter::check_cost) would, without taking anything.
     pub fn peek<K: Key + ?Sized>(&self, key: &K, cost: Cost) -> Decision {
-        self.finish(self.store.peek(&self.request(key, &self.limits, cost.get())))
-    }
-
-    /// As [`peek`](Limiter::peek), for a key that has other quotas than the policy.
-    pub fn peek_tier<K: Key + ?Sized>(&self, key: &K, tier: &Tier, cost: Cost) -> Decision {
-        self.finish(self.store.peek(&self.request(key, &tier.limits, cost.get())))
+        self.with_policy().peek(key, cost)
     }
 
     /// Takes an estimate now; [`settle`](Limiter::settle) corrects it when the cost is known. The
@@ -151,35 +144,19 @@ impl Limiter {
         Receipt { fingerprint: key.fingerprint(&self.secret), tick, units, epoch }
     }
 
-    /// Gives back the very units that a receipt names, and says how many there were to give: none
-    /// after they have expired or the key was reset.
+    /// Returns the exact units of a receipt: see [`WithQuotas::refund`].
     pub fn refund(&self, receipt: Receipt) -> u64 {
-        self.give_back(receipt, &self.limits)
+        self.with_policy().refund(receipt)
     }
 
-    /// As [`refund`](Limiter::refund), of a receipt from [`check_tier`](Limiter::check_tier).
-    pub fn refund_tier(&self, receipt: Receipt, tier: &Tier) -> u64 {
-        self.give_back(receipt, &tier.limits)
+    /// Corrects a reservation to its actual cost: see [`WithQuotas::settle`].
+    pub fn settle(&self, receipt: Receipt, actual: u64) -> u64 {
+        self.with_policy().settle(receipt, actual)
     }
 
-    #[expect(clippy::needless_pass_by_value, reason = "a receipt works once")]
-    fn give_back(&self, receipt: Receipt, limits: &Limits) -> u64 {
-        let Receipt { fingerprint, tick, units, epoch } = receipt;
-        self.store.give_back(&self.request_for(fingerprint, limits, units), tick, epoch)
-    }
-
-    /// Gives back up to `units` that no receipt names, and says how many there were: the oldest
-    /// that count first, as they would be free again soonest anyway. Algorithms that keep no times
-    /// give back of the oldest and the newest part that they count.
-    ///
-    /// For callers that cannot keep receipts. With one, [`refund`](Limiter::refund) is exact.
+    /// Returns up to `units` without a receipt: see [`WithQuotas::forgive`].
     pub fn forgive<K: Key + ?Sized>(&self, key: &K, units: u64) -> u64 {
-        self.store.forgive(&self.request(key, &self.limits, units))
-    }
-
-    /// As [`forgive`](Limiter::forgive), for a key that has other quotas than the policy.
-    pub fn forgive_tier<K: Key + ?Sized>(&self, key: &K, units: u64, tier: &Tier) -> u64 {
-        self.store.forgive(&self.request(key, &tier.limits, units))
+        self.with_policy().forgive(key, units)
     }
 
     /// Whether it was this limiter that handed out a receipt for `key`. For who keeps a limiter
@@ -188,79 +165,37 @@ impl Limiter {
         receipt.fingerprint == key.fingerprint(&self.secret)
     }
 
-    /// Corrects an estimate to the real cost, and says how many units were charged for it in all.
-    ///
-    /// What was taken too much is given back, unless it has expired. What was taken too little is recorded as debt, above
-    /// the limit if need be: it was used, so it counts.
-    pub fn settle(&self, receipt: Receipt, actual: u64) -> u64 {
-        self.correct(receipt, actual, &self.limits)
-    }
-
-    /// As [`settle`](Limiter::settle), of a receipt from [`check_tier`](Limiter::check_tier).
-    pub fn settle_tier(&self, receipt: Receipt, actual: u64, tier: &Tier) -> u64 {
-        self.correct(receipt, actual, &tier.limits)
-    }
-
-    #[expect(clippy::needless_pass_by_value, reason = "a receipt works once")]
-    fn correct(&self, receipt: Receipt, actual: u64, limits: &Limits) -> u64 {
-        let Receipt { fingerprint, tick, units, epoch } = receipt;
-        if actual < units {
-            let request = self.request_for(fingerprint, limits, units - actual);
-            return units - self.store.give_back(&request, tick, epoch);
-        }
-        let debt = (actual - units).min(crate::quota::LIMIT_MAX);
-        if debt > 0 {
-            self.store.take(&self.request_for(fingerprint, limits, debt));
-        }
-        units + debt
-    }
-
-    /// Units that count against each quota now.
+    /// Returns the units that count against each quota now.
     pub fn usage<K: Key + ?Sized>(&self, key: &K) -> Usage {
-        self.used(key, &self.limits)
+        self.with_policy().usage(key)
     }
 
-    /// As [`usage`](Limiter::usage), for a key that has other quotas than the policy.
-    pub fn usage_tier<K: Key + ?Sized>(&self, key: &K, tier: &Tier) -> Usage {
-        self.used(key, &tier.limits)
-    }
-
-    fn used<K: Key + ?Sized>(&self, key: &K, limits: &Limits) -> Usage {
-        let units = self.store.used(&self.request(key, limits, 1));
-        Usage { units, quotas: limits.quotas().len() }
-    }
-
-    /// Every request that is still in the longest window, oldest first, for audits.
-    ///
-    /// Times are exact to the tick, rounded up; requests of the same tick are one event. Under
-    /// memory pressure, or a byte cap, neighbours may have become one event at the later time.
+    /// Returns every request that is still in the longest window: see [`WithQuotas::history`].
     ///
     /// # Errors
     ///
-    /// When the algorithm is not a log: the others keep counts and no times.
+    /// Returns an error if the algorithm is not a log: the others keep counts and no times.
     pub fn history<K: Key + ?Sized>(&self, key: &K) -> Result<Vec<Event>, Error> {
-        self.events(key, &self.limits)
+        self.with_policy().history(key)
     }
 
-    /// As [`history`](Limiter::history), for a key that has other quotas than the policy.
+    /// Returns the limiter with the quotas of a tier, for the keys that have it.
     ///
     /// # Errors
     ///
-    /// When the algorithm is not a log.
-    pub fn history_tier<K: Key + ?Sized>(&self, key: &K, tier: &Tier) -> Result<Vec<Event>, Error> {
-        self.events(key, &tier.limits)
+    /// Returns an error if another limiter created the tier.
+    #[inline]
+    pub fn with<'a>(&'a self, quotas: impl Into<Quotas<'a>>) -> Result<WithQuotas<'a>, Error> {
+        let limits = match quotas.into() {
+            Quotas::Policy => &self.limits,
+            Quotas::Tier(tier) => tier.prepared(self.id)?,
+        };
+        Ok(WithQuotas { limiter: self, limits })
     }
 
-    fn events<K: Key + ?Sized>(&self, key: &K, limits: &Limits) -> Result<Vec<Event>, Error> {
-        let mut events = Vec::new();
-        let kept = self.store.history(&self.request(key, limits, 1), &mut |tick, units| {
-            events.push(Event { at: self.scale.duration(tick), units });
-        });
-        if kept {
-            return Ok(events);
-        }
-        let message = format!("{:?} keeps no history: use Algorithm::Log", self.policy.algorithm());
-        Err(Error::new(ErrorKind::Unsupported, message))
+    #[inline]
+    fn with_policy(&self) -> WithQuotas<'_> {
+        WithQuotas { limiter: self, limits: &self.limits }
     }
 
     /// Forgets a key; whether there was anything to forget. Receipts handed out for it are void.
@@ -333,6 +268,8 @@ impl Limiter {
         Stats {
             keys: store.keys,
             bytes: store.bytes,
+            table_bytes: store.table_bytes,
+            table_limit: store.table_limit,
             memory_limit: self.memory_limit.load(Ordering::Relaxed),
             evictions: store.evictions,
             overflowed: store.overflowed,
@@ -347,7 +284,7 @@ impl Limiter {
         &self.policy
     }
 
-    /// Other quotas for some keys, as for paying customers; made once, used often.
+    /// Prepares other quotas for some keys, such as paying customers; created once, used often.
     ///
     /// A key may change its tier at any time and keeps what it has taken. After a change to a
     /// longer window, the promise holds from one such window later. Counter, segments and fixed
@@ -355,27 +292,19 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// When there is no quota, or more than the policy has; for other algorithms than the log also
-    /// when there are fewer.
+    /// Returns an error if there is no quota or more than the policy has. Algorithms other than the
+    /// log need as many as the policy has.
     pub fn tier(&self, quotas: &[Quota]) -> Result<Tier, Error> {
-        let tier = Tier::new(quotas, &self.policy, &self.scale)?;
-        self.store.keep(tier.limits.longest());
-        Ok(tier)
+        Tier::new(self.id, &self.policy, quotas, || {
+            let limits = Limits::new(quotas, self.policy.algorithm(), &self.scale);
+            self.store.keep(limits.longest());
+            Ok(limits)
+        })
     }
 
     #[inline]
     fn moment(&self) -> Moment {
         self.scale.moment(self.clock.read().nanos())
-    }
-
-    #[inline]
-    fn request<'a, K: Key + ?Sized>(&self, key: &K, limits: &'a Limits, cost: u64) -> Request<'a> {
-        let fingerprint = key.fingerprint(&self.secret);
-        Request { fingerprint, limits, moment: self.moment(), cost }
-    }
-
-    fn request_for<'a>(&self, fingerprint: u64, limits: &'a Limits, cost: u64) -> Request<'a> {
-        Request { fingerprint, limits, moment: self.moment(), cost }
     }
 
     /// One unit under the policy's own quotas: the usual question. Compiled once, whatever the
@@ -385,7 +314,7 @@ impl Limiter {
         let reading = self.clock.read();
         let moment = || self.scale.moment(reading.nanos());
         match &self.store {
-            AnyStore::Usual(store) => store.check_one(fingerprint, moment),
+            AnyStore::FastPath(store) => store.check_one(fingerprint, moment),
             AnyStore::Other(_) => self.decide_slowly(fingerprint, &self.limits, moment(), 1),
         }
     }
@@ -421,25 +350,3 @@ impl Limiter {
 
 /// Keys that are hashed together.
 const MANY: usize = 64;
-
-impl Store for Limiter {
-    fn policy(&self) -> &Policy {
-        &self.policy
-    }
-
-    async fn check(&self, key: &[u8], cost: Cost) -> Result<Decision, Error> {
-        Ok(self.check_cost(key, cost))
-    }
-
-    async fn peek(&self, key: &[u8], cost: Cost) -> Result<Decision, Error> {
-        Ok(Self::peek(self, key, cost))
-    }
-
-    async fn refund(&self, _: &[u8], receipt: Receipt) -> Result<u64, Error> {
-        Ok(Self::refund(self, receipt))
-    }
-
-    async fn reset(&self, key: &[u8]) -> Result<bool, Error> {
-        Ok(Self::reset(self, key))
-    }
-}

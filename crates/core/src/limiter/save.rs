@@ -9,9 +9,9 @@
 use std::io::{Read, Write};
 
 use super::{Limiter, LimiterBuilder};
+use crate::coding::{Reader, Writer, damaged};
 use crate::error::{Error, ErrorKind};
 use crate::key::Secret;
-use crate::memory::{Reader, Writer, damaged};
 use crate::policy::{Algorithm, Policy};
 
 const MAGIC: &[u8; 8] = b"slidegat";
@@ -122,7 +122,7 @@ impl Limiter {
                 break;
             }
             let restored =
-                self.store.restore(&frame, &self.request_for(0, &self.limits, 1), shift)?;
+                self.store.restore(&frame, &self.with_policy().request_for(0, 1), shift)?;
             report.keys += restored.keys;
             report.dropped += restored.dropped;
             frames += 1;

@@ -14,6 +14,11 @@ pub struct Stats {
     pub bytes: usize,
     /// What `bytes` stays within, but for some hundred bytes where the alternative would be to forget.
     pub memory_limit: usize,
+    /// Bytes of the table and the logs, without the overflow sketches.
+    pub table_bytes: usize,
+    /// The most bytes of the table and the logs: `memory_limit` without the quarter that the
+    /// overflow sketches may use. The table is full when `table_bytes` reaches it.
+    pub table_limit: usize,
     /// Keys that were moved into the overflow sketch to make room.
     pub evictions: u64,
     /// Requests of new keys that found no room in the table.

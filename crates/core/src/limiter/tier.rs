@@ -1,55 +1,101 @@
 //! Other quotas for some keys.
 
-use crate::error::{Error, ErrorKind};
-use crate::policy::{Algorithm, Policy, check_quotas};
-use crate::quota::Quota;
-use crate::time::TickScale;
-use crate::window::Limits;
+use core::any::Any;
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
-/// Quotas that some keys have instead of the policy's, ready to use: see
-/// [`Limiter::tier`](crate::Limiter::tier).
+use crate::error::{Error, ErrorKind};
+use crate::policy::{Policy, check_quotas};
+use crate::quota::Quota;
+
+/// Quotas that some keys have instead of the policy's: see [`Limiter::tier`](crate::Limiter::tier).
+///
+/// A tier belongs to the store that created it. Any other store refuses it with an error.
 ///
 /// ```
-/// use slidegate::{Cost, Limiter, Policy, Quota};
+/// use slidegate::{Limiter, Policy, Quota};
 ///
 /// let limiter = Limiter::new(Policy::new("api", Quota::per_minute(10)?)?)?;
 /// let gold = limiter.tier(&[Quota::per_minute(1000)?])?;
 ///
 /// assert_eq!(limiter.check("alice").remaining(), 9);
-/// assert_eq!(limiter.check_tier("bob", &gold, Cost::ONE).remaining(), 999);
+/// assert_eq!(limiter.with(&gold)?.check("bob").remaining(), 999);
+///
+/// let other = Limiter::new(Policy::new("search", Quota::per_minute(10)?)?)?;
+/// assert!(other.with(&gold).is_err());
 /// # Ok::<(), slidegate::Error>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct Tier {
-    quotas: Box<[Quota]>,
-    pub(super) limits: Limits,
+    owner: StoreId,
+    quotas: Arc<[Quota]>,
+    /// What the store computed from the quotas.
+    prepared: Arc<dyn Any + Send + Sync>,
+}
+
+/// Identifies a store within the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StoreId(u64);
+
+impl StoreId {
+    /// Creates an id that no other store has.
+    pub fn unique() -> Self {
+        // Plain atomics: the concurrency checker has nothing to learn from a counter.
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
 }
 
 impl Tier {
-    pub(super) fn new(quotas: &[Quota], policy: &Policy, scale: &TickScale) -> Result<Self, Error> {
+    /// Creates a tier of the store `owner`, with what `prepare` computes from the quotas. The store
+    /// finds it again by [`Tier::prepared`]. For implementations of [`Store`](crate::Store).
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no quota or more than `policy` has, or if `prepare` fails.
+    /// Algorithms other than the log need as many quotas as the policy has.
+    pub fn new<P: Any + Send + Sync>(
+        owner: StoreId,
+        policy: &Policy,
+        quotas: &[Quota],
+        prepare: impl FnOnce() -> Result<P, Error>,
+    ) -> Result<Self, Error> {
         check_quotas(quotas)?;
-        let log = matches!(policy.algorithm(), Algorithm::Log | Algorithm::LogCapped { .. });
-        let fits = if log {
-            quotas.len() <= policy.quotas().len()
-        } else {
-            quotas.len() == policy.quotas().len()
-        };
-        if !fits {
+        let (given, most) = (quotas.len(), policy.quotas().len());
+        let log = policy.algorithm().keeps_entries();
+        if given > most || (given < most && !log) {
             let message = format!(
-                "a tier of {} quotas does not fit policy {:?} of {}: with {:?} use {}",
-                quotas.len(),
+                "a tier of {given} quotas does not fit policy {:?} of {most}: with {:?} use {}",
                 policy.name(),
-                policy.quotas().len(),
                 policy.algorithm(),
                 if log { "as many or fewer" } else { "as many" },
             );
             return Err(Error::new(ErrorKind::Policy, message));
         }
-        Ok(Self { quotas: quotas.into(), limits: Limits::new(quotas, policy.algorithm(), scale) })
+        Ok(Self { owner, quotas: quotas.into(), prepared: Arc::new(prepare()?) })
     }
 
-    /// The quotas.
+    /// Returns the quotas.
     pub fn quotas(&self) -> &[Quota] {
         &self.quotas
     }
+
+    /// Returns what the store `owner` prepared. For implementations of [`Store`](crate::Store).
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if another store created the tier.
+    #[inline]
+    pub fn prepared<P: Any>(&self, owner: StoreId) -> Result<&P, Error> {
+        match self.prepared.downcast_ref() {
+            Some(prepared) if self.owner == owner => Ok(prepared),
+            _ => Err(foreign()),
+        }
+    }
+}
+
+#[cold]
+fn foreign() -> Error {
+    let message = "the tier belongs to another limiter: create one with this limiter's tier()";
+    Error::new(ErrorKind::Setting, message)
 }

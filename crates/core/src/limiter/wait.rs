@@ -5,7 +5,7 @@ use core::pin::pin;
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 
-use super::Limiter;
+use super::{Limiter, WithQuotas};
 use crate::cost::Cost;
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind};
@@ -55,55 +55,14 @@ impl Limiter {
         key: &K,
         cost: Cost,
         deadline: Duration,
-        mut sleep: S,
+        sleep: S,
     ) -> Result<Decision, Error>
     where
         K: Key + ?Sized,
         S: FnMut(Duration) -> F,
         F: Future<Output = ()>,
     {
-        let _waiter = self.waiter()?;
-        let request = self.request(key, &self.limits, cost.get());
-        let end = request.moment.now.saturating_add(self.scale.window(deadline));
-        let deadline_ticks = if deadline.is_zero() { 0 } else { end - request.moment.now };
-        let (decision, mut wait) = match self.store.line_up(&request, deadline_ticks) {
-            LineUp::Placed(decision, wait) => (decision, wait),
-            LineUp::TooLong(decision) => return Ok(self.finish(decision)),
-        };
-        if wait == 0 {
-            return Ok(self.finish(decision));
-        }
-        let Some(receipt) = decision.into_receipt() else {
-            return Ok(self.peek(key, cost));
-        };
-        let mut place = Place { limiter: self, request, receipt: Some(receipt) };
-        loop {
-            sleep(self.scale.duration(wait)).await;
-            let moment = self.moment();
-            let Some(receipt) = &place.receipt else {
-                return Ok(self.peek(key, cost));
-            };
-            let request = Request { moment, ..request };
-            match self.store.confirm(&request, receipt.tick, receipt.epoch) {
-                Some((0, moment)) => {
-                    let mut receipt = place.receipt.take();
-                    if let Some(receipt) = &mut receipt {
-                        receipt.tick = receipt.tick.max(moment.date);
-                    }
-                    let decision = self.store.peek(&request);
-                    return Ok(match receipt {
-                        Some(receipt) => decision.into_placed(receipt),
-                        None => decision,
-                    });
-                }
-                Some((longer, moment)) if moment.now.saturating_add(longer) <= end => wait = longer,
-                // The key was reset, or those before were so late that the deadline cannot be met.
-                _ => {
-                    drop(place);
-                    return Ok(self.finish(self.store.peek(&request).into_denied()));
-                }
-            }
-        }
+        self.with_policy().wait(key, cost, deadline, sleep).await
     }
 
     /// As [`wait`](Limiter::wait), and blocks the thread meanwhile.
@@ -149,6 +108,70 @@ impl Limiter {
         let message =
             format!("{before} callers wait already: raise waiters_max or shed load earlier");
         Err(Error::new(ErrorKind::Waiters, message))
+    }
+}
+
+impl WithQuotas<'_> {
+    /// Takes units as soon as they are available, within `deadline`: see [`Limiter::wait`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Limiter::wait`].
+    pub async fn wait<K, S, F>(
+        &self,
+        key: &K,
+        cost: Cost,
+        deadline: Duration,
+        mut sleep: S,
+    ) -> Result<Decision, Error>
+    where
+        K: Key + ?Sized,
+        S: FnMut(Duration) -> F,
+        F: Future<Output = ()>,
+    {
+        let limiter = self.limiter;
+        let _waiter = limiter.waiter()?;
+        let request = self.request(key, cost.get());
+        let end = request.moment.now.saturating_add(limiter.scale.window(deadline));
+        let deadline_ticks = if deadline.is_zero() { 0 } else { end - request.moment.now };
+        let (decision, mut wait) = match limiter.store.line_up(&request, deadline_ticks) {
+            LineUp::Placed(decision, wait) => (decision, wait),
+            LineUp::TooLong(decision) => return Ok(limiter.finish(decision)),
+        };
+        if wait == 0 {
+            return Ok(limiter.finish(decision));
+        }
+        let Some(receipt) = decision.into_receipt() else {
+            return Ok(self.peek(key, cost));
+        };
+        let mut place = Place { limiter, request, receipt: Some(receipt) };
+        loop {
+            sleep(limiter.scale.duration(wait)).await;
+            let moment = limiter.moment();
+            let Some(receipt) = &place.receipt else {
+                return Ok(self.peek(key, cost));
+            };
+            let request = Request { moment, ..request };
+            match limiter.store.confirm(&request, receipt.tick, receipt.epoch) {
+                Some((0, moment)) => {
+                    let mut receipt = place.receipt.take();
+                    if let Some(receipt) = &mut receipt {
+                        receipt.tick = receipt.tick.max(moment.date);
+                    }
+                    let decision = limiter.store.peek(&request);
+                    return Ok(match receipt {
+                        Some(receipt) => decision.into_placed(receipt),
+                        None => decision,
+                    });
+                }
+                Some((longer, moment)) if moment.now.saturating_add(longer) <= end => wait = longer,
+                // The key was reset, or those before were so late that the deadline cannot be met.
+                _ => {
+                    drop(place);
+                    return Ok(limiter.finish(limiter.store.peek(&request).into_denied()));
+                }
+            }
+        }
     }
 }
 

@@ -1,13 +1,11 @@
 //! From a window's numbers to a decision.
 
-use core::time::Duration;
-
 use super::shard::Shared;
 use crate::decision::{Decision, Outcome, QuotaDecision};
 use crate::policy::QUOTAS_MAX;
 use crate::receipt::Receipt;
 use crate::time::{Moment, TickScale};
-use crate::window::{Limits, NEVER, Standing, TickQuota, Usual, Window};
+use crate::window::{DecodeContext, FastPath, Limits, NEVER, Standing, TickQuota, Window};
 
 /// What a shard is asked.
 #[derive(Debug, Clone, Copy)]
@@ -43,7 +41,7 @@ impl Known {
     }
 }
 
-/// Decides under the only quota, and takes if it passes: the short way if there is one.
+/// Decides under the only quota, and takes if it passes: on the fast path if it can.
 #[inline]
 pub(super) fn check_window<W: Window>(
     window: &mut W,
@@ -52,25 +50,26 @@ pub(super) fn check_window<W: Window>(
     shared: &Shared,
 ) -> Standing {
     let Request { limits, cost, .. } = *request;
-    if W::USUAL && cost == 1 {
-        window.advance(limits, moment.now, &shared.account);
+    window.advance(limits, moment.now, &shared.account);
+    if cost == 1 {
         let TickQuota { limit, window: length } = limits.quota(0);
         let left = |first: u64| first + length - moment.now;
-        match window.check_usual(limit, moment) {
-            Usual::Taken { used, first } => {
+        match window.check_fast(limit, moment) {
+            FastPath::Taken { used, first } => {
                 return Standing { used, retry: 0, reset: left(first), tick: moment.date };
             }
-            Usual::Denied { first } => {
+            FastPath::Denied { first } => {
                 let wait = left(first);
                 return Standing { used: limit, retry: wait, reset: wait, tick: 0 };
             }
-            Usual::No => {}
+            FastPath::Unavailable => {}
         }
     }
     window.check(limits, moment, cost, &shared.account)
 }
 
-/// The decision for one unit under the policy's only quota, where there is no short way.
+/// The decision for one unit under the policy's only quota, where the fast path is not available.
+/// The window was brought up to now.
 #[cold]
 #[inline(never)]
 pub(super) fn check_known<W: Window>(
@@ -127,7 +126,7 @@ pub(super) fn seed<W: Window>(
     window.advance(request.limits, request.moment.now, &shared.account);
 }
 
-/// Runs `at_window` on a window brought up to now; on a copy of it if that would let go of what
+/// Runs `at_window` on a window brought up to now; on a copy of it if that would drop what
 /// another tier still counts.
 pub(super) fn look<W: Window, R>(
     window: &mut W,
@@ -140,8 +139,8 @@ pub(super) fn look<W: Window, R>(
         let mut bytes = Vec::new();
         window.encode(&mut bytes);
         let epoch = window.epoch();
-        let copy = W::decode(&mut bytes.as_slice(), limits, epoch, 0, &shared.account);
-        if let Ok(mut copy) = copy {
+        let context = DecodeContext { limits, epoch, shift: 0, account: &shared.account };
+        if let Ok(mut copy) = W::decode(&mut bytes.as_slice(), &context) {
             copy.advance(limits, moment.now, &shared.account);
             let seen = at_window(&mut copy);
             shared.account.shrink(copy.heap_bytes());
@@ -152,46 +151,16 @@ pub(super) fn look<W: Window, R>(
     at_window(window)
 }
 
-/// Judges a window that was brought up to now, and takes if allowed and asked to.
-#[inline]
+/// Decides for a window that was brought up to now, and takes if allowed and `take` is set.
 pub(super) fn decide<W: Window>(
     window: &mut W,
     request: &Request<'_>,
     shared: &Shared,
     take: bool,
 ) -> Decision {
-    if !request.limits.is_single() {
-        return decide_many(window, request, shared, take);
-    }
     let Request { fingerprint, limits, moment, cost } = *request;
-    let retry = window.retry(limits, 0, moment.now, cost);
-    let mut receipt = None;
-    if retry == 0 && take {
-        let tick = window.take(limits, moment, cost, &shared.account);
-        receipt = Some(Receipt { fingerprint, tick, units: cost, epoch: window.epoch() });
-    }
-    let used = window.used(limits, 0, moment.now);
-    let limit = limits.quota(0).limit;
-    let standing = QuotaDecision::from_nanos(
-        limit,
-        limit.saturating_sub(used),
-        shared.scale.nanos(retry),
-        shared.scale.nanos(window.reset(limits, 0, moment.now)),
-    );
-    let outcome = if retry == 0 { Outcome::Allow } else { Outcome::Deny };
-    Decision::one(outcome, standing, receipt)
-}
-
-pub(super) fn decide_many<W: Window>(
-    window: &mut W,
-    request: &Request<'_>,
-    shared: &Shared,
-    take: bool,
-) -> Decision {
-    let Request { fingerprint, limits, moment, cost } = *request;
-    let count = limits.quotas().len();
     let mut retries = [0; QUOTAS_MAX];
-    for (index, retry) in retries[..count].iter_mut().enumerate() {
+    for (index, retry) in retries[..limits.quotas().len()].iter_mut().enumerate() {
         *retry = window.retry(limits, index, moment.now, cost);
     }
     let allowed = retries.iter().all(|retry| *retry == 0);
@@ -200,27 +169,25 @@ pub(super) fn decide_many<W: Window>(
         let tick = window.take(limits, moment, cost, &shared.account);
         receipt = Some(Receipt { fingerprint, tick, units: cost, epoch: window.epoch() });
     }
-    let mut standings = [QuotaDecision::new(0, 0, None, Duration::ZERO); QUOTAS_MAX];
-    for (index, quota) in limits.quotas().iter().enumerate() {
+    let quotas = limits.quotas().iter().zip(retries).enumerate().map(|(index, (quota, retry))| {
         let used = window.used(limits, index, moment.now);
-        standings[index] = QuotaDecision::from_nanos(
+        QuotaDecision::from_nanos(
             quota.limit,
             quota.limit.saturating_sub(used),
-            shared.scale.nanos(retries[index]),
+            shared.scale.nanos(retry),
             shared.scale.nanos(window.reset(limits, index, moment.now)),
-        );
-    }
+        )
+    });
     let outcome = if allowed { Outcome::Allow } else { Outcome::Deny };
-    Decision::new(outcome, &standings[..count], receipt)
+    Decision::collect(outcome, quotas, receipt)
 }
 
-/// The answer of `deny` when the table is full.
+/// The decision of [`OnFull::Deny`](super::OnFull::Deny) when the table is full.
 #[cold]
 pub(super) fn deny_full(request: &Request<'_>, shared: &Shared) -> Decision {
     let wait = shared.scale.nanos(request.limits.longest());
-    let mut standings = [QuotaDecision::new(0, 0, None, Duration::ZERO); QUOTAS_MAX];
-    for (standing, quota) in standings.iter_mut().zip(request.limits.quotas()) {
-        *standing = QuotaDecision::from_nanos(quota.limit, 0, wait.min(NEVER - 1), wait);
-    }
-    Decision::new(Outcome::Deny, &standings[..request.limits.quotas().len()], None).into_estimated()
+    let quotas = request.limits.quotas().iter();
+    let quotas =
+        quotas.map(|quota| QuotaDecision::from_nanos(quota.limit, 0, wait.min(NEVER - 1), wait));
+    Decision::collect(Outcome::Deny, quotas, None).into_estimated()
 }

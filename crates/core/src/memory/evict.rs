@@ -1,8 +1,7 @@
 //! Making room: what can no longer matter is swept, the rest is moved out or grown for.
 
 use super::decide::Request;
-use super::hold::Hold;
-use super::shard::{OnFull, SWEEP_WHEN_FULL, Shard, Shared};
+use super::shard::{Hold, OnFull, SWEEP_WHEN_FULL, Shard, Shared};
 use super::slots::Slots;
 use crate::window::Window;
 
@@ -16,9 +15,9 @@ impl<W: Window> Shard<W> {
     /// Looks at up to `slots` slots and drops those that can no longer change a decision: how many
     /// were looked at, and how many of them dropped.
     ///
-    /// Goes down: a key that is dropped lets those behind it move up, and when all behind it that
-    /// are dead have gone already, few are left to move. Going up, a run of dead keys would be
-    /// moved once for every one of them, for milliseconds.
+    /// Goes down: when a key is dropped, those behind it move up, and the expired ones among them are
+    /// already gone, so that few are left to move. Going up, a run of expired keys would be moved
+    /// once for each of them, which takes milliseconds.
     pub(super) fn sweep(&mut self, slots: usize, shared: &Shared) -> (usize, usize) {
         let (mut seen, mut dropped) = (0, 0);
         let longest = shared.longest();
@@ -104,7 +103,7 @@ impl<W: Window> Shard<W> {
         true
     }
 
-    /// Lets go of sketches whose windows have both passed.
+    /// Drops the sketches once both windows of each have passed.
     fn drop_sketches(&mut self) {
         let now = self.latest.now;
         if self.sketches.iter().all(|sketch| sketch.is_over(now)) {

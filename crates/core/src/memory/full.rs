@@ -1,7 +1,5 @@
 //! Keys that the table has no room for: the sketches judge them and remember them.
 
-use core::time::Duration;
-
 use super::decide::Request;
 use super::overflow::Sketch;
 use super::shard::{Shard, Shared};
@@ -19,9 +17,8 @@ impl<W: Window> Shard<W> {
         let quotas = || limits.quotas().iter().zip(estimates);
         let allowed =
             quotas().all(|(quota, estimate)| estimate.saturating_add(cost) <= quota.limit);
-        let mut standings = [QuotaDecision::new(0, 0, None, Duration::ZERO); QUOTAS_MAX];
-        for (index, (quota, estimate)) in quotas().enumerate() {
-            let sketch = &mut self.sketches[index];
+        let sketches = &mut self.sketches;
+        let quotas = quotas().zip(sketches).map(|((quota, estimate), sketch)| {
             let passes = estimate.saturating_add(cost) <= quota.limit;
             let retry =
                 if passes { 0 } else { sketch.retry(fingerprint, quota.limit, cost, moment.now) };
@@ -29,15 +26,15 @@ impl<W: Window> Shard<W> {
                 sketch.add(fingerprint, cost);
             }
             let taken = estimate.saturating_add(if allowed { cost } else { 0 });
-            standings[index] = QuotaDecision::from_nanos(
+            QuotaDecision::from_nanos(
                 quota.limit,
                 quota.limit.saturating_sub(taken),
                 shared.scale.nanos(retry),
                 shared.scale.nanos(sketch.reset(moment.now)),
-            );
-        }
+            )
+        });
         let outcome = if allowed { Outcome::Allow } else { Outcome::Deny };
-        Decision::new(outcome, &standings[..limits.quotas().len()], None).into_estimated()
+        Decision::collect(outcome, quotas, None).into_estimated()
     }
 
     /// What the sketches remember of a key, by quota; all zero if there are none.

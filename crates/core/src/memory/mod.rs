@@ -1,19 +1,14 @@
 //! The keyed store: sharded, budgeted, swept.
 
-mod account;
-mod coding;
 mod decide;
 mod evict;
 mod full;
-mod hold;
 mod overflow;
 mod shard;
 mod slots;
 mod snapshot;
 mod store;
 
-pub(crate) use account::Account;
-pub(crate) use coding::{Reader, Writer, damaged};
 pub(crate) use decide::Request;
 pub use shard::OnFull;
 

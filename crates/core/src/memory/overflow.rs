@@ -1,6 +1,6 @@
-//! The sketch that remembers whom the table has no room for. It can only over-count.
+//! The sketch that counts keys the table has no room for. It can only over-count.
 
-use super::{Reader, Writer, damaged};
+use crate::coding::{Reader, Writer, damaged};
 use crate::error::Error;
 
 /// Counts of the current and the previous window for any number of keys, in fixed memory.
@@ -49,7 +49,7 @@ impl Sketch {
         self.columns() > columns_of(bytes)
     }
 
-    /// Lets go of the window before the previous one.
+    /// Drops the window before the previous one.
     pub(super) fn advance(&mut self, window: u64, now: u64) {
         self.window = self.window.max(window);
         let passed = now.saturating_sub(self.start);
@@ -80,14 +80,14 @@ impl Sketch {
         (u64::from(current) + u64::from(previous)).saturating_mul(self.quantum)
     }
 
-    /// Ticks until an estimate lets `cost` pass, if nobody adds to it.
+    /// Ticks until an estimate lets `cost` pass, if no units are added to it.
     pub(super) fn retry(&self, fingerprint: u64, limit: u64, cost: u64, now: u64) -> u64 {
         let next = (self.start + self.window).saturating_sub(now);
         let current = u64::from(self.least(fingerprint, true)).saturating_mul(self.quantum);
         if current.saturating_add(cost) <= limit { next } else { next + self.window }
     }
 
-    /// Ticks until the previous window is let go.
+    /// Ticks until the previous window is dropped.
     pub(super) fn reset(&self, now: u64) -> u64 {
         (self.start + self.window).saturating_sub(now)
     }
@@ -130,7 +130,7 @@ impl Sketch {
     }
 
     /// Takes over what another sketch remembers, of whatever size: a column's count goes to every
-    /// column that shares keys with it, so nobody's estimate gets smaller.
+    /// column that shares keys with it, so no estimate gets smaller.
     pub(super) fn absorb(&mut self, other: &Self) {
         self.window = self.window.max(other.window);
         self.start = self.start.max(other.start);
@@ -196,7 +196,7 @@ mod tests {
     use std::collections::HashMap;
 
     proptest! {
-        // An estimate below the truth would let somebody over their limit.
+        // An estimate below the truth would let a key exceed its limit.
         #[test]
         fn never_counts_too_little(
             steps in prop::collection::vec((0u64..40, 1u64..9, 0u64..30, any::<bool>()), 1..400),

@@ -1,28 +1,26 @@
 //! One part of the table, behind one lock.
 
-use core::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::Account;
 use super::decide::{
-    Known, Request, allow_one, check_known, check_window, decide, decide_many, deny_full, deny_one,
-    look, seed,
+    Known, Request, allow_one, check_known, check_window, decide, deny_full, deny_one, look, seed,
 };
-use super::hold::Hold;
 use super::overflow::Sketch;
 use super::slots::Slots;
 use super::store::LineUp;
+use crate::account::Account;
 use crate::decision::Decision;
 use crate::policy::QUOTAS_MAX;
 use crate::receipt::Receipt;
 use crate::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use crate::time::{Moment, TickScale};
-use crate::window::{Limits, NEVER, Usual, Window};
+use crate::window::{FastPath, Limits, NEVER, Window};
 
 /// What happens to a key that the table has no room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum OnFull {
-    /// The overflow sketch judges it. It can only over-count: nobody gets more than the limit, a
+    /// The overflow sketch judges it. It can only over-count: no key gets more than the limit, a
     /// few get less. Keys that are in the table stay.
     #[default]
     Overflow,
@@ -68,20 +66,38 @@ pub(super) struct Shared {
     pub(super) sketch_bytes: AtomicUsize,
     /// The policy's own limits, which choose how fine a sketch counts.
     pub(super) limits: Limits,
-    /// The longest window of the policy and its tiers: nothing is let go before it.
+    /// The longest window of the policy and its tiers: nothing is dropped before it.
     pub(super) longest: AtomicU64,
 }
 
 impl Shared {
-    // Set before a tier is handed out; who has the tier sees it.
+    // Set before a tier is handed out, so every user of the tier sees it.
     pub(super) fn longest(&self) -> u64 {
         self.longest.load(Ordering::Relaxed)
     }
 
-    /// Whether a key may have a longer window than these limits: then who only looks must not let
-    /// go of what these no longer count.
+    /// Returns `true` if the policy or one of its tiers has a longer window than `limits`.
+    ///
+    /// [`Window::advance`] drops entries that `limits` no longer counts but the longer window may
+    /// still count. Reads therefore advance a copy; debts and refunds skip it.
     pub(super) fn has_longer(&self, limits: &Limits) -> bool {
         limits.longest() < self.longest()
+    }
+}
+
+/// How long a lock has been held so far. Only growth, sweeps, eviction and snapshots are measured: an ordinary
+/// check is far shorter than the two clock readings it would cost.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Hold(Instant);
+
+impl Hold {
+    #[expect(clippy::disallowed_methods, reason = "measures the machine, decides nothing")]
+    pub(super) fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    pub(super) fn elapsed(self) -> Duration {
+        self.0.elapsed()
     }
 }
 
@@ -117,13 +133,13 @@ pub(super) struct Shard<W> {
     pub(super) unplaced: Vec<(u64, [u64; QUOTAS_MAX])>,
 }
 
-/// Every so many checks ...
+/// Checks of a shard from one sweep to the next.
 const SWEEP_EVERY: u32 = 128;
-/// ... so many slots are looked at,
+/// Slots that such a sweep looks at.
 const SWEEP_SLOTS: usize = 4;
-/// and so many for every new key: faster than keys can come, so the dead never pile up.
+/// Slots swept for every new key: more than one, so that expired keys do not pile up.
 const SWEEP_FOR_NEW: usize = 4;
-/// When the budget is spent, so many are looked at before a new key goes without a slot.
+/// Slots swept before a new key goes without one because the budget is spent.
 pub(super) const SWEEP_WHEN_FULL: usize = 64;
 
 impl<W: Window> Shard<W> {
@@ -152,8 +168,8 @@ impl<W: Window> Shard<W> {
         moment: Moment,
         shared: &Shared,
     ) -> Decision {
-        // A date that goes back by a tick is as true as before; only a log whose last entry is later
-        // has to take a longer way, and does.
+        // A date that goes back by a tick is still valid; only a log whose last entry is later falls
+        // back to the full check.
         if moment.now < self.latest.now {
             return self.check_one_slowly(fingerprint, moment, shared);
         }
@@ -163,14 +179,14 @@ impl<W: Window> Shard<W> {
         };
         let window = self.slots.window(at);
         window.advance(&shared.limits, moment.now, &shared.account);
-        let decision = match window.check_usual(shared.limits.quota(0).limit, moment) {
-            Usual::Taken { used, first } => {
+        let decision = match window.check_fast(shared.limits.quota(0).limit, moment) {
+            FastPath::Taken { used, first } => {
                 let epoch = window.epoch();
                 let receipt = Receipt { fingerprint, tick: moment.date, units: 1, epoch };
                 allow_one(used, first, receipt, moment.now, shared)
             }
-            Usual::Denied { first } => deny_one(first, moment.now, shared),
-            Usual::No => {
+            FastPath::Denied { first } => deny_one(first, moment.now, shared),
+            FastPath::Unavailable => {
                 let decision = check_known(window, fingerprint, moment, shared);
                 self.sweep_in_turn(shared);
                 return decision;
@@ -186,7 +202,7 @@ impl<W: Window> Shard<W> {
         self.check(&Request { fingerprint, limits: &shared.limits, moment, cost: 1 }, shared)
     }
 
-    /// Counts a check, and sweeps after so many.
+    /// Counts a check, and sweeps after every [`SWEEP_EVERY`].
     #[inline]
     fn sweep_in_turn(&mut self, shared: &Shared) {
         let (left, is_due) = self.until_sweep.overflowing_sub(1);
@@ -221,7 +237,7 @@ impl<W: Window> Shard<W> {
         };
         let window = self.slots.window(at);
         window.advance(request.limits, request.moment.now, &shared.account);
-        decide_many(window, &request, shared, true)
+        decide(window, &request, shared, true)
     }
 
     /// Decides as if asked, and takes nothing.
@@ -276,17 +292,9 @@ impl<W: Window> Shard<W> {
         epoch: u16,
         shared: &Shared,
     ) -> u64 {
-        let request = self.enter(request);
-        let now = request.moment.now;
-        let Some(at) = self.slots.find(request.fingerprint) else {
-            return 0;
-        };
-        let window = self.slots.window(at);
+        let Some((window, now)) = self.window_to_reduce(request, shared) else { return 0 };
         if window.epoch() != epoch {
             return 0;
-        }
-        if !shared.has_longer(request.limits) {
-            window.advance(request.limits, now, &shared.account);
         }
         let limits = request.limits.keeping(shared.longest());
         window.give_back(&limits, now, tick, request.cost, &shared.account)
@@ -294,20 +302,27 @@ impl<W: Window> Shard<W> {
 
     /// Gives back units that no receipt names: the oldest that count, then the newest.
     pub(super) fn forgive(&mut self, request: &Request<'_>, shared: &Shared) -> u64 {
-        let request = self.enter(request);
-        let now = request.moment.now;
-        let Some(at) = self.slots.find(request.fingerprint) else {
-            return 0;
-        };
-        let window = self.slots.window(at);
-        if !shared.has_longer(request.limits) {
-            window.advance(request.limits, now, &shared.account);
-        }
+        let Some((window, now)) = self.window_to_reduce(request, shared) else { return 0 };
         let oldest = (now + 1).saturating_sub(request.limits.longest());
         let limits = request.limits.keeping(shared.longest());
         let given = window.give_back(&limits, now, oldest, request.cost, &shared.account);
         let left = request.cost - given.min(request.cost);
         given + window.give_back(&limits, now, now, left, &shared.account)
+    }
+
+    /// A key's window, brought up to now unless that would drop what another tier still counts.
+    fn window_to_reduce(
+        &mut self,
+        request: &Request<'_>,
+        shared: &Shared,
+    ) -> Option<(&mut W, u64)> {
+        let now = self.see(request.moment).now;
+        let at = self.slots.find(request.fingerprint)?;
+        let window = self.slots.window(at);
+        if !shared.has_longer(request.limits) {
+            window.advance(request.limits, now, &shared.account);
+        }
+        Some((window, now))
     }
 
     /// Takes a place in line: the units are dated at the moment they may be used.
@@ -342,7 +357,7 @@ impl<W: Window> Shard<W> {
             return LineUp::Placed(decide(window, &request, shared, true), 0);
         }
         let decision = decide(window, &request, shared, false);
-        // Behind everybody who is in line already.
+        // Behind all callers that are in line already.
         let date = moment.date.max(moment.now.saturating_add(wait)).max(window.end());
         if date - moment.now > within {
             return LineUp::TooLong(decision);
@@ -386,11 +401,8 @@ impl<W: Window> Shard<W> {
 
     /// Forgets a key. Receipts that were handed out for it are void.
     pub(super) fn reset(&mut self, fingerprint: u64, shared: &Shared) -> bool {
-        let Some(at) = self.slots.find(fingerprint) else {
-            return false;
-        };
-        self.drop_slot(at, shared);
-        true
+        let found = self.slots.find(fingerprint);
+        found.inspect(|at| self.drop_slot(*at, shared)).is_some()
     }
 
     /// What a new key starts with.

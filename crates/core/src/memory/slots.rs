@@ -21,7 +21,7 @@ pub(super) struct Slots<W> {
 const PAGE: usize = 16;
 
 /// A key's fingerprint and its window.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Slot<W> {
     fingerprint: u64,
     window: W,
@@ -179,7 +179,7 @@ impl<W: Window> Slots<W> {
     /// Takes a key out; those behind it move up, so that a search can still stop at the first
     /// empty slot.
     pub(super) fn remove(&mut self, at: usize) -> (u64, W) {
-        let removed = core::mem::replace(self.slot_mut(at), Slot::vacant());
+        let removed = core::mem::take(self.slot_mut(at));
         self.tags[at] = 0;
         self.len -= 1;
         let capacity = self.capacity();
@@ -194,7 +194,7 @@ impl<W: Window> Slots<W> {
             let behind =
                 |from: usize| if next >= from { next - from } else { next + capacity - from };
             if behind(wanted) >= behind(hole) {
-                let moved = core::mem::replace(self.slot_mut(next), Slot::vacant());
+                let moved = core::mem::take(self.slot_mut(next));
                 *self.slot_mut(hole) = moved;
                 self.tags.swap(hole, next);
                 hole = next;
@@ -208,14 +208,14 @@ impl<W: Window> Slots<W> {
         let mut keys = Vec::with_capacity(self.len);
         for (page, tags) in self.pages.iter_mut().zip(self.tags.chunks(PAGE)) {
             for (slot, _) in page.iter_mut().zip(tags).filter(|(_, tag)| **tag != 0) {
-                keys.push(core::mem::replace(slot, Slot::vacant()));
+                keys.push(core::mem::take(slot));
             }
         }
         let pages = capacity / PAGE;
         self.pages.truncate(pages);
         fit(&mut self.pages, pages);
         while self.pages.len() < pages {
-            self.pages.push(Box::new(core::array::from_fn(|_| Slot::vacant())));
+            self.pages.push(Box::new(core::array::from_fn(|_| Slot::default())));
         }
         self.tags.clear();
         fit(&mut self.tags, capacity);
@@ -234,12 +234,6 @@ impl<W: Window> Slots<W> {
     #[inline]
     fn slot_mut(&mut self, at: usize) -> &mut Slot<W> {
         &mut self.pages[at / PAGE][at % PAGE]
-    }
-}
-
-impl<W: Window> Slot<W> {
-    fn vacant() -> Self {
-        Self { fingerprint: 0, window: W::vacant() }
     }
 }
 
@@ -289,7 +283,7 @@ mod tests {
         assert_eq!((slots.guess(7), slots.touch_tag(7)), (None, 0));
         slots.resize(1120);
         for number in 0..1000 {
-            slots.insert(fingerprint(number), Log::vacant());
+            slots.insert(fingerprint(number), Log::default());
         }
         let right = |number: &u64| {
             let fingerprint = fingerprint(*number);

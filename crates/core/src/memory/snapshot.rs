@@ -4,14 +4,13 @@
 //! and not by places in the table, so that a table that changes between two steps loses none.
 
 use super::decide::Request;
-use super::hold::Hold;
 use super::overflow::Sketch;
-use super::shard::{Shard, Shared};
+use super::shard::{Hold, Shard, Shared};
 use super::store::Restored;
-use super::{Reader, Writer, damaged};
+use crate::coding::{Reader, Writer, damaged};
 use crate::error::Error;
 use crate::sync::{Mutex, MutexGuard};
-use crate::window::Window;
+use crate::window::{DecodeContext, Window};
 
 const KEYS: u64 = 1;
 const SKETCHES: u64 = 2;
@@ -88,7 +87,8 @@ pub(super) fn restore<'a, W: Window + 'a>(
                 let fingerprint = frame.take_u64()?;
                 let mut shard = lock(fingerprint);
                 let epoch = shard.new_epoch();
-                let window = W::decode(&mut frame, limits, epoch, shift, &shared.account)?;
+                let context = DecodeContext { limits, epoch, shift, account: &shared.account };
+                let window = W::decode(&mut frame, &context)?;
                 if shard.restore(fingerprint, window, request, shared) {
                     restored.keys += 1;
                 } else {

@@ -5,10 +5,9 @@ use core::hint::black_box;
 use core::time::Duration;
 
 use super::decide::Request;
-use super::hold::Hold;
-use super::shard::{AtomicOnFull, Counters, OnFull, Shard, Shared};
-
-use super::{Account, snapshot};
+use super::shard::{AtomicOnFull, Counters, Hold, OnFull, Shard, Shared};
+use super::snapshot;
+use crate::account::Account;
 use crate::decision::Decision;
 use crate::error::Error;
 use crate::policy::QUOTAS_MAX;
@@ -76,6 +75,8 @@ pub(crate) enum LineUp {
 pub(crate) struct StoreStats {
     pub(crate) keys: u64,
     pub(crate) bytes: usize,
+    pub(crate) table_bytes: usize,
+    pub(crate) table_limit: usize,
     pub(crate) evictions: u64,
     pub(crate) overflowed: u64,
     pub(crate) swept: u64,
@@ -105,7 +106,7 @@ pub(crate) struct StoreSettings {
 #[expect(clippy::large_enum_variant, reason = "there is one a limiter")]
 pub(crate) enum AnyStore {
     /// A log under one quota that is enforced, which is the default: without a virtual call.
-    Usual(MemoryStore<Log>),
+    FastPath(MemoryStore<Log>),
     Other(Box<dyn KeyedStore>),
 }
 
@@ -114,7 +115,7 @@ impl core::ops::Deref for AnyStore {
 
     fn deref(&self) -> &Self::Target {
         match self {
-            Self::Usual(store) => store,
+            Self::FastPath(store) => store,
             Self::Other(store) => &**store,
         }
     }
@@ -132,7 +133,7 @@ pub(crate) struct MemoryStore<W> {
 #[repr(align(128))]
 struct Padded<T>(T);
 
-/// What of a budget is whose.
+/// How the memory budget is divided.
 struct Split {
     /// The table's and the logs'.
     table: usize,
@@ -322,7 +323,7 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
     fn history(&self, request: &Request<'_>, each: &mut dyn FnMut(u64, u64)) -> bool {
         let mut shard = self.shard(request.fingerprint);
         let kept = shard.look(request, &self.shared, |window, _| window.history(each));
-        kept.unwrap_or_else(|| W::vacant().history(&mut |_, _| {}))
+        kept.unwrap_or_else(|| W::default().history(&mut |_, _| {}))
     }
 
     fn reset(&self, fingerprint: u64) -> bool {
@@ -372,7 +373,13 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
     }
 
     fn stats(&self) -> StoreStats {
-        let mut stats = StoreStats { bytes: self.shared.account.used(), ..Default::default() };
+        let account = &self.shared.account;
+        let mut stats = StoreStats {
+            bytes: account.used(),
+            table_bytes: account.unavailable(),
+            table_limit: account.limit(),
+            ..Default::default()
+        };
         for shard in &self.shards {
             let shard = shard.0.lock();
             let Counters { evictions, overflowed, swept, longest_hold } = shard.counters;

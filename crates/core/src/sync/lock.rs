@@ -48,12 +48,12 @@ impl<T> Mutex<T> {
     }
 }
 
-/// So many looks come soon, one after the other;
+/// Looks at the lock with only a short pause in between.
 const LOOKS_SOON: u32 = 16;
-/// so many let other threads run in between,
+/// Further looks that let other threads run in between.
 const LOOKS_POLITE: u32 = 512;
-/// and all others come after a sleep. Late, as who sleeps may hold other locks, and does not wake
-/// when this one is free.
+/// The pause before every later look. Sleeping comes late, because a sleeping thread may hold other
+/// locks and does not wake when this one is free.
 const SLEEP: Duration = Duration::from_micros(50);
 
 /// What lies between two looks that come soon: about half a microsecond where it was measured. Two threads that ask for
@@ -61,8 +61,8 @@ const SLEEP: Duration = Duration::from_micros(50);
 /// has the memory to itself for longer.
 const PAUSES: u32 = 30;
 
-/// Waits for the next look, longer the more there were. Who holds a lock that long was interrupted,
-/// and may have a lower priority than who waits: then it is not enough to be polite.
+/// Waits for the next look, longer the more there were. A thread that holds a lock that long was
+/// interrupted and may have a lower priority than the waiting one, so yielding is not enough.
 fn pause(looks: u32) {
     if looks < LOOKS_SOON {
         (0..PAUSES).for_each(|_| hint::spin_loop());
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(*lock.lock(), (THREADS * TURNS, THREADS * TURNS));
     }
 
-    // With a lock that goes to whoever comes first, somebody might wait forever.
+    // The lock is not fair, so a thread might wait forever.
     #[test]
     fn nobody_starves_beside_a_busy_thread() {
         let (lock, done) = (Mutex::new(0u64), AtomicBool::new(false));

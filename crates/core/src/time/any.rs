@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::reading::Reading;
+use super::cycle_clock::CycleClock;
+use super::monotonic::Cycles;
 use super::tick::NANOS_MAX;
 use super::{Clock, ManualClock, MonotonicClock};
 
@@ -39,8 +40,24 @@ impl From<MonotonicClock> for AnyClock {
     }
 }
 
-impl From<ManualClock> for AnyClock {
-    fn from(clock: ManualClock) -> Self {
-        Self::Manual(clock)
+/// A moment, taken at once and made nanoseconds of later.
+///
+/// An atomic operation waits until all that was begun before it is done. So a check takes the
+/// reading first, then the lock, and calculates while the memory behind the lock is on its way.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Reading<'a> {
+    /// Nanoseconds since the Unix epoch, at most [`NANOS_MAX`].
+    Nanos(u64),
+    Count(&'a CycleClock<Cycles>, u64),
+}
+
+impl Reading<'_> {
+    /// Nanoseconds since the Unix epoch, at most [`NANOS_MAX`].
+    #[inline]
+    pub(crate) fn nanos(self) -> u64 {
+        match self {
+            Self::Nanos(nanos) => nanos,
+            Self::Count(counter, count) => counter.nanos(count).min(NANOS_MAX),
+        }
     }
 }

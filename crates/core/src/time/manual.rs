@@ -7,7 +7,7 @@ use super::Clock;
 use super::tick::NANOS_MAX;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
-/// A clock that stands still until it is told to move.
+/// A clock that stands still until it is set or advanced.
 ///
 /// Clones share one time, so a test keeps one and gives the limiter another.
 ///

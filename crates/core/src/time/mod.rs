@@ -1,15 +1,31 @@
 //! Where time comes from. Nothing below the limiter reads a clock.
 
 mod any;
-mod clock;
-mod counter;
+mod cycle_clock;
 mod manual;
 mod monotonic;
-mod reading;
 mod tick;
 
 pub(crate) use any::AnyClock;
-pub use clock::Clock;
 pub use manual::ManualClock;
 pub use monotonic::MonotonicClock;
 pub(crate) use tick::{Moment, TICK_BITS, TickScale};
+
+use core::fmt::Debug;
+
+/// A source of time in nanoseconds since the Unix epoch.
+///
+/// A clock need not be strictly monotonic: the limiter clamps time that runs back. It must not
+/// run ahead of real time, and must say how far it may lag behind.
+pub trait Clock: Debug + Send + Sync {
+    /// Nanoseconds since the Unix epoch, never ahead of real time.
+    fn now(&self) -> u64;
+
+    /// The most nanoseconds by which [`now`](Clock::now) may lag behind real time.
+    ///
+    /// Entries are dated that much later, so that a late clock never frees a unit early. More than
+    /// 13 days are read as 13 days.
+    fn lag(&self) -> u64 {
+        0
+    }
+}

@@ -6,13 +6,14 @@
 //! for up to a window too long. A key takes a slot of 32 bytes.
 
 use super::stamp::{Count, Stamp, window_tag};
-use super::{Limits, NEVER, Standing, TickQuota, Window};
+use super::{DecodeContext, Limits, NEVER, Standing, TickQuota, Window};
+use crate::account::Account;
+use crate::coding::{Reader, Writer};
 use crate::error::Error;
-use crate::memory::{Account, Reader, Writer};
 use crate::time::Moment;
 
 /// Counts of the current and the previous window.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Counter {
     /// Where the current window starts, and the tag of the window's length.
     start: Stamp,
@@ -23,8 +24,6 @@ pub(crate) struct Counter {
 }
 
 impl Window for Counter {
-    const WAITS: bool = false;
-
     fn new(limits: &Limits, epoch: u16) -> Self {
         let [high, low] = epoch.to_be_bytes();
         Self {
@@ -32,10 +31,6 @@ impl Window for Counter {
             previous: Count::new(0, high),
             current: Count::new(0, low),
         }
-    }
-
-    fn vacant() -> Self {
-        Self { start: Stamp::new(0, 0), previous: Count::new(0, 0), current: Count::new(0, 0) }
     }
 
     fn epoch(&self) -> u16 {
@@ -88,7 +83,6 @@ impl Window for Counter {
     #[inline]
     fn check(&mut self, limits: &Limits, moment: Moment, cost: u64, account: &Account) -> Standing {
         let Moment { now, date } = moment;
-        self.advance(limits, now, account);
         let TickQuota { limit, window } = limits.quota(0);
         let carry = carried(self.previous.get(), self.left(now, window), window);
         let used = (self.current.get() + carry).saturating_add(cost);
@@ -139,13 +133,8 @@ impl Window for Counter {
         out.put_u64(self.current.get());
     }
 
-    fn decode(
-        input: &mut &[u8],
-        limits: &Limits,
-        epoch: u16,
-        shift: u64,
-        _: &Account,
-    ) -> Result<Self, Error> {
+    fn decode(input: &mut &[u8], context: &DecodeContext<'_>) -> Result<Self, Error> {
+        let DecodeContext { limits, epoch, shift, .. } = *context;
         let mut counter = Self::new(limits, epoch);
         let tick = input.take_tick()?.saturating_sub(shift);
         let tag = u16::try_from(input.take_u64()?).unwrap_or_default();
@@ -169,20 +158,6 @@ impl Counter {
         self.previous.set(kept);
         self.current.set(0);
         self.start.set_tick(tick - tick % window);
-    }
-
-    #[cold]
-    fn check_by_steps(
-        &mut self,
-        limits: &Limits,
-        moment: Moment,
-        cost: u64,
-        account: &Account,
-    ) -> Standing {
-        let retry = self.retry(limits, 0, moment.now, cost);
-        let tick = if retry == 0 { self.take(limits, moment, cost, account) } else { 0 };
-        let used = self.used(limits, 0, moment.now);
-        Standing { used, retry, reset: self.reset(limits, 0, moment.now), tick }
     }
 
     /// Ticks until fewer units count, where the previous window weighs `carry`.

@@ -1,16 +1,17 @@
 //! One window aligned to the epoch.
 //!
-//! Here for those who come from it, and for comparison: up to twice the limit passes around a
+//! For migration and comparison: up to twice the limit passes around a
 //! boundary. A key takes a slot of 24 bytes.
 
 use super::stamp::{Count, Stamp, window_tag};
-use super::{Limits, NEVER, TickQuota, Window};
+use super::{DecodeContext, Limits, NEVER, TickQuota, Window};
+use crate::account::Account;
+use crate::coding::{Reader, Writer};
 use crate::error::Error;
-use crate::memory::{Account, Reader, Writer};
 use crate::time::Moment;
 
 /// The count of the current window.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Fixed {
     /// Where the window starts, and the epoch.
     start: Stamp,
@@ -19,14 +20,8 @@ pub(crate) struct Fixed {
 }
 
 impl Window for Fixed {
-    const WAITS: bool = false;
-
     fn new(limits: &Limits, epoch: u16) -> Self {
         Self { start: Stamp::new(0, epoch), count: Count::new(0, tag(limits.quota(0).window)) }
-    }
-
-    fn vacant() -> Self {
-        Self { start: Stamp::new(0, 0), count: Count::new(0, 0) }
     }
 
     fn epoch(&self) -> u16 {
@@ -95,13 +90,8 @@ impl Window for Fixed {
         out.put_u64(self.count.get());
     }
 
-    fn decode(
-        input: &mut &[u8],
-        _: &Limits,
-        epoch: u16,
-        shift: u64,
-        _: &Account,
-    ) -> Result<Self, Error> {
+    fn decode(input: &mut &[u8], context: &DecodeContext<'_>) -> Result<Self, Error> {
+        let DecodeContext { epoch, shift, .. } = *context;
         let tick = input.take_tick()?.saturating_sub(shift);
         let tag = u8::try_from(input.take_u64()?).unwrap_or_default();
         Ok(Self { start: Stamp::new(tick, epoch), count: Count::new(input.take_units()?, tag) })

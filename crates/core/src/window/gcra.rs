@@ -5,13 +5,14 @@
 //! bytes.
 
 use super::stamp::Stamp;
-use super::{Limits, NEVER, TickQuota, Window};
+use super::{DecodeContext, Limits, NEVER, TickQuota, Window};
+use crate::account::Account;
+use crate::coding::{Reader, Writer};
 use crate::error::Error;
-use crate::memory::{Account, Reader, Writer};
 use crate::time::Moment;
 
 /// When the bucket will be full again.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Gcra {
     /// Whole ticks, and the epoch.
     full_at: Stamp,
@@ -20,14 +21,8 @@ pub(crate) struct Gcra {
 }
 
 impl Window for Gcra {
-    const WAITS: bool = true;
-
     fn new(_: &Limits, epoch: u16) -> Self {
         Self { full_at: Stamp::new(0, epoch), parts: 0 }
-    }
-
-    fn vacant() -> Self {
-        Self { full_at: Stamp::new(0, 0), parts: 0 }
     }
 
     fn epoch(&self) -> u16 {
@@ -39,7 +34,7 @@ impl Window for Gcra {
         let full = self.full_at.tick() < now || (self.full_at.tick() == now && self.parts == 0);
         if full {
             // What was taken before has all been refilled: receipts for it are void, or they would
-            // give back what somebody takes from now on.
+            // give back units that are taken from now on.
             self.full_at = Stamp::new(now, self.full_at.rest().wrapping_add(NEXT_EPOCH));
             self.parts = 0;
         } else if self.parts >= limits.quota(0).limit {
@@ -89,9 +84,9 @@ impl Window for Gcra {
         moment.date
     }
 
-    /// What has been refilled since is not given back: it would come out of what somebody took
-    /// meanwhile. How much that is is told as if the bucket had been full before, which is to the
-    /// safe side.
+    /// What has been refilled since is not given back: it would come out of units that were taken
+    /// meanwhile. The refill is computed as if the bucket had been full before, so that too little
+    /// is given back rather than too much.
     fn give_back(&mut self, limits: &Limits, now: u64, tick: u64, units: u64, _: &Account) -> u64 {
         let TickQuota { limit, window } = limits.quota(0);
         let refilled = u128::from(now.saturating_sub(tick)) * u128::from(limit);
@@ -111,13 +106,8 @@ impl Window for Gcra {
         out.put_u64(self.parts);
     }
 
-    fn decode(
-        input: &mut &[u8],
-        _: &Limits,
-        epoch: u16,
-        shift: u64,
-        _: &Account,
-    ) -> Result<Self, Error> {
+    fn decode(input: &mut &[u8], context: &DecodeContext<'_>) -> Result<Self, Error> {
+        let DecodeContext { epoch, shift, .. } = *context;
         let tick = input.take_tick()?.saturating_sub(shift);
         Ok(Self { full_at: Stamp::new(tick, epoch), parts: input.take_u64()? })
     }

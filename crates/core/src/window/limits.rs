@@ -33,13 +33,10 @@ impl Limits {
             *tick_quota = TickQuota { limit: quota.limit(), window };
             longest = longest.max(window);
         }
-        let segments = match algorithm {
-            Algorithm::Segments { count } => u64::from(count),
-            _ => 1,
-        };
-        let bytes_max = match algorithm {
-            Algorithm::LogCapped { bytes_max } => bytes_max as usize,
-            _ => 0,
+        let (segments, bytes_max) = match algorithm {
+            Algorithm::Segments { count } => (count.into(), 0),
+            Algorithm::LogCapped { bytes_max } => (1, bytes_max as usize),
+            Algorithm::Log | Algorithm::Counter | Algorithm::Gcra | Algorithm::Fixed => (1, 0),
         };
         Self { quotas: array, len: quotas.len().min(QUOTAS_MAX), longest, segments, bytes_max }
     }
@@ -49,7 +46,7 @@ impl Limits {
         &self.quotas[..self.len]
     }
 
-    /// Quota `index`; the last one there is if there are fewer.
+    /// Quota `index`; one with a limit of zero if there are fewer.
     #[inline]
     pub(crate) fn quota(&self, index: usize) -> TickQuota {
         self.quotas[index & (QUOTAS_MAX - 1)]
@@ -80,13 +77,13 @@ impl Limits {
         only
     }
 
+    /// Limits in ticks of a millisecond.
     #[cfg(test)]
     pub(crate) fn of(quotas: &[(u64, u64)]) -> Self {
-        let mut array = [TickQuota { limit: 0, window: 1 }; QUOTAS_MAX];
-        for (to, &(limit, window)) in array.iter_mut().zip(quotas) {
-            *to = TickQuota { limit, window };
-        }
-        let longest = quotas.iter().map(|quota| quota.1).max().unwrap_or(1);
-        Self { quotas: array, len: quotas.len(), longest, segments: 1, bytes_max: 0 }
+        use core::time::Duration;
+        let quota = |&(limit, ticks)| Quota::new(limit, Duration::from_millis(ticks)).unwrap();
+        let quotas: Vec<Quota> = quotas.iter().map(quota).collect();
+        let scale = TickScale::new(Duration::from_millis(1)).unwrap();
+        Self::new(&quotas, Algorithm::Log, &scale)
     }
 }

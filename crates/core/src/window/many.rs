@@ -1,23 +1,17 @@
 //! Several quotas under an algorithm that keeps a state a quota.
 
-use super::{Limits, Window};
+use super::{DecodeContext, Limits, Window};
+use crate::account::Account;
 use crate::error::Error;
-use crate::memory::Account;
 use crate::time::Moment;
 
 /// One window a quota, side by side.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Many<W>(Box<[W]>);
 
 impl<W: Window> Window for Many<W> {
-    const WAITS: bool = W::WAITS;
-
     fn new(limits: &Limits, epoch: u16) -> Self {
         Self((0..limits.quotas().len()).map(|index| W::new(&limits.only(index), epoch)).collect())
-    }
-
-    fn vacant() -> Self {
-        Self(Box::default())
     }
 
     fn epoch(&self) -> u16 {
@@ -75,23 +69,6 @@ impl<W: Window> Window for Many<W> {
             .unwrap_or(0)
     }
 
-    fn confirm(
-        &mut self,
-        limits: &Limits,
-        moment: Moment,
-        tick: u64,
-        units: u64,
-        account: &Account,
-    ) -> u64 {
-        let windows = self.0.iter_mut().enumerate();
-        windows
-            .map(|(index, window)| {
-                window.confirm(&limits.only(index), moment, tick, units, account)
-            })
-            .max()
-            .unwrap_or(0)
-    }
-
     fn idle_at(&self, longest: u64) -> u64 {
         self.0.iter().map(|window| window.idle_at(longest)).max().unwrap_or(0)
     }
@@ -101,30 +78,20 @@ impl<W: Window> Window for Many<W> {
         own + self.0.iter().map(W::heap_bytes).sum::<usize>()
     }
 
-    fn trim(&mut self, limits: &Limits, account: &Account) {
-        for window in &mut self.0 {
-            window.trim(limits, account);
-        }
-    }
-
     fn encode(&self, out: &mut Vec<u8>) {
         for window in &self.0 {
             window.encode(out);
         }
     }
 
-    fn decode(
-        input: &mut &[u8],
-        limits: &Limits,
-        epoch: u16,
-        shift: u64,
-        account: &Account,
-    ) -> Result<Self, Error> {
-        let windows: Result<_, _> = (0..limits.quotas().len())
-            .map(|index| W::decode(input, &limits.only(index), epoch, shift, account))
+    fn decode(input: &mut &[u8], context: &DecodeContext<'_>) -> Result<Self, Error> {
+        let windows: Result<_, _> = (0..context.limits.quotas().len())
+            .map(|index| {
+                W::decode(input, &DecodeContext { limits: &context.limits.only(index), ..*context })
+            })
             .collect();
         let many = windows.map(Self)?;
-        account.grow(size_of_val(&*many.0) + 8);
+        context.account.grow(size_of_val(&*many.0) + 8);
         Ok(many)
     }
 }

@@ -1,6 +1,6 @@
 //! Pure state machines: state, now and cost make a decision. No lock, no key, no clock.
 //!
-//! Whoever adds an algorithm adds one file here that implements [`Window`].
+//! A new algorithm is one new file here that implements [`Window`].
 
 mod counter;
 mod fixed;
@@ -10,7 +10,6 @@ mod log;
 mod many;
 mod segments;
 mod stamp;
-mod usual;
 
 pub(crate) use counter::Counter;
 pub(crate) use fixed::Fixed;
@@ -19,10 +18,9 @@ pub(crate) use limits::{Limits, TickQuota};
 pub(crate) use log::Log;
 pub(crate) use many::Many;
 pub(crate) use segments::Segments;
-pub(crate) use usual::Usual;
 
+use crate::account::Account;
 use crate::error::Error;
-use crate::memory::Account;
 use crate::time::Moment;
 
 /// The wait that never ends.
@@ -39,26 +37,41 @@ pub(crate) struct Standing {
     pub(crate) tick: u64,
 }
 
+/// The outcome of [`Window::check_fast`] for one unit under the only quota.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FastPath {
+    /// It passed and was taken. `used` units count now, the first of them since tick `first`.
+    Taken { used: u64, first: u64 },
+    /// The limit is reached. One unit will pass when the entry of tick `first` expires.
+    Denied { first: u64 },
+    /// Nothing was done: use [`Window::check`].
+    Unavailable,
+}
+
+/// How a window is read from a snapshot.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DecodeContext<'a> {
+    pub(crate) limits: &'a Limits,
+    /// The epoch of the new window: receipts of the saved one are void.
+    pub(crate) epoch: u16,
+    /// Ticks by which all times are moved back.
+    pub(crate) shift: u64,
+    pub(crate) account: &'a Account,
+}
+
 /// What one key has taken, under one algorithm.
 ///
 /// `advance` comes first in every operation; the readers below it rely on it. Time given to a
 /// window never decreases: the store clamps it.
-pub(crate) trait Window: Sized + Send {
-    /// Whether a unit can be dated ahead, so that callers can wait in line.
-    const WAITS: bool;
-
-    /// Whether there is a short way for the usual check, [`check_usual`](Window::check_usual).
-    const USUAL: bool = false;
-
+///
+/// The default is what an empty slot of the table holds. It has no heap memory and is never used.
+pub(crate) trait Window: Default + Send {
     /// Nothing taken. Receipts of another epoch are not honoured.
     fn new(limits: &Limits, epoch: u16) -> Self;
 
-    /// What an empty slot of the table holds: no heap memory, never asked anything.
-    fn vacant() -> Self;
-
     fn epoch(&self) -> u16;
 
-    /// Lets go of what no longer counts, and follows a change of the limits.
+    /// Drops what no longer counts, and follows a change of the limits.
     fn advance(&mut self, limits: &Limits, now: u64, account: &Account);
 
     /// Units that count against quota `index`.
@@ -77,18 +90,29 @@ pub(crate) trait Window: Sized + Send {
     /// Ticks until more units become available in quota `index`; zero if all are.
     fn reset(&self, limits: &Limits, index: usize, now: u64) -> u64;
 
-    /// Decides for one unit under the only quota and takes it if it passes, if that can be done
-    /// without calling anything, after `advance`.
-    fn check_usual(&mut self, limit: u64, moment: Moment) -> Usual {
+    /// Decides for one unit under the only quota, after `advance`, and takes the unit if it
+    /// passes. Covers only what needs no function call.
+    #[inline]
+    fn check_fast(&mut self, limit: u64, moment: Moment) -> FastPath {
         let _ = (limit, moment);
-        Usual::No
+        FastPath::Unavailable
     }
 
-    /// Decides under the only quota, and takes if it passes: `advance`, `retry`, `take`, `used`
-    /// and `reset` in one, which an algorithm may do in fewer steps.
+    /// Decides under the only quota, after `advance`, and takes if it passes: `retry`, `take`,
+    /// `used` and `reset` in one, which an algorithm may do in fewer steps.
     #[inline]
     fn check(&mut self, limits: &Limits, moment: Moment, cost: u64, account: &Account) -> Standing {
-        self.advance(limits, moment.now, account);
+        self.check_by_steps(limits, moment, cost, account)
+    }
+
+    /// What [`check`](Window::check) does where an algorithm has no shorter way.
+    fn check_by_steps(
+        &mut self,
+        limits: &Limits,
+        moment: Moment,
+        cost: u64,
+        account: &Account,
+    ) -> Standing {
         let retry = self.retry(limits, 0, moment.now, cost);
         let tick = if retry == 0 { self.take(limits, moment, cost, account) } else { 0 };
         let used = self.used(limits, 0, moment.now);
@@ -105,7 +129,7 @@ pub(crate) trait Window: Sized + Send {
         }
     }
 
-    /// Gives back the very units dated `tick`, and says how many there were to give.
+    /// Gives back exactly the units dated `tick`. Returns how many there were.
     fn give_back(
         &mut self,
         limits: &Limits,
@@ -116,7 +140,7 @@ pub(crate) trait Window: Sized + Send {
     ) -> u64;
 
     /// Asks whether units that wait in line, dated `tick`, may be used now: zero if so, and then
-    /// they are dated anew; otherwise the ticks to wait on.
+    /// they get a new date; otherwise the ticks to wait on.
     fn confirm(
         &mut self,
         limits: &Limits,
@@ -162,12 +186,6 @@ pub(crate) trait Window: Sized + Send {
     /// Appends the state to a snapshot.
     fn encode(&self, out: &mut Vec<u8>);
 
-    /// Reads what `encode` wrote, with all ticks moved back by `shift`.
-    fn decode(
-        input: &mut &[u8],
-        limits: &Limits,
-        epoch: u16,
-        shift: u64,
-        account: &Account,
-    ) -> Result<Self, Error>;
+    /// Reads what `encode` wrote.
+    fn decode(input: &mut &[u8], context: &DecodeContext<'_>) -> Result<Self, Error>;
 }

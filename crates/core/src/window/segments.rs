@@ -6,13 +6,14 @@
 //! count needs.
 
 use super::stamp::{Count, Stamp, window_tag};
-use super::{Limits, NEVER, TickQuota, Window};
+use super::{DecodeContext, Limits, NEVER, TickQuota, Window};
+use crate::account::Account;
+use crate::coding::{Reader, Writer, damaged};
 use crate::error::Error;
-use crate::memory::{Account, Reader, Writer, damaged};
 use crate::time::Moment;
 
 /// Counts by segment.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Segments {
     /// The tick of the latest unit, and the tag of the window's length.
     last: Stamp,
@@ -26,8 +27,6 @@ pub(crate) struct Segments {
 }
 
 impl Window for Segments {
-    const WAITS: bool = false;
-
     fn new(limits: &Limits, epoch: u16) -> Self {
         let TickQuota { limit, window } = limits.quota(0);
         let [high, low] = epoch.to_be_bytes();
@@ -36,10 +35,6 @@ impl Window for Segments {
             sum: Count::new(0, high),
             ring: ring(counts_for(limits), width_for(limit), low),
         }
-    }
-
-    fn vacant() -> Self {
-        Self { last: Stamp::new(0, 0), sum: Count::new(0, 0), ring: Box::default() }
     }
 
     fn epoch(&self) -> u16 {
@@ -148,13 +143,8 @@ impl Window for Segments {
         }
     }
 
-    fn decode(
-        input: &mut &[u8],
-        limits: &Limits,
-        epoch: u16,
-        shift: u64,
-        account: &Account,
-    ) -> Result<Self, Error> {
+    fn decode(input: &mut &[u8], context: &DecodeContext<'_>) -> Result<Self, Error> {
+        let DecodeContext { limits, epoch, shift, account } = *context;
         let tick = input.take_tick()?.saturating_sub(shift);
         let tag = u16::try_from(input.take_u64()?).unwrap_or_default();
         let counts = usize::try_from(input.take_u64()?).unwrap_or(usize::MAX);

@@ -4,7 +4,7 @@
 /// 63              16 15      0
 /// [ tick, 48 bits   | 16 bits ]
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Stamp(u64);
 
 impl Stamp {
@@ -36,7 +36,7 @@ impl Stamp {
 }
 
 /// A count below 2^56 with eight spare bits, in one word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Count(u64);
 
 impl Count {
@@ -64,7 +64,7 @@ impl Count {
     }
 }
 
-/// Sixteen bits that tell one window length from another.
+/// Sixteen bits that distinguish window lengths.
 ///
 /// Two lengths that share them (1 in 65536 pairs) are taken for equal when a window changes, so
 /// that the counts of the old one are read as the new one's, for one window.

@@ -1,39 +1,33 @@
-//! How a [`ClientAddress`] is made.
+//! Builds a [`ClientAddress`].
 
 use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv4Net};
 use slidegate::{Error, ErrorKind};
 
-use super::{ClientAddress, HopField, IPV4_PREFIX, IPV6_PREFIX};
+use super::{ClientAddress, HopField};
 
 /// Builds a [`ClientAddress`].
 #[derive(Debug, Clone)]
 pub struct ClientAddressBuilder {
-    field: Option<HopField>,
+    /// Without trusted networks until [`build`](Self::build).
+    address: ClientAddress,
     trusted: Vec<String>,
-    ipv4_prefix: u8,
-    ipv6_prefix: u8,
 }
 
-/// The most networks that may be trusted; each is compared with each hop.
+/// The most trusted networks; each hop is compared with all of them.
 const TRUSTED_MAX: usize = 256;
 
 impl ClientAddressBuilder {
     pub(super) fn new() -> Self {
-        Self {
-            field: None,
-            trusted: Vec::new(),
-            ipv4_prefix: IPV4_PREFIX,
-            ipv6_prefix: IPV6_PREFIX,
-        }
+        Self { address: ClientAddress::peer(), trusted: Vec::new() }
     }
 
-    /// The field that the trusted proxies write. Only one is read: in one that they do not
-    /// write, a client may say what it likes.
+    /// The field that the trusted proxies write. Only one is read: a client can write anything
+    /// into a field that they do not write.
     #[must_use]
     pub fn field(mut self, field: HopField) -> Self {
-        self.field = Some(field);
+        self.address.field = Some(field);
         self
     }
 
@@ -51,40 +45,40 @@ impl ClientAddressBuilder {
         self
     }
 
-    /// How many bits of an IPv4 address count, 8 to 32; 32 unless told.
+    /// The number of bits of an IPv4 address that count, 8 to 32; 32 by default.
     #[must_use]
     pub fn ipv4_prefix(mut self, bits: u8) -> Self {
-        self.ipv4_prefix = bits;
+        self.address.ipv4_prefix = bits;
         self
     }
 
-    /// How many bits of an IPv6 address count, 32 to 128; 64 unless told, since one client
-    /// commonly has a whole /64 to choose addresses from.
+    /// The number of bits of an IPv6 address that count, 32 to 128; 64 by default, because one
+    /// client commonly has a whole /64.
     #[must_use]
     pub fn ipv6_prefix(mut self, bits: u8) -> Self {
-        self.ipv6_prefix = bits;
+        self.address.ipv6_prefix = bits;
         self
     }
 
-    /// Checks everything and makes it.
+    /// Checks the settings and builds the [`ClientAddress`].
     ///
     /// # Errors
     ///
-    /// When a network is malformed, has bits set beyond its prefix, or is everybody; when there are
-    /// more than 256; when a prefix is out of range; when a field is to be read but nobody is
-    /// trusted to write it, or somebody is trusted but no field is to be read.
+    /// If a network is malformed, has bits set beyond its prefix, or contains every address; if there
+    /// are more than 256; if a prefix is out of range; if there is a field but no trusted network,
+    /// or the other way around.
     pub fn build(self) -> Result<ClientAddress, Error> {
-        check_prefix("IPv4 prefix", self.ipv4_prefix, 8, 32)?;
-        check_prefix("IPv6 prefix", self.ipv6_prefix, 32, 128)?;
+        check_prefix("IPv4 prefix", self.address.ipv4_prefix, 8, 32)?;
+        check_prefix("IPv6 prefix", self.address.ipv6_prefix, 32, 128)?;
         if self.trusted.len() > TRUSTED_MAX {
             let count = self.trusted.len();
             return Err(refused(format!(
                 "{count} trusted networks are too many: use at most {TRUSTED_MAX}"
             )));
         }
-        let trusted =
-            self.trusted.iter().map(|text| parse_network(text)).collect::<Result<Vec<_>, _>>()?;
-        match (self.field, trusted.is_empty()) {
+        let networks = self.trusted.iter().map(|text| parse_network(text));
+        let trusted = networks.collect::<Result<Box<[_]>, _>>()?;
+        match (self.address.field, trusted.is_empty()) {
             (Some(field), true) => Err(refused(format!(
                 "{field:?} is to be read but no proxy is trusted to write it: name their networks"
             ))),
@@ -92,12 +86,7 @@ impl ClientAddressBuilder {
                 "{} trusted networks but no field to read: choose Forwarded or XForwardedFor",
                 trusted.len()
             ))),
-            (field, _) => Ok(ClientAddress {
-                field,
-                trusted: trusted.into_boxed_slice(),
-                ipv4_prefix: self.ipv4_prefix,
-                ipv6_prefix: self.ipv6_prefix,
-            }),
+            _ => Ok(ClientAddress { trusted, ..self.address }),
         }
     }
 }
@@ -117,7 +106,7 @@ fn parse_network(text: &str) -> Result<IpNet, Error> {
         )));
     };
     if network != network.trunc() {
-        // Likely a slip, and which of the two was meant is not for us to guess.
+        // Probably a mistake, and it is unclear which of the two was meant.
         return Err(refused(format!(
             "trusted network {text} has bits beyond its prefix: use {} or {}",
             network.trunc(),
@@ -134,7 +123,7 @@ fn parse_network(text: &str) -> Result<IpNet, Error> {
     Ok(network)
 }
 
-/// A network of IPv4 addresses written as IPv6 ones is one of IPv4 addresses, as hops are.
+/// Converts a network of IPv4-mapped IPv6 addresses to IPv4, as is done with hops.
 fn unmapped(network: IpNet) -> IpNet {
     let IpNet::V6(v6) = network else { return network };
     let mapped = v6.network().to_ipv4_mapped();
@@ -145,7 +134,7 @@ fn unmapped(network: IpNet) -> IpNet {
     }
 }
 
-/// What precedes the IPv4 address in an IPv6 one.
+/// The bits before the IPv4 address in a mapped one.
 const MAPPED_BITS: u8 = 96;
 
 fn refused(message: String) -> Error {

@@ -1,15 +1,17 @@
-//! The hops that a request came by, as proxies wrote them down, the nearest first.
+//! The hops of a request as proxies recorded them, the nearest first.
 //!
-//! A proxy adds its entry at the right. Who stands to the left of a trusted entry may have written
-//! anything, so everything here is read from the right: what is right of a comma never depends on
-//! what is left of it, not even on a quote that was opened there.
+//! A proxy adds its entry at the right. Anything to the left of a trusted entry may be forged, so
+//! all is read from the right: an entry never depends on those to its left, not even on a quote that
+//! was opened there.
 
 use std::net::IpAddr;
 
+use http::header::FORWARDED;
 use http::{HeaderMap, HeaderName};
 
 use super::node;
-use crate::name;
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// The most entries that are read, empty ones included.
 pub(super) const HOPS_MAX: usize = 64;
@@ -30,14 +32,14 @@ pub enum HopField {
 impl HopField {
     fn name(self) -> HeaderName {
         match self {
-            Self::Forwarded => name::FORWARDED,
-            Self::XForwardedFor => name::X_FORWARDED_FOR,
+            Self::Forwarded => FORWARDED,
+            Self::XForwardedFor => X_FORWARDED_FOR,
         }
     }
 
-    /// The hops, the nearest first. `None` for one that tells no address.
+    /// The hops, the nearest first; `None` for one without an address.
     ///
-    /// Ends without a word where the bounds are: nothing beyond is trusted.
+    /// Ends at the bounds: nothing beyond them is trusted.
     pub(super) fn hops(self, headers: &HeaderMap) -> impl Iterator<Item = Option<IpAddr>> {
         // Several lines are one list, in order.
         let lines = headers.get_all(self.name()).iter().rev();
@@ -105,12 +107,12 @@ fn last_unquoted_comma(bytes: &[u8]) -> Option<usize> {
     None
 }
 
-/// Whether an odd number of backslashes stands before this place.
+/// Whether an odd number of backslashes precedes this index.
 fn is_escaped(bytes: &[u8], index: usize) -> bool {
     bytes[..index].iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
 }
 
-/// The value of `for` in an entry of `Forwarded`; `None` when it has none, two, or is malformed.
+/// The value of `for` in an entry of `Forwarded`; `None` if it has none or two, or is malformed.
 fn forwarded_for(entry: &str) -> Option<String> {
     let mut found = None;
     let mut rest = entry;
@@ -118,7 +120,7 @@ fn forwarded_for(entry: &str) -> Option<String> {
         let (key, after) = rest.split_once('=')?;
         let (value, after) = value(after)?;
         if key.trim_matches([' ', '\t']).eq_ignore_ascii_case("for") {
-            // Two of them: somebody wrote into another's entry.
+            // Two of them: a forged part of an entry.
             found.replace(value).is_none().then_some(())?;
         }
         let after = after.trim_start_matches([' ', '\t']);
@@ -129,9 +131,9 @@ fn forwarded_for(entry: &str) -> Option<String> {
     }
 }
 
-/// A value, in quotes or not, and what follows it.
+/// A value, in quotes or not, and the text after it.
 ///
-/// Brackets and colons belong in quotes, but are often seen without.
+/// Brackets and colons belong in quotes, but often come without.
 fn value(text: &str) -> Option<(String, &str)> {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find([';', ' ', '\t', '"', ',', '=', '\\']).unwrap_or(text.len());
@@ -186,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_of_forwarded_that_tell_no_address() {
+    fn entries_of_forwarded_without_an_address() {
         for entry in [
             "for=unknown",
             "for=_gazonk",
@@ -207,7 +209,7 @@ mod tests {
         assert_eq!(hops(HopField::Forwarded, &["for=\"1.1\\.1.1\""]), some(&["1.1.1.1"]));
     }
 
-    // A quote that a client left open must not swallow what the proxy adds behind it.
+    // A quote that a client left open must not swallow the entry that the proxy adds after it.
     #[test]
     fn an_open_quote_swallows_nothing() {
         for left in ["for=\"", "\"", "for=\"x\\", "\\\"", "for=1.1.1.1;host=\"", "\"\"\""] {

@@ -8,8 +8,8 @@ use slidegate::{Key, KeyHasher, Secret};
 
 /// The network whose addresses are counted together, as a key.
 ///
-/// Its bytes are the network's address: four of them for IPv4, sixteen for IPv6, so the two
-/// never meet. They are a key by themselves too, for stores that take bytes.
+/// Its bytes are the network's address: four for IPv4, sixteen for IPv6, so the two never collide.
+/// The bytes alone are the same key, for stores that take bytes.
 ///
 /// ```
 /// use slidegate::{Limiter, Policy, Quota};
@@ -69,7 +69,7 @@ impl AsRef<[u8]> for AddressKey {
     }
 }
 
-/// The address alone if it is counted alone, else the network: `192.0.2.7`, `2001:db8::/64`.
+/// The address if it is counted individually, otherwise the network: `192.0.2.7`, `2001:db8::/64`.
 impl fmt::Display for AddressKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.network.prefix_len() == self.network.max_prefix_len() {

@@ -1,4 +1,4 @@
-//! Who the client is, by address.
+//! The client's address.
 
 mod builder;
 mod hops;
@@ -14,22 +14,22 @@ pub use builder::ClientAddressBuilder;
 pub use hops::HopField;
 pub use key::AddressKey;
 
-/// How a client's address is found, and how much of it counts.
+/// Finds the client's address and the part of it that counts as a key.
 ///
-/// Unless told otherwise, the address is that of the TCP peer, and no header field is read: anybody
-/// can write one. Behind proxies, name their networks and the field that they write. Then, if the
-/// peer is one of them, the field is walked from the right: entries of trusted proxies are passed,
+/// By default the address is that of the TCP peer, and no header field is read, because any client
+/// can write one. Behind proxies, configure their networks and the field that they write. If the peer
+/// is one of them, the field is then read from the right: entries of trusted proxies are skipped,
 /// and the first address that is not trusted is the client's.
 ///
-/// The walk stops early at an entry that tells no address (malformed, `unknown`, obfuscated, or an
-/// entry of `Forwarded` without `for`). The client is then the last trusted hop that was passed:
-/// the proxy that let such an entry through answers for it. The same holds when every entry is
-/// trusted, and after 64 entries or 8 KiB. So a client cannot change its key by what it sends:
-/// what it wrote stands left of what the proxy added.
+/// Reading stops at an entry without an address (malformed, `unknown`, obfuscated, or an entry of
+/// `Forwarded` without `for`). The client is then the last trusted hop, because that proxy let the
+/// entry through. The same applies if every entry is trusted, and after 64 entries or 8 KiB. So a
+/// client cannot change its key with the fields it sends: they are to the left of what the proxy
+/// added.
 ///
-/// Addresses are compared and counted by their bits, so their spelling does not matter. An IPv4
-/// address inside an IPv6 one (`::ffff:192.0.2.7`) is that IPv4 address. IPv6 addresses count by
-/// /64, IPv4 addresses each alone, unless told otherwise.
+/// Addresses are compared by their bits, so their spelling does not matter. An IPv4-mapped IPv6
+/// address (`::ffff:192.0.2.7`) is that IPv4 address. By default IPv6 addresses count by /64, IPv4
+/// addresses individually.
 ///
 /// ```
 /// use http::HeaderMap;
@@ -45,7 +45,7 @@ pub use key::AddressKey;
 /// let proxy = "10.0.0.1".parse().unwrap();
 /// assert_eq!(behind_proxy.find(proxy, &headers).to_string(), "203.0.113.9");
 ///
-/// // Somebody who is not a proxy can write what they like.
+/// // The field is not read if the peer is not a trusted proxy.
 /// let stranger = "198.51.100.7".parse().unwrap();
 /// assert_eq!(behind_proxy.find(stranger, &headers), stranger);
 /// # Ok::<(), slidegate::Error>(())
@@ -59,19 +59,10 @@ pub struct ClientAddress {
     ipv6_prefix: u8,
 }
 
-/// How many bits of an address count unless told.
-const IPV4_PREFIX: u8 = 32;
-const IPV6_PREFIX: u8 = 64;
-
 impl ClientAddress {
-    /// The TCP peer's address, whatever the header fields say.
+    /// Uses the TCP peer's address and ignores the header fields.
     pub fn peer() -> Self {
-        Self {
-            field: None,
-            trusted: Box::default(),
-            ipv4_prefix: IPV4_PREFIX,
-            ipv6_prefix: IPV6_PREFIX,
-        }
+        Self { field: None, trusted: Box::default(), ipv4_prefix: 32, ipv6_prefix: 64 }
     }
 
     /// Starts from the peer's address.
@@ -79,7 +70,7 @@ impl ClientAddress {
         ClientAddressBuilder::new()
     }
 
-    /// The client's address, of a request that came from `peer` with these header fields.
+    /// The client's address for a request from `peer` with these header fields.
     pub fn find(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let mut last = peer.to_canonical();
         let Some(field) = self.field else { return last };
@@ -96,7 +87,7 @@ impl ClientAddress {
         last
     }
 
-    /// The key of the client: [`ClientAddress::find`], and as much of it as counts.
+    /// The client's key: the part of [`ClientAddress::find`] that counts.
     pub fn key(&self, peer: IpAddr, headers: &HeaderMap) -> AddressKey {
         self.key_of(self.find(peer, headers))
     }
@@ -108,16 +99,16 @@ impl ClientAddress {
             IpAddr::V4(_) => self.ipv4_prefix,
             IpAddr::V6(_) => self.ipv6_prefix,
         };
-        // The prefixes were checked to be in range; were they not, the address counts alone.
+        // The prefixes are in range; otherwise the address would count individually.
         AddressKey::new(IpNet::new(address, bits).unwrap_or(IpNet::from(address)))
     }
 
     /// Whether there is any trusted proxy.
-    pub fn trusts_somebody(&self) -> bool {
+    pub fn has_trusted_proxies(&self) -> bool {
         !self.trusted.is_empty()
     }
 
-    /// Whether an address is that of a trusted proxy.
+    /// Whether an address belongs to a trusted proxy.
     pub fn is_trusted(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.trusted.iter().any(|network| network.contains(&address))

@@ -1,4 +1,4 @@
-//! How a hop names an address: as proxies write it, with or without a port.
+//! The address of a hop as proxies write it, with or without a port.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -6,14 +6,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// one, and an obfuscated port of some length.
 const NODE_MAX: usize = 128;
 
-/// The address, or `None` when the hop did not tell one: `unknown`, `_hidden`, or anything else.
+/// The address, or `None` if the hop has none: `unknown`, `_hidden`, or anything else.
 ///
-/// Takes `192.0.2.7`, `192.0.2.7:80`, `2001:db8::7`, `[2001:db8::7]` and `[2001:db8::7]:80`. The port
+/// Accepts `192.0.2.7`, `192.0.2.7:80`, `2001:db8::7`, `[2001:db8::7]` and `[2001:db8::7]:80`. The port
 /// may be a name (`_x`), as RFC 7239 allows. Parts of an IPv4 address are decimal and without
-/// leading zeros; a zone (`%eth0`) means something on one machine only and is not taken.
+/// leading zeros; a zone (`%eth0`) has a meaning on one machine only and is not accepted.
 ///
-/// An IPv4 address in an IPv6 one (`::ffff:c000:207`) comes out as what it is. That is told by the
-/// bits, so it does not matter how it was written.
+/// An IPv4-mapped IPv6 address (`::ffff:c000:207`) is returned as IPv4, however it is written.
 pub(super) fn parse(text: &str) -> Option<IpAddr> {
     if text.len() > NODE_MAX {
         return None;
@@ -81,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tells_no_address_is_none() {
+    fn anything_else_is_rejected() {
         for text in [
             "",
             "unknown",

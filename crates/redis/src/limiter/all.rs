@@ -6,7 +6,8 @@ use core::sync::atomic::Ordering;
 use slidegate::{Cost, Decision, Error, ErrorKind, Mode, Outcome, Receipt};
 use tokio::time::Instant;
 
-use super::{RedisLimiter, RedisTier};
+use super::tier::RedisTier;
+use super::{RedisLimiter, RedisWithQuotas};
 use crate::redis::Redis;
 use crate::script::{KeyOp, Op, ScriptLimits};
 use crate::servers::{Failure, FailureKind, slot_of};
@@ -21,16 +22,15 @@ pub struct RedisAsk<'a> {
 }
 
 impl<'a> RedisAsk<'a> {
-    /// Asks `limiter` for `cost` units of `key`.
-    pub fn new<K: AsRef<[u8]> + ?Sized>(limiter: &'a RedisLimiter, key: &'a K, cost: Cost) -> Self {
-        Self { limiter, key: key.as_ref(), tier: None, cost: cost.get() }
-    }
-
-    /// Under the quotas of `tier`, made by the same limiter.
-    #[must_use]
-    pub fn tier(mut self, tier: &'a RedisTier) -> Self {
-        self.tier = Some(tier);
-        self
+    /// Asks a limiter for `cost` units of `key`, under the policy's quotas or, after
+    /// [`RedisLimiter::with`], under those of a tier.
+    pub fn new<K: AsRef<[u8]> + ?Sized>(
+        limiter: impl Into<RedisWithQuotas<'a>>,
+        key: &'a K,
+        cost: Cost,
+    ) -> Self {
+        let RedisWithQuotas { limiter, tier } = limiter.into();
+        Self { limiter, key: key.as_ref(), tier, cost: cost.get() }
     }
 
     /// In shadow mode it never blocks the others.

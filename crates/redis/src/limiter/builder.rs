@@ -4,7 +4,7 @@ use core::sync::atomic::AtomicU64;
 use core::time::Duration;
 use std::sync::Arc;
 
-use slidegate::{Error, ErrorKind, FailureMode, Policy, Quota, Secret};
+use slidegate::{Algorithm, Error, ErrorKind, FailureMode, Policy, Quota, Secret, StoreId};
 
 use super::stats::LimiterCounts;
 use super::tier::longest;
@@ -13,7 +13,7 @@ use crate::deny::DenyCache;
 use crate::lease::{LeaseSettings, Leases};
 use crate::local::LocalFallback;
 use crate::redis::Redis;
-use crate::script::{ScriptKind, ScriptLimits};
+use crate::script::ScriptLimits;
 
 /// Builds a [`RedisLimiter`].
 #[derive(Debug)]
@@ -156,7 +156,8 @@ impl RedisLimiterBuilder {
         };
         let deny = (self.deny_keys > 0).then(|| DenyCache::new(self.deny_keys, self.deny_cap));
         let inner = Inner {
-            stored_as: stored_as(policy.name(), self.tick, limits.kind()),
+            id: StoreId::unique(),
+            stored_as: stored_as(policy.name(), self.tick, policy.algorithm()),
             tick: self.tick,
             guard,
             secret_keys: self.secret_keys,
@@ -213,14 +214,11 @@ impl RedisLimiterBuilder {
 /// The name under which a policy's keys are stored. It contains the tick and the algorithm: what was
 /// written under others would be misread, or refused until it has expired. So a policy whose
 /// algorithm changes starts from zero, and processes with the old one count separately.
-fn stored_as(policy: &str, tick: Duration, kind: ScriptKind) -> Box<str> {
-    let algorithm = match kind {
-        ScriptKind::Log => "",
-        ScriptKind::Counter => "counter",
-        ScriptKind::Segments => "segments",
-        ScriptKind::Gcra => "gcra",
-        ScriptKind::Fixed => "fixed",
-        ScriptKind::Mixed => "mixed",
+fn stored_as(policy: &str, tick: Duration, algorithm: Algorithm) -> Box<str> {
+    let algorithm = match algorithm {
+        // Each reads what the other has written.
+        Algorithm::Log | Algorithm::LogCapped { .. } => "",
+        other => other.name(),
     };
     let tick = match tick.as_micros() {
         1000 => String::new(),
@@ -235,22 +233,29 @@ fn stored_as(policy: &str, tick: Duration, kind: ScriptKind) -> Box<str> {
 
 #[cfg(test)]
 mod tests {
-    use slidegate::Algorithm;
-
     use super::*;
 
     #[test]
     fn tick_and_algorithm_are_part_of_the_name() {
         let [usual, coarse] = [1, 10].map(Duration::from_millis);
-        let name = |tick: Duration, algorithm| {
-            let quota = Quota::per_minute(5).unwrap();
-            let limits = ScriptLimits::new(&[quota], algorithm, tick, quota.window()).unwrap();
-            stored_as("api", tick, limits.kind())
-        };
+        let name = |tick, algorithm| stored_as("api", tick, algorithm);
         assert_eq!(&*name(usual, Algorithm::Log), "api");
         assert_eq!(&*name(usual, Algorithm::LogCapped { bytes_max: 4096 }), "api");
         assert_eq!(&*name(coarse, Algorithm::Log), "api@10000us");
         assert_eq!(&*name(usual, Algorithm::Counter), "api@counter");
         assert_eq!(&*name(coarse, Algorithm::Gcra), "api@gcra-10000us");
+    }
+
+    #[test]
+    fn every_algorithm_has_a_script_and_a_name_of_its_own() {
+        let tick = Duration::from_millis(1);
+        let quotas = [Quota::per_minute(1).unwrap()];
+        let mut names = std::collections::HashSet::new();
+        for algorithm in Algorithm::ALL {
+            assert!(ScriptLimits::new(&quotas, algorithm, tick, tick).is_ok(), "{algorithm}");
+            names.insert(stored_as("api", tick, algorithm));
+        }
+        // Only the log and the capped log share theirs.
+        assert_eq!(names.len(), Algorithm::ALL.len() - 1);
     }
 }

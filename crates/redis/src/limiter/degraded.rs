@@ -6,7 +6,8 @@ use core::time::Duration;
 use slidegate::{Cost, Decision, FailureMode, Outcome, QuotaDecision};
 use tokio::time::Instant;
 
-use super::{Inner, RedisTier};
+use super::Inner;
+use super::tier::RedisTier;
 use crate::script::Op;
 use crate::servers::{Failure, FailureKind};
 
@@ -28,7 +29,9 @@ impl Inner {
                 local.decide(key, tier.and_then(RedisTier::local), cost, Instant::now())
             }
             (FailureMode::Deny, _) => self.decide_blindly(Outcome::Deny, tier, failure),
-            _ => self.decide_blindly(Outcome::Allow, tier, failure),
+            (FailureMode::Allow | FailureMode::Local, _) => {
+                self.decide_blindly(Outcome::Allow, tier, failure)
+            }
         };
         self.apply_mode(decision.into_degraded())
     }

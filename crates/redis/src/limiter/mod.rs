@@ -8,18 +8,23 @@ mod leased;
 mod look;
 mod receipt;
 mod stats;
+mod store;
 mod tier;
+mod with_quotas;
 
 pub use all::{RedisAsk, check_all};
 pub use builder::RedisLimiterBuilder;
 pub use stats::RedisStats;
-pub use tier::RedisTier;
+pub use with_quotas::RedisWithQuotas;
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use std::sync::Arc;
 
-use slidegate::{Cost, Decision, Error, Key, Mode, Policy, Quota, Receipt, Secret, Store};
+use slidegate::{
+    Cost, Decision, Error, Event, Key, Mode, Policy, Quota, Quotas, Receipt, Secret, StoreId, Tier,
+    Usage,
+};
 use tokio::time::Instant;
 
 use crate::deny::{CachedDenial, DenyCache, ReplyTimes};
@@ -29,6 +34,7 @@ use crate::local::LocalFallback;
 use crate::redis::Redis;
 use crate::script::{KeyReply, Op, ScriptLimits};
 use stats::LimiterCounts;
+use tier::RedisTier;
 
 /// Decides checks under one policy, together with every other process that has a limiter of the
 /// same name and prefix on the same servers.
@@ -45,6 +51,7 @@ pub struct RedisLimiter {
 /// What the tasks that end leases hold on to.
 #[derive(Debug)]
 struct Inner {
+    id: StoreId,
     redis: Redis,
     policy: Policy,
     /// The policy's name in the names of keys.
@@ -82,23 +89,93 @@ struct Guard(u64);
 impl RedisLimiter {
     /// Asks for one unit, and takes it if allowed.
     pub async fn check(&self, key: impl AsRef<[u8]>) -> Decision {
-        self.inner.check(key.as_ref(), None, Cost::ONE).await
+        self.with_policy().check(key).await
     }
 
     /// Asks for several units, and takes them all if allowed.
     pub async fn check_cost(&self, key: impl AsRef<[u8]>, cost: Cost) -> Decision {
-        self.inner.check(key.as_ref(), None, cost).await
+        self.with_policy().check_cost(key, cost).await
     }
 
-    /// As [`check_cost`](RedisLimiter::check_cost), for a key that has other quotas than the
-    /// policy.
-    pub async fn check_tier(
+    /// Decides as [`check_cost`](RedisLimiter::check_cost) would, without taking anything.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if Redis did not answer.
+    pub async fn peek(&self, key: impl AsRef<[u8]>, cost: Cost) -> Result<Decision, Error> {
+        self.with_policy().peek(key, cost).await
+    }
+
+    /// Takes an estimate now; [`settle`](RedisLimiter::settle) corrects it when the cost is known.
+    pub async fn reserve(&self, key: impl AsRef<[u8]>, estimate: Cost) -> Decision {
+        self.check_cost(key, estimate).await
+    }
+
+    /// Returns the exact units of a receipt: see [`RedisWithQuotas::refund`].
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if Redis did not answer; the units may have been returned.
+    pub async fn refund(&self, key: impl AsRef<[u8]>, receipt: Receipt) -> Result<u64, Error> {
+        self.with_policy().refund(key, receipt).await
+    }
+
+    /// Corrects a reservation to its actual cost: see [`RedisWithQuotas::settle`].
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if Redis did not answer.
+    pub async fn settle(
         &self,
         key: impl AsRef<[u8]>,
-        tier: &RedisTier,
-        cost: Cost,
-    ) -> Decision {
-        self.inner.check(key.as_ref(), Some(tier), cost).await
+        receipt: Receipt,
+        actual: u64,
+    ) -> Result<u64, Error> {
+        self.with_policy().settle(key, receipt, actual).await
+    }
+
+    /// Returns up to `units` without a receipt: see [`RedisWithQuotas::forgive`].
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if Redis did not answer; the units may have been returned.
+    pub async fn forgive(&self, key: impl AsRef<[u8]>, units: u64) -> Result<u64, Error> {
+        self.with_policy().forgive(key, units).await
+    }
+
+    /// Returns the units that count against each quota now.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if Redis did not answer.
+    pub async fn usage(&self, key: impl AsRef<[u8]>) -> Result<Usage, Error> {
+        self.with_policy().usage(key).await
+    }
+
+    /// Returns every request that is still in the longest window, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the algorithm is not a log, or if Redis did not answer.
+    pub async fn history(&self, key: impl AsRef<[u8]>) -> Result<Vec<Event>, Error> {
+        self.with_policy().history(key).await
+    }
+
+    /// Returns the limiter with the quotas of a tier, for the keys that have it.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if another limiter created the tier.
+    pub fn with<'a>(&'a self, quotas: impl Into<Quotas<'a>>) -> Result<RedisWithQuotas<'a>, Error> {
+        let tier = match quotas.into() {
+            Quotas::Policy => None,
+            Quotas::Tier(tier) => Some(tier.prepared(self.inner.id)?),
+        };
+        Ok(RedisWithQuotas { limiter: self, tier })
+    }
+
+    fn with_policy(&self) -> RedisWithQuotas<'_> {
+        self.into()
     }
 
     /// Removes a key, here and in Redis. Returns `true` if it existed. Its receipts and this limiter's
@@ -128,17 +205,20 @@ impl RedisLimiter {
         }
     }
 
-    /// Other quotas for some keys, as for paying customers; made once, used often.
+    /// Prepares other quotas for some keys, such as paying customers; created once, used often.
     ///
     /// # Errors
     ///
-    /// When there is no quota, or more than the policy has; for other algorithms than the log also
-    /// when there are fewer.
-    pub fn tier(&self, quotas: &[Quota]) -> Result<RedisTier, Error> {
-        let tier = RedisTier::new(quotas, &self.inner)?;
-        let nanos = u64::try_from(tier.longest().as_nanos()).unwrap_or(u64::MAX);
-        self.inner.keep.fetch_max(nanos, Ordering::Relaxed);
-        Ok(tier)
+    /// Returns an error if there is no quota or more than the policy has. Algorithms other than the
+    /// log need as many as the policy has.
+    pub fn tier(&self, quotas: &[Quota]) -> Result<Tier, Error> {
+        let inner = &self.inner;
+        Tier::new(inner.id, &inner.policy, quotas, || {
+            let tier = RedisTier::new(quotas, inner)?;
+            let nanos = u64::try_from(tier.longest().as_nanos()).unwrap_or(u64::MAX);
+            inner.keep.fetch_max(nanos, Ordering::Relaxed);
+            Ok(tier)
+        })
     }
 
     /// The policy.
@@ -164,18 +244,35 @@ enum Memory {
     Unknown,
 }
 
-/// The path of a check: [`check`](Inner::check) repeats denials from the deny cache,
+/// The path of a check: [`check_cached`](Inner::check_cached) repeats denials from the deny
+/// cache,
 /// [`check_memory`](Inner::check_memory) uses the local fallback and the lease,
 /// [`check_by_lease`](Inner::check_by_lease) fetches a lease for a hot key, and
 /// [`check_in_redis`](Inner::check_in_redis) makes a script call for this check alone, or
 /// [`degrade`](Inner::degrade)s if that fails.
 impl Inner {
     async fn check(self: &Arc<Self>, key: &[u8], tier: Option<&RedisTier>, cost: Cost) -> Decision {
-        let tiered_key = self.tiered_key(key, tier);
-        if let Some(denial) = self.cached_denial(tiered_key, cost) {
-            self.counts.denied_at_once.fetch_add(1, Ordering::Relaxed);
-            return self.apply_mode(denial.decision());
+        match self.check_cached(key, tier, cost) {
+            Some(denial) => denial,
+            None => self.check_uncached(key, tier, cost).await,
         }
+    }
+
+    /// Returns the denial of a check that the deny cache can answer.
+    fn check_cached(&self, key: &[u8], tier: Option<&RedisTier>, cost: Cost) -> Option<Decision> {
+        let denial = self.cached_denial(self.tiered_key(key, tier), cost)?;
+        self.counts.denied_at_once.fetch_add(1, Ordering::Relaxed);
+        Some(self.apply_mode(denial.decision()))
+    }
+
+    /// Decides a check that the deny cache did not answer.
+    async fn check_uncached(
+        self: &Arc<Self>,
+        key: &[u8],
+        tier: Option<&RedisTier>,
+        cost: Cost,
+    ) -> Decision {
+        let tiered_key = self.tiered_key(key, tier);
         self.counts.not_cached.fetch_add(1, Ordering::Relaxed);
         let now = Instant::now();
         let check = Check { key, tier, cost, tiered_key, until: self.redis.deadline(now) };
@@ -301,27 +398,5 @@ impl Guard {
 
     fn quotas(self, quotas: &[Quota]) -> Result<Vec<Quota>, Error> {
         quotas.iter().map(|quota| Quota::new(self.of(quota.limit()), quota.window())).collect()
-    }
-}
-
-impl Store for RedisLimiter {
-    fn policy(&self) -> &Policy {
-        &self.inner.policy
-    }
-
-    async fn check(&self, key: &[u8], cost: Cost) -> Result<Decision, Error> {
-        Ok(self.check_cost(key, cost).await)
-    }
-
-    async fn peek(&self, key: &[u8], cost: Cost) -> Result<Decision, Error> {
-        Self::peek(self, key, cost).await
-    }
-
-    async fn refund(&self, key: &[u8], receipt: Receipt) -> Result<u64, Error> {
-        Self::refund(self, key, receipt).await
-    }
-
-    async fn reset(&self, key: &[u8]) -> Result<bool, Error> {
-        Self::reset(self, key).await
     }
 }

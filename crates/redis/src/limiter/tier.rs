@@ -4,15 +4,14 @@ use core::hash::{Hash, Hasher};
 use core::time::Duration;
 use std::hash::DefaultHasher;
 
-use slidegate::{Algorithm, Error, ErrorKind, Quota, Tier};
+use slidegate::{Error, Quota, Tier};
 
 use super::Inner;
 use crate::script::ScriptLimits;
 
-/// Quotas that some keys have instead of the policy's, ready to use: see
-/// [`RedisLimiter::tier`](crate::RedisLimiter::tier).
+/// What a limiter on Redis prepares for the quotas of a [`Tier`].
 #[derive(Debug, Clone)]
-pub struct RedisTier {
+pub(super) struct RedisTier {
     quotas: Box<[Quota]>,
     limits: ScriptLimits,
     /// The same for when Redis is away, with this process's share of every limit.
@@ -22,32 +21,19 @@ pub struct RedisTier {
 
 impl RedisTier {
     pub(super) fn new(quotas: &[Quota], inner: &Inner) -> Result<Self, Error> {
-        let policy = &inner.policy;
-        let log = matches!(policy.algorithm(), Algorithm::Log | Algorithm::LogCapped { .. });
-        let (given, most) = (quotas.len(), policy.quotas().len());
-        let fits = given == most || (log && (1..most).contains(&given));
-        if !fits {
-            let message = format!(
-                "a tier of {given} quotas does not fit policy {:?} of {most}: with {:?} use {}",
-                policy.name(),
-                policy.algorithm(),
-                if log { "as many or fewer" } else { "as many" },
-            );
-            return Err(Error::new(ErrorKind::Policy, message));
-        }
+        let algorithm = inner.policy.algorithm();
         let mut hasher = DefaultHasher::new();
         for quota in quotas {
             (quota.limit(), quota.window()).hash(&mut hasher);
         }
         let guarded = inner.guard.quotas(quotas)?;
         let longest = longest(quotas);
-        let limits = ScriptLimits::new(&guarded, policy.algorithm(), inner.tick, longest)?;
+        let limits = ScriptLimits::new(&guarded, algorithm, inner.tick, longest)?;
         let local = inner.local.as_ref().map(|local| local.tier(&guarded)).transpose()?;
         Ok(Self { quotas: quotas.into(), limits, local, salt: hasher.finish() | 1 })
     }
 
-    /// The quotas.
-    pub fn quotas(&self) -> &[Quota] {
+    pub(super) fn quotas(&self) -> &[Quota] {
         &self.quotas
     }
 

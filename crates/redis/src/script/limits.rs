@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use slidegate::{Algorithm, Error, ErrorKind, Quota};
+use slidegate::{Algorithm, Error, ErrorKind, Policy, Quota};
 
 use super::ScriptKind;
 
@@ -20,10 +20,6 @@ pub(crate) struct ScriptLimits {
     /// Algorithm, number of quotas, ticks to keep entries for, and the other quotas.
     pub(super) back: Vec<u8>,
 }
-
-/// The most bytes the codes of a log may take that has no cap of its own: beyond it neighbours are
-/// merged, so that no key holds the server for long.
-const LOG_BYTES_MAX: u32 = 65_536;
 
 /// As long as the longest window, in ticks of 100 microseconds, needs.
 const TICKS_MAX: u64 = (1 << 47) - 1;
@@ -46,19 +42,20 @@ impl ScriptLimits {
         keep: Duration,
     ) -> Result<Self, Error> {
         let tick_us = tick_micros(tick)?;
-        if !(1..=slidegate::QUOTAS_MAX).contains(&quotas.len()) {
+        if !(1..=Policy::QUOTAS_MAX).contains(&quotas.len()) {
             let message = format!("number of quotas {} is out of range: use 1 to 8", quotas.len());
             return Err(Error::new(ErrorKind::Policy, message));
         }
         let (kind, number, parameter) = match algorithm {
-            Algorithm::Log => (ScriptKind::Log, b'L', LOG_BYTES_MAX),
+            // Beyond it neighboring entries are merged, so that no key blocks the server for long.
+            Algorithm::Log => (ScriptKind::Log, b'L', Algorithm::LOG_BYTES_MAX),
             Algorithm::LogCapped { bytes_max } => (ScriptKind::Log, b'L', bytes_max),
             Algorithm::Counter => (ScriptKind::Counter, b'C', 0),
             Algorithm::Segments { count } => (ScriptKind::Segments, b'S', count.into()),
             Algorithm::Gcra => (ScriptKind::Gcra, b'G', 0),
             Algorithm::Fixed => (ScriptKind::Fixed, b'F', 0),
             other => {
-                let message = format!("algorithm {other:?} has no script: use another");
+                let message = format!("algorithm {other} has no script: use another");
                 return Err(Error::new(ErrorKind::Unsupported, message));
             }
         };

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use slidegate::{Error, ErrorKind};
+use slidegate::{Error, ErrorKind, Quota};
 
 use super::ScriptLimits;
 
@@ -41,11 +41,8 @@ pub(crate) enum Op {
 /// The most ticks that a lease may be dated ahead: a minute of milliseconds.
 const AHEAD_MAX: u64 = u16::MAX as u64;
 
-/// The largest number that a script counts exactly.
-pub(crate) const UNITS_MAX: u64 = (1 << 53) - 1;
-
-/// A cost above it, the sum of several checks of one key: more than any limit.
-const TOO_MANY: u64 = UNITS_MAX + 1;
+/// A cost above all limits: the sum of several checks of one key.
+const TOO_MANY: u64 = Quota::LIMIT_MAX + 1;
 
 /// Marks an operation that a script's fast path may answer.
 const QUICK: u8 = 64;
@@ -88,13 +85,13 @@ impl<'a> KeyOp<'a> {
             Op::Peek { cost } => (3, cost.min(TOO_MANY), 0, 0),
             Op::Lease { units_min, units_max, ahead } => {
                 let ahead = u16::try_from(self.limits.ticks(ahead)).unwrap_or(u16::MAX);
-                (4, units_max.min(UNITS_MAX), units_min, ahead)
+                (4, units_max.min(Quota::LIMIT_MAX), units_min, ahead)
             }
-            Op::Charge { cost } => (5, cost.min(UNITS_MAX), 0, 0),
-            Op::Refund { tick, units, epoch } => (6, units.min(UNITS_MAX), tick, epoch),
+            Op::Charge { cost } => (5, cost.min(Quota::LIMIT_MAX), 0, 0),
+            Op::Refund { tick, units, epoch } => (6, units.min(Quota::LIMIT_MAX), tick, epoch),
             Op::Reset => (7, 0, 0, 0),
             Op::History => (8, 0, 0, 0),
-            Op::Forgive { units } => (9, units.min(UNITS_MAX), 0, 0),
+            Op::Forgive { units } => (9, units.min(Quota::LIMIT_MAX), 0, 0),
         };
         let mark = if alone && number <= 3 && self.limits.is_simple { QUICK } else { 0 };
         let (front, back) = (&self.limits.front, &self.limits.back);
@@ -102,7 +99,7 @@ impl<'a> KeyOp<'a> {
         bytes.push(number | mark);
         bytes.extend_from_slice(&units.to_le_bytes()[..7]);
         bytes.extend_from_slice(front);
-        bytes.extend_from_slice(&tick.min(UNITS_MAX).to_le_bytes()[..7]);
+        bytes.extend_from_slice(&tick.min(Quota::LIMIT_MAX).to_le_bytes()[..7]);
         bytes.extend_from_slice(&epoch.to_le_bytes());
         bytes.extend_from_slice(back);
         bytes

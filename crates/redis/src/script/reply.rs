@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use redis::Value;
-use slidegate::{Decision, Error, ErrorKind, Outcome, QuotaDecision, Receipt};
+use slidegate::{Decision, Error, ErrorKind, Outcome, Quota, QuotaDecision, Receipt};
 
 use super::{KeyOp, Op};
 use crate::servers::Failure;
@@ -69,7 +69,7 @@ impl KeyReply {
 }
 
 /// The wait that never ends, and the first number that is not exact.
-const HUGE: u64 = 1 << 53;
+const HUGE: u64 = Quota::LIMIT_MAX + 1;
 
 /// The outcome that is allowed and has taken; 0 is denied, 1 is allowed.
 const TAKEN: u64 = 2;

@@ -5,18 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use slidegate::{Cost, Decision, ManualClock, Policy, Quota, Receipt};
-use slidegate_redis::{Redis, RedisBuilder, RedisLimiter, RedisTier};
-use slidegate_testkit::{
-    Algorithm, Answer, Mode, PolicySpec, QuotaSpec, Refusal, Standing, Subject, Trace,
-};
+use slidegate::{Cost, Decision, ManualClock, Receipt, Tier};
+use slidegate_redis::{Redis, RedisBuilder, RedisLimiter};
+use slidegate_testkit::{Answer, PolicySpec, Refusal, Standing, Subject, Trace, quotas};
 use tokio::runtime::Runtime;
 
 /// A limiter whose clock is set by hand, with keys that no other subject has.
 pub(crate) struct RedisSubject {
     runtime: Arc<Runtime>,
     limiter: RedisLimiter,
-    tiers: BTreeMap<String, RedisTier>,
+    tiers: BTreeMap<String, Tier>,
     clock: ManualClock,
     now: Duration,
     run: u64,
@@ -73,7 +71,7 @@ impl Subject for RedisSubject {
             Some(name) => {
                 let unknown = || Refusal::Failed(format!("there is no tier {name}"));
                 let tier = self.tiers.get(name).ok_or_else(unknown)?;
-                self.runtime.block_on(self.limiter.check_tier(&key, tier, cost))
+                self.runtime.block_on(self.limiter.with(tier).unwrap().check_cost(&key, cost))
             }
         };
         answered(&decision).map(|answer| (answer, decision.into_receipt().map(|of| (key, of))))
@@ -117,28 +115,9 @@ impl Subject for RedisSubject {
 }
 
 fn limiter(redis: &Redis, spec: &PolicySpec) -> Result<RedisLimiter, slidegate::Error> {
-    let algorithm = match (spec.algorithm, spec.bytes_max) {
-        (Algorithm::Log, None) => slidegate::Algorithm::Log,
-        (Algorithm::Log, Some(bytes_max)) => slidegate::Algorithm::LogCapped { bytes_max },
-        (Algorithm::Counter, _) => slidegate::Algorithm::Counter,
-        (Algorithm::Segments, _) => {
-            slidegate::Algorithm::Segments { count: spec.segments.unwrap_or_default() }
-        }
-        (Algorithm::Gcra, _) => slidegate::Algorithm::Gcra,
-        (Algorithm::Fixed, _) => slidegate::Algorithm::Fixed,
-    };
-    let mode = match spec.mode {
-        Mode::Enforce => slidegate::Mode::Enforce,
-        Mode::Shadow => slidegate::Mode::Shadow,
-    };
-    let policy = Policy::builder("trace").quotas(quotas(&spec.quotas)?).algorithm(algorithm);
     // A clock set by hand has nothing to do with the time that the deny cache goes by.
-    let builder = redis.limiter(policy.mode(mode).build()?).deny_cache(0);
+    let builder = redis.limiter(spec.policy("trace")?).deny_cache(0);
     builder.tick(Duration::from_millis(spec.tick_ms)).build()
-}
-
-fn quotas(specs: &[QuotaSpec]) -> Result<Vec<Quota>, slidegate::Error> {
-    specs.iter().map(|spec| Quota::new(spec.limit, Duration::from_millis(spec.window_ms))).collect()
 }
 
 fn answered(decision: &Decision) -> Result<Answer, Refusal> {

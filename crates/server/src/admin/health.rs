@@ -70,7 +70,7 @@ impl Reasons {
             let (to, does) = match limiter.policy().failure_mode() {
                 FailureMode::Deny => (&mut reasons.against, "denies"),
                 FailureMode::Local => (&mut reasons.notes, "is judged in this process"),
-                _ => (&mut reasons.notes, "lets everything through"),
+                FailureMode::Allow => (&mut reasons.notes, "lets everything through"),
             };
             to.push(format!("store {store:?} gives no answer: policy {policy:?} {does}"));
         }

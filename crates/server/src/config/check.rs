@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use super::leaf;
 use super::report::Report;
 use super::source::Span;
-use super::table::{DOMAIN, Kind, Section};
-use super::yaml::{Kind as Shape, Node, Scalar, Style};
+use super::table::{Kind, Section};
+use super::yaml::{Node, Scalar, Shape, Style};
+use crate::spec::DOMAIN;
 
 /// Checks the value of `key`.
 pub(super) fn check(key: &str, node: &Node, kind: &Kind, report: &mut Report) {
@@ -63,7 +64,7 @@ pub(super) fn check_section(key: &str, node: &Node, section: &Section, report: &
             }
         }
     }
-    for field in section.fields.iter().filter(|field| field.is_required()) {
+    for field in section.fields().filter(|field| field.is_required()) {
         if node.get(field.name).is_none() {
             let message = format!("{} lacks `{}`", section.what, field.name);
             let help = format!("add for example `{}: {}`", field.name, field.example);
@@ -112,17 +113,17 @@ fn check_scalar(key: &str, scalar: &Scalar, span: Span, kind: &Kind, report: &mu
     let usable = || format!("use {}", kind.what());
     let outcome = match kind {
         Kind::Flag => leaf::flag(scalar).map(|_| ()).ok_or(("type", usable())),
-        Kind::Whole { least, most } => match leaf::whole(scalar) {
+        Kind::Whole(least, most) => match leaf::whole(scalar) {
             None => Err(("type", usable())),
             Some(number) if (i128::from(*least)..=i128::from(*most)).contains(&number) => Ok(()),
             Some(_) => Err(("range", usable())),
         },
-        Kind::Decimal { least, most } => match leaf::decimal(scalar) {
+        Kind::Decimal(least, most) => match leaf::decimal(scalar) {
             None => Err(("type", usable())),
             Some(number) if (*least..=*most).contains(&number) => Ok(()),
             Some(_) => Err(("range", usable())),
         },
-        Kind::Time { least, most } => match leaf::time(text) {
+        Kind::Time(least, most) => match leaf::time(text) {
             Err(help) => Err(("type", help)),
             Ok(time) if (*least..=*most).contains(&time) => Ok(()),
             Ok(_) => Err(("range", usable())),
@@ -151,7 +152,7 @@ fn check_scalar(key: &str, scalar: &Scalar, span: Span, kind: &Kind, report: &mu
 }
 
 /// Tells keys that come twice, and gives the entries.
-fn twice<'a>(node: &'a Node, report: &mut Report) -> &'a [super::yaml::Entry] {
+fn twice<'a>(node: &'a Node, report: &mut Report) -> &'a [super::yaml::MapEntry] {
     let mut seen: HashMap<&str, Span> = HashMap::new();
     for entry in node.entries() {
         if let Some(first) = seen.insert(&entry.key.text, entry.key_span) {

@@ -16,7 +16,7 @@ const SECRET_MAX: usize = 64 << 10;
 
 /// Files that a configuration names.
 #[derive(Debug)]
-pub(super) struct Files {
+pub(crate) struct Files {
     /// Whether files with secrets are read at all.
     pub(super) secrets: bool,
     read: Vec<PathBuf>,
@@ -50,7 +50,7 @@ impl Files {
 
     /// The content of the file that a value names; `None` if it could not be read, and said so,
     /// or if secrets are not to be read.
-    pub(super) fn content(&mut self, node: &Node, report: &mut Report) -> Option<Vec<u8>> {
+    pub(crate) fn content(&mut self, node: &Node, report: &mut Report) -> Option<Vec<u8>> {
         let path = resolve(node, report)?;
         self.remember(&path);
         if !self.secrets {
@@ -65,17 +65,17 @@ impl Files {
         }
     }
 
-    /// The path that a value names, when somebody else will read the file; told if it is not there.
-    pub(super) fn path(&mut self, node: &Node, report: &mut Report) -> Option<PathBuf> {
-        let path = resolve(node, report)?;
+    /// Remembers the file that a value names and that is read elsewhere. Reports it if it cannot
+    /// be opened.
+    pub(super) fn watch(&mut self, node: &Node, report: &mut Report) {
+        let Some(path) = resolve(node, report) else { return };
         self.remember(&path);
         if self.secrets
             && let Err(error) = File::open(&path)
         {
-            let problem = format!("{}: {}", path.display(), told(&error));
+            let problem = format!("{}: {}", path.display(), in_words(&error));
             report.error(node.span, "file", problem).help("check the path and its permissions");
         }
-        Some(path)
     }
 }
 
@@ -95,10 +95,10 @@ fn folder(span: Span, report: &Report) -> PathBuf {
 fn read(path: &Path, most: usize) -> Result<Vec<u8>, String> {
     let name = path.display();
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(|error| format!("{name}: {}", told(&error)))?;
+    let file = File::open(path).map_err(|error| format!("{name}: {}", in_words(&error)))?;
     // One byte more than allowed tells a file that is too large from one that just fits.
     let mut bounded = file.take(most as u64 + 1);
-    bounded.read_to_end(&mut bytes).map_err(|error| format!("{name}: {}", told(&error)))?;
+    bounded.read_to_end(&mut bytes).map_err(|error| format!("{name}: {}", in_words(&error)))?;
     if bytes.len() > most {
         return Err(format!("{name}: larger than {} KiB", most >> 10));
     }
@@ -106,7 +106,7 @@ fn read(path: &Path, most: usize) -> Result<Vec<u8>, String> {
 }
 
 /// An error of the system in few words.
-fn told(error: &std::io::Error) -> String {
+fn in_words(error: &std::io::Error) -> String {
     match error.kind() {
         ErrorKind::NotFound => "there is no such file".to_owned(),
         ErrorKind::PermissionDenied => "it may not be read".to_owned(),

@@ -13,7 +13,7 @@ use crate::spec::{KeyPart, MEMORY, PolicySpec, RuleSpec};
 /// Below this, when units are dated matters as much as that they are.
 const WINDOW_SHORT: Duration = Duration::from_millis(100);
 
-/// From this on, people expect a limit to begin anew at midnight.
+/// From this on, people expect a limit to start from zero at midnight.
 const WINDOW_LONG: Duration = Duration::from_secs(86_400);
 
 /// Above this, the exact log of a key takes kilobytes.
@@ -22,16 +22,16 @@ const LOG_LARGE: u64 = 10_000;
 const SWEEP_SHORT: Duration = Duration::from_secs(1);
 const SWEEP_LONG: Duration = Duration::from_secs(30);
 
-/// What paths of requests by somebody who has not logged in yet are called.
+/// Words in the paths of requests before a login.
 const BEFORE_LOGIN: [&str; 10] = [
     "login", "signin", "sign-in", "auth", "password", "reset", "otp", "verify", "register",
     "signup",
 ];
 
-/// What headers with a guessable name of somebody are called.
+/// Words in the names of headers that identify a person and can be guessed.
 const IDENTIFIERS: [&str; 6] = ["user", "email", "account", "login", "phone", "customer"];
 
-/// What headers with secrets are called.
+/// Words in the names of headers with secrets.
 const SECRETS: [&str; 8] =
     ["authorization", "cookie", "api-key", "apikey", "token", "secret", "session", "password"];
 

@@ -1,5 +1,6 @@
-//! The way from paths, variables and flags to a configuration.
+//! From paths, variables and flags to a configuration.
 
+use core::fmt;
 use std::path::{Path, PathBuf};
 
 use super::check::check_section;
@@ -7,12 +8,12 @@ use super::environment::{self, Environment, Reference};
 use super::envoy::{self, Domains};
 use super::files::Files;
 use super::format::Format;
-use super::loaded::{Loaded, Refused};
 use super::own;
-use super::report::{Report, Severity};
+use super::report::{Diagnostic, Report, Severity, write_text};
+use super::settings::{self, Settings};
 use super::sliding;
-use super::source::Origin;
-use super::table::ROOT;
+use super::source::{Origin, Sources};
+use super::table::{ROOT, Reader};
 use super::yaml::{self, Node};
 use crate::spec::{MEMORY, Spec, StoreSpec};
 
@@ -22,7 +23,7 @@ pub struct Request {
     /// Files and directories, of which at most one is not envoyproxy/ratelimit's. None: the
     /// directory that `RUNTIME_ROOT` names if that is set, otherwise a small example.
     pub paths: Vec<PathBuf>,
-    /// The format of all files; told by their keys if `None`.
+    /// The format of all files; detected from their keys if `None`.
     pub format: Option<Format>,
     /// The variables.
     pub environment: Environment,
@@ -34,6 +35,65 @@ pub struct Request {
     /// have them.
     pub secrets: bool,
 }
+
+/// A configuration without errors.
+#[derive(Clone)]
+pub struct Loaded {
+    /// Settings of the process.
+    pub settings: Settings,
+    /// The limits, and where their state lives.
+    pub spec: Spec,
+    /// What works, and may hurt; and what is worth knowing.
+    pub warnings: Vec<Diagnostic>,
+    /// Every file that was read, the secrets' included: what to watch for changes. Of a directory,
+    /// the directory too.
+    pub files: Vec<PathBuf>,
+    /// All values with their origins, for printing.
+    pub(super) tree: Node,
+    pub(super) sources: Sources,
+}
+
+/// A configuration with errors: nothing of it is used.
+#[derive(Debug, Clone)]
+pub struct Refused {
+    /// All findings, errors first.
+    pub findings: Vec<Diagnostic>,
+    /// Every file that was read, or tried to be: what to watch for changes.
+    pub files: Vec<PathBuf>,
+}
+
+impl fmt::Debug for Loaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The texts that it was made from may hold passwords.
+        f.debug_struct("Loaded")
+            .field("settings", &self.settings)
+            .field("spec", &self.spec)
+            .field("warnings", &self.warnings)
+            .field("files", &self.files)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Refused {
+    pub(super) fn new(report: Report, files: Vec<PathBuf>) -> Self {
+        Self { findings: report.into_findings(), files }
+    }
+
+    /// How many errors there are.
+    pub fn errors(&self) -> usize {
+        self.findings.iter().filter(|finding| finding.is_error()).count()
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = Vec::new();
+        write_text(&mut text, &self.findings, false).map_err(|_| fmt::Error)?;
+        f.write_str(String::from_utf8_lossy(&text).trim_end())
+    }
+}
+
+impl core::error::Error for Refused {}
 
 /// What is served when nothing is said.
 const EXAMPLE: &str = include_str!("example.yaml");
@@ -68,7 +128,7 @@ impl Request {
 ///
 /// # Errors
 ///
-/// When anything is wrong with it; all that is wrong is told at once.
+/// When anything is wrong with it; all errors are reported at once.
 pub fn load(request: &Request) -> Result<Loaded, Box<Refused>> {
     let mut loading = Loading {
         request,
@@ -220,8 +280,8 @@ impl Loading<'_> {
 
         let environment = &self.request.environment;
         let reference = Reference::new(environment);
-        // Names such as PORT mean other things to other programs: only who comes from that
-        // service means these.
+        // Names such as PORT mean other things to other programs: only with files of
+        // that service they mean these.
         let comes_from_it = !self.domains.is_empty() || self.request.is_runtime();
         let store = if comes_from_it { reference.apply(tree, report) } else { None };
         environment::standard(environment, tree, report);
@@ -229,8 +289,9 @@ impl Loading<'_> {
         environment::flags(&self.request.flags, tree, report);
 
         check_section("the file", tree, &ROOT, report);
-        let settings = own::settings(tree, &mut self.files, report);
-        let mut spec = spec(tree, from_sliding, &mut self.files, report);
+        let mut reader = Reader { files: &mut self.files, report };
+        let settings = settings::settings(tree, &mut reader);
+        let mut spec = spec(tree, from_sliding, &mut reader);
         let mut domains = Domains::new(settings.envoy.merge_domains);
         for node in tree.get("domains").map(Node::items).unwrap_or_default() {
             domains.read(node, MEMORY, true, report);
@@ -259,12 +320,12 @@ impl Loading<'_> {
 }
 
 /// The limits of a checked tree, without its domains.
-fn spec(tree: &Node, sliding: Option<Spec>, files: &mut Files, report: &mut Report) -> Spec {
-    let mut stores = vec![StoreSpec::Memory(own::memory(tree, report))];
-    stores.extend(own::stores(tree, files, report));
+fn spec(tree: &Node, sliding: Option<Spec>, reader: &mut Reader<'_>) -> Spec {
+    let mut stores = vec![StoreSpec::Memory(own::memory(tree, reader))];
+    stores.extend(own::stores(tree, reader));
     let mut spec = sliding.unwrap_or_default();
-    spec.policies.extend(own::policies(tree, report));
-    let rules = own::rules(tree, &spec.policies, report);
+    spec.policies.extend(own::policies(tree, reader));
+    let rules = own::rules(tree, &spec.policies, reader);
     spec.rules.extend(rules);
     spec.stores = stores;
     spec

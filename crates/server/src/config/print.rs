@@ -4,11 +4,12 @@ use std::io::{self, Write};
 
 use serde_json::{Map, Value as Json, json};
 
-use super::loaded::Loaded;
-use super::report::{Place, mask_address};
+use super::leaf::{flag, items};
+use super::load::Loaded;
+use super::report::{Place, Report, mask_address};
 use super::source::Origin;
 use super::table::{Absent, Field, Kind, ROOT, Section};
-use super::yaml::{Kind as Shape, Node, Scalar, Style, Value};
+use super::yaml::{MapEntry, Node, Scalar, Shape, Style, Value, parse};
 
 /// Writes every setting as YAML of the own format, with a comment that says where it came from.
 /// Secrets are shown as `***`.
@@ -31,15 +32,14 @@ pub fn print_config_json(loaded: &Loaded, out: &mut dyn Write) -> Result<(), io:
     let settings = super::table::settings().into_iter().map(|(path, field)| {
         let found = loaded.tree.find(&path);
         let (value, origin) = match found {
-            Some(node) => (to_json(node, is_secret(&field.kind)), origin_of(node, loaded)),
+            Some(node) => (to_json(node, &field.kind), origin_of(node, loaded)),
             None => (absent_json(field), "default".to_owned()),
         };
         json!({"setting": path, "value": value, "origin": origin})
     });
-    let parts = ["stores", "policies", "rules"].into_iter().filter_map(|key| {
-        let node = loaded.tree.get(key)?;
-        Some((key.to_owned(), to_json(node, false)))
-    });
+    let parts = ["stores", "policies", "rules"]
+        .into_iter()
+        .filter_map(|key| Some((key.to_owned(), to_json(loaded.tree.get(key)?, ROOT.kind(key)))));
     let mut whole: Map<String, Json> = parts.collect();
     whole.insert("settings".to_owned(), settings.collect());
     let domains: Vec<&str> =
@@ -55,7 +55,7 @@ struct Printer<'a> {
 
 impl Printer<'_> {
     fn section(&mut self, section: &Section, node: &Node, depth: usize) -> Result<(), io::Error> {
-        for field in section.fields {
+        for field in section.fields() {
             let found = node.get(field.name);
             match (&field.kind, found) {
                 // Domains are printed as they were put together from all files.
@@ -77,9 +77,9 @@ impl Printer<'_> {
         section: &Section,
         found: Option<&Node>,
     ) -> Result<(), io::Error> {
-        let needs = section.fields.iter().any(Field::is_required);
+        let needs = section.fields().any(Field::is_required);
         match found {
-            None if needs => writeln!(self.out, "# {}: {}", field.name, told(field)),
+            None if needs => writeln!(self.out, "# {}: {}", field.name, absent_in_words(field)),
             found => {
                 let empty;
                 let node = match found {
@@ -98,13 +98,13 @@ impl Printer<'_> {
     fn value(&mut self, field: &Field, node: &Node, depth: usize) -> Result<(), io::Error> {
         let indent = "  ".repeat(depth);
         let origin = origin_of(node, self.loaded);
-        let hidden = is_secret(&field.kind);
         match &node.kind {
             Shape::List(items) if items.iter().any(|item| item.as_scalar().is_none()) => {
                 writeln!(self.out, "{indent}{}:", field.name)?;
                 for item in items {
                     let origin = origin_of(item, self.loaded);
-                    writeln!(self.out, "{indent}  - {}  # {origin}", to_json(item, false))?;
+                    let item = to_json(item, field.kind.item());
+                    writeln!(self.out, "{indent}  - {item}  # {origin}")?;
                 }
                 Ok(())
             }
@@ -112,17 +112,15 @@ impl Printer<'_> {
                 writeln!(self.out, "{indent}{}:", field.name)?;
                 for entry in entries {
                     let origin = origin_of(&entry.value, self.loaded);
-                    let value = to_json(&entry.value, is_secret_key(&entry.key.text));
+                    let value = to_json(&entry.value, field.kind.member(&entry.key.text));
                     writeln!(self.out, "{indent}  {}: {value}  # {origin}", plain(&entry.key))?;
                 }
                 Ok(())
             }
             _ => {
                 let value = match node.as_scalar() {
-                    Some(scalar) if !hidden && !matches!(field.kind, Kind::List(..)) => {
-                        plain(scalar)
-                    }
-                    _ => to_json_as(node, &field.kind, hidden).to_string(),
+                    Some(scalar) if !field.kind.is_list_or_secret() => plain(scalar),
+                    _ => to_json(node, &field.kind).to_string(),
                 };
                 writeln!(self.out, "{indent}{}: {value}  # {origin}", field.name)
             }
@@ -135,7 +133,7 @@ impl Printer<'_> {
             Absent::Default(value) => {
                 writeln!(self.out, "{indent}{}: {value}  # default", field.name)
             }
-            _ => writeln!(self.out, "{indent}# {}: {}", field.name, told(field)),
+            _ => writeln!(self.out, "{indent}# {}: {}", field.name, absent_in_words(field)),
         }
     }
 
@@ -152,7 +150,7 @@ impl Printer<'_> {
     }
 }
 
-fn told(field: &Field) -> &'static str {
+fn absent_in_words(field: &Field) -> &'static str {
     match field.absent {
         Absent::Means(what) => what,
         Absent::Default(value) => value,
@@ -168,14 +166,6 @@ fn origin_of(node: &Node, loaded: &Loaded) -> String {
         Origin::Environment(name) => format!("environment {name}"),
         Origin::Flag(name) => format!("flag {name}"),
     }
-}
-
-fn is_secret(kind: &Kind) -> bool {
-    matches!(kind, Kind::Leaf(leaf) if leaf.secret)
-}
-
-fn is_secret_key(key: &str) -> bool {
-    super::table::STORE.field(key).is_some_and(|field| is_secret(&field.kind))
 }
 
 /// A scalar as YAML, without quotes where it needs none.
@@ -197,55 +187,43 @@ fn absent_json(field: &Field) -> Json {
     }
 }
 
-fn to_json_as(node: &Node, kind: &Kind, hidden: bool) -> Json {
-    match (node.as_scalar(), kind) {
-        (Some(_), _) if hidden => json!("***"),
-        (Some(scalar), Kind::List(..)) if scalar.style == Style::Given => {
-            super::leaf::items(&scalar.text).map(mask_address).collect()
-        }
-        (Some(scalar), kind) => scalar_json(scalar, kind),
-        (None, _) => to_json(node, hidden),
-    }
-}
-
-fn scalar_json(scalar: &Scalar, kind: &Kind) -> Json {
-    let text = || json!(mask_address(&scalar.text));
-    match kind {
-        Kind::Flag => super::leaf::flag(scalar).map_or_else(text, Json::from),
-        Kind::Whole { .. } => super::leaf::whole(scalar)
-            .and_then(|number| u64::try_from(number).ok())
-            .map_or_else(text, Json::from),
-        Kind::Decimal { .. } => super::leaf::decimal(scalar).map_or_else(text, Json::from),
-        _ => text(),
-    }
-}
-
-/// A tree as JSON, which is YAML too; secrets are stars.
-fn to_json(node: &Node, hidden: bool) -> Json {
+/// A value as JSON, which is YAML too; secrets are stars.
+fn to_json(node: &Node, kind: &Kind) -> Json {
     match &node.kind {
-        Shape::Scalar(_) if hidden => json!("***"),
-        Shape::Scalar(scalar) => match scalar.value() {
-            Value::Null => Json::Null,
-            Value::Flag(flag) => json!(flag),
-            Value::Whole(number) => i64::try_from(number).map_or(json!(scalar.text), Json::from),
-            Value::Decimal(number) => json!(number),
-            Value::Text => json!(mask_address(&scalar.text)),
+        Shape::Scalar(scalar) => match kind {
+            Kind::List(of, _) if scalar.style == Style::Given => {
+                items(&scalar.text).map(|item| scalar_json(&Scalar::given(item), of)).collect()
+            }
+            kind => scalar_json(scalar, kind),
         },
-        Shape::List(items) => items.iter().map(|item| to_json(item, hidden)).collect(),
+        Shape::List(items) => items.iter().map(|item| to_json(item, kind.item())).collect(),
         Shape::Map(entries) => {
-            let member = |entry: &super::yaml::Entry| {
-                let key = &entry.key.text;
-                (key.clone(), to_json(&entry.value, is_secret_key(key)))
+            let member = |MapEntry { key, value, .. }: &MapEntry| {
+                (key.text.clone(), to_json(value, kind.member(&key.text)))
             };
             Json::Object(entries.iter().map(member).collect())
         }
     }
 }
 
+fn scalar_json(scalar: &Scalar, kind: &Kind) -> Json {
+    match (kind, scalar.value()) {
+        (Kind::Leaf(leaf), _) if leaf.secret => json!("***"),
+        (Kind::Flag, _) => flag(scalar).map_or_else(|| json!(scalar.text), Json::from),
+        (_, Value::Null) => Json::Null,
+        (_, Value::Flag(flag)) => json!(flag),
+        (_, Value::Whole(number)) => {
+            i64::try_from(number).map_or_else(|_| json!(scalar.text), Json::from)
+        }
+        (_, Value::Decimal(number)) => json!(number),
+        (_, Value::Text) => json!(mask_address(&scalar.text)),
+    }
+}
+
 /// A text of YAML as JSON, addresses without their passwords; null if it is not YAML.
 pub fn yaml_to_json(text: &str) -> Json {
-    let mut report = super::report::Report::default();
+    let mut report = Report::default();
     let whole = report.sources.add(Origin::Flag(String::new()), text.to_owned());
-    let document = super::yaml::parse(text, whole, &mut report);
-    document.map_or(Json::Null, |document| to_json(&document.root, false))
+    let document = parse(text, whole, &mut report);
+    document.map_or(Json::Null, |document| to_json(&document.root, &Kind::Any))
 }

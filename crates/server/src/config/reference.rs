@@ -16,7 +16,7 @@ pub fn reference() -> String {
         }
         seen.push(core::ptr::from_ref(section));
         table(&mut text, &title, section);
-        for field in section.fields {
+        for field in section.fields() {
             let path = path_of(&title, field.name);
             inside(&field.kind, &path, &mut open);
         }
@@ -33,7 +33,7 @@ fn table(text: &mut String, title: &str, section: &Section) {
     let heading = if title == "The file" { title.to_owned() } else { format!("`{title}`") };
     let _ = writeln!(text, "### {heading}\n");
     text.push_str("| key | meaning | takes | when absent | example |\n|---|---|---|---|---|\n");
-    for field in section.fields {
+    for field in section.fields() {
         let absent = match field.absent {
             Absent::Refused => "**must be there**".to_owned(),
             Absent::Default(value) => format!("`{value}`"),

@@ -29,11 +29,11 @@ type Definitions = BTreeMap<String, Value>;
 
 fn section(section: &'static Section, definitions: &mut Definitions) -> Value {
     let mut properties = Map::new();
-    for field in section.fields {
+    for field in section.fields() {
         properties.insert(field.name.to_owned(), property(field, definitions));
     }
     let required: Vec<&str> =
-        section.fields.iter().filter(|field| field.is_required()).map(|field| field.name).collect();
+        section.fields().filter(|field| field.is_required()).map(|field| field.name).collect();
     let mut object = json!({
         "type": "object",
         "properties": properties,
@@ -66,13 +66,13 @@ fn property(field: &'static Field, definitions: &mut Definitions) -> Value {
 fn kind(of: &'static Kind, definitions: &mut Definitions) -> Value {
     match of {
         Kind::Flag => json!({"type": "boolean"}),
-        Kind::Whole { least, most } => {
+        Kind::Whole(least, most) => {
             json!({"type": "integer", "minimum": least, "maximum": most})
         }
-        Kind::Decimal { least, most } => {
+        Kind::Decimal(least, most) => {
             json!({"type": "number", "minimum": least, "maximum": most})
         }
-        Kind::Time { .. } => json!({"type": "string", "pattern": TIME_PATTERN}),
+        Kind::Time(..) => json!({"type": "string", "pattern": TIME_PATTERN}),
         Kind::Choice(words) => json!({"enum": words}),
         Kind::Leaf(leaf) => json!({"type": "string", "pattern": leaf.pattern}),
         Kind::List(item, most) => {

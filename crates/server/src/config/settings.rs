@@ -1,268 +1,381 @@
-//! Settings of the process: what is not about limits, and is read once at the start.
+//! The file, and the settings of the process: those that are not about limits, and are read once
+//! at the start.
 
 use core::net::SocketAddr;
 use core::time::Duration;
 use std::path::PathBuf;
 
-use slidegate_http::ClientAddress;
+use slidegate_http::{ClientAddress, HopField};
 
-/// All settings; each has a default, so that no file is needed.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Settings {
-    /// Where it listens.
-    pub listen: ListenSettings,
-    /// TLS of the data listeners.
-    pub tls: Option<TlsSettings>,
-    /// Who may use the admin listener.
-    pub admin: AdminSettings,
-    /// What is kept on disk; `None` for nothing.
-    pub snapshot: Option<SnapshotSettings>,
-    /// How the client's address is found in rules.
-    pub address: ClientAddress,
-    /// What Envoy is answered.
-    pub envoy: EnvoySettings,
-    /// The guard against overload.
-    pub overload: OverloadSettings,
-    /// The audit log; `None` for none.
-    pub audit: Option<AuditSettings>,
+use super::report::Report;
+use super::table::{ListenAddress, Read, Reader, given, section, words};
+use super::yaml::Node;
+use crate::spec::{DOMAIN, MEMORY_KEYS, POLICY, RULE, STORE, mebibytes};
+
+section! {
+    /// Settings of the process. Each has a default, so that no file is needed.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct Settings, ROOT = "the configuration" {
+        /// The version of this format.
+        key slidegate = Whole(1, 1), absent "the format is detected from the other keys",
+            example "1";
+        /// Where it listens.
+        listen: ListenSettings = Section(&LISTEN), absent "all listeners on loopback",
+            example "{http: 0.0.0.0:8080, resp: off}";
+        /// TLS of the data listeners.
+        tls: Option<TlsSettings> = Section(&TLS), absent "no TLS",
+            example "{certificate: server.pem, key: server.key}";
+        /// Access to the admin listener.
+        admin: AdminSettings = Section(&ADMIN), absent "loopback only",
+            example "{token_file: admin.token}";
+        /// The store named `memory`, which is always there.
+        key memory = Section(&MEMORY_KEYS), absent "the defaults below", example "{limit_mb: 512}";
+        /// Keeps the counts in memory over a restart.
+        snapshot: Option<SnapshotSettings> = Section(&SNAPSHOT),
+            absent "counts are lost at a restart", example "{path: slidegate.snapshot}";
+        /// Redis or Valkey servers that share counts, by names of your choice.
+        key stores = Named(&NAME, &Section(&STORE), 64), absent "only `memory`",
+            example "{shared: {redis: \"redis://127.0.0.1:6379\"}}";
+        /// Networks of proxies that are trusted to report the client's address.
+        key trusted_proxies = List(&Leaf(&NETWORK), 256), default "[]", example "[10.0.0.0/8]";
+        /// How the client's address is found, and how much of it counts.
+        key address = Section(&ADDRESS), absent "the defaults below",
+            example "{header: forwarded}";
+        /// Limits that callers and rules name.
+        key policies = List(&Section(&POLICY), 10_000), default "[]",
+            example "[{name: api, quotas: [100/minute]}]";
+        /// Which HTTP requests are checked against which policies, for forward auth.
+        key rules = List(&Section(&RULE), 1000), default "[]",
+            example "[{name: all, key: [address], policy: api}]";
+        /// Trees of descriptors for Envoy, as envoyproxy/ratelimit has them.
+        key domains = List(&Section(&DOMAIN), 1000), default "[]",
+            example "[{domain: shop, descriptors: [{key: user}]}]";
+        /// How requests of Envoy are answered.
+        envoy: EnvoySettings = Section(&ENVOY), absent "the defaults below",
+            example "{response_headers: true}";
+        /// The guard against more requests than usual.
+        overload: OverloadSettings = Section(&OVERLOAD), absent "no guard",
+            example "{enabled: true, concurrency_max: 512}";
+        /// A line of JSON for every decision.
+        audit: Option<AuditSettings> = Section(&AUDIT), absent "no audit log",
+            example "{path: audit.log}";
+        /// Bounds on what clients may send.
+        limits: LimitSettings = Section(&LIMITS), absent "the defaults below",
+            example "{connections: 2000}";
+        /// The daemon's own log.
+        log: LogSettings = Section(&LOG), absent "the defaults below", example "{level: debug}";
+        /// Spans of decisions, for a collector of OpenTelemetry.
+        tracing: Option<TracingSettings> = Section(&TRACING), absent "no spans",
+            example "{endpoint: \"http://127.0.0.1:4317\", sample_ratio: 0.01}";
+        /// How the client's address is found in rules: from `trusted_proxies` and `address`.
+        let address: ClientAddress = client_address, else ClientAddress::default();
+    }
+}
+
+section! {
+    /// Where it listens; `None` is `off`.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct ListenSettings, LISTEN = "listeners" {
+        /// The HTTP API, forward auth, and Envoy's `/json`.
+        http: Option<SocketAddr> = Leaf(&ENDPOINT), default "127.0.0.1:8080",
+            example "0.0.0.0:8080", via ListenAddress::get;
+        /// Envoy's rate limit service.
+        grpc: Option<SocketAddr> = Leaf(&ENDPOINT), default "127.0.0.1:8081",
+            example "\"[::1]:8081\"", via ListenAddress::get;
+        /// The Redis protocol.
+        resp: Option<SocketAddr> = Leaf(&ENDPOINT), default "127.0.0.1:6380", example "off",
+            via ListenAddress::get;
+        /// Metrics, health, reload. Beyond loopback only with `admin.token_file` or
+        /// `admin.tls.client_authority`.
+        admin: Option<SocketAddr> = Leaf(&ENDPOINT), default "127.0.0.1:9090",
+            example "127.0.0.1:9091", via ListenAddress::get;
+    }
+}
+
+section! {
+    /// A certificate with its key, both as PEM files that may be replaced while the daemon runs.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct TlsSettings, TLS = "TLS" {
+        /// The chain as PEM, the server's own certificate first. Read again when it changes.
+        certificate: PathBuf = Leaf(&FILE), required, example "server.pem";
+        /// The private key as PEM.
+        key: PathBuf = Leaf(&FILE), required, example "server.key";
+        /// Authorities as PEM: clients must show a certificate of one of them.
+        client_authority: Option<PathBuf> = Leaf(&FILE), absent "clients show no certificate",
+            example "clients.pem";
+    }
+}
+
+section! {
+    /// Access to the admin listener.
+    ///
+    /// Loading refuses an admin listener beyond loopback without a token or a client authority.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct AdminSettings, ADMIN = "admin access" {
+        /// A file with the token that requests must carry as `Authorization: Bearer`.
+        token_file: Option<PathBuf> = Leaf(&FILE), absent "no token is required",
+            example "admin.token";
+        /// TLS of the admin listener.
+        tls: Option<TlsSettings> = Section(&TLS), absent "no TLS",
+            example "{certificate: admin.pem, key: admin.key}";
+    }
+}
+
+section! {
+    /// What is kept on disk.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct SnapshotSettings, SNAPSHOT = "a snapshot" {
+        /// The file, or a directory.
+        path: PathBuf = Leaf(&PATH), required, example "slidegate.snapshot";
+        /// How often it is written. After a crash, counts since the last one are lost.
+        interval: Duration = Time(SECOND, DAY), default "30s", example "10s";
+        /// Whether to start without counts when the file is damaged; otherwise the daemon does not
+        /// start.
+        start_empty_if_damaged: bool = Flag, default "false", example "true";
+    }
+}
+
+section! {
+    /// The keys that [`ClientAddress`] is made from, with `trusted_proxies`.
+    struct AddressKeys, ADDRESS = "client addresses" {
+        /// The header that the trusted proxies write. Only this one is read.
+        header: Option<HopField> = Choice(HopField::WORDS),
+            absent "`x-forwarded-for` if there are `trusted_proxies`", example "forwarded";
+        /// How many bits of an IPv4 address count.
+        ipv4_prefix: u8 = Whole(8, 32), default "32", example "24";
+        /// How many bits of an IPv6 address count: one client commonly has a whole /64.
+        ipv6_prefix: u8 = Whole(32, 128), default "64", example "56";
+    }
+}
+
+section! {
+    /// How requests of Envoy are answered, in the terms of envoyproxy/ratelimit.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct EnvoySettings, ENVOY = "answers to Envoy" {
+        /// Whether a request that one descriptor denies is charged to all, as
+        /// envoyproxy/ratelimit does; otherwise to none.
+        charge_all: bool = Flag, default "false", example "true";
+        /// Whether requests are only checked and counted, and never denied.
+        shadow_mode: bool = Flag, default "false", example "true";
+        /// Whether all descriptors are in quota mode.
+        quota_mode: bool = Flag, default "false", example "true";
+        /// Whether answers carry the three headers below.
+        response_headers: bool = Flag, default "false", example "true";
+        /// The header with the limit.
+        limit_header: String = Leaf(&HEADER), default "RateLimit-Limit",
+            example "X-RateLimit-Limit";
+        /// The header with the remaining units.
+        remaining_header: String = Leaf(&HEADER), default "RateLimit-Remaining",
+            example "X-RateLimit-Remaining";
+        /// The header with the number of seconds until more is available.
+        reset_header: String = Leaf(&HEADER), default "RateLimit-Reset",
+            example "X-RateLimit-Reset";
+        /// Whether answers carry the metadata of descriptors.
+        dynamic_metadata: bool = Flag, default "false", example "true";
+        /// Whether several files may add to one domain.
+        merge_domains: bool = Flag, default "false", example "true";
+        /// The share of a limit from which on a request counts as near it; to thousandths.
+        near_limit_thousandths("near_limit_ratio"): u16 = Decimal(0.0, 1.0), default "0.8",
+            example "0.9", via thousandths;
+    }
+}
+
+section! {
+    /// The guard against overload; the settings of `slidegate-tower`'s.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct OverloadSettings, OVERLOAD = "the overload guard" {
+        /// Whether it guards the HTTP listener and the calls of gRPC.
+        enabled: bool = Flag, default "false", example "true";
+        /// How far arrivals may exceed their baseline, in per cent of it.
+        multiple_percent: u32 = Whole(101, 10_000), default "200", example "300";
+        /// Requests served at a time, over both.
+        concurrency_max: Option<usize> = Whole(1, 10_000_000), absent "no bound", example "512";
+        /// Requests that may wait for room at a time.
+        queue_max: usize = Whole(0, 10_000_000), default "256", example "64";
+        /// How long a request may wait for room.
+        delay_max: Duration = Time(Duration::ZERO, MINUTE), default "250ms", example "100ms";
+    }
+}
+
+section! {
+    /// The audit log: a line of JSON for each decision.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct AuditSettings, AUDIT = "the audit log" {
+        /// The file; older ones get a number behind the name.
+        path: PathBuf = Leaf(&PATH), required, example "audit.log";
+        /// Which decisions are recorded.
+        decisions: AuditDecisions = Choice(AuditDecisions::WORDS), default "denials",
+            example "sampled";
+        /// How many of a hundred, with `decisions: sampled`.
+        sample_percent: u8 = Whole(1, 100), default "1", example "10";
+        /// The size of a file in MiB, from which on a new one is begun.
+        size_max("size_max_mb"): u64 = Whole(1, 1 << 20), default "100", example "500",
+            via mebibytes;
+        /// Files kept, the current one included.
+        files: u32 = Whole(1, 1000), default "5", example "10";
+    }
+}
+
+words! {
+    /// Which decisions are recorded.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub enum AuditDecisions {
+        /// Denials only.
+        #[default]
+        Denials = "denials",
+        /// All decisions.
+        All = "all",
+        /// A share of all decisions.
+        Sampled = "sampled",
+    }
+}
+
+section! {
     /// Bounds on what clients may send.
-    pub limits: LimitSettings,
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct LimitSettings, LIMITS = "bounds" {
+        /// Connections open at a time, over all data listeners.
+        connections: usize = Whole(1, 10_000_000), default "10000", example "2000";
+        /// How long a client may take to send the head of a request.
+        header_timeout: Duration = Time(Duration::from_millis(10), HOUR), default "10s",
+            example "5s";
+        /// The largest body or message, in KiB.
+        body_max("body_max_kb"): usize = Whole(1, 64 << 10), default "64", example "256",
+            via kibibytes;
+        /// Checks in one batch.
+        batch_max: usize = Whole(1, 1_000_000), default "1000", example "100";
+        /// The longest key, in bytes.
+        key_max: usize = Whole(16, 65_536), default "1024", example "256";
+        /// Descriptors in one request, and entries in one descriptor.
+        descriptors_max: usize = Whole(1, 10_000), default "64", example "16";
+        /// Requests in flight on one HTTP/2 connection.
+        streams_max: u32 = Whole(1, 1 << 20), default "1024", example "256";
+    }
+}
+
+section! {
     /// The process's own log.
-    pub log: LogSettings,
-    /// Spans of decisions; `None` for none.
-    pub tracing: Option<TracingSettings>,
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct LogSettings, LOG = "the log" {
+        /// What is logged: this level and those that are more severe.
+        level: LogLevel = Choice(LogLevel::WORDS), default "info", example "warn";
+        /// For people, or one JSON object per line.
+        format: LogFormat = Choice(LogFormat::WORDS), default "text", example "json";
+    }
 }
 
-/// Where it listens; `None` is "off".
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ListenSettings {
-    /// The HTTP API, forward auth, and Envoy's `/json`.
-    pub http: Option<SocketAddr>,
-    /// Envoy's gRPC service.
-    pub grpc: Option<SocketAddr>,
-    /// The Redis protocol.
-    pub resp: Option<SocketAddr>,
-    /// Metrics, health, reload.
-    pub admin: Option<SocketAddr>,
+words! {
+    /// How severe an event is.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+    pub enum LogLevel {
+        /// Something failed.
+        Error = "error",
+        /// Something will fail.
+        Warn = "warn",
+        /// What an operator wants to know.
+        #[default]
+        Info = "info",
+        /// What a developer wants to know.
+        Debug = "debug",
+        /// Everything.
+        Trace = "trace",
+    }
 }
 
-/// A certificate with its key, both as PEM files that may be replaced while the daemon runs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TlsSettings {
-    /// The chain, the server's own certificate first.
-    pub certificate: PathBuf,
-    /// The private key.
-    pub key: PathBuf,
-    /// Whose certificates clients must show; `None` asks for none.
-    pub client_authority: Option<PathBuf>,
+words! {
+    /// The form of the log.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub enum LogFormat {
+        /// For people.
+        #[default]
+        Text = "text",
+        /// One object per line.
+        Json = "json",
+    }
 }
 
-/// Who may use the admin listener.
-///
-/// Beyond loopback, a token or a client authority is there: loading makes sure of it.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct AdminSettings {
-    /// A file with the token that requests must carry.
-    pub token_file: Option<PathBuf>,
-    /// TLS of the admin listener.
-    pub tls: Option<TlsSettings>,
+section! {
+    /// Where spans of decisions are sent, and how many.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct TracingSettings, TRACING = "tracing" {
+        /// The collector, called with OTLP over gRPC; `OTEL_EXPORTER_OTLP_ENDPOINT` is the same.
+        /// Needs a program built with `--features otlp`.
+        endpoint: String = Leaf(&COLLECTOR), needed "no spans", example "http://127.0.0.1:4317";
+        /// The share of requests that get a span, of those whose callers do not decide it.
+        sample_ratio: f64 = Decimal(0.0, 1.0), default "1", example "0.01";
+        /// Spans that wait to be sent; more are dropped.
+        queue_max: usize = Whole(1, 1_000_000), default "2048", example "10000";
+    }
 }
 
-/// What is kept on disk.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SnapshotSettings {
-    /// A file, or a directory for files of our naming.
-    pub path: PathBuf,
-    /// How often it is written.
-    pub interval: Duration,
-    /// Whether a damaged file means to start without counts; otherwise it means not to start.
-    pub start_empty_if_damaged: bool,
+fn kibibytes(count: usize) -> usize {
+    count << 10
 }
 
-/// What Envoy is answered, by the words of envoyproxy/ratelimit.
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the reference service")]
-#[derive(Debug, Clone, PartialEq)]
-pub struct EnvoySettings {
-    /// A request denied by one descriptor is charged to all, as the reference service does.
-    pub charge_all: bool,
-    /// No request is denied.
-    pub shadow_mode: bool,
-    /// All descriptors are in quota mode.
-    pub quota_mode: bool,
-    /// Answers carry the three headers below.
-    pub response_headers: bool,
-    /// The header that tells the limit.
-    pub limit_header: String,
-    /// The header that tells what remains.
-    pub remaining_header: String,
-    /// The header that tells when more is available.
-    pub reset_header: String,
-    /// Answers carry the metadata of descriptors.
-    pub dynamic_metadata: bool,
-    /// Several files may add to one domain.
-    pub merge_domains: bool,
-    /// The share of a limit from which on a request counts as near it, in thousandths.
-    pub near_limit_thousandths: u16,
+/// A share as thousandths, rounded to the nearest.
+fn thousandths(share: f64) -> u16 {
+    (0..=1000).rev().find(|whole| f64::from(*whole) <= share * 1000.0 + 0.5).unwrap_or(0)
 }
 
-/// The guard against overload; the settings of `slidegate-tower`'s.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OverloadSettings {
-    /// Whether it guards.
-    pub enabled: bool,
-    /// How far arrivals may exceed their baseline, in per cent of it.
-    pub multiple_percent: u32,
-    /// Requests served at a time; `None` for no bound.
-    pub concurrency_max: Option<usize>,
-    /// Requests queued at a time.
-    pub queue_max: usize,
-    /// How long a request may be queued.
-    pub delay_max: Duration,
+/// Reads `trusted_proxies` and `address`.
+fn client_address(root: &Node, reader: &mut Reader<'_>) -> ClientAddress {
+    let trusted: Vec<String> = given(&ROOT, "trusted_proxies", root, reader).unwrap_or_default();
+    let keys: AddressKeys = given(&ROOT, "address", root, reader).unwrap_or_default();
+    let mut builder = ClientAddress::builder()
+        .trust_all(&trusted)
+        .ipv4_prefix(keys.ipv4_prefix)
+        .ipv6_prefix(keys.ipv6_prefix);
+    let field = keys.header.or((!trusted.is_empty()).then_some(HopField::XForwardedFor));
+    if let Some(field) = field {
+        builder = builder.field(field);
+    }
+    builder.build().unwrap_or_else(|error| {
+        // Each network was checked alone; what is left is how all of it fits together.
+        let node = root.find("address.header").or_else(|| root.get("trusted_proxies"));
+        if let (Some(node), false) = (node, reader.report.has_errors()) {
+            let finding = reader.report.error(node.span, "address", error.to_string());
+            finding.help("name the networks of your proxies under `trusted_proxies`");
+        }
+        ClientAddress::peer()
+    })
 }
 
-/// The audit log: a line of JSON a decision.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AuditSettings {
-    /// The file; older ones get a number behind the name.
-    pub path: PathBuf,
-    /// Which decisions.
-    pub decisions: AuditDecisions,
-    /// Of all decisions when they are sampled.
-    pub sample_percent: u8,
-    /// The size from which on a new file is begun, in bytes.
-    pub size_max: u64,
-    /// Files kept, the current one included.
-    pub files: u32,
+/// Reads all settings of a tree; what is absent is at its default.
+pub(super) fn settings(root: &Node, reader: &mut Reader<'_>) -> Settings {
+    let settings = Settings::read(root, reader).unwrap_or_default();
+    check_listeners(root, &settings, reader.report);
+    check_admin(root, &settings, reader.report);
+    settings
 }
 
-/// Which decisions are written down.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum AuditDecisions {
-    /// What was denied.
-    #[default]
-    Denials,
-    /// Everything.
-    All,
-    /// A share of everything.
-    Sampled,
-}
-
-/// Bounds on what clients may send.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LimitSettings {
-    /// Connections open at a time, over all data listeners.
-    pub connections: usize,
-    /// How long a client may take to send the head of a request.
-    pub header_timeout: Duration,
-    /// The largest body or message, in bytes.
-    pub body_max: usize,
-    /// Checks in one batch.
-    pub batch_max: usize,
-    /// The longest key, in bytes.
-    pub key_max: usize,
-    /// Descriptors in one request, and entries in one descriptor.
-    pub descriptors_max: usize,
-    /// Requests under way on one HTTP/2 connection.
-    pub streams_max: u32,
-}
-
-/// The process's own log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct LogSettings {
-    /// What is logged: this and what is worse.
-    pub level: LogLevel,
-    /// In which form.
-    pub format: LogFormat,
-}
-
-/// Where spans of decisions go, and how many.
-#[derive(Debug, Clone, PartialEq)]
-pub struct TracingSettings {
-    /// The collector: `http://host:4317`.
-    pub endpoint: String,
-    /// The share of requests without a parent that are traced, 0 to 1.
-    pub sample_ratio: f64,
-    /// Spans that wait to be sent.
-    pub queue_max: usize,
-}
-
-/// How bad a thing is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum LogLevel {
-    /// Something failed.
-    Error,
-    /// Something will.
-    Warn,
-    /// What an operator wants to know.
-    #[default]
-    Info,
-    /// What a developer wants to know.
-    Debug,
-    /// Everything.
-    Trace,
-}
-
-/// The form of the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum LogFormat {
-    /// For people.
-    #[default]
-    Text,
-    /// An object a line.
-    Json,
-}
-
-impl Default for ListenSettings {
-    fn default() -> Self {
-        let loopback = |port: u16| Some(SocketAddr::from(([127, 0, 0, 1], port)));
-        Self {
-            http: loopback(8080),
-            grpc: loopback(8081),
-            resp: loopback(6380),
-            admin: loopback(9090),
+/// Two listeners on one address would only be found out at the start.
+fn check_listeners(root: &Node, settings: &Settings, report: &mut Report) {
+    let ListenSettings { http, grpc, resp, admin } = settings.listen;
+    let all = [("http", http), ("grpc", grpc), ("resp", resp), ("admin", admin)];
+    for (index, (name, address)) in all.iter().enumerate() {
+        // Port 0 is any free one.
+        let taken = |other: &&(&str, _)| other.1 == *address;
+        let Some(address) = address.filter(|address| address.port() != 0) else { continue };
+        let Some((other, _)) = all[..index].iter().find(taken) else { continue };
+        let node = [name, other].into_iter().find_map(|name| root.find(&format!("listen.{name}")));
+        if let Some(node) = node {
+            let message = format!("`{other}` and `{name}` both listen on {address}");
+            report.error(node.span, "listeners", message).help("use another port for one of them");
         }
     }
 }
 
-impl Default for EnvoySettings {
-    fn default() -> Self {
-        Self {
-            charge_all: false,
-            shadow_mode: false,
-            quota_mode: false,
-            response_headers: false,
-            limit_header: "RateLimit-Limit".to_owned(),
-            remaining_header: "RateLimit-Remaining".to_owned(),
-            reset_header: "RateLimit-Reset".to_owned(),
-            dynamic_metadata: false,
-            merge_domains: false,
-            near_limit_thousandths: 800,
-        }
-    }
-}
-
-impl Default for OverloadSettings {
-    fn default() -> Self {
-        Self {
-            enabled: false,
-            multiple_percent: 200,
-            concurrency_max: None,
-            queue_max: 256,
-            delay_max: Duration::from_millis(250),
-        }
-    }
-}
-
-impl Default for LimitSettings {
-    fn default() -> Self {
-        Self {
-            connections: 10_000,
-            header_timeout: Duration::from_secs(10),
-            body_max: 64 << 10,
-            batch_max: 1000,
-            key_max: 1024,
-            descriptors_max: 64,
-            streams_max: 1024,
-        }
+/// Beyond loopback, any client that reaches the port could reset limits.
+fn check_admin(root: &Node, settings: &Settings, report: &mut Report) {
+    let admin = &settings.admin;
+    let verified = admin.tls.as_ref().is_some_and(|tls| tls.client_authority.is_some());
+    let guarded = verified || admin.token_file.is_some() || root.find("admin.token_file").is_some();
+    let open = settings.listen.admin.is_some_and(|address| !address.ip().is_loopback());
+    if let (true, false, Some(node)) = (open, guarded, root.find("listen.admin")) {
+        let address = node.as_scalar().map_or("", |scalar| &scalar.text);
+        let message = format!("anybody who reaches {address} could use the admin listener");
+        let finding = report.error(node.span, "admin-open", message);
+        finding
+            .help("set `admin.token_file` or `admin.tls.client_authority`, or listen on 127.0.0.1");
     }
 }

@@ -9,75 +9,44 @@ use super::leaf;
 use super::lint;
 use super::report::Report;
 use super::source::Span;
-use super::table::{Absent, Field, Kind, Section};
-use super::yaml::{Kind as Shape, Node, Scalar};
-use crate::spec::{KeyPart, MatchSpec, MissingKey, PolicySpec, RuleSpec, Spec};
+use super::table::section;
+use super::yaml::{Node, Scalar, Shape};
+use crate::spec::{KeyPart, PolicySpec, RuleSpec, Spec};
 
 /// What the policy and its rule are called.
 pub(super) const NAME: &str = "default";
 
-pub(super) static FILE: Section = Section {
-    what: "the file",
-    fields: &[Field {
-        name: "rate_limiting",
-        kind: Kind::Section(&RATE_LIMITING),
-        absent: Absent::Refused,
-        about: "Everything.",
-        example: "{sliding_window: {window_size_ms: 60000, max_requests: 100}}",
-    }],
-};
+section! {
+    static FILE = "the file" {
+        /// Everything.
+        key rate_limiting = Section(&RATE_LIMITING), required,
+            example "{sliding_window: {window_size_ms: 60000, max_requests: 100}}";
+    }
+}
 
-static RATE_LIMITING: Section = Section {
-    what: "`rate_limiting`",
-    fields: &[Field {
-        name: "sliding_window",
-        kind: Kind::Section(&SLIDING_WINDOW),
-        absent: Absent::Refused,
-        about: "The limit.",
-        example: "{window_size_ms: 60000, max_requests: 100}",
-    }],
-};
+section! {
+    static RATE_LIMITING = "`rate_limiting`" {
+        /// The limit.
+        key sliding_window = Section(&SLIDING_WINDOW), required,
+            example "{window_size_ms: 60000, max_requests: 100}";
+    }
+}
 
-static SLIDING_WINDOW: Section = Section {
-    what: "`sliding_window`",
-    fields: &[
-        Field {
-            name: "window_size_ms",
-            kind: Kind::Whole { least: 1, most: 10 * 366 * 86_400_000 },
-            absent: Absent::Refused,
-            about: "The window, in milliseconds.",
-            example: "60000",
-        },
-        Field {
-            name: "max_requests",
-            kind: Kind::Whole { least: 1, most: (1 << 53) - 1 },
-            absent: Absent::Refused,
-            about: "Requests in any stretch of the window.",
-            example: "100",
-        },
-        Field {
-            name: "cleanup_interval_ms",
-            kind: Kind::Whole { least: 1, most: 3_600_000 },
-            absent: Absent::Default("10000"),
-            about: "How often passed keys are dropped, in milliseconds.",
-            example: "10000",
-        },
-        Field {
-            name: "memory_limit_mb",
-            kind: Kind::Whole { least: 1, most: 1 << 20 },
-            absent: Absent::Default("256"),
-            about: "What all counts together may take, in MiB.",
-            example: "256",
-        },
-        Field {
-            name: "eviction_policy",
-            kind: Kind::Choice(&["lru", "overflow", "deny"]),
-            absent: Absent::Default("overflow"),
-            about: "What happens to a key that finds no room.",
-            example: "lru",
-        },
-    ],
-};
+section! {
+    static SLIDING_WINDOW = "`sliding_window`" {
+        /// The window, in milliseconds.
+        key window_size_ms = Whole(1, 10 * 366 * 86_400_000), required, example "60000";
+        /// Requests in any interval of the window's length.
+        key max_requests = Whole(1, LIMIT_MAX), required, example "100";
+        /// How often expired keys are dropped, in milliseconds.
+        key cleanup_interval_ms = Whole(1, 3_600_000), default "10000", example "10000";
+        /// What all counts together may take, in MiB.
+        key memory_limit_mb = Whole(1, 1 << 20), default "256", example "256";
+        /// What happens to a key that does not fit.
+        key eviction_policy = Choice(&["lru", "overflow", "deny"]), default "overflow",
+            example "lru";
+    }
+}
 
 /// Holds the file against its table; puts its settings of memory into `settings`, and its limit
 /// into a spec.
@@ -137,15 +106,8 @@ pub(super) fn show(spec: &Spec, span: Span, tree: &mut Node) {
 
 /// One policy, and for forward auth one rule: every request by its address.
 fn spec(quota: Quota) -> Spec {
-    let rule = RuleSpec {
-        name: NAME.to_owned(),
-        matches: MatchSpec::default(),
-        key: vec![KeyPart::Address],
-        policy: NAME.to_owned(),
-        tier_header: None,
-        cost: slidegate::Cost::ONE,
-        missing: MissingKey::Skip,
-    };
+    let (name, policy) = (NAME.to_owned(), NAME.to_owned());
+    let rule = RuleSpec { name, policy, key: vec![KeyPart::Address], ..RuleSpec::default() };
     let policies = vec![PolicySpec::new(NAME, vec![quota])];
-    Spec { stores: Vec::new(), policies, domains: Vec::new(), rules: vec![rule] }
+    Spec { policies, rules: vec![rule], ..Spec::default() }
 }

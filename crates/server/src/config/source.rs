@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 /// A stretch of a source, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Span {
+pub(crate) struct Span {
     pub(super) source: u32,
     pub(super) start: u32,
     pub(super) end: u32,
@@ -32,11 +32,14 @@ pub(super) struct Source {
 
 /// All texts of one configuration.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Sources {
+pub(crate) struct Sources {
     list: Vec<Source>,
 }
 
 impl Span {
+    /// The place of a value that has none, such as a default.
+    pub(super) const NOWHERE: Self = Self { source: u32::MAX, start: 0, end: 0 };
+
     /// An empty stretch at its beginning.
     pub(super) fn at_start(self) -> Self {
         Self { end: self.start, ..self }

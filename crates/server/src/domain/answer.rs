@@ -1,12 +1,14 @@
 //! The answer to a list of descriptors.
 
+use slidegate_gate::Caller;
+
 use super::judge::Judge;
 use super::meter::Met;
 use super::options::Options;
 use super::question::{Invalid, Question};
 use super::response::{Code, Response, Status};
 use super::{Domain, told};
-use crate::engine::{Caller, Plan};
+use crate::engine::Plan;
 
 /// Answers a list of descriptors: asks every limit that they meet, and says what becomes of the
 /// request. In memory it never waits.
@@ -22,13 +24,13 @@ pub async fn answer(
 ) -> Result<Response, Invalid> {
     let statistics = plan.statistics();
     if let Err(invalid) = question.check(options.descriptors_max) {
-        statistics.service_error.add();
+        statistics.service_error.add(1);
         return Err(invalid);
     }
     let mut met = match plan.domain(question.domain) {
         Some(domain) => meet(domain, question),
         None => {
-            statistics.domain_not_found.add();
+            statistics.domain_not_found.add(1);
             question.descriptors.iter().map(|_| Met::Free).collect()
         }
     };
@@ -43,7 +45,7 @@ pub async fn answer(
         meter.count(options.near_limit_thousandths);
     }
     if is_over && options.shadow_mode {
-        statistics.global_shadow_mode.add();
+        statistics.global_shadow_mode.add(1);
     }
     let overall = if is_over && !options.shadow_mode { Code::OverLimit } else { Code::Ok };
     Ok(respond(overall, question, &met, options))

@@ -1,12 +1,12 @@
 //! Asking the limits that a request has met, all or nothing.
 
 use slidegate::{Cost, Decision};
+use slidegate_gate::{Ask, Caller, Decided, GateOutcome, check_all};
 
 use super::meter::{Meter, Standing};
 use super::options::Options;
 use super::question::Hits;
 use super::statistics::Statistics;
-use crate::engine::{Ask, Caller, check_all};
 
 /// The limits of one request.
 pub(super) struct Judge<'a, 'd> {
@@ -39,7 +39,7 @@ impl Judge<'_, '_> {
     async fn look_and_give_back(&mut self) {
         let statistics = self.statistics;
         for meter in &mut self.meters {
-            if meter.limit.is_none() {
+            if meter.gate.is_none() {
                 meter.closed();
                 continue;
             }
@@ -55,14 +55,15 @@ impl Judge<'_, '_> {
     async fn take_each(&mut self) {
         let (statistics, caller) = (self.statistics, self.caller);
         for meter in &mut self.meters {
-            let (Hits::Take(cost), Some(limit)) = (meter.hits, meter.limit.as_deref()) else {
+            let (Hits::Take(cost), Some(gate)) = (meter.hits, meter.gate.as_deref()) else {
                 continue;
             };
-            let decision = limit.check(meter.key.as_slice(), None, cost, caller).await;
+            let Decided { decision, .. } =
+                gate.check(meter.key.as_slice(), None, cost, caller).await;
             let is_over = is_over(&decision);
             if is_over && decision.remaining() > 0 {
-                let owed = limit.owe(meter.key.as_slice(), None, cost).await;
-                statistics.note_store(&owed);
+                let charged = gate.charge_denied(meter.key.as_slice(), None, cost).await;
+                statistics.note_store(&charged);
             }
             meter.decided(decision, is_over, !is_over);
         }
@@ -83,18 +84,20 @@ impl Judge<'_, '_> {
     async fn take_rates(&mut self) {
         let rates = || self.meters.iter().filter(|meter| !meter.quota_mode);
         let asks: Vec<Ask<'_>> = rates().filter_map(|meter| ask(meter)).collect();
-        let answers = check_all(&asks, self.caller).await;
+        let all = check_all(&asks, None, self.caller).await;
         let rates = self.meters.iter_mut().filter(|meter| !meter.quota_mode);
-        for (meter, answer) in rates.filter(|meter| ask(meter).is_some()).zip(answers) {
-            let charged = answer.decision.is_allowed() && !answer.is_over;
-            meter.decided(answer.decision, answer.is_over, charged);
+        for (meter, decided) in rates.filter(|meter| ask(meter).is_some()).zip(all) {
+            let is_over = decided.outcome.is_rejected()
+                || decided.outcome == GateOutcome::ShadowDenied;
+            let charged = decided.decision.is_allowed() && !is_over;
+            meter.decided(decided.decision, is_over, charged);
         }
     }
 
     async fn take_quotas(&mut self) {
         for meter in self.meters.iter_mut().filter(|meter| meter.quota_mode) {
-            if let Some(Ask { limit, key, cost, .. }) = ask(meter) {
-                let decision = limit.check(key, None, cost, self.caller).await;
+            if let Some(Ask { gate, key, cost, .. }) = ask(meter) {
+                let Decided { decision, .. } = gate.check(key, None, cost, self.caller).await;
                 let is_over = is_over(&decision);
                 meter.decided(decision, is_over, !is_over);
             }
@@ -106,9 +109,9 @@ impl Judge<'_, '_> {
         let statistics = self.statistics;
         for meter in &mut self.meters {
             let receipt = meter.standing.decision.take().and_then(Decision::into_receipt);
-            if let (Some(receipt), Some(limit)) = (receipt, meter.limit.as_deref()) {
+            if let (Some(receipt), Some(gate)) = (receipt, meter.gate.as_deref()) {
                 // What cannot be given back counts until its window has passed: the safe side.
-                let given = limit.refund(meter.key.as_slice(), None, receipt).await;
+                let given = gate.refund(meter.key.as_slice(), None, receipt).await;
                 statistics.note_store(&given);
                 look(meter, statistics).await;
             }
@@ -137,19 +140,19 @@ impl Judge<'_, '_> {
 
 /// What a meter asks for, if it takes anything.
 fn ask<'m>(meter: &'m Meter<'_>) -> Option<Ask<'m>> {
-    let (Hits::Take(cost), Some(limit)) = (meter.hits, meter.limit.as_deref()) else {
+    let (Hits::Take(cost), Some(gate)) = (meter.hits, meter.gate.as_deref()) else {
         return None;
     };
-    Some(Ask { limit, key: meter.key.as_slice(), tier: None, cost })
+    Some(Ask { gate, key: meter.key.as_slice(), tier: None, cost })
 }
 
 async fn look(meter: &mut Meter<'_>, statistics: &Statistics) {
-    let Some(limit) = meter.limit.as_deref() else { return };
+    let Some(gate) = meter.gate.as_deref() else { return };
     let cost = match meter.hits {
         Hits::Take(cost) => cost,
         _ => Cost::ONE,
     };
-    let looked = limit.peek(meter.key.as_slice(), None, cost).await;
+    let looked = gate.peek(meter.key.as_slice(), None, cost).await;
     statistics.note_store(&looked);
     match looked {
         Ok(decision) => {
@@ -163,9 +166,9 @@ async fn look(meter: &mut Meter<'_>, statistics: &Statistics) {
 }
 
 async fn give_back(meter: &mut Meter<'_>, units: u64, statistics: &Statistics) {
-    let Some(limit) = meter.limit.as_deref() else { return };
+    let Some(gate) = meter.gate.as_deref() else { return };
     if units > 0 {
-        let given = limit.forgive(meter.key.as_slice(), None, units).await;
+        let given = gate.forgive(meter.key.as_slice(), None, units).await;
         statistics.note_store(&given);
     }
     look(meter, statistics).await;

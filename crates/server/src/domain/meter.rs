@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use slidegate::Decision;
+use slidegate_gate::Gate;
 
 use super::key::KeyBytes;
 use super::question::Hits;
 use super::response::{Code, CurrentLimit, Status};
 use super::statistics::HitCounts;
-use crate::engine::Limit;
 use crate::spec::Unit;
 
 /// What one descriptor has met.
@@ -32,7 +32,7 @@ pub(super) struct Meter<'d> {
     pub(super) unit: Unit,
     pub(super) name: Option<&'d Arc<str>>,
     /// `None` where nothing passes.
-    pub(super) limit: Option<Held<'d, Limit, Box<Limit>>>,
+    pub(super) gate: Option<Held<'d, Gate, Box<Gate>>>,
     pub(super) shadow_mode: bool,
     pub(super) quota_mode: bool,
     pub(super) metadata: Option<&'d Map<String, Value>>,
@@ -125,7 +125,7 @@ impl Meter<'_> {
         let Standing { is_over, remaining, charged, .. } = self.standing;
         let limit = u64::from(self.requests);
         match self.hits {
-            Hits::GiveBack(units) => self.counts.total_negative_hits.add_by(units),
+            Hits::GiveBack(units) => self.counts.total_negative_hits.add(units),
             Hits::Look => {}
             Hits::Take(cost) => {
                 let used = limit.saturating_sub(remaining).saturating_sub(charged);
@@ -133,7 +133,7 @@ impl Meter<'_> {
                 let near = limit * u64::from(near) / 1_000;
                 let over = self.counts.note(used, cost.get(), limit, near, is_over);
                 if self.shadow_mode {
-                    self.counts.shadow_mode.add_by(over);
+                    self.counts.shadow_mode.add(over);
                 }
             }
         }

@@ -43,7 +43,7 @@ pub use self::response::{Code, CurrentLimit, Response, Status};
 use self::rule::Rule;
 pub use self::statistics::{Book, HitCounts, OTHER, SEEN_MAX, Statistics};
 use self::tree::{Builder, Level, Naming};
-use crate::engine::{Planner, Units};
+use crate::gates::{GateFactory, UnitGates};
 use crate::spec::DomainSpec;
 
 /// A tree of descriptors at work.
@@ -52,23 +52,27 @@ pub struct Domain {
     name: Box<str>,
     root: Level,
     /// For limits that requests bring along.
-    units: Units,
+    units: UnitGates,
     book: Arc<Book>,
 }
 
 impl Domain {
-    /// Compiles a tree; its limits are made by `planner`.
+    /// Compiles a tree; its gates are made by `factory`.
     ///
     /// # Errors
     ///
     /// When a key is empty, a descriptor is there twice, a text or the tree is too long to be met,
     /// a setting contradicts another, or the store is not configured.
-    pub fn new(spec: &DomainSpec, planner: &mut Planner<'_>) -> Result<Self, Error> {
-        let book = planner.statistics().book(&spec.name);
+    pub fn new(
+        spec: &DomainSpec,
+        factory: &mut GateFactory<'_>,
+        statistics: &Statistics,
+    ) -> Result<Self, Error> {
+        let book = statistics.book(&spec.name);
         // Limits that requests bring along count as the first that is configured does.
         let algorithm = spec.algorithms().first().copied().unwrap_or(Algorithm::Log);
-        let units = planner.units(&spec.store, &format!("{}:override", spec.name), algorithm)?;
-        let mut builder = Builder { store: &spec.store, book: &book, planner };
+        let units = factory.units(&spec.store, &format!("{}:override", spec.name), algorithm)?;
+        let mut builder = Builder { store: &spec.store, book: &book, factory };
         let root = builder.level(&spec.descriptors, &spec.name, 0, false)?;
         Ok(Self { name: spec.name.as_str().into(), root, units, book })
     }
@@ -84,7 +88,7 @@ impl Domain {
     }
 
     /// The state of limits that requests bring along.
-    pub fn units(&self) -> &Units {
+    pub fn units(&self) -> &UnitGates {
         &self.units
     }
 
@@ -119,7 +123,7 @@ impl Domain {
             requests: rate.requests,
             unit: rate.unit,
             name: rule.name.as_ref(),
-            limit: rate.limit.as_deref().map(Held::Configured),
+            gate: rate.gate.as_deref().map(Held::Configured),
             shadow_mode: rule.shadow_mode,
             quota_mode: rule.quota_mode,
             metadata: rule.metadata.as_ref(),
@@ -144,7 +148,7 @@ impl Domain {
             unit,
             name: None,
             // Fails for zero only, which lets nothing pass.
-            limit: self.units.limit(requests, unit).ok().map(|limit| Held::Made(Box::new(limit))),
+            gate: self.units.gate(requests, unit).ok().map(|gate| Held::Made(Box::new(gate))),
             shadow_mode: false,
             quota_mode: false,
             metadata: None,

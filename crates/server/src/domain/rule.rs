@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use slidegate::{Error, ErrorKind};
+use slidegate_gate::{Gate, Rollout};
 
 use super::statistics::{Book, HitCounts};
-use crate::engine::{Limit, Planner};
-use crate::spec::{DescriptorSpec, LimitSpec, Switch, Unit};
+use crate::gates::GateFactory;
+use crate::spec::{DescriptorSpec, LimitSpec, Unit};
 
 /// The limit of a level.
 #[derive(Debug)]
@@ -31,7 +32,7 @@ pub(super) struct Rate {
     pub(super) requests: u32,
     pub(super) unit: Unit,
     /// `None` where nothing passes.
-    pub(super) limit: Option<Arc<Limit>>,
+    pub(super) gate: Option<Arc<Gate>>,
 }
 
 impl Rule {
@@ -41,17 +42,17 @@ impl Rule {
         label: &str,
         store: &str,
         book: &Book,
-        planner: &mut Planner<'_>,
+        factory: &mut GateFactory<'_>,
     ) -> Result<Self, Error> {
         check_names(limit, label)?;
-        let switch = if spec.shadow_mode { Switch::Shadow } else { Switch::Enforce };
+        let rollout = if spec.shadow_mode { Rollout::Shadow } else { Rollout::Enforce };
         let rate = match &limit.rate {
             Some(rate) if rate.requests == 0 => {
-                Some(Rate { requests: 0, unit: rate.unit, limit: None })
+                Some(Rate { requests: 0, unit: rate.unit, gate: None })
             }
             Some(rate) => {
-                let limit = Some(planner.descriptor_limit(store, label, rate, switch)?);
-                Some(Rate { requests: rate.requests, unit: rate.unit, limit })
+                let gate = Some(factory.descriptor(store, label, rate, rollout)?);
+                Some(Rate { requests: rate.requests, unit: rate.unit, gate })
             }
             None => None,
         };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 
-use crate::engine::Count;
+use slidegate_gate::Count;
 
 /// What has happened to descriptors, under every configuration so far.
 #[derive(Debug, Default)]
@@ -68,7 +68,7 @@ impl Statistics {
     /// Takes note of a store that gave no answer.
     pub(super) fn note_store<T>(&self, answer: &Result<T, slidegate::Error>) {
         if answer.is_err() {
-            self.store_error.add();
+            self.store_error.add(1);
         }
     }
 
@@ -152,20 +152,20 @@ impl HitCounts {
     ///
     /// Of a request that crosses a threshold, only the part behind it is counted there.
     pub(super) fn note(&self, used: u64, hits: u64, limit: u64, near: u64, is_over: bool) -> u64 {
-        self.total_hits.add_by(hits);
+        self.total_hits.add(hits);
         let after = used.saturating_add(hits);
         if !is_over {
-            self.within_limit.add_by(hits);
-            self.near_limit.add_by(after.saturating_sub(near.max(used)).min(hits));
+            self.within_limit.add(hits);
+            self.near_limit.add(after.saturating_sub(near.max(used)).min(hits));
             return 0;
         }
         if used >= limit {
-            self.over_limit.add_by(hits);
+            self.over_limit.add(hits);
             return hits;
         }
-        self.near_limit.add_by(limit.saturating_sub(near.max(used)));
+        self.near_limit.add(limit.saturating_sub(near.max(used)));
         let over = after.saturating_sub(limit);
-        self.over_limit.add_by(over);
+        self.over_limit.add(over);
         over
     }
 }
@@ -197,26 +197,26 @@ mod tests {
     fn made_up_series_are_bounded_in_number_and_length() {
         let book = Book::new("d");
         for number in 0..2 * SEEN_MAX {
-            book.seen(&format!("d.key_{number}")).total_hits.add();
+            book.seen(&format!("d.key_{number}")).total_hits.add(1);
         }
-        book.seen(&"x".repeat(SEEN_LEN_MAX + 1)).total_hits.add();
+        book.seen(&"x".repeat(SEEN_LEN_MAX + 1)).total_hits.add(1);
         let series = book.series();
         assert_eq!(series.len(), SEEN_MAX + 1);
         let other = series.iter().find(|(name, _)| name == "d.other").unwrap();
         assert_eq!(other.1.total_hits.get(), SEEN_MAX as u64 + 1);
         // Those that are known are still counted apart.
-        book.seen("d.key_0").total_hits.add();
+        book.seen("d.key_0").total_hits.add(1);
         assert_eq!(book.seen("d.key_0").total_hits.get(), 2);
     }
 
     #[test]
     fn a_name_is_there_once_whoever_made_it() {
         let book = Book::new("d");
-        book.seen("d.late").total_hits.add();
+        book.seen("d.late").total_hits.add(1);
         assert_eq!(book.configured("d.late").total_hits.get(), 1);
-        book.seen("d.late").total_hits.add();
-        book.configured("d.other").total_hits.add();
-        book.seen(&"x".repeat(SEEN_LEN_MAX + 1)).total_hits.add();
+        book.seen("d.late").total_hits.add(1);
+        book.configured("d.other").total_hits.add(1);
+        book.seen(&"x".repeat(SEEN_LEN_MAX + 1)).total_hits.add(1);
         let series = book.series();
         let counted: Vec<_> =
             series.iter().map(|(name, counts)| (name.as_str(), counts.total_hits.get())).collect();

@@ -8,7 +8,7 @@ use super::pattern::Pattern;
 use super::question::{ENTRIES_MAX, Entry, TEXT_MAX};
 use super::rule::{Rule, wrong};
 use super::statistics::Book;
-use crate::engine::Planner;
+use crate::gates::GateFactory;
 use crate::spec::DescriptorSpec;
 
 /// What an entry can be at one place of the tree.
@@ -67,7 +67,7 @@ pub(super) enum Naming {
 pub(super) struct Builder<'a, 'p> {
     pub(super) store: &'a str,
     pub(super) book: &'a Book,
-    pub(super) planner: &'a mut Planner<'p>,
+    pub(super) factory: &'a mut GateFactory<'p>,
 }
 
 impl Level {
@@ -189,7 +189,7 @@ impl Builder<'_, '_> {
             let rule = match &spec.limit {
                 Some(limit) => {
                     let (store, book) = (self.store, self.book);
-                    Some(Rule::new(spec, limit, &label, store, book, self.planner)?)
+                    Some(Rule::new(spec, limit, &label, store, book, self.factory)?)
                 }
                 None => None,
             };

@@ -6,7 +6,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Response};
 use http_body_util::Full;
 use slidegate::{Decision, Policy, Quota, QuotaDecision};
-use slidegate_http::{Body, Fields, Judged, Problem};
+use slidegate_http::{Body, Fields, PolicyDecision, Problem};
 
 use super::Reply;
 use super::ask::Question;
@@ -190,7 +190,7 @@ fn reply_as_service(question: &Question<'_>, decision: &Decision, how: How<'_>) 
 
 /// An answer with the fields of what was judged.
 #[inline]
-pub(super) fn with_fields(json: Json, judged: &[Judged<'_>], is_get: bool) -> Reply {
+pub(super) fn with_fields(json: Json, judged: &[PolicyDecision<'_>], is_get: bool) -> Reply {
     let mut reply = Response::new(Full::from(json.finish()));
     let headers = reply.headers_mut();
     headers.reserve(HEADERS);
@@ -206,7 +206,7 @@ pub(super) fn with_fields(json: Json, judged: &[Judged<'_>], is_get: bool) -> Re
 
 /// A denial as an error.
 #[cold]
-pub(super) fn denied(problem: Problem, judged: &[Judged<'_>], caller: Caller<'_>) -> Reply {
+pub(super) fn denied(problem: Problem, judged: &[PolicyDecision<'_>], caller: Caller<'_>) -> Reply {
     let problem = traced(problem, caller);
     let mut reply = problem.response(Body::Problem).map(Full::from);
     write_fields(judged, reply.headers_mut());
@@ -222,7 +222,7 @@ pub(super) fn traced(problem: Problem, caller: Caller<'_>) -> Problem {
 }
 
 #[inline]
-pub(super) fn write_fields(judged: &[Judged<'_>], headers: &mut HeaderMap) {
+pub(super) fn write_fields(judged: &[PolicyDecision<'_>], headers: &mut HeaderMap) {
     // The usual fields need no wall clock: times are told from now on.
     Fields::new().write(judged, SystemTime::UNIX_EPOCH, headers);
 }
@@ -236,8 +236,8 @@ pub(super) fn judged<'a>(
     limit: &'a Limit,
     tier: Option<TierId>,
     decision: &'a Decision,
-) -> Judged<'a> {
-    Judged::new(policy(limit), decision).quotas(limit.quotas(tier))
+) -> PolicyDecision<'a> {
+    PolicyDecision::new(policy(limit), decision).quotas(limit.quotas(tier))
 }
 
 fn policy(limit: &Limit) -> &Policy {

@@ -119,7 +119,7 @@ pub(super) struct Question<'a> {
 }
 
 /// The largest cost, limit and count: 2^53 - 1.
-pub(super) const UNITS_MAX: u64 = (1 << 53) - 1;
+pub(super) const UNITS_MAX: u64 = slidegate::Quota::LIMIT_MAX;
 
 impl AskBody<'_> {
     #[inline]

@@ -5,6 +5,72 @@ use core::time::Duration;
 use serde_json::Value;
 use slidegate::Algorithm;
 
+use crate::config::table::{Words, section, words};
+
+section! {
+    static DOMAIN = "a domain" {
+        /// What requests call it.
+        key domain = Leaf(&DOMAIN_NAME), required, example "shop";
+        /// Where the counts of all its limits live. Not a key of envoyproxy/ratelimit.
+        key store = Leaf(&NAME), default "memory", example "shared";
+        /// The first level.
+        key descriptors = List(&Section(&DESCRIPTOR), 100_000), default "[]",
+            example "[{key: user}]";
+    }
+}
+
+section! {
+    static DESCRIPTOR = "a descriptor" {
+        /// The key of the entry that it matches.
+        key key = Leaf(&TEXT), required, example "user";
+        /// The value of the entry that it matches; `*` stands for any characters.
+        key value = Leaf(&TEXT), absent "any value, each with its own count", example "tenant-*";
+        /// The limit of requests whose descriptor ends here.
+        key rate_limit = Section(&RATE_LIMIT),
+            absent "matched and not limited, unless a deeper level is",
+            example "{unit: minute, requests_per_unit: 100}";
+        /// Counted and never denied.
+        key shadow_mode = Flag, default "false", example "true";
+        /// Denies only together with all others of its kind.
+        key quota_mode = Flag, default "false", example "true";
+        /// Metrics by all keys and values of the request.
+        key detailed_metric = Flag, default "false", example "true";
+        /// The value becomes part of the metric.
+        key value_to_metric = Flag, default "false", example "true";
+        /// All values that a `*` matches have one count.
+        key share_threshold = Flag, default "false", example "true";
+        /// Returned with the answer.
+        key metadata = Any, absent "none", example "{plan: gold}";
+        /// Further levels.
+        key descriptors = List(&Section(&DESCRIPTOR), 100_000), default "[]",
+            example "[{key: path}]";
+    }
+}
+
+section! {
+    static RATE_LIMIT = "a rate limit" {
+        /// The window. A month is 30 days, a year 365.
+        key unit = Leaf(&UNIT), absent "only with `unlimited`", example "minute";
+        /// Requests in any interval of the window's length; 0 denies everything.
+        key requests_per_unit = Whole(0, u32::MAX as u64), default "0", example "100";
+        /// No limit; then there is no `unit`.
+        key unlimited = Flag, default "false", example "true";
+        /// Returned with the answer, and what `replaces` names.
+        key name = Leaf(&TEXT), absent "none", example "gold";
+        /// Limits that do not apply to a request that meets this one.
+        key replaces = List(&Section(&REPLACES), 1000), default "[]", example "[{name: base}]";
+        /// How requests are counted. Not a key of envoyproxy/ratelimit.
+        key algorithm = ALGORITHM, default "log", example "gcra";
+    }
+}
+
+section! {
+    static REPLACES = "a replaced limit" {
+        /// The limit that does not apply.
+        key name = Leaf(&TEXT), required, example "base";
+    }
+}
+
 /// A tree of descriptors.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DomainSpec {
@@ -59,10 +125,20 @@ pub struct DescriptorSpec {
     pub value_to_metric: bool,
     /// All values that a pattern matches have one count.
     pub share_threshold: bool,
-    /// Handed back with the answer.
+    /// Returned with the answer.
     pub metadata: Option<Value>,
     /// Further levels.
     pub descriptors: Vec<DescriptorSpec>,
+}
+
+impl DescriptorSpec {
+    /// Key and value as envoyproxy/ratelimit joins them, which is the name of the level.
+    pub fn composite(&self) -> String {
+        match &self.value {
+            Some(value) => format!("{}_{value}", self.key),
+            None => self.key.clone(),
+        }
+    }
 }
 
 /// The limit of a level.
@@ -70,13 +146,13 @@ pub struct DescriptorSpec {
 pub struct LimitSpec {
     /// `None` is unlimited.
     pub rate: Option<RateSpec>,
-    /// Told with the answer, and what `replaces` names.
+    /// Returned with the answer, and what `replaces` names.
     pub name: Option<String>,
     /// Limits that do not apply to a request that meets this one.
     pub replaces: Vec<String>,
 }
 
-/// So many in so much time.
+/// A number of requests in a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateSpec {
     /// Zero denies everything.
@@ -87,46 +163,31 @@ pub struct RateSpec {
     pub algorithm: Algorithm,
 }
 
-/// The windows that descriptors can have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Unit {
-    /// 1 s.
-    Second,
-    /// 60 s.
-    Minute,
-    /// 3600 s.
-    Hour,
-    /// 24 hours.
-    Day,
-    /// 7 days.
-    Week,
-    /// 30 days.
-    Month,
-    /// 365 days.
-    Year,
+words! {
+    /// The windows that descriptors can have.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub enum Unit {
+        /// 1 s.
+        Second = "second",
+        /// 60 s.
+        Minute = "minute",
+        /// 3600 s.
+        Hour = "hour",
+        /// 24 hours.
+        Day = "day",
+        /// 7 days.
+        Week = "week",
+        /// 30 days.
+        Month = "month",
+        /// 365 days.
+        Year = "year",
+    }
 }
 
 impl Unit {
-    /// All of them, shortest first.
-    pub const ALL: [Self; 7] =
-        [Self::Second, Self::Minute, Self::Hour, Self::Day, Self::Week, Self::Month, Self::Year];
-
     /// The unit that a file names, in any case of letters.
     pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|unit| unit.name().eq_ignore_ascii_case(name))
-    }
-
-    /// In small letters.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Second => "second",
-            Self::Minute => "minute",
-            Self::Hour => "hour",
-            Self::Day => "day",
-            Self::Week => "week",
-            Self::Month => "month",
-            Self::Year => "year",
-        }
+        Words::of(&name.to_ascii_lowercase())
     }
 
     /// How long it is.

@@ -1,16 +1,22 @@
-//! What a configuration asks for: checked, and without a trace of the file it came from.
+//! What a configuration asks for, checked: the types that all formats are read into, with the
+//! declaration of their keys.
 //!
-//! Every format is read into these; the engine is built from them and from nothing else.
+//! The engine is built from these types and from nothing else.
 
 mod domain;
 mod policy;
 mod rule;
 mod store;
 
+pub(crate) use domain::{DESCRIPTOR, DOMAIN, RATE_LIMIT};
 pub use domain::{DescriptorSpec, DomainSpec, LimitSpec, RateSpec, Unit};
-pub use policy::{CandidateSpec, PolicySpec, SharedSpec, Switch};
+pub(crate) use policy::POLICY;
+pub use policy::{CandidateSpec, PolicySpec, SharedSpec};
+pub use slidegate_gate::Rollout;
 pub use rule::{KeyPart, MatchSpec, MissingKey, RuleSpec};
+pub(crate) use rule::{RULE, units};
 pub use store::{MEMORY, MemorySpec, RedisPlace, RedisSpec, StoreSpec};
+pub(crate) use store::{MEMORY_KEYS, STORE, mebibytes};
 
 /// Everything that can be swapped while the daemon runs.
 #[derive(Debug, Clone, PartialEq, Default)]

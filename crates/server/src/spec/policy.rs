@@ -4,92 +4,90 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use slidegate::{Algorithm, FailureMode, Quota};
+use slidegate_gate::Rollout;
 
-/// Named quotas and all that is configured about them.
-#[derive(Debug, Clone, PartialEq)]
-pub struct PolicySpec {
-    /// The name, as [`Policy`](slidegate::Policy) takes it.
-    pub name: String,
-    /// One to eight.
-    pub quotas: Vec<Quota>,
-    /// How units are counted.
-    pub algorithm: Algorithm,
-    /// Whether it is enforced.
-    pub switch: Switch,
-    /// The share of keys, of a hundred, for which it is enforced; the others are in shadow.
-    pub enforce_percent: u8,
-    /// Judged beside it and reported, never enforced.
-    pub candidate: Option<CandidateSpec>,
-    /// Other quotas for some keys, by name.
-    pub tiers: BTreeMap<String, Vec<Quota>>,
-    /// The name of a store.
-    pub store: String,
-    /// What to answer when the store fails.
-    pub failure_mode: FailureMode,
-    /// Whether keys are secrets, such as API tokens, that no log and no server may see.
-    pub secret_keys: bool,
-    /// Whether it is meant to hold over all nodes: then memory is worth a warning.
-    pub global: bool,
-    /// What matters only in a shared store.
-    pub shared: SharedSpec,
+use crate::config::table::{Reader, given, section, words};
+use crate::config::yaml::Node;
+
+section! {
+    /// Named quotas and everything that is configured about them.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct PolicySpec, POLICY = "a policy" {
+        /// What callers, rules, headers and metrics call it.
+        name: String = Leaf(&NAME), required, example "api";
+        /// One to eight; a request takes from all of them or from none.
+        quotas: Vec<Quota> = QUOTAS, required, example "[10/second, {limit: 1000, window: 1h}]";
+        /// How units are counted; `log` is exact.
+        algorithm: Algorithm = ALGORITHM, default "log", example "{segments: 60}";
+        /// Whether a denial is enforced, is only reported, or nothing is checked at all.
+        switch("mode"): Rollout = Choice(Rollout::WORDS), default "enforce", example "shadow";
+        /// For how many of a hundred keys it is enforced; the others are in shadow.
+        enforce_percent: u8 = Whole(0, 100), default "100", example "10";
+        /// Quotas that might replace these: checked alongside and reported, never enforced.
+        key candidate = Section(&CANDIDATE), absent "none", example "{quotas: [50/minute]}";
+        /// Other quotas for some keys, by names of your choice. With `log` as many as `quotas` or
+        /// fewer, otherwise as many.
+        tiers: BTreeMap<String, Vec<Quota>> = Named(&NAME, &QUOTAS, 64), default "{}",
+            example "{gold: [1000/minute]}";
+        /// Where its counts live: `memory`, or a name under `stores`.
+        store: String = Leaf(&NAME), default "memory", example "shared";
+        /// What to answer when the store fails; `local` decides in this process.
+        failure_mode: FailureMode = Choice(FailureMode::WORDS), default "allow", example "local";
+        /// Whether keys are secrets, such as API tokens, that no log and no server may see.
+        secret_keys: bool = Flag, default "false", example "true";
+        /// Whether the limit is meant to hold over all nodes. In `memory` it cannot, which is
+        /// reported as a warning.
+        global: bool = Flag, default "false", example "true";
+        /// Quotas that might replace these.
+        let candidate: Option<CandidateSpec> = candidate, else None;
+        /// What matters only in a shared store.
+        flatten shared: SharedSpec, SHARED;
+    }
 }
 
-/// Whether a limit is enforced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Switch {
-    /// A denial denies.
-    #[default]
-    Enforce,
-    /// Judged and reported, never denied.
-    Shadow,
-    /// Neither judged nor counted: the kill switch.
-    Off,
+section! {
+    /// Settings of a policy in a shared store.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct SharedSpec, SHARED = "a shared policy" {
+        /// Nodes among which the limit is divided while the store fails, with
+        /// `failure_mode: local`.
+        nodes: u64 = Whole(1, 1_000_000), default "1", example "4";
+        /// The share of every limit that is used, in a shared store.
+        guard_band: Option<f64> = Decimal(0.001, 1.0), absent "the whole limit is used",
+            example "0.95";
+        /// Keys whose denials by a shared store are remembered here; 0 for none.
+        deny_cache: usize = Whole(0, 1 << 24), default "10000", example "0";
+        /// For how long units of hot keys are taken from a shared store in one call. With `log`,
+        /// `log_capped` and `gcra`.
+        leases: Option<Duration> = Time(MILLISECOND, SECOND), absent "no leases", example "5ms";
+    }
 }
 
-/// Quotas that might replace those of a policy.
-#[derive(Debug, Clone, PartialEq)]
-pub struct CandidateSpec {
-    /// As many as the policy has, or fewer.
-    pub quotas: Vec<Quota>,
-    /// How units are counted.
-    pub algorithm: Algorithm,
+section! {
+    /// Quotas that might replace those of a policy.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct CandidateSpec, CANDIDATE = "a candidate" {
+        /// One to eight, and not more than the policy has.
+        quotas: Vec<Quota> = QUOTAS, required, example "[50/minute]";
+        /// How units are counted.
+        algorithm: Algorithm = ALGORITHM, absent "the policy's", example "gcra";
+    }
 }
 
-/// Settings of a policy in a shared store.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SharedSpec {
-    /// Nodes among which the limit is divided when the store fails and the failure mode is local.
-    pub nodes: u64,
-    /// The share of the limit that is handed out, such as 0.95.
-    pub guard_band: Option<f64>,
-    /// Keys whose denials are remembered here; zero for none.
-    pub deny_cache: usize,
-    /// How long units are leased for hot keys; `None` for no leases.
-    pub leases: Option<Duration>,
-}
+words! { Rollout { Enforce = "enforce", Shadow = "shadow", Off = "off", } }
 
 impl PolicySpec {
     /// A policy with every other setting at its default.
     pub fn new(name: &str, quotas: Vec<Quota>) -> Self {
-        Self {
-            name: name.to_owned(),
-            quotas,
-            algorithm: Algorithm::Log,
-            switch: Switch::Enforce,
-            enforce_percent: 100,
-            candidate: None,
-            tiers: BTreeMap::new(),
-            store: super::MEMORY.to_owned(),
-            failure_mode: FailureMode::Allow,
-            secret_keys: false,
-            global: false,
-            shared: SharedSpec::default(),
-        }
+        Self { name: name.to_owned(), quotas, ..Self::default() }
     }
 }
 
-impl Default for SharedSpec {
-    fn default() -> Self {
-        Self { nodes: 1, guard_band: None, deny_cache: 10_000, leases: None }
+/// Reads the candidate of a policy. Without an algorithm of its own it has the policy's.
+fn candidate(policy: &Node, reader: &mut Reader<'_>) -> Option<CandidateSpec> {
+    let mut spec: CandidateSpec = given(&POLICY, "candidate", policy, reader)?;
+    if policy.find("candidate.algorithm").is_none() {
+        spec.algorithm = given(&POLICY, "algorithm", policy, reader).unwrap_or_default();
     }
+    Some(spec)
 }

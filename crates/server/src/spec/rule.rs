@@ -1,37 +1,75 @@
-//! A rule as configured: which requests of forward auth meet which policy.
+//! A rule as configured: which requests of forward auth are checked against which policy.
 
 use slidegate::Cost;
 
-/// Requests that match are judged by a policy.
-#[derive(Debug, Clone, PartialEq)]
-pub struct RuleSpec {
-    /// For metrics and messages.
-    pub name: String,
-    /// Which requests.
-    pub matches: MatchSpec,
-    /// What a key is made of, in this order.
-    pub key: Vec<KeyPart>,
-    /// The policy's name.
-    pub policy: String,
-    /// The header whose value names a tier; an unknown value means the policy's own quotas.
-    pub tier_header: Option<String>,
-    /// Units of one request.
-    pub cost: Cost,
-    /// What happens to a request that lacks a part of the key.
-    pub missing: MissingKey,
+use crate::config::table::leaves::{HOST, METHOD, PATH_PATTERN};
+use crate::config::table::{Kind, Pairs, Read, Reader, given, section, words};
+use crate::config::yaml::Node;
+
+section! {
+    /// Requests that match are checked against a policy.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct RuleSpec, RULE = "a rule" {
+        /// For metrics and messages.
+        name: String = Leaf(&NAME), required, example "login";
+        /// Which requests: everything that is named here must match.
+        matches("match"): MatchSpec = Section(&MATCH), absent "every request",
+            example "{path: /login, method: POST}";
+        /// What requests are counted by: all parts together.
+        key: Vec<KeyPart> = Either(&[KEY_WORD, List(&KEY_PART, 8)]), required,
+            example "[address, {header: x-api-key}]";
+        /// The policy that they are checked against.
+        policy: String = Leaf(&NAME), required, example "api";
+        /// The header whose value names a tier. It must come from your own proxy: clients can
+        /// write what they like.
+        tier_header: Option<String> = Leaf(&HEADER), absent "the policy's own quotas",
+            example "x-plan", via lowercase;
+        /// Units of one request.
+        cost: Cost = Whole(1, LIMIT_MAX), default "1", example "5", via units;
+        /// What happens to a request that lacks a part of the key: the rule does not apply; it is
+        /// denied; it is counted by its address.
+        missing("missing_key"): MissingKey = Choice(MissingKey::WORDS), default "skip",
+            example "address";
+    }
 }
 
-/// What a request must have; nothing asked for is always there.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct MatchSpec {
-    /// One of these hosts, without the port.
-    pub hosts: Vec<String>,
-    /// One of these methods.
-    pub methods: Vec<String>,
-    /// One of these paths; one that ends in `*` matches what begins so.
-    pub paths: Vec<String>,
-    /// All of these headers; `None` is any value.
-    pub headers: Vec<(String, Option<String>)>,
+section! {
+    /// What a request must have; an empty list matches everything.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct MatchSpec, MATCH = "a match" {
+        /// One of these paths; `*` at the end matches every path with this beginning.
+        paths("path"): Vec<String> = PATHS, absent "any",
+            example "[/login, /api/*]";
+        /// One of these methods.
+        methods("method"): Vec<String> = METHODS, absent "any",
+            example "[POST, PUT]";
+        /// One of these hosts, without a port.
+        hosts("host"): Vec<String> = HOSTS, absent "any",
+            example "api.example.com", via all_lowercase;
+        /// All of these headers with these values; `"*"` is any value.
+        headers("header"): Vec<(String, Option<String>)> = Named(&HEADER, &Leaf(&TEXT), 32),
+            absent "any", example "{x-plan: gold, authorization: \"*\"}", via header_matches;
+    }
+}
+
+/// One text of a form, or a list of them.
+macro_rules! one_or_more {
+    ($leaf:ident, $most:literal) => {
+        Kind::Either(&[Kind::Leaf(&$leaf), Kind::List(&Kind::Leaf(&$leaf), $most)])
+    };
+}
+
+const PATHS: Kind = one_or_more!(PATH_PATTERN, 256);
+const METHODS: Kind = one_or_more!(METHOD, 64);
+const HOSTS: Kind = one_or_more!(HOST, 256);
+
+section! {
+    static KEY_PART_MAP = "a part of a key" {
+        /// The value of a header.
+        key header = Leaf(&HEADER), absent "the other is there", example "x-api-key";
+        /// The same for all requests.
+        key constant = Leaf(&TEXT), absent "the other is there", example "everybody";
+    }
 }
 
 /// A part of a key.
@@ -41,24 +79,69 @@ pub enum KeyPart {
     Address,
     /// The value of a header.
     Header(String),
-    /// The host asked for.
+    /// The requested host.
     Host,
     /// The method.
     Method,
-    /// The path of the match, as configured: the request's own could be made up.
+    /// The path of the match, as configured: clients could make up the request's own.
     Path,
-    /// The same for all.
+    /// The same for all requests.
     Constant(String),
 }
 
-/// What happens without a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum MissingKey {
-    /// The rule does not apply.
-    #[default]
-    Skip,
-    /// The request is denied.
-    Deny,
-    /// The client's address stands in for it.
-    Address,
+const KEY_WORD: Kind = Kind::Choice(&["address", "host", "method", "path"]);
+static KEY_PART: Kind = Kind::Either(&[KEY_WORD, Kind::One(&KEY_PART_MAP)]);
+
+impl Read for KeyPart {
+    fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        if let Some(scalar) = node.as_scalar() {
+            return match scalar.text.as_str() {
+                "address" => Some(Self::Address),
+                "host" => Some(Self::Host),
+                "method" => Some(Self::Method),
+                "path" => Some(Self::Path),
+                _ => None,
+            };
+        }
+        let mut given = |name| given::<String>(&KEY_PART_MAP, name, node, reader);
+        match (given("header"), given("constant")) {
+            (Some(header), _) => Some(Self::Header(header.to_ascii_lowercase())),
+            (None, constant) => constant.map(Self::Constant),
+        }
+    }
+}
+
+words! {
+    /// What happens to a request that lacks a part of the key.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub enum MissingKey {
+        /// The rule does not apply.
+        #[default]
+        Skip = "skip",
+        /// The request is denied.
+        Deny = "deny",
+        /// The request is counted by the client's address.
+        Address = "address",
+    }
+}
+
+/// A cost from a number that has been checked.
+pub(crate) fn units(count: u64) -> Cost {
+    Cost::new(count).unwrap_or(Cost::ONE)
+}
+
+fn lowercase(name: Option<String>) -> Option<String> {
+    name.map(|name| name.to_ascii_lowercase())
+}
+
+fn all_lowercase(mut names: Vec<String>) -> Vec<String> {
+    for name in &mut names {
+        name.make_ascii_lowercase();
+    }
+    names
+}
+
+fn header_matches(Pairs(pairs): Pairs) -> Vec<(String, Option<String>)> {
+    let wanted = |value: String| (value != "*").then_some(value);
+    pairs.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), wanted(value))).collect()
 }

@@ -5,8 +5,14 @@ use core::time::Duration;
 
 use slidegate::OnFull;
 
+use crate::config::table::{Reader, given, section};
+use crate::config::yaml::{Node, Style};
+
 /// The name of the store that is always there: this process's memory.
 pub const MEMORY: &str = "memory";
+
+/// The shortest secret for keys, in bytes.
+const KEY_SECRET_MIN: usize = 16;
 
 /// Where the state of policies lives.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,42 +23,80 @@ pub enum StoreSpec {
     Redis(String, Box<RedisSpec>),
 }
 
-/// Memory as a store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MemorySpec {
-    /// What all policies together may take, in bytes.
-    pub limit: usize,
-    /// What happens to a key that finds no room.
-    pub on_full: OnFull,
-    /// How often a part of the keys is looked at, to drop those that have passed.
-    pub sweep_every: Duration,
+section! {
+    /// Memory as a store.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct MemorySpec, MEMORY_KEYS = "memory" {
+        /// What all counts in memory together may take, in MiB.
+        limit("limit_mb"): usize = Whole(1, 1 << 20), default "256", example "512", via mebibytes;
+        /// What happens to a key that does not fit: it is counted in a shared sketch that can only
+        /// over-count, another key is moved there, or it is denied.
+        on_full: OnFull = Choice(OnFull::WORDS), default "overflow", example "deny";
+        /// How often keys are examined, to drop those whose windows have passed.
+        sweep_every("sweep_interval"): Duration = Time(MILLISECOND, HOUR), default "10s",
+            example "5s";
+    }
 }
 
-/// Redis as a store.
-#[derive(Clone, PartialEq)]
-pub struct RedisSpec {
-    /// Which servers.
-    pub place: RedisPlace,
-    /// The user, unless the addresses name one.
-    pub username: Option<String>,
-    /// The password: never shown.
-    pub password: Option<String>,
-    /// Of a single server or Sentinel's, instead of the one in the address.
-    pub database: Option<i64>,
-    /// Put before every key.
-    pub prefix: Option<String>,
-    /// Shared by all nodes, for keys that are secrets: never shown.
-    pub key_secret: Option<Vec<u8>>,
-    /// For each call.
-    pub deadline: Option<Duration>,
-    /// For connecting.
-    pub connect_deadline: Option<Duration>,
-    /// Checks under way at once.
-    pub in_flight_max: Option<usize>,
-    /// Checks that go in one call if they come at the same time.
-    pub together_max: Option<usize>,
-    /// Authorities to trust, as PEM.
-    pub tls_authority: Option<Vec<u8>>,
+section! {
+    /// Redis as a store.
+    #[derive(Clone, PartialEq)]
+    pub struct RedisSpec, STORE = "a store" {
+        /// One server.
+        key redis = Leaf(&REDIS), absent "`sentinel` or `cluster` is there",
+            example "\"redis://127.0.0.1:6379\"";
+        /// The primary that Sentinels know.
+        key sentinel = Section(&SENTINEL), absent "`redis` or `cluster` is there",
+            example "{addresses: [\"redis://10.0.0.1:26379\"], service: main}";
+        /// Some nodes of a cluster; the others are found from these.
+        key cluster = List(&Leaf(&REDIS), 64), absent "`redis` or `sentinel` is there",
+            example "[\"redis://10.0.0.1:7000\", \"redis://10.0.0.2:7000\"]";
+        /// The user.
+        username: Option<String> = Leaf(&TEXT), absent "as the address says", example "slidegate";
+        /// A file with the password.
+        key password_file = Leaf(&PATH), absent "as the address says", example "redis.password";
+        /// The password itself; better kept in a `password_file`.
+        key password = Leaf(&SECRET), absent "as the address says", example "swordfish";
+        /// The number of the database, instead of the one in the address; a cluster has only 0.
+        database: Option<i64> = Whole(0, 1 << 30), absent "as the address says, else 0",
+            example "2";
+        /// What all keys in Redis begin with; the same on all nodes.
+        prefix: Option<String> = Leaf(&PREFIX), default "sg", example "shop";
+        /// A file of at least 16 bytes that secret keys are hashed with; the same on all nodes.
+        key key_secret_file = Leaf(&PATH), absent "no policy here can have `secret_keys`",
+            example "keys.secret";
+        /// How long a call may take; then the policy's `failure_mode` decides.
+        deadline: Option<Duration> = Time(MILLISECOND, MINUTE), default "20ms", example "10ms";
+        /// How long connecting may take.
+        connect_deadline: Option<Duration> = Time(MILLISECOND, MINUTE), default "200ms",
+            example "1s";
+        /// Checks in flight at a time; more are not sent.
+        in_flight_max: Option<usize> = Whole(1, 1 << 20), default "1024", example "256";
+        /// Checks that are sent in one call if they come at the same time; 1 for none.
+        together_max: Option<usize> = Whole(1, 256), default "32", example "1";
+        /// Authorities as PEM: the certificate of a `rediss://` server must be of one of them.
+        key tls_authority = Leaf(&PATH), absent "the machine's authorities",
+            example "redis-ca.pem";
+        /// Which servers.
+        let place: RedisPlace = place, else RedisPlace::Single(String::new());
+        /// The password: never shown.
+        let password: Option<String> = password, else None;
+        /// Shared by all nodes, for keys that are secrets: never shown.
+        let key_secret: Option<Vec<u8>> = key_secret, else None;
+        /// Authorities to trust, as PEM.
+        let tls_authority: Option<Vec<u8>> = tls_authority, else None;
+    }
+}
+
+section! {
+    /// The Sentinels of a primary.
+    struct SentinelKeys, SENTINEL = "Sentinels" {
+        /// Of the Sentinels.
+        addresses: Vec<String> = List(&Leaf(&REDIS), 64), required,
+            example "[\"redis://10.0.0.1:26379\", \"redis://10.0.0.2:26379\"]";
+        /// The name by which they know the primary.
+        service: String = Leaf(&NAME), required, example "main";
+    }
 }
 
 /// Which servers.
@@ -71,28 +115,10 @@ pub enum RedisPlace {
     Cluster(Vec<String>),
 }
 
-impl Default for MemorySpec {
-    fn default() -> Self {
-        Self { limit: 256 << 20, on_full: OnFull::Overflow, sweep_every: Duration::from_secs(10) }
-    }
-}
-
 impl RedisSpec {
     /// Servers with every other setting at its default.
     pub fn new(place: RedisPlace) -> Self {
-        Self {
-            place,
-            username: None,
-            password: None,
-            database: None,
-            prefix: None,
-            key_secret: None,
-            deadline: None,
-            connect_deadline: None,
-            in_flight_max: None,
-            together_max: None,
-            tls_authority: None,
-        }
+        Self { place, ..Self::default() }
     }
 }
 
@@ -101,4 +127,63 @@ impl fmt::Debug for RedisSpec {
         // Addresses may hold a password too.
         formatter.debug_struct("RedisSpec").field("prefix", &self.prefix).finish_non_exhaustive()
     }
+}
+
+/// Converts a number of MiB that has been checked to bytes.
+pub(crate) fn mebibytes<T: core::ops::Shl<u32, Output = T>>(count: T) -> T {
+    count << 20
+}
+
+/// Reads where the servers are: one of the three keys, as has been checked.
+fn place(node: &Node, reader: &mut Reader<'_>) -> RedisPlace {
+    if let Some(SentinelKeys { addresses, service }) = given(&STORE, "sentinel", node, reader) {
+        return RedisPlace::Sentinel { addresses, service };
+    }
+    match given(&STORE, "cluster", node, reader) {
+        Some(nodes) => RedisPlace::Cluster(nodes),
+        None => RedisPlace::Single(given(&STORE, "redis", node, reader).unwrap_or_default()),
+    }
+}
+
+fn password(node: &Node, reader: &mut Reader<'_>) -> Option<String> {
+    let Reader { files, report } = reader;
+    let (file, given) = (node.get("password_file"), node.get("password"));
+    if let (Some(_), Some(given)) = (file, given) {
+        let message = "both `password` and `password_file` are given";
+        report.error(given.span, "one-of", message).help("keep `password_file`");
+    }
+    if let Some(file) = file {
+        let Ok(text) = String::from_utf8(files.content(file, report)?) else {
+            report.error(file.span, "file", "the password is not UTF-8");
+            return None;
+        };
+        return Some(text.trim_end_matches(['\n', '\r']).to_owned());
+    }
+    let (span, scalar) = (given?.span, given?.as_scalar()?);
+    if scalar.style != Style::Given {
+        let message = "a password in a file that many can read";
+        report.warning(span, "password", message).help("use `password_file`");
+    }
+    Some(scalar.text.clone())
+}
+
+fn key_secret(node: &Node, reader: &mut Reader<'_>) -> Option<Vec<u8>> {
+    let Reader { files, report } = reader;
+    let file = node.get("key_secret_file")?;
+    let mut secret = files.content(file, report)?;
+    // Written by an editor, it ends in a line break that another node may not have.
+    while secret.last().is_some_and(|byte| b"\r\n".contains(byte)) {
+        secret.pop();
+    }
+    if secret.len() < KEY_SECRET_MIN {
+        let message = format!("a key secret of {} bytes is too short", secret.len());
+        let help = format!("use at least {KEY_SECRET_MIN}, the same on all nodes");
+        report.error(file.span, "file", message).help(help);
+        return None;
+    }
+    Some(secret)
+}
+
+fn tls_authority(node: &Node, reader: &mut Reader<'_>) -> Option<Vec<u8>> {
+    reader.files.content(node.get("tls_authority")?, reader.report)
 }

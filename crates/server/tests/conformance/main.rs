@@ -9,10 +9,10 @@ mod redis_protocol;
 use std::sync::Arc;
 use std::time::Duration;
 
-use slidegate::{Algorithm, ManualClock, Quota};
+use slidegate::ManualClock;
 use slidegate_server::engine::{Afresh, Engine};
-use slidegate_server::spec::{PolicySpec, Spec, Switch};
-use slidegate_testkit::{Algorithm as Named, Mode, QuotaSpec, Subject, Trace, load_all, run};
+use slidegate_server::spec::{PolicySpec, Spec, Rollout};
+use slidegate_testkit::{Mode, QuotaSpec, Subject, Trace, load_all, run};
 
 /// An engine with a policy for every trace, by its name.
 fn engine(traces: &[Trace]) -> (Arc<Engine>, ManualClock) {
@@ -24,24 +24,10 @@ fn engine(traces: &[Trace]) -> (Arc<Engine>, ManualClock) {
 
 fn policy(trace: &Trace) -> PolicySpec {
     let policy = &trace.policy;
-    let algorithm = match policy.algorithm {
-        Named::Log => {
-            policy.bytes_max.map_or(Algorithm::Log, |bytes_max| Algorithm::LogCapped { bytes_max })
-        }
-        Named::Counter => Algorithm::Counter,
-        Named::Segments => Algorithm::Segments { count: policy.segments.unwrap() },
-        Named::Gcra => Algorithm::Gcra,
-        Named::Fixed => Algorithm::Fixed,
-    };
-    let quotas = |specs: &[QuotaSpec]| {
-        let quota = |spec: &QuotaSpec| {
-            Quota::new(spec.limit, Duration::from_millis(spec.window_ms)).unwrap()
-        };
-        specs.iter().map(quota).collect::<Vec<_>>()
-    };
+    let quotas = |specs: &[QuotaSpec]| slidegate_testkit::quotas(specs).unwrap();
     PolicySpec {
-        algorithm,
-        switch: if policy.mode == Mode::Shadow { Switch::Shadow } else { Switch::Enforce },
+        algorithm: policy.limiter_algorithm().unwrap(),
+        switch: if policy.mode == Mode::Shadow { Rollout::Shadow } else { Rollout::Enforce },
         tiers: policy.tiers.iter().map(|(name, tier)| (name.clone(), quotas(tier))).collect(),
         ..PolicySpec::new(&trace.name, quotas(&policy.quotas))
     }

@@ -176,11 +176,6 @@ impl KeyBy {
     pub(crate) fn parts(&self) -> &[Part] {
         &self.parts
     }
-
-    /// Whether the peer's address is all it is.
-    pub(crate) fn is_peer(&self) -> bool {
-        matches!(self.parts[..], [Part::Peer])
-    }
 }
 
 /// The peer's address in place of a key that is missing.
@@ -189,23 +184,6 @@ pub(crate) fn fallback(head: &Head<'_>) -> Result<KeyBytes, Absent> {
     let mut key = KeyBytes::new();
     with_address(peer, |bytes| key.push(Kind::Fallback, bytes));
     Ok(key)
-}
-
-/// The key of [`KeyBy::peer`], handed to a function: the same bytes as [`KeyBy::of`] makes, on the
-/// stack and written once.
-#[inline]
-pub(crate) fn with_peer<T>(peer: IpAddr, then: impl FnOnce(&[u8]) -> T) -> T {
-    match peer {
-        IpAddr::V4(address) => {
-            let [a, b, c, d] = address.octets();
-            then(&[Kind::Address as u8, 0, 4, a, b, c, d])
-        }
-        IpAddr::V6(_) => {
-            let mut key = KeyBytes::new();
-            with_address(peer, |bytes| key.push(Kind::Address, bytes));
-            then(key.as_slice())
-        }
-    }
 }
 
 /// An address as it counts unless told otherwise: IPv4 alone, IPv6 by /64. The same bytes as
@@ -298,10 +276,6 @@ mod tests {
             for address in [IpAddr::from(v4.to_be_bytes()), IpAddr::from(v6.to_be_bytes())] {
                 let expected = ClientAddress::peer().key_of(address);
                 with_address(address, |bytes| assert_eq!(bytes, expected.as_bytes()));
-                let mut request = Request::new(());
-                request.extensions_mut().insert(crate::PeerAddr((address, 1).into()));
-                let full = key(&KeyBy::peer(), &request).unwrap();
-                with_peer(address, |bytes| assert_eq!(bytes, full));
             }
         }
 

@@ -1,21 +1,18 @@
 //! How a layer is made.
 
 use core::fmt;
-use core::sync::atomic::AtomicUsize;
 use std::sync::Arc;
 
-use slidegate::{Clock, Error, ErrorKind, Mode, MonotonicClock};
+use slidegate::{Clock, Error, MonotonicClock};
+use slidegate_gate::{Metrics, Observer, Waiting};
 use slidegate_http::{Fields, PolicyFields, Reset};
 
 use super::RateLimitLayer;
 use crate::answer::Http;
-use crate::gate::Gate;
 use crate::head::Head;
-use crate::judge::{Judge, Plain, TraceId};
 use crate::key::Digest;
-use crate::observe::Observer;
-use crate::store::Place;
-use crate::waiting::Waiting;
+use crate::rule::{Rule, refused};
+use crate::rules::{Rules, TraceId};
 
 /// Builds a [`RateLimitLayer`].
 ///
@@ -30,27 +27,29 @@ use crate::waiting::Waiting;
 /// | [`observer`](Self::observer) | nobody |
 #[must_use = "call `build` to get a layer"]
 pub struct RateLimitLayerBuilder<A = Http> {
-    gates: Vec<Gate>,
+    rules: Vec<Rule>,
     fields: Option<Fields>,
     answer: A,
     waiting: Option<Waiting>,
     observer: Option<Arc<dyn Observer>>,
+    metrics: Option<Arc<Metrics>>,
     trace_id: Option<Box<TraceId>>,
     secret: Option<[u8; 16]>,
-    clock: Option<Box<dyn Clock>>,
+    clock: Option<Arc<dyn Clock>>,
 }
 
-/// The most gates of a layer.
-const GATES_MAX: usize = 16;
+/// The most rules of a layer.
+const RULES_MAX: usize = 16;
 
 impl RateLimitLayerBuilder {
     pub(super) fn new() -> Self {
         Self {
-            gates: Vec::new(),
+            rules: Vec::new(),
             fields: Some(Fields::new()),
             answer: Http::new(),
             waiting: None,
             observer: None,
+            metrics: None,
             trace_id: None,
             secret: None,
             clock: None,
@@ -59,12 +58,10 @@ impl RateLimitLayerBuilder {
 }
 
 impl<A> RateLimitLayerBuilder<A> {
-    /// Adds a gate. A request takes units at all gates that are for it, or at none.
-    ///
-    /// Where all count in memory, or all in one Redis, that is one step. Otherwise they are asked
-    /// in turn, and what was taken goes back when one denies.
-    pub fn gate(mut self, gate: Gate) -> Self {
-        self.gates.push(gate);
+    /// Adds a rule. A request takes units at the gates of all rules that are for it, or at none:
+    /// see [`check_all`](slidegate_gate::check_all).
+    pub fn rule(mut self, rule: Rule) -> Self {
+        self.rules.push(rule);
         self
     }
 
@@ -78,11 +75,12 @@ impl<A> RateLimitLayerBuilder<A> {
     /// Who makes the responses of requests that are turned away.
     pub fn answer<B>(self, answer: B) -> RateLimitLayerBuilder<B> {
         RateLimitLayerBuilder {
-            gates: self.gates,
+            rules: self.rules,
             fields: self.fields,
             answer,
             waiting: self.waiting,
             observer: self.observer,
+            metrics: self.metrics,
             trace_id: self.trace_id,
             secret: self.secret,
             clock: self.clock,
@@ -101,9 +99,15 @@ impl<A> RateLimitLayerBuilder<A> {
         self
     }
 
-    /// Who is told what the gates do.
+    /// Reports every decision to an observer, for gates that have none.
     pub fn observer(mut self, observer: Arc<impl Observer>) -> Self {
         self.observer = Some(observer);
+        self
+    }
+
+    /// Counts every decision, for gates that have no metrics.
+    pub fn metrics(mut self, metrics: &Arc<Metrics>) -> Self {
+        self.metrics = Some(Arc::clone(metrics));
         self
     }
 
@@ -128,66 +132,78 @@ impl<A> RateLimitLayerBuilder<A> {
     /// have a clock of their own; a test gives the same [`ManualClock`](slidegate::ManualClock) to
     /// both.
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
-        self.clock = Some(Box::new(clock));
+        self.clock = Some(Arc::new(clock));
         self
     }
 
-    /// Checks everything and makes the layer.
+    /// Checks the settings and makes the layer.
     ///
     /// # Errors
     ///
-    /// When there is no gate or more than 16, a key has more than eight parts or names a header
-    /// field that cannot be, a percentage is above 100, or keys that may have to be hashed go to
-    /// a shared store and there is no secret.
-    pub fn build(self) -> Result<RateLimitLayer<A>, Error> {
-        let count = self.gates.len();
-        if count == 0 || count > GATES_MAX {
-            let message = format!("number of gates {count} is out of range: use 1 to {GATES_MAX}");
-            return Err(Error::new(ErrorKind::Setting, message));
+    /// Returns an error if there is no rule or more than 16, a key has more than eight parts or
+    /// names an invalid header field, or keys that may have to be hashed go to a shared store and
+    /// there is no secret.
+    pub fn build(mut self) -> Result<RateLimitLayer<A>, Error> {
+        let count = self.rules.len();
+        if count == 0 || count > RULES_MAX {
+            let message = format!("number of rules {count} is out of range: use 1 to {RULES_MAX}");
+            return Err(refused(message));
         }
-        for gate in &self.gates {
-            gate.check(self.secret.is_some())?;
+        let clock = self.clock.take().unwrap_or_else(|| Arc::new(MonotonicClock::precise()));
+        let observer = self.observers(&clock);
+        for rule in &mut self.rules {
+            rule.validate(self.secret.is_some())?;
+            let mut gate = rule.gate.clone().with_clock(Arc::clone(&clock));
+            if let Some(observer) = &observer {
+                gate = gate.with_observer(observer);
+            }
+            if let Some(metrics) = &self.metrics {
+                gate = gate.with_metrics(metrics);
+            }
+            rule.gate = gate;
         }
-        let judge = Judge {
-            plain: plain(&self.gates, self.fields).filter(|_| self.observer.is_none()),
-            is_memory: self.gates.iter().all(Gate::is_memory),
-            gates: self.gates,
+        let rules = Rules {
+            policy_fields: policy_fields(&self.rules, self.fields),
+            is_in_process: self.rules.iter().all(|rule| rule.gate.is_in_process()),
+            rules: self.rules,
             digest: self.secret.map_or_else(Digest::random, |secret| Digest::new(&secret)),
-            tells_time: self
+            needs_time: self
                 .fields
                 .is_some_and(|fields| fields == fields.x_ratelimit(Reset::Epoch)),
             fields: self.fields,
-            clock: self.clock.unwrap_or_else(|| Box::new(MonotonicClock::precise())),
+            clock,
             waiting: self.waiting,
-            waiters: Arc::new(AtomicUsize::new(0)),
-            observer: self.observer,
             trace_id: self.trace_id,
-            #[cfg(feature = "tracing")]
-            events: crate::observe::Events::default(),
         };
-        Ok(RateLimitLayer { judge: Arc::new(judge), answer: self.answer })
+        Ok(RateLimitLayer { rules: Arc::new(rules), answer: self.answer })
+    }
+
+    #[cfg(feature = "tracing")]
+    fn observers(&self, clock: &Arc<dyn Clock>) -> Option<Arc<dyn Observer>> {
+        let events: Arc<dyn Observer> =
+            Arc::new(slidegate_gate::TraceEvents::with_clock(Arc::clone(clock)));
+        Some(Arc::new(self.observer.iter().cloned().chain([events]).collect::<Vec<_>>()))
+    }
+
+    #[cfg(not(feature = "tracing"))]
+    fn observers(&self, _: &Arc<dyn Clock>) -> Option<Arc<dyn Observer>> {
+        self.observer.clone()
     }
 }
 
-/// What the short way needs, if it will do: an allowance is all that has to be known.
-fn plain(gates: &[Gate], fields: Option<Fields>) -> Option<Plain> {
-    let [gate] = gates else { return None };
-    let Place::Memory(limiter) = &gate.store().0 else { return None };
-    let policy = limiter.policy();
-    let simple = gate.candidate_store().is_none()
-        && gate.counting().is_all()
-        && gate.share().is_all()
-        && policy.mode() == Mode::Enforce;
-    // With several quotas a decision is too large to be kept by the short way.
-    let is_by_peer = gate.is_by_peer() && policy.quotas().len() == 1;
-    let fields = fields.and_then(|fields| PolicyFields::new(fields, policy));
-    simple.then(|| Plain { limiter: Arc::clone(limiter), is_by_peer, fields })
+/// The fields of the only rule, as far as they are the same in every response.
+fn policy_fields(rules: &[Rule], fields: Option<Fields>) -> Option<PolicyFields> {
+    let [rule] = rules else { return None };
+    let policy = rule.gate.store().policy();
+    fields
+        .filter(|_| rule.gate.quotas(None) == policy.quotas())
+        .and_then(|fields| PolicyFields::new(fields, policy))
 }
 
 impl<A> fmt::Debug for RateLimitLayerBuilder<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimitLayerBuilder")
-            .field("gates", &self.gates)
+            .field("rules", &self.rules)
             .field("fields", &self.fields)
             .field("waiting", &self.waiting)
             .finish_non_exhaustive()

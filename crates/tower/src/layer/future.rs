@@ -11,8 +11,8 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use crate::answer::Answer;
-use crate::gate::Served;
-use crate::judge::{Judge, Passed, Pending};
+use crate::count::Served;
+use crate::rules::{Passed, Pending, Rules};
 
 pin_project! {
     /// The response of a service behind gates.
@@ -38,7 +38,7 @@ pin_project! {
         Serving {
             #[pin]
             future: F,
-            judge: Arc<Judge>,
+            rules: Arc<Rules>,
             passed: Passed,
         },
         /// The stores are asked, or the request waits for units.
@@ -46,14 +46,14 @@ pin_project! {
             pending: Pending,
             service: S,
             request: Request<B>,
-            judge: Arc<Judge>,
+            rules: Arc<Rules>,
             answer: A,
         },
         /// Units that do not count go back.
         Refunding {
             refund: Pin<Box<dyn Future<Output = Passed> + Send>>,
             result: Result<Response<R>, E>,
-            judge: Arc<Judge>,
+            rules: Arc<Rules>,
         },
         /// There is a response.
         Answered { result: Result<Response<R>, E> },
@@ -72,8 +72,8 @@ where
     }
 
     #[inline]
-    pub(super) fn serving(future: S::Future, judge: Arc<Judge>, passed: Passed) -> Self {
-        Self { state: State::Serving { future, judge, passed } }
+    pub(super) fn serving(future: S::Future, rules: Arc<Rules>, passed: Passed) -> Self {
+        Self { state: State::Serving { future, rules, passed } }
     }
 
     pub(super) fn answered(response: Response<R>) -> Self {
@@ -84,10 +84,10 @@ where
         pending: Pending,
         service: S,
         request: Request<B>,
-        judge: Arc<Judge>,
+        rules: Arc<Rules>,
         answer: A,
     ) -> Self {
-        Self { state: State::Deciding { pending, service, request, judge, answer } }
+        Self { state: State::Deciding { pending, service, request, rules, answer } }
     }
 }
 
@@ -101,52 +101,50 @@ where
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.project().state;
-        // Apart from the others: to choose among six takes longer.
+        // The common state first: a choice among six takes longer.
         if let StateProj::Passing { future } = state.as_mut().project() {
             return future.poll(cx);
         }
         loop {
             match state.as_mut().project() {
                 StateProj::Passing { future } => return future.poll(cx),
-                StateProj::Serving { future, judge, passed } => {
+                StateProj::Serving { future, rules, passed } => {
                     let mut result = ready!(future.poll(cx));
-                    let served = served(&result);
-                    if !passed.is_refundable(judge, &served) {
+                    let Some(counts) = passed.uncounted(rules, &served(&result)) else {
                         if let Ok(response) = &mut result {
-                            judge.write(passed, response);
+                            rules.write(passed, response);
                         }
                         return Poll::Ready(result);
-                    }
-                    let counts = passed.counts(judge, &served);
+                    };
                     let passed = core::mem::replace(passed, Passed::Nothing);
-                    let judge = Arc::clone(judge);
-                    let keeper = Arc::clone(&judge);
-                    let refund = Box::pin(async move { passed.refund(&keeper, &counts).await });
-                    state.set(State::Refunding { refund, result, judge });
+                    let rules = Arc::clone(rules);
+                    let owned = Arc::clone(&rules);
+                    let refund = Box::pin(async move { passed.uncount(&owned, &counts).await });
+                    state.set(State::Refunding { refund, result, rules });
                 }
                 StateProj::Deciding { pending, .. } => {
                     let decided = ready!(pending.as_mut().poll(cx));
-                    let StateOwned::Deciding { mut service, request, judge, answer, .. } =
+                    let StateOwned::Deciding { mut service, request, rules, answer, .. } =
                         state.as_mut().project_replace(State::Done)
                     else {
                         return Poll::Pending;
                     };
                     state.set(match decided {
                         Ok(passed) => {
-                            State::Serving { future: service.call(request), judge, passed }
+                            State::Serving { future: service.call(request), rules, passed }
                         }
                         Err(denial) => State::Answered { result: Ok(answer.answer(&denial)) },
                     });
                 }
                 StateProj::Refunding { refund, .. } => {
                     let passed = ready!(refund.as_mut().poll(cx));
-                    let StateOwned::Refunding { mut result, judge, .. } =
+                    let StateOwned::Refunding { mut result, rules, .. } =
                         state.as_mut().project_replace(State::Done)
                     else {
                         return Poll::Pending;
                     };
                     if let Ok(response) = &mut result {
-                        judge.write(&passed, response);
+                        rules.write(&passed, response);
                     }
                     return Poll::Ready(result);
                 }

@@ -15,8 +15,8 @@ pub use future::ResponseFuture;
 pub use service::RateLimit;
 
 use crate::answer::Http;
-use crate::gate::Gate;
-use crate::judge::Judge;
+use crate::rule::Rule;
+use crate::rules::Rules;
 
 /// Puts gates in front of a service.
 ///
@@ -25,27 +25,27 @@ use crate::judge::Judge;
 ///
 /// ```
 /// use slidegate::{Limiter, Policy, Quota};
-/// use slidegate_tower::{Gate, RateLimitLayer};
+/// use slidegate_tower::{RateLimitLayer, Rule};
 ///
 /// let limiter = Limiter::new(Policy::new("api", Quota::per_minute(100)?)?)?;
-/// let layer = RateLimitLayer::new(Gate::new(limiter))?;
+/// let layer = RateLimitLayer::new(Rule::new(limiter))?;
 /// # let _ = layer;
 /// # Ok::<(), slidegate::Error>(())
 /// ```
 #[derive(Clone)]
 pub struct RateLimitLayer<A = Http> {
-    judge: Arc<Judge>,
+    rules: Arc<Rules>,
     answer: A,
 }
 
 impl RateLimitLayer {
-    /// One gate, with everything else by default: see [`RateLimitLayerBuilder`].
+    /// Creates a layer of one rule, with the defaults of [`RateLimitLayerBuilder`].
     ///
     /// # Errors
     ///
-    /// When the gate's settings cannot be.
-    pub fn new(gate: Gate) -> Result<Self, Error> {
-        Self::builder().gate(gate).build()
+    /// Returns an error if the rule's settings are invalid.
+    pub fn new(rule: Rule) -> Result<Self, Error> {
+        Self::builder().rule(rule).build()
     }
 
     /// Starts a layer.
@@ -58,12 +58,12 @@ impl<S, A: Clone> Layer<S> for RateLimitLayer<A> {
     type Service = RateLimit<S, A>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        RateLimit::new(inner, Arc::clone(&self.judge), self.answer.clone())
+        RateLimit::new(inner, Arc::clone(&self.rules), self.answer.clone())
     }
 }
 
 impl<A> fmt::Debug for RateLimitLayer<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimitLayer").field("gates", &self.judge.gates).finish_non_exhaustive()
+        f.debug_struct("RateLimitLayer").field("rules", &self.rules.rules).finish_non_exhaustive()
     }
 }

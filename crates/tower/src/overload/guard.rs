@@ -199,11 +199,6 @@ impl OverloadGuard {
             shed: inner.shed.load(Ordering::Relaxed),
         }
     }
-
-    #[cfg(feature = "tracing")]
-    pub(super) fn now(&self) -> u64 {
-        self.inner.clock.now()
-    }
 }
 
 impl Inner {

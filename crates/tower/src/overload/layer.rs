@@ -3,13 +3,12 @@
 use core::fmt;
 use std::sync::Arc;
 
+use slidegate_gate::{GuardEvent, Observer, Sleep, catch_panic};
 use tower_layer::Layer;
 
 use super::guard::OverloadGuard;
 use super::service::Overload;
 use crate::answer::Http;
-use crate::observe::{Guarded, Observer, tell};
-use crate::sleep::Sleep;
 
 /// Puts an [`OverloadGuard`] in front of a service: who is shed is answered with 503 and
 /// `Retry-After`.
@@ -38,7 +37,7 @@ pub(super) struct Shared {
     pub(super) sleep: Option<Sleep>,
     observer: Option<Arc<dyn Observer>>,
     #[cfg(feature = "tracing")]
-    events: Arc<crate::observe::Events>,
+    events: Arc<slidegate_gate::TraceEvents>,
 }
 
 impl OverloadLayer {
@@ -88,13 +87,11 @@ impl<A> OverloadLayer<A> {
 
 impl Shared {
     pub(super) fn tell(&self, shed: bool, queued: core::time::Duration) {
-        let guarded = Guarded { guard: self.guard.name(), shed, queued };
+        let event = GuardEvent { guard: self.guard.name(), is_shed: shed, queued };
         #[cfg(feature = "tracing")]
-        if shed {
-            self.events.guarded(&guarded, self.guard.now());
-        }
+        self.events.guarded(&event);
         if let Some(observer) = &self.observer {
-            tell(|| observer.guarded(&guarded));
+            catch_panic(|| observer.guarded(&event));
         }
     }
 }

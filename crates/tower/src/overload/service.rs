@@ -16,7 +16,6 @@ use tower_service::Service;
 use super::guard::{Arrival, Pass, Queued};
 use super::layer::Shared;
 use crate::answer::{Answer, Denial};
-use crate::sleep::Sleeping;
 
 /// A service behind a guard: made by [`OverloadLayer`](crate::OverloadLayer).
 #[derive(Clone)]
@@ -97,7 +96,7 @@ pin_project! {
         },
         /// There is no room yet.
         Queued {
-            sleeping: Sleeping,
+            sleeping: Pin<Box<dyn Future<Output = ()> + Send>>,
             place: Option<Queued>,
             service: S,
             request: Request<B>,

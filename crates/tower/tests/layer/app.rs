@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
 use slidegate::{Limiter, ManualClock, Policy, Quota};
-use slidegate_tower::{Gate, PeerAddr, RateLimitLayer, RateLimitLayerBuilder};
+use slidegate_tower::{PeerAddr, RateLimitLayer, RateLimitLayerBuilder, Rule};
 use tower::{Layer, Service, ServiceExt};
 
 /// Answers with the status that the path names, 200 unless it does, and counts.
@@ -56,8 +56,8 @@ pub(crate) fn limiter(name: &str, limit: u64, clock: &ManualClock) -> Limiter {
     Limiter::builder(policy).clock(clock.clone()).memory_limit(4 << 20).build().unwrap()
 }
 
-pub(crate) fn layer(gates: impl IntoIterator<Item = Gate>) -> RateLimitLayer {
-    let builder = gates.into_iter().fold(RateLimitLayer::builder(), RateLimitLayerBuilder::gate);
+pub(crate) fn layer(gates: impl IntoIterator<Item = Rule>) -> RateLimitLayer {
+    let builder = gates.into_iter().fold(RateLimitLayer::builder(), RateLimitLayerBuilder::rule);
     builder.build().unwrap()
 }
 

@@ -11,13 +11,14 @@ use http::Request;
 use slidegate::{Algorithm, Cost, Limiter, ManualClock, Policy, Quota};
 use slidegate_http::{Fields, Reset};
 use slidegate_tower::{
-    Count, Denial, Gate, KeyBy, MatchedRoute, Missing, RateLimitLayer, RateLimitLayerBuilder,
+    Count, Denial, Gate, GateBuilder, KeyBy, MatchedRoute, Missing, RateLimitLayer,
+    RateLimitLayerBuilder, Rule,
 };
 
 #[tokio::test]
 async fn an_address_has_its_limit_and_is_told() {
     let clock = clock();
-    let (app, service) = behind(&layer([Gate::new(limiter("ip", 2, &clock))]));
+    let (app, service) = behind(&layer([Rule::new(limiter("ip", 2, &clock))]));
 
     let response = send(&service, from("192.0.2.1")).await;
     assert_eq!(response.status(), 200);
@@ -52,7 +53,7 @@ async fn an_address_has_its_limit_and_is_told() {
 #[tokio::test]
 async fn a_server_that_does_not_know_its_peers_says_so_and_counts_nobody_together() {
     let clock = clock();
-    let (app, service) = behind(&layer([Gate::new(limiter("ip", 100, &clock))]));
+    let (app, service) = behind(&layer([Rule::new(limiter("ip", 100, &clock))]));
     let response = send(&service, Request::new(())).await;
     assert_eq!(response.status(), 500);
     assert!(response.body().contains("into_make_service_with_connect_info"), "{response:?}");
@@ -63,7 +64,7 @@ async fn a_server_that_does_not_know_its_peers_says_so_and_counts_nobody_togethe
 async fn what_happens_without_a_key_is_chosen() {
     let clock = clock();
     let gate = |missing| {
-        let gate = Gate::new(limiter("api", 1, &clock)).key(KeyBy::header("x-user"));
+        let gate = Rule::new(limiter("api", 1, &clock)).key(KeyBy::header("x-user"));
         behind(&layer([gate.missing(missing)])).1
     };
     let skip = gate(Missing::Skip);
@@ -93,7 +94,7 @@ async fn what_happens_without_a_key_is_chosen() {
 async fn user_and_route_are_counted_together_and_the_path_is_not() {
     let clock = clock();
     let gate =
-        Gate::new(limiter("api", 1, &clock)).key(KeyBy::header("x-user").and(KeyBy::route()));
+        Rule::new(limiter("api", 1, &clock)).key(KeyBy::header("x-user").and(KeyBy::route()));
     let (_, service) = behind(&layer([gate]));
     let ask = |user: &str, route: &'static str, path: &str| {
         let mut request = with("x-user", user);
@@ -114,7 +115,7 @@ async fn costs_exemptions_and_extensions() {
     struct UserId(u64);
 
     let clock = clock();
-    let gate = Gate::new(limiter("api", 10, &clock))
+    let gate = Rule::new(limiter("api", 10, &clock))
         .key(KeyBy::extension(|user: &UserId| user.0.to_be_bytes()))
         .missing(Missing::Skip)
         .cost(|head| Cost::new(if head.method() == "POST" { 6 } else { 1 }).unwrap())
@@ -142,7 +143,7 @@ async fn costs_exemptions_and_extensions() {
 #[tokio::test]
 async fn a_cost_above_the_limit_never_passes_and_names_no_time() {
     let clock = clock();
-    let gate = Gate::new(limiter("api", 5, &clock)).cost(|_| Cost::new(6).unwrap());
+    let gate = Rule::new(limiter("api", 5, &clock)).cost(|_| Cost::new(6).unwrap());
     let (_, service) = behind(&layer([gate]));
     let response = send(&service, from("192.0.2.1")).await;
     assert_eq!(response.status(), 429);
@@ -153,11 +154,13 @@ async fn a_cost_above_the_limit_never_passes_and_names_no_time() {
 #[tokio::test]
 async fn a_tier_has_its_own_quotas_and_they_are_told() {
     let clock = clock();
-    let mut gate = Gate::new(limiter("api", 1, &clock)).key(KeyBy::header("x-api-key"));
-    let gold = gate.tier(&[Quota::per_hour(1000).unwrap()]).unwrap();
+    let gate = Gate::builder(limiter("api", 1, &clock));
+    let gate = gate.tier("gold", [Quota::per_hour(1000).unwrap()]).build().unwrap();
+    let gold = gate.tier("gold");
+    let gate = Rule::new(gate).key(KeyBy::header("x-api-key"));
     let is_gold = |key: Option<&str>| key.is_some_and(|key| key.starts_with("gold-"));
     let name = http::HeaderName::from_static("x-api-key");
-    let gate = gate.tier_by(move |head| is_gold(head.only(&name)).then_some(gold));
+    let gate = gate.tier_by(move |head| gold.filter(|_| is_gold(head.only(&name))));
     let (_, service) = behind(&layer([gate]));
 
     assert_eq!(status(&service, with("x-api-key", "free-1")).await, 200);
@@ -175,7 +178,7 @@ async fn several_gates_take_all_or_nothing() {
     let clock = clock();
     let (by_user, by_ip) =
         (Arc::new(limiter("user", 1, &clock)), Arc::new(limiter("ip", 100, &clock)));
-    let gates = [Gate::new(Arc::clone(&by_ip)), Gate::new(by_user).key(KeyBy::header("x-user"))];
+    let gates = [Rule::new(Arc::clone(&by_ip)), Rule::new(by_user).key(KeyBy::header("x-user"))];
     let (_, service) = behind(&layer(gates));
     assert_eq!(status(&service, with("x-user", "alice")).await, 200);
     let response = send(&service, with("x-user", "alice")).await;
@@ -190,7 +193,7 @@ async fn several_gates_take_all_or_nothing() {
 
 /// Five failures a minute.
 fn login_guard(clock: &ManualClock, count: Count) -> RateLimitLayer {
-    layer([Gate::new(limiter("login", 5, clock)).count(count)])
+    layer([Rule::new(limiter("login", 5, clock)).count(count)])
 }
 
 #[tokio::test]
@@ -219,9 +222,11 @@ async fn what_does_not_count_goes_back_by_the_tier() {
     let quota = Quota::per_minute(10).unwrap();
     let policy = Policy::builder("login").quota(quota).algorithm(Algorithm::Gcra).build().unwrap();
     let limiter = Limiter::builder(policy).clock(clock()).memory_limit(4 << 20).build().unwrap();
-    let mut gate = Gate::new(limiter).count(Count::failed());
-    let gold = gate.tier(&[Quota::per_minute(1000).unwrap()]).unwrap();
-    let (_, service) = behind(&layer([gate.tier_by(move |_| Some(gold))]));
+    let gate = Gate::builder(limiter).tier("gold", [Quota::per_minute(1000).unwrap()]);
+    let gate = gate.build().unwrap();
+    let gold = gate.tier("gold");
+    let rule = Rule::new(gate).count(Count::failed()).tier_by(move |_| gold);
+    let (_, service) = behind(&layer([rule]));
     for _ in 0..20 {
         assert_eq!(status(&service, get("/401")).await, 401);
     }
@@ -255,10 +260,10 @@ async fn only_successes_count_or_whatever_a_function_says() {
 #[tokio::test]
 async fn fields_and_answers_are_chosen() {
     let clock = clock();
-    let gate = Gate::new(limiter("api", 1, &clock));
+    let gate = Rule::new(limiter("api", 1, &clock));
     let epoch = Fields::none().x_ratelimit(Reset::Epoch);
     let layer = RateLimitLayer::builder()
-        .gate(gate)
+        .rule(gate)
         .fields(epoch)
         .clock(clock.clone())
         .answer(|denial: &Denial| {
@@ -273,8 +278,8 @@ async fn fields_and_answers_are_chosen() {
     let response = send(&service, from("192.0.2.1")).await;
     assert_eq!((response.status().as_u16(), response.body().as_str()), (420, "used up: api"));
 
-    let gate = Gate::new(limiter("api", 1, &clock));
-    let none = RateLimitLayer::builder().gate(gate).fields(None).build().unwrap();
+    let gate = Rule::new(limiter("api", 1, &clock));
+    let none = RateLimitLayer::builder().rule(gate).fields(None).build().unwrap();
     let (_, service) = behind(&none);
     assert_eq!(send(&service, from("192.0.2.1")).await.headers().len(), 0);
     let response = send(&service, from("192.0.2.1")).await;
@@ -286,7 +291,7 @@ async fn a_denial_carries_the_trace_id() {
     const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let clock = clock();
     let build = |builder: RateLimitLayerBuilder| {
-        behind(&builder.gate(Gate::new(limiter("api", 1, &clock))).build().unwrap()).1
+        behind(&builder.rule(Rule::new(limiter("api", 1, &clock))).build().unwrap()).1
     };
     let plain = build(RateLimitLayer::builder());
     let own = build(RateLimitLayer::builder().trace_id(|_| Some("mine".to_owned())));
@@ -301,21 +306,22 @@ async fn a_denial_carries_the_trace_id() {
 #[test]
 fn what_cannot_be_is_refused_with_a_reason() {
     let clock = clock();
-    let gate = || Gate::new(limiter("api", 1, &clock));
-    let refusal = |gates: Vec<Gate>| {
+    let gate = || Rule::new(limiter("api", 1, &clock));
+    let refusal = |gates: Vec<Rule>| {
         let builder =
-            gates.into_iter().fold(RateLimitLayer::builder(), RateLimitLayerBuilder::gate);
+            gates.into_iter().fold(RateLimitLayer::builder(), RateLimitLayerBuilder::rule);
         builder.build().unwrap_err().to_string()
     };
     assert!(refusal(vec![]).contains("use 1 to 16"));
-    assert!(refusal(vec![gate(); 17]).contains("number of gates 17"));
-    assert!(refusal(vec![gate().enforce_percent(101)]).contains("enforce_percent 101"));
+    assert!(refusal(vec![gate(); 17]).contains("number of rules 17"));
     assert!(refusal(vec![gate().key(KeyBy::header("no such"))]).contains("\"no such\""));
     let many = (0..8).fold(KeyBy::peer(), |key, _| key.and(KeyBy::peer()));
     assert!(refusal(vec![gate().key(many)]).contains("9 parts"));
-    let mut two = gate();
+    let gate = || Gate::builder(limiter("api", 1, &clock));
+    let refusal = |gate: GateBuilder| gate.build().unwrap_err().to_string();
+    assert!(refusal(gate().enforce_percent(101)).contains("101 percent is out of range"));
     let quotas = [Quota::per_second(1).unwrap(), Quota::per_hour(9).unwrap()];
-    assert!(two.tier(&quotas).unwrap_err().to_string().contains("does not fit"));
+    assert!(refusal(gate().tier("gold", quotas)).contains("does not fit"));
 }
 
 #[tokio::test]
@@ -327,7 +333,7 @@ async fn several_quotas_of_one_policy() {
         .unwrap();
     let clock = clock();
     let limiter = Limiter::builder(policy).clock(clock.clone()).build().unwrap();
-    let (_, service) = behind(&layer([Gate::new(limiter)]));
+    let (_, service) = behind(&layer([Rule::new(limiter)]));
     let response = send(&service, from("192.0.2.1")).await;
     assert_eq!(response.headers()["ratelimit"], r#""api-1s";r=1;t=1, "api-3600s";r=2;t=3600"#);
     assert_eq!(status(&service, from("192.0.2.1")).await, 200);

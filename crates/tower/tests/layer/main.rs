@@ -6,4 +6,5 @@ mod app;
 mod gates;
 mod modes;
 mod overload;
+mod remote;
 mod shared;

@@ -6,7 +6,9 @@ use std::time::Duration;
 use slidegate::{Algorithm, FailureMode, Policy, PolicyBuilder, Quota};
 use slidegate_redis::{Redis, RedisLimiter};
 use slidegate_testkit::server::RedisServer;
-use slidegate_tower::{Count, Gate, Judgement, KeyBy, Observer, RateLimitLayer, Sleep, Waiting};
+use slidegate_tower::{
+    Count, Gate, KeyBy, Observation, Observer, RateLimitLayer, Rule, Sleep, Waiting,
+};
 
 use crate::app::{behind, clock, get, send, status, with};
 
@@ -26,12 +28,14 @@ fn limiter(redis: &Redis, policy: PolicyBuilder) -> RedisLimiter {
 async fn two_processes_share_limits_and_no_credential_reaches_redis() {
     let server = RedisServer::start().unwrap();
     let layer = || {
-        let mut gate =
-            Gate::new(limiter(&redis(&server), policy("api", 2))).key(KeyBy::header("x-api-key"));
-        let gold = gate.tier(&[Quota::per_hour(1000).unwrap()]).unwrap();
+        let gate = Gate::builder(limiter(&redis(&server), policy("api", 2)));
+        let gate = gate.tier("gold", [Quota::per_hour(1000).unwrap()]).build().unwrap();
+        let gold = gate.tier("gold");
         let name = http::HeaderName::from_static("x-api-key");
-        let gate = gate.tier_by(move |head| head.only(&name)?.starts_with("gold").then_some(gold));
-        behind(&RateLimitLayer::builder().gate(gate).secret([7; 16]).build().unwrap()).1
+        let gate = Rule::new(gate)
+            .key(KeyBy::header("x-api-key"))
+            .tier_by(move |head| gold.filter(|_| head.only(&name).is_some_and(is_gold)));
+        behind(&RateLimitLayer::builder().rule(gate).secret([7; 16]).build().unwrap()).1
     };
     let (one, two) = (layer(), layer());
     assert_eq!(status(&one, with("x-api-key", "planted-token")).await, 200);
@@ -54,7 +58,7 @@ async fn two_processes_share_limits_and_no_credential_reaches_redis() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn right_passwords_cost_nothing_in_redis_either() {
     let server = RedisServer::start().unwrap();
-    let gate = Gate::new(limiter(&redis(&server), policy("login", 2))).count(Count::failed());
+    let gate = Rule::new(limiter(&redis(&server), policy("login", 2))).count(Count::failed());
     let (_, service) = behind(&RateLimitLayer::new(gate).unwrap());
     for _ in 0..5 {
         let response = send(&service, get("/200")).await;
@@ -67,11 +71,20 @@ async fn right_passwords_cost_nothing_in_redis_either() {
 
 /// A hundred a day for everybody, under a policy of one an hour: a unit of the policy's rate is four
 /// of the tier's.
-fn tiered(server: &RedisServer) -> Gate {
+fn tiered(server: &RedisServer) -> Rule {
     let policy = policy("login", 1).algorithm(Algorithm::Gcra);
-    let mut gate = Gate::new(limiter(&redis(server), policy));
-    let gold = gate.tier(&[Quota::per_day(100).unwrap()]).unwrap();
-    gate.tier_by(move |_| Some(gold))
+    gold(limiter(&redis(server), policy), Quota::per_day(100).unwrap())
+}
+
+/// A rule under which everybody has the tier.
+fn gold(limiter: RedisLimiter, quota: Quota) -> Rule {
+    let gate = Gate::builder(limiter).tier("gold", [quota]).build().unwrap();
+    let gold = gate.tier("gold");
+    Rule::new(gate).tier_by(move |_| gold)
+}
+
+fn is_gold(key: &str) -> bool {
+    key.starts_with("gold")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -93,8 +106,8 @@ async fn units_of_a_tier_go_back_to_redis_by_the_tier() {
 async fn units_of_a_tier_go_back_by_the_tier_when_another_gate_denies() {
     let server = RedisServer::start().unwrap();
     let clock = clock();
-    let here = Gate::new(crate::app::limiter("here", 5, &clock));
-    let layer = RateLimitLayer::builder().gate(tiered(&server)).gate(here).build().unwrap();
+    let here = Rule::new(crate::app::limiter("here", 5, &clock));
+    let layer = RateLimitLayer::builder().rule(tiered(&server)).rule(here).build().unwrap();
     let (_, service) = behind(&layer);
     for _ in 0..5 {
         assert_eq!(status(&service, get("/")).await, 200);
@@ -113,9 +126,8 @@ async fn units_of_a_tier_go_back_by_the_tier_when_another_gate_denies() {
 async fn tiers_and_refunds_go_on_without_redis() {
     let mut server = RedisServer::start().unwrap();
     let policy = policy("login", 1).failure_mode(FailureMode::Local);
-    let mut gate = Gate::new(limiter(&redis(&server), policy)).count(Count::failed());
-    let gold = gate.tier(&[Quota::per_day(3).unwrap()]).unwrap();
-    let (_, service) = behind(&RateLimitLayer::new(gate.tier_by(move |_| Some(gold))).unwrap());
+    let rule = gold(limiter(&redis(&server), policy), Quota::per_day(3).unwrap());
+    let (_, service) = behind(&RateLimitLayer::new(rule.count(Count::failed())).unwrap());
     server.kill().unwrap();
     for _ in 0..5 {
         let response = send(&service, get("/200")).await;
@@ -130,9 +142,9 @@ async fn tiers_and_refunds_go_on_without_redis() {
 async fn several_policies_of_one_redis_take_all_or_nothing() {
     let server = RedisServer::start().unwrap();
     let redis = redis(&server);
-    let by_address = Gate::new(limiter(&redis, policy("address", 100)));
-    let by_user = Gate::new(limiter(&redis, policy("user", 1))).key(KeyBy::header("x-user"));
-    let layer = RateLimitLayer::builder().gate(by_address).gate(by_user).secret([7; 16]);
+    let by_address = Rule::new(limiter(&redis, policy("address", 100)));
+    let by_user = Rule::new(limiter(&redis, policy("user", 1))).key(KeyBy::header("x-user"));
+    let layer = RateLimitLayer::builder().rule(by_address).rule(by_user).secret([7; 16]);
     let (_, service) = behind(&layer.build().unwrap());
     assert_eq!(status(&service, with("x-user", "alice")).await, 200);
     for _ in 0..5 {
@@ -150,7 +162,7 @@ async fn who_waits_is_served_when_redis_has_units() {
     let policy = Policy::builder("api").quota(quota);
     let waiting = Waiting::new(Duration::from_secs(20), Sleep::tokio());
     let layer = RateLimitLayer::builder()
-        .gate(Gate::new(limiter(&redis(&server), policy)))
+        .rule(Rule::new(limiter(&redis(&server), policy)))
         .wait(waiting)
         .build()
         .unwrap();
@@ -162,12 +174,12 @@ async fn who_waits_is_served_when_redis_has_units() {
 }
 
 /// Counts what was answered by a failure mode.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Degraded(std::sync::atomic::AtomicU64);
 
 impl Observer for Degraded {
-    fn judged(&self, judgement: &Judgement<'_>) {
-        let degraded = u64::from(judgement.is_degraded());
+    fn decided(&self, observation: &Observation<'_>) {
+        let degraded = u64::from(observation.is_degraded);
         self.0.fetch_add(degraded, std::sync::atomic::Ordering::Relaxed);
     }
 }
@@ -183,7 +195,7 @@ async fn a_dead_redis_is_answered_by_the_policy() {
         let degraded = Arc::new(Degraded::default());
         let limiter = limiter(&redis(&server), policy("api", 2).failure_mode(mode));
         let layer = RateLimitLayer::builder()
-            .gate(Gate::new(limiter))
+            .rule(Rule::new(limiter))
             .observer(Arc::clone(&degraded))
             .build()
             .unwrap();

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use slidegate::{Limiter, ManualClock, Policy, Quota};
-use slidegate_tower::{Count, Gate, KeyBy, OverloadGuard, OverloadLayer, RateLimitLayer};
+use slidegate_tower::{Count, KeyBy, OverloadGuard, OverloadLayer, RateLimitLayer, Rule};
 use tokio::net::TcpListener;
 use tonic::transport::{Channel, Server};
 use tonic::{Code, Request, Status};
@@ -51,8 +51,8 @@ async fn check(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_used_up_quota_is_resource_exhausted_with_a_time_to_retry() {
-    let gate = Gate::new(limiter(2)).key(KeyBy::header("x-user"));
-    let mut client = serve!(RateLimitLayer::builder().gate(gate).grpc().build().unwrap());
+    let gate = Rule::new(limiter(2)).key(KeyBy::header("x-user"));
+    let mut client = serve!(RateLimitLayer::builder().rule(gate).grpc().build().unwrap());
     for _ in 0..2 {
         check(&mut client, "", "alice").await.unwrap();
     }
@@ -69,8 +69,8 @@ async fn a_used_up_quota_is_resource_exhausted_with_a_time_to_retry() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_peer_is_known_without_being_told_and_failures_are_told_apart() {
-    let gate = Gate::new(limiter(1)).count(Count::failed());
-    let mut client = serve!(RateLimitLayer::builder().gate(gate).grpc().build().unwrap());
+    let gate = Rule::new(limiter(1)).count(Count::failed());
+    let mut client = serve!(RateLimitLayer::builder().rule(gate).grpc().build().unwrap());
     for _ in 0..5 {
         check(&mut client, "", "x").await.unwrap();
     }

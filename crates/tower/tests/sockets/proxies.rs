@@ -9,7 +9,7 @@ use axum::routing::get;
 use slidegate::{Limiter, Policy, Quota};
 use slidegate_http::{ClientAddress, HopField};
 use slidegate_testkit::server::{ReverseProxy, ServerError};
-use slidegate_tower::{Gate, KeyBy, RateLimitLayer};
+use slidegate_tower::{KeyBy, RateLimitLayer, Rule};
 use tokio::net::TcpListener;
 
 use crate::http1;
@@ -26,7 +26,7 @@ const BOB: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 3);
 async fn service() -> SocketAddr {
     let client = ClientAddress::builder().field(HopField::XForwardedFor).trust(PROXIES).build();
     let policy = Policy::new("client", Quota::per_hour(LIMIT).unwrap()).unwrap();
-    let gate = Gate::new(Limiter::new(policy).unwrap()).key(KeyBy::client(client.unwrap()));
+    let gate = Rule::new(Limiter::new(policy).unwrap()).key(KeyBy::client(client.unwrap()));
     let app = Router::new()
         .route("/", get(|| async { "served" }))
         .layer(RateLimitLayer::new(gate).unwrap());

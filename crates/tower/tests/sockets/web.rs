@@ -12,7 +12,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use slidegate::{Limiter, Policy, Quota};
-use slidegate_tower::{Gate, KeyBy, Metrics, PeerAddr, RateLimitLayer};
+use slidegate_tower::{KeyBy, Metrics, PeerAddr, RateLimitLayer, Rule};
 use tokio::net::TcpListener;
 use tower::{ServiceBuilder, service_fn};
 
@@ -37,13 +37,13 @@ async fn ask(address: SocketAddr, path: &str, lines: &[&str]) -> http1::Answer {
 async fn axum_before_and_after_routing() {
     let metrics = Arc::new(Metrics::new());
     let outside = RateLimitLayer::builder()
-        .gate(Gate::new(limiter("everything", 6)))
-        .observer(Arc::clone(&metrics))
+        .rule(Rule::new(limiter("everything", 6)))
+        .metrics(&metrics)
         .build()
         .unwrap();
     // After routing: the template is known, and other routes are not concerned.
     let user_route =
-        Gate::new(limiter("user-route", 1)).key(KeyBy::header("x-user").and(KeyBy::route()));
+        Rule::new(limiter("user-route", 1)).key(KeyBy::header("x-user").and(KeyBy::route()));
     let inside = RateLimitLayer::new(user_route).unwrap();
     let app = Router::new()
         .route("/users/{id}", get(|| async { "user" }))
@@ -79,7 +79,7 @@ async fn axum_before_and_after_routing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn axum_without_connect_info_is_a_loud_error() {
-    let layer = RateLimitLayer::new(Gate::new(limiter("ip", 100))).unwrap();
+    let layer = RateLimitLayer::new(Rule::new(limiter("ip", 100))).unwrap();
     let app = Router::new().route("/", get(|| async { "served" })).layer(layer);
     let (listener, address) = listen().await;
     tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
@@ -90,7 +90,7 @@ async fn axum_without_connect_info_is_a_loud_error() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hyper_with_the_peer_as_an_extension() {
-    let layer = RateLimitLayer::new(Gate::new(limiter("ip", 2))).unwrap();
+    let layer = RateLimitLayer::new(Rule::new(limiter("ip", 2))).unwrap();
     let (listener, address) = listen().await;
     tokio::spawn(async move {
         loop {

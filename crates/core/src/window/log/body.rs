@@ -3,7 +3,7 @@
 use super::code::{ShortCode, UNITS};
 use super::codes::{Codes, TURN};
 use super::wide::Wide;
-use crate::memory::Account;
+use crate::account::Account;
 
 /// ```text
 /// Inline  [tag, len, open, 20 bytes of codes]
@@ -17,7 +17,7 @@ use crate::memory::Account;
 /// A ring, so that a block need be no larger than what is in it: codes go from `start` to `end`,
 /// or, when `end` lies before `start`, to the end of the block and on from its front. No code is
 /// cut in two: where one does not fit before the end of the block, it is written to the front,
-/// and [`TURN`] in its stead. `start` and `end` meet only when there are no codes.
+/// and [`TURN`] where it would have begun. `start` and `end` meet only when there are no codes.
 #[derive(Debug)]
 pub(super) enum Body {
     Inline { len: u8, open: u16, bytes: [u8; INLINE] },
@@ -34,6 +34,12 @@ pub(super) const FLAT_MAX: usize = 16 * 1024 - 8;
 pub(super) const CAPPED_MAX: usize = 64 * 1024 - 8;
 
 const _: () = assert!(size_of::<Body>() == 24);
+
+impl Default for Body {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
 
 impl Body {
     pub(super) const EMPTY: Self = Self::Inline { len: 0, open: 0, bytes: [0; INLINE] };

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::code::read;
 
-/// A run of codes with the sum of their units. The tick of a chunk's first entry is kept apart,
+/// A run of codes with the sum of their units. The tick of a chunk's first entry is kept separately,
 /// so that a chunk can be read, skipped or merged without the ones before it.
 #[derive(Debug)]
 pub(super) struct Chunk {

@@ -3,7 +3,7 @@
 use super::Log;
 use super::body::{Body, CAPPED_MAX};
 use super::code::{Code, Entry};
-use crate::memory::Account;
+use crate::account::Account;
 use crate::time::Moment;
 use crate::window::{Limits, TickQuota, Window};
 
@@ -132,7 +132,7 @@ impl Log {
     }
 
     /// Dates units that waited in line at the moment's date, and leaves every other entry where
-    /// it is. Units whose place has expired are put on record anew.
+    /// it is. Units whose place has expired are recorded again.
     pub(super) fn redate(
         &mut self,
         limits: &Limits,

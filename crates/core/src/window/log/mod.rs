@@ -23,13 +23,14 @@ use self::body::Body;
 use self::code::{Code, read};
 use self::wide::Wide;
 use super::stamp::Stamp;
-use super::{Limits, NEVER, Usual, Window};
+use super::{DecodeContext, FastPath, Limits, NEVER, Window};
+use crate::account::Account;
+use crate::coding::{Reader, Writer};
 use crate::error::Error;
-use crate::memory::{Account, Reader, Writer};
 use crate::time::Moment;
 
 /// Entries of one key.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Log {
     /// The tick of the first entry, and the epoch.
     head: Stamp,
@@ -44,18 +45,11 @@ pub(crate) struct Log {
 const _: () = assert!(size_of::<Log>() == 40);
 
 impl Window for Log {
-    const WAITS: bool = true;
-    const USUAL: bool = true;
-
     #[inline]
     fn new(limits: &Limits, epoch: u16) -> Self {
         let body =
             if limits.is_single() { Body::EMPTY } else { Body::Wide(Box::new(Wide::new(limits))) };
         Self { head: Stamp::new(0, epoch), span: 0, units: 0, body }
-    }
-
-    fn vacant() -> Self {
-        Self { head: Stamp::new(0, 0), span: 0, units: 0, body: Body::EMPTY }
     }
 
     #[inline]
@@ -114,22 +108,22 @@ impl Window for Log {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a call would cost a tenth of the check")]
     #[expect(clippy::cast_possible_truncation, reason = "what does not fit becomes zero")]
-    fn check_usual(&mut self, limit: u64, moment: Moment) -> Usual {
+    fn check_fast(&mut self, limit: u64, moment: Moment) -> FastPath {
         let used = u64::from(self.units) + 1;
         let units = used as u32;
         if units <= 1 {
-            // Nothing on record, or wide; or so many that it will be.
-            return Usual::No;
+            // Nothing recorded, or wide; or about to become wide.
+            return FastPath::Unavailable;
         }
         if used > limit {
-            return self.deny_usual(limit);
+            return self.deny_fast(limit);
         }
         let first = self.head.tick();
-        if !self.take_usual(first, moment.date) {
-            return Usual::No;
+        if !self.take_fast(first, moment.date) {
+            return FastPath::Unavailable;
         }
         self.units = units;
-        Usual::Taken { used, first }
+        FastPath::Taken { used, first }
     }
 
     fn take(&mut self, limits: &Limits, moment: Moment, cost: u64, account: &Account) -> u64 {
@@ -245,7 +239,7 @@ impl Window for Log {
             Body::Wide(wide) => wide.trim(account),
             // A capped log is small after a merge, and grows again at once.
             _ if limits.bytes_max > 0 && self.units > 0 => {}
-            // Too early to tell: its block was chosen for the whole window.
+            // Too early to know: its block was chosen for the whole window.
             _ if self.units > 0 && u64::from(self.span) * 2 < limits.longest() => {}
             _ => self.body.trim(account),
         }
@@ -288,18 +282,13 @@ impl Window for Log {
         out.put_bytes(&codes);
     }
 
-    fn decode(
-        input: &mut &[u8],
-        limits: &Limits,
-        epoch: u16,
-        shift: u64,
-        account: &Account,
-    ) -> Result<Self, Error> {
+    fn decode(input: &mut &[u8], context: &DecodeContext<'_>) -> Result<Self, Error> {
+        let DecodeContext { limits, epoch, shift, account } = *context;
         let first = input.take_u64()?.saturating_sub(shift);
         let mut tick = first;
         let mut codes = input.take_bytes()?;
         if code::totals(codes).is_none_or(|(_, span)| tick.saturating_add(span) >> 48 != 0) {
-            return Err(crate::memory::damaged("the codes of a log"));
+            return Err(crate::coding::damaged("the codes of a log"));
         }
         let mut log = Self::new(limits, epoch);
         account.grow(log.heap_bytes());
@@ -324,19 +313,19 @@ impl Log {
 
     /// Denies one unit, if the first entry frees it.
     #[inline]
-    fn deny_usual(&self, limit: u64) -> Usual {
+    fn deny_fast(&self, limit: u64) -> FastPath {
         if u64::from(self.units) == limit && self.body.first_is_one() {
-            Usual::Denied { first: self.head.tick() }
+            FastPath::Denied { first: self.head.tick() }
         } else {
-            Usual::No
+            FastPath::Unavailable
         }
     }
 
     /// Drops every entry that is at most `overdue` ticks later than the first, in a body that is
     /// not wide.
     ///
-    /// The usual codes, in a block, without calling anything: then neither this function nor who
-    /// calls it has to put registers aside.
+    /// Handles short codes in a block without a function call, so that neither this function nor its
+    /// caller has to save registers.
     #[inline(never)]
     #[expect(clippy::cast_possible_truncation, reason = "parts of the sums")]
     fn expire(&mut self, overdue: u64) {

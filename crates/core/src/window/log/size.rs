@@ -9,16 +9,16 @@ use super::code::{PAIR_END, SHORT};
 /// `units` so far had shorter codes: `used` bytes.
 pub(super) fn at_limit(used: u64, units: u64, limit: u64, window: u64) -> u64 {
     let seen = used.saturating_mul(ONE) / units.max(1);
-    // The first few units do not tell the length of codes to better than a quarter.
+    // The first few units give the length of codes to no better than a quarter.
     let a_code = random_code(window / limit.max(1)).min(seen + seen / 4).max(ONE);
-    // How far the sum of so many codes of one or two bytes strays, three times over.
+    // Three standard deviations of the sum of `limit` codes of one or two bytes.
     let pairs = (a_code - ONE).min(ONE);
     let variance = limit.saturating_mul(pairs * (ONE - pairs)) / (ONE * ONE);
     (limit.saturating_mul(a_code) / ONE).saturating_add(3 * variance.isqrt() + 1)
 }
 
 /// Bytes of a window of `window` ticks at its fullest, if it goes on like the `used` bytes of the
-/// `units` in the `span` so far, and these came at random: then so few tell no more than the rate
+/// `units` in the `span` so far, and these came at random: then `units` give no more than the rate
 /// to a part in the root of as many, and the sum of codes of up to two bytes strays by the root
 /// of twice as many; both two times over.
 pub(super) fn at_rate(used: u64, units: u64, span: u64, window: u64) -> u64 {

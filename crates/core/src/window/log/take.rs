@@ -4,17 +4,17 @@ use super::body::{Body, CAPPED_MAX, FLAT_MAX};
 use super::code::Code;
 use super::wide::Wide;
 use super::{Log, merge, size};
-use crate::memory::Account;
+use crate::account::Account;
 use crate::time::Moment;
 use crate::window::{Limits, TickQuota};
 
 impl Log {
     /// Puts a unit at the end of the codes in the usual cases: a code of one or two bytes, and room
     /// for it. False, and nothing done, in all others. `first` is the tick of the first entry. Leaves
-    /// the sum of units to who calls.
+    /// the sum of units to the caller.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "a short code is below 2^16")]
-    pub(super) fn take_usual(&mut self, first: u64, date: u64) -> bool {
+    pub(super) fn take_fast(&mut self, first: u64, date: u64) -> bool {
         let Some(gap) = date.checked_sub(first + u64::from(self.span)) else { return false };
         if gap == 0 {
             let open = self.body.open().wrapping_add(1);
@@ -74,7 +74,7 @@ impl Log {
     }
 
     /// The bytes that a window will take at its fullest if it goes on as it began, but no more than
-    /// the limit can need; zero while it is too early to tell.
+    /// the limit can need; zero while it is too early to know.
     ///
     /// A block that is right at once saves the smaller ones on the way to it, whose holes would
     /// take a fifth of the memory.

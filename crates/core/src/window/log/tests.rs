@@ -131,16 +131,20 @@ fn check(
         passes &= expected == 0;
     }
     let TickQuota { limit, window } = limits.quota(0);
-    let usual =
-        if cost == 1 && limits.is_single() { log.check_usual(limit, moment) } else { Usual::No };
-    if usual != Usual::No {
+    let usual = if cost == 1 && limits.is_single() {
+        log.check_fast(limit, moment)
+    } else {
+        FastPath::Unavailable
+    };
+    if usual != FastPath::Unavailable {
         if passes {
             model.add(moment.date, cost);
             receipts.push((moment.date, cost));
         }
         let used = model.used(moment.now, window);
         let first = log.reset(limits, 0, moment.now) + moment.now - window;
-        let expected = if passes { Usual::Taken { used, first } } else { Usual::Denied { first } };
+        let expected =
+            if passes { FastPath::Taken { used, first } } else { FastPath::Denied { first } };
         prop_assert_eq!(usual, expected);
         prop_assert!(passes || used == limit);
     } else if limits.is_single() {
@@ -202,7 +206,8 @@ fn same_state(
     let mut bytes = Vec::new();
     log.encode(&mut bytes);
     let mut input = bytes.as_slice();
-    let mut copy = Log::decode(&mut input, limits, 3, 0, account).expect("its own bytes");
+    let context = DecodeContext { limits, epoch: 3, shift: 0, account };
+    let mut copy = Log::decode(&mut input, &context).expect("its own bytes");
     prop_assert!(input.is_empty());
     copy.advance(limits, now, account);
     prop_assert_eq!(copy.used(limits, 0, now), log.used(limits, 0, now));

@@ -10,7 +10,7 @@ use super::body::BLOCK_OVERHEAD;
 use super::code::{CODE_MAX, Code, read};
 use super::cursor::{Chunk, Cursor, OPEN};
 use super::merge;
-use crate::memory::Account;
+use crate::account::Account;
 use crate::policy::QUOTAS_MAX;
 use crate::time::Moment;
 use crate::window::Limits;
@@ -365,7 +365,7 @@ impl Wide {
         }
     }
 
-    /// Merges the entries of one chunk. Cursors are made anew.
+    /// Merges the entries of one chunk. Cursors are made again.
     fn squeeze(&mut self, index: usize, quantum: u64) {
         let end = self.chunks.get(index + 1).map_or(self.last, |next| next.first);
         let Some(chunk) = self.chunks.get_mut(index) else {

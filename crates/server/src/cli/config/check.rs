@@ -8,16 +8,17 @@ use super::written;
 use crate::cli::exit;
 use crate::config::report::{Diagnostic, Severity, write_json, write_text};
 use crate::config::{Loaded, Request, load};
-use crate::engine::{Afresh, Engine};
+use crate::engine::Engine;
+use crate::gates::NoRestore;
 
-/// How findings are told, and what they mean.
+/// How findings are written, and what they mean.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CheckOptions {
     /// Whether a warning is as bad as an error. A note never is.
     pub deny_warnings: bool,
     /// One object a line, for programs.
     pub json: bool,
-    /// For people who like them.
+    /// Whether to write in colours.
     pub colours: bool,
 }
 
@@ -52,7 +53,7 @@ struct Outcome {
 fn look_at(request: &Request) -> Outcome {
     match load(request) {
         Err(refused) => Outcome { findings: refused.findings, holds: None },
-        Ok(Loaded { spec, mut warnings, .. }) => match Engine::new(&spec, &mut Afresh) {
+        Ok(Loaded { spec, mut warnings, .. }) => match Engine::new(&spec, &mut NoRestore) {
             Ok(_) => Outcome { findings: warnings, holds: Some(spec.counts()) },
             Err(error) => {
                 warnings

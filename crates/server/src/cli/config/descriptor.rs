@@ -15,19 +15,22 @@ pub(super) enum How {
 
 /// One level on the way.
 #[derive(Debug)]
-pub(super) struct Step<'a> {
+pub(super) struct LevelMatch<'a> {
     pub(super) entry: &'a (String, String),
     /// What it met; the way ends without.
     pub(super) met: Option<(&'a DescriptorSpec, How)>,
 }
 
 /// The way of a descriptor through a tree. Once a level is chosen, its neighbours are not tried.
-pub(super) fn walk<'a>(domain: &'a DomainSpec, entries: &'a [(String, String)]) -> Vec<Step<'a>> {
+pub(super) fn walk<'a>(
+    domain: &'a DomainSpec,
+    entries: &'a [(String, String)],
+) -> Vec<LevelMatch<'a>> {
     let mut steps = Vec::with_capacity(entries.len());
     let mut level = domain.descriptors.as_slice();
     for entry in entries {
         let met = find(level, entry);
-        steps.push(Step { entry, met });
+        steps.push(LevelMatch { entry, met });
         match met {
             Some((descriptor, _)) => level = &descriptor.descriptors,
             None => break,
@@ -41,26 +44,18 @@ fn find<'a>(
     (key, value): &(String, String),
 ) -> Option<(&'a DescriptorSpec, How)> {
     let name = format!("{key}_{value}");
-    let by_name = |name: &str| level.iter().find(|it| composite(it) == name);
+    let by_name = |name: &str| level.iter().find(|it| it.composite() == name);
     if let Some(found) = by_name(&name) {
         return Some((found, How::Value));
     }
     let fits = |it: &&DescriptorSpec| {
-        let pattern = composite(it);
+        let pattern = it.composite();
         pattern.contains('*') && matches(&pattern, &name)
     };
     if let Some(found) = level.iter().find(fits) {
         return Some((found, How::Wildcard));
     }
     by_name(key).map(|found| (found, How::Key))
-}
-
-/// Key and value as the tree names them.
-pub(super) fn composite(spec: &DescriptorSpec) -> String {
-    match &spec.value {
-        Some(value) => format!("{}_{value}", spec.key),
-        None => spec.key.clone(),
-    }
 }
 
 /// Whether a text fits a pattern, in which `*` is any run of characters.

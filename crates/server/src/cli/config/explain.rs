@@ -4,13 +4,14 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
-use super::descriptor::{How, Step, composite, walk};
+use super::descriptor::{How, LevelMatch, walk};
 use super::rule::{Meeting, meet, tier};
-use super::{render, written};
+use super::{quotas_in_words, written};
 use crate::cli::exit;
-use crate::config::Loaded;
 use crate::config::scenario::HttpRequest;
-use crate::spec::{DomainSpec, LimitSpec, PolicySpec, RuleSpec, Switch};
+use crate::config::{Loaded, show_time};
+use crate::nearest::hint;
+use crate::spec::{DomainSpec, LimitSpec, PolicySpec, RuleSpec, Rollout};
 
 /// What is to be explained.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,9 +84,7 @@ pub fn explain(loaded: &Loaded, subject: &Subject, json: bool, out: &mut dyn Wri
                 Some(domain) => descriptor(domain, entries),
                 None => {
                     let names = loaded.spec.domains.iter().map(|it| it.name.as_str());
-                    let near = crate::nearest(domain, names);
-                    let hint =
-                        near.map(|near| format!(": did you mean `{near}`?")).unwrap_or_default();
+                    let hint = hint(domain, names);
                     let line =
                         format!("there is no domain `{domain}`, so nothing is limited{hint}");
                     (false, vec![line.clone()], json!({"met": false, "why": line}))
@@ -148,11 +147,15 @@ fn tell_rule(
             let quotas = tier.map_or(&policy.quotas, |(_, quotas)| quotas);
             let tier = tier.map(|(name, _)| name);
             let of_tier = tier.map(|tier| format!(", tier {tier}")).unwrap_or_default();
-            lines.push(format!("    policy: {}{of_tier}: {}", policy.name, render::quotas(quotas)));
+            lines.push(format!(
+                "    policy: {}{of_tier}: {}",
+                policy.name,
+                quotas_in_words(quotas)
+            ));
             lines.push(format!("    how: {}", how(policy)));
             json!({
                 "rule": name, "applies": true, "why": why, "key": shown, "units": rule.cost.get(),
-                "policy": policy.name, "tier": tier, "limit": render::quotas(quotas),
+                "policy": policy.name, "tier": tier, "limit": quotas_in_words(quotas),
                 "how": how(policy),
             })
         }
@@ -162,12 +165,12 @@ fn tell_rule(
 /// How a policy is counted and what its denial means.
 fn how(policy: &PolicySpec) -> String {
     let switch = match (policy.switch, policy.enforce_percent) {
-        (Switch::Enforce, 100) => "enforced".to_owned(),
-        (Switch::Enforce, share) => format!("enforced for {share} of a hundred keys"),
-        (Switch::Shadow, _) => "in shadow: never denied".to_owned(),
-        (Switch::Off, _) => "switched off: not even counted".to_owned(),
+        (Rollout::Enforce, 100) => "enforced".to_owned(),
+        (Rollout::Enforce, share) => format!("enforced for {share} of a hundred keys"),
+        (Rollout::Shadow, _) => "in shadow: never denied".to_owned(),
+        (Rollout::Off, _) => "switched off: not even counted".to_owned(),
     };
-    format!("{}, in {}, {switch}", render::algorithm(policy.algorithm), policy.store)
+    format!("{}, in {}, {switch}", policy.algorithm, policy.store)
 }
 
 fn descriptor(domain: &DomainSpec, entries: &[(String, String)]) -> (bool, Vec<String>, Value) {
@@ -204,13 +207,13 @@ fn descriptor(domain: &DomainSpec, entries: &[(String, String)]) -> (bool, Vec<S
     (met, lines, object)
 }
 
-fn tell_step(step: &Step<'_>) -> String {
+fn tell_step(step: &LevelMatch<'_>) -> String {
     let (key, value) = step.entry;
     let entry = if value.is_empty() { key.clone() } else { format!("{key}={value}") };
     match step.met {
         None => format!("- {entry} meets nothing at this level"),
         Some((spec, how)) => {
-            let name = composite(spec);
+            let name = spec.composite();
             let how = match how {
                 How::Value => "by key and value",
                 How::Wildcard => "by its `*`, the first that fits",
@@ -233,16 +236,16 @@ fn tell_limit(limit: &LimitSpec) -> String {
         Some(rate) => format!(
             "{} in any {} ({})",
             rate.requests,
-            render::time(rate.unit.window()),
-            render::algorithm(rate.algorithm)
+            show_time(rate.unit.window()),
+            rate.algorithm
         ),
     };
     format!("{name}{what}{replaces}")
 }
 
 /// What tells this count from others: the value, or the pattern where it is shared.
-fn counted(steps: &[Step<'_>]) -> String {
-    let part = |step: &Step<'_>| {
+fn counted(steps: &[LevelMatch<'_>]) -> String {
+    let part = |step: &LevelMatch<'_>| {
         let (key, value) = step.entry;
         match step.met {
             Some((spec, How::Wildcard)) if spec.share_threshold => {

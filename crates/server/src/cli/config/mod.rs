@@ -5,25 +5,41 @@
 mod check;
 mod descriptor;
 mod explain;
-mod render;
 mod rule;
-mod schema;
 mod test;
 
 pub use check::{CheckOptions, check};
 pub use explain::{Subject, explain};
-pub use schema::schema;
 pub use test::{TestOptions, test};
 
-use std::io;
+use std::io::{self, Write};
+
+use slidegate::Quota;
 
 use super::exit;
+use crate::config::{self, show_time};
+
+/// Writes the JSON Schema of the own format, or its reference as Markdown.
+pub fn schema(markdown: bool, out: &mut dyn Write) -> u8 {
+    let result = if markdown {
+        out.write_all(config::reference().as_bytes())
+    } else {
+        writeln!(out, "{:#}", config::schema())
+    };
+    written(result, exit::OK)
+}
+
+/// `100 in any 1m, and 1000 in any 1h`.
+fn quotas_in_words(quotas: &[Quota]) -> String {
+    let one = |quota: &Quota| format!("{} in any {}", quota.limit(), show_time(quota.window()));
+    quotas.iter().map(one).collect::<Vec<_>>().join(", and ")
+}
 
 /// How the program ends when something was written, or could not be.
 fn written(result: Result<(), io::Error>, code: u8) -> u8 {
     match result {
         Ok(()) => code,
-        // Who reads has heard enough, `config schema | head` for example.
+        // The reader has stopped, as in `config schema | head`.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => code,
         Err(_) => exit::FAILED,
     }

@@ -166,7 +166,7 @@ mod tests {
         let headers = prop::collection::vec(header, 0..2);
         let paths = some(&["/a", "/a/*", "/*", "/b"]);
         (some(&["h", "i"]), some(&["GET", "POST"]), paths, headers).prop_map(
-            |(hosts, methods, paths, headers)| MatchSpec { hosts, methods, paths, headers },
+            |(hosts, methods, paths, headers)| MatchSpec { paths, methods, hosts, headers },
         )
     }
 

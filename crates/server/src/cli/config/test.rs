@@ -11,13 +11,17 @@ use serde_json::json;
 use slidegate::{Decision, ManualClock};
 
 use super::rule::{Meeting, meet, tier};
-use super::{render, written};
+use super::written;
 use crate::cli::exit;
 use crate::config::report::{write_json, write_text};
 use crate::config::scenario::{Asked, HttpRequest, Scenario, Step, Test, read};
-use crate::config::{Loaded, Refused, Request, load};
+use crate::config::{Loaded, Refused, Request, load, show_time};
 use crate::domain::{Code, Descriptor, Entry, Options, Question, answer};
-use crate::engine::{Afresh, Ask, Caller, Engine, check_all};
+use slidegate_gate::{Ask, Caller, check_all};
+
+use crate::engine::Engine;
+use crate::gates::NoRestore;
+use crate::nearest::hint;
 use crate::spec::{MEMORY, Spec, StoreSpec};
 
 /// What to play, and how to tell.
@@ -29,7 +33,7 @@ pub struct TestOptions {
     pub request: Request,
     /// One object a line, for programs.
     pub json: bool,
-    /// For people who like them.
+    /// Whether to write in colours.
     pub colours: bool,
 }
 
@@ -155,7 +159,7 @@ const START: Duration = Duration::from_secs(7 * 30 * 73 * 86_400);
 /// Plays one test with fresh counts.
 fn run(loaded: &Loaded, test: &Test) -> Result<(), Failure> {
     let clock = ManualClock::new(START);
-    let engine = Engine::with_clock(&loaded.spec, Some(clock.clone()), &mut Afresh)
+    let engine = Engine::with_clock(&loaded.spec, Some(clock.clone()), &mut NoRestore)
         .map_err(|error| Failure { line: 0, what: error.to_string() })?;
     let mut now = Duration::ZERO;
     for step in &test.steps {
@@ -185,7 +189,7 @@ impl Seen {
         Self {
             allowed: decisions.iter().all(|decision| decision.is_allowed()),
             remaining: decisions.iter().map(|decision| decision.remaining()).min(),
-            // Denied once is denied: who waits, waits for the slowest.
+            // One denial denies the request: the longest wait counts.
             retry_after: denied.filter_map(|decision| decision.retry_after()).max(),
         }
     }
@@ -195,21 +199,20 @@ fn ask(loaded: &Loaded, engine: &Engine, asked: &Asked) -> Result<Seen, String> 
     match asked {
         Asked::Policy { policy, key, tier, cost } => {
             let plan = engine.plan();
-            let limit = plan.limit(policy).ok_or_else(|| {
-                let near = crate::nearest(policy, plan.limits().iter().map(|limit| limit.name()));
-                let hint = near.map(|near| format!(": did you mean `{near}`?")).unwrap_or_default();
+            let gate = plan.gate(policy).ok_or_else(|| {
+                let hint = hint(policy, plan.gates().iter().map(|gate| gate.name()));
                 format!("there is no policy `{policy}`{hint}")
             })?;
             let tier = match tier {
                 None => None,
                 Some(name) => Some(
-                    limit
-                        .tier(name)
+                    gate.tier(name)
+                        
                         .ok_or_else(|| format!("the policy `{policy}` has no tier `{name}`"))?,
                 ),
             };
-            let decision = ready(limit.check(key.as_bytes(), tier, *cost, Caller::INSIDE))?;
-            Ok(Seen::of(&[&decision]))
+            let check = gate.check(key.as_bytes(), tier, *cost, Caller::IN_PROCESS);
+            Ok(Seen::of(&[&ready(check)?.decision]))
         }
         Asked::Request(request) => ask_rules(loaded, engine, request),
         Asked::Descriptors { domain, descriptors, hits } => {
@@ -231,13 +234,13 @@ fn ask_rules(loaded: &Loaded, engine: &Engine, request: &HttpRequest) -> Result<
     let asks: Vec<Ask<'_>> = keys
         .iter()
         .filter_map(|(rule, key)| {
-            let limit = plan.limit(&rule.policy)?;
-            let tier = tier(rule, request).and_then(|name| limit.tier(name));
-            Some(Ask { limit, key: key.as_bytes(), tier, cost: rule.cost })
+            let gate = plan.gate(&rule.policy)?;
+            let tier = tier(rule, request).and_then(|name| gate.tier(name));
+            Some(Ask { gate, key: key.as_bytes(), tier, cost: rule.cost })
         })
         .collect();
-    let answers = ready(check_all(&asks, Caller::INSIDE))?;
-    let decisions: Vec<&Decision> = answers.iter().map(|answer| &answer.decision).collect();
+    let all = ready(check_all(&asks, None, Caller::IN_PROCESS))?;
+    let decisions: Vec<&Decision> = all.iter().map(|decided| &decided.decision).collect();
     Ok(Seen::of(&decisions))
 }
 
@@ -250,8 +253,7 @@ fn ask_domain(
 ) -> Result<Seen, String> {
     let plan = engine.plan();
     if plan.domain(domain).is_none() {
-        let near = crate::nearest(domain, plan.domains().map(|known| known.name()));
-        let hint = near.map(|near| format!(": did you mean `{near}`?")).unwrap_or_default();
+        let hint = hint(domain, plan.domains().map(|known| known.name()));
         return Err(format!("there is no domain `{domain}`{hint}"));
     }
     let descriptors = descriptors.iter().map(|entries| Descriptor {
@@ -260,7 +262,7 @@ fn ask_domain(
     });
     let question = Question { domain, descriptors: descriptors.collect(), hits_addend: hits };
     let options = Options::from(&loaded.settings);
-    let response = ready(answer(&plan, &question, &options, Caller::INSIDE))?
+    let response = ready(answer(&plan, &question, &options, Caller::IN_PROCESS))?
         .map_err(|error| error.to_string())?;
     let judged = || response.statuses.iter().filter(|status| status.limit.is_some());
     let over = judged().filter(|status| status.code == Code::OverLimit);
@@ -283,11 +285,11 @@ fn compare(step: &Step, turn: u32, seen: &Seen) -> Result<(), Failure> {
     let word = |allowed: bool| if allowed { "allow" } else { "deny" };
     let which =
         if step.times > 1 { format!(" (time {turn} of {})", step.times) } else { String::new() };
-    let at = render::time(step.at);
+    let at = show_time(step.at);
     let failure = |what: String| Err(Failure { line: step.line, what });
     let expect = &step.expect;
     if seen.allowed != expect.allowed {
-        let wait = seen.retry_after.map(|wait| format!(", again in {}", render::time(wait)));
+        let wait = seen.retry_after.map(|wait| format!(", again in {}", show_time(wait)));
         let (expected, got) = (word(expect.allowed), word(seen.allowed));
         let wait = wait.unwrap_or_default();
         return failure(format!("at {at}{which}: expected {expected}, got {got}{wait}"));
@@ -299,7 +301,7 @@ fn compare(step: &Step, turn: u32, seen: &Seen) -> Result<(), Failure> {
         return failure(format!("at {at}{which}: expected {expected} remaining, got {got}"));
     }
     if expect.retry_after.is_some() && seen.retry_after != expect.retry_after {
-        let shown = |wait: Option<Duration>| wait.map_or("never".to_owned(), render::time);
+        let shown = |wait: Option<Duration>| wait.map_or("never".to_owned(), show_time);
         let (expected, got) = (shown(expect.retry_after), shown(seen.retry_after));
         return failure(format!("at {at}{which}: expected retry_after {expected}, got {got}"));
     }

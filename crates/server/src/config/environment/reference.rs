@@ -1,7 +1,7 @@
 //! The variables of envoyproxy/ratelimit.
 
 use super::Environment;
-use super::reference_table::{Use, VARIABLES};
+use super::reference_table::{IGNORED, SETS};
 use super::variables;
 use crate::config::report::Report;
 use crate::config::source::{Origin, Span};
@@ -27,20 +27,15 @@ impl<'a> Reference<'a> {
         root: &mut Node,
         report: &mut Report,
     ) -> Option<&'static str> {
-        for (name, becomes) in &VARIABLES {
-            let Some(value) = self.environment.get(name) else { continue };
-            match becomes {
-                Use::Sets(path) => put(root, path, name, value, report),
-                Use::Inverts(path) => {
-                    let opposite = match truth(value) {
-                        Some(true) => "false",
-                        Some(false) => "true",
-                        None => value,
-                    };
-                    put(root, path, name, opposite, report);
-                }
-                Use::Together | Use::Nothing => {}
-                Use::Ignored(why) => {
+        for (name, path) in SETS {
+            if let Some(value) = self.environment.get(name) {
+                put(root, path, name, value, report);
+            }
+        }
+        self.charge_all(root, report);
+        for (why, names) in IGNORED {
+            for name in names.split_whitespace() {
+                if self.environment.get(name).is_some() {
                     let span = self.span(name, report);
                     report.note(span, "ignored-variable", format!("{name} is ignored: {why}"));
                 }
@@ -56,6 +51,18 @@ impl<'a> Reference<'a> {
     /// Whether a flag is set; absent and malformed ones are not.
     pub(in crate::config) fn is_set(&self, name: &str) -> bool {
         self.environment.get(name).and_then(truth).unwrap_or(false)
+    }
+
+    /// That service can stop to charge, and this one can charge all: the opposite.
+    fn charge_all(&self, root: &mut Node, report: &mut Report) {
+        const NAME: &str = "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT";
+        let Some(value) = self.environment.get(NAME) else { return };
+        let opposite = match truth(value) {
+            Some(true) => "false",
+            Some(false) => "true",
+            None => value,
+        };
+        put(root, "envoy.charge_all", NAME, opposite, report);
     }
 
     /// `HOST` and `PORT`: if either is set, both are as that service has them.

@@ -1,131 +1,72 @@
-//! Every variable of envoyproxy/ratelimit, and what becomes of it here.
+//! The variables of envoyproxy/ratelimit that set one setting, and those that are ignored.
+//!
+//! The others are read together, in `reference.rs`, or are the default here.
 
-/// What becomes of a variable.
-pub(super) enum Use {
-    /// It sets this setting, as it is.
-    Sets(&'static str),
-    /// It sets this setting to the opposite.
-    Inverts(&'static str),
-    /// It is read together with others.
-    Together,
-    /// It is the default here, and needs nothing.
-    Nothing,
-    /// It is ignored, because.
-    Ignored(&'static str),
-}
+/// Variables that set one setting, as it is.
+pub(super) const SETS: [(&str, &str); 10] = [
+    ("LOG_FORMAT", "log.format"),
+    ("NEAR_LIMIT_RATIO", "envoy.near_limit_ratio"),
+    ("LIMIT_RESPONSE_HEADERS_ENABLED", "envoy.response_headers"),
+    ("LIMIT_LIMIT_HEADER", "envoy.limit_header"),
+    ("LIMIT_REMAINING_HEADER", "envoy.remaining_header"),
+    ("LIMIT_RESET_HEADER", "envoy.reset_header"),
+    ("SHADOW_MODE", "envoy.shadow_mode"),
+    ("QUOTA_MODE", "envoy.quota_mode"),
+    ("RESPONSE_DYNAMIC_METADATA", "envoy.dynamic_metadata"),
+    ("MERGE_DOMAIN_CONFIG", "envoy.merge_domains"),
+];
 
-use Use::{Ignored, Inverts, Nothing, Sets, Together};
-
-const NO_XDS: &str = "limits are read from files";
-const NO_STATSD: &str = "metrics are served for Prometheus, at /metrics of `listen.admin`";
-const NO_MEMCACHE: &str = "memcached is not a store here";
-const NO_SECOND_REDIS: &str = "keys do not churn here: one Redis serves all limits";
-const NO_POOL: &str = "one connection a server carries all calls, many at a time";
-const NO_TRACING: &str = "traces are set up by OTEL_EXPORTER_OTLP_ENDPOINT and `tracing`";
-const NO_WATCH: &str = "files and links are both watched";
-
-/// Variables with what becomes of them.
-pub(super) const VARIABLES: [(&str, Use); 102] = [
-    ("HOST", Together),
-    ("PORT", Together),
-    ("GRPC_HOST", Together),
-    ("GRPC_PORT", Together),
-    ("DEBUG_HOST", Together),
-    ("DEBUG_PORT", Together),
-    ("GRPC_UDS", Ignored("it listens on TCP only: set GRPC_HOST and GRPC_PORT")),
-    ("GRPC_MAX_CONNECTION_AGE", Ignored("connections may stay open")),
-    ("GRPC_MAX_CONNECTION_AGE_GRACE", Ignored("connections may stay open")),
-    ("GRPC_SERVER_USE_TLS", Together),
-    ("GRPC_SERVER_TLS_CERT", Together),
-    ("GRPC_SERVER_TLS_KEY", Together),
-    ("GRPC_CLIENT_TLS_CACERT", Together),
-    ("GRPC_CLIENT_TLS_SAN", Ignored("every certificate of the authority is taken")),
-    ("LOG_LEVEL", Together),
-    ("LOG_FORMAT", Sets("log.format")),
-    ("CONFIG_TYPE", Together),
-    ("FORCE_START_WITHOUT_INITIAL_CONFIG", Together),
-    ("HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED", Ignored("a daemon without limits is healthy")),
-    ("CONFIG_GRPC_XDS_NODE_ID", Ignored(NO_XDS)),
-    ("CONFIG_GRPC_XDS_NODE_METADATA", Ignored(NO_XDS)),
-    ("CONFIG_GRPC_XDS_SERVER_URL", Ignored(NO_XDS)),
-    ("CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL", Ignored(NO_XDS)),
-    ("CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", Ignored(NO_XDS)),
-    ("CONFIG_GRPC_XDS_SERVER_USE_TLS", Ignored(NO_XDS)),
-    ("CONFIG_GRPC_XDS_CLIENT_TLS_CERT", Ignored(NO_XDS)),
-    ("CONFIG_GRPC_XDS_CLIENT_TLS_KEY", Ignored(NO_XDS)),
-    ("CONFIG_GRPC_XDS_SERVER_TLS_CACERT", Ignored(NO_XDS)),
-    ("CONFIG_GRPC_XDS_SERVER_TLS_SAN", Ignored(NO_XDS)),
-    ("XDS_CLIENT_BACKOFF_INITIAL_INTERVAL", Ignored(NO_XDS)),
-    ("XDS_CLIENT_BACKOFF_MAX_INTERVAL", Ignored(NO_XDS)),
-    ("XDS_CLIENT_BACKOFF_RANDOM_FACTOR", Ignored(NO_XDS)),
-    ("XDS_CLIENT_BACKOFF_JITTER", Ignored(NO_XDS)),
-    ("XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", Ignored(NO_XDS)),
-    ("USE_STATSD", Ignored(NO_STATSD)),
-    ("USE_DOG_STATSD", Ignored(NO_STATSD)),
-    ("USE_DOG_STATSD_MOGRIFIERS", Ignored(NO_STATSD)),
-    ("STATSD_HOST", Ignored(NO_STATSD)),
-    ("STATSD_PORT", Ignored(NO_STATSD)),
-    ("EXTRA_TAGS", Ignored(NO_STATSD)),
-    ("STATS_FLUSH_INTERVAL", Ignored(NO_STATSD)),
-    ("DISABLE_STATS", Ignored(NO_STATSD)),
-    ("USE_PROMETHEUS", Nothing),
-    ("PROMETHEUS_ADDR", Ignored(NO_STATSD)),
-    ("PROMETHEUS_PATH", Ignored(NO_STATSD)),
-    ("PROMETHEUS_MAPPER_YAML", Ignored(NO_STATSD)),
-    ("PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS", Ignored(NO_STATSD)),
-    ("RUNTIME_ROOT", Together),
-    ("RUNTIME_SUBDIRECTORY", Together),
-    ("RUNTIME_APPDIRECTORY", Together),
-    ("RUNTIME_IGNOREDOTFILES", Together),
-    ("RUNTIME_WATCH_ROOT", Ignored(NO_WATCH)),
-    ("EXPIRATION_JITTER_MAX_SECONDS", Ignored("keys expire with their windows")),
-    ("LOCAL_CACHE_SIZE_IN_BYTES", Ignored("denials are remembered by key, not by size")),
-    ("NEAR_LIMIT_RATIO", Sets("envoy.near_limit_ratio")),
-    ("CACHE_KEY_PREFIX", Together),
-    ("BACKEND_TYPE", Together),
-    ("STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", Inverts("envoy.charge_all")),
-    ("LIMIT_RESPONSE_HEADERS_ENABLED", Sets("envoy.response_headers")),
-    ("LIMIT_LIMIT_HEADER", Sets("envoy.limit_header")),
-    ("LIMIT_REMAINING_HEADER", Sets("envoy.remaining_header")),
-    ("LIMIT_RESET_HEADER", Sets("envoy.reset_header")),
-    ("SHADOW_MODE", Sets("envoy.shadow_mode")),
-    ("QUOTA_MODE", Sets("envoy.quota_mode")),
-    ("RESPONSE_DYNAMIC_METADATA", Sets("envoy.dynamic_metadata")),
-    ("MERGE_DOMAIN_CONFIG", Sets("envoy.merge_domains")),
-    ("REDIS_SOCKET_TYPE", Together),
-    ("REDIS_TYPE", Together),
-    ("REDIS_URL", Together),
-    ("REDIS_AUTH", Together),
-    ("REDIS_TLS", Together),
-    ("REDIS_TLS_CACERT", Together),
-    ("REDIS_TIMEOUT", Together),
-    ("REDIS_POOL_SIZE", Ignored(NO_POOL)),
-    ("REDIS_POOL_ON_EMPTY_BEHAVIOR", Ignored(NO_POOL)),
-    ("REDIS_PIPELINE_WINDOW", Ignored(NO_POOL)),
-    ("REDIS_PIPELINE_LIMIT", Ignored(NO_POOL)),
-    ("REDIS_CLUSTER_PIPELINE_PARALLELISM", Ignored(NO_POOL)),
-    ("REDIS_TLS_CLIENT_CERT", Ignored("no client certificate is shown to Redis")),
-    ("REDIS_TLS_CLIENT_KEY", Ignored("no client certificate is shown to Redis")),
-    ("REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", Ignored("the server's name is always checked")),
-    ("REDIS_SENTINEL_AUTH", Ignored("put the password into the Sentinels' addresses")),
-    ("REDIS_HEALTH_CHECK_ACTIVE_CONNECTION", Ignored("/readyz tells of the store")),
-    ("REDIS_STARTUP_INITIAL_INTERVAL", Ignored("it starts without waiting for Redis")),
-    ("REDIS_STARTUP_MAX_INTERVAL", Ignored("it starts without waiting for Redis")),
-    ("REDIS_STARTUP_MAX_ELAPSED_TIME", Ignored("it starts without waiting for Redis")),
-    ("REDIS_PERSECOND", Ignored(NO_SECOND_REDIS)),
-    ("REDIS_PERSECOND_SOCKET_TYPE", Ignored(NO_SECOND_REDIS)),
-    ("REDIS_PERSECOND_TYPE", Ignored(NO_SECOND_REDIS)),
-    ("REDIS_PERSECOND_URL", Ignored(NO_SECOND_REDIS)),
-    ("REDIS_PERSECOND_AUTH", Ignored(NO_SECOND_REDIS)),
-    ("REDIS_PERSECOND_TLS", Ignored(NO_SECOND_REDIS)),
-    ("MEMCACHE_HOST_PORT", Ignored(NO_MEMCACHE)),
-    ("MEMCACHE_MAX_IDLE_CONNS", Ignored(NO_MEMCACHE)),
-    ("MEMCACHE_SRV", Ignored(NO_MEMCACHE)),
-    ("MEMCACHE_SRV_REFRESH", Ignored(NO_MEMCACHE)),
-    ("MEMCACHE_TLS", Ignored(NO_MEMCACHE)),
-    ("TRACING_ENABLED", Ignored(NO_TRACING)),
-    ("TRACING_SERVICE_NAME", Ignored(NO_TRACING)),
-    ("TRACING_SERVICE_NAMESPACE", Ignored(NO_TRACING)),
-    ("TRACING_EXPORTER_PROTOCOL", Ignored(NO_TRACING)),
-    ("TRACING_SAMPLING_RATE", Ignored(NO_TRACING)),
+/// Variables that are ignored: the reason, and their names.
+pub(super) const IGNORED: [(&str, &str); 18] = [
+    ("it listens on TCP only: set GRPC_HOST and GRPC_PORT", "GRPC_UDS"),
+    ("connections may stay open", "GRPC_MAX_CONNECTION_AGE GRPC_MAX_CONNECTION_AGE_GRACE"),
+    ("every certificate of the authority is accepted", "GRPC_CLIENT_TLS_SAN"),
+    ("a daemon without limits is healthy", "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED"),
+    (
+        "limits are read from files",
+        "CONFIG_GRPC_XDS_NODE_ID CONFIG_GRPC_XDS_NODE_METADATA CONFIG_GRPC_XDS_SERVER_URL \
+         CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS \
+         CONFIG_GRPC_XDS_SERVER_USE_TLS CONFIG_GRPC_XDS_CLIENT_TLS_CERT \
+         CONFIG_GRPC_XDS_CLIENT_TLS_KEY CONFIG_GRPC_XDS_SERVER_TLS_CACERT \
+         CONFIG_GRPC_XDS_SERVER_TLS_SAN XDS_CLIENT_BACKOFF_INITIAL_INTERVAL \
+         XDS_CLIENT_BACKOFF_MAX_INTERVAL XDS_CLIENT_BACKOFF_RANDOM_FACTOR \
+         XDS_CLIENT_BACKOFF_JITTER XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES",
+    ),
+    (
+        "metrics are served for Prometheus, at /metrics of `listen.admin`",
+        "USE_STATSD USE_DOG_STATSD USE_DOG_STATSD_MOGRIFIERS STATSD_HOST STATSD_PORT EXTRA_TAGS \
+         STATS_FLUSH_INTERVAL DISABLE_STATS PROMETHEUS_ADDR PROMETHEUS_PATH \
+         PROMETHEUS_MAPPER_YAML PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS",
+    ),
+    ("files and links are both watched", "RUNTIME_WATCH_ROOT"),
+    ("keys expire with their windows", "EXPIRATION_JITTER_MAX_SECONDS"),
+    ("denials are remembered by key, not by size", "LOCAL_CACHE_SIZE_IN_BYTES"),
+    (
+        "one connection per server carries all calls, many at a time",
+        "REDIS_POOL_SIZE REDIS_POOL_ON_EMPTY_BEHAVIOR REDIS_PIPELINE_WINDOW REDIS_PIPELINE_LIMIT \
+         REDIS_CLUSTER_PIPELINE_PARALLELISM",
+    ),
+    ("no client certificate is shown to Redis", "REDIS_TLS_CLIENT_CERT REDIS_TLS_CLIENT_KEY"),
+    ("the server's name is always checked", "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION"),
+    ("put the password into the Sentinels' addresses", "REDIS_SENTINEL_AUTH"),
+    ("/readyz reports the store", "REDIS_HEALTH_CHECK_ACTIVE_CONNECTION"),
+    (
+        "it starts without waiting for Redis",
+        "REDIS_STARTUP_INITIAL_INTERVAL REDIS_STARTUP_MAX_INTERVAL REDIS_STARTUP_MAX_ELAPSED_TIME",
+    ),
+    (
+        "keys do not churn here: one Redis serves all limits",
+        "REDIS_PERSECOND REDIS_PERSECOND_SOCKET_TYPE REDIS_PERSECOND_TYPE REDIS_PERSECOND_URL \
+         REDIS_PERSECOND_AUTH REDIS_PERSECOND_TLS",
+    ),
+    (
+        "memcached is not a store here",
+        "MEMCACHE_HOST_PORT MEMCACHE_MAX_IDLE_CONNS MEMCACHE_SRV MEMCACHE_SRV_REFRESH \
+         MEMCACHE_TLS",
+    ),
+    (
+        "traces are set up by OTEL_EXPORTER_OTLP_ENDPOINT and `tracing`",
+        "TRACING_ENABLED TRACING_SERVICE_NAME TRACING_SERVICE_NAMESPACE TRACING_EXPORTER_PROTOCOL \
+         TRACING_SAMPLING_RATE",
+    ),
 ];

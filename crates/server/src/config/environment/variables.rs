@@ -9,13 +9,13 @@ use crate::config::yaml::{Node, Scalar};
 /// Variables of ours that are read elsewhere.
 const ELSEWHERE: [&str; 2] = ["SLIDEGATE_CONFIG", "SLIDEGATE_ADDRESS"];
 
-/// Variables that mean the same to every program, the stronger last.
+/// Variables that mean the same to every program; the last one takes precedence.
 const STANDARD: [(&str, &str); 2] = [
     ("OTEL_EXPORTER_OTLP_ENDPOINT", "tracing.endpoint"),
     ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "tracing.endpoint"),
 ];
 
-/// Puts the values of variables that are nobody's own into a tree.
+/// Puts the values of variables that are common to many programs into a tree.
 pub(in crate::config) fn standard(environment: &Environment, root: &mut Node, report: &mut Report) {
     for (name, path) in STANDARD {
         if let Some(value) = environment.get(name) {

@@ -8,10 +8,9 @@ use super::metadata::metadata;
 use super::scalar::{flag, text, wrong_type};
 use crate::config::report::Report;
 use crate::config::source::Span;
-use crate::config::table::DESCRIPTOR;
-use crate::config::yaml::{Kind, Node};
+use crate::config::yaml::{Node, Shape};
 use crate::domain::ENTRIES_MAX;
-use crate::spec::DescriptorSpec;
+use crate::spec::{DESCRIPTOR, DescriptorSpec};
 
 /// The keys and values of one level, as that service names them, and where they are.
 #[derive(Debug, Default)]
@@ -34,7 +33,7 @@ pub(super) fn descriptors(
     report: &mut Report,
 ) -> Vec<DescriptorSpec> {
     let Some(found) = node.get("descriptors") else { return Vec::new() };
-    let Kind::List(items) = &found.kind else {
+    let Shape::List(items) = &found.kind else {
         wrong_type(found, "descriptors", "a list", report);
         return Vec::new();
     };
@@ -52,7 +51,7 @@ fn descriptor(
     extensions: bool,
     report: &mut Report,
 ) -> Option<DescriptorSpec> {
-    let Kind::Map(_) = node.kind else {
+    let Shape::Map(_) = node.kind else {
         let message = format!("an item of `descriptors` is {}, and must be a map", node.what());
         report.error(node.span, "non-map-list", message).help("write `- key: ...`");
         return None;
@@ -85,7 +84,7 @@ fn check_key(spec: &DescriptorSpec, node: &Node, level: &mut Level, report: &mut
         }
         return;
     }
-    let composite = composite(spec);
+    let composite = spec.composite();
     let span = node.get("key").map_or(node.span, |key| key.span);
     if let Some(first) = level.known.insert(composite.clone(), span) {
         let message = format!("two descriptors of this level are `{composite}`");
@@ -97,17 +96,9 @@ fn check_key(spec: &DescriptorSpec, node: &Node, level: &mut Level, report: &mut
 
 fn check_share(spec: &DescriptorSpec, node: &Node, report: &mut Report) {
     let Some(found) = node.get("share_threshold").filter(|_| spec.share_threshold) else { return };
-    if !composite(spec).contains('*') {
-        let message = format!("`share_threshold` without `*` in `{}`", composite(spec));
+    if !spec.composite().contains('*') {
+        let message = format!("`share_threshold` without `*` in `{}`", spec.composite());
         let finding = report.error(found.span, "share-threshold", message);
         finding.help("values are shared only where a `*` matches several");
-    }
-}
-
-/// Key and value as that service joins them.
-fn composite(spec: &DescriptorSpec) -> String {
-    match &spec.value {
-        Some(value) => format!("{}_{value}", spec.key),
-        None => spec.key.clone(),
     }
 }

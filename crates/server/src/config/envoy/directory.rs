@@ -42,9 +42,9 @@ fn walk(
     if depth > DEPTH_MAX {
         return Err(format!("{name}: directories nested deeper than {DEPTH_MAX}"));
     }
-    let told = |error: std::io::Error| format!("{name}: it cannot be read ({error})");
-    for entry in fs::read_dir(directory).map_err(told)? {
-        let entry = entry.map_err(told)?;
+    let unreadable = |error: std::io::Error| format!("{name}: it cannot be read ({error})");
+    for entry in fs::read_dir(directory).map_err(unreadable)? {
+        let entry = entry.map_err(unreadable)?;
         let file_name = entry.file_name();
         let file_name = file_name.to_string_lossy();
         if file_name.starts_with("..") {

@@ -7,9 +7,8 @@ use super::keys::check_map;
 use super::scalar::text;
 use crate::config::report::Report;
 use crate::config::source::Span;
-use crate::config::table::DOMAIN;
 use crate::config::yaml::Node;
-use crate::spec::DomainSpec;
+use crate::spec::{DOMAIN, DomainSpec};
 
 /// Domains in the order of their files.
 pub(in crate::config) struct Domains {

@@ -5,13 +5,14 @@ use std::collections::HashMap;
 use super::scalar;
 use crate::config::report::Report;
 use crate::config::source::Span;
-use crate::config::table::{DESCRIPTOR, DOMAIN, RATE_LIMIT, Section};
-use crate::config::yaml::{Kind, Node, Value};
+use crate::config::table::Section;
+use crate::config::yaml::{Node, Shape, Value};
+use crate::spec::{DESCRIPTOR, DOMAIN, RATE_LIMIT};
 
 /// Keys of ours that the reference service does not have.
 const EXTENSIONS: [&str; 2] = ["algorithm", "store"];
 
-/// Whether `node` is a map; if so, tells of its keys that do not belong here.
+/// Returns `true` if `node` is a map. Reports the keys that do not belong here.
 ///
 /// A key that has its place elsewhere is ignored by the reference service, and so it is here, with
 /// a warning; any other is an error.
@@ -22,7 +23,7 @@ pub(super) fn check_map(
     extensions: bool,
     report: &mut Report,
 ) -> bool {
-    if !matches!(node.kind, Kind::Map(_)) {
+    if !matches!(node.kind, Shape::Map(_)) {
         let message = format!("{what} is {}, and must be a map", node.what());
         report.error(node.span, "type", message).help("write `key: value` lines");
         return false;

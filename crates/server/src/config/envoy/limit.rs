@@ -6,11 +6,10 @@ use super::keys::check_map;
 use super::scalar::{flag, requests, text, wrong_type};
 use crate::config::check::check;
 use crate::config::lint;
-use crate::config::own;
 use crate::config::report::Report;
-use crate::config::table::{RATE_LIMIT, Section};
-use crate::config::yaml::{Kind, Node};
-use crate::spec::{LimitSpec, RateSpec, Unit};
+use crate::config::table::algorithm as read_algorithm;
+use crate::config::yaml::{Node, Shape};
+use crate::spec::{LimitSpec, RATE_LIMIT, RateSpec, Unit};
 
 /// The limit of a descriptor; `None` if it has none.
 pub(super) fn limit(node: &Node, extensions: bool, report: &mut Report) -> Option<LimitSpec> {
@@ -66,7 +65,7 @@ fn algorithm(node: &Node, report: &mut Report) -> Algorithm {
     if let Some(field) = RATE_LIMIT.field("algorithm") {
         check(field.name, found, &field.kind, report);
     }
-    let algorithm = own::algorithm(found).unwrap_or(Algorithm::Log);
+    let algorithm = read_algorithm(found).unwrap_or_default();
     lint::algorithm(algorithm, found.span, report);
     algorithm
 }
@@ -89,18 +88,19 @@ fn check_unlimited(node: &Node, report: &mut Report) {
     }
 }
 
-static REPLACED: Section = Section { what: "an item of `replaces`", fields: &[] };
+/// What messages call one entry of `replaces`.
+const REPLACED: &str = "an item of `replaces`";
 
 fn replaces(node: &Node, name: Option<&str>, report: &mut Report) -> Vec<String> {
     let Some(found) = node.get("replaces") else { return Vec::new() };
-    let Kind::List(items) = &found.kind else {
+    let Shape::List(items) = &found.kind else {
         wrong_type(found, "replaces", "a list such as [{name: base}]", report);
         return Vec::new();
     };
     let mut names = Vec::with_capacity(items.len());
     for item in items {
-        let Kind::Map(_) = item.kind else {
-            let message = format!("{} is {}, and must be a map", REPLACED.what, item.what());
+        let Shape::Map(_) = item.kind else {
+            let message = format!("{} is {}, and must be a map", REPLACED, item.what());
             report.error(item.span, "non-map-list", message).help("write `- name: base`");
             continue;
         };
@@ -122,7 +122,7 @@ fn replaces(node: &Node, name: Option<&str>, report: &mut Report) -> Vec<String>
 
 fn check_replaced_keys(item: &Node, report: &mut Report) {
     for entry in item.entries().iter().filter(|entry| entry.key.text != "name") {
-        let message = format!("`{}` is not a key of {}", entry.key.text, REPLACED.what);
+        let message = format!("`{}` is not a key of {}", entry.key.text, REPLACED);
         report.error(entry.key_span, "unknown-key", message).choices(&entry.key.text, ["name"]);
     }
 }

@@ -4,12 +4,12 @@ use serde_json::{Map, Number, Value as Json};
 
 use super::scalar;
 use crate::config::report::Report;
-use crate::config::yaml::{Kind, Node, Scalar, Value};
+use crate::config::yaml::{Node, Scalar, Shape, Value};
 
 /// The metadata of a descriptor; none if it is empty.
 pub(super) fn metadata(node: &Node, report: &mut Report) -> Option<Json> {
     let found = node.get("metadata")?;
-    if !matches!(found.kind, Kind::Map(_)) {
+    if !matches!(found.kind, Shape::Map(_)) {
         scalar::wrong_type(found, "metadata", "a map", report);
         return None;
     }
@@ -21,15 +21,15 @@ pub(super) fn metadata(node: &Node, report: &mut Report) -> Option<Json> {
 
 fn convert(node: &Node, report: &mut Report) -> Json {
     match &node.kind {
-        Kind::Map(entries) => {
+        Shape::Map(entries) => {
             let members = entries.iter().map(|entry| {
                 let key = entry.key.text.clone();
                 (key, convert(&entry.value, report))
             });
             Json::Object(members.collect::<Map<_, _>>())
         }
-        Kind::List(items) => Json::Array(items.iter().map(|item| convert(item, report)).collect()),
-        Kind::Scalar(scalar) => number_or_text(scalar).unwrap_or_else(|| {
+        Shape::List(items) => Json::Array(items.iter().map(|item| convert(item, report)).collect()),
+        Shape::Scalar(scalar) => number_or_text(scalar).unwrap_or_else(|| {
             let message = format!("`{}` cannot be told in an answer", scalar.text);
             report.error(node.span, "value", message).help("put it in quotes");
             Json::Null

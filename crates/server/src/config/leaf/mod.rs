@@ -1,12 +1,8 @@
 //! Values without parts, read from their text. An error says what is allowed.
 
-mod address;
-mod name;
 mod quota;
 mod time;
 
-pub(super) use address::{collector, endpoint, network, redis};
-pub(super) use name::{domain, header, host, method, name, path_pattern, prefix};
 pub(super) use quota::quota;
 pub use time::show;
 pub(super) use time::time;
@@ -51,19 +47,6 @@ pub(super) fn decimal(scalar: &Scalar) -> Option<f64> {
         Value::Whole(number) => i32::try_from(number).ok().map(f64::from),
         _ => None,
     }
-}
-
-/// A file's or a directory's path.
-pub(super) fn path(text: &str) -> Result<(), String> {
-    if text.is_empty() || text.contains('\0') {
-        return Err("use the path of a file".to_owned());
-    }
-    Ok(())
-}
-
-/// Any text that is not empty.
-pub(super) fn text(text: &str) -> Result<(), String> {
-    if text.is_empty() { Err("use a text that is not empty".to_owned()) } else { Ok(()) }
 }
 
 /// The items of a list in one text, between commas.

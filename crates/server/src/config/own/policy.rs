@@ -1,28 +1,34 @@
 //! Policies.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
-use slidegate::{Algorithm, FailureMode, Policy, Quota};
+use slidegate::{Algorithm, Policy, Quota};
 
-use super::quota::{algorithm, quotas};
-use super::read::{decimal, flag, text, time, whole};
 use super::store::store_names;
 use crate::config::lint;
 use crate::config::report::Report;
 use crate::config::source::Span;
+use crate::config::table::{Read, Reader};
 use crate::config::yaml::Node;
-use crate::spec::{CandidateSpec, MEMORY, PolicySpec, SharedSpec, Switch};
+use crate::spec::{MEMORY, PolicySpec};
 
 /// Settings that mean something in a shared store only.
 const SHARED_ONLY: [&str; 5] = ["failure_mode", "nodes", "guard_band", "deny_cache", "leases"];
 
 /// All policies of a tree.
-pub(in crate::config) fn policies(root: &Node, report: &mut Report) -> Vec<PolicySpec> {
+pub(in crate::config) fn policies(root: &Node, reader: &mut Reader<'_>) -> Vec<PolicySpec> {
     let mut names: HashMap<String, Span> = HashMap::new();
     let items = root.get("policies").map(Node::items).unwrap_or_default();
     let mut policies = Vec::with_capacity(items.len());
     for node in items {
-        let Some(spec) = policy(node, report) else { continue };
+        let spec: Option<PolicySpec> = Read::read(node, reader);
+        let report = &mut *reader.report;
+        // A policy without a name or quotas is not complete, which has been reported.
+        let (Some(spec), Some(quotas)) = (spec, node.get("quotas")) else { continue };
+        if spec.quotas.is_empty() && quotas.items().is_empty() && quotas.as_scalar().is_none() {
+            let message = format!("the policy `{}` has no quota", spec.name);
+            report.error(quotas.span, "value", message).help("use one to eight");
+        }
         let span = node.get("name").map_or(node.span, |name| name.span);
         if let Some(first) = names.insert(spec.name.clone(), span) {
             let message = format!("two policies are named `{}`", spec.name);
@@ -37,60 +43,7 @@ pub(in crate::config) fn policies(root: &Node, report: &mut Report) -> Vec<Polic
     policies
 }
 
-fn policy(node: &Node, report: &mut Report) -> Option<PolicySpec> {
-    let name = text(node, "name")?;
-    let quotas_node = node.get("quotas")?;
-    let quotas = quotas(quotas_node);
-    if quotas.is_empty() && quotas_node.items().is_empty() && quotas_node.as_scalar().is_none() {
-        let message = format!("the policy `{name}` has no quota");
-        report.error(quotas_node.span, "value", message).help("use one to eight");
-    }
-    let mut spec = PolicySpec::new(name, quotas);
-    let default = Algorithm::Log;
-    spec.algorithm = node.get("algorithm").and_then(algorithm).unwrap_or(default);
-    spec.switch = match text(node, "mode") {
-        Some("shadow") => Switch::Shadow,
-        Some("off") => Switch::Off,
-        _ => Switch::Enforce,
-    };
-    spec.enforce_percent = whole(node, "enforce_percent").unwrap_or(100);
-    spec.candidate = candidate(node, spec.algorithm);
-    spec.tiers = tiers(node);
-    text(node, "store").unwrap_or(MEMORY).clone_into(&mut spec.store);
-    spec.failure_mode = match text(node, "failure_mode") {
-        Some("deny") => FailureMode::Deny,
-        Some("local") => FailureMode::Local,
-        _ => FailureMode::Allow,
-    };
-    spec.secret_keys = flag(node, "secret_keys", false);
-    spec.global = flag(node, "global", false);
-    spec.shared = shared(node);
-    Some(spec)
-}
-
-fn candidate(node: &Node, of_policy: Algorithm) -> Option<CandidateSpec> {
-    let node = node.get("candidate")?;
-    let quotas = quotas(node.get("quotas")?);
-    let algorithm = node.get("algorithm").and_then(algorithm).unwrap_or(of_policy);
-    Some(CandidateSpec { quotas, algorithm })
-}
-
-fn tiers(node: &Node) -> BTreeMap<String, Vec<Quota>> {
-    let entries = node.get("tiers").map(Node::entries).unwrap_or_default();
-    entries.iter().map(|entry| (entry.key.text.clone(), quotas(&entry.value))).collect()
-}
-
-fn shared(node: &Node) -> SharedSpec {
-    let default = SharedSpec::default();
-    SharedSpec {
-        nodes: whole(node, "nodes").unwrap_or(default.nodes),
-        guard_band: decimal(node, "guard_band"),
-        deny_cache: whole(node, "deny_cache").unwrap_or(default.deny_cache),
-        leases: time(node, "leases"),
-    }
-}
-
-/// What the library itself would refuse later, told with its place now.
+/// Reports, with its place, what the library itself would refuse later.
 fn check_policy(spec: &PolicySpec, node: &Node, report: &mut Report) {
     if spec.quotas.is_empty() {
         return;
@@ -174,7 +127,8 @@ fn check_store(spec: &PolicySpec, node: &Node, root: &Node, report: &mut Report)
     }
 }
 
-/// Tells that a store is not there, and which are; one with mistakes is there.
+/// Reports a store that does not exist, with the names of those that do, also of those with
+/// mistakes.
 pub(in crate::config) fn unknown_store(
     name: &str,
     span: Span,

@@ -2,27 +2,26 @@
 
 use std::collections::{HashMap, HashSet};
 
-use slidegate::Cost;
-
-use super::read::{text, texts, whole};
 use crate::config::lint;
 use crate::config::report::Report;
 use crate::config::source::Span;
-use crate::config::yaml::{Kind, Node};
-use crate::engine::ASKS_MAX;
-use crate::spec::{KeyPart, MatchSpec, MissingKey, PolicySpec, RuleSpec};
+use crate::config::table::{Read, Reader};
+use crate::config::yaml::Node;
+use slidegate_gate::ASKS_MAX;
+use crate::spec::{KeyPart, PolicySpec, RuleSpec};
 
 /// All rules of a tree.
 pub(in crate::config) fn rules(
     root: &Node,
     policies: &[PolicySpec],
-    report: &mut Report,
+    reader: &mut Reader<'_>,
 ) -> Vec<RuleSpec> {
     let mut names: HashMap<String, Span> = HashMap::new();
     let items = root.get("rules").map(Node::items).unwrap_or_default();
     let mut rules = Vec::with_capacity(items.len());
     for node in items {
-        let Some(spec) = rule(node) else { continue };
+        let Some(spec) = RuleSpec::read(node, reader) else { continue };
+        let report = &mut *reader.report;
         let span = node.get("name").map_or(node.span, |name| name.span);
         if let Some(first) = names.insert(spec.name.clone(), span) {
             let message = format!("two rules are named `{}`", spec.name);
@@ -34,13 +33,14 @@ pub(in crate::config) fn rules(
     }
     if let (Some((path, count)), Some(node)) = (most_together(&rules), root.get("rules")) {
         let message = format!("a request to {path} could meet {count} rules, more than {ASKS_MAX}");
-        report.error(node.span, "too-many-rules", message).help("name the paths more closely");
+        let finding = reader.report.error(node.span, "too-many-rules", message);
+        finding.help("name the paths more closely");
     }
     rules
 }
 
-/// The path that most rules match, if they are more than can be asked together. Hosts, methods and
-/// headers are not looked at: it could meet so many.
+/// The path that most rules match, if they are more than can be checked together. Hosts, methods and
+/// headers are not considered: the count is an upper bound.
 fn most_together(rules: &[RuleSpec]) -> Option<(String, usize)> {
     if rules.len() <= ASKS_MAX {
         return None;
@@ -65,63 +65,6 @@ fn most_together(rules: &[RuleSpec]) -> Option<(String, usize)> {
     };
     let most = by_start.keys().chain(exact.keys()).max_by_key(|path| together(path))?;
     Some(((*most).to_owned(), together(most))).filter(|(_, count)| *count > ASKS_MAX)
-}
-
-fn rule(node: &Node) -> Option<RuleSpec> {
-    Some(RuleSpec {
-        name: text(node, "name")?.to_owned(),
-        matches: matches(node),
-        key: key(node.get("key")?),
-        policy: text(node, "policy")?.to_owned(),
-        tier_header: text(node, "tier_header").map(str::to_ascii_lowercase),
-        cost: whole::<u64>(node, "cost")
-            .and_then(|units| Cost::new(units).ok())
-            .unwrap_or(Cost::ONE),
-        missing: match text(node, "missing_key") {
-            Some("deny") => MissingKey::Deny,
-            Some("address") => MissingKey::Address,
-            _ => MissingKey::Skip,
-        },
-    })
-}
-
-fn matches(node: &Node) -> MatchSpec {
-    let headers = node.find("match.header").map(Node::entries).unwrap_or_default();
-    let header = |name: &str, value: &str| {
-        (name.to_ascii_lowercase(), (value != "*").then(|| value.to_owned()))
-    };
-    MatchSpec {
-        hosts: texts(node, "match.host").iter().map(|host| host.to_ascii_lowercase()).collect(),
-        methods: texts(node, "match.method"),
-        paths: texts(node, "match.path"),
-        headers: headers
-            .iter()
-            .filter_map(|entry| Some(header(&entry.key.text, &entry.value.as_scalar()?.text)))
-            .collect(),
-    }
-}
-
-fn key(node: &Node) -> Vec<KeyPart> {
-    match &node.kind {
-        Kind::List(items) => items.iter().filter_map(part).collect(),
-        _ => part(node).into_iter().collect(),
-    }
-}
-
-fn part(node: &Node) -> Option<KeyPart> {
-    if let Some(scalar) = node.as_scalar() {
-        return match scalar.text.as_str() {
-            "address" => Some(KeyPart::Address),
-            "host" => Some(KeyPart::Host),
-            "method" => Some(KeyPart::Method),
-            "path" => Some(KeyPart::Path),
-            _ => None,
-        };
-    }
-    if let Some(header) = text(node, "header") {
-        return Some(KeyPart::Header(header.to_ascii_lowercase()));
-    }
-    text(node, "constant").map(|constant| KeyPart::Constant(constant.to_owned()))
 }
 
 fn check_rule(spec: &RuleSpec, node: &Node, policies: &[PolicySpec], report: &mut Report) {

@@ -20,38 +20,32 @@ pub fn write_json(out: &mut dyn Write, findings: &[Diagnostic]) -> Result<(), io
 }
 
 fn object(finding: &Diagnostic) -> Value {
-    let mut members = Map::new();
-    members.insert("severity".to_owned(), json!(finding.severity.name()));
-    members.insert("code".to_owned(), json!(finding.code));
-    members.insert("message".to_owned(), json!(finding.message));
-    if let Some(place) = &finding.place {
-        add_place(&mut members, place);
-    }
-    if let Some(word) = &finding.did_you_mean {
-        members.insert("did_you_mean".to_owned(), json!(word));
-    }
-    if let Some(help) = &finding.help {
-        members.insert("help".to_owned(), json!(help));
-    }
-    if let Some((place, why)) = &finding.related {
-        let mut related = Map::new();
-        related.insert("why".to_owned(), json!(why));
-        add_place(&mut related, place);
-        members.insert("related".to_owned(), Value::Object(related));
-    }
+    let related = finding.related.as_ref().map(|(place, why)| {
+        let mut members = at(place);
+        members.insert("why".to_owned(), json!(why));
+        members
+    });
+    let mut members = finding.place.as_ref().map(at).unwrap_or_default();
+    let said = [
+        ("severity", Some(json!(finding.severity.name()))),
+        ("code", Some(json!(finding.code))),
+        ("message", Some(json!(finding.message))),
+        ("did_you_mean", finding.did_you_mean.as_ref().map(|word| json!(word))),
+        ("help", finding.help.as_ref().map(|help| json!(help))),
+        ("related", related.map(Value::Object)),
+    ];
+    members.extend(said.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
     Value::Object(members)
 }
 
-fn add_place(members: &mut Map<String, Value>, place: &Place) {
-    let name = json!(place.origin.name());
-    match place.origin {
-        Origin::File(_) => {
-            members.insert("file".to_owned(), name);
-            members.insert("line".to_owned(), json!(place.line));
-            members.insert("column".to_owned(), json!(place.column));
-            members.insert("end_column".to_owned(), json!(place.end_column));
-        }
-        Origin::Environment(_) => drop(members.insert("environment".to_owned(), name)),
-        Origin::Flag(_) => drop(members.insert("flag".to_owned(), name)),
-    }
+fn at(place: &Place) -> Map<String, Value> {
+    let name = place.origin.name();
+    let place = match place.origin {
+        Origin::File(_) => json!({
+            "file": name, "line": place.line, "column": place.column, "end_column": place.end_column,
+        }),
+        Origin::Environment(_) => json!({"environment": name}),
+        Origin::Flag(_) => json!({"flag": name}),
+    };
+    place.as_object().cloned().unwrap_or_default()
 }

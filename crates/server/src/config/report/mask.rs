@@ -45,19 +45,19 @@ pub(in crate::config) fn message(text: &str) -> String {
     shown
 }
 
-/// A text of ours around a text of a file: without secrets, without what a terminal obeys, and not
-/// without end.
-pub(in crate::config) fn told(text: &str) -> String {
+/// A message that may quote a file: without secrets, without control characters, and of bounded
+/// length.
+pub(in crate::config) fn shown(text: &str) -> String {
     // Room for the names of all settings.
-    const TOLD_MAX: usize = 2000;
-    let mut told: String = message(text).chars().take(TOLD_MAX).map(visible).collect();
-    if text.chars().nth(TOLD_MAX).is_some() {
-        told.push('…');
+    const SHOWN_MAX: usize = 2000;
+    let mut shown: String = message(text).chars().take(SHOWN_MAX).map(visible).collect();
+    if text.chars().nth(SHOWN_MAX).is_some() {
+        shown.push('…');
     }
-    told
+    shown
 }
 
-/// A terminal must not be told anything by a file that is only shown.
+/// Replaces control characters, so that a file that is only shown cannot control a terminal.
 pub(super) fn visible(character: char) -> char {
     match character {
         '\t' => ' ',

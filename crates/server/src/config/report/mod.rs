@@ -43,12 +43,12 @@ pub enum Severity {
     Note,
 }
 
-/// More findings than this are counted and not told: the first ones explain the others.
+/// More findings than this are only counted: the first ones explain the others.
 const FINDINGS_MAX: usize = 100;
 
 /// All findings about one configuration, with the texts that they are about.
 #[derive(Debug, Default)]
-pub(super) struct Report {
+pub(crate) struct Report {
     pub(super) sources: Sources,
     findings: Vec<Diagnostic>,
     errors: usize,
@@ -67,7 +67,7 @@ impl Severity {
 }
 
 impl Report {
-    pub(super) fn error(
+    pub(crate) fn error(
         &mut self,
         span: Span,
         code: &'static str,
@@ -76,7 +76,7 @@ impl Report {
         self.push(Severity::Error, Some(span), code, &message.into())
     }
 
-    pub(super) fn warning(
+    pub(crate) fn warning(
         &mut self,
         span: Span,
         code: &'static str,
@@ -141,7 +141,7 @@ impl Report {
         message: &str,
     ) -> Finding<'_> {
         self.errors += usize::from(severity == Severity::Error);
-        let mut finding = Diagnostic::general(severity, code, mask::told(message));
+        let mut finding = Diagnostic::general(severity, code, mask::shown(message));
         finding.place = span.and_then(|span| Place::new(&self.sources, span));
         if self.findings.len() >= FINDINGS_MAX || self.findings.contains(&finding) {
             self.left_out += usize::from(self.findings.len() >= FINDINGS_MAX);
@@ -153,17 +153,17 @@ impl Report {
 }
 
 /// A finding that can be said more about.
-pub(super) struct Finding<'a> {
-    /// `None` if it is not told.
+pub(crate) struct Finding<'a> {
+    /// `None` if it is not reported.
     finding: Option<&'a mut Diagnostic>,
     sources: &'a Sources,
 }
 
 impl Finding<'_> {
     /// What could stand there, or what to do.
-    pub(super) fn help(mut self, help: impl Into<String>) -> Self {
+    pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
         if let Some(finding) = &mut self.finding {
-            finding.help = Some(mask::told(&help.into()));
+            finding.help = Some(mask::shown(&help.into()));
         }
         self
     }
@@ -181,11 +181,11 @@ impl Finding<'_> {
             [] => "there is none".to_owned(),
             choices => format!("allowed: {}", choices.join(", ")),
         };
-        let mut told = self.help(help);
-        if let Some(finding) = &mut told.finding {
+        let mut finding = self.help(help);
+        if let Some(finding) = &mut finding.finding {
             finding.did_you_mean = near;
         }
-        told
+        finding
     }
 
     /// Another place that it is about.

@@ -1,32 +1,100 @@
 //! Files of timed requests and the decisions that are expected of them.
 
 mod read;
-mod table;
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 use std::path::PathBuf;
 
 use slidegate::Cost;
 
+use super::table::leaves::{allow, text};
+use super::table::{Leaf as Form, Pairs, section, words};
+use crate::spec::units;
 pub use read::read;
 
-/// A file of tests.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Scenario {
-    /// The configuration under test, if the file names one.
-    pub config: Option<PathBuf>,
-    /// What is to be tried, each with fresh counts.
-    pub tests: Vec<Test>,
+section! {
+    /// A file of tests.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct Scenario, FILE = "a file of tests" {
+        /// The version of this format.
+        key slidegate_test = Whole(1, 1), absent "this version", example "1";
+        /// The configuration under test, relative to this file.
+        config: Option<PathBuf> = Leaf(&PATH), absent "as the command line says",
+            example "slidegate.yaml";
+        /// Each starts with fresh counts.
+        tests: Vec<Test> = List(&Section(&TEST), 10_000), required, example "[]";
+    }
 }
 
-/// Requests at their times, one after another.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Test {
-    /// What it shows.
-    pub name: String,
-    /// In the order of time.
-    pub steps: Vec<Step>,
+section! {
+    /// Requests at their times, one after another.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct Test, TEST = "a test" {
+        /// What it shows.
+        name: String = Leaf(&TEXT), required, example "five logins a minute";
+        /// Requests, in the order of time.
+        key steps = List(&Section(&STEP), 100_000), required,
+            example "[{at: 0s, policy: api, key: alice, expect: allow}]";
+        /// Requests, in the order of time.
+        let steps: Vec<Step> = read::steps, else Vec::new();
+    }
+}
+
+section! {
+    /// The keys of a step.
+    struct StepKeys, STEP = "a step" {
+        /// When, from the start of the test.
+        at: Option<Duration> = Time(Duration::ZERO, CENTURY), absent "the time of the step before",
+            example "59s";
+        /// Checks a policy.
+        policy: Option<String> = Leaf(&NAME), absent "`request` or `domain` is there",
+            example "login";
+        /// The key that the policy checks.
+        key: Option<String> = Leaf(&TEXT), absent "only without `policy`", example "alice";
+        /// The tier of the key.
+        tier: Option<String> = Leaf(&NAME), absent "the policy's own quotas", example "gold";
+        /// Units that the policy checks.
+        cost: Cost = Whole(1, LIMIT_MAX), default "1", example "5", via units;
+        /// Checks a request by the rules.
+        request: Option<HttpRequest> = Section(&REQUEST), absent "`policy` or `domain` is there",
+            example "{method: POST, path: /login}";
+        /// Checks a domain.
+        domain: Option<String> = Leaf(&DOMAIN_NAME), absent "`policy` or `request` is there",
+            example "shop";
+        /// The descriptors that the domain checks: lists of entries.
+        descriptors: Option<Vec<Vec<Pairs>>> =
+            List(&List(&Named(&ENTRY_KEY, &Leaf(&TEXT), 1), 32), 64),
+            absent "only without `domain`", example "[[{user: alice}, {path: /cart}]]";
+        /// Units that the domain checks.
+        hits: u32 = Whole(1, u32::MAX as u64), default "1", example "5";
+        /// How often, one after another; the same decision is expected of each.
+        times: u32 = Whole(1, 1_000_000), default "1", example "5";
+        /// The decision.
+        key expect = Choice(Verdict::WORDS), required, example "deny";
+        /// Units left after the last of `times`, in the tightest quota.
+        remaining: Option<u64> = Whole(0, LIMIT_MAX), absent "any", example "4";
+        /// How long to wait, if it is denied.
+        retry_after: Option<Duration> = Time(Duration::ZERO, CENTURY), absent "any",
+            example "1s";
+        /// The decision; `None` has been reported.
+        let expect: Option<Verdict> = read::expect, else None;
+    }
+}
+
+const CENTURY: Duration = Duration::from_secs(100 * 366 * 86_400);
+
+static ENTRY_KEY: Form = Form::new("a key", "^.+$", text);
+
+words! {
+    /// The decision that is expected.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Verdict {
+        /// The request is allowed.
+        Allow = "allow",
+        /// The request is denied.
+        Deny = "deny",
+    }
 }
 
 /// One request, or several alike.
@@ -34,20 +102,20 @@ pub struct Test {
 pub struct Step {
     /// When, from the start of the test.
     pub at: Duration,
-    /// What is asked.
+    /// What is checked.
     pub ask: Asked,
     /// How often, one after another.
     pub times: u32,
     /// What is expected of each.
     pub expect: Expected,
-    /// Where it stands: the line of the file.
+    /// The line of the file.
     pub line: usize,
 }
 
-/// What is asked.
+/// The check of a step.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Asked {
-    /// A policy, about a key.
+    /// Checks a key of a policy.
     Policy {
         /// The policy.
         policy: String,
@@ -58,9 +126,9 @@ pub enum Asked {
         /// Units.
         cost: Cost,
     },
-    /// The rules, about a request.
+    /// Checks a request by the rules.
     Request(HttpRequest),
-    /// A domain, about descriptors: lists of keys and values.
+    /// Checks descriptors, which are lists of keys and values, in a domain.
     Descriptors {
         /// The domain.
         domain: String,
@@ -71,19 +139,36 @@ pub enum Asked {
     },
 }
 
-/// A request as a proxy would tell it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HttpRequest {
-    /// In capital letters.
-    pub method: String,
-    /// Without a query.
-    pub path: String,
-    /// Without a port.
-    pub host: String,
-    /// The client's.
-    pub address: IpAddr,
-    /// Names in small letters.
-    pub headers: Vec<(String, String)>,
+section! {
+    /// A request as a proxy reports it.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct HttpRequest, REQUEST = "a request" {
+        /// The method.
+        method: String = Leaf(&METHOD), default "GET", example "POST";
+        /// The path, without a query.
+        path: String = Leaf(&TEXT), required, example "/login";
+        /// The host, without a port.
+        host: String = Leaf(&HOST), default "localhost", example "api.example.com";
+        /// The client's address.
+        address: IpAddr = Leaf(&ADDRESS), default "192.0.2.1", example "203.0.113.9",
+            via known;
+        /// Header fields, names in lower case.
+        headers: Vec<(String, String)> = Named(&HEADER, &Leaf(&TEXT), 64), default "{}",
+            example "{x-plan: gold}", via lowercase_names;
+    }
+}
+
+static ADDRESS: Form = Form::new("an address", "^[0-9a-fA-F:.]+$", |text| {
+    let help = "use an address such as 203.0.113.9 or 2001:db8::1";
+    allow(text.parse::<IpAddr>().is_ok(), help)
+});
+
+fn known(address: Option<IpAddr>) -> IpAddr {
+    address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED))
+}
+
+fn lowercase_names(Pairs(pairs): Pairs) -> Vec<(String, String)> {
+    pairs.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)).collect()
 }
 
 /// What is expected.
@@ -98,15 +183,9 @@ pub struct Expected {
 }
 
 impl HttpRequest {
-    /// A `GET` of a path from a documentation address.
+    /// A `GET` of a path with every other setting at its default.
     pub fn get(path: &str) -> Self {
-        Self {
-            method: "GET".to_owned(),
-            path: path.to_owned(),
-            host: "localhost".to_owned(),
-            address: IpAddr::from([192, 0, 2, 1]),
-            headers: Vec::new(),
-        }
+        Self { path: path.to_owned(), ..Self::default() }
     }
 
     /// All values of a header.

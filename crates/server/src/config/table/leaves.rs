@@ -1,99 +1,154 @@
-//! The forms of texts.
+//! The forms of texts: what they are called, what they match, and how they are checked.
+
+use core::net::SocketAddr;
+
+use slidegate::{Policy, Quota};
+use slidegate_http::{ClientAddress, HopField};
+use slidegate_redis::Redis;
 
 use super::Leaf;
 use crate::config::leaf;
 
-pub(in crate::config) static TEXT: Leaf =
-    Leaf { what: "a text", pattern: "^[\\s\\S]+$", check: leaf::text, secret: false };
+/// The longest path pattern of a match.
+const PATTERN_MAX: usize = 1024;
 
-pub(in crate::config) static SECRET: Leaf =
-    Leaf { what: "a text", pattern: "^[\\s\\S]+$", check: leaf::text, secret: true };
+pub(crate) static TEXT: Leaf = Leaf::new("a text", "^[\\s\\S]+$", text);
 
-pub(in crate::config) static PATH: Leaf =
-    Leaf { what: "a path", pattern: "^[^\\u0000]+$", check: leaf::path, secret: false };
+pub(crate) static SECRET: Leaf = Leaf { secret: true, ..Leaf::new("a text", "^[\\s\\S]+$", text) };
 
-pub(in crate::config) static NAME: Leaf = Leaf {
-    what: "a name",
-    pattern: "^[a-zA-Z][a-zA-Z0-9_.:/*-]{0,63}$",
-    check: leaf::name,
-    secret: false,
-};
+pub(crate) static PATH: Leaf = Leaf::new("a path", "^[^\\u0000]+$", |text| {
+    allow(!text.is_empty() && !text.contains('\0'), "use the path of a file")
+});
 
-pub(in crate::config) static DOMAIN_NAME: Leaf =
-    Leaf { what: "a domain's name", pattern: "^.{1,256}$", check: leaf::domain, secret: false };
+/// The path of a file that is read: it must exist, and is watched for changes.
+pub(crate) static FILE: Leaf = Leaf::new(PATH.what, PATH.pattern, |text| (PATH.check)(text));
 
-pub(in crate::config) static ENDPOINT: Leaf = Leaf {
-    what: "an address with a port, or `off`",
-    pattern: "^(off|localhost:[0-9]+|[0-9.]+:[0-9]+|\\[[0-9a-fA-F:.]+\\]:[0-9]+)$",
-    check: |text| leaf::endpoint(text).map(|_| ()),
-    secret: false,
-};
+pub(crate) static NAME: Leaf = Leaf::new("a name", "^[a-zA-Z][a-zA-Z0-9_.:/*-]{0,63}$", |text| {
+    // The rule is the library's; any quota will do.
+    let policy = Quota::per_second(1).and_then(|quota| Policy::new(text, quota));
+    allow(policy.is_ok(), "use 1 to 64 of a-z A-Z 0-9 _ - . : / *, a letter first")
+});
 
-pub(in crate::config) static NETWORK: Leaf = Leaf {
-    what: "a network such as 10.0.0.0/8, or an address",
-    pattern: "^[0-9a-fA-F:.]+(/[0-9]{1,3})?$",
-    check: leaf::network,
-    secret: false,
-};
+pub(crate) static DOMAIN_NAME: Leaf = Leaf::new("a domain's name", "^.{1,256}$", |text| {
+    let usable = (1..=256).contains(&text.len()) && !text.contains(char::is_control);
+    allow(usable, "use 1 to 256 bytes without control characters")
+});
 
-pub(in crate::config) static REDIS: Leaf = Leaf {
-    what: "an address such as redis://host:6379",
-    pattern: "^(redis|rediss|valkey|valkeys|unix|redis\\+unix|valkey\\+unix)://.+$",
-    check: leaf::redis,
-    secret: false,
-};
+pub(crate) static ENDPOINT: Leaf = Leaf::new(
+    "an address with a port, or `off`",
+    "^(off|localhost:[0-9]+|[0-9.]+:[0-9]+|\\[[0-9a-fA-F:.]+\\]:[0-9]+)$",
+    |text| endpoint(text).map(|_| ()),
+);
 
-pub(in crate::config) static COLLECTOR: Leaf = Leaf {
-    what: "an address such as http://127.0.0.1:4317",
-    pattern: "^http://.+$",
-    check: leaf::collector,
-    secret: false,
-};
+/// Parses an address to listen on; `None` is `off`.
+pub(super) fn endpoint(text: &str) -> Result<Option<SocketAddr>, String> {
+    if text == "off" {
+        return Ok(None);
+    }
+    if let Some(port) = text.strip_prefix("localhost:") {
+        return endpoint(&format!("127.0.0.1:{port}"));
+    }
+    let port = text.strip_prefix(':').unwrap_or(text);
+    text.parse().map(Some).map_err(|_| match port.parse::<u16>() {
+        Ok(_) => format!(
+            "say on which address too: 127.0.0.1:{port} for this machine, 0.0.0.0:{port} for all"
+        ),
+        Err(_) => {
+            "use an address with a port, such as 127.0.0.1:8080 or [::1]:8080, or off".to_owned()
+        }
+    })
+}
 
-pub(in crate::config) static PREFIX: Leaf = Leaf {
-    what: "1 to 32 of a-z A-Z 0-9 _ - .",
-    pattern: "^[a-zA-Z0-9_.-]{1,32}$",
-    check: leaf::prefix,
-    secret: false,
-};
-
-pub(in crate::config) static QUOTA: Leaf = Leaf {
-    what: "a quota such as 100/minute or 20/10s",
-    pattern: "^[0-9][0-9_]* ?/ ?([a-z]+|([0-9]+(w|d|h|m|s|ms|us|ns))+)$",
-    check: |text| leaf::quota(text).map(|_| ()),
-    secret: false,
-};
-
-pub(in crate::config) static HEADER: Leaf = Leaf {
-    what: "a header's name",
-    pattern: "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$",
-    check: leaf::header,
-    secret: false,
-};
-
-pub(in crate::config) static METHOD: Leaf =
-    Leaf { what: "a method", pattern: "^[^a-z\\s]{1,32}$", check: leaf::method, secret: false };
-
-pub(in crate::config) static HOST: Leaf = Leaf {
-    what: "a host without a port",
-    pattern: "^[^\\s:]{1,253}$|^\\[.*\\]$",
-    check: leaf::host,
-    secret: false,
-};
-
-pub(in crate::config) static PATH_PATTERN: Leaf = Leaf {
-    what: "a path, `*` at its end for what begins so",
-    pattern: "^/[^?#*]*\\*?$",
-    check: leaf::path_pattern,
-    secret: false,
-};
-
-pub(in crate::config) static UNIT: Leaf = Leaf {
-    what: "second, minute, hour, day, week, month or year",
-    pattern: "^(second|minute|hour|day|week|month|year|SECOND|MINUTE|HOUR|DAY|WEEK|MONTH|YEAR)$",
-    check: |text| match crate::spec::Unit::parse(text) {
-        Some(_) => Ok(()),
-        None => Err("use second, minute, hour, day, week, month or year".to_owned()),
+pub(crate) static NETWORK: Leaf = Leaf::new(
+    "a network such as 10.0.0.0/8, or an address",
+    "^[0-9a-fA-F:.]+(/[0-9]{1,3})?$",
+    |text| {
+        let alone = ClientAddress::builder().field(HopField::XForwardedFor).trust(text).build();
+        alone.map(|_| ()).map_err(|error| error.to_string())
     },
-    secret: false,
-};
+);
+
+pub(crate) static REDIS: Leaf = Leaf::new(
+    "an address such as redis://host:6379",
+    "^(redis|rediss|valkey|valkeys|unix|redis\\+unix|valkey\\+unix)://.+$",
+    |text| {
+        let help = "use redis://host:6379, rediss://host:6379 for TLS, or unix:///path/to/socket";
+        allow(Redis::single(text).is_ok(), help)
+    },
+);
+
+pub(crate) static COLLECTOR: Leaf =
+    Leaf::new("an address such as http://127.0.0.1:4317", "^http://.+$", |text| {
+        let usable = text.parse().is_ok_and(|uri: http::Uri| {
+            uri.scheme_str() == Some("http") && uri.authority().is_some()
+        });
+        let help = "use http://host:4317; for TLS, run a collector on this machine that speaks it";
+        allow(usable, help)
+    });
+
+pub(crate) static PREFIX: Leaf =
+    Leaf::new("1 to 32 of a-z A-Z 0-9 _ - .", "^[a-zA-Z0-9_.-]{1,32}$", |text| {
+        let usable = (1..=32).contains(&text.len()) && has_only(text, b"_-.");
+        allow(usable, "use 1 to 32 of a-z A-Z 0-9 _ - .")
+    });
+
+pub(crate) static QUOTA: Leaf = Leaf::new(
+    "a quota such as 100/minute or 20/10s",
+    "^[0-9][0-9_]* ?/ ?([a-z]+|([0-9]+(w|d|h|m|s|ms|us|ns))+)$",
+    |text| leaf::quota(text).map(|_| ()),
+);
+
+pub(crate) static HEADER: Leaf =
+    Leaf::new("a header's name", "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$", |text| {
+        let usable = (1..=128).contains(&text.len()) && has_only(text, TOKEN);
+        allow(usable, "use the name of a header, such as x-api-key")
+    });
+
+pub(crate) static METHOD: Leaf = Leaf::new("a method", "^[^a-z\\s]{1,32}$", |text| {
+    let usable = (1..=32).contains(&text.len()) && has_only(text, TOKEN);
+    let capital = !text.bytes().any(|byte| byte.is_ascii_lowercase());
+    allow(usable && capital, "use a method in capital letters, such as POST")
+});
+
+pub(crate) static HOST: Leaf =
+    Leaf::new("a host without a port", "^[^\\s:]{1,253}$|^\\[.*\\]$", |text| {
+        let address = text.starts_with('[') && text.ends_with(']');
+        let usable = (1..=253).contains(&text.len()) && (address || has_only(text, b"-._"));
+        allow(usable, "use a host without a port, such as api.example.com")
+    });
+
+pub(crate) static PATH_PATTERN: Leaf =
+    Leaf::new("a path, `*` at its end for what begins so", "^/[^?#*]*\\*?$", |text| {
+        let plain = text.strip_suffix('*').unwrap_or(text);
+        let usable = plain.starts_with('/')
+            && text.len() <= PATTERN_MAX
+            && !plain.contains(|letter: char| letter.is_control() || "?#*".contains(letter));
+        let help = "use a path that starts with `/`, such as /login or /api/*; `*` only at its end";
+        allow(usable, help)
+    });
+
+pub(crate) static UNIT: Leaf = Leaf::new(
+    "second, minute, hour, day, week, month or year",
+    "^(second|minute|hour|day|week|month|year|SECOND|MINUTE|HOUR|DAY|WEEK|MONTH|YEAR)$",
+    |text| {
+        let known = crate::spec::Unit::parse(text).is_some();
+        allow(known, "use second, minute, hour, day, week, month or year")
+    },
+);
+
+/// What a token of HTTP may hold besides letters and digits.
+const TOKEN: &[u8] = b"!#$%&'*+-.^_`|~";
+
+/// Checks that a text is not empty.
+pub(crate) fn text(text: &str) -> Result<(), String> {
+    allow(!text.is_empty(), "use a text that is not empty")
+}
+
+/// The outcome of a check: what is allowed if the text is not `usable`.
+pub(crate) fn allow(usable: bool, help: &str) -> Result<(), String> {
+    if usable { Ok(()) } else { Err(help.to_owned()) }
+}
+
+fn has_only(text: &str, others: &[u8]) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_alphanumeric() || others.contains(&byte))
+}

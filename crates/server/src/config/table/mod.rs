@@ -1,124 +1,162 @@
-//! Every key of the own format, once: what it is, what it takes, what it means when absent.
+//! Declarations of the configuration's keys, and what follows from them.
 //!
-//! Checks, environment variables, the printed configuration, the JSON Schema and the reference in
-//! `docs/configuration.md` are all made from this table.
+//! Each key is declared once, with [`section!`](section), where the struct that it is read into is:
+//! in `config/settings.rs` and in `spec`. Reading, checks, environment variables, the printed
+//! configuration, the JSON Schema and the reference in `docs/configuration.md` come from there.
 
-mod domain;
-pub(super) mod leaves;
-mod policy;
-mod process;
-mod rule;
-mod store;
+pub(crate) mod leaves;
+mod read;
+mod section;
 
 use core::time::Duration;
 
-pub(super) use domain::{DESCRIPTOR, DOMAIN, RATE_LIMIT};
-pub(super) use policy::POLICY;
-pub(super) use process::ROOT;
-pub(super) use rule::RULE;
-pub(super) use store::STORE;
+pub(crate) use leaves::FILE;
+pub(crate) use read::{ListenAddress, Pairs, Read, Reader, Words, absent, algorithm, given};
+pub(crate) use section::{section, words};
+
+pub(crate) use super::settings::ROOT;
+
+/// The names that declarations use.
+pub(crate) mod prelude {
+    pub(crate) use core::time::Duration;
+
+    pub(crate) use super::Kind::*;
+    pub(crate) use super::Words;
+    pub(crate) use super::leaves::*;
+    use super::{Kind, read};
+
+    pub(crate) const MILLISECOND: Duration = Duration::from_millis(1);
+    pub(crate) const SECOND: Duration = Duration::from_secs(1);
+    pub(crate) const MINUTE: Duration = Duration::from_secs(60);
+    pub(crate) const HOUR: Duration = Duration::from_secs(3600);
+    pub(crate) const DAY: Duration = Duration::from_secs(86_400);
+    pub(crate) const TEN_YEARS: Duration = Duration::from_secs(10 * 366 * 86_400);
+    /// The largest limit and the largest cost.
+    pub(crate) const LIMIT_MAX: u64 = (1 << 53) - 1;
+
+    /// A quota, or a list of quotas.
+    pub(crate) const QUOTAS: Kind =
+        Either(&[Leaf(&QUOTA), List(&QUOTA_ITEM, slidegate::QUOTAS_MAX)]);
+    static QUOTA_ITEM: Kind = Either(&[Leaf(&QUOTA), Section(&read::QUOTA_MAP)]);
+
+    pub(crate) const ALGORITHM: Kind =
+        Either(&[Choice(&["log", "counter", "gcra", "fixed"]), One(&read::ALGORITHM_MAP)]);
+}
 
 /// A map with known keys.
-pub(super) struct Section {
+pub(crate) struct Section {
     /// What it is, for messages: "a policy".
-    pub(super) what: &'static str,
-    pub(super) fields: &'static [Field],
+    pub(crate) what: &'static str,
+    pub(crate) fields: &'static [Field],
+    /// A section whose keys are in the same map.
+    pub(crate) flattened: Option<&'static Self>,
 }
 
 /// One key.
-pub(super) struct Field {
-    pub(super) name: &'static str,
-    pub(super) kind: Kind,
-    pub(super) absent: Absent,
+pub(crate) struct Field {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) absent: Absent,
     /// What it means, in a sentence.
-    pub(super) about: &'static str,
+    pub(crate) about: &'static str,
     /// A value, as YAML.
-    pub(super) example: &'static str,
+    pub(crate) example: &'static str,
 }
 
 /// What it means that a key is absent.
-pub(super) enum Absent {
-    /// It must not be.
+pub(crate) enum Absent {
+    /// It is an error.
     Refused,
-    /// The same as this value, as YAML.
+    /// The same as this value, as YAML: a scalar, `[]` or `{}`.
     Default(&'static str),
     /// This, in words.
     Means(&'static str),
 }
 
-/// What a key takes.
-pub(super) enum Kind {
+/// What a key takes. Numbers and times have a least and a largest value, lists and maps a largest
+/// length.
+pub(crate) enum Kind {
     Flag,
-    Whole {
-        least: u64,
-        most: u64,
-    },
-    Decimal {
-        least: f64,
-        most: f64,
-    },
-    Time {
-        least: Duration,
-        most: Duration,
-    },
+    Whole(u64, u64),
+    Decimal(f64, f64),
+    Time(Duration, Duration),
     Choice(&'static [&'static str]),
     Leaf(&'static Leaf),
-    /// A list of at most so many.
-    List(&'static Kind, usize),
-    /// A map of names to values, at most so many.
-    Named(&'static Leaf, &'static Kind, usize),
+    List(&'static Self, usize),
+    /// A map of names to values.
+    Named(&'static Leaf, &'static Self, usize),
     Section(&'static Section),
     /// A map with exactly one of the keys.
     One(&'static Section),
     /// The first that fits by its shape: a scalar, a list or a map.
-    Either(&'static [Kind]),
+    Either(&'static [Self]),
     /// Anything at all.
     Any,
 }
 
 /// A text of a certain form.
-pub(super) struct Leaf {
+pub(crate) struct Leaf {
     /// What it is, for the reference.
-    pub(super) what: &'static str,
+    pub(crate) what: &'static str,
     /// A regular expression that such texts match, for the JSON Schema.
-    pub(super) pattern: &'static str,
-    /// What is allowed, if it is not of this form.
-    pub(super) check: fn(&str) -> Result<(), String>,
-    pub(super) secret: bool,
+    pub(crate) pattern: &'static str,
+    /// Returns what is allowed if a text is not of this form.
+    pub(crate) check: fn(&str) -> Result<(), String>,
+    pub(crate) secret: bool,
+}
+
+impl Leaf {
+    pub(crate) const fn new(
+        what: &'static str,
+        pattern: &'static str,
+        check: fn(&str) -> Result<(), String>,
+    ) -> Self {
+        Self { what, pattern, check, secret: false }
+    }
 }
 
 impl Section {
-    pub(super) fn field(&self, name: &str) -> Option<&'static Field> {
-        self.fields.iter().find(|field| field.name == name)
+    /// All keys, with those of the flattened section.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = &'static Field> {
+        self.fields.iter().chain(self.flattened.into_iter().flat_map(|section| section.fields))
+    }
+
+    pub(crate) fn field(&self, name: &str) -> Option<&'static Field> {
+        self.fields().find(|field| field.name == name)
+    }
+
+    /// What the value of a key is; anything for an unknown one.
+    pub(crate) fn kind(&self, name: &str) -> &'static Kind {
+        self.field(name).map_or(&Kind::Any, |field| &field.kind)
     }
 
     /// What it is without the article, in one word: `policy`, `rate-limit`.
-    pub(super) fn title(&self) -> String {
+    pub(crate) fn title(&self) -> String {
         let bare =
             self.what.trim_start_matches("a ").trim_start_matches("an ").trim_start_matches("the ");
         bare.to_ascii_lowercase().replace(' ', "-")
     }
 
-    pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
-        self.fields.iter().map(|field| field.name)
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.fields().map(|field| field.name)
     }
 }
 
 impl Field {
-    pub(super) fn is_required(&self) -> bool {
+    pub(crate) fn is_required(&self) -> bool {
         matches!(self.absent, Absent::Refused)
     }
 }
 
 impl Kind {
     /// What it takes, in words.
-    pub(super) fn what(&self) -> String {
+    pub(crate) fn what(&self) -> String {
         match self {
             Self::Flag => "true or false".to_owned(),
-            Self::Whole { least, most } if *most == u64::MAX => format!("a number from {least}"),
-            Self::Whole { least, most } => format!("a number from {least} to {most}"),
-            Self::Decimal { least, most } => format!("a number from {least} to {most}"),
-            Self::Time { least, most } => {
+            Self::Whole(least, most) if *most == u64::MAX => format!("a number from {least}"),
+            Self::Whole(least, most) => format!("a number from {least} to {most}"),
+            Self::Decimal(least, most) => format!("a number from {least} to {most}"),
+            Self::Time(least, most) => {
                 format!("a time from {} to {}", super::leaf::show(*least), super::leaf::show(*most))
             }
             Self::Choice(words) => format!("one of {}", words.join(", ")),
@@ -135,21 +173,45 @@ impl Kind {
         }
     }
 
+    /// Whether a scalar of this kind is not printed as it is written.
+    pub(crate) fn is_list_or_secret(&self) -> bool {
+        matches!(self, Self::List(..)) || matches!(self, Self::Leaf(leaf) if leaf.secret)
+    }
+
+    /// What the items of a list are.
+    pub(crate) fn item(&self) -> &Self {
+        match self {
+            Self::List(of, _) => of,
+            Self::Either(kinds) => kinds.last().map_or(&Self::Any, Self::item),
+            _ => &Self::Any,
+        }
+    }
+
+    /// What the value of a key of a map is.
+    pub(crate) fn member(&self, name: &str) -> &Self {
+        match self {
+            Self::Section(section) | Self::One(section) => section.kind(name),
+            Self::Named(_, of, _) => of,
+            Self::Either(kinds) => kinds.last().map_or(&Self::Any, |kind| kind.member(name)),
+            _ => &Self::Any,
+        }
+    }
+
     /// Whether it is a value without parts, or a list of such: what a variable can set.
-    pub(super) fn is_setting(&self) -> bool {
+    pub(crate) fn is_setting(&self) -> bool {
         match self {
             Self::List(of, _) => of.is_scalar(),
             other => other.is_scalar(),
         }
     }
 
-    pub(super) fn is_scalar(&self) -> bool {
+    pub(crate) fn is_scalar(&self) -> bool {
         matches!(
             self,
             Self::Flag
-                | Self::Whole { .. }
-                | Self::Decimal { .. }
-                | Self::Time { .. }
+                | Self::Whole(..)
+                | Self::Decimal(..)
+                | Self::Time(..)
                 | Self::Choice(_)
                 | Self::Leaf(_)
         )
@@ -159,7 +221,7 @@ impl Kind {
 /// Every setting of the process that has a value of its own, by its path: `listen.http`.
 ///
 /// Stores, policies, rules and domains are lists or have names, and are not among them.
-pub(super) fn settings() -> Vec<(String, &'static Field)> {
+pub(crate) fn settings() -> Vec<(String, &'static Field)> {
     let mut found = Vec::new();
     collect("", &ROOT, &mut found);
     found.retain(|(path, _)| path != "slidegate");
@@ -167,7 +229,7 @@ pub(super) fn settings() -> Vec<(String, &'static Field)> {
 }
 
 fn collect(path: &str, section: &'static Section, found: &mut Vec<(String, &'static Field)>) {
-    for field in section.fields {
+    for field in section.fields() {
         let path =
             if path.is_empty() { field.name.to_owned() } else { format!("{path}.{}", field.name) };
         match &field.kind {
@@ -179,12 +241,12 @@ fn collect(path: &str, section: &'static Section, found: &mut Vec<(String, &'sta
 }
 
 /// The variable that sets a setting: `SLIDEGATE_LISTEN_HTTP`.
-pub(super) fn variable(path: &str) -> String {
+pub(crate) fn variable(path: &str) -> String {
     format!("{VARIABLE_PREFIX}{}", path.replace('.', "_").to_ascii_uppercase())
 }
 
 /// What our variables begin with.
-pub(super) const VARIABLE_PREFIX: &str = "SLIDEGATE_";
+pub(crate) const VARIABLE_PREFIX: &str = "SLIDEGATE_";
 
 #[cfg(test)]
 mod tests {
@@ -199,7 +261,7 @@ mod tests {
         let mut at = 0;
         while let Some(section) = found.get(at).copied() {
             at += 1;
-            for field in section.fields {
+            for field in section.fields() {
                 inside(&field.kind, &mut found);
             }
         }
@@ -222,7 +284,7 @@ mod tests {
     #[test]
     fn every_example_and_default_is_one_that_is_taken() {
         let mut count = 0;
-        for field in sections().into_iter().flat_map(|section| section.fields) {
+        for field in sections().into_iter().flat_map(Section::fields) {
             let default = match field.absent {
                 Absent::Default(value) => Some(value),
                 _ => None,

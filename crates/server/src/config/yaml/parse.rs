@@ -4,8 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use granit_parser::{Event, Options, Parser, ScalarStyle, ScanError, Span as Mark, Tag};
 
-use super::node::{Entry, Kind, Node};
-use super::scalar::{Scalar, Style};
+use super::{MapEntry, Node, Scalar, Shape, Style};
 use crate::config::report::Report;
 use crate::config::source::Span;
 
@@ -58,7 +57,7 @@ struct Tree {
 
 /// A map or a list that is not complete.
 struct Open {
-    kind: Kind,
+    kind: Shape,
     span: Span,
     anchor: usize,
     /// In a map: the key whose value comes next.
@@ -94,10 +93,10 @@ impl Tree {
                 self.close(node, anchor)
             }
             Event::SequenceStart(_, anchor, tag) => {
-                self.begin(Kind::List(Vec::new()), span, anchor, tag.as_deref())
+                self.begin(Shape::List(Vec::new()), span, anchor, tag.as_deref())
             }
             Event::MappingStart(_, anchor, tag) => {
-                self.begin(Kind::Map(Vec::new()), span, anchor, tag.as_deref())
+                self.begin(Shape::Map(Vec::new()), span, anchor, tag.as_deref())
             }
             Event::SequenceEnd | Event::MappingEnd => match self.open.pop() {
                 Some(Open { kind, span: start, anchor, .. }) => {
@@ -122,7 +121,7 @@ impl Tree {
 
     fn begin(
         &mut self,
-        kind: Kind,
+        kind: Shape,
         span: Span,
         anchor: usize,
         tag: Option<&Tag>,
@@ -151,18 +150,18 @@ impl Tree {
             return Ok(());
         };
         match (&mut parent.kind, parent.key.take()) {
-            (Kind::List(items), _) => items.push(node),
-            (Kind::Map(entries), Some((key, key_span))) => {
-                entries.push(Entry { key, key_span, value: node });
+            (Shape::List(items), _) => items.push(node),
+            (Shape::Map(entries), Some((key, key_span))) => {
+                entries.push(MapEntry { key, key_span, value: node });
             }
-            (Kind::Map(_), None) => match node.kind {
-                Kind::Scalar(key) => parent.key = Some((key, node.span)),
+            (Shape::Map(_), None) => match node.kind {
+                Shape::Scalar(key) => parent.key = Some((key, node.span)),
                 _ => {
                     let message = "a key is a text, not a map or a list".to_owned();
                     return Err(Fault { span: node.span, message });
                 }
             },
-            (Kind::Scalar(_), _) => {}
+            (Shape::Scalar(_), _) => {}
         }
         Ok(())
     }
@@ -196,21 +195,21 @@ fn too_deep(span: Span) -> Fault {
 }
 
 /// A map with what its `<<` bring along; its own keys are stronger.
-fn merged(kind: Kind, span: Span) -> Result<Kind, Fault> {
-    let Kind::Map(entries) = kind else { return Ok(kind) };
-    let is_merge = |entry: &Entry| entry.key.text == "<<" && entry.key.style == Style::Plain;
+fn merged(kind: Shape, span: Span) -> Result<Shape, Fault> {
+    let Shape::Map(entries) = kind else { return Ok(kind) };
+    let is_merge = |entry: &MapEntry| entry.key.text == "<<" && entry.key.style == Style::Plain;
     if !entries.iter().any(is_merge) {
-        return Ok(Kind::Map(entries));
+        return Ok(Shape::Map(entries));
     }
-    let (merges, mut own): (Vec<Entry>, Vec<Entry>) = entries.into_iter().partition(is_merge);
+    let (merges, mut own): (Vec<MapEntry>, Vec<MapEntry>) = entries.into_iter().partition(is_merge);
     let mut known: HashSet<String> = own.iter().map(|entry| entry.key.text.clone()).collect();
     for merge in merges {
         let maps = match merge.value.kind {
-            Kind::List(maps) => maps,
+            Shape::List(maps) => maps,
             _ => vec![merge.value],
         };
         for map in maps {
-            let Kind::Map(brought) = map.kind else {
+            let Shape::Map(brought) = map.kind else {
                 let message = "`<<` takes a map or a list of maps".to_owned();
                 return Err(Fault { span, message });
             };
@@ -221,7 +220,7 @@ fn merged(kind: Kind, span: Span) -> Result<Kind, Fault> {
             }
         }
     }
-    Ok(Kind::Map(own))
+    Ok(Shape::Map(own))
 }
 
 fn style_of(style: ScalarStyle, tag: Option<&Tag>, span: Span) -> Result<Style, Fault> {

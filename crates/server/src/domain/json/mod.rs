@@ -4,7 +4,9 @@ mod read;
 mod write;
 
 use super::{Code, Options, answer};
-use crate::engine::{Caller, Engine};
+use slidegate_gate::Caller;
+
+use crate::engine::Engine;
 
 /// An answer over HTTP.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,14 +40,14 @@ pub async fn json(engine: &Engine, options: &Options, body: &[u8], caller: Calle
     let request = match read::Request::new(body) {
         Ok(request) => request,
         Err(error) => {
-            plan.statistics().service_error.add();
+            plan.statistics().service_error.add(1);
             return Reply::wrong(&error);
         }
     };
     let answered = match request.question() {
         Ok(question) => answer(&plan, &question, options, caller).await,
         Err(invalid) => {
-            plan.statistics().service_error.add();
+            plan.statistics().service_error.add(1);
             Err(invalid)
         }
     };

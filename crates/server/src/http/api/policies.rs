@@ -2,14 +2,14 @@
 
 use http::Request;
 use hyper::body::Incoming;
-use slidegate::{Algorithm, FailureMode, Quota};
+use slidegate::Quota;
 
 use super::no_query;
 use crate::http::ask::unknown_policy;
 use crate::http::json::Json;
 use crate::http::problem::Refusal;
 use crate::http::{HttpState, Reply, answer, query};
-use crate::spec::{PolicySpec, Switch};
+use crate::spec::{PolicySpec, Rollout};
 
 /// All of them.
 pub(crate) fn policies(state: &HttpState, request: &Request<Incoming>) -> Result<Reply, Refusal> {
@@ -50,7 +50,7 @@ fn write(json: &mut Json, policy: &PolicySpec) {
     json.name("quotas");
     write_quotas(json, &policy.quotas);
     json.name("algorithm");
-    json.text(&algorithm(policy.algorithm));
+    json.text(&policy.algorithm.to_string());
     json.name("mode");
     json.text(mode(policy.switch));
     json.name("enforce_percent");
@@ -58,7 +58,7 @@ fn write(json: &mut Json, policy: &PolicySpec) {
     json.name("store");
     json.text(&policy.store);
     json.name("failure_mode");
-    json.text(failure_mode(policy.failure_mode));
+    json.text(policy.failure_mode.name());
     json.name("tiers");
     json.open(b'{');
     for (name, quotas) in &policy.tiers {
@@ -72,7 +72,7 @@ fn write(json: &mut Json, policy: &PolicySpec) {
         json.name("quotas");
         write_quotas(json, &candidate.quotas);
         json.name("algorithm");
-        json.text(&algorithm(candidate.algorithm));
+        json.text(&candidate.algorithm.to_string());
         json.close(b'}');
     }
     json.close(b'}');
@@ -91,31 +91,10 @@ fn write_quotas(json: &mut Json, quotas: &[Quota]) {
     json.close(b']');
 }
 
-/// As configurations have it.
-fn algorithm(algorithm: Algorithm) -> String {
-    match algorithm {
-        Algorithm::Log => "log".to_owned(),
-        Algorithm::LogCapped { bytes_max } => format!("log_capped: {bytes_max}"),
-        Algorithm::Counter => "counter".to_owned(),
-        Algorithm::Segments { count } => format!("segments: {count}"),
-        Algorithm::Gcra => "gcra".to_owned(),
-        Algorithm::Fixed => "fixed".to_owned(),
-        other => format!("{other:?}").to_lowercase(),
-    }
-}
-
-fn mode(switch: Switch) -> &'static str {
+fn mode(switch: Rollout) -> &'static str {
     match switch {
-        Switch::Enforce => "enforce",
-        Switch::Shadow => "shadow",
-        Switch::Off => "off",
-    }
-}
-
-pub(crate) fn failure_mode(mode: FailureMode) -> &'static str {
-    match mode {
-        FailureMode::Deny => "deny",
-        FailureMode::Local => "local",
-        _ => "allow",
+        Rollout::Enforce => "enforce",
+        Rollout::Shadow => "shadow",
+        Rollout::Off => "off",
     }
 }

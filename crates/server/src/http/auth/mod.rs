@@ -30,7 +30,7 @@ pub(super) async fn judge(
 ) -> Result<Reply, Refusal> {
     let client = &state.settings().client;
     let address = peer.address.ip();
-    if client.trusts_somebody() && !client.is_trusted(address) {
+    if client.has_trusted_proxies() && !client.is_trusted(address) {
         let detail = "this address is not a trusted proxy: add it to `trusted_proxies`";
         return Err(Refusal::new(RefusalKind::Forbidden, detail));
     }

@@ -1,7 +1,7 @@
 //! The shapes of bodies.
 
 use serde_json::{Map, Value, json};
-use slidegate::QUOTAS_MAX;
+use slidegate::Policy;
 
 use super::reference;
 use crate::http::HttpSettings;
@@ -75,7 +75,7 @@ pub(super) fn all(settings: &HttpSettings, policies: &[&str]) -> Value {
 /// What is answered.
 fn replies(settings: &HttpSettings) -> Map<String, Value> {
     let policy = || reference("PolicyName");
-    let quotas = |item: &Value| list(item, 1, QUOTAS_MAX);
+    let quotas = |item: &Value| list(item, 1, Policy::QUOTAS_MAX);
     let answers = |item: &Value, most: usize| list(item, 1, most);
     let either = json!({"anyOf": [reference("Answer"), reference("Problem")]});
     let event = object(&[("at", seconds()), ("units", count())], &[]);
@@ -148,7 +148,7 @@ fn answer() -> Value {
     let required = [
         ("allowed", flag("Whether the request may go on")),
         ("policy", reference("PolicyName")),
-        ("quotas", list(&quota, 1, QUOTAS_MAX)),
+        ("quotas", list(&quota, 1, Policy::QUOTAS_MAX)),
     ];
     let optional = [
         ("retry_after", retry),

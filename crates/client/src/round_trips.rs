@@ -1,0 +1,56 @@
+//! How much round trip times differ.
+
+use core::time::Duration;
+
+/// The longest and the shortest recent round trip.
+///
+/// Of two requests sent one window after the other, the second may arrive less than a window
+/// later, by at most the difference of the two.
+#[derive(Debug, Default)]
+pub(crate) struct RoundTrips {
+    longest: Duration,
+    shortest: Option<Duration>,
+}
+
+/// Each trip moves the bounds by this fraction, so that an outlier is forgotten after some hundred.
+const FORGET: u32 = 64;
+
+impl RoundTrips {
+    pub(crate) fn note(&mut self, trip: Duration) {
+        self.longest = trip.max(self.longest.saturating_sub(self.longest / FORGET));
+        let shortest = self.shortest.unwrap_or(trip);
+        self.shortest = Some(trip.min(shortest.saturating_add(shortest / FORGET)));
+    }
+
+    /// The longest recent trip.
+    pub(crate) fn longest(&self) -> Duration {
+        self.longest
+    }
+
+    /// The largest difference between two recent trips.
+    pub(crate) fn spread(&self) -> Duration {
+        self.longest.saturating_sub(self.shortest.unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outlier_counts_at_once_and_is_forgotten_in_time() {
+        let millis = Duration::from_millis;
+        let mut trips = RoundTrips::default();
+        assert_eq!(trips.spread(), Duration::ZERO);
+        trips.note(millis(20));
+        assert_eq!(trips.spread(), Duration::ZERO);
+        trips.note(millis(220));
+        assert_eq!(trips.spread() + millis(20) / FORGET, millis(200));
+        for _ in 0..400 {
+            trips.note(millis(20));
+        }
+        assert!(trips.spread() < millis(2), "{:?}", trips.spread());
+        trips.note(Duration::MAX);
+        assert!(trips.spread() > millis(1000));
+    }
+}

@@ -1,0 +1,132 @@
+//! Counts units in a sliding window with Slidegate's own log; time is an argument.
+
+use core::time::Duration;
+
+use slidegate::{
+    Algorithm, Cost, Error, Limiter, ManualClock, Policy, Quota, Receipt, Tier, WithQuotas,
+};
+
+/// Counts units in a sliding window.
+///
+/// The limiter's clock shows the time that the last caller passed.
+#[derive(Debug)]
+pub(crate) struct UnitCounter {
+    limiter: Limiter,
+    clock: ManualClock,
+    quota: Quota,
+    tier: Tier,
+}
+
+/// A log of this size merges neighbors, and then denies early by at most 0.3 % of a window.
+const BYTES_MAX: u32 = 8192;
+
+/// The smallest bound that a limiter may have; it uses less.
+const MEMORY_LIMIT: usize = 64 * 1024;
+
+/// The one key of the limiter.
+const KEY: &str = "own";
+
+impl UnitCounter {
+    pub(crate) fn new(quota: Quota) -> Result<Self, Error> {
+        let clock = ManualClock::new(Duration::ZERO);
+        let algorithm = Algorithm::LogCapped { bytes_max: BYTES_MAX };
+        let policy = Policy::builder("pacing").quota(quota).algorithm(algorithm).build()?;
+        let builder = Limiter::builder(policy).clock(clock.clone());
+        let limiter = builder.shards(1).memory_limit(MEMORY_LIMIT).build()?;
+        let tier = limiter.tier(&[quota])?;
+        Ok(Self { limiter, clock, quota, tier })
+    }
+
+    /// Changes the quota; recorded units stay.
+    pub(crate) fn change(&mut self, quota: Quota) {
+        if quota == self.quota {
+            return;
+        }
+        // One quota always fits a policy of one.
+        if let Ok(tier) = self.limiter.tier(&[quota]) {
+            self.tier = tier;
+            self.quota = quota;
+        }
+    }
+
+    pub(crate) fn quota(&self) -> Quota {
+        self.quota
+    }
+
+    fn limiter(&self) -> WithQuotas<'_> {
+        // Its own limiter created the tier, so it is accepted.
+        self.limiter.with(&self.tier).unwrap_or_else(|_| WithQuotas::from(&self.limiter))
+    }
+
+    /// Takes up to `units`, as far as they fit. Returns the receipt to give them back.
+    pub(crate) fn take(&self, units: u64, now: Duration) -> Option<Receipt> {
+        let room = self.quota.limit().saturating_sub(self.used(now));
+        let cost = Cost::new(units.min(room)).ok()?;
+        self.limiter().check_cost(KEY, cost).into_receipt()
+    }
+
+    pub(crate) fn give_back(&self, receipt: Receipt, now: Duration) {
+        self.clock.set(now);
+        self.limiter.refund(receipt);
+    }
+
+    /// The units that count at `now`.
+    pub(crate) fn used(&self, now: Duration) -> u64 {
+        self.clock.set(now);
+        let decision = self.limiter().peek(KEY, Cost::ONE);
+        self.quota.limit().saturating_sub(decision.remaining())
+    }
+
+    /// How long until the last of `units` fits, if each is sent as early as possible; zero if all
+    /// fit now. More units than the limit take further windows.
+    pub(crate) fn wait(&self, units: u64, now: Duration) -> Duration {
+        let limit = self.quota.limit();
+        let windows = units.saturating_sub(1) / limit;
+        let Ok(rest) = Cost::new(units - windows * limit) else { return Duration::ZERO };
+        self.clock.set(now);
+        let decision = self.limiter().peek(KEY, rest);
+        let first = decision.retry_after().unwrap_or(self.quota.window());
+        let windows = u32::try_from(windows).unwrap_or(u32::MAX);
+        first.saturating_add(self.quota.window().saturating_mul(windows))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn the_last_of_many_goes_windows_later() {
+        let count = UnitCounter::new(Quota::new(2, seconds(10)).unwrap()).unwrap();
+        assert!(count.take(1, seconds(100)).is_some());
+        assert!(count.take(1, seconds(103)).is_some());
+        assert!(count.take(1, seconds(104)).is_none());
+        let waits = [0, 1, 2, 3, 4, 5].map(|units| count.wait(units, seconds(104)).as_secs());
+        assert_eq!(waits, [0, 6, 9, 16, 19, 26]);
+    }
+
+    #[test]
+    fn what_is_given_back_can_be_taken_again() {
+        let count = UnitCounter::new(Quota::per_minute(3).unwrap()).unwrap();
+        let receipt = count.take(9, seconds(5)).unwrap();
+        assert_eq!((receipt.units(), count.used(seconds(6))), (3, 3));
+        count.give_back(receipt, seconds(7));
+        assert_eq!(count.used(seconds(8)), 0);
+    }
+
+    #[test]
+    fn another_quota_keeps_what_was_taken() {
+        let mut count = UnitCounter::new(Quota::per_minute(10).unwrap()).unwrap();
+        let _taken = count.take(6, seconds(1));
+        count.change(Quota::per_minute(4).unwrap());
+        assert!(count.take(1, seconds(2)).is_none());
+        assert_eq!(count.wait(1, seconds(2)), seconds(59));
+        count.change(Quota::new(8, seconds(120)).unwrap());
+        assert_eq!((count.used(seconds(3)), count.wait(1, seconds(3))), (6, Duration::ZERO));
+        assert_eq!(count.wait(3, seconds(3)), seconds(118));
+    }
+}

@@ -1,0 +1,179 @@
+//! The limiter as a store: every call is ready at once.
+
+use core::any::Any;
+use core::time::Duration;
+
+use super::{Ask, Event, Limiter, Tier, Usage, check_all};
+use crate::cost::Cost;
+use crate::decision::Decision;
+use crate::error::{Error, ErrorKind};
+use crate::policy::Policy;
+use crate::quota::Quota;
+use crate::receipt::Receipt;
+use crate::store::{Quotas, SleepFn, Stat, StatValue, Store, StoreAsk, StoreFuture, StoreGroup};
+
+impl Store for Limiter {
+    fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    fn tier(&self, quotas: &[Quota]) -> Result<Tier, Error> {
+        self.tier(quotas)
+    }
+
+    #[inline]
+    fn check<'a>(
+        &'a self,
+        key: &'a [u8],
+        quotas: Quotas<'a>,
+        cost: Cost,
+    ) -> StoreFuture<'a, Result<Decision, Error>> {
+        StoreFuture::ready(match quotas {
+            Quotas::Policy => Ok(self.check_cost(key, cost)),
+            Quotas::Tier(_) => self.with(quotas).map(|limiter| limiter.check_cost(key, cost)),
+        })
+    }
+
+    fn peek<'a>(
+        &'a self,
+        key: &'a [u8],
+        quotas: Quotas<'a>,
+        cost: Cost,
+    ) -> StoreFuture<'a, Result<Decision, Error>> {
+        StoreFuture::ready(self.with(quotas).map(|limiter| limiter.peek(key, cost)))
+    }
+
+    fn refund<'a>(
+        &'a self,
+        _: &'a [u8],
+        quotas: Quotas<'a>,
+        receipt: Receipt,
+    ) -> StoreFuture<'a, Result<u64, Error>> {
+        StoreFuture::ready(self.with(quotas).map(|limiter| limiter.refund(receipt)))
+    }
+
+    fn settle<'a>(
+        &'a self,
+        _: &'a [u8],
+        quotas: Quotas<'a>,
+        receipt: Receipt,
+        actual: u64,
+    ) -> StoreFuture<'a, Result<u64, Error>> {
+        StoreFuture::ready(self.with(quotas).map(|limiter| limiter.settle(receipt, actual)))
+    }
+
+    fn forgive<'a>(
+        &'a self,
+        key: &'a [u8],
+        quotas: Quotas<'a>,
+        units: u64,
+    ) -> StoreFuture<'a, Result<u64, Error>> {
+        StoreFuture::ready(self.with(quotas).map(|limiter| limiter.forgive(key, units)))
+    }
+
+    fn usage<'a>(
+        &'a self,
+        key: &'a [u8],
+        quotas: Quotas<'a>,
+    ) -> StoreFuture<'a, Result<Usage, Error>> {
+        StoreFuture::ready(self.with(quotas).map(|limiter| limiter.usage(key)))
+    }
+
+    fn history<'a>(
+        &'a self,
+        key: &'a [u8],
+        quotas: Quotas<'a>,
+    ) -> StoreFuture<'a, Result<Vec<Event>, Error>> {
+        StoreFuture::ready(self.with(quotas).and_then(|limiter| limiter.history(key)))
+    }
+
+    fn reset<'a>(&'a self, key: &'a [u8]) -> StoreFuture<'a, Result<bool, Error>> {
+        StoreFuture::ready(Ok(self.reset(key)))
+    }
+
+    fn receipt(&self, key: &[u8], units: u64, tick: u64, epoch: u16) -> Receipt {
+        self.receipt(key, units, tick, epoch)
+    }
+
+    fn group(&self) -> StoreGroup {
+        StoreGroup::MEMORY
+    }
+
+    fn check_all<'a>(
+        &'a self,
+        asks: &'a [StoreAsk<'a>],
+    ) -> StoreFuture<'a, Result<Vec<Decision>, Error>> {
+        let ask = |ask: &StoreAsk<'a>| match ask.store.in_process() {
+            Some(limiter) => Ok(Ask::new(limiter.with(ask.quotas)?, ask.key, ask.cost)),
+            None => {
+                let message = format!("policy {:?} is not in memory", ask.store.policy().name());
+                Err(Error::new(ErrorKind::Setting, message))
+            }
+        };
+        let asks: Result<Vec<Ask<'_>>, Error> = asks.iter().map(ask).collect();
+        StoreFuture::ready(asks.and_then(|asks| check_all(&asks)))
+    }
+
+    fn waits_in_order(&self) -> bool {
+        self.waits
+    }
+
+    fn wait<'a>(
+        &'a self,
+        key: &'a [u8],
+        quotas: Quotas<'a>,
+        cost: Cost,
+        deadline: Duration,
+        sleep: &'a SleepFn,
+    ) -> StoreFuture<'a, Result<Decision, Error>> {
+        StoreFuture::pending(
+            async move { self.with(quotas)?.wait(key, cost, deadline, sleep).await },
+        )
+    }
+
+    fn stats(&self) -> Vec<Stat> {
+        use StatValue::{Count, Gauge, Ratio, Time};
+        let stats = self.stats();
+        let bytes = stats.bytes as u64;
+        vec![
+            Stat::new("rate_limit_keys", "Keys in memory.", Gauge(stats.keys)),
+            Stat::new("rate_limit_memory_bytes", "Bytes of state, logs included.", Gauge(bytes)),
+            Stat::new(
+                "rate_limit_memory_limit_bytes",
+                "Most bytes of state.",
+                Gauge(stats.memory_limit as u64),
+            ),
+            Stat::new(
+                "rate_limit_memory_used_ratio",
+                "Used share of the memory for keys; 1 when the table is full.",
+                Ratio(stats.table_bytes as u64, stats.table_limit as u64),
+            ),
+            Stat::new("rate_limit_evictions_total", "Keys evicted.", Count(stats.evictions)),
+            Stat::new(
+                "rate_limit_overflowed_total",
+                "Requests of new keys that found the table full.",
+                Count(stats.overflowed),
+            ),
+            Stat::new("rate_limit_swept_total", "Expired keys dropped.", Count(stats.swept)),
+            Stat::new("rate_limit_waiters", "Callers waiting.", Gauge(stats.waiters as u64)),
+            Stat::new(
+                "rate_limit_lock_hold_longest_seconds",
+                "Longest time that a lock was held.",
+                Time(stats.longest_hold),
+            ),
+        ]
+    }
+
+    /// It does not fail.
+    fn applies_failure_mode(&self) -> bool {
+        true
+    }
+
+    fn in_process(&self) -> Option<&Limiter> {
+        Some(self)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

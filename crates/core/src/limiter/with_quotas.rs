@@ -1,0 +1,126 @@
+//! A limiter with the quotas that its methods apply.
+
+use std::sync::Arc;
+
+use super::{Event, Limiter, Usage};
+use crate::cost::Cost;
+use crate::decision::Decision;
+use crate::error::{Error, ErrorKind};
+use crate::key::Key;
+use crate::memory::Request;
+use crate::quota::Quota;
+use crate::receipt::Receipt;
+use crate::window::Limits;
+
+/// A limiter with the quotas of the policy or of a tier: see [`Limiter::with`].
+///
+/// The methods of [`Limiter`] that have the same names are these methods with the policy's quotas.
+#[derive(Debug, Clone, Copy)]
+pub struct WithQuotas<'a> {
+    pub(super) limiter: &'a Limiter,
+    pub(super) limits: &'a Limits,
+}
+
+impl<'a> From<&'a Limiter> for WithQuotas<'a> {
+    fn from(limiter: &'a Limiter) -> Self {
+        limiter.with_policy()
+    }
+}
+
+impl<'a> From<&'a Arc<Limiter>> for WithQuotas<'a> {
+    fn from(limiter: &'a Arc<Limiter>) -> Self {
+        limiter.with_policy()
+    }
+}
+
+impl<'a> WithQuotas<'a> {
+    /// Asks for one unit, and takes it if allowed.
+    pub fn check<K: Key + ?Sized>(&self, key: &K) -> Decision {
+        self.check_cost(key, Cost::ONE)
+    }
+
+    /// Asks for several units, and takes them all if allowed.
+    pub fn check_cost<K: Key + ?Sized>(&self, key: &K, cost: Cost) -> Decision {
+        self.limiter.decide(key.fingerprint(&self.limiter.secret), self.limits, cost.get())
+    }
+
+    /// Decides as [`check_cost`](Self::check_cost) would, without taking anything.
+    pub fn peek<K: Key + ?Sized>(&self, key: &K, cost: Cost) -> Decision {
+        self.limiter.finish(self.limiter.store.peek(&self.request(key, cost.get())))
+    }
+
+    /// Returns the exact units of a receipt. Returns how many there were: none after they have
+    /// expired or the key was reset.
+    #[expect(clippy::needless_pass_by_value, reason = "a receipt works once")]
+    pub fn refund(&self, receipt: Receipt) -> u64 {
+        self.give_back(&receipt, receipt.units)
+    }
+
+    /// Corrects a reservation to its actual cost, and returns how many units are charged in all.
+    ///
+    /// Units beyond the actual cost are returned unless they have expired. Missing units are
+    /// recorded as debt, above the limit if necessary: they were used, so they count.
+    #[expect(clippy::needless_pass_by_value, reason = "a receipt works once")]
+    pub fn settle(&self, receipt: Receipt, actual: u64) -> u64 {
+        let units = receipt.units;
+        if actual < units {
+            return units - self.give_back(&receipt, units - actual);
+        }
+        let debt = (actual - units).min(Quota::LIMIT_MAX);
+        if debt > 0 {
+            self.limiter.store.take(&self.request_for(receipt.fingerprint, debt));
+        }
+        units + debt
+    }
+
+    /// Returns up to `units` without a receipt, and returns how many there were. The oldest units
+    /// are returned first, because they would be available again soonest anyway. Algorithms that
+    /// keep no times return units from the oldest and the newest part that they count.
+    ///
+    /// For callers that cannot keep receipts. With one, [`refund`](Self::refund) is exact.
+    pub fn forgive<K: Key + ?Sized>(&self, key: &K, units: u64) -> u64 {
+        self.limiter.store.forgive(&self.request(key, units))
+    }
+
+    /// Returns the units that count against each quota now.
+    pub fn usage<K: Key + ?Sized>(&self, key: &K) -> Usage {
+        let units = self.limiter.store.used(&self.request(key, 1));
+        Usage { units, quotas: self.limits.quotas().len() }
+    }
+
+    /// Returns every request that is still in the longest window, oldest first.
+    ///
+    /// Times are exact to the tick, rounded up; requests of the same tick are one event. Under
+    /// memory pressure, or a byte cap, neighbors may have become one event at the later time.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the algorithm is not a log: the others keep counts and no times.
+    pub fn history<K: Key + ?Sized>(&self, key: &K) -> Result<Vec<Event>, Error> {
+        let limiter = self.limiter;
+        let mut events = Vec::new();
+        let kept = limiter.store.history(&self.request(key, 1), &mut |tick, units| {
+            events.push(Event { at: limiter.scale.duration(tick), units });
+        });
+        if kept {
+            return Ok(events);
+        }
+        let algorithm = limiter.policy.algorithm();
+        let message = format!("{algorithm:?} keeps no history: use Algorithm::Log");
+        Err(Error::new(ErrorKind::Unsupported, message))
+    }
+
+    pub(super) fn request<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Request<'a> {
+        self.request_for(key.fingerprint(&self.limiter.secret), cost)
+    }
+
+    pub(super) fn request_for(&self, fingerprint: u64, cost: u64) -> Request<'a> {
+        let moment = self.limiter.moment();
+        Request { fingerprint, limits: self.limits, moment, cost }
+    }
+
+    fn give_back(&self, receipt: &Receipt, units: u64) -> u64 {
+        let request = self.request_for(receipt.fingerprint, units);
+        self.limiter.store.give_back(&request, receipt.tick, receipt.epoch)
+    }
+}

@@ -1,0 +1,212 @@
+//! Several gates, all or nothing.
+
+use core::time::Duration;
+
+use slidegate::{Cost, Decision, StoreAsk};
+
+use crate::gate::{Decided, Gate, TierId, would_deny};
+use crate::observe::{Caller, GateOutcome, Observation};
+use crate::rollout::Rollout;
+use crate::wait::Waiting;
+
+/// One of several checks that are decided together.
+#[derive(Debug, Clone, Copy)]
+pub struct Ask<'a> {
+    /// The gate.
+    pub gate: &'a Gate,
+    /// The key.
+    pub key: &'a [u8],
+    /// The tier of the key; `None` for the gate's own quotas.
+    pub tier: Option<TierId>,
+    /// The units to take.
+    pub cost: Cost,
+}
+
+/// The most checks that are decided together.
+pub const ASKS_MAX: usize = 64;
+
+/// Asks several gates, all or nothing: either all enforced gates allow and every gate with room is
+/// charged, or nothing is taken. Gates in shadow mode and gates that are switched off never cause
+/// a denial. Returns one result per ask, in order.
+///
+/// Stores of one [group](slidegate::Store::group), such as all limiters in memory or all policies
+/// on one Redis, decide in one atomic step. Across groups the gates are asked in turn, and the
+/// units taken are returned if one denies: never too much is allowed, but another request may be
+/// denied because of units that are about to be returned.
+///
+/// With `waiting`, a request over its limit waits for units instead of being denied.
+///
+/// Asks beyond [`ASKS_MAX`] are not evaluated; callers bound their input first.
+pub async fn check_all(
+    asks: &[Ask<'_>],
+    waiting: Option<&Waiting>,
+    caller: Caller<'_>,
+) -> Vec<Decided> {
+    match (&asks[..asks.len().min(ASKS_MAX)], waiting) {
+        ([], _) => Vec::new(),
+        ([Ask { gate, key, tier, cost }], None) => {
+            vec![gate.check(key, *tier, *cost, caller).await]
+        }
+        (several, waiting) => check_several(several, waiting, caller).await,
+    }
+}
+
+async fn check_several(
+    asks: &[Ask<'_>],
+    waiting: Option<&Waiting>,
+    caller: Caller<'_>,
+) -> Vec<Decided> {
+    let timed = asks.iter().find(|ask| ask.gate.is_observed());
+    let began = timed.map_or(0, |ask| ask.gate.now());
+    let mut candidates = Vec::with_capacity(asks.len());
+    for ask in asks {
+        candidates.push(match ask.gate.rollout() {
+            Rollout::Off => None,
+            Rollout::Enforce | Rollout::Shadow => ask.gate.ask_candidate(ask.key, ask.cost).await,
+        });
+    }
+    let is_enforced: Vec<bool> = asks.iter().map(|ask| ask.gate.is_enforced(ask.key)).collect();
+    let enforced: Vec<&Ask<'_>> = asks
+        .iter()
+        .zip(&is_enforced)
+        .filter(|(_, enforced)| **enforced)
+        .map(|(ask, _)| ask)
+        .collect();
+    let (decisions, has_waited) = take_or_wait(&enforced, waiting).await;
+    let passes = decisions.iter().all(Decision::is_allowed);
+    let someone_is_over = decisions.iter().any(is_over);
+    let mut decisions = decisions.into_iter();
+    let mut all = Vec::with_capacity(asks.len());
+    for ((ask, is_enforced), candidate) in asks.iter().zip(is_enforced).zip(candidates) {
+        let (decision, outcome) = match is_enforced.then(|| decisions.next()).flatten() {
+            Some(decision) => {
+                let own = ask.gate.outcome_of(&decision);
+                let by_other = own == GateOutcome::Denied && someone_is_over && !is_over(&decision);
+                (decision, if by_other { GateOutcome::DeniedByOther } else { own })
+            }
+            None => ask.check_unenforced(passes).await,
+        };
+        all.push(Decided { decision, outcome, is_enforced, candidate });
+    }
+    let took = timed.map_or(Duration::ZERO, |ask| ask.gate.since(began));
+    for (ask, decided) in asks.iter().zip(&all) {
+        ask.gate.observe(&Observation {
+            gate: ask.gate,
+            key: ask.key,
+            cost: ask.cost,
+            decision: Some(&decided.decision),
+            outcome: decided.outcome,
+            is_degraded: decided.decision.is_degraded(),
+            has_waited,
+            candidate_denies: decided.candidate.as_deref().map(would_deny),
+            took,
+            caller,
+        });
+    }
+    all
+}
+
+/// Returns whether a decision was denied because of its own quotas or its store's failure. A
+/// request that is denied together with others, although there was room, need not wait.
+fn is_over(decision: &Decision) -> bool {
+    let has_room = decision.retry_after() == Some(Duration::ZERO) && !decision.is_degraded();
+    !decision.is_allowed() && !has_room
+}
+
+impl Ask<'_> {
+    /// Asks a gate whose denial is not enforced. It takes units only if the request passes.
+    async fn check_unenforced(&self, passes: bool) -> (Decision, GateOutcome) {
+        let Self { gate, key, tier, cost } = *self;
+        if gate.rollout() == Rollout::Off {
+            return (gate.unlimited(tier), GateOutcome::Off);
+        }
+        if passes {
+            let decision = gate.check_store(key, tier, cost).await.into_shadow();
+            let outcome = gate.outcome_of(&decision);
+            return (decision, outcome);
+        }
+        match gate.store().peek(key, gate.quotas_of(tier), cost).await {
+            Ok(decision) => {
+                let decision = decision.into_shadow();
+                let outcome = if decision.is_shadow_denied() {
+                    GateOutcome::ShadowDenied
+                } else {
+                    GateOutcome::DeniedByOther
+                };
+                (decision.into_denied(), outcome)
+            }
+            Err(_) => {
+                let decision = gate.unlimited(tier).into_degraded().into_denied();
+                (decision, GateOutcome::DeniedByOther)
+            }
+        }
+    }
+}
+
+async fn take_or_wait(asks: &[&Ask<'_>], waiting: Option<&Waiting>) -> (Vec<Decision>, bool) {
+    let decisions = take(asks).await;
+    match waiting {
+        Some(waiting) if !decisions.iter().all(Decision::is_allowed) => {
+            waiting.wait(asks, decisions).await
+        }
+        _ => (decisions, false),
+    }
+}
+
+/// Takes from all or from none, in one step if the stores can.
+pub(crate) async fn take(asks: &[&Ask<'_>]) -> Vec<Decision> {
+    match asks {
+        [] => Vec::new(),
+        [Ask { gate, key, tier, cost }] => vec![gate.check_store(key, *tier, *cost).await],
+        several => {
+            let store = several[0].gate.store();
+            let group = store.group();
+            if several.iter().all(|ask| ask.gate.store().group() == group) {
+                let asks: Vec<StoreAsk<'_>> = several.iter().map(|ask| ask.of_store()).collect();
+                if let Ok(decisions) = store.check_all(&asks).await {
+                    return decisions;
+                }
+            }
+            take_in_turn(several).await
+        }
+    }
+}
+
+impl<'a> Ask<'a> {
+    fn of_store(&self) -> StoreAsk<'a> {
+        let Self { gate, key, tier, cost } = *self;
+        StoreAsk { store: &**gate.store(), key, quotas: gate.quotas_of(tier), cost }
+    }
+}
+
+/// Asks one gate after the other. If one denies, the units taken are returned.
+async fn take_in_turn(asks: &[&Ask<'_>]) -> Vec<Decision> {
+    let mut decisions = Vec::with_capacity(asks.len());
+    for Ask { gate, key, tier, cost } in asks {
+        let decision = gate.check_store(key, *tier, *cost).await;
+        let is_allowed = decision.is_allowed();
+        decisions.push(decision);
+        if !is_allowed {
+            return undo(asks, decisions).await;
+        }
+    }
+    decisions
+}
+
+/// Returns what the first gates took, and looks at those that were not asked.
+async fn undo(asks: &[&Ask<'_>], decisions: Vec<Decision>) -> Vec<Decision> {
+    let (asked, mut denied) = (decisions.len(), Vec::with_capacity(asks.len()));
+    for (Ask { gate, key, tier, .. }, mut decision) in asks.iter().zip(decisions) {
+        if let Some(receipt) = decision.take_receipt() {
+            // Units that cannot be returned count until they expire, which is the safe side.
+            let _ = gate.refund(key, *tier, receipt).await;
+        }
+        denied.push(decision.into_denied());
+    }
+    for Ask { gate, key, tier, cost } in &asks[asked..] {
+        let looked = gate.store().peek(key, gate.quotas_of(*tier), *cost).await;
+        let decision = looked.unwrap_or_else(|_| gate.unlimited(*tier).into_degraded());
+        denied.push(decision.into_denied());
+    }
+    denied
+}

@@ -1,0 +1,194 @@
+//! How a gate is made.
+
+use std::sync::Arc;
+
+use slidegate::{
+    Clock, Error, ErrorKind, FailureMode, IntoStore, Limiter, Quota, Store, Tier, WithQuotas,
+};
+
+use crate::gate::{Candidate, Gate, TierId};
+use crate::metrics::Metrics;
+use crate::observe::Observer;
+use crate::rollout::{Rollout, Share};
+
+/// Builds a [`Gate`].
+///
+/// | setting | default |
+/// |---|---|
+/// | [`name`](Self::name) | the policy's |
+/// | [`quotas`](Self::quotas) | the policy's |
+/// | [`tier`](Self::tier) | none |
+/// | [`rollout`](Self::rollout) | by the policy's [`Mode`](slidegate::Mode) |
+/// | [`enforce_percent`](Self::enforce_percent) | 100 |
+/// | [`candidate`](Self::candidate) | none |
+/// | [`observer`](Self::observer), [`metrics`](Self::metrics) | none: nothing is counted |
+#[derive(Debug)]
+#[must_use = "call `build` to get a gate"]
+pub struct GateBuilder {
+    gate: Gate,
+    quotas: Option<Vec<Quota>>,
+    tiers: Vec<(String, Vec<Quota>)>,
+    percent: u8,
+    candidate: Option<(Arc<dyn Store>, Option<Vec<Quota>>)>,
+    metrics: Option<Arc<Metrics>>,
+}
+
+/// The most tiers of a gate.
+pub const TIERS_MAX: usize = 1024;
+
+/// The memory that the limiter of [`FailureMode::Local`] may use for a store that leaves the
+/// failure mode to the gate. Enough for 600,000 keys; beyond that it counts too much.
+const LOCAL_BYTES: usize = 64 << 20;
+
+impl GateBuilder {
+    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
+        Self {
+            gate: Gate::unconfigured(store),
+            quotas: None,
+            tiers: Vec::new(),
+            percent: 100,
+            candidate: None,
+            metrics: None,
+        }
+    }
+
+    /// Sets the name in metrics and audits, which also chooses the keys of a percentage rollout.
+    pub fn name(mut self, name: &str) -> Self {
+        self.gate.name = name.into();
+        self
+    }
+
+    /// Sets quotas that replace the policy's over the same state.
+    pub fn quotas(mut self, quotas: impl Into<Vec<Quota>>) -> Self {
+        self.quotas = Some(quotas.into());
+        self
+    }
+
+    /// Adds quotas for some keys, under a name.
+    pub fn tier(mut self, name: &str, quotas: impl Into<Vec<Quota>>) -> Self {
+        self.tiers.push((name.to_owned(), quotas.into()));
+        self
+    }
+
+    /// Sets whether denials are enforced.
+    pub fn rollout(mut self, rollout: Rollout) -> Self {
+        self.gate.rollout = rollout;
+        self
+    }
+
+    /// Enforces denials for this percentage of the keys; the other keys are in shadow mode. A key
+    /// that is in the share stays in it when the percentage grows.
+    pub fn enforce_percent(mut self, percent: u8) -> Self {
+        self.percent = percent;
+        self
+    }
+
+    /// Evaluates another policy for every request, without ever enforcing it.
+    pub fn candidate(mut self, store: impl IntoStore) -> Self {
+        self.candidate = Some((store.into_store(), None));
+        self
+    }
+
+    /// As [`candidate`](Self::candidate), with quotas that replace those of the store's policy.
+    pub fn candidate_quotas(mut self, store: impl IntoStore, quotas: &[Quota]) -> Self {
+        self.candidate = Some((store.into_store(), Some(quotas.to_vec())));
+        self
+    }
+
+    /// Sets whether keys are secrets that must not be shown or logged.
+    pub fn secret_keys(mut self, secret: bool) -> Self {
+        self.gate.secret_keys = secret;
+        self
+    }
+
+    /// Reports every decision to an observer.
+    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.gate.observer = Some(observer);
+        self
+    }
+
+    /// Counts every decision.
+    pub fn metrics(mut self, metrics: &Arc<Metrics>) -> Self {
+        self.metrics = Some(Arc::clone(metrics));
+        self
+    }
+
+    /// Measures the time of decisions by `clock`. The default is the monotonic clock.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.gate.clock = clock;
+        self
+    }
+
+    /// Checks the settings and makes the gate.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if quotas do not fit their policy, there are more than [`TIERS_MAX`]
+    /// tiers, or the percentage is above 100.
+    pub fn build(self) -> Result<Gate, Error> {
+        let Self { mut gate, quotas, tiers, percent, candidate, metrics } = self;
+        if tiers.len() > TIERS_MAX {
+            let count = tiers.len();
+            return Err(refused(format!("{count} tiers are too many: use at most {TIERS_MAX}")));
+        }
+        gate.share = Share::new(percent).ok_or_else(|| {
+            let name = gate.name();
+            refused(format!("gate {name:?}: {percent} percent is out of range: use 0 to 100"))
+        })?;
+        gate.own = own(&gate.store, quotas.as_deref())?;
+        let tier =
+            |(name, quotas): &(String, Vec<Quota>)| Ok((name.clone(), gate.store.tier(quotas)?));
+        gate.tiers = tiers.iter().map(tier).collect::<Result<_, Error>>()?;
+        gate.candidate = match candidate {
+            Some((store, quotas)) => {
+                let own = own(&store, quotas.as_deref())?;
+                Some(Arc::new(Candidate { store, own }))
+            }
+            None => None,
+        };
+        let policy = gate.store.policy();
+        if !gate.store.applies_failure_mode() && policy.failure_mode() == FailureMode::Local {
+            gate.local = Some(Arc::new(LocalFallback::new(&gate)?));
+        }
+        gate.counters = metrics.map(|metrics| metrics.register(&gate));
+        Ok(gate)
+    }
+}
+
+/// Returns the quotas as a tier, unless the store's policy has them anyway.
+fn own(store: &Arc<dyn Store>, quotas: Option<&[Quota]>) -> Result<Option<Tier>, Error> {
+    match quotas {
+        Some(quotas) if quotas != store.policy().quotas() => store.tier(quotas).map(Some),
+        _ => Ok(None),
+    }
+}
+
+fn refused(message: String) -> Error {
+    Error::new(ErrorKind::Setting, message)
+}
+
+/// The limiter that decides in this process while a store fails.
+#[derive(Debug)]
+pub(crate) struct LocalFallback {
+    pub(crate) limiter: Limiter,
+    own: Option<Tier>,
+    /// In the order of the gate's tiers.
+    tiers: Vec<Tier>,
+}
+
+impl LocalFallback {
+    fn new(gate: &Gate) -> Result<Self, Error> {
+        let policy = gate.store.policy().clone();
+        let limiter = Limiter::builder(policy).memory_limit(LOCAL_BYTES).build()?;
+        let tier = |tier: &Tier| limiter.tier(tier.quotas());
+        let own = gate.own.as_ref().map(tier).transpose()?;
+        let tiers = gate.tiers.iter().map(|(_, named)| tier(named)).collect::<Result<_, _>>()?;
+        Ok(Self { limiter, own, tiers })
+    }
+
+    pub(crate) fn with(&self, tier: Option<TierId>) -> WithQuotas<'_> {
+        let tier = tier.and_then(|tier| self.tiers.get(tier.0)).or(self.own.as_ref());
+        // The tiers are this limiter's own, so it accepts them.
+        self.limiter.with(tier).unwrap_or_else(|_| WithQuotas::from(&self.limiter))
+    }
+}

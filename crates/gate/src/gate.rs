@@ -1,0 +1,635 @@
+//! A policy with its store, tiers, rollout and metrics.
+
+use core::fmt;
+use core::time::Duration;
+use std::sync::Arc;
+
+use slidegate::{
+    Clock, Cost, Decision, Error, Event, FailureMode, Mode, Outcome, Quota, QuotaDecision, Quotas,
+    Receipt, Store, StoreFuture, Tier, Usage,
+};
+
+use crate::builder::{GateBuilder, LocalFallback};
+use crate::counters::Counters;
+use crate::metrics::Metrics;
+use crate::observe::{Caller, GateOutcome, Observation, Observer, catch_panic};
+use crate::rollout::{Rollout, Share};
+
+/// A policy with its store, tiers, rollout and metrics: what every protocol talks to.
+///
+/// A gate is cheap to clone; clones share the state and the counters.
+///
+/// ```
+/// use slidegate::{Cost, Limiter, Policy, Quota};
+/// use slidegate_gate::{Caller, Gate};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), slidegate::Error> {
+/// let limiter = Limiter::new(Policy::new("api", Quota::per_minute(10)?)?)?;
+/// let gate = Gate::builder(limiter).tier("gold", [Quota::per_minute(1000)?]).build()?;
+///
+/// let gold = gate.tier("gold");
+/// let decided = gate.check(b"alice", gold, Cost::ONE, Caller::IN_PROCESS).await;
+/// assert_eq!(decided.decision.remaining(), 999);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Gate {
+    pub(crate) name: Arc<str>,
+    pub(crate) store: Arc<dyn Store>,
+    /// The gate's quotas, where they are not those of the store's policy.
+    pub(crate) own: Option<Tier>,
+    pub(crate) tiers: Arc<[(String, Tier)]>,
+    pub(crate) rollout: Rollout,
+    pub(crate) share: Share,
+    pub(crate) candidate: Option<Arc<Candidate>>,
+    /// Decides when the store fails and leaves the failure mode to the gate.
+    pub(crate) local: Option<Arc<LocalFallback>>,
+    pub(crate) secret_keys: bool,
+    pub(crate) counters: Option<Arc<Counters>>,
+    pub(crate) observer: Option<Arc<dyn Observer>>,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+/// A policy that might replace the gate's: evaluated for every request, never enforced.
+#[derive(Debug)]
+pub(crate) struct Candidate {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) own: Option<Tier>,
+}
+
+/// Names a tier of one gate: see [`Gate::tier`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TierId(pub(crate) usize);
+
+/// What a gate decided about a request.
+#[derive(Debug)]
+pub struct Decided {
+    /// The decision to act on. A gate in shadow mode or switched off never denies by itself.
+    pub decision: Decision,
+    /// What happened to the request at this gate.
+    pub outcome: GateOutcome,
+    /// Whether the gate's denials are enforced for the key.
+    pub is_enforced: bool,
+    /// The decision of the candidate.
+    pub candidate: Option<Box<Decision>>,
+}
+
+impl Gate {
+    /// Starts a gate in front of a store.
+    pub fn builder(store: impl slidegate::IntoStore) -> GateBuilder {
+        GateBuilder::new(store.into_store())
+    }
+
+    /// Returns the name of the policy.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the store.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Returns the quotas of a tier, or the gate's own.
+    pub fn quotas(&self, tier: Option<TierId>) -> &[Quota] {
+        match self.quotas_of(tier) {
+            Quotas::Tier(tier) => tier.quotas(),
+            Quotas::Policy => self.store.policy().quotas(),
+        }
+    }
+
+    /// Returns the tier of this name.
+    pub fn tier(&self, name: &str) -> Option<TierId> {
+        self.tiers.iter().position(|(known, _)| known == name).map(TierId)
+    }
+
+    /// Returns the names of all tiers.
+    pub fn tier_names(&self) -> impl Iterator<Item = &str> {
+        self.tiers.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// Returns whether denials are enforced at all.
+    pub fn rollout(&self) -> Rollout {
+        self.rollout
+    }
+
+    /// Returns the share of keys for which denials are enforced.
+    pub fn share(&self) -> Share {
+        self.share
+    }
+
+    /// Returns the value of the label `mode`.
+    pub fn mode(&self) -> &'static str {
+        match self.rollout {
+            Rollout::Enforce if self.share.is_all() => "enforce",
+            Rollout::Enforce => "percentage",
+            Rollout::Shadow => "shadow",
+            Rollout::Off => "off",
+        }
+    }
+
+    /// Returns whether keys are secrets that must not be shown or logged.
+    pub fn has_secret_keys(&self) -> bool {
+        self.secret_keys
+    }
+
+    /// Returns the name of the candidate that is evaluated beside the policy.
+    pub fn candidate_name(&self) -> Option<&str> {
+        self.candidate.as_ref().map(|candidate| candidate.store.policy().name())
+    }
+
+    /// Returns the counters, if the gate has metrics.
+    pub fn counters(&self) -> Option<&Arc<Counters>> {
+        self.counters.as_ref()
+    }
+
+    /// Returns whether keys stay in this process.
+    pub fn is_in_process(&self) -> bool {
+        let candidate = self.candidate.as_ref();
+        self.store.in_process().is_some()
+            && candidate.is_none_or(|candidate| candidate.store.in_process().is_some())
+    }
+
+    /// Returns whether denials are enforced for this key.
+    #[inline]
+    pub fn is_enforced(&self, key: &[u8]) -> bool {
+        self.rollout == Rollout::Enforce && self.share.contains(&self.name, key)
+    }
+
+    /// Returns the same gate with other quotas over the same state.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the quotas do not fit the policy.
+    pub fn with_quotas(&self, quotas: &[Quota]) -> Result<Self, Error> {
+        let own = Some(self.store.tier(quotas)?);
+        Ok(Self { own, tiers: Arc::from([]), candidate: None, ..self.clone() })
+    }
+
+    /// Adds an observer to a gate that has none.
+    #[must_use]
+    pub fn with_observer(mut self, observer: &Arc<dyn Observer>) -> Self {
+        self.observer.get_or_insert_with(|| Arc::clone(observer));
+        self
+    }
+
+    /// Registers a gate that has no metrics yet.
+    #[must_use]
+    pub fn with_metrics(mut self, metrics: &Metrics) -> Self {
+        if self.counters.is_none() {
+            self.counters = Some(metrics.register(&self));
+        }
+        self
+    }
+
+    /// Measures the time of decisions by `clock`.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Decides, and takes the units if allowed. Ready at once if the store is in memory.
+    #[inline]
+    pub fn check<'a>(
+        &'a self,
+        key: &'a [u8],
+        tier: Option<TierId>,
+        cost: Cost,
+        caller: Caller<'a>,
+    ) -> StoreFuture<'a, Decided> {
+        let began = self.now();
+        let request = Request { key, tier, cost, caller, began };
+        if self.rollout == Rollout::Off {
+            return StoreFuture::ready(self.decide_off(&request));
+        }
+        if self.candidate.is_some() {
+            return self.check_with_candidate(request);
+        }
+        match self.store.check(key, self.quotas_of(tier), cost).try_now() {
+            Ok(result) => StoreFuture::ready(self.conclude(&request, result, None)),
+            Err(pending) => StoreFuture::pending(async move {
+                let result = pending.await;
+                self.conclude(&request, result, None)
+            }),
+        }
+    }
+
+    #[cold]
+    fn check_with_candidate<'a>(&'a self, request: Request<'a>) -> StoreFuture<'a, Decided> {
+        let Request { key, tier, cost, .. } = request;
+        let candidate = match self.ask_candidate(key, cost).try_now() {
+            Ok(candidate) => candidate,
+            Err(pending) => {
+                return StoreFuture::pending(async move {
+                    let candidate = pending.await;
+                    let result = self.store.check(key, self.quotas_of(tier), cost).await;
+                    self.conclude(&request, result, candidate)
+                });
+            }
+        };
+        match self.store.check(key, self.quotas_of(tier), cost).try_now() {
+            Ok(result) => StoreFuture::ready(self.conclude(&request, result, candidate)),
+            Err(pending) => StoreFuture::pending(async move {
+                let result = pending.await;
+                self.conclude(&request, result, candidate)
+            }),
+        }
+    }
+
+    /// Decides without taking anything.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store did not answer.
+    pub async fn peek(
+        &self,
+        key: &[u8],
+        tier: Option<TierId>,
+        cost: Cost,
+    ) -> Result<Decision, Error> {
+        if self.rollout == Rollout::Off {
+            return Ok(self.unlimited(tier));
+        }
+        let decision = self.store.peek(key, self.quotas_of(tier), cost).await?;
+        Ok(if self.is_enforced(key) { decision } else { decision.into_shadow() })
+    }
+
+    /// Returns the exact units of a receipt. Returns how many were still counted.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store did not answer.
+    pub async fn refund(
+        &self,
+        key: &[u8],
+        tier: Option<TierId>,
+        receipt: Receipt,
+    ) -> Result<u64, Error> {
+        match &self.local {
+            // The store knows nothing of units that were admitted without it.
+            Some(local) if local.limiter.has_issued(key, &receipt) => {
+                Ok(local.with(tier).refund(receipt))
+            }
+            _ => self.store.refund(key, self.quotas_of(tier), receipt).await,
+        }
+    }
+
+    /// Corrects a reservation to its actual cost. Returns how many units are charged in all.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store did not answer.
+    pub async fn settle(
+        &self,
+        key: &[u8],
+        tier: Option<TierId>,
+        receipt: Receipt,
+        actual: u64,
+    ) -> Result<u64, Error> {
+        match &self.local {
+            Some(local) if local.limiter.has_issued(key, &receipt) => {
+                Ok(local.with(tier).settle(receipt, actual))
+            }
+            _ => self.store.settle(key, self.quotas_of(tier), receipt, actual).await,
+        }
+    }
+
+    /// Charges a denied request of which only a part fits, above the limit: for callers that ask
+    /// after the fact. If nothing fits, nothing is charged, so that repeated requests do not delay
+    /// the moment when units are available again.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store did not answer.
+    pub async fn charge_denied(
+        &self,
+        key: &[u8],
+        tier: Option<TierId>,
+        cost: Cost,
+    ) -> Result<(), Error> {
+        let quotas = self.quotas_of(tier);
+        let left = self.store.peek(key, quotas, cost).await?.remaining();
+        let Ok(fits) = Cost::new(left.min(cost.get())) else { return Ok(()) };
+        let taken = self.store.check(key, quotas, fits).await?;
+        if let Some(receipt) = taken.into_receipt() {
+            self.store.settle(key, quotas, receipt, cost.get()).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns up to `units` without a receipt. Returns how many there were.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store did not answer.
+    pub async fn forgive(
+        &self,
+        key: &[u8],
+        tier: Option<TierId>,
+        units: u64,
+    ) -> Result<u64, Error> {
+        self.store.forgive(key, self.quotas_of(tier), units).await
+    }
+
+    /// Returns the units that count against each quota now.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store did not answer.
+    pub async fn usage(&self, key: &[u8], tier: Option<TierId>) -> Result<Usage, Error> {
+        self.store.usage(key, self.quotas_of(tier)).await
+    }
+
+    /// Returns every request that is still in the longest window, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the algorithm keeps no times, or if the store did not answer.
+    pub async fn history(&self, key: &[u8], tier: Option<TierId>) -> Result<Vec<Event>, Error> {
+        self.store.history(key, self.quotas_of(tier)).await
+    }
+
+    /// Forgets a key. Returns whether there was anything to forget.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store did not answer.
+    pub async fn reset(&self, key: &[u8]) -> Result<bool, Error> {
+        let local = self.local.as_ref().is_some_and(|local| local.limiter.reset(key));
+        Ok(self.store.reset(key).await? || local)
+    }
+
+    /// Rebuilds a receipt from the parts that were sent to a client.
+    pub fn receipt(&self, key: &[u8], units: u64, tick: u64, epoch: u16) -> Receipt {
+        self.store.receipt(key, units, tick, epoch)
+    }
+
+    /// Returns the units of a request that turned out not to count, the candidate's too, and
+    /// updates the decision to what remains afterwards.
+    pub async fn uncount(&self, key: &[u8], tier: Option<TierId>, decided: &mut Decided) {
+        if let Some((candidate, decision)) = self.candidate.as_ref().zip(decided.candidate.take())
+            && let Some(receipt) = decision.into_receipt()
+        {
+            // Units that cannot be returned count until they expire, which is the safe side.
+            let _ = candidate.store.refund(key, candidate.own.as_ref().into(), receipt).await;
+        }
+        let returned = match decided.decision.take_receipt() {
+            Some(receipt) => self.refund(key, tier, receipt).await.unwrap_or(0),
+            None => 0,
+        };
+        decided.decision.return_units(returned);
+    }
+
+    /// Returns the decision of the failure mode for a request that has no key.
+    pub fn decide_failed(&self) -> Decision {
+        let decision = self.failure_decision();
+        // Without a key it is unknown whether the request is in the share.
+        let enforced = self.rollout == Rollout::Enforce && self.share.is_all();
+        if enforced { decision } else { decision.into_shadow() }
+    }
+
+    /// Counts and reports a request that was decided without a key.
+    pub fn observe_without_key(&self, outcome: GateOutcome, is_degraded: bool, caller: Caller<'_>) {
+        self.observe(&Observation {
+            gate: self,
+            key: &[],
+            cost: Cost::ONE,
+            decision: None,
+            outcome,
+            is_degraded,
+            has_waited: false,
+            candidate_denies: None,
+            took: Duration::ZERO,
+            caller,
+        });
+    }
+
+    /// Returns the outcome of a decision of this gate alone.
+    pub(crate) fn outcome_of(&self, decision: &Decision) -> GateOutcome {
+        if decision.is_shadow_denied() {
+            GateOutcome::ShadowDenied
+        } else if decision.is_allowed() {
+            GateOutcome::Allowed
+        } else if decision.is_degraded() && self.store.policy().failure_mode() == FailureMode::Deny
+        {
+            GateOutcome::StoreFailed
+        } else {
+            GateOutcome::Denied
+        }
+    }
+
+    /// Evaluates the candidate. It sees every request, whatever becomes of it.
+    pub(crate) fn ask_candidate<'a>(
+        &'a self,
+        key: &'a [u8],
+        cost: Cost,
+    ) -> StoreFuture<'a, Option<Box<Decision>>> {
+        let Some(candidate) = &self.candidate else { return StoreFuture::ready(None) };
+        match candidate.store.check(key, candidate.own.as_ref().into(), cost).try_now() {
+            Ok(result) => StoreFuture::ready(result.ok().map(Box::new)),
+            Err(pending) => StoreFuture::pending(async move { pending.await.ok().map(Box::new) }),
+        }
+    }
+
+    /// Decides by the store, or by the failure mode if the store fails.
+    pub(crate) async fn check_store(
+        &self,
+        key: &[u8],
+        tier: Option<TierId>,
+        cost: Cost,
+    ) -> Decision {
+        let result = self.store.check(key, self.quotas_of(tier), cost).await;
+        result.unwrap_or_else(|_| self.decide_without_store(key, tier, cost))
+    }
+
+    #[inline]
+    pub(crate) fn quotas_of(&self, tier: Option<TierId>) -> Quotas<'_> {
+        match tier.and_then(|tier| self.tiers.get(tier.0)) {
+            Some((_, tier)) => Quotas::Tier(tier),
+            None => self.own.as_ref().into(),
+        }
+    }
+
+    /// Returns the decision of a gate that limits nothing: everything remains.
+    pub(crate) fn unlimited(&self, tier: Option<TierId>) -> Decision {
+        let whole = |quota: &Quota| {
+            let (limit, none) = (quota.limit(), Duration::ZERO);
+            QuotaDecision::new(limit, limit, Some(none), none)
+        };
+        let quotas: Vec<_> = self.quotas(tier).iter().map(whole).collect();
+        Decision::new(Outcome::Allow, &quotas, None)
+    }
+
+    #[inline]
+    pub(crate) fn observe(&self, observation: &Observation<'_>) {
+        if let Some(counters) = &self.counters {
+            counters.add(observation);
+        }
+        if let Some(observer) = &self.observer {
+            catch_panic(|| observer.decided(observation));
+        }
+    }
+
+    /// Returns the time, if anything depends on it.
+    #[inline]
+    pub(crate) fn now(&self) -> u64 {
+        if self.is_observed() { self.clock.now() } else { 0 }
+    }
+
+    #[inline]
+    pub(crate) fn since(&self, began: u64) -> Duration {
+        Duration::from_nanos(self.now().saturating_sub(began))
+    }
+
+    #[inline]
+    pub(crate) fn is_observed(&self) -> bool {
+        self.counters.is_some() || self.observer.is_some()
+    }
+
+    #[cold]
+    fn decide_off(&self, request: &Request<'_>) -> Decided {
+        let decided = Decided {
+            decision: self.unlimited(request.tier),
+            outcome: GateOutcome::Off,
+            is_enforced: false,
+            candidate: None,
+        };
+        self.report(request, &decided);
+        decided
+    }
+
+    /// Turns the store's result into what the caller acts on, counts it and reports it.
+    #[inline]
+    fn conclude(
+        &self,
+        request: &Request<'_>,
+        result: Result<Decision, Error>,
+        candidate: Option<Box<Decision>>,
+    ) -> Decided {
+        let Request { key, tier, cost, .. } = *request;
+        let mut decision = match result {
+            Ok(decision) => decision,
+            Err(_) => self.decide_without_store(key, tier, cost),
+        };
+        let is_enforced = self.is_enforced(key);
+        if !is_enforced {
+            decision = decision.into_shadow();
+        }
+        let outcome = self.outcome_of(&decision);
+        let decided = Decided { decision, outcome, is_enforced, candidate };
+        if self.is_observed() {
+            self.report(request, &decided);
+        }
+        decided
+    }
+
+    fn report(&self, request: &Request<'_>, decided: &Decided) {
+        self.observe(&Observation {
+            gate: self,
+            key: request.key,
+            cost: request.cost,
+            decision: Some(&decided.decision),
+            outcome: decided.outcome,
+            is_degraded: decided.decision.is_degraded(),
+            has_waited: false,
+            candidate_denies: decided.candidate.as_deref().map(would_deny),
+            took: self.since(request.began),
+            caller: request.caller,
+        });
+    }
+
+    #[cold]
+    fn decide_without_store(&self, key: &[u8], tier: Option<TierId>, cost: Cost) -> Decision {
+        match &self.local {
+            Some(local) => local.with(tier).check_cost(key, cost).into_degraded(),
+            None => self.failure_decision(),
+        }
+    }
+
+    fn failure_decision(&self) -> Decision {
+        let denies = self.store.policy().failure_mode() == FailureMode::Deny;
+        let outcome = if denies { Outcome::Deny } else { Outcome::Allow };
+        Decision::new(outcome, &[], None).into_degraded()
+    }
+}
+
+/// Returns whether a candidate's decision would deny the request if it were enforced.
+pub(crate) fn would_deny(decision: &Decision) -> bool {
+    !decision.is_allowed() || decision.is_shadow_denied()
+}
+
+/// A request to one gate.
+#[derive(Clone, Copy)]
+struct Request<'a> {
+    key: &'a [u8],
+    tier: Option<TierId>,
+    cost: Cost,
+    caller: Caller<'a>,
+    /// When it came, if anything depends on it.
+    began: u64,
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gate")
+            .field("name", &self.name)
+            .field("mode", &self.mode())
+            .field("tiers", &self.tiers.len())
+            .field("candidate", &self.candidate_name())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A gate in front of a limiter in memory.
+impl From<slidegate::Limiter> for Gate {
+    fn from(limiter: slidegate::Limiter) -> Self {
+        Self::from(Arc::new(limiter))
+    }
+}
+
+impl From<Arc<slidegate::Limiter>> for Gate {
+    fn from(limiter: Arc<slidegate::Limiter>) -> Self {
+        Self::unconfigured(limiter)
+    }
+}
+
+#[cfg(feature = "redis")]
+impl From<slidegate_redis::RedisLimiter> for Gate {
+    fn from(limiter: slidegate_redis::RedisLimiter) -> Self {
+        Self::from(Arc::new(limiter))
+    }
+}
+
+#[cfg(feature = "redis")]
+impl From<Arc<slidegate_redis::RedisLimiter>> for Gate {
+    fn from(limiter: Arc<slidegate_redis::RedisLimiter>) -> Self {
+        Self::unconfigured(limiter)
+    }
+}
+
+impl Gate {
+    /// A gate with the defaults, in front of a store that applies the failure mode itself.
+    pub(crate) fn unconfigured(store: Arc<dyn Store>) -> Self {
+        let rollout = match store.policy().mode() {
+            Mode::Shadow => Rollout::Shadow,
+            _ => Rollout::Enforce,
+        };
+        Self {
+            name: store.policy().name().into(),
+            store,
+            own: None,
+            tiers: Arc::from([]),
+            rollout,
+            share: Share::ALL,
+            candidate: None,
+            local: None,
+            secret_keys: false,
+            counters: None,
+            observer: None,
+            clock: Arc::new(slidegate::MonotonicClock::new()),
+        }
+    }
+}

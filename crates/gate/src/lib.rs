@@ -1,0 +1,47 @@
+//! Slidegate's gate: everything between a store that can decide and a protocol that speaks.
+//!
+//! A [`Gate`] is a policy with its store, tiers, rollout and metrics. The tower middleware, the
+//! daemon and the Node and Python packages translate a request into [`Gate::check`] or
+//! [`check_all`], and the resulting [`Decided`] into a response.
+//!
+//! # Where to start
+//!
+//! | task | see |
+//! |---|---|
+//! | check one request | [`Gate::check`] |
+//! | check several policies, all or nothing | [`check_all`] |
+//! | other quotas for some keys | [`GateBuilder::tier`] |
+//! | roll out a policy step by step | [`GateBuilder::rollout`], [`GateBuilder::enforce_percent`], [`GateBuilder::candidate`] |
+//! | wait instead of being denied | [`Waiting`] |
+//! | export metrics | [`Metrics`] |
+//! | audit or trace decisions | [`Observer`] |
+//!
+//! # Features
+//!
+//! `redis`, `tokio` and `tracing`; none is on by default.
+
+#![forbid(unsafe_code)]
+
+mod all;
+mod builder;
+mod counters;
+#[cfg(feature = "tracing")]
+mod events;
+mod exposition;
+mod gate;
+mod metrics;
+mod observe;
+mod rollout;
+mod wait;
+
+pub use all::{ASKS_MAX, Ask, check_all};
+pub use builder::{GateBuilder, TIERS_MAX};
+pub use counters::{BOUNDS, Count, Counters, Histogram};
+#[cfg(feature = "tracing")]
+pub use events::TraceEvents;
+pub use exposition::{Kind, Page};
+pub use gate::{Decided, Gate, TierId};
+pub use metrics::Metrics;
+pub use observe::{Caller, GateOutcome, GuardEvent, Listener, Observation, Observer, catch_panic};
+pub use rollout::{Rollout, Share};
+pub use wait::{Sleep, Waiting};

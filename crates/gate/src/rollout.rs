@@ -1,0 +1,98 @@
+//! How far a gate's denials are enforced.
+
+use core::hash::Hasher;
+
+use siphasher::sip::SipHasher13;
+
+/// Whether a gate enforces its denials.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Rollout {
+    /// A denial denies.
+    #[default]
+    Enforce,
+    /// Evaluated and counted, never enforced.
+    Shadow,
+    /// Neither evaluated nor counted: the kill switch.
+    Off,
+}
+
+impl Rollout {
+    /// Returns the word for it in the daemon's configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Enforce => "enforce",
+            Self::Shadow => "shadow",
+            Self::Off => "off",
+        }
+    }
+}
+
+/// A share of all keys, chosen by hash. A key that is in the share stays in it: in every process,
+/// over restarts, and when the share grows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    percent: u8,
+}
+
+impl Share {
+    /// Every key.
+    pub const ALL: Self = Self { percent: 100 };
+
+    /// Returns a share of 0 to 100 percent, or `None` for a larger number.
+    pub fn new(percent: u8) -> Option<Self> {
+        (percent <= 100).then_some(Self { percent })
+    }
+
+    /// Returns whether every key is in the share.
+    pub fn is_all(self) -> bool {
+        self.percent == 100
+    }
+
+    /// Returns whether a key of this policy is in the share. Each policy chooses other keys, so
+    /// that not always the same clients are the first to meet a new limit.
+    #[inline]
+    pub fn contains(self, policy: &str, key: &[u8]) -> bool {
+        if self.is_all() {
+            return true;
+        }
+        let mut hasher = SipHasher13::new();
+        hasher.write(policy.as_bytes());
+        hasher.write_u8(0xff);
+        hasher.write(key);
+        hasher.finish() % 100 < u64::from(self.percent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn within(percent: u8, policy: &str) -> Vec<u32> {
+        let share = Share::new(percent).unwrap();
+        (0..10_000u32).filter(|number| share.contains(policy, &number.to_be_bytes())).collect()
+    }
+
+    #[test]
+    fn a_share_has_about_its_size_and_keeps_its_keys_when_it_grows() {
+        let mut before = Vec::new();
+        for percent in [0, 1, 10, 50, 99, 100] {
+            let now = within(percent, "api");
+            let expected = usize::from(percent) * 100;
+            assert!(now.len().abs_diff(expected) <= 200, "{} of {expected}", now.len());
+            assert!(before.iter().all(|key| now.contains(key)), "{percent} lost a key");
+            before = now;
+        }
+        assert_eq!(within(0, "api").len(), 0);
+        assert_eq!(within(100, "api").len(), 10_000);
+        assert_eq!(Share::new(101), None);
+    }
+
+    // A hash that changed with the version of a library would move the limits of live clients.
+    #[test]
+    fn every_process_chooses_the_same_keys() {
+        let share = Share::new(30).unwrap();
+        let held: Vec<u8> = (0..12).filter(|key| share.contains("api", &[*key])).collect();
+        assert_eq!(held, [3, 4, 5, 6, 8]);
+        assert_ne!(within(30, "api"), within(30, "search"));
+    }
+}

@@ -1,0 +1,163 @@
+//! Waiting for units instead of being denied.
+
+use core::fmt;
+use core::future::Future;
+use core::pin::Pin;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use core::time::Duration;
+use std::sync::Arc;
+
+use slidegate::{Decision, SleepFn};
+
+use crate::all::{Ask, take};
+
+/// Lets requests wait for units, for a bounded time and in a bounded number, instead of denying
+/// them.
+///
+/// With one gate whose store is in memory and whose algorithm is a log or GCRA, waiting is first
+/// come, first served. In all other cases a request asks again when its `retry_after` has passed.
+/// A request that would have to wait longer than `time_max`, or that finds `waiters_max` others
+/// waiting, is denied at once.
+#[derive(Debug, Clone)]
+pub struct Waiting {
+    time_max: Duration,
+    waiters_max: usize,
+    sleep: Sleep,
+    waiters: Arc<AtomicUsize>,
+}
+
+const WAITERS_MAX: usize = 1024;
+
+/// The most times that a request asks again. Each time another request was faster; one that never
+/// is fast enough is denied in the end.
+const ROUNDS_MAX: usize = 64;
+
+/// The shortest sleep. A failed store reports zero, and asking it again at once would be a busy
+/// loop.
+const SLEEP_MIN: Duration = Duration::from_millis(1);
+
+impl Waiting {
+    /// Lets at most 1024 requests wait at a time, each for at most `time_max`.
+    pub fn new(time_max: Duration, sleep: Sleep) -> Self {
+        Self { time_max, waiters_max: WAITERS_MAX, sleep, waiters: Arc::default() }
+    }
+
+    /// Lets at most `waiters` requests wait at a time.
+    #[must_use]
+    pub fn waiters_max(mut self, waiters: usize) -> Self {
+        self.waiters_max = waiters;
+        self
+    }
+
+    /// Waits for the units that `denied` says are missing, if there is time and room to wait.
+    /// Returns the decisions and whether the request waited.
+    pub(crate) async fn wait(
+        &self,
+        asks: &[&Ask<'_>],
+        denied: Vec<Decision>,
+    ) -> (Vec<Decision>, bool) {
+        if retry_after(&denied).is_none_or(|after| after > self.time_max) {
+            return (denied, false);
+        }
+        let Some(_waiter) = self.enter() else {
+            return (denied, false);
+        };
+        match asks {
+            [ask] if ask.gate.store().waits_in_order() => {
+                let Ask { gate, key, tier, cost } = **ask;
+                let (quotas, sleep) = (gate.quotas_of(tier), &*self.sleep.0);
+                let waited = gate.store().wait(key, quotas, cost, self.time_max, sleep).await;
+                // The store has its own bound on waiters.
+                (waited.map_or(denied, |decision| vec![decision]), true)
+            }
+            _ => (self.ask_again(asks, denied).await, true),
+        }
+    }
+
+    /// Asks again whenever the units should be available, until they are or the time is over.
+    async fn ask_again(&self, asks: &[&Ask<'_>], mut decisions: Vec<Decision>) -> Vec<Decision> {
+        let mut left = self.time_max;
+        for _ in 0..ROUNDS_MAX {
+            let Some(after) = retry_after(&decisions) else { break };
+            let after = after.max(SLEEP_MIN);
+            if after > left {
+                break;
+            }
+            self.sleep.sleep(after).await;
+            left = left.saturating_sub(after);
+            decisions = take(asks).await;
+            if decisions.iter().all(Decision::is_allowed) {
+                break;
+            }
+        }
+        decisions
+    }
+
+    fn enter(&self) -> Option<Waiter<'_>> {
+        // Counted before it is compared, so that the bound holds under concurrency.
+        let before = self.waiters.fetch_add(1, Ordering::Relaxed);
+        let waiter = Waiter(&self.waiters);
+        (before < self.waiters_max).then_some(waiter)
+    }
+}
+
+/// Returns the time after which every ask may pass, or `None` if one never does.
+pub(crate) fn retry_after(decisions: &[Decision]) -> Option<Duration> {
+    let denied = decisions.iter().filter(|decision| !decision.is_allowed());
+    denied
+        .map(Decision::retry_after)
+        .try_fold(Duration::ZERO, |longest, after| Some(longest.max(after?)))
+}
+
+/// Counts a request as waiting for as long as it lives.
+struct Waiter<'a>(&'a AtomicUsize);
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// How to sleep: by a runtime's timer or, in a test, by moving a clock.
+///
+/// ```
+/// use std::time::Duration;
+/// use slidegate::ManualClock;
+/// use slidegate_gate::Sleep;
+///
+/// // No time passes: sleeping moves the clock of the test.
+/// let clock = ManualClock::new(Duration::from_secs(1_700_000_000));
+/// let _sleep = Sleep::new(move |time| {
+///     clock.advance(time);
+///     async {}
+/// });
+/// ```
+#[derive(Clone)]
+pub struct Sleep(Arc<SleepFn>);
+
+impl Sleep {
+    /// Sleeps by a function whose future is ready when the time has passed.
+    pub fn new<F>(sleep: impl Fn(Duration) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        Self(Arc::new(move |time| Box::pin(sleep(time))))
+    }
+
+    /// Sleeps by tokio's timers. Requests must be served inside a tokio runtime.
+    #[cfg(feature = "tokio")]
+    pub fn tokio() -> Self {
+        Self::new(tokio::time::sleep)
+    }
+
+    /// Returns a future that is ready when the time has passed.
+    pub fn sleep(&self, time: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        (self.0)(time)
+    }
+}
+
+impl fmt::Debug for Sleep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Sleep(..)")
+    }
+}

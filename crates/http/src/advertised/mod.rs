@@ -1,0 +1,234 @@
+//! Quotas that a server advertises in its responses.
+
+mod date;
+mod number;
+mod policies;
+mod status;
+
+use std::time::{Duration, SystemTime};
+
+use http::HeaderMap;
+use http::header::{AGE, DATE, RETRY_AFTER};
+use sfv::{BareItem, Item, List, ListEntry, Parser};
+
+use self::number::Count;
+
+/// Quotas and waits that a server advertises, read from the fields of a response.
+///
+/// Reads every form that [`Fields`](crate::Fields) writes and those of other servers. The first of
+/// these that contains a number is used, so that a quota in two forms is not read twice:
+///
+/// | fields | from |
+/// |---|---|
+/// | `RateLimit: "api";r=99;t=60` | drafts -08 and later; each member is a quota |
+/// | `RateLimit: limit=100, remaining=99, reset=60` | draft -07 |
+/// | `RateLimit-Limit`, `RateLimit-Remaining`, `RateLimit-Reset` | drafts up to -06, many services |
+/// | `X-RateLimit-Limit`, `-Remaining`, `-Reset` or `-Reset-After` | most services, Envoy |
+/// | `X-Rate-Limit-Limit`, `-Remaining`, `-Reset` | some services |
+///
+/// `RateLimit-Policy`, and the policies that Envoy adds to `X-RateLimit-Limit`, add limits and
+/// windows to these quotas. A policy that matches none of them is a quota of its own.
+///
+/// Reading never fails. Malformed input is ignored, by parameter where the rest can be read,
+/// otherwise by field. Counts saturate. A remaining number below zero is zero, a limit below zero is
+/// none. A reset or `Retry-After` is seconds from now, a time since the epoch (from a billion on;
+/// milliseconds from a thousand billion on, and so forth), or an HTTP date. A time in the past is no
+/// wait, and no wait is longer than [`AdvertisedLimits::WAIT_MAX`]. If a field with one number has
+/// several lines, the most careful counts: least remaining, longest wait. At most 8 KiB of a field
+/// and 64 quotas are read. Quotas in a response from a cache (`Age` above zero) are ignored.
+///
+/// ```
+/// use std::time::{Duration, SystemTime};
+/// use http::HeaderMap;
+/// use slidegate_http::AdvertisedLimits;
+///
+/// let mut headers = HeaderMap::new();
+/// headers.insert("ratelimit-policy", r#""burst";q=100;w=60"#.parse()?);
+/// headers.insert("ratelimit", r#""burst";r=0;t=7"#.parse()?);
+/// let limits = AdvertisedLimits::read(&headers, SystemTime::UNIX_EPOCH);
+/// let burst = &limits.quotas()[0];
+/// assert_eq!(burst.name(), Some("burst"));
+/// assert_eq!((burst.limit(), burst.remaining()), (Some(100), Some(0)));
+/// assert_eq!(burst.window(), Some(Duration::from_secs(60)));
+/// assert_eq!(limits.wait(), Duration::from_secs(7));
+/// # Ok::<(), http::header::InvalidHeaderValue>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AdvertisedLimits {
+    quotas: Vec<AdvertisedQuota>,
+    retry_after: Option<Duration>,
+}
+
+/// One quota, as far as the server advertises it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AdvertisedQuota {
+    name: Option<Box<str>>,
+    limit: Option<u64>,
+    remaining: Option<u64>,
+    reset_after: Option<Duration>,
+    window: Option<Duration>,
+}
+
+/// The most quotas that are read.
+const QUOTAS_MAX: usize = 64;
+
+/// The most bytes of one field that are read. A longer field is malformed.
+const FIELD_BYTES_MAX: usize = 8192;
+
+impl AdvertisedLimits {
+    /// The longest wait that is returned, ten years of 366 days; longer ones are cut to it.
+    ///
+    /// No window is longer, and a time that far ahead still fits every clock.
+    pub const WAIT_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
+
+    /// Reads the fields of a response.
+    ///
+    /// Dates and times since the epoch are measured from `now`. The server's clock, if its response
+    /// has a [date](AdvertisedLimits::date), is better than this machine's.
+    pub fn read(headers: &HeaderMap, now: SystemTime) -> Self {
+        let retry_after = longest_wait(headers, now);
+        if is_from_cache(headers) {
+            return Self { quotas: Vec::new(), retry_after };
+        }
+        let mut quotas = status::read(headers, now);
+        policies::join(&mut quotas, policies::read(headers));
+        quotas.truncate(QUOTAS_MAX);
+        Self { quotas, retry_after }
+    }
+
+    /// When the response was made, according to its `Date` field.
+    ///
+    /// `now` determines the century of an obsolete date with a two-digit year.
+    pub fn date(headers: &HeaderMap, now: SystemTime) -> Option<SystemTime> {
+        date::parse(headers.get(DATE)?.to_str().ok()?, now)
+    }
+
+    /// The quotas, in the order of the fields.
+    pub fn quotas(&self) -> &[AdvertisedQuota] {
+        &self.quotas
+    }
+
+    /// How long to wait according to `Retry-After`.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
+    /// How long to wait before the next request: according to `Retry-After` if there is one,
+    /// otherwise until every quota that is used up has units again.
+    pub fn wait(&self) -> Duration {
+        let used_up = self.quotas.iter().filter(|quota| quota.remaining == Some(0));
+        let reset = used_up.filter_map(AdvertisedQuota::reset_after).max();
+        self.retry_after.or(reset).unwrap_or(Duration::ZERO)
+    }
+}
+
+impl AdvertisedQuota {
+    /// The policy's name; `None` in fields of older forms.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// Units per window.
+    pub fn limit(&self) -> Option<u64> {
+        self.limit
+    }
+
+    /// Units left.
+    pub fn remaining(&self) -> Option<u64> {
+        self.remaining
+    }
+
+    /// How long until more units become available, counted from when the response was made.
+    pub fn reset_after(&self) -> Option<Duration> {
+        self.reset_after
+    }
+
+    /// How long a unit counts.
+    pub fn window(&self) -> Option<Duration> {
+        self.window
+    }
+}
+
+/// The longest wait of the `Retry-After` lines.
+fn longest_wait(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let lines = headers.get_all(RETRY_AFTER).iter().take(QUOTAS_MAX);
+    let short = lines.filter(|line| line.len() <= FIELD_BYTES_MAX);
+    short.filter_map(|line| number::wait(line.to_str().ok()?, now)).max()
+}
+
+fn is_from_cache(headers: &HeaderMap) -> bool {
+    let age = headers.get(AGE).and_then(|age| Count::parse(age.to_str().ok()?));
+    matches!(age, Some(Count::Units(1..)))
+}
+
+/// All lines of a field, joined in order as structured fields require.
+///
+/// Returns `None` if there is no line, if one is not visible ASCII, or if they are too long.
+fn joined(headers: &HeaderMap, name: &str) -> Option<String> {
+    let mut joined = String::new();
+    for (index, line) in headers.get_all(name).iter().enumerate() {
+        let separator = if index == 0 { "" } else { ", " };
+        joined.extend([separator, line.to_str().ok()?]);
+        if joined.len() > FIELD_BYTES_MAX {
+            return None;
+        }
+    }
+    headers.contains_key(name).then_some(joined)
+}
+
+/// The items of a structured list; none if the text is malformed. Inner lists are left out.
+fn items(text: &str) -> Vec<Item> {
+    let list: List = Parser::new(text).parse().unwrap_or_default();
+    list.into_iter().filter_map(item).collect()
+}
+
+fn item(entry: ListEntry) -> Option<Item> {
+    match entry {
+        ListEntry::Item(item) => Some(item),
+        ListEntry::InnerList(_) => None,
+    }
+}
+
+/// The value, if it is an integer of zero or more.
+fn integer(value: &BareItem) -> Option<u64> {
+    u64::try_from(i64::from(value.as_integer()?)).ok()
+}
+
+/// The value, if it is a string or a token: the newest draft has strings, some earlier ones tokens.
+fn text(value: &BareItem) -> Option<&str> {
+    value.as_string().map(sfv::StringRef::as_str).or(value.as_token().map(sfv::TokenRef::as_str))
+}
+
+/// Structured fields contain seconds from now.
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds).min(AdvertisedLimits::WAIT_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+
+    #[test]
+    fn lines_are_joined_in_order_and_bounded() {
+        let name = "ratelimit";
+        let mut headers = HeaderMap::new();
+        assert_eq!(joined(&headers, name), None);
+        headers.append(name, HeaderValue::from_static("a"));
+        headers.append(name, HeaderValue::from_static("b"));
+        assert_eq!(joined(&headers, name).unwrap(), "a, b");
+        headers.append(name, HeaderValue::from_bytes(&[b'x'; FIELD_BYTES_MAX]).unwrap());
+        assert_eq!(joined(&headers, name), None);
+        headers.insert(name, HeaderValue::from_bytes(b"\xff").unwrap());
+        assert_eq!(joined(&headers, name), None);
+    }
+
+    #[test]
+    fn last_parameter_with_a_name_counts() {
+        let items = items("\"a\";r=1;r=2;t=-3;p=:aGk=:, (1 2);r=3");
+        assert_eq!(items.len(), 1);
+        assert_eq!(text(&items[0].bare_item), Some("a"));
+        let number = |name: &str| items[0].params.get(name).and_then(integer);
+        assert_eq!([number("r"), number("t"), number("p")], [Some(2), None, None]);
+    }
+}

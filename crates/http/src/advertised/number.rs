@@ -1,0 +1,158 @@
+//! Numbers in fields without a grammar: counts and waits.
+
+use std::time::{Duration, SystemTime};
+
+use super::{AdvertisedLimits, date};
+use crate::header::since_epoch;
+
+/// A number of units, saturated; fractions are dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Count {
+    /// Below zero, which some servers use for "unlimited" and others for "over the limit".
+    Negative,
+    Units(u64),
+}
+
+impl Count {
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let decimal = Decimal::parse(text)?;
+        Some(if decimal.negative { Self::Negative } else { Self::Units(decimal.whole) })
+    }
+}
+
+/// Reads a wait from a text that is seconds from now, a time since the epoch, or a date.
+///
+/// Numbers are distinguished by size: a billion seconds are 31 years from now, or September 2001
+/// since the epoch. From there on, each factor of 1000 means a smaller unit, down to nanoseconds.
+/// A time in the past and a negative number are no wait; longer waits are cut to
+/// [`AdvertisedLimits::WAIT_MAX`].
+pub(super) fn wait(text: &str, now: SystemTime) -> Option<Duration> {
+    let wait = match Decimal::parse(text) {
+        Some(decimal) if decimal.negative => Duration::ZERO,
+        Some(decimal) if decimal.whole < TIMES_FROM => decimal.seconds(),
+        Some(decimal) => decimal.time().saturating_sub(since_epoch(now)),
+        None => since_epoch(date::parse(text, now)?).saturating_sub(since_epoch(now)),
+    };
+    Some(wait.min(AdvertisedLimits::WAIT_MAX))
+}
+
+/// Numbers from here on are times since the epoch.
+const TIMES_FROM: u64 = 1_000_000_000;
+
+/// Digits with an optional sign and fraction, nothing else.
+#[derive(Debug, Clone, Copy)]
+struct Decimal {
+    negative: bool,
+    /// Saturated.
+    whole: u64,
+    /// The fraction in billionths, rounded up so that a wait is never too short.
+    billionths: u32,
+}
+
+impl Decimal {
+    fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let (negative, text) = match text.strip_prefix('-') {
+            Some(rest) => (true, rest),
+            None => (false, text.strip_prefix('+').unwrap_or(text)),
+        };
+        let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+        let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        if whole.is_empty() || fraction.is_empty() || !is_digits(whole) || !is_digits(fraction) {
+            return None;
+        }
+        // Digits only, so the one possible error is an overflow.
+        let whole = whole.parse().unwrap_or(u64::MAX);
+        let billionths = billionths(fraction);
+        Some(Self { negative: negative && (whole, billionths) != (0, 0), whole, billionths })
+    }
+
+    fn seconds(self) -> Duration {
+        Duration::from_secs(self.whole).saturating_add(Duration::from_nanos(self.billionths.into()))
+    }
+
+    /// A time since the epoch, in the unit that its size suggests.
+    fn time(self) -> Duration {
+        const MILLIS_FROM: u64 = TIMES_FROM * 1000;
+        const MICROS_FROM: u64 = MILLIS_FROM * 1000;
+        const NANOS_FROM: u64 = MICROS_FROM * 1000;
+        match self.whole {
+            NANOS_FROM.. => Duration::from_nanos(self.whole),
+            MICROS_FROM..NANOS_FROM => Duration::from_micros(self.whole),
+            MILLIS_FROM..MICROS_FROM => Duration::from_millis(self.whole),
+            _ => self.seconds(),
+        }
+    }
+}
+
+/// The digits after the decimal point, in billionths, rounded up.
+fn billionths(fraction: &str) -> u32 {
+    let (read, rest) = fraction.split_at(fraction.len().min(9));
+    let padded = read.bytes().chain(std::iter::repeat(b'0')).take(9);
+    let read = padded.fold(0, |sum: u32, digit| sum * 10 + u32::from(digit - b'0'));
+    read + u32::from(rest.bytes().any(|digit| digit != b'0'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_795_000_000;
+    const WAIT_MAX: Duration = AdvertisedLimits::WAIT_MAX;
+
+    fn waits(text: &str) -> Option<Duration> {
+        wait(text, SystemTime::UNIX_EPOCH + Duration::from_secs(NOW))
+    }
+
+    fn seconds(text: &str) -> Option<u64> {
+        waits(text).map(|wait| wait.as_secs())
+    }
+
+    #[test]
+    fn small_numbers_are_seconds_and_large_ones_times() {
+        assert_eq!(seconds("0"), Some(0));
+        assert_eq!(seconds(" 7 "), Some(7));
+        assert_eq!(seconds("86400"), Some(86_400));
+        assert_eq!(seconds("1795000030"), Some(30));
+        assert_eq!(seconds("1795000030000"), Some(30));
+        assert_eq!(seconds("1795000030000000"), Some(30));
+        assert_eq!(seconds("1795000030000000000"), Some(30));
+        assert_eq!(waits("12.25"), Some(Duration::from_millis(12_250)));
+        assert_eq!(waits("1795000000.5"), Some(Duration::from_millis(500)));
+        assert_eq!(waits("0.0000000001"), Some(Duration::from_nanos(1)));
+        assert_eq!(waits("0.9999999999"), Some(Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn past_is_no_wait_and_far_future_is_cut() {
+        assert_eq!(waits("-5"), Some(Duration::ZERO));
+        assert_eq!(waits("1700000000"), Some(Duration::ZERO));
+        assert_eq!(waits("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::ZERO));
+        assert_eq!(waits("Mon, 01 Jan 0001 00:00:00 GMT"), Some(Duration::ZERO));
+        assert_eq!(waits("999999999"), Some(WAIT_MAX));
+        assert_eq!(waits("Fri, 31 Dec 9999 23:59:59 GMT"), Some(WAIT_MAX));
+        assert_eq!(waits(&"9".repeat(400)), Some(WAIT_MAX));
+    }
+
+    #[test]
+    fn clock_before_the_epoch_reads_as_the_epoch() {
+        let before = SystemTime::UNIX_EPOCH - Duration::from_secs(1);
+        assert_eq!(wait("1000000000", before), Some(WAIT_MAX));
+    }
+
+    #[test]
+    fn anything_else_is_rejected() {
+        for text in ["", " ", "-", ".", "1.", ".5", "1e3", "0x10", "1 2", "ten", "1,5", "\u{663}"] {
+            assert_eq!(waits(text), None, "{text:?}");
+            assert_eq!(Count::parse(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn counts_saturate() {
+        assert_eq!(Count::parse("100"), Some(Count::Units(100)));
+        assert_eq!(Count::parse("99.9"), Some(Count::Units(99)));
+        assert_eq!(Count::parse(&"9".repeat(99)), Some(Count::Units(u64::MAX)));
+        assert_eq!(Count::parse("-1"), Some(Count::Negative));
+    }
+}

@@ -1,0 +1,117 @@
+//! Names and values of header fields: numbers, and times in whole seconds.
+
+use std::sync::LazyLock;
+use std::time::{Duration, SystemTime};
+
+use http::{HeaderName, HeaderValue};
+
+pub(crate) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+pub(crate) const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+
+pub(crate) const RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("ratelimit-limit");
+pub(crate) const RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("ratelimit-remaining");
+pub(crate) const RATELIMIT_RESET: HeaderName = HeaderName::from_static("ratelimit-reset");
+
+pub(crate) const X_RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+pub(crate) const X_RATELIMIT_REMAINING: HeaderName =
+    HeaderName::from_static("x-ratelimit-remaining");
+pub(crate) const X_RATELIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+
+/// The largest integer that a structured field may carry: fifteen digits.
+const INTEGER_MAX: u64 = 999_999_999_999_999;
+
+/// Cuts a number to what a structured field may carry.
+pub(crate) fn cut(number: u64) -> u64 {
+    number.min(INTEGER_MAX)
+}
+
+/// A number as the value of a field. Numbers below ten thousand, as most are, need no allocation, and
+/// those below a thousand are prepared, because every response carries a few.
+pub(crate) fn value(number: u64) -> HeaderValue {
+    let index = usize::try_from(number).unwrap_or(usize::MAX);
+    VALUES.get(index).map_or_else(|| new_value(number), HeaderValue::clone)
+}
+
+static VALUES: LazyLock<Box<[HeaderValue]>> = LazyLock::new(|| (0..1000).map(new_value).collect());
+
+#[inline(never)]
+fn new_value(number: u64) -> HeaderValue {
+    match small(number) {
+        Some(text) => HeaderValue::from_static(text),
+        None => HeaderValue::from(number),
+    }
+}
+
+/// The text of a number below ten thousand.
+fn small(number: u64) -> Option<&'static str> {
+    let number = usize::try_from(number).ok().filter(|number| *number < 10_000)?;
+    let zeros = match number {
+        0..10 => 3,
+        10..100 => 2,
+        100..1000 => 1,
+        _ => 0,
+    };
+    SMALL.get(number * 4 + zeros..(number + 1) * 4)
+}
+
+/// All numbers below ten thousand, each with four digits.
+static SMALL: LazyLock<String> =
+    LazyLock::new(|| (0..10_000).map(|number| format!("{number:04}")).collect::<Vec<_>>().concat());
+
+/// Whole seconds, rounded up: a client that waits for them never returns too early.
+pub(crate) fn seconds_up(duration: Duration) -> u64 {
+    duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0))
+}
+
+/// A window in whole seconds, rounded up, at least one.
+///
+/// A client that believes a window longer than it is sends less than it could; one that believes
+/// it shorter is denied.
+pub(crate) fn window_seconds(window: Duration) -> u64 {
+    seconds_up(window).max(1)
+}
+
+/// The time `after` from `now` in seconds since the epoch, rounded up.
+pub(crate) fn epoch_seconds(now: SystemTime, after: Duration) -> u64 {
+    seconds_up(since_epoch(now).saturating_add(after))
+}
+
+/// The time since the epoch. A clock before the epoch reads as the epoch.
+pub(crate) fn since_epoch(now: SystemTime) -> Duration {
+    now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_reads_as_itself() {
+        let large = [10_000, 10_001, 65_536, u64::from(u32::MAX), u64::MAX];
+        for number in (0..10_000).chain(large) {
+            assert_eq!(value(number), number.to_string());
+        }
+        assert_eq!(small(10_000), None);
+    }
+
+    #[test]
+    fn part_of_a_second_is_a_second() {
+        assert_eq!(seconds_up(Duration::ZERO), 0);
+        assert_eq!(seconds_up(Duration::from_nanos(1)), 1);
+        assert_eq!(seconds_up(Duration::from_secs(7)), 7);
+        assert_eq!(seconds_up(Duration::from_millis(7001)), 8);
+        assert_eq!(seconds_up(Duration::MAX), u64::MAX);
+        assert_eq!(window_seconds(Duration::from_millis(100)), 1);
+    }
+
+    #[test]
+    fn times_are_rounded_up_once() {
+        // Rounding both parts up would name a time a second too late.
+        let now = SystemTime::UNIX_EPOCH + Duration::from_millis(1_000_500);
+        assert_eq!(epoch_seconds(now, Duration::from_millis(500)), 1001);
+        assert_eq!(epoch_seconds(now, Duration::from_millis(501)), 1002);
+        let before = SystemTime::UNIX_EPOCH - Duration::from_secs(9);
+        assert_eq!(epoch_seconds(before, Duration::from_secs(3)), 3);
+        assert_eq!(epoch_seconds(now, Duration::MAX), u64::MAX);
+    }
+}

@@ -1,0 +1,89 @@
+//! A decision with its policy.
+
+use std::time::Duration;
+
+use slidegate::{Decision, FailureMode, Mode, Policy, Quota, QuotaDecision};
+
+use crate::header::seconds_up;
+
+/// A decision with its policy, from which fields and problem bodies are written.
+///
+/// All numbers come from the decision; the policy provides its name and windows.
+#[derive(Debug, Clone, Copy)]
+pub struct PolicyDecision<'a> {
+    pub(crate) policy: &'a Policy,
+    quotas: &'a [Quota],
+    decision: &'a Decision,
+}
+
+/// When a denied request may be sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Retry {
+    /// Nothing was denied.
+    Allowed,
+    /// Waiting does not help: the cost is above a limit.
+    Never,
+    /// After this number of seconds, at least one.
+    After(u64),
+}
+
+impl<'a> PolicyDecision<'a> {
+    /// A decision made with the policy's own quotas.
+    pub fn new(policy: &'a Policy, decision: &'a Decision) -> Self {
+        Self { policy, quotas: policy.quotas(), decision }
+    }
+
+    /// A decision made with other quotas than the policy's, such as those of a tier.
+    #[must_use]
+    pub fn quotas(mut self, quotas: &'a [Quota]) -> Self {
+        self.quotas = quotas;
+        self
+    }
+
+    /// Whether the request was denied.
+    pub fn is_denied(&self) -> bool {
+        !self.decision.is_allowed()
+    }
+
+    /// The decision of each quota, with its window if the policy has a quota at that index.
+    pub(crate) fn quota_decisions(
+        &self,
+    ) -> impl ExactSizeIterator<Item = (&'a QuotaDecision, Option<Duration>)> {
+        let quotas = self.quotas;
+        let decisions = self.decision.quotas().iter().enumerate();
+        decisions.map(move |(index, quota)| (quota, quotas.get(index).map(Quota::window)))
+    }
+
+    pub(crate) fn is_shadow(&self) -> bool {
+        self.policy.mode() == Mode::Shadow
+    }
+
+    /// Whether the request was denied because the store failed, not by a quota.
+    ///
+    /// A policy with [`FailureMode::Local`] is decided by real quotas even while the store fails.
+    pub(crate) fn is_store_failure(&self) -> bool {
+        self.decision.is_degraded() && self.policy.failure_mode() == FailureMode::Deny
+    }
+
+    /// When every policy that denied would allow the request.
+    ///
+    /// Allowed decisions are ignored: in shadow mode their quotas may be full.
+    pub(crate) fn retry(decisions: &[Self]) -> Retry {
+        let mut longest = None;
+        for denied in decisions.iter().filter(|decision| decision.is_denied()) {
+            let Some(after) = denied.decision.retry_after() else { return Retry::Never };
+            longest = longest.max(Some(after));
+        }
+        // At least one: zero would invite an immediate retry.
+        longest.map_or(Retry::Allowed, |after| Retry::After(seconds_up(after).max(1)))
+    }
+}
+
+impl Retry {
+    pub(crate) fn seconds(self) -> Option<u64> {
+        match self {
+            Self::After(seconds) => Some(seconds),
+            Self::Allowed | Self::Never => None,
+        }
+    }
+}

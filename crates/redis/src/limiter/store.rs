@@ -1,0 +1,213 @@
+//! The limiter on Redis as a store.
+
+use core::any::Any;
+
+use slidegate::{
+    Cost, Decision, Error, ErrorKind, Event, Policy, Quota, Quotas, Receipt, Stat, StatValue,
+    Store, StoreAsk, StoreFuture, StoreGroup, Tier, Usage,
+};
+
+use super::{RedisAsk, RedisLimiter, RedisStats, RedisWithQuotas, check_all};
+use crate::servers::BreakerState;
+
+/// Calls a method of a limiter with its quotas, or returns the error of a foreign tier.
+macro_rules! with {
+    ($limiter:expr, $quotas:expr, $with:ident => $call:expr) => {
+        match $limiter.with($quotas) {
+            Ok($with) => StoreFuture::pending(async move { $call.await }),
+            Err(error) => StoreFuture::ready(Err(error)),
+        }
+    };
+}
+
+impl Store for RedisLimiter {
+    fn policy(&self) -> &Policy {
+        self.policy()
+    }
+
+    fn tier(&self, quotas: &[Quota]) -> Result<Tier, Error> {
+        self.tier(quotas)
+    }
+
+    fn check<'a>(
+        &'a self,
+        key: &'a [u8],
+        quotas: Quotas<'a>,
+        cost: Cost,
+    ) -> StoreFuture<'a, Result<Decision, Error>> {
+        let RedisWithQuotas { limiter, tier } = match self.with(quotas) {
+            Ok(with) => with,
+            Err(error) => return StoreFuture::ready(Err(error)),
+        };
+        // A denial from the deny cache needs no future.
+        if let Some(denial) = limiter.inner.check_cached(key, tier, cost) {
+            return StoreFuture::ready(Ok(denial));
+        }
+        StoreFuture::pending(async move { Ok(limiter.inner.check_uncached(key, tier, cost).await) })
+    }
+
+    fn peek<'a>(
+        &'a self,
+        key: &'a [u8],
+        quotas: Quotas<'a>,
+        cost: Cost,
+    ) -> StoreFuture<'a, Result<Decision, Error>> {
+        with!(self, quotas, limiter => limiter.peek(key, cost))
+    }
+
+    fn refund<'a>(
+        &'a self,
+        key: &'a [u8],
+        quotas: Quotas<'a>,
+        receipt: Receipt,
+    ) -> StoreFuture<'a, Result<u64, Error>> {
+        with!(self, quotas, limiter => limiter.refund(key, receipt))
+    }
+
+    fn settle<'a>(
+        &'a self,
+        key: &'a [u8],
+        quotas: Quotas<'a>,
+        receipt: Receipt,
+        actual: u64,
+    ) -> StoreFuture<'a, Result<u64, Error>> {
+        with!(self, quotas, limiter => limiter.settle(key, receipt, actual))
+    }
+
+    fn forgive<'a>(
+        &'a self,
+        key: &'a [u8],
+        quotas: Quotas<'a>,
+        units: u64,
+    ) -> StoreFuture<'a, Result<u64, Error>> {
+        with!(self, quotas, limiter => limiter.forgive(key, units))
+    }
+
+    fn usage<'a>(
+        &'a self,
+        key: &'a [u8],
+        quotas: Quotas<'a>,
+    ) -> StoreFuture<'a, Result<Usage, Error>> {
+        with!(self, quotas, limiter => limiter.usage(key))
+    }
+
+    fn history<'a>(
+        &'a self,
+        key: &'a [u8],
+        quotas: Quotas<'a>,
+    ) -> StoreFuture<'a, Result<Vec<Event>, Error>> {
+        with!(self, quotas, limiter => limiter.history(key))
+    }
+
+    fn reset<'a>(&'a self, key: &'a [u8]) -> StoreFuture<'a, Result<bool, Error>> {
+        StoreFuture::pending(self.reset(key))
+    }
+
+    /// Redis finds the units by the key, so the fingerprint does not matter.
+    fn receipt(&self, _: &[u8], units: u64, tick: u64, epoch: u16) -> Receipt {
+        Receipt::new(0, tick, units, epoch)
+    }
+
+    fn group(&self) -> StoreGroup {
+        StoreGroup::of(&*self.inner.redis.shared)
+    }
+
+    fn check_all<'a>(
+        &'a self,
+        asks: &'a [StoreAsk<'a>],
+    ) -> StoreFuture<'a, Result<Vec<Decision>, Error>> {
+        let ask = |ask: &StoreAsk<'a>| match ask.store.as_any().downcast_ref::<Self>() {
+            Some(limiter) => Ok(RedisAsk::new(limiter.with(ask.quotas)?, ask.key, ask.cost)),
+            None => {
+                let message = format!("policy {:?} is not in Redis", ask.store.policy().name());
+                Err(Error::new(ErrorKind::Setting, message))
+            }
+        };
+        let asks: Result<Vec<RedisAsk<'_>>, Error> = asks.iter().map(ask).collect();
+        match asks {
+            Ok(asks) => StoreFuture::pending(async move { check_all(&asks).await }),
+            Err(error) => StoreFuture::ready(Err(error)),
+        }
+    }
+
+    fn applies_failure_mode(&self) -> bool {
+        true
+    }
+
+    fn is_available(&self) -> bool {
+        self.stats().breaker != BreakerState::Open
+    }
+
+    fn warnings(&self) -> StoreFuture<'_, Result<Vec<String>, Error>> {
+        StoreFuture::pending(async move {
+            let warnings = self.inner.redis.warnings().await?;
+            Ok(warnings.iter().map(ToString::to_string).collect())
+        })
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn stats(&self) -> Vec<Stat> {
+        let stats = self.stats();
+        let breaker = Stat::shared(
+            "rate_limit_redis_breaker_state",
+            "Circuit breaker: 0 closed, 1 half-open, 2 open.",
+            StatValue::Gauge(match stats.breaker {
+                BreakerState::Closed => 0,
+                BreakerState::HalfOpen => 1,
+                BreakerState::Open => 2,
+            }),
+        );
+        let own = own_counts(&stats)
+            .map(|(name, help, count)| Stat::new(name, help, StatValue::Count(count)));
+        let shared = shared_counts(&stats)
+            .map(|(name, help, count)| Stat::shared(name, help, StatValue::Count(count)));
+        own.into_iter().chain([breaker]).chain(shared).collect()
+    }
+}
+
+/// A metric's name, its help text and its value.
+type Count = (&'static str, &'static str, u64);
+
+/// Counters of one policy.
+fn own_counts(stats: &RedisStats) -> [Count; 8] {
+    [
+        ("rate_limit_redis_decisions_total", "Checks decided.", stats.decisions),
+        ("rate_limit_redis_deny_cache_total", "Denials by the deny cache.", stats.denied_here),
+        ("rate_limit_redis_leased_total", "Checks allowed by a lease.", stats.leased_here),
+        ("rate_limit_redis_degraded_total", "Checks by the failure mode.", stats.degraded),
+        ("rate_limit_redis_unknown_total", "Of these, perhaps counted by Redis.", stats.unknown),
+        ("rate_limit_redis_leases_total", "Leases taken.", stats.leases),
+        (
+            "rate_limit_redis_lease_units_returned_total",
+            "Leased units that were returned unused.",
+            stats.lease_units_returned,
+        ),
+        (
+            "rate_limit_redis_lease_units_lost_total",
+            "Leased units that could not be returned.",
+            stats.lease_units_lost,
+        ),
+    ]
+}
+
+/// Counters that all policies on the same servers share.
+fn shared_counts(stats: &RedisStats) -> [Count; 9] {
+    [
+        (
+            "rate_limit_redis_breaker_opened_total",
+            "Times that a circuit breaker opened.",
+            stats.breaker_opened,
+        ),
+        ("rate_limit_redis_calls_total", "Commands sent.", stats.calls),
+        ("rate_limit_redis_timeouts_total", "Commands that timed out.", stats.timeouts),
+        ("rate_limit_redis_errors_total", "Connections that broke.", stats.errors),
+        ("rate_limit_redis_crowded_total", "Calls refused: too many in flight.", stats.crowded),
+        ("rate_limit_redis_connections_total", "Connections opened.", stats.connections),
+        ("rate_limit_redis_clock_steps_total", "Steps of a server's clock.", stats.clock_steps),
+        ("rate_limit_redis_scripts_sent_total", "Scripts sent as text.", stats.scripts_sent),
+        ("rate_limit_redis_redirects_total", "Redirections by a cluster.", stats.redirects),
+    ]
+}

@@ -1,0 +1,211 @@
+//! Makes gates from the configuration.
+
+use core::fmt;
+use std::sync::Arc;
+
+use slidegate::{Algorithm, Clock, Error, FailureMode, Quota, Store};
+use slidegate_gate::{Gate, GateBuilder, Metrics, Observer, Rollout};
+
+use super::stores::{Restore, StateId, StateSpec, Stores, algorithm_name};
+use crate::spec::{MEMORY, PolicySpec, RateSpec, SharedSpec, Spec, Unit};
+
+/// Makes gates from the configuration. Gates of a new configuration continue the state and the
+/// counters of the one before.
+pub struct GateFactory<'a> {
+    spec: &'a Spec,
+    stores: &'a Stores,
+    shared: &'a GateSettings,
+    restore: &'a mut dyn Restore,
+    /// The memory limit of each store in memory, in bytes.
+    memory: usize,
+    used: Vec<(StateId, Arc<dyn Store>)>,
+    all: Vec<Arc<Gate>>,
+}
+
+/// What all gates share.
+#[derive(Debug)]
+pub struct GateSettings {
+    /// Where decisions are counted.
+    pub metrics: Arc<Metrics>,
+    /// Where decisions are reported.
+    pub observer: Option<Arc<dyn Observer>>,
+    /// Measures the time of decisions.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// A gate of every unit in a domain's store, for limits that requests bring along.
+#[derive(Debug)]
+pub struct UnitGates {
+    /// In the order of [`Unit::ALL`].
+    gates: Vec<Gate>,
+}
+
+impl UnitGates {
+    /// Returns a gate of `requests` per unit. It shares its state with all others of that unit.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `requests` is zero.
+    pub fn gate(&self, requests: u32, unit: Unit) -> Result<Gate, Error> {
+        let quota = Quota::new(u64::from(requests), unit.window())?;
+        self.gates[unit as usize].with_quotas(&[quota])
+    }
+}
+
+impl<'a> GateFactory<'a> {
+    /// Starts with nothing made.
+    pub fn new(
+        spec: &'a Spec,
+        stores: &'a Stores,
+        shared: &'a GateSettings,
+        restore: &'a mut dyn Restore,
+    ) -> Self {
+        let memory = spec.memory().limit / stores_in_memory(spec);
+        let (used, all) = (Vec::new(), Vec::new());
+        Self { spec, stores, shared, restore, memory, used, all }
+    }
+
+    /// Makes the gate of a policy.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a value is out of range or the store is not configured.
+    pub fn policy(&mut self, policy: &PolicySpec) -> Result<Arc<Gate>, Error> {
+        let wanted = StateSpec {
+            name: &policy.name,
+            quotas: &policy.quotas,
+            algorithm: policy.algorithm,
+            store: &policy.store,
+            failure_mode: policy.failure_mode,
+            secret_keys: policy.secret_keys,
+            shared: &policy.shared,
+            memory: self.memory,
+        };
+        let mut gate = Gate::builder(self.store(&wanted)?)
+            .name(&policy.name)
+            .quotas(policy.quotas.as_slice())
+            .rollout(policy.switch)
+            .enforce_percent(policy.enforce_percent)
+            .secret_keys(policy.secret_keys);
+        for (name, quotas) in &policy.tiers {
+            gate = gate.tier(name, quotas.as_slice());
+        }
+        if let Some(candidate) = &policy.candidate {
+            let name = format!("{}:candidate", policy.name);
+            let (quotas, algorithm) = (candidate.quotas.as_slice(), candidate.algorithm);
+            let store = self.store(&StateSpec { name: &name, quotas, algorithm, ..wanted })?;
+            gate = gate.candidate_quotas(store, quotas);
+        }
+        let gate = Arc::new(self.build(gate)?);
+        self.all.push(Arc::clone(&gate));
+        Ok(gate)
+    }
+
+    /// Makes the gate of a descriptor. All descriptors of one unit share a store, in which their
+    /// keys differ.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the rate is zero or the store is not configured.
+    pub fn descriptor(
+        &mut self,
+        store: &str,
+        name: &str,
+        rate: &RateSpec,
+        rollout: Rollout,
+    ) -> Result<Arc<Gate>, Error> {
+        let gate = Arc::new(self.unit_gate(store, name, rate, rollout)?);
+        self.all.push(Arc::clone(&gate));
+        Ok(gate)
+    }
+
+    /// Makes a gate of every unit, for limits that requests bring along.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store is not configured.
+    pub fn units(
+        &mut self,
+        store: &str,
+        name: &str,
+        algorithm: Algorithm,
+    ) -> Result<UnitGates, Error> {
+        let gate = |unit| {
+            let rate = RateSpec { requests: 1, unit, algorithm };
+            self.unit_gate(store, name, &rate, Rollout::Enforce)
+        };
+        Ok(UnitGates { gates: Unit::ALL.into_iter().map(gate).collect::<Result<_, _>>()? })
+    }
+
+    /// Returns all gates and the stores that they use.
+    pub fn finish(self) -> (Vec<Arc<Gate>>, Vec<(StateId, Arc<dyn Store>)>) {
+        (self.all, self.used)
+    }
+
+    fn unit_gate(
+        &mut self,
+        store: &str,
+        name: &str,
+        rate: &RateSpec,
+        rollout: Rollout,
+    ) -> Result<Gate, Error> {
+        let RateSpec { requests, unit, algorithm } = *rate;
+        // No algorithm can read what another wrote, and keys in Redis carry the policy's name only.
+        let policy = match algorithm {
+            Algorithm::Log => format!("envoy.{}", unit.name()),
+            other => format!("envoy.{}.{}", unit.name(), algorithm_name(other)),
+        };
+        let store = self.store(&StateSpec {
+            name: &policy,
+            quotas: &[Quota::new(1, unit.window())?],
+            algorithm,
+            store,
+            failure_mode: FailureMode::Allow,
+            secret_keys: false,
+            shared: &SharedSpec::default(),
+            memory: self.memory,
+        })?;
+        let quota = Quota::new(u64::from(requests), unit.window())?;
+        self.build(Gate::builder(store).name(name).quotas([quota]).rollout(rollout))
+    }
+
+    fn build(&self, gate: GateBuilder) -> Result<Gate, Error> {
+        let GateSettings { metrics, observer, clock } = self.shared;
+        let gate = gate.metrics(metrics).clock(Arc::clone(clock));
+        match observer {
+            Some(observer) => gate.observer(Arc::clone(observer)).build(),
+            None => gate.build(),
+        }
+    }
+
+    fn store(&mut self, wanted: &StateSpec<'_>) -> Result<Arc<dyn Store>, Error> {
+        let (id, store) = self.stores.get(wanted, self.spec, self.restore)?;
+        if !self.used.iter().any(|(used, _)| *used == id) {
+            self.shared.metrics.register_store(&id.store, &store);
+            self.used.push((id, Arc::clone(&store)));
+        }
+        Ok(store)
+    }
+}
+
+impl fmt::Debug for GateFactory<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GateFactory").field("used", &self.used).finish_non_exhaustive()
+    }
+}
+
+/// Returns how many stores share the memory: policies, candidates, the units of domains, and
+/// `CL.THROTTLE`.
+fn stores_in_memory(spec: &Spec) -> usize {
+    let policies = spec.policies.iter().filter(|policy| policy.store == MEMORY);
+    let own: usize = policies.map(|policy| 1 + usize::from(policy.candidate.is_some())).sum();
+    let mut algorithms: Vec<Algorithm> = Vec::new();
+    for domain in spec.domains.iter().filter(|domain| domain.store == MEMORY) {
+        for algorithm in domain.algorithms() {
+            if !algorithms.contains(&algorithm) {
+                algorithms.push(algorithm);
+            }
+        }
+    }
+    1 + own + algorithms.len() * Unit::ALL.len()
+}

@@ -1,0 +1,7 @@
+//! Gates made from the configuration, and the stores behind them.
+
+mod factory;
+mod stores;
+
+pub use self::factory::{GateFactory, GateSettings, UnitGates};
+pub use self::stores::{NoRestore, Restore, StateId, Stores};

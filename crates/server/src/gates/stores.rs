@@ -1,0 +1,253 @@
+//! The stores of all gates, by what they belong to, so that a reload finds the state again.
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use slidegate::{
+    Algorithm, Error, ErrorKind, FailureMode, Limiter, ManualClock, Policy, Quota, RestoreReport,
+    Store,
+};
+use slidegate_redis::{Redis, RedisBuilder};
+
+use crate::spec::{MEMORY, MemorySpec, RedisPlace, RedisSpec, SharedSpec, Spec};
+
+/// The stores of all gates.
+#[derive(Debug, Default)]
+pub struct Stores {
+    found: Mutex<HashMap<StateId, Arc<dyn Store>>>,
+    servers: Mutex<HashMap<String, (RedisSpec, Redis)>>,
+    clock: Option<ManualClock>,
+}
+
+/// What state belongs to. Another algorithm or another number of quotas is other state.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct StateId {
+    /// The name of the store in the configuration.
+    pub store: String,
+    /// The policy, or `envoy.` and the unit.
+    pub name: String,
+    /// The algorithm with its parameter, usable in a file name.
+    pub algorithm: String,
+    /// The number of quotas.
+    pub quotas: usize,
+}
+
+/// What a store is made of, if it does not exist yet.
+#[derive(Debug)]
+pub(super) struct StateSpec<'a> {
+    pub(super) name: &'a str,
+    pub(super) quotas: &'a [Quota],
+    pub(super) algorithm: Algorithm,
+    pub(super) store: &'a str,
+    pub(super) failure_mode: FailureMode,
+    pub(super) secret_keys: bool,
+    pub(super) shared: &'a SharedSpec,
+    /// The memory limit of a store in memory, in bytes.
+    pub(super) memory: usize,
+}
+
+/// Where the state of a store may be restored from.
+pub trait Restore {
+    /// Returns the snapshot of this state, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it cannot be read.
+    fn open(&mut self, state: &StateId) -> Result<Option<Box<dyn Read>>, Error>;
+
+    /// Called after a snapshot was restored, or could not be.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error to stop; otherwise the state starts empty.
+    fn ended(&mut self, state: &StateId, read: Result<RestoreReport, Error>) -> Result<(), Error>;
+}
+
+/// Restores nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct NoRestore;
+
+impl Restore for NoRestore {
+    fn open(&mut self, _: &StateId) -> Result<Option<Box<dyn Read>>, Error> {
+        Ok(None)
+    }
+
+    fn ended(&mut self, _: &StateId, read: Result<RestoreReport, Error>) -> Result<(), Error> {
+        read.map(|_| ())
+    }
+}
+
+impl StateSpec<'_> {
+    fn id(&self) -> StateId {
+        StateId {
+            store: self.store.to_owned(),
+            name: self.name.to_owned(),
+            algorithm: algorithm_name(self.algorithm),
+            quotas: self.quotas.len(),
+        }
+    }
+
+    fn policy(&self) -> Result<Policy, Error> {
+        Policy::builder(self.name)
+            .quotas(self.quotas.iter().copied())
+            .algorithm(self.algorithm)
+            .failure_mode(self.failure_mode)
+            .build()
+    }
+}
+
+/// The algorithm with its parameter, usable in names of files and Redis keys.
+pub(super) fn algorithm_name(algorithm: Algorithm) -> String {
+    algorithm.to_string().replace(": ", "_")
+}
+
+impl Stores {
+    /// Creates an empty set. With `clock`, stores in memory read that clock.
+    pub fn new(clock: Option<ManualClock>) -> Self {
+        Self { clock, ..Self::default() }
+    }
+
+    /// Returns the store of a policy, created if it does not exist yet.
+    pub(super) fn get(
+        &self,
+        wanted: &StateSpec<'_>,
+        spec: &Spec,
+        restore: &mut dyn Restore,
+    ) -> Result<(StateId, Arc<dyn Store>), Error> {
+        let id = wanted.id();
+        if let Some(store) = self.found.lock().get(&id) {
+            return Ok((id, Arc::clone(store)));
+        }
+        let store: Arc<dyn Store> = if wanted.store == MEMORY {
+            Arc::new(self.in_memory(wanted, &id, spec.memory(), restore)?)
+        } else {
+            self.in_redis(wanted, spec)?
+        };
+        self.found.lock().insert(id.clone(), Arc::clone(&store));
+        Ok((id, store))
+    }
+
+    fn in_memory(
+        &self,
+        wanted: &StateSpec<'_>,
+        id: &StateId,
+        memory: MemorySpec,
+        restore: &mut dyn Restore,
+    ) -> Result<Limiter, Error> {
+        let make = || -> Result<_, Error> {
+            let builder = Limiter::builder(wanted.policy()?)
+                .memory_limit(wanted.memory)
+                .on_full(memory.on_full);
+            Ok(match &self.clock {
+                Some(clock) => builder.clock(clock.clone()),
+                None => builder,
+            })
+        };
+        if let Some(mut input) = restore.open(id)? {
+            match make()?.restore(&mut input) {
+                Ok((limiter, report)) => {
+                    restore.ended(id, Ok(report))?;
+                    return Ok(limiter);
+                }
+                Err(error) => restore.ended(id, Err(error))?,
+            }
+        }
+        make()?.build()
+    }
+
+    fn in_redis(
+        &self,
+        wanted: &StateSpec<'_>,
+        spec: &Spec,
+    ) -> Result<Arc<dyn Store>, Error> {
+        let redis = self.redis(wanted.store, spec)?;
+        let SharedSpec { nodes, guard_band, deny_cache, leases } = *wanted.shared;
+        let mut builder = redis.limiter(wanted.policy()?).nodes(nodes).deny_cache(deny_cache);
+        if let Some(share) = guard_band {
+            builder = builder.guard_band(share);
+        }
+        if let Some(length) = leases {
+            builder = builder.leases(length);
+        }
+        if wanted.secret_keys {
+            builder = builder.secret_keys();
+        }
+        Ok(Arc::new(builder.build()?))
+    }
+
+    /// Returns the servers of a store; the same as before while its settings are the same.
+    fn redis(&self, name: &str, spec: &Spec) -> Result<Redis, Error> {
+        let Some(wanted) = spec.redis(name) else {
+            let message = format!("store {name:?} is not configured: add it to `stores`");
+            return Err(Error::new(ErrorKind::Setting, message));
+        };
+        let mut servers = self.servers.lock();
+        if let Some((made_with, redis)) = servers.get(name)
+            && made_with == wanted
+        {
+            return Ok(redis.clone());
+        }
+        let redis = connect(wanted)?;
+        servers.insert(name.to_owned(), (wanted.clone(), redis.clone()));
+        drop(servers);
+        // Limiters on the old servers must not be found again.
+        self.found.lock().retain(|id, _| id.store != name);
+        Ok(redis)
+    }
+
+    /// Returns the Redis servers in use, by the name of their store.
+    pub fn redises(&self) -> Vec<(String, Redis)> {
+        let servers = self.servers.lock();
+        servers.iter().map(|(name, (_, redis))| (name.clone(), redis.clone())).collect()
+    }
+
+    /// Drops all stores that are not in `used`.
+    pub fn retain(&self, used: &[(StateId, Arc<dyn Store>)]) {
+        self.found.lock().retain(|id, _| used.iter().any(|(used, _)| used == id));
+    }
+}
+
+fn connect(spec: &RedisSpec) -> Result<Redis, Error> {
+    let builder = match &spec.place {
+        RedisPlace::Single(address) => Redis::single(address)?,
+        RedisPlace::Sentinel { addresses, service } => Redis::sentinel(addresses, service)?,
+        RedisPlace::Cluster(addresses) => Redis::cluster(addresses)?,
+    };
+    set_up(builder, spec).build()
+}
+
+fn set_up(mut builder: RedisBuilder, spec: &RedisSpec) -> RedisBuilder {
+    if let Some(username) = &spec.username {
+        builder = builder.username(username);
+    }
+    if let Some(password) = &spec.password {
+        builder = builder.password(password);
+    }
+    if let Some(database) = spec.database {
+        builder = builder.database(database);
+    }
+    if let Some(prefix) = &spec.prefix {
+        builder = builder.prefix(prefix);
+    }
+    if let Some(secret) = &spec.key_secret {
+        builder = builder.key_secret(secret);
+    }
+    if let Some(deadline) = spec.deadline {
+        builder = builder.deadline(deadline);
+    }
+    if let Some(deadline) = spec.connect_deadline {
+        builder = builder.connect_deadline(deadline);
+    }
+    if let Some(calls) = spec.in_flight_max {
+        builder = builder.in_flight_max(calls);
+    }
+    if let Some(checks) = spec.together_max {
+        builder = builder.together_max(checks);
+    }
+    if let Some(pem) = &spec.tls_authority {
+        builder = builder.tls_authority(pem);
+    }
+    builder
+}

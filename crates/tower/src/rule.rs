@@ -1,0 +1,278 @@
+//! A gate in front of a service, and how requests are translated for it.
+
+use core::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use slidegate::{Cost, Error, ErrorKind};
+use slidegate_gate::{Gate, TierId};
+
+use crate::count::Count;
+use crate::head::Head;
+use crate::key::{Absent, Digest, KeyBy, KeyBytes, PARTS_MAX, Part, fallback};
+
+/// A gate in front of a service: which requests it is for, by what key they are counted, and what
+/// they cost.
+///
+/// ```
+/// use slidegate::{Cost, Limiter, Policy, Quota};
+/// use slidegate_tower::{KeyBy, Missing, Rule};
+///
+/// let limiter = Limiter::new(Policy::new("api", Quota::per_minute(100)?)?)?;
+/// let rule = Rule::new(limiter)
+///     .key(KeyBy::header("x-api-key"))
+///     .missing(Missing::Peer)
+///     .cost(|head| if head.method() == "GET" { Cost::ONE } else { Cost::new(5).unwrap_or(Cost::ONE) })
+///     .exempt(|head| head.uri().path() == "/healthz");
+/// # let _ = rule;
+/// # Ok::<(), slidegate::Error>(())
+/// ```
+///
+/// | setting | default |
+/// |---|---|
+/// | [`key`](Rule::key) | [`KeyBy::peer`] |
+/// | [`missing`](Rule::missing) | [`Missing::Peer`] |
+/// | [`cost`](Rule::cost) | one unit |
+/// | [`tier_by`](Rule::tier_by) | the policy's own quotas |
+/// | [`count`](Rule::count) | [`Count::all`] |
+///
+/// Tiers, rollout, candidates and stores of your own are settings of the [`Gate`]: see
+/// [`Gate::builder`]. If a function given here panics, the policy's
+/// [`FailureMode`](slidegate::FailureMode) decides.
+#[derive(Clone)]
+pub struct Rule {
+    pub(crate) gate: Gate,
+    key: KeyBy,
+    missing: Missing,
+    cost: Option<Arc<CostOf>>,
+    tier_by: Option<Arc<TierOf>>,
+    filters: Vec<Filter>,
+    pub(crate) count: Count,
+}
+
+type CostOf = dyn Fn(&Head<'_>) -> Cost + Send + Sync;
+type TierOf = dyn Fn(&Head<'_>) -> Option<TierId> + Send + Sync;
+
+/// Selects the requests that a rule is for.
+#[derive(Clone)]
+struct Filter {
+    matches: Arc<dyn Fn(&Head<'_>) -> bool + Send + Sync>,
+    /// Whether the rule is for the requests that match, or for the others.
+    wanted: bool,
+}
+
+/// What happens to a request that has no key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Missing {
+    /// It is counted by the peer's address, separately from all other keys.
+    #[default]
+    Peer,
+    /// It passes uncounted.
+    Skip,
+    /// It is rejected with 403: no wait would help.
+    Deny,
+}
+
+/// A check of one rule.
+pub(crate) struct RuleAsk {
+    pub(crate) key: KeyBytes,
+    pub(crate) cost: Cost,
+    pub(crate) tier: Option<TierId>,
+}
+
+/// Why the gate is not asked about a request.
+pub(crate) enum Unasked {
+    /// The rule is not for this request.
+    Skip,
+    /// The request has no key, and the rule denies such requests.
+    NoKey,
+    /// The server does not pass on peer addresses.
+    NoPeer,
+    /// A user's function panicked.
+    Panicked,
+}
+
+impl Rule {
+    /// Puts a gate in front of a service: a [`Gate`], or a limiter with the gate's defaults.
+    pub fn new(gate: impl Into<Gate>) -> Self {
+        Self {
+            gate: gate.into(),
+            key: KeyBy::peer(),
+            missing: Missing::default(),
+            cost: None,
+            tier_by: None,
+            filters: Vec::new(),
+            count: Count::default(),
+        }
+    }
+
+    /// Sets by what requests are counted.
+    #[must_use]
+    pub fn key(mut self, key: KeyBy) -> Self {
+        self.key = key;
+        self
+    }
+
+    /// Sets what happens to a request without a key.
+    ///
+    /// A server that does not pass on peer addresses is a mistake in its setup, not a missing key:
+    /// the response is 500 with a sentence that says what to do.
+    #[must_use]
+    pub fn missing(mut self, missing: Missing) -> Self {
+        self.missing = missing;
+        self
+    }
+
+    /// Sets how many units a request costs.
+    #[must_use]
+    pub fn cost(mut self, cost: impl Fn(&Head<'_>) -> Cost + Send + Sync + 'static) -> Self {
+        self.cost = Some(Arc::new(cost));
+        self
+    }
+
+    /// Chooses the tier of a request; `None` for the policy's own quotas.
+    ///
+    /// ```
+    /// use slidegate::{Limiter, Policy, Quota};
+    /// use slidegate_tower::{Gate, KeyBy, Rule};
+    ///
+    /// #[derive(Clone)]
+    /// struct Gold;
+    ///
+    /// let limiter = Limiter::new(Policy::new("api", Quota::per_minute(10)?)?)?;
+    /// let gate = Gate::builder(limiter).tier("gold", [Quota::per_minute(1000)?]).build()?;
+    /// let gold = gate.tier("gold");
+    /// let rule = Rule::new(gate)
+    ///     .key(KeyBy::header("x-api-key"))
+    ///     // An outer layer has looked the key up.
+    ///     .tier_by(move |head| head.extensions().get::<Gold>().and(gold));
+    /// # let _ = rule;
+    /// # Ok::<(), slidegate::Error>(())
+    /// ```
+    #[must_use]
+    pub fn tier_by(
+        mut self,
+        tier: impl Fn(&Head<'_>) -> Option<TierId> + Send + Sync + 'static,
+    ) -> Self {
+        self.tier_by = Some(Arc::new(tier));
+        self
+    }
+
+    /// Excludes the requests that match. May be called several times.
+    #[must_use]
+    pub fn exempt(self, matches: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static) -> Self {
+        self.filter(matches, false)
+    }
+
+    /// Excludes the requests that do not match. May be called several times.
+    #[must_use]
+    pub fn only(self, matches: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static) -> Self {
+        self.filter(matches, true)
+    }
+
+    fn filter(
+        mut self,
+        matches: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static,
+        wanted: bool,
+    ) -> Self {
+        self.filters.push(Filter { matches: Arc::new(matches), wanted });
+        self
+    }
+
+    /// Sets which responses count.
+    #[must_use]
+    pub fn count(mut self, count: Count) -> Self {
+        self.count = count;
+        self
+    }
+
+    /// Returns whether a user's function is called for each request.
+    fn is_custom(&self) -> bool {
+        let custom = |part: &Part| matches!(part, Part::Custom { .. });
+        self.cost.is_some()
+            || self.tier_by.is_some()
+            || !self.filters.is_empty()
+            || self.key.parts().iter().any(custom)
+    }
+
+    /// Returns whether the units of a request may have to be returned after its response.
+    pub(crate) fn may_uncount(&self) -> bool {
+        !self.count.is_all()
+    }
+
+    /// Translates a request.
+    #[inline]
+    pub(crate) fn translate(&self, head: &Head<'_>, digest: &Digest) -> Result<RuleAsk, Unasked> {
+        if !self.is_custom() {
+            return self.translate_plainly(head, digest);
+        }
+        // The rule is only read, so a panic cannot leave it inconsistent.
+        catch_unwind(AssertUnwindSafe(|| self.translate_filtered(head, digest)))
+            .unwrap_or(Err(Unasked::Panicked))
+    }
+
+    fn translate_filtered(&self, head: &Head<'_>, digest: &Digest) -> Result<RuleAsk, Unasked> {
+        if self.filters.iter().any(|filter| (filter.matches)(head) != filter.wanted) {
+            return Err(Unasked::Skip);
+        }
+        let mut ask = self.translate_plainly(head, digest)?;
+        ask.cost = self.cost.as_ref().map_or(Cost::ONE, |cost| cost(head));
+        ask.tier = self.tier_by.as_ref().and_then(|tier| tier(head));
+        Ok(ask)
+    }
+
+    #[inline]
+    fn translate_plainly(&self, head: &Head<'_>, digest: &Digest) -> Result<RuleAsk, Unasked> {
+        let key = match self.key.of(head, digest, !self.gate.is_in_process()) {
+            Ok(key) => key,
+            Err(Absent::Peer) => return Err(Unasked::NoPeer),
+            Err(Absent::Part) => match self.missing {
+                Missing::Skip => return Err(Unasked::Skip),
+                Missing::Deny => return Err(Unasked::NoKey),
+                Missing::Peer => fallback(head).map_err(|_| Unasked::NoPeer)?,
+            },
+        };
+        Ok(RuleAsk { key, cost: Cost::ONE, tier: None })
+    }
+
+    /// Finds settings that cannot work.
+    pub(crate) fn validate(&self, has_secret: bool) -> Result<(), Error> {
+        let name = self.gate.name();
+        let parts = self.key.parts();
+        if parts.len() > PARTS_MAX {
+            let count = parts.len();
+            return Err(refused(format!(
+                "gate {name:?}: a key of {count} parts is out of range: use 1 to {PARTS_MAX}"
+            )));
+        }
+        if let Some(Part::Unusable(field)) =
+            parts.iter().find(|part| matches!(part, Part::Unusable(_)))
+        {
+            return Err(refused(format!("gate {name:?}: {field:?} is not a header field name")));
+        }
+        let is_shared = !self.gate.is_in_process();
+        if is_shared && !has_secret && parts.iter().any(Part::may_be_digest) {
+            return Err(refused(format!(
+                "gate {name:?} counts by {parts:?} in a shared store: all processes must hash \
+                 alike, so give RateLimitLayerBuilder::secret the same 16 bytes in each"
+            )));
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn refused(message: String) -> Error {
+    Error::new(ErrorKind::Setting, message)
+}
+
+impl fmt::Debug for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rule")
+            .field("gate", &self.gate)
+            .field("key", &self.key)
+            .field("missing", &self.missing)
+            .field("count", &self.count)
+            .finish_non_exhaustive()
+    }
+}
