@@ -29,14 +29,17 @@ mod holds;
 mod inproc;
 mod instructions;
 mod memory;
+#[cfg(feature = "services")]
 mod redis;
+#[cfg(feature = "services")]
 mod server;
+#[cfg(feature = "services")]
 mod tower;
 
 use core::time::Duration;
 use std::process::ExitCode;
 
-use crate::options::{Command, Options};
+use crate::options::{Command, Options, Service};
 
 /// Why a bench could not run.
 type Failure = Box<dyn core::error::Error>;
@@ -57,7 +60,6 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
         Command::Help => println!("{}", options::HELP),
         Command::Holds => holds::run(options)?,
         Command::Inproc => inproc::run(options)?,
-        Command::Redis => redis::run(options)?,
         Command::Memory { workload } => memory::run(options, workload.as_deref())?,
         Command::MemoryChild { workload, subject, seconds } => {
             memory::run_child(workload, subject, Duration::from_secs(*seconds))?;
@@ -66,11 +68,25 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
         Command::InstructionsChild { subject, checks } => {
             instructions::run_child(subject, *checks)?;
         }
-        Command::Server => server::run(options)?,
-        Command::ServerChild { subject, port, bytes } => server::run_child(subject, *port, *bytes)?,
-        Command::Soak { minutes } => return server::run_soak(options, *minutes),
-        Command::Tower => tower::run(options)?,
-        Command::TowerChild { subject, requests } => tower::run_child(subject, *requests)?,
+        Command::Service(service) => return run_service(options, service),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(feature = "services")]
+fn run_service(options: &Options, service: &Service) -> Result<ExitCode, Failure> {
+    match service {
+        Service::Redis => redis::run(options)?,
+        Service::Server => server::run(options)?,
+        Service::ServerChild { subject, port, bytes } => server::run_child(subject, *port, *bytes)?,
+        Service::Soak { minutes } => return server::run_soak(options, *minutes),
+        Service::Tower => tower::run(options)?,
+        Service::TowerChild { subject, requests } => tower::run_child(subject, *requests)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(not(feature = "services"))]
+fn run_service(_: &Options, service: &Service) -> Result<ExitCode, Failure> {
+    Err(format!("built without the feature `services`, which {service:?} needs").into())
 }

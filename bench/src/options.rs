@@ -42,7 +42,6 @@ pub(crate) enum Command {
     Help,
     Holds,
     Inproc,
-    Redis,
     Memory {
         workload: Option<String>,
     },
@@ -61,6 +60,13 @@ pub(crate) enum Command {
         subject: String,
         checks: u64,
     },
+    Service(Service),
+}
+
+/// A bench of what is reached over a network, or put in front of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Service {
+    Redis,
     Server,
     /// Hidden: a server that does nothing but answer, with so many bytes.
     ServerChild {
@@ -117,7 +123,6 @@ impl Options {
             [] | ["help", ..] => Command::Help,
             ["holds"] => Command::Holds,
             ["inproc"] => Command::Inproc,
-            ["redis"] => Command::Redis,
             ["memory"] => Command::Memory { workload: None },
             ["memory", workload] => Command::Memory { workload: Some(workload.to_owned()) },
             ["memory-child", workload, subject, seconds] => Command::MemoryChild {
@@ -129,20 +134,29 @@ impl Options {
             ["instructions-child", subject, checks] => {
                 Command::InstructionsChild { subject: subject.to_owned(), checks: checks.parse()? }
             }
-            ["server"] => Command::Server,
-            ["server-child", subject, port, bytes] => Command::ServerChild {
+            _ => Command::Service(Service::parse(&words, minutes)?),
+        };
+        Ok(Self { command, json, quick })
+    }
+}
+
+impl Service {
+    fn parse(words: &[&str], minutes: u64) -> Result<Self, Failure> {
+        Ok(match *words {
+            ["redis"] => Self::Redis,
+            ["server"] => Self::Server,
+            ["server-child", subject, port, bytes] => Self::ServerChild {
                 subject: subject.to_owned(),
                 port: port.parse()?,
                 bytes: bytes.parse()?,
             },
-            ["soak"] => Command::Soak { minutes },
-            ["tower"] => Command::Tower,
+            ["soak"] => Self::Soak { minutes },
+            ["tower"] => Self::Tower,
             ["tower-child", subject, requests] => {
-                Command::TowerChild { subject: subject.to_owned(), requests: requests.parse()? }
+                Self::TowerChild { subject: subject.to_owned(), requests: requests.parse()? }
             }
-            [word, ..] => return Err(refusal(word)),
-        };
-        Ok(Self { command, json, quick })
+            _ => return Err(refusal(words.first().unwrap_or(&""))),
+        })
     }
 }
 
@@ -174,8 +188,10 @@ mod tests {
 
     #[test]
     fn a_soak_may_be_shorter() {
-        assert_eq!(parse("soak").unwrap().command, Command::Soak { minutes: 15 });
-        assert_eq!(parse("soak --minutes 2").unwrap().command, Command::Soak { minutes: 2 });
+        let usual = Command::Service(Service::Soak { minutes: 15 });
+        assert_eq!(parse("soak").unwrap().command, usual);
+        let short = Command::Service(Service::Soak { minutes: 2 });
+        assert_eq!(parse("soak --minutes 2").unwrap().command, short);
         assert!(parse("soak --minutes soon").is_err());
     }
 

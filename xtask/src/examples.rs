@@ -1,32 +1,37 @@
 //! `cargo xtask examples`: what users copy must run.
 
-use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
 
-use crate::Outcome;
 use crate::command::{self, cargo};
-
-/// Packages with examples, and where these are.
-const PACKAGES: &[(&str, &str)] = &[
-    ("slidegate", "crates/core/examples"),
-    ("slidegate-redis", "crates/redis/examples"),
-    ("slidegate-tower", "crates/tower/examples"),
-    ("slidegate-client", "crates/client/examples"),
-];
+use crate::{Outcome, packages};
 
 /// Runs each example once.
+///
+/// All of them are built by one command for the whole workspace, with the features that the tests are
+/// built with: after the tests there is nothing left to compile. `cargo run --package` would select
+/// the features of one package and compile most dependencies again for each.
 pub(crate) fn run(root: &Path) -> Outcome {
-    for (package, folder) in PACKAGES {
-        let names = names(&root.join(folder))?;
-        if names.is_empty() {
-            return Err(format!("there is no example in {folder}"));
+    command::run(&mut cargo(root, &["build", "--workspace", "--examples"]))?;
+    let built = built()?;
+    let mut count = 0;
+    for package in packages::list(root)? {
+        if !package.examples.is_dir() {
+            continue;
         }
-        for name in &names {
-            let arguments = ["run", "--quiet", "--package", package, "--example", name];
-            command::run(&mut cargo(root, &arguments))?;
+        for name in names(&package.examples)? {
+            command::run(Command::new(built.join(name)).current_dir(root))?;
+            count += 1;
         }
     }
-    Ok(())
+    if count == 0 { Err("there is no example".to_owned()) } else { Ok(()) }
+}
+
+/// The folder that cargo puts the examples into: beside this program.
+fn built() -> Result<PathBuf, String> {
+    let program = env::current_exe().map_err(|error| format!("cannot find xtask: {error}"))?;
+    Ok(program.with_file_name("examples"))
 }
 
 /// The examples of a folder as cargo finds them: `name.rs` and `name/main.rs`, in order.

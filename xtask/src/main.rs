@@ -8,6 +8,7 @@ mod command;
 mod examples;
 mod fuzz;
 mod install;
+mod packages;
 mod test;
 mod tidy;
 
@@ -25,7 +26,7 @@ The repository's own commands.
     cargo xtask test             everything a change must pass; .ci/run calls exactly this
     cargo xtask tidy             the house rules that no compiler checks
     cargo xtask examples         runs each example once
-    cargo xtask fuzz [SECONDS]   runs each fuzz target (60 s unless told); needs nightly, cargo-fuzz
+    cargo xtask fuzz [SECONDS]   runs each fuzz target (60 s by default); needs nightly, cargo-fuzz
     cargo xtask help             this text
 
 `test` runs, in this order, and stops at the first failure:
@@ -36,6 +37,7 @@ The repository's own commands.
     tracing       the daemon with spans, which no other step builds
     doc tests     every example in the documentation
     docs          cargo doc without warnings
+    packages      clippy over each published package by itself, with its own features only
     tidy          cargo xtask tidy
     shuttle       the concurrency checker over crates/core, in its own target directory
     examples      cargo xtask examples

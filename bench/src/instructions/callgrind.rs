@@ -23,6 +23,7 @@ fn run(options: &[&str], child: &str, subject: &str, checks: u64) -> Result<f64,
 }
 
 /// Instructions of what this program's command `child` does in functions whose name has `within` in it.
+#[cfg(feature = "services")]
 pub(crate) fn count_within(
     within: &str,
     child: &str,

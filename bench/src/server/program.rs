@@ -1,7 +1,9 @@
 //! The programs that are measured.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+
+use rustix::process::getuid;
 
 use super::subject::config;
 use crate::Failure;
@@ -65,12 +67,41 @@ fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
+/// Installs `protobuf-compiler`, which the peer's build calls as `protoc`, unless it is there or may
+/// not be installed.
+fn install_protoc() {
+    let is_there = std::env::var_os("PROTOC").is_some() || succeeds("protoc");
+    if is_there || !getuid().is_root() || !succeeds("apt-get") {
+        return;
+    }
+    progress::say("server: protoc is missing, installing protobuf-compiler by apt-get");
+    for arguments in [&["update"][..], &["install", "--no-install-recommends", "protobuf-compiler"]]
+    {
+        let mut command = Command::new("apt-get");
+        command.env("DEBIAN_FRONTEND", "noninteractive").args(["--quiet", "--yes"]);
+        // Where the lists cannot be updated, those at hand may still do. Whether it worked shows when
+        // the peer is built.
+        match command.args(arguments).stdout(Stdio::null()).status() {
+            Ok(status) if status.success() => {}
+            Ok(status) => progress::say(&format!("server: apt-get {}: {status}", arguments[0])),
+            Err(error) => progress::say(&format!("server: cannot start apt-get: {error}")),
+        }
+    }
+}
+
+fn succeeds(program: &str) -> bool {
+    let mut command = Command::new(program);
+    command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
 /// Under `peers`, installed on first use. The bench goes on without it.
 fn find_throttlecrab(peers: &Path) -> Option<PathBuf> {
     let program = peers.join("bin/throttlecrab-server");
     if program.exists() {
         return Some(program);
     }
+    install_protoc();
     progress::say(&format!(
         "server: cargo install --locked throttlecrab-server@{THROTTLECRAB} (takes some minutes)"
     ));

@@ -62,6 +62,7 @@ pub use quota::Quota;
 pub use receipt::Receipt;
 pub use store::{
     IntoStore, Quotas, SleepFn, Stat, StatValue, Store, StoreAsk, StoreFuture, StoreGroup,
+    StoreResult, Target,
 };
 pub use time::{Clock, ManualClock, MonotonicClock};
 

@@ -39,62 +39,33 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn tier(&self, quotas: &[Quota]) -> Result<Tier, Error>;
 
     /// Decides, and takes the units if the request is allowed.
-    fn check<'a>(
-        &'a self,
-        key: &'a [u8],
-        quotas: Quotas<'a>,
-        cost: Cost,
-    ) -> StoreFuture<'a, Result<Decision, Error>>;
+    fn check<'a>(&'a self, target: Target<'a>, cost: Cost) -> StoreResult<'a, Decision>;
 
     /// Decides without taking anything.
-    fn peek<'a>(
-        &'a self,
-        key: &'a [u8],
-        quotas: Quotas<'a>,
-        cost: Cost,
-    ) -> StoreFuture<'a, Result<Decision, Error>>;
+    fn peek<'a>(&'a self, target: Target<'a>, cost: Cost) -> StoreResult<'a, Decision>;
 
     /// Returns the units of a receipt. Yields how many were still counted.
-    fn refund<'a>(
-        &'a self,
-        key: &'a [u8],
-        quotas: Quotas<'a>,
-        receipt: Receipt,
-    ) -> StoreFuture<'a, Result<u64, Error>>;
+    fn refund<'a>(&'a self, target: Target<'a>, receipt: Receipt) -> StoreResult<'a, u64>;
 
     /// Corrects a reservation to its actual cost. Yields how many units are charged in all.
     fn settle<'a>(
         &'a self,
-        key: &'a [u8],
-        quotas: Quotas<'a>,
+        target: Target<'a>,
         receipt: Receipt,
         actual: u64,
-    ) -> StoreFuture<'a, Result<u64, Error>>;
+    ) -> StoreResult<'a, u64>;
 
     /// Returns up to `units` without a receipt, oldest first. Yields how many were returned.
-    fn forgive<'a>(
-        &'a self,
-        key: &'a [u8],
-        quotas: Quotas<'a>,
-        units: u64,
-    ) -> StoreFuture<'a, Result<u64, Error>>;
+    fn forgive<'a>(&'a self, target: Target<'a>, units: u64) -> StoreResult<'a, u64>;
 
     /// Yields the units that count against each quota now.
-    fn usage<'a>(
-        &'a self,
-        key: &'a [u8],
-        quotas: Quotas<'a>,
-    ) -> StoreFuture<'a, Result<Usage, Error>>;
+    fn usage<'a>(&'a self, target: Target<'a>) -> StoreResult<'a, Usage>;
 
     /// Yields the requests in the longest window, oldest first, if the algorithm keeps them.
-    fn history<'a>(
-        &'a self,
-        key: &'a [u8],
-        quotas: Quotas<'a>,
-    ) -> StoreFuture<'a, Result<Vec<Event>, Error>>;
+    fn history<'a>(&'a self, target: Target<'a>) -> StoreResult<'a, Vec<Event>>;
 
     /// Forgets a key. Yields whether there was anything to forget.
-    fn reset<'a>(&'a self, key: &'a [u8]) -> StoreFuture<'a, Result<bool, Error>>;
+    fn reset<'a>(&'a self, key: &'a [u8]) -> StoreResult<'a, bool>;
 
     /// Rebuilds a receipt from the parts that were sent to a client.
     fn receipt(&self, key: &[u8], units: u64, tick: u64, epoch: u16) -> Receipt;
@@ -111,10 +82,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     ///
     /// The default is an error of the kind [`ErrorKind::Unsupported`], after which the caller
     /// checks one store after the other.
-    fn check_all<'a>(
-        &'a self,
-        asks: &'a [StoreAsk<'a>],
-    ) -> StoreFuture<'a, Result<Vec<Decision>, Error>> {
+    fn check_all<'a>(&'a self, asks: &'a [StoreAsk<'a>]) -> StoreResult<'a, Vec<Decision>> {
         let message = format!("store decides one request at a time, not {}", asks.len());
         StoreFuture::ready(Err(Error::new(ErrorKind::Unsupported, message)))
     }
@@ -129,13 +97,12 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// The default is an error of the kind [`ErrorKind::Unsupported`].
     fn wait<'a>(
         &'a self,
-        key: &'a [u8],
-        quotas: Quotas<'a>,
+        target: Target<'a>,
         cost: Cost,
         deadline: Duration,
         sleep: &'a SleepFn,
-    ) -> StoreFuture<'a, Result<Decision, Error>> {
-        let _ = (key, quotas, cost, deadline, sleep);
+    ) -> StoreResult<'a, Decision> {
+        let _ = (target, cost, deadline, sleep);
         let message = "store has no queue to wait in: use a Limiter";
         StoreFuture::ready(Err(Error::new(ErrorKind::Unsupported, message)))
     }
@@ -157,7 +124,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Returns problems that an operator should fix, such as a server that evicts keys.
-    fn warnings(&self) -> StoreFuture<'_, Result<Vec<String>, Error>> {
+    fn warnings(&self) -> StoreResult<'_, Vec<String>> {
         StoreFuture::ready(Ok(Vec::new()))
     }
 
@@ -220,17 +187,38 @@ impl<'a> From<Option<&'a Tier>> for Quotas<'a> {
     }
 }
 
+/// A key, and the quotas that it is checked against.
+#[derive(Clone, Copy)]
+pub struct Target<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// Its quotas.
+    pub quotas: Quotas<'a>,
+}
+
+impl<'a> Target<'a> {
+    /// A key with the quotas of the policy or of a tier.
+    pub fn new(key: &'a [u8], quotas: impl Into<Quotas<'a>>) -> Self {
+        Self { key, quotas: quotas.into() }
+    }
+}
+
 /// One of several checks that [`Store::check_all`] decides together.
 #[derive(Clone, Copy)]
 pub struct StoreAsk<'a> {
     /// The store that decides.
     pub store: &'a dyn Store,
-    /// The key.
-    pub key: &'a [u8],
-    /// The quotas of the key.
-    pub quotas: Quotas<'a>,
+    /// The key and its quotas.
+    pub target: Target<'a>,
     /// The units to take.
     pub cost: Cost,
+}
+
+/// Leaves out the key, which may be a secret.
+impl fmt::Debug for Target<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Target").field("quotas", &self.quotas).finish_non_exhaustive()
+    }
 }
 
 /// Leaves out the key, which may be a secret.
@@ -299,6 +287,9 @@ impl Stat {
         Self { name, help, value, is_shared: true }
     }
 }
+
+/// What most store calls return.
+pub type StoreResult<'a, T> = StoreFuture<'a, Result<T, Error>>;
 
 /// The result of a store call: ready at once, or a future that waits for a server.
 #[must_use = "a store call does nothing until it is awaited"]

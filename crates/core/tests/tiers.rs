@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use slidegate::{
-    Algorithm, Ask, Clock, Cost, Limiter, ManualClock, Policy, Quota, Quotas, Store, Tier,
+    Algorithm, Ask, Clock, Cost, Limiter, ManualClock, Policy, Quota, Store, Target, Tier,
     check_all,
 };
 use slidegate_testkit::Random;
@@ -243,7 +243,7 @@ fn a_limiter_refuses_the_tier_of_another() {
     assert!(one.with(&small).is_ok());
     let error = two.with(&small).unwrap_err();
     assert!(error.to_string().contains("belongs to another limiter"), "{error}");
-    let check = Store::check(&two, b"alice", Quotas::Tier(&small), Cost::ONE);
+    let check = Store::check(&two, Target::new(b"alice", &small), Cost::ONE);
     assert!(check.try_now().unwrap().is_err());
     assert_eq!(two.usage("alice").units(0), 0);
 }

@@ -125,7 +125,7 @@ impl Ask<'_> {
             let outcome = gate.outcome_of(&decision);
             return (decision, outcome);
         }
-        match gate.store().peek(key, gate.quotas_of(tier), cost).await {
+        match gate.store().peek(gate.target(key, tier), cost).await {
             Ok(decision) => {
                 let decision = decision.into_shadow();
                 let outcome = if decision.is_shadow_denied() {
@@ -175,7 +175,7 @@ pub(crate) async fn take(asks: &[&Ask<'_>]) -> Vec<Decision> {
 impl<'a> Ask<'a> {
     fn of_store(&self) -> StoreAsk<'a> {
         let Self { gate, key, tier, cost } = *self;
-        StoreAsk { store: &**gate.store(), key, quotas: gate.quotas_of(tier), cost }
+        StoreAsk { store: &**gate.store(), target: gate.target(key, tier), cost }
     }
 }
 
@@ -204,7 +204,7 @@ async fn undo(asks: &[&Ask<'_>], decisions: Vec<Decision>) -> Vec<Decision> {
         denied.push(decision.into_denied());
     }
     for Ask { gate, key, tier, cost } in &asks[asked..] {
-        let looked = gate.store().peek(key, gate.quotas_of(*tier), *cost).await;
+        let looked = gate.store().peek(gate.target(key, *tier), *cost).await;
         let decision = looked.unwrap_or_else(|_| gate.unlimited(*tier).into_degraded());
         denied.push(decision.into_denied());
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use slidegate::{
     Clock, Cost, Decision, Error, Event, FailureMode, Mode, Outcome, Quota, QuotaDecision, Quotas,
-    Receipt, Store, StoreFuture, Tier, Usage,
+    Receipt, Store, StoreFuture, Target, Tier, Usage,
 };
 
 use crate::builder::{GateBuilder, LocalFallback};
@@ -208,7 +208,7 @@ impl Gate {
         if self.candidate.is_some() {
             return self.check_with_candidate(request);
         }
-        match self.store.check(key, self.quotas_of(tier), cost).try_now() {
+        match self.store.check(self.target(key, tier), cost).try_now() {
             Ok(result) => StoreFuture::ready(self.conclude(&request, result, None)),
             Err(pending) => StoreFuture::pending(async move {
                 let result = pending.await;
@@ -225,12 +225,12 @@ impl Gate {
             Err(pending) => {
                 return StoreFuture::pending(async move {
                     let candidate = pending.await;
-                    let result = self.store.check(key, self.quotas_of(tier), cost).await;
+                    let result = self.store.check(self.target(key, tier), cost).await;
                     self.conclude(&request, result, candidate)
                 });
             }
         };
-        match self.store.check(key, self.quotas_of(tier), cost).try_now() {
+        match self.store.check(self.target(key, tier), cost).try_now() {
             Ok(result) => StoreFuture::ready(self.conclude(&request, result, candidate)),
             Err(pending) => StoreFuture::pending(async move {
                 let result = pending.await;
@@ -253,7 +253,7 @@ impl Gate {
         if self.rollout == Rollout::Off {
             return Ok(self.unlimited(tier));
         }
-        let decision = self.store.peek(key, self.quotas_of(tier), cost).await?;
+        let decision = self.store.peek(self.target(key, tier), cost).await?;
         Ok(if self.is_enforced(key) { decision } else { decision.into_shadow() })
     }
 
@@ -273,7 +273,7 @@ impl Gate {
             Some(local) if local.limiter.has_issued(key, &receipt) => {
                 Ok(local.with(tier).refund(receipt))
             }
-            _ => self.store.refund(key, self.quotas_of(tier), receipt).await,
+            _ => self.store.refund(self.target(key, tier), receipt).await,
         }
     }
 
@@ -293,7 +293,7 @@ impl Gate {
             Some(local) if local.limiter.has_issued(key, &receipt) => {
                 Ok(local.with(tier).settle(receipt, actual))
             }
-            _ => self.store.settle(key, self.quotas_of(tier), receipt, actual).await,
+            _ => self.store.settle(self.target(key, tier), receipt, actual).await,
         }
     }
 
@@ -310,12 +310,12 @@ impl Gate {
         tier: Option<TierId>,
         cost: Cost,
     ) -> Result<(), Error> {
-        let quotas = self.quotas_of(tier);
-        let left = self.store.peek(key, quotas, cost).await?.remaining();
+        let target = self.target(key, tier);
+        let left = self.store.peek(target, cost).await?.remaining();
         let Ok(fits) = Cost::new(left.min(cost.get())) else { return Ok(()) };
-        let taken = self.store.check(key, quotas, fits).await?;
+        let taken = self.store.check(target, fits).await?;
         if let Some(receipt) = taken.into_receipt() {
-            self.store.settle(key, quotas, receipt, cost.get()).await?;
+            self.store.settle(target, receipt, cost.get()).await?;
         }
         Ok(())
     }
@@ -331,7 +331,7 @@ impl Gate {
         tier: Option<TierId>,
         units: u64,
     ) -> Result<u64, Error> {
-        self.store.forgive(key, self.quotas_of(tier), units).await
+        self.store.forgive(self.target(key, tier), units).await
     }
 
     /// Returns the units that count against each quota now.
@@ -340,7 +340,7 @@ impl Gate {
     ///
     /// Returns an error if the store did not answer.
     pub async fn usage(&self, key: &[u8], tier: Option<TierId>) -> Result<Usage, Error> {
-        self.store.usage(key, self.quotas_of(tier)).await
+        self.store.usage(self.target(key, tier)).await
     }
 
     /// Returns every request that is still in the longest window, oldest first.
@@ -349,7 +349,7 @@ impl Gate {
     ///
     /// Returns an error if the algorithm keeps no times, or if the store did not answer.
     pub async fn history(&self, key: &[u8], tier: Option<TierId>) -> Result<Vec<Event>, Error> {
-        self.store.history(key, self.quotas_of(tier)).await
+        self.store.history(self.target(key, tier)).await
     }
 
     /// Forgets a key. Returns whether there was anything to forget.
@@ -374,7 +374,7 @@ impl Gate {
             && let Some(receipt) = decision.into_receipt()
         {
             // Units that cannot be returned count until they expire, which is the safe side.
-            let _ = candidate.store.refund(key, candidate.own.as_ref().into(), receipt).await;
+            let _ = candidate.store.refund(Target::new(key, candidate.own.as_ref()), receipt).await;
         }
         let returned = match decided.decision.take_receipt() {
             Some(receipt) => self.refund(key, tier, receipt).await.unwrap_or(0),
@@ -428,7 +428,7 @@ impl Gate {
         cost: Cost,
     ) -> StoreFuture<'a, Option<Box<Decision>>> {
         let Some(candidate) = &self.candidate else { return StoreFuture::ready(None) };
-        match candidate.store.check(key, candidate.own.as_ref().into(), cost).try_now() {
+        match candidate.store.check(Target::new(key, candidate.own.as_ref()), cost).try_now() {
             Ok(result) => StoreFuture::ready(result.ok().map(Box::new)),
             Err(pending) => StoreFuture::pending(async move { pending.await.ok().map(Box::new) }),
         }
@@ -441,12 +441,17 @@ impl Gate {
         tier: Option<TierId>,
         cost: Cost,
     ) -> Decision {
-        let result = self.store.check(key, self.quotas_of(tier), cost).await;
+        let result = self.store.check(self.target(key, tier), cost).await;
         result.unwrap_or_else(|_| self.decide_without_store(key, tier, cost))
     }
 
     #[inline]
-    pub(crate) fn quotas_of(&self, tier: Option<TierId>) -> Quotas<'_> {
+    pub(crate) fn target<'a>(&'a self, key: &'a [u8], tier: Option<TierId>) -> Target<'a> {
+        Target { key, quotas: self.quotas_of(tier) }
+    }
+
+    #[inline]
+    fn quotas_of(&self, tier: Option<TierId>) -> Quotas<'_> {
         match tier.and_then(|tier| self.tiers.get(tier.0)) {
             Some((_, tier)) => Quotas::Tier(tier),
             None => self.own.as_ref().into(),

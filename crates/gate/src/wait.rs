@@ -65,8 +65,8 @@ impl Waiting {
         match asks {
             [ask] if ask.gate.store().waits_in_order() => {
                 let Ask { gate, key, tier, cost } = **ask;
-                let (quotas, sleep) = (gate.quotas_of(tier), &*self.sleep.0);
-                let waited = gate.store().wait(key, quotas, cost, self.time_max, sleep).await;
+                let (target, sleep) = (gate.target(key, tier), &*self.sleep.0);
+                let waited = gate.store().wait(target, cost, self.time_max, sleep).await;
                 // The store has its own bound on waiters.
                 (waited.map_or(denied, |decision| vec![decision]), true)
             }

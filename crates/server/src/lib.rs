@@ -11,6 +11,7 @@ pub mod gates;
 pub mod grpc;
 pub mod http;
 mod nearest;
+pub mod net;
 mod overload;
 mod receipt;
 pub mod resp;

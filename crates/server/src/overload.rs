@@ -1,4 +1,4 @@
-//! The guard against more requests than can be served: one for all listeners of data.
+//! The overload guard that HTTP and gRPC share.
 
 use core::time::Duration;
 
@@ -6,11 +6,11 @@ use slidegate_tower::{Arrival, OverloadGuard, OverloadStats, Pass};
 
 use crate::admin::{Kind, Page};
 
-/// Room for a request, waited for if need be.
+/// Waits until the guard admits a request.
 ///
 /// # Errors
 ///
-/// When there is none and none soon: after which time to come again.
+/// When the request is shed: the time after which to try again.
 pub(crate) async fn admit(guard: &OverloadGuard) -> Result<Pass, Duration> {
     let mut arrival = guard.arrive();
     loop {
@@ -25,8 +25,8 @@ pub(crate) async fn admit(guard: &OverloadGuard) -> Result<Pass, Duration> {
     }
 }
 
-/// Adds where the guard stands to a page of metrics.
-pub(crate) fn tell(guard: &OverloadGuard, page: &mut Page) {
+/// Adds the guard's state to a page of metrics.
+pub(crate) fn write_metrics(guard: &OverloadGuard, page: &mut Page) {
     let OverloadStats { baseline, serving, queued, admitted, shed, .. } = guard.stats();
     page.family("slidegate_overload_requests_total", Kind::Counter, "Requests that were guarded.");
     page.sample(&[("outcome", "admitted")], admitted);

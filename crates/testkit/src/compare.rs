@@ -1,29 +1,22 @@
 //! A subject and the model, side by side.
 
 use core::time::Duration;
-use std::collections::BTreeMap;
 
 use crate::memory::MemorySubject;
 use crate::modelled::ModelSubject;
+use crate::play::{Outcome, Player};
 use crate::policy::Algorithm;
 use crate::random::random_trace;
-use crate::subject::{Answer, Refusal, Subject};
-use crate::trace::{Op, Step, Trace};
+use crate::subject::{Refusal, Subject};
+use crate::trace::{Step, Trace};
 
 /// Plays the random trace of a seed on memory and on the model.
-///
-/// # Errors
-///
-/// As [`compare_with`].
 pub fn compare(seed: u64, algorithm: Algorithm) -> Result<(), String> {
     compare_with(&random_trace(seed, algorithm), MemorySubject::new)
 }
 
-/// Plays a trace on a subject and on the model, and compares every field of every answer.
-///
-/// # Errors
-///
-/// When they differ: the difference, and the shortest trace found that shows it.
+/// Plays a trace on a subject and on the model, and compares every field of every answer. When they
+/// differ, the error is the difference and the shortest trace found that shows it.
 pub fn compare_with<S: Subject>(
     trace: &Trace,
     make: impl Fn(&Trace) -> Result<S, Refusal>,
@@ -57,12 +50,12 @@ fn shorten(trace: &mut Trace, fails: impl Fn(&Trace) -> bool) {
 
 fn side_by_side<S: Subject>(trace: &Trace, subject: &mut S) -> Result<(), (usize, String)> {
     let mut model = ModelSubject::new(trace);
-    let mut model = Player { subject: &mut model, receipts: BTreeMap::new() };
-    let mut player = Player { subject, receipts: BTreeMap::new() };
+    let (mut model, mut player) = (Player::new(&mut model), Player::new(subject));
     for (index, step) in trace.steps.iter().enumerate() {
         let at = Duration::from_millis(trace.start_ms + step.at_ms);
-        let (expected, got) = (model.play(at, step), player.play(at, step));
-        if expected != got && expected != Ok(Played::MayBeFound) {
+        let (expected, got) = (play(&mut model, at, step), play(&mut player, at, step));
+        // A store may or may not still know a key of which nothing counts.
+        if expected != got && expected != Ok(Outcome::Found(false)) {
             let what = format!("step {}: the model says {expected:?}, not {got:?}", index + 1);
             return Err((index, what));
         }
@@ -70,69 +63,11 @@ fn side_by_side<S: Subject>(trace: &Trace, subject: &mut S) -> Result<(), (usize
     Ok(())
 }
 
-/// A subject with the receipts it handed out.
-struct Player<'a, S: Subject> {
-    subject: &'a mut S,
-    receipts: BTreeMap<&'a str, S::Receipt>,
-}
-
-/// Whatever a step answers.
-#[derive(Debug, PartialEq, Eq)]
-enum Played {
-    Decision(Answer, bool),
-    Units(u64),
-    /// A store may or may not still know a key of which nothing counts.
-    MayBeFound,
-    Found,
-    Used(Vec<u64>),
-    History(BTreeMap<Duration, u64>),
-    NoReceipt,
-    Nothing,
-}
-
-impl<'a, S: Subject> Player<'a, S> {
-    fn play(&mut self, at: Duration, step: &'a Step) -> Result<Played, Refusal> {
-        self.subject.set_time(at)?;
-        let key = step.key.as_str();
-        let receipt = step.of.as_deref().and_then(|label| self.receipts.remove(label));
-        Ok(match (step.op, receipt) {
-            (Op::Check, _) => {
-                let answered = self.subject.check(key, step.tier.as_deref(), step.cost)?;
-                self.keep(step, answered)
-            }
-            (Op::Reserve, _) => {
-                let answered = self.subject.reserve(key, step.cost)?;
-                self.keep(step, answered)
-            }
-            (Op::Peek, _) => Played::Decision(self.subject.peek(key, step.cost)?, false),
-            (Op::Refund, Some(receipt)) => Played::Units(self.subject.refund(receipt)?),
-            (Op::Settle, Some(receipt)) => {
-                let actual = step.actual.unwrap_or_default();
-                Played::Units(self.subject.settle(receipt, actual)?)
-            }
-            (Op::Refund | Op::Settle, None) => Played::NoReceipt,
-            (Op::Reset, _) if self.subject.reset(key)? => Played::Found,
-            (Op::Reset, _) => Played::MayBeFound,
-            (Op::Usage, _) => Played::Used(self.subject.usage(key)?),
-            (Op::History, _) => Played::History(by_instant(self.subject.history(key)?)),
-            (Op::Clock, _) => Played::Nothing,
-        })
-    }
-
-    fn keep(&mut self, step: &'a Step, answered: (Answer, Option<S::Receipt>)) -> Played {
-        let (answer, receipt) = answered;
-        let handed_out = receipt.is_some();
-        if let (Some(label), Some(receipt)) = (&step.keep_as, receipt) {
-            self.receipts.insert(label, receipt);
-        }
-        Played::Decision(answer, handed_out)
-    }
-}
-
-fn by_instant(events: Vec<(Duration, u64)>) -> BTreeMap<Duration, u64> {
-    let mut summed = BTreeMap::new();
-    for (at, units) in events {
-        *summed.entry(at).or_insert(0) += units;
-    }
-    summed
+fn play<'a, S: Subject>(
+    player: &mut Player<'a, S>,
+    at: Duration,
+    step: &'a Step,
+) -> Result<Outcome, Refusal> {
+    player.subject.set_time(at)?;
+    player.play(step)
 }

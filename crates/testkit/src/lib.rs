@@ -22,6 +22,10 @@
 //! ```
 
 #![forbid(unsafe_code)]
+#![expect(
+    clippy::missing_errors_doc,
+    reason = "in a crate of tests, every error says what was tried and what to do"
+)]
 
 mod oracle;
 mod violation;
@@ -32,7 +36,7 @@ mod policy;
 mod trace;
 
 mod load;
-mod mismatch;
+mod play;
 mod runner;
 mod subject;
 
@@ -48,12 +52,11 @@ pub mod server;
 pub use compare::{compare, compare_with};
 pub use load::{LoadError, load_all, parse};
 pub use memory::MemorySubject;
-pub use mismatch::Mismatch;
 pub use modelled::{ModelReceipt, ModelSubject};
 pub use oracle::SlidingLog;
 pub use policy::{Algorithm, Mode, PolicySpec, QuotaSpec, quotas};
 pub use random::{Random, random_trace};
-pub use runner::{Report, run};
+pub use runner::{Mismatch, Report, run};
 pub use subject::{Answer, Capability, Refusal, Standing, Subject};
 pub use trace::{Expect, Op, Step, Trace};
 pub use violation::{Bracket, Violation, never_over, surely_over};

@@ -18,10 +18,6 @@ pub struct LoadError {
 }
 
 /// All traces, in the order of their names.
-///
-/// # Errors
-///
-/// When a file cannot be read, is not a trace, or contradicts itself.
 pub fn load_all() -> Result<Vec<Trace>, LoadError> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance");
     let refuse = |error: std::io::Error| fault("conformance", error.to_string());
@@ -35,10 +31,6 @@ pub fn load_all() -> Result<Vec<Trace>, LoadError> {
 }
 
 /// Reads one trace and checks that it makes sense.
-///
-/// # Errors
-///
-/// When the text is not a trace or contradicts itself.
 pub fn parse(text: &str) -> Result<Trace, LoadError> {
     let trace: Trace =
         serde_json::from_str(text).map_err(|error| fault("trace", error.to_string()))?;

@@ -29,28 +29,16 @@ enum Chore {
 
 impl MemorySubject {
     /// A limiter for the policy of a trace.
-    ///
-    /// # Errors
-    ///
-    /// When the limiter refuses the policy.
     pub fn new(trace: &Trace) -> Result<Self, Refusal> {
         Self::build(trace, Chore::Nothing).map_err(failed)
     }
 
     /// The same, swept from end to end whenever the clock is set.
-    ///
-    /// # Errors
-    ///
-    /// When the limiter refuses the policy.
     pub fn sweeping(trace: &Trace) -> Result<Self, Refusal> {
         Self::build(trace, Chore::Sweep).map_err(failed)
     }
 
     /// The same, saved and restored whenever the clock is set, which makes receipts void.
-    ///
-    /// # Errors
-    ///
-    /// When the limiter refuses the policy.
     pub fn restarting(trace: &Trace) -> Result<Self, Refusal> {
         Self::build(trace, Chore::Restart).map_err(failed)
     }

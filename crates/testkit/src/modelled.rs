@@ -3,9 +3,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use crate::model::{
-    CounterModel, FixedModel, GcraModel, LogModel, Model, SegmentsModel, TickQuota,
-};
+use crate::model::{Counting, GcraModel, ListModel, Model, TickQuota};
 use crate::policy::{Algorithm, Mode, PolicySpec, QuotaSpec};
 use crate::subject::{Answer, Capability, Refusal, Standing, Subject};
 use crate::trace::Trace;
@@ -21,7 +19,8 @@ pub struct ModelSubject {
     /// Never goes back.
     now_ns: u64,
     keys: BTreeMap<String, Keyed>,
-    /// Told apart so that a receipt from before a reset finds nothing.
+    /// How many keys were created. Each has its number, so that a receipt from before a reset finds
+    /// nothing.
     births: u64,
 }
 
@@ -84,15 +83,14 @@ impl ModelSubject {
     }
 
     fn model(&self) -> Box<dyn Model> {
-        match self.policy.algorithm {
-            Algorithm::Log => Box::new(LogModel::default()),
-            Algorithm::Counter => Box::new(CounterModel::default()),
-            Algorithm::Segments => {
-                Box::new(SegmentsModel::new(self.policy.segments.unwrap_or(1).into()))
-            }
-            Algorithm::Gcra => Box::new(GcraModel::default()),
-            Algorithm::Fixed => Box::new(FixedModel::default()),
-        }
+        let counting = match self.policy.algorithm {
+            Algorithm::Log => Counting::Log,
+            Algorithm::Counter => Counting::Counter,
+            Algorithm::Segments => Counting::Segments(self.policy.segments.unwrap_or(1).into()),
+            Algorithm::Fixed => Counting::Fixed,
+            Algorithm::Gcra => return Box::new(GcraModel::default()),
+        };
+        Box::new(ListModel::new(counting))
     }
 
     fn keyed(&mut self, key: &str) -> &mut Keyed {

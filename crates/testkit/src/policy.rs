@@ -78,20 +78,12 @@ impl PolicySpec {
     }
 
     /// The policy that a limiter has.
-    ///
-    /// # Errors
-    ///
-    /// When a quota or the parameter of the algorithm is out of range.
     pub fn policy(&self, name: &str) -> Result<Policy, Error> {
         let policy = Policy::builder(name).quotas(quotas(&self.quotas)?);
         policy.algorithm(self.limiter_algorithm()?).mode(self.mode).build()
     }
 
     /// The algorithm with its parameter.
-    ///
-    /// # Errors
-    ///
-    /// When the parameter is out of range.
     pub fn limiter_algorithm(&self) -> Result<slidegate::Algorithm, Error> {
         let (name, parameter) = match (self.algorithm, self.bytes_max) {
             (Algorithm::Log, None) => ("log", None),
@@ -130,10 +122,6 @@ impl QuotaSpec {
 }
 
 /// The quotas that a limiter has.
-///
-/// # Errors
-///
-/// When a limit or a window is out of range.
 pub fn quotas(specs: &[QuotaSpec]) -> Result<Vec<Quota>, Error> {
     specs.iter().map(|spec| Quota::new(spec.limit, Duration::from_millis(spec.window_ms))).collect()
 }
@@ -143,11 +131,11 @@ fn is_enforce(mode: &Mode) -> bool {
     *mode == Mode::Enforce
 }
 
-fn one() -> u64 {
+pub(crate) fn one() -> u64 {
     1
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
-fn is_one(value: &u64) -> bool {
+pub(crate) fn is_one(value: &u64) -> bool {
     *value == 1
 }

@@ -1,10 +1,9 @@
 //! Putting a store under a trace.
 
-use core::fmt::Debug;
+use core::fmt;
 use core::time::Duration;
-use std::collections::BTreeMap;
 
-use crate::mismatch::Mismatch;
+use crate::play::{Outcome, Player, by_instant};
 use crate::subject::{Answer, Refusal, Subject};
 use crate::trace::{Op, Step, Trace};
 
@@ -17,19 +16,33 @@ pub struct Report {
     pub skipped: usize,
 }
 
-/// Plays a trace on a subject that has just been built for its policy.
+/// The first step of a trace that did not come out as expected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mismatch {
+    /// The name of the trace.
+    pub trace: String,
+    /// The number of the step, the first being 1.
+    pub step: usize,
+    /// The step in words.
+    pub what: String,
+    /// What was compared.
+    pub field: &'static str,
+    /// What the trace says.
+    pub expected: String,
+    /// What the store did.
+    pub got: String,
+}
+
+/// Plays a trace on a subject that has just been built for its policy, up to the first step that comes
+/// out otherwise than expected.
 ///
 /// A step that the subject does not support is skipped if the trace says that it requires that
 /// capability. If the step would have changed something, everything after it is skipped as well.
-///
-/// # Errors
-///
-/// At the first step that comes out otherwise than expected.
 pub fn run<S: Subject>(trace: &Trace, subject: &mut S) -> Result<Report, Mismatch> {
-    let mut run = Run { trace, subject, receipts: BTreeMap::new() };
+    let mut player = Player::new(subject);
     let mut report = Report::default();
     for (index, step) in trace.steps.iter().enumerate() {
-        match run.step(index, step) {
+        match (Run { trace, index, step }).play(&mut player) {
             Ok(()) => report.passed += 1,
             Err(Stop::Mismatch(mismatch)) => return Err(mismatch),
             Err(Stop::Skip) if step.op.is_reading() => report.skipped += 1,
@@ -42,10 +55,11 @@ pub fn run<S: Subject>(trace: &Trace, subject: &mut S) -> Result<Report, Mismatc
     Ok(report)
 }
 
-struct Run<'a, S: Subject> {
+/// One step of a trace.
+struct Run<'a> {
     trace: &'a Trace,
-    subject: &'a mut S,
-    receipts: BTreeMap<&'a str, S::Receipt>,
+    index: usize,
+    step: &'a Step,
 }
 
 enum Stop {
@@ -53,146 +67,125 @@ enum Stop {
     Skip,
 }
 
-impl<'a, S: Subject> Run<'a, S> {
-    fn step(&mut self, index: usize, step: &'a Step) -> Result<(), Stop> {
+impl<'a> Run<'a> {
+    fn play<S: Subject>(&self, player: &mut Player<'a, S>) -> Result<(), Stop> {
+        let step = self.step;
         let start = Duration::from_millis(self.trace.start_ms);
-        let at = start + Duration::from_millis(step.at_ms);
-        self.done(index, "clock", |subject| subject.set_time(at))?;
-        let key = step.key.as_str();
-        let expect = &step.expect;
-        match step.op {
-            Op::Check | Op::Reserve | Op::Peek => self.judge(index, step, at),
-            Op::Refund => {
-                let receipt = self.receipt(index, step)?;
-                let units = self.done(index, "refund", |subject| subject.refund(receipt))?;
-                self.same(index, "units", expect.units.as_ref(), &units)
-            }
-            Op::Settle => {
-                let receipt = self.receipt(index, step)?;
-                let actual = step.actual.unwrap_or_default();
-                let units =
-                    self.done(index, "settle", |subject| subject.settle(receipt, actual))?;
-                self.same(index, "units", expect.units.as_ref(), &units)
-            }
-            Op::Reset => {
-                let found = self.done(index, "reset", |subject| subject.reset(key))?;
-                self.same(index, "found", expect.found.as_ref(), &found)
-            }
-            Op::Usage => {
-                let used = self.done(index, "usage", |subject| subject.usage(key))?;
-                self.same(index, "used", expect.used.as_ref(), &used)
-            }
-            Op::History => {
-                let events = self.done(index, "history", |subject| subject.history(key))?;
-                let events: Vec<_> =
-                    events.into_iter().map(|(at, units)| (millis_from(start, at), units)).collect();
-                let expected = expect.history.clone().map(by_instant);
-                self.same(index, "history", expected.as_ref(), &by_instant(events))
-            }
-            Op::Clock => Ok(()),
-        }
-    }
-
-    fn judge(&mut self, index: usize, step: &'a Step, at: Duration) -> Result<(), Stop> {
+        let mut outcome = Outcome::ClockSet;
         let mut allowed_count = 0;
-        let mut last = None;
         for turn in 0..step.repeat {
-            let now = at + Duration::from_millis(turn * step.every_ms);
-            if now != at {
-                self.done(index, "clock", |subject| subject.set_time(now))?;
+            let now = start + Duration::from_millis(step.at_ms + turn * step.every_ms);
+            self.done("clock", player.subject.set_time(now))?;
+            outcome = self.done(answer_name(step.op), player.play(step))?;
+            if let Outcome::Decision { answer, .. } = &outcome {
+                allowed_count += u64::from(answer.allowed);
             }
-            let (key, tier, cost) = (step.key.as_str(), step.tier.as_deref(), step.cost);
-            let answered = self.done(index, "decision", |subject| match step.op {
-                Op::Peek => subject.peek(key, cost).map(|answer| (answer, None)),
-                Op::Reserve => subject.reserve(key, cost),
-                _ => subject.check(key, tier, cost),
-            })?;
-            allowed_count += u64::from(answered.0.allowed);
-            last = Some(answered);
         }
-        self.same(index, "allowed_count", step.expect.allowed_count.as_ref(), &allowed_count)?;
-        let Some((answer, receipt)) = last else {
-            return Ok(());
-        };
-        self.compare(index, step, &answer)?;
-        self.same(index, "receipt", step.expect.receipt.as_ref(), &receipt.is_some())?;
-        if let (Some(label), Some(receipt)) = (&step.keep_as, receipt) {
-            self.receipts.insert(label, receipt);
-        }
-        Ok(())
-    }
-
-    fn compare(&self, index: usize, step: &Step, answer: &Answer) -> Result<(), Stop> {
         let expect = &step.expect;
-        let millis = Duration::from_millis;
-        self.same(index, "allowed", expect.allowed.as_ref(), &answer.allowed)?;
-        self.same(index, "shadow_denied", expect.shadow_denied.as_ref(), &answer.shadow_denied)?;
-        self.same(index, "remaining", expect.remaining.as_ref(), &answer.remaining())?;
-        let retry_after = expect.retry_after_ms.map(|after| after.map(millis));
-        self.same(index, "retry_after_ms", retry_after.as_ref(), &answer.retry_after())?;
-        let reset_after = expect.reset_after_ms.map(millis);
-        self.same(index, "reset_after_ms", reset_after.as_ref(), &answer.reset_after())
-    }
-
-    fn receipt(&mut self, index: usize, step: &Step) -> Result<S::Receipt, Stop> {
-        let label = step.of.as_deref().unwrap_or_default();
-        self.receipts
-            .remove(label)
-            .ok_or_else(|| self.mismatch(index, "receipt", format_args!("one as {label}"), "none"))
-    }
-
-    /// Has the subject do something and sorts out why it did not.
-    fn done<T>(
-        &mut self,
-        index: usize,
-        field: &'static str,
-        act: impl FnOnce(&mut S) -> Result<T, Refusal>,
-    ) -> Result<T, Stop> {
-        act(self.subject).map_err(|refusal| match refusal {
-            Refusal::Unsupported(lacking) if self.trace.requires.contains(&lacking) => Stop::Skip,
-            refusal => {
-                self.mismatch(index, field, format_args!("an answer"), format_args!("{refusal}"))
+        self.same("allowed_count", expect.allowed_count.as_ref(), &allowed_count)?;
+        match outcome {
+            Outcome::Decision { answer, has_receipt } => {
+                self.compare(&answer)?;
+                self.same("receipt", expect.receipt.as_ref(), &has_receipt)
             }
+            Outcome::Units(units) => self.same("units", expect.units.as_ref(), &units),
+            Outcome::Found(found) => self.same("found", expect.found.as_ref(), &found),
+            Outcome::Used(used) => self.same("used", expect.used.as_ref(), &used),
+            Outcome::History(events) => {
+                let millis = |at: Duration| at.saturating_sub(start).as_millis();
+                let events = events.into_iter().map(|(at, units)| (millis(at), units)).collect();
+                let expected = expect.history.iter().flatten();
+                let expected = expected.map(|(at, units)| (u128::from(*at), *units)).collect();
+                let expected = expect.history.is_some().then(|| by_instant(expected));
+                self.same("history", expected.as_ref(), &by_instant(events))
+            }
+            Outcome::NoReceipt => {
+                let label = step.of.as_deref().unwrap_or_default();
+                Err(self.mismatch("receipt", format_args!("one as {label}"), "none"))
+            }
+            Outcome::ClockSet => Ok(()),
+        }
+    }
+
+    fn compare(&self, answer: &Answer) -> Result<(), Stop> {
+        let expect = &self.step.expect;
+        let millis = Duration::from_millis;
+        self.same("allowed", expect.allowed.as_ref(), &answer.allowed)?;
+        self.same("shadow_denied", expect.shadow_denied.as_ref(), &answer.shadow_denied)?;
+        self.same("remaining", expect.remaining.as_ref(), &answer.remaining())?;
+        let retry_after = expect.retry_after_ms.map(|after| after.map(millis));
+        self.same("retry_after_ms", retry_after.as_ref(), &answer.retry_after())?;
+        let reset_after = expect.reset_after_ms.map(millis);
+        self.same("reset_after_ms", reset_after.as_ref(), &answer.reset_after())
+    }
+
+    /// Sorts out why the subject did not do something.
+    fn done<T>(&self, field: &'static str, result: Result<T, Refusal>) -> Result<T, Stop> {
+        result.map_err(|refusal| match refusal {
+            Refusal::Unsupported(lacking) if self.trace.requires.contains(&lacking) => Stop::Skip,
+            refusal => self.mismatch(field, format_args!("an answer"), format_args!("{refusal}")),
         })
     }
 
-    fn same<T: PartialEq + Debug>(
+    fn same<T: PartialEq + fmt::Debug>(
         &self,
-        index: usize,
         field: &'static str,
         expected: Option<&T>,
         got: &T,
     ) -> Result<(), Stop> {
         match expected {
-            Some(expected) if expected != got => Err(self.mismatch(index, field, expected, got)),
+            Some(expected) if expected != got => Err(self.mismatch(field, expected, got)),
             _ => Ok(()),
         }
     }
 
     fn mismatch(
         &self,
-        index: usize,
         field: &'static str,
-        expected: impl Debug,
-        got: impl Debug,
+        expected: impl fmt::Debug,
+        got: impl fmt::Debug,
     ) -> Stop {
-        Stop::Mismatch(Mismatch::new(self.trace, index, field, expected, got))
+        Stop::Mismatch(Mismatch {
+            trace: self.trace.name.clone(),
+            step: self.index + 1,
+            what: describe(self.step),
+            field,
+            expected: format!("{expected:?}"),
+            got: format!("{got:?}"),
+        })
     }
 }
 
-fn millis_from(start: Duration, at: Duration) -> u64 {
-    u64::try_from(at.saturating_sub(start).as_millis()).unwrap_or(u64::MAX)
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { trace, step, what, field, expected, got } = self;
+        write!(f, "trace {trace}, step {step} ({what}): {field}: expected {expected}, got {got}")
+    }
 }
 
-/// Sums what is dated the same: whether a store keeps two admissions of one tick apart is its own
-/// affair.
-fn by_instant(events: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
-    let mut summed: Vec<(u64, u64)> = Vec::with_capacity(events.len());
-    for (at, units) in events {
-        match summed.last_mut() {
-            Some((last, sum)) if *last == at => *sum += units,
-            _ => summed.push((at, units)),
-        }
+impl core::error::Error for Mismatch {}
+
+fn answer_name(op: Op) -> &'static str {
+    match op {
+        Op::Check | Op::Reserve | Op::Peek => "decision",
+        Op::Refund => "refund",
+        Op::Settle => "settle",
+        Op::Reset => "reset",
+        Op::Usage => "usage",
+        Op::History => "history",
+        Op::Clock => "clock",
     }
-    summed
+}
+
+fn describe(step: &Step) -> String {
+    let Step { at_ms, op, key, cost, .. } = step;
+    let what = match (op, &step.of, step.actual) {
+        (Op::Settle, Some(of), Some(actual)) => format!("settle {of} for {actual}"),
+        (Op::Refund, Some(of), _) => format!("refund {of}"),
+        _ if op.is_judging() => format!("{op:?} {key} for {cost}").to_lowercase(),
+        _ => format!("{op:?} {key}").to_lowercase(),
+    };
+    let tier = step.tier.as_ref().map(|tier| format!(" in tier {tier}")).unwrap_or_default();
+    let times = if step.repeat == 1 { String::new() } else { format!(" {} times", step.repeat) };
+    format!("{what}{tier}{times} at {at_ms} ms")
 }

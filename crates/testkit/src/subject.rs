@@ -15,17 +15,9 @@ pub trait Subject {
     type Receipt;
 
     /// Sets the clock, to a time since the Unix epoch that may be earlier than before.
-    ///
-    /// # Errors
-    ///
-    /// When the store failed, or cannot go back.
     fn set_time(&mut self, now: Duration) -> Result<(), Refusal>;
 
     /// Takes `cost` units if they fit, judged by the tier if one is named.
-    ///
-    /// # Errors
-    ///
-    /// When the store failed, or has no tiers.
     fn check(
         &mut self,
         key: &str,
@@ -34,10 +26,6 @@ pub trait Subject {
     ) -> Result<(Answer, Option<Self::Receipt>), Refusal>;
 
     /// Takes an estimate, to be settled later.
-    ///
-    /// # Errors
-    ///
-    /// When the store failed, or cannot settle.
     fn reserve(
         &mut self,
         _key: &str,
@@ -47,55 +35,31 @@ pub trait Subject {
     }
 
     /// Judges and takes nothing.
-    ///
-    /// # Errors
-    ///
-    /// When the store failed, or cannot look without taking.
     fn peek(&mut self, _key: &str, _cost: u64) -> Result<Answer, Refusal> {
         Err(Refusal::Unsupported(Capability::Peek))
     }
 
     /// Gives back what a receipt names and says how many units that were.
-    ///
-    /// # Errors
-    ///
-    /// When the store failed, or cannot give back.
     fn refund(&mut self, _receipt: Self::Receipt) -> Result<u64, Refusal> {
         Err(Refusal::Unsupported(Capability::Refund))
     }
 
     /// Corrects what a receipt names to `actual` and says how many units are recorded now.
-    ///
-    /// # Errors
-    ///
-    /// When the store failed, or cannot settle.
     fn settle(&mut self, _receipt: Self::Receipt, _actual: u64) -> Result<u64, Refusal> {
         Err(Refusal::Unsupported(Capability::Settle))
     }
 
     /// Forgets a key and says whether there was something to forget.
-    ///
-    /// # Errors
-    ///
-    /// When the store failed, or cannot forget.
     fn reset(&mut self, _key: &str) -> Result<bool, Refusal> {
         Err(Refusal::Unsupported(Capability::Reset))
     }
 
     /// Units that count, for every quota.
-    ///
-    /// # Errors
-    ///
-    /// When the store failed, or cannot say.
     fn usage(&mut self, _key: &str) -> Result<Vec<u64>, Refusal> {
         Err(Refusal::Unsupported(Capability::Usage))
     }
 
     /// The admissions that count, oldest first, as time since the Unix epoch and units.
-    ///
-    /// # Errors
-    ///
-    /// When the store failed, or does not keep them apart.
     fn history(&mut self, _key: &str) -> Result<Vec<(Duration, u64)>, Refusal> {
         Err(Refusal::Unsupported(Capability::History))
     }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::policy::PolicySpec;
+use crate::policy::{PolicySpec, is_one, one};
 use crate::subject::Capability;
 
 /// One trace, as it stands in a file of the `conformance` folder.
@@ -170,15 +170,6 @@ fn k() -> String {
 
 fn is_k(key: &str) -> bool {
     key == "k"
-}
-
-fn one() -> u64 {
-    1
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
-fn is_one(value: &u64) -> bool {
-    *value == 1
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]

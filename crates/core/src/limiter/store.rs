@@ -10,7 +10,9 @@ use crate::error::{Error, ErrorKind};
 use crate::policy::Policy;
 use crate::quota::Quota;
 use crate::receipt::Receipt;
-use crate::store::{Quotas, SleepFn, Stat, StatValue, Store, StoreAsk, StoreFuture, StoreGroup};
+use crate::store::{
+    Quotas, SleepFn, Stat, StatValue, Store, StoreAsk, StoreFuture, StoreGroup, StoreResult, Target,
+};
 
 impl Store for Limiter {
     fn policy(&self) -> &Policy {
@@ -22,72 +24,45 @@ impl Store for Limiter {
     }
 
     #[inline]
-    fn check<'a>(
-        &'a self,
-        key: &'a [u8],
-        quotas: Quotas<'a>,
-        cost: Cost,
-    ) -> StoreFuture<'a, Result<Decision, Error>> {
-        StoreFuture::ready(match quotas {
-            Quotas::Policy => Ok(self.check_cost(key, cost)),
-            Quotas::Tier(_) => self.with(quotas).map(|limiter| limiter.check_cost(key, cost)),
+    fn check<'a>(&'a self, target: Target<'a>, cost: Cost) -> StoreResult<'a, Decision> {
+        StoreFuture::ready(match target.quotas {
+            Quotas::Policy => Ok(self.check_cost(target.key, cost)),
+            quotas => self.with(quotas).map(|limiter| limiter.check_cost(target.key, cost)),
         })
     }
 
-    fn peek<'a>(
-        &'a self,
-        key: &'a [u8],
-        quotas: Quotas<'a>,
-        cost: Cost,
-    ) -> StoreFuture<'a, Result<Decision, Error>> {
-        StoreFuture::ready(self.with(quotas).map(|limiter| limiter.peek(key, cost)))
+    fn peek<'a>(&'a self, target: Target<'a>, cost: Cost) -> StoreResult<'a, Decision> {
+        StoreFuture::ready(self.with(target.quotas).map(|limiter| limiter.peek(target.key, cost)))
     }
 
-    fn refund<'a>(
-        &'a self,
-        _: &'a [u8],
-        quotas: Quotas<'a>,
-        receipt: Receipt,
-    ) -> StoreFuture<'a, Result<u64, Error>> {
-        StoreFuture::ready(self.with(quotas).map(|limiter| limiter.refund(receipt)))
+    fn refund<'a>(&'a self, target: Target<'a>, receipt: Receipt) -> StoreResult<'a, u64> {
+        StoreFuture::ready(self.with(target.quotas).map(|limiter| limiter.refund(receipt)))
     }
 
     fn settle<'a>(
         &'a self,
-        _: &'a [u8],
-        quotas: Quotas<'a>,
+        target: Target<'a>,
         receipt: Receipt,
         actual: u64,
-    ) -> StoreFuture<'a, Result<u64, Error>> {
-        StoreFuture::ready(self.with(quotas).map(|limiter| limiter.settle(receipt, actual)))
+    ) -> StoreResult<'a, u64> {
+        StoreFuture::ready(self.with(target.quotas).map(|limiter| limiter.settle(receipt, actual)))
     }
 
-    fn forgive<'a>(
-        &'a self,
-        key: &'a [u8],
-        quotas: Quotas<'a>,
-        units: u64,
-    ) -> StoreFuture<'a, Result<u64, Error>> {
-        StoreFuture::ready(self.with(quotas).map(|limiter| limiter.forgive(key, units)))
+    fn forgive<'a>(&'a self, target: Target<'a>, units: u64) -> StoreResult<'a, u64> {
+        StoreFuture::ready(
+            self.with(target.quotas).map(|limiter| limiter.forgive(target.key, units)),
+        )
     }
 
-    fn usage<'a>(
-        &'a self,
-        key: &'a [u8],
-        quotas: Quotas<'a>,
-    ) -> StoreFuture<'a, Result<Usage, Error>> {
-        StoreFuture::ready(self.with(quotas).map(|limiter| limiter.usage(key)))
+    fn usage<'a>(&'a self, target: Target<'a>) -> StoreResult<'a, Usage> {
+        StoreFuture::ready(self.with(target.quotas).map(|limiter| limiter.usage(target.key)))
     }
 
-    fn history<'a>(
-        &'a self,
-        key: &'a [u8],
-        quotas: Quotas<'a>,
-    ) -> StoreFuture<'a, Result<Vec<Event>, Error>> {
-        StoreFuture::ready(self.with(quotas).and_then(|limiter| limiter.history(key)))
+    fn history<'a>(&'a self, target: Target<'a>) -> StoreResult<'a, Vec<Event>> {
+        StoreFuture::ready(self.with(target.quotas).and_then(|limiter| limiter.history(target.key)))
     }
 
-    fn reset<'a>(&'a self, key: &'a [u8]) -> StoreFuture<'a, Result<bool, Error>> {
+    fn reset<'a>(&'a self, key: &'a [u8]) -> StoreResult<'a, bool> {
         StoreFuture::ready(Ok(self.reset(key)))
     }
 
@@ -99,12 +74,12 @@ impl Store for Limiter {
         StoreGroup::MEMORY
     }
 
-    fn check_all<'a>(
-        &'a self,
-        asks: &'a [StoreAsk<'a>],
-    ) -> StoreFuture<'a, Result<Vec<Decision>, Error>> {
+    fn check_all<'a>(&'a self, asks: &'a [StoreAsk<'a>]) -> StoreResult<'a, Vec<Decision>> {
         let ask = |ask: &StoreAsk<'a>| match ask.store.in_process() {
-            Some(limiter) => Ok(Ask::new(limiter.with(ask.quotas)?, ask.key, ask.cost)),
+            Some(limiter) => {
+                let Target { key, quotas } = ask.target;
+                Ok(Ask::new(limiter.with(quotas)?, key, ask.cost))
+            }
             None => {
                 let message = format!("policy {:?} is not in memory", ask.store.policy().name());
                 Err(Error::new(ErrorKind::Setting, message))
@@ -120,15 +95,14 @@ impl Store for Limiter {
 
     fn wait<'a>(
         &'a self,
-        key: &'a [u8],
-        quotas: Quotas<'a>,
+        target: Target<'a>,
         cost: Cost,
         deadline: Duration,
         sleep: &'a SleepFn,
-    ) -> StoreFuture<'a, Result<Decision, Error>> {
-        StoreFuture::pending(
-            async move { self.with(quotas)?.wait(key, cost, deadline, sleep).await },
-        )
+    ) -> StoreResult<'a, Decision> {
+        StoreFuture::pending(async move {
+            self.with(target.quotas)?.wait(target.key, cost, deadline, sleep).await
+        })
     }
 
     fn stats(&self) -> Vec<Stat> {

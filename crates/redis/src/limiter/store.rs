@@ -3,8 +3,8 @@
 use core::any::Any;
 
 use slidegate::{
-    Cost, Decision, Error, ErrorKind, Event, Policy, Quota, Quotas, Receipt, Stat, StatValue,
-    Store, StoreAsk, StoreFuture, StoreGroup, Tier, Usage,
+    Cost, Decision, Error, ErrorKind, Event, Policy, Quota, Receipt, Stat, StatValue, Store,
+    StoreAsk, StoreFuture, StoreGroup, StoreResult, Target, Tier, Usage,
 };
 
 use super::{RedisAsk, RedisLimiter, RedisStats, RedisWithQuotas, check_all};
@@ -12,8 +12,8 @@ use crate::servers::BreakerState;
 
 /// Calls a method of a limiter with its quotas, or returns the error of a foreign tier.
 macro_rules! with {
-    ($limiter:expr, $quotas:expr, $with:ident => $call:expr) => {
-        match $limiter.with($quotas) {
+    ($limiter:expr, $target:expr, $with:ident => $call:expr) => {
+        match $limiter.with($target.quotas) {
             Ok($with) => StoreFuture::pending(async move { $call.await }),
             Err(error) => StoreFuture::ready(Err(error)),
         }
@@ -29,77 +29,50 @@ impl Store for RedisLimiter {
         self.tier(quotas)
     }
 
-    fn check<'a>(
-        &'a self,
-        key: &'a [u8],
-        quotas: Quotas<'a>,
-        cost: Cost,
-    ) -> StoreFuture<'a, Result<Decision, Error>> {
-        let RedisWithQuotas { limiter, tier } = match self.with(quotas) {
+    fn check<'a>(&'a self, target: Target<'a>, cost: Cost) -> StoreResult<'a, Decision> {
+        let RedisWithQuotas { limiter, tier } = match self.with(target.quotas) {
             Ok(with) => with,
             Err(error) => return StoreFuture::ready(Err(error)),
         };
         // A denial from the deny cache needs no future.
-        if let Some(denial) = limiter.inner.check_cached(key, tier, cost) {
+        if let Some(denial) = limiter.inner.check_cached(target.key, tier, cost) {
             return StoreFuture::ready(Ok(denial));
         }
-        StoreFuture::pending(async move { Ok(limiter.inner.check_uncached(key, tier, cost).await) })
+        StoreFuture::pending(async move {
+            Ok(limiter.inner.check_uncached(target.key, tier, cost).await)
+        })
     }
 
-    fn peek<'a>(
-        &'a self,
-        key: &'a [u8],
-        quotas: Quotas<'a>,
-        cost: Cost,
-    ) -> StoreFuture<'a, Result<Decision, Error>> {
-        with!(self, quotas, limiter => limiter.peek(key, cost))
+    fn peek<'a>(&'a self, target: Target<'a>, cost: Cost) -> StoreResult<'a, Decision> {
+        with!(self, target, limiter => limiter.peek(target.key, cost))
     }
 
-    fn refund<'a>(
-        &'a self,
-        key: &'a [u8],
-        quotas: Quotas<'a>,
-        receipt: Receipt,
-    ) -> StoreFuture<'a, Result<u64, Error>> {
-        with!(self, quotas, limiter => limiter.refund(key, receipt))
+    fn refund<'a>(&'a self, target: Target<'a>, receipt: Receipt) -> StoreResult<'a, u64> {
+        with!(self, target, limiter => limiter.refund(target.key, receipt))
     }
 
     fn settle<'a>(
         &'a self,
-        key: &'a [u8],
-        quotas: Quotas<'a>,
+        target: Target<'a>,
         receipt: Receipt,
         actual: u64,
-    ) -> StoreFuture<'a, Result<u64, Error>> {
-        with!(self, quotas, limiter => limiter.settle(key, receipt, actual))
+    ) -> StoreResult<'a, u64> {
+        with!(self, target, limiter => limiter.settle(target.key, receipt, actual))
     }
 
-    fn forgive<'a>(
-        &'a self,
-        key: &'a [u8],
-        quotas: Quotas<'a>,
-        units: u64,
-    ) -> StoreFuture<'a, Result<u64, Error>> {
-        with!(self, quotas, limiter => limiter.forgive(key, units))
+    fn forgive<'a>(&'a self, target: Target<'a>, units: u64) -> StoreResult<'a, u64> {
+        with!(self, target, limiter => limiter.forgive(target.key, units))
     }
 
-    fn usage<'a>(
-        &'a self,
-        key: &'a [u8],
-        quotas: Quotas<'a>,
-    ) -> StoreFuture<'a, Result<Usage, Error>> {
-        with!(self, quotas, limiter => limiter.usage(key))
+    fn usage<'a>(&'a self, target: Target<'a>) -> StoreResult<'a, Usage> {
+        with!(self, target, limiter => limiter.usage(target.key))
     }
 
-    fn history<'a>(
-        &'a self,
-        key: &'a [u8],
-        quotas: Quotas<'a>,
-    ) -> StoreFuture<'a, Result<Vec<Event>, Error>> {
-        with!(self, quotas, limiter => limiter.history(key))
+    fn history<'a>(&'a self, target: Target<'a>) -> StoreResult<'a, Vec<Event>> {
+        with!(self, target, limiter => limiter.history(target.key))
     }
 
-    fn reset<'a>(&'a self, key: &'a [u8]) -> StoreFuture<'a, Result<bool, Error>> {
+    fn reset<'a>(&'a self, key: &'a [u8]) -> StoreResult<'a, bool> {
         StoreFuture::pending(self.reset(key))
     }
 
@@ -112,12 +85,12 @@ impl Store for RedisLimiter {
         StoreGroup::of(&*self.inner.redis.shared)
     }
 
-    fn check_all<'a>(
-        &'a self,
-        asks: &'a [StoreAsk<'a>],
-    ) -> StoreFuture<'a, Result<Vec<Decision>, Error>> {
+    fn check_all<'a>(&'a self, asks: &'a [StoreAsk<'a>]) -> StoreResult<'a, Vec<Decision>> {
         let ask = |ask: &StoreAsk<'a>| match ask.store.as_any().downcast_ref::<Self>() {
-            Some(limiter) => Ok(RedisAsk::new(limiter.with(ask.quotas)?, ask.key, ask.cost)),
+            Some(limiter) => {
+                let Target { key, quotas } = ask.target;
+                Ok(RedisAsk::new(limiter.with(quotas)?, key, ask.cost))
+            }
             None => {
                 let message = format!("policy {:?} is not in Redis", ask.store.policy().name());
                 Err(Error::new(ErrorKind::Setting, message))
@@ -138,7 +111,7 @@ impl Store for RedisLimiter {
         self.stats().breaker != BreakerState::Open
     }
 
-    fn warnings(&self) -> StoreFuture<'_, Result<Vec<String>, Error>> {
+    fn warnings(&self) -> StoreResult<'_, Vec<String>> {
         StoreFuture::pending(async move {
             let warnings = self.inner.redis.warnings().await?;
             Ok(warnings.iter().map(ToString::to_string).collect())

@@ -9,23 +9,23 @@ use http::{HeaderMap, HeaderValue};
 use slidegate::{Error, ErrorKind};
 
 use crate::http::Peer;
-use crate::http::problem::{Refusal, RefusalKind};
+use crate::http::error::{ApiError, ApiErrorKind};
 
-/// Who may use the admin listener: with a token, those who have it; without, those on this machine
-/// and those whose certificate was verified.
+/// Who may use the admin listener. With a token, clients that send it; without one, clients on this
+/// machine and clients with a verified certificate.
 #[derive(Clone, Default)]
 pub struct Access {
     token: Option<Box<[u8]>>,
 }
 
-/// The shortest token that is taken for one.
+/// The minimum length of a token.
 const TOKEN_MIN: usize = 16;
 
-/// Whether the admin listener may listen there.
+/// Checks whether the admin listener may use an address.
 ///
 /// # Errors
 ///
-/// Beyond loopback, without a token or a client authority.
+/// When it is not loopback and there is neither a token nor a client authority.
 pub fn may_listen(address: SocketAddr, has_token: bool, has_mtls: bool) -> Result<(), Error> {
     if address.ip().to_canonical().is_loopback() || has_token || has_mtls {
         return Ok(());
@@ -38,16 +38,16 @@ pub fn may_listen(address: SocketAddr, has_token: bool, has_mtls: bool) -> Resul
 }
 
 impl Access {
-    /// Without a token.
+    /// Access without a token.
     pub fn local() -> Self {
         Self::default()
     }
 
-    /// With a token, which everybody must have.
+    /// Access with a token, which every client must send.
     ///
     /// # Errors
     ///
-    /// When it is shorter than 16 bytes, or cannot stand in a header field.
+    /// When it is shorter than 16 bytes or not valid in a header field.
     pub fn token(token: &str) -> Result<Self, Error> {
         let token = token.trim();
         let refused = |why: String| Err(Error::new(ErrorKind::Setting, why));
@@ -63,20 +63,20 @@ impl Access {
         Ok(Self { token: Some(token.as_bytes().into()) })
     }
 
-    pub(super) fn check(&self, peer: &Peer, headers: &HeaderMap) -> Result<(), Refusal> {
+    pub(super) fn check(&self, peer: &Peer, headers: &HeaderMap) -> Result<(), ApiError> {
         let Some(token) = &self.token else {
             if peer.is_verified || peer.address.ip().to_canonical().is_loopback() {
                 return Ok(());
             }
             let detail = "this address may not ask: no token is configured";
-            return Err(Refusal::new(RefusalKind::Forbidden, detail));
+            return Err(ApiError::new(ApiErrorKind::Forbidden, detail));
         };
         let sent = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
         match sent.and_then(bearer) {
             Some(sent) if is_same(sent, token) => Ok(()),
             _ => {
                 let detail = "send the token: Authorization: Bearer TOKEN";
-                Err(Refusal::new(RefusalKind::Unauthorized, detail))
+                Err(ApiError::new(ApiErrorKind::Unauthorized, detail))
             }
         }
     }
@@ -89,14 +89,14 @@ impl fmt::Debug for Access {
     }
 }
 
-/// Refuses what a page of a foreign site sends by somebody's browser.
-pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), Refusal> {
+/// Refuses requests that a browser sends for a page of another site.
+pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), ApiError> {
     let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
     let host = headers.get(HOST).and_then(|host| host.to_str().ok());
     let from = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
     match (from, host) {
         (Some((_, from)), Some(host)) if from.eq_ignore_ascii_case(host) => Ok(()),
-        _ => Err(Refusal::new(RefusalKind::Forbidden, "a page of another site may not ask this")),
+        _ => Err(ApiError::new(ApiErrorKind::Forbidden, "a page of another site may not ask this")),
     }
 }
 
@@ -105,7 +105,7 @@ fn bearer(value: &[u8]) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
 }
 
-/// Compares all bytes, wherever they differ first: how long it takes tells nothing but the length.
+/// Compares in constant time, except for the length.
 fn is_same(sent: &[u8], token: &[u8]) -> bool {
     if sent.len() != token.len() {
         return false;
@@ -132,7 +132,7 @@ mod tests {
         if let Some(value) = authorization {
             headers.insert(AUTHORIZATION, HeaderValue::from_str(value).unwrap());
         }
-        access.check(peer, &headers).map_or_else(|refusal| refusal.status().as_u16(), |()| 200)
+        access.check(peer, &headers).map_or_else(|error| error.status().as_u16(), |()| 200)
     }
 
     #[test]

@@ -1,60 +1,44 @@
-//! Whether the process lives, and whether it should be asked.
+//! Liveness and readiness.
 
 use core::sync::atomic::Ordering;
 
 use http::StatusCode;
+use serde_json::json;
 use slidegate::FailureMode;
 use slidegate_redis::BreakerState;
 
 use super::AdminState;
 use crate::engine::{Engine, Pool};
-use crate::http::json::Json;
-use crate::http::{Reply, answer};
+use crate::http::{Reply, reply};
 
-/// It answers, so it lives. A store that does not is no reason to start it again.
+/// It replies, so it lives. A failing store is no reason to restart it.
 pub(super) fn live() -> Reply {
-    let mut json = Json::with_capacity(16);
-    json.open(b'{');
-    json.name("live");
-    json.bool(true);
-    json.close(b'}');
-    answer::plain(json)
+    reply::plain(&json!({"live": true}))
 }
 
-/// Whether it should be asked; the reasons are for those who may know them.
-pub(super) fn ready(state: &AdminState, tell: bool) -> Reply {
+/// Whether the process should receive requests. The reasons are for authorized callers only.
+pub(super) fn ready(state: &AdminState, is_authorized: bool) -> Reply {
     let Reasons { mut against, notes } = Reasons::find(&state.engine);
     if state.is_ending.load(Ordering::Relaxed) {
         against.insert(0, "the process is about to end".to_owned());
     }
     let is_ready = against.is_empty();
-    let mut json = Json::with_capacity(128);
-    json.open(b'{');
-    json.name("ready");
-    json.bool(is_ready);
-    if tell {
-        for (name, texts) in [("reasons", against), ("notes", notes)] {
-            json.name(name);
-            json.open(b'[');
-            for text in &texts {
-                json.text(text);
-            }
-            json.close(b']');
-        }
-    }
-    json.close(b'}');
-    let mut reply = answer::plain(json);
+    let mut reply = if is_authorized {
+        reply::plain(&json!({"ready": is_ready, "reasons": against, "notes": notes}))
+    } else {
+        reply::plain(&json!({"ready": is_ready}))
+    };
     if !is_ready {
         *reply.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
     }
     reply
 }
 
-/// What there is to say about stores that fail.
+/// The effects of failing stores.
 struct Reasons {
-    /// Requests would be denied for it: better ask another process.
+    /// Requests are denied, so another process should receive them.
     against: Vec<String>,
-    /// Requests are answered all the same.
+    /// Requests are decided nevertheless.
     notes: Vec<String>,
 }
 

@@ -1,51 +1,41 @@
-//! The admin listener: metrics, health, reload. Apart from the data listeners, and closed to strangers.
+//! The admin listener: metrics, health, reload. It is separate from the data listeners and restricted.
 
 mod access;
 mod health;
 mod metrics;
 mod page;
-mod reloads;
 mod state;
-mod stores;
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
+use serde_json::json;
 
 pub use self::access::{Access, may_listen};
 pub use self::page::{Kind, Page};
-pub use self::reloads::Reloads;
-pub use self::state::{AdminState, Reload, Source, TextPage};
-pub use self::stores::StoreMemory;
+pub use self::state::{AdminState, MetricsSource, Reload, Reloads, StoreMemory, TextPage};
 use crate::engine::Caller;
-use crate::http::answer;
-use crate::http::json::Json;
-use crate::http::problem::{Refusal, RefusalKind};
-use crate::http::{Handle, Peer, Reply};
-
-/// Answers one request.
-pub async fn handle(state: &AdminState, request: &Request<Incoming>, peer: &Peer) -> Reply {
-    match answer(state, request, peer).await {
-        Ok(reply) => reply,
-        Err(refusal) => refusal.reply(Caller::http(request.headers())),
-    }
-}
+use crate::http::error::{ApiError, ApiErrorKind};
+use crate::http::{Handle, Peer, Reply, reply};
 
 impl Handle for AdminState {
     async fn handle(&self, request: &mut Request<Incoming>, peer: &Peer) -> Reply {
-        handle(self, request, peer).await
+        match handle(self, request, peer).await {
+            Ok(reply) => reply,
+            Err(error) => error.reply(Caller::http(request.headers())),
+        }
     }
 }
 
-async fn answer(
+async fn handle(
     state: &AdminState,
     request: &Request<Incoming>,
     peer: &Peer,
-) -> Result<Reply, Refusal> {
+) -> Result<Reply, ApiError> {
     let path = request.uri().path();
     let is_known = state.access.check(peer, request.headers());
-    // Whoever watches over processes needs no more than yes or no, and often has no token.
+    // Supervisors need only yes or no, and often have no token.
     match path {
         "/livez" => return read_only(request).map(|()| health::live()),
         "/readyz" => return read_only(request).map(|()| health::ready(state, is_known.is_ok())),
@@ -56,7 +46,7 @@ async fn answer(
         "/version" => read_only(request).map(|()| version()),
         "/-/reload" => {
             if request.method() != Method::POST {
-                return Err(Refusal::wrong_method(request.method().as_str(), path, "POST"));
+                return Err(ApiError::wrong_method(request.method().as_str(), path, "POST"));
             }
             access::check_origin(request.headers())?;
             reload(state).await
@@ -65,7 +55,7 @@ async fn answer(
             let Some((_, write)) = state.pages.iter().find(|(name, _)| *name == path) else {
                 let known = PATHS.iter().chain(state.pages.iter().map(|(name, _)| name));
                 let known = known.copied();
-                return Err(Refusal::unknown(RefusalKind::UnknownPath, &"path", path, known));
+                return Err(ApiError::unknown(ApiErrorKind::UnknownPath, &"path", path, known));
             };
             read_only(request).map(|()| text(TEXT_TYPE, write()))
         }
@@ -74,14 +64,14 @@ async fn answer(
 
 const PATHS: [&str; 5] = ["/metrics", "/livez", "/readyz", "/version", "/-/reload"];
 
-/// As Prometheus asks for it.
+/// The content type that Prometheus expects.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 const TEXT_TYPE: &str = "text/plain; charset=utf-8";
 
-fn read_only(request: &Request<Incoming>) -> Result<(), Refusal> {
+fn read_only(request: &Request<Incoming>) -> Result<(), ApiError> {
     match *request.method() {
         Method::GET | Method::HEAD => Ok(()),
-        ref other => Err(Refusal::wrong_method(other.as_str(), request.uri().path(), "GET, HEAD")),
+        ref other => Err(ApiError::wrong_method(other.as_str(), request.uri().path(), "GET, HEAD")),
     }
 }
 
@@ -92,35 +82,19 @@ fn text(kind: &'static str, text: String) -> Reply {
 }
 
 fn version() -> Reply {
-    let mut json = Json::with_capacity(64);
-    json.open(b'{');
-    json.name("name");
-    json.text("slidegate");
-    json.name("version");
-    json.text(env!("CARGO_PKG_VERSION"));
-    json.close(b'}');
-    answer::plain(json)
+    reply::plain(&json!({"name": "slidegate", "version": env!("CARGO_PKG_VERSION")}))
 }
 
-/// Reads the configuration again, away from the threads that serve.
-async fn reload(state: &AdminState) -> Result<Reply, Refusal> {
+/// Reloads the configuration, off the threads that serve.
+async fn reload(state: &AdminState) -> Result<Reply, ApiError> {
     let Some(reload) = state.reload.clone() else {
         let detail = "there is no configuration to read again: start with a file";
-        return Err(Refusal::new(RefusalKind::NotReloaded, detail));
+        return Err(ApiError::new(ApiErrorKind::NotReloaded, detail));
     };
-    let failed = |_| Refusal::new(RefusalKind::Failed, "reading the configuration panicked");
+    let failed = |_| ApiError::new(ApiErrorKind::Failed, "reading the configuration panicked");
     match tokio::task::spawn_blocking(move || reload()).await.map_err(failed)? {
-        Ok(message) => {
-            let mut json = Json::with_capacity(64 + message.len());
-            json.open(b'{');
-            json.name("reloaded");
-            json.bool(true);
-            json.name("message");
-            json.text(&message);
-            json.close(b'}');
-            Ok(answer::plain(json))
-        }
-        // What was in force is in force.
-        Err(reason) => Err(Refusal::new(RefusalKind::NotReloaded, reason)),
+        Ok(message) => Ok(reply::plain(&json!({"reloaded": true, "message": message}))),
+        // The current configuration is kept.
+        Err(reason) => Err(ApiError::new(ApiErrorKind::NotReloaded, reason)),
     }
 }

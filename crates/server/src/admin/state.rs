@@ -1,46 +1,52 @@
-//! What the admin listener answers from.
+//! The state behind the admin listener.
 
 use core::fmt;
-use core::sync::atomic::AtomicBool;
-use std::sync::Arc;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
 
-use super::{Access, Page, Reloads, StoreMemory};
+use parking_lot::Mutex;
+use slidegate_redis::StoreUsage;
+use tokio::time::{sleep, timeout};
+
+use super::{Access, Page};
 use crate::engine::Engine;
 use crate::http::Connections;
 
-/// Reads the configuration again and puts it in force; says what it did, or what is wrong.
+/// Reloads the configuration. Returns what it did, or what is wrong.
 pub type Reload = Arc<dyn Fn() -> Result<String, String> + Send + Sync>;
 
-/// Adds families of its own to the metrics.
-pub type Source = Box<dyn Fn(&mut Page) + Send + Sync>;
+/// Adds metrics to a page.
+pub type MetricsSource = Box<dyn Fn(&mut Page) + Send + Sync>;
 
 /// A page of text, such as Envoy's `/rlconfig`.
 pub type TextPage = Box<dyn Fn() -> String + Send + Sync>;
 
-/// All that can be told about the process, and who is told.
+/// What the admin listener shows, and who may see it.
 pub struct AdminState {
-    /// What is in force.
+    /// The engine.
     pub engine: Arc<Engine>,
-    /// Who may ask.
+    /// Who may use the listener.
     pub access: Access,
-    /// The listeners by name, with their connections.
+    /// The connections of each listener, by name.
     pub listeners: Vec<(&'static str, Arc<Connections>)>,
-    /// How often the configuration was read again.
+    /// Counts of reloads.
     pub reloads: Arc<Reloads>,
-    /// `None` where there is nothing to read.
+    /// `None` without a configuration file.
     pub reload: Option<Reload>,
-    /// What stores behind a network tell of themselves.
+    /// The memory of external stores.
     pub stores: Arc<StoreMemory>,
-    /// Metrics of others.
-    pub sources: Vec<Source>,
-    /// Pages of others, by path.
+    /// Further metrics.
+    pub sources: Vec<MetricsSource>,
+    /// Further text pages, by path.
     pub pages: Vec<(&'static str, TextPage)>,
-    /// Set when the process is about to end: it is not ready any more, and still serves.
+    /// Set before the process exits: it still serves, but is no longer ready.
     pub is_ending: Arc<AtomicBool>,
 }
 
 impl AdminState {
-    /// For an engine, with nothing else to tell of.
+    /// The state of an engine alone.
     pub fn new(engine: Arc<Engine>, access: Access) -> Self {
         Self {
             engine,
@@ -59,5 +65,67 @@ impl AdminState {
 impl fmt::Debug for AdminState {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("AdminState").field("access", &self.access).finish_non_exhaustive()
+    }
+}
+
+/// Counts of reloads by result, whether a signal, a changed file or an admin request caused them.
+#[derive(Debug, Default)]
+pub struct Reloads {
+    ok: AtomicU64,
+    failed: AtomicU64,
+}
+
+impl Reloads {
+    /// Counts a reload.
+    pub fn note(&self, is_ok: bool) {
+        let count = if is_ok { &self.ok } else { &self.failed };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Successful reloads.
+    pub fn ok(&self) -> u64 {
+        self.ok.load(Ordering::Relaxed)
+    }
+
+    /// Failed reloads, which changed nothing.
+    pub fn failed(&self) -> u64 {
+        self.failed.load(Ordering::Relaxed)
+    }
+}
+
+/// The last known memory usage of each external store. It is refreshed in the background, never by a
+/// scrape.
+#[derive(Debug, Default)]
+pub struct StoreMemory {
+    known: Mutex<BTreeMap<String, StoreUsage>>,
+}
+
+/// The time for one store to reply.
+const USAGE_TIMEOUT: Duration = Duration::from_secs(5);
+
+impl StoreMemory {
+    /// Refreshes all stores periodically, until the engine is dropped.
+    pub async fn watch(&self, engine: Weak<Engine>, every: Duration) {
+        while let Some(engine) = engine.upgrade() {
+            self.refresh(&engine).await;
+            drop(engine);
+            sleep(every).await;
+        }
+    }
+
+    /// Refreshes all stores once. A store that does not reply is left out.
+    pub async fn refresh(&self, engine: &Engine) {
+        let mut known = BTreeMap::new();
+        for (name, redis) in engine.redises() {
+            if let Ok(Ok(usage)) = timeout(USAGE_TIMEOUT, redis.usage()).await {
+                known.insert(name, usage);
+            }
+        }
+        *self.known.lock() = known;
+    }
+
+    /// The usage of each store that replied.
+    pub fn known(&self) -> Vec<(String, StoreUsage)> {
+        self.known.lock().iter().map(|(name, usage)| (name.clone(), *usage)).collect()
     }
 }

@@ -2,12 +2,16 @@
 
 use std::collections::HashMap;
 
+use slidegate::parse_duration;
+
 use super::leaf;
 use super::report::Report;
 use super::source::Span;
 use super::table::{Kind, Section};
 use super::yaml::{Node, Scalar, Shape, Style};
 use crate::spec::DOMAIN;
+
+const TIME_HELP: &str = "use a number with its unit, such as 500ms, 10s, 5m, 1h30m or 7d";
 
 /// Checks the value of `key`.
 pub(super) fn check(key: &str, node: &Node, kind: &Kind, report: &mut Report) {
@@ -123,8 +127,8 @@ fn check_scalar(key: &str, scalar: &Scalar, span: Span, kind: &Kind, report: &mu
             Some(number) if (*least..=*most).contains(&number) => Ok(()),
             Some(_) => Err(("range", usable())),
         },
-        Kind::Time(least, most) => match leaf::time(text) {
-            Err(help) => Err(("type", help)),
+        Kind::Time(least, most) => match parse_duration(text) {
+            Err(_) => Err(("type", TIME_HELP.to_owned())),
             Ok(time) if (*least..=*most).contains(&time) => Ok(()),
             Ok(_) => Err(("range", usable())),
         },

@@ -58,12 +58,9 @@ fn without_defaults(mut value: Value) -> Value {
 
 /// As the own format says it; nothing for the default.
 fn algorithm(algorithm: Algorithm) -> Option<Value> {
-    match algorithm {
-        Algorithm::Counter => Some(json!("counter")),
-        Algorithm::Gcra => Some(json!("gcra")),
-        Algorithm::Fixed => Some(json!("fixed")),
-        Algorithm::Segments { count } => Some(json!({"segments": count})),
-        Algorithm::LogCapped { bytes_max } => Some(json!({"log_capped": bytes_max})),
-        _ => None,
-    }
+    let value = match algorithm.parameter() {
+        Some(number) => json!({algorithm.name(): number}),
+        None => json!(algorithm.name()),
+    };
+    (algorithm != Algorithm::default()).then_some(value)
 }

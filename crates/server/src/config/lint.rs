@@ -2,9 +2,8 @@
 
 use core::time::Duration;
 
-use slidegate::{Algorithm, FailureMode, Quota};
+use slidegate::{Algorithm, FailureMode, Quota, format_duration};
 
-use super::leaf;
 use super::report::Report;
 use super::source::Span;
 use super::yaml::Node;
@@ -70,7 +69,7 @@ pub(super) fn quota(quota: Quota, algorithm: Algorithm, span: Span, report: &mut
 
 pub(super) fn window(window: Duration, span: Span, report: &mut Report) {
     if window < WINDOW_SHORT {
-        let message = format!("a window of {} is very short", leaf::show(window));
+        let message = format!("a window of {} is very short", format_duration(window));
         let help = "below 100ms use `counter` or `gcra`";
         report.warning(span, "short-window", message).help(help);
     }
@@ -96,12 +95,13 @@ pub(super) fn algorithm(algorithm: Algorithm, span: Span, report: &mut Report) {
 
 pub(super) fn sweep_interval(interval: Duration, span: Span, report: &mut Report) {
     if interval < SWEEP_SHORT {
-        let message = format!("sweeping every {} costs more than it frees", leaf::show(interval));
+        let message =
+            format!("sweeping every {} costs more than it frees", format_duration(interval));
         report.warning(span, "sweep-interval", message).help("use 1s to 30s");
     }
     if interval > SWEEP_LONG {
         let message =
-            format!("sweeping every {} leaves passed keys in memory", leaf::show(interval));
+            format!("sweeping every {} leaves passed keys in memory", format_duration(interval));
         report.warning(span, "sweep-interval", message).help("use 1s to 30s");
     }
 }

@@ -23,7 +23,6 @@ pub(crate) mod yaml;
 
 pub use environment::Environment;
 pub use format::Format;
-pub use leaf::show as show_time;
 pub use load::{Loaded, Refused, Request, load};
 pub use print::{print_config, print_config_json, yaml_to_json};
 pub use reference::reference;

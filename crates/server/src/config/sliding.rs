@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use slidegate::{Algorithm, Quota};
+use slidegate::{Algorithm, Quota, format_duration};
 
 use super::check::check_section;
 use super::leaf;
@@ -90,8 +90,9 @@ pub(super) fn show(spec: &Spec, span: Span, tree: &mut Node) {
     for policy in &spec.policies {
         let mut shown = Node::empty(span);
         shown.put("name", scalar(&policy.name));
-        let quota =
-            |quota: &Quota| scalar(&format!("{}/{}", quota.limit(), leaf::show(quota.window())));
+        let quota = |quota: &Quota| {
+            scalar(&format!("{}/{}", quota.limit(), format_duration(quota.window())))
+        };
         shown.put("quotas", list(policy.quotas.iter().map(quota).collect()));
         tree.put("policies", list(vec![shown]));
     }

@@ -22,7 +22,7 @@ pub struct RateLimitRequest {
 pub struct RateLimitDescriptor {
     /// One for each level.
     #[prost(message, repeated, tag = "1")]
-    pub entries: Vec<Entry>,
+    pub entries: Vec<DescriptorEntry>,
     /// Instead of the limit that is configured.
     #[prost(message, optional, tag = "2")]
     pub limit: Option<RateLimitOverride>,
@@ -36,7 +36,7 @@ pub struct RateLimitDescriptor {
 
 /// A key and its value.
 #[derive(Clone, PartialEq, Eq, Message)]
-pub struct Entry {
+pub struct DescriptorEntry {
     /// What it is about.
     #[prost(string, tag = "1")]
     pub key: String,

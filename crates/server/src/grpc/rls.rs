@@ -1,40 +1,44 @@
-//! The one method of the rate limit service.
+//! `ShouldRateLimit`, the only method of the rate limit service.
 
 use core::fmt;
 use core::pin::Pin;
+use core::time::Duration;
 use std::sync::Arc;
 
 use http::{HeaderValue, Request, Response};
 use http_body::Body as HttpBody;
+use slidegate_tower::OverloadGuard;
 use tonic::body::Body;
 use tonic::codegen::StdError;
 use tonic::server::{Grpc, UnaryService};
 use tonic::{Code, Status};
 use tonic_prost::ProstCodec;
+use tonic_types::{ErrorDetails, StatusExt};
 
-use super::guard::Guarded;
 use super::message::{RateLimitRequest, RateLimitResponse};
 use crate::domain::{Options, answer};
 use crate::engine::{Caller, Engine};
+use crate::net::catch_panic;
+use crate::overload::admit;
 
-/// What the service is called.
+/// The name of the service.
 pub const NAME: &str = "envoy.service.ratelimit.v3.RateLimitService";
 pub(super) const PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
-/// The most bytes of a message, unless told otherwise.
+/// The default maximum size of a message, in bytes.
 pub const MESSAGE_MAX: usize = 64 << 10;
 
 /// The rate limit service.
 #[derive(Clone)]
-pub(super) struct Rls {
+pub(super) struct RateLimitService {
     pub(super) engine: Arc<Engine>,
     pub(super) options: Arc<Options>,
     pub(super) message_max: usize,
 }
 
-type Answer = Result<tonic::Response<RateLimitResponse>, Status>;
+type RlsResult = Result<tonic::Response<RateLimitResponse>, Status>;
 
-impl Rls {
+impl RateLimitService {
     pub(super) async fn call<B>(self, request: Request<B>) -> Response<Body>
     where
         B: HttpBody + Send + 'static,
@@ -42,7 +46,7 @@ impl Rls {
     {
         let mut grpc = Grpc::new(ProstCodec::default()).max_decoding_message_size(self.message_max);
         let mut response = grpc.unary(self, request).await;
-        // The library says "out of range" of messages that are too long, and we never do.
+        // tonic reports a message that is too long as "out of range", a code that we never use.
         if let Some(status) = response.headers_mut().get_mut(Status::GRPC_STATUS)
             && Code::from_bytes(status.as_bytes()) == Code::OutOfRange
         {
@@ -51,7 +55,7 @@ impl Rls {
         response
     }
 
-    async fn should_rate_limit(self, request: tonic::Request<RateLimitRequest>) -> Answer {
+    async fn should_rate_limit(self, request: tonic::Request<RateLimitRequest>) -> RlsResult {
         let (metadata, _, request) = request.into_parts();
         let caller = Caller::grpc(metadata.as_ref());
         let plan = self.engine.plan();
@@ -61,19 +65,79 @@ impl Rls {
         let response = answer(&plan, &question, &self.options, caller).await.map_err(invalid)?;
         Ok(tonic::Response::new(response.into()))
     }
-}
 
-impl UnaryService<RateLimitRequest> for Rls {
-    type Response = RateLimitResponse;
-    type Future = Pin<Box<dyn Future<Output = Answer> + Send>>;
-
-    fn call(&mut self, request: tonic::Request<RateLimitRequest>) -> Self::Future {
-        Box::pin(Guarded::new(self.clone().should_rate_limit(request)))
+    /// Answers a call when the guard admits it. Its message is not read before.
+    pub(super) async fn call_guarded<B>(
+        self,
+        guard: OverloadGuard,
+        request: Request<B>,
+    ) -> Response<Body>
+    where
+        B: HttpBody + Send + 'static,
+        B::Error: Into<StdError> + Send,
+    {
+        match admit(&guard).await {
+            Ok(_pass) => self.call(request).await,
+            Err(after) => shed(after).into_http(),
+        }
     }
 }
 
-impl fmt::Debug for Rls {
+/// Tells gRPC clients to try another server, or this one after `after`.
+fn shed(after: Duration) -> Status {
+    let details = ErrorDetails::with_retry_info(Some(after));
+    Status::with_error_details(Code::Unavailable, "there is more to do than can be done", details)
+}
+
+/// Turns a panic into an error of this call only.
+async fn isolated<T>(call: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
+    let panicked = || Err(Status::internal("the call failed; others are not affected"));
+    catch_panic(call).await.unwrap_or_else(panicked)
+}
+
+impl UnaryService<RateLimitRequest> for RateLimitService {
+    type Response = RateLimitResponse;
+    type Future = Pin<Box<dyn Future<Output = RlsResult> + Send>>;
+
+    fn call(&mut self, request: tonic::Request<RateLimitRequest>) -> Self::Future {
+        Box::pin(isolated(self.clone().should_rate_limit(request)))
+    }
+}
+
+impl fmt::Debug for RateLimitService {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Rls").field("options", &self.options).finish_non_exhaustive()
+        formatter
+            .debug_struct("RateLimitService")
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::pin::pin;
+    use core::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    fn poll<T>(call: impl Future<Output = Result<T, Status>>) -> Poll<Result<T, Status>> {
+        pin!(isolated(call)).poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn a_panic_is_an_internal_error_of_the_call() {
+        let Poll::Ready(Err(status)) =
+            poll(async { if true { panic!("on purpose") } else { Ok(()) } })
+        else {
+            panic!("not an error")
+        };
+        assert_eq!(status.code(), Code::Internal);
+        assert!(!status.message().contains("on purpose"));
+    }
+
+    #[test]
+    fn other_results_are_passed_on() {
+        assert!(matches!(poll(async { Ok(1) }), Poll::Ready(Ok(1))));
+        assert!(matches!(poll::<()>(core::future::pending()), Poll::Pending));
     }
 }

@@ -1,36 +1,36 @@
-//! One connection of gRPC.
+//! One gRPC connection.
 
-use core::future::poll_fn;
 use core::pin::pin;
+use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
+use std::sync::Arc;
 
 use hyper::server::conn::http2;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{sleep, timeout};
 
 use super::Service;
-use super::arrivals::Arrivals;
-use super::opening::Opening;
+use crate::net::{IoObserver, ObservedStream};
 
-/// Bounds of a connection.
+/// Bounds on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GrpcLimits {
-    /// How long a client may take to begin to speak HTTP/2.
+    /// The time for a client to send the HTTP/2 preface.
     pub opening_max: Duration,
-    /// Calls under way at once.
+    /// The maximum number of concurrent calls.
     pub streams_max: u32,
-    /// A client that says nothing for so long is asked whether it is there.
+    /// A client that is silent for this long is pinged.
     pub quiet_max: Duration,
-    /// And cut when it does not answer in this time.
+    /// The time for the reply to a ping, after which the connection is closed.
     pub ping_max: Duration,
-    /// How long calls may take to end when it is time to end.
+    /// The time for calls in flight at shutdown.
     pub drain_max: Duration,
 }
 
-/// The most streams that a client may have opened and given up before they were looked at.
+/// The maximum number of streams that a client has reset before they were accepted.
 const RESETS_MAX: usize = 64;
-/// The most bytes of header fields.
+/// The maximum size of header fields, in bytes.
 const HEADERS_MAX: u32 = 16 << 10;
 
 impl Default for GrpcLimits {
@@ -45,12 +45,12 @@ impl Default for GrpcLimits {
     }
 }
 
-/// Serves one connection, plain or of TLS that has negotiated `h2`, until its client goes away or
-/// `ended` comes; then calls under way may end, and no others begin.
+/// Serves one connection, plain or TLS that negotiated `h2`, until the client closes it or `ended`
+/// completes. Calls in flight may then finish.
 ///
 /// # Errors
 ///
-/// When the client does not speak HTTP/2, or goes away without a word: its own affair.
+/// When the client does not speak HTTP/2 or breaks the connection.
 pub async fn serve<S>(
     stream: S,
     service: Service,
@@ -60,19 +60,17 @@ pub async fn serve<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let (stream, opened) = Opening::new(stream);
-    let arrivals = Arrivals::default();
-    let connection =
-        builder(limits, arrivals.clone()).serve_connection(TokioIo::new(stream), service);
-    let mut connection = pin!(connection);
+    let preface = Arc::new(Preface::default());
+    let stream = TokioIo::new(ObservedStream::new(stream, Arc::clone(&preface)));
+    let mut connection = pin!(builder(limits).serve_connection(stream, service));
     let (mut ended, mut opening) = (pin!(ended), pin!(sleep(limits.opening_max)));
     let mut is_open = false;
     loop {
         tokio::select! {
-            served = poll_fn(|cx| arrivals.poll(connection.as_mut(), cx)) => return served,
+            served = &mut connection => return served,
             () = &mut ended => break,
             () = &mut opening, if !is_open => {
-                if !opened.is_done() {
+                if preface.0.load(Ordering::Relaxed) < PREFACE_LEN {
                     return Ok(());
                 }
                 is_open = true;
@@ -80,12 +78,11 @@ where
         }
     }
     connection.as_mut().graceful_shutdown();
-    let drained = poll_fn(|cx| arrivals.poll(connection.as_mut(), cx));
-    timeout(limits.drain_max, drained).await.unwrap_or(Ok(()))
+    timeout(limits.drain_max, connection).await.unwrap_or(Ok(()))
 }
 
-fn builder(limits: GrpcLimits, arrivals: Arrivals) -> http2::Builder<Arrivals> {
-    let mut builder = http2::Builder::new(arrivals);
+fn builder(limits: GrpcLimits) -> http2::Builder<TokioExecutor> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(limits.streams_max)
@@ -94,4 +91,23 @@ fn builder(limits: GrpcLimits, arrivals: Arrivals) -> http2::Builder<Arrivals> {
         .keep_alive_interval(limits.quiet_max)
         .keep_alive_timeout(limits.ping_max);
     builder
+}
+
+/// The bytes read so far, up to the length of the preface. hyper sends no pings before it.
+#[derive(Debug, Default)]
+struct Preface(AtomicUsize);
+
+/// What every HTTP/2 client sends first.
+const PREFACE_LEN: usize = 24;
+
+impl IoObserver for Preface {
+    #[inline]
+    fn read(&self, bytes: usize) {
+        if self.0.load(Ordering::Relaxed) < PREFACE_LEN {
+            self.0.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    fn wrote(&self, _: bool) {}
 }

@@ -1,4 +1,4 @@
-//! All that is served over gRPC: rate limits, health, reflection.
+//! The gRPC services: rate limits, health, reflection.
 
 use core::convert::Infallible;
 use core::fmt;
@@ -19,73 +19,72 @@ use tonic_health::server::{HealthReporter, HealthService};
 use tonic_reflection::server::Builder;
 use tower_service::Service as TowerService;
 
-use super::rls::{MESSAGE_MAX, NAME, PATH, Rls};
-use super::shed::call_behind;
+use super::rls::{MESSAGE_MAX, NAME, PATH, RateLimitService};
 use crate::domain::Options;
 use crate::engine::Engine;
 
-/// Answers requests over HTTP/2. Cheap to clone; made for hyper and for tower.
+/// All gRPC services, for hyper and for tower. Cheap to clone.
 #[derive(Clone)]
 pub struct Service {
-    rls: Rls,
+    rls: RateLimitService,
     health: HealthServer<HealthService>,
     reporter: HealthReporter,
     reflection: Option<Arc<Reflection>>,
     guard: Option<OverloadGuard>,
 }
 
-/// Tells those who ask whether calls are welcome.
+/// Sets the status of the health service.
 #[derive(Debug, Clone)]
 pub struct Health(HealthReporter);
 
-type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+type ResponseFuture = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
-/// Both versions of the reflection service, whose types have no names.
-type Reflection = [Box<dyn Fn(Request<Body>) -> Answer + Send + Sync>; 2];
+/// Both versions of the reflection service, whose types cannot be named.
+type Reflection = [Box<dyn Fn(Request<Body>) -> ResponseFuture + Send + Sync>; 2];
 
-/// The files that reflection shows, made of `proto/` by the test `grpc`.
+/// The files that reflection serves, compiled from `proto/` by the test `grpc`.
 const FILES: &[u8] = include_bytes!("../../proto/files.bin");
 
 /// The name under which the reference service reports its health.
 const REFERENCE_NAME: &str = "ratelimit";
 
 impl Service {
-    /// The rate limit service with health and reflection. It is healthy until told otherwise.
+    /// The rate limit service with health, which starts as serving, and reflection.
     pub fn new(engine: Arc<Engine>, options: Arc<Options>) -> Self {
         let reporter = HealthReporter::new();
         let health = HealthServer::new(HealthService::from_health_reporter(reporter.clone()));
-        let rls = Rls { engine, options, message_max: MESSAGE_MAX };
+        let rls = RateLimitService { engine, options, message_max: MESSAGE_MAX };
         Self { rls, health, reporter, reflection: reflection(), guard: None }
     }
 
-    /// The most bytes of a message.
+    /// Sets the maximum size of a message, in bytes.
     #[must_use]
     pub fn message_max(mut self, bytes: usize) -> Self {
         self.rls.message_max = bytes;
         self
     }
 
-    /// Without reflection.
+    /// Disables reflection.
     #[must_use]
     pub fn without_reflection(mut self) -> Self {
         self.reflection = None;
         self
     }
 
-    /// Behind a guard, if there is one. Calls that there is no room for are `UNAVAILABLE`, with a
-    /// `RetryInfo`. Health and reflection are not guarded: who is busy is not dead.
+    /// Sets an overload guard. Calls that it sheds are `UNAVAILABLE`, with a `RetryInfo`. Health and
+    /// reflection are not guarded: a busy server is not dead.
     #[must_use]
     pub fn guard(mut self, guard: Option<OverloadGuard>) -> Self {
         self.guard = guard;
         self
     }
 
-    /// To tell whether calls are welcome.
+    /// Sets the health status.
     pub fn health(&self) -> Health {
         Health(self.reporter.clone())
     }
 
-    fn answer<B>(&self, request: Request<B>) -> Answer
+    fn respond<B>(&self, request: Request<B>) -> ResponseFuture
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<StdError> + Send + 'static,
@@ -95,7 +94,7 @@ impl Service {
             let rls = self.rls.clone();
             return match self.guard.clone() {
                 None => Box::pin(async move { Ok(rls.call(request).await) }),
-                Some(guard) => Box::pin(async move { Ok(call_behind(guard, rls, request).await) }),
+                Some(guard) => Box::pin(async move { Ok(rls.call_guarded(guard, request).await) }),
             };
         }
         if path.starts_with("/grpc.health.v1.Health/") {
@@ -115,7 +114,7 @@ impl Service {
 }
 
 impl Health {
-    /// Tells everybody who asks or watches.
+    /// Reports the status to clients that ask or watch.
     pub async fn set(&self, is_healthy: bool) {
         let status = if is_healthy { ServingStatus::Serving } else { ServingStatus::NotServing };
         for name in ["", NAME, REFERENCE_NAME] {
@@ -126,7 +125,7 @@ impl Health {
 
 fn reflection() -> Option<Arc<Reflection>> {
     let files = || Builder::configure().register_encoded_file_descriptor_set(FILES);
-    // The files are our own: a test shows that both can be made of them.
+    // The files are our own; a test builds both services from them.
     let (v1, v1alpha) = (files().build_v1().ok()?, files().build_v1alpha().ok()?);
     Some(Arc::new([
         Box::new(move |request| v1.clone().call(request)),
@@ -137,10 +136,10 @@ fn reflection() -> Option<Arc<Reflection>> {
 impl hyper::service::Service<Request<Incoming>> for Service {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = Answer;
+    type Future = ResponseFuture;
 
-    fn call(&self, request: Request<Incoming>) -> Answer {
-        self.answer(request)
+    fn call(&self, request: Request<Incoming>) -> ResponseFuture {
+        self.respond(request)
     }
 }
 
@@ -151,14 +150,14 @@ where
 {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = Answer;
+    type Future = ResponseFuture;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<B>) -> Answer {
-        self.answer(request)
+    fn call(&mut self, request: Request<B>) -> ResponseFuture {
+        self.respond(request)
     }
 }
 

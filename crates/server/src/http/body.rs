@@ -1,37 +1,46 @@
-//! The body of a request, whole and bounded.
+//! Request bodies, read whole and bounded.
 
-use core::future::poll_fn;
-use core::pin::Pin;
-use core::task::{Context, Poll, ready};
 use core::time::Duration;
 
 use http::header::CONTENT_TYPE;
 use http::{Request, Version};
-use hyper::body::{Body as _, Bytes, Frame, Incoming};
+use http_body_util::BodyExt;
+use hyper::body::{Body, Bytes, Incoming};
 use tokio::time::timeout;
 
-use super::problem::{Refusal, RefusalKind, shown};
-use super::serve::without_wakes;
+use super::HttpSettings;
+use super::error::{ApiError, ApiErrorKind, shown};
 
-/// The body of a request, whatever it says it is.
-pub(super) async fn read_any(
+pub(super) const JSON: &str = "application/json";
+
+/// Reads a body whose type is JSON.
+pub(super) async fn read_json(
     request: &mut Request<Incoming>,
-    max: usize,
-    body_timeout: Duration,
-) -> Result<Bytes, Refusal> {
-    if request.version() == Version::HTTP_2 {
-        // One slow body does not hold up others there, so it has to be timed by itself. In HTTP/1
-        // the connection's pulse does.
-        let read = Box::pin(timeout(body_timeout, read(request.body_mut(), max, false)));
-        return read.await.unwrap_or_else(|_| Err(slow(body_timeout)));
-    }
-    read(request.body_mut(), max, true).await
+    settings: &HttpSettings,
+) -> Result<Bytes, ApiError> {
+    check_type(request)?;
+    read_any(request, settings).await
 }
 
-/// Whether a request says that its body is JSON, so that no form of a foreign page is taken for a
-/// request: browsers ask before they send JSON.
-#[inline]
-pub(super) fn check_type(request: &Request<Incoming>) -> Result<(), Refusal> {
+/// Reads a body of any type.
+pub(super) async fn read_any(
+    request: &mut Request<Incoming>,
+    settings: &HttpSettings,
+) -> Result<Bytes, ApiError> {
+    let (max, is_http2) = (settings.body_max, request.version() == Version::HTTP_2);
+    let body = request.body_mut();
+    if !is_http2 {
+        // The connection's timeout covers the whole request.
+        return read(body, max).await;
+    }
+    // A slow body does not block the others of an HTTP/2 connection, so it has its own timeout.
+    let read = Box::pin(timeout(settings.body_timeout, read(body, max)));
+    read.await.unwrap_or_else(|_| Err(slow(settings.body_timeout)))
+}
+
+/// Requires `application/json`, so that no form on a foreign page passes for a request: browsers send
+/// JSON to another site only after a preflight.
+fn check_type(request: &Request<Incoming>) -> Result<(), ApiError> {
     match request.headers().get(CONTENT_TYPE) {
         Some(value) if value == JSON => Ok(()),
         Some(value) => {
@@ -43,100 +52,48 @@ pub(super) fn check_type(request: &Request<Incoming>) -> Result<(), Refusal> {
     }
 }
 
-pub(super) const JSON: &str = "application/json";
-
-async fn read(body: &mut Incoming, max: usize, is_http1: bool) -> Result<Bytes, Refusal> {
+async fn read(body: &mut Incoming, max: usize) -> Result<Bytes, ApiError> {
     if body.size_hint().lower() > max as u64 {
         return Err(too_large(max));
     }
-    let mut pieces = Pieces { first: Bytes::new(), all: Vec::new(), max, is_http1 };
-    poll_fn(|cx| pieces.poll_all(body, cx)).await
-}
-
-/// What has come of a body.
-struct Pieces {
-    first: Bytes,
-    /// The first and all others, once there are others.
-    all: Vec<u8>,
-    max: usize,
-    /// In HTTP/1, taking a piece wakes the very connection that is being polled.
-    is_http1: bool,
-}
-
-impl Pieces {
-    /// The whole body, when it is there.
-    #[inline]
-    fn poll_all(
-        &mut self,
-        body: &mut Incoming,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<Bytes, Refusal>> {
-        while let Some(frame) = ready!(self.poll_piece(body, cx)) {
-            let Ok(frame) = frame else {
-                return Poll::Ready(Err(Refusal::malformed("the body ended before it was whole")));
-            };
-            let Ok(data) = frame.into_data() else { continue };
-            if self.first.len() + self.all.len() + data.len() > self.max {
-                return Poll::Ready(Err(too_large(self.max)));
-            }
-            let is_first = self.first.is_empty() && self.all.is_empty();
-            // Most bodies come in one piece, which is then taken as it is.
-            match (is_first, body.is_end_stream()) {
-                (true, true) => return Poll::Ready(Ok(data)),
-                (true, false) => self.first = data,
-                (false, is_last) => {
-                    self.add(&data);
-                    if is_last {
-                        break;
-                    }
-                }
-            }
+    // Most bodies come in one piece, which is not copied.
+    let mut first = Bytes::new();
+    let mut all = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let cut = |_| ApiError::malformed("the body ended before it was whole");
+        let Ok(data) = frame.map_err(cut)?.into_data() else { continue };
+        if first.len() + all.len() + data.len() > max {
+            return Err(too_large(max));
         }
-        let all = core::mem::take(&mut self.all);
-        let first = core::mem::take(&mut self.first);
-        Poll::Ready(Ok(if all.is_empty() { first } else { all.into() }))
-    }
-
-    /// The next piece. Of the last one the connection is not told, which would be polled once more.
-    #[inline]
-    fn poll_piece(
-        &self,
-        body: &mut Incoming,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        if !self.is_http1 {
-            return Pin::new(body).poll_frame(cx);
+        if first.is_empty() && all.is_empty() {
+            first = data;
+        } else {
+            all.extend_from_slice(&core::mem::take(&mut first));
+            all.extend_from_slice(&data);
         }
-        let (piece, is_woken) = without_wakes(|| Pin::new(&mut *body).poll_frame(cx));
-        // Before its last piece is taken, the connection has let go of the body: nothing is to be read.
-        if is_woken && !body.is_end_stream() {
-            cx.waker().wake_by_ref();
+        if body.is_end_stream() {
+            break;
         }
-        piece
     }
-
-    fn add(&mut self, data: &[u8]) {
-        self.all.extend_from_slice(&core::mem::take(&mut self.first));
-        self.all.extend_from_slice(data);
-    }
+    Ok(if all.is_empty() { first } else { all.into() })
 }
 
 #[cold]
-fn too_large(max: usize) -> Refusal {
+fn too_large(max: usize) -> ApiError {
     let detail = format!("the body has more than {max} bytes: send less at a time");
-    Refusal::new(RefusalKind::TooLarge, detail)
+    ApiError::new(ApiErrorKind::TooLarge, detail)
 }
 
 #[cold]
-fn not_json(what: &str) -> Refusal {
+fn not_json(what: &str) -> ApiError {
     let detail = match what {
         "" => format!("there is no Content-Type: send {JSON} (curl --json)"),
         what => format!("Content-Type {} is not understood: send {JSON}", shown(what)),
     };
-    Refusal::new(RefusalKind::NotJson, detail)
+    ApiError::new(ApiErrorKind::NotJson, detail)
 }
 
 #[cold]
-fn slow(after: Duration) -> Refusal {
-    Refusal::new(RefusalKind::Slow, format!("the body was not there after {after:?}"))
+fn slow(after: Duration) -> ApiError {
+    ApiError::new(ApiErrorKind::Slow, format!("the body was not there after {after:?}"))
 }

@@ -1,4 +1,4 @@
-//! What Envoy's reference service has on its HTTP port: `/json` and `/healthcheck`.
+//! The HTTP endpoints of Envoy's reference service: `/json` and `/healthcheck`.
 
 use core::sync::atomic::Ordering;
 
@@ -7,16 +7,16 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 
-use super::problem::Refusal;
+use super::error::ApiError;
 use super::{HttpState, Reply, body};
 use crate::domain;
 use crate::engine::Caller;
 
-/// The answer, if it is one of these paths.
-pub(super) async fn answer(
+/// Replies if the path is one of these.
+pub(super) async fn handle(
     state: &HttpState,
     request: &mut Request<Incoming>,
-) -> Result<Option<Reply>, Refusal> {
+) -> Result<Option<Reply>, ApiError> {
     let settings = state.settings();
     let (wanted, allow) = match request.uri().path() {
         "/json" => (Method::POST, "POST"),
@@ -25,13 +25,13 @@ pub(super) async fn answer(
     };
     if *request.method() != wanted {
         let (method, path) = (request.method().as_str(), request.uri().path());
-        return Err(Refusal::wrong_method(method, path, allow));
+        return Err(ApiError::wrong_method(method, path, allow));
     }
     if wanted == Method::GET {
         let is_healthy = !settings.is_ending.load(Ordering::Relaxed);
         return Ok(Some(reply(domain::healthcheck(is_healthy))));
     }
-    let body = body::read_any(request, settings.body_max, settings.body_timeout).await?;
+    let body = body::read_any(request, settings).await?;
     let caller = Caller::http(request.headers());
     Ok(Some(reply(domain::json(state.engine(), &settings.envoy, &body, caller).await)))
 }

@@ -1,91 +1,184 @@
-//! The HTTP listener: the API under `/v1`, forward auth, and the document that describes them.
+//! The HTTP listener: the API under `/v1`, forward auth, and the `OpenAPI` document.
 //!
-//! On hyper alone. The way of a check is short: one comparison a route, the body in one piece, the
-//! answer written once; everything else goes by a box, so that checks do not carry its weight.
+//! It uses hyper directly. A check takes the shortest path; the futures of all other operations are
+//! boxed, so that a check's future stays small.
 
-pub(crate) mod answer;
 mod api;
-mod ask;
 mod auth;
 mod body;
 mod envoy;
-mod guarded;
-pub(crate) mod json;
+pub(crate) mod error;
 mod openapi;
-pub(crate) mod problem;
-pub(crate) mod query;
-mod quick;
+pub(crate) mod reply;
+mod request;
 mod route;
 mod serve;
-mod state;
 
-use core::future::Future;
+use core::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
+use slidegate_http::{Body, ClientAddress, Problem};
+use slidegate_tower::OverloadGuard;
 
 #[cfg(test)]
 pub(crate) use self::auth::counted_by;
-pub use self::guarded::Guarded;
-use self::problem::{Refusal, RefusalKind};
-use self::route::{Found, Operation};
-pub use self::serve::{Connections, Entry, Handle, Peer, ServeLimits, Server, Tls};
-pub use self::state::{HttpSettings, HttpState};
-use crate::engine::Caller;
+use self::error::{ApiError, ApiErrorKind};
+use self::reply::traced;
+use self::route::{Operation, RouteMatch};
+pub use self::serve::{ConnectionSlot, Connections, Handle, Peer, ServeLimits, Server, TlsConfig};
+use crate::domain::Options;
+use crate::engine::{ASKS_MAX, Caller, Engine};
+use crate::overload::admit;
 
-/// What a request is answered with.
+/// The reply to a request.
 pub type Reply = Response<Full<Bytes>>;
 
-/// Answers one request. Whatever is wrong with it is an answer too.
-pub async fn handle(state: &HttpState, request: &mut Request<Incoming>, peer: &Peer) -> Reply {
-    let answered = match route::find(request.method(), request.uri().path()) {
-        Found::Route(Operation::Check, _) => api::check(state, request).await,
-        Found::Route(Operation::CheckQuery, _) => api::check_query(state, request).await,
-        _ => Box::pin(other(state, request, peer)).await,
-    };
-    match answered {
-        Ok(reply) => reply,
-        Err(refusal) => refusal.reply(Caller::http(request.headers())),
+/// The handler of the HTTP listener.
+#[derive(Debug)]
+pub struct HttpState {
+    engine: Arc<Engine>,
+    settings: HttpSettings,
+}
+
+/// Bounds on requests, and how they are read.
+#[derive(Debug, Clone)]
+pub struct HttpSettings {
+    /// The largest body, in bytes.
+    pub body_max: usize,
+    /// The time for an HTTP/2 body. In HTTP/1, [`ServeLimits::request_timeout`] bounds the whole
+    /// request instead.
+    pub body_timeout: Duration,
+    /// The longest key, in characters.
+    pub key_max: usize,
+    /// The maximum number of checks in a batch.
+    pub batch_max: usize,
+    /// The maximum number of checks in an all-or-nothing request, at most [`ASKS_MAX`].
+    pub together_max: usize,
+    /// The maximum number of entries in a key's history; later entries win.
+    pub history_max: usize,
+    /// How forward auth finds the client's address. If any proxy is trusted, only trusted proxies may
+    /// use it.
+    pub client: ClientAddress,
+    /// Options of Envoy's `/json`.
+    pub envoy: Arc<Options>,
+    /// Set before the process exits, so that `/healthcheck` fails.
+    pub is_ending: Arc<AtomicBool>,
+}
+
+impl HttpState {
+    /// Creates a handler for an engine.
+    pub fn new(engine: Arc<Engine>, settings: HttpSettings) -> Self {
+        let together_max = settings.together_max.min(ASKS_MAX);
+        Self { engine, settings: HttpSettings { together_max, ..settings } }
+    }
+
+    /// The engine.
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// The settings.
+    pub fn settings(&self) -> &HttpSettings {
+        &self.settings
+    }
+}
+
+impl Default for HttpSettings {
+    fn default() -> Self {
+        Self {
+            body_max: 64 << 10,
+            body_timeout: Duration::from_secs(10),
+            key_max: 1024,
+            batch_max: 1000,
+            together_max: ASKS_MAX,
+            history_max: 10_000,
+            client: ClientAddress::peer(),
+            envoy: Arc::default(),
+            is_ending: Arc::default(),
+        }
     }
 }
 
 impl Handle for HttpState {
-    fn handle(
-        &self,
-        request: &mut Request<Incoming>,
-        peer: &Peer,
-    ) -> impl Future<Output = Reply> + Send {
-        handle(self, request, peer)
+    async fn handle(&self, request: &mut Request<Incoming>, peer: &Peer) -> Reply {
+        let replied = match route::find(request.method(), request.uri().path()) {
+            RouteMatch::Found(Operation::Check, _) => api::check(self, request).await,
+            _ => Box::pin(handle_any(self, request, peer)).await,
+        };
+        replied.unwrap_or_else(|error| error.reply(Caller::http(request.headers())))
     }
 }
 
-async fn other(
+async fn handle_any(
     state: &HttpState,
     request: &mut Request<Incoming>,
     peer: &Peer,
-) -> Result<Reply, Refusal> {
-    if let Some(reply) = envoy::answer(state, request).await? {
+) -> Result<Reply, ApiError> {
+    if let Some(reply) = envoy::handle(state, request).await? {
         return Ok(reply);
     }
     let (method, path) = (request.method(), request.uri().path());
     let (operation, rest) = match route::find(method, path) {
-        Found::Route(operation, rest) => (operation, rest),
-        Found::WrongMethod(allow) => {
-            return Err(Refusal::wrong_method(method.as_str(), path, &allow));
+        RouteMatch::Found(operation, rest) => (operation, rest),
+        RouteMatch::WrongMethod(allow) => {
+            return Err(ApiError::wrong_method(method.as_str(), path, &allow));
         }
-        Found::Nothing => {
+        RouteMatch::UnknownPath => {
             let paths = route::ROUTES.iter().map(|route| route.path);
-            return Err(Refusal::unknown(RefusalKind::UnknownPath, &"path", path, paths));
+            return Err(ApiError::unknown(ApiErrorKind::UnknownPath, &"path", path, paths));
         }
     };
     match operation {
         Operation::Check => api::check(state, request).await,
         Operation::CheckQuery => api::check_query(state, request).await,
-        Operation::Auth => auth::judge(state, request, peer).await,
+        Operation::CheckAll => api::check_all(state, request).await,
+        Operation::Batch => api::batch(state, request).await,
+        Operation::Peek => api::peek(state, request).await,
+        Operation::Reserve => api::reserve(state, request).await,
+        Operation::Settle => api::settle(state, request).await,
+        Operation::Refund => api::refund(state, request).await,
+        Operation::Usage => api::usage(state, request).await,
+        Operation::History => api::history(state, request).await,
+        Operation::Reset => api::reset(state, request).await,
         Operation::Policies => api::policies(state, request),
         Operation::Policy => api::policy(state, request, rest),
-        Operation::Document => openapi::reply(state, request),
-        operation => api::with_body(state, operation, request).await,
+        Operation::Auth => auth::authorize(state, request, peer).await,
+        Operation::Document => openapi::document(state, request),
+    }
+}
+
+/// A handler behind the overload guard of `slidegate-tower`, if there is one.
+#[derive(Debug)]
+pub struct ShedLoad<H> {
+    handler: H,
+    guard: Option<OverloadGuard>,
+}
+
+impl<H> ShedLoad<H> {
+    /// Puts `guard` in front of `handler`.
+    pub fn new(handler: H, guard: Option<OverloadGuard>) -> Self {
+        Self { handler, guard }
+    }
+}
+
+impl<H: Handle> Handle for ShedLoad<H> {
+    async fn handle(&self, request: &mut Request<Incoming>, peer: &Peer) -> Reply {
+        let Some(guard) = &self.guard else { return self.handler.handle(request, peer).await };
+        // Boxed, so that requests without a guard do not carry it.
+        let guarded = async {
+            match admit(guard).await {
+                Ok(_pass) => self.handler.handle(request, peer).await,
+                Err(after) => {
+                    let problem = Problem::overloaded().retry_after(after);
+                    let problem = traced(problem, Caller::http(request.headers()));
+                    problem.response(Body::Problem).map(Full::from)
+                }
+            }
+        };
+        Box::pin(guarded).await
     }
 }

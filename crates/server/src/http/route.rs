@@ -1,26 +1,24 @@
-//! Everything that can be asked: one table, for the router and for the documentation.
+//! The routes: one table for the router and for the `OpenAPI` document.
 
 use http::Method;
 
-use super::problem::RefusalKind::{
+use super::error::ApiErrorKind::{
     self, Failed, Forbidden, Malformed, NotJson, Slow, StoreFailed, TooLarge, UnknownPolicy,
     UnknownTier, Unsupported,
 };
 
-/// One thing that can be asked.
+/// An operation and where it is found.
 #[derive(Debug)]
 pub(super) struct Route {
-    pub(super) method: Method,
-    /// A last part in braces stands for anything.
+    pub(super) method: &'static str,
+    /// A last part in braces matches anything.
     pub(super) path: &'static str,
     pub(super) operation: Operation,
     pub(super) summary: &'static str,
-    /// Names of schemas.
+    /// The schema of the body.
     pub(super) request: Option<&'static str>,
-    pub(super) reply: Reply,
-    /// Whether `?status=` chooses how a denial is told.
-    pub(super) denial: Denial,
-    pub(super) refusals: &'static [RefusalKind],
+    pub(super) reply: ReplySchema,
+    pub(super) errors: &'static [ApiErrorKind],
 }
 
 /// What is done.
@@ -43,64 +41,79 @@ pub(super) enum Operation {
     Document,
 }
 
-/// What is answered when all is well.
+/// The shape of a successful reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reply {
-    /// A schema, with the fields of what was judged.
-    Judged(&'static str),
-    /// A schema.
+pub(super) enum ReplySchema {
+    /// This schema, with rate limit fields. `?status=` chooses 200 or 429 for a denial.
+    Decision(&'static str),
+    /// This schema.
     Plain(&'static str),
-    /// Nothing but fields.
+    /// Rate limit fields only. `?status=` chooses 403 or 429 for a denial.
     Empty,
     /// Any object.
     Object,
 }
 
-/// How a denial is told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Denial {
-    /// There is none.
-    None,
-    /// By 200, or by 429 when asked for.
-    Answer,
-    /// By 429, or by 403 when asked for.
-    Refusal,
-}
-
-/// What asking for a path came to.
+/// The result of looking for a route.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Found<'a> {
-    /// With what stands in the place of the braces.
-    Route(Operation, &'a str),
-    /// There is the path, for other methods.
+pub(super) enum RouteMatch<'a> {
+    /// The operation, and the part of the path in place of the braces.
+    Found(Operation, &'a str),
+    /// The path exists for these methods only.
     WrongMethod(String),
-    Nothing,
+    UnknownPath,
 }
 
-/// The route of a request.
-#[inline]
-pub(super) fn find<'a>(method: &Method, path: &'a str) -> Found<'a> {
+/// Looks for the route of a request.
+pub(super) fn find<'a>(method: &Method, path: &'a str) -> RouteMatch<'a> {
     for route in ROUTES {
-        if let Some(rest) = route.holds(path)
-            && route.method == *method
+        if let Some(rest) = route.matches(path)
+            && route.method == method.as_str()
         {
-            return Found::Route(route.operation, rest);
+            return RouteMatch::Found(route.operation, rest);
         }
     }
-    missed(path)
+    not_found(path)
 }
 
 #[cold]
-fn missed(path: &str) -> Found<'_> {
-    let here = ROUTES.iter().filter(|route| route.holds(path).is_some());
-    let methods: Vec<&str> = here.map(|route| route.method.as_str()).collect();
-    if methods.is_empty() { Found::Nothing } else { Found::WrongMethod(methods.join(", ")) }
+fn not_found(path: &str) -> RouteMatch<'_> {
+    let routes = ROUTES.iter().filter(|route| route.matches(path).is_some());
+    let methods: Vec<&str> = routes.map(|route| route.method).collect();
+    match &*methods {
+        [] => RouteMatch::UnknownPath,
+        methods => RouteMatch::WrongMethod(methods.join(", ")),
+    }
 }
 
 impl Route {
-    /// What stands in the place of the braces, if this is the path.
-    #[inline]
-    fn holds<'a>(&self, path: &'a str) -> Option<&'a str> {
+    const fn get(path: &'static str, operation: Operation, summary: &'static str) -> Self {
+        let (method, reply) = ("GET", ReplySchema::Object);
+        let errors = &[Malformed, Failed];
+        Self { method, path, operation, summary, request: None, reply, errors }
+    }
+
+    const fn post(path: &'static str, operation: Operation, summary: &'static str) -> Self {
+        Self { method: "POST", errors: BODY_ERRORS, ..Self::get(path, operation, summary) }
+    }
+
+    const fn takes(mut self, schema: &'static str) -> Self {
+        self.request = Some(schema);
+        self
+    }
+
+    const fn replies(mut self, reply: ReplySchema) -> Self {
+        self.reply = reply;
+        self
+    }
+
+    const fn fails(mut self, errors: &'static [ApiErrorKind]) -> Self {
+        self.errors = errors;
+        self
+    }
+
+    /// The part of `path` in place of the braces, if the route has this path.
+    fn matches<'a>(&self, path: &'a str) -> Option<&'a str> {
         if self.path == path {
             return Some("");
         }
@@ -109,168 +122,86 @@ impl Route {
     }
 }
 
-/// What any request with a body may meet.
-macro_rules! body_refusals {
+macro_rules! body_errors {
     ($($more:ident),*) => {
         &[Malformed, Slow, TooLarge, NotJson, Failed $(, $more)*]
     };
 }
 
-const GET: Method = Method::GET;
-const POST: Method = Method::POST;
+const BODY_ERRORS: &[ApiErrorKind] = body_errors!();
+const CHECK_ERRORS: &[ApiErrorKind] = body_errors!(UnknownPolicy, UnknownTier, StoreFailed);
+const UNITS_ERRORS: &[ApiErrorKind] =
+    body_errors!(UnknownPolicy, UnknownTier, Unsupported, StoreFailed);
 
-/// The usual first. Envoy's `POST /json` and `GET /healthcheck` belong here too, with the domains.
+/// The most frequent first. Envoy's `POST /json` and `GET /healthcheck` are in `envoy.rs`.
 pub(super) static ROUTES: &[Route] = &[
-    Route {
-        method: POST,
-        path: "/v1/check",
-        operation: Operation::Check,
-        summary: "Asks whether a request may go on, and takes its units if so",
-        request: Some("Ask"),
-        reply: Reply::Judged("Answer"),
-        denial: Denial::Answer,
-        refusals: body_refusals!(UnknownPolicy, UnknownTier, StoreFailed),
-    },
-    Route {
-        method: GET,
-        path: "/v1/check",
-        operation: Operation::CheckQuery,
-        summary: "The same, asked by a query",
-        request: None,
-        reply: Reply::Judged("Answer"),
-        denial: Denial::Answer,
-        refusals: &[Malformed, UnknownPolicy, UnknownTier, Failed, StoreFailed],
-    },
-    Route {
-        method: GET,
-        path: "/auth",
-        operation: Operation::Auth,
-        summary: "Judges a request that a proxy has received, by the rules",
-        request: None,
-        reply: Reply::Empty,
-        denial: Denial::Refusal,
-        refusals: &[Malformed, Forbidden, Failed, StoreFailed],
-    },
-    Route {
-        method: POST,
-        path: "/v1/check_all",
-        operation: Operation::CheckAll,
-        summary: "Asks several policies, all or nothing",
-        request: Some("AsksTogether"),
-        reply: Reply::Judged("AnswerTogether"),
-        denial: Denial::Answer,
-        refusals: body_refusals!(UnknownPolicy, UnknownTier, StoreFailed),
-    },
-    Route {
-        method: POST,
-        path: "/v1/batch",
-        operation: Operation::Batch,
-        summary: "Asks many times at once, each by itself",
-        request: Some("Asks"),
-        reply: Reply::Plain("Answers"),
-        denial: Denial::None,
-        refusals: body_refusals!(),
-    },
-    Route {
-        method: POST,
-        path: "/v1/peek",
-        operation: Operation::Peek,
-        summary: "Looks what a check would answer, and takes nothing",
-        request: Some("Ask"),
-        reply: Reply::Judged("Answer"),
-        denial: Denial::Answer,
-        refusals: body_refusals!(UnknownPolicy, UnknownTier, StoreFailed),
-    },
-    Route {
-        method: POST,
-        path: "/v1/reserve",
-        operation: Operation::Reserve,
-        summary: "Takes an estimate, to be settled when the real cost is known",
-        request: Some("Reservation"),
-        reply: Reply::Judged("Answer"),
-        denial: Denial::Answer,
-        refusals: body_refusals!(UnknownPolicy, UnknownTier, StoreFailed),
-    },
-    Route {
-        method: POST,
-        path: "/v1/settle",
-        operation: Operation::Settle,
-        summary: "Corrects an estimate to the real cost",
-        request: Some("Settlement"),
-        reply: Reply::Plain("Settled"),
-        denial: Denial::None,
-        refusals: body_refusals!(UnknownPolicy, UnknownTier, Unsupported, StoreFailed),
-    },
-    Route {
-        method: POST,
-        path: "/v1/refund",
-        operation: Operation::Refund,
-        summary: "Gives back the very units that a receipt names",
-        request: Some("Refund"),
-        reply: Reply::Plain("Refunded"),
-        denial: Denial::None,
-        refusals: body_refusals!(UnknownPolicy, UnknownTier, Unsupported, StoreFailed),
-    },
-    Route {
-        method: POST,
-        path: "/v1/usage",
-        operation: Operation::Usage,
-        summary: "Tells how many units of a key count now",
-        request: Some("Who"),
-        reply: Reply::Plain("Usage"),
-        denial: Denial::None,
-        refusals: body_refusals!(UnknownPolicy, UnknownTier, StoreFailed),
-    },
-    Route {
-        method: POST,
-        path: "/v1/history",
-        operation: Operation::History,
-        summary: "Lists the requests of a key that are still in the longest window",
-        request: Some("Who"),
-        reply: Reply::Plain("History"),
-        denial: Denial::None,
-        refusals: body_refusals!(UnknownPolicy, UnknownTier, Unsupported, StoreFailed),
-    },
-    Route {
-        method: POST,
-        path: "/v1/reset",
-        operation: Operation::Reset,
-        summary: "Forgets a key",
-        request: Some("Forget"),
-        reply: Reply::Plain("Forgotten"),
-        denial: Denial::None,
-        refusals: body_refusals!(UnknownPolicy, StoreFailed),
-    },
-    Route {
-        method: GET,
-        path: "/v1/policies",
-        operation: Operation::Policies,
-        summary: "Lists the policies in force",
-        request: None,
-        reply: Reply::Plain("Policies"),
-        denial: Denial::None,
-        refusals: &[Malformed, Failed],
-    },
-    Route {
-        method: GET,
-        path: "/v1/policies/{name}",
-        operation: Operation::Policy,
-        summary: "Shows one policy",
-        request: None,
-        reply: Reply::Plain("Policy"),
-        denial: Denial::None,
-        refusals: &[Malformed, UnknownPolicy, Failed],
-    },
-    Route {
-        method: GET,
-        path: "/openapi.json",
-        operation: Operation::Document,
-        summary: "Describes all of this",
-        request: None,
-        reply: Reply::Object,
-        denial: Denial::None,
-        refusals: &[Malformed, Failed],
-    },
+    Route::post(
+        "/v1/check",
+        Operation::Check,
+        "Asks whether a request may go on, and takes its units if so",
+    )
+    .takes("Ask")
+    .replies(ReplySchema::Decision("Answer"))
+    .fails(CHECK_ERRORS),
+    Route::get("/v1/check", Operation::CheckQuery, "The same, asked in a query")
+        .replies(ReplySchema::Decision("Answer"))
+        .fails(&[Malformed, UnknownPolicy, UnknownTier, Failed, StoreFailed]),
+    Route::get(
+        "/auth",
+        Operation::Auth,
+        "Checks a request that a proxy has received, by the rules",
+    )
+    .replies(ReplySchema::Empty)
+    .fails(&[Malformed, Forbidden, Failed, StoreFailed]),
+    Route::post("/v1/check_all", Operation::CheckAll, "Asks several policies, all or nothing")
+        .takes("AsksTogether")
+        .replies(ReplySchema::Decision("AnswerTogether"))
+        .fails(CHECK_ERRORS),
+    Route::post("/v1/batch", Operation::Batch, "Asks many times at once, each on its own")
+        .takes("Asks")
+        .replies(ReplySchema::Plain("Answers")),
+    Route::post("/v1/peek", Operation::Peek, "Returns what a check would answer; takes nothing")
+        .takes("Ask")
+        .replies(ReplySchema::Decision("Answer"))
+        .fails(CHECK_ERRORS),
+    Route::post(
+        "/v1/reserve",
+        Operation::Reserve,
+        "Takes an estimate, to be settled when the real cost is known",
+    )
+    .takes("Reservation")
+    .replies(ReplySchema::Decision("Answer"))
+    .fails(CHECK_ERRORS),
+    Route::post("/v1/settle", Operation::Settle, "Corrects an estimate to the real cost")
+        .takes("Settlement")
+        .replies(ReplySchema::Plain("Settled"))
+        .fails(UNITS_ERRORS),
+    Route::post("/v1/refund", Operation::Refund, "Returns exactly the units that a receipt names")
+        .takes("Refund")
+        .replies(ReplySchema::Plain("Refunded"))
+        .fails(UNITS_ERRORS),
+    Route::post("/v1/usage", Operation::Usage, "Returns how many units of a key count now")
+        .takes("Who")
+        .replies(ReplySchema::Plain("Usage"))
+        .fails(CHECK_ERRORS),
+    Route::post(
+        "/v1/history",
+        Operation::History,
+        "Lists the requests of a key that are still in the longest window",
+    )
+    .takes("Who")
+    .replies(ReplySchema::Plain("History"))
+    .fails(UNITS_ERRORS),
+    Route::post("/v1/reset", Operation::Reset, "Forgets a key")
+        .takes("Forget")
+        .replies(ReplySchema::Plain("Forgotten"))
+        .fails(body_errors!(UnknownPolicy, StoreFailed)),
+    Route::get("/v1/policies", Operation::Policies, "Lists the current policies")
+        .replies(ReplySchema::Plain("Policies")),
+    Route::get("/v1/policies/{name}", Operation::Policy, "Shows one policy")
+        .replies(ReplySchema::Plain("Policy"))
+        .fails(&[Malformed, UnknownPolicy, Failed]),
+    Route::get("/openapi.json", Operation::Document, "Describes the API"),
 ];
 
 #[cfg(test)]
@@ -278,20 +209,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_route_is_found_by_what_the_table_says() {
+    fn every_route_is_found_under_its_path() {
         for route in ROUTES {
             let path = route.path.replace("{name}", "api/x");
             let rest = if path == route.path { "" } else { "api/x" };
-            assert_eq!(find(&route.method, &path), Found::Route(route.operation, rest));
+            let method = route.method.parse().unwrap();
+            assert_eq!(find(&method, &path), RouteMatch::Found(route.operation, rest));
         }
     }
 
     #[test]
-    fn what_is_not_in_the_table_is_told_apart() {
-        assert_eq!(find(&Method::PUT, "/v1/check"), Found::WrongMethod("POST, GET".to_owned()));
-        assert_eq!(find(&Method::POST, "/auth"), Found::WrongMethod("GET".to_owned()));
+    fn wrong_methods_and_unknown_paths_differ() {
+        let wrong = |methods: &str| RouteMatch::WrongMethod(methods.to_owned());
+        assert_eq!(find(&Method::PUT, "/v1/check"), wrong("POST, GET"));
+        assert_eq!(find(&Method::POST, "/auth"), wrong("GET"));
         for path in ["/", "/v1/chec", "/v1/check/", "/v1/policies/", "/V1/check", "*", ""] {
-            assert_eq!(find(&Method::GET, path), Found::Nothing, "{path}");
+            assert_eq!(find(&Method::GET, path), RouteMatch::UnknownPath, "{path}");
         }
     }
 }

@@ -1,28 +1,28 @@
-//! Commands and their answers.
+//! Commands and their replies.
 
 use core::time::Duration;
 
 use slidegate::{Cost, Decision, Error, Quota};
 
-use super::parse::Arguments;
+use super::parse::CommandArguments;
 use super::reply::{Replies, shown};
 use super::throttle::Throttles;
 use crate::engine::{ASKS_MAX, Ask, Caller, Engine, Limit, Plan, TierId, check_all};
 use crate::nearest;
-use crate::receipt::ReceiptWord;
+use crate::receipt::{PortableReceipt, TEXT_MAX as RECEIPT_MAX};
 
-/// What to do after a command.
+/// What the connection does after a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Then {
     Go,
     Quit,
 }
 
-/// One command with what it is about.
+/// A command and what it needs.
 pub(super) struct Call<'a> {
     pub(super) engine: &'a Engine,
     pub(super) input: &'a [u8],
-    pub(super) arguments: &'a Arguments,
+    pub(super) arguments: &'a CommandArguments,
     pub(super) replies: &'a mut Replies,
     pub(super) throttles: &'a mut Throttles,
 }
@@ -30,124 +30,137 @@ pub(super) struct Call<'a> {
 /// The longest key.
 pub(super) const KEY_MAX: usize = 1024;
 
-/// An error reply.
-type Refused = String;
+/// The text of an error reply.
+type ErrorReply = String;
 
-const COMMANDS: [&str; 24] = [
-    "sg.check",
-    "sg.peek",
-    "sg.reserve",
-    "sg.settle",
-    "sg.refund",
-    "sg.usage",
-    "sg.history",
-    "sg.reset",
-    "sg.all",
-    "sg.policies",
-    "cl.throttle",
-    "ping",
-    "echo",
-    "hello",
-    "select",
-    "client",
-    "command",
-    "info",
-    "quit",
-    "reset",
-    "auth",
-    "readonly",
-    "readwrite",
-    "config",
+#[derive(Debug, Clone, Copy)]
+enum Command {
+    Check,
+    Throttle,
+    Peek,
+    Reserve,
+    Settle,
+    Refund,
+    Usage,
+    History,
+    Reset,
+    All,
+    Policies,
+    Ping,
+    Echo,
+    Hello,
+    Select,
+    Client,
+    /// `COMMAND` and `CONFIG`, which clients send without needing the reply.
+    Empty,
+    Info,
+    ResetConnection,
+    Auth,
+    /// `READONLY` and `READWRITE`.
+    Access,
+    Quit,
+}
+
+/// The most frequent first.
+const COMMANDS: [(&str, Command); 24] = [
+    ("sg.check", Command::Check),
+    ("cl.throttle", Command::Throttle),
+    ("sg.peek", Command::Peek),
+    ("sg.reserve", Command::Reserve),
+    ("sg.settle", Command::Settle),
+    ("sg.refund", Command::Refund),
+    ("sg.usage", Command::Usage),
+    ("sg.history", Command::History),
+    ("sg.reset", Command::Reset),
+    ("sg.all", Command::All),
+    ("sg.policies", Command::Policies),
+    ("ping", Command::Ping),
+    ("echo", Command::Echo),
+    ("hello", Command::Hello),
+    ("select", Command::Select),
+    ("client", Command::Client),
+    ("command", Command::Empty),
+    ("config", Command::Empty),
+    ("info", Command::Info),
+    ("reset", Command::ResetConnection),
+    ("auth", Command::Auth),
+    ("readonly", Command::Access),
+    ("readwrite", Command::Access),
+    ("quit", Command::Quit),
 ];
 
+const INFO: &str =
+    concat!("# Server\r\nserver:slidegate\r\nversion:", env!("CARGO_PKG_VERSION"), "\r\n");
+
 impl Call<'_> {
-    /// Answers the command.
+    /// Runs the command and writes its reply.
     pub(super) async fn run(&mut self) -> Then {
         let Some(name) = self.arguments.get(self.input, 0) else { return Then::Go };
-        let mut lower = [0; 16];
-        let Some(lower) = lower.get_mut(..name.len()) else {
-            self.unknown();
+        let is_name = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+        let Some((_, command)) = COMMANDS.iter().find(|(known, _)| is_name(known)) else {
+            self.unknown(name);
             return Then::Go;
         };
-        lower.copy_from_slice(name);
-        lower.make_ascii_lowercase();
-        let ran = match &*lower {
-            b"sg.check" => self.check().await,
-            b"cl.throttle" => self.throttle().await,
-            b"sg.peek" => self.peek().await,
-            b"sg.reserve" => self.reserve().await,
-            b"sg.settle" => self.settle().await,
-            b"sg.refund" => self.refund().await,
-            b"sg.usage" => self.usage().await,
-            b"sg.history" => self.history().await,
-            b"sg.reset" => self.reset().await,
-            b"sg.all" => self.all().await,
-            b"sg.policies" => {
-                self.policies();
-                Ok(())
-            }
-            b"quit" => {
-                self.replies.simple("OK");
-                return Then::Quit;
-            }
-            other => {
-                if !self.plain(other) {
-                    self.unknown();
-                }
-                Ok(())
-            }
-        };
-        if let Err(refused) = ran {
-            self.replies.error(&refused);
-        }
-        Then::Go
+        self.execute(*command).await.unwrap_or_else(|error| {
+            self.replies.error(&error);
+            Then::Go
+        })
     }
 
-    fn unknown(&mut self) {
-        let name = shown(self.arguments.get(self.input, 0).unwrap_or_default());
-        let meant = match nearest(&name, COMMANDS) {
+    async fn execute(&mut self, command: Command) -> Result<Then, ErrorReply> {
+        match command {
+            Command::Check => self.check().await?,
+            Command::Throttle => self.throttle().await?,
+            Command::Peek => self.peek().await?,
+            Command::Reserve => self.reserve().await?,
+            Command::Settle => self.settle().await?,
+            Command::Refund => self.refund().await?,
+            Command::Usage => self.usage().await?,
+            Command::History => self.history().await?,
+            Command::Reset => self.reset().await?,
+            Command::All => self.all().await?,
+            Command::Policies => self.policies(),
+            Command::Ping => self.ping(),
+            Command::Echo => self.replies.bulk(self.argument(1)),
+            Command::Hello => self.hello()?,
+            Command::Select if self.argument(1) == b"0" => self.replies.simple("OK"),
+            Command::Select => return Err("ERR there is one database, 0".to_owned()),
+            Command::Client => self.client()?,
+            Command::Empty => self.replies.array(0),
+            Command::Info => self.replies.bulk(INFO.as_bytes()),
+            Command::ResetConnection => self.replies.simple("RESET"),
+            Command::Auth => return Err("ERR no password is set".to_owned()),
+            Command::Access => self.replies.simple("OK"),
+            Command::Quit => {
+                self.replies.simple("OK");
+                return Ok(Then::Quit);
+            }
+        }
+        Ok(Then::Go)
+    }
+
+    fn unknown(&mut self, name: &[u8]) {
+        let name = shown(name);
+        let meant = match nearest(&name, COMMANDS.map(|(known, _)| known)) {
             Some(near) => format!(": did you mean '{near}'?"),
             None => String::new(),
         };
         self.replies.error(&format!("ERR unknown command '{name}'{meant}"));
     }
 
-    /// What Redis clients send to get to know a server. False for what is not known.
-    fn plain(&mut self, name: &[u8]) -> bool {
-        let first = self.arguments.get(self.input, 1);
-        match name {
-            b"ping" => match first {
-                Some(text) => self.replies.bulk(text),
-                None => self.replies.simple("PONG"),
-            },
-            b"echo" => self.replies.bulk(first.unwrap_or_default()),
-            b"hello" => self.hello(first),
-            b"select" if first == Some(b"0") => self.replies.simple("OK"),
-            b"select" => self.replies.error("ERR there is one database, 0"),
-            b"client" => self.client(first),
-            b"command" | b"config" => self.replies.array(0),
-            b"info" => self.replies.bulk(
-                concat!(
-                    "# Server\r\nserver:slidegate\r\nversion:",
-                    env!("CARGO_PKG_VERSION"),
-                    "\r\n"
-                )
-                .as_bytes(),
-            ),
-            b"reset" => self.replies.simple("RESET"),
-            b"auth" => self.replies.error("ERR no password is set"),
-            b"readonly" | b"readwrite" => self.replies.simple("OK"),
-            _ => return false,
+    fn ping(&mut self) {
+        match self.arguments.get(self.input, 1) {
+            Some(text) => self.replies.bulk(text),
+            None => self.replies.simple("PONG"),
         }
-        true
     }
 
-    fn hello(&mut self, version: Option<&[u8]>) {
-        match version {
+    fn hello(&mut self) -> Result<(), ErrorReply> {
+        match self.arguments.get(self.input, 1) {
             None => {}
             Some(b"2") => self.replies.is_resp3 = false,
             Some(b"3") => self.replies.is_resp3 = true,
-            Some(_) => return self.replies.error("NOPROTO use 2 or 3"),
+            Some(_) => return Err("NOPROTO use 2 or 3".to_owned()),
         }
         let protocol = if self.replies.is_resp3 { 3 } else { 2 };
         self.replies.map(4);
@@ -161,54 +174,59 @@ impl Call<'_> {
         }
         self.replies.bulk(b"proto");
         self.replies.integer(protocol);
+        Ok(())
     }
 
-    fn client(&mut self, what: Option<&[u8]>) {
-        match what.map(<[u8]>::to_ascii_lowercase).as_deref() {
-            Some(b"id") => self.replies.integer(1),
-            Some(b"getname") => self.replies.null(),
-            Some(b"setname" | b"setinfo" | b"no-evict" | b"no-touch" | b"reply") => {
+    fn client(&mut self) -> Result<(), ErrorReply> {
+        match &*self.argument(1).to_ascii_lowercase() {
+            b"id" => self.replies.integer(1),
+            b"getname" => self.replies.null(),
+            b"setname" | b"setinfo" | b"no-evict" | b"no-touch" | b"reply" => {
                 self.replies.simple("OK");
             }
-            _ => self.replies.error("ERR unknown subcommand: use ID, GETNAME, SETNAME or SETINFO"),
-        }
-    }
-
-    /// `SG.CHECK policy key [COST n] [TIER name]`
-    async fn check(&mut self) -> Result<(), Refused> {
-        let plan = self.engine.plan();
-        let Asked { limit, key, tier, cost } =
-            self.asked(&plan, "policy key [COST n] [TIER name]")?;
-        let told =
-            limit.check_now(key, tier, cost, Caller::RESP, |decision| self.decision(&decision));
-        if told.is_none() {
-            let decision = Box::pin(limit.check(key, tier, cost, Caller::RESP)).await;
-            self.decision(&decision);
+            _ => {
+                let known = "use ID, GETNAME, SETNAME or SETINFO";
+                return Err(format!("ERR unknown subcommand: {known}"));
+            }
         }
         Ok(())
     }
 
-    /// `SG.PEEK policy key [COST n] [TIER name]`
-    async fn peek(&mut self) -> Result<(), Refused> {
+    /// `SG.CHECK policy key [COST n] [TIER name]`
+    async fn check(&mut self) -> Result<(), ErrorReply> {
         let plan = self.engine.plan();
-        let asked = self.asked(&plan, "policy key [COST n] [TIER name]")?;
-        let decision = asked.limit.peek(asked.key, asked.tier, asked.cost).await.map_err(failed)?;
+        let Ask { limit, key, tier, cost } = self.ask(&plan, "policy key [COST n] [TIER name]")?;
+        // In memory the decision is there at once; a call to a server has a large future.
+        let decision = match limit.check_now(key, tier, cost, Caller::RESP, |decision| decision) {
+            Some(decision) => decision,
+            None => Box::pin(limit.check(key, tier, cost, Caller::RESP)).await,
+        };
+        self.decision(&decision);
+        Ok(())
+    }
+
+    /// `SG.PEEK policy key [COST n] [TIER name]`
+    async fn peek(&mut self) -> Result<(), ErrorReply> {
+        let plan = self.engine.plan();
+        let ask = self.ask(&plan, "policy key [COST n] [TIER name]")?;
+        let decision = ask.limit.peek(ask.key, ask.tier, ask.cost).await.map_err(failed)?;
         self.decision(&decision);
         Ok(())
     }
 
     /// `SG.RESERVE policy key [COST n] [TIER name]`: as a check, with the receipt as sixth.
-    async fn reserve(&mut self) -> Result<(), Refused> {
+    async fn reserve(&mut self) -> Result<(), ErrorReply> {
         let plan = self.engine.plan();
-        let asked = self.asked(&plan, "policy key [COST n] [TIER name]")?;
-        let Asked { limit, key, tier, cost } = asked;
+        let ask = self.ask(&plan, "policy key [COST n] [TIER name]")?;
+        let Ask { limit, key, tier, cost } = ask;
         let decision = limit.check(key, tier, cost, Caller::RESP).await;
         self.replies.array(6);
         self.five(&decision);
-        // What was let through while the store was away is not there to be given back.
+        // Units allowed while the store was unavailable were not recorded there.
         match decision.receipt().filter(|_| !decision.is_degraded()) {
             Some(receipt) => {
-                ReceiptWord::new(receipt).with_letters(|letters| self.replies.bulk(letters));
+                let mut text = [0; RECEIPT_MAX];
+                self.replies.bulk(PortableReceipt::new(receipt).encode(&mut text));
             }
             None => self.replies.null(),
         }
@@ -216,35 +234,33 @@ impl Call<'_> {
     }
 
     /// `SG.REFUND policy key receipt [TIER name]`
-    async fn refund(&mut self) -> Result<(), Refused> {
+    async fn refund(&mut self) -> Result<(), ErrorReply> {
         let plan = self.engine.plan();
         let (limit, key) = self.limit_and_key(&plan, 4, "policy key receipt [TIER name]")?;
-        let parts = self.receipt(3)?;
+        let receipt = self.receipt(3)?.in_limit(limit, key);
         let (_, tier) = self.options(limit, 4)?;
-        let receipt = limit.receipt(key, parts.units, parts.tick, parts.epoch);
         let units = limit.refund(key, tier, receipt).await.map_err(failed)?;
         self.replies.units(units);
         Ok(())
     }
 
     /// `SG.SETTLE policy key receipt actual [TIER name]`
-    async fn settle(&mut self) -> Result<(), Refused> {
+    async fn settle(&mut self) -> Result<(), ErrorReply> {
         let plan = self.engine.plan();
         let (limit, key) = self.limit_and_key(&plan, 5, "policy key receipt actual [TIER name]")?;
-        let parts = self.receipt(3)?;
+        let receipt = self.receipt(3)?.in_limit(limit, key);
         let actual = self.number(4)?;
         let (_, tier) = self.options(limit, 5)?;
-        let receipt = limit.receipt(key, parts.units, parts.tick, parts.epoch);
         let units = limit.settle(key, tier, receipt, actual).await.map_err(failed)?;
         self.replies.units(units);
         Ok(())
     }
 
     /// `SG.USAGE policy key [TIER name]`
-    async fn usage(&mut self) -> Result<(), Refused> {
+    async fn usage(&mut self) -> Result<(), ErrorReply> {
         let plan = self.engine.plan();
-        let asked = self.asked(&plan, "policy key [TIER name]")?;
-        let usage = asked.limit.usage(asked.key, asked.tier).await.map_err(failed)?;
+        let ask = self.ask(&plan, "policy key [TIER name]")?;
+        let usage = ask.limit.usage(ask.key, ask.tier).await.map_err(failed)?;
         self.replies.array(usage.as_slice().len());
         for units in usage.as_slice() {
             self.replies.units(*units);
@@ -253,10 +269,10 @@ impl Call<'_> {
     }
 
     /// `SG.HISTORY policy key [TIER name]`: milliseconds since 1970 and units, oldest first.
-    async fn history(&mut self) -> Result<(), Refused> {
+    async fn history(&mut self) -> Result<(), ErrorReply> {
         let plan = self.engine.plan();
-        let asked = self.asked(&plan, "policy key [TIER name]")?;
-        let events = asked.limit.history(asked.key, asked.tier).await.map_err(failed)?;
+        let ask = self.ask(&plan, "policy key [TIER name]")?;
+        let events = ask.limit.history(ask.key, ask.tier).await.map_err(failed)?;
         self.replies.array(events.len());
         for event in events {
             self.replies.array(2);
@@ -267,7 +283,7 @@ impl Call<'_> {
     }
 
     /// `SG.RESET policy key`
-    async fn reset(&mut self) -> Result<(), Refused> {
+    async fn reset(&mut self) -> Result<(), ErrorReply> {
         let plan = self.engine.plan();
         let (limit, key) = self.limit_and_key(&plan, 3, "policy key")?;
         let found = limit.reset(key).await.map_err(failed)?;
@@ -276,7 +292,7 @@ impl Call<'_> {
     }
 
     /// `SG.ALL policy key cost [policy key cost ...]`: all or nothing; one answer each.
-    async fn all(&mut self) -> Result<(), Refused> {
+    async fn all(&mut self) -> Result<(), ErrorReply> {
         let plan = self.engine.plan();
         let rest = self.arguments.len() - 1;
         if rest == 0 || !rest.is_multiple_of(3) || rest / 3 > ASKS_MAX {
@@ -315,7 +331,7 @@ impl Call<'_> {
     }
 
     /// `CL.THROTTLE key max_burst count period [quantity]`, as redis-cell has it.
-    async fn throttle(&mut self) -> Result<(), Refused> {
+    async fn throttle(&mut self) -> Result<(), ErrorReply> {
         if !(5..=6).contains(&self.arguments.len()) {
             return Err(self.wrong_number("key max_burst count period [quantity]"));
         }
@@ -326,7 +342,7 @@ impl Call<'_> {
         let limit = self.throttles.get(&plan, rate)?;
         let decision = match Cost::new(quantity) {
             Ok(cost) => limit.check(key, None, cost, Caller::RESP).await,
-            // Nothing is asked for: how things stand.
+            // Takes nothing, and returns the current state.
             Err(_) if quantity == 0 => limit.peek(key, None, Cost::ONE).await.map_err(failed)?,
             Err(error) => return Err(format!("ERR {error}")),
         };
@@ -364,15 +380,8 @@ impl Call<'_> {
     }
 }
 
-struct Asked<'a> {
-    limit: &'a Limit,
-    key: &'a [u8],
-    tier: Option<TierId>,
-    cost: Cost,
-}
-
 impl<'a> Call<'a> {
-    fn asked<'p>(&self, plan: &'p Plan, wanted: &str) -> Result<Asked<'p>, Refused>
+    fn ask<'p>(&self, plan: &'p Plan, wanted: &str) -> Result<Ask<'p>, ErrorReply>
     where
         'a: 'p,
     {
@@ -382,7 +391,7 @@ impl<'a> Call<'a> {
         }
         let (limit, key) = (self.limit(plan, 1)?, self.key(2)?);
         let (cost, tier) = self.options(limit, 3)?;
-        Ok(Asked { limit, key, tier, cost })
+        Ok(Ask { limit, key, tier, cost })
     }
 
     fn limit_and_key<'p>(
@@ -390,7 +399,7 @@ impl<'a> Call<'a> {
         plan: &'p Plan,
         least: usize,
         wanted: &str,
-    ) -> Result<(&'p Limit, &'a [u8]), Refused> {
+    ) -> Result<(&'p Limit, &'a [u8]), ErrorReply> {
         if self.arguments.len() < least {
             return Err(self.wrong_number(wanted));
         }
@@ -401,7 +410,7 @@ impl<'a> Call<'a> {
         self.arguments.get(self.input, index).unwrap_or_default()
     }
 
-    fn limit<'p>(&self, plan: &'p Plan, index: usize) -> Result<&'p Limit, Refused> {
+    fn limit<'p>(&self, plan: &'p Plan, index: usize) -> Result<&'p Limit, ErrorReply> {
         let name = self.argument(index);
         let found = core::str::from_utf8(name).ok().and_then(|name| plan.limit(name));
         found.map(|limit| &**limit).ok_or_else(|| {
@@ -415,7 +424,7 @@ impl<'a> Call<'a> {
         })
     }
 
-    fn key(&self, index: usize) -> Result<&'a [u8], Refused> {
+    fn key(&self, index: usize) -> Result<&'a [u8], ErrorReply> {
         let key = self.argument(index);
         if (1..=KEY_MAX).contains(&key.len()) {
             return Ok(key);
@@ -424,7 +433,7 @@ impl<'a> Call<'a> {
     }
 
     /// `COST n` and `TIER name`, in any order.
-    fn options(&self, limit: &Limit, from: usize) -> Result<(Cost, Option<TierId>), Refused> {
+    fn options(&self, limit: &Limit, from: usize) -> Result<(Cost, Option<TierId>), ErrorReply> {
         let (mut cost, mut tier) = (Cost::ONE, None);
         for at in (from..self.arguments.len()).step_by(2) {
             let word = self.argument(at);
@@ -442,46 +451,46 @@ impl<'a> Call<'a> {
         Ok((cost, tier))
     }
 
-    fn cost(&self, index: usize) -> Result<Cost, Refused> {
+    fn cost(&self, index: usize) -> Result<Cost, ErrorReply> {
         Cost::new(self.number(index)?).map_err(|error| format!("ERR {error}"))
     }
 
-    fn number(&self, index: usize) -> Result<u64, Refused> {
+    fn number(&self, index: usize) -> Result<u64, ErrorReply> {
         let text = self.argument(index);
         let read = core::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
         read.ok_or_else(|| format!("ERR '{}' is not a number from 0 to {}", shown(text), u64::MAX))
     }
 
-    fn receipt(&self, index: usize) -> Result<ReceiptWord, Refused> {
+    fn receipt(&self, index: usize) -> Result<PortableReceipt, ErrorReply> {
         let text = shown(self.argument(index));
-        ReceiptWord::parse(&text)
+        PortableReceipt::parse(&text)
             .ok_or_else(|| format!("ERR '{text}' is no receipt: use what SG.RESERVE gave"))
     }
 
-    fn wrong_number(&self, wanted: &str) -> Refused {
+    fn wrong_number(&self, wanted: &str) -> ErrorReply {
         let name = shown(self.argument(0)).to_lowercase();
         format!("ERR wrong number of arguments for '{name}': use {wanted}")
     }
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
-fn failed(error: Error) -> Refused {
+fn failed(error: Error) -> ErrorReply {
     format!("ERR {error}")
 }
 
-/// Rounded up, so that nobody comes too early.
+/// Rounded up, so that waiting this long is always enough.
 fn millis(duration: Duration) -> i64 {
     let part = u64::from(duration.subsec_nanos().div_ceil(1_000_000));
     let millis = duration.as_secs().saturating_mul(1000).saturating_add(part);
     i64::try_from(millis).unwrap_or(i64::MAX)
 }
 
-/// Rounded up, so that nobody comes too early.
+/// Rounded up, so that waiting this long is always enough.
 fn seconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos().div_ceil(1_000_000_000)).unwrap_or(i64::MAX)
 }
 
-/// How long until the whole burst is there again, if nothing more is taken; rounded up to a unit.
+/// The time until the whole burst is available again, rounded up to a unit.
 fn until_full(limit: &Limit, decision: &Decision) -> Duration {
     let Some(quota) = limit.quotas(None).first() else { return Duration::ZERO };
     let missing = quota.limit().saturating_sub(decision.remaining());
@@ -492,7 +501,7 @@ fn until_full(limit: &Limit, decision: &Decision) -> Duration {
 
 /// The quota that redis-cell means: a burst of one more than `max_burst`, refilled at `count` in
 /// `period` seconds.
-pub(super) fn quota(max_burst: u64, count: u64, period: u64) -> Result<Quota, Refused> {
+pub(super) fn quota(max_burst: u64, count: u64, period: u64) -> Result<Quota, ErrorReply> {
     if count == 0 || period == 0 {
         return Err("ERR count and period must be above zero".to_owned());
     }

@@ -1,6 +1,7 @@
-//! The Redis protocol, so that any Redis client in any language can ask.
+//! The Redis protocol, for any Redis client.
 //!
-//! `CL.THROTTLE` is redis-cell's; the `SG.` commands are ours: see `docs/resp.md`.
+//! `CL.THROTTLE` is redis-cell's, the `SG.` commands are ours: see `docs/resp.md`. The codec is our own
+//! because it does not allocate per command: see `docs/design/0008-fast-paths.md`.
 
 mod command;
 mod parse;
@@ -18,17 +19,17 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use self::command::{Call, Then};
-use self::parse::Arguments;
+use self::parse::CommandArguments;
 use self::reply::Replies;
 use self::throttle::Throttles;
 use crate::engine::Engine;
 
-/// What one connection may do.
+/// Bounds on a connection.
 #[derive(Debug, Clone, Copy)]
 pub struct RespLimits {
-    /// Without a command for so long, a connection is closed.
+    /// A connection without a command is closed after this time.
     pub idle_max: Duration,
-    /// Answers that are not read for so long end it too.
+    /// The time for a client to read its replies.
     pub write_max: Duration,
 }
 
@@ -40,13 +41,12 @@ impl Default for RespLimits {
 
 /// Bytes read at once.
 const READ: usize = 16 * 1024;
-/// Answers are sent when they are so many bytes, even if more commands are there.
+/// Replies are sent when they reach this size, even if more commands are waiting.
 const WRITE: usize = 64 * 1024;
-/// The most bytes that a command may take before it is all there: one of the longest arguments of
-/// all kinds, with room to spare.
+/// The maximum size of an incomplete command, in bytes.
 const PENDING_MAX: usize = 1024 * 1024;
 
-/// Serves one connection to its end. `stop` ends it between commands.
+/// Serves one connection until the client closes it or, between commands, until `stop`.
 ///
 /// # Errors
 ///
@@ -60,21 +60,21 @@ pub async fn serve<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let (mut stop, mut quiet) = (pin!(stop), Quiet::new(limits.idle_max));
-    let mut beat = pin!(sleep(quiet.period));
+    let (mut stop, mut idle) = (pin!(stop), IdleTimer::new(limits.idle_max));
+    let mut beat = pin!(sleep(idle.period));
     let mut input: Vec<u8> = Vec::with_capacity(READ);
     let (mut replies, mut throttles) = (Replies::default(), Throttles::default());
-    let mut arguments = Arguments::default();
+    let mut arguments = CommandArguments::default();
     loop {
         input.reserve(READ);
         let read = {
             let mut reading = pin!(stream.read_buf(&mut input));
             poll_fn(|cx| {
-                // While bytes come, nothing else is asked.
+                // While bytes arrive, nothing else is polled.
                 if let Poll::Ready(read) = reading.as_mut().poll(cx) {
                     return Poll::Ready(Some(read));
                 }
-                if stop.as_mut().poll(cx).is_ready() || quiet.is_over(beat.as_mut(), cx) {
+                if stop.as_mut().poll(cx).is_ready() || idle.is_over(beat.as_mut(), cx) {
                     return Poll::Ready(None);
                 }
                 Poll::Pending
@@ -83,7 +83,7 @@ where
         };
         match read {
             Some(Ok(0)) | None => return Ok(()),
-            Some(Ok(_)) => quiet.beats = 0,
+            Some(Ok(_)) => idle.beats = 0,
             Some(Err(error)) => return Err(error),
         }
         let mut used = 0;
@@ -137,7 +137,7 @@ async fn send<S: AsyncWrite + Unpin>(
     Ok(())
 }
 
-/// Most clients take their answers at once: a clock is read only for those that do not.
+/// Most clients read at once, so the timer is only set for those that do not.
 async fn write<S: AsyncWrite + Unpin>(
     stream: &mut S,
     bytes: &[u8],
@@ -150,23 +150,23 @@ async fn write<S: AsyncWrite + Unpin>(
     }
 }
 
-/// How long a client has said nothing, by a timer that commands do not set anew.
-struct Quiet {
+/// Measures how long a client has been silent, with a timer that commands do not reset.
+struct IdleTimer {
     period: Duration,
-    /// Since the last bytes came.
+    /// Beats since the last bytes arrived.
     beats: u32,
     is_set: bool,
 }
 
-/// In the longest that a client may be quiet. It is over between that and a quarter more.
+/// Beats per idle timeout, which expires between its length and a quarter more.
 const BEATS: u32 = 4;
 
-impl Quiet {
+impl IdleTimer {
     fn new(most: Duration) -> Self {
         Self { period: most / BEATS, beats: 0, is_set: false }
     }
 
-    /// Counts the beats that have passed; the timer is asked once, and then when it has gone off.
+    /// Counts beats. The timer is polled once, to register the task, and then only when it has fired.
     fn is_over(&mut self, mut beat: Pin<&mut Sleep>, cx: &mut Context<'_>) -> bool {
         if self.is_set && !beat.is_elapsed() {
             return false;

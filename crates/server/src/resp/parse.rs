@@ -1,27 +1,28 @@
-//! Commands out of bytes.
+//! Parses commands.
 
 use core::fmt;
 use core::ops::Range;
 
-/// The longest argument, and the longest line typed by hand.
+/// The maximum length of an argument and of an inline command, in bytes.
 pub(super) const ARGUMENT_MAX: usize = 64 * 1024;
-/// The most arguments of one command, its name included.
+/// The maximum number of arguments, including the command's name.
 pub(super) const ARGUMENTS_MAX: usize = 256;
 
-/// Where the arguments of one command are; used again for the next.
+/// The positions of a command's arguments in the input. Reused for the next command, so that parsing
+/// does not allocate.
 #[derive(Debug, Default)]
-pub(super) struct Arguments {
+pub(super) struct CommandArguments {
     ranges: Vec<Range<usize>>,
 }
 
-/// What cannot be a command. The connection ends with it, as its end is not known.
+/// Input that is not a command. The connection is closed, because the next command cannot be found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Malformed {
-    /// A number that is none, or a line end that is not there.
+    /// A bad number, or a missing line end.
     Protocol(&'static str),
-    /// More than fits.
+    /// An argument above [`ARGUMENT_MAX`].
     TooLong,
-    /// More than [`ARGUMENTS_MAX`].
+    /// More arguments than [`ARGUMENTS_MAX`].
     TooMany,
 }
 
@@ -39,9 +40,9 @@ impl fmt::Display for Malformed {
     }
 }
 
-impl Arguments {
-    /// Reads one command from the front of `input`: how many bytes it took, or none if it is not
-    /// all there yet. No arguments is a command too: an empty line.
+impl CommandArguments {
+    /// Parses the command at the front of `input`. Returns its length, or `None` if it is incomplete.
+    /// An empty line is a command without arguments.
     pub(super) fn read(&mut self, input: &[u8]) -> Result<Option<usize>, Malformed> {
         self.ranges.clear();
         match input.first() {
@@ -51,7 +52,7 @@ impl Arguments {
         }
     }
 
-    /// The arguments as bytes of the same input.
+    /// An argument, in the input that was parsed.
     pub(super) fn get<'a>(&self, input: &'a [u8], index: usize) -> Option<&'a [u8]> {
         input.get(self.ranges.get(index)?.clone())
     }
@@ -90,7 +91,7 @@ impl Arguments {
         Ok(Some(at))
     }
 
-    /// Words typed by hand.
+    /// An inline command: words separated by whitespace.
     fn read_line(&mut self, input: &[u8]) -> Result<Option<usize>, Malformed> {
         let Some(end) = input.iter().position(|byte| *byte == b'\n') else {
             return if input.len() > ARGUMENT_MAX { Err(Malformed::TooLong) } else { Ok(None) };
@@ -117,46 +118,30 @@ impl Arguments {
     }
 }
 
-/// The number that starts at `at`, and where the next line does.
+/// Reads the number at `at`. Returns it and the start of the next line, or `None` if the line is
+/// incomplete.
 fn number(input: &[u8], at: usize) -> Result<Option<(i64, usize)>, Malformed> {
-    /// Digits of the largest number, with its sign.
-    const DIGITS_MAX: usize = 20;
+    /// The digits of the largest number.
+    const DIGITS_MAX: usize = 19;
+    let invalid = Malformed::Protocol("invalid number");
     let rest = input.get(at..).unwrap_or_default();
-    // Nearly all lengths have one digit or two.
-    match *rest {
-        [one @ b'0'..=b'9', b'\r', b'\n', ..] => return Ok(Some((digit(one), at + 3))),
-        [ten @ b'0'..=b'9', one @ b'0'..=b'9', b'\r', b'\n', ..] => {
-            return Ok(Some((digit(ten) * 10 + digit(one), at + 4)));
-        }
-        _ => {}
-    }
-    let (negative, digits) = match rest.first() {
-        Some(b'-') => (true, &rest[1..]),
-        _ => (false, rest),
+    let (sign, digits) = match rest {
+        [b'-', digits @ ..] => (-1, digits),
+        digits => (1, digits),
     };
-    let mut value: i64 = 0;
-    for (index, byte) in digits.iter().take(DIGITS_MAX + 1).enumerate() {
-        if *byte == b'\r' && index > 0 {
-            let next = at + usize::from(negative) + index;
-            return match input.get(next + 1) {
-                None => Ok(None),
-                Some(b'\n') => Ok(Some((if negative { -value } else { value }, next + 2))),
-                Some(_) => Err(Malformed::Protocol("expected a line end")),
-            };
-        }
-        if !byte.is_ascii_digit() {
-            return Err(Malformed::Protocol("invalid number"));
-        }
-        value = value
-            .checked_mul(10)
-            .and_then(|value| value.checked_add(digit(*byte)))
-            .ok_or(Malformed::Protocol("invalid number"))?;
+    let count = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    if count > DIGITS_MAX {
+        return Err(invalid);
     }
-    if digits.len() > DIGITS_MAX { Err(Malformed::Protocol("invalid number")) } else { Ok(None) }
-}
-
-fn digit(byte: u8) -> i64 {
-    i64::from(byte - b'0')
+    let next = match digits[count..] {
+        [] | [b'\r'] => return Ok(None),
+        [b'\r', b'\n', ..] if count > 0 => at + rest.len() - digits.len() + count + 2,
+        [b'\r', ..] if count > 0 => return Err(Malformed::Protocol("expected a line end")),
+        [..] => return Err(invalid),
+    };
+    let add = |value: i64, digit: &u8| value.checked_mul(10)?.checked_add((digit - b'0').into());
+    let value = digits[..count].iter().try_fold(0, add).ok_or(invalid)?;
+    Ok(Some((sign * value, next)))
 }
 
 #[cfg(test)]
@@ -166,14 +151,14 @@ mod tests {
     type Read = Option<(usize, Vec<Vec<u8>>)>;
 
     fn read(input: &[u8]) -> Result<Read, Malformed> {
-        let mut arguments = Arguments::default();
+        let mut arguments = CommandArguments::default();
         let read = arguments.read(input)?;
         let all = (0..arguments.len()).map(|index| arguments.get(input, index).unwrap().to_vec());
         Ok(read.map(|used| (used, all.collect())))
     }
 
     #[test]
-    fn a_command_is_read_when_all_of_it_is_there() {
+    fn incomplete_commands_wait() {
         let input = b"*2\r\n$4\r\nPING\r\n$2\r\nhi\r\n*1\r\n";
         for end in 0..22 {
             assert_eq!(read(&input[..end]), Ok(None), "{end}");
@@ -183,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_a_command_too() {
+    fn inline_commands_are_parsed() {
         let words = vec![b"sg.check".to_vec(), b"api".to_vec()];
         assert_eq!(read(b"  sg.check  api\r\nrest"), Ok(Some((17, words))));
         assert_eq!(read(b"\r\n"), Ok(Some((2, Vec::new()))));
@@ -191,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_command_is_refused() {
+    fn malformed_commands_are_refused() {
         for input in [
             &b"*x\r\n"[..],
             b"*1\r\n:1\r\n",
@@ -213,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn no_bytes_panic() {
+    fn no_input_panics() {
         let pieces: [&[u8]; 10] =
             [b"*", b"$", b"\r", b"\n", b"\r\n", b"-", b"1", b"2", b"PING", b"\0\xff"];
         let mut state = 7u64;

@@ -1,6 +1,6 @@
-//! Answers into bytes.
+//! Encodes replies.
 
-/// Answers that have not been sent yet.
+/// Replies that have not been sent yet.
 #[derive(Debug, Default)]
 pub(super) struct Replies {
     bytes: Vec<u8>,
@@ -21,7 +21,7 @@ impl Replies {
         self.line(b'+', text);
     }
 
-    /// An error; the text must not come from a caller as it is, see [`shown`].
+    /// An error. Control characters in the text are replaced, so that it stays one line.
     pub(super) fn error(&mut self, text: &str) {
         self.line(b'-', &shown(text.as_bytes()));
     }
@@ -31,7 +31,7 @@ impl Replies {
         self.number(number);
     }
 
-    /// A number of units; beyond what the protocol holds it is the largest.
+    /// A number of units, at most `i64::MAX`.
     pub(super) fn units(&mut self, number: u64) {
         self.integer(i64::try_from(number).unwrap_or(i64::MAX));
     }
@@ -52,7 +52,7 @@ impl Replies {
         self.number(i64::try_from(length).unwrap_or(i64::MAX));
     }
 
-    /// A map of so many pairs: in RESP2 an array of keys and values.
+    /// The head of a map. In RESP2, an array of keys and values.
     pub(super) fn map(&mut self, pairs: usize) {
         if self.is_resp3 {
             self.bytes.push(b'%');
@@ -69,28 +69,12 @@ impl Replies {
     }
 
     fn number(&mut self, number: i64) {
-        // Most are small, and the standard way of writing numbers is slow.
-        if let Ok(digit @ 0..=9) = u8::try_from(number) {
-            self.bytes.extend_from_slice(&[b'0' + digit, b'\r', b'\n']);
-            return;
-        }
-        let mut digits = [0u8; 20];
-        let mut at = digits.len();
-        let mut left = number.unsigned_abs();
-        while left > 0 {
-            at -= 1;
-            digits[at] = b'0' + u8::try_from(left % 10).unwrap_or(0);
-            left /= 10;
-        }
-        if number < 0 {
-            self.bytes.push(b'-');
-        }
-        self.bytes.extend_from_slice(&digits[at..]);
+        self.bytes.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
         self.bytes.extend_from_slice(b"\r\n");
     }
 }
 
-/// A caller's bytes as a part of a line: short, and without what could end it.
+/// A client's bytes for a message: at most 200, without control characters.
 pub(super) fn shown(bytes: &[u8]) -> String {
     const SHOWN_MAX: usize = 200;
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(SHOWN_MAX)]);

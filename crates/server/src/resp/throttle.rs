@@ -1,19 +1,19 @@
-//! The rates that a connection names in `CL.THROTTLE`.
+//! The limits behind `CL.THROTTLE`.
 
 use std::sync::Arc;
 
 use super::command::quota;
 use crate::engine::{Limit, Plan};
 
-/// Rates used lately: clients name the same few over and over.
+/// The limits of the rates that a connection used last: clients repeat a few.
 #[derive(Debug, Default)]
 pub(super) struct Throttles {
     made: Vec<([u64; 3], Limit)>,
-    /// Whose state they count in.
+    /// The limit whose state they share.
     state: Option<Arc<Limit>>,
 }
 
-/// The most that are kept.
+/// The maximum number of limits kept.
 const KEPT: usize = 16;
 
 impl Throttles {

@@ -1,4 +1,4 @@
-//! The audit log: a line of JSON for a decision, in files that are rotated by size.
+//! The audit log: one line of JSON per decision, in files that are rotated by size.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
@@ -14,12 +14,12 @@ use slidegate::{Clock, Key, MonotonicClock, Secret};
 use crate::config::{AuditDecisions, AuditSettings};
 use crate::engine::{Seen, Witness};
 
-/// Lines that wait to be written; more are left out and counted.
+/// The maximum number of lines that wait to be written. More are dropped and counted.
 const WAITING_MAX: usize = 16_384;
-/// How long a line may wait in memory.
+/// The maximum time that a line is buffered.
 const FLUSH: Duration = Duration::from_millis(200);
 
-/// Writes decisions down. A slow disk never slows a request: then lines are left out.
+/// Logs decisions. A slow disk never delays a request: lines are dropped instead.
 #[derive(Debug)]
 pub struct Audit {
     lines: Option<SyncSender<String>>,
@@ -29,7 +29,7 @@ pub struct Audit {
     asked: AtomicU64,
     left_out: AtomicU64,
     clock: MonotonicClock,
-    /// For keys that are secrets: tells them apart in this run, and no more.
+    /// Hashes secret keys, so that equal keys of one run have equal hashes.
     secret: Secret,
 }
 
@@ -59,7 +59,7 @@ impl Audit {
         })
     }
 
-    /// Lines that were left out because the disk was too slow.
+    /// Lines that were dropped because the disk was too slow.
     pub fn left_out(&self) -> u64 {
         self.left_out.load(Ordering::Relaxed)
     }
@@ -116,7 +116,7 @@ impl Witness for Audit {
 
 impl Drop for Audit {
     fn drop(&mut self) {
-        // Without a sender the writer finishes what it has.
+        // Without a sender the writer finishes its queue.
         self.lines = None;
         if let Some(writer) = self.writer.take() {
             let _ = writer.join();
@@ -124,7 +124,7 @@ impl Drop for Audit {
     }
 }
 
-/// A file that gives way to the next when it is full: `audit.log`, `audit.log.1`, ...
+/// A file that is renamed when it is full: `audit.log.1`, `audit.log.2`, ...
 #[derive(Debug)]
 struct Rotated {
     path: PathBuf,
@@ -146,8 +146,8 @@ impl Rotated {
         })
     }
 
-    /// Writes lines until nobody sends any more. What cannot be written is lost: the daemon goes
-    /// on limiting.
+    /// Writes lines until the sender is dropped. A line that cannot be written is lost; the daemon keeps
+    /// limiting.
     fn write_all(&mut self, lines: &Receiver<String>) {
         loop {
             match lines.recv_timeout(FLUSH) {

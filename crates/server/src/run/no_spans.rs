@@ -1,4 +1,4 @@
-//! A program that was built without a way to send spans.
+//! A build without span export.
 
 use core::convert::Infallible;
 
@@ -6,12 +6,12 @@ use crate::admin::Page;
 use crate::config::TracingSettings;
 use crate::engine::{Seen, Witness};
 
-/// There are none.
+/// Cannot be created.
 #[derive(Debug)]
 pub struct Spans(Infallible);
 
 impl Spans {
-    /// Refuses: who asks for traces and gets none would look for them for a long time.
+    /// Fails, because a configured endpoint that never receives spans is hard to diagnose.
     ///
     /// # Errors
     ///
@@ -24,12 +24,12 @@ impl Spans {
         ))
     }
 
-    /// Nothing is left to send.
+    /// Never called.
     pub fn end(&self) {
         match self.0 {}
     }
 
-    /// Nothing is counted.
+    /// Never called.
     pub fn tell(&self, _: &mut Page) {
         match self.0 {}
     }

@@ -1,4 +1,4 @@
-//! Another configuration while the daemon runs.
+//! Reloading the configuration.
 
 use core::time::Duration;
 use std::path::{Path, PathBuf};
@@ -8,16 +8,16 @@ use notify::{RecursiveMode, Watcher};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
-use super::tls::Tls;
+use super::tls::ReloadableTls;
 use crate::admin::Reloads;
 use crate::config::Loaded;
 use crate::engine::Engine;
 
-/// Reads the configuration anew and puts it in force. A bad one changes nothing.
-pub struct Reloader {
+/// Reloads the configuration. An invalid one changes nothing.
+pub(super) struct Reloader {
     engine: Arc<Engine>,
     load: Box<dyn Fn() -> Result<Loaded, String> + Send + Sync>,
-    certificates: Vec<Tls>,
+    certificates: Vec<ReloadableTls>,
     reloads: Arc<Reloads>,
     /// One at a time, so that an older configuration never overtakes a newer one.
     turn: Mutex<()>,
@@ -30,22 +30,22 @@ impl core::fmt::Debug for Reloader {
 }
 
 impl Reloader {
-    /// Reloads `engine` with what `load` reads, and the certificates with it.
-    pub fn new(
+    /// Reloads `engine` and the certificates with what `load` returns.
+    pub(super) fn new(
         engine: Arc<Engine>,
-        certificates: Vec<Tls>,
+        certificates: Vec<ReloadableTls>,
         load: impl Fn() -> Result<Loaded, String> + Send + Sync + 'static,
     ) -> Self {
         let (reloads, turn) = (Arc::default(), Mutex::default());
         Self { engine, load: Box::new(load), certificates, reloads, turn }
     }
 
-    /// Reads and puts in force; says what it did.
+    /// Reloads once. Returns a message for the operator.
     ///
     /// # Errors
     ///
-    /// When the configuration is bad; the old one stays in force.
-    pub fn reload(&self) -> Result<String, String> {
+    /// When the configuration is invalid. The old one is kept.
+    pub(super) fn reload(&self) -> Result<String, String> {
         let _turn = self.turn.lock();
         let done = self.try_reload();
         self.reloads.note(done.is_ok());
@@ -61,27 +61,27 @@ impl Reloader {
         Ok(format!("in force: {}", loaded.spec.counts()))
     }
 
-    /// How often it went well, and how often not.
-    pub fn reloads(&self) -> &Arc<Reloads> {
+    /// Counts of reloads.
+    pub(super) fn reloads(&self) -> &Arc<Reloads> {
         &self.reloads
     }
 }
 
-/// Changes come in bursts: a reload waits until there was none for so long.
+/// Changes come in bursts: a reload waits until there was none for this long.
 const QUIET: Duration = Duration::from_millis(200);
 
-/// Tells when one of `files` may have changed, once for each burst of changes. It watches their
-/// folders, as editors and Kubernetes replace files and links instead of writing into them.
+/// Watches `files` for changes. It watches their directories, because editors and Kubernetes replace
+/// files and links instead of writing to them.
 ///
 /// # Errors
 ///
 /// When the system has no way to watch.
-pub fn watch(files: &[PathBuf]) -> Result<Changes, String> {
+pub(super) fn watch(files: &[PathBuf]) -> Result<Changes, String> {
     let (sender, receiver) = mpsc::channel(1);
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
         let matters = event.map_or(true, |event| !event.kind.is_access());
         if matters {
-            // When one is waiting, another would say nothing new.
+            // One pending event is enough.
             let _ = sender.try_send(());
         }
     })
@@ -97,7 +97,7 @@ pub fn watch(files: &[PathBuf]) -> Result<Changes, String> {
     Ok(Changes { _watcher: watcher, receiver })
 }
 
-/// The folder of a path, and of what it links to on the way.
+/// The directory of a path, and those of the links in it.
 fn folders_of(file: &Path) -> Vec<PathBuf> {
     let parent = |path: &Path| match path.parent() {
         Some(parent) if parent.as_os_str().is_empty() => PathBuf::from("."),
@@ -118,16 +118,16 @@ fn folders_of(file: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// Changes of files.
+/// Changes of the watched files.
 #[derive(Debug)]
-pub struct Changes {
+pub(super) struct Changes {
     _watcher: notify::RecommendedWatcher,
     receiver: mpsc::Receiver<()>,
 }
 
 impl Changes {
-    /// The end of the next burst of changes.
-    pub async fn next(&mut self) {
+    /// Waits for the end of the next burst of changes.
+    pub(super) async fn next(&mut self) {
         if self.receiver.recv().await.is_none() {
             return core::future::pending().await;
         }

@@ -1,4 +1,4 @@
-//! The daemon from its start to its end.
+//! The daemon's life cycle: start, reload, shutdown.
 
 use core::time::Duration;
 use std::path::PathBuf;
@@ -9,17 +9,19 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 use tracing::{error, info, warn};
 
-use super::doors::{Doors, Served};
-use super::listener::{Stop, Stopper};
-use super::{Audit, Changes, Reloader, Snapshots, Spans, envoy_metrics, log, notify, sweep, watch};
-use crate::admin::Source;
+use super::listeners::{Listeners, Services};
+use super::process::{notify_systemd, start_log};
+use super::reload::{Changes, Reloader, watch};
+use super::{Audit, Snapshots, Spans, envoy_metrics};
+use crate::admin::MetricsSource;
 use crate::config::{Loaded, SnapshotSettings};
-use crate::engine::{Afresh, Engine, Witness};
+use crate::engine::{Afresh, Engine, Pool, Witness};
+use crate::net::{Stop, Stopper};
 
-/// How long requests under way may take to finish at the end.
+/// The time for requests in flight at shutdown.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// Runs until a signal says to end.
+/// Runs until SIGTERM or SIGINT.
 ///
 /// # Errors
 ///
@@ -29,19 +31,19 @@ pub async fn serve(
     load: impl Fn() -> Result<Loaded, String> + Send + Sync + 'static,
 ) -> Result<(), String> {
     let Loaded { settings, files, .. } = &loaded;
-    log::start(settings.log);
-    let orders = Orders::new(files)?;
+    start_log(settings.log);
+    let control = Control::new(files)?;
     let snapshots = open_snapshots(settings.snapshot.as_ref())?;
     let spans = settings.tracing.as_ref().map(Spans::start).transpose()?.map(Arc::new);
     let engine = Arc::new(make_engine(&loaded, snapshots.as_ref(), spans.as_ref())?);
-    let doors = Doors::open(settings).await?;
-    let reloader = Arc::new(Reloader::new(Arc::clone(&engine), doors.certificates(), load));
+    let listeners = Listeners::bind(settings).await?;
+    let reloader = Arc::new(Reloader::new(Arc::clone(&engine), listeners.certificates(), load));
     let stopper = Stopper::new();
     let mut tasks = JoinSet::new();
-    doors.announce(&loaded);
+    listeners.announce(&loaded);
     let is_ending = Arc::new(AtomicBool::new(false));
     let stop = stopper.stop();
-    let served = Served {
+    let services = Services {
         engine: &engine,
         settings,
         reloader: &reloader,
@@ -49,13 +51,13 @@ pub async fn serve(
         sources: sources(&engine, snapshots.as_ref(), spans.as_ref()),
         stop,
     };
-    doors.serve(&mut tasks, served)?;
-    look_after(&mut tasks, &engine, &loaded, snapshots.as_ref(), &stopper);
-    tell_systemd("READY=1");
-    orders.obey(&reloader).await;
+    listeners.serve(&mut tasks, services)?;
+    start_background_tasks(&mut tasks, &engine, &loaded, snapshots.as_ref(), &stopper);
+    notify_systemd("READY=1");
+    control.run(&reloader).await;
 
     is_ending.store(true, Ordering::Relaxed);
-    tell_systemd("STOPPING=1");
+    notify_systemd("STOPPING=1");
     info!("ending: no new connections, up to {DRAIN:?} for requests under way");
     stopper.end();
     if tokio::time::timeout(DRAIN, async { while tasks.join_next().await.is_some() {} })
@@ -75,14 +77,14 @@ pub async fn serve(
     saved
 }
 
-/// Metrics of what runs beside the engine.
+/// Metrics other than the engine's.
 fn sources(
     engine: &Arc<Engine>,
     snapshots: Option<&Snapshots>,
     spans: Option<&Arc<Spans>>,
-) -> Vec<Source> {
+) -> Vec<MetricsSource> {
     let engine = Arc::clone(engine);
-    let mut sources: Vec<Source> =
+    let mut sources: Vec<MetricsSource> =
         vec![Box::new(move |page| envoy_metrics::tell(&engine.plan(), page))];
     if let Some(snapshots) = snapshots.cloned() {
         sources.push(Box::new(move |page| snapshots.tell(page)));
@@ -121,7 +123,7 @@ fn make_engine(
     Ok(engine)
 }
 
-/// Whoever is told of decisions.
+/// The observers of decisions.
 fn witness(
     loaded: &Loaded,
     spans: Option<&Arc<Spans>>,
@@ -135,8 +137,8 @@ fn witness(
     })
 }
 
-/// What goes on beside requests.
-fn look_after(
+/// Starts the background tasks.
+fn start_background_tasks(
     tasks: &mut JoinSet<()>,
     engine: &Arc<Engine>,
     loaded: &Loaded,
@@ -154,10 +156,34 @@ fn look_after(
     let (engine, stop) = (Arc::clone(engine), stopper.stop());
     tasks.spawn(async move {
         tokio::select! {
-            () = warn_of_redis(&engine) => {}
+            () = log_redis_warnings(&engine) => {}
             () = stop.wait() => {}
         }
     });
+}
+
+/// Slots swept before other tasks run.
+const SWEEP_STEP: usize = 4096;
+
+/// Sweeps every key in memory once per `every`, in steps. Checks sweep as well; this is for keys that
+/// are no longer used.
+async fn sweep(engine: &Engine, every: Duration, stop: Stop) {
+    while !stop.is_over() {
+        tokio::select! {
+            () = tokio::time::sleep(every) => {}
+            () = stop.clone().wait() => return,
+        }
+        let pools: Vec<Pool> = engine.plan().pools().iter().map(|(_, pool)| pool.clone()).collect();
+        for pool in pools {
+            let Pool::Memory(limiter) = pool else { continue };
+            let keys = usize::try_from(limiter.stats().keys).unwrap_or(usize::MAX);
+            // A table that stays more than half empty shrinks.
+            for _ in 0..=keys.saturating_mul(2) / SWEEP_STEP {
+                limiter.sweep(SWEEP_STEP);
+                tokio::task::yield_now().await;
+            }
+        }
+    }
 }
 
 async fn save_often(engine: &Arc<Engine>, snapshots: &Snapshots, every: Duration, stop: Stop) {
@@ -178,8 +204,8 @@ async fn save(engine: &Arc<Engine>, snapshots: &Snapshots) -> Result<(), String>
     saved.map_err(|error| error.to_string())?.map(|_| ()).map_err(|error| error.to_string())
 }
 
-/// Says what will hurt about the servers in use.
-async fn warn_of_redis(engine: &Engine) {
+/// Logs problematic settings of the Redis servers in use.
+async fn log_redis_warnings(engine: &Engine) {
     for (name, redis) in engine.redises() {
         match redis.warnings().await {
             Ok(warnings) => {
@@ -192,16 +218,16 @@ async fn warn_of_redis(engine: &Engine) {
     }
 }
 
-/// What tells the daemon to read anew or to end. Listened for before anybody is answered, so that
-/// nothing said from then on is missed.
-struct Orders {
+/// Signals and file changes that cause a reload or the shutdown. Subscribed before the first request
+/// is served, so that none is missed.
+struct Control {
     hang_up: Signal,
     terminate: Signal,
     interrupt: Signal,
     changes: Option<Changes>,
 }
 
-impl Orders {
+impl Control {
     fn new(files: &[PathBuf]) -> Result<Self, String> {
         let listen =
             |kind| signal(kind).map_err(|error| format!("cannot wait for signals: {error}"));
@@ -220,8 +246,8 @@ impl Orders {
         })
     }
 
-    /// Reloads when told to or when files change; returns when it is time to end.
-    async fn obey(mut self, reloader: &Arc<Reloader>) {
+    /// Reloads on SIGHUP and when files change. Returns at shutdown.
+    async fn run(mut self, reloader: &Arc<Reloader>) {
         loop {
             let changed = async {
                 match &mut self.changes {
@@ -235,9 +261,9 @@ impl Orders {
                 _ = self.hang_up.recv() => {}
                 () = changed => {}
             }
-            tell_systemd("RELOADING=1");
+            notify_systemd("RELOADING=1");
             reload(Arc::clone(reloader)).await;
-            tell_systemd("READY=1");
+            notify_systemd("READY=1");
         }
     }
 }
@@ -247,11 +273,5 @@ async fn reload(reloader: Arc<Reloader>) {
     match reloaded.unwrap_or_else(|error| Err(error.to_string())) {
         Ok(done) => info!("the configuration was read anew; {done}"),
         Err(error) => error!("the configuration in force stays as it was:\n{error}"),
-    }
-}
-
-fn tell_systemd(state: &str) {
-    if let Err(error) = notify(state) {
-        warn!("systemd could not be told {state}: {error}");
     }
 }

@@ -69,7 +69,7 @@ impl Spans {
             .with_span_processor(
                 BatchSpanProcessor::builder(exporter).with_batch_config(batches).build(),
             )
-            // Whoever asks decides about its whole trace; the ratio is for those who do not say.
+            // A caller's sampling decision applies to its whole trace; the ratio is for other requests.
             .with_sampler(Sampler::ParentBased(Box::new(root)))
             .with_resource(resource(version))
             .build();

@@ -1,4 +1,4 @@
-//! Certificates, replaced while the daemon runs.
+//! TLS certificates that can be reloaded.
 
 use std::sync::Arc;
 
@@ -11,28 +11,28 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::config::TlsSettings;
 
-/// A certificate in use. New connections get the newest.
+/// A TLS configuration. New connections use the one that was loaded last.
 #[derive(Debug, Clone)]
-pub struct Tls {
+pub(super) struct ReloadableTls {
     settings: TlsSettings,
     protocols: &'static [&'static [u8]],
     current: Arc<ArcSwap<ServerConfig>>,
 }
 
-/// What an HTTP listener speaks, the best first.
-pub const HTTP: &[&[u8]] = &[b"h2", b"http/1.1"];
-/// What a gRPC listener speaks.
-pub const GRPC: &[&[u8]] = &[b"h2"];
-/// Of a listener that negotiates nothing.
-pub const PLAIN: &[&[u8]] = &[];
+/// The ALPN protocols of an HTTP listener, in order of preference.
+pub(super) const HTTP: &[&[u8]] = &[b"h2", b"http/1.1"];
+/// The ALPN protocols of a gRPC listener.
+pub(super) const GRPC: &[&[u8]] = &[b"h2"];
+/// No ALPN.
+pub(super) const PLAIN: &[&[u8]] = &[];
 
-impl Tls {
+impl ReloadableTls {
     /// Reads the files.
     ///
     /// # Errors
     ///
-    /// When one cannot be read or does not hold what it should.
-    pub fn new(
+    /// When a file cannot be read or is not valid.
+    pub(super) fn new(
         settings: &TlsSettings,
         protocols: &'static [&'static [u8]],
     ) -> Result<Self, String> {
@@ -40,23 +40,23 @@ impl Tls {
         Ok(Self { settings: settings.clone(), protocols, current })
     }
 
-    /// Reads the files again. On an error the old certificate stays in use.
+    /// Reads the files again. On an error the old certificate is kept.
     ///
     /// # Errors
     ///
-    /// As [`new`](Tls::new).
-    pub fn reload(&self) -> Result<(), String> {
+    /// As [`new`](ReloadableTls::new).
+    pub(super) fn reload(&self) -> Result<(), String> {
         self.current.store(Arc::new(read(&self.settings, self.protocols)?));
         Ok(())
     }
 
-    /// As the HTTP listeners take it.
-    pub fn shared(&self) -> Arc<ArcSwap<ServerConfig>> {
+    /// The configuration for an HTTP listener.
+    pub(super) fn shared(&self) -> Arc<ArcSwap<ServerConfig>> {
         Arc::clone(&self.current)
     }
 
-    /// For one connection.
-    pub fn acceptor(&self) -> TlsAcceptor {
+    /// The acceptor of one connection.
+    pub(super) fn acceptor(&self) -> TlsAcceptor {
         TlsAcceptor::from(self.current.load_full())
     }
 }

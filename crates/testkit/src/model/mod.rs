@@ -1,26 +1,16 @@
 //! Naive models of every algorithm, written from what they promise.
 //!
-//! None of them shares a line or an idea with the code under test: most keep every admission in
-//! a list and count it anew on every question, and no waiting time comes from a formula. Each is
+//! None of them shares a line or an idea with the code under test: all but one keep every admission in
+//! a list and count the list again for every question. No waiting time comes from a formula: each is
 //! found by asking again and again, later and later.
 
-mod counter;
-mod entries;
-mod fixed;
 mod gcra;
-mod log;
-mod search;
-mod segments;
+mod list;
 
 use core::fmt;
 
-pub use counter::CounterModel;
-pub use fixed::FixedModel;
 pub use gcra::GcraModel;
-pub use log::LogModel;
-pub use segments::SegmentsModel;
-
-use search::first_tick;
+pub use list::{Counting, ListModel};
 
 /// A quota with its window in ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,8 +63,8 @@ pub trait Model: fmt::Debug {
         None
     }
 
-    /// Where a quota stands at `now` for somebody who asks for `cost`, or `None` for somebody
-    /// whose cost was just recorded.
+    /// Where a quota stands at `now` for a request of `cost`; `None` for a request that has just been
+    /// recorded.
     fn standing(
         &self,
         place: usize,
@@ -98,5 +88,50 @@ pub trait Model: fmt::Debug {
             retry_after,
             reset_after,
         }
+    }
+}
+
+/// Ticks from `now` until `holds` is first true, for something that stays true once it is.
+///
+/// Looks 1, 2, 4, 8 ticks ahead until it holds and then halves the last step. Gives up after 2^62
+/// ticks, which is longer than any answer can say.
+fn first_tick(now: u64, holds: impl Fn(u64) -> bool) -> u64 {
+    if holds(now) {
+        return 0;
+    }
+    let mut too_early = 0;
+    let mut late_enough = 1;
+    while !holds(now.saturating_add(late_enough)) {
+        if late_enough >= 1 << 62 {
+            return u64::MAX;
+        }
+        too_early = late_enough;
+        late_enough *= 2;
+    }
+    while late_enough - too_early > 1 {
+        let middle = too_early + (late_enough - too_early) / 2;
+        if holds(now.saturating_add(middle)) {
+            late_enough = middle;
+        } else {
+            too_early = middle;
+        }
+    }
+    late_enough
+}
+
+#[cfg(test)]
+mod tests {
+    use super::first_tick;
+
+    #[test]
+    fn finds_what_stepping_tick_by_tick_finds() {
+        for wanted in 100..400 {
+            assert_eq!(first_tick(100, |tick| tick >= wanted), wanted - 100);
+        }
+    }
+
+    #[test]
+    fn gives_up_on_what_never_happens() {
+        assert_eq!(first_tick(100, |_| false), u64::MAX);
     }
 }

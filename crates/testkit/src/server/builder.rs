@@ -1,11 +1,12 @@
 //! How a server is made.
 
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::{Certificates, RedisServer, ServerError, program, valkey};
+use super::pip::VALKEY;
+use super::process::require_program;
+use super::{Certificates, RedisServer, ServerError};
 
-/// What a server shall be like; nothing is started before [`start`](ServerBuilder::start).
+/// What a server is like; nothing is started before [`start`](ServerBuilder::start).
 ///
 /// A clone describes another server of the same kind, which gets a port and a folder of its own.
 #[derive(Debug, Clone, Default)]
@@ -18,9 +19,7 @@ pub struct ServerBuilder {
     pub(super) users: Option<String>,
     pub(super) certificates: Option<Certificates>,
     pub(super) has_fake_clock: bool,
-    append_only: bool,
-    max_memory: Option<(u64, String)>,
-    primary: Option<Primary>,
+    /// The lines of the configuration file that come last, and so override the others.
     lines: Vec<String>,
 }
 
@@ -38,7 +37,6 @@ enum Program {
 pub(super) enum Role {
     #[default]
     Server,
-    ClusterNode,
     Sentinel,
 }
 
@@ -49,13 +47,6 @@ pub(super) enum Listens {
     Port,
     PortAndSocket,
     Socket,
-}
-
-/// Whom a replica follows.
-#[derive(Debug, Clone)]
-struct Primary {
-    port: u16,
-    password: Option<String>,
 }
 
 impl ServerBuilder {
@@ -117,16 +108,14 @@ impl ServerBuilder {
     /// Holds so many bytes at most, and does what `policy` says (`noeviction`, `allkeys-lru`, ...)
     /// when they are not enough.
     #[must_use]
-    pub fn max_memory(mut self, bytes: u64, policy: impl Into<String>) -> Self {
-        self.max_memory = Some((bytes, policy.into()));
-        self
+    pub fn max_memory(self, bytes: u64, policy: &str) -> Self {
+        self.config(format!("maxmemory {bytes}")).config(format!("maxmemory-policy {policy}"))
     }
 
     /// Writes every command to disk before it answers, so that nothing is lost by a kill.
     #[must_use]
-    pub fn append_only(mut self) -> Self {
-        self.append_only = true;
-        self
+    pub fn append_only(self) -> Self {
+        self.config("appendonly yes").config("appendfsync always")
     }
 
     /// Follows another server, with that server's password and certificates.
@@ -134,15 +123,17 @@ impl ServerBuilder {
     pub fn replica_of(mut self, primary: &RedisServer) -> Self {
         let settings = primary.settings();
         self.certificates = self.certificates.or_else(|| settings.certificates.clone());
-        self.primary = Some(Primary { port: primary.port(), password: settings.password.clone() });
-        self
+        if let Some(password) = &settings.password {
+            self = self.config(format!("masterauth {}", quoted(password)));
+        }
+        self.config(format!("replicaof 127.0.0.1 {}", primary.port()))
     }
 
     /// Can be a node of a cluster; [`Cluster`](super::Cluster) makes a whole one.
     #[must_use]
-    pub fn cluster_node(mut self) -> Self {
-        self.role = Role::ClusterNode;
-        self
+    pub fn cluster_node(self) -> Self {
+        let cluster = self.config("cluster-enabled yes").config("cluster-config-file nodes.conf");
+        cluster.config("cluster-node-timeout 1000")
     }
 
     /// A sentinel of the same program that talks as this server does.
@@ -168,10 +159,6 @@ impl ServerBuilder {
     }
 
     /// Starts the server and waits until it accepts connections.
-    ///
-    /// # Errors
-    ///
-    /// When there is no such program, or it does not start; the error ends with its log.
     pub fn start(&self) -> Result<RedisServer, ServerError> {
         RedisServer::run(self)
     }
@@ -181,97 +168,49 @@ impl ServerBuilder {
             Program::Redis if self.has_fake_clock => Err(ServerError::new(
                 "Debian's Redis hangs under libfaketime: use `RedisServer::valkey()`",
             )),
-            Program::Redis => program::require("redis-server", "redis-server"),
-            Program::Valkey => valkey::program(),
+            Program::Redis => require_program("redis-server", "redis-server"),
+            Program::Valkey => VALKEY.program(),
             Program::At(path) => Ok(path.clone()),
         }
     }
 
     /// The text of the configuration file.
     pub(super) fn text(&self, folder: &Path, port: u16) -> String {
-        let mut text = Text::default();
-        text.path("dir", folder);
-        text.line("daemonize no");
-        self.write_doors(&mut text, folder, port);
-        // A sentinel keeps no data.
-        if self.role != Role::Sentinel {
-            self.write_data(&mut text);
-            self.write_replication(&mut text);
-        }
-        if self.users.is_some() {
-            text.path("aclfile", &folder.join("users.acl"));
-        }
-        self.lines.iter().for_each(|line| text.line(line));
-        text.0
-    }
-
-    fn write_doors(&self, text: &mut Text, folder: &Path, port: u16) {
-        text.line("bind 127.0.0.1");
+        let path = |name: &str, path: &Path| format!("{name} {}", quoted(&path.to_string_lossy()));
+        let file = |name: &str, file: &str| path(name, &folder.join(file));
         let port = if self.listens == Listens::Socket { 0 } else { port };
+        let mut lines = vec![path("dir", folder)];
+        lines.extend(["daemonize no", "bind 127.0.0.1"].map(str::to_owned));
         if self.certificates.is_some() {
-            text.line("port 0");
-            text.line(&format!("tls-port {port}"));
-            text.path("tls-ca-cert-file", &folder.join("authority.pem"));
-            text.path("tls-cert-file", &folder.join("server.pem"));
-            text.path("tls-key-file", &folder.join("server.key"));
-            text.line("tls-auth-clients no");
-            text.line("tls-replication yes");
-            text.line("tls-cluster yes");
+            lines.extend(["port 0".to_owned(), format!("tls-port {port}")]);
+            lines.push(file("tls-ca-cert-file", "authority.pem"));
+            lines.push(file("tls-cert-file", "server.pem"));
+            lines.push(file("tls-key-file", "server.key"));
+            let all = ["tls-auth-clients no", "tls-replication yes", "tls-cluster yes"];
+            lines.extend(all.map(str::to_owned));
         } else {
-            text.line(&format!("port {port}"));
+            lines.push(format!("port {port}"));
         }
         if self.listens != Listens::Port {
-            text.path("unixsocket", &folder.join("server.sock"));
+            lines.push(file("unixsocket", "server.sock"));
         }
         if let Some(password) = &self.password {
-            text.line(&format!("requirepass {}", quoted(password)));
+            lines.push(format!("requirepass {}", quoted(password)));
         }
-    }
-
-    fn write_data(&self, text: &mut Text) {
-        text.line("save \"\"");
-        if self.append_only {
-            text.line("appendonly yes");
-            text.line("appendfsync always");
-        } else {
-            text.line("appendonly no");
+        // A sentinel keeps no data.
+        if self.role != Role::Sentinel {
+            lines.extend(["save \"\"", "appendonly no"].map(str::to_owned));
+            // No other replica will ask for the same copy: no need to wait for more of them.
+            lines.push("repl-diskless-sync-delay 0".to_owned());
+            // Any node of a cluster or behind sentinels can become a replica of another like it.
+            let password = self.password.iter();
+            lines.extend(password.map(|password| format!("masterauth {}", quoted(password))));
         }
-        if let Some((bytes, policy)) = &self.max_memory {
-            text.line(&format!("maxmemory {bytes}"));
-            text.line(&format!("maxmemory-policy {policy}"));
+        if self.users.is_some() {
+            lines.push(file("aclfile", "users.acl"));
         }
-    }
-
-    fn write_replication(&self, text: &mut Text) {
-        // Nobody else will ask for the same copy: no need to wait for more replicas.
-        text.line("repl-diskless-sync-delay 0");
-        if let Some(primary) = &self.primary {
-            text.line(&format!("replicaof 127.0.0.1 {}", primary.port));
-        }
-        // Any node of a cluster or behind sentinels can become a replica of another like it.
-        let theirs = self.primary.as_ref().and_then(|primary| primary.password.as_ref());
-        if let Some(password) = theirs.or(self.password.as_ref()) {
-            text.line(&format!("masterauth {}", quoted(password)));
-        }
-        if self.role == Role::ClusterNode {
-            text.line("cluster-enabled yes");
-            text.line("cluster-config-file nodes.conf");
-            text.line("cluster-node-timeout 1000");
-        }
-    }
-}
-
-/// The lines of a configuration file.
-#[derive(Default)]
-struct Text(String);
-
-impl Text {
-    fn line(&mut self, line: &str) {
-        let _ = writeln!(self.0, "{line}");
-    }
-
-    fn path(&mut self, name: &str, path: &Path) {
-        self.line(&format!("{name} {}", quoted(&path.to_string_lossy())));
+        lines.extend_from_slice(&self.lines);
+        lines.join("\n") + "\n"
     }
 }
 

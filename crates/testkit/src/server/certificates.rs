@@ -17,10 +17,6 @@ pub struct Certificates {
 
 impl Certificates {
     /// Makes an authority that nobody has trusted before, and a certificate.
-    ///
-    /// # Errors
-    ///
-    /// When there is no randomness to make a key from.
     pub fn new() -> Result<Self, ServerError> {
         Self::make().map_err(|error| ServerError::new(format!("cannot make certificates: {error}")))
     }

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use super::process::Process;
+use super::process::{Process, require_program};
+use super::redis_server::{info_field, with_logs};
 use super::topology::Topology;
 use super::wait::poll;
-use super::{RedisServer, ServerBuilder, ServerError, info, program};
+use super::{RedisServer, ServerBuilder, ServerError};
 
 /// Three primaries and a replica of each, on loopback ports, of Redis or Valkey alike.
 ///
@@ -21,10 +22,6 @@ const NODES: usize = 2 * PRIMARIES;
 
 impl Cluster {
     /// Starts six nodes like `node`, joins them, and waits until each could step in for another.
-    ///
-    /// # Errors
-    ///
-    /// When a node does not start, `redis-cli` is not installed, or the cluster does not form.
     pub fn start(node: &ServerBuilder) -> Result<Self, ServerError> {
         let node = node.clone().cluster_node();
         let nodes = (0..NODES).map(|_| node.start()).collect::<Result<Vec<_>, _>>()?;
@@ -50,10 +47,6 @@ impl Cluster {
     }
 
     /// The node that answers for a key, as the first living node sees it.
-    ///
-    /// # Errors
-    ///
-    /// When no node answers, or nobody answers for the key.
     pub fn primary_of(&self, key: &str) -> Result<usize, ServerError> {
         let witness = self.living().next().ok_or_else(|| ServerError::new("no node is running"))?;
         let slot = slot_of(witness, key)?;
@@ -63,10 +56,6 @@ impl Cluster {
     }
 
     /// Kills the node that answers for a key, and says which it was.
-    ///
-    /// # Errors
-    ///
-    /// When nobody answers for the key.
     pub fn kill_primary_of(&mut self, key: &str) -> Result<usize, ServerError> {
         let place = self.primary_of(key)?;
         self.nodes[place].kill()?;
@@ -74,10 +63,6 @@ impl Cluster {
     }
 
     /// Waits until all living nodes agree that another than `old` answers for a key, and says which.
-    ///
-    /// # Errors
-    ///
-    /// When that does not happen in time.
     pub fn wait_for_failover(&self, key: &str, old: usize) -> Result<usize, ServerError> {
         let old = self.nodes[old].port();
         let port = poll("another node to answer for the key", || {
@@ -92,10 +77,6 @@ impl Cluster {
     }
 
     /// Starts a node again and waits until the cluster is whole.
-    ///
-    /// # Errors
-    ///
-    /// When it does not start or is not taken in.
     pub fn restart(&mut self, place: usize) -> Result<(), ServerError> {
         self.nodes[place].restart()?;
         self.wait_until_whole()
@@ -105,10 +86,6 @@ impl Cluster {
     /// what its primary has, and, if all live, every primary has a replica.
     ///
     /// A primary that is killed before its replica has the first copy takes the cluster down.
-    ///
-    /// # Errors
-    ///
-    /// When it does not get there in time.
     pub fn wait_until_whole(&self) -> Result<(), ServerError> {
         let waited = poll("the cluster to be whole", || {
             let living: Vec<&RedisServer> = self.living().collect();
@@ -117,7 +94,7 @@ impl Cluster {
             let whole = |node: &&RedisServer| is_whole(node, all_live).unwrap_or(false);
             Ok(living.iter().all(whole).then_some(()))
         });
-        waited.map_err(|error| ServerError::new(format!("{error}; logs:\n{}", self.logs())))
+        waited.map_err(|error| with_logs(&error, &self.nodes))
     }
 
     fn join(&self) -> Result<(), ServerError> {
@@ -143,10 +120,6 @@ impl Cluster {
         let unknown = || ServerError::new(format!("port {port} is not of this cluster"));
         self.nodes.iter().position(|node| node.port() == port).ok_or_else(unknown)
     }
-
-    fn logs(&self) -> String {
-        self.nodes.iter().map(RedisServer::log).collect()
-    }
 }
 
 /// As a process that does not outlive the test: it waits without end for a cluster that does not form.
@@ -155,7 +128,7 @@ fn run_redis_cli(
     variables: &[(&str, String)],
     log: &Path,
 ) -> Result<(), ServerError> {
-    let program = program::require("redis-cli", "redis-tools")?;
+    let program = require_program("redis-cli", "redis-tools")?;
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let process = Process::start(&program, &arguments, variables, log)?;
     let status = poll("redis-cli to form the cluster", || process.ended());
@@ -180,7 +153,7 @@ fn is_whole(node: &RedisServer, all_live: bool) -> Result<bool, ServerError> {
     } else {
         node.info("replication", "master_link_status")? == "up"
     };
-    Ok(info::field(&text, "cluster_state")? == "ok"
+    Ok(info_field(&text, "cluster_state")? == "ok"
         && primaries.len() == PRIMARIES
         && (!all_live || primaries.iter().all(is_followed))
         && in_place)
@@ -188,7 +161,7 @@ fn is_whole(node: &RedisServer, all_live: bool) -> Result<bool, ServerError> {
 
 fn primary_seen_by(node: &RedisServer, key: &str) -> Result<Option<u16>, ServerError> {
     let text: String = redis::cmd("CLUSTER").arg("INFO").query(&mut node.connection()?)?;
-    if info::field(&text, "cluster_state")? != "ok" {
+    if info_field(&text, "cluster_state")? != "ok" {
         return Ok(None);
     }
     Ok(topology(node)?.primary_of(slot_of(node, key)?))

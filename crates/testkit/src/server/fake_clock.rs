@@ -88,10 +88,6 @@ fn true_time() -> i64 {
 
 /// What a process must find in its environment to see another wall clock than the true one, such
 /// as `+2h x3` for one that is ahead and runs three times as fast. Its monotonic clock stays true.
-///
-/// # Errors
-///
-/// When libfaketime is not installed.
 pub fn wall_clock(spec: &str) -> Result<Vec<(&'static str, String)>, ServerError> {
     let clock = FakeClock { library: find()?, file: PathBuf::new() };
     let mut variables = clock.variables();

@@ -1,17 +1,18 @@
-//! A process that does not outlive the test.
+//! A process that does not outlive the test: its program, its port, its end.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::hash::{BuildHasher, RandomState};
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{self, Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread;
+use std::{env, io, thread};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::ServerError;
 use super::wait::poll;
-use super::{ServerError, program};
 
 /// A running program with its output in a log. Dropping it kills it.
 #[derive(Debug)]
@@ -22,6 +23,16 @@ pub(super) struct Process {
     /// How long the log was before this process: what follows is its own.
     log_start: usize,
 }
+
+/// Below the ports that Linux gives to outgoing connections (32768 and up), so that no client takes
+/// a server's port while the server is down.
+const FIRST_PORT: u16 = 10_000;
+const PORTS: u16 = 10_000;
+
+/// A node of a cluster also listens here, counted from its port.
+const BUS_OFFSET: u16 = 10_000;
+
+const PORT_TRIES_MAX: u64 = 200;
 
 impl Process {
     /// Starts a program; what it prints is added to `log`.
@@ -112,7 +123,7 @@ fn open(log: &Path) -> io::Result<File> {
 /// another parent and starts nothing. Both give way to the program, which keeps the process number.
 /// Without `setpriv` (it belongs to util-linux), a killed test leaves its servers behind.
 fn bound(program: &Path) -> Command {
-    let Some(setpriv) = program::find("setpriv") else {
+    let Some(setpriv) = find_program("setpriv") else {
         return Command::new(program);
     };
     let mut command = Command::new(setpriv);
@@ -145,4 +156,56 @@ fn start_keeper() -> io::Result<Sender<Order>> {
         }
     })?;
     Ok(sender)
+}
+
+/// Where a program is, or which command installs it.
+pub(super) fn require_program(name: &str, package: &str) -> Result<PathBuf, ServerError> {
+    find_program(name).ok_or_else(|| {
+        ServerError::new(format!(
+            "`{name}` is not installed: `cargo xtask test` as root installs it, \
+             or `apt-get install {package}`"
+        ))
+    })
+}
+
+/// Where a program is on the search path, or among the programs of administrators, which not
+/// everybody has on the path.
+fn find_program(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    let folders = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    folders.map(|folder| folder.join(name)).find(|file| file.is_file())
+}
+
+/// A loopback port that was free a moment ago, with the port of a cluster's bus.
+///
+/// Another process may take it before the server does: then the server is started on another port.
+pub(super) fn free_port() -> Result<u16, ServerError> {
+    // Seeded by the system: processes that run side by side look in different places.
+    let random = RandomState::new();
+    for number in 0..PORT_TRIES_MAX {
+        let offset = random.hash_one(number) % u64::from(PORTS);
+        let port = FIRST_PORT + u16::try_from(offset).unwrap_or_default();
+        if is_free(port) && is_free(port + BUS_OFFSET) {
+            return Ok(port);
+        }
+    }
+    let message = format!("tried {PORT_TRIES_MAX} ports from {FIRST_PORT} on: none was free");
+    Err(ServerError::new(message))
+}
+
+fn is_free(port: u16) -> bool {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_program_names_the_command_that_installs_it() {
+        let error = require_program("slidegate-no-such-program", "redis-server").unwrap_err();
+        let message = error.to_string();
+        assert!(message.contains("`slidegate-no-such-program` is not installed"), "{message}");
+        assert!(message.contains("apt-get install redis-server"), "{message}");
+    }
 }

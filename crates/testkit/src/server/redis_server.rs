@@ -1,17 +1,19 @@
 //! A real Redis or Valkey server of one test.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use redis::{Client, Connection};
 use rustix::process::Signal;
 
 use super::builder::{Listens, Role};
 use super::fake_clock::FakeClock;
 use super::folder::Folder;
-use super::process::Process;
+use super::process::{Process, free_port};
 use super::wait::poll;
-use super::{ServerBuilder, ServerError, address, info, port};
+use super::{ServerBuilder, ServerError};
 
 /// A `redis-server` on a free loopback port, with a folder of its own and nothing kept on disk.
 ///
@@ -51,10 +53,6 @@ const PORT_TAKEN: &str = "Address already in use";
 
 impl RedisServer {
     /// Starts a plain server.
-    ///
-    /// # Errors
-    ///
-    /// When `redis-server` is not installed or does not start.
     pub fn start() -> Result<Self, ServerError> {
         Self::builder().start()
     }
@@ -75,7 +73,7 @@ impl RedisServer {
         let clock = if settings.has_fake_clock { Some(FakeClock::new(&folder)?) } else { None };
         write_files(settings, &folder)?;
         for _ in 0..PORTS_MAX {
-            let port = settings.port.map_or_else(port::free, Ok)?;
+            let port = settings.port.map_or_else(free_port, Ok)?;
             folder.write("server.conf", &settings.text(folder.path(), port))?;
             let process = launch(&program, settings.role, clock.as_ref(), &folder)?;
             match await_ready(&process)? {
@@ -113,17 +111,17 @@ impl RedisServer {
 
     /// Where clients find its socket: `redis+unix:///PATH`.
     pub fn unix_url(&self) -> String {
-        address::of_socket(&self.folder.join("server.sock"), self.password())
+        url_of_socket(&self.folder.join("server.sock"), self.password())
     }
 
     /// [`url`](RedisServer::url) for a user of its own, by the port.
     pub fn url_as(&self, user: &str, password: &str) -> String {
-        address::of_port(self.scheme(), self.port, user, password)
+        url_of_port(self.scheme(), self.port, user, password)
     }
 
     /// [`url`](RedisServer::url) with the port of something in front of it.
     pub(super) fn url_on(&self, port: u16) -> String {
-        address::of_port(self.scheme(), port, "", self.password())
+        url_of_port(self.scheme(), port, "", self.password())
     }
 
     fn scheme(&self) -> &'static str {
@@ -155,20 +153,12 @@ impl RedisServer {
     }
 
     /// Asks it to end, as a service manager would, and waits until it has.
-    ///
-    /// # Errors
-    ///
-    /// When it does not end in time.
     pub fn stop(&mut self) -> Result<(), ServerError> {
         self.is_suspended = false;
         self.process.end()
     }
 
     /// Kills it, as a crash or the out-of-memory killer would.
-    ///
-    /// # Errors
-    ///
-    /// When the system refuses to.
     pub fn kill(&mut self) -> Result<(), ServerError> {
         self.process.kill()?;
         if self.clock.is_some() {
@@ -178,10 +168,6 @@ impl RedisServer {
     }
 
     /// Starts it again on the same port with the same data folder; one that still runs is stopped.
-    ///
-    /// # Errors
-    ///
-    /// When it does not start, or its port was taken meanwhile.
     pub fn restart(&mut self) -> Result<(), ServerError> {
         self.stop()?;
         let clock = self.clock.as_ref();
@@ -196,20 +182,12 @@ impl RedisServer {
     }
 
     /// Stops it in its tracks: connections stay open, nothing is answered.
-    ///
-    /// # Errors
-    ///
-    /// When the system refuses to.
     pub fn suspend(&mut self) -> Result<(), ServerError> {
         self.is_suspended = true;
         self.process.signal(Signal::STOP)
     }
 
     /// Lets it go on after [`suspend`](RedisServer::suspend).
-    ///
-    /// # Errors
-    ///
-    /// When the system refuses to.
     pub fn resume(&mut self) -> Result<(), ServerError> {
         self.is_suspended = false;
         self.process.signal(Signal::CONT)
@@ -218,19 +196,11 @@ impl RedisServer {
     /// Moves its wall clock to so many seconds after the true time; before it, if negative.
     ///
     /// If it runs, waits until it shows that time: libfaketime takes some milliseconds to notice.
-    ///
-    /// # Errors
-    ///
-    /// When it was not built with [`fake_clock`](ServerBuilder::fake_clock).
     pub fn set_clock(&self, offset: i64) -> Result<(), ServerError> {
         self.set_clock_millis(offset.saturating_mul(1000))
     }
 
     /// [`set_clock`](RedisServer::set_clock) in milliseconds.
-    ///
-    /// # Errors
-    ///
-    /// When it was not built with [`fake_clock`](ServerBuilder::fake_clock).
     pub fn set_clock_millis(&self, offset: i64) -> Result<(), ServerError> {
         let none = || ServerError::new("the clock is the true one: build with `fake_clock()`");
         self.clock.as_ref().ok_or_else(none)?.set(offset)?;
@@ -249,19 +219,11 @@ impl RedisServer {
     }
 
     /// A client of it, which trusts its certificates.
-    ///
-    /// # Errors
-    ///
-    /// When the address is none.
     pub fn client(&self) -> Result<Client, ServerError> {
         self.client_at(&self.url())
     }
 
     /// A client of it at another address: of another user, or of a [`Proxy`](super::Proxy).
-    ///
-    /// # Errors
-    ///
-    /// When the address is none.
     pub fn client_at(&self, url: &str) -> Result<Client, ServerError> {
         Ok(match &self.settings.certificates {
             Some(certificates) => Client::build_with_tls(url, certificates.trust())?,
@@ -270,10 +232,6 @@ impl RedisServer {
     }
 
     /// A new blocking connection that gives up on an answer after ten seconds.
-    ///
-    /// # Errors
-    ///
-    /// When the server does not accept it.
     pub fn connection(&self) -> Result<Connection, ServerError> {
         let connection = self.client()?.get_connection_with_timeout(ANSWER_MAX)?;
         connection.set_read_timeout(Some(ANSWER_MAX))?;
@@ -282,20 +240,12 @@ impl RedisServer {
     }
 
     /// What `INFO SECTION` says of `name`.
-    ///
-    /// # Errors
-    ///
-    /// When the server does not answer, or says nothing of it.
     pub fn info(&self, section: &str, name: &str) -> Result<String, ServerError> {
         let text: String = redis::cmd("INFO").arg(section).query(&mut self.connection()?)?;
-        info::field(&text, name).map(str::to_owned)
+        info_field(&text, name).map(str::to_owned)
     }
 
     /// Waits until a replica has all that its primary has, and follows it.
-    ///
-    /// # Errors
-    ///
-    /// When it does not get there in time.
     pub fn wait_for_primary(&self) -> Result<(), ServerError> {
         let followed = poll("the replica to follow its primary", || {
             let link = self.info("replication", "master_link_status");
@@ -318,6 +268,12 @@ impl Drop for RedisServer {
         // Fails only when it is gone already.
         let _ = self.kill();
     }
+}
+
+/// An error with the logs of the servers that may be the cause.
+pub(super) fn with_logs(error: &ServerError, servers: &[RedisServer]) -> ServerError {
+    let logs: String = servers.iter().map(RedisServer::log).collect();
+    ServerError::new(format!("{error}; logs:\n{logs}"))
 }
 
 enum Start {
@@ -348,7 +304,7 @@ fn launch(
     let file = file.to_string_lossy();
     let arguments: &[&str] = match role {
         Role::Sentinel => &[&file, "--sentinel"],
-        Role::Server | Role::ClusterNode => &[&file],
+        Role::Server => &[&file],
     };
     let variables = clock.map(FakeClock::variables).unwrap_or_default();
     Process::start(program, arguments, &variables, &folder.join("server.log"))
@@ -367,4 +323,55 @@ fn await_ready(process: &Process) -> Result<Start, ServerError> {
         }
     });
     ready.map_err(|error| ServerError::new(format!("{error}; its log:\n{}", process.output())))
+}
+
+/// `redis://USER:PASSWORD@127.0.0.1:PORT/`; an empty user is the default one.
+fn url_of_port(scheme: &str, port: u16, user: &str, password: &str) -> String {
+    let who = match (user, password) {
+        ("", "") => String::new(),
+        _ => format!("{}:{}@", encoded(user), encoded(password)),
+    };
+    format!("{scheme}://{who}127.0.0.1:{port}/")
+}
+
+/// `redis+unix://PATH?pass=PASSWORD`.
+fn url_of_socket(path: &Path, password: &str) -> String {
+    let path = path.display();
+    match password {
+        "" => format!("redis+unix://{path}"),
+        _ => format!("redis+unix://{path}?pass={}", encoded(password)),
+    }
+}
+
+/// A part of an address, whatever characters it has.
+fn encoded(word: &str) -> impl Display {
+    utf8_percent_encode(word, NON_ALPHANUMERIC)
+}
+
+/// The value of `name` in an answer to `INFO` or `CLUSTER INFO`.
+pub(super) fn info_field<'a>(text: &'a str, name: &str) -> Result<&'a str, ServerError> {
+    let value = |line: &'a str| line.strip_prefix(name)?.strip_prefix(':').map(str::trim_end);
+    text.lines()
+        .find_map(value)
+        .ok_or_else(|| ServerError::new(format!("the server says nothing of `{name}`:\n{text}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_cannot_leave_its_place() {
+        let url = url_of_port("redis", 7, "", "p@ss/w?rd");
+        assert_eq!(url, "redis://:p%40ss%2Fw%3Frd@127.0.0.1:7/");
+        let url = url_of_socket(Path::new("/s"), "a&b");
+        assert_eq!(url, "redis+unix:///s?pass=a%26b");
+    }
+
+    #[test]
+    fn a_name_is_not_the_beginning_of_another() {
+        let text = "role_of:a\r\nrole:b\r\n";
+        assert_eq!(info_field(text, "role").unwrap(), "b");
+        assert!(info_field(text, "rol").is_err());
+    }
 }

@@ -3,21 +3,21 @@
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 
+use super::ServerError;
 use super::folder::Folder;
-use super::port;
-use super::process::Process;
+use super::pip::{CADDY, ENVOY};
+use super::process::{Process, free_port, require_program};
 use super::wait::poll;
-use super::{ServerError, caddy, program};
 
 /// A reverse proxy in front of a service, on a free loopback port. Dropping it ends it.
 ///
-/// Unless told otherwise, each adds the client's address to `X-Forwarded-For` the way that its manual
-/// shows: nginx to the end of the line that came, HAProxy as a line of its own.
+/// [`nginx`](Self::nginx) and [`haproxy`](Self::haproxy) add the client's address to `X-Forwarded-For`
+/// the way that their manuals show: nginx to the end of the line that came, HAProxy as a line of its own.
 #[derive(Debug)]
 pub struct ReverseProxy {
     address: SocketAddr,
     // Before the folder: the process goes first.
-    _process: Process,
+    process: Process,
     _folder: Folder,
 }
 
@@ -26,44 +26,41 @@ const TRIES: usize = 5;
 
 impl ReverseProxy {
     /// nginx in front of a service.
-    ///
-    /// # Errors
-    ///
-    /// When it is not installed or does not start.
     pub fn nginx(upstream: SocketAddr) -> Result<Self, ServerError> {
         Self::nginx_server(|port| nginx_server(port, upstream))
     }
 
     /// nginx with the `server` block that `server` makes for its port.
-    ///
-    /// # Errors
-    ///
-    /// When it is not installed or does not start.
     pub fn nginx_server(server: impl Fn(u16) -> String) -> Result<Self, ServerError> {
         let config = |folder: &Folder, port: u16| nginx_config(folder, &server(port));
-        let program = program::require("nginx", "nginx-light")?;
+        let program = require_program("nginx", "nginx-light")?;
         Self::start("nginx", &program, &["-c"], config)
     }
 
     /// Caddy with the Caddyfile that `config` makes for its port.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be fetched or does not start.
     pub fn caddy(config: impl Fn(u16) -> String) -> Result<Self, ServerError> {
         let arguments = ["run", "--adapter", "caddyfile", "--config"];
-        Self::start("caddy", &caddy::program()?, &arguments, |_, port| config(port))
+        Self::start("caddy", &CADDY.program()?, &arguments, |_, port| config(port))
     }
 
     /// HAProxy in front of a service.
-    ///
-    /// # Errors
-    ///
-    /// When it is not installed or does not start.
     pub fn haproxy(upstream: SocketAddr) -> Result<Self, ServerError> {
         let config = |_: &Folder, port: u16| haproxy_config(port, upstream);
-        let program = program::require("haproxy", "haproxy")?;
+        let program = require_program("haproxy", "haproxy")?;
         Self::start("haproxy", &program, &["-db", "-f"], config)
+    }
+
+    /// Envoy with the configuration that `config` makes for its port, in YAML.
+    pub fn envoy(config: impl Fn(u16) -> String) -> Result<Self, ServerError> {
+        // Its shared memory has a number of its own, so that several can run side by side.
+        let arguments =
+            ["--use-dynamic-base-id", "--concurrency", "1", "--log-level", "warning", "-c"];
+        Self::start("envoy", &ENVOY.program()?, &arguments, |_, port| config(port))
+    }
+
+    /// What it has printed so far.
+    pub fn output(&self) -> String {
+        self.process.output()
     }
 
     /// Where it listens.
@@ -80,19 +77,20 @@ impl ReverseProxy {
         let mut last = ServerError::new(format!("{name} was not started"));
         for _ in 0..TRIES {
             let folder = Folder::new()?;
-            let port = port::free()?;
-            folder.write("config", &config(&folder, port))?;
-            let path = folder.join("config");
+            let port = free_port()?;
+            // Envoy reads the format from the ending.
+            folder.write("config.yaml", &config(&folder, port))?;
+            let path = folder.join("config.yaml");
             let path = path.to_string_lossy();
             let arguments: Vec<&str> = arguments.iter().copied().chain([&*path]).collect();
             // Where Caddy keeps what it would otherwise keep in the user's folder.
             let folders = ["XDG_DATA_HOME", "XDG_CONFIG_HOME"]
                 .map(|name| (name, folder.path().to_string_lossy().into_owned()));
             let log = folder.join("log");
-            let mut process = Process::start(program, &arguments, &folders, &log)?;
+            let process = Process::start(program, &arguments, &folders, &log)?;
             let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-            match wait_for(name, &mut process, address) {
-                Ok(()) => return Ok(Self { address, _process: process, _folder: folder }),
+            match wait_for(name, &process, address) {
+                Ok(()) => return Ok(Self { address, process, _folder: folder }),
                 Err(error) => last = error,
             }
         }
@@ -101,7 +99,7 @@ impl ReverseProxy {
 }
 
 /// Waits until somebody listens there.
-fn wait_for(name: &str, process: &mut Process, address: SocketAddr) -> Result<(), ServerError> {
+fn wait_for(name: &str, process: &Process, address: SocketAddr) -> Result<(), ServerError> {
     poll(&format!("{name} on {address}"), || {
         if let Some(status) = process.ended()? {
             let message = format!("{name} ended with {status}:\n{}", process.output());

@@ -1,6 +1,7 @@
 //! A primary and a replica that sentinels watch.
 
 use super::builder::quoted;
+use super::redis_server::with_logs;
 use super::wait::poll;
 use super::{RedisServer, ServerBuilder, ServerError};
 
@@ -18,10 +19,6 @@ const SENTINELS: usize = 3;
 
 impl Sentinel {
     /// Starts two servers like `server` and the sentinels, and waits until they know each other.
-    ///
-    /// # Errors
-    ///
-    /// When one does not start, or they do not find each other.
     pub fn start(server: &ServerBuilder) -> Result<Self, ServerError> {
         let primary = server.start()?;
         let replica = server.clone().replica_of(&primary).start()?;
@@ -59,10 +56,6 @@ impl Sentinel {
     }
 
     /// The server that all living sentinels call the primary.
-    ///
-    /// # Errors
-    ///
-    /// When a sentinel does not answer, or they do not agree.
     pub fn primary(&self) -> Result<usize, ServerError> {
         let living = self.sentinels.iter().filter(|sentinel| sentinel.is_awake());
         let mut ports = living.map(primary_seen_by).collect::<Result<Vec<u16>, _>>()?;
@@ -74,10 +67,6 @@ impl Sentinel {
     }
 
     /// Kills the primary, and says which it was.
-    ///
-    /// # Errors
-    ///
-    /// When the sentinels do not agree who that is.
     pub fn kill_primary(&mut self) -> Result<usize, ServerError> {
         let place = self.primary()?;
         self.servers[place].kill()?;
@@ -85,10 +74,6 @@ impl Sentinel {
     }
 
     /// Waits until all living sentinels name another primary than `old` and it calls itself one; says which.
-    ///
-    /// # Errors
-    ///
-    /// When that does not happen in time.
     pub fn wait_for_failover(&self, old: usize) -> Result<usize, ServerError> {
         let waited = poll("the sentinels to choose another primary", || {
             let Some(new) = self.primary().ok().filter(|new| *new != old) else {
@@ -97,7 +82,7 @@ impl Sentinel {
             let role = self.servers[new].info("replication", "role");
             Ok(role.is_ok_and(|role| role == "master").then_some(new))
         });
-        waited.map_err(|error| self.with_logs(&error))
+        waited.map_err(|error| with_logs(&error, &self.sentinels))
     }
 
     /// Waits until every sentinel knows the others and the replica.
@@ -109,12 +94,7 @@ impl Sentinel {
                 .all(|sentinel| knows_all(sentinel).unwrap_or(false))
                 .then_some(()))
         });
-        waited.map_err(|error| self.with_logs(&error))
-    }
-
-    fn with_logs(&self, error: &ServerError) -> ServerError {
-        let logs: String = self.sentinels.iter().map(RedisServer::log).collect();
-        ServerError::new(format!("{error}; logs:\n{logs}"))
+        waited.map_err(|error| with_logs(&error, &self.sentinels))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Who is who in a cluster, as one of its nodes sees it.
+//! The primaries and replicas of a cluster, as one of its nodes sees them.
 
 use super::ServerError;
 

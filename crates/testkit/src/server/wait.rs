@@ -13,10 +13,6 @@ const REST: Duration = Duration::from_millis(5);
 
 /// Looks every few milliseconds until there is an answer, for [`PATIENCE`] at most.
 ///
-/// # Errors
-///
-/// Whatever `look` fails with; or that `what` did not happen in time.
-///
 /// ```
 /// use slidegate_testkit::server::poll;
 ///
@@ -36,10 +32,6 @@ pub fn poll<T>(
 }
 
 /// [`poll`] with a patience of one's own.
-///
-/// # Errors
-///
-/// Whatever `look` fails with; or that `what` did not happen in time.
 pub fn poll_for<T>(
     patience: Duration,
     what: &str,
@@ -50,12 +42,34 @@ pub fn poll_for<T>(
         if let Some(answer) = look()? {
             return Ok(answer);
         }
-        if started.elapsed() > patience {
-            let message = format!("waited {} s in vain for {what}", patience.as_secs());
-            return Err(ServerError::new(message));
-        }
+        give_up_after(patience, started, what)?;
         rest();
     }
+}
+
+/// [`poll`] for a look that awaits something. It rests in real time, also where a test has stopped tokio's
+/// clock.
+pub async fn poll_async<T>(
+    what: &str,
+    mut look: impl AsyncFnMut() -> Option<T>,
+) -> Result<T, ServerError> {
+    let started = now();
+    loop {
+        if let Some(answer) = look().await {
+            return Ok(answer);
+        }
+        give_up_after(PATIENCE, started, what)?;
+        let rested = tokio::task::spawn_blocking(rest).await;
+        rested.map_err(|error| ServerError::new(format!("cannot rest: {error}")))?;
+    }
+}
+
+fn give_up_after(patience: Duration, started: Instant, what: &str) -> Result<(), ServerError> {
+    if started.elapsed() <= patience {
+        return Ok(());
+    }
+    let message = format!("waited {} s in vain for {what}", patience.as_secs());
+    Err(ServerError::new(message))
 }
 
 /// What the clock shows that all processes of this machine share, and that nobody can set.

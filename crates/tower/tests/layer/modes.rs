@@ -84,6 +84,27 @@ async fn who_waits_is_served_when_there_are_units() {
     assert_eq!(notes.take(), ["api allowed", "api allowed, waited 60s"]);
 }
 
+// Tokio's clock jumps to the next timer whenever all tasks wait.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_is_woken_by_tokios_timers() {
+    let clock = clock();
+    let ticking = clock.clone();
+    tokio::spawn(async move {
+        let second = Duration::from_secs(1);
+        loop {
+            tokio::time::sleep(second).await;
+            ticking.advance(second);
+        }
+    });
+    let waiting = Waiting::new(Duration::from_secs(100), Sleep::tokio());
+    let gate = Rule::new(limiter("api", 1, &clock));
+    let (app, service) = behind(&builder(gate).wait(waiting).build().unwrap());
+    for _ in 0..3 {
+        assert_eq!(status(&service, from("192.0.2.1")).await, 200);
+    }
+    assert_eq!(app.served(), 3);
+}
+
 #[tokio::test]
 async fn who_would_wait_too_long_is_denied_at_once() {
     let clock = clock();

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use slidegate::{
-    Cost, Decision, Error, ErrorKind, Event, Limiter, Policy, Quota, Quotas, Receipt, Store,
-    StoreFuture, Tier, Usage,
+    Cost, Decision, Error, ErrorKind, Event, Limiter, Policy, Quota, Receipt, Store, StoreFuture,
+    StoreResult, Target, Tier, Usage,
 };
 
 #[derive(Debug)]
@@ -19,8 +19,8 @@ impl Remote {
     /// Calls the limiter later, as over a network, or fails.
     fn call<'a, T: Unpin + Send + 'a>(
         &'a self,
-        call: impl FnOnce(&'a Limiter) -> StoreFuture<'a, Result<T, Error>> + Send + 'a,
-    ) -> StoreFuture<'a, Result<T, Error>> {
+        call: impl FnOnce(&'a Limiter) -> StoreResult<'a, T> + Send + 'a,
+    ) -> StoreResult<'a, T> {
         StoreFuture::pending(async move {
             tokio::task::yield_now().await;
             if self.is_down.load(Ordering::Relaxed) {
@@ -41,69 +41,40 @@ impl Store for Remote {
         self.limiter.tier(quotas)
     }
 
-    fn check<'a>(
-        &'a self,
-        key: &'a [u8],
-        quotas: Quotas<'a>,
-        cost: Cost,
-    ) -> StoreFuture<'a, Result<Decision, Error>> {
-        self.call(move |limiter| Store::check(limiter, key, quotas, cost))
+    fn check<'a>(&'a self, target: Target<'a>, cost: Cost) -> StoreResult<'a, Decision> {
+        self.call(move |limiter| Store::check(limiter, target, cost))
     }
 
-    fn peek<'a>(
-        &'a self,
-        key: &'a [u8],
-        quotas: Quotas<'a>,
-        cost: Cost,
-    ) -> StoreFuture<'a, Result<Decision, Error>> {
-        self.call(move |limiter| Store::peek(limiter, key, quotas, cost))
+    fn peek<'a>(&'a self, target: Target<'a>, cost: Cost) -> StoreResult<'a, Decision> {
+        self.call(move |limiter| Store::peek(limiter, target, cost))
     }
 
-    fn refund<'a>(
-        &'a self,
-        key: &'a [u8],
-        quotas: Quotas<'a>,
-        receipt: Receipt,
-    ) -> StoreFuture<'a, Result<u64, Error>> {
-        self.call(move |limiter| Store::refund(limiter, key, quotas, receipt))
+    fn refund<'a>(&'a self, target: Target<'a>, receipt: Receipt) -> StoreResult<'a, u64> {
+        self.call(move |limiter| Store::refund(limiter, target, receipt))
     }
 
     fn settle<'a>(
         &'a self,
-        key: &'a [u8],
-        quotas: Quotas<'a>,
+        target: Target<'a>,
         receipt: Receipt,
         actual: u64,
-    ) -> StoreFuture<'a, Result<u64, Error>> {
-        self.call(move |limiter| Store::settle(limiter, key, quotas, receipt, actual))
+    ) -> StoreResult<'a, u64> {
+        self.call(move |limiter| Store::settle(limiter, target, receipt, actual))
     }
 
-    fn forgive<'a>(
-        &'a self,
-        key: &'a [u8],
-        quotas: Quotas<'a>,
-        units: u64,
-    ) -> StoreFuture<'a, Result<u64, Error>> {
-        self.call(move |limiter| Store::forgive(limiter, key, quotas, units))
+    fn forgive<'a>(&'a self, target: Target<'a>, units: u64) -> StoreResult<'a, u64> {
+        self.call(move |limiter| Store::forgive(limiter, target, units))
     }
 
-    fn usage<'a>(
-        &'a self,
-        key: &'a [u8],
-        quotas: Quotas<'a>,
-    ) -> StoreFuture<'a, Result<Usage, Error>> {
-        self.call(move |limiter| Store::usage(limiter, key, quotas))
+    fn usage<'a>(&'a self, target: Target<'a>) -> StoreResult<'a, Usage> {
+        self.call(move |limiter| Store::usage(limiter, target))
     }
 
-    fn history<'a>(
-        &'a self,
-        key: &'a [u8],
-        quotas: Quotas<'a>,
-    ) -> StoreFuture<'a, Result<Vec<Event>, Error>> {
-        self.call(move |limiter| Store::history(limiter, key, quotas))
+    fn history<'a>(&'a self, target: Target<'a>) -> StoreResult<'a, Vec<Event>> {
+        self.call(move |limiter| Store::history(limiter, target))
     }
 
-    fn reset<'a>(&'a self, key: &'a [u8]) -> StoreFuture<'a, Result<bool, Error>> {
+    fn reset<'a>(&'a self, key: &'a [u8]) -> StoreResult<'a, bool> {
         self.call(move |limiter| Store::reset(limiter, key))
     }
 

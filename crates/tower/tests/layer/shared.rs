@@ -1,6 +1,7 @@
 //! Counts in a real Redis: shared, refunded, all or nothing, and when it dies.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use slidegate::{Algorithm, FailureMode, Policy, PolicyBuilder, Quota};
@@ -157,15 +158,20 @@ async fn several_policies_of_one_redis_take_all_or_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_waits_is_served_when_redis_has_units() {
-    let server = RedisServer::start().unwrap();
-    let quota = Quota::new(1, Duration::from_millis(300)).unwrap();
-    let policy = Policy::builder("api").quota(quota);
-    let waiting = Waiting::new(Duration::from_secs(20), Sleep::tokio());
-    let layer = RateLimitLayer::builder()
-        .rule(Rule::new(limiter(&redis(&server), policy)))
-        .wait(waiting)
-        .build()
-        .unwrap();
+    let server = Arc::new(RedisServer::valkey().fake_clock().start().unwrap());
+    let policy = Policy::builder("api").quota(Quota::per_minute(1).unwrap());
+    // To sleep is to move the server's clock.
+    let (clock, offset) = (Arc::clone(&server), AtomicI64::new(0));
+    let sleep = Sleep::new(move |time| {
+        let millis = i64::try_from(time.as_millis()).unwrap() + 1;
+        let offset = offset.fetch_add(millis, Ordering::Relaxed) + millis;
+        clock.set_clock_millis(offset).unwrap();
+        std::future::ready(())
+    });
+    let waiting = Waiting::new(Duration::from_secs(60), sleep);
+    // Denials are remembered by this machine's clock, which stays as it is.
+    let limiter = redis(&server).limiter(policy.build().unwrap()).deny_cache(0).build().unwrap();
+    let layer = RateLimitLayer::builder().rule(Rule::new(limiter)).wait(waiting).build().unwrap();
     let (app, service) = behind(&layer);
     for _ in 0..3 {
         assert_eq!(status(&service, get("/")).await, 200);
@@ -175,12 +181,12 @@ async fn who_waits_is_served_when_redis_has_units() {
 
 /// Counts what was answered by a failure mode.
 #[derive(Debug, Default)]
-struct Degraded(std::sync::atomic::AtomicU64);
+struct Degraded(AtomicU64);
 
 impl Observer for Degraded {
     fn decided(&self, observation: &Observation<'_>) {
         let degraded = u64::from(observation.is_degraded);
-        self.0.fetch_add(degraded, std::sync::atomic::Ordering::Relaxed);
+        self.0.fetch_add(degraded, Ordering::Relaxed);
     }
 }
 
@@ -204,6 +210,6 @@ async fn a_dead_redis_is_answered_by_the_policy() {
         for expected in expected {
             assert_eq!(status(&service, get("/")).await, expected, "{mode:?}");
         }
-        assert_eq!(degraded.0.load(std::sync::atomic::Ordering::Relaxed), 3, "{mode:?}");
+        assert_eq!(degraded.0.load(Ordering::Relaxed), 3, "{mode:?}");
     }
 }

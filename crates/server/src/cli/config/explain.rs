@@ -3,13 +3,14 @@
 use std::io::{self, Write};
 
 use serde_json::{Value, json};
+use slidegate::format_duration;
 
 use super::descriptor::{How, LevelMatch, walk};
 use super::rule::{Meeting, meet, tier};
 use super::{quotas_in_words, written};
 use crate::cli::exit;
+use crate::config::Loaded;
 use crate::config::scenario::HttpRequest;
-use crate::config::{Loaded, show_time};
 use crate::nearest::hint;
 use crate::spec::{DomainSpec, LimitSpec, PolicySpec, RuleSpec, Rollout};
 
@@ -236,7 +237,7 @@ fn tell_limit(limit: &LimitSpec) -> String {
         Some(rate) => format!(
             "{} in any {} ({})",
             rate.requests,
-            show_time(rate.unit.window()),
+            format_duration(rate.unit.window()),
             rate.algorithm
         ),
     };

@@ -14,10 +14,10 @@ pub use test::{TestOptions, test};
 
 use std::io::{self, Write};
 
-use slidegate::Quota;
+use slidegate::{Quota, format_duration};
 
 use super::exit;
-use crate::config::{self, show_time};
+use crate::config;
 
 /// Writes the JSON Schema of the own format, or its reference as Markdown.
 pub fn schema(markdown: bool, out: &mut dyn Write) -> u8 {
@@ -31,7 +31,8 @@ pub fn schema(markdown: bool, out: &mut dyn Write) -> u8 {
 
 /// `100 in any 1m, and 1000 in any 1h`.
 fn quotas_in_words(quotas: &[Quota]) -> String {
-    let one = |quota: &Quota| format!("{} in any {}", quota.limit(), show_time(quota.window()));
+    let one =
+        |quota: &Quota| format!("{} in any {}", quota.limit(), format_duration(quota.window()));
     quotas.iter().map(one).collect::<Vec<_>>().join(", and ")
 }
 

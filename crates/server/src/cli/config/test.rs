@@ -8,14 +8,14 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use serde_json::json;
-use slidegate::{Decision, ManualClock};
+use slidegate::{Decision, ManualClock, format_duration};
 
 use super::rule::{Meeting, meet, tier};
 use super::written;
 use crate::cli::exit;
 use crate::config::report::{write_json, write_text};
 use crate::config::scenario::{Asked, HttpRequest, Scenario, Step, Test, read};
-use crate::config::{Loaded, Refused, Request, load, show_time};
+use crate::config::{Loaded, Refused, Request, load};
 use crate::domain::{Code, Descriptor, Entry, Options, Question, answer};
 use slidegate_gate::{Ask, Caller, check_all};
 
@@ -285,11 +285,11 @@ fn compare(step: &Step, turn: u32, seen: &Seen) -> Result<(), Failure> {
     let word = |allowed: bool| if allowed { "allow" } else { "deny" };
     let which =
         if step.times > 1 { format!(" (time {turn} of {})", step.times) } else { String::new() };
-    let at = show_time(step.at);
+    let at = format_duration(step.at);
     let failure = |what: String| Err(Failure { line: step.line, what });
     let expect = &step.expect;
     if seen.allowed != expect.allowed {
-        let wait = seen.retry_after.map(|wait| format!(", again in {}", show_time(wait)));
+        let wait = seen.retry_after.map(|wait| format!(", again in {}", format_duration(wait)));
         let (expected, got) = (word(expect.allowed), word(seen.allowed));
         let wait = wait.unwrap_or_default();
         return failure(format!("at {at}{which}: expected {expected}, got {got}{wait}"));
@@ -301,7 +301,7 @@ fn compare(step: &Step, turn: u32, seen: &Seen) -> Result<(), Failure> {
         return failure(format!("at {at}{which}: expected {expected} remaining, got {got}"));
     }
     if expect.retry_after.is_some() && seen.retry_after != expect.retry_after {
-        let shown = |wait: Option<Duration>| wait.map_or("never".to_owned(), show_time);
+        let shown = |wait: Option<Duration>| wait.map_or("never".to_owned(), format_duration);
         let (expected, got) = (shown(expect.retry_after), shown(seen.retry_after));
         return failure(format!("at {at}{which}: expected retry_after {expected}, got {got}"));
     }

@@ -78,7 +78,7 @@ fn check_count(
     span: Span,
     report: &mut Report,
 ) {
-    let log = matches!(algorithm, Algorithm::Log | Algorithm::LogCapped { .. });
+    let log = algorithm.keeps_entries();
     let (given, most) = (quotas.len(), spec.quotas.len());
     if given == most || (log && given < most) {
         return;
@@ -90,9 +90,7 @@ fn check_count(
 
 fn check_leases(spec: &PolicySpec, node: &Node, report: &mut Report) {
     let (Some(length), Some(node)) = (spec.shared.leases, node.get("leases")) else { return };
-    let able =
-        matches!(spec.algorithm, Algorithm::Log | Algorithm::LogCapped { .. } | Algorithm::Gcra);
-    if !able {
+    if !spec.algorithm.supports_future_entries() {
         let message = "leases date units ahead, which this algorithm cannot";
         report.error(node.span, "value", message).help("use log, log_capped or gcra");
     }

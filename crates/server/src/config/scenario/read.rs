@@ -3,10 +3,11 @@
 use core::time::Duration;
 use std::path::Path;
 
+use slidegate::format_duration;
+
 use super::{Asked, Expected, FILE, STEP, Scenario, Step, StepKeys, Verdict};
 use crate::config::check::check_section;
 use crate::config::files::Files;
-use crate::config::leaf;
 use crate::config::load::Refused;
 use crate::config::report::{Report, Severity};
 use crate::config::source::Origin;
@@ -53,8 +54,11 @@ pub(super) fn steps(test: &Node, reader: &mut Reader<'_>) -> Vec<Step> {
         let at = keys.at.unwrap_or(before);
         if at < before {
             let span = node.get("at").map_or(node.span, |at| at.span);
-            let message =
-                format!("a step at {} behind one at {}", leaf::show(at), leaf::show(before));
+            let message = format!(
+                "a step at {} behind one at {}",
+                format_duration(at),
+                format_duration(before)
+            );
             report.error(span, "time", message).help("put steps in the order of time");
         }
         before = before.max(at);

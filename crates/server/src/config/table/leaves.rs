@@ -1,13 +1,13 @@
 //! The forms of texts: what they are called, what they match, and how they are checked.
 
 use core::net::SocketAddr;
+use core::time::Duration;
 
-use slidegate::{Policy, Quota};
+use slidegate::{ErrorKind, Policy, Quota};
 use slidegate_http::{ClientAddress, HopField};
 use slidegate_redis::Redis;
 
 use super::Leaf;
-use crate::config::leaf;
 
 /// The longest path pattern of a match.
 const PATTERN_MAX: usize = 1024;
@@ -95,7 +95,15 @@ pub(crate) static PREFIX: Leaf =
 pub(crate) static QUOTA: Leaf = Leaf::new(
     "a quota such as 100/minute or 20/10s",
     "^[0-9][0-9_]* ?/ ?([a-z]+|([0-9]+(w|d|h|m|s|ms|us|ns))+)$",
-    |text| leaf::quota(text).map(|_| ()),
+    |text| match text.parse::<Quota>() {
+        Ok(quota) => {
+            allow(quota.window() >= Duration::from_millis(1), "use a window of at least 1ms")
+        }
+        Err(error) if error.kind() == ErrorKind::Policy => {
+            Err("use a limit and a window, such as 100/minute, 5/s, 1000/1h or 20/10s".to_owned())
+        }
+        Err(error) => Err(error.to_string()),
+    },
 );
 
 pub(crate) static HEADER: Leaf =

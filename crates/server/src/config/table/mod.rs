@@ -10,6 +10,8 @@ mod section;
 
 use core::time::Duration;
 
+use slidegate::format_duration;
+
 pub(crate) use leaves::FILE;
 pub(crate) use read::{ListenAddress, Pairs, Read, Reader, Words, absent, algorithm, given};
 pub(crate) use section::{section, words};
@@ -30,9 +32,7 @@ pub(crate) mod prelude {
     pub(crate) const MINUTE: Duration = Duration::from_secs(60);
     pub(crate) const HOUR: Duration = Duration::from_secs(3600);
     pub(crate) const DAY: Duration = Duration::from_secs(86_400);
-    pub(crate) const TEN_YEARS: Duration = Duration::from_secs(10 * 366 * 86_400);
-    /// The largest limit and the largest cost.
-    pub(crate) const LIMIT_MAX: u64 = (1 << 53) - 1;
+    pub(crate) const LIMIT_MAX: u64 = slidegate::Quota::LIMIT_MAX;
 
     /// A quota, or a list of quotas.
     pub(crate) const QUOTAS: Kind =
@@ -157,7 +157,7 @@ impl Kind {
             Self::Whole(least, most) => format!("a number from {least} to {most}"),
             Self::Decimal(least, most) => format!("a number from {least} to {most}"),
             Self::Time(least, most) => {
-                format!("a time from {} to {}", super::leaf::show(*least), super::leaf::show(*most))
+                format!("a time from {} to {}", format_duration(*least), format_duration(*most))
             }
             Self::Choice(words) => format!("one of {}", words.join(", ")),
             Self::Leaf(leaf) => leaf.what.to_owned(),
@@ -301,8 +301,25 @@ mod tests {
         assert!(count > 150, "{count}");
     }
 
+    // An algorithm that is added to the library is not forgotten here.
     #[test]
-    fn names_are_told_apart() {
+    fn every_algorithm_can_be_configured() {
+        for algorithm in slidegate::Algorithm::ALL {
+            let text = match algorithm.parameter() {
+                Some(number) => format!("{{{}: {number}}}", algorithm.name()),
+                None => algorithm.name().to_owned(),
+            };
+            let mut report = Report::default();
+            let whole = report.sources.add(Origin::Flag(String::new()), text.clone());
+            let document = parse(&text, whole, &mut report).unwrap();
+            check("algorithm", &document.root, &prelude::ALGORITHM, &mut report);
+            assert!(!report.has_errors(), "{text}");
+            assert_eq!(read::algorithm(&document.root), Some(algorithm));
+        }
+    }
+
+    #[test]
+    fn names_are_unique() {
         let mut titles: Vec<String> = sections().into_iter().map(Section::title).collect();
         let mut variables: Vec<String> =
             settings().into_iter().map(|(path, _)| variable(&path)).collect();

@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use slidegate::{Algorithm, FailureMode, OnFull, Quota};
+use slidegate::{Algorithm, FailureMode, OnFull, Quota, parse_duration};
 use slidegate_http::HopField;
 
 use super::leaves::endpoint;
@@ -93,7 +93,7 @@ read_scalar! {
     i64: scalar => whole(scalar);
     usize: scalar => whole(scalar);
     f64: scalar => leaf::decimal(scalar);
-    Duration: scalar => leaf::time(&scalar.text).ok();
+    Duration: scalar => parse_duration(&scalar.text).ok();
     IpAddr: scalar => scalar.text.parse().ok();
     String: scalar => Some(scalar.text.clone());
     ListenAddress: scalar => endpoint(&scalar.text).ok().map(ListenAddress);
@@ -166,14 +166,14 @@ section! {
         /// Units in any interval of the window's length.
         limit: u64 = Whole(1, LIMIT_MAX), required, example "1000";
         /// How long a unit counts.
-        window: Duration = Time(MILLISECOND, TEN_YEARS), required, example "1h";
+        window: Duration = Time(MILLISECOND, Quota::WINDOW_MAX), required, example "1h";
     }
 }
 
 impl Read for Quota {
     fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
         if let Some(scalar) = node.as_scalar() {
-            return leaf::quota(&scalar.text).ok();
+            return scalar.text.parse().ok();
         }
         let QuotaKeys { limit, window } = Read::read(node, reader)?;
         Self::new(limit, window).ok()
@@ -183,10 +183,11 @@ impl Read for Quota {
 section! {
     static ALGORITHM_MAP = "an algorithm" {
         /// Sub-windows that a window is divided into.
-        key segments = Whole(1, 1024), absent "the other is there", example "60";
+        key segments = Whole(1, Algorithm::SEGMENTS_MAX as u64), absent "the other is there", example "60";
         /// The exact log up to this many bytes per key; above it, neighbouring entries are merged,
         /// which may deny early and never over-admits.
-        key log_capped = Whole(64, 65_536), absent "the other is there", example "4096";
+        key log_capped =
+            Whole(Algorithm::LOG_BYTES_MIN as u64, Algorithm::LOG_BYTES_MAX as u64), absent "the other is there", example "4096";
     }
 }
 
@@ -196,20 +197,12 @@ impl Read for Algorithm {
     }
 }
 
-/// Reads an algorithm: a word, or a map of a word and its number.
+/// Reads an algorithm: a name, or a map of a name and its number.
 pub(crate) fn algorithm(node: &Node) -> Option<Algorithm> {
     if let Some(scalar) = node.as_scalar() {
-        return match scalar.text.as_str() {
-            "log" => Some(Algorithm::Log),
-            "counter" => Some(Algorithm::Counter),
-            "gcra" => Some(Algorithm::Gcra),
-            "fixed" => Some(Algorithm::Fixed),
-            _ => None,
-        };
+        return Algorithm::from_parts(&scalar.text, None).ok();
     }
-    let number = |name: &str| node.get(name).and_then(Node::as_scalar);
-    match (number("segments").and_then(whole), number("log_capped").and_then(whole)) {
-        (Some(count), _) => Some(Algorithm::Segments { count }),
-        (None, bytes_max) => Some(Algorithm::LogCapped { bytes_max: bytes_max? }),
-    }
+    let entry = node.entries().iter().find(|entry| !entry.value.is_null())?;
+    let number = entry.value.as_scalar().and_then(whole)?;
+    Algorithm::from_parts(&entry.key.text, Some(number)).ok()
 }

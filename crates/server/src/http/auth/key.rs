@@ -1,20 +1,20 @@
-//! Who is counted, by a rule: readable text, so that the same key can be asked about by the API.
+//! The key of a rule, as readable text that also works with the API.
 //!
-//! `address=203.0.113.9`, or `header:x-api-key=abc|method=POST` of several parts. Every part names
-//! its kind, and `|` and `\` inside a value are escaped: no two different lists of parts are the same
-//! text, and no header can pass for an address.
+//! Examples: `address=203.0.113.9`, `header:x-api-key=abc|method=POST`. Every part names its kind, and
+//! `|` and `\` in a value are escaped, so that no two lists of parts have the same text and no header
+//! can pass for an address.
 
 use http::HeaderMap;
 use slidegate_http::AddressKey;
 
-use super::original::Original;
+use super::original::OriginalRequest;
 use crate::spec::{KeyPart, MissingKey, RuleSpec};
 
-/// Everything that a key can be made of.
+/// The sources of a key.
 #[derive(Debug)]
-pub(super) struct Who<'a> {
+pub(super) struct KeySource<'a> {
     pub(super) address: AddressKey,
-    pub(super) original: &'a Original,
+    pub(super) original: &'a OriginalRequest,
 }
 
 /// What happens to a request without a key.
@@ -24,10 +24,10 @@ pub(super) enum Missing {
     Deny,
 }
 
-/// The longest value of a header field that is part of a key; a longer one is as good as none.
+/// The maximum length of a header field in a key. A longer field counts as missing.
 const VALUE_MAX: usize = 1024;
 
-impl Who<'_> {
+impl KeySource<'_> {
     /// The key of a rule whose path was matched by `pattern`.
     pub(super) fn key(
         &self,
@@ -88,7 +88,7 @@ fn push(key: &mut Vec<u8>, kind: &str, value: &[u8]) {
     }
 }
 
-/// All values of a field; `None` without one, or with too much.
+/// All values of a field. `None` if there is none, or if they are too long.
 fn header(headers: &HeaderMap, name: &str) -> Option<Vec<u8>> {
     let mut all = Vec::new();
     for value in headers.get_all(name) {
@@ -127,9 +127,9 @@ mod tests {
             headers.append(*name, HeaderValue::from_str(value).unwrap());
         }
         let original =
-            Original { method: "GET".into(), host: "shop.test".into(), path: "/a".into() };
+            OriginalRequest { method: "GET".into(), host: "shop.test".into(), path: "/a".into() };
         let address = ClientAddress::peer().key_of("2001:db8:1:2:3::4".parse().unwrap());
-        let key = Who { address, original: &original }.key(rule, "/a*", &headers)?;
+        let key = KeySource { address, original: &original }.key(rule, "/a*", &headers)?;
         Ok(String::from_utf8(key).unwrap())
     }
 

@@ -1,9 +1,9 @@
-//! Forward auth: a proxy asks about a request that it has received.
+//! Forward auth: a proxy asks whether a request that it received may go on.
 //!
-//! What the request was is told in header fields, of which there are two families: nginx is configured
-//! to send `X-Original-*`, Caddy and Traefik send `X-Forwarded-*`. A client can write either. The
-//! proxy replaces those of its own family, so a request with both is refused unless the address that
-//! the proxy asks at (`?headers=`), which no client can change, says which one to believe.
+//! Header fields describe the original request. There are two families: nginx is configured to send
+//! `X-Original-*`, Caddy and Traefik send `X-Forwarded-*`. A client can send either, and the proxy only
+//! replaces those of its own family. A request with both is therefore refused, unless the proxy's
+//! `?headers=`, which no client can change, says which family to trust.
 
 mod key;
 mod original;
@@ -15,41 +15,42 @@ use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use slidegate_http::Problem;
 
-use self::key::Missing;
-use self::original::{Family, Original};
-use super::answer::{self, write_fields};
-use super::problem::{Refusal, RefusalKind, shown};
-use super::{HttpState, Peer, Reply, query};
+use self::key::{KeySource, Missing};
+use self::original::{FieldFamily, OriginalRequest};
+use super::error::{ApiError, ApiErrorKind, shown};
+use super::reply::{self, write_fields};
+use super::request::parameters;
+use super::{HttpState, Peer, Reply};
 use crate::engine::{ASKS_MAX, Ask, Caller, Plan, check_all};
 
-/// Judges a request by all rules that it matches, all or nothing.
-pub(super) async fn judge(
+/// `GET /auth`: checks all rules that match, all or nothing.
+pub(super) async fn authorize(
     state: &HttpState,
     request: &Request<Incoming>,
     peer: &Peer,
-) -> Result<Reply, Refusal> {
+) -> Result<Reply, ApiError> {
     let client = &state.settings().client;
     let address = peer.address.ip();
     if client.has_trusted_proxies() && !client.is_trusted(address) {
         let detail = "this address is not a trusted proxy: add it to `trusted_proxies`";
-        return Err(Refusal::new(RefusalKind::Forbidden, detail));
+        return Err(ApiError::new(ApiErrorKind::Forbidden, detail));
     }
-    let options = Options::read(request.uri().query().unwrap_or_default())?;
-    let original = Original::read(request.headers(), options.family)?;
+    let options = AuthOptions::read(request.uri().query().unwrap_or_default())?;
+    let original = OriginalRequest::read(request.headers(), options.family)?;
     let (plan, caller) = (state.engine().plan(), Caller::http(request.headers()));
-    let who = key::Who { address: client.key(address, request.headers()), original: &original };
-    let asked = asked(&plan, &who, request.headers())?;
-    let asks: Vec<Ask<'_>> = asked.iter().map(Asked::as_ask).collect();
+    let source = KeySource { address: client.key(address, request.headers()), original: &original };
+    let rules = matching_rules(&plan, &source, request.headers())?;
+    let asks: Vec<Ask<'_>> = rules.iter().map(|(ask, key)| Ask { key, ..*ask }).collect();
     let answers = check_all(&asks, caller).await;
 
     let mut judged = Vec::with_capacity(answers.len());
     for (ask, answer) in asks.iter().zip(&answers) {
         if ask.limit.is_enforced(ask.key) {
-            judged.push(answer::judged(ask.limit, ask.tier, &answer.decision));
+            judged.push(reply::judged(ask.limit, ask.tier, &answer.decision));
         }
     }
     if let Some(problem) = Problem::of(&judged) {
-        let mut reply = answer::denied(problem, &judged, caller);
+        let mut reply = reply::denied(problem, &judged, caller);
         if let Some(status) = options.denied {
             *reply.status_mut() = status;
         }
@@ -61,52 +62,39 @@ pub(super) async fn judge(
     Ok(reply)
 }
 
-/// A question that a rule leads to.
-struct Asked<'a> {
-    ask: Ask<'a>,
-    key: Vec<u8>,
-}
-
-impl Asked<'_> {
-    fn as_ask(&self) -> Ask<'_> {
-        Ask { key: &self.key, ..self.ask }
-    }
-}
-
-/// The questions of all rules that match, before any of them is asked.
-fn asked<'a>(
+/// The checks and keys of all rules that match.
+fn matching_rules<'a>(
     plan: &'a Plan,
-    who: &key::Who<'_>,
+    source: &KeySource<'_>,
     headers: &HeaderMap,
-) -> Result<Vec<Asked<'a>>, Refusal> {
-    let mut asked = Vec::new();
+) -> Result<Vec<(Ask<'a>, Vec<u8>)>, ApiError> {
+    let mut found = Vec::new();
     for rule in plan.rules() {
-        let Some(path) = rule::matches(&rule.matches, who.original, headers) else { continue };
+        let Some(path) = rule::matches(&rule.matches, source.original, headers) else { continue };
         let Some(limit) = plan.limit(&rule.policy) else {
             let detail = format!("rule {:?} names policy {:?}: add it", rule.name, rule.policy);
-            return Err(Refusal::new(RefusalKind::Failed, detail));
+            return Err(ApiError::new(ApiErrorKind::Failed, detail));
         };
-        let key = match who.key(rule, path, headers) {
+        let key = match source.key(rule, path, headers) {
             Ok(key) => key,
             Err(Missing::Skip) => continue,
             Err(Missing::Deny) => {
                 let detail = format!("rule {:?} needs what the request does not have", rule.name);
-                return Err(Refusal::new(RefusalKind::Forbidden, detail));
+                return Err(ApiError::new(ApiErrorKind::Forbidden, detail));
             }
         };
         let tier = rule.tier_header.as_deref().and_then(|name| rule::only(headers, name));
         let tier = tier.and_then(|name| limit.tier(name));
-        asked.push(Asked { ask: Ask { limit, key: &[], tier, cost: rule.cost }, key });
-        // No more are asked together. Configurations with more rules for one request are refused.
-        if asked.len() == ASKS_MAX {
+        found.push((Ask { limit, key: &[], tier, cost: rule.cost }, key));
+        // A configuration with more rules for one request is invalid.
+        if found.len() == ASKS_MAX {
             break;
         }
     }
-    Ok(asked)
+    Ok(found)
 }
 
-/// The key by which a rule counts a request, and none if it does not: what `config explain` says is
-/// held against it.
+/// The key that a rule counts a request under, if it matches. Tests compare `config explain` with it.
 #[cfg(test)]
 pub(crate) fn counted_by(
     rule: &crate::spec::RuleSpec,
@@ -115,32 +103,31 @@ pub(crate) fn counted_by(
     headers: &HeaderMap,
 ) -> Option<Vec<u8>> {
     let original =
-        Original { method: method.to_owned(), host: host.to_owned(), path: path.to_owned() };
+        OriginalRequest { method: method.to_owned(), host: host.to_owned(), path: path.to_owned() };
     let pattern = rule::matches(&rule.matches, &original, headers)?;
-    key::Who { address, original: &original }.key(rule, pattern, headers).ok()
+    KeySource { address, original: &original }.key(rule, pattern, headers).ok()
 }
 
-/// What the proxy's configuration says, in the address it asks at.
-struct Options {
-    family: Option<Family>,
-    /// In place of 429: nginx takes that for a failure.
+/// The query of the proxy's configuration.
+struct AuthOptions {
+    family: Option<FieldFamily>,
+    /// Instead of 429, which nginx treats as a failure.
     denied: Option<StatusCode>,
 }
 
-impl Options {
-    fn read(query: &str) -> Result<Self, Refusal> {
+impl AuthOptions {
+    fn read(query: &str) -> Result<Self, ApiError> {
         let (mut family, mut denied) = (None, None);
-        for pair in query::pairs(query) {
-            let (name, value) = pair?;
+        for (name, value) in parameters(query)? {
             let is_again = match (&*name, &*value) {
-                ("headers", "original") => family.replace(Family::Original).is_some(),
-                ("headers", "forwarded") => family.replace(Family::Forwarded).is_some(),
+                ("headers", "original") => family.replace(FieldFamily::Original).is_some(),
+                ("headers", "forwarded") => family.replace(FieldFamily::Forwarded).is_some(),
                 ("status", "429") => denied.replace(StatusCode::TOO_MANY_REQUESTS).is_some(),
                 ("status", "403") => denied.replace(StatusCode::FORBIDDEN).is_some(),
                 _ => true,
             };
             if is_again {
-                return Err(Refusal::malformed(format!(
+                return Err(ApiError::malformed(format!(
                     "parameter {}={} is not known here, or comes twice: use \
                      headers=original|forwarded, status=403|429",
                     shown(&name),

@@ -1,31 +1,31 @@
-//! The request that a proxy has received, as it tells us.
+//! The original request, as the proxy describes it.
 
 use http::HeaderMap;
 use http::header::HOST;
 
 use super::path;
-use crate::http::problem::Refusal;
+use crate::http::error::ApiError;
 
-/// What matters of the original request.
+/// The original request.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Original {
+pub(super) struct OriginalRequest {
     pub(super) method: String,
-    /// Without the port, in small letters; empty if it was not told.
+    /// Without the port, in lower case. Empty if unknown.
     pub(super) host: String,
-    /// Without the query, decoded and without detours.
+    /// Decoded and normalized, without the query.
     pub(super) path: String,
 }
 
-/// Which fields tell it.
+/// The fields that describe it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Family {
+pub(super) enum FieldFamily {
     /// `X-Original-Method`, `X-Original-URI`, `Host`: as nginx is configured to send.
     Original,
     /// `X-Forwarded-Method`, `-Uri`, `-Host`: as Caddy and Traefik send.
     Forwarded,
 }
 
-impl Family {
+impl FieldFamily {
     fn method(self) -> &'static str {
         match self {
             Self::Original => "x-original-method",
@@ -42,26 +42,26 @@ impl Family {
 
     fn host(self) -> Option<&'static str> {
         match self {
-            // No `X-Original-Host`: nginx sends what it is told to, and a client's would pass.
+            // No `X-Original-Host`: nginx would pass on a client's unless configured to replace it.
             Self::Original => None,
             Self::Forwarded => Some("x-forwarded-host"),
         }
     }
 
-    /// Whether any of its fields that nobody else sends is there.
+    /// Whether one of its distinctive fields is present.
     fn is_in(self, headers: &HeaderMap) -> bool {
         headers.contains_key(self.uri()) || headers.contains_key(self.method())
     }
 
-    fn of(headers: &HeaderMap) -> Result<Self, Refusal> {
+    fn of(headers: &HeaderMap) -> Result<Self, ApiError> {
         match (Self::Original.is_in(headers), Self::Forwarded.is_in(headers)) {
             (true, false) => Ok(Self::Original),
             (false, true) => Ok(Self::Forwarded),
-            (true, true) => Err(Refusal::malformed(
+            (true, true) => Err(ApiError::malformed(
                 "both X-Original-* and X-Forwarded-* tell the request, and one may be the client's: \
                  have the proxy ask at /auth?headers=original or /auth?headers=forwarded",
             )),
-            (false, false) => Err(Refusal::malformed(
+            (false, false) => Err(ApiError::malformed(
                 "no field tells the request: have the proxy send X-Original-Method and \
                  X-Original-URI, or X-Forwarded-Method and X-Forwarded-Uri",
             )),
@@ -69,11 +69,11 @@ impl Family {
     }
 }
 
-impl Original {
-    pub(super) fn read(headers: &HeaderMap, family: Option<Family>) -> Result<Self, Refusal> {
+impl OriginalRequest {
+    pub(super) fn read(headers: &HeaderMap, family: Option<FieldFamily>) -> Result<Self, ApiError> {
         let family = match family {
             Some(family) => family,
-            None => Family::of(headers)?,
+            None => FieldFamily::of(headers)?,
         };
         let method = only(headers, family.method())?;
         let uri = only(headers, family.uri())?;
@@ -85,10 +85,10 @@ impl Original {
     }
 }
 
-/// The value of a field that comes once: of two, one may be the client's.
-fn only<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<&'a str, Refusal> {
+/// The value of a field that occurs exactly once: of two, one may be the client's.
+fn only<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<&'a str, ApiError> {
     let refused =
-        |why: &str| Refusal::malformed(format!("{name} {why}: have the proxy set it once"));
+        |why: &str| ApiError::malformed(format!("{name} {why}: have the proxy set it once"));
     let mut values = headers.get_all(name).into_iter();
     match (values.next(), values.next()) {
         (Some(value), None) => value.to_str().map_err(|_| refused("is not plain text")),
@@ -97,7 +97,7 @@ fn only<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<&'a str, Refus
     }
 }
 
-/// Without port and last dot, in small letters.
+/// The host without port and trailing dot, in lower case.
 fn host_of(text: &str) -> String {
     let host = match (text.strip_prefix('['), text.split_once(':')) {
         (Some(rest), _) => rest.split(']').next().unwrap_or_default(),
@@ -112,16 +112,19 @@ mod tests {
     use super::*;
     use http::HeaderValue;
 
-    fn read(fields: &[(&'static str, &str)], family: Option<Family>) -> Option<Original> {
+    fn read(
+        fields: &[(&'static str, &str)],
+        family: Option<FieldFamily>,
+    ) -> Option<OriginalRequest> {
         let mut headers = HeaderMap::new();
         for (name, value) in fields {
             headers.append(*name, HeaderValue::from_str(value).unwrap());
         }
-        Original::read(&headers, family).ok()
+        OriginalRequest::read(&headers, family).ok()
     }
 
-    fn original(method: &str, host: &str, path: &str) -> Original {
-        Original { method: method.into(), host: host.into(), path: path.into() }
+    fn original(method: &str, host: &str, path: &str) -> OriginalRequest {
+        OriginalRequest { method: method.into(), host: host.into(), path: path.into() }
     }
 
     const NGINX: [(&str, &str); 3] =
@@ -137,7 +140,7 @@ mod tests {
     fn each_family_is_read() {
         assert_eq!(read(&NGINX, None), Some(original("POST", "shop.test", "/a")));
         assert_eq!(read(&CADDY, None), Some(original("PUT", "shop.test", "/d")));
-        // A proxy before nginx told its host; that is not of nginx's family.
+        // The field of a proxy in front of nginx is not of nginx's family.
         let before = [&NGINX[..], &CADDY[3..]].concat();
         assert_eq!(read(&before, None), Some(original("POST", "shop.test", "/a")));
     }
@@ -148,8 +151,14 @@ mod tests {
         let both = [&NGINX[..], &CADDY[1..]].concat();
         assert_eq!(read(&both, None), None);
         assert_eq!(read(&[&NGINX[..], &CADDY[1..2]].concat(), None), None);
-        assert_eq!(read(&both, Some(Family::Original)), Some(original("POST", "shop.test", "/a")));
-        assert_eq!(read(&both, Some(Family::Forwarded)), Some(original("PUT", "shop.test", "/d")));
+        assert_eq!(
+            read(&both, Some(FieldFamily::Original)),
+            Some(original("POST", "shop.test", "/a"))
+        );
+        assert_eq!(
+            read(&both, Some(FieldFamily::Forwarded)),
+            Some(original("PUT", "shop.test", "/d"))
+        );
         let twice = [&NGINX[..], &[("x-original-uri", "/free")]].concat();
         assert_eq!(read(&twice, None), None);
         assert_eq!(read(&NGINX[..2], None), None);

@@ -1,6 +1,6 @@
 //! A path as servers understand it, however it was written.
 
-use crate::http::query::hex;
+use percent_encoding::percent_decode_str;
 
 /// The path of a URI, decoded once and without detours, as nginx and others make it before they choose
 /// what answers: otherwise `//login`, `/./login` and `/%6cogin` would pass by a rule for `/login`.
@@ -14,7 +14,8 @@ pub(super) fn plain(uri: &str) -> String {
         Some((_, rest)) if !path.starts_with('/') => rest.find('/').map_or("/", |at| &rest[at..]),
         _ => path,
     };
-    let decoded = decode(path);
+    // Anything that is not `%XX` stays as it is.
+    let decoded = percent_decode_str(path).decode_utf8_lossy();
     let mut parts: Vec<&str> = Vec::new();
     for part in decoded.split('/') {
         match part {
@@ -33,30 +34,6 @@ pub(super) fn plain(uri: &str) -> String {
         plain.push('/');
     }
     plain
-}
-
-/// Decodes `%XX`; what is no such code stays as it is.
-fn decode(path: &str) -> String {
-    if !path.contains('%') {
-        return path.to_owned();
-    }
-    let bytes = path.as_bytes();
-    let mut decoded = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while let Some(&byte) = bytes.get(at) {
-        let digit = |offset| bytes.get(at + offset).copied().and_then(hex);
-        match (byte, digit(1), digit(2)) {
-            (b'%', Some(high), Some(low)) => {
-                decoded.push(high << 4 | low);
-                at += 3;
-            }
-            _ => {
-                decoded.push(byte);
-                at += 1;
-            }
-        }
-    }
-    String::from_utf8_lossy(&decoded).into_owned()
 }
 
 #[cfg(test)]

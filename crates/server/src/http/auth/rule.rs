@@ -1,14 +1,14 @@
-//! Whether a request is one that a rule speaks of.
+//! Matches requests with rules.
 
 use http::HeaderMap;
 
-use super::original::Original;
+use super::original::OriginalRequest;
 use crate::spec::MatchSpec;
 
-/// The pattern of the path that matched, `*` if any path does; `None` if the request does not match.
+/// Returns the path pattern that matched, `*` if the rule has none, or `None` if the rule does not match.
 pub(super) fn matches<'a>(
     wanted: &'a MatchSpec,
-    original: &Original,
+    original: &OriginalRequest,
     headers: &HeaderMap,
 ) -> Option<&'a str> {
     let is_host = |host: &String| host.eq_ignore_ascii_case(&original.host);
@@ -40,7 +40,7 @@ fn has(headers: &HeaderMap, name: &str, value: Option<&str>) -> bool {
     }
 }
 
-/// The value of a field that comes once, as text.
+/// The value of a field that occurs exactly once, as text.
 pub(super) fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let mut values = headers.get_all(name).into_iter();
     match (values.next(), values.next()) {
@@ -54,8 +54,12 @@ mod tests {
     use super::*;
     use http::HeaderValue;
 
-    fn original() -> Original {
-        Original { method: "POST".into(), host: "shop.test".into(), path: "/login/form".into() }
+    fn original() -> OriginalRequest {
+        OriginalRequest {
+            method: "POST".into(),
+            host: "shop.test".into(),
+            path: "/login/form".into(),
+        }
     }
 
     fn found(wanted: &MatchSpec) -> Option<&str> {

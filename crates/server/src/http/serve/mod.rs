@@ -1,48 +1,41 @@
-//! Serving HTTP: connections, their bounds and their end. Knows nothing of what is asked.
+//! Serving HTTP: connections, their bounds and their shutdown, for any handler.
 
 mod connection;
-mod connections;
-mod limits;
-mod pulse;
-mod waker;
-mod watched;
+mod timeouts;
 
 use core::future::Future;
 use core::net::SocketAddr;
-use core::pin::pin;
 use core::time::Duration;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use http::Request;
 use hyper::body::Incoming;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use self::connection::Shared;
-pub use self::connections::{Connections, Entry};
-pub use self::limits::ServeLimits;
-pub(super) use self::waker::without_wakes;
 use super::Reply;
+pub use crate::net::{ConnectionSlot, Connections};
+use crate::net::{Stopper, accept_all};
 
-/// TLS as configured now; put another one in, and new connections use it.
-pub type Tls = Arc<ArcSwap<rustls::ServerConfig>>;
+/// The current TLS configuration. New connections use the one that was stored last.
+pub type TlsConfig = Arc<ArcSwap<rustls::ServerConfig>>;
 
-/// Who is at the other end.
+/// The other end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
-    /// Of the TCP connection.
+    /// The address of the TCP connection.
     pub address: SocketAddr,
-    /// Whether it has shown a certificate, which the TLS configuration then has verified.
+    /// Whether it presented a certificate, which the TLS configuration has verified.
     pub is_verified: bool,
 }
 
-/// What answers requests.
+/// Replies to requests.
 pub trait Handle: Send + Sync + 'static {
-    /// Answers one. A panic is answered by 500 and ends nothing else. The request is lent, because it
-    /// is large and every layer of handlers would move it.
+    /// Replies to one request. A panic becomes a 500 and does not end the connection. The request is
+    /// borrowed because it is large and every layer would move it.
     fn handle(
         &self,
         request: &mut Request<Incoming>,
@@ -50,75 +43,83 @@ pub trait Handle: Send + Sync + 'static {
     ) -> impl Future<Output = Reply> + Send;
 }
 
-/// A listener with all that it needs.
+/// Bounds on connections. The defaults suit a service behind proxies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServeLimits {
+    /// For the head of a request, from its first byte, and for a TLS handshake.
+    pub header_timeout: Duration,
+    /// For a whole request, including its body.
+    pub request_timeout: Duration,
+    /// For a client that does not read its reply.
+    pub write_timeout: Duration,
+    /// A connection without a request is closed after this time.
+    pub idle_timeout: Duration,
+    /// For requests in flight at shutdown.
+    pub drain_timeout: Duration,
+    /// The maximum number of concurrent requests on an HTTP/2 connection.
+    pub streams_max: u32,
+    /// The largest request head in bytes, at least 8192.
+    pub head_max: usize,
+}
+
+impl Default for ServeLimits {
+    fn default() -> Self {
+        Self {
+            header_timeout: Duration::from_secs(10),
+            request_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(75),
+            drain_timeout: Duration::from_secs(10),
+            streams_max: 1024,
+            head_max: 32 << 10,
+        }
+    }
+}
+
+/// An HTTP listener.
 #[derive(Debug)]
 pub struct Server<H> {
-    /// Bound already.
+    /// A bound listener.
     pub listener: TcpListener,
-    /// What answers.
+    /// Replies to requests.
     pub handler: Arc<H>,
-    /// Bounds of each connection.
+    /// Bounds on each connection.
     pub limits: ServeLimits,
-    /// Bound of all connections together.
+    /// Bounds the number of connections.
     pub connections: Arc<Connections>,
-    /// `None` speaks plainly.
-    pub tls: Option<Tls>,
+    /// `None` for plain text.
+    pub tls: Option<TlsConfig>,
 }
 
 impl<H: Handle> Server<H> {
-    /// Serves until `shutdown` comes, then lets requests under way end, for as long as the limits say.
+    /// Serves until `shutdown`, then waits for requests in flight, for at most
+    /// [`ServeLimits::drain_timeout`].
     pub async fn serve(self, shutdown: impl Future<Output = ()>) {
         let Self { listener, handler, limits, connections, tls } = self;
         let drain_timeout = limits.drain_timeout;
         let builder = connection::builder(&limits);
+        // A client that expects TLS could not read a refusal.
+        let refusal = if tls.is_some() { &[][..] } else { TOO_MANY };
         let shared = Arc::new(Shared { handler, limits, connections, tls, builder });
-        let (end, ended) = watch::channel(());
+        let stopper = Stopper::new();
+        let stop = stopper.stop();
         // Dropped with this future, and every connection with it.
         let mut tasks = JoinSet::new();
-        let mut shutdown = pin!(shutdown);
-        loop {
-            tokio::select! {
-                biased;
-                () = &mut shutdown => break,
-                Some(_) = tasks.join_next() => {}
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, address)) => {
-                        begin(&shared, stream, address, &ended, &mut tasks);
-                    }
-                    // Most likely there are too many open files: some time lets some close.
-                    Err(_) => sleep(ACCEPT_PAUSE).await,
-                },
-            }
+        let serve =
+            |stream, address| connection::serve(Arc::clone(&shared), stream, address, stop.clone());
+        let connections = &shared.connections;
+        let accepting = accept_all(&listener, connections, &stop, refusal, &mut tasks, serve);
+        tokio::select! {
+            biased;
+            () = shutdown => {}
+            () = accepting => {}
         }
-        // Whoever comes now is refused by the kernel.
-        drop((listener, ended));
-        let _ = end.send(());
+        // From now on the kernel refuses connections.
+        drop(listener);
+        stopper.end();
         let _ = timeout(drain_timeout, async { while tasks.join_next().await.is_some() {} }).await;
     }
 }
-
-fn begin<H: Handle>(
-    shared: &Arc<Shared<H>>,
-    stream: TcpStream,
-    address: SocketAddr,
-    ended: &watch::Receiver<()>,
-    tasks: &mut JoinSet<()>,
-) {
-    let Some(entry) = shared.connections.enter() else {
-        if shared.tls.is_none() {
-            // As good as it can be done without waiting for anybody.
-            let _ = stream.try_write(TOO_MANY);
-        }
-        return;
-    };
-    let (shared, ended) = (Arc::clone(shared), ended.clone());
-    tasks.spawn(async move {
-        connection::serve(shared, stream, address, ended).await;
-        drop(entry);
-    });
-}
-
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
     content-length: 0\r\nconnection: close\r\nretry-after: 1\r\n\r\n";

@@ -1,86 +1,84 @@
-//! The thread that lets clients in.
+//! The task that lets clients in, and the tasks that serve them.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
-use super::super::wait::rest;
+use tokio::net::{TcpListener, TcpStream};
+
+use super::Door;
 use super::control::Control;
-use super::line::Line;
 use super::pipe::{Direction, Pipe};
 
-#[derive(Debug)]
-pub(super) struct Acceptor {
-    control: Arc<Control>,
-    listener: Arc<TcpListener>,
-    server: SocketAddr,
-    threads: Vec<JoinHandle<()>>,
-}
-
-/// More open connections than a test needs; each takes two threads.
+/// More open connections than a test needs.
 const LINES_MAX: usize = 256;
 
-impl Acceptor {
-    pub(super) fn new(
-        control: Arc<Control>,
-        listener: Arc<TcpListener>,
-        server: SocketAddr,
-    ) -> Self {
-        Self { control, listener, server, threads: Vec::new() }
-    }
+/// How long to rest when a connection could not be accepted: the client is gone already, or there are
+/// too many open files.
+const REST: Duration = Duration::from_millis(5);
 
-    /// Until the proxy is dropped.
-    pub(super) fn run(mut self) {
-        while self.control.wait_for_door() {
-            let Ok((client, address)) = self.listener.accept() else {
-                // A client that is gone already, or too many open files: better in a moment.
-                rest();
-                continue;
-            };
-            // One who came while the door was being shut waits outside, too.
-            if !self.control.wait_for_door() {
-                break;
-            }
-            if !self.control.was_filler(address) {
-                self.admit(client);
-            }
-        }
-        for thread in self.threads {
-            // A panic of it has been printed already.
-            let _ = thread.join();
-        }
-    }
-
-    fn admit(&mut self, client: TcpStream) {
-        self.threads.retain(|thread| !thread.is_finished());
-        let line = Arc::new(Line::new(client));
-        if !self.control.add(&line, LINES_MAX) {
+/// Lets clients in until the proxy is dropped.
+pub(super) async fn accept(control: Arc<Control>, listener: TcpListener, server: SocketAddr) {
+    while wait_for_door(&control).await {
+        let (client, address) = tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok(accepted) => accepted,
+                Err(_) => {
+                    tokio::time::sleep(REST).await;
+                    continue;
+                }
+            },
+            () = control.wait_for(|state| state.door == Door::Shut || state.is_over) => continue,
+        };
+        // A client that came while the door was being shut waits outside, too.
+        if !wait_for_door(&control).await {
             return;
         }
-        let (control, server, its_line) =
-            (Arc::clone(&self.control), self.server, Arc::clone(&line));
-        let started = thread::Builder::new().name("proxied".to_owned()).spawn(move || {
-            // Nobody to say it to: the client sees that its connection is closed.
-            let _ = serve(&control, &its_line, server);
-            control.remove(&its_line);
-        });
-        match started {
-            Ok(thread) => self.threads.push(thread),
-            Err(_) => self.control.remove(&line),
-        }
+        admit(&control, client, address, server);
     }
 }
 
-fn serve(control: &Control, line: &Line, server: SocketAddr) -> io::Result<()> {
-    if !control.wait_for_light(line) {
-        return Ok(());
-    }
-    let server = line.connect(server)?;
-    thread::scope(|scope| {
-        let requests = Pipe::new(control, line, server, Direction::Requests);
-        thread::Builder::new().spawn_scoped(scope, || requests.run())?;
-        Pipe::new(control, line, server, Direction::Replies).run();
-        Ok(())
-    })
+/// Waits while the door is shut; returns whether to go on at all.
+async fn wait_for_door(control: &Control) -> bool {
+    control.change(|state| state.is_nobody_let_in = state.door == Door::Shut);
+    control.wait_for(|state| state.door != Door::Shut || state.is_over).await;
+    control.change(|state| state.is_nobody_let_in = false);
+    !control.see(|state| state.is_over)
+}
+
+fn admit(control: &Arc<Control>, client: TcpStream, address: SocketAddr, server: SocketAddr) {
+    control.change(|state| {
+        if state.fillers.remove(&address).is_some() {
+            return;
+        }
+        if state.lines.len() >= LINES_MAX {
+            state.counters.refused += 1;
+            return;
+        }
+        state.counters.connections += 1;
+        let number = state.counters.connections;
+        let control = Arc::clone(control);
+        let served = tokio::spawn(async move {
+            // Nobody to report an error to: the client sees that its connection is closed.
+            let _ = serve(&control, client, server).await;
+            control.change(|state| drop(state.lines.remove(&number)));
+        });
+        state.lines.insert(number, served.abort_handle());
+    });
+}
+
+async fn serve(control: &Control, mut client: TcpStream, server: SocketAddr) -> io::Result<()> {
+    control.wait_for(|state| state.door != Door::BlackHole).await;
+    let mut server = TcpStream::connect(server).await?;
+    // Small writes are what a test wants to see as they are.
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    let (from_client, to_client) = client.split();
+    let (from_server, to_server) = server.split();
+    tokio::try_join!(
+        Pipe::new(control, Direction::Requests).run(from_client, to_server),
+        Pipe::new(control, Direction::Replies).run(from_server, to_client),
+    )?;
+    Ok(())
 }

@@ -2,30 +2,27 @@
 
 mod acceptor;
 mod control;
-mod counters;
-mod fault;
 mod frame;
-mod line;
 mod pipe;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use tokio::runtime::Builder;
+
+use super::wait::poll;
 use super::{RedisServer, ServerError};
-use acceptor::Acceptor;
-use control::{Control, State};
+use acceptor::accept;
+use control::{Control, Flow};
 
-pub use self::counters::Counters;
-pub use self::fault::{Door, ReplyFault};
-
-/// A loopback port that forwards to a server, faithfully until told otherwise.
+/// A loopback port that forwards to a server, faithfully until a fault is set.
 ///
 /// What is set applies at once, to open connections too, and to bytes that arrive from then on.
-/// Requests and replies are told apart by their frames; where the stream is not the Redis protocol
+/// Requests and replies are recognized by their frames; where the stream is not the Redis protocol
 /// (TLS), what is read at a time counts as one. Messages that a server pushes count as replies.
 ///
 /// Dropping it closes all connections.
@@ -48,18 +45,74 @@ pub use self::fault::{Door, ReplyFault};
 #[derive(Debug)]
 pub struct Proxy {
     control: Arc<Control>,
-    listener: Arc<TcpListener>,
+    listener: TcpListener,
     address: SocketAddr,
     url: String,
-    /// Connections of our own that keep the door shut.
-    fillers: Mutex<Vec<TcpStream>>,
-    acceptor: Option<JoinHandle<()>>,
+    /// Runs the tasks of all connections.
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What a proxy has seen: numbers that only grow.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Connections that were accepted.
+    pub connections: u64,
+    /// Connections that were closed at once, because too many were open.
+    pub refused: u64,
+    /// Whole requests forwarded.
+    pub requests: u64,
+    /// Whole replies read from the server, whatever became of them.
+    pub replies: u64,
+    /// Bytes forwarded to the server.
+    pub bytes_to_server: u64,
+    /// Bytes forwarded to clients.
+    pub bytes_to_clients: u64,
+    /// Replies, or their beginnings, that were thrown away.
+    pub replies_swallowed: u64,
+    /// Bytes of replies that were thrown away.
+    pub bytes_swallowed: u64,
+    /// Connections that were closed in the middle of something.
+    pub cuts: u64,
+}
+
+/// What becomes of a reply. The request before it reached the server and was carried out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReplyFault {
+    /// It is thrown away, and the stream goes on after it.
+    ///
+    /// No network does that: a client that goes on using the connection takes the next reply for this one.
+    Swallow,
+    /// It is thrown away, and so is everything after it on that connection, which stays open.
+    Deafen,
+    /// Its first bytes arrive, then the connection is closed; `0` closes it in place of the reply.
+    Cut {
+        /// How many bytes arrive; at most the whole reply.
+        after: usize,
+    },
+    /// These bytes arrive before it.
+    Inject(Vec<u8>),
+}
+
+/// How clients are received.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Door {
+    /// Connections are accepted and served.
+    #[default]
+    Open,
+    /// Connections are accepted, and nothing is forwarded either way, on open ones neither. What was
+    /// held back goes on when the door is opened.
+    BlackHole,
+    /// Nobody is let in: a client that connects gets no answer, not even a refusal. Open connections
+    /// are served.
+    Shut,
 }
 
 /// How many connections may wait to be accepted, as usual.
 const BACKLOG: i32 = 128;
 
-/// More than the kernel lets wait when it is told that none may.
+/// More than the kernel lets wait in a queue of length zero.
 const FILLERS_MAX: usize = 8;
 
 /// How long a connection on loopback may take before the queue is taken to be full.
@@ -67,10 +120,6 @@ const FULL_AFTER: Duration = Duration::from_millis(200);
 
 impl Proxy {
     /// A proxy in front of a server; the server may be restarted behind it.
-    ///
-    /// # Errors
-    ///
-    /// When there is no port or no thread for it.
     pub fn in_front_of(server: &RedisServer) -> Result<Self, ServerError> {
         let mut proxy = Self::to_port(server.port())?;
         proxy.url = server.url_on(proxy.port());
@@ -78,25 +127,25 @@ impl Proxy {
     }
 
     /// A proxy in front of whatever listens on a loopback port.
-    ///
-    /// # Errors
-    ///
-    /// When there is no port or no thread for it.
     pub fn to_port(port: u16) -> Result<Self, ServerError> {
         Self::start((Ipv4Addr::LOCALHOST, port).into())
             .map_err(|error| ServerError::new(format!("cannot start a proxy: {error}")))
     }
 
     fn start(server: SocketAddr) -> io::Result<Self> {
-        let listener = Arc::new(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?);
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let control = Arc::new(Control::default());
-        let acceptor = Acceptor::new(Arc::clone(&control), Arc::clone(&listener), server);
-        let thread =
-            thread::Builder::new().name("proxy".to_owned()).spawn(move || acceptor.run())?;
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let accepting = {
+            let _context = runtime.enter();
+            accept(Arc::clone(&control), listener.try_clone()?.try_into()?, server)
+        };
+        let thread = thread::Builder::new().name("proxy".to_owned());
+        let thread = Some(thread.spawn(move || runtime.block_on(accepting))?);
         let url = format!("redis://{address}/");
-        let fillers = Mutex::new(Vec::new());
-        Ok(Self { control, listener, address, url, fillers, acceptor: Some(thread) })
+        Ok(Self { control, listener, address, url, thread })
     }
 
     /// Where clients find it: the server's address with the port of the proxy.
@@ -111,7 +160,7 @@ impl Proxy {
 
     /// What it has seen so far.
     pub fn counters(&self) -> Counters {
-        self.control.counters()
+        self.control.see(|state| state.counters)
     }
 
     /// Holds requests back for so long; later ones do not wait for earlier ones to be over.
@@ -150,83 +199,70 @@ impl Proxy {
     }
 
     /// Opens the door, shuts it, or puts a black hole behind it.
-    ///
-    /// # Errors
-    ///
-    /// When the system cannot be made to keep clients waiting.
     pub fn set_door(&self, door: Door) -> Result<(), ServerError> {
-        let failed = |error| ServerError::new(format!("cannot set the door to {door:?}: {error}"));
         if door == Door::Shut {
-            self.shut().map_err(failed)
-        } else {
-            self.open(door).map_err(failed)
+            return self.shut();
         }
+        self.open(door)
+            .map_err(|error| ServerError::new(format!("cannot set the door to {door:?}: {error}")))
     }
 
     /// Closes every connection now. New ones are welcome.
     pub fn close_all(&self) {
-        self.control.cut_all();
+        self.control.close_all();
     }
 
     /// Forwards everything as it is again. Closed connections stay closed, and deaf ones deaf.
-    ///
-    /// # Errors
-    ///
-    /// As [`set_door`](Proxy::set_door).
     pub fn heal(&self) -> Result<(), ServerError> {
-        self.control.change(State::heal);
+        self.control.change(|state| {
+            state.requests = Flow::default();
+            state.replies = Flow::default();
+            state.fault = None;
+        });
         self.set_door(Door::Open)
     }
 
     fn open(&self, door: Door) -> io::Result<()> {
-        rustix::net::listen(&*self.listener, BACKLOG)?;
-        self.control.change(|state| state.door = door);
-        self.fillers().clear();
+        rustix::net::listen(&self.listener, BACKLOG)?;
+        self.control.change(|state| {
+            state.door = door;
+            state.fillers.values_mut().for_each(|filler| *filler = None);
+        });
         Ok(())
     }
 
     /// The kernel greets clients for a program that does not accept, as long as its queue has room.
     /// So the queue is made short and filled, until a connection of our own is left waiting.
-    fn shut(&self) -> io::Result<()> {
+    fn shut(&self) -> Result<(), ServerError> {
         self.control.change(|state| state.door = Door::Shut);
-        // The acceptor may be waiting for a client: it gets one, and sees that the door is shut.
-        self.fill()?;
-        self.control.wait_for_shut();
-        rustix::net::listen(&*self.listener, 0)?;
+        poll("the acceptor to stop", || {
+            Ok(self.control.see(|state| state.is_nobody_let_in).then_some(()))
+        })?;
+        self.fill_queue().map_err(|error| ServerError::new(format!("cannot fill a queue: {error}")))
+    }
+
+    fn fill_queue(&self) -> io::Result<()> {
+        rustix::net::listen(&self.listener, 0)?;
         for _ in 0..FILLERS_MAX {
-            if !self.fill()? {
-                return Ok(());
+            match TcpStream::connect_timeout(&self.address, FULL_AFTER) {
+                Ok(filler) => {
+                    let address = filler.local_addr()?;
+                    self.control.change(|state| drop(state.fillers.insert(address, Some(filler))));
+                }
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => return Ok(()),
+                Err(error) => return Err(error),
             }
         }
         Err(io::Error::other(format!("{FILLERS_MAX} connections did not fill the queue")))
-    }
-
-    /// Puts one more into the queue; answers whether there was room.
-    fn fill(&self) -> io::Result<bool> {
-        match TcpStream::connect_timeout(&self.address, FULL_AFTER) {
-            Ok(filler) => {
-                self.control.add_filler(filler.local_addr()?);
-                self.fillers().push(filler);
-                Ok(true)
-            }
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-
-    fn fillers(&self) -> MutexGuard<'_, Vec<TcpStream>> {
-        self.fillers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        self.control.end();
-        // One that waits for a client gets one.
-        let _ = TcpStream::connect_timeout(&self.address, FULL_AFTER);
-        if let Some(acceptor) = self.acceptor.take() {
+        self.control.change(|state| state.is_over = true);
+        if let Some(thread) = self.thread.take() {
             // A panic of it has been printed already.
-            let _ = acceptor.join();
+            let _ = thread.join();
         }
     }
 }

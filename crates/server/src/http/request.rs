@@ -1,0 +1,301 @@
+//! Requests of the HTTP API: bodies, and the queries that replace them.
+
+use core::fmt;
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode_str;
+use serde::Deserialize;
+use serde_json::Value;
+use slidegate::Cost;
+
+use super::error::{ApiError, ApiErrorKind, shown};
+use super::reply::DenialStatus;
+use crate::engine::{Ask, Limit, Plan, TierId};
+use crate::receipt::PortableReceipt;
+
+/// Defines the body of a request about one key.
+macro_rules! key_request {
+    ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty),* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub(super) struct $name<'a> {
+            #[serde(borrow)]
+            pub(super) policy: Cow<'a, str>,
+            #[serde(borrow)]
+            pub(super) key: Cow<'a, str>,
+            pub(super) tier: Option<String>,
+            $($(#[$field_doc])* pub(super) $field: $type,)*
+        }
+
+        impl $name<'_> {
+            pub(super) fn find<'a>(
+                &'a self,
+                plan: &'a Plan,
+                key_max: usize,
+            ) -> Result<Target<'a>, ApiError> {
+                find(plan, &self.policy, &self.key, self.tier.as_deref(), key_max)
+            }
+        }
+    };
+}
+
+key_request!(
+    /// Takes or looks for `cost` units, one by default.
+    CheckRequest { cost: Option<Value> }
+);
+key_request!(
+    /// Takes an estimate.
+    ReserveRequest { cost: Value }
+);
+key_request!(
+    /// Reads the state of a key.
+    KeyRequest {}
+);
+key_request!(
+    /// Returns the units that a receipt names.
+    RefundRequest { receipt: String }
+);
+key_request!(
+    /// Corrects an estimate.
+    SettleRequest { receipt: String, actual: Value }
+);
+
+/// Several checks.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ChecksRequest<'a> {
+    #[serde(borrow)]
+    pub(super) asks: Vec<CheckRequest<'a>>,
+}
+
+/// Forgets a key under every tier.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ResetRequest<'a> {
+    #[serde(borrow)]
+    pub(super) policy: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(super) key: Cow<'a, str>,
+}
+
+/// A limit, the quotas that apply, and a valid key.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Target<'a> {
+    pub(super) limit: &'a Limit,
+    pub(super) tier: Option<TierId>,
+    pub(super) key: &'a [u8],
+}
+
+/// The largest cost, limit and count: 2^53 - 1.
+pub(super) const UNITS_MAX: u64 = (1 << 53) - 1;
+
+impl CheckRequest<'_> {
+    pub(super) fn ask<'a>(&'a self, plan: &'a Plan, key_max: usize) -> Result<Ask<'a>, ApiError> {
+        // A malformed cost is reported even if the policy does not exist.
+        let cost = self.cost.as_ref().map_or(Ok(Cost::ONE), cost)?;
+        Ok(self.find(plan, key_max)?.ask(cost))
+    }
+}
+
+impl<'a> Target<'a> {
+    pub(super) fn ask(self, cost: Cost) -> Ask<'a> {
+        let Self { limit, tier, key } = self;
+        Ask { limit, key, tier, cost }
+    }
+}
+
+/// Looks up the limit and the tier, and checks the key.
+pub(super) fn find<'a>(
+    plan: &'a Plan,
+    policy: &str,
+    key: &'a str,
+    tier: Option<&str>,
+    key_max: usize,
+) -> Result<Target<'a>, ApiError> {
+    // There are at most as many characters as bytes.
+    if key.is_empty() || key.len() > key_max && key.chars().nth(key_max).is_some() {
+        return Err(bad_key(key, key_max));
+    }
+    let limit = plan.limit(policy).ok_or_else(|| unknown_policy(plan, policy))?;
+    let tier = match tier {
+        None => None,
+        Some(name) => Some(limit.tier(name).ok_or_else(|| unknown_tier(limit, name))?),
+    };
+    Ok(Target { limit, tier, key: key.as_bytes() })
+}
+
+#[cold]
+pub(super) fn unknown_policy(plan: &Plan, name: &str) -> ApiError {
+    let names = plan.spec().policies.iter().map(|policy| policy.name.as_str());
+    ApiError::unknown(ApiErrorKind::UnknownPolicy, &"policy", name, names)
+}
+
+#[cold]
+fn unknown_tier(limit: &Limit, name: &str) -> ApiError {
+    let what = format!("tier of policy {:?} named", limit.name());
+    ApiError::unknown(ApiErrorKind::UnknownTier, &what, name, limit.tier_names())
+}
+
+/// Never shows the key, which may be a secret.
+#[cold]
+fn bad_key(key: &str, key_max: usize) -> ApiError {
+    let count = key.chars().count();
+    ApiError::malformed(format!("a key of {count} characters is out of range: use 1 to {key_max}"))
+}
+
+pub(super) fn receipt(text: &str) -> Result<PortableReceipt, ApiError> {
+    PortableReceipt::parse(text).ok_or_else(|| {
+        ApiError::malformed(format!(
+            "receipt {} is malformed: send it as an allowed check gave it",
+            shown(text)
+        ))
+    })
+}
+
+pub(super) fn cost(value: &Value) -> Result<Cost, ApiError> {
+    Ok(Cost::new(units("cost", value, 1)?)?)
+}
+
+/// Reads a number of units. In JSON, `3.0` is the number 3.
+pub(super) fn units(name: &str, value: &Value, least: u64) -> Result<u64, ApiError> {
+    let whole = |float: f64| format!("{float}").parse().ok();
+    let units = value.as_u64().or_else(|| value.as_f64().and_then(whole));
+    units.filter(|units| (least..=UNITS_MAX).contains(units)).ok_or_else(|| {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let text: String = text.chars().take(40).collect();
+        ApiError::malformed(format!(
+            "{name} {text} is out of range: use a whole number from {least} to {UNITS_MAX}"
+        ))
+    })
+}
+
+/// Reads a body as JSON.
+pub(super) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiError> {
+    // As text: UTF-8 is then checked once, and not for each string.
+    let text = core::str::from_utf8(body).map_err(|error| malformed(&error))?;
+    serde_json::from_str(text).map_err(|error| malformed(&error))
+}
+
+#[cold]
+fn malformed(error: &dyn fmt::Display) -> ApiError {
+    // It may quote the body, so it is cut.
+    let reason: String = error.to_string().chars().take(200).collect();
+    ApiError::malformed(format!("the body is not what is asked for: {reason}"))
+}
+
+/// Reads a check from a query.
+pub(super) fn check_query(query: &str) -> Result<(CheckRequest<'_>, DenialStatus), ApiError> {
+    let (mut policy, mut key, mut cost, mut tier, mut denial) = (None, None, None, None, None);
+    for (name, value) in parameters(query)? {
+        match &*name {
+            "policy" => once(&mut policy, "policy", value)?,
+            "key" => once(&mut key, "key", value)?,
+            "cost" => once(&mut cost, "cost", digits(&value))?,
+            "tier" => once(&mut tier, "tier", value.into_owned())?,
+            "status" => once(&mut denial, "status", parse_status(&value)?)?,
+            name => return Err(unknown_parameter(name, "policy, key, cost, tier, status")),
+        }
+    }
+    let (Some(policy), Some(key)) = (policy, key) else {
+        let example = "/v1/check?policy=api&key=alice";
+        let detail = format!("the query lacks policy or key: ask like {example}");
+        return Err(ApiError::malformed(detail));
+    };
+    Ok((CheckRequest { policy, key, tier, cost }, denial.unwrap_or_default()))
+}
+
+/// A number if the text is digits only, otherwise the text.
+fn digits(text: &str) -> Value {
+    let is_digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = text.parse::<u64>().ok().filter(|_| is_digits);
+    number.map_or_else(|| Value::from(text), Value::from)
+}
+
+/// Reads how a denial is reported. Any other parameter is an error: a misspelled `cost` must not be
+/// charged as one unit.
+pub(super) fn denial_status(query: Option<&str>) -> Result<DenialStatus, ApiError> {
+    let Some(query) = query else { return Ok(DenialStatus::default()) };
+    let mut denial = None;
+    for (name, value) in parameters(query)? {
+        if name != "status" {
+            return Err(unknown_parameter(&name, "status"));
+        }
+        once(&mut denial, "status", parse_status(&value)?)?;
+    }
+    Ok(denial.unwrap_or_default())
+}
+
+fn parse_status(value: &str) -> Result<DenialStatus, ApiError> {
+    match value {
+        "200" => Ok(DenialStatus::Ok),
+        "429" => Ok(DenialStatus::TooMany),
+        _ => Err(ApiError::malformed(format!("status {} is not 200 or 429", shown(value)))),
+    }
+}
+
+/// Refuses a query where no parameter is known.
+pub(super) fn no_query(query: Option<&str>) -> Result<(), ApiError> {
+    match query {
+        None | Some("") => Ok(()),
+        Some(query) => Err(unknown_parameter(query, "none")),
+    }
+}
+
+#[cold]
+fn unknown_parameter(name: &str, known: &str) -> ApiError {
+    ApiError::malformed(format!("parameter {} is not known here: use {known}", shown(name)))
+}
+
+fn once<T>(place: &mut Option<T>, name: &str, value: T) -> Result<(), ApiError> {
+    if place.replace(value).is_some() {
+        return Err(ApiError::malformed(format!("parameter {name} comes twice: say it once")));
+    }
+    Ok(())
+}
+
+/// The decoded parameters of a query.
+pub(super) fn parameters(query: &str) -> Result<form_urlencoded::Parse<'_>, ApiError> {
+    // The library keeps what is no encoding and replaces what is not UTF-8, so that two different
+    // keys could become one.
+    decode(query)?;
+    Ok(form_urlencoded::parse(query.as_bytes()))
+}
+
+/// Decodes `%XX`, strictly.
+pub(super) fn decode(text: &str) -> Result<Cow<'_, str>, ApiError> {
+    let refused = |what: &str| {
+        ApiError::malformed(format!("{} {what}: write bytes of UTF-8 as %XX", shown(text)))
+    };
+    let is_code = |rest: &str| {
+        rest.as_bytes().get(..2).is_some_and(|code| code.iter().all(u8::is_ascii_hexdigit))
+    };
+    if !text.split('%').skip(1).all(is_code) {
+        return Err(refused("has a % without two digits"));
+    }
+    percent_decode_str(text).decode_utf8().map_err(|_| refused("is not UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(query: &str) -> Option<Vec<(String, String)>> {
+        Some(parameters(query).ok()?.into_owned().collect())
+    }
+
+    #[test]
+    fn parameters_are_decoded() {
+        let expected = [("a", "1"), ("b c", "ü&"), ("flag", ""), ("x", "a=b")];
+        let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(read("a=1&b+c=%C3%bc%26&&flag&x=a=b"), Some(expected.to_vec()));
+        assert_eq!(read(""), Some(Vec::new()));
+    }
+
+    #[test]
+    fn bad_encodings_are_refused() {
+        for query in ["a=%", "a=%4", "a=%zz", "a=%ff", "%c3=1"] {
+            assert_eq!(read(query), None, "{query}");
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! The daemon's listeners.
+
+use core::fmt::Write as _;
+use core::time::Duration;
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use slidegate_tower::OverloadGuard;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::reload::Reloader;
+use super::tls::{GRPC, HTTP, PLAIN, ReloadableTls};
+use crate::admin::{Access, AdminState, MetricsSource, StoreMemory, may_listen};
+use crate::config::{Loaded, OverloadSettings, Settings, TlsSettings};
+use crate::domain;
+use crate::engine::Engine;
+use crate::grpc::{self, GrpcLimits};
+use crate::http::{HttpSettings, HttpState, ServeLimits, Server, ShedLoad};
+use crate::net::{Connections, Stop, accept_all, listen};
+use crate::overload;
+use crate::resp::{self, RespLimits};
+
+/// A bound address, plain or with TLS.
+struct Listener {
+    socket: TcpListener,
+    tls: Option<ReloadableTls>,
+}
+
+/// All configured listeners. They are bound before anything is served, so that an address in use is
+/// reported at once.
+pub(super) struct Listeners {
+    http: Option<Listener>,
+    grpc: Option<Listener>,
+    resp: Option<Listener>,
+    admin: Option<(Listener, Access)>,
+}
+
+/// What the listeners serve.
+pub(super) struct Services<'a> {
+    pub(super) engine: &'a Arc<Engine>,
+    pub(super) settings: &'a Settings,
+    pub(super) reloader: &'a Arc<Reloader>,
+    pub(super) is_ending: &'a Arc<AtomicBool>,
+    pub(super) sources: Vec<MetricsSource>,
+    pub(super) stop: Stop,
+}
+
+/// How often the memory of external stores is read.
+const STORES_EVERY: Duration = Duration::from_secs(15);
+
+/// The admin listener has its own connections, so that metrics stay available when clients use up
+/// theirs.
+const ADMIN_CONNECTIONS: usize = 64;
+
+impl Listener {
+    async fn bind(
+        name: &str,
+        address: Option<SocketAddr>,
+        tls: Option<&TlsSettings>,
+        protocols: &'static [&'static [u8]],
+    ) -> Result<Option<Self>, String> {
+        let Some(address) = address else { return Ok(None) };
+        let tls = tls.map(|tls| ReloadableTls::new(tls, protocols)).transpose()?;
+        Ok(Some(Self { socket: listen(name, address).await?, tls }))
+    }
+}
+
+impl Listeners {
+    pub(super) async fn bind(settings: &Settings) -> Result<Self, String> {
+        let (at, tls) = (&settings.listen, settings.tls.as_ref());
+        let admin_tls = settings.admin.tls.as_ref();
+        let admin = match Listener::bind("admin", at.admin, admin_tls, HTTP).await? {
+            Some(listener) => Some((listener, admin_access(settings)?)),
+            None => None,
+        };
+        Ok(Self {
+            http: Listener::bind("http", at.http, tls, HTTP).await?,
+            grpc: Listener::bind("grpc", at.grpc, tls, GRPC).await?,
+            resp: Listener::bind("resp", at.resp, tls, PLAIN).await?,
+            admin,
+        })
+    }
+
+    pub(super) fn certificates(&self) -> Vec<ReloadableTls> {
+        let admin = self.admin.as_ref().map(|(listener, _)| listener);
+        let all = [self.http.as_ref(), self.grpc.as_ref(), self.resp.as_ref(), admin];
+        all.into_iter().flatten().filter_map(|listener| listener.tls.clone()).collect()
+    }
+
+    /// Prints the addresses and a command to try.
+    pub(super) fn announce(&self, loaded: &Loaded) {
+        let address = |listener: Option<&Listener>| listener?.socket.local_addr().ok();
+        let is_tls = loaded.settings.tls.is_some();
+        let scheme = if is_tls { "https" } else { "http" };
+        let mut text = format!("slidegate {}\n", env!("CARGO_PKG_VERSION"));
+        let mut line = |name: &str, value: String| {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "  {name:<16}{value}");
+        };
+        let http = address(self.http.as_ref());
+        if let Some(http) = http {
+            line("HTTP API", format!("{scheme}://{http}/v1/check  (described by /openapi.json)"));
+            line("forward auth", format!("{scheme}://{http}/auth"));
+        }
+        if let Some(grpc) = address(self.grpc.as_ref()) {
+            line("Envoy gRPC", format!("{grpc}  (rate limit service v3)"));
+        }
+        if let Some(resp) = address(self.resp.as_ref()) {
+            line("Redis protocol", resp.to_string());
+        }
+        if let Some(admin) = address(self.admin.as_ref().map(|(listener, _)| listener)) {
+            line("admin", format!("http://{admin}/metrics"));
+        }
+        line("limits", loaded.spec.counts());
+        if let (Some(http), Some(policy), false) = (http, loaded.spec.policies.first(), is_tls) {
+            let name = &policy.name;
+            let command = format!("curl 'http://{http}/v1/check?policy={name}&key=alice'");
+            let _ = write!(text, "\nTry it:\n  {command}\n\n");
+        }
+        let _ = io::stderr().lock().write_all(text.as_bytes());
+    }
+
+    /// Serves all of them. HTTP and gRPC share one overload guard, because they share the machine.
+    ///
+    /// # Errors
+    ///
+    /// When the guard's settings are out of range.
+    pub(super) fn serve(
+        self,
+        tasks: &mut JoinSet<()>,
+        mut services: Services<'_>,
+    ) -> Result<(), String> {
+        let mut sources = core::mem::take(&mut services.sources);
+        let Services { engine, settings, stop, .. } = &services;
+        let connections = Connections::new(settings.limits.connections);
+        let options = Arc::new(domain::Options::from(*settings));
+        let guard = guard(&settings.overload)?;
+        if let Some(guard) = guard.clone() {
+            sources.push(Box::new(move |page| overload::write_metrics(&guard, page)));
+        }
+        if let Some(listener) = self.http {
+            let state = HttpState::new(Arc::clone(engine), http_settings(&services, &options));
+            let handler = ShedLoad::new(state, guard.clone());
+            let server = server(listener, handler, settings, &connections);
+            tasks.spawn(server.serve(stop.clone().wait()));
+        }
+        if let Some(listener) = self.grpc {
+            let service = grpc::Service::new(Arc::clone(engine), Arc::clone(&options))
+                .message_max(settings.limits.body_max)
+                .guard(guard);
+            let (health, ended) = (service.health(), stop.clone());
+            tasks.spawn(async move {
+                ended.wait().await;
+                health.set(false).await;
+            });
+            let grpc = Grpc(service, grpc_limits(settings));
+            tasks.spawn(serve_protocol(listener, grpc, Arc::clone(&connections), stop.clone()));
+        }
+        if let Some(listener) = self.resp {
+            let resp = Resp(Arc::clone(engine), RespLimits::default());
+            tasks.spawn(serve_protocol(listener, resp, Arc::clone(&connections), stop.clone()));
+        }
+        if let Some((listener, access)) = self.admin {
+            let listeners = vec![("data", Arc::clone(&connections))];
+            let state = AdminState { sources, ..admin_state(access, &services, listeners) };
+            let (watched, stores) = (Arc::downgrade(engine), Arc::clone(&state.stores));
+            let ended = stop.clone();
+            tasks.spawn(async move {
+                tokio::select! {
+                    () = stores.watch(watched, STORES_EVERY) => {}
+                    () = ended.wait() => {}
+                }
+            });
+            let server = server(listener, state, settings, &Connections::new(ADMIN_CONNECTIONS));
+            tasks.spawn(server.serve(stop.clone().wait()));
+        }
+        Ok(())
+    }
+}
+
+fn admin_access(settings: &Settings) -> Result<Access, String> {
+    let token_file = settings.admin.token_file.as_ref();
+    let has_mtls = settings.admin.tls.as_ref().is_some_and(|tls| tls.client_authority.is_some());
+    if let Some(address) = settings.listen.admin {
+        may_listen(address, token_file.is_some(), has_mtls).map_err(|error| error.to_string())?;
+    }
+    let Some(path) = token_file else { return Ok(Access::local()) };
+    let named = |error: &dyn core::fmt::Display| format!("admin token {}: {error}", path.display());
+    let token = std::fs::read_to_string(path).map_err(|error| named(&error))?;
+    Access::token(&token).map_err(|error| named(&error))
+}
+
+fn admin_state(
+    access: Access,
+    services: &Services<'_>,
+    listeners: Vec<(&'static str, Arc<Connections>)>,
+) -> AdminState {
+    let (reloader, engine) = (Arc::clone(services.reloader), Arc::clone(services.engine));
+    AdminState {
+        pages: vec![("/rlconfig", Box::new(move || domain::dump(&engine.plan())))],
+        listeners,
+        reloads: Arc::clone(services.reloader.reloads()),
+        reload: Some(Arc::new(move || reloader.reload())),
+        stores: Arc::<StoreMemory>::default(),
+        is_ending: Arc::clone(services.is_ending),
+        ..AdminState::new(Arc::clone(services.engine), access)
+    }
+}
+
+fn guard(settings: &OverloadSettings) -> Result<Option<OverloadGuard>, String> {
+    if !settings.enabled {
+        return Ok(None);
+    }
+    let mut builder = OverloadGuard::builder("data")
+        .multiple_percent(settings.multiple_percent)
+        .queue_max(settings.queue_max)
+        .delay_max(settings.delay_max);
+    if let Some(most) = settings.concurrency_max {
+        builder = builder.concurrency_max(most);
+    }
+    builder.build().map(Some).map_err(|error| format!("overload: {error}"))
+}
+
+fn http_settings(services: &Services<'_>, envoy: &Arc<domain::Options>) -> HttpSettings {
+    let (settings, limits) = (services.settings, &services.settings.limits);
+    HttpSettings {
+        envoy: Arc::clone(envoy),
+        is_ending: Arc::clone(services.is_ending),
+        body_max: limits.body_max,
+        key_max: limits.key_max,
+        batch_max: limits.batch_max,
+        client: settings.address.clone(),
+        ..HttpSettings::default()
+    }
+}
+
+fn server<H>(
+    listener: Listener,
+    handler: H,
+    settings: &Settings,
+    connections: &Arc<Connections>,
+) -> Server<H> {
+    let limits = ServeLimits {
+        header_timeout: settings.limits.header_timeout,
+        streams_max: settings.limits.streams_max,
+        ..ServeLimits::default()
+    };
+    Server {
+        listener: listener.socket,
+        handler: Arc::new(handler),
+        limits,
+        connections: Arc::clone(connections),
+        tls: listener.tls.map(|tls| tls.shared()),
+    }
+}
+
+fn grpc_limits(settings: &Settings) -> GrpcLimits {
+    GrpcLimits {
+        opening_max: settings.limits.header_timeout,
+        streams_max: settings.limits.streams_max,
+        ..GrpcLimits::default()
+    }
+}
+
+/// A protocol other than HTTP, over any stream.
+trait Protocol: Clone + Send + 'static {
+    /// Serves one connection until the client closes it or, between requests, until `ended`.
+    fn serve<S>(
+        self,
+        stream: S,
+        ended: impl Future<Output = ()> + Send,
+    ) -> impl Future<Output = ()> + Send
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+}
+
+#[derive(Clone)]
+struct Grpc(grpc::Service, GrpcLimits);
+
+#[derive(Clone)]
+struct Resp(Arc<Engine>, RespLimits);
+
+// A broken connection is the client's business, so errors are dropped.
+impl Protocol for Grpc {
+    async fn serve<S>(self, stream: S, ended: impl Future<Output = ()> + Send)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let _ = grpc::serve(stream, self.0, self.1, ended).await;
+    }
+}
+
+impl Protocol for Resp {
+    async fn serve<S>(self, stream: S, ended: impl Future<Output = ()> + Send)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let _ = resp::serve(stream, self.0, self.1, ended).await;
+    }
+}
+
+/// The time for a TLS handshake.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// Accepts connections until shutdown, then waits for the open ones.
+async fn serve_protocol<P: Protocol>(
+    listener: Listener,
+    protocol: P,
+    connections: Arc<Connections>,
+    stop: Stop,
+) {
+    let mut open = JoinSet::new();
+    let serve = |stream, _| {
+        let (protocol, ended) = (protocol.clone(), stop.clone().wait());
+        let tls = listener.tls.as_ref().map(ReloadableTls::acceptor);
+        async move {
+            match tls {
+                None => protocol.serve(stream, ended).await,
+                Some(tls) => {
+                    if let Ok(Ok(stream)) = timeout(HANDSHAKE, tls.accept(stream)).await {
+                        protocol.serve(stream, ended).await;
+                    }
+                }
+            }
+        }
+    };
+    accept_all(&listener.socket, &connections, &stop, &[], &mut open, serve).await;
+    drop(listener);
+    while open.join_next().await.is_some() {}
+}

@@ -1,0 +1,105 @@
+//! Trees that are refused, and trees that take the place of others.
+
+use slidegate_server::domain::{Code, Question};
+use slidegate_server::engine::{Afresh, Engine};
+use slidegate_server::spec::{DescriptorSpec, Spec, Unit};
+
+use super::setup::*;
+
+#[test]
+fn what_contradicts_itself_is_refused_by_name() {
+    for (descriptors, part) in [
+        (vec![key("")], "empty key"),
+        (vec![minute("a=b", 1), minute("a=b", 2)], "shop.a_b is there twice"),
+        // One name for two pairs, as in the reference service.
+        (vec![minute("a=b_c", 1), minute("a_b=c", 2)], "shop.a_b_c is there twice"),
+        (vec![above("x", vec![key("a"), key("a")])], "shop.x.a is there twice"),
+        (vec![with(minute("a=b", 1), |spec| spec.share_threshold = true)], "`share_threshold`"),
+        (vec![named("a", 1, "one", &["one"])], "its own name"),
+        (vec![named("a", 1, "one", &[""])], "an empty name"),
+        (vec![key(&format!("a={}", "x".repeat(1025)))], "1025 bytes is too long"),
+        (vec![with(minute("a", 1), |spec| spec.metadata = Some(7.into()))], "metadata 7"),
+        (vec![nested(33)], "more than 32 levels"),
+    ] {
+        let message = refused(descriptors);
+        assert!(message.contains(part), "{message}");
+    }
+    Engine::new(&spec(vec![nested(32)]), &mut Afresh).unwrap();
+}
+
+fn nested(levels: usize) -> DescriptorSpec {
+    let below = if levels == 1 { Vec::new() } else { vec![nested(levels - 1)] };
+    above("level", below)
+}
+
+#[test]
+fn two_domains_of_one_name_are_refused() {
+    let mut twice = spec(vec![minute("a", 1)]);
+    twice.domains.push(twice.domains[0].clone());
+    let error = Engine::new(&twice, &mut Afresh).unwrap_err().to_string();
+    assert!(error.contains("\"shop\" is there twice"), "{error}");
+}
+
+#[test]
+fn a_store_that_is_not_configured_is_refused() {
+    let mut spec = spec(vec![minute("a", 1)]);
+    spec.domains[0].store = "elsewhere".to_owned();
+    let error = Engine::new(&spec, &mut Afresh).unwrap_err().to_string();
+    assert!(error.contains("elsewhere"), "{error}");
+}
+
+#[test]
+fn a_new_tree_keeps_the_counts_of_limits_that_stay() {
+    let house = House::new(vec![minute("user", 3), minute("gone", 1)]);
+    assert_eq!(house.one(&[("user", "a")]).remaining, 2);
+    assert_eq!(house.one(&[("gone", "")]).remaining, 0);
+    // Higher, under a name, beside others, and then lower than what was used.
+    house.engine.swap(&spec(vec![key("new"), named("user", 10, "users", &[])])).unwrap();
+    assert_eq!(house.one(&[("user", "a")]).remaining, 8);
+    assert_eq!(house.one(&[("gone", "")]).limit, None);
+    house.engine.swap(&spec(vec![minute("user", 1)])).unwrap();
+    assert_eq!(house.one(&[("user", "a")]).code, Code::OverLimit);
+    // Statistics go on, too.
+    assert_eq!(house.counted("shop.user")[..2], [3, 1]);
+    assert_eq!(house.counted("shop.gone")[0], 1);
+    // A bad one changes nothing.
+    house.engine.swap(&spec(vec![key("")])).unwrap_err();
+    assert_eq!(house.one(&[("user", "a")]).code, Code::OverLimit);
+    // Another unit is another window: it starts afresh.
+    house.engine.swap(&spec(vec![limited("user", 1, Unit::Hour)])).unwrap();
+    assert_eq!(house.one(&[("user", "a")]).code, Code::Ok);
+    house.engine.swap(&Spec::default()).unwrap();
+    assert_eq!(house.one(&[("user", "a")]).limit, None);
+}
+
+#[test]
+fn questions_beyond_a_bound_are_errors_that_name_it() {
+    let house = House::new(vec![minute("user", 1)]);
+    let long = "x".repeat(1025);
+    let many = vec![("user", "a"); 33];
+    for (domain, descriptors, part) in [
+        ("", vec![descriptor(&[])], "domain is empty"),
+        (DOMAIN, vec![], "list of descriptors is empty"),
+        (long.as_str(), vec![descriptor(&[])], "a domain of 1025 bytes"),
+        (DOMAIN, vec![descriptor(&[]); 65], "65 descriptors are too many: use 64"),
+        (DOMAIN, vec![descriptor(&many)], "33 entries of a descriptor are too many: use 32"),
+        (DOMAIN, vec![descriptor(&[(&long, "")])], "a key of 1025 bytes is too long: use 1024"),
+        (DOMAIN, vec![descriptor(&[("user", &long)])], "a value of 1025 bytes"),
+    ] {
+        let question = Question { domain, descriptors, hits_addend: 1 };
+        let error = house.try_ask(&question).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    }
+    assert_eq!(house.engine.statistics().service_error.get(), 7);
+    let few = House::new(vec![minute("user", 1)]).options(|options| options.descriptors_max = 2);
+    let ask = |descriptors| {
+        few.try_ask(&Question { domain: DOMAIN, descriptors, hits_addend: 1 })
+            .map_err(|error| error.to_string())
+    };
+    let error = ask(vec![descriptor(&[]); 3]).unwrap_err();
+    assert!(error.contains("3 descriptors are too many: use 2"), "{error}");
+    let error = ask(vec![descriptor(&[("user", "a"); 3])]).unwrap_err();
+    assert!(error.contains("3 entries of a descriptor are too many: use 2"), "{error}");
+    let longest = "x".repeat(1024);
+    assert_eq!(house.passes(&[("user", &longest)]), 1);
+}

@@ -1,0 +1,181 @@
+//! The same in a real Redis, and by every algorithm: what was taken elsewhere counts here, what is
+//! looked at or given back is judged by the limit's own number, and a store that dies denies nobody.
+
+use slidegate::Algorithm;
+use slidegate_server::domain::{self, Code, Descriptor, Options, Override, Question, Response};
+use slidegate_server::engine::{Afresh, Caller, Engine};
+use slidegate_server::spec::{DescriptorSpec, RedisPlace, RedisSpec, Spec, StoreSpec, Unit};
+use slidegate_testkit::server::RedisServer;
+
+use super::setup::*;
+
+/// Hours, so that no window passes while a test runs.
+fn hour(text: &str, requests: u32) -> DescriptorSpec {
+    limited(text, requests, Unit::Hour)
+}
+
+fn in_redis(server: &RedisServer, descriptors: Vec<DescriptorSpec>) -> Spec {
+    let mut spec = spec(descriptors);
+    // A busy machine is no reason for an answer without the store.
+    let patience = Some(slidegate_testkit::server::PATIENCE);
+    let redis = RedisSpec {
+        deadline: patience,
+        connect_deadline: patience,
+        ..RedisSpec::new(RedisPlace::Single(server.url()))
+    };
+    spec.stores.push(StoreSpec::Redis("shared".to_owned(), Box::new(redis)));
+    "shared".clone_into(&mut spec.domains[0].store);
+    spec
+}
+
+async fn ask(engine: &Engine, options: &Options, descriptors: Vec<Descriptor<'_>>) -> Response {
+    let question = Question { domain: DOMAIN, descriptors, hits_addend: 0 };
+    domain::answer(&engine.plan(), &question, options, Caller::INSIDE).await.unwrap()
+}
+
+fn user<'a>() -> Descriptor<'a> {
+    descriptor(&[("user", "a")])
+}
+
+#[tokio::test]
+async fn two_daemons_share_the_counts_of_descriptors() {
+    let server = RedisServer::start().unwrap();
+    let spec = in_redis(&server, vec![hour("user", 5), hour("address", 1)]);
+    let one = Engine::new(&spec, &mut Afresh).unwrap();
+    let two = Engine::new(&spec, &mut Afresh).unwrap();
+    let options = Options::default();
+    let both = || vec![user(), descriptor(&[("address", "x")])];
+    assert_eq!(remaining(&ask(&one, &options, both()).await), [4, 0]);
+    let denied = ask(&two, &options, both()).await;
+    assert_eq!((denied.overall, remaining(&denied)), (Code::OverLimit, vec![4, 0]));
+    assert_eq!(remaining(&ask(&two, &options, vec![hits(&[("user", "a")], 0)]).await), [4]);
+    assert_eq!(remaining(&ask(&two, &options, vec![hits(&[("user", "a")], 3)]).await), [1]);
+    let over = ask(&one, &options, vec![hits(&[("user", "a")], 2)]).await;
+    assert_eq!(over.overall, Code::OverLimit);
+    let back = Descriptor { is_negative_hits: true, ..hits(&[("user", "a")], 2) };
+    let given = ask(&one, &options, vec![back]).await;
+    assert_eq!((given.overall, remaining(&given)), (Code::Ok, vec![3]));
+    // A limit that comes with the request meets the same count.
+    let brought =
+        Descriptor { limit: Some(Override { requests: 100, unit: Unit::Hour }), ..user() };
+    assert_eq!(remaining(&ask(&two, &options, vec![brought]).await), [97]);
+}
+
+#[tokio::test]
+async fn a_store_that_dies_denies_nobody_and_is_counted() {
+    let mut server = RedisServer::start().unwrap();
+    let engine = Engine::new(&in_redis(&server, vec![hour("user", 1)]), &mut Afresh).unwrap();
+    let options = Options::default();
+    assert_eq!(ask(&engine, &options, vec![user()]).await.overall, Code::Ok);
+    server.kill().unwrap();
+    let other = || descriptor(&[("user", "b")]);
+    for _ in 0..3 {
+        assert_eq!(ask(&engine, &options, vec![other()]).await.overall, Code::Ok);
+        let looked = ask(&engine, &options, vec![hits(&[("user", "b")], 0)]).await;
+        assert_eq!((looked.overall, remaining(&looked)), (Code::Ok, vec![1]));
+    }
+    assert_eq!(engine.statistics().store_error.get(), 3);
+}
+
+fn algorithms() -> [Algorithm; 5] {
+    [
+        Algorithm::Log,
+        Algorithm::Counter,
+        Algorithm::Segments { count: 10 },
+        Algorithm::Gcra,
+        Algorithm::Fixed,
+    ]
+}
+
+fn counting(mut spec: DescriptorSpec, algorithm: Algorithm) -> DescriptorSpec {
+    spec.limit.as_mut().unwrap().rate.as_mut().unwrap().algorithm = algorithm;
+    spec
+}
+
+fn tree(algorithm: Algorithm) -> Vec<DescriptorSpec> {
+    let quota = with(hour("quota", 1), |spec| spec.quota_mode = true);
+    [hour("user", 5), quota].map(|spec| counting(spec, algorithm)).to_vec()
+}
+
+/// Everything that takes, looks and gives back, by the limit's own number.
+async fn by_its_own_number(engine: &Engine, algorithm: Algorithm, store: &str) {
+    let what = format!("{algorithm:?} in {store}");
+    let (each, all) = (Options::default(), Options { charge_all: true, ..Options::default() });
+    let left = async |descriptors| remaining(&ask(engine, &each, descriptors).await);
+    let look = || vec![hits(&[("user", "a")], 0)];
+    assert_eq!(left(vec![hits(&[("user", "a")], 3)]).await, [2], "{what}: taken");
+    assert_eq!(left(look()).await, [2], "{what}: looked at");
+    // A used-up quota gives back what the other limit took.
+    let both = || vec![user(), descriptor(&[("quota", "")])];
+    assert_eq!(left(both()).await, [1, 0], "{what}: both");
+    let denied = ask(engine, &each, both()).await;
+    assert_eq!((denied.overall, remaining(&denied)), (Code::OverLimit, vec![1, 0]), "{what}");
+    assert_eq!(left(look()).await, [1], "{what}: after the quota");
+    // What crosses the limit is owed.
+    let owed = ask(engine, &all, vec![hits(&[("user", "a")], 4)]).await;
+    assert_eq!(owed.overall, Code::OverLimit, "{what}: crosses");
+    let over = ask(engine, &each, look()).await;
+    assert_eq!(over.overall, Code::OverLimit, "{what}: owed");
+    let back = Descriptor { is_negative_hits: true, ..hits(&[("user", "a")], 5) };
+    // GCRA knows no oldest units, and gives back one less, to the safe side.
+    let expected = if algorithm == Algorithm::Gcra { [1] } else { [2] };
+    assert_eq!(left(vec![back]).await, expected, "{what}: given back, the debt too");
+}
+
+#[tokio::test]
+async fn every_algorithm_judges_by_the_limits_own_number_in_memory() {
+    for algorithm in algorithms() {
+        let house = House::new(tree(algorithm));
+        by_its_own_number(&house.engine, algorithm, "memory").await;
+    }
+}
+
+#[tokio::test]
+async fn every_algorithm_judges_by_the_limits_own_number_in_redis() {
+    let server = RedisServer::start().unwrap();
+    for algorithm in algorithms() {
+        let engine = Engine::new(&in_redis(&server, tree(algorithm)), &mut Afresh).unwrap();
+        by_its_own_number(&engine, algorithm, "Redis").await;
+    }
+}
+
+#[test]
+fn a_domain_may_count_in_several_ways() {
+    let house = House::new(vec![
+        counting(hour("fixed", 2), Algorithm::Fixed),
+        counting(hour("exact", 3), Algorithm::Log),
+    ]);
+    assert_eq!(house.passes(&[("fixed", "")]), 2);
+    assert_eq!(house.passes(&[("exact", "")]), 3);
+    // What comes with a request counts as the first that is configured.
+    let brought = |requests| Descriptor {
+        limit: Some(Override { requests, unit: Unit::Hour }),
+        ..descriptor(&[("fixed", "")])
+    };
+    assert_eq!(remaining(&house.ask(vec![brought(10)])), [7]);
+}
+
+/// Keys in each of the first four databases.
+fn keys(server: &RedisServer) -> [u64; 4] {
+    [0, 1, 2, 3].map(|database| {
+        let client = redis::Client::open(format!("{}/{database}", server.url())).unwrap();
+        let mut connection = client.get_connection().unwrap();
+        redis::cmd("DBSIZE").query(&mut connection).unwrap()
+    })
+}
+
+#[tokio::test]
+async fn a_database_that_is_set_is_above_that_of_the_address() {
+    let server = RedisServer::start().unwrap();
+    let mut expected = [0; 4];
+    for (database, found_in) in [(None, 3), (Some(0), 0), (Some(2), 2)] {
+        let mut spec = in_redis(&server, vec![hour("user", 5)]);
+        let Some(StoreSpec::Redis(_, redis)) = spec.stores.last_mut() else { unreachable!() };
+        redis.place = RedisPlace::Single(format!("{}/3", server.url()));
+        redis.database = database;
+        let engine = Engine::new(&spec, &mut Afresh).unwrap();
+        assert_eq!(remaining(&ask(&engine, &Options::default(), vec![user()]).await), [4]);
+        expected[found_in] += 1;
+        assert_eq!(keys(&server), expected, "{database:?}");
+    }
+}

@@ -1,0 +1,8 @@
+//! Envoy's protocol over real sockets: a tonic client, and Envoy itself.
+
+mod files;
+mod grpc;
+mod overload;
+mod proxy;
+mod served;
+mod traces;

@@ -1,0 +1,267 @@
+//! Limits at work: switches, several at once, another configuration, a restart.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use slidegate::{Algorithm, Cost, ManualClock, OnFull, Quota};
+use slidegate_server::engine::{Afresh, Ask, Caller, Count, Engine, Pool, check_all};
+use slidegate_server::run::Snapshots;
+use slidegate_server::spec::{CandidateSpec, MemorySpec, PolicySpec, Spec, StoreSpec, Rollout};
+
+fn policy(name: &str, limit: u64) -> PolicySpec {
+    PolicySpec::new(name, vec![Quota::per_minute(limit).unwrap()])
+}
+
+fn spec(policies: impl IntoIterator<Item = PolicySpec>) -> Spec {
+    Spec { policies: policies.into_iter().collect(), ..Spec::default() }
+}
+
+fn clock() -> ManualClock {
+    ManualClock::new(Duration::from_secs(1_700_000_000))
+}
+
+fn engine(spec: &Spec) -> (Engine, ManualClock) {
+    let clock = clock();
+    (Engine::with_clock(spec, Some(clock.clone()), &mut Afresh).unwrap(), clock)
+}
+
+async fn allowed(engine: &Engine, policy: &str, key: &str, times: usize) -> usize {
+    let plan = engine.plan();
+    let limit = plan.limit(policy).unwrap();
+    let mut allowed = 0;
+    for _ in 0..times {
+        allowed += usize::from(
+            limit.check(key.as_bytes(), None, Cost::ONE, Caller::INSIDE).await.is_allowed(),
+        );
+    }
+    allowed
+}
+
+async fn used(engine: &Engine, policy: &str, key: &str) -> u64 {
+    engine.plan().limit(policy).unwrap().usage(key.as_bytes(), None).await.unwrap().units(0)
+}
+
+#[tokio::test]
+async fn switches_say_how_far_a_limit_is_enforced() {
+    let shadow = PolicySpec { switch: Rollout::Shadow, ..policy("shadow", 2) };
+    let off = PolicySpec { switch: Rollout::Off, ..policy("off", 2) };
+    let (engine, _) = engine(&spec([policy("on", 2), shadow, off]));
+    assert_eq!(allowed(&engine, "on", "k", 5).await, 2);
+    assert_eq!(allowed(&engine, "shadow", "k", 5).await, 5);
+    assert_eq!(allowed(&engine, "off", "k", 5).await, 5);
+    let plan = engine.plan();
+    let counts = |name: &str| {
+        let counts = plan.limit(name).unwrap().counts();
+        [&counts.allowed, &counts.denied, &counts.shadow_denied, &counts.off].map(Count::get)
+    };
+    assert_eq!(counts("on"), [2, 3, 0, 0]);
+    assert_eq!(counts("shadow"), [2, 0, 3, 0]);
+    assert_eq!(counts("off"), [0, 0, 0, 5]);
+    assert_eq!(used(&engine, "off", "k").await, 0);
+}
+
+#[tokio::test]
+async fn a_canary_is_enforced_for_its_share_of_keys_and_always_the_same() {
+    let canary = PolicySpec { enforce_percent: 30, ..policy("canary", 1) };
+    let (engine, clock) = engine(&spec([canary]));
+    let mut denied = Vec::new();
+    for round in 0..2 {
+        clock.advance(Duration::from_secs(61));
+        let mut now = Vec::new();
+        for key in 0..1000 {
+            if allowed(&engine, "canary", &key.to_string(), 2).await == 1 {
+                now.push(key);
+            }
+        }
+        assert!((240..360).contains(&now.len()), "{} of 1000", now.len());
+        assert!(round == 0 || now == denied);
+        denied = now;
+    }
+}
+
+#[tokio::test]
+async fn a_candidate_is_judged_beside_and_denies_nobody() {
+    let quotas = vec![Quota::per_minute(1).unwrap()];
+    let candidate = CandidateSpec { quotas, algorithm: Algorithm::Log };
+    let (engine, _) =
+        engine(&spec([PolicySpec { candidate: Some(candidate), ..policy("api", 4) }]));
+    assert_eq!(allowed(&engine, "api", "k", 5).await, 4);
+    assert_eq!(engine.plan().limit("api").unwrap().counts().candidate_denied.get(), 4);
+}
+
+#[tokio::test]
+async fn several_limits_are_all_or_nothing_and_shadows_stand_in_nobodys_way() {
+    let shadow = PolicySpec { switch: Rollout::Shadow, ..policy("shadow", 1) };
+    let (engine, _) = engine(&spec([policy("wide", 9), policy("narrow", 2), shadow]));
+    let plan = engine.plan();
+    let ask = |name: &str| Ask {
+        limit: plan.limit(name).unwrap(),
+        key: b"k",
+        tier: None,
+        cost: Cost::ONE,
+    };
+    let asks = [ask("wide"), ask("narrow"), ask("shadow")];
+    let mut told = Vec::new();
+    for _ in 0..3 {
+        let answers = check_all(&asks, Caller::INSIDE).await;
+        told.push(
+            answers.iter().map(|it| (it.decision.is_allowed(), it.is_over)).collect::<Vec<_>>(),
+        );
+    }
+    assert_eq!(told[0], [(true, false), (true, false), (true, false)]);
+    assert_eq!(told[1], [(true, false), (true, false), (true, true)]);
+    assert_eq!(told[2], [(false, false), (false, true), (false, true)]);
+    drop(plan);
+    assert_eq!(used(&engine, "wide", "k").await, 2);
+    assert_eq!(used(&engine, "shadow", "k").await, 1);
+    let plan = engine.plan();
+    assert_eq!(plan.limit("wide").unwrap().counts().denied_by_other.get(), 1);
+}
+
+#[tokio::test]
+async fn another_configuration_keeps_what_can_be_kept() {
+    let (engine, _) = engine(&spec([policy("same", 3), policy("raised", 3), policy("gone", 3)]));
+    for name in ["same", "raised", "gone"] {
+        assert_eq!(allowed(&engine, name, "k", 3).await, 3);
+    }
+    engine.swap(&spec([policy("new", 1), policy("raised", 5), policy("same", 3)])).unwrap();
+    assert_eq!(allowed(&engine, "same", "k", 9).await, 0);
+    assert_eq!(allowed(&engine, "raised", "k", 9).await, 2);
+    assert_eq!(allowed(&engine, "new", "k", 9).await, 1);
+    assert!(engine.plan().limit("gone").is_none());
+    assert_eq!(engine.plan().limit("same").unwrap().counts().allowed.get(), 3);
+    engine.swap(&spec([policy("raised", 2)])).unwrap();
+    assert_eq!(allowed(&engine, "raised", "k", 9).await, 0);
+}
+
+#[tokio::test]
+async fn a_configuration_that_cannot_be_changes_nothing() {
+    let (engine, _) = engine(&spec([policy("api", 3)]));
+    assert_eq!(allowed(&engine, "api", "k", 2).await, 2);
+    let elsewhere = PolicySpec { store: "nowhere".to_owned(), ..policy("api", 9) };
+    let error = engine.swap(&spec([elsewhere])).unwrap_err();
+    assert!(error.to_string().contains("\"nowhere\" is not configured"), "{error}");
+    assert_eq!(allowed(&engine, "api", "k", 9).await, 1);
+}
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let _ = fs::remove_dir_all(&path);
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[tokio::test]
+async fn a_restart_forgives_nothing() {
+    let folder = Folder::new("a_restart_forgives_nothing");
+    let snapshots = Snapshots::new(&folder.0).unwrap();
+    let spec = spec([policy("api/v1:*", 3)]);
+    let (before, _) = engine(&spec);
+    assert_eq!(allowed(&before, "api/v1:*", "k", 2).await, 2);
+    let report = snapshots.save(&before.plan()).unwrap();
+    assert_eq!((report.files, report.keys), (2, 1));
+    let mut restorer = snapshots.restorer(false);
+    let after = Engine::with_clock(&spec, Some(clock()), &mut restorer).unwrap();
+    assert_eq!(allowed(&after, "api/v1:*", "k", 9).await, 1);
+    assert!(restorer.told.iter().any(|line| line.contains("1 keys restored")), "{restorer:?}");
+}
+
+#[tokio::test]
+async fn a_damaged_snapshot_stops_the_start_unless_told_otherwise() {
+    let folder = Folder::new("a_damaged_snapshot");
+    let snapshots = Snapshots::new(&folder.0).unwrap();
+    let spec = spec([policy("api", 3)]);
+    let (before, _) = engine(&spec);
+    assert_eq!(allowed(&before, "api", "k", 3).await, 3);
+    snapshots.save(&before.plan()).unwrap();
+    let file = folder.0.join("api.log.1.snapshot");
+    let good = fs::read(&file).unwrap();
+    for at in 0..good.len() {
+        let mut bad = good.clone();
+        bad[at] ^= 1 << (at % 8);
+        fs::write(&file, bad).unwrap();
+        let error = Engine::new(&spec, &mut snapshots.restorer(false)).unwrap_err().to_string();
+        assert!(error.contains("start_empty_if_damaged"), "byte {at}: {error}");
+    }
+    for end in 0..good.len() {
+        fs::write(&file, &good[..end]).unwrap();
+        assert!(Engine::new(&spec, &mut snapshots.restorer(false)).is_err(), "cut at {end}");
+    }
+    let mut restorer = snapshots.restorer(true);
+    let after = Engine::with_clock(&spec, Some(clock()), &mut restorer).unwrap();
+    assert_eq!(allowed(&after, "api", "k", 9).await, 3);
+    assert!(folder.0.join("api.log.1.damaged").exists() && !file.exists());
+}
+
+// State that was made before a reload must follow the budget, or all of it together exceeds it.
+#[tokio::test]
+async fn shares_of_memory_follow_the_configuration() {
+    const MIB: usize = 1 << 20;
+    let with = |policies: &[&str], limit: usize| Spec {
+        stores: vec![StoreSpec::Memory(MemorySpec { limit, ..MemorySpec::default() })],
+        ..spec(policies.iter().map(|name| policy(name, 3)))
+    };
+    let shares = |engine: &Engine| -> Vec<usize> {
+        let plan = engine.plan();
+        let limit = |(_, pool): &(_, Pool)| match pool {
+            Pool::Memory(limiter) => limiter.stats().memory_limit,
+            Pool::Redis(_) => 0,
+        };
+        plan.pools().iter().map(limit).collect()
+    };
+    // One more than policies: that of `CL.THROTTLE`.
+    let (engine, _) = engine(&with(&["one"], 64 * MIB));
+    assert_eq!(shares(&engine), [32 * MIB; 2]);
+    assert_eq!(allowed(&engine, "one", "k", 2).await, 2);
+    engine.swap(&with(&["one", "two", "three"], 64 * MIB)).unwrap();
+    assert_eq!(shares(&engine), [16 * MIB; 4]);
+    engine.swap(&with(&["one", "two", "three"], 256 * MIB)).unwrap();
+    assert_eq!(shares(&engine), [64 * MIB; 4]);
+    engine.swap(&with(&["one"], 256 * MIB)).unwrap();
+    assert_eq!(shares(&engine), [128 * MIB; 2]);
+    assert_eq!(allowed(&engine, "one", "k", 2).await, 1, "counts are kept on the way");
+}
+
+// What an operator says of a full table must not wait for a restart: that would empty it.
+#[tokio::test]
+async fn what_happens_when_memory_is_spent_follows_the_configuration() {
+    let with = |on_full| Spec {
+        stores: vec![StoreSpec::Memory(MemorySpec {
+            limit: 4 << 20,
+            on_full,
+            ..MemorySpec::default()
+        })],
+        ..spec([policy("one", 3)])
+    };
+    let (engine, _) = engine(&with(OnFull::Overflow));
+    let overflowed = || {
+        let plan = engine.plan();
+        let count = |(_, pool): &(_, Pool)| match pool {
+            Pool::Memory(limiter) => limiter.stats().overflowed,
+            Pool::Redis(_) => 0,
+        };
+        plan.pools().iter().map(count).sum::<u64>()
+    };
+    let mut key = 0_u32;
+    while overflowed() == 0 {
+        assert_eq!(allowed(&engine, "one", &key.to_string(), 1).await, 1);
+        key += 1;
+    }
+    engine.swap(&with(OnFull::Deny)).unwrap();
+    let mut denied = 0;
+    for new in key..key + 1000 {
+        denied += 1 - allowed(&engine, "one", &new.to_string(), 1).await;
+    }
+    assert!(denied > 0, "nobody of a thousand new keys was denied");
+    assert_eq!(allowed(&engine, "one", "0", 3).await, 2, "who is in the table stays");
+}

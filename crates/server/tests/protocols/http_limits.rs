@@ -1,0 +1,261 @@
+//! What clients must not be able to do: hold a connection, fill memory, end the process.
+//!
+//! What could go wrong: a slow or greedy client that others pay for. The clock stands still until a test
+//! moves it, so that nothing depends on how fast the machine is.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use serde_json::json;
+use slidegate::Quota;
+use slidegate_server::http::{
+    Connections, Handle, HttpSettings, HttpState, Peer, Reply, ServeLimits,
+};
+use slidegate_server::spec::{PolicySpec, Spec};
+use slidegate_testkit::server::PATIENCE;
+use tokio::time::timeout;
+
+use crate::frozen_time::FrozenTime;
+use crate::http_client::{Client, JSON, Running, api, engine, until};
+
+const GET: &[u8] = b"GET /v1/check?policy=api&key=a HTTP/1.1\r\nhost: test\r\n\r\n";
+
+fn spec() -> Spec {
+    let policy = PolicySpec::new("api", vec![Quota::per_minute(1_000_000).unwrap()]);
+    Spec { policies: vec![policy], ..Spec::default() }
+}
+
+/// The bound that a test is about.
+const SHORT: Duration = Duration::from_secs(1);
+
+/// Bounds that no test reaches, but for the one that it makes short.
+fn long() -> ServeLimits {
+    let hour = Duration::from_secs(3600);
+    ServeLimits {
+        header_timeout: hour,
+        request_timeout: hour,
+        write_timeout: hour,
+        idle_timeout: hour,
+        drain_timeout: hour,
+        ..ServeLimits::default()
+    }
+}
+
+async fn start(limits: ServeLimits, connections: usize) -> Running {
+    let (engine, _clock) = engine(&spec());
+    let state = Arc::new(HttpState::new(engine, HttpSettings::default()));
+    Running::with(state, limits, Connections::new(connections)).await
+}
+
+/// Moves the clock until the server closes the connection, which it must do without an answer.
+async fn assert_closed_in_time(time: &FrozenTime, client: &mut Client) {
+    let answer = time.until(SHORT, "the connection to be closed", client.read(true)).await;
+    assert!(answer.is_none(), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_slow_head_is_cut() {
+    let time = FrozenTime::new();
+    let server = start(ServeLimits { header_timeout: SHORT, ..long() }, 10).await;
+    for piece in [&GET[..1], &GET[..20], b"PRI * HTTP/2.0\r\n"] {
+        let mut client = Client::connect(server.address).await;
+        client.write(piece).await;
+        assert_closed_in_time(&time, &mut client).await;
+    }
+    // Also after a good request, and one that sends a byte now and then.
+    let mut client = Client::connect(server.address).await;
+    client.write(GET).await;
+    assert_eq!(client.read(true).await.unwrap().status, 200);
+    client.write(&GET[..9]).await;
+    assert_closed_in_time(&time, &mut client).await;
+    until("all to be gone", || server.connections.open() == 0).await;
+    assert_eq!(server.connections.cut(), 4);
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_closed() {
+    let time = FrozenTime::new();
+    let server = start(ServeLimits { idle_timeout: SHORT, ..long() }, 10).await;
+    let mut client = Client::connect(server.address).await;
+    assert_closed_in_time(&time, &mut client).await;
+    let mut client = Client::connect(server.address).await;
+    client.write(GET).await;
+    assert_eq!(client.read(true).await.unwrap().status, 200);
+    assert_closed_in_time(&time, &mut client).await;
+    assert_eq!(server.connections.cut(), 0);
+}
+
+#[tokio::test]
+async fn a_slow_body_is_cut() {
+    let time = FrozenTime::new();
+    let server = start(ServeLimits { request_timeout: SHORT, ..long() }, 10).await;
+    let mut client = Client::connect(server.address).await;
+    let head =
+        format!("POST /v1/check HTTP/1.1\r\nhost: test\r\n{JSON}content-length: 50\r\n\r\n{{");
+    client.write(head.as_bytes()).await;
+    assert_closed_in_time(&time, &mut client).await;
+    assert_eq!(server.connections.cut(), 1);
+}
+
+#[tokio::test]
+async fn who_does_not_take_answers_is_cut() {
+    let time = FrozenTime::new();
+    let server = start(ServeLimits { write_timeout: SHORT, ..long() }, 10).await;
+    let mut client = Client::connect(server.address).await;
+    // More answers than all buffers on the way hold, and nobody reads them.
+    let asks = "GET /openapi.json HTTP/1.1\r\nhost: test\r\n\r\n".repeat(100);
+    let flood = async { while client.try_write(asks.as_bytes()).await {} };
+    time.until(SHORT, "the client to be cut", flood).await;
+    until("the client to be cut", || server.connections.cut() == 1).await;
+}
+
+#[tokio::test]
+async fn a_large_body_is_refused_before_it_is_read() {
+    let (server, _clock) = api(&spec()).await;
+    let mut client = Client::connect(server.address).await;
+    let claim = format!("{JSON}content-length: 65537\r\n");
+    let head = format!("POST /v1/check HTTP/1.1\r\nhost: test\r\n{claim}\r\n");
+    client.write(head.as_bytes()).await;
+    let answer = client.read(true).await.unwrap();
+    assert_eq!(answer.status, 413);
+    assert!(answer.json()["detail"].as_str().unwrap().contains("65536 bytes"));
+
+    // Without a length it is refused when it has become too large.
+    let mut client = Client::connect(server.address).await;
+    let head = format!(
+        "POST /v1/batch HTTP/1.1\r\nhost: test\r\n{JSON}transfer-encoding: chunked\r\n\r\n"
+    );
+    client.write(head.as_bytes()).await;
+    let piece = " ".repeat(30_000);
+    for _ in 0..3 {
+        client.write(format!("{:x}\r\n{piece}\r\n", piece.len()).as_bytes()).await;
+    }
+    assert_eq!(client.read(true).await.unwrap().status, 413);
+
+    // One of exactly that size is not too large.
+    let mut client = Client::connect(server.address).await;
+    let ask = json!({"policy": "api", "key": "a"}).to_string();
+    let body = ask.clone() + &" ".repeat(65_536 - ask.len());
+    assert_eq!(client.send("POST", "/v1/check", JSON, &body).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_large_head_is_refused() {
+    let (server, _clock) = api(&spec()).await;
+    let mut client = Client::connect(server.address).await;
+    let field = format!("x-long: {}\r\n", "x".repeat(64 << 10));
+    let head = format!("GET /v1/policies HTTP/1.1\r\nhost: test\r\n{field}\r\n");
+    client.write(head.as_bytes()).await;
+    assert_eq!(client.read(true).await.unwrap().status, 431);
+    let mut client = Client::connect(server.address).await;
+    let head = format!("GET /v1/policies HTTP/1.1\r\n{}\r\n", "x: y\r\n".repeat(1000));
+    client.write(head.as_bytes()).await;
+    assert_eq!(client.read(true).await.unwrap().status, 431);
+}
+
+#[tokio::test]
+async fn too_many_connections_are_turned_away_and_others_go_on() {
+    let server = start(long(), 2).await;
+    let mut first = Client::connect(server.address).await;
+    let mut second = Client::connect(server.address).await;
+    for client in [&mut first, &mut second] {
+        assert_eq!(client.get("/v1/policies").await.status, 200);
+    }
+    let mut third = Client::connect(server.address).await;
+    // The 503 may be lost when the kernel throws away what the client had sent already.
+    if let Some(answer) = third.read(true).await {
+        assert_eq!(answer.status, 503);
+    }
+    until("it to be counted", || server.connections.refused() == 1).await;
+    assert_eq!(first.get("/v1/policies").await.status, 200);
+    drop(first);
+    until("a place", || server.connections.open() == 1).await;
+    let mut fourth = Client::connect(server.address).await;
+    assert_eq!(fourth.get("/v1/policies").await.status, 200);
+}
+
+/// Panics when it is told to, at once or after it has waited.
+struct Fragile {
+    is_calm: AtomicBool,
+}
+
+impl Handle for Fragile {
+    async fn handle(&self, request: &mut Request<Incoming>, _: &Peer) -> Reply {
+        if self.is_calm.load(Ordering::Relaxed) {
+            return Response::new(Full::from("calm"));
+        }
+        if request.uri().path() == "/later" {
+            tokio::task::yield_now().await;
+        }
+        panic!("as the test wants it");
+    }
+}
+
+#[tokio::test]
+async fn a_panic_is_answered_and_ends_nothing() {
+    let handler = Arc::new(Fragile { is_calm: AtomicBool::new(false) });
+    let server = Running::of(Arc::clone(&handler)).await;
+    let mut client = Client::connect(server.address).await;
+    for path in ["/", "/later"] {
+        let answer = client.get(path).await;
+        assert_eq!(answer.status, 500);
+        assert_eq!(answer.json()["status"], 500);
+        assert!(!answer.text().contains("as the test wants it"));
+    }
+    assert_eq!(server.connections.panics(), 2);
+    handler.is_calm.store(true, Ordering::Relaxed);
+    assert_eq!(client.get("/").await.text(), "calm");
+}
+
+/// Answers when it is told to.
+#[derive(Default)]
+struct Patient {
+    is_asked: AtomicBool,
+    go_on: tokio::sync::Notify,
+}
+
+impl Handle for Patient {
+    async fn handle(&self, _: &mut Request<Incoming>, _: &Peer) -> Reply {
+        self.is_asked.store(true, Ordering::Relaxed);
+        self.go_on.notified().await;
+        Response::new(Full::from("done"))
+    }
+}
+
+#[tokio::test]
+async fn what_is_under_way_at_the_end_is_answered() {
+    let handler = Arc::new(Patient::default());
+    let server = Running::with(Arc::clone(&handler), long(), Connections::new(10)).await;
+    let (address, connections) = (server.address, Arc::clone(&server.connections));
+    let mut idle = Client::connect(address).await;
+    let mut client = Client::connect(address).await;
+    client.write(GET).await;
+    until("the request", || handler.is_asked.load(Ordering::Relaxed)).await;
+    let ended = server.end();
+    // No new client gets in, and an idle one is closed.
+    assert!(timeout(PATIENCE, idle.read(true)).await.unwrap().is_none());
+    until("refusals", || std::net::TcpStream::connect(address).is_err()).await;
+    assert!(!ended.is_finished());
+    handler.go_on.notify_one();
+    let answer = client.read(true).await.unwrap();
+    assert_eq!((answer.text(), answer.field("connection")), ("done", Some("close")));
+    timeout(PATIENCE, ended).await.unwrap().unwrap();
+    assert_eq!(connections.open(), 0);
+}
+
+#[tokio::test]
+async fn what_takes_too_long_at_the_end_is_dropped() {
+    let handler = Arc::new(Patient::default());
+    let time = FrozenTime::new();
+    let limits = ServeLimits { drain_timeout: SHORT, ..long() };
+    let server = Running::with(Arc::clone(&handler), limits, Connections::new(10)).await;
+    let mut client = Client::connect(server.address).await;
+    client.write(GET).await;
+    until("the request", || handler.is_asked.load(Ordering::Relaxed)).await;
+    time.until(SHORT, "the server to end", server.end()).await.unwrap();
+    assert!(client.read(true).await.is_none());
+}

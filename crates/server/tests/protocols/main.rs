@@ -1,0 +1,19 @@
+//! The engine and everything that speaks to it but Envoy: HTTP, forward auth, the Redis protocol and the
+//! admin listener, over real sockets in this process.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "in a test, to panic is to fail")]
+
+mod frozen_time;
+mod http_client;
+
+mod admin;
+mod audit;
+mod auth;
+mod conformance;
+mod engine;
+mod http_api;
+mod http_limits;
+mod http_protocols;
+mod resp;
+mod schemathesis;
+mod trace_ids;

@@ -1,0 +1,216 @@
+//! The Redis protocol over real sockets, by real clients.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use slidegate::{Algorithm, ManualClock, Quota};
+use slidegate_server::engine::{Afresh, Engine};
+use slidegate_server::resp::{self, RespLimits};
+use slidegate_server::spec::{PolicySpec, Spec};
+use slidegate_testkit::server::PythonTool;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::frozen_time::FrozenTime;
+
+struct Server {
+    port: u16,
+    clock: ManualClock,
+}
+
+impl Server {
+    async fn start() -> Self {
+        Self::with_limits(RespLimits::default()).await
+    }
+
+    async fn with_limits(limits: RespLimits) -> Self {
+        let mut api = PolicySpec::new("api", vec![Quota::per_minute(3).unwrap()]);
+        api.tiers.insert("gold".to_owned(), vec![Quota::per_minute(5).unwrap()]);
+        let both = vec![Quota::per_second(2).unwrap(), Quota::per_hour(9).unwrap()];
+        let gcra = PolicySpec {
+            algorithm: Algorithm::Gcra,
+            ..PolicySpec::new("gcra", vec![Quota::per_minute(6).unwrap()])
+        };
+        let policies = vec![api, PolicySpec::new("both", both), gcra];
+        let spec = Spec { policies, ..Spec::default() };
+        let clock = ManualClock::new(Duration::from_secs(1_700_000_000));
+        let engine = Engine::with_clock(&spec, Some(clock.clone()), &mut Afresh).unwrap();
+        let engine = Arc::new(engine);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let engine = Arc::clone(&engine);
+                tokio::spawn(resp::serve(stream, engine, limits, std::future::pending()));
+            }
+        });
+        Self { port, clock }
+    }
+
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(("127.0.0.1", self.port)).await.unwrap()
+    }
+
+    /// What the server answers to these bytes before it closes, or until nothing more is expected.
+    async fn ask(&self, input: &[u8], expected: &str) {
+        let mut stream = self.connect().await;
+        stream.write_all(input).await.unwrap();
+        let mut answer = vec![0; expected.len()];
+        stream.read_exact(&mut answer).await.unwrap();
+        assert_eq!(String::from_utf8_lossy(&answer), expected);
+    }
+
+    fn cli(&self, arguments: &[&str]) -> String {
+        let mut command = Command::new("redis-cli");
+        command.args(["-p", &self.port.to_string()]).args(arguments);
+        let output = command.output().unwrap();
+        String::from_utf8(output.stdout).unwrap().trim().replace('\n', " ")
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn redis_cli_asks() {
+    let server = Server::start().await;
+    for version in ["-2", "-3"] {
+        let key = format!("user{version}");
+        let check =
+            |extra: &[&str]| server.cli(&[&[version, "SG.CHECK", "api", &key][..], extra].concat());
+        assert_eq!(check(&[]), "1 3 2 0 60000");
+        assert_eq!(check(&["COST", "2"]), "1 3 0 0 60000");
+        assert_eq!(check(&[]), "0 3 0 60000 60000");
+        assert_eq!(check(&["tier", "gold", "cost", "2"]), "1 5 0 0 60000");
+    }
+    server.clock.advance(Duration::from_secs(60));
+    assert_eq!(server.cli(&["SG.PEEK", "api", "user-2"]), "1 3 3 0 0");
+    assert_eq!(server.cli(&["PING"]), "PONG");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn redis_py_asks() {
+    let server = Server::start().await;
+    let requirements = include_str!("resp_files/requirements.txt");
+    let asking = tokio::task::spawn_blocking(move || {
+        let tool = PythonTool::install("redis-py-8.1.0", requirements).unwrap();
+        let mut command = tool.command(include_str!("resp_files/ask.py"));
+        command.arg(server.port.to_string()).output().unwrap()
+    });
+    let output = asking.await.unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "asked\n", "{errors}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_command_of_ours() {
+    let server = Server::start().await;
+    let reserved = server.cli(&["SG.RESERVE", "api", "k", "COST", "3"]);
+    let (five, receipt) = reserved.rsplit_once(' ').unwrap();
+    assert_eq!(five, "1 3 0 0 60000");
+    assert_eq!(server.cli(&["SG.USAGE", "api", "k"]), "3");
+    assert_eq!(server.cli(&["SG.SETTLE", "api", "k", receipt, "1"]), "1");
+    assert_eq!(server.cli(&["SG.USAGE", "api", "k"]), "1");
+    assert_eq!(server.cli(&["SG.HISTORY", "api", "k"]), "1700000000000 1");
+    assert_eq!(server.cli(&["SG.REFUND", "api", "k", receipt]), "1");
+    assert_eq!(server.cli(&["SG.USAGE", "api", "k"]), "0");
+    assert_eq!(server.cli(&["SG.CHECK", "api", "k"]), "1 3 2 0 60000");
+    assert_eq!(server.cli(&["SG.RESET", "api", "k"]), "1");
+    assert_eq!(server.cli(&["SG.RESET", "api", "k"]), "0");
+    assert_eq!(
+        server.cli(&["SG.ALL", "api", "k", "1", "both", "k", "2"]),
+        "1 3 2 0 60000 1 2 0 0 1000"
+    );
+    let denied = server.cli(&["SG.ALL", "api", "k", "1", "both", "k", "1"]);
+    assert!(denied.starts_with("0 3 "), "{denied}");
+    assert_eq!(server.cli(&["SG.USAGE", "api", "k"]), "1");
+    assert_eq!(server.cli(&["SG.POLICIES"]), "api 3 60000 both 2 1000 9 3600000 gcra 6 60000");
+}
+
+// The example of redis-cell: a burst of 15 beyond the first, refilled at 30 a minute.
+#[tokio::test(flavor = "multi_thread")]
+async fn throttle_as_redis_cell() {
+    let server = Server::start().await;
+    let ask =
+        |extra: &[&str]| server.cli(&[&["CL.THROTTLE", "user", "15", "30", "60"], extra].concat());
+    assert_eq!(ask(&[]), "0 16 15 -1 2");
+    assert_eq!(ask(&["15"]), "0 16 0 -1 32");
+    assert_eq!(ask(&[]), "1 16 0 2 32");
+    assert_eq!(ask(&["0"]), "0 16 0 -1 32");
+    server.clock.advance(Duration::from_secs(2));
+    assert_eq!(ask(&[]), "0 16 0 -1 32");
+    server.clock.advance(Duration::from_secs(60));
+    assert_eq!(ask(&[]), "0 16 15 -1 2");
+    assert!(ask(&["17"]).starts_with("1 16 15 -1"), "never fits");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_library_in_pipelines() {
+    let server = Server::start().await;
+    let client = redis::Client::open(format!("redis://127.0.0.1:{}", server.port)).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let mut pipeline = redis::pipe();
+    for number in 0..1000 {
+        pipeline.cmd("SG.CHECK").arg("api").arg(format!("key{}", number % 100));
+    }
+    let answers: Vec<Vec<i64>> = pipeline.query_async(&mut connection).await.unwrap();
+    assert_eq!(answers.len(), 1000);
+    assert_eq!(answers.iter().filter(|answer| answer[0] == 1).count(), 300);
+}
+
+#[tokio::test]
+async fn errors_name_what_is_wrong() {
+    let server = Server::start().await;
+    for (command, expected) in [
+        ("SG.CHECK aip k", "-ERR no policy 'aip': did you mean 'api'?\r\n"),
+        ("SG.CHECK zzz k", "-ERR no policy 'zzz': SG.POLICIES tells which there are\r\n"),
+        ("SG.CHEK api k", "-ERR unknown command 'SG.CHEK': did you mean 'sg.check'?\r\n"),
+        ("GET k", "-ERR unknown command 'GET'\r\n"),
+        (
+            "SG.CHECK api",
+            "-ERR wrong number of arguments for 'sg.check': use policy key [COST n] [TIER name]\r\n",
+        ),
+        ("SG.CHECK api k COST x", "-ERR 'x' is not a number from 0 to 18446744073709551615\r\n"),
+        ("SG.CHECK api k TIER tin", "-ERR policy 'api' has no tier 'tin'\r\n"),
+        ("SG.CHECK api k FOO 1", "-ERR unknown option 'FOO': use COST or TIER\r\n"),
+        ("SG.REFUND api k 1.2", "-ERR '1.2' is no receipt: use what SG.RESERVE gave\r\n"),
+        ("CL.THROTTLE k 1 0 1", "-ERR count and period must be above zero\r\n"),
+        ("SELECT 1", "-ERR there is one database, 0\r\n"),
+        ("HELLO 4", "-NOPROTO use 2 or 3\r\n"),
+    ] {
+        server.ask(format!("{command}\r\n").as_bytes(), expected).await;
+    }
+    server.ask(b"SG.CHECK api k COST 0\r\n", "-ERR cost 0 is out of range").await;
+    let long = format!("SG.CHECK api {}\r\n", "k".repeat(1025));
+    server
+        .ask(long.as_bytes(), "-ERR a key of 1025 bytes is out of range: use 1 to 1024\r\n")
+        .await;
+}
+
+#[tokio::test]
+async fn what_is_no_protocol_ends_the_connection_and_nothing_else() {
+    let server = Server::start().await;
+    for (input, expected) in [
+        (&b"*1\r\n:5\r\n"[..], "-ERR Protocol error: expected '$'\r\n"),
+        (b"*9999\r\n", "-ERR Protocol error: a command has at most 256 arguments\r\n"),
+        (b"*1\r\n$99999999\r\n", "-ERR Protocol error: an argument has at most 65536 bytes\r\n"),
+    ] {
+        let mut stream = server.connect().await;
+        stream.write_all(input).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert_eq!(answer, expected);
+    }
+    server.ask(b"PING\r\n", "+PONG\r\n").await;
+}
+
+#[tokio::test]
+async fn a_connection_that_says_nothing_is_closed() {
+    let time = FrozenTime::new();
+    let limits = RespLimits::default();
+    let server = Server::with_limits(limits).await;
+    let mut stream = server.connect().await;
+    stream.write_all(b"*1\r\n$4\r\nPI").await.unwrap();
+    let mut rest = Vec::new();
+    let closed = stream.read_to_end(&mut rest);
+    time.until(limits.idle_max, "the connection to be closed", closed).await.unwrap();
+    assert!(rest.is_empty());
+}

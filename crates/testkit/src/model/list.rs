@@ -1,0 +1,144 @@
+//! The algorithms that can be derived from a list of all admissions.
+
+use super::{Model, TickQuota};
+
+/// Keeps every admission as tick and units, in the order they were recorded, and counts the list again
+/// whenever it is asked.
+#[derive(Debug, Clone)]
+pub struct ListModel {
+    counting: Counting,
+    entries: Vec<(u64, u64)>,
+}
+
+/// Which admissions count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counting {
+    /// The exact log: a unit dated `t` counts while `now - window < t`.
+    Log,
+    /// The present aligned window, and as much of the previous one as a sliding window still covers,
+    /// rounded up.
+    Counter,
+    /// A window is cut into this many segments aligned to the epoch. A segment counts whole until its
+    /// last tick has left the window.
+    Segments(u64),
+    /// The present aligned window.
+    Fixed,
+}
+
+/// How much of an admission counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Share {
+    Whole,
+    /// As much as the sliding window covers of the previous aligned one.
+    Covered,
+    Nothing,
+}
+
+impl ListModel {
+    /// An empty list.
+    pub fn new(counting: Counting) -> Self {
+        Self { counting, entries: Vec::new() }
+    }
+
+    fn share(&self, quota: TickQuota, now: u64, at: u64) -> Share {
+        let is_inside = |tick: u64| i128::from(now) - i128::from(quota.window) < tick.into();
+        let windows_ago = || (now / quota.window).checked_sub(at / quota.window);
+        let counts = match self.counting {
+            Counting::Log => is_inside(at),
+            Counting::Segments(count) => {
+                let length = quota.window.div_ceil(count);
+                is_inside((at / length + 1) * length - 1)
+            }
+            Counting::Counter if windows_ago() == Some(1) => return Share::Covered,
+            Counting::Counter | Counting::Fixed => windows_ago() == Some(0),
+        };
+        if counts { Share::Whole } else { Share::Nothing }
+    }
+
+    fn is_known(&self, quotas: &[TickQuota], now: u64, at: u64) -> bool {
+        quotas.iter().any(|quota| self.share(*quota, now, at) != Share::Nothing)
+    }
+}
+
+impl Model for ListModel {
+    fn counted(&self, _place: usize, quota: TickQuota, now: u64) -> u128 {
+        let (mut whole, mut covered) = (0, 0);
+        for (at, units) in &self.entries {
+            match self.share(quota, now, *at) {
+                Share::Whole => whole += u128::from(*units),
+                Share::Covered => covered += u128::from(*units),
+                Share::Nothing => {}
+            }
+        }
+        let ticks_covered = u128::from(quota.window - now % quota.window);
+        whole + (covered * ticks_covered).div_ceil(quota.window.into())
+    }
+
+    fn record(&mut self, _quotas: &[TickQuota], at: u64, units: u64) {
+        match self.entries.last_mut() {
+            Some((last, sum)) if *last == at => *sum = sum.saturating_add(units),
+            _ => self.entries.push((at, units)),
+        }
+    }
+
+    fn give_back(&mut self, quotas: &[TickQuota], now: u64, at: u64, units: u64) -> u64 {
+        let mut left = if self.is_known(quotas, now, at) { units } else { return 0 };
+        for (_, admitted) in self.entries.iter_mut().filter(|(dated, _)| *dated == at) {
+            let back = left.min(*admitted);
+            *admitted -= back;
+            left -= back;
+        }
+        self.entries.retain(|(_, units)| *units > 0);
+        units - left
+    }
+
+    fn events(&self, quotas: &[TickQuota], now: u64) -> Option<Vec<(u64, u64)>> {
+        if self.counting != Counting::Log {
+            return None;
+        }
+        let mut events = self.entries.clone();
+        events.retain(|(at, _)| self.is_known(quotas, now, *at));
+        events.sort_unstable();
+        Some(events)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oracle::SlidingLog;
+    use crate::random::Random;
+
+    #[test]
+    fn the_worked_example_of_the_design() {
+        let hour = TickQuota { limit: 100, window: 60 * 60_000 };
+        let mut model = ListModel::new(Counting::Counter);
+        model.record(&[hour], 1, 70);
+        model.record(&[hour], hour.window, 40);
+        // 37.5 of 60 minutes have elapsed: 40 + 70 * 22.5 / 60 = 66.25.
+        let now = hour.window + 37 * 60_000 + 30_000;
+        assert_eq!(model.counted(0, hour, now), 67);
+    }
+
+    #[test]
+    fn the_log_agrees_with_the_oracle() {
+        let quota = TickQuota { limit: 9, window: 40 };
+        let (mut model, mut oracle) = (ListModel::new(Counting::Log), SlidingLog::new(9, 40));
+        let (mut random, mut now) = (Random::new(11), 0);
+        for _ in 0..5000 {
+            now += random.pick(&[0, 0, 1, 3, 10, 40]);
+            let cost = random.between(1, 10);
+            let standing = model.standing(0, quota, now, Some(cost));
+            assert_eq!(standing.remaining, oracle.remaining(now));
+            assert_eq!(standing.retry_after, oracle.retry_after(now, cost));
+            assert_eq!(standing.reset_after, oracle.reset_after(now));
+            let back = now - random.between(0, now.min(45));
+            if random.chance(10) {
+                let given = model.give_back(&[quota], now, back, cost);
+                assert_eq!(given, oracle.refund(now, back, cost));
+            } else if oracle.check(now, cost) {
+                model.record(&[quota], now, cost);
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Plays the steps of a trace on a subject; what comes out is judged elsewhere.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use crate::subject::{Answer, Refusal, Subject};
+use crate::trace::{Op, Step};
+
+/// A subject with the receipts that it has handed out, by their labels.
+pub(crate) struct Player<'a, S: Subject> {
+    pub(crate) subject: &'a mut S,
+    receipts: BTreeMap<&'a str, S::Receipt>,
+}
+
+/// What came out of a step.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Decision {
+        answer: Answer,
+        has_receipt: bool,
+    },
+    Units(u64),
+    Found(bool),
+    Used(Vec<u64>),
+    /// Units by instant, oldest first.
+    History(Vec<(Duration, u64)>),
+    /// There is no receipt to consume: the check that should have handed it out was denied.
+    NoReceipt,
+    ClockSet,
+}
+
+impl<'a, S: Subject> Player<'a, S> {
+    pub(crate) fn new(subject: &'a mut S) -> Self {
+        Self { subject, receipts: BTreeMap::new() }
+    }
+
+    /// Plays a step once, at the time that the subject's clock shows.
+    pub(crate) fn play(&mut self, step: &'a Step) -> Result<Outcome, Refusal> {
+        let Step { op, cost, .. } = *step;
+        let (key, tier) = (step.key.as_str(), step.tier.as_deref());
+        let receipt = step.of.as_deref().and_then(|label| self.receipts.remove(label));
+        Ok(match (op, receipt) {
+            (Op::Check, _) => {
+                let checked = self.subject.check(key, tier, cost)?;
+                self.keep(step, checked)
+            }
+            (Op::Reserve, _) => {
+                let reserved = self.subject.reserve(key, cost)?;
+                self.keep(step, reserved)
+            }
+            (Op::Peek, _) => {
+                let answer = self.subject.peek(key, cost)?;
+                Outcome::Decision { answer, has_receipt: false }
+            }
+            (Op::Refund, Some(receipt)) => Outcome::Units(self.subject.refund(receipt)?),
+            (Op::Settle, Some(receipt)) => {
+                let actual = step.actual.unwrap_or_default();
+                Outcome::Units(self.subject.settle(receipt, actual)?)
+            }
+            (Op::Refund | Op::Settle, None) => Outcome::NoReceipt,
+            (Op::Reset, _) => Outcome::Found(self.subject.reset(key)?),
+            (Op::Usage, _) => Outcome::Used(self.subject.usage(key)?),
+            (Op::History, _) => Outcome::History(by_instant(self.subject.history(key)?)),
+            (Op::Clock, _) => Outcome::ClockSet,
+        })
+    }
+
+    fn keep(&mut self, step: &'a Step, checked: (Answer, Option<S::Receipt>)) -> Outcome {
+        let (answer, receipt) = checked;
+        let has_receipt = receipt.is_some();
+        if let (Some(label), Some(receipt)) = (&step.keep_as, receipt) {
+            self.receipts.insert(label, receipt);
+        }
+        Outcome::Decision { answer, has_receipt }
+    }
+}
+
+/// Sums the units of each instant: a store may keep two admissions of one tick as one.
+pub(crate) fn by_instant<T: PartialEq>(events: Vec<(T, u64)>) -> Vec<(T, u64)> {
+    let mut summed: Vec<(T, u64)> = Vec::with_capacity(events.len());
+    for (at, units) in events {
+        match summed.last_mut() {
+            Some((last, sum)) if *last == at => *sum += units,
+            _ => summed.push((at, units)),
+        }
+    }
+    summed
+}
