@@ -158,12 +158,12 @@ local function kit(us, slack)
   --   read(s, q, value, at): sets the state from the bytes at `at`, or an empty one without a value,
   --     and says where the next state begins;
   --   advance(s, q, back): brings the state up to now; `back` is by how much the clock has gone back;
-  --   used, retry, reset, room: as in main.lua, of one quota;
+  --   used, retry, reset, room: see main.lua;
   --   take(s, q, date, cost): the tick of what was taken; give_back(s, q, tick, units): how many;
   --   clear(s, q): empties it, and says whether it held anything;
   --   write(s, q): its bytes, and the tick until which they matter.
   function kit.small(kind, least, of)
-    local window = {}
+    local window = { used = of.used, retry = of.retry, reset = of.reset, room = of.room }
 
     function window.open(s)
       local value, at = load(s, kind, least)
@@ -178,13 +178,6 @@ local function kit(us, slack)
       end
       if value and of.opened then
         of.opened(s)
-      end
-    end
-
-    for _, name in ipairs({ 'used', 'retry', 'reset', 'room' }) do
-      local one = of[name]
-      window[name] = one and function(s, i, cost)
-        return one(s, s.quotas[i], cost)
       end
     end
 
