@@ -76,6 +76,13 @@ pub struct Decided {
     pub candidate: Option<Box<Decision>>,
 }
 
+impl Decided {
+    /// Returns whether this gate denied the request, or would have if it were enforced.
+    pub fn is_over(&self) -> bool {
+        self.outcome.is_rejected() || self.outcome == GateOutcome::ShadowDenied
+    }
+}
+
 impl Gate {
     /// Starts a gate in front of a store.
     pub fn builder(store: impl slidegate::IntoStore) -> GateBuilder {

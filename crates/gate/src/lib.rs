@@ -31,6 +31,7 @@ mod exposition;
 mod gate;
 mod metrics;
 mod observe;
+mod process;
 mod rollout;
 mod wait;
 
@@ -43,5 +44,6 @@ pub use exposition::{Kind, Page};
 pub use gate::{Decided, Gate, TierId};
 pub use metrics::Metrics;
 pub use observe::{Caller, GateOutcome, GuardEvent, Listener, Observation, Observer, catch_panic};
+pub use process::write_process;
 pub use rollout::{Rollout, Share};
 pub use wait::{Sleep, Waiting};

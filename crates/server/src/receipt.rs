@@ -7,8 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Serialize, Serializer};
 use slidegate::{Cost, Receipt};
-
-use crate::engine::Limit;
+use slidegate_gate::Gate;
 
 /// The parts of a receipt that are sent. The client sends the key and the policy along with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,9 +28,9 @@ impl PortableReceipt {
         Self { units: receipt.units(), epoch: receipt.epoch(), tick: receipt.tick() }
     }
 
-    /// The receipt for a key of a limit.
-    pub(crate) fn in_limit(self, limit: &Limit, key: &[u8]) -> Receipt {
-        limit.receipt(key, self.units, self.tick, self.epoch)
+    /// The receipt for a key of a gate.
+    pub(crate) fn for_gate(self, gate: &Gate, key: &[u8]) -> Receipt {
+        gate.receipt(key, self.units, self.tick, self.epoch)
     }
 
     /// Writes the text into a buffer.

@@ -50,8 +50,8 @@ pub(super) fn check_window<W: Window>(
     shared: &Shared,
 ) -> Standing {
     let Request { limits, cost, .. } = *request;
-    window.advance(limits, moment.now, &shared.account);
-    if cost == 1 {
+    if W::HAS_FAST_PATH && cost == 1 {
+        window.advance(limits, moment.now, &shared.account);
         let TickQuota { limit, window: length } = limits.quota(0);
         let left = |first: u64| first + length - moment.now;
         match window.check_fast(limit, moment) {
@@ -69,7 +69,6 @@ pub(super) fn check_window<W: Window>(
 }
 
 /// The decision for one unit under the policy's only quota, where the fast path is not available.
-/// The window was brought up to now.
 #[cold]
 #[inline(never)]
 pub(super) fn check_known<W: Window>(

@@ -83,6 +83,7 @@ impl Window for Counter {
     #[inline]
     fn check(&mut self, limits: &Limits, moment: Moment, cost: u64, account: &Account) -> Standing {
         let Moment { now, date } = moment;
+        self.advance(limits, now, account);
         let TickQuota { limit, window } = limits.quota(0);
         let carry = carried(self.previous.get(), self.left(now, window), window);
         let used = (self.current.get() + carry).saturating_add(cost);
@@ -158,6 +159,20 @@ impl Counter {
         self.previous.set(kept);
         self.current.set(0);
         self.start.set_tick(tick - tick % window);
+    }
+
+    #[cold]
+    fn check_by_steps(
+        &mut self,
+        limits: &Limits,
+        moment: Moment,
+        cost: u64,
+        account: &Account,
+    ) -> Standing {
+        let retry = self.retry(limits, 0, moment.now, cost);
+        let tick = if retry == 0 { self.take(limits, moment, cost, account) } else { 0 };
+        let used = self.used(limits, 0, moment.now);
+        Standing { used, retry, reset: self.reset(limits, 0, moment.now), tick }
     }
 
     /// Ticks until fewer units count, where the previous window weighs `carry`.

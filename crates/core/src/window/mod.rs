@@ -66,6 +66,9 @@ pub(crate) struct DecodeContext<'a> {
 ///
 /// The default is what an empty slot of the table holds. It has no heap memory and is never used.
 pub(crate) trait Window: Default + Send {
+    /// Whether [`check_fast`](Window::check_fast) is implemented.
+    const HAS_FAST_PATH: bool = false;
+
     /// Nothing taken. Receipts of another epoch are not honoured.
     fn new(limits: &Limits, epoch: u16) -> Self;
 
@@ -98,21 +101,11 @@ pub(crate) trait Window: Default + Send {
         FastPath::Unavailable
     }
 
-    /// Decides under the only quota, after `advance`, and takes if it passes: `retry`, `take`,
-    /// `used` and `reset` in one, which an algorithm may do in fewer steps.
+    /// Decides under the only quota, and takes if it passes: `advance`, `retry`, `take`, `used`
+    /// and `reset` in one, which an algorithm may do in fewer steps.
     #[inline]
     fn check(&mut self, limits: &Limits, moment: Moment, cost: u64, account: &Account) -> Standing {
-        self.check_by_steps(limits, moment, cost, account)
-    }
-
-    /// What [`check`](Window::check) does where an algorithm has no shorter way.
-    fn check_by_steps(
-        &mut self,
-        limits: &Limits,
-        moment: Moment,
-        cost: u64,
-        account: &Account,
-    ) -> Standing {
+        self.advance(limits, moment.now, account);
         let retry = self.retry(limits, 0, moment.now, cost);
         let tick = if retry == 0 { self.take(limits, moment, cost, account) } else { 0 };
         let used = self.used(limits, 0, moment.now);

@@ -5,10 +5,9 @@ use core::sync::atomic::Ordering;
 use http::StatusCode;
 use serde_json::json;
 use slidegate::FailureMode;
-use slidegate_redis::BreakerState;
 
 use super::AdminState;
-use crate::engine::{Engine, Pool};
+use crate::engine::Engine;
 use crate::http::{Reply, reply};
 
 /// It replies, so it lives. A failing store is no reason to restart it.
@@ -45,13 +44,12 @@ struct Reasons {
 impl Reasons {
     fn find(engine: &Engine) -> Self {
         let mut reasons = Self { against: Vec::new(), notes: Vec::new() };
-        for (id, pool) in engine.plan().pools() {
-            let Pool::Redis(limiter) = pool else { continue };
-            if limiter.stats().breaker != BreakerState::Open {
+        for (id, state) in engine.plan().stores() {
+            if state.is_available() {
                 continue;
             }
             let (store, policy) = (&id.store, &id.name);
-            let (to, does) = match limiter.policy().failure_mode() {
+            let (to, does) = match state.policy().failure_mode() {
                 FailureMode::Deny => (&mut reasons.against, "denies"),
                 FailureMode::Local => (&mut reasons.notes, "is judged in this process"),
                 FailureMode::Allow => (&mut reasons.notes, "lets everything through"),

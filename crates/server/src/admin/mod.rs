@@ -3,7 +3,6 @@
 mod access;
 mod health;
 mod metrics;
-mod page;
 mod state;
 
 use http::header::CONTENT_TYPE;
@@ -13,9 +12,10 @@ use hyper::body::Incoming;
 use serde_json::json;
 
 pub use self::access::{Access, may_listen};
-pub use self::page::{Kind, Page};
 pub use self::state::{AdminState, MetricsSource, Reload, Reloads, StoreMemory, TextPage};
-use crate::engine::Caller;
+use slidegate_gate::Caller;
+pub use slidegate_gate::{Kind, Page};
+
 use crate::http::error::{ApiError, ApiErrorKind};
 use crate::http::{Handle, Peer, Reply, reply};
 

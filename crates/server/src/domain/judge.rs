@@ -1,7 +1,7 @@
 //! Asking the limits that a request has met, all or nothing.
 
 use slidegate::{Cost, Decision};
-use slidegate_gate::{Ask, Caller, Decided, GateOutcome, check_all};
+use slidegate_gate::{Ask, Caller, Decided, check_all};
 
 use super::meter::{Meter, Standing};
 use super::options::Options;
@@ -87,8 +87,7 @@ impl Judge<'_, '_> {
         let all = check_all(&asks, None, self.caller).await;
         let rates = self.meters.iter_mut().filter(|meter| !meter.quota_mode);
         for (meter, decided) in rates.filter(|meter| ask(meter).is_some()).zip(all) {
-            let is_over = decided.outcome.is_rejected()
-                || decided.outcome == GateOutcome::ShadowDenied;
+            let is_over = decided.is_over();
             let charged = decided.decision.is_allowed() && !is_over;
             meter.decided(decided.decision, is_over, charged);
         }

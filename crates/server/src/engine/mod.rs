@@ -12,7 +12,6 @@ use slidegate::{Error, ManualClock, MonotonicClock};
 use slidegate_gate::{Metrics, Observer};
 use slidegate_redis::Redis;
 
-pub(crate) use self::plan::THROTTLE;
 pub use self::plan::Plan;
 use crate::domain::Statistics;
 use crate::gates::{GateFactory, GateSettings, NoRestore, Restore, Stores};

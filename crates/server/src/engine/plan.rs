@@ -25,7 +25,7 @@ pub struct Plan {
 }
 
 /// The name under which `CL.THROTTLE` counts.
-pub(crate) const THROTTLE: &str = "cl.throttle";
+const THROTTLE: &str = "cl.throttle";
 
 impl Plan {
     pub(super) fn new(

@@ -84,7 +84,7 @@ impl<'a> GateFactory<'a> {
         let mut gate = Gate::builder(self.store(&wanted)?)
             .name(&policy.name)
             .quotas(policy.quotas.as_slice())
-            .rollout(policy.switch)
+            .rollout(policy.rollout)
             .enforce_percent(policy.enforce_percent)
             .secret_keys(policy.secret_keys);
         for (name, quotas) in &policy.tiers {

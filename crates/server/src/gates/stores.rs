@@ -157,11 +157,7 @@ impl Stores {
         make()?.build()
     }
 
-    fn in_redis(
-        &self,
-        wanted: &StateSpec<'_>,
-        spec: &Spec,
-    ) -> Result<Arc<dyn Store>, Error> {
+    fn in_redis(&self, wanted: &StateSpec<'_>, spec: &Spec) -> Result<Arc<dyn Store>, Error> {
         let redis = self.redis(wanted.store, spec)?;
         let SharedSpec { nodes, guard_band, deny_cache, leases } = *wanted.shared;
         let mut builder = redis.limiter(wanted.policy()?).nodes(nodes).deny_cache(deny_cache);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use http::{HeaderValue, Request, Response};
 use http_body::Body as HttpBody;
+use slidegate_gate::Caller;
 use slidegate_tower::OverloadGuard;
 use tonic::body::Body;
 use tonic::codegen::StdError;
@@ -17,7 +18,7 @@ use tonic_types::{ErrorDetails, StatusExt};
 
 use super::message::{RateLimitRequest, RateLimitResponse};
 use crate::domain::{Options, answer};
-use crate::engine::{Caller, Engine};
+use crate::engine::Engine;
 use crate::net::catch_panic;
 use crate::overload::admit;
 
@@ -59,7 +60,7 @@ impl RateLimitService {
         let (metadata, _, request) = request.into_parts();
         let caller = Caller::grpc(metadata.as_ref());
         let plan = self.engine.plan();
-        let question = request.question().inspect_err(|_| plan.statistics().service_error.add());
+        let question = request.question().inspect_err(|_| plan.statistics().service_error.add(1));
         let invalid = |error: crate::domain::Invalid| Status::invalid_argument(error.to_string());
         let question = question.map_err(invalid)?;
         let response = answer(&plan, &question, &self.options, caller).await.map_err(invalid)?;

@@ -9,18 +9,18 @@ use http::Request;
 use hyper::body::{Bytes, Incoming};
 use serde::Serialize;
 use serde_json::json;
-use slidegate::{Algorithm, Decision, FailureMode, Quota};
+use slidegate::{Quota, StoreFuture};
+use slidegate_gate::{Ask, Caller, Decided, check_all as check_asks};
 use slidegate_http::Problem;
 
 use super::error::{ApiError, ErrorBody};
 use super::reply::{self, DecisionBody, DenialStatus, ReplyOptions, Seconds};
 use super::request::{
-    self, CheckRequest, ChecksRequest, KeyRequest, RefundRequest, ReserveRequest, ResetRequest,
-    SettleRequest, Target, denial_status, no_query, parse,
+    self, CheckRequest, ChecksRequest, KeyRequest, KeyTarget, RefundRequest, ReserveRequest,
+    ResetRequest, SettleRequest, denial_status, no_query, parse,
 };
 use super::{HttpState, Reply, body};
-use crate::engine::{Ask, Caller, Pool, check_all as check_asks};
-use crate::spec::{PolicySpec, Switch};
+use crate::spec::PolicySpec;
 
 type ApiResult = Result<Reply, ApiError>;
 
@@ -45,18 +45,12 @@ async fn reply_to_check(
 ) -> ApiResult {
     let plan = state.engine().plan();
     let ask = check.ask(&plan, state.settings().key_max)?;
-    let decision = decide(&ask, options.caller).await;
+    let Decided { decision, .. } = decide(&ask, options.caller).await;
     Ok(reply::decision(&ask, &decision, options))
 }
 
-/// In memory the decision is there at once. A call to a server is boxed, because its future is large
-/// and every request would carry it.
-async fn decide(ask: &Ask<'_>, caller: Caller<'_>) -> Decision {
-    let Ask { limit, key, tier, cost } = *ask;
-    match limit.check_now(key, tier, cost, caller, |decision| decision) {
-        Some(decision) => decision,
-        None => Box::pin(limit.check(key, tier, cost, caller)).await,
-    }
+fn decide<'a>(ask: &Ask<'a>, caller: Caller<'a>) -> StoreFuture<'a, Decided> {
+    ask.gate.check(ask.key, ask.tier, ask.cost, caller)
 }
 
 /// `POST /v1/peek`
@@ -65,7 +59,7 @@ pub(super) async fn peek(state: &HttpState, request: &mut Request<Incoming>) -> 
     let check: CheckRequest<'_> = parse(&body)?;
     let plan = state.engine().plan();
     let ask = check.ask(&plan, state.settings().key_max)?;
-    let decision = ask.limit.peek(ask.key, ask.tier, ask.cost).await?;
+    let decision = ask.gate.peek(ask.key, ask.tier, ask.cost).await?;
     Ok(reply::decision(&ask, &decision, options))
 }
 
@@ -76,7 +70,7 @@ pub(super) async fn reserve(state: &HttpState, request: &mut Request<Incoming>) 
     let plan = state.engine().plan();
     let target = reserve.find(&plan, state.settings().key_max)?;
     let ask = target.ask(request::cost(&reserve.cost)?);
-    let decision = decide(&ask, options.caller).await;
+    let Decided { decision, .. } = decide(&ask, options.caller).await;
     Ok(reply::decision(&ask, &decision, options))
 }
 
@@ -92,26 +86,26 @@ pub(super) async fn check_all(state: &HttpState, request: &mut Request<Incoming>
         ask.map_err(|error| error.in_part(&format_args!("asks[{index}]")))
     };
     let asks = checks.iter().enumerate().map(find).collect::<Result<Vec<_>, _>>()?;
-    let answers = check_asks(&asks, options.caller).await;
+    let all = check_asks(&asks, None, options.caller).await;
 
     let mut judged = Vec::new();
     if options.denial == DenialStatus::TooMany {
-        for (ask, answer) in asks.iter().zip(&answers) {
-            if ask.limit.is_enforced(ask.key) {
-                judged.push(reply::judged(ask.limit, ask.tier, &answer.decision));
+        for (ask, decided) in asks.iter().zip(&all) {
+            if decided.is_enforced {
+                judged.push(reply::judged(ask.gate, ask.tier, &decided.decision));
             }
         }
     }
     if let Some(problem) = Problem::of(&judged) {
         return Ok(reply::denied(problem, &judged, options.caller));
     }
-    let bodies = asks.iter().zip(&answers).map(|(ask, answer)| {
-        let mut body = DecisionBody::new(ask.limit, ask.tier, &answer.decision, options.caller);
-        body.over = answer.is_over;
+    let bodies = asks.iter().zip(&all).map(|(ask, decided)| {
+        let mut body = DecisionBody::new(ask.gate, ask.tier, &decided.decision, options.caller);
+        body.over = decided.is_over();
         body
     });
     let body = CheckAllBody {
-        allowed: answers.iter().all(|answer| answer.decision.is_allowed()),
+        allowed: all.iter().all(|decided| decided.decision.is_allowed()),
         answers: bodies.collect(),
     };
     Ok(reply::with_fields(&body, &judged, false))
@@ -140,14 +134,17 @@ pub(super) async fn batch(state: &HttpState, request: &mut Request<Incoming>) ->
             ask => asks.push(ask),
         }
     }
-    let mut decisions = Vec::with_capacity(asks.len());
+    let mut all = Vec::with_capacity(asks.len());
     for some in asks.chunks(IN_FLIGHT_MAX) {
-        decisions.extend(decide_each(some, caller).await);
+        all.extend(decide_each(some, caller).await);
     }
-    let answers = asks.iter().zip(&decisions).map(|(ask, decision)| match (ask, decision) {
-        (Ok(ask), Some(decision)) => {
-            Some(BatchAnswer::Decision(DecisionBody::new(ask.limit, ask.tier, decision, caller)))
-        }
+    let answers = asks.iter().zip(&all).map(|(ask, decided)| match (ask, decided) {
+        (Ok(ask), Some(decided)) => Some(BatchAnswer::Decision(DecisionBody::new(
+            ask.gate,
+            ask.tier,
+            &decided.decision,
+            caller,
+        ))),
         (Err(error), _) => Some(BatchAnswer::Error(error.body(caller))),
         // There is a decision for each valid check.
         (Ok(_), None) => None,
@@ -174,32 +171,30 @@ const IN_FLIGHT_MAX: usize = 64;
 async fn decide_each(
     asks: &[Result<Ask<'_>, ApiError>],
     caller: Caller<'_>,
-) -> Vec<Option<Decision>> {
-    let mut decisions = Vec::with_capacity(asks.len());
-    let mut waiting = Vec::new();
+) -> Vec<Option<Decided>> {
+    let mut all = Vec::with_capacity(asks.len());
+    let mut pending = Vec::new();
     for (index, ask) in asks.iter().enumerate() {
-        decisions.push(match ask {
-            Ok(ask) if matches!(ask.limit.pool(), Pool::Memory(_)) => {
-                Some(decide(ask, caller).await)
-            }
-            Ok(ask) => {
-                waiting.push((index, Box::pin(decide(ask, caller))));
+        all.push(match ask.as_ref().map(|ask| decide(ask, caller).try_now()) {
+            Ok(Ok(decided)) => Some(decided),
+            Ok(Err(check)) => {
+                pending.push((index, check));
                 None
             }
             Err(_) => None,
         });
     }
-    join(&mut waiting, |index, decision| decisions[index] = Some(decision)).await;
-    decisions
+    join(&mut pending, |index, decided| all[index] = Some(decided)).await;
+    all
 }
 
 /// Waits for all futures.
-async fn join<F: Future>(
-    waiting: &mut Vec<(usize, Pin<Box<F>>)>,
+async fn join<F: Future + Unpin>(
+    waiting: &mut Vec<(usize, F)>,
     mut put: impl FnMut(usize, F::Output),
 ) {
     poll_fn(|cx| {
-        waiting.retain_mut(|(index, future)| match future.as_mut().poll(cx) {
+        waiting.retain_mut(|(index, future)| match Pin::new(future).poll(cx) {
             Poll::Ready(output) => {
                 put(*index, output);
                 false
@@ -224,10 +219,10 @@ pub(super) async fn refund(state: &HttpState, request: &mut Request<Incoming>) -
     let body = read(state, request).await?;
     let refund: RefundRequest<'_> = parse(&body)?;
     let plan = state.engine().plan();
-    let Target { limit, tier, key } = refund.find(&plan, state.settings().key_max)?;
-    let receipt = request::receipt(&refund.receipt)?.in_limit(limit, key);
-    let units = limit.refund(key, tier, receipt).await?;
-    Ok(reply::plain(&json!({"policy": limit.name(), "refunded": units})))
+    let KeyTarget { gate, tier, key } = refund.find(&plan, state.settings().key_max)?;
+    let receipt = request::receipt(&refund.receipt)?.for_gate(gate, key);
+    let units = gate.refund(key, tier, receipt).await?;
+    Ok(reply::plain(&json!({"policy": gate.name(), "refunded": units})))
 }
 
 /// `POST /v1/settle`
@@ -235,11 +230,11 @@ pub(super) async fn settle(state: &HttpState, request: &mut Request<Incoming>) -
     let body = read(state, request).await?;
     let settle: SettleRequest<'_> = parse(&body)?;
     let plan = state.engine().plan();
-    let Target { limit, tier, key } = settle.find(&plan, state.settings().key_max)?;
-    let receipt = request::receipt(&settle.receipt)?.in_limit(limit, key);
+    let KeyTarget { gate, tier, key } = settle.find(&plan, state.settings().key_max)?;
+    let receipt = request::receipt(&settle.receipt)?.for_gate(gate, key);
     let actual = request::units("actual", &settle.actual, 0)?;
-    let units = limit.settle(key, tier, receipt, actual).await?;
-    Ok(reply::plain(&json!({"policy": limit.name(), "charged": units})))
+    let units = gate.settle(key, tier, receipt, actual).await?;
+    Ok(reply::plain(&json!({"policy": gate.name(), "charged": units})))
 }
 
 /// `POST /v1/usage`
@@ -247,15 +242,15 @@ pub(super) async fn usage(state: &HttpState, request: &mut Request<Incoming>) ->
     let body = read(state, request).await?;
     let usage: KeyRequest<'_> = parse(&body)?;
     let plan = state.engine().plan();
-    let Target { limit, tier, key } = usage.find(&plan, state.settings().key_max)?;
-    let usage = limit.usage(key, tier).await?;
+    let KeyTarget { gate, tier, key } = usage.find(&plan, state.settings().key_max)?;
+    let usage = gate.usage(key, tier).await?;
     let quota = |(index, quota): (usize, &Quota)| {
         json!({
             "limit": quota.limit(), "window": Seconds(quota.window()), "used": usage.units(index),
         })
     };
-    let quotas: Vec<_> = limit.quotas(tier).iter().enumerate().map(quota).collect();
-    Ok(reply::plain(&json!({"policy": limit.name(), "quotas": quotas})))
+    let quotas: Vec<_> = gate.quotas(tier).iter().enumerate().map(quota).collect();
+    Ok(reply::plain(&json!({"policy": gate.name(), "quotas": quotas})))
 }
 
 /// `POST /v1/history`: oldest first.
@@ -263,12 +258,12 @@ pub(super) async fn history(state: &HttpState, request: &mut Request<Incoming>) 
     let body = read(state, request).await?;
     let history: KeyRequest<'_> = parse(&body)?;
     let plan = state.engine().plan();
-    let Target { limit, tier, key } = history.find(&plan, state.settings().key_max)?;
-    let events = limit.history(key, tier).await?;
+    let KeyTarget { gate, tier, key } = history.find(&plan, state.settings().key_max)?;
+    let events = gate.history(key, tier).await?;
     let left_out = events.len().saturating_sub(state.settings().history_max);
     let event = |event: &slidegate::Event| json!({"at": Seconds(event.at), "units": event.units});
     let events: Vec<_> = events[left_out..].iter().map(event).collect();
-    Ok(reply::plain(&json!({"policy": limit.name(), "events": events, "left_out": left_out})))
+    Ok(reply::plain(&json!({"policy": gate.name(), "events": events, "left_out": left_out})))
 }
 
 /// `POST /v1/reset`
@@ -277,9 +272,10 @@ pub(super) async fn reset(state: &HttpState, request: &mut Request<Incoming>) ->
     let reset: ResetRequest<'_> = parse(&body)?;
     let plan = state.engine().plan();
     let key_max = state.settings().key_max;
-    let Target { limit, key, .. } = request::find(&plan, &reset.policy, &reset.key, None, key_max)?;
-    let existed = limit.reset(key).await?;
-    Ok(reply::plain(&json!({"policy": limit.name(), "reset": existed})))
+    let KeyTarget { gate, key, .. } =
+        request::find(&plan, &reset.policy, &reset.key, None, key_max)?;
+    let existed = gate.reset(key).await?;
+    Ok(reply::plain(&json!({"policy": gate.name(), "reset": existed})))
 }
 
 /// Reads the body of a check, and how its query wants a denial to be reported.
@@ -347,20 +343,16 @@ impl<'a> PolicyBody<'a> {
         let tiers = policy.tiers.iter().map(|(name, tier)| (name.as_str(), quotas(tier)));
         let candidate = policy.candidate.as_ref().map(|candidate| CandidateBody {
             quotas: quotas(&candidate.quotas),
-            algorithm: algorithm(candidate.algorithm),
+            algorithm: candidate.algorithm.to_string(),
         });
         Self {
             name: &policy.name,
             quotas: quotas(&policy.quotas),
-            algorithm: algorithm(policy.algorithm),
-            mode: match policy.switch {
-                Switch::Enforce => "enforce",
-                Switch::Shadow => "shadow",
-                Switch::Off => "off",
-            },
+            algorithm: policy.algorithm.to_string(),
+            mode: policy.rollout.name(),
             enforce_percent: policy.enforce_percent,
             store: &policy.store,
-            failure_mode: failure_mode(policy.failure_mode),
+            failure_mode: policy.failure_mode.name(),
             tiers: tiers.collect(),
             candidate,
         }
@@ -370,25 +362,4 @@ impl<'a> PolicyBody<'a> {
 fn quotas(quotas: &[Quota]) -> Vec<QuotaBody> {
     let body = |quota: &Quota| QuotaBody { limit: quota.limit(), window: Seconds(quota.window()) };
     quotas.iter().map(body).collect()
-}
-
-/// As in configurations.
-fn algorithm(algorithm: Algorithm) -> String {
-    match algorithm {
-        Algorithm::Log => "log".to_owned(),
-        Algorithm::LogCapped { bytes_max } => format!("log_capped: {bytes_max}"),
-        Algorithm::Counter => "counter".to_owned(),
-        Algorithm::Segments { count } => format!("segments: {count}"),
-        Algorithm::Gcra => "gcra".to_owned(),
-        Algorithm::Fixed => "fixed".to_owned(),
-        other => format!("{other:?}").to_lowercase(),
-    }
-}
-
-fn failure_mode(mode: FailureMode) -> &'static str {
-    match mode {
-        FailureMode::Deny => "deny",
-        FailureMode::Local => "local",
-        _ => "allow",
-    }
 }

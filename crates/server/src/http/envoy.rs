@@ -7,10 +7,11 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 
+use slidegate_gate::Caller;
+
 use super::error::ApiError;
 use super::{HttpState, Reply, body};
 use crate::domain;
-use crate::engine::Caller;
 
 /// Replies if the path is one of these.
 pub(super) async fn handle(

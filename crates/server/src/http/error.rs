@@ -8,10 +8,10 @@ use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTI
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 use slidegate::{Error, ErrorKind};
+use slidegate_gate::Caller;
 
 use super::Reply;
 use super::reply::json;
-use crate::engine::Caller;
 
 /// Why a request was not carried out.
 #[derive(Debug)]
@@ -205,7 +205,7 @@ impl From<Error> for ApiError {
 #[cold]
 pub(super) fn panicked() -> Reply {
     ApiError::new(ApiErrorKind::Failed, "this request met an error of the server")
-        .reply(Caller::INSIDE)
+        .reply(Caller::IN_PROCESS)
 }
 
 pub(crate) const PROBLEM_TYPE: &str = "application/problem+json";

@@ -21,6 +21,7 @@ use std::sync::atomic::AtomicBool;
 use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
+use slidegate_gate::{ASKS_MAX, Caller};
 use slidegate_http::{Body, ClientAddress, Problem};
 use slidegate_tower::OverloadGuard;
 
@@ -31,7 +32,7 @@ use self::reply::traced;
 use self::route::{Operation, RouteMatch};
 pub use self::serve::{ConnectionSlot, Connections, Handle, Peer, ServeLimits, Server, TlsConfig};
 use crate::domain::Options;
-use crate::engine::{ASKS_MAX, Caller, Engine};
+use crate::engine::Engine;
 use crate::overload::admit;
 
 /// The reply to a request.

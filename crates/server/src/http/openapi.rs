@@ -7,10 +7,12 @@ use hyper::body::Incoming;
 use serde_json::{Map, Value, json};
 use slidegate::QUOTAS_MAX;
 
+use slidegate::Quota;
+
 use super::body::JSON;
 use super::error::{ApiError, PROBLEM_TYPE};
 use super::reply;
-use super::request::{UNITS_MAX, no_query};
+use super::request::no_query;
 use super::route::{Operation, ROUTES, ReplySchema, Route};
 use super::{HttpSettings, HttpState, Reply};
 use crate::receipt::TEXT_MAX as RECEIPT_MAX;
@@ -81,7 +83,7 @@ fn schemas(settings: &HttpSettings, policies: &[&str]) -> Value {
         ("@batch_max", json!(settings.batch_max)),
         ("@together_max", json!(settings.together_max)),
         ("@history_max", json!(settings.history_max)),
-        ("@units_max", json!(UNITS_MAX)),
+        ("@units_max", json!(Quota::LIMIT_MAX)),
         ("@quotas_max", json!(QUOTAS_MAX)),
         ("@receipt_max", json!(RECEIPT_MAX)),
     ];
@@ -209,7 +211,7 @@ fn header_references() -> Value {
 }
 
 fn headers() -> Value {
-    let number = || json!({"type": "integer", "minimum": 0, "maximum": UNITS_MAX});
+    let number = || json!({"type": "integer", "minimum": 0, "maximum": Quota::LIMIT_MAX});
     let mut headers = Map::new();
     for (name, what) in FIELDS {
         let schema = if name.starts_with("X-") { number() } else { json!({"type": "string"}) };
@@ -276,7 +278,7 @@ mod tests {
         let schemas = &document["components"]["schemas"];
         assert_eq!(schemas["Ask"]["properties"]["key"], reference("Key"));
         assert_eq!(schemas["Key"]["maxLength"], 77);
-        assert_eq!(schemas["Units"]["maximum"], UNITS_MAX);
+        assert_eq!(schemas["Units"]["maximum"], Quota::LIMIT_MAX);
         assert_eq!(schemas["Asks"]["properties"]["asks"]["maxItems"], 88);
         assert_eq!(schemas["PolicyName"]["examples"], json!(["api"]));
     }

@@ -8,12 +8,12 @@ use http::{HeaderMap, HeaderValue, Response};
 use http_body_util::Full;
 use hyper::body::Bytes;
 use serde::{Serialize, Serializer};
-use slidegate::{Decision, Policy, Quota, QuotaDecision};
-use slidegate_http::{Body, Fields, Judged, Problem};
+use slidegate::{Decision, Quota, QuotaDecision};
+use slidegate_gate::{Ask, Caller, Gate, TierId};
+use slidegate_http::{Body, Fields, PolicyDecision, Problem};
 
 use super::Reply;
 use super::body::JSON;
-use crate::engine::{Ask, Caller, Limit, Pool, TierId};
 use crate::receipt::PortableReceipt;
 
 /// The status of a reply that denies.
@@ -101,7 +101,7 @@ fn is_false(flag: &bool) -> bool {
 
 impl<'a> DecisionBody<'a> {
     pub(super) fn new(
-        limit: &'a Limit,
+        gate: &'a Gate,
         tier: Option<TierId>,
         decision: &'a Decision,
         caller: Caller<'a>,
@@ -117,9 +117,9 @@ impl<'a> DecisionBody<'a> {
         let trace = if is_denied { caller.trace() } else { None };
         Self {
             allowed: decision.is_allowed(),
-            policy: limit.name(),
+            policy: gate.name(),
             tightest,
-            quotas: QuotaStatuses { decision, quotas: limit.quotas(tier) },
+            quotas: QuotaStatuses { decision, quotas: gate.quotas(tier) },
             trace_id: trace.map(|trace| trace.trace_id()),
             receipt: decision.receipt().map(PortableReceipt::new),
             over: false,
@@ -172,22 +172,26 @@ impl Serialize for Seconds {
 
 /// The reply to one check.
 pub(super) fn decision(ask: &Ask<'_>, decision: &Decision, options: ReplyOptions<'_>) -> Reply {
-    let Ask { limit, key, tier, .. } = *ask;
+    let Ask { gate, key, tier, .. } = *ask;
     let mut judged = None;
     // A client that slows down for a limit that is not enforced would distort what is observed.
-    if options.denial == DenialStatus::TooMany && limit.is_enforced(key) {
-        judged = Some(self::judged(limit, tier, decision));
+    if options.denial == DenialStatus::TooMany && gate.is_enforced(key) {
+        judged = Some(self::judged(gate, tier, decision));
     }
     let judged = judged.as_slice();
     if let Some(problem) = Problem::of(judged) {
         return denied(problem, judged, options.caller);
     }
-    let body = DecisionBody::new(limit, tier, decision, options.caller);
+    let body = DecisionBody::new(gate, tier, decision, options.caller);
     with_fields(&body, judged, options.is_get)
 }
 
 /// A JSON reply with the rate limit fields of `judged`.
-pub(super) fn with_fields(body: &impl Serialize, judged: &[Judged<'_>], is_get: bool) -> Reply {
+pub(super) fn with_fields(
+    body: &impl Serialize,
+    judged: &[PolicyDecision<'_>],
+    is_get: bool,
+) -> Reply {
     let mut reply = json(body);
     let headers = reply.headers_mut();
     if is_get {
@@ -201,7 +205,7 @@ pub(super) fn with_fields(body: &impl Serialize, judged: &[Judged<'_>], is_get: 
 
 /// A denial as an error.
 #[cold]
-pub(super) fn denied(problem: Problem, judged: &[Judged<'_>], caller: Caller<'_>) -> Reply {
+pub(super) fn denied(problem: Problem, judged: &[PolicyDecision<'_>], caller: Caller<'_>) -> Reply {
     let mut reply = traced(problem, caller).response(Body::Problem).map(Full::from);
     write_fields(judged, reply.headers_mut());
     reply
@@ -215,25 +219,18 @@ pub(super) fn traced(problem: Problem, caller: Caller<'_>) -> Problem {
     }
 }
 
-pub(super) fn write_fields(judged: &[Judged<'_>], headers: &mut HeaderMap) {
+pub(super) fn write_fields(judged: &[PolicyDecision<'_>], headers: &mut HeaderMap) {
     // The default fields hold durations only, so the wall clock is not needed.
     Fields::new().write(judged, SystemTime::UNIX_EPOCH, headers);
 }
 
-/// A limit's decision, for rate limit fields and problems.
+/// A gate's decision, for rate limit fields and problems.
 pub(super) fn judged<'a>(
-    limit: &'a Limit,
+    gate: &'a Gate,
     tier: Option<TierId>,
     decision: &'a Decision,
-) -> Judged<'a> {
-    Judged::new(policy(limit), decision).quotas(limit.quotas(tier))
-}
-
-fn policy(limit: &Limit) -> &Policy {
-    match limit.pool() {
-        Pool::Memory(limiter) => limiter.policy(),
-        Pool::Redis(limiter) => limiter.policy(),
-    }
+) -> PolicyDecision<'a> {
+    PolicyDecision::new(gate.store().policy(), decision).quotas(gate.quotas(tier))
 }
 
 /// A JSON reply that no cache keeps.

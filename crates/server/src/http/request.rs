@@ -6,11 +6,12 @@ use std::borrow::Cow;
 use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 use serde_json::Value;
-use slidegate::Cost;
+use slidegate::{Cost, Quota};
+use slidegate_gate::{Ask, Gate, TierId};
 
 use super::error::{ApiError, ApiErrorKind, shown};
 use super::reply::DenialStatus;
-use crate::engine::{Ask, Limit, Plan, TierId};
+use crate::engine::Plan;
 use crate::receipt::PortableReceipt;
 
 /// Defines the body of a request about one key.
@@ -33,7 +34,7 @@ macro_rules! key_request {
                 &'a self,
                 plan: &'a Plan,
                 key_max: usize,
-            ) -> Result<Target<'a>, ApiError> {
+            ) -> Result<KeyTarget<'a>, ApiError> {
                 find(plan, &self.policy, &self.key, self.tier.as_deref(), key_max)
             }
         }
@@ -79,16 +80,13 @@ pub(super) struct ResetRequest<'a> {
     pub(super) key: Cow<'a, str>,
 }
 
-/// A limit, the quotas that apply, and a valid key.
+/// A gate, the tier that applies, and a valid key.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Target<'a> {
-    pub(super) limit: &'a Limit,
+pub(super) struct KeyTarget<'a> {
+    pub(super) gate: &'a Gate,
     pub(super) tier: Option<TierId>,
     pub(super) key: &'a [u8],
 }
-
-/// The largest cost, limit and count: 2^53 - 1.
-pub(super) const UNITS_MAX: u64 = (1 << 53) - 1;
 
 impl CheckRequest<'_> {
     pub(super) fn ask<'a>(&'a self, plan: &'a Plan, key_max: usize) -> Result<Ask<'a>, ApiError> {
@@ -98,31 +96,31 @@ impl CheckRequest<'_> {
     }
 }
 
-impl<'a> Target<'a> {
+impl<'a> KeyTarget<'a> {
     pub(super) fn ask(self, cost: Cost) -> Ask<'a> {
-        let Self { limit, tier, key } = self;
-        Ask { limit, key, tier, cost }
+        let Self { gate, tier, key } = self;
+        Ask { gate, key, tier, cost }
     }
 }
 
-/// Looks up the limit and the tier, and checks the key.
+/// Looks up the gate and the tier, and checks the key.
 pub(super) fn find<'a>(
     plan: &'a Plan,
     policy: &str,
     key: &'a str,
     tier: Option<&str>,
     key_max: usize,
-) -> Result<Target<'a>, ApiError> {
+) -> Result<KeyTarget<'a>, ApiError> {
     // There are at most as many characters as bytes.
     if key.is_empty() || key.len() > key_max && key.chars().nth(key_max).is_some() {
         return Err(bad_key(key, key_max));
     }
-    let limit = plan.limit(policy).ok_or_else(|| unknown_policy(plan, policy))?;
+    let gate = plan.gate(policy).ok_or_else(|| unknown_policy(plan, policy))?;
     let tier = match tier {
         None => None,
-        Some(name) => Some(limit.tier(name).ok_or_else(|| unknown_tier(limit, name))?),
+        Some(name) => Some(gate.tier(name).ok_or_else(|| unknown_tier(gate, name))?),
     };
-    Ok(Target { limit, tier, key: key.as_bytes() })
+    Ok(KeyTarget { gate, tier, key: key.as_bytes() })
 }
 
 #[cold]
@@ -132,9 +130,9 @@ pub(super) fn unknown_policy(plan: &Plan, name: &str) -> ApiError {
 }
 
 #[cold]
-fn unknown_tier(limit: &Limit, name: &str) -> ApiError {
-    let what = format!("tier of policy {:?} named", limit.name());
-    ApiError::unknown(ApiErrorKind::UnknownTier, &what, name, limit.tier_names())
+fn unknown_tier(gate: &Gate, name: &str) -> ApiError {
+    let what = format!("tier of policy {:?} named", gate.name());
+    ApiError::unknown(ApiErrorKind::UnknownTier, &what, name, gate.tier_names())
 }
 
 /// Never shows the key, which may be a secret.
@@ -161,11 +159,12 @@ pub(super) fn cost(value: &Value) -> Result<Cost, ApiError> {
 pub(super) fn units(name: &str, value: &Value, least: u64) -> Result<u64, ApiError> {
     let whole = |float: f64| format!("{float}").parse().ok();
     let units = value.as_u64().or_else(|| value.as_f64().and_then(whole));
-    units.filter(|units| (least..=UNITS_MAX).contains(units)).ok_or_else(|| {
+    units.filter(|units| (least..=Quota::LIMIT_MAX).contains(units)).ok_or_else(|| {
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let text: String = text.chars().take(40).collect();
         ApiError::malformed(format!(
-            "{name} {text} is out of range: use a whole number from {least} to {UNITS_MAX}"
+            "{name} {text} is out of range: use a whole number from {least} to {}",
+            Quota::LIMIT_MAX
         ))
     })
 }

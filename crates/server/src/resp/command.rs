@@ -3,11 +3,12 @@
 use core::time::Duration;
 
 use slidegate::{Cost, Decision, Error, Quota};
+use slidegate_gate::{ASKS_MAX, Ask, Caller, Decided, Gate, TierId, check_all};
 
 use super::parse::CommandArguments;
 use super::reply::{Replies, shown};
 use super::throttle::Throttles;
-use crate::engine::{ASKS_MAX, Ask, Caller, Engine, Limit, Plan, TierId, check_all};
+use crate::engine::{Engine, Plan};
 use crate::nearest;
 use crate::receipt::{PortableReceipt, TEXT_MAX as RECEIPT_MAX};
 
@@ -195,13 +196,9 @@ impl Call<'_> {
     /// `SG.CHECK policy key [COST n] [TIER name]`
     async fn check(&mut self) -> Result<(), ErrorReply> {
         let plan = self.engine.plan();
-        let Ask { limit, key, tier, cost } = self.ask(&plan, "policy key [COST n] [TIER name]")?;
-        // In memory the decision is there at once; a call to a server has a large future.
-        let decision = match limit.check_now(key, tier, cost, Caller::RESP, |decision| decision) {
-            Some(decision) => decision,
-            None => Box::pin(limit.check(key, tier, cost, Caller::RESP)).await,
-        };
-        self.decision(&decision);
+        let Ask { gate, key, tier, cost } = self.ask(&plan, "policy key [COST n] [TIER name]")?;
+        let decided = gate.check(key, tier, cost, Caller::RESP).await;
+        self.decision(&decided.decision);
         Ok(())
     }
 
@@ -209,7 +206,7 @@ impl Call<'_> {
     async fn peek(&mut self) -> Result<(), ErrorReply> {
         let plan = self.engine.plan();
         let ask = self.ask(&plan, "policy key [COST n] [TIER name]")?;
-        let decision = ask.limit.peek(ask.key, ask.tier, ask.cost).await.map_err(failed)?;
+        let decision = ask.gate.peek(ask.key, ask.tier, ask.cost).await.map_err(failed)?;
         self.decision(&decision);
         Ok(())
     }
@@ -218,8 +215,8 @@ impl Call<'_> {
     async fn reserve(&mut self) -> Result<(), ErrorReply> {
         let plan = self.engine.plan();
         let ask = self.ask(&plan, "policy key [COST n] [TIER name]")?;
-        let Ask { limit, key, tier, cost } = ask;
-        let decision = limit.check(key, tier, cost, Caller::RESP).await;
+        let Ask { gate, key, tier, cost } = ask;
+        let Decided { decision, .. } = gate.check(key, tier, cost, Caller::RESP).await;
         self.replies.array(6);
         self.five(&decision);
         // Units allowed while the store was unavailable were not recorded there.
@@ -236,10 +233,10 @@ impl Call<'_> {
     /// `SG.REFUND policy key receipt [TIER name]`
     async fn refund(&mut self) -> Result<(), ErrorReply> {
         let plan = self.engine.plan();
-        let (limit, key) = self.limit_and_key(&plan, 4, "policy key receipt [TIER name]")?;
-        let receipt = self.receipt(3)?.in_limit(limit, key);
-        let (_, tier) = self.options(limit, 4)?;
-        let units = limit.refund(key, tier, receipt).await.map_err(failed)?;
+        let (gate, key) = self.limit_and_key(&plan, 4, "policy key receipt [TIER name]")?;
+        let receipt = self.receipt(3)?.for_gate(gate, key);
+        let (_, tier) = self.options(gate, 4)?;
+        let units = gate.refund(key, tier, receipt).await.map_err(failed)?;
         self.replies.units(units);
         Ok(())
     }
@@ -247,11 +244,11 @@ impl Call<'_> {
     /// `SG.SETTLE policy key receipt actual [TIER name]`
     async fn settle(&mut self) -> Result<(), ErrorReply> {
         let plan = self.engine.plan();
-        let (limit, key) = self.limit_and_key(&plan, 5, "policy key receipt actual [TIER name]")?;
-        let receipt = self.receipt(3)?.in_limit(limit, key);
+        let (gate, key) = self.limit_and_key(&plan, 5, "policy key receipt actual [TIER name]")?;
+        let receipt = self.receipt(3)?.for_gate(gate, key);
         let actual = self.number(4)?;
-        let (_, tier) = self.options(limit, 5)?;
-        let units = limit.settle(key, tier, receipt, actual).await.map_err(failed)?;
+        let (_, tier) = self.options(gate, 5)?;
+        let units = gate.settle(key, tier, receipt, actual).await.map_err(failed)?;
         self.replies.units(units);
         Ok(())
     }
@@ -260,7 +257,7 @@ impl Call<'_> {
     async fn usage(&mut self) -> Result<(), ErrorReply> {
         let plan = self.engine.plan();
         let ask = self.ask(&plan, "policy key [TIER name]")?;
-        let usage = ask.limit.usage(ask.key, ask.tier).await.map_err(failed)?;
+        let usage = ask.gate.usage(ask.key, ask.tier).await.map_err(failed)?;
         self.replies.array(usage.as_slice().len());
         for units in usage.as_slice() {
             self.replies.units(*units);
@@ -272,7 +269,7 @@ impl Call<'_> {
     async fn history(&mut self) -> Result<(), ErrorReply> {
         let plan = self.engine.plan();
         let ask = self.ask(&plan, "policy key [TIER name]")?;
-        let events = ask.limit.history(ask.key, ask.tier).await.map_err(failed)?;
+        let events = ask.gate.history(ask.key, ask.tier).await.map_err(failed)?;
         self.replies.array(events.len());
         for event in events {
             self.replies.array(2);
@@ -285,8 +282,8 @@ impl Call<'_> {
     /// `SG.RESET policy key`
     async fn reset(&mut self) -> Result<(), ErrorReply> {
         let plan = self.engine.plan();
-        let (limit, key) = self.limit_and_key(&plan, 3, "policy key")?;
-        let found = limit.reset(key).await.map_err(failed)?;
+        let (gate, key) = self.limit_and_key(&plan, 3, "policy key")?;
+        let found = gate.reset(key).await.map_err(failed)?;
         self.replies.integer(i64::from(found));
         Ok(())
     }
@@ -301,14 +298,14 @@ impl Call<'_> {
         }
         let mut asks = Vec::with_capacity(rest / 3);
         for at in (1..=rest).step_by(3) {
-            let limit = self.limit(&plan, at)?;
+            let gate = self.gate(&plan, at)?;
             let (key, cost) = (self.key(at + 1)?, self.cost(at + 2)?);
-            asks.push(Ask { limit, key, tier: None, cost });
+            asks.push(Ask { gate, key, tier: None, cost });
         }
-        let answers = check_all(&asks, Caller::RESP).await;
-        self.replies.array(answers.len());
-        for answer in answers {
-            self.decision(&answer.decision);
+        let all = check_all(&asks, None, Caller::RESP).await;
+        self.replies.array(all.len());
+        for decided in all {
+            self.decision(&decided.decision);
         }
         Ok(())
     }
@@ -339,11 +336,11 @@ impl Call<'_> {
         let rate = [self.number(2)?, self.number(3)?, self.number(4)?];
         let quantity = if self.arguments.len() == 6 { self.number(5)? } else { 1 };
         let plan = self.engine.plan();
-        let limit = self.throttles.get(&plan, rate)?;
+        let gate = self.throttles.get(&plan, rate)?;
         let decision = match Cost::new(quantity) {
-            Ok(cost) => limit.check(key, None, cost, Caller::RESP).await,
+            Ok(cost) => gate.check(key, None, cost, Caller::RESP).await.decision,
             // Takes nothing, and returns the current state.
-            Err(_) if quantity == 0 => limit.peek(key, None, Cost::ONE).await.map_err(failed)?,
+            Err(_) if quantity == 0 => gate.peek(key, None, Cost::ONE).await.map_err(failed)?,
             Err(error) => return Err(format!("ERR {error}")),
         };
         let allowed = decision.is_allowed() || quantity == 0;
@@ -355,7 +352,7 @@ impl Call<'_> {
             Some(wait) if !allowed => seconds(wait),
             _ => -1,
         });
-        self.replies.integer(seconds(until_full(limit, &decision)));
+        self.replies.integer(seconds(until_full(gate, &decision)));
         Ok(())
     }
 
@@ -389,9 +386,9 @@ impl<'a> Call<'a> {
         if !(3..=7).contains(&count) || count.is_multiple_of(2) {
             return Err(self.wrong_number(wanted));
         }
-        let (limit, key) = (self.limit(plan, 1)?, self.key(2)?);
-        let (cost, tier) = self.options(limit, 3)?;
-        Ok(Ask { limit, key, tier, cost })
+        let (gate, key) = (self.gate(plan, 1)?, self.key(2)?);
+        let (cost, tier) = self.options(gate, 3)?;
+        Ok(Ask { gate, key, tier, cost })
     }
 
     fn limit_and_key<'p>(
@@ -399,20 +396,20 @@ impl<'a> Call<'a> {
         plan: &'p Plan,
         least: usize,
         wanted: &str,
-    ) -> Result<(&'p Limit, &'a [u8]), ErrorReply> {
+    ) -> Result<(&'p Gate, &'a [u8]), ErrorReply> {
         if self.arguments.len() < least {
             return Err(self.wrong_number(wanted));
         }
-        Ok((self.limit(plan, 1)?, self.key(2)?))
+        Ok((self.gate(plan, 1)?, self.key(2)?))
     }
 
     fn argument(&self, index: usize) -> &'a [u8] {
         self.arguments.get(self.input, index).unwrap_or_default()
     }
 
-    fn limit<'p>(&self, plan: &'p Plan, index: usize) -> Result<&'p Limit, ErrorReply> {
+    fn gate<'p>(&self, plan: &'p Plan, index: usize) -> Result<&'p Gate, ErrorReply> {
         let name = self.argument(index);
-        let found = core::str::from_utf8(name).ok().and_then(|name| plan.limit(name));
+        let found = core::str::from_utf8(name).ok().and_then(|name| plan.gate(name));
         found.map(|limit| &**limit).ok_or_else(|| {
             let names = plan.spec().policies.iter().map(|policy| policy.name.as_str());
             let name = shown(name);
@@ -433,7 +430,7 @@ impl<'a> Call<'a> {
     }
 
     /// `COST n` and `TIER name`, in any order.
-    fn options(&self, limit: &Limit, from: usize) -> Result<(Cost, Option<TierId>), ErrorReply> {
+    fn options(&self, gate: &Gate, from: usize) -> Result<(Cost, Option<TierId>), ErrorReply> {
         let (mut cost, mut tier) = (Cost::ONE, None);
         for at in (from..self.arguments.len()).step_by(2) {
             let word = self.argument(at);
@@ -441,8 +438,8 @@ impl<'a> Call<'a> {
                 cost = self.cost(at + 1)?;
             } else if word.eq_ignore_ascii_case(b"tier") {
                 let name = shown(self.argument(at + 1));
-                let found = limit.tier(&name);
-                let unknown = || format!("ERR policy '{}' has no tier '{name}'", limit.name());
+                let found = gate.tier(&name);
+                let unknown = || format!("ERR policy '{}' has no tier '{name}'", gate.name());
                 tier = Some(found.ok_or_else(unknown)?);
             } else {
                 return Err(format!("ERR unknown option '{}': use COST or TIER", shown(word)));
@@ -491,8 +488,8 @@ fn seconds(duration: Duration) -> i64 {
 }
 
 /// The time until the whole burst is available again, rounded up to a unit.
-fn until_full(limit: &Limit, decision: &Decision) -> Duration {
-    let Some(quota) = limit.quotas(None).first() else { return Duration::ZERO };
+fn until_full(gate: &Gate, decision: &Decision) -> Duration {
+    let Some(quota) = gate.quotas(None).first() else { return Duration::ZERO };
     let missing = quota.limit().saturating_sub(decision.remaining());
     let nanos = quota.window().as_nanos().saturating_mul(u128::from(missing));
     let nanos = nanos.div_ceil(u128::from(quota.limit()));

@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
+use slidegate_gate::Gate;
+
 use super::command::quota;
-use crate::engine::{Limit, Plan};
+use crate::engine::Plan;
 
 /// The limits of the rates that a connection used last: clients repeat a few.
 #[derive(Debug, Default)]
 pub(super) struct Throttles {
-    made: Vec<([u64; 3], Limit)>,
+    made: Vec<([u64; 3], Gate)>,
     /// The limit whose state they share.
-    state: Option<Arc<Limit>>,
+    state: Option<Arc<Gate>>,
 }
 
 /// The maximum number of limits kept.
@@ -18,7 +20,7 @@ const KEPT: usize = 16;
 
 impl Throttles {
     /// The limit of a rate: max burst, count, period in seconds.
-    pub(super) fn get(&mut self, plan: &Plan, rate: [u64; 3]) -> Result<&Limit, String> {
+    pub(super) fn get(&mut self, plan: &Plan, rate: [u64; 3]) -> Result<&Gate, String> {
         let current = plan.throttle();
         if !self.state.as_ref().is_some_and(|state| Arc::ptr_eq(state, current)) {
             self.made.clear();
@@ -30,11 +32,11 @@ impl Throttles {
             None => {
                 let [max_burst, count, period] = rate;
                 let quotas = [quota(max_burst, count, period)?];
-                let limit = current.with_quotas(&quotas).map_err(|error| format!("ERR {error}"))?;
+                let gate = current.with_quotas(&quotas).map_err(|error| format!("ERR {error}"))?;
                 if self.made.len() == KEPT {
                     self.made.remove(0);
                 }
-                self.made.push((rate, limit));
+                self.made.push((rate, gate));
                 self.made.len() - 1
             }
         };

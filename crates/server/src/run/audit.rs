@@ -9,10 +9,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use serde_json::json;
-use slidegate::{Clock, Key, MonotonicClock, Secret};
+use slidegate::{Clock, Decision, Key, MonotonicClock, Secret};
+use slidegate_gate::{GateOutcome, Observation, Observer};
 
 use crate::config::{AuditDecisions, AuditSettings};
-use crate::engine::{Seen, Witness};
 
 /// The maximum number of lines that wait to be written. More are dropped and counted.
 const WAITING_MAX: usize = 16_384;
@@ -64,12 +64,10 @@ impl Audit {
         self.left_out.load(Ordering::Relaxed)
     }
 
-    fn wants(&self, seen: &Seen<'_>) -> bool {
+    fn wants(&self, observation: &Observation<'_>) -> bool {
         match self.decisions {
             AuditDecisions::All => true,
-            AuditDecisions::Denials => {
-                !seen.decision.is_allowed() || seen.decision.is_shadow_denied()
-            }
+            AuditDecisions::Denials => !matches!(observation.outcome, GateOutcome::Allowed),
             AuditDecisions::Sampled => {
                 let number = self.asked.fetch_add(1, Ordering::Relaxed);
                 number.wrapping_mul(self.sample_percent) % 100 < self.sample_percent
@@ -77,9 +75,9 @@ impl Audit {
         }
     }
 
-    fn line(&self, seen: &Seen<'_>) -> String {
-        let Seen { limit, key, cost, decision, caller, .. } = *seen;
-        let key = if limit.has_secret_keys() {
+    fn line(&self, observation: &Observation<'_>, decision: &Decision) -> String {
+        let Observation { gate, key, cost, caller, .. } = *observation;
+        let key = if gate.has_secret_keys() {
             format!("hash:{:016x}", key.fingerprint(&self.secret))
         } else {
             String::from_utf8_lossy(key).into_owned()
@@ -87,10 +85,10 @@ impl Audit {
         let now = Duration::from_nanos(self.clock.now());
         let mut line = json!({
             "time": now.as_secs_f64(),
-            "policy": limit.name(),
+            "policy": gate.name(),
             "key": key,
             "cost": cost.get(),
-            "outcome": seen.outcome(),
+            "outcome": observation.outcome.name(),
             "remaining": decision.remaining(),
             "retry_after": decision.retry_after().map(|wait| wait.as_secs_f64()),
             "degraded": decision.is_degraded(),
@@ -102,12 +100,15 @@ impl Audit {
     }
 }
 
-impl Witness for Audit {
-    fn saw(&self, seen: &Seen<'_>) {
-        if !self.wants(seen) {
+impl Observer for Audit {
+    fn decided(&self, observation: &Observation<'_>) {
+        let Some(decision) = observation.decision else { return };
+        // A gate that is switched off decides nothing.
+        if observation.outcome == GateOutcome::Off || !self.wants(observation) {
             return;
         }
-        let sent = self.lines.as_ref().is_some_and(|lines| lines.try_send(self.line(seen)).is_ok());
+        let line = self.line(observation, decision);
+        let sent = self.lines.as_ref().is_some_and(|lines| lines.try_send(line).is_ok());
         if !sent {
             self.left_out.fetch_add(1, Ordering::Relaxed);
         }

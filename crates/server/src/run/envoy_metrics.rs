@@ -1,8 +1,10 @@
 //! What has happened to descriptors, as metrics under the reference service's names.
 
+use slidegate_gate::Count;
+
 use crate::admin::{Kind, Page};
 use crate::domain::HitCounts;
-use crate::engine::{Count, Plan};
+use crate::engine::Plan;
 
 /// A name, what it counts, and where that is.
 type Family = (&'static str, &'static str, fn(&HitCounts) -> &Count);

@@ -2,9 +2,10 @@
 
 use core::convert::Infallible;
 
+use slidegate_gate::{Observation, Observer};
+
 use crate::admin::Page;
 use crate::config::TracingSettings;
-use crate::engine::{Seen, Witness};
 
 /// Cannot be created.
 #[derive(Debug)]
@@ -35,8 +36,8 @@ impl Spans {
     }
 }
 
-impl Witness for Spans {
-    fn saw(&self, _: &Seen<'_>) {
+impl Observer for Spans {
+    fn decided(&self, _: &Observation<'_>) {
         match self.0 {}
     }
 }

@@ -9,13 +9,16 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 use tracing::{error, info, warn};
 
+use slidegate_gate::Observer;
+
 use super::listeners::{Listeners, Services};
 use super::process::{notify_systemd, start_log};
 use super::reload::{Changes, Reloader, watch};
 use super::{Audit, Snapshots, Spans, envoy_metrics};
 use crate::admin::MetricsSource;
 use crate::config::{Loaded, SnapshotSettings};
-use crate::engine::{Afresh, Engine, Pool, Witness};
+use crate::engine::Engine;
+use crate::gates::NoRestore;
 use crate::net::{Stop, Stopper};
 
 /// The time for requests in flight at shutdown.
@@ -109,13 +112,13 @@ fn make_engine(
     snapshots: Option<&Snapshots>,
     spans: Option<&Arc<Spans>>,
 ) -> Result<Engine, String> {
-    let witness = witness(loaded, spans)?;
+    let observer = observers(loaded, spans)?;
     let (Some(snapshots), Some(settings)) = (snapshots, &loaded.settings.snapshot) else {
-        return Engine::with_witness(&loaded.spec, witness, &mut Afresh)
+        return Engine::with_observer(&loaded.spec, observer, &mut NoRestore)
             .map_err(|error| error.to_string());
     };
     let mut restorer = snapshots.restorer(settings.start_empty_if_damaged);
-    let engine = Engine::with_witness(&loaded.spec, witness, &mut restorer)
+    let engine = Engine::with_observer(&loaded.spec, observer, &mut restorer)
         .map_err(|error| error.to_string())?;
     for line in restorer.told {
         info!("{line}");
@@ -124,13 +127,13 @@ fn make_engine(
 }
 
 /// The observers of decisions.
-fn witness(
+fn observers(
     loaded: &Loaded,
     spans: Option<&Arc<Spans>>,
-) -> Result<Option<Arc<dyn Witness>>, String> {
+) -> Result<Option<Arc<dyn Observer>>, String> {
     let audit = loaded.settings.audit.as_ref().map(Audit::start).transpose()?;
-    let audit = audit.map(|audit| Arc::new(audit) as Arc<dyn Witness>);
-    let spans = spans.map(|spans| Arc::clone(spans) as Arc<dyn Witness>);
+    let audit = audit.map(|audit| Arc::new(audit) as Arc<dyn Observer>);
+    let spans = spans.map(|spans| Arc::clone(spans) as Arc<dyn Observer>);
     Ok(match (audit, spans) {
         (Some(audit), Some(spans)) => Some(Arc::new(vec![audit, spans])),
         (audit, spans) => audit.or(spans),
@@ -173,9 +176,8 @@ async fn sweep(engine: &Engine, every: Duration, stop: Stop) {
             () = tokio::time::sleep(every) => {}
             () = stop.clone().wait() => return,
         }
-        let pools: Vec<Pool> = engine.plan().pools().iter().map(|(_, pool)| pool.clone()).collect();
-        for pool in pools {
-            let Pool::Memory(limiter) = pool else { continue };
+        let plan = arc_swap::Guard::into_inner(engine.plan());
+        for limiter in plan.stores().iter().filter_map(|(_, store)| store.in_process()) {
             let keys = usize::try_from(limiter.stats().keys).unwrap_or(usize::MAX);
             // A table that stays more than half empty shrinks.
             for _ in 0..=keys.saturating_mul(2) / SWEEP_STEP {

@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use slidegate::{Error, ErrorKind, RestoreReport};
 
 use crate::admin::{Kind, Page};
-use crate::engine::{Plan, Pool, PoolId, Restore};
+use crate::engine::Plan;
+use crate::gates::{Restore, StateId};
 
 /// A folder of snapshots.
 #[derive(Debug, Clone)]
@@ -79,8 +80,8 @@ impl Snapshots {
 
     fn save_all(&self, plan: &Plan) -> Result<SaveReport, Error> {
         let mut report = SaveReport::default();
-        for (id, pool) in plan.pools() {
-            if let Pool::Memory(limiter) = pool {
+        for (id, store) in plan.stores() {
+            if let Some(limiter) = store.in_process() {
                 let path = self.path(id);
                 report.keys += self
                     .replace(&path, |file| limiter.save(file))
@@ -117,7 +118,7 @@ impl Snapshots {
         Ok(written)
     }
 
-    fn path(&self, id: &PoolId) -> PathBuf {
+    fn path(&self, id: &StateId) -> PathBuf {
         let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_".contains(byte);
         let letter = |byte: u8| match byte {
             byte if plain(&byte) => char::from(byte).to_string(),
@@ -129,8 +130,8 @@ impl Snapshots {
 }
 
 impl Restore for Restorer {
-    fn open(&mut self, pool: &PoolId) -> Result<Option<Box<dyn Read>>, Error> {
-        let path = self.snapshots.path(pool);
+    fn open(&mut self, state: &StateId) -> Result<Option<Box<dyn Read>>, Error> {
+        let path = self.snapshots.path(state);
         match File::open(&path) {
             Ok(file) => Ok(Some(Box::new(BufReader::with_capacity(1 << 20, file)))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -138,8 +139,8 @@ impl Restore for Restorer {
         }
     }
 
-    fn ended(&mut self, pool: &PoolId, read: Result<RestoreReport, Error>) -> Result<(), Error> {
-        let path = self.snapshots.path(pool);
+    fn ended(&mut self, state: &StateId, read: Result<RestoreReport, Error>) -> Result<(), Error> {
+        let path = self.snapshots.path(state);
         let error = match read {
             Ok(RestoreReport { keys, dropped, .. }) => {
                 self.told.push(format!(

@@ -22,11 +22,11 @@ use opentelemetry_sdk::trace::{
     SpanExporter,
 };
 use slidegate::{Clock, MonotonicClock};
+use slidegate_gate::{GateOutcome, Observation, Observer};
 use slidegate_http::TraceParent;
 
 use crate::admin::{Kind, Page};
 use crate::config::TracingSettings;
-use crate::engine::{Seen, Witness};
 
 /// Makes a span of every decision that is sampled. Keys are not in it.
 #[derive(Debug)]
@@ -105,9 +105,10 @@ fn resource(version: KeyValue) -> Resource {
     Resource::builder_empty().with_attributes(attributes).with_service_name("slidegate").build()
 }
 
-impl Witness for Spans {
-    fn saw(&self, seen: &Seen<'_>) {
-        let Seen { limit, cost, decision, took, caller, .. } = *seen;
+impl Observer for Spans {
+    fn decided(&self, observation: &Observation<'_>) {
+        let Observation { gate, cost, decision, took, caller, outcome, .. } = *observation;
+        let Some(decision) = decision.filter(|_| outcome != GateOutcome::Off) else { return };
         let parent = caller.trace().map_or_else(Context::new, |trace| remote(&trace));
         let ended = SystemTime::UNIX_EPOCH + Duration::from_nanos(self.clock.now());
         let builder = SpanBuilder::from_name("rate_limit")
@@ -120,8 +121,8 @@ impl Witness for Spans {
         self.counts.made.fetch_add(1, Ordering::Relaxed);
         let number = |units: u64| i64::try_from(units).unwrap_or(i64::MAX);
         span.set_attribute(KeyValue::new("slidegate.listener", caller.listener().name()));
-        span.set_attribute(KeyValue::new("slidegate.policy", limit.name().to_owned()));
-        span.set_attribute(KeyValue::new("slidegate.outcome", seen.outcome()));
+        span.set_attribute(KeyValue::new("slidegate.policy", gate.name().to_owned()));
+        span.set_attribute(KeyValue::new("slidegate.outcome", outcome.name()));
         span.set_attribute(KeyValue::new("slidegate.cost", number(cost.get())));
         span.set_attribute(KeyValue::new("slidegate.remaining", number(decision.remaining())));
         if decision.is_degraded() {

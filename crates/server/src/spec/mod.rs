@@ -12,9 +12,9 @@ pub(crate) use domain::{DESCRIPTOR, DOMAIN, RATE_LIMIT};
 pub use domain::{DescriptorSpec, DomainSpec, LimitSpec, RateSpec, Unit};
 pub(crate) use policy::POLICY;
 pub use policy::{CandidateSpec, PolicySpec, SharedSpec};
-pub use slidegate_gate::Rollout;
 pub use rule::{KeyPart, MatchSpec, MissingKey, RuleSpec};
 pub(crate) use rule::{RULE, units};
+pub use slidegate_gate::Rollout;
 pub use store::{MEMORY, MemorySpec, RedisPlace, RedisSpec, StoreSpec};
 pub(crate) use store::{MEMORY_KEYS, STORE, mebibytes};
 

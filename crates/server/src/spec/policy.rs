@@ -20,7 +20,7 @@ section! {
         /// How units are counted; `log` is exact.
         algorithm: Algorithm = ALGORITHM, default "log", example "{segments: 60}";
         /// Whether a denial is enforced, is only reported, or nothing is checked at all.
-        switch("mode"): Rollout = Choice(Rollout::WORDS), default "enforce", example "shadow";
+        rollout("mode"): Rollout = Choice(Rollout::WORDS), default "enforce", example "shadow";
         /// For how many of a hundred keys it is enforced; the others are in shadow.
         enforce_percent: u8 = Whole(0, 100), default "100", example "10";
         /// Quotas that might replace these: checked alongside and reported, never enforced.

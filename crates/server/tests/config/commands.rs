@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use proptest::prelude::*;
 use serde_json::Value;
 use slidegate::Algorithm;
+use slidegate_gate::Caller;
 use slidegate_server::cli::config::{
     CheckOptions, Subject, TestOptions, check, explain, schema, test,
 };
 use slidegate_server::config::{Request, load};
 use slidegate_server::domain::{Descriptor, Entry, Options, Question, answer};
-use slidegate_server::engine::{Afresh, Caller, Engine};
+use slidegate_server::engine::Engine;
+use slidegate_server::gates::NoRestore;
 use slidegate_server::spec::{DescriptorSpec, DomainSpec, LimitSpec, RateSpec, Unit};
 
 use crate::files::{good, path};
@@ -246,13 +248,13 @@ proptest! {
         explain(&loaded, &subject, true, &mut out);
         let explained: Value = serde_json::from_slice(&out).unwrap();
 
-        let engine = Engine::new(&loaded.spec, &mut Afresh).unwrap();
+        let engine = Engine::new(&loaded.spec, &mut NoRestore).unwrap();
         let entries = entries.iter().map(|(key, value)| Entry { key, value }).collect();
         let descriptors = vec![Descriptor { entries, ..Descriptor::default() }];
         let question = Question { domain: "d", descriptors, hits_addend: 1 };
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let answered =
-            runtime.block_on(answer(&engine.plan(), &question, &Options::default(), Caller::INSIDE)).unwrap();
+            runtime.block_on(answer(&engine.plan(), &question, &Options::default(), Caller::IN_PROCESS)).unwrap();
         match &answered.statuses[0].limit {
             None => prop_assert_eq!(&explained["met"], &Value::Bool(false), "{}", explained),
             Some(limit) => {

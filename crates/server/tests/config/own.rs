@@ -6,7 +6,7 @@ use std::fs;
 use slidegate::{Algorithm, Cost, FailureMode, OnFull, Quota};
 use slidegate_server::config::{AuditDecisions, LogFormat, Request, Settings, load};
 use slidegate_server::spec::{
-    KeyPart, MissingKey, PolicySpec, RedisPlace, RedisSpec, Spec, StoreSpec, Rollout,
+    KeyPart, MissingKey, PolicySpec, RedisPlace, RedisSpec, Rollout, Spec, StoreSpec,
 };
 
 use crate::files::{bad, codes, good, path, shown};
@@ -72,7 +72,7 @@ fn every_setting_of_a_policy() {
     assert_eq!(policy(text), expected);
 
     expected.algorithm = Algorithm::LogCapped { bytes_max: 4096 };
-    expected.switch = Rollout::Shadow;
+    expected.rollout = Rollout::Shadow;
     expected.enforce_percent = 10;
     expected.tiers.insert("gold".to_owned(), vec![minute(1000)]);
     expected.store = "shared".to_owned();

@@ -13,7 +13,7 @@ use slidegate::{FailureMode, Quota};
 use slidegate_server::admin::{Access, AdminState, Kind};
 use slidegate_server::engine::Engine;
 use slidegate_server::http::{HttpSettings, HttpState};
-use slidegate_server::spec::{PolicySpec, RedisPlace, RedisSpec, Spec, StoreSpec, Rollout};
+use slidegate_server::spec::{PolicySpec, RedisPlace, RedisSpec, Rollout, Spec, StoreSpec};
 use slidegate_testkit::server::{RedisServer, poll_async};
 
 use crate::http_client::{Client, Running, engine};
@@ -23,7 +23,7 @@ const TOKEN: &str = "a-token-of-the-test-0123";
 fn spec() -> Spec {
     let quota = || vec![Quota::per_minute(3).unwrap()];
     let mut shadow = PolicySpec::new("shadow", quota());
-    shadow.switch = Rollout::Shadow;
+    shadow.rollout = Rollout::Shadow;
     Spec { policies: vec![PolicySpec::new("api", quota()), shadow], ..Spec::default() }
 }
 
@@ -291,7 +291,7 @@ fn shared(address: &str) -> Spec {
 async fn a_store_that_fails_makes_unready_only_where_it_denies() {
     let mut redis = tokio::task::spawn_blocking(RedisServer::start).await.unwrap().unwrap();
     let spec = shared(&redis.url());
-    let engine = Arc::new(Engine::new(&spec, &mut slidegate_server::engine::Afresh).unwrap());
+    let engine = Arc::new(Engine::new(&spec, &mut slidegate_server::gates::NoRestore).unwrap());
     let (server, state) = admin(&engine).await;
     let data = Running::of(Arc::new(HttpState::new(engine.clone(), HttpSettings::default()))).await;
     let (mut client, mut asker) =

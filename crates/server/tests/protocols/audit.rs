@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use slidegate::{Cost, Quota};
+use slidegate_gate::Caller;
 use slidegate_server::config::{AuditDecisions, AuditSettings};
-use slidegate_server::engine::{Afresh, Caller, Engine};
+use slidegate_server::engine::Engine;
+use slidegate_server::gates::NoRestore;
 use slidegate_server::run::Audit;
 use slidegate_server::spec::{PolicySpec, Spec};
 
@@ -44,15 +46,15 @@ async fn ask(settings: &AuditSettings, secret_keys: bool) {
         PolicySpec { secret_keys, ..PolicySpec::new("api", vec![Quota::per_hour(2).unwrap()]) };
     let spec = Spec { policies: vec![policy], ..Spec::default() };
     let audit = Arc::new(Audit::start(settings).unwrap());
-    let engine = Engine::with_witness(&spec, Some(audit), &mut Afresh).unwrap();
+    let engine = Engine::with_observer(&spec, Some(audit), &mut NoRestore).unwrap();
     for key in 0..20 {
         for _ in 0..5 {
             let key = format!("token-{key}");
             let _ = engine
                 .plan()
-                .limit("api")
+                .gate("api")
                 .unwrap()
-                .check(key.as_bytes(), None, Cost::ONE, Caller::INSIDE)
+                .check(key.as_bytes(), None, Cost::ONE, Caller::IN_PROCESS)
                 .await;
         }
     }

@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use slidegate::{Algorithm, Cost, ManualClock, OnFull, Quota};
-use slidegate_server::engine::{Afresh, Ask, Caller, Count, Engine, Pool, check_all};
+use slidegate_gate::{Ask, Caller, GateOutcome, check_all};
+use slidegate_server::engine::Engine;
+use slidegate_server::gates::NoRestore;
 use slidegate_server::run::Snapshots;
-use slidegate_server::spec::{CandidateSpec, MemorySpec, PolicySpec, Spec, StoreSpec, Rollout};
+use slidegate_server::spec::{CandidateSpec, MemorySpec, PolicySpec, Rollout, Spec, StoreSpec};
 
 fn policy(name: &str, limit: u64) -> PolicySpec {
     PolicySpec::new(name, vec![Quota::per_minute(limit).unwrap()])
@@ -23,37 +25,41 @@ fn clock() -> ManualClock {
 
 fn engine(spec: &Spec) -> (Engine, ManualClock) {
     let clock = clock();
-    (Engine::with_clock(spec, Some(clock.clone()), &mut Afresh).unwrap(), clock)
+    (Engine::with_clock(spec, Some(clock.clone()), &mut NoRestore).unwrap(), clock)
 }
 
 async fn allowed(engine: &Engine, policy: &str, key: &str, times: usize) -> usize {
     let plan = engine.plan();
-    let limit = plan.limit(policy).unwrap();
+    let gate = plan.gate(policy).unwrap();
     let mut allowed = 0;
     for _ in 0..times {
         allowed += usize::from(
-            limit.check(key.as_bytes(), None, Cost::ONE, Caller::INSIDE).await.is_allowed(),
+            gate.check(key.as_bytes(), None, Cost::ONE, Caller::IN_PROCESS)
+                .await
+                .decision
+                .is_allowed(),
         );
     }
     allowed
 }
 
 async fn used(engine: &Engine, policy: &str, key: &str) -> u64 {
-    engine.plan().limit(policy).unwrap().usage(key.as_bytes(), None).await.unwrap().units(0)
+    engine.plan().gate(policy).unwrap().usage(key.as_bytes(), None).await.unwrap().units(0)
 }
 
 #[tokio::test]
 async fn switches_say_how_far_a_limit_is_enforced() {
-    let shadow = PolicySpec { switch: Rollout::Shadow, ..policy("shadow", 2) };
-    let off = PolicySpec { switch: Rollout::Off, ..policy("off", 2) };
+    let shadow = PolicySpec { rollout: Rollout::Shadow, ..policy("shadow", 2) };
+    let off = PolicySpec { rollout: Rollout::Off, ..policy("off", 2) };
     let (engine, _) = engine(&spec([policy("on", 2), shadow, off]));
     assert_eq!(allowed(&engine, "on", "k", 5).await, 2);
     assert_eq!(allowed(&engine, "shadow", "k", 5).await, 5);
     assert_eq!(allowed(&engine, "off", "k", 5).await, 5);
     let plan = engine.plan();
     let counts = |name: &str| {
-        let counts = plan.limit(name).unwrap().counts();
-        [&counts.allowed, &counts.denied, &counts.shadow_denied, &counts.off].map(Count::get)
+        let counters = plan.gate(name).unwrap().counters().unwrap();
+        [GateOutcome::Allowed, GateOutcome::Denied, GateOutcome::ShadowDenied, GateOutcome::Off]
+            .map(|outcome| counters.outcome(outcome))
     };
     assert_eq!(counts("on"), [2, 3, 0, 0]);
     assert_eq!(counts("shadow"), [2, 0, 3, 0]);
@@ -87,26 +93,22 @@ async fn a_candidate_is_judged_beside_and_denies_nobody() {
     let (engine, _) =
         engine(&spec([PolicySpec { candidate: Some(candidate), ..policy("api", 4) }]));
     assert_eq!(allowed(&engine, "api", "k", 5).await, 4);
-    assert_eq!(engine.plan().limit("api").unwrap().counts().candidate_denied.get(), 4);
+    assert_eq!(engine.plan().gate("api").unwrap().counters().unwrap().candidate_denied(), 4);
 }
 
 #[tokio::test]
 async fn several_limits_are_all_or_nothing_and_shadows_stand_in_nobodys_way() {
-    let shadow = PolicySpec { switch: Rollout::Shadow, ..policy("shadow", 1) };
+    let shadow = PolicySpec { rollout: Rollout::Shadow, ..policy("shadow", 1) };
     let (engine, _) = engine(&spec([policy("wide", 9), policy("narrow", 2), shadow]));
     let plan = engine.plan();
-    let ask = |name: &str| Ask {
-        limit: plan.limit(name).unwrap(),
-        key: b"k",
-        tier: None,
-        cost: Cost::ONE,
-    };
+    let ask =
+        |name: &str| Ask { gate: plan.gate(name).unwrap(), key: b"k", tier: None, cost: Cost::ONE };
     let asks = [ask("wide"), ask("narrow"), ask("shadow")];
     let mut told = Vec::new();
     for _ in 0..3 {
-        let answers = check_all(&asks, Caller::INSIDE).await;
+        let answers = check_all(&asks, None, Caller::IN_PROCESS).await;
         told.push(
-            answers.iter().map(|it| (it.decision.is_allowed(), it.is_over)).collect::<Vec<_>>(),
+            answers.iter().map(|it| (it.decision.is_allowed(), it.is_over())).collect::<Vec<_>>(),
         );
     }
     assert_eq!(told[0], [(true, false), (true, false), (true, false)]);
@@ -116,7 +118,10 @@ async fn several_limits_are_all_or_nothing_and_shadows_stand_in_nobodys_way() {
     assert_eq!(used(&engine, "wide", "k").await, 2);
     assert_eq!(used(&engine, "shadow", "k").await, 1);
     let plan = engine.plan();
-    assert_eq!(plan.limit("wide").unwrap().counts().denied_by_other.get(), 1);
+    assert_eq!(
+        plan.gate("wide").unwrap().counters().unwrap().outcome(GateOutcome::DeniedByOther),
+        1
+    );
 }
 
 #[tokio::test]
@@ -129,8 +134,11 @@ async fn another_configuration_keeps_what_can_be_kept() {
     assert_eq!(allowed(&engine, "same", "k", 9).await, 0);
     assert_eq!(allowed(&engine, "raised", "k", 9).await, 2);
     assert_eq!(allowed(&engine, "new", "k", 9).await, 1);
-    assert!(engine.plan().limit("gone").is_none());
-    assert_eq!(engine.plan().limit("same").unwrap().counts().allowed.get(), 3);
+    assert!(engine.plan().gate("gone").is_none());
+    assert_eq!(
+        engine.plan().gate("same").unwrap().counters().unwrap().outcome(GateOutcome::Allowed),
+        3
+    );
     engine.swap(&spec([policy("raised", 2)])).unwrap();
     assert_eq!(allowed(&engine, "raised", "k", 9).await, 0);
 }
@@ -213,11 +221,8 @@ async fn shares_of_memory_follow_the_configuration() {
     };
     let shares = |engine: &Engine| -> Vec<usize> {
         let plan = engine.plan();
-        let limit = |(_, pool): &(_, Pool)| match pool {
-            Pool::Memory(limiter) => limiter.stats().memory_limit,
-            Pool::Redis(_) => 0,
-        };
-        plan.pools().iter().map(limit).collect()
+        let limiters = plan.stores().iter().filter_map(|(_, store)| store.in_process());
+        limiters.map(|limiter| limiter.stats().memory_limit).collect()
     };
     // One more than policies: that of `CL.THROTTLE`.
     let (engine, _) = engine(&with(&["one"], 64 * MIB));
@@ -246,11 +251,8 @@ async fn what_happens_when_memory_is_spent_follows_the_configuration() {
     let (engine, _) = engine(&with(OnFull::Overflow));
     let overflowed = || {
         let plan = engine.plan();
-        let count = |(_, pool): &(_, Pool)| match pool {
-            Pool::Memory(limiter) => limiter.stats().overflowed,
-            Pool::Redis(_) => 0,
-        };
-        plan.pools().iter().map(count).sum::<u64>()
+        let limiters = plan.stores().iter().filter_map(|(_, store)| store.in_process());
+        limiters.map(|limiter| limiter.stats().overflowed).sum::<u64>()
     };
     let mut key = 0_u32;
     while overflowed() == 0 {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use slidegate::{Algorithm, Quota};
-use slidegate_server::spec::{CandidateSpec, PolicySpec, Spec, Rollout};
+use slidegate_server::spec::{CandidateSpec, PolicySpec, Rollout, Spec};
 
 use crate::http_client::{Answer, Client, JSON, api};
 
@@ -20,9 +20,9 @@ fn spec() -> Spec {
     let mut api = PolicySpec::new("api", vec![per_minute(3)]);
     api.tiers.insert("gold".to_owned(), vec![per_minute(100)]);
     let mut shadow = PolicySpec::new("shadow", vec![per_minute(1)]);
-    shadow.switch = Rollout::Shadow;
+    shadow.rollout = Rollout::Shadow;
     let mut off = PolicySpec::new("off", vec![per_minute(1)]);
-    off.switch = Rollout::Off;
+    off.rollout = Rollout::Off;
     let mut gcra = PolicySpec::new("even", vec![per_minute(10)]);
     gcra.algorithm = Algorithm::Gcra;
     gcra.candidate =

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 use slidegate::ManualClock;
-use slidegate_server::engine::{Afresh, Engine};
+use slidegate_server::engine::Engine;
+use slidegate_server::gates::NoRestore;
 use slidegate_server::http::{Connections, Handle, HttpSettings, HttpState, ServeLimits, Server};
 use slidegate_server::spec::Spec;
 use slidegate_testkit::server::poll_async;
@@ -59,7 +60,7 @@ impl Running {
 /// An engine whose clock stands until it is moved.
 pub(crate) fn engine(spec: &Spec) -> (Arc<Engine>, ManualClock) {
     let clock = ManualClock::new(EPOCH);
-    let engine = Engine::with_clock(spec, Some(clock.clone()), &mut Afresh).unwrap();
+    let engine = Engine::with_clock(spec, Some(clock.clone()), &mut NoRestore).unwrap();
     (Arc::new(engine), clock)
 }
 

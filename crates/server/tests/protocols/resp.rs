@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use slidegate::{Algorithm, ManualClock, Quota};
-use slidegate_server::engine::{Afresh, Engine};
+use slidegate_server::engine::Engine;
+use slidegate_server::gates::NoRestore;
 use slidegate_server::resp::{self, RespLimits};
 use slidegate_server::spec::{PolicySpec, Spec};
 use slidegate_testkit::server::PythonTool;
@@ -35,7 +36,7 @@ impl Server {
         let policies = vec![api, PolicySpec::new("both", both), gcra];
         let spec = Spec { policies, ..Spec::default() };
         let clock = ManualClock::new(Duration::from_secs(1_700_000_000));
-        let engine = Engine::with_clock(&spec, Some(clock.clone()), &mut Afresh).unwrap();
+        let engine = Engine::with_clock(&spec, Some(clock.clone()), &mut NoRestore).unwrap();
         let engine = Arc::new(engine);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use slidegate::{Algorithm, Cost, Quota};
-use slidegate_server::spec::{KeyPart, MatchSpec, MissingKey, PolicySpec, RuleSpec, Spec, Rollout};
+use slidegate_server::spec::{KeyPart, MatchSpec, MissingKey, PolicySpec, Rollout, RuleSpec, Spec};
 use slidegate_testkit::server::PythonTool;
 
 use crate::http_client::{Client, api};
@@ -26,7 +26,7 @@ fn spec() -> Spec {
     let mut even = PolicySpec::new("even", vec![Quota::per_minute(10).unwrap()]);
     even.algorithm = Algorithm::Gcra;
     let mut shadow = PolicySpec::new("shadow", vec![Quota::per_minute(1).unwrap()]);
-    shadow.switch = Rollout::Shadow;
+    shadow.rollout = Rollout::Shadow;
     let rule = RuleSpec {
         name: "all".to_owned(),
         matches: MatchSpec::default(),

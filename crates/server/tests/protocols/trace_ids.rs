@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use slidegate::{Algorithm, Cost, Quota};
 use slidegate_server::config::{AuditDecisions, AuditSettings};
 use slidegate_server::domain::Options;
-use slidegate_server::engine::{Afresh, Engine};
+use slidegate_server::engine::Engine;
+use slidegate_server::gates::NoRestore;
 use slidegate_server::grpc::message::{
     DescriptorEntry, RateLimitDescriptor, RateLimitRequest, RateLimitResponse,
 };
@@ -79,7 +80,7 @@ impl Audited {
             files: 1,
         };
         let audit = Arc::new(Audit::start(&settings).unwrap());
-        let engine = Engine::with_witness(&spec(), Some(audit), &mut Afresh).unwrap();
+        let engine = Engine::with_observer(&spec(), Some(audit), &mut NoRestore).unwrap();
         Self { engine: Arc::new(engine), path }
     }
 

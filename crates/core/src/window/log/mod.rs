@@ -45,6 +45,8 @@ pub(crate) struct Log {
 const _: () = assert!(size_of::<Log>() == 40);
 
 impl Window for Log {
+    const HAS_FAST_PATH: bool = true;
+
     #[inline]
     fn new(limits: &Limits, epoch: u16) -> Self {
         let body =

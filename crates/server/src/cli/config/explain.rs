@@ -12,7 +12,7 @@ use crate::cli::exit;
 use crate::config::Loaded;
 use crate::config::scenario::HttpRequest;
 use crate::nearest::hint;
-use crate::spec::{DomainSpec, LimitSpec, PolicySpec, RuleSpec, Rollout};
+use crate::spec::{DomainSpec, LimitSpec, PolicySpec, Rollout, RuleSpec};
 
 /// What is to be explained.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -165,7 +165,7 @@ fn tell_rule(
 
 /// How a policy is counted and what its denial means.
 fn how(policy: &PolicySpec) -> String {
-    let switch = match (policy.switch, policy.enforce_percent) {
+    let switch = match (policy.rollout, policy.enforce_percent) {
         (Rollout::Enforce, 100) => "enforced".to_owned(),
         (Rollout::Enforce, share) => format!("enforced for {share} of a hundred keys"),
         (Rollout::Shadow, _) => "in shadow: never denied".to_owned(),

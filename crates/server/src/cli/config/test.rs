@@ -207,7 +207,6 @@ fn ask(loaded: &Loaded, engine: &Engine, asked: &Asked) -> Result<Seen, String> 
                 None => None,
                 Some(name) => Some(
                     gate.tier(name)
-                        
                         .ok_or_else(|| format!("the policy `{policy}` has no tier `{name}`"))?,
                 ),
             };

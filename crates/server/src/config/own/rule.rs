@@ -7,8 +7,8 @@ use crate::config::report::Report;
 use crate::config::source::Span;
 use crate::config::table::{Read, Reader};
 use crate::config::yaml::Node;
-use slidegate_gate::ASKS_MAX;
 use crate::spec::{KeyPart, PolicySpec, RuleSpec};
+use slidegate_gate::ASKS_MAX;
 
 /// All rules of a tree.
 pub(in crate::config) fn rules(

@@ -13,6 +13,7 @@ mod rule;
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
+use slidegate_gate::{ASKS_MAX, Ask, Caller, check_all};
 use slidegate_http::Problem;
 
 use self::key::{KeySource, Missing};
@@ -21,7 +22,7 @@ use super::error::{ApiError, ApiErrorKind, shown};
 use super::reply::{self, write_fields};
 use super::request::parameters;
 use super::{HttpState, Peer, Reply};
-use crate::engine::{ASKS_MAX, Ask, Caller, Plan, check_all};
+use crate::engine::Plan;
 
 /// `GET /auth`: checks all rules that match, all or nothing.
 pub(super) async fn authorize(
@@ -41,12 +42,12 @@ pub(super) async fn authorize(
     let source = KeySource { address: client.key(address, request.headers()), original: &original };
     let rules = matching_rules(&plan, &source, request.headers())?;
     let asks: Vec<Ask<'_>> = rules.iter().map(|(ask, key)| Ask { key, ..*ask }).collect();
-    let answers = check_all(&asks, caller).await;
+    let all = check_all(&asks, None, caller).await;
 
-    let mut judged = Vec::with_capacity(answers.len());
-    for (ask, answer) in asks.iter().zip(&answers) {
-        if ask.limit.is_enforced(ask.key) {
-            judged.push(reply::judged(ask.limit, ask.tier, &answer.decision));
+    let mut judged = Vec::with_capacity(all.len());
+    for (ask, decided) in asks.iter().zip(&all) {
+        if decided.is_enforced {
+            judged.push(reply::judged(ask.gate, ask.tier, &decided.decision));
         }
     }
     if let Some(problem) = Problem::of(&judged) {
@@ -71,7 +72,7 @@ fn matching_rules<'a>(
     let mut found = Vec::new();
     for rule in plan.rules() {
         let Some(path) = rule::matches(&rule.matches, source.original, headers) else { continue };
-        let Some(limit) = plan.limit(&rule.policy) else {
+        let Some(gate) = plan.gate(&rule.policy) else {
             let detail = format!("rule {:?} names policy {:?}: add it", rule.name, rule.policy);
             return Err(ApiError::new(ApiErrorKind::Failed, detail));
         };
@@ -84,8 +85,8 @@ fn matching_rules<'a>(
             }
         };
         let tier = rule.tier_header.as_deref().and_then(|name| rule::only(headers, name));
-        let tier = tier.and_then(|name| limit.tier(name));
-        found.push((Ask { limit, key: &[], tier, cost: rule.cost }, key));
+        let tier = tier.and_then(|name| gate.tier(name));
+        found.push((Ask { gate, key: &[], tier, cost: rule.cost }, key));
         // A configuration with more rules for one request is invalid.
         if found.len() == ASKS_MAX {
             break;

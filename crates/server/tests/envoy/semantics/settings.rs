@@ -1,7 +1,8 @@
 //! Trees that are refused, and trees that take the place of others.
 
 use slidegate_server::domain::{Code, Question};
-use slidegate_server::engine::{Afresh, Engine};
+use slidegate_server::engine::Engine;
+use slidegate_server::gates::NoRestore;
 use slidegate_server::spec::{DescriptorSpec, Spec, Unit};
 
 use super::setup::*;
@@ -24,7 +25,7 @@ fn what_contradicts_itself_is_refused_by_name() {
         let message = refused(descriptors);
         assert!(message.contains(part), "{message}");
     }
-    Engine::new(&spec(vec![nested(32)]), &mut Afresh).unwrap();
+    Engine::new(&spec(vec![nested(32)]), &mut NoRestore).unwrap();
 }
 
 fn nested(levels: usize) -> DescriptorSpec {
@@ -36,7 +37,7 @@ fn nested(levels: usize) -> DescriptorSpec {
 fn two_domains_of_one_name_are_refused() {
     let mut twice = spec(vec![minute("a", 1)]);
     twice.domains.push(twice.domains[0].clone());
-    let error = Engine::new(&twice, &mut Afresh).unwrap_err().to_string();
+    let error = Engine::new(&twice, &mut NoRestore).unwrap_err().to_string();
     assert!(error.contains("\"shop\" is there twice"), "{error}");
 }
 
@@ -44,7 +45,7 @@ fn two_domains_of_one_name_are_refused() {
 fn a_store_that_is_not_configured_is_refused() {
     let mut spec = spec(vec![minute("a", 1)]);
     spec.domains[0].store = "elsewhere".to_owned();
-    let error = Engine::new(&spec, &mut Afresh).unwrap_err().to_string();
+    let error = Engine::new(&spec, &mut NoRestore).unwrap_err().to_string();
     assert!(error.contains("elsewhere"), "{error}");
 }
 

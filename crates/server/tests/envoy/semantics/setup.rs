@@ -5,10 +5,12 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use slidegate::{Algorithm, ManualClock};
+use slidegate_gate::Caller;
 use slidegate_server::domain::{
     self, Code, Descriptor, Entry, Invalid, Options, Question, Response, Status,
 };
-use slidegate_server::engine::{Afresh, Caller, Engine};
+use slidegate_server::engine::Engine;
+use slidegate_server::gates::NoRestore;
 use slidegate_server::spec::{DescriptorSpec, DomainSpec, LimitSpec, MEMORY, RateSpec, Spec, Unit};
 
 /// An engine in memory whose time stands still until it is moved.
@@ -23,7 +25,7 @@ pub(crate) const DOMAIN: &str = "shop";
 impl House {
     pub(crate) fn new(descriptors: Vec<DescriptorSpec>) -> Self {
         let clock = ManualClock::new(Duration::from_secs(1_700_000_000));
-        let engine = Engine::with_clock(&spec(descriptors), Some(clock.clone()), &mut Afresh);
+        let engine = Engine::with_clock(&spec(descriptors), Some(clock.clone()), &mut NoRestore);
         Self { engine: engine.unwrap(), clock, options: Options::default() }
     }
 
@@ -37,7 +39,7 @@ impl House {
     }
 
     pub(crate) fn try_ask(&self, question: &Question<'_>) -> Result<Response, Invalid> {
-        now(domain::answer(&self.engine.plan(), question, &self.options, Caller::INSIDE))
+        now(domain::answer(&self.engine.plan(), question, &self.options, Caller::IN_PROCESS))
     }
 
     /// The status of a single descriptor.
@@ -86,7 +88,7 @@ pub(crate) fn spec(descriptors: Vec<DescriptorSpec>) -> Spec {
 
 /// Why a tree is refused.
 pub(crate) fn refused(descriptors: Vec<DescriptorSpec>) -> String {
-    Engine::new(&spec(descriptors), &mut Afresh).unwrap_err().to_string()
+    Engine::new(&spec(descriptors), &mut NoRestore).unwrap_err().to_string()
 }
 
 /// A key, or `key=value`.

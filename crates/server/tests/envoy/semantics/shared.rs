@@ -2,8 +2,10 @@
 //! looked at or given back is judged by the limit's own number, and a store that dies denies nobody.
 
 use slidegate::Algorithm;
+use slidegate_gate::Caller;
 use slidegate_server::domain::{self, Code, Descriptor, Options, Override, Question, Response};
-use slidegate_server::engine::{Afresh, Caller, Engine};
+use slidegate_server::engine::Engine;
+use slidegate_server::gates::NoRestore;
 use slidegate_server::spec::{DescriptorSpec, RedisPlace, RedisSpec, Spec, StoreSpec, Unit};
 use slidegate_testkit::server::RedisServer;
 
@@ -30,7 +32,7 @@ fn in_redis(server: &RedisServer, descriptors: Vec<DescriptorSpec>) -> Spec {
 
 async fn ask(engine: &Engine, options: &Options, descriptors: Vec<Descriptor<'_>>) -> Response {
     let question = Question { domain: DOMAIN, descriptors, hits_addend: 0 };
-    domain::answer(&engine.plan(), &question, options, Caller::INSIDE).await.unwrap()
+    domain::answer(&engine.plan(), &question, options, Caller::IN_PROCESS).await.unwrap()
 }
 
 fn user<'a>() -> Descriptor<'a> {
@@ -41,8 +43,8 @@ fn user<'a>() -> Descriptor<'a> {
 async fn two_daemons_share_the_counts_of_descriptors() {
     let server = RedisServer::start().unwrap();
     let spec = in_redis(&server, vec![hour("user", 5), hour("address", 1)]);
-    let one = Engine::new(&spec, &mut Afresh).unwrap();
-    let two = Engine::new(&spec, &mut Afresh).unwrap();
+    let one = Engine::new(&spec, &mut NoRestore).unwrap();
+    let two = Engine::new(&spec, &mut NoRestore).unwrap();
     let options = Options::default();
     let both = || vec![user(), descriptor(&[("address", "x")])];
     assert_eq!(remaining(&ask(&one, &options, both()).await), [4, 0]);
@@ -64,7 +66,7 @@ async fn two_daemons_share_the_counts_of_descriptors() {
 #[tokio::test]
 async fn a_store_that_dies_denies_nobody_and_is_counted() {
     let mut server = RedisServer::start().unwrap();
-    let engine = Engine::new(&in_redis(&server, vec![hour("user", 1)]), &mut Afresh).unwrap();
+    let engine = Engine::new(&in_redis(&server, vec![hour("user", 1)]), &mut NoRestore).unwrap();
     let options = Options::default();
     assert_eq!(ask(&engine, &options, vec![user()]).await.overall, Code::Ok);
     server.kill().unwrap();
@@ -134,7 +136,7 @@ async fn every_algorithm_judges_by_the_limits_own_number_in_memory() {
 async fn every_algorithm_judges_by_the_limits_own_number_in_redis() {
     let server = RedisServer::start().unwrap();
     for algorithm in algorithms() {
-        let engine = Engine::new(&in_redis(&server, tree(algorithm)), &mut Afresh).unwrap();
+        let engine = Engine::new(&in_redis(&server, tree(algorithm)), &mut NoRestore).unwrap();
         by_its_own_number(&engine, algorithm, "Redis").await;
     }
 }
@@ -173,7 +175,7 @@ async fn a_database_that_is_set_is_above_that_of_the_address() {
         let Some(StoreSpec::Redis(_, redis)) = spec.stores.last_mut() else { unreachable!() };
         redis.place = RedisPlace::Single(format!("{}/3", server.url()));
         redis.database = database;
-        let engine = Engine::new(&spec, &mut Afresh).unwrap();
+        let engine = Engine::new(&spec, &mut NoRestore).unwrap();
         assert_eq!(remaining(&ask(&engine, &Options::default(), vec![user()]).await), [4]);
         expected[found_in] += 1;
         assert_eq!(keys(&server), expected, "{database:?}");

@@ -1,13 +1,13 @@
 //! The protocol as JSON.
 
 use serde_json::{Value, json};
+use slidegate_gate::Caller;
 use slidegate_server::domain::{self, BODY_MAX, HeaderNames, Reply};
-use slidegate_server::engine::Caller;
 
 use super::setup::*;
 
 fn post(house: &House, body: &str) -> Reply {
-    now(domain::json(&house.engine, &house.options, body.as_bytes(), Caller::INSIDE))
+    now(domain::json(&house.engine, &house.options, body.as_bytes(), Caller::IN_PROCESS))
 }
 
 fn read(reply: &Reply) -> Value {

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use slidegate::{Algorithm, ManualClock};
 use slidegate_server::domain::Options;
-use slidegate_server::engine::{Afresh, Engine};
+use slidegate_server::engine::Engine;
+use slidegate_server::gates::NoRestore;
 use slidegate_server::grpc::{self, GrpcLimits, Service};
 use slidegate_server::spec::{DescriptorSpec, DomainSpec, LimitSpec, MEMORY, RateSpec, Spec, Unit};
 use slidegate_tower::OverloadGuard;
@@ -43,7 +44,7 @@ impl Served {
         guard: Option<OverloadGuard>,
     ) -> Self {
         let clock = ManualClock::new(Duration::from_secs(1_700_000_000));
-        let engine = Engine::with_clock(spec, Some(clock.clone()), &mut Afresh);
+        let engine = Engine::with_clock(spec, Some(clock.clone()), &mut NoRestore);
         let engine = Arc::new(engine.unwrap());
         let service = Service::new(Arc::clone(&engine), Arc::new(options)).guard(guard);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

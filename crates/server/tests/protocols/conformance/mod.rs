@@ -8,15 +8,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use slidegate::ManualClock;
-use slidegate_server::engine::{Afresh, Engine};
-use slidegate_server::spec::{PolicySpec, Spec, Rollout};
+use slidegate_server::engine::Engine;
+use slidegate_server::gates::NoRestore;
+use slidegate_server::spec::{PolicySpec, Rollout, Spec};
 use slidegate_testkit::{Mode, QuotaSpec, Subject, Trace, load_all, run};
 
 /// An engine with a policy for every trace, by its name.
 fn engine(traces: &[Trace]) -> (Arc<Engine>, ManualClock) {
     let clock = ManualClock::new(Duration::from_secs(1_700_000_000));
     let spec = Spec { policies: traces.iter().map(policy).collect(), ..Spec::default() };
-    let engine = Engine::with_clock(&spec, Some(clock.clone()), &mut Afresh).unwrap();
+    let engine = Engine::with_clock(&spec, Some(clock.clone()), &mut NoRestore).unwrap();
     (Arc::new(engine), clock)
 }
 
@@ -25,7 +26,7 @@ fn policy(trace: &Trace) -> PolicySpec {
     let quotas = |specs: &[QuotaSpec]| slidegate_testkit::quotas(specs).unwrap();
     PolicySpec {
         algorithm: policy.limiter_algorithm().unwrap(),
-        switch: if policy.mode == Mode::Shadow { Rollout::Shadow } else { Rollout::Enforce },
+        rollout: if policy.mode == Mode::Shadow { Rollout::Shadow } else { Rollout::Enforce },
         tiers: policy.tiers.iter().map(|(name, tier)| (name.clone(), quotas(tier))).collect(),
         ..PolicySpec::new(&trace.name, quotas(&policy.quotas))
     }

@@ -1,0 +1,77 @@
+//! Metrics of the process, under the names that Prometheus clients use.
+
+use std::fs;
+
+use crate::exposition::{Kind, Page};
+
+/// Adds the process's memory, processor time and open files to a page. On systems without `/proc`
+/// it adds nothing.
+pub fn write_process(page: &mut Page) {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let kibibytes = |name: &str| -> Option<u64> {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_ascii_whitespace().next()?.parse().ok()
+    };
+    for (name, help, field) in [
+        ("process_resident_memory_bytes", "Resident memory in bytes.", "VmRSS:"),
+        ("process_virtual_memory_bytes", "Virtual memory in bytes.", "VmSize:"),
+    ] {
+        if let Some(kibibytes) = kibibytes(field) {
+            page.family(name, Kind::Gauge, help);
+            page.sample(&[], kibibytes * 1024);
+        }
+    }
+    if let Some(ticks) = processor_ticks() {
+        let help = "Processor time of all threads in seconds.";
+        page.family("process_cpu_seconds_total", Kind::Counter, help);
+        page.ratio(&[], ticks, TICKS_PER_SECOND);
+    }
+    if let Ok(open) = fs::read_dir("/proc/self/fd") {
+        page.family("process_open_fds", Kind::Gauge, "Open file descriptors.");
+        page.sample(&[], open.count() as u64);
+    }
+    if let Some(most) = open_files_max() {
+        page.family("process_max_fds", Kind::Gauge, "Most open file descriptors.");
+        page.sample(&[], most);
+    }
+}
+
+/// Linux reports times to programs in this unit, whatever the kernel's own tick is.
+const TICKS_PER_SECOND: u64 = 100;
+
+/// Returns user and system time. The fields are counted after the program's name, which may
+/// contain anything but ends with the last parenthesis.
+fn processor_ticks() -> Option<u64> {
+    let stat = fs::read_to_string("/proc/self/stat").ok()?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_ascii_whitespace().skip(11);
+    let mut next = || fields.next()?.parse::<u64>().ok();
+    Some(next()? + next()?)
+}
+
+fn open_files_max() -> Option<u64> {
+    let limits = fs::read_to_string("/proc/self/limits").ok()?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_process_has_memory_time_and_files() {
+        let mut page = Page::new();
+        write_process(&mut page);
+        let text = page.finish();
+        let value = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            line.trim().parse::<f64>().unwrap()
+        };
+        assert!(value("process_resident_memory_bytes ") > 100_000.0, "{text}");
+        assert!(value("process_cpu_seconds_total ") < 100_000.0, "{text}");
+        assert!(value("process_open_fds ") >= 3.0, "{text}");
+        assert!(value("process_max_fds ") >= value("process_open_fds "), "{text}");
+    }
+}
