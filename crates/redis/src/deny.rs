@@ -1,10 +1,10 @@
-//! Denials that Redis need not be asked for again.
+//! The deny cache: repeats denials without calling Redis.
 //!
-//! A key that is over its limit stays so until time frees units, and Redis has said when that is.
-//! Until then, or for a shorter time where something else than time can free units, the denial is
-//! repeated from memory. The time counts from the moment the question was sent, which is before
-//! the moment Redis judged it, and ends with the microsecond in which Redis would allow, not with
-//! the tick: so no request is denied that Redis would have allowed.
+//! A key that is over its limit stays so until time frees units, and the reply says when that is.
+//! The denial is repeated until then, or for a shorter time where refunds and resets can free units
+//! too. The time counts from the moment the call was sent, which is before Redis decided, and ends
+//! with the microsecond in which Redis would allow, not with the tick. So no check is denied that
+//! Redis would have allowed.
 
 use core::time::Duration;
 
@@ -12,13 +12,13 @@ use parking_lot::Mutex;
 use slidegate::{Clock, Decision, MonotonicClock, Outcome, QuotaDecision};
 use tokio::time::Instant;
 
-use crate::who::Who;
+use crate::key::TieredKey;
 
 /// A bounded table of denials, in sets of four; the one that ends first makes room.
 #[derive(Debug)]
 pub(crate) struct DenyCache<C = MonotonicClock> {
     sets: Box<[Mutex<Set>]>,
-    /// The longest that a denial is repeated; none if only time frees units.
+    /// The longest that a denial is repeated; `None` if only time frees units.
     cap: Option<Duration>,
     /// Takes half the time of `Instant::now`, which would be most of what a denial takes.
     clock: C,
@@ -27,42 +27,41 @@ pub(crate) struct DenyCache<C = MonotonicClock> {
 #[derive(Debug, Default)]
 struct Set {
     places: [Option<Denial>; WAYS],
-    /// When a key of this set was last forgotten: answers to earlier questions may not know yet
-    /// what was given back.
-    forgotten: Option<Instant>,
+    /// When a key of this set was last removed. Replies to earlier calls may not include what was
+    /// given back since.
+    removed_at: Option<Instant>,
 }
 
 #[derive(Debug)]
 struct Denial {
-    who: Who,
+    key: TieredKey,
     /// The least cost that was denied.
     cost: u64,
     span: Span,
     quotas: Box<[QuotaDecision]>,
 }
 
-/// From when on a denial is known until when it stands, in nanoseconds of the cache's clock.
+/// When a denial was received and until when it applies, in nanoseconds of the cache's clock.
 #[derive(Debug, Clone, Copy)]
 struct Span {
     received: u64,
     until: u64,
 }
 
-/// A denial that is repeated: where the quotas stand. A whole decision is ten times as large, and
-/// would be copied on its way.
+/// The quotas of a repeated denial. A whole `Decision` is ten times as large, and would be copied on
+/// its way.
 #[derive(Debug)]
-pub(crate) enum Denied {
+pub(crate) enum CachedDenial {
     ByOne(QuotaDecision),
     ByMany(Vec<QuotaDecision>),
 }
 
-/// When Redis was asked and when it answered, on our clock.
+/// When a call was sent and its reply received, on our clock.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Times {
+pub(crate) struct ReplyTimes {
     pub(crate) sent: Instant,
     pub(crate) received: Instant,
-    /// How far into a tick the server's clock was; the waits it tells are from the tick's
-    /// beginning on.
+    /// How far into a tick the server's clock was. Waits count from the beginning of the tick.
     pub(crate) into_tick: Duration,
 }
 
@@ -81,32 +80,32 @@ impl<C: Clock> DenyCache<C> {
         Self { sets: (0..sets).map(|_| Mutex::default()).collect(), cap, clock }
     }
 
-    /// The denial of `cost`, if it still stands.
+    /// The denial of `cost`, if it still applies.
     #[inline]
-    pub(crate) fn get(&self, who: Who, cost: u64) -> Option<Denied> {
-        let set = self.set(who.key).lock();
-        let denial = set.find(who)?;
+    pub(crate) fn get(&self, key: TieredKey, cost: u64) -> Option<CachedDenial> {
+        let set = self.set(key.key).lock();
+        let denial = set.find(key)?;
         let now = self.clock.now();
-        denial.stands(cost, now).then(|| denial.denied(cost, now))
+        denial.applies(cost, now).then(|| denial.denied(cost, now))
     }
 
-    /// Remembers a denial.
-    pub(crate) fn put(&self, who: Who, cost: u64, times: Times, decision: &Decision) {
-        // Before the moment it is taken for.
+    /// Stores a denial.
+    pub(crate) fn put(&self, key: TieredKey, cost: u64, times: ReplyTimes, decision: &Decision) {
+        // Read first, so that it is not later than the instant it is compared with.
         let now = self.clock.now();
-        self.put_at(now, Instant::now(), who, cost, times, decision);
+        self.put_at(now, Instant::now(), key, cost, times, decision);
     }
 
     fn put_at(
         &self,
         now: u64,
         real: Instant,
-        who: Who,
+        key: TieredKey,
         cost: u64,
-        times: Times,
+        times: ReplyTimes,
         decision: &Decision,
     ) {
-        // A cost above the limit needs no memory: it says so at once, everywhere.
+        // A cost above the limit is denied whatever the state; there is nothing to store.
         let Some(wait) = decision.retry_after() else {
             return;
         };
@@ -114,25 +113,25 @@ impl<C: Clock> DenyCache<C> {
         let wait = self.cap.map_or(wait, |cap| wait.min(cap));
         let left = wait.saturating_sub(real.saturating_duration_since(times.sent));
         let age = real.saturating_duration_since(times.received);
-        // Our clock lags by up to so much, now or when it is read again. Either way the denial ends
-        // no later than it should, and its age is told no larger than it is.
+        // The cache's clock may lag by this much, now or when it is read again. The denial must not
+        // end late, and its age must not be overstated.
         let lag = self.clock.lag();
         let span = Span {
             received: now.saturating_sub(nanos(age)).saturating_add(lag),
             until: now.saturating_add(nanos(left)).saturating_sub(lag),
         };
-        let mut set = self.set(who.key).lock();
-        if set.forgotten.is_none_or(|at| times.sent >= at) {
-            set.put(Denial { who, cost, span, quotas: decision.quotas().into() });
+        let mut set = self.set(key.key).lock();
+        if set.removed_at.is_none_or(|at| times.sent >= at) {
+            set.put(Denial { key, cost, span, quotas: decision.quotas().into() });
         }
     }
 
-    /// Forgets a key, in all tiers: units were given back to it.
+    /// Removes a key, in all tiers, because units were given back to it.
     pub(crate) fn remove(&self, key: u64, now: Instant) {
         let mut set = self.set(key).lock();
-        set.forgotten = Some(now);
+        set.removed_at = Some(now);
         for place in &mut set.places {
-            place.take_if(|denial| denial.who.key == key);
+            place.take_if(|denial| denial.key.key == key);
         }
     }
 
@@ -146,12 +145,12 @@ impl<C: Clock> DenyCache<C> {
 
 impl Set {
     #[inline]
-    fn find(&self, who: Who) -> Option<&Denial> {
-        self.places.iter().flatten().find(|denial| denial.who == who)
+    fn find(&self, key: TieredKey) -> Option<&Denial> {
+        self.places.iter().flatten().find(|denial| denial.key == key)
     }
 
     fn put(&mut self, new: Denial) {
-        let is_same = |place: &Option<Denial>| place.as_ref().is_some_and(|old| old.who == new.who);
+        let is_same = |place: &Option<Denial>| place.as_ref().is_some_and(|old| old.key == new.key);
         // Its own place if it has one, else an empty one, else that of the first to end.
         let order = |place: &&mut Option<Denial>| {
             (!is_same(place), place.as_ref().map(|old| old.span.until))
@@ -159,9 +158,9 @@ impl Set {
         let Some(place) = self.places.iter_mut().min_by_key(order) else {
             return;
         };
-        // Two denials at a time: that of the lesser cost says more.
-        let says_more = |old: &Denial| old.span.until > new.span.received && old.cost < new.cost;
-        if !(is_same(place) && place.as_ref().is_some_and(says_more)) {
+        // The denial of the smaller cost also covers the larger one.
+        let covers = |old: &Denial| old.span.until > new.span.received && old.cost < new.cost;
+        if !(is_same(place) && place.as_ref().is_some_and(covers)) {
             *place = Some(new);
         }
     }
@@ -169,23 +168,24 @@ impl Set {
 
 impl Denial {
     #[inline]
-    fn stands(&self, cost: u64, now: u64) -> bool {
+    fn applies(&self, cost: u64, now: u64) -> bool {
         now < self.span.until && cost >= self.cost
     }
 
-    /// As Redis said it, aged by the time since its answer came, so that whoever waits so long
-    /// does not come too early. For a larger cost than was denied, `retry_after` is a lower bound.
+    /// The quotas of the reply, aged by the time since it was received, so that a caller that waits
+    /// for `retry_after` does not come too early. For a larger cost than was denied, `retry_after` is
+    /// a lower bound.
     #[inline]
-    fn denied(&self, cost: u64, now: u64) -> Denied {
+    fn denied(&self, cost: u64, now: u64) -> CachedDenial {
         let age = Duration::from_nanos(now.saturating_sub(self.span.received));
         match &*self.quotas {
-            [quota] => Denied::ByOne(aged(quota, cost, age)),
-            many => Denied::ByMany(many.iter().map(|quota| aged(quota, cost, age)).collect()),
+            [quota] => CachedDenial::ByOne(aged(quota, cost, age)),
+            many => CachedDenial::ByMany(many.iter().map(|quota| aged(quota, cost, age)).collect()),
         }
     }
 }
 
-impl Denied {
+impl CachedDenial {
     #[inline]
     pub(crate) fn decision(&self) -> Decision {
         match self {
@@ -195,7 +195,7 @@ impl Denied {
     }
 }
 
-/// Where a quota stands `age` later, for who asks for `cost`.
+/// The state of a quota `age` later, for a check of `cost`.
 #[inline]
 fn aged(quota: &QuotaDecision, cost: u64, age: Duration) -> QuotaDecision {
     let aged = quota.aged(age);
@@ -216,7 +216,7 @@ mod tests {
     use slidegate::ManualClock;
 
     const MS: Duration = Duration::from_millis(1);
-    const ALICE: Who = Who { key: 1, tier: 0 };
+    const ALICE: TieredKey = TieredKey { key: 1, tier: 0 };
 
     /// A cache in a process whose time the test moves.
     struct Process<C = ManualClock> {
@@ -248,29 +248,29 @@ mod tests {
             self.start + Duration::from_nanos(self.clock.now()) - EPOCH
         }
 
-        /// Redis has just been asked, and answered at once.
-        fn put(&self, who: Who, cost: u64, retry_ms: u32) {
-            self.put_sent(self.now(), who, cost, retry_ms);
+        /// Redis was called now and replied at once.
+        fn put(&self, key: TieredKey, cost: u64, retry_ms: u32) {
+            self.put_sent(self.now(), key, cost, retry_ms);
         }
 
-        fn put_sent(&self, sent: Instant, who: Who, cost: u64, retry_ms: u32) {
-            let times = Times { sent, received: self.now(), into_tick: Duration::ZERO };
-            self.put_told(times, who, cost, retry_ms);
+        fn put_sent(&self, sent: Instant, key: TieredKey, cost: u64, retry_ms: u32) {
+            let times = ReplyTimes { sent, received: self.now(), into_tick: Duration::ZERO };
+            self.put_with_times(times, key, cost, retry_ms);
         }
 
-        fn put_told(&self, times: Times, who: Who, cost: u64, retry_ms: u32) {
+        fn put_with_times(&self, times: ReplyTimes, key: TieredKey, cost: u64, retry_ms: u32) {
             let (wait, read) = (retry_ms * MS, self.cache.clock.now());
             let quota = QuotaDecision::new(5, 0, Some(wait), wait);
             let decision = Decision::new(Outcome::Deny, &[quota], None);
-            self.cache.put_at(read, self.now(), who, cost, times, &decision);
+            self.cache.put_at(read, self.now(), key, cost, times, &decision);
         }
 
-        fn retry_after(&self, who: Who, cost: u64) -> Option<Duration> {
-            self.cache.get(who, cost)?.decision().retry_after()
+        fn retry_after(&self, key: TieredKey, cost: u64) -> Option<Duration> {
+            self.cache.get(key, cost)?.decision().retry_after()
         }
 
-        fn stands(&self, who: Who, cost: u64) -> bool {
-            self.cache.get(who, cost).is_some()
+        fn denies(&self, key: TieredKey, cost: u64) -> bool {
+            self.cache.get(key, cost).is_some()
         }
     }
 
@@ -278,33 +278,33 @@ mod tests {
     fn repeats_until_time_frees_units() {
         let process = Process::new(16, None);
         process.put(ALICE, 1, 1000);
-        assert!(!process.stands(Who { key: 2, tier: 0 }, 1));
-        assert!(!process.stands(Who { key: 1, tier: 2 }, 1), "another tier");
+        assert!(!process.denies(TieredKey { key: 2, tier: 0 }, 1));
+        assert!(!process.denies(TieredKey { key: 1, tier: 2 }, 1), "another tier");
         process.clock.advance(400 * MS);
         let decision = process.cache.get(ALICE, 1).unwrap().decision();
         assert_eq!(decision.retry_after(), Some(600 * MS));
         assert_eq!(decision.reset_after(), 600 * MS);
         process.clock.advance(599 * MS);
-        assert!(process.stands(ALICE, 1));
+        assert!(process.denies(ALICE, 1));
         process.clock.advance(MS);
-        assert!(!process.stands(ALICE, 1));
+        assert!(!process.denies(ALICE, 1));
     }
 
     #[test]
-    fn asks_again_when_redis_would_allow_and_tells_the_wait_from_the_answer_on() {
+    fn expires_when_redis_would_allow_and_counts_the_wait_from_the_reply() {
         let process = Process::new(16, None);
         let sent = process.now();
         process.clock.advance(5 * MS);
-        let times = Times { sent, received: process.now(), into_tick: MS / 4 };
-        // It may take a while until the answer is looked at.
+        let times = ReplyTimes { sent, received: process.now(), into_tick: MS / 4 };
+        // It may take a while until the reply is processed.
         process.clock.advance(2 * MS);
-        process.put_told(times, ALICE, 1, 100);
+        process.put_with_times(times, ALICE, 1, 100);
         process.clock.advance(43 * MS);
         assert_eq!(process.retry_after(ALICE, 1), Some(55 * MS));
         process.clock.advance(49 * MS + MS / 2);
-        assert!(process.stands(ALICE, 1));
+        assert!(process.denies(ALICE, 1));
         process.clock.advance(MS / 4);
-        assert!(!process.stands(ALICE, 1));
+        assert!(!process.denies(ALICE, 1));
     }
 
     /// A clock that lags, now more and now less.
@@ -325,9 +325,9 @@ mod tests {
     }
 
     // A clock that lags more when it is read again than when the denial came would repeat it for
-    // too long; one that lags less would tell of a wait that is too short.
+    // too long; one that lags less would report a wait that is too short.
     #[test]
-    fn a_clock_that_lags_denies_nobody_whom_redis_would_allow() {
+    fn lagging_clock_denies_nothing_that_redis_would_allow() {
         for (first, then) in [(0, 100_000), (100_000, 0), (50_000, 50_000)] {
             let read = |clock: &ManualClock| Late { clock: clock.clone(), by: AtomicU64::new(0) };
             let process = Process::with_clock(16, None, read);
@@ -335,33 +335,33 @@ mod tests {
             process.put(ALICE, 1, 1000);
             process.cache.clock.by.store(then, Ordering::Relaxed);
             process.clock.advance(400 * MS);
-            let told = process.retry_after(ALICE, 1).unwrap();
-            assert!(told >= 600 * MS, "{told:?} is too early");
-            assert!(told <= 600 * MS + MS / 5, "{told:?} is more than two lags late");
+            let wait = process.retry_after(ALICE, 1).unwrap();
+            assert!(wait >= 600 * MS, "{wait:?} is too early");
+            assert!(wait <= 600 * MS + MS / 5, "{wait:?} is more than two lags late");
             process.clock.advance(Duration::from_micros(599_799));
-            assert!(process.stands(ALICE, 1), "ends more than two lags early");
+            assert!(process.denies(ALICE, 1), "ends more than two lags early");
             process.clock.advance(Duration::from_micros(201));
-            assert!(!process.stands(ALICE, 1), "denied what Redis would allow");
+            assert!(!process.denies(ALICE, 1), "denied what Redis would allow");
         }
     }
 
     #[test]
-    fn asks_again_after_the_cap() {
+    fn expires_after_the_cap() {
         let process = Process::new(16, Some(100 * MS));
         process.put(ALICE, 1, 1000);
         process.clock.advance(99 * MS);
-        assert!(process.stands(ALICE, 1));
+        assert!(process.denies(ALICE, 1));
         process.clock.advance(MS);
-        assert!(!process.stands(ALICE, 1));
+        assert!(!process.denies(ALICE, 1));
     }
 
     #[test]
-    fn a_smaller_cost_is_asked_for() {
+    fn a_smaller_cost_is_not_denied() {
         let process = Process::new(16, None);
         process.put(ALICE, 3, 1000);
-        assert!(!process.stands(ALICE, 2));
-        assert!(process.stands(ALICE, 3));
-        assert!(process.stands(ALICE, 4));
+        assert!(!process.denies(ALICE, 2));
+        assert!(process.denies(ALICE, 3));
+        assert!(process.denies(ALICE, 4));
         assert_eq!(
             process.cache.get(ALICE, 6).unwrap().decision().retry_after(),
             None,
@@ -372,40 +372,40 @@ mod tests {
         process.put(ALICE, 4, 2000);
         assert_eq!(process.retry_after(ALICE, 1), Some(500 * MS));
         process.clock.advance(499 * MS);
-        assert!(process.stands(ALICE, 1));
+        assert!(process.denies(ALICE, 1));
         process.clock.advance(MS);
-        assert!(!process.stands(ALICE, 1));
+        assert!(!process.denies(ALICE, 1));
         // Once that is over, the larger one is known again.
         process.put(ALICE, 4, 1500);
         assert_eq!(process.retry_after(ALICE, 4), Some(1500 * MS));
     }
 
     #[test]
-    fn what_was_given_back_is_forgotten() {
+    fn refunds_remove_current_and_in_flight_denials() {
         let process = Process::new(16, None);
-        let tier = Who { tier: 7, ..ALICE };
+        let tier = TieredKey { tier: 7, ..ALICE };
         let sent = process.now();
         process.put(ALICE, 1, 1000);
         process.put(tier, 1, 1000);
         process.clock.advance(MS);
         process.cache.remove(ALICE.key, process.now());
-        assert!(!process.stands(ALICE, 1));
-        assert!(!process.stands(tier, 1), "the same units, in another tier");
-        // An answer that was under way meanwhile knows nothing of it.
+        assert!(!process.denies(ALICE, 1));
+        assert!(!process.denies(tier, 1), "the same units, in another tier");
+        // The reply to a call that was in flight meanwhile does not include the refund.
         process.put_sent(sent, ALICE, 1, 1000);
-        assert!(!process.stands(ALICE, 1));
+        assert!(!process.denies(ALICE, 1));
         process.put(ALICE, 1, 1000);
-        assert!(process.stands(ALICE, 1));
+        assert!(process.denies(ALICE, 1));
     }
 
     #[test]
-    fn never_takes_more_than_its_room() {
+    fn holds_no_more_denials_than_it_has_room_for() {
         let process = Process::new(64, None);
-        let who = |key: u64| Who { key: key << 20, tier: 0 };
-        for key in 0..1_000_000 {
-            process.put(who(key), 1, 1000);
+        let numbered = |number: u64| TieredKey { key: number << 20, tier: 0 };
+        for number in 0..1_000_000 {
+            process.put(numbered(number), 1, 1000);
         }
-        let kept = (0..1_000_000).filter(|key| process.stands(who(*key), 1)).count();
+        let kept = (0..1_000_000).filter(|number| process.denies(numbered(*number), 1)).count();
         assert_eq!(kept, 64);
     }
 }

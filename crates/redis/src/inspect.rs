@@ -1,15 +1,14 @@
-//! What the servers themselves have to say: memory, keys, settings that hurt.
+//! What the servers report: memory, keys, settings that make limits leak.
 
 use core::fmt;
 
-use redis::{Cmd, Value};
+use redis::Value;
 use slidegate::Error;
-use tokio::time::Instant;
 
 use crate::redis::Redis;
-use crate::servers::{Failure, Request};
+use crate::servers::Failure;
 
-/// Where the memory of the servers stands, all primaries together.
+/// The memory of the servers, summed over all primaries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct StoreUsage {
@@ -19,7 +18,7 @@ pub struct StoreUsage {
     pub bytes_max: u64,
     /// Keys there are, also those that are not ours.
     pub keys: u64,
-    /// Keys that the servers have thrown out for lack of memory since they started.
+    /// Keys that the servers have evicted since they started.
     pub evicted: u64,
 }
 
@@ -27,8 +26,8 @@ pub struct StoreUsage {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Warning {
-    /// With this `maxmemory-policy` a server that runs full throws out keys that still count, and
-    /// their limits start anew. All our keys have a TTL, so `volatile-*` is no better.
+    /// With this `maxmemory-policy` a server that runs full evicts keys that still count, and their
+    /// limits start from zero. All our keys have a TTL, so `volatile-*` is no better.
     Evicts {
         /// The server.
         address: String,
@@ -38,7 +37,7 @@ pub enum Warning {
 }
 
 impl Redis {
-    /// Where the memory of the servers stands, for metrics.
+    /// The memory of the servers, for metrics.
     ///
     /// # Errors
     ///
@@ -80,15 +79,14 @@ impl Redis {
         let servers = &self.shared.servers;
         let mut all = Vec::new();
         for node in servers.primaries().await? {
-            let until = || Instant::now() + servers.timing.connect.max(servers.timing.call);
             let mut text = String::new();
             for section in sections {
-                let mut question = redis::cmd("INFO");
-                question.arg(section);
-                text += &words(node.ask(Request::One(&question), until()).await?)?;
+                let mut info = redis::cmd("INFO");
+                info.arg(section);
+                text += &words(node.query(&info, servers.query_deadline()).await?)?;
             }
-            let question: Cmd = redis::cmd("DBSIZE");
-            let keys = match node.ask(Request::One(&question), until()).await? {
+            let size = redis::cmd("DBSIZE");
+            let keys = match node.query(&size, servers.query_deadline()).await? {
                 Value::Int(keys) => u64::try_from(keys).unwrap_or(0),
                 _ => 0,
             };
@@ -106,7 +104,7 @@ struct Info {
 
 fn words(value: Value) -> Result<String, Failure> {
     redis::from_redis_value(value)
-        .map_err(|error| Failure::answer(format!("INFO answered no text: {error}")))
+        .map_err(|error| Failure::bad_reply(format!("INFO answered no text: {error}")))
 }
 
 fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {

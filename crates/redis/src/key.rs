@@ -1,4 +1,4 @@
-//! What a key is called in Redis.
+//! The names of keys in Redis.
 //!
 //! ```text
 //! sg:{0123456789abcdef}:policy;tkey
@@ -27,8 +27,18 @@ use slidegate::{Error, ErrorKind};
 pub(crate) struct KeyNames {
     prefix: Box<str>,
     secret: Option<Box<[u8]>>,
-    /// Of the secret if there is one, so that who does not know it cannot aim at a slot.
+    /// Derived from the secret if there is one, so that a client without it cannot choose its slot.
     tag_keys: (u64, u64),
+}
+
+/// A key in the tables of this process: its fingerprint and its tier.
+///
+/// A denial of one tier says nothing about another, while a refund concerns all tiers of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct TieredKey {
+    pub(crate) key: u64,
+    /// Zero for the policy's own quotas.
+    pub(crate) tier: u64,
 }
 
 /// Keys longer than this are named by their digest.
@@ -232,7 +242,7 @@ mod tests {
         }
 
         #[test]
-        fn parts_stay_apart(a: Vec<Vec<u8>>, b: Vec<Vec<u8>>) {
+        fn different_parts_join_differently(a: Vec<Vec<u8>>, b: Vec<Vec<u8>>) {
             prop_assert_eq!(a == b, join(&a) == join(&b));
         }
     }

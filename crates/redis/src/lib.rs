@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod batcher;
 mod deny;
 mod inspect;
 mod key;
@@ -13,8 +14,6 @@ mod script;
 mod servers;
 mod sweep;
 mod tls;
-mod together;
-mod who;
 
 pub use inspect::{StoreUsage, Warning};
 pub use key::join;

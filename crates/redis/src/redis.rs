@@ -7,13 +7,14 @@ use std::sync::Arc;
 use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 use slidegate::{Error, ErrorKind, Policy};
 
+use crate::batcher::Batcher;
 use crate::key::KeyNames;
 use crate::limiter::RedisLimiterBuilder;
 use crate::servers::{
-    BreakerSettings, Cluster, Counts, Failure, Layout, MakeNode, Node, Sentinel, Servers, Timing,
+    BreakerSettings, Cluster, Failure, Layout, MakeNode, Node, Sentinel, ServerCounts, Servers,
+    Timing,
 };
 use crate::tls::Tls;
-use crate::together::Together;
 
 /// Redis, Valkey, a primary behind Sentinels, or a cluster: whatever limits are shared through.
 ///
@@ -42,34 +43,34 @@ pub struct Redis {
 pub(crate) struct Shared {
     pub(crate) servers: Servers,
     pub(crate) names: KeyNames,
-    pub(crate) together: Together,
+    pub(crate) batcher: Batcher,
     #[cfg(feature = "test-clock")]
     pub(crate) clock: Option<slidegate::ManualClock>,
 }
 
 /// Builds a [`Redis`].
 pub struct RedisBuilder {
-    place: Place,
+    topology: Topology,
+    /// One for a single server, one or more otherwise.
+    addresses: Vec<ConnectionInfo>,
     username: Option<String>,
     password: Option<String>,
     database: Option<i64>,
     tls: Tls,
     prefix: String,
     secret: Option<Vec<u8>>,
-    call: Duration,
-    connect: Duration,
+    timing: Timing,
     in_flight_max: usize,
     together_max: usize,
-    breaker: BreakerSettings,
-    step: Duration,
     #[cfg(feature = "test-clock")]
     clock: Option<slidegate::ManualClock>,
 }
 
-enum Place {
-    Single(ConnectionInfo),
-    Sentinel(Vec<ConnectionInfo>, String),
-    Cluster(Vec<ConnectionInfo>),
+enum Topology {
+    Single,
+    /// With the name of the service.
+    Sentinel(String),
+    Cluster,
 }
 
 impl Redis {
@@ -80,7 +81,7 @@ impl Redis {
     ///
     /// When the address cannot be read.
     pub fn single(address: &str) -> Result<RedisBuilder, Error> {
-        Ok(RedisBuilder::new(Place::Single(read(address)?)))
+        Ok(RedisBuilder::new(Topology::Single, vec![read(address)?]))
     }
 
     /// The primary of `service`, asked for at the Sentinels with these addresses. Their user and
@@ -90,7 +91,7 @@ impl Redis {
     ///
     /// When there is no address, or one cannot be read.
     pub fn sentinel<A: AsRef<str>>(addresses: &[A], service: &str) -> Result<RedisBuilder, Error> {
-        Ok(RedisBuilder::new(Place::Sentinel(read_all(addresses)?, service.to_owned())))
+        Ok(RedisBuilder::new(Topology::Sentinel(service.to_owned()), read_all(addresses)?))
     }
 
     /// A cluster, found from the nodes with these addresses. The user and password of the first
@@ -100,7 +101,7 @@ impl Redis {
     ///
     /// When there is no address, or one cannot be read.
     pub fn cluster<A: AsRef<str>>(addresses: &[A]) -> Result<RedisBuilder, Error> {
-        Ok(RedisBuilder::new(Place::Cluster(read_all(addresses)?)))
+        Ok(RedisBuilder::new(Topology::Cluster, read_all(addresses)?))
     }
 
     /// Starts a limiter whose state is here.
@@ -110,25 +111,30 @@ impl Redis {
 }
 
 impl RedisBuilder {
-    fn new(place: Place) -> Self {
+    fn new(topology: Topology, addresses: Vec<ConnectionInfo>) -> Self {
+        let breaker = BreakerSettings {
+            failures: 5,
+            open_min: Duration::from_millis(100),
+            open_max: Duration::from_secs(1),
+        };
+        let timing = Timing {
+            call: Duration::from_millis(20),
+            connect: Duration::from_millis(200),
+            breaker,
+            step: Duration::from_millis(500),
+        };
         Self {
-            place,
+            topology,
+            addresses,
             username: None,
             password: None,
             database: None,
             tls: Tls::default(),
             prefix: "sg".to_owned(),
             secret: None,
-            call: Duration::from_millis(20),
-            connect: Duration::from_millis(200),
+            timing,
             in_flight_max: 1024,
             together_max: 32,
-            breaker: BreakerSettings {
-                failures: 5,
-                open_min: Duration::from_millis(100),
-                open_max: Duration::from_secs(1),
-            },
-            step: Duration::from_millis(500),
             #[cfg(feature = "test-clock")]
             clock: None,
         }
@@ -171,7 +177,7 @@ impl RedisBuilder {
         self
     }
 
-    /// What all our keys begin with; `sg` unless told.
+    /// The beginning of all our keys; `sg` by default.
     #[must_use]
     pub fn prefix(mut self, prefix: &str) -> Self {
         prefix.clone_into(&mut self.prefix);
@@ -186,52 +192,52 @@ impl RedisBuilder {
         self
     }
 
-    /// How long a decision may take before the policy's failure mode answers; 20 ms unless told.
+    /// How long a decision may take before the policy's failure mode decides; 20 ms by default.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
-        self.call = deadline;
+        self.timing.call = deadline;
         self
     }
 
-    /// How long making a connection may take; 200 ms unless told. No decision waits for it longer
+    /// How long making a connection may take; 200 ms by default. No decision waits for it longer
     /// than its own deadline.
     #[must_use]
     pub fn connect_deadline(mut self, deadline: Duration) -> Self {
-        self.connect = deadline;
+        self.timing.connect = deadline;
         self
     }
 
-    /// Checks that may be under way at a time; 1024 unless told. The failure mode answers beyond.
+    /// Checks that may be in flight at a time; 1024 by default. The failure mode decides the others.
     #[must_use]
     pub fn in_flight_max(mut self, checks: usize) -> Self {
         self.in_flight_max = checks;
         self
     }
 
-    /// Checks that may go to the server in one call if they come at the same time; 32 unless told,
-    /// 1 if each is to go alone, 256 at most. The server is busy with one call for as long as with
-    /// all of them, some microseconds each. A cluster's checks always go alone.
+    /// Checks that may share one call to the server if they come at the same time; 32 by default,
+    /// 256 at most, 1 to send each alone. The server is busy with a call for as long as with all of
+    /// its checks, some microseconds each. Checks of a cluster are always sent alone.
     #[must_use]
     pub fn together_max(mut self, checks: usize) -> Self {
         self.together_max = checks;
         self
     }
 
-    /// After `failures` checks in a row without an answer a server is not asked for `open`, which
-    /// doubles up to eight times that while it stays away, but at most ten seconds. Unless told: 5
-    /// checks, from 100 ms up to one second. `open` is from 1 ms to 60 s.
+    /// After `failures` checks in a row without a reply, a server is not called for `open`. That
+    /// doubles while the server stays unavailable, up to eight times `open`, but at most ten seconds.
+    /// By default 5 checks, and from 100 ms up to one second. `open` is from 1 ms to 60 s.
     #[must_use]
     pub fn breaker(mut self, failures: u32, open: Duration) -> Self {
         let open_max = open.saturating_mul(8).min(Duration::from_secs(10)).max(open);
-        self.breaker = BreakerSettings { failures, open_min: open, open_max };
+        self.timing.breaker = BreakerSettings { failures, open_min: open, open_max };
         self
     }
 
     /// How far a server's clock may jump against ours before that is counted and the breaker
-    /// opens; 500 ms unless told, 24 hours at most.
+    /// opens; 500 ms by default, 24 hours at most.
     #[must_use]
     pub fn clock_step(mut self, step: Duration) -> Self {
-        self.step = step;
+        self.timing.step = step;
         self
     }
 
@@ -250,17 +256,12 @@ impl RedisBuilder {
     /// When a setting is out of its range.
     pub fn build(self) -> Result<Redis, Error> {
         self.check()?;
-        let names = KeyNames::new(&self.prefix, self.secret.as_deref())?;
-        #[cfg(feature = "test-clock")]
-        let clock = self.clock.clone();
-        let together_max = self.together_max;
-        let servers = self.servers()?;
         let shared = Shared {
-            servers,
-            names,
-            together: Together::new(together_max),
+            servers: self.servers()?,
+            names: KeyNames::new(&self.prefix, self.secret.as_deref())?,
+            batcher: Batcher::new(self.together_max),
             #[cfg(feature = "test-clock")]
-            clock,
+            clock: self.clock,
         };
         Ok(Redis { shared: Arc::new(shared) })
     }
@@ -268,17 +269,17 @@ impl RedisBuilder {
     fn check(&self) -> Result<(), Error> {
         let refuse = |message: String| Err(Error::new(ErrorKind::Setting, message));
         let durations = [
-            ("deadline", self.call, 60, "60 s"),
-            ("connect deadline", self.connect, 60, "60 s"),
-            ("breaker's open time", self.breaker.open_min, 60, "60 s"),
-            ("clock step", self.step, 24 * 3600, "24 h"),
+            ("deadline", self.timing.call, 60, "60 s"),
+            ("connect deadline", self.timing.connect, 60, "60 s"),
+            ("breaker's open time", self.timing.breaker.open_min, 60, "60 s"),
+            ("clock step", self.timing.step, 24 * 3600, "24 h"),
         ];
         for (what, value, seconds, most) in durations {
             if !(Duration::from_millis(1)..=Duration::from_secs(seconds)).contains(&value) {
                 return refuse(format!("{what} {value:?} is out of range: use 1 ms to {most}"));
             }
         }
-        if self.breaker.failures == 0 {
+        if self.timing.breaker.failures == 0 {
             return refuse("breaker failures 0 is out of range: use 1 or more".to_owned());
         }
         if !(1..=1 << 20).contains(&self.in_flight_max) {
@@ -289,69 +290,51 @@ impl RedisBuilder {
             let checks = self.together_max;
             return refuse(format!("together_max {checks} is out of range: use 1 to 256"));
         }
-        self.check_database()?;
-        self.tls.check(match &self.place {
-            Place::Single(info) => core::slice::from_ref(info),
-            Place::Sentinel(infos, _) | Place::Cluster(infos) => infos,
-        })
-    }
-
-    fn check_database(&self) -> Result<(), Error> {
-        let refuse = |message: String| Err(Error::new(ErrorKind::Setting, message));
-        let (address, only) = match &self.place {
-            Place::Single(info) => (Some(info), false),
-            Place::Sentinel(..) => (None, false),
-            Place::Cluster(seeds) => (seeds.first(), true),
+        let of_address = match self.topology {
+            // The database in a Sentinel's address is not the primary's.
+            Topology::Sentinel(_) => 0,
+            Topology::Single | Topology::Cluster => self.addresses[0].redis_settings().db(),
         };
-        let of_address = address.map_or(0, |info| info.redis_settings().db());
         let number = self.database.unwrap_or(of_address);
         if number < 0 {
             return refuse(format!("database {number} is out of range: use 0 or more"));
         }
-        if only && number > 0 {
+        if number > 0 && matches!(self.topology, Topology::Cluster) {
             return refuse(format!("a cluster has no database {number}: use 0"));
         }
-        Ok(())
+        self.tls.check(&self.addresses)
     }
 
-    fn servers(self) -> Result<Servers, Error> {
-        let counts = Arc::new(Counts::default());
-        let timing = Timing {
-            call: self.call,
-            connect: self.connect,
-            breaker: self.breaker,
-            step: self.step,
-        };
-        let in_flight_max = self.in_flight_max;
-        let layout = match &self.place {
-            Place::Single(info) => {
-                let info = self.with_credentials(info);
-                let node = node(&self.tls, info, timing, &counts)?;
-                Layout::Single(Arc::new(node))
+    fn servers(&self) -> Result<Servers, Error> {
+        let (addresses, timing) = (&self.addresses, self.timing);
+        let counts = Arc::new(ServerCounts::default());
+        let layout = match &self.topology {
+            Topology::Single => {
+                let info = self.with_credentials(&addresses[0]);
+                Layout::Single(Arc::new(node(&self.tls, info, timing, &counts)?))
             }
-            Place::Sentinel(sentinels, service) => {
-                let template = self.with_credentials(&plain(&sentinels[0]));
-                let nodes = sentinels
+            Topology::Sentinel(service) => {
+                let nodes = addresses
                     .iter()
                     .map(|info| node(&self.tls, bare(info), timing, &counts))
                     .collect::<Result<_, _>>()?;
-                let make = self.make(template, timing, &counts);
+                let make = self.make_node(&plain(&addresses[0]), &counts);
                 Layout::Sentinel(Arc::new(Sentinel::new(nodes, service, make, timing)))
             }
-            Place::Cluster(seeds) => {
-                let template = self.with_credentials(&seeds[0]);
-                let addresses = seeds.iter().map(|info| name(info.addr())).collect();
-                let make = self.make(template, timing, &counts);
-                let cluster = Cluster::new(addresses, make, timing, Arc::clone(&counts));
+            Topology::Cluster => {
+                let seeds = addresses.iter().map(|info| name(info.addr())).collect();
+                let make = self.make_node(&addresses[0], &counts);
+                let cluster = Cluster::new(seeds, make, timing, Arc::clone(&counts));
                 Layout::Cluster(Arc::new(cluster))
             }
         };
-        Ok(Servers::new(layout, timing, in_flight_max, counts))
+        Ok(Servers::new(layout, timing, self.in_flight_max, counts))
     }
 
-    /// Makes nodes whose addresses are learned later.
-    fn make(&self, template: ConnectionInfo, timing: Timing, counts: &Arc<Counts>) -> MakeNode {
-        let (tls, counts) = (self.tls.clone(), Arc::clone(counts));
+    /// Makes nodes whose addresses are learned later, with the settings of `like`.
+    fn make_node(&self, like: &ConnectionInfo, counts: &Arc<ServerCounts>) -> MakeNode {
+        let template = self.with_credentials(like);
+        let (tls, timing, counts) = (self.tls.clone(), self.timing, Arc::clone(counts));
         Box::new(move |address| {
             let unusable = || Failure::refused(format!("{address:?} is not HOST:PORT"));
             let (host, port) = address.rsplit_once(':').ok_or_else(unusable)?;
@@ -371,6 +354,7 @@ impl RedisBuilder {
         })
     }
 
+    /// An address with the credentials that were set on the builder.
     fn with_credentials(&self, info: &ConnectionInfo) -> ConnectionInfo {
         let mut settings = info.redis_settings().clone();
         if let Some(username) = &self.username {
@@ -390,7 +374,7 @@ fn node(
     tls: &Tls,
     info: ConnectionInfo,
     timing: Timing,
-    counts: &Arc<Counts>,
+    counts: &Arc<ServerCounts>,
 ) -> Result<Node, Error> {
     let address = name(info.addr());
     let client = open(tls, info).map_err(|error| {
@@ -419,7 +403,7 @@ fn bare(info: &ConnectionInfo) -> ConnectionInfo {
     info.clone().set_redis_settings(settings)
 }
 
-/// An address without credentials, to show and to tell nodes apart.
+/// An address without credentials, to show and to identify nodes.
 fn name(addr: &ConnectionAddr) -> Box<str> {
     match addr {
         ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
@@ -449,7 +433,7 @@ fn read_all<A: AsRef<str>>(addresses: &[A]) -> Result<Vec<ConnectionInfo>, Error
     addresses.iter().map(|address| with_port(read(address.as_ref())?)).collect()
 }
 
-/// The other members are told by host and port, and this one is to be one of them.
+/// Sentinels and cluster nodes name each other by host and port, so an address must have both.
 fn with_port(info: ConnectionInfo) -> Result<ConnectionInfo, Error> {
     match info.addr() {
         ConnectionAddr::Tcp(..) | ConnectionAddr::TcpTls { .. } => Ok(info),
@@ -477,10 +461,8 @@ impl fmt::Debug for RedisBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisBuilder")
             .field("prefix", &self.prefix)
-            .field("deadline", &self.call)
-            .field("connect_deadline", &self.connect)
+            .field("timing", &self.timing)
             .field("in_flight_max", &self.in_flight_max)
-            .field("breaker", &self.breaker)
             .finish_non_exhaustive()
     }
 }

@@ -1,13 +1,12 @@
-//! Removing what policies have left behind that do not exist any more.
+//! Removal of keys whose policies no longer exist.
 
 use core::time::Duration;
 
 use redis::Value;
 use slidegate::Error;
-use tokio::time::Instant;
 
 use crate::redis::Redis;
-use crate::servers::{Failure, Node, Request};
+use crate::servers::{Failure, Node};
 
 /// What a sweep has found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -26,11 +25,12 @@ const STEP: usize = 512;
 const PAUSE: Duration = Duration::from_millis(1);
 
 impl Redis {
-    /// Looks through our keys for those of policies not in `policies`, and removes them if told.
+    /// Looks through our keys for those of policies not in `policies`, and removes them if `remove`
+    /// is set.
     ///
-    /// They would go by themselves when their TTL ends, so this is for removing long windows
-    /// early. Goes in small steps; other users of the servers hardly notice. What a policy left under
-    /// another algorithm counts as its own.
+    /// They would expire by themselves, so this is for removing long windows early. It works in
+    /// small steps that other users of the servers hardly notice. Keys of a known policy under
+    /// another algorithm are kept.
     ///
     /// # Errors
     ///
@@ -55,16 +55,14 @@ impl Redis {
         remove: bool,
         report: &mut SweepReport,
     ) -> Result<(), Failure> {
-        let names = &self.shared.names;
-        let timing = self.shared.servers.timing;
-        let until = || Instant::now() + timing.connect.max(timing.call);
+        let (names, servers) = (&self.shared.names, &self.shared.servers);
         let mut cursor = "0".to_owned();
         loop {
             let mut scan = redis::cmd("SCAN");
             // The prefix is ours and has no sign that means something in a pattern.
             scan.arg(&cursor).arg("MATCH").arg(format!("{}*", names.start()));
             scan.arg("COUNT").arg(STEP);
-            let answer = node.ask(Request::One(&scan), until()).await?;
+            let answer = node.query(&scan, servers.query_deadline()).await?;
             let (next, found) = read_scan(answer)?;
             for name in found {
                 let Some(policy) = names.policy_of(&name) else {
@@ -78,7 +76,7 @@ impl Redis {
                 if remove {
                     let mut unlink = redis::cmd("UNLINK");
                     unlink.arg(name.as_slice());
-                    let gone = node.ask(Request::One(&unlink), until()).await?;
+                    let gone = node.query(&unlink, servers.query_deadline()).await?;
                     report.removed += u64::from(gone == Value::Int(1));
                 }
             }
@@ -93,5 +91,5 @@ impl Redis {
 
 fn read_scan(answer: Value) -> Result<(String, Vec<Vec<u8>>), Failure> {
     redis::from_redis_value(answer)
-        .map_err(|error| Failure::answer(format!("SCAN answered no keys: {error}")))
+        .map_err(|error| Failure::bad_reply(format!("SCAN answered no keys: {error}")))
 }

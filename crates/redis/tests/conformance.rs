@@ -26,15 +26,26 @@ fn all_traces(connect: &dyn Fn() -> RedisBuilder, seeds: u64) {
     }
     assert_eq!(skipped, 0, "Redis can do all that memory can");
     for algorithm in Algorithm::ALL {
-        for seed in 0..seeds {
-            let mut trace = random_trace(seed, algorithm);
-            if algorithm != Algorithm::Log {
-                without_huge_debt(&mut trace);
-            }
-            let compared =
-                compare_with(&trace, |trace| RedisSubject::new(&runtime, connect, trace));
-            compared.unwrap_or_else(|difference| panic!("{difference}"));
+        random_traces(connect, algorithm, seeds, |_| {});
+    }
+}
+
+/// Random traces, compared with the model. A failure prints the shortest trace that shows it.
+fn random_traces(
+    connect: &dyn Fn() -> RedisBuilder,
+    algorithm: Algorithm,
+    seeds: u64,
+    change: impl Fn(&mut Trace),
+) {
+    let runtime = Arc::new(runtime());
+    for seed in 0..seeds {
+        let mut trace = random_trace(seed, algorithm);
+        change(&mut trace);
+        if algorithm != Algorithm::Log {
+            without_huge_debt(&mut trace);
         }
+        let compared = compare_with(&trace, |trace| RedisSubject::new(&runtime, connect, trace));
+        compared.unwrap_or_else(|difference| panic!("{difference}"));
     }
 }
 
@@ -45,9 +56,9 @@ fn without_huge_debt(trace: &mut Trace) {
     }
 }
 
-fn on_one(server: &ServerBuilder, seeds: u64) {
+fn on_one(server: &ServerBuilder, test: impl Fn(&dyn Fn() -> RedisBuilder)) {
     let server = server.start().unwrap();
-    all_traces(&|| patient(&server.url()), seeds);
+    test(&|| patient(&server.url()));
     for (key, ttl) in common::keys(&server) {
         assert!(ttl > 0, "{key} has no TTL");
     }
@@ -64,7 +75,43 @@ fn on_cluster(node: &ServerBuilder, seeds: u64) {
 
 #[test]
 fn redis() {
-    on_one(&RedisServer::builder(), 100);
+    on_one(&RedisServer::builder(), |connect| all_traces(connect, 0));
+}
+
+/// A thousand random traces, compared with the naive model.
+fn redis_is_the_model(algorithm: Algorithm, change: impl Fn(&mut Trace)) {
+    on_one(&RedisServer::builder(), |connect| random_traces(connect, algorithm, 1000, &change));
+}
+
+#[test]
+fn redis_log_is_the_model() {
+    redis_is_the_model(Algorithm::Log, |_| {});
+}
+
+// A byte cap that is never reached must change nothing.
+#[test]
+fn redis_log_below_its_cap_is_the_model() {
+    redis_is_the_model(Algorithm::Log, |trace| trace.policy.bytes_max = Some(65_536));
+}
+
+#[test]
+fn redis_counter_is_the_model() {
+    redis_is_the_model(Algorithm::Counter, |_| {});
+}
+
+#[test]
+fn redis_segments_is_the_model() {
+    redis_is_the_model(Algorithm::Segments, |_| {});
+}
+
+#[test]
+fn redis_gcra_is_the_model() {
+    redis_is_the_model(Algorithm::Gcra, |_| {});
+}
+
+#[test]
+fn redis_fixed_is_the_model() {
+    redis_is_the_model(Algorithm::Fixed, |_| {});
 }
 
 #[test]
@@ -74,7 +121,7 @@ fn redis_cluster() {
 
 #[test]
 fn valkey() {
-    on_one(&RedisServer::valkey(), 40);
+    on_one(&RedisServer::valkey(), |connect| all_traces(connect, 40));
 }
 
 #[test]

@@ -22,7 +22,9 @@ const MINUTE_MS: u64 = 60_000;
 const SLACK: Duration = Duration::from_secs(1);
 
 fn limiter(url: &str, limit: u64) -> RedisLimiterBuilder {
-    patient(url).build().unwrap().limiter(policy("lease", limit, MINUTE_MS))
+    // Tests that move this process's clock on would take it for a jump of the server's.
+    let redis = patient(url).clock_step(Duration::from_secs(24 * 3600)).build().unwrap();
+    redis.limiter(policy("lease", limit, MINUTE_MS))
 }
 
 async fn used(limiter: &RedisLimiter, key: &str) -> u64 {
@@ -40,6 +42,13 @@ async fn until_used(limiter: &RedisLimiter, key: &str, units: u64) -> Duration {
         assert!(start.elapsed() < PATIENCE, "{now} used instead of {units}");
         sleep(MS).await;
     }
+}
+
+/// Moves this process's clock on, at once. The time that Redis and calls take stays real.
+async fn skip(time: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(time).await;
+    tokio::time::resume();
 }
 
 /// Checks so often that the key is hot; all are allowed.
@@ -64,8 +73,10 @@ fn unused_units_come_back() {
             assert!(stats.leases > 0 && stats.lease_units_returned > 0, "{stats:?}");
             assert_eq!(stats.lease_units_lost, 0);
             // And nothing more comes back later.
-            sleep(length).await;
-            assert_eq!(used(&limiter, &key).await, checks);
+            skip(2 * length).await;
+            for _ in 0..3 {
+                assert_eq!(used(&limiter, &key).await, checks);
+            }
         }
     });
 }
@@ -95,13 +106,14 @@ fn refunds_of_leased_units_are_counted_once() {
 // key that has cooled down, or never was hot, takes none.
 #[test]
 fn leases_follow_demand_up_and_down() {
-    const LENGTH: Duration = Duration::from_millis(300);
+    // So long that a stall of the machine is a small part of it; nothing waits for it.
+    const LENGTH: Duration = Duration::from_secs(1);
     let server = RedisServer::start().unwrap();
     runtime().block_on(async {
         let limiter = limiter(&server.url(), 1_000_000).leases(LENGTH).build().unwrap();
         for _ in 0..5 {
             assert!(limiter.check("cold").await.is_allowed());
-            sleep(LENGTH / 2).await;
+            skip(LENGTH / 2).await;
         }
         assert_eq!(limiter.stats().leases, 0, "a cold key");
 
@@ -114,20 +126,20 @@ fn leases_follow_demand_up_and_down() {
 
         // It was asked for thousands of times in a length; now five times: what a lease holds
         // beyond what was used is no more than that.
+        skip(2 * LENGTH).await;
         until_used(&limiter, "hot", 5000).await;
-        sleep(2 * LENGTH).await;
         let leases = limiter.stats().leases;
         let mut most = 0;
         for number in 1..=25 {
             assert!(limiter.check("hot").await.is_allowed());
             most = most.max(used(&limiter, "hot").await - 5000 - number);
-            sleep(LENGTH / 6).await;
+            skip(LENGTH / 6).await;
         }
         println!("asked for slowly, it held {most} units in advance");
         assert!(limiter.stats().leases > leases, "it is still worth leases");
         assert!(most <= 10, "held {most} units for a key that is asked for 5 times a lease");
 
-        sleep(2 * LENGTH).await;
+        skip(2 * LENGTH).await;
         let leases = limiter.stats().leases;
         assert!(limiter.check("hot").await.is_allowed());
         assert_eq!(limiter.stats().leases, leases, "it has cooled down");
@@ -250,11 +262,10 @@ fn callers_that_go_away_leave_the_units() {
         for _ in 0..3 {
             heat(&limiter, "k", 200).await;
             allowed += 200;
-            sleep(LENGTH).await;
+            skip(LENGTH).await;
             let leases = limiter.stats().leases;
             proxy.delay_replies(100 * MS);
             let checked = timeout(20 * MS, limiter.check("k")).await;
-            sleep(100 * MS).await;
             proxy.delay_replies(Duration::ZERO);
             // Redis answers in turn: after this, it has answered that check too.
             let _ = used(&limiter, "k").await;
@@ -443,8 +454,11 @@ fn redis_that_stops_during_a_lease() {
                 assert!(start.elapsed() < PATIENCE, "the breaker did not open");
                 sleep(MS).await;
             }
-            sleep(600 * MS).await;
-            let lost = limiter.stats().lease_units_lost;
+            let start = Instant::now();
+            while limiter.stats().lease_units_lost == 0 {
+                assert!(start.elapsed() < PATIENCE, "{mode:?}: {:?}", limiter.stats());
+                sleep(MS).await;
+            }
             server.resume().unwrap();
             let start = Instant::now();
             while limiter.check("k").await.is_degraded() {
@@ -452,7 +466,6 @@ fn redis_that_stops_during_a_lease() {
                 sleep(MS).await;
             }
             println!("{mode:?}: {:?}", limiter.stats());
-            assert!(lost > 0, "{mode:?}: {:?}", limiter.stats());
         });
     }
 }

@@ -6,11 +6,10 @@ use core::sync::atomic::Ordering;
 use slidegate::{Cost, Decision, Error, ErrorKind, Mode, Outcome, Receipt};
 use tokio::time::Instant;
 
-use super::call::decision;
 use super::tier::RedisTier;
 use super::{RedisLimiter, RedisWithQuotas};
 use crate::redis::Redis;
-use crate::script::{Ask, Op, ScriptLimits};
+use crate::script::{KeyOp, Op, ScriptLimits};
 use crate::servers::{Failure, FailureKind, slot_of};
 
 /// One of several questions that are answered together.
@@ -34,7 +33,7 @@ impl<'a> RedisAsk<'a> {
         Self { limiter, key: key.as_ref(), tier, cost: cost.get() }
     }
 
-    /// In shadow mode it stands in nobody's way.
+    /// In shadow mode it never blocks the others.
     fn check(&self, cost: u64) -> Op {
         if self.is_shadow() { Op::Shadow { cost } } else { Op::Check { cost } }
     }
@@ -64,8 +63,8 @@ struct Part {
 /// then taken in a fixed order, and the exact units are given back when one denies after all: never
 /// too much is allowed, while another request may be denied for units that are on their way back.
 ///
-/// The same key named twice is summed. A policy in shadow mode denies nobody. When Redis has no
-/// answer, every ask is answered by its policy's failure mode, and denied if one of them denies.
+/// The costs of a key that occurs twice are summed. A policy in shadow mode denies nothing. Without a
+/// reply, every policy's failure mode decides, and all are denied if one of them denies.
 ///
 /// # Errors
 ///
@@ -88,16 +87,16 @@ pub async fn check_all(asks: &[RedisAsk<'_>]) -> Result<Vec<Decision>, Error> {
     }
     let parts = parts(asks)?;
     for ask in asks {
-        ask.limiter.inner.counts.asked.fetch_add(1, Ordering::Relaxed);
+        ask.limiter.inner.counts.not_cached.fetch_add(1, Ordering::Relaxed);
     }
     let now = Instant::now();
-    if let Some(denials) = denied_here(asks, now) {
+    if let Some(denials) = denied_by_fallback(asks, now) {
         for ask in asks {
             ask.limiter.inner.probe(ask.key, ask.tier, redis.deadline(now)).await;
         }
         return Ok(denials);
     }
-    match redis.decide_all(asks, &parts).await {
+    match redis.check_parts(asks, &parts).await {
         Ok(decisions) => Ok(finish(asks, &parts, decisions)),
         Err(failure) => Ok(degrade(asks, &failure)),
     }
@@ -113,7 +112,7 @@ fn parts(asks: &[RedisAsk<'_>]) -> Result<Vec<Part>, Error> {
             parts.push(Part { name, limits, cost: ask.cost, of });
             continue;
         };
-        if !part.limits.judges_as(&limits) || asks[part.of].is_shadow() != ask.is_shadow() {
+        if !part.limits.decides_like(&limits) || asks[part.of].is_shadow() != ask.is_shadow() {
             let message = format!(
                 "a key of policy {:?} is named twice under different quotas: use one tier for it",
                 inner.policy.name()
@@ -128,7 +127,7 @@ fn parts(asks: &[RedisAsk<'_>]) -> Result<Vec<Part>, Error> {
 
 impl Redis {
     /// The decision for every part, all or nothing.
-    async fn decide_all(
+    async fn check_parts(
         &self,
         asks: &[RedisAsk<'_>],
         parts: &[Part],
@@ -137,36 +136,30 @@ impl Redis {
         let one_slot = parts.windows(2).all(|pair| slots(&pair[0]) == slots(&pair[1]));
         if one_slot || !self.shared.servers.is_cluster() {
             let check = |part: &Part| asks[part.of].check(part.cost);
-            let asked = self.ask_parts(parts, check).await;
-            // While their slot moves, one is here and another there.
-            if !asked.as_ref().is_err_and(|failure| failure.kind == FailureKind::Apart) {
-                return asked;
+            let decisions = self.call_parts(parts, check).await;
+            // While their slot moves, the keys may be on two nodes.
+            if !decisions.as_ref().is_err_and(|failure| failure.kind == FailureKind::KeysSplit) {
+                return decisions;
             }
         }
-        self.take_in_turn(asks, parts).await
+        self.check_parts_in_turn(asks, parts).await
     }
 
-    async fn ask_parts(
+    /// Runs one operation per part in a single script call.
+    async fn call_parts(
         &self,
         parts: &[Part],
         op: impl Fn(&Part) -> Op,
     ) -> Result<Vec<Decision>, Failure> {
         let names: Vec<Vec<u8>> = parts.iter().map(|part| part.name.clone()).collect();
-        let asks: Vec<Ask<'_>> =
-            parts.iter().map(|part| Ask { limits: &part.limits, op: op(part) }).collect();
-        let asked = self.ask(&names, &asks).await?;
-        if asked.answers.len() != parts.len() {
-            return Err(Failure::answer(format!(
-                "{} answers of {}",
-                asked.answers.len(),
-                parts.len()
-            )));
-        }
-        asked.answers.iter().map(|answer| decision(answer, 0)).collect()
+        let ops: Vec<KeyOp<'_>> =
+            parts.iter().map(|part| KeyOp { limits: &part.limits, op: op(part) }).collect();
+        let replies = self.run_ops(&names, &ops).await?;
+        replies.iter().map(|reply| reply.decision(0)).collect()
     }
 
     /// Looks at every part, then takes each, and gives back what was taken if one denies.
-    async fn take_in_turn(
+    async fn check_parts_in_turn(
         &self,
         asks: &[RedisAsk<'_>],
         parts: &[Part],
@@ -175,10 +168,8 @@ impl Redis {
             |part: &Part, decision: &Decision| !asks[part.of].is_shadow() && !decision.is_allowed();
         let mut looks = Vec::with_capacity(parts.len());
         for part in parts {
-            let look = self
-                .ask_parts(core::slice::from_ref(part), |part| Op::Peek { cost: part.cost })
-                .await?;
-            looks.extend(look);
+            let one = core::slice::from_ref(part);
+            looks.extend(self.call_parts(one, |part| Op::Peek { cost: part.cost }).await?);
         }
         if parts.iter().zip(&looks).any(|(part, look)| denies(part, look)) {
             return Ok(looks);
@@ -186,7 +177,7 @@ impl Redis {
         let mut taken: Vec<Decision> = Vec::with_capacity(parts.len());
         for (index, part) in parts.iter().enumerate() {
             let one = core::slice::from_ref(part);
-            match self.ask_parts(one, |part| asks[part.of].check(part.cost)).await {
+            match self.call_parts(one, |part| asks[part.of].check(part.cost)).await {
                 Ok(mut decisions) => {
                     let Some(decision) = decisions.pop() else {
                         continue;
@@ -214,9 +205,9 @@ impl Redis {
             };
             let op =
                 Op::Refund { tick: receipt.tick(), units: receipt.units(), epoch: receipt.epoch() };
-            let ask = Ask { limits: &part.limits, op };
-            // If it cannot be given back it counts until its window has passed: the safe side.
-            let _ = self.ask(core::slice::from_ref(&part.name), &[ask]).await;
+            let op = KeyOp { limits: &part.limits, op };
+            // Units that cannot be given back count until their window has passed.
+            let _ = self.run_ops(core::slice::from_ref(&part.name), &[op]).await;
         }
     }
 }
@@ -249,7 +240,7 @@ fn finish(asks: &[RedisAsk<'_>], parts: &[Part], decisions: Vec<Decision>) -> Ve
 
 /// A part's decision as one ask's own.
 fn own(ask: &RedisAsk<'_>, decision: &Decision) -> Decision {
-    let fingerprint = ask.limiter.inner.who(ask.key, ask.tier).key;
+    let fingerprint = ask.limiter.inner.tiered_key(ask.key, ask.tier).key;
     let receipt = decision
         .receipt()
         .map(|receipt| Receipt::new(fingerprint, receipt.tick(), ask.cost, receipt.epoch()));
@@ -271,11 +262,11 @@ fn degrade(asks: &[RedisAsk<'_>], failure: &Failure) -> Vec<Decision> {
     denied.map(|(ask, answer)| ask.settled(ask.given_back(answer), true)).collect()
 }
 
-/// The denials of all while local limiters judge beside Redis and one of them denies.
-fn denied_here(asks: &[RedisAsk<'_>], now: Instant) -> Option<Vec<Decision>> {
+/// Denies everything if one local fallback still denies after Redis is back.
+fn denied_by_fallback(asks: &[RedisAsk<'_>], now: Instant) -> Option<Vec<Decision>> {
     let denial = |ask: &RedisAsk<'_>| {
         let cost = Cost::new(ask.cost).ok()?;
-        ask.limiter.inner.denied_locally(ask.key, ask.tier, cost, now)
+        ask.limiter.inner.fallback_denial(ask.key, ask.tier, cost, now)
     };
     let denials: Vec<Option<Decision>> = asks.iter().map(denial).collect();
     let denies =
@@ -288,7 +279,7 @@ fn denied_here(asks: &[RedisAsk<'_>], now: Instant) -> Option<Vec<Decision>> {
         let inner = &ask.limiter.inner;
         inner.counts.degraded.fetch_add(1, Ordering::Relaxed);
         let decision =
-            denial.unwrap_or_else(|| inner.answer_all(Outcome::Allow, ask.tier, &unasked));
+            denial.unwrap_or_else(|| inner.decide_blindly(Outcome::Allow, ask.tier, &unasked));
         ask.settled(decision.into_degraded(), true)
     });
     Some(decisions.collect())
@@ -300,7 +291,7 @@ impl RedisAsk<'_> {
         if denied && !self.is_shadow() {
             decision.into_denied()
         } else {
-            self.limiter.inner.finish(decision)
+            self.limiter.inner.apply_mode(decision)
         }
     }
 
@@ -327,7 +318,7 @@ impl fmt::Debug for RedisAsk<'_> {
     }
 }
 
-/// The answer to an ask that nobody answered, which does not happen: to the safe side.
+/// The decision for an ask without a part, which does not happen: denied.
 fn nothing() -> Decision {
     Decision::new(Outcome::Deny, &[], None)
 }

@@ -1,4 +1,4 @@
-//! How a limiter on Redis is put together.
+//! Building a limiter on Redis.
 
 use core::sync::atomic::AtomicU64;
 use core::time::Duration;
@@ -11,7 +11,7 @@ use super::tier::longest;
 use super::{Guard, Inner, RedisLimiter};
 use crate::deny::DenyCache;
 use crate::lease::{LeaseSettings, Leases};
-use crate::local::Local;
+use crate::local::LocalFallback;
 use crate::redis::Redis;
 use crate::script::ScriptLimits;
 
@@ -48,7 +48,7 @@ impl RedisLimiterBuilder {
         }
     }
 
-    /// The unit of stored time, 1 ms unless told; the same in all processes.
+    /// The unit of stored time, 1 ms by default; the same in all processes.
     #[must_use]
     pub fn tick(mut self, tick: Duration) -> Self {
         self.tick = tick;
@@ -71,7 +71,7 @@ impl RedisLimiterBuilder {
         self
     }
 
-    /// Remembers the denials of up to `keys` keys; 16384 unless told, none with zero.
+    /// Repeats the denials of up to `keys` keys from memory; 16384 by default, none with zero.
     ///
     /// A remembered denial of one cost also denies larger ones; `retry_after` is exact for the
     /// cost that Redis denied, and the least it can be for a larger one.
@@ -81,9 +81,10 @@ impl RedisLimiterBuilder {
         self
     }
 
-    /// The longest that a denial is repeated without asking: so late are refunds, resets and
-    /// raised limits of other processes seen. 100 ms unless told; with `None` until time has freed
-    /// units, which is exact where nothing else frees any.
+    /// The longest that a denial is repeated without calling Redis, and so the delay after which
+    /// refunds, resets and raised limits of other processes take effect. 100 ms by default. With
+    /// `None` a denial is repeated until time has freed units, which is exact where nothing else
+    /// frees any.
     #[must_use]
     pub fn deny_cache_cap(mut self, cap: Option<Duration>) -> Self {
         self.deny_cap = cap;
@@ -102,29 +103,29 @@ impl RedisLimiterBuilder {
         self
     }
 
-    /// The largest part of a limit that one lease may take: one of so many, 16 unless told.
+    /// A lease takes at most the limit divided by `parts`; 16 by default.
     #[must_use]
     pub fn lease_share(mut self, parts: u64) -> Self {
         self.lease_share = parts;
         self
     }
 
-    /// How many processes share the limit when each has to judge by itself, for
-    /// [`FailureMode::Local`]; 1 unless told.
+    /// How many processes share the limit when each has to decide by itself, for
+    /// [`FailureMode::Local`]; 1 by default.
     #[must_use]
     pub fn nodes(mut self, nodes: u64) -> Self {
         self.nodes = nodes;
         self
     }
 
-    /// The memory that the limiter of [`FailureMode::Local`] may take; 32 MiB unless told.
+    /// The memory that the limiter of [`FailureMode::Local`] may take; 32 MiB by default.
     #[must_use]
     pub fn local_memory(mut self, bytes: usize) -> Self {
         self.local_memory = bytes;
         self
     }
 
-    /// Checks everything; asks no server.
+    /// Validates the settings; calls no server.
     ///
     /// # Errors
     ///
@@ -148,7 +149,9 @@ impl RedisLimiterBuilder {
             return Err(Error::new(ErrorKind::Setting, message));
         }
         let local = match policy.failure_mode() {
-            FailureMode::Local => Some(Local::new(policy, &quotas, self.nodes, self.local_memory)?),
+            FailureMode::Local => {
+                Some(LocalFallback::new(policy, &quotas, self.nodes, self.local_memory)?)
+            }
             _ => None,
         };
         let deny = (self.deny_keys > 0).then(|| DenyCache::new(self.deny_keys, self.deny_cap));
@@ -208,10 +211,9 @@ impl RedisLimiterBuilder {
     }
 }
 
-/// The name under which a policy's keys are stored. Another tick and another algorithm have another
-/// one: what the one wrote the other would misread, or refuse until it has expired. So a policy
-/// whose algorithm changes starts anew, and while processes with the old one are still about, both count
-/// for themselves.
+/// The name under which a policy's keys are stored. It contains the tick and the algorithm: what was
+/// written under others would be misread, or refused until it has expired. So a policy whose
+/// algorithm changes starts from zero, and processes with the old one count separately.
 fn stored_as(policy: &str, tick: Duration, algorithm: Algorithm) -> Box<str> {
     let algorithm = match algorithm {
         // Each reads what the other has written.
@@ -234,14 +236,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_another_would_misread_has_another_name() {
+    fn tick_and_algorithm_are_part_of_the_name() {
         let [usual, coarse] = [1, 10].map(Duration::from_millis);
         let name = |tick, algorithm| stored_as("api", tick, algorithm);
         assert_eq!(&*name(usual, Algorithm::Log), "api");
-        assert_eq!(
-            name(usual, Algorithm::Log),
-            name(usual, Algorithm::LogCapped { bytes_max: 4096 })
-        );
+        assert_eq!(&*name(usual, Algorithm::LogCapped { bytes_max: 4096 }), "api");
         assert_eq!(&*name(coarse, Algorithm::Log), "api@10000us");
         assert_eq!(&*name(usual, Algorithm::Counter), "api@counter");
         assert_eq!(&*name(coarse, Algorithm::Gcra), "api@gcra-10000us");

@@ -1,109 +1,116 @@
-//! One question to Redis, and its answer.
+//! Script calls: one operation on one key, or several operations in one call.
+//!
+//! [`Inner::run_op`] sets the deadline, [`Inner::run_op_until`] counts the call as in flight and
+//! joins a batch, [`Redis::call_script`] sends the script and parses its reply.
 
 use core::time::Duration;
 
-use slidegate::{Decision, Outcome, Receipt};
 use tokio::time::Instant;
 
 use super::Inner;
-use crate::deny::Times;
-use crate::lease::Granted;
+use crate::deny::ReplyTimes;
 use crate::redis::Redis;
-use crate::script::{self, Answer, Ask, Kind, Op, ScriptLimits};
-use crate::servers::{Answered, Failure, Reading};
+use crate::script::{self, KeyOp, KeyReply, Op, ScriptKind, ScriptLimits};
+use crate::servers::{ClockReading, Failure, RawReply};
 
-/// What a script answered, and when it was asked.
+/// The reply for one key, and when the call was sent and answered.
 #[derive(Debug)]
-pub(super) struct Asked {
-    pub(super) answers: Vec<Answer>,
-    pub(super) times: Times,
+pub(super) struct TimedReply {
+    pub(super) reply: KeyReply,
+    pub(super) times: ReplyTimes,
 }
 
 impl Inner {
-    /// Asks about one key.
-    pub(super) async fn ask(
+    /// Runs an operation on one key, within the deadline of a call that starts now.
+    pub(super) async fn run_op(
         &self,
         key: &[u8],
         limits: &ScriptLimits,
         op: Op,
-    ) -> Result<Asked, Failure> {
-        self.ask_until(key, limits, op, self.redis.deadline(Instant::now())).await
+    ) -> Result<TimedReply, Failure> {
+        self.run_op_until(key, limits, op, self.redis.deadline(Instant::now())).await
     }
 
-    /// The same for one who has waited for something else already.
-    pub(super) async fn ask_until(
+    /// Runs an operation on one key, in a batch if other calls are in flight.
+    pub(super) async fn run_op_until(
         &self,
         key: &[u8],
         limits: &ScriptLimits,
         op: Op,
         until: Instant,
-    ) -> Result<Asked, Failure> {
-        let (name, ask) = (self.name(key), Ask { limits, op });
+    ) -> Result<TimedReply, Failure> {
+        let (name, op) = (self.name(key), KeyOp { limits, op });
         let servers = &self.redis.shared.servers;
-        // Only if there are others already, which is to be known before this one counts too.
+        // Read before this call counts as in flight itself.
         let is_busy = servers.is_busy();
         let _permit = servers.enter()?;
-        if is_busy && let Some(told) = self.redis.ask_together(&name, &ask, until).await {
-            return self.redis.understand(told?, &[ask]);
-        }
-        self.redis.ask_entered(&[name], &[ask], until).await
+        let batched =
+            if is_busy { self.redis.call_in_batch(&name, &op, until).await } else { None };
+        let (mut replies, times) = match batched {
+            Some(raw) => self.redis.read_reply(raw?, &[op])?,
+            None => self.redis.call_script(&[name], &[op], until).await?,
+        };
+        let missing = || Failure::bad_reply("the script replied nothing for the key");
+        Ok(TimedReply { reply: replies.pop().ok_or_else(missing)?, times })
     }
 
-    /// What a key is called in Redis.
+    /// The name of a key in Redis.
     pub(super) fn name(&self, key: &[u8]) -> Vec<u8> {
         self.redis.shared.names.name(&self.stored_as, key, self.secret_keys)
     }
 }
 
 impl Redis {
-    /// Asks about keys of one slot, in one script.
-    pub(super) async fn ask(&self, names: &[Vec<u8>], asks: &[Ask<'_>]) -> Result<Asked, Failure> {
-        self.ask_until(names, asks, self.deadline(Instant::now())).await
+    /// Runs operations on keys of one slot in one script call. Returns one reply per key.
+    pub(super) async fn run_ops(
+        &self,
+        names: &[Vec<u8>],
+        ops: &[KeyOp<'_>],
+    ) -> Result<Vec<KeyReply>, Failure> {
+        let until = self.deadline(Instant::now());
+        let _permit = self.shared.servers.enter()?;
+        let (replies, _) = self.call_script(names, ops, until).await?;
+        Ok(replies)
     }
 
-    /// Until when whoever comes now is answered.
+    /// The deadline of a call that starts `now`.
     pub(super) fn deadline(&self, now: Instant) -> Instant {
         now + self.shared.servers.timing.call
     }
 
-    async fn ask_until(
+    /// Sends the script for `ops`. The caller holds a permit of [`Servers::enter`].
+    ///
+    /// [`Servers::enter`]: crate::servers::Servers::enter
+    async fn call_script(
         &self,
         names: &[Vec<u8>],
-        asks: &[Ask<'_>],
+        ops: &[KeyOp<'_>],
         until: Instant,
-    ) -> Result<Asked, Failure> {
-        let _permit = self.shared.servers.enter()?;
-        self.ask_entered(names, asks, until).await
+    ) -> Result<(Vec<KeyReply>, ReplyTimes), Failure> {
+        let arguments = script::arguments(ops, self.test_time());
+        let script = script::script(ScriptKind::of(ops));
+        let raw = self.shared.servers.run_script(1, script, names, &arguments, until).await?;
+        self.read_reply(raw, ops)
     }
 
-    /// The same for one who has entered already.
-    async fn ask_entered(
+    /// Parses a reply that has just arrived, one [`KeyReply`] per operation.
+    fn read_reply(
         &self,
-        names: &[Vec<u8>],
-        asks: &[Ask<'_>],
-        until: Instant,
-    ) -> Result<Asked, Failure> {
-        let arguments = script::arguments(asks, self.test_time());
-        let script = script::script(Kind::of(asks));
-        let answered = self.shared.servers.run_for(1, script, names, &arguments, until).await?;
-        self.understand(answered, asks)
-    }
-
-    /// Reads an answer that has just come.
-    fn understand(&self, answered: Answered, asks: &[Ask<'_>]) -> Result<Asked, Failure> {
+        raw: RawReply,
+        ops: &[KeyOp<'_>],
+    ) -> Result<(Vec<KeyReply>, ReplyTimes), Failure> {
         let received = Instant::now();
-        let reply = script::parse(answered.value, asks).map_err(|error| {
-            answered.node.distrust();
+        let reply = script::parse(raw.value, ops).map_err(|error| {
+            raw.node.distrust();
             Failure::unknown(format!("an answer that makes no sense: {error}"))
         })?;
         if self.test_time().is_none() {
-            let reading = Reading { server: reply.server_time, sent: answered.sent, received };
-            answered.node.note_time(reading);
+            let server = reply.server_time;
+            raw.node.note_time(ClockReading { server, sent: raw.sent, received });
         }
         let into_tick =
-            asks.first().map_or(Duration::ZERO, |ask| ask.limits.within_tick(reply.server_time));
-        let times = Times { sent: answered.sent, received, into_tick };
-        Ok(Asked { answers: reply.answers, times })
+            ops.first().map_or(Duration::ZERO, |op| op.limits.within_tick(reply.server_time));
+        Ok((reply.keys, ReplyTimes { sent: raw.sent, received, into_tick }))
     }
 
     #[cfg(feature = "test-clock")]
@@ -113,55 +120,8 @@ impl Redis {
     }
 
     #[cfg(not(feature = "test-clock"))]
-    #[expect(clippy::unused_self, reason = "the same call with and without the clock of tests")]
+    #[expect(clippy::unused_self, reason = "the same call with and without the test clock")]
     pub(crate) fn test_time(&self) -> Option<Duration> {
         None
-    }
-}
-
-impl Asked {
-    /// The only answer.
-    pub(super) fn only(&self) -> Result<&Answer, Failure> {
-        match self.answers.as_slice() {
-            [only] => Ok(only),
-            others => Err(Failure::answer(format!("{} answers instead of one", others.len()))),
-        }
-    }
-
-    /// The only answer as a decision for a key with this fingerprint.
-    pub(super) fn decision(&self, fingerprint: u64) -> Result<Decision, Failure> {
-        decision(self.only()?, fingerprint)
-    }
-
-    /// The units of a lease; none if it was denied.
-    pub(super) fn granted(&self) -> Result<Option<Granted<'_>>, Failure> {
-        match self.only()? {
-            Answer::Decided { allowed: true, tick, epoch, units, quotas, .. } => {
-                Ok(Some(Granted {
-                    units: *units,
-                    tick: *tick,
-                    epoch: *epoch,
-                    quotas,
-                    sent: self.times.sent,
-                }))
-            }
-            Answer::Decided { allowed: false, .. } => Ok(None),
-            other => Err(Failure::answer(format!("answered another question: {other:?}"))),
-        }
-    }
-}
-
-/// An answer as a decision.
-pub(super) fn decision(answer: &Answer, fingerprint: u64) -> Result<Decision, Failure> {
-    match answer {
-        Answer::Decided { allowed: true, tick, epoch, units, quotas, .. } => {
-            let taken = *units > 0;
-            let receipt = taken.then(|| Receipt::new(fingerprint, *tick, *units, *epoch));
-            Ok(Decision::new(Outcome::Allow, quotas, receipt))
-        }
-        Answer::Decided { allowed: false, quotas, .. } => {
-            Ok(Decision::new(Outcome::Deny, quotas, None))
-        }
-        other => Err(Failure::answer(format!("answered another question: {other:?}"))),
     }
 }

@@ -1,4 +1,4 @@
-//! Answers without Redis.
+//! Decisions without Redis.
 
 use core::sync::atomic::Ordering;
 use core::time::Duration;
@@ -12,7 +12,7 @@ use crate::script::Op;
 use crate::servers::{Failure, FailureKind};
 
 impl Inner {
-    /// What the policy says when Redis has no answer.
+    /// Decides by the policy's failure mode.
     pub(super) fn degrade(
         &self,
         key: &[u8],
@@ -26,18 +26,18 @@ impl Inner {
         }
         let decision = match (self.policy.failure_mode(), &self.local) {
             (FailureMode::Local, Some(local)) => {
-                local.judge(key, tier.and_then(RedisTier::local), cost, Instant::now())
+                local.decide(key, tier.and_then(RedisTier::local), cost, Instant::now())
             }
-            (FailureMode::Deny, _) => self.answer_all(Outcome::Deny, tier, failure),
+            (FailureMode::Deny, _) => self.decide_blindly(Outcome::Deny, tier, failure),
             (FailureMode::Allow | FailureMode::Local, _) => {
-                self.answer_all(Outcome::Allow, tier, failure)
+                self.decide_blindly(Outcome::Allow, tier, failure)
             }
         };
-        self.finish(decision.into_degraded())
+        self.apply_mode(decision.into_degraded())
     }
 
-    /// An answer without knowledge: nothing is left when denying, everything when allowing.
-    pub(super) fn answer_all(
+    /// A decision without usage: nothing remains when denying, everything when allowing.
+    pub(super) fn decide_blindly(
         &self,
         outcome: Outcome,
         tier: Option<&RedisTier>,
@@ -59,27 +59,28 @@ impl Inner {
         Decision::new(outcome, &quotas.collect::<Vec<_>>(), None)
     }
 
-    /// The denial of a request while the local limiter judges beside Redis; none if it may pass on.
-    pub(super) fn denied_locally(
+    /// The denial of a check while the local fallback still decides along with Redis. Returns `None`
+    /// if Redis decides.
+    pub(super) fn fallback_denial(
         &self,
         key: &[u8],
         tier: Option<&RedisTier>,
         cost: Cost,
         now: Instant,
     ) -> Option<Decision> {
-        self.local.as_ref()?.denies(key, tier.and_then(RedisTier::local), cost, now)
+        self.local.as_ref()?.denial(key, tier.and_then(RedisTier::local), cost, now)
     }
 
-    /// Tries whether the server of a key that is denied here is back, if it is time to. Otherwise,
-    /// when only such keys come, nobody would find out.
+    /// Probes the server of a key that the fallback denies, if its breaker is due for a probe.
+    /// Without this, a server would stay unavailable while only such keys are checked.
     pub(super) async fn probe(&self, key: &[u8], tier: Option<&RedisTier>, until: Instant) {
         if self.redis.shared.servers.is_probe_due(&self.name(key)) {
-            // The breaker hears of the answer; the request is denied whatever it is.
-            let _ = self.ask_until(key, &self.limits(tier), Op::Peek { cost: 1 }, until).await;
+            // The breaker sees the reply; the check is denied whatever it is.
+            let _ = self.run_op_until(key, &self.limits(tier), Op::Peek { cost: 1 }, until).await;
         }
     }
 
-    /// Tells the local limiter what Redis has allowed.
+    /// Records what Redis has allowed in the local fallback.
     pub(super) fn keep_warm(&self, key: &[u8], tier: Option<&RedisTier>, cost: Cost) {
         if let Some(local) = &self.local {
             local.keep_warm(key, tier.and_then(RedisTier::local), cost);

@@ -1,4 +1,4 @@
-//! The way of a check whose key may have a lease.
+//! Checks of keys that may have a lease.
 
 use core::sync::atomic::Ordering;
 use core::time::Duration;
@@ -9,21 +9,21 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use super::{Check, Inner};
-use crate::lease::{Asking, Holder, Leases, Turn, Unused};
-use crate::script::{Answer, Op, ScriptLimits};
+use crate::key::TieredKey;
+use crate::lease::{FetchGuard, FetchRole, Lease, LeaseEntry, Leases, UnusedUnits};
+use crate::script::{Op, ScriptLimits};
 use crate::servers::Failure;
-use crate::who::Who;
 
-/// One who asks for a lease, on a task of its own: a caller that goes away meanwhile must not take
-/// units with it that others could use.
-struct Errand {
+/// Fetches a lease, on a task of its own: a caller that is dropped meanwhile must not lose units
+/// that others could use.
+struct LeaseFetch {
     inner: Arc<Inner>,
-    holder: Arc<Holder>,
-    asking: Asking,
+    entry: Arc<LeaseEntry>,
+    guard: FetchGuard,
     key: Box<[u8]>,
-    who: Who,
+    tiered_key: TieredKey,
     cost: Cost,
-    /// Units to ask for.
+    /// Units to request.
     wanted: u64,
     limits: ScriptLimits,
     length: Duration,
@@ -31,177 +31,169 @@ struct Errand {
 }
 
 impl Inner {
-    pub(super) async fn decide_leased(
+    /// Fetches a lease if the key is hot, or waits for another caller's fetch. Otherwise the check
+    /// is sent by itself.
+    pub(super) async fn check_by_lease(
         self: &Arc<Self>,
         leases: &Leases,
-        holder: Arc<Holder>,
+        entry: Arc<LeaseEntry>,
         check: Check<'_>,
         now: Instant,
     ) -> Decision {
         let limits = self.limits(check.tier);
-        // Half of the time there is may be spent on the leases of others, so that the other half
-        // is left for asking alone: nobody stands in line for as long as the line is.
+        // Half of the time may be spent waiting for the fetches of others; the other half is left
+        // for a call of its own.
         let patience = now + check.until.saturating_duration_since(now) / 2;
         loop {
-            let wanted = leases.wanted(&holder, check.cost.get(), limits.least_limit());
-            match wanted.map(|wanted| (wanted, holder.turn())) {
-                Some((wanted, Turn::Mine(asking))) => {
-                    let errand = Errand {
+            let wanted = leases.wanted(&entry, check.cost.get(), limits.least_limit());
+            match wanted.map(|wanted| (wanted, entry.fetch_role())) {
+                Some((wanted, FetchRole::Leader(guard))) => {
+                    let fetch = LeaseFetch {
                         inner: Arc::clone(self),
-                        holder,
-                        asking,
+                        entry,
+                        guard,
                         key: check.key.into(),
-                        who: check.who,
+                        tiered_key: check.tiered_key,
                         cost: check.cost,
                         wanted,
                         limits,
                         length: leases.length(),
                         until: check.until,
                     };
-                    return self.send(errand, check).await;
+                    return self.spawn_fetch(fetch, check).await;
                 }
-                Some((_, Turn::Theirs(mut asking))) if Instant::now() < patience => {
-                    // Ends with an error either way: they have their answer, or it takes too long.
-                    let _ = timeout_at(patience, asking.changed()).await;
+                Some((_, FetchRole::Follower(mut fetch))) if Instant::now() < patience => {
+                    // Ends with an error either way: the fetch has ended, or it takes too long.
+                    let _ = timeout_at(patience, fetch.changed()).await;
                 }
-                _ => return self.decide_there(check).await,
+                _ => return self.check_in_redis(check).await,
             }
             let now = Instant::now();
-            if let Some(decision) = self.take_leased(&holder, check, now) {
+            if let Some(decision) = self.take_from_lease(&entry, check, now) {
                 return decision;
             }
-            if let Some(denied) = self.denied_here(check.who, check.cost) {
+            if let Some(denial) = self.cached_denial(check.tiered_key, check.cost) {
                 self.counts.denied_later.fetch_add(1, Ordering::Relaxed);
-                return self.finish(denied.decision());
+                return self.apply_mode(denial.decision());
             }
         }
     }
 
-    pub(super) fn take_leased(
+    pub(super) fn take_from_lease(
         &self,
-        holder: &Holder,
+        entry: &LeaseEntry,
         check: Check<'_>,
         now: Instant,
     ) -> Option<Decision> {
-        let decision = holder.take(check.who, check.cost.get(), now)?;
+        let decision = entry.take(check.tiered_key, check.cost.get(), now)?;
         self.counts.leased_here.fetch_add(1, Ordering::Relaxed);
         self.keep_warm(check.key, check.tier, check.cost);
-        Some(self.finish(decision))
+        Some(self.apply_mode(decision))
     }
 
-    async fn send(&self, errand: Errand, check: Check<'_>) -> Decision {
-        let (tell, told) = oneshot::channel();
+    async fn spawn_fetch(&self, fetch: LeaseFetch, check: Check<'_>) -> Decision {
+        let (sender, fetched) = oneshot::channel();
         tokio::spawn(async move {
-            let outcome = errand.run().await;
-            if let Err(Ok(untold)) = tell.send(outcome) {
-                errand.give_back(untold).await;
+            let outcome = fetch.run().await;
+            if let Err(Ok(undelivered)) = sender.send(outcome) {
+                fetch.give_back(undelivered).await;
             }
         });
-        match told.await {
-            Ok(Ok(decision)) => {
+        let ended = || Failure::refused("the runtime ended while a lease was asked for");
+        match fetched.await.unwrap_or_else(|_| Err(ended())) {
+            Ok(decision) => {
                 if decision.receipt().is_some() {
                     self.keep_warm(check.key, check.tier, check.cost);
                 }
                 decision
             }
-            Ok(Err(failure)) => self.degrade(check.key, check.tier, check.cost, &failure),
-            Err(_) => {
-                let failure = Failure::refused("the runtime ended while a lease was asked for");
-                self.degrade(check.key, check.tier, check.cost, &failure)
-            }
+            Err(failure) => self.degrade(check.key, check.tier, check.cost, &failure),
         }
     }
 
-    /// Ends a lease when its time is over, also if nobody comes any more.
-    fn end_later(
-        self: &Arc<Self>,
-        holder: Arc<Holder>,
-        key: &[u8],
-        sent: Instant,
-        length: Duration,
-    ) {
+    pub(super) fn return_soon(self: &Arc<Self>, key: &[u8], unused: UnusedUnits) {
         let (inner, key) = (Arc::clone(self), Box::<[u8]>::from(key));
+        tokio::spawn(async move { inner.return_unused(&key, unused).await });
+    }
+
+    /// Refunds unused units under the limits they were taken under: those of a tier may differ from
+    /// the policy's, and GCRA counts in fractions of them.
+    async fn return_unused(&self, key: &[u8], unused: UnusedUnits) {
+        let UnusedUnits { tick, units, epoch, limits } = unused;
+        let called = self.run_op(key, &limits, Op::Refund { tick, units, epoch }).await;
+        let given = called.and_then(|called| called.reply.units()).unwrap_or(0).min(units);
+        if given > 0 {
+            self.forget_denial(key);
+        }
+        self.counts.returned.fetch_add(given, Ordering::Relaxed);
+        // The others count as used until their window has passed.
+        self.counts.lost.fetch_add(units - given, Ordering::Relaxed);
+    }
+
+    /// Ends the leases of a key that was reset. Returns their unused units.
+    pub(super) fn reset_leases(&self, key: &[u8]) -> Vec<UnusedUnits> {
+        let leases = self.leases.as_ref();
+        leases.map_or_else(Vec::new, |leases| leases.reset(self.tiered_key(key, None).key))
+    }
+}
+
+impl LeaseFetch {
+    async fn run(&self) -> Result<Decision, Failure> {
+        let (inner, cost) = (&self.inner, self.cost.get());
+        let op = Op::Lease { units_min: cost, units_max: self.wanted, ahead: self.length };
+        let called = inner.run_op_until(&self.key, &self.limits, op, self.until).await;
+        let called = called.inspect_err(|failure| self.fail(failure))?;
+        let sent = called.times.sent;
+        let lease = Lease::granted(&called.reply, sent, &self.limits, self.length, cost);
+        let Some(lease) = lease else {
+            // Not even the cost fits.
+            let decision = called.reply.decision(self.tiered_key.key)?;
+            inner.remember_denial(self.cost, self.tiered_key, called.times, &decision);
+            return Ok(inner.apply_mode(decision));
+        };
+        inner.counts.leases.fetch_add(1, Ordering::Relaxed);
+        let decision = lease.decision(self.tiered_key, cost, Instant::now());
+        if let Some(unused) = self.entry.put(lease, &self.guard) {
+            inner.return_soon(&self.key, unused);
+        }
+        if Instant::now() >= sent + self.length {
+            // The lease ended before its reply came. Redis is far away: separate calls are better.
+            self.entry.cool();
+        }
+        self.end_later(sent);
+        Ok(inner.apply_mode(decision))
+    }
+
+    /// Ends the lease when its time is over, also if no more checks come.
+    fn end_later(&self, sent: Instant) {
+        let (inner, entry) = (Arc::clone(&self.inner), Arc::clone(&self.entry));
+        let (key, until) = (self.key.clone(), sent + self.length);
         tokio::spawn(async move {
-            tokio::time::sleep_until(sent + length).await;
-            if let Some(unused) = holder.end(sent) {
+            tokio::time::sleep_until(until).await;
+            if let Some(unused) = entry.end(sent) {
                 inner.return_unused(&key, unused).await;
             }
         });
     }
 
-    pub(super) fn return_soon(self: &Arc<Self>, key: &[u8], unused: Unused) {
-        let (inner, key) = (Arc::clone(self), Box::<[u8]>::from(key));
-        tokio::spawn(async move { inner.return_unused(&key, unused).await });
-    }
-
-    /// Under the limits the units were taken under: those of a tier may be others than the
-    /// policy's, and GCRA counts in parts of them.
-    async fn return_unused(&self, key: &[u8], unused: Unused) {
-        let Unused { tick, units, epoch, limits } = unused;
-        let asked = self.ask(key, &limits, Op::Refund { tick, units, epoch }).await;
-        let given = match asked.as_ref().map(|asked| asked.only()) {
-            Ok(Ok(Answer::Units(given))) => (*given).min(units),
-            _ => 0,
-        };
-        if given > 0 {
-            self.forget_denial(key);
-        }
-        self.counts.returned.fetch_add(given, Ordering::Relaxed);
-        // They count as used until their window has passed.
-        self.counts.lost.fetch_add(units - given, Ordering::Relaxed);
-    }
-
-    /// Ends the leases of a key that was reset; what is left of them.
-    pub(super) fn forget_leases(&self, key: &[u8]) -> Vec<Unused> {
-        let leases = self.leases.as_ref();
-        leases.map_or_else(Vec::new, |leases| leases.forget(self.who(key, None).key))
-    }
-}
-
-impl Errand {
-    async fn run(&self) -> Result<Decision, Failure> {
-        let inner = &self.inner;
-        let (units_min, units_max) = (self.cost.get(), self.wanted);
-        let op = Op::Lease { units_min, units_max, ahead: self.length };
-        let asked = inner.ask_until(&self.key, &self.limits, op, self.until).await;
-        let asked = asked.inspect_err(|failure| self.fail(failure))?;
-        let Some(granted) = asked.granted()? else {
-            // Not even the cost fits.
-            let decision = asked.decision(self.who.key)?;
-            return Ok(inner.decided(self.cost, self.who, decision, asked.times));
-        };
-        inner.counts.leases.fetch_add(1, Ordering::Relaxed);
-        let lease = (&granted, &self.limits, self.length);
-        let (decision, ended) = self.holder.put(self.who, self.cost.get(), lease, &self.asking);
-        if let Some(unused) = ended {
-            inner.return_soon(&self.key, unused);
-        }
-        if Instant::now() >= granted.sent + self.length {
-            // It came too late for others. Redis is far away: they better ask side by side.
-            self.holder.cool();
-        }
-        inner.end_later(Arc::clone(&self.holder), &self.key, granted.sent, self.length);
-        Ok(inner.finish(decision))
-    }
-
-    /// Redis may have granted units that nobody knows of. They are few if the next callers ask
-    /// for one by one.
+    /// Redis may have granted units that are lost. They stay few if the next checks are sent one by
+    /// one.
     fn fail(&self, failure: &Failure) {
-        self.holder.cool();
+        self.entry.cool();
         if failure.is_unknown() {
             self.inner.counts.lost.fetch_add(self.wanted, Ordering::Relaxed);
         }
     }
 
-    /// Gives back what a caller took who has gone.
-    async fn give_back(self, untold: Decision) {
-        let Some(receipt) = untold.into_receipt() else {
+    /// Gives back what was taken for a caller that was dropped.
+    async fn give_back(self, undelivered: Decision) {
+        let Some(receipt) = undelivered.into_receipt() else {
             return;
         };
         let (tick, units, epoch) = (receipt.tick(), receipt.units(), receipt.epoch());
-        let unused = Unused { tick, units, epoch, limits: self.limits };
-        // Others need not wait for this.
-        drop(self.asking);
+        let unused = UnusedUnits { tick, units, epoch, limits: self.limits };
+        // Followers need not wait for this.
+        drop(self.guard);
         self.inner.return_unused(&self.key, unused).await;
     }
 }

@@ -27,23 +27,22 @@ use slidegate::{
 };
 use tokio::time::Instant;
 
-use crate::deny::{Denied, DenyCache, Times};
-use crate::lease::{Holder, Leases};
-use crate::local::Local;
+use crate::deny::{CachedDenial, DenyCache, ReplyTimes};
+use crate::key::TieredKey;
+use crate::lease::{LeaseEntry, Leases};
+use crate::local::LocalFallback;
 use crate::redis::Redis;
-use crate::script::{Answer, Op, ScriptLimits};
-use crate::servers::Failure;
-use crate::who::Who;
+use crate::script::{KeyReply, Op, ScriptLimits};
 use stats::LimiterCounts;
 use tier::RedisTier;
 
-/// Decides who may go on, under one policy, together with every other process that has a limiter
-/// of the same name and prefix on the same servers.
+/// Decides checks under one policy, together with every other process that has a limiter of the
+/// same name and prefix on the same servers.
 ///
-/// Shared by reference or in an `Arc`. One script call a decision, fewer when many come at the same
-/// time, with the deny cache and with leases. A check always gets an answer within the deadline: when Redis has none, the policy's
-/// [`FailureMode`](slidegate::FailureMode) answers, and the decision says that it is degraded. A
-/// future that is dropped may have been charged.
+/// Shared by reference or in an `Arc`. A decision takes one script call; fewer when many come at the
+/// same time, with the deny cache and with leases. It is made within the deadline: without a reply
+/// the policy's [`FailureMode`](slidegate::FailureMode) decides, and the decision is marked as
+/// degraded. A check whose future is dropped may have been charged.
 #[derive(Debug)]
 pub struct RedisLimiter {
     inner: Arc<Inner>,
@@ -68,18 +67,18 @@ struct Inner {
     secret: Secret,
     deny: Option<DenyCache>,
     leases: Option<Leases>,
-    local: Option<Local>,
+    local: Option<LocalFallback>,
     counts: LimiterCounts,
 }
 
-/// A check on its way.
+/// A check that is being decided.
 #[derive(Debug, Clone, Copy)]
 struct Check<'a> {
     key: &'a [u8],
     tier: Option<&'a RedisTier>,
     cost: Cost,
-    who: Who,
-    /// When it must have an answer.
+    tiered_key: TieredKey,
+    /// The deadline for its decision.
     until: Instant,
 }
 
@@ -179,30 +178,30 @@ impl RedisLimiter {
         self.into()
     }
 
-    /// Forgets a key, here too; whether there was anything to forget. Receipts handed out for it are
-    /// void, and so are this limiter's leases. Leases of other processes last to their end: until then each
-    /// of them may allow what it has left beside what Redis allows anew.
+    /// Removes a key, here and in Redis. Returns `true` if it existed. Its receipts and this limiter's
+    /// leases become void. Leases of other processes last to their end; until then each of them may
+    /// allow what it has left in addition.
     ///
     /// # Errors
     ///
     /// When Redis gave no answer.
     pub async fn reset(&self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
         let key = key.as_ref();
-        let asked = self.inner.ask(key, &self.inner.limits(None), Op::Reset).await;
+        let reply = self.inner.run_op(key, &self.inner.limits(None), Op::Reset).await;
         self.inner.forget_denial(key);
-        let unused = self.inner.forget_leases(key);
-        if asked.is_err() {
+        let unused = self.inner.reset_leases(key);
+        if reply.is_err() {
             // If it was not reset after all, they still count.
             for unused in unused {
                 self.inner.return_soon(key, unused);
             }
         }
-        match asked?.only()? {
-            Answer::Found(found) => {
+        match reply?.reply {
+            KeyReply::Found(found) => {
                 let here = self.inner.local.as_ref().is_some_and(|local| local.reset(key));
-                Ok(*found || here)
+                Ok(found || here)
             }
-            other => Err(unexpected(other)),
+            other => Err(other.unexpected().into()),
         }
     }
 
@@ -233,140 +232,153 @@ impl RedisLimiter {
     }
 }
 
-/// What this process knows of a check by itself.
-enum Here {
-    Decided(Decision),
-    /// By the local limiter, while Redis does not answer.
-    Denied(Decision),
-    /// The units of its lease are used up, or it has none yet.
-    Leasing(Arc<Holder>),
-    Nothing,
+/// What this process can say about a check without calling Redis.
+enum Memory {
+    /// A lease allows it.
+    Allowed(Decision),
+    /// The local fallback denies it, because of what it allowed while Redis was unavailable.
+    DeniedByFallback(Decision),
+    /// The units of the key's lease are used up, or it has no lease yet.
+    LeaseEmpty(Arc<LeaseEntry>),
+    /// Redis has to decide.
+    Unknown,
 }
 
+/// The path of a check: [`check_cached`](Inner::check_cached) repeats denials from the deny
+/// cache,
+/// [`check_memory`](Inner::check_memory) uses the local fallback and the lease,
+/// [`check_by_lease`](Inner::check_by_lease) fetches a lease for a hot key, and
+/// [`check_in_redis`](Inner::check_in_redis) makes a script call for this check alone, or
+/// [`degrade`](Inner::degrade)s if that fails.
 impl Inner {
-    /// The way of a check: what is known here first, then Redis, then the failure mode.
-    async fn decide(
-        self: &Arc<Self>,
-        key: &[u8],
-        tier: Option<&RedisTier>,
-        cost: Cost,
-    ) -> Decision {
-        match self.decide_cached(key, tier, cost) {
+    async fn check(self: &Arc<Self>, key: &[u8], tier: Option<&RedisTier>, cost: Cost) -> Decision {
+        match self.check_cached(key, tier, cost) {
             Some(denial) => denial,
-            None => self.decide_uncached(key, tier, cost).await,
-        }
-    }
-
-    /// Decides a check that the deny cache did not answer.
-    async fn decide_uncached(
-        self: &Arc<Self>,
-        key: &[u8],
-        tier: Option<&RedisTier>,
-        cost: Cost,
-    ) -> Decision {
-        let who = self.who(key, tier);
-        self.counts.asked.fetch_add(1, Ordering::Relaxed);
-        let now = Instant::now();
-        let check = Check { key, tier, cost, who, until: self.redis.deadline(now) };
-        match self.look_here(check, now) {
-            Here::Decided(decision) => decision,
-            // A future that talks to servers is large: decisions from memory do not carry it.
-            here => Box::pin(self.decide_further(here, check, now)).await,
+            None => self.check_uncached(key, tier, cost).await,
         }
     }
 
     /// Returns the denial of a check that the deny cache can answer.
-    fn decide_cached(&self, key: &[u8], tier: Option<&RedisTier>, cost: Cost) -> Option<Decision> {
-        let denied = self.denied_here(self.who(key, tier), cost)?;
+    fn check_cached(&self, key: &[u8], tier: Option<&RedisTier>, cost: Cost) -> Option<Decision> {
+        let denial = self.cached_denial(self.tiered_key(key, tier), cost)?;
         self.counts.denied_at_once.fetch_add(1, Ordering::Relaxed);
-        Some(self.finish(denied.decision()))
+        Some(self.apply_mode(denial.decision()))
     }
 
-    /// What is known here of a check that is not denied yet.
-    fn look_here(&self, check: Check<'_>, now: Instant) -> Here {
-        let Check { key, tier, cost, who, .. } = check;
-        if let Some(denial) = self.denied_locally(key, tier, cost, now) {
-            return Here::Denied(denial);
-        }
-        let holder = self.leases.as_ref().and_then(|leases| {
-            let holder = leases.holder(who, now)?;
-            holder.note(cost.get(), now, leases.length());
-            Some(holder)
-        });
-        match holder {
-            None => Here::Nothing,
-            Some(holder) => match self.take_leased(&holder, check, now) {
-                Some(decision) => Here::Decided(decision),
-                None => Here::Leasing(holder),
-            },
-        }
-    }
-
-    async fn decide_further(
+    /// Decides a check that the deny cache did not answer.
+    async fn check_uncached(
         self: &Arc<Self>,
-        here: Here,
+        key: &[u8],
+        tier: Option<&RedisTier>,
+        cost: Cost,
+    ) -> Decision {
+        let tiered_key = self.tiered_key(key, tier);
+        self.counts.not_cached.fetch_add(1, Ordering::Relaxed);
+        let now = Instant::now();
+        let check = Check { key, tier, cost, tiered_key, until: self.redis.deadline(now) };
+        match self.check_memory(check, now) {
+            Memory::Allowed(decision) => decision,
+            // The future of a call is large: decisions from memory do not carry it.
+            memory => Box::pin(self.check_beyond_memory(memory, check, now)).await,
+        }
+    }
+
+    /// Decides a check by the local fallback or the key's lease, without calling Redis.
+    fn check_memory(&self, check: Check<'_>, now: Instant) -> Memory {
+        let Check { key, tier, cost, tiered_key, .. } = check;
+        if let Some(denial) = self.fallback_denial(key, tier, cost, now) {
+            return Memory::DeniedByFallback(denial);
+        }
+        let entry = self.leases.as_ref().and_then(|leases| {
+            let entry = leases.entry(tiered_key, now)?;
+            entry.note_demand(cost.get(), now, leases.length());
+            Some(entry)
+        });
+        let Some(entry) = entry else {
+            return Memory::Unknown;
+        };
+        match self.take_from_lease(&entry, check, now) {
+            Some(decision) => Memory::Allowed(decision),
+            None => Memory::LeaseEmpty(entry),
+        }
+    }
+
+    async fn check_beyond_memory(
+        self: &Arc<Self>,
+        memory: Memory,
         check: Check<'_>,
         now: Instant,
     ) -> Decision {
-        match (here, &self.leases) {
-            (Here::Decided(decision), _) => decision,
-            (Here::Denied(denial), _) => {
+        match (memory, &self.leases) {
+            (Memory::Allowed(decision), _) => decision,
+            (Memory::DeniedByFallback(denial), _) => {
                 self.probe(check.key, check.tier, check.until).await;
                 self.counts.degraded.fetch_add(1, Ordering::Relaxed);
-                self.finish(denial.into_degraded())
+                self.apply_mode(denial.into_degraded())
             }
-            (Here::Leasing(holder), Some(leases)) => {
-                self.decide_leased(leases, holder, check, now).await
+            (Memory::LeaseEmpty(entry), Some(leases)) => {
+                self.check_by_lease(leases, entry, check, now).await
             }
-            (Here::Leasing(_), None) | (Here::Nothing, _) => self.decide_there(check).await,
+            (Memory::LeaseEmpty(_), None) | (Memory::Unknown, _) => {
+                self.check_in_redis(check).await
+            }
         }
     }
 
-    /// A denial that Redis need not be asked for.
-    #[inline]
-    fn denied_here(&self, who: Who, cost: Cost) -> Option<Denied> {
-        self.deny.as_ref()?.get(who, cost.get())
-    }
-
-    async fn decide_there(&self, check: Check<'_>) -> Decision {
-        let Check { key, tier, cost, who, until } = check;
+    /// Decides a check by a script call of its own.
+    async fn check_in_redis(&self, check: Check<'_>) -> Decision {
+        let Check { key, tier, cost, tiered_key, until } = check;
         let op = Op::Check { cost: cost.get() };
-        let asked = self.ask_until(key, &self.limits(tier), op, until).await;
-        match asked.and_then(|asked| Ok((asked.decision(who.key)?, asked.times))) {
+        let called = self.run_op_until(key, &self.limits(tier), op, until).await;
+        let decided =
+            called.and_then(|called| Ok((called.reply.decision(tiered_key.key)?, called.times)));
+        match decided {
             Ok((decision, times)) => {
                 if decision.is_allowed() {
                     self.keep_warm(key, tier, cost);
                 }
-                self.decided(cost, who, decision, times)
+                self.remember_denial(cost, tiered_key, times, &decision);
+                self.apply_mode(decision)
             }
             Err(failure) => self.degrade(key, tier, cost, &failure),
         }
     }
 
-    /// Remembers what Redis denied.
-    fn decided(&self, cost: Cost, who: Who, decision: Decision, times: Times) -> Decision {
+    /// A denial that the deny cache repeats.
+    #[inline]
+    fn cached_denial(&self, tiered_key: TieredKey, cost: Cost) -> Option<CachedDenial> {
+        self.deny.as_ref()?.get(tiered_key, cost.get())
+    }
+
+    /// Stores a decision of Redis in the deny cache, if it is a denial.
+    fn remember_denial(
+        &self,
+        cost: Cost,
+        tiered_key: TieredKey,
+        times: ReplyTimes,
+        decision: &Decision,
+    ) {
         if !decision.is_allowed()
             && let Some(deny) = &self.deny
         {
-            deny.put(who, cost.get(), times, &decision);
+            deny.put(tiered_key, cost.get(), times, decision);
         }
-        self.finish(decision)
     }
 
     fn forget_denial(&self, key: &[u8]) {
         if let Some(deny) = &self.deny {
-            deny.remove(self.who(key, None).key, Instant::now());
+            deny.remove(self.tiered_key(key, None).key, Instant::now());
         }
     }
 
+    /// In shadow mode a denial becomes an allowance that is marked as shadow-denied.
     #[inline]
-    fn finish(&self, decision: Decision) -> Decision {
+    fn apply_mode(&self, decision: Decision) -> Decision {
         if self.policy.mode() == Mode::Shadow { decision.into_shadow() } else { decision }
     }
 
-    /// A key in the tables of this process.
-    fn who(&self, key: &[u8], tier: Option<&RedisTier>) -> Who {
-        Who { key: key.fingerprint(&self.secret), tier: tier.map_or(0, RedisTier::salt) }
+    fn tiered_key(&self, key: &[u8], tier: Option<&RedisTier>) -> TieredKey {
+        TieredKey { key: key.fingerprint(&self.secret), tier: tier.map_or(0, RedisTier::salt) }
     }
 
     fn limits(&self, tier: Option<&RedisTier>) -> ScriptLimits {
@@ -387,8 +399,4 @@ impl Guard {
     fn quotas(self, quotas: &[Quota]) -> Result<Vec<Quota>, Error> {
         quotas.iter().map(|quota| Quota::new(self.of(quota.limit()), quota.window())).collect()
     }
-}
-
-fn unexpected(answer: &Answer) -> Error {
-    Failure::answer(format!("answered another question: {answer:?}")).into()
 }

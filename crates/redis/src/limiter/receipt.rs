@@ -1,16 +1,15 @@
-//! What becomes of units that were taken: given back, or corrected to the real cost.
+//! Units that were taken: given back, or corrected to the real cost.
 //!
-//! A receipt goes back to who handed it out. While Redis was away that was the limiter in this
-//! process, for policies that fail so: Redis knows nothing of its units, and would give back others
-//! if a date happened to be the same.
+//! A receipt is redeemed where it was issued. With `FailureMode::Local` that may be the local
+//! fallback: Redis has not recorded those units, and would give back others of the same tick.
 
 use slidegate::{Error, Quota, Receipt};
 use tokio::time::Instant;
 
+use super::Inner;
 use super::tier::RedisTier;
-use super::{Inner, unexpected};
-use crate::local::Local;
-use crate::script::{Answer, Op};
+use crate::local::LocalFallback;
+use crate::script::Op;
 
 impl Inner {
     pub(super) async fn refund(
@@ -43,13 +42,13 @@ impl Inner {
         }
         let debt = (actual - units).min(Quota::LIMIT_MAX);
         if debt > 0 {
-            self.ask(key, &self.limits(tier), Op::Charge { cost: debt }).await?;
+            self.run_op(key, &self.limits(tier), Op::Charge { cost: debt }).await?;
         }
         Ok(units + debt)
     }
 
     /// The local limiter, if it was the one that handed out a receipt.
-    fn issuer(&self, key: &[u8], receipt: &Receipt) -> Option<&Local> {
+    fn issuer(&self, key: &[u8], receipt: &Receipt) -> Option<&LocalFallback> {
         self.local.as_ref().filter(|local| local.has_issued(key, receipt))
     }
 
@@ -61,11 +60,8 @@ impl Inner {
         units: u64,
     ) -> Result<u64, Error> {
         let op = Op::Refund { tick: receipt.tick(), units, epoch: receipt.epoch() };
-        let answer = self.ask(key, &self.limits(tier), op).await?;
+        let called = self.run_op(key, &self.limits(tier), op).await?;
         self.forget_denial(key);
-        match answer.only()? {
-            Answer::Units(units) => Ok(*units),
-            other => Err(unexpected(other)),
-        }
+        Ok(called.reply.units()?)
     }
 }

@@ -1,4 +1,4 @@
-//! What a limiter on Redis tells of itself.
+//! Counters of a limiter on Redis.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,10 +7,10 @@ use crate::servers::{BreakerState, Servers};
 /// Counters of one limiter.
 #[derive(Debug, Default)]
 pub(super) struct LimiterCounts {
-    /// Checks that the deny cache answered at first sight: that is quick, and counted once.
+    /// Checks that the deny cache answered at first: one counter, because that path is fast.
     pub(super) denied_at_once: AtomicU64,
-    /// All others.
-    pub(super) asked: AtomicU64,
+    /// Checks that the deny cache did not answer at first.
+    pub(super) not_cached: AtomicU64,
     /// Of these, those that the deny cache answered while they waited for a lease.
     pub(super) denied_later: AtomicU64,
     pub(super) leased_here: AtomicU64,
@@ -50,7 +50,7 @@ pub struct RedisStats {
     pub timeouts: u64,
     /// Connections that broke, and servers that turned out not to be primaries.
     pub errors: u64,
-    /// Calls not made because too many were under way.
+    /// Calls not made because too many were in flight.
     pub crowded: u64,
     /// Connections made.
     pub connections: u64,
@@ -69,7 +69,7 @@ impl RedisStats {
         let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let shared = &servers.counts;
         Self {
-            decisions: get(&counts.asked) + get(&counts.denied_at_once),
+            decisions: get(&counts.not_cached) + get(&counts.denied_at_once),
             denied_here: get(&counts.denied_at_once) + get(&counts.denied_later),
             leased_here: get(&counts.leased_here),
             degraded: get(&counts.degraded),

@@ -35,11 +35,11 @@ impl Store for RedisLimiter {
             Err(error) => return StoreFuture::ready(Err(error)),
         };
         // A denial from the deny cache needs no future.
-        if let Some(denial) = limiter.inner.decide_cached(target.key, tier, cost) {
+        if let Some(denial) = limiter.inner.check_cached(target.key, tier, cost) {
             return StoreFuture::ready(Ok(denial));
         }
         StoreFuture::pending(async move {
-            Ok(limiter.inner.decide_uncached(target.key, tier, cost).await)
+            Ok(limiter.inner.check_uncached(target.key, tier, cost).await)
         })
     }
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use slidegate::{Cost, Decision, Error, Event, Receipt, Usage};
 
+use super::RedisLimiter;
 use super::tier::RedisTier;
-use super::{RedisLimiter, unexpected};
-use crate::script::{Answer, Op};
+use crate::script::Op;
 
 /// A limiter on Redis with the quotas of the policy or of a tier: see [`RedisLimiter::with`].
 ///
@@ -38,7 +38,7 @@ impl RedisWithQuotas<'_> {
 
     /// Asks for several units, and takes them all if allowed.
     pub async fn check_cost(self, key: impl AsRef<[u8]>, cost: Cost) -> Decision {
-        self.limiter.inner.decide(key.as_ref(), self.tier, cost).await
+        self.limiter.inner.check(key.as_ref(), self.tier, cost).await
     }
 
     /// Decides as [`check_cost`](Self::check_cost) would, without taking anything.
@@ -85,12 +85,9 @@ impl RedisWithQuotas<'_> {
     /// Returns an error if Redis did not answer; the units may have been returned.
     pub async fn forgive(self, key: impl AsRef<[u8]>, units: u64) -> Result<u64, Error> {
         let (inner, key) = (&self.limiter.inner, key.as_ref());
-        let answer = inner.ask(key, &inner.limits(self.tier), Op::Forgive { units }).await?;
+        let called = inner.run_op(key, &inner.limits(self.tier), Op::Forgive { units }).await?;
         inner.forget_denial(key);
-        match answer.only()? {
-            Answer::Units(units) => Ok(*units),
-            other => Err(unexpected(other)),
-        }
+        Ok(called.reply.units()?)
     }
 
     /// Returns the units that count against each quota now.

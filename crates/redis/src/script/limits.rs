@@ -1,22 +1,24 @@
-//! One policy's quotas, or one tier's, as a script wants them.
+//! The quotas of a policy or a tier, as a script reads them.
 
 use core::time::Duration;
 
 use slidegate::{Algorithm, Error, ErrorKind, Policy, Quota};
 
-use super::Kind;
+use super::ScriptKind;
 
 /// Quotas in ticks with the algorithm and its parameter, packed once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ScriptLimits {
-    kind: Kind,
-    limits: Vec<u64>,
+    kind: ScriptKind,
+    /// The limit of every quota.
+    pub(super) limits: Vec<u64>,
     tick: Duration,
-    /// One quota, with nothing to be kept longer.
-    simple: bool,
-    /// Tick, first quota and parameter; what comes behind what an ask puts between.
-    front: Vec<u8>,
-    back: Vec<u8>,
+    /// One quota, with nothing to be kept longer: a script's fast path may answer.
+    pub(super) is_simple: bool,
+    /// Tick, first quota and parameter: the argument's bytes before those of the operation.
+    pub(super) front: Vec<u8>,
+    /// Algorithm, number of quotas, ticks to keep entries for, and the other quotas.
+    pub(super) back: Vec<u8>,
 }
 
 /// As long as the longest window, in ticks of 100 microseconds, needs.
@@ -26,8 +28,8 @@ const TICKS_MAX: u64 = (1 << 47) - 1;
 const KEEP: core::ops::Range<usize> = 2..8;
 
 impl ScriptLimits {
-    /// Limits of one to eight quotas. `keep` is the longest window of the policy and its tiers:
-    /// what is on record is kept for it.
+    /// Limits of one to eight quotas. `keep` is the longest window of the policy and its
+    /// tiers: entries are kept for it.
     ///
     /// # Errors
     ///
@@ -46,12 +48,12 @@ impl ScriptLimits {
         }
         let (kind, number, parameter) = match algorithm {
             // Beyond it neighboring entries are merged, so that no key blocks the server for long.
-            Algorithm::Log => (Kind::Log, b'L', Algorithm::LOG_BYTES_MAX),
-            Algorithm::LogCapped { bytes_max } => (Kind::Log, b'L', bytes_max),
-            Algorithm::Counter => (Kind::Counter, b'C', 0),
-            Algorithm::Segments { count } => (Kind::Segments, b'S', count.into()),
-            Algorithm::Gcra => (Kind::Gcra, b'G', 0),
-            Algorithm::Fixed => (Kind::Fixed, b'F', 0),
+            Algorithm::Log => (ScriptKind::Log, b'L', Algorithm::LOG_BYTES_MAX),
+            Algorithm::LogCapped { bytes_max } => (ScriptKind::Log, b'L', bytes_max),
+            Algorithm::Counter => (ScriptKind::Counter, b'C', 0),
+            Algorithm::Segments { count } => (ScriptKind::Segments, b'S', count.into()),
+            Algorithm::Gcra => (ScriptKind::Gcra, b'G', 0),
+            Algorithm::Fixed => (ScriptKind::Fixed, b'F', 0),
             other => {
                 let message = format!("algorithm {other} has no script: use another");
                 return Err(Error::new(ErrorKind::Unsupported, message));
@@ -59,7 +61,7 @@ impl ScriptLimits {
         };
         let windows = quotas.iter().map(|quota| ticks_up(quota.window(), tick));
         let keep = windows.clone().fold(ticks_up(keep, tick), u64::max);
-        let simple = quotas.len() == 1 && windows.clone().eq([keep]);
+        let is_simple = quotas.len() == 1 && windows.clone().eq([keep]);
         let mut front = tick_us.to_le_bytes().to_vec();
         let mut back = vec![number, u8::try_from(quotas.len()).unwrap_or(u8::MAX)];
         back.extend_from_slice(&keep.to_le_bytes()[..6]);
@@ -70,22 +72,22 @@ impl ScriptLimits {
         }
         front.extend_from_slice(&parameter.to_le_bytes());
         let limits = quotas.iter().map(Quota::limit).collect();
-        Ok(Self { kind, limits, tick, simple, front, back })
+        Ok(Self { kind, limits, tick, is_simple, front, back })
     }
 
     /// The script of the algorithm.
-    pub(crate) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> ScriptKind {
         self.kind
     }
 
     /// Whether units can be dated ahead, so that a lease can be had.
     pub(crate) fn can_lease(&self) -> bool {
-        matches!(self.kind, Kind::Log | Kind::Gcra)
+        matches!(self.kind, ScriptKind::Log | ScriptKind::Gcra)
     }
 
     /// Whether single entries are known.
     pub(crate) fn has_history(&self) -> bool {
-        self.kind == Kind::Log
+        self.kind == ScriptKind::Log
     }
 
     /// The least limit of all quotas.
@@ -93,7 +95,7 @@ impl ScriptLimits {
         self.limits.iter().copied().min().unwrap_or(0)
     }
 
-    /// The same limits, with what is on record kept for `keep` if that is longer.
+    /// The same limits, with entries kept for `keep` if that is longer.
     pub(crate) fn keeping(&self, keep: Duration) -> Self {
         let mut keeping = self.clone();
         let mut before = [0; 8];
@@ -101,35 +103,17 @@ impl ScriptLimits {
         let (before, keep) = (u64::from_le_bytes(before), ticks_up(keep, self.tick));
         if keep > before {
             keeping.back[KEEP].copy_from_slice(&keep.to_le_bytes()[..6]);
-            keeping.simple = false;
+            keeping.is_simple = false;
         }
         keeping
     }
 
-    /// Whether both judge alike, however long each keeps what is on record.
-    pub(crate) fn judges_as(&self, other: &Self) -> bool {
+    /// Whether both decide alike, however long each keeps its entries.
+    pub(crate) fn decides_like(&self, other: &Self) -> bool {
         let (ours, theirs) = (&self.back, &other.back);
         self.front == other.front
             && ours[..KEEP.start] == theirs[..KEEP.start]
             && ours[KEEP.end..] == theirs[KEEP.end..]
-    }
-
-    /// The limit of every quota.
-    pub(super) fn limits(&self) -> &[u64] {
-        &self.limits
-    }
-
-    /// Whether a script's short cut may answer.
-    pub(super) fn is_simple(&self) -> bool {
-        self.simple
-    }
-
-    pub(super) fn front(&self) -> &[u8] {
-        &self.front
-    }
-
-    pub(super) fn back(&self) -> &[u8] {
-        &self.back
     }
 
     /// Ticks as a duration, at most some 584 thousand years.
@@ -167,4 +151,16 @@ fn tick_micros(tick: Duration) -> Result<u32, Error> {
 fn ticks_up(duration: Duration, tick: Duration) -> u64 {
     let ticks = duration.as_nanos().div_ceil(tick.as_nanos().max(1));
     u64::try_from(ticks).unwrap_or(u64::MAX).clamp(1, TICKS_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_quota_is_an_error_of_the_policy() {
+        let tick = Duration::from_millis(1);
+        let error = ScriptLimits::new(&[], Algorithm::Log, tick, tick).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Policy);
+    }
 }

@@ -1,24 +1,25 @@
-//! The Lua scripts: their text, their arguments, their replies. Knows no connection.
+//! The Lua scripts: their text, their arguments, their replies.
 //!
-//! A script is composed at first use of the files in `src/scripts`: a prelude, the clock, one
-//! algorithm or all, and `main.lua`. So there are six of them, and each is small.
+//! A script is composed at first use from the files in `src/scripts`: the clock, the algorithm's
+//! fast path if it has one, the prelude, one algorithm or all of them, and `main.lua`. The server
+//! keeps the text in memory, so a script contains only what it needs.
 
-mod ask;
 mod limits;
+mod op;
 mod reply;
 
 #[cfg(test)]
 mod tests;
 
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
-pub(crate) use ask::{Ask, Op, arguments, time};
 pub(crate) use limits::ScriptLimits;
-pub(crate) use reply::{Answer, parse};
+pub(crate) use op::{KeyOp, Op, arguments, time};
+pub(crate) use reply::{KeyReply, parse};
 
-/// Which script: that of one algorithm, or of all of them.
+/// Selects a script: that of one algorithm, or of all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ScriptKind {
     Log,
     Counter,
     Segments,
@@ -28,36 +29,56 @@ pub(crate) enum Kind {
     Mixed,
 }
 
-impl Kind {
-    /// The script that can answer all of `asks`.
-    pub(crate) fn of(asks: &[Ask<'_>]) -> Self {
-        let mut kinds = asks.iter().map(|ask| ask.limits.kind());
+impl ScriptKind {
+    const ALL: [Self; 6] =
+        [Self::Log, Self::Counter, Self::Segments, Self::Gcra, Self::Fixed, Self::Mixed];
+
+    /// The script that supports all of `ops`.
+    pub(crate) fn of(ops: &[KeyOp<'_>]) -> Self {
+        let mut kinds = ops.iter().map(|op| op.limits.kind());
         match kinds.next() {
             Some(first) if kinds.all(|kind| kind == first) => first,
             _ => Self::Mixed,
         }
     }
 
-    /// Its short cut, which leaves its answer in `reply`, if it has one.
-    fn quick(self) -> Option<&'static str> {
+    /// The files of the algorithms.
+    fn algorithms(self) -> &'static [&'static str] {
         match self {
-            Self::Log => Some(LOG_QUICK),
-            Self::Counter => Some(COUNTER_QUICK),
-            Self::Gcra => Some(GCRA_QUICK),
-            Self::Fixed => Some(FIXED_QUICK),
-            Self::Segments | Self::Mixed => None,
+            Self::Log => &[LOG_CODES, LOG_MERGE, LOG],
+            Self::Counter => &[COUNTER],
+            Self::Segments => &[SEGMENTS],
+            Self::Gcra => &[GCRA],
+            Self::Fixed => &[FIXED],
+            Self::Mixed => &[LOG_CODES, LOG_MERGE, LOG, COUNTER, SEGMENTS, GCRA, FIXED],
         }
+    }
+
+    /// The fast path, which leaves its answer in `reply`, if there is one.
+    fn quick(self) -> Option<[&'static str; 3]> {
+        let part = match self {
+            Self::Log => return Some(["", LOG_QUICK, ""]),
+            Self::Counter => COUNTER_QUICK,
+            Self::Gcra => GCRA_QUICK,
+            Self::Fixed => FIXED_QUICK,
+            Self::Segments | Self::Mixed => return None,
+        };
+        let (begin, end) = SMALL_QUICK.split_once("-- ALGORITHM\n")?;
+        Some([begin, part, end])
     }
 }
 
-/// Where a script has its time from.
+/// The source of a script's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Clock {
+    /// `TIME`: no client's clock is trusted. A key outlives its content by a second.
     #[cfg_attr(
         all(feature = "test-clock", not(test)),
         expect(dead_code, reason = "tests give the time")
     )]
     Server,
+    /// An argument behind those of the keys. The server's own clock goes on meanwhile, so keys
+    /// outlive their content by more than any test lasts.
     #[cfg(any(test, feature = "test-clock"))]
     Given,
 }
@@ -68,20 +89,27 @@ impl Clock {
     #[cfg(feature = "test-clock")]
     const BUILT: Self = Self::Given;
 
-    fn text(self) -> &'static str {
-        match self {
-            Self::Server => include_str!("../scripts/clock.lua"),
+    /// Sets `us`, the microseconds since the Unix epoch, and `SLACK`, the milliseconds by which a
+    /// key outlives its content.
+    fn files(self) -> [&'static str; 2] {
+        let slack = match self {
+            Self::Server => "local SLACK = 1000",
             #[cfg(any(test, feature = "test-clock"))]
-            Self::Given => include_str!("../scripts/clock_given.lua"),
-        }
+            Self::Given => {
+                "local SLACK = 3600000\nif #ARGV > #KEYS then us = tonumber(ARGV[#ARGV]) end"
+            }
+        };
+        [READ_CLOCK, slack]
     }
 }
 
+const READ_CLOCK: &str = "local time = redis.call('TIME')\nlocal us = time[1] * 1000000 + time[2]";
 const PRELUDE: &str = include_str!("../scripts/prelude.lua");
 const LOG_QUICK: &str = include_str!("../scripts/log_quick.lua");
 const LOG_CODES: &str = include_str!("../scripts/log_codes.lua");
 const LOG_MERGE: &str = include_str!("../scripts/log_merge.lua");
 const LOG: &str = include_str!("../scripts/log.lua");
+const SMALL_QUICK: &str = include_str!("../scripts/small_quick.lua");
 const COUNTER_QUICK: &str = include_str!("../scripts/counter_quick.lua");
 const COUNTER: &str = include_str!("../scripts/counter.lua");
 const SEGMENTS: &str = include_str!("../scripts/segments.lua");
@@ -91,11 +119,11 @@ const FIXED_QUICK: &str = include_str!("../scripts/fixed_quick.lua");
 const FIXED: &str = include_str!("../scripts/fixed.lua");
 const MAIN: &str = include_str!("../scripts/main.lua");
 
-/// A script, as it is sent and as it is called once the server has it.
+/// A script: its text for `EVAL`, its hash for `EVALSHA`.
 #[derive(Debug)]
 pub(crate) struct Script {
-    text: String,
-    hash: String,
+    pub(crate) text: String,
+    pub(crate) hash: String,
 }
 
 impl Script {
@@ -103,98 +131,55 @@ impl Script {
         let hash = redis::Script::new(&text).get_hash().to_owned();
         Self { text, hash }
     }
-
-    /// What `EVAL` is given.
-    pub(crate) fn text(&self) -> &str {
-        &self.text
-    }
-
-    /// What `EVALSHA` is given.
-    pub(crate) fn hash(&self) -> &str {
-        &self.hash
-    }
 }
 
-/// The script that answers many checks of a kind, each as if it were asked alone; none if the kind has
-/// no short cut. Those that its short cut cannot answer it leaves alone, and answers [`ALONE`].
-pub(crate) fn script_for_many(kind: Kind) -> Option<&'static Script> {
-    static LOG: Many = LazyLock::new(|| compose_for_many(Kind::Log, Clock::BUILT));
-    static COUNTER: Many = LazyLock::new(|| compose_for_many(Kind::Counter, Clock::BUILT));
-    static GCRA: Many = LazyLock::new(|| compose_for_many(Kind::Gcra, Clock::BUILT));
-    static FIXED: Many = LazyLock::new(|| compose_for_many(Kind::Fixed, Clock::BUILT));
-    let script: &'static Many = match kind {
-        Kind::Log => &LOG,
-        Kind::Counter => &COUNTER,
-        Kind::Gcra => &GCRA,
-        Kind::Fixed => &FIXED,
-        Kind::Segments | Kind::Mixed => return None,
-    };
-    script.as_ref()
+/// The script of a kind, composed once.
+pub(crate) fn script(kind: ScriptKind) -> &'static Script {
+    static SCRIPTS: [OnceLock<Script>; ScriptKind::ALL.len()] =
+        [const { OnceLock::new() }; ScriptKind::ALL.len()];
+    SCRIPTS[kind as usize].get_or_init(|| Script::new(text(kind, Clock::BUILT, MAIN)))
 }
 
-type Many = LazyLock<Option<Script>>;
+/// The script that decides many checks of a kind, each as if it were sent alone. Replies [`ALONE`]
+/// for a check that the fast path cannot decide. Returns `None` if the kind has no fast path.
+pub(crate) fn batch_script(kind: ScriptKind) -> Option<&'static Script> {
+    static SCRIPTS: [OnceLock<Option<Script>>; ScriptKind::ALL.len()] =
+        [const { OnceLock::new() }; ScriptKind::ALL.len()];
+    let compose = || batch_text(kind, Clock::BUILT).map(Script::new);
+    SCRIPTS[kind as usize].get_or_init(compose).as_ref()
+}
 
-/// What the script for many says of a check that has to be asked alone. Nothing was done for it.
+/// The reply of a batch script for a check that has to be sent alone. Nothing was done for it.
 pub(crate) const ALONE: &[u8] = &[255];
 
-/// The script of a kind, made once.
-pub(crate) fn script(kind: Kind) -> &'static Script {
-    static LOG: LazyLock<Script> = LazyLock::new(|| compose(Kind::Log, Clock::BUILT));
-    static COUNTER: LazyLock<Script> = LazyLock::new(|| compose(Kind::Counter, Clock::BUILT));
-    static SEGMENTS: LazyLock<Script> = LazyLock::new(|| compose(Kind::Segments, Clock::BUILT));
-    static GCRA: LazyLock<Script> = LazyLock::new(|| compose(Kind::Gcra, Clock::BUILT));
-    static FIXED: LazyLock<Script> = LazyLock::new(|| compose(Kind::Fixed, Clock::BUILT));
-    static MIXED: LazyLock<Script> = LazyLock::new(|| compose(Kind::Mixed, Clock::BUILT));
-    match kind {
-        Kind::Log => &LOG,
-        Kind::Counter => &COUNTER,
-        Kind::Segments => &SEGMENTS,
-        Kind::Gcra => &GCRA,
-        Kind::Fixed => &FIXED,
-        Kind::Mixed => &MIXED,
+/// The text of a script that ends with `main`. The fast path comes before all that it does not
+/// need.
+fn text(kind: ScriptKind, clock: Clock, main: &str) -> String {
+    let mut files = clock.files().to_vec();
+    if let Some(quick) = kind.quick() {
+        files.push("local i, reply = 1");
+        files.extend(quick);
+        files.push("if reply then return reply end");
     }
-}
-
-fn compose(kind: Kind, clock: Clock) -> Script {
-    Script::new(text(kind, clock, MAIN))
-}
-
-/// The text of a script that ends with `main`.
-fn text(kind: Kind, clock: Clock, main: &str) -> String {
-    let algorithms: &[&str] = match kind {
-        Kind::Log => &[LOG_CODES, LOG_MERGE, LOG],
-        Kind::Counter => &[COUNTER],
-        Kind::Segments => &[SEGMENTS],
-        Kind::Gcra => &[GCRA],
-        Kind::Fixed => &[FIXED],
-        Kind::Mixed => &[LOG_CODES, LOG_MERGE, LOG, COUNTER, SEGMENTS, GCRA, FIXED],
-    };
-    let mut files = vec![clock.text()];
-    // The short cut comes before all that it does not need.
-    files.extend(kind.quick().map(|quick| [ONE, quick, ONE_END]).into_iter().flatten());
     files.push(PRELUDE);
-    files.extend_from_slice(algorithms);
+    files.extend_from_slice(kind.algorithms());
     files.push(main);
-    files.into_iter().map(without_comments).collect()
+    compose(&files)
 }
 
-/// What a short cut needs around it to answer the only key, or leave it to `main.lua`.
-const ONE: &str = "local i, reply = 1\n";
-const ONE_END: &str = "if reply then return reply end\n";
-
-/// The same for each of many keys.
-const MANY: &str = "local replies = {}\nfor i = 1, #KEYS do\nlocal reply\n";
-const MANY_END: &str = "replies[i] = reply or '\\255'\nend\nreturn replies\n";
-
-fn compose_for_many(kind: Kind, clock: Clock) -> Option<Script> {
-    let files = [clock.text(), MANY, kind.quick()?, MANY_END];
-    Some(Script::new(files.into_iter().map(without_comments).collect()))
+/// The text of a script that runs the fast path for each of its keys.
+fn batch_text(kind: ScriptKind, clock: Clock) -> Option<String> {
+    let each = "local replies = {}\nfor i = 1, #KEYS do\nlocal reply";
+    let end = "replies[i] = reply or '\\255'\nend\nreturn replies";
+    let [time, slack] = clock.files();
+    let [begin, part, rest] = kind.quick()?;
+    Some(compose(&[time, slack, each, begin, part, rest, end]))
 }
 
-/// The same text, line for line, without what only readers need: the server keeps it in memory.
-fn without_comments(file: &str) -> String {
-    let mut text = String::with_capacity(file.len());
-    for line in file.lines() {
+/// The files in one text, line for line, without comments.
+fn compose(files: &[&str]) -> String {
+    let mut text = String::new();
+    for line in files.iter().flat_map(|file| file.lines()) {
         let line = line.trim_start();
         if !line.starts_with("--") {
             text.push_str(line);

@@ -1,39 +1,71 @@
-//! What a script answers.
+//! The replies of the scripts.
 
 use core::time::Duration;
 
 use redis::Value;
-use slidegate::{Error, ErrorKind, Quota, QuotaDecision};
+use slidegate::{Decision, Error, ErrorKind, Outcome, Quota, QuotaDecision, Receipt};
 
-use super::{Ask, Op};
+use super::{KeyOp, Op};
+use crate::servers::Failure;
 
-/// What a script replied: the server's time, and an answer for each ask.
+/// The server's time, and one reply per operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Reply {
+pub(crate) struct ScriptReply {
     pub(crate) server_time: Duration,
-    pub(crate) answers: Vec<Answer>,
+    pub(crate) keys: Vec<KeyReply>,
 }
 
-/// The answer for one key.
+/// The reply for one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum KeyReply {
     /// To a check, a peek or a lease.
-    Decided {
+    Decision {
         allowed: bool,
-        /// What a receipt should name, if something was taken: tick, epoch and units.
+        /// Tick, epoch and units for the receipt. Zero if nothing was taken.
         tick: u64,
         epoch: u16,
         units: u64,
         quotas: Vec<QuotaDecision>,
-        /// Units that count against every quota; more than the limit if there is debt.
+        /// Units that count against each quota; more than the limit if there is debt.
         used: Vec<u64>,
     },
     /// Units given back, or charged.
     Units(u64),
-    /// Whether there was anything to forget.
+    /// Whether there was anything to reset.
     Found(bool),
     /// Ticks and units of the entries that count, oldest first.
     History(Vec<(u64, u64)>),
+}
+
+impl KeyReply {
+    /// The decision for a key with this fingerprint.
+    pub(crate) fn decision(&self, fingerprint: u64) -> Result<Decision, Failure> {
+        match self {
+            Self::Decision { allowed: true, tick, epoch, units, quotas, .. } => {
+                let taken = *units > 0;
+                let receipt = taken.then(|| Receipt::new(fingerprint, *tick, *units, *epoch));
+                Ok(Decision::new(Outcome::Allow, quotas, receipt))
+            }
+            Self::Decision { allowed: false, quotas, .. } => {
+                Ok(Decision::new(Outcome::Deny, quotas, None))
+            }
+            other => Err(other.unexpected()),
+        }
+    }
+
+    /// Units given back, or charged.
+    pub(crate) fn units(&self) -> Result<u64, Failure> {
+        match self {
+            Self::Units(units) => Ok(*units),
+            other => Err(other.unexpected()),
+        }
+    }
+
+    /// The failure of an operation that was answered as if it were another one.
+    #[cold]
+    pub(crate) fn unexpected(&self) -> Failure {
+        Failure::bad_reply(format!("the script answered another operation: {self:?}"))
+    }
 }
 
 /// The wait that never ends, and the first number that is not exact.
@@ -42,85 +74,79 @@ const HUGE: u64 = Quota::LIMIT_MAX + 1;
 /// The outcome that is allowed and has taken; 0 is denied, 1 is allowed.
 const TAKEN: u64 = 2;
 
-/// Reads a reply.
+/// Parses a reply.
 ///
 /// # Errors
 ///
-/// When it is not what `main.lua` replies to these asks.
-pub(crate) fn parse(reply: Value, asks: &[Ask<'_>]) -> Result<Reply, Error> {
+/// When it is not what `main.lua` replies to these operations.
+pub(crate) fn parse(reply: Value, ops: &[KeyOp<'_>]) -> Result<ScriptReply, Error> {
     let bytes = match reply {
         Value::BulkString(bytes) => bytes,
         Value::ServerError(error) => {
             return Err(Error::new(ErrorKind::Store, format!("the script failed: {error}")));
         }
         other => {
-            let kind = format!("{other:?}");
-            let shown: String = kind.chars().take(40).collect();
-            return Err(nonsense(&format!("{shown} instead of bytes")));
+            let shown: String = format!("{other:?}").chars().take(40).collect();
+            return Err(malformed(&format!("expected bytes, got {shown}")));
         }
     };
-    let mut rest = Rest(&bytes);
-    let server_time = Duration::from_micros(rest.number::<7>()?);
-    let answers = asks.iter().map(|ask| rest.answer(ask)).collect::<Result<_, _>>()?;
-    if rest.0.is_empty() {
-        Ok(Reply { server_time, answers })
-    } else {
-        Err(nonsense(&format!("{} bytes too many", rest.0.len())))
+    let mut unread = Unread(&bytes);
+    let server_time = Duration::from_micros(unread.number::<7>()?);
+    let keys = ops.iter().map(|op| unread.key_reply(op)).collect::<Result<_, _>>()?;
+    match unread.0.len() {
+        0 => Ok(ScriptReply { server_time, keys }),
+        rest => Err(malformed(&format!("{rest} bytes too many"))),
     }
 }
 
 #[cold]
-fn nonsense(what: &str) -> Error {
-    let message = format!("the script replied {what}: is another version of it at work?");
-    Error::new(ErrorKind::Store, message)
+fn malformed(what: &str) -> Error {
+    Error::new(ErrorKind::Store, format!("malformed script reply: {what}"))
 }
 
-/// What has not been read yet.
-struct Rest<'a>(&'a [u8]);
+/// The part of a reply that has not been parsed yet.
+struct Unread<'a>(&'a [u8]);
 
-impl Rest<'_> {
-    /// The next number of `N` bytes, least byte first.
+impl Unread<'_> {
+    /// The next number of `N` bytes, little-endian.
     fn number<const N: usize>(&mut self) -> Result<u64, Error> {
         let (number, rest) =
-            self.0.split_first_chunk::<N>().ok_or_else(|| nonsense("too few bytes"))?;
+            self.0.split_first_chunk::<N>().ok_or_else(|| malformed("too few bytes"))?;
         self.0 = rest;
         Ok(number.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)))
     }
 
-    fn flag(&mut self) -> Result<bool, Error> {
+    /// The next byte, which is `most` or less.
+    fn byte_up_to(&mut self, most: u64) -> Result<u64, Error> {
         match self.number::<1>()? {
-            0 => Ok(false),
-            1 => Ok(true),
-            other => Err(nonsense(&format!("{other} where 0 or 1 belongs"))),
+            byte if byte <= most => Ok(byte),
+            other => Err(malformed(&format!("expected 0 to {most}, got {other}"))),
         }
     }
 
-    fn answer(&mut self, ask: &Ask<'_>) -> Result<Answer, Error> {
-        match ask.op {
+    fn key_reply(&mut self, op: &KeyOp<'_>) -> Result<KeyReply, Error> {
+        match op.op {
             Op::Check { .. } | Op::Shadow { .. } | Op::Peek { .. } | Op::Lease { .. } => {
-                self.decided(ask)
+                self.decision(op)
             }
             Op::Charge { .. } | Op::Refund { .. } | Op::Forgive { .. } => {
-                Ok(Answer::Units(self.number::<7>()?))
+                Ok(KeyReply::Units(self.number::<7>()?))
             }
-            Op::Reset => Ok(Answer::Found(self.flag()?)),
+            Op::Reset => Ok(KeyReply::Found(self.byte_up_to(1)? == 1)),
             Op::History => self.history(),
         }
     }
 
-    fn decided(&mut self, ask: &Ask<'_>) -> Result<Answer, Error> {
-        let outcome = self.number::<1>()?;
-        if outcome > TAKEN {
-            return Err(nonsense(&format!("{outcome} where 0, 1 or 2 belongs")));
-        }
-        let limits = ask.limits.limits();
+    fn decision(&mut self, op: &KeyOp<'_>) -> Result<KeyReply, Error> {
+        let outcome = self.byte_up_to(TAKEN)?;
+        let limits = &op.limits.limits;
         let mut quotas = Vec::with_capacity(limits.len());
         let mut used = Vec::with_capacity(limits.len());
         for limit in limits {
             let count = self.count()?;
             let retry = if outcome == TAKEN { 0 } else { self.number::<7>()? };
-            let reset = ask.limits.duration(self.number::<7>()?);
-            let retry = (retry < HUGE).then(|| ask.limits.duration(retry));
+            let reset = op.limits.duration(self.number::<7>()?);
+            let retry = (retry < HUGE).then(|| op.limits.duration(retry));
             quotas.push(QuotaDecision::new(*limit, limit.saturating_sub(count), retry, reset));
             used.push(count);
         }
@@ -128,12 +154,12 @@ impl Rest<'_> {
         if outcome == TAKEN {
             tick = self.number::<7>()?;
             epoch = u16::try_from(self.number::<2>()?).unwrap_or_default();
-            units = match ask.op {
+            units = match op.op {
                 Op::Check { cost } | Op::Shadow { cost } | Op::Peek { cost } => cost,
                 _ => self.number::<7>()?,
             };
         }
-        Ok(Answer::Decided { allowed: outcome > 0, tick, epoch, units, quotas, used })
+        Ok(KeyReply::Decision { allowed: outcome > 0, tick, epoch, units, quotas, used })
     }
 
     /// A count, which may be more than a script has exact numbers for.
@@ -146,10 +172,10 @@ impl Rest<'_> {
         Ok(times.saturating_mul(HUGE).saturating_add(self.number::<7>()?))
     }
 
-    fn history(&mut self) -> Result<Answer, Error> {
+    fn history(&mut self) -> Result<KeyReply, Error> {
         let count = usize::try_from(self.number::<4>()?).unwrap_or(usize::MAX);
         if count > self.0.len() / 14 {
-            return Err(nonsense("too few bytes"));
+            return Err(malformed("too few bytes"));
         }
         let mut entries = Vec::with_capacity(count);
         for _ in 0..count {
@@ -158,6 +184,6 @@ impl Rest<'_> {
             let tick = if tick >> 55 == 0 { tick } else { 0 };
             entries.push((tick, self.number::<7>()?));
         }
-        Ok(Answer::History(entries))
+        Ok(KeyReply::History(entries))
     }
 }

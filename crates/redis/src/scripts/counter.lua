@@ -7,59 +7,57 @@
 -- bit by bit, which takes some five microseconds.
 
 windows[67] = function(kit)
-  local COUNTER, HUGE, NEVER = 67, kit.HUGE, kit.NEVER
+  local HUGE, NEVER = kit.HUGE, kit.NEVER
   local pack, unpack = struct.pack, struct.unpack
-  local counter = {}
   local STATE, STATE_BYTES = '<I6i6I7I7', 26
+  local counter = {}
 
-  local function rotate(s, i, tick)
-    local window, passed = s.windows[i], tick - s.starts[i]
-    if passed >= window then
-      s.previous[i] = passed < 2 * window and s.current[i] or 0
-      s.current[i] = 0
-      s.starts[i] = tick - tick % window
+  local function rotate(q, tick)
+    local passed = tick - q.start
+    if passed >= q.window then
+      q.previous = passed < 2 * q.window and q.current or 0
+      q.current = 0
+      q.start = tick - tick % q.window
     end
   end
 
-  function counter.open(s)
-    local value, at = kit.load(s, COUNTER, STATE_BYTES)
-    local back = kit.gone_back(s)
-    s.starts, s.previous, s.current = {}, {}, {}
-    for i = 1, s.count do
-      local window, start, previous, current = s.windows[i], 0, 0, 0
-      if i <= s.stored then
-        window, start, previous, current = unpack(STATE, value, at + (i - 1) * STATE_BYTES)
-      end
-      if window ~= s.windows[i] or back then
-        -- Another window, or a clock gone back: all that may still count does, as if it came now.
-        start = s.now - s.now % s.windows[i]
-        previous, current = 0, previous + current
-      end
-      s.starts[i] = start
-      s.previous[i], s.current[i] = math.min(previous, HUGE), math.min(current, HUGE)
-      rotate(s, i, s.now)
+  function counter.read(_, q, value, at)
+    q.stored_window, q.start, q.previous, q.current = q.window, 0, 0, 0
+    if value then
+      q.stored_window, q.start, q.previous, q.current = unpack(STATE, value, at)
+      at = at + STATE_BYTES
     end
+    return at
+  end
+
+  function counter.advance(s, q, back)
+    if q.stored_window ~= q.window or back > 0 then
+      -- Another window, or a clock gone back: all that may still count does, as if it came now.
+      q.start = s.now - s.now % q.window
+      q.previous, q.current = 0, q.previous + q.current
+    end
+    q.previous, q.current = math.min(q.previous, HUGE), math.min(q.current, HUGE)
+    rotate(q, s.now)
   end
 
   -- Ticks of the previous window that still overlap; all of it before the window has begun.
-  local function overlap(s, i)
-    local window = s.windows[i]
-    return window - math.min(math.max(s.now - s.starts[i], 0), window)
+  local function overlap(s, q)
+    return q.window - math.min(math.max(s.now - q.start, 0), q.window)
   end
 
   -- Ticks until the current window ends; it may not have begun.
-  local function left(s, i)
-    return overlap(s, i) + math.max(s.starts[i] - s.now, 0)
+  local function left(s, q)
+    return overlap(s, q) + math.max(q.start - s.now, 0)
   end
 
-  -- What the previous window weighs, rounded up: down would let one unit too many through.
-  local function carried(s, i)
-    local previous, window, over = s.previous[i], s.windows[i], overlap(s, i)
-    if previous == 0 or over == window then
-      return previous
+  -- The weight of the previous window, rounded up: down would let one unit too many through.
+  local function carried(s, q)
+    local over = overlap(s, q)
+    if q.previous == 0 or over == q.window then
+      return q.previous
     end
-    local whole, rest = kit.muldiv(previous, over, window)
-    return math.min(rest > 0 and whole + 1 or whole, previous)
+    local whole, rest = kit.muldiv(q.previous, over, q.window)
+    return math.min(rest > 0 and whole + 1 or whole, q.previous)
   end
 
   -- The largest overlap at which `count` units weigh no more than `room`, rounded down.
@@ -70,81 +68,63 @@ windows[67] = function(kit)
     return math.min((kit.muldiv(room, window, count)), window)
   end
 
-  function counter.used(s, i)
-    return 0, math.min(s.current[i] + carried(s, i), HUGE)
+  function counter.used(s, q)
+    return 0, math.min(q.current + carried(s, q), HUGE)
   end
 
-  function counter.retry(s, i, cost)
-    local limit, window = s.limits[i], s.windows[i]
-    local _, used = counter.used(s, i)
-    if used + cost <= limit then
+  function counter.retry(s, q, cost)
+    local _, used = counter.used(s, q)
+    if used + cost <= q.limit then
       return 0
     end
-    if cost > limit then
+    if cost > q.limit then
       return NEVER
     end
-    local room = limit - cost
+    local room = q.limit - cost
     -- In this window, once the previous one weighs little enough ...
-    if room >= s.current[i] then
-      return left(s, i) - overlap_for(room - s.current[i], s.previous[i], window)
+    if room >= q.current then
+      return left(s, q) - overlap_for(room - q.current, q.previous, q.window)
     end
     -- ... or in the next one, once this one does.
-    return left(s, i) + window - overlap_for(room, s.current[i], window)
+    return left(s, q) + q.window - overlap_for(room, q.current, q.window)
   end
 
-  function counter.reset(s, i)
-    local window, carry = s.windows[i], carried(s, i)
+  function counter.reset(s, q)
+    local carry = carried(s, q)
     if carry > 0 then
-      return left(s, i) - overlap_for(carry - 1, s.previous[i], window)
+      return left(s, q) - overlap_for(carry - 1, q.previous, q.window)
     end
-    local current = s.current[i]
-    if current == 0 then
+    if q.current == 0 then
       return 0
     end
-    return left(s, i) + window - overlap_for(current - 1, current, window)
+    return left(s, q) + q.window - overlap_for(q.current - 1, q.current, q.window)
   end
 
-  function counter.take(s, date, cost)
-    local tick = date
-    for i = 1, s.count do
-      rotate(s, i, date)
-      s.current[i] = kit.add(s.current[i], cost)
-      tick = math.max(tick, s.starts[i])
-    end
-    return tick
+  function counter.take(_, q, date, cost)
+    rotate(q, date)
+    q.current = kit.add(q.current, cost)
+    return q.start
   end
 
-  function counter.give_back(s, tick, units)
-    local most = 0
-    for i = 1, s.count do
-      local given = 0
-      if tick >= s.starts[i] then
-        s.current[i], given = kit.take_off(s.current[i], units)
-      elseif tick + s.windows[i] >= s.starts[i] then
-        s.previous[i], given = kit.take_off(s.previous[i], units)
-      end
-      most = math.max(most, given)
+  function counter.give_back(_, q, tick, units)
+    local given = 0
+    if tick >= q.start then
+      q.current, given = kit.take_off(q.current, units)
+    elseif tick + q.window >= q.start then
+      q.previous, given = kit.take_off(q.previous, units)
     end
-    return most
+    return given
   end
 
-  function counter.forget(s)
-    local found = false
-    for i = 1, s.count do
-      found = found or s.current[i] + s.previous[i] > 0
-      s.current[i], s.previous[i] = 0, 0
-    end
+  function counter.clear(_, q)
+    local found = q.current + q.previous > 0
+    q.current, q.previous = 0, 0
     return found
   end
 
-  function counter.save(s)
-    local states, idle = {}, s.now + s.keep
-    for i = 1, s.count do
-      states[i] = pack(STATE, s.windows[i], s.starts[i], s.previous[i], s.current[i])
-      idle = math.max(idle, s.starts[i] + 2 * s.keep)
-    end
-    kit.store(s, COUNTER, states, idle - s.now)
+  function counter.write(s, q)
+    return pack(STATE, q.window, q.start, q.previous, q.current), q.start + 2 * s.keep
   end
 
-  return counter
+  return kit.small(67, STATE_BYTES, counter)
 end

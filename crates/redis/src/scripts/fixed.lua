@@ -5,96 +5,72 @@
 -- Cost: one GET, and one SET if something was taken.
 
 windows[70] = function(kit)
-  local FIXED, HUGE, NEVER = 70, kit.HUGE, kit.NEVER
   local pack, unpack = struct.pack, struct.unpack
-  local fixed = {}
   local STATE, STATE_BYTES = '<I6i6I7', 19
+  local fixed = {}
 
-  local function rotate(s, i, tick)
-    local window = s.windows[i]
-    if tick - s.starts[i] >= window then
-      s.starts[i], s.counts[i] = tick - tick % window, 0
+  local function rotate(q, tick)
+    if tick - q.start >= q.window then
+      q.start, q.count = tick - tick % q.window, 0
     end
   end
 
-  function fixed.open(s)
-    local value, at = kit.load(s, FIXED, STATE_BYTES)
-    local back = kit.gone_back(s)
-    s.starts, s.counts = {}, {}
-    for i = 1, s.count do
-      local window, start, count = s.windows[i], 0, 0
-      if i <= s.stored then
-        window, start, count = unpack(STATE, value, at + (i - 1) * STATE_BYTES)
-      end
-      -- Another window, or a clock gone back: the units count as if they came now.
-      if window ~= s.windows[i] or back then
-        start = s.now - s.now % s.windows[i]
-      end
-      s.starts[i], s.counts[i] = start, math.min(count, HUGE)
-      rotate(s, i, s.now)
+  function fixed.read(_, q, value, at)
+    q.stored_window, q.start, q.count = q.window, 0, 0
+    if value then
+      q.stored_window, q.start, q.count = unpack(STATE, value, at)
+      at = at + STATE_BYTES
     end
+    return at
   end
 
-  function fixed.used(s, i)
-    return 0, s.counts[i]
+  function fixed.advance(s, q, back)
+    -- Another window, or a clock gone back: the units count as if they came now.
+    if q.stored_window ~= q.window or back > 0 then
+      q.start = s.now - s.now % q.window
+    end
+    q.count = math.min(q.count, kit.HUGE)
+    rotate(q, s.now)
   end
 
-  function fixed.retry(s, i, cost)
-    if s.counts[i] + cost <= s.limits[i] then
+  function fixed.used(_, q)
+    return 0, q.count
+  end
+
+  function fixed.retry(s, q, cost)
+    if q.count + cost <= q.limit then
       return 0
     end
-    if cost > s.limits[i] then
-      return NEVER
-    end
-    return math.max(s.starts[i] + s.windows[i] - s.now, 0)
+    return cost > q.limit and kit.NEVER or math.max(q.start + q.window - s.now, 0)
   end
 
-  function fixed.reset(s, i)
-    if s.counts[i] == 0 then
-      return 0
-    end
-    return math.max(s.starts[i] + s.windows[i] - s.now, 0)
+  function fixed.reset(s, q)
+    return q.count > 0 and math.max(q.start + q.window - s.now, 0) or 0
   end
 
-  function fixed.take(s, date, cost)
-    local tick = date
-    for i = 1, s.count do
-      rotate(s, i, date)
-      s.counts[i] = kit.add(s.counts[i], cost)
-      tick = math.max(tick, s.starts[i])
-    end
-    return tick
+  function fixed.take(_, q, date, cost)
+    rotate(q, date)
+    q.count = kit.add(q.count, cost)
+    return q.start
   end
 
-  function fixed.give_back(s, tick, units)
-    local most = 0
-    for i = 1, s.count do
-      if tick >= s.starts[i] then
-        local given
-        s.counts[i], given = kit.take_off(s.counts[i], units)
-        most = math.max(most, given)
-      end
+  function fixed.give_back(_, q, tick, units)
+    local given = 0
+    if tick >= q.start then
+      q.count, given = kit.take_off(q.count, units)
     end
-    return most
+    return given
   end
 
-  function fixed.forget(s)
-    local found = false
-    for i = 1, s.count do
-      found = found or s.counts[i] > 0
-      s.counts[i] = 0
-    end
+  function fixed.clear(_, q)
+    local found = q.count > 0
+    q.count = 0
     return found
   end
 
-  function fixed.save(s)
-    local states, idle = {}, s.now + s.keep
-    for i = 1, s.count do
-      states[i] = pack(STATE, s.windows[i], s.starts[i], s.counts[i])
-      idle = math.max(idle, s.starts[i] + s.keep)
-    end
-    kit.store(s, FIXED, states, idle - s.now)
+  function fixed.write(s, q)
+    return pack(STATE, q.window, q.start, q.count), q.start + s.keep
   end
 
-  return fixed
+  return kit.small(70, STATE_BYTES, fixed)
 end

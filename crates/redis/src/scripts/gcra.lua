@@ -10,53 +10,48 @@
 -- nothing but kit.muldiv sees a large product. A unit is `window` of its parts.
 
 windows[71] = function(kit)
-  local GCRA, HUGE, NEVER = 71, kit.HUGE, kit.NEVER
+  local HUGE, NEVER = kit.HUGE, kit.NEVER
   local pack, unpack = struct.pack, struct.unpack
-  local gcra = {}
   local STATE, STATE_BYTES = '<i6I7', 13
   local TICK_MAX = 140737488355327
   -- Far from what a step of the clock adds.
   local NEXT_EPOCH = 27285
+  local gcra = {}
 
-  -- What was taken before has all been refilled: receipts for it are void, or they would give back
-  -- what somebody takes from now on.
-  local function refill(s)
-    for i = 1, s.count do
-      if s.full_at[i] > s.now or s.parts[i] > 0 then
+  function gcra.read(s, q, value, at)
+    q.full_at, q.parts = s.now, 0
+    if value then
+      q.full_at, q.parts = unpack(STATE, value, at)
+      at = at + STATE_BYTES
+    end
+    return at
+  end
+
+  function gcra.advance(s, q, back)
+    q.full_at = q.full_at - back
+    if q.full_at < s.now or (q.full_at == s.now and q.parts == 0) then
+      q.full_at, q.parts = s.now, 0
+    elseif q.parts >= q.limit then
+      -- The limit has changed: rounded up to a whole tick, which may deny early.
+      q.full_at, q.parts = q.full_at + 1, 0
+    end
+  end
+
+  -- If everything taken before has been refilled, receipts for it are void: they would give back
+  -- what others take from now on.
+  function gcra.opened(s)
+    for _, q in ipairs(s.quotas) do
+      if q.full_at > s.now or q.parts > 0 then
         return
       end
     end
     s.epoch = (s.epoch + NEXT_EPOCH) % 65536
   end
 
-  function gcra.open(s)
-    local value, at = kit.load(s, GCRA, STATE_BYTES)
-    local seen = s.seen
-    local back = kit.gone_back(s) and seen - s.now or 0
-    s.full_at, s.parts = {}, {}
-    for i = 1, s.count do
-      local full_at, parts = s.now, 0
-      if i <= s.stored then
-        full_at, parts = unpack(STATE, value, at + (i - 1) * STATE_BYTES)
-        full_at = full_at - back
-      end
-      if full_at < s.now or (full_at == s.now and parts == 0) then
-        full_at, parts = s.now, 0
-      elseif parts >= s.limits[i] then
-        -- The limit has changed; to the safe side, a whole tick.
-        full_at, parts = full_at + 1, 0
-      end
-      s.full_at[i], s.parts[i] = full_at, parts
-    end
-    if value then
-      refill(s)
-    end
-  end
-
   -- Whole units in ticks and parts, rounded up, and the parts of the last one.
-  local function units_in(s, i, ticks, parts)
-    local window = s.windows[i]
-    local units, rest = kit.muldiv(ticks, s.limits[i], window)
+  local function units_in(q, ticks, parts)
+    local window = q.window
+    local units, rest = kit.muldiv(ticks, q.limit, window)
     local more = parts % window
     units, rest = units + (parts - more) / window, rest + more
     if rest >= window then
@@ -69,108 +64,91 @@ windows[71] = function(kit)
   end
 
   -- Ticks and parts of what is taken now, and `cost` units more.
-  local function with(s, i, ticks, cost)
-    local limit = s.limits[i]
-    local more, parts = kit.muldiv(cost, s.windows[i], limit)
-    if s.parts[i] >= limit - parts then
-      return ticks + more + 1, s.parts[i] - (limit - parts)
+  local function with(s, q, cost)
+    local ticks, limit = q.full_at - s.now, q.limit
+    local more, parts = kit.muldiv(cost, q.window, limit)
+    if q.parts >= limit - parts then
+      return ticks + more + 1, q.parts - (limit - parts)
     end
-    return ticks + more, s.parts[i] + parts
+    return ticks + more, q.parts + parts
   end
 
-  function gcra.used(s, i)
-    local units = units_in(s, i, s.full_at[i] - s.now, s.parts[i])
+  function gcra.used(s, q)
+    local units = units_in(q, q.full_at - s.now, q.parts)
     return 0, math.min(units, HUGE)
   end
 
-  function gcra.retry(s, i, cost)
-    if cost > s.limits[i] then
+  function gcra.retry(s, q, cost)
+    if cost > q.limit then
       return NEVER
     end
-    local ticks, parts = with(s, i, s.full_at[i] - s.now, cost)
-    if ticks < s.windows[i] then
+    local ticks, parts = with(s, q, cost)
+    if ticks < q.window then
       return 0
     end
-    return ticks - s.windows[i] + (parts > 0 and 1 or 0)
+    return ticks - q.window + (parts > 0 and 1 or 0)
   end
 
-  function gcra.reset(s, i)
-    local _, over = units_in(s, i, s.full_at[i] - s.now, s.parts[i])
-    -- One more whole unit is there once the last one, which may have begun to refill, is.
-    local rest = over % s.limits[i]
-    return (over - rest) / s.limits[i] + (rest > 0 and 1 or 0)
+  function gcra.reset(s, q)
+    local _, over = units_in(q, q.full_at - s.now, q.parts)
+    -- One more whole unit is available once the last one, which may have begun to refill, is.
+    local rest = over % q.limit
+    return (over - rest) / q.limit + (rest > 0 and 1 or 0)
   end
 
   -- Units that fit now.
-  function gcra.room(s, i)
-    local _, used = gcra.used(s, i)
-    return math.max(s.limits[i] - used, 0)
+  function gcra.room(s, q)
+    local _, used = gcra.used(s, q)
+    return math.max(q.limit - used, 0)
   end
 
-  function gcra.take(s, date, cost)
-    for i = 1, s.count do
-      local ticks, parts = with(s, i, s.full_at[i] - s.now, cost)
-      s.full_at[i], s.parts[i] = math.min(s.now + ticks, TICK_MAX), parts
-    end
+  function gcra.take(s, q, date, cost)
+    local ticks, parts = with(s, q, cost)
+    q.full_at, q.parts = math.min(s.now + ticks, TICK_MAX), parts
     return date
   end
 
-  -- Units dated ahead are taken then: until then nothing of them is refilled.
-  function gcra.take_ahead(s, date, cost)
-    for i = 1, s.count do
-      if s.full_at[i] < date then
-        s.full_at[i], s.parts[i] = date, 0
-      end
-    end
-    return gcra.take(s, date, cost)
-  end
-
-  -- What has been refilled since is not given back: it would come out of what somebody took
-  -- meanwhile. How much that is is told as if the bucket had been full before, to the safe side.
-  local function give_back(s, i, tick, units)
-    local limit = s.limits[i]
-    local ticks, parts = kit.muldiv(units, s.windows[i], limit)
+  -- What has been refilled since is not given back: it would come out of what others took meanwhile.
+  -- That amount is computed as if the bucket had been full before, so it may be too large.
+  function gcra.give_back(s, q, tick, units)
+    local ticks, parts = kit.muldiv(units, q.window, q.limit)
     ticks = ticks - math.max(s.now - tick, 0)
     if ticks < 0 then
       return 0
     end
-    local ahead = s.full_at[i] - s.now
-    if ticks > ahead or (ticks == ahead and parts > s.parts[i]) then
-      ticks, parts = ahead, s.parts[i]
+    local ahead = q.full_at - s.now
+    if ticks > ahead or (ticks == ahead and parts > q.parts) then
+      ticks, parts = ahead, q.parts
     end
-    if s.parts[i] >= parts then
-      s.full_at[i], s.parts[i] = s.full_at[i] - ticks, s.parts[i] - parts
+    if q.parts >= parts then
+      q.full_at, q.parts = q.full_at - ticks, q.parts - parts
     else
-      s.full_at[i], s.parts[i] = s.full_at[i] - ticks - 1, s.parts[i] - parts + limit
+      q.full_at, q.parts = q.full_at - ticks - 1, q.parts - parts + q.limit
     end
-    return (units_in(s, i, ticks, parts))
+    return (units_in(q, ticks, parts))
   end
 
-  function gcra.give_back(s, tick, units)
-    local most = 0
-    for i = 1, s.count do
-      most = math.max(most, give_back(s, i, tick, units))
-    end
-    return math.min(most, units)
-  end
-
-  function gcra.forget(s)
-    local found = false
-    for i = 1, s.count do
-      found = found or s.full_at[i] > s.now or s.parts[i] > 0
-      s.full_at[i], s.parts[i] = s.now, 0
-    end
+  function gcra.clear(s, q)
+    local found = q.full_at > s.now or q.parts > 0
+    q.full_at, q.parts = s.now, 0
     return found
   end
 
-  function gcra.save(s)
-    local states, idle = {}, s.now + s.keep
-    for i = 1, s.count do
-      states[i] = pack(STATE, s.full_at[i], s.parts[i])
-      idle = math.max(idle, s.full_at[i] + 1)
-    end
-    kit.store(s, GCRA, states, idle - s.now)
+  function gcra.write(_, q)
+    return pack(STATE, q.full_at, q.parts), q.full_at + 1
   end
 
-  return gcra
+  local window = kit.small(71, STATE_BYTES, gcra)
+
+  -- Units dated ahead are taken then: until then nothing of them is refilled.
+  function window.take_ahead(s, date, cost)
+    for _, q in ipairs(s.quotas) do
+      if q.full_at < date then
+        q.full_at, q.parts = date, 0
+      end
+    end
+    return window.take(s, date, cost)
+  end
+
+  return window
 end

@@ -106,11 +106,14 @@ windows[76] = function(kit)
   end
 
   local function new_cursors(s, like)
+    -- The first ones are those of the quotas.
     s.cursors = {}
+    s.quotas = s.cursors
     for i = 1, s.count + (s.longest < s.keep and 1 or 0) do
       local window = s.windows[i] or s.keep
       local from = like(window)
       s.cursors[i] = {
+        limit = s.limits[i],
         window = window,
         place = from.place,
         tick = from.tick,
@@ -144,12 +147,7 @@ windows[76] = function(kit)
   end
 
   local function read_head(s, text)
-    if byte(text) ~= 1 then
-      kit.fault('is of an unknown version')
-    end
-    if byte(text, 2) ~= LOG then
-      kit.fault('belongs to another algorithm')
-    end
+    kit.check_head(text, LOG)
     local number = byte(text, 3) or 10
     local tail_at = 3 + STATE_BYTES + number * (6 + CURSOR_BYTES)
     if number > 9 or #text < tail_at + TAIL_BYTES then
@@ -209,22 +207,20 @@ windows[76] = function(kit)
     s.changed = s.changed or s.walked > WALK_MAX
   end
 
-  function log.used(s, i)
-    local c = s.cursors[i]
+  function log.used(_, c)
     return c.high, c.low
   end
 
-  function log.retry(s, i, cost)
-    local c, limit = s.cursors[i], s.limits[i]
-    if c.high == 0 and c.low + cost <= limit then
+  function log.retry(s, c, cost)
+    if c.high == 0 and c.low + cost <= c.limit then
       return 0
     end
-    if cost > limit then
+    if cost > c.limit then
       return NEVER
     end
     -- The entry whose expiry frees the last unit that is in the way.
     local place, tick = c.place, c.tick
-    local high, low = kit.minus(c.high, c.low, limit - cost)
+    local high, low = kit.minus(c.high, c.low, c.limit - cost)
     if high == 0 and low == 1 then
       return math.max(tick + c.window - s.now, 0)
     end
@@ -239,17 +235,15 @@ windows[76] = function(kit)
     return math.max(tick + c.window - s.now, 0)
   end
 
-  function log.reset(s, i)
-    local c = s.cursors[i]
+  function log.reset(s, c)
     if c.high == 0 and c.low == 0 then
       return 0
     end
     return math.max(c.tick + c.window - s.now, 0)
   end
 
-  function log.room(s, i)
-    local c = s.cursors[i]
-    return c.high == 0 and math.max(s.limits[i] - c.low, 0) or 0
+  function log.room(_, c)
+    return c.high == 0 and math.max(c.limit - c.low, 0) or 0
   end
 
   -- The cursor of the longest window, which has all that is on record.
@@ -482,7 +476,8 @@ windows[76] = function(kit)
     end
     s.stop = s.start + #s.text
     s.end_stored, s.tail = s.stop, ''
-    s.size = math.min(size, s.start + s.param)
+    -- Above the cap only with debt of many times 2^53 units, which takes several codes.
+    s.size = math.max(math.min(size, s.start + s.param), s.stop)
     local blank = string.rep('\0', TAIL_BYTES)
     local value = head(s) .. blank .. s.text .. string.rep('\0', s.size - s.stop)
     if ttl then

@@ -44,14 +44,14 @@ local function log_merge(kit, codes, code_at)
 
   -- All but the open units become one entry at the tick of the last; more only beyond 2^53 units.
   local function collapse(high, low)
-    local codes = {}
+    local out = {}
     if low > 0 then
-      codes[1] = codes.write(low, 0)
+      out[1] = codes.write(low, 0)
     end
     for _ = 1, high do
-      codes[#codes + 1] = codes.write(HUGE - 1, 0) .. codes.write(1, 0)
+      out[#out + 1] = codes.write(HUGE - 1, 0) .. codes.write(1, 0)
     end
-    return table.concat(codes)
+    return table.concat(out)
   end
 
   -- Merges entries until no more than half of the cap is used, and says which tick the first has

@@ -61,7 +61,7 @@ end
 local function judge(s, units)
   s.waits, s.fits = {}, true
   for i = 1, s.count do
-    s.waits[i] = s.window.retry(s, i, units)
+    s.waits[i] = s.window.retry(s, s.quotas[i], units)
     s.fits = s.fits and s.waits[i] == 0
   end
 end
@@ -79,7 +79,7 @@ local function lease(s)
   end
   local least, units = math.max(s.at, 1), s.units
   for i = 1, s.count do
-    units = math.min(units, room(s, i))
+    units = math.min(units, room(s, s.quotas[i]))
   end
   judge(s, least)
   s.fits = units >= least
@@ -126,7 +126,7 @@ end
 local function decision(s)
   local parts = { pack('<B', s.taken and 2 or s.allowed and 1 or 0) }
   for i = 1, s.count do
-    local high, low = s.window.used(s, i)
+    local high, low = s.window.used(s, s.quotas[i])
     local used_bytes = pack('<I7', low)
     if low >= HUGE then
       used_bytes = pack('<I7BI7', HUGE, 1, 0)
@@ -134,7 +134,7 @@ local function decision(s)
       used_bytes = pack('<I7BI7', HUGE, math.min(high, 255), low)
     end
     local wait_bytes = s.taken and '' or pack('<I7', s.waits[i])
-    parts[i + 1] = used_bytes .. wait_bytes .. pack('<I7', s.window.reset(s, i))
+    parts[i + 1] = used_bytes .. wait_bytes .. pack('<I7', s.window.reset(s, s.quotas[i]))
   end
   if s.taken then
     parts[#parts + 1] = pack('<I7I2', s.taken_at, s.epoch)

@@ -33,6 +33,16 @@ local function kit(us, slack)
     kit.fault('is not a string')
   end
 
+  -- Version and algorithm, with which every value begins.
+  function kit.check_head(value, kind)
+    if byte(value) ~= 1 then
+      kit.fault('is of an unknown version')
+    end
+    if byte(value, 2) ~= kind then
+      kit.fault('belongs to another algorithm')
+    end
+  end
+
   -- Sums that may pass 2^53 are pairs: high times 2^53, and low.
   function kit.plus(high, low, units)
     if low >= HUGE - units then
@@ -103,13 +113,27 @@ local function kit(us, slack)
     return true
   end
 
+  -- The sum of two counts, which stops at HUGE and stays there until the key is emptied.
+  function kit.add(count, units)
+    return math.min(count + units, HUGE)
+  end
+
+  -- A count without some units, and how many those were. A count that stopped gives nothing back.
+  function kit.take_off(count, units)
+    if count >= HUGE then
+      return count, 0
+    end
+    local given = math.min(count, units)
+    return count - given, given
+  end
+
   -- Algorithms whose state is small keep it in one string, read and written whole:
   --   version B, algorithm B, number of quotas B, epoch I2, latest time seen i6,
-  -- then what the algorithm keeps of each quota.
+  -- then the state of each quota.
   local SMALL, SMALL_BYTES = '<BBBI2i6', 11
 
   -- Reads such a string; nil if there is none. `least` is the fewest bytes of a quota's state.
-  function kit.load(s, kind, least)
+  local function load(s, kind, least)
     local value = redis.pcall('GET', s.key)
     if not value or value == '' then
       s.epoch, s.seen, s.stored = kit.birth(s.now), s.now, 0
@@ -118,12 +142,7 @@ local function kit(us, slack)
     if type(value) ~= 'string' then
       kit.unreadable(value)
     end
-    if byte(value) ~= 1 then
-      kit.fault('is of an unknown version')
-    end
-    if byte(value, 2) ~= kind then
-      kit.fault('belongs to another algorithm')
-    end
+    kit.check_head(value, kind)
     if #value < SMALL_BYTES then
       kit.fault('is cut short')
     end
@@ -135,24 +154,68 @@ local function kit(us, slack)
     return value, SMALL_BYTES + 1
   end
 
-  -- The write of such a string, to live for `ticks`.
-  function kit.store(s, kind, states, ticks)
-    local head = pack(SMALL, 1, kind, #states, s.epoch, s.now)
-    s.writes = { { 'SET', s.key, head .. table.concat(states), 'PX', kit.ttl(s, ticks) } }
-  end
+  -- Such an algorithm. `of` has its functions for one quota `q`, which has a limit and a window:
+  --   read(s, q, value, at): sets the state from the bytes at `at`, or an empty one without a value,
+  --     and says where the next state begins;
+  --   advance(s, q, back): brings the state up to now; `back` is by how much the clock has gone back;
+  --   used, retry, reset, room: see main.lua;
+  --   take(s, q, date, cost): the tick of what was taken; give_back(s, q, tick, units): how many;
+  --   clear(s, q): empties it, and says whether it held anything;
+  --   write(s, q): its bytes, and the tick until which they matter.
+  function kit.small(kind, least, of)
+    local window = { used = of.used, retry = of.retry, reset = of.reset, room = of.room }
 
-  -- The sum of two counts, which ends at HUGE and stays there until it is forgotten as a whole.
-  function kit.add(count, units)
-    return math.min(count + units, HUGE)
-  end
-
-  -- A count without some units, and how many those were. What cannot be told gives nothing back.
-  function kit.take_off(count, units)
-    if count >= HUGE then
-      return count, 0
+    function window.open(s)
+      local value, at = load(s, kind, least)
+      local seen = s.seen
+      local back = kit.gone_back(s) and seen - s.now or 0
+      s.quotas = {}
+      for i = 1, s.count do
+        local q = { limit = s.limits[i], window = s.windows[i] }
+        at = of.read(s, q, i <= s.stored and value or nil, at)
+        of.advance(s, q, back)
+        s.quotas[i] = q
+      end
+      if value and of.opened then
+        of.opened(s)
+      end
     end
-    local given = math.min(count, units)
-    return count - given, given
+
+    function window.take(s, date, cost)
+      local tick = date
+      for _, q in ipairs(s.quotas) do
+        tick = math.max(tick, of.take(s, q, date, cost))
+      end
+      return tick
+    end
+
+    function window.give_back(s, tick, units)
+      local most = 0
+      for _, q in ipairs(s.quotas) do
+        most = math.max(most, of.give_back(s, q, tick, units))
+      end
+      return math.min(most, units)
+    end
+
+    function window.forget(s)
+      local found = false
+      for _, q in ipairs(s.quotas) do
+        found = of.clear(s, q) or found
+      end
+      return found
+    end
+
+    function window.save(s)
+      local parts, idle = { pack(SMALL, 1, kind, s.count, s.epoch, s.now) }, s.now + s.keep
+      for i, q in ipairs(s.quotas) do
+        local matters
+        parts[i + 1], matters = of.write(s, q)
+        idle = math.max(idle, matters)
+      end
+      s.writes = { { 'SET', s.key, table.concat(parts), 'PX', kit.ttl(s, idle - s.now) } }
+    end
+
+    return window
   end
 
   return kit

@@ -9,7 +9,7 @@
 -- n small. What has expired is subtracted from the sum and overwritten when its place is needed.
 
 windows[83] = function(kit)
-  local SEGMENTS, HUGE, NEVER = 83, kit.HUGE, kit.NEVER
+  local HUGE = kit.HUGE
   local pack, unpack, sub = struct.pack, struct.unpack, string.sub
   local segments = {}
   local STATE, STATE_BYTES = '<I6I2i6I7B', 22
@@ -124,8 +124,13 @@ windows[83] = function(kit)
     end
   end
 
-  -- Reads the state of one quota at `at`, and says where the next begins.
-  local function read(s, q, value, at)
+  function segments.read(s, q, value, at)
+    q.places = s.param + 1
+    q.length = div(q.window + s.param - 1, s.param)
+    if not value then
+      renew(q, s.now, 0)
+      return at
+    end
     if #value < at + STATE_BYTES - 1 then
       kit.fault('is cut short')
     end
@@ -147,31 +152,15 @@ windows[83] = function(kit)
     return at + bytes
   end
 
-  function segments.open(s)
-    local value, at = kit.load(s, SEGMENTS, STATE_BYTES)
-    s.rings = {}
-    for i = 1, s.count do
-      local window = s.windows[i]
-      local q = { window = window, places = s.param + 1 }
-      q.length = div(window + s.param - 1, s.param)
-      s.rings[i] = q
-      if i <= s.stored then
-        at = read(s, q, value, at)
-      else
-        renew(q, s.now, 0)
-      end
+  function segments.advance(s, q, back)
+    if back > 0 then
+      renew(q, s.now, q.sum)
     end
-    local back = kit.gone_back(s)
-    for i = 1, s.count do
-      if back then
-        renew(s.rings[i], s.now, s.rings[i].sum)
-      end
-      expire(s.rings[i], s.now)
-    end
+    expire(q, s.now)
   end
 
-  function segments.used(s, i)
-    return 0, s.rings[i].sum
+  function segments.used(_, q)
+    return 0, q.sum
   end
 
   -- Ticks until a segment counts no more.
@@ -179,15 +168,14 @@ windows[83] = function(kit)
     return math.max((segment + 1) * q.length - 1 + q.window - s.now, 0)
   end
 
-  function segments.retry(s, i, cost)
-    local q, limit = s.rings[i], s.limits[i]
-    if q.sum + cost <= limit then
+  function segments.retry(s, q, cost)
+    if q.sum + cost <= q.limit then
       return 0
     end
-    if cost > limit then
-      return NEVER
+    if cost > q.limit then
+      return kit.NEVER
     end
-    local over, wait = q.sum - (limit - cost), 0
+    local over, wait = q.sum - (q.limit - cost), 0
     filled(q, q.oldest, newest(q), function(segment, count)
       wait = until_gone(s, q, segment)
       over = over - count
@@ -196,8 +184,8 @@ windows[83] = function(kit)
     return wait
   end
 
-  function segments.reset(s, i)
-    local q, wait = s.rings[i], 0
+  function segments.reset(s, q)
+    local wait = 0
     if q.sum > 0 then
       filled(q, q.oldest, newest(q), function(segment)
         wait = until_gone(s, q, segment)
@@ -228,59 +216,41 @@ windows[83] = function(kit)
     end
   end
 
-  function segments.take(s, date, cost)
-    local tick = date
-    for i = 1, s.count do
-      local q = s.rings[i]
-      local latest = math.max(date, q.last)
-      open_segment(q, div(latest, q.length))
-      q.last = latest
-      add(q, newest(q), cost)
-      q.sum = kit.add(q.sum, cost)
-      tick = math.max(tick, latest)
-    end
-    return tick
+  function segments.take(_, q, date, cost)
+    local latest = math.max(date, q.last)
+    open_segment(q, div(latest, q.length))
+    q.last = latest
+    add(q, newest(q), cost)
+    q.sum = kit.add(q.sum, cost)
+    return latest
   end
 
-  function segments.give_back(s, tick, units)
-    local most = 0
-    for i = 1, s.count do
-      local q = s.rings[i]
-      local segment = div(tick, q.length)
-      if segment <= newest(q) and segment >= q.oldest and q.sum > 0 then
-        local count, given = kit.take_off(get(q, segment), units)
-        overwrite(q, segment % q.places, pack(q.form, count))
-        if q.sum >= HUGE then
-          recount(q)
-        else
-          q.sum = q.sum - given
-        end
-        most = math.max(most, given)
-      end
+  function segments.give_back(_, q, tick, units)
+    local segment = div(tick, q.length)
+    if segment > newest(q) or segment < q.oldest or q.sum == 0 then
+      return 0
     end
-    return most
+    local count, given = kit.take_off(get(q, segment), units)
+    overwrite(q, segment % q.places, pack(q.form, count))
+    if q.sum >= HUGE then
+      recount(q)
+    else
+      q.sum = q.sum - given
+    end
+    return given
   end
 
-  function segments.forget(s)
-    local found = false
-    for i = 1, s.count do
-      found = found or s.rings[i].sum > 0
-      renew(s.rings[i], s.now, 0)
-    end
+  function segments.clear(s, q)
+    local found = q.sum > 0
+    renew(q, s.now, 0)
     return found
   end
 
-  function segments.save(s)
-    local states, idle = {}, s.now + s.keep
-    for i = 1, s.count do
-      local q = s.rings[i]
-      local head = pack(STATE, q.window, q.places - 1, q.last, q.sum, q.width)
-      states[i] = head .. q.ring
-      -- A segment, which counts whole, is at most a window long.
-      idle = math.max(idle, q.last + 2 * s.keep)
-    end
-    kit.store(s, SEGMENTS, states, idle - s.now)
+  -- A segment, which counts whole, is at most a window long.
+  function segments.write(s, q)
+    local head = pack(STATE, q.window, q.places - 1, q.last, q.sum, q.width)
+    return head .. q.ring, q.last + 2 * s.keep
   end
 
-  return segments
+  return kit.small(83, STATE_BYTES, segments)
 end

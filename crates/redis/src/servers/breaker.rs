@@ -1,11 +1,11 @@
-//! Stops asking a server that does not answer.
+//! Stops calling a server that does not reply.
 
+use core::hash::{BuildHasher, Hasher};
 use core::time::Duration;
+use std::hash::RandomState;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
-
-use super::jitter::Jitter;
 
 /// Closed while calls succeed; open after several failures in a row; half-open while one call
 /// tries whether the server is back.
@@ -13,13 +13,12 @@ use super::jitter::Jitter;
 pub(crate) struct Breaker {
     settings: BreakerSettings,
     state: Mutex<State>,
-    jitter: Jitter,
 }
 
 /// When a breaker opens, and for how long.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BreakerSettings {
-    /// Callers in a row without an answer that open it.
+    /// Callers in a row without a reply that open it.
     pub(crate) failures: u32,
     /// How long it stays open at first; doubled with every probe that fails.
     pub(crate) open_min: Duration,
@@ -28,7 +27,7 @@ pub(crate) struct BreakerSettings {
 }
 
 /// What a breaker is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BreakerState {
     /// Calls go through.
     Closed,
@@ -40,17 +39,17 @@ pub enum BreakerState {
 
 #[derive(Debug, Clone, Copy)]
 struct State {
-    /// Callers in a row without an answer, while closed.
+    /// Callers in a row without a reply, while closed.
     failures: u32,
     /// Failed probes in a row.
     probes: u32,
     /// Until when no call goes through; none while closed.
     until: Option<Instant>,
-    /// Whether a probe is under way.
+    /// Whether a probe is in flight.
     probing: bool,
 }
 
-/// The right to make one call. Dropped without a word, it counts as neither success nor failure.
+/// The permission to make one call. Dropped unsettled, it counts as neither success nor failure.
 #[derive(Debug)]
 pub(crate) struct Pass<'a> {
     breaker: &'a Breaker,
@@ -61,7 +60,7 @@ pub(crate) struct Pass<'a> {
 impl Breaker {
     pub(crate) fn new(settings: BreakerSettings) -> Self {
         let state = State { failures: 0, probes: 0, until: None, probing: false };
-        Self { settings, state: Mutex::new(state), jitter: Jitter::new() }
+        Self { settings, state: Mutex::new(state) }
     }
 
     /// A pass, or how long until one may be had.
@@ -102,13 +101,20 @@ impl Breaker {
 
     fn open(&self, state: &mut State, now: Instant) {
         let doubled = self.settings.open_min.saturating_mul(1 << state.probes.min(16));
-        // Half of it by chance, so that many processes do not try at the same moment.
+        // Half of it at random, so that many processes do not try at the same moment.
         let length = doubled.min(self.settings.open_max);
-        let length = length / 2 + self.jitter.up_to(length / 2);
+        let length = length / 2 + random_up_to(length / 2);
         state.until = Some(now + length);
         state.failures = 0;
         state.probing = false;
     }
+}
+
+/// A random time from zero to `most`. Not for secrets.
+fn random_up_to(most: Duration) -> Duration {
+    let bits = RandomState::new().build_hasher().finish();
+    let drawn = (u128::from(bits) * (most.as_nanos() + 1)) >> 64;
+    Duration::from_nanos(u64::try_from(drawn).unwrap_or(u64::MAX))
 }
 
 impl Pass<'_> {
@@ -129,7 +135,7 @@ impl Pass<'_> {
         }
     }
 
-    /// So many callers have no answer. True if this opened the breaker.
+    /// Records that `callers` got no reply. Returns `true` if this opened the breaker.
     pub(crate) fn fail(mut self, now: Instant, callers: u32) -> bool {
         self.is_settled = true;
         let mut state = self.breaker.state.lock();
@@ -195,7 +201,7 @@ mod tests {
         let later = now + SETTINGS.open_min;
         assert!(breaker.is_probe_due(later));
         let probe = breaker.enter(later).unwrap();
-        assert!(!breaker.is_probe_due(later), "somebody is trying");
+        assert!(!breaker.is_probe_due(later), "a probe is in flight");
         assert_eq!(breaker.state(later), BreakerState::HalfOpen);
         assert!(breaker.enter(later).is_err(), "a second probe beside the first");
         probe.succeed();
@@ -234,5 +240,15 @@ mod tests {
         breaker.trip(now);
         old.succeed();
         assert_eq!(breaker.state(now), BreakerState::Open);
+    }
+
+    #[test]
+    fn random_times_spread_over_the_whole_range() {
+        let most = Duration::from_millis(100);
+        let drawn: Vec<_> = (0..1000).map(|_| random_up_to(most)).collect();
+        assert!(drawn.iter().all(|time| *time <= most));
+        assert!(drawn.iter().any(|time| *time < most / 10));
+        assert!(drawn.iter().any(|time| *time > most * 9 / 10));
+        assert_eq!(random_up_to(Duration::ZERO), Duration::ZERO);
     }
 }

@@ -1,46 +1,41 @@
 //! A cluster: slots, and the primaries that have them.
 //!
-//! Routing is our own because a client that repeats a call by itself, when a connection breaks,
-//! would count it twice.
+//! Routing is our own so that a call is never sent twice: a cluster client that retries by itself
+//! when a connection breaks would count the check twice.
 
 use core::fmt;
 use core::sync::atomic::Ordering;
-use core::time::Duration;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use redis::{Cmd, Pipeline, Value};
+use redis::{Cmd, Value};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::{Instant, timeout_at};
 
-use super::counts::Counts;
 use super::failure::{Failure, FailureKind};
 use super::node::{Node, Request, Timing};
 use super::sentinel::MakeNode;
 use super::slots::SlotMap;
+use super::{RefreshPace, ServerCounts};
 
 /// The nodes of a cluster, found from some of them.
 pub(crate) struct Cluster {
     seeds: Vec<Box<str>>,
     make: MakeNode,
     timing: Timing,
-    counts: Arc<Counts>,
+    counts: Arc<ServerCounts>,
     state: Mutex<State>,
-    /// Held by whoever asks for the slots.
-    asking: AsyncMutex<()>,
+    refresh_pace: RefreshPace,
+    /// Held while the slots are looked up.
+    refreshing: AsyncMutex<()>,
 }
 
 #[derive(Default)]
 struct State {
     slots: Option<SlotMap>,
     nodes: HashMap<Box<str>, Arc<Node>>,
-    /// When the slots were last asked for after a failure.
-    asked: Option<Instant>,
 }
-
-/// The slots are not asked for more often than this.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// A call follows no more redirections than this.
 const HOPS_MAX: usize = 5;
@@ -50,10 +45,12 @@ impl Cluster {
         seeds: Vec<Box<str>>,
         make: MakeNode,
         timing: Timing,
-        counts: Arc<Counts>,
+        counts: Arc<ServerCounts>,
     ) -> Self {
         let state = Mutex::new(State::default());
-        Self { seeds, make, timing, counts, state, asking: AsyncMutex::new(()) }
+        let refreshing = AsyncMutex::new(());
+        let refresh_pace = RefreshPace::default();
+        Self { seeds, make, timing, counts, state, refresh_pace, refreshing }
     }
 
     pub(crate) fn known(&self) -> Vec<Arc<Node>> {
@@ -78,7 +75,7 @@ impl Cluster {
         self: &Arc<Self>,
         until: Instant,
     ) -> Result<Vec<Arc<Node>>, Failure> {
-        self.ask(until).await?;
+        self.refresh(until).await?;
         let addresses: Vec<String> = {
             let state = self.state.lock();
             let slots = state.slots.iter().flat_map(SlotMap::addresses);
@@ -96,14 +93,7 @@ impl Cluster {
         let mut node = self.node_of(slot, until).await?;
         let mut asking = false;
         for _ in 0..HOPS_MAX {
-            let result = if asking {
-                let mut pipeline = Pipeline::with_capacity(2);
-                pipeline.cmd("ASKING").ignore().add_command(command.clone());
-                node.call(Request::Last(&pipeline, 2), until).await
-            } else {
-                node.call(Request::One(command), until).await
-            };
-            let failure = match result {
+            let failure = match node.call(Request { command, callers: 1, asking }, until).await {
                 Ok(value) => return Ok((value, node)),
                 Err(failure) => failure,
             };
@@ -115,20 +105,17 @@ impl Cluster {
                     node = self.node(address)?;
                     asking = false;
                 }
-                FailureKind::Ask { address } => {
+                FailureKind::RedirectOnce { address } => {
                     self.counts.redirects.fetch_add(1, Ordering::Relaxed);
                     node = self.node(address)?;
                     asking = true;
                 }
-                FailureKind::Open(_) => {
-                    self.ask_soon();
+                kind => {
+                    if failure.is_server_fault() || matches!(kind, FailureKind::Open(_)) {
+                        self.refresh_soon();
+                    }
                     return Err(failure);
                 }
-                _ if failure.is_of_the_server() => {
-                    self.ask_soon();
-                    return Err(failure);
-                }
-                _ => return Err(failure),
             }
         }
         Err(Failure::refused(format!("slot {slot} was redirected {HOPS_MAX} times")))
@@ -136,7 +123,7 @@ impl Cluster {
 
     async fn node_of(self: &Arc<Self>, slot: u16, until: Instant) -> Result<Arc<Node>, Failure> {
         if self.state.lock().slots.is_none() {
-            self.ask(until).await?;
+            self.refresh(until).await?;
         }
         let address = {
             let state = self.state.lock();
@@ -145,7 +132,7 @@ impl Cluster {
         match address {
             Some(address) => self.node(&address),
             None => {
-                self.ask_soon();
+                self.refresh_soon();
                 Err(Failure::refused(format!("no node of the cluster has slot {slot}")))
             }
         }
@@ -166,35 +153,31 @@ impl Cluster {
             slots.moved(slot, address);
         }
         // Where one slot went, others may have.
-        self.ask_soon();
+        self.refresh_soon();
     }
 
-    /// Asks for the slots in the background, unless that has just been done.
-    fn ask_soon(self: &Arc<Self>) {
+    /// Looks up the slots in the background, unless that has just been done.
+    fn refresh_soon(self: &Arc<Self>) {
         let now = Instant::now();
-        {
-            let mut state = self.state.lock();
-            if state.asked.is_some_and(|asked| now < asked + PAUSE) {
-                return;
-            }
-            state.asked = Some(now);
+        if !self.refresh_pace.is_due(now) {
+            return;
         }
         let cluster = Arc::clone(self);
         let until = now + self.timing.connect.max(self.timing.call) * 2;
-        tokio::spawn(async move { cluster.ask(until).await });
+        tokio::spawn(async move { cluster.refresh(until).await });
     }
 
-    /// Asks every node in turn until one answers.
-    async fn ask(&self, until: Instant) -> Result<(), Failure> {
+    /// Queries every node in turn until one replies with the slots.
+    async fn refresh(&self, until: Instant) -> Result<(), Failure> {
         let before = self.state.lock().slots.is_none();
         let late = || Failure::refused("the cluster did not name its slots in time");
-        let _asking = timeout_at(until, self.asking.lock()).await.map_err(|_| late())?;
+        let _refreshing = timeout_at(until, self.refreshing.lock()).await.map_err(|_| late())?;
         if before && self.state.lock().slots.is_some() {
             return Ok(());
         }
         let mut last = Failure::refused("there is no node to ask for the slots");
-        for address in self.to_ask() {
-            match self.ask_one(&address, until).await {
+        for address in self.addresses_to_try() {
+            match self.fetch_slots(&address, until).await {
                 Ok(slots) => {
                     self.adopt(slots);
                     return Ok(());
@@ -206,7 +189,7 @@ impl Cluster {
     }
 
     /// Known nodes first: seeds may have gone.
-    fn to_ask(&self) -> Vec<Box<str>> {
+    fn addresses_to_try(&self) -> Vec<Box<str>> {
         let state = self.state.lock();
         let known = state.slots.iter().flat_map(SlotMap::addresses).map(Into::into);
         let mut all: Vec<Box<str>> = known.collect();
@@ -218,17 +201,17 @@ impl Cluster {
         all
     }
 
-    async fn ask_one(&self, address: &str, until: Instant) -> Result<SlotMap, Failure> {
-        // One that hangs must leave time for the others.
+    async fn fetch_slots(&self, address: &str, until: Instant) -> Result<SlotMap, Failure> {
+        // A node that hangs must leave time for the others.
         let left = until.saturating_duration_since(Instant::now());
         let until = Instant::now() + left / 2;
-        let mut question = redis::cmd("CLUSTER");
-        question.arg("SLOTS");
-        let answer = self.node(address)?.ask(Request::One(&question), until).await?;
+        let mut command = redis::cmd("CLUSTER");
+        command.arg("SLOTS");
+        let reply = self.node(address)?.query(&command, until).await?;
         let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-        SlotMap::read(&answer, host).filter(|slots| !slots.addresses().is_empty()).ok_or_else(
-            || Failure::refused(format!("{address} names no slots: is it part of a cluster?")),
-        )
+        SlotMap::read(&reply, host).filter(|slots| !slots.addresses().is_empty()).ok_or_else(|| {
+            Failure::refused(format!("{address} names no slots: is it part of a cluster?"))
+        })
     }
 
     fn adopt(&self, slots: SlotMap) {

@@ -1,4 +1,4 @@
-//! Why a call brought no answer, and whether the server may have acted on it.
+//! Why a call failed, and whether the server may have acted on it.
 
 use core::fmt;
 use core::time::Duration;
@@ -6,7 +6,7 @@ use core::time::Duration;
 use redis::{RedisError, ServerErrorKind};
 use slidegate::{Error, ErrorKind};
 
-/// A call that brought no answer.
+/// A call without a usable reply.
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
     pub(crate) kind: FailureKind,
@@ -26,15 +26,15 @@ pub(crate) enum FailureKind {
     NoScript,
     /// Another node has the slot; nothing was done.
     Moved { slot: u16, address: Box<str> },
-    /// Another node has this key already; nothing was done.
-    Ask { address: Box<str> },
+    /// Another node has this key already (`ASK`); nothing was done.
+    RedirectOnce { address: Box<str> },
     /// The keys are not all on one node, or not of one slot; nothing was done.
-    Apart,
+    KeysSplit,
     /// The node is a replica, or has lost its cluster; nothing was done.
     NotPrimary,
-    /// The server answered, and the answer is of no use: one key is damaged, nothing can be written,
-    /// or a bug. Nothing was done.
-    Answer,
+    /// The server replied with an error of one key, a refusal to write, or something malformed.
+    /// Nothing was done.
+    BadReply,
 }
 
 impl Failure {
@@ -50,20 +50,20 @@ impl Failure {
         Self::new(FailureKind::Unknown, why)
     }
 
-    pub(crate) fn answer(why: impl Into<String>) -> Self {
-        Self::new(FailureKind::Answer, why)
+    pub(crate) fn bad_reply(why: impl Into<String>) -> Self {
+        Self::new(FailureKind::BadReply, why)
     }
 
     /// Whether it says something about the server, not only about this call.
-    pub(crate) fn is_of_the_server(&self) -> bool {
+    pub(crate) fn is_server_fault(&self) -> bool {
         match self.kind {
             FailureKind::Refused | FailureKind::Unknown | FailureKind::NotPrimary => true,
             FailureKind::Open(_)
             | FailureKind::NoScript
             | FailureKind::Moved { .. }
-            | FailureKind::Ask { .. }
-            | FailureKind::Apart
-            | FailureKind::Answer => false,
+            | FailureKind::RedirectOnce { .. }
+            | FailureKind::KeysSplit
+            | FailureKind::BadReply => false,
         }
     }
 
@@ -80,13 +80,14 @@ impl From<RedisError> for Failure {
         let kind = match error.kind() {
             redis::ErrorKind::Server(kind) => server(kind, &error),
             redis::ErrorKind::Extension => match error.code() {
-                // One key is damaged; or the server refuses to write, and still knows who is over
-                // the limit: if that opened the breaker, a flood of keys could lift all limits.
-                Some("SLIDEGATE" | "OOM" | "MISCONF" | "NOREPLICAS") => FailureKind::Answer,
+                // One key is damaged; or the server refuses to write, and still knows which keys
+                // are over the limit: if that opened the breaker, a flood of keys could lift all
+                // limits.
+                Some("SLIDEGATE" | "OOM" | "MISCONF" | "NOREPLICAS") => FailureKind::BadReply,
                 _ => FailureKind::Refused,
             },
             redis::ErrorKind::AuthenticationFailed => FailureKind::Refused,
-            redis::ErrorKind::UnexpectedReturnType => FailureKind::Answer,
+            redis::ErrorKind::UnexpectedReturnType => FailureKind::BadReply,
             // The connection broke, or what came over it was not the protocol.
             _ => FailureKind::Unknown,
         };
@@ -102,15 +103,15 @@ fn server(kind: ServerErrorKind, error: &RedisError) -> FailureKind {
             None => FailureKind::NotPrimary,
         },
         ServerErrorKind::Ask => match error.redirect_node() {
-            Some((address, _)) => FailureKind::Ask { address: address.into() },
+            Some((address, _)) => FailureKind::RedirectOnce { address: address.into() },
             None => FailureKind::NotPrimary,
         },
-        ServerErrorKind::TryAgain | ServerErrorKind::CrossSlot => FailureKind::Apart,
+        ServerErrorKind::TryAgain | ServerErrorKind::CrossSlot => FailureKind::KeysSplit,
         ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown | ServerErrorKind::ClusterDown => {
             FailureKind::NotPrimary
         }
         // Among them an error inside a script, and a value that is not a string.
-        ServerErrorKind::ResponseError => FailureKind::Answer,
+        ServerErrorKind::ResponseError => FailureKind::BadReply,
         _ => FailureKind::Refused,
     }
 }

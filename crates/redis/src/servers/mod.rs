@@ -1,32 +1,32 @@
 //! The servers: one, one behind Sentinels, or a cluster.
 //!
-//! Nothing here knows what is asked. A call has a deadline and is sent once; what may be sent a
-//! second time is only what a server said it did not do.
+//! Nothing here knows what a script does. A call has a deadline and is sent once. It is sent again
+//! only after a reply that says that the server did nothing.
 
 mod breaker;
+mod clock_jump;
 mod cluster;
-mod counts;
 mod failure;
-mod jitter;
 mod node;
 mod sentinel;
 mod slots;
-mod step;
 
 pub use breaker::BreakerState;
 
 pub(crate) use breaker::BreakerSettings;
+pub(crate) use clock_jump::ClockReading;
 pub(crate) use cluster::Cluster;
-pub(crate) use counts::Counts;
 pub(crate) use failure::{Failure, FailureKind};
-pub(crate) use node::{Node, Request, Timing};
+use node::Request;
+pub(crate) use node::{Node, Timing};
 pub(crate) use sentinel::{MakeNode, Sentinel};
 pub(crate) use slots::slot_of;
-pub(crate) use step::Reading;
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use redis::{Cmd, Value};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
@@ -38,10 +38,10 @@ use crate::script::Script;
 pub(crate) struct Servers {
     layout: Layout,
     pub(crate) timing: Timing,
-    /// Calls that may be under way at a time.
+    /// Callers that may be in flight at a time.
     in_flight: Semaphore,
     in_flight_max: usize,
-    pub(crate) counts: Arc<Counts>,
+    pub(crate) counts: Arc<ServerCounts>,
 }
 
 #[derive(Debug)]
@@ -51,13 +51,54 @@ pub(crate) enum Layout {
     Cluster(Arc<Cluster>),
 }
 
-/// A script's answer and the moment it was asked for.
+/// The reply of a script, and the moment the call was sent.
 #[derive(Debug, Clone)]
-pub(crate) struct Answered {
+pub(crate) struct RawReply {
     pub(crate) value: Value,
     pub(crate) sent: Instant,
-    /// Who answered, to be told what its clock showed.
+    /// The node that replied; it compares the server's clock with ours.
     pub(crate) node: Arc<Node>,
+}
+
+/// Limits how often the layout of the servers is looked up again after failures.
+#[derive(Debug, Default)]
+struct RefreshPace(Mutex<Option<Instant>>);
+
+impl RefreshPace {
+    const PAUSE: Duration = Duration::from_millis(100);
+
+    /// Whether a lookup is due, which is then recorded.
+    fn is_due(&self, now: Instant) -> bool {
+        let mut last = self.0.lock();
+        let is_due = last.is_none_or(|last| now >= last + Self::PAUSE);
+        if is_due {
+            *last = Some(now);
+        }
+        is_due
+    }
+}
+
+/// Counters of the calls to the servers.
+#[derive(Debug, Default)]
+pub(crate) struct ServerCounts {
+    /// Commands sent.
+    pub(crate) calls: AtomicU64,
+    /// Commands that were not answered in time.
+    pub(crate) timeouts: AtomicU64,
+    /// Connections that broke, and servers that turned out not to be primaries.
+    pub(crate) errors: AtomicU64,
+    /// Calls not made because too many were in flight.
+    pub(crate) crowded: AtomicU64,
+    /// Connections made.
+    pub(crate) connections: AtomicU64,
+    /// Times a breaker opened.
+    pub(crate) breaker_opened: AtomicU64,
+    /// Jumps of a server's clock.
+    pub(crate) clock_steps: AtomicU64,
+    /// Times a script had to be sent because the server did not have it.
+    pub(crate) scripts_sent: AtomicU64,
+    /// Redirections by a cluster.
+    pub(crate) redirects: AtomicU64,
 }
 
 impl Servers {
@@ -65,43 +106,40 @@ impl Servers {
         layout: Layout,
         timing: Timing,
         in_flight_max: usize,
-        counts: Arc<Counts>,
+        counts: Arc<ServerCounts>,
     ) -> Self {
         Self { layout, timing, in_flight: Semaphore::new(in_flight_max), in_flight_max, counts }
     }
 
-    /// Runs a script on the keys, which must be of one slot, once, for so many callers who have entered;
-    /// waits for the answer until `until`.
-    pub(crate) async fn run_for(
+    /// Runs a script once on keys of one slot, and waits for the reply until `until`. `callers` is
+    /// the number of checks that fail if the call does.
+    pub(crate) async fn run_script(
         &self,
         callers: u32,
         script: &Script,
         keys: &[Vec<u8>],
         arguments: &[Vec<u8>],
         until: Instant,
-    ) -> Result<Answered, Failure> {
-        let sent = Instant::now();
+    ) -> Result<RawReply, Failure> {
         let key = keys.first().map_or(&[][..], |key| key);
-        let by_hash = command("EVALSHA", script.hash(), keys, arguments);
-        match self.call(key, &by_hash, callers, until).await {
-            // The server has lost its scripts: it did nothing, so sending the text counts once.
-            Err(failure) if failure.kind == FailureKind::NoScript => {
-                self.counts.scripts_sent.fetch_add(1, Ordering::Relaxed);
-                let sent = Instant::now();
-                let by_text = command("EVAL", script.text(), keys, arguments);
-                let (value, node) = self.call(key, &by_text, callers, until).await?;
-                Ok(Answered { value, sent, node })
-            }
-            Err(failure) => Err(failure),
-            Ok((value, node)) => Ok(Answered { value, sent, node }),
+        let mut sent = Instant::now();
+        let by_hash = command("EVALSHA", &script.hash, keys, arguments);
+        let mut called = self.call(key, &by_hash, callers, until).await;
+        // The server has lost its scripts: it did nothing, so sending the text counts once.
+        if called.as_ref().is_err_and(|failure| failure.kind == FailureKind::NoScript) {
+            self.counts.scripts_sent.fetch_add(1, Ordering::Relaxed);
+            sent = Instant::now();
+            let by_text = command("EVAL", &script.text, keys, arguments);
+            called = self.call(key, &by_text, callers, until).await;
         }
+        called.map(|(value, node)| RawReply { value, sent, node })
     }
 
-    /// One more who waits for an answer, until the permit is dropped.
+    /// Counts a caller as in flight until the permit is dropped.
     ///
     /// # Errors
     ///
-    /// When too many do.
+    /// When too many are.
     pub(crate) fn enter(&self) -> Result<SemaphorePermit<'_>, Failure> {
         self.in_flight.try_acquire().map_err(|_| {
             self.counts.crowded.fetch_add(1, Ordering::Relaxed);
@@ -109,19 +147,24 @@ impl Servers {
         })
     }
 
-    /// Whether somebody waits for an answer.
+    /// Whether calls are in flight.
     pub(crate) fn is_busy(&self) -> bool {
         self.in_flight.available_permits() < self.in_flight_max
     }
 
-    /// Whether all keys go to one server and can be one script's.
+    /// Whether keys are spread over several servers, so that a script cannot have any two of them.
     pub(crate) fn is_cluster(&self) -> bool {
         matches!(self.layout, Layout::Cluster(_))
     }
 
+    /// The deadline of a query about the servers that starts now.
+    pub(crate) fn query_deadline(&self) -> Instant {
+        Instant::now() + self.timing.call.max(self.timing.connect)
+    }
+
     /// Every primary there is.
     pub(crate) async fn primaries(&self) -> Result<Vec<Arc<Node>>, Failure> {
-        let until = Instant::now() + self.timing.call.max(self.timing.connect);
+        let until = self.query_deadline();
         match &self.layout {
             Layout::Single(node) => Ok(vec![Arc::clone(node)]),
             Layout::Sentinel(sentinel) => Ok(vec![sentinel.primary(until).await?]),
@@ -129,7 +172,7 @@ impl Servers {
         }
     }
 
-    /// Whether the server of a key is to be tried, and nobody is trying.
+    /// Whether the server of a key is due for a probe, and none is in flight.
     pub(crate) fn is_probe_due(&self, key: &[u8]) -> bool {
         let node = match &self.layout {
             Layout::Single(node) => Some(Arc::clone(node)),
@@ -146,15 +189,7 @@ impl Servers {
             Layout::Sentinel(sentinel) => sentinel.known().into_iter().collect(),
             Layout::Cluster(cluster) => cluster.serving(),
         };
-        let states: Vec<_> = nodes.iter().map(|node| node.breaker_state()).collect();
-        let has = |state| states.contains(&state);
-        if has(BreakerState::Open) {
-            BreakerState::Open
-        } else if has(BreakerState::HalfOpen) {
-            BreakerState::HalfOpen
-        } else {
-            BreakerState::Closed
-        }
+        nodes.iter().map(|node| node.breaker_state()).max().unwrap_or(BreakerState::Closed)
     }
 
     async fn call(
@@ -166,7 +201,7 @@ impl Servers {
     ) -> Result<(Value, Arc<Node>), Failure> {
         match &self.layout {
             Layout::Single(node) => {
-                let value = node.call(Request::Shared(command, callers), until).await?;
+                let value = node.call(Request { command, callers, asking: false }, until).await?;
                 Ok((value, Arc::clone(node)))
             }
             Layout::Sentinel(sentinel) => sentinel.call(command, callers, until).await,

@@ -9,71 +9,76 @@ use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, Value};
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
+use super::ServerCounts;
 use super::breaker::{Breaker, BreakerSettings, BreakerState};
-use super::counts::Counts;
+use super::clock_jump::{ClockJumpDetector, ClockReading};
 use super::failure::{Failure, FailureKind};
-use super::step::{Reading, StepWatch};
 
-/// One server that is asked over one multiplexed connection, made when it is first needed.
+/// One server behind one multiplexed connection, which is made when it is first needed.
 pub(crate) struct Node {
     address: Box<str>,
     client: Client,
     timing: Timing,
     link: Mutex<Link>,
     breaker: Breaker,
-    steps: StepWatch,
-    counts: Arc<Counts>,
+    clock_jumps: ClockJumpDetector,
+    counts: Arc<ServerCounts>,
 }
 
 /// How long things may take.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timing {
-    /// From a call to its answer, connecting included if that is needed.
+    /// From a call to its reply, connecting included if that is needed.
     pub(crate) call: Duration,
     /// For making a connection; a caller does not wait for it longer than for a call.
     pub(crate) connect: Duration,
     pub(crate) breaker: BreakerSettings,
-    /// How far a server's clock may jump before it is told.
+    /// How far a server's clock may jump before the breaker opens.
     pub(crate) step: Duration,
 }
 
 enum Link {
     Down(Box<str>),
-    /// Somebody is connecting; turns true when that has ended.
+    /// A task is connecting; turns true when that has ended.
     Connecting(watch::Receiver<bool>),
-    Up(Line),
+    Up(NodeConnection),
 }
 
 /// A connection.
 #[derive(Clone)]
-struct Line {
-    connection: MultiplexedConnection,
+struct NodeConnection {
+    multiplexed: MultiplexedConnection,
     /// So that a late failure does not take down the connection made after it.
     number: u64,
-    /// Whether answers have come to those who asked, as far as we know.
+    /// Whether replies have reached the right callers, as far as we know.
     is_trusted: Arc<AtomicBool>,
 }
 
-/// What a node is sent.
-pub(crate) enum Request<'a> {
-    One(&'a Cmd),
-    /// One that so many callers wait for.
-    Shared(&'a Cmd, u32),
-    /// Several, of which the last one's answer is wanted.
-    Last(&'a Pipeline, usize),
+/// What is sent to a node.
+pub(crate) struct Request<'a> {
+    pub(crate) command: &'a Cmd,
+    /// The number of callers that wait for the reply.
+    pub(crate) callers: u32,
+    /// Whether the node is importing the slot (`ASKING`).
+    pub(crate) asking: bool,
 }
 
 impl Node {
-    pub(crate) fn new(address: &str, client: Client, timing: Timing, counts: Arc<Counts>) -> Self {
+    pub(crate) fn new(
+        address: &str,
+        client: Client,
+        timing: Timing,
+        counts: Arc<ServerCounts>,
+    ) -> Self {
         Self {
             address: address.into(),
             client,
             timing,
             link: Mutex::new(Link::Down("not connected yet".into())),
             breaker: Breaker::new(timing.breaker),
-            steps: StepWatch::new(timing.step),
+            clock_jumps: ClockJumpDetector::new(timing.step),
             counts,
         }
     }
@@ -86,12 +91,12 @@ impl Node {
         self.breaker.state(Instant::now())
     }
 
-    /// Whether the next call would try if the server is back.
+    /// Whether the next call would be the breaker's probe.
     pub(crate) fn is_probe_due(&self) -> bool {
         self.breaker.is_probe_due(Instant::now())
     }
 
-    /// Sends one command and waits for the answer until `until`, if the breaker lets it.
+    /// Sends a request and waits for the reply until `until`, if the breaker allows it.
     pub(crate) async fn call(
         self: &Arc<Self>,
         request: Request<'_>,
@@ -104,16 +109,15 @@ impl Node {
                 return Err(Failure::new(FailureKind::Open(left), why));
             }
         };
-        let callers = request.callers();
-        let result = self.send(request, until).await;
+        let result = self.send(&request, until).await;
         match &result {
-            Err(failure) if failure.is_of_the_server() => {
+            Err(failure) if failure.is_server_fault() => {
                 let was_probe = pass.is_probe();
-                let opened = pass.fail(Instant::now(), callers);
+                let opened = pass.fail(Instant::now(), request.callers);
                 if opened {
                     self.counts.breaker_opened.fetch_add(1, Ordering::Relaxed);
                 }
-                // What is on this connection may never be answered, nor what comes next on it.
+                // What is in flight on this connection may never be answered, nor what comes next.
                 if opened || was_probe {
                     self.hang_up("the breaker opened", None);
                 }
@@ -123,46 +127,41 @@ impl Node {
         result
     }
 
-    /// The same past the breaker, for questions about the servers themselves. One that is not
-    /// answered takes its connection along, as no breaker does it.
-    pub(crate) async fn ask(
+    /// Sends a command whatever the breaker says, for queries about the server itself. The connection
+    /// is dropped if there is no reply, because no breaker does that here.
+    pub(crate) async fn query(
         self: &Arc<Self>,
-        request: Request<'_>,
+        command: &Cmd,
         until: Instant,
     ) -> Result<Value, Failure> {
-        let result = self.send(request, until).await;
+        let result = self.send(&Request { command, callers: 1, asking: false }, until).await;
         if result.as_ref().is_err_and(Failure::is_unknown) {
-            self.hang_up("a question was not answered", None);
+            self.hang_up("a query was not answered", None);
         }
         result
     }
 
     async fn send(
         self: &Arc<Self>,
-        request: Request<'_>,
+        request: &Request<'_>,
         until: Instant,
     ) -> Result<Value, Failure> {
+        let address = &self.address;
         let left = until.saturating_duration_since(Instant::now());
         let Ok(connected) = timeout(left, self.connection()).await else {
-            return Err(Failure::refused(format!(
-                "{} was not connected within {left:?}",
-                self.address
-            )));
+            return Err(Failure::refused(format!("{address} was not connected within {left:?}")));
         };
-        let mut line = connected?;
+        let mut connection = connected?;
         self.counts.calls.fetch_add(1, Ordering::Relaxed);
-        let left = until.saturating_duration_since(Instant::now());
-        let Ok(answered) = timeout(left, request.send(&mut line.connection)).await else {
+        let Ok(answered) = timeout_at(until, request.send(&mut connection.multiplexed)).await
+        else {
             self.counts.timeouts.fetch_add(1, Ordering::Relaxed);
             let within = self.timing.call;
-            return Err(Failure::unknown(format!(
-                "{} did not answer within {within:?}",
-                self.address
-            )));
+            return Err(Failure::unknown(format!("{address} did not answer within {within:?}")));
         };
         let failure = match answered {
-            _ if !line.is_trusted.load(Ordering::Relaxed) => {
-                Failure::unknown(format!("{} gave answers to the wrong ones", self.address))
+            _ if !connection.is_trusted.load(Ordering::Relaxed) => {
+                Failure::unknown(format!("{address} gave answers to the wrong ones"))
             }
             Ok(Value::ServerError(error)) => Failure::from(redis::RedisError::from(error)),
             Ok(value) => return Ok(value),
@@ -170,47 +169,47 @@ impl Node {
         };
         if failure.is_unknown() || failure.kind == FailureKind::NotPrimary {
             self.counts.errors.fetch_add(1, Ordering::Relaxed);
-            self.hang_up(&failure.to_string(), Some(line.number));
+            self.hang_up(&failure.to_string(), Some(connection.number));
         }
         Err(failure)
     }
 
     /// Takes note of the server's clock; a jump is counted and opens the breaker.
-    pub(crate) fn note_time(&self, reading: Reading) {
-        if self.steps.stepped(reading) {
+    pub(crate) fn note_time(&self, reading: ClockReading) {
+        if self.clock_jumps.has_jumped(reading) {
             self.counts.clock_steps.fetch_add(1, Ordering::Relaxed);
             self.counts.breaker_opened.fetch_add(1, Ordering::Relaxed);
             self.breaker.trip(Instant::now());
         }
     }
 
-    /// Lets go of a connection that brought an answer which cannot be one. The one after it may be
-    /// another's too, so whoever waits on that connection is not told what comes.
+    /// Drops a connection that delivered a malformed reply. The replies after it may belong to
+    /// other callers too, so every call that waits on that connection fails.
     pub(crate) fn distrust(&self) {
         self.counts.errors.fetch_add(1, Ordering::Relaxed);
-        if let Link::Up(line) = &*self.link.lock() {
-            // Who was woken on another thread at the same time may look before this: only answers
-            // that name their question would do better.
-            line.is_trusted.store(false, Ordering::Relaxed);
+        if let Link::Up(connection) = &*self.link.lock() {
+            // A caller woken on another thread at the same time may read this before it is set:
+            // only replies that name their request could prevent that.
+            connection.is_trusted.store(false, Ordering::Relaxed);
         }
         self.hang_up("it gave an answer that makes no sense", None);
     }
 
-    async fn connection(self: &Arc<Self>) -> Result<Line, Failure> {
+    async fn connection(self: &Arc<Self>) -> Result<NodeConnection, Failure> {
         let mut ended = match &mut *self.link.lock() {
-            Link::Up(line) => return Ok(line.clone()),
+            Link::Up(connection) => return Ok(connection.clone()),
             Link::Connecting(ended) if ended.has_changed().is_ok() => ended.clone(),
-            // Down, or whoever was connecting has gone with its runtime.
+            // Down, or the runtime of the task that was connecting has ended.
             link => {
                 let ended = self.connect();
                 *link = Link::Connecting(ended.clone());
                 ended
             }
         };
-        // Either it has ended or its task was stopped; the link tells.
+        // Either it has ended or its task was stopped; the link shows which.
         let _ = ended.wait_for(|ended| *ended).await;
         match &*self.link.lock() {
-            Link::Up(line) => Ok(line.clone()),
+            Link::Up(connection) => Ok(connection.clone()),
             Link::Down(why) => Err(Failure::refused(why.clone())),
             Link::Connecting(_) => {
                 Err(Failure::refused(format!("{} is not connected", self.address)))
@@ -237,9 +236,13 @@ impl Node {
             .set_response_timeout(None);
         let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
         match timeout(within, connecting).await {
-            Ok(Ok(connection)) => {
+            Ok(Ok(multiplexed)) => {
                 let number = self.counts.connections.fetch_add(1, Ordering::Relaxed);
-                Link::Up(Line { connection, number, is_trusted: Arc::new(AtomicBool::new(true)) })
+                Link::Up(NodeConnection {
+                    multiplexed,
+                    number,
+                    is_trusted: Arc::new(AtomicBool::new(true)),
+                })
             }
             Ok(Err(error)) => {
                 Link::Down(format!("cannot connect to {}: {error}", self.address).into())
@@ -250,11 +253,11 @@ impl Node {
         }
     }
 
-    /// Lets go of the connection, or only of the one with this number.
+    /// Drops the connection, or only the one with this number.
     fn hang_up(&self, why: &str, number: Option<u64>) {
         let mut link = self.link.lock();
-        if let Link::Up(line) = &*link
-            && number.is_none_or(|number| number == line.number)
+        if let Link::Up(connection) = &*link
+            && number.is_none_or(|number| number == connection.number)
         {
             *link = Link::Down(why.into());
         }
@@ -262,23 +265,14 @@ impl Node {
 }
 
 impl Request<'_> {
-    fn callers(&self) -> u32 {
-        match self {
-            Self::Shared(_, callers) => *callers,
-            Self::One(_) | Self::Last(..) => 1,
-        }
-    }
-
     async fn send(&self, connection: &mut MultiplexedConnection) -> redis::RedisResult<Value> {
-        match self {
-            Self::One(command) | Self::Shared(command, _) => {
-                connection.send_packed_command(command).await
-            }
-            Self::Last(pipeline, count) => {
-                let mut answers = connection.send_packed_commands(pipeline, 0, *count).await?;
-                Ok(answers.pop().unwrap_or(Value::Nil))
-            }
+        if !self.asking {
+            return connection.send_packed_command(self.command).await;
         }
+        let mut pipeline = Pipeline::with_capacity(2);
+        pipeline.cmd("ASKING").ignore().add_command(self.command.clone());
+        let mut replies = connection.send_packed_commands(&pipeline, 0, 2).await?;
+        Ok(replies.pop().unwrap_or(Value::Nil))
     }
 }
 

@@ -56,7 +56,7 @@ impl SlotMap {
         all
     }
 
-    /// A node has told us that another one has this slot now.
+    /// Records that another node has this slot now.
     pub(crate) fn moved(&mut self, slot: u16, address: &str) {
         let at = self.ranges.partition_point(|range| range.last < slot);
         let moved = Range { first: slot, last: slot, address: address.into() };

@@ -5,8 +5,8 @@ use redis::Value;
 use slidegate::{Algorithm, ErrorKind};
 use slidegate_testkit::Random;
 
-use super::super::{Ask, Op, ScriptLimits, parse};
-use super::{ALGORITHMS, Caller, START, Server, limits, ms};
+use super::super::{KeyOp, Op, ScriptLimits, parse};
+use super::{ALGORITHMS, Caller, START, limits, ms};
 
 /// Whatever can be asked of this algorithm.
 fn operations(limits: &ScriptLimits, random: &mut Random) -> Vec<Op> {
@@ -56,33 +56,32 @@ fn damage(value: &[u8], random: &mut Random) -> Vec<u8> {
 // A script that fails in the middle, or never ends, would take the whole server with it.
 #[test]
 fn damaged_values_are_an_error_of_ours_or_an_answer() {
-    let server = Server::start();
-    let mut caller = Caller::new(server.connect());
+    let mut caller = Caller::start();
     let mut random = Random::new(5);
     for round in 0..1200 {
         let algorithm = ALGORITHMS[round % ALGORITHMS.len()];
         let quotas: &[(u64, u64)] =
             if random.chance(60) { &[(40, 1000)] } else { &[(40, 1000), (60, 9000)] };
         let limits = limits(algorithm, quotas);
-        redis::cmd("DEL").arg("k").exec(caller.connection()).unwrap();
+        caller.command::<()>("DEL k");
         let mut now = START;
         for _ in 0..random.between(1, 120) {
             now += ms(random.pick(&[0, 1, 30, 300]));
             let cost = random.pick(&[1, 1, 1, 1, 2, 70_000]);
-            caller.ask(now, "k", &limits, Op::Check { cost }).unwrap();
+            caller.run(now, "k", &limits, Op::Check { cost }).unwrap();
         }
-        let value: Vec<u8> = redis::cmd("GET").arg("k").query(caller.connection()).unwrap();
+        let value: Vec<u8> = caller.command("GET k");
         if value.is_empty() {
             continue;
         }
         let damaged = damage(&value, &mut random);
         let now = now + ms(random.between(0, 2000));
         for op in operations(&limits, &mut random) {
-            redis::cmd("SET").arg("k").arg(&damaged).exec(caller.connection()).unwrap();
-            if let Err(error) = caller.ask(now, "k", &limits, op) {
+            caller.set("k", &damaged);
+            if let Err(error) = caller.run(now, "k", &limits, op) {
                 let text = error.to_string();
                 assert!(text.contains("SLIDEGATE"), "{algorithm:?}, round {round}, {op:?}: {text}");
-                let after: Vec<u8> = redis::cmd("GET").arg("k").query(caller.connection()).unwrap();
+                let after: Vec<u8> = caller.command("GET k");
                 assert_eq!(after, damaged, "{algorithm:?}, round {round}, {op:?} changed it");
             }
         }
@@ -91,22 +90,21 @@ fn damaged_values_are_an_error_of_ours_or_an_answer() {
 
 #[test]
 fn values_of_others_are_named() {
-    let server = Server::start();
-    let mut caller = Caller::new(server.connect());
+    let mut caller = Caller::start();
     for algorithm in ALGORITHMS {
         let limits = limits(algorithm, &[(5, 1000)]);
         let mut said = |value: &[u8]| {
-            redis::cmd("SET").arg("k").arg(value).exec(caller.connection()).unwrap();
-            caller.ask(START, "k", &limits, Op::Check { cost: 1 }).unwrap_err().to_string()
+            caller.set("k", value);
+            caller.run(START, "k", &limits, Op::Check { cost: 1 }).unwrap_err().to_string()
         };
         assert!(said(&[2; 60]).contains("unknown version"), "{algorithm:?}");
         assert!(said(&[1; 60]).contains("another algorithm"), "{algorithm:?}");
         assert!(said(b"\x01").contains("SLIDEGATE"), "{algorithm:?}");
-        redis::cmd("DEL").arg("k").exec(caller.connection()).unwrap();
-        redis::cmd("ZADD").arg("k").arg(1).arg("x").exec(caller.connection()).unwrap();
-        let error = caller.ask(START, "k", &limits, Op::Check { cost: 1 }).unwrap_err();
+        caller.command::<()>("DEL k");
+        caller.command::<()>("ZADD k 1 x");
+        let error = caller.run(START, "k", &limits, Op::Check { cost: 1 }).unwrap_err();
         assert!(error.to_string().contains("not a string"), "{algorithm:?}: {error}");
-        redis::cmd("DEL").arg("k").exec(caller.connection()).unwrap();
+        caller.command::<()>("DEL k");
     }
 }
 
@@ -135,9 +133,9 @@ proptest! {
             Op::Reset,
             Op::Refund { tick: 1, units: 1, epoch: 1 },
         ];
-        let asks: Vec<_> = ops.iter().map(|op| Ask::new(&limits, *op).unwrap()).collect();
-        for asks in if several { vec![&asks[..]] } else { asks.chunks(1).collect() } {
-            if let Err(error) = parse(value.clone(), asks) {
+        let ops: Vec<_> = ops.iter().map(|op| KeyOp::new(&limits, *op).unwrap()).collect();
+        for ops in if several { vec![&ops[..]] } else { ops.chunks(1).collect() } {
+            if let Err(error) = parse(value.clone(), ops) {
                 prop_assert_eq!(error.kind(), ErrorKind::Store);
             }
         }

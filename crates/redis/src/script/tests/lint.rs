@@ -1,25 +1,27 @@
-//! What a script must not do, found by reading it.
+//! The text of the scripts: what it must not contain, and the bytes of the log's codes.
 
 use super::super::{
-    COUNTER, COUNTER_QUICK, FIXED, FIXED_QUICK, GCRA, GCRA_QUICK, LOG, LOG_CODES, LOG_MERGE,
-    LOG_QUICK, MAIN, PRELUDE, SEGMENTS,
+    COUNTER, COUNTER_QUICK, Clock, FIXED, FIXED_QUICK, GCRA, GCRA_QUICK, LOG, LOG_CODES, LOG_MERGE,
+    LOG_QUICK, MAIN, PRELUDE, READ_CLOCK, SEGMENTS, SMALL_QUICK, ScriptKind, batch_text, text,
 };
+use super::Caller;
 
-const FILES: [(&str, &str); 14] = [
-    ("prelude", PRELUDE),
-    ("log_quick", LOG_QUICK),
-    ("log_codes", LOG_CODES),
-    ("log_merge", LOG_MERGE),
-    ("log", LOG),
-    ("counter", COUNTER),
-    ("counter_quick", COUNTER_QUICK),
-    ("gcra_quick", GCRA_QUICK),
-    ("fixed_quick", FIXED_QUICK),
-    ("segments", SEGMENTS),
-    ("gcra", GCRA),
-    ("fixed", FIXED),
-    ("main", MAIN),
-    ("clock", include_str!("../../scripts/clock.lua")),
+const FILES: [&str; 15] = [
+    READ_CLOCK,
+    PRELUDE,
+    SMALL_QUICK,
+    LOG_QUICK,
+    LOG_CODES,
+    LOG_MERGE,
+    LOG,
+    COUNTER,
+    COUNTER_QUICK,
+    GCRA_QUICK,
+    FIXED_QUICK,
+    SEGMENTS,
+    GCRA,
+    FIXED,
+    MAIN,
 ];
 
 /// Lines of code, with the comments gone.
@@ -33,11 +35,11 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
 /// numbers of 31 bits, which is all that `long` has on some machines.
 #[test]
 fn no_script_rounds_or_rolls_dice() {
-    for (name, text) in FILES {
-        for line in lines(text) {
+    for file in FILES {
+        for line in lines(file) {
             for banned in ["tostring", "math.random", "math.floor", "%d", "os.", "cjson"] {
                 let is_ttl = banned == "%d" && line.contains("ttl < 2147483648 and '%d'");
-                assert!(is_ttl || !line.contains(banned), "{name} has {banned}: {line}");
+                assert!(is_ttl || !line.contains(banned), "{banned}: {line}");
             }
         }
     }
@@ -66,14 +68,14 @@ fn only_bytes_are_put_together() {
         "before",
         "'\\0",
     ];
-    for (name, text) in FILES {
-        for line in lines(text).filter(|line| line.contains("..")) {
+    for file in FILES {
+        for line in lines(file).filter(|line| line.contains("..")) {
             let line = line.replace("...", "");
             let right = line.split_once('=').map_or(line.as_str(), |(_, right)| right);
             for part in right.split("..").map(str::trim) {
                 let part = part.trim_start_matches("return").trim_start_matches(['{', ' ', '(']);
                 let known = bytes.iter().any(|bytes| part.contains(bytes));
-                assert!(known, "{name} puts {part:?} together: {line}");
+                assert!(known, "{part:?} in {line}");
             }
         }
     }
@@ -81,18 +83,42 @@ fn only_bytes_are_put_together() {
 
 /// A production script that took its time from an argument would let any caller set it.
 #[test]
-fn the_clock_of_tests_is_in_no_other_script() {
-    use super::super::{Clock, Kind, compose_for_many, text};
-    let kinds = [Kind::Log, Kind::Counter, Kind::Segments, Kind::Gcra, Kind::Fixed, Kind::Mixed];
-    for kind in kinds {
-        let served = text(kind, Clock::Server, MAIN);
-        assert!(!served.contains("ARGV[#ARGV]"), "{kind:?} believes its caller's clock");
-        assert!(served.contains("redis.call('TIME')"), "{kind:?} has no clock");
+fn production_scripts_do_not_read_the_test_clock() {
+    for kind in ScriptKind::ALL {
         assert!(text(kind, Clock::Given, MAIN).contains("ARGV[#ARGV]"));
-        assert!(!served.contains("\n--"), "{kind:?} carries its comments");
+        let single = text(kind, Clock::Server, MAIN);
+        for script in [Some(single), batch_text(kind, Clock::Server)].into_iter().flatten() {
+            assert!(!script.contains("ARGV[#ARGV]"), "{kind:?} trusts its caller's clock");
+            assert!(script.contains("redis.call('TIME')"), "{kind:?} has no clock");
+            assert!(!script.contains("\n--"), "{kind:?} carries its comments");
+        }
     }
-    for script in kinds.into_iter().filter_map(|kind| compose_for_many(kind, Clock::Server)) {
-        assert!(!script.text().contains("ARGV[#ARGV]"), "believes its caller's clock");
-        assert!(script.text().contains("redis.call('TIME')"), "has no clock");
+}
+
+/// A script that ends here writes and reads the codes of a log.
+const WRITE_AND_READ_CODES: &str = "
+local codes = log_codes(kit(us, SLACK))
+local code = codes.write(tonumber(ARGV[1]), tonumber(ARGV[2]))
+local units, gap, bytes = codes.read(ARGV[3], 1)
+return { code, string.format('%.0f %.0f %.0f', units, gap, bytes) }
+";
+
+// A byte that differs would make a log unreadable for the other side, or read as other times.
+#[test]
+fn lua_has_the_golden_bytes() {
+    let mut caller = Caller::start();
+    // The fast path would take the first argument for an operation.
+    let script = text(ScriptKind::Log, Clock::Server, WRITE_AND_READ_CODES);
+    let script = script.replacen("repeat", "while false do", 1);
+    let script = redis::Script::new(&script.replacen("until true", "end", 1));
+    let golden = include_str!("../../../../../conformance/golden/log-codes.txt");
+    for line in golden.lines().filter(|line| !line.starts_with('#')) {
+        let [units, gap, hex] = line.split(' ').collect::<Vec<_>>().try_into().unwrap();
+        let pairs = (0..hex.len()).step_by(2).map(|at| &hex[at..at + 2]);
+        let bytes: Vec<u8> = pairs.map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect();
+        let (code, read): (Vec<u8>, String) =
+            script.arg(units).arg(gap).arg(&bytes).invoke(&mut caller.connection).unwrap();
+        assert_eq!(code, bytes, "{line}");
+        assert_eq!(read, format!("{units} {gap} {}", bytes.len()), "{line}");
     }
 }

@@ -1,13 +1,13 @@
-//! Independent checks in one call: the script for many, beside those for one.
+//! Independent checks in one call: the batch script, compared with the script for one.
 
 use redis::Value;
 use slidegate::Algorithm;
 use slidegate_testkit::Random;
 
-use super::super::{ALONE, Ask, Clock, Kind, Op, ScriptLimits, compose_for_many, parse, time};
-use super::{Caller, START, Server, decided, limits, ms};
+use super::super::{ALONE, Clock, KeyOp, Op, ScriptKind, ScriptLimits, batch_text, parse, time};
+use super::{Caller, START, decided, limits, ms};
 
-/// Those that have a short cut.
+/// Those that have a fast path.
 const ALGORITHMS: [Algorithm; 5] = [
     Algorithm::Log,
     Algorithm::LogCapped { bytes_max: 64 },
@@ -16,32 +16,31 @@ const ALGORITHMS: [Algorithm; 5] = [
     Algorithm::Fixed,
 ];
 
-/// What the script for many replies to each.
-fn ask_many(
+/// The replies of the batch script.
+fn run_batch(
     caller: &mut Caller,
     now: core::time::Duration,
     keys: &[String],
-    asks: &[Ask<'_>],
+    ops: &[KeyOp<'_>],
 ) -> Vec<Vec<u8>> {
-    let script = compose_for_many(Kind::of(asks), Clock::Given).unwrap();
-    let script = redis::Script::new(script.text());
+    let script = batch_text(ScriptKind::of(ops), Clock::Given).unwrap();
+    let script = redis::Script::new(&script);
     let mut call = script.prepare_invoke();
     for key in keys {
         call.key(key);
     }
-    for ask in asks {
-        call.arg(ask.argument());
+    for op in ops {
+        call.arg(op.argument(true));
     }
-    call.arg(time(now)).invoke(caller.connection()).unwrap()
+    call.arg(time(now)).invoke(&mut caller.connection).unwrap()
 }
 
-// Who goes with others must get what they would have got alone, and leave behind the same.
+// A check in a batch must get the reply it would have got alone, and leave the same state.
 #[test]
-fn many_at_once_are_as_one_after_the_other() {
-    let server = Server::start();
-    let mut caller = Caller::new(server.connect());
+fn batch_decides_like_single_calls() {
+    let mut caller = Caller::start();
     for algorithm in ALGORITHMS {
-        redis::cmd("FLUSHALL").exec(caller.connection()).unwrap();
+        caller.flush();
         let tight = limits(algorithm, &[(5, 2_000)]);
         let wide = limits(algorithm, &[(40, 60_000)]);
         let (mut random, mut now) = (Random::new(11), START);
@@ -53,33 +52,31 @@ fn many_at_once_are_as_one_after_the_other() {
             let users: Vec<usize> = (0..8).filter(|_| random.chance(50)).collect();
             let of = |user: usize| if user.is_multiple_of(2) { &tight } else { &wide };
             let costs: Vec<u64> = users.iter().map(|_| 1 + random.between(0, 2) / 2).collect();
-            let asks: Vec<Ask<'_>> = users
+            let ops: Vec<KeyOp<'_>> = users
                 .iter()
                 .zip(&costs)
-                .map(|(user, cost)| Ask::new(of(*user), Op::Check { cost: *cost }).unwrap())
+                .map(|(user, cost)| KeyOp::new(of(*user), Op::Check { cost: *cost }).unwrap())
                 .collect();
             let names: Vec<String> = users.iter().map(|user| format!("many:{user}")).collect();
-            if asks.is_empty() {
+            if ops.is_empty() {
                 continue;
             }
-            let replies = ask_many(&mut caller, now, &names, &asks);
-            assert_eq!(replies.len(), asks.len());
-            for (((user, ask), name), reply) in users.iter().zip(&asks).zip(&names).zip(replies) {
+            let replies = run_batch(&mut caller, now, &names, &ops);
+            assert_eq!(replies.len(), ops.len());
+            for (((user, op), name), reply) in users.iter().zip(&ops).zip(&names).zip(replies) {
                 asked += 1;
-                let told = if reply == ALONE {
+                let decided = if reply == ALONE {
                     alone += 1;
-                    caller.call(now, &[name], &[*ask]).unwrap()
+                    caller.call(now, &[name], &[*op]).unwrap()
                 } else {
-                    parse(Value::BulkString(reply), &[*ask]).unwrap()
+                    parse(Value::BulkString(reply), &[*op]).unwrap()
                 };
-                let expected = caller.call(now, &[&format!("one:{user}")], &[*ask]).unwrap();
-                assert_eq!(told, expected, "{algorithm:?}, {user} at {now:?}");
+                let expected = caller.call(now, &[&format!("one:{user}")], &[*op]).unwrap();
+                assert_eq!(decided, expected, "{algorithm:?}, {user} at {now:?}");
             }
             for user in users {
-                let [many, one] = ["many", "one"].map(|set| -> Vec<u8> {
-                    let name = format!("{set}:{user}");
-                    redis::cmd("GET").arg(name).query(caller.connection()).unwrap()
-                });
+                let [many, one] = ["many", "one"]
+                    .map(|set| -> Vec<u8> { caller.command(&format!("GET {set}:{user}")) });
                 assert_eq!(many, one, "{algorithm:?}, {user} at {now:?}");
             }
         }
@@ -87,38 +84,36 @@ fn many_at_once_are_as_one_after_the_other() {
     }
 }
 
-// Unlike where all or nothing is asked, a key may come several times: each sees those before it.
+// Unlike in an all-or-nothing call, a key may occur several times: each check sees those before it.
 #[test]
-fn a_key_that_comes_often_in_one_call_gets_its_limit() {
-    let server = Server::start();
-    let mut caller = Caller::new(server.connect());
+fn repeated_key_in_a_batch_gets_its_limit() {
+    let mut caller = Caller::start();
     for algorithm in ALGORITHMS {
-        redis::cmd("FLUSHALL").exec(caller.connection()).unwrap();
+        caller.flush();
         let limits: ScriptLimits = limits(algorithm, &[(10, 60_000)]);
-        let asks = [Ask::new(&limits, Op::Check { cost: 1 }).unwrap(); 32];
+        let ops = [KeyOp::new(&limits, Op::Check { cost: 1 }).unwrap(); 32];
         let names = vec!["k".to_owned(); 32];
         let mut admitted = 0;
-        for reply in ask_many(&mut caller, START, &names, &asks) {
-            let reply = parse(Value::BulkString(reply), &asks[..1]).unwrap();
-            admitted += u32::from(decided(&reply.answers[0]).0);
+        for reply in run_batch(&mut caller, START, &names, &ops) {
+            let reply = parse(Value::BulkString(reply), &ops[..1]).unwrap();
+            admitted += u32::from(decided(&reply.keys[0]).0);
         }
         assert_eq!(admitted, 10, "{algorithm:?}");
     }
 }
 
-// One key that is damaged, or not ours, is nobody else's trouble.
+// A damaged or foreign value must not fail the other checks.
 #[test]
-fn a_key_that_cannot_be_read_goes_alone() {
-    let server = Server::start();
-    let mut caller = Caller::new(server.connect());
+fn unreadable_key_is_sent_alone() {
+    let mut caller = Caller::start();
     for algorithm in ALGORITHMS {
-        redis::cmd("FLUSHALL").exec(caller.connection()).unwrap();
-        redis::cmd("RPUSH").arg("list").arg("x").exec(caller.connection()).unwrap();
-        redis::cmd("SET").arg("text").arg("x".repeat(100)).exec(caller.connection()).unwrap();
+        caller.flush();
+        caller.command::<()>("RPUSH list x");
+        caller.set("text", &[b'x'; 100]);
         let limits: ScriptLimits = limits(algorithm, &[(10, 60_000)]);
-        let asks = [Ask::new(&limits, Op::Check { cost: 1 }).unwrap(); 4];
+        let ops = [KeyOp::new(&limits, Op::Check { cost: 1 }).unwrap(); 4];
         let names = ["list", "a", "text", "b"].map(str::to_owned);
-        let replies = ask_many(&mut caller, START, &names, &asks);
+        let replies = run_batch(&mut caller, START, &names, &ops);
         let is_alone: Vec<bool> = replies.iter().map(|reply| reply == ALONE).collect();
         assert_eq!(is_alone, [true, false, true, false], "{algorithm:?}");
     }

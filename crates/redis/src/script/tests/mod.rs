@@ -1,26 +1,22 @@
-//! The scripts in a real server.
+//! The scripts in a real server: what cannot be seen through a limiter.
+//!
+//! `tests/conformance.rs` runs the traces of every algorithm, `tests/given_clock.rs` steps the clock.
 
-mod server;
-mod subject;
-
-mod clocks;
-mod conformance;
 mod damage;
-mod edges;
-mod golden;
+mod leases;
 mod lint;
 mod many;
-mod random;
+mod server_clock;
 mod together;
-mod writes;
 
 use core::time::Duration;
 
-use slidegate::{Algorithm, Quota};
+use redis::{Connection, FromRedisValue, Value};
+use slidegate::{Algorithm, Error, ErrorKind, Quota};
+use slidegate_testkit::server::RedisServer;
 
-use super::{Answer, ScriptLimits};
-use server::Server;
-use subject::{Caller, RedisSubject};
+use super::reply::ScriptReply;
+use super::{Clock, KeyOp, KeyReply, MAIN, Op, ScriptKind, ScriptLimits, arguments, parse, text};
 
 const ALGORITHMS: [Algorithm; 6] = [
     Algorithm::Log,
@@ -34,6 +30,73 @@ const ALGORITHMS: [Algorithm; 6] = [
 /// The usual start of a test's clock.
 const START: Duration = Duration::from_secs(1_700_000_000);
 
+/// A server, a connection to it, and the scripts with the test clock.
+struct Caller {
+    connection: Connection,
+    scripts: [redis::Script; ScriptKind::ALL.len()],
+    _server: RedisServer,
+}
+
+impl Caller {
+    fn start() -> Self {
+        let server = RedisServer::start().unwrap();
+        let script = |kind| redis::Script::new(&text(kind, Clock::Given, MAIN));
+        let scripts = ScriptKind::ALL.map(script);
+        Self { connection: server.connection().unwrap(), scripts, _server: server }
+    }
+
+    /// Runs the script that fits, at `now`.
+    fn call(
+        &mut self,
+        now: Duration,
+        keys: &[&str],
+        ops: &[KeyOp<'_>],
+    ) -> Result<ScriptReply, Error> {
+        let mut call = self.scripts[ScriptKind::of(ops) as usize].prepare_invoke();
+        for key in keys {
+            call.key(*key);
+        }
+        for argument in arguments(ops, Some(now)) {
+            call.arg(argument);
+        }
+        let value: Value = call
+            .invoke(&mut self.connection)
+            .map_err(|error| Error::new(ErrorKind::Store, error.to_string()))?;
+        parse(value, ops)
+    }
+
+    /// The reply for one key.
+    fn run(
+        &mut self,
+        now: Duration,
+        key: &str,
+        limits: &ScriptLimits,
+        op: Op,
+    ) -> Result<KeyReply, Error> {
+        let mut reply = self.call(now, &[key], &[KeyOp::new(limits, op)?])?;
+        assert_eq!(reply.server_time, now, "the script read another clock");
+        Ok(reply.keys.remove(0))
+    }
+
+    /// Runs a command of Redis, its words separated by spaces.
+    fn command<T: FromRedisValue>(&mut self, words: &str) -> T {
+        let mut words = words.split(' ');
+        let mut command = redis::cmd(words.next().unwrap());
+        for word in words {
+            command.arg(word);
+        }
+        command.query(&mut self.connection).unwrap()
+    }
+
+    fn flush(&mut self) {
+        self.command::<()>("FLUSHALL");
+    }
+
+    fn set(&mut self, key: &str, value: &[u8]) {
+        redis::cmd("SET").arg(key).arg(value).exec(&mut self.connection).unwrap();
+    }
+}
+
 fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
@@ -46,17 +109,25 @@ fn limits(algorithm: Algorithm, quotas: &[(u64, u64)]) -> ScriptLimits {
 }
 
 /// Whether it was allowed, the units taken, and those that count against the first quota.
-fn decided(answer: &Answer) -> (bool, u64, u64) {
-    match answer {
-        Answer::Decided { allowed, units, used, .. } => (*allowed, *units, used[0]),
+fn decided(reply: &KeyReply) -> (bool, u64, u64) {
+    match reply {
+        KeyReply::Decision { allowed, units, used, .. } => (*allowed, *units, used[0]),
         other => panic!("{other:?} is no decision"),
     }
 }
 
 /// How long until the cost passes the first quota.
-fn retry_after(answer: &Answer) -> Option<Duration> {
-    match answer {
-        Answer::Decided { quotas, .. } => quotas[0].retry_after(),
+fn retry_after(reply: &KeyReply) -> Option<Duration> {
+    match reply {
+        KeyReply::Decision { quotas, .. } => quotas[0].retry_after(),
         other => panic!("{other:?} is no decision"),
+    }
+}
+
+/// The refund of what a check took.
+fn refund_of(reply: &KeyReply) -> Op {
+    match *reply {
+        KeyReply::Decision { tick, epoch, units, .. } => Op::Refund { tick, units, epoch },
+        ref other => panic!("{other:?} is no decision"),
     }
 }

@@ -1,4 +1,4 @@
-//! What a script is asked, one for each key.
+//! The operations of the scripts, and their arguments.
 
 use core::time::Duration;
 
@@ -6,51 +6,54 @@ use slidegate::{Error, ErrorKind, Quota};
 
 use super::ScriptLimits;
 
-/// What is asked of one key, under which limits.
+/// An operation on one key, under these limits.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ask<'a> {
+pub(crate) struct KeyOp<'a> {
     pub(crate) limits: &'a ScriptLimits,
     pub(crate) op: Op,
 }
 
-/// What is asked.
+/// What a script does with a key.
 ///
 /// Checks of several keys in one call take from all or from none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Op {
     /// Takes if it fits.
     Check { cost: u64 },
-    /// Takes if it fits, and stands in nobody's way if it does not: a check in shadow mode.
+    /// A check in shadow mode: takes if it fits, and never blocks the other keys of the call.
     Shadow { cost: u64 },
-    /// Looks and takes nothing.
+    /// Decides and takes nothing.
     Peek { cost: u64 },
-    /// Takes as many as fit, from `units_min` up to `units_max`, dated so far ahead.
+    /// Takes as many as fit, from `units_min` up to `units_max`, dated `ahead` of now.
     Lease { units_min: u64, units_max: u64, ahead: Duration },
-    /// Takes without asking: debt.
+    /// Takes whether it fits or not: debt.
     Charge { cost: u64 },
-    /// Gives back the very units that a receipt names.
+    /// Gives back exactly the units that a receipt names.
     Refund { tick: u64, units: u64, epoch: u16 },
-    /// Gives back units that no receipt names: the oldest that count, then the newest.
+    /// Gives back units without a receipt: the oldest that count, then the newest.
     Forgive { units: u64 },
-    /// Forgets the key.
+    /// Empties the key.
     Reset,
-    /// Asks for the entries that count.
+    /// Lists the entries that count.
     History,
 }
 
 /// The most ticks that a lease may be dated ahead: a minute of milliseconds.
 const AHEAD_MAX: u64 = u16::MAX as u64;
 
-/// What is asked for beyond it, by several asks of one key: more than any limit.
+/// A cost above all limits: the sum of several checks of one key.
 const TOO_MANY: u64 = Quota::LIMIT_MAX + 1;
 
-impl<'a> Ask<'a> {
-    /// An ask that the algorithm can answer.
+/// Marks an operation that a script's fast path may answer.
+const QUICK: u8 = 64;
+
+impl<'a> KeyOp<'a> {
+    /// An operation that the algorithm supports.
     ///
     /// # Errors
     ///
-    /// When a lease is asked of other algorithms than log and GCRA, or for too far ahead, or a
-    /// history of others than log.
+    /// For a lease of other algorithms than log and GCRA, or one that is dated too far ahead, and
+    /// for the history of other algorithms than log.
     pub(crate) fn new(limits: &'a ScriptLimits, op: Op) -> Result<Self, Error> {
         if let Op::Lease { ahead, .. } = op
             && limits.ticks(ahead) > AHEAD_MAX
@@ -68,18 +71,14 @@ impl<'a> Ask<'a> {
         Err(Error::new(ErrorKind::Unsupported, message))
     }
 
-    /// Whether it may be asked together with others that are independent of it.
-    pub(crate) fn is_short(&self) -> bool {
-        matches!(self.op, Op::Check { .. }) && self.limits.is_simple()
+    /// Whether it may share a call with operations that are independent of it.
+    pub(crate) fn can_batch(&self) -> bool {
+        matches!(self.op, Op::Check { .. }) && self.limits.is_simple
     }
 
-    /// The bytes of its argument where it is independent of all others.
-    pub(crate) fn argument(&self) -> Vec<u8> {
-        self.pack(true)
-    }
-
-    /// The bytes of one argument: `main.lua` says what they are.
-    fn pack(&self, alone: bool) -> Vec<u8> {
+    /// The bytes of its argument, as `main.lua` reads them. An operation that is `alone`, which
+    /// means independent of all others in the call, may be answered by the fast path.
+    pub(crate) fn argument(&self, alone: bool) -> Vec<u8> {
         let (number, units, tick, epoch) = match self.op {
             Op::Check { cost } => (1, cost.min(TOO_MANY), 0, 0),
             Op::Shadow { cost } => (2, cost.min(TOO_MANY), 0, 0),
@@ -94,8 +93,8 @@ impl<'a> Ask<'a> {
             Op::History => (8, 0, 0, 0),
             Op::Forgive { units } => (9, units.min(Quota::LIMIT_MAX), 0, 0),
         };
-        let mark = if alone && number <= 3 && self.limits.is_simple() { QUICK } else { 0 };
-        let (front, back) = (self.limits.front(), self.limits.back());
+        let mark = if alone && number <= 3 && self.limits.is_simple { QUICK } else { 0 };
+        let (front, back) = (&self.limits.front, &self.limits.back);
         let mut bytes = Vec::with_capacity(17 + front.len() + back.len());
         bytes.push(number | mark);
         bytes.extend_from_slice(&units.to_le_bytes()[..7]);
@@ -107,18 +106,15 @@ impl<'a> Ask<'a> {
     }
 }
 
-/// Says that a script's short cut may answer.
-const QUICK: u8 = 64;
-
-/// ARGV for asks, in the order of their keys. No key may be named twice.
+/// ARGV for operations, in the order of their keys. No key may occur twice.
 ///
-/// With the feature `test-clock` a time since the Unix epoch may come last, for the script to
-/// believe; without it there is no script that would read it.
-pub(crate) fn arguments(asks: &[Ask<'_>], now: Option<Duration>) -> Vec<Vec<u8>> {
-    asks.iter().map(|ask| ask.pack(asks.len() == 1)).chain(now.map(time)).collect()
+/// With the feature `test-clock` the time since the Unix epoch may come last. Without it no script
+/// reads it.
+pub(crate) fn arguments(ops: &[KeyOp<'_>], now: Option<Duration>) -> Vec<Vec<u8>> {
+    ops.iter().map(|op| op.argument(ops.len() == 1)).chain(now.map(time)).collect()
 }
 
-/// A time as the scripts of tests read it.
+/// A time as the scripts with the test clock read it.
 pub(crate) fn time(now: Duration) -> Vec<u8> {
     now.as_micros().to_string().into_bytes()
 }

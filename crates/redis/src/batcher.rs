@@ -1,0 +1,218 @@
+//! Batching: independent checks that share one script call.
+//!
+//! Calling a script and reading the clock is about 40 % of the server's work for one check. So while
+//! other calls are in flight, new checks are collected for one turn of the async scheduler and then
+//! sent as one call. There is no timer, no check waits for another call's reply, and a check that
+//! finds nothing in flight is sent immediately.
+
+use core::mem;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use redis::Value;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+
+use crate::redis::Redis;
+use crate::script::{self, KeyOp, ScriptKind};
+use crate::servers::{Failure, FailureKind, RawReply};
+
+/// Collects concurrent checks, in one queue per script because a call runs a single script.
+#[derive(Debug)]
+pub(crate) struct Batcher {
+    queues: [BatchQueue; BATCHED_KINDS.len()],
+    /// Maximum number of checks per call. 1 disables batching.
+    checks_per_call_max: usize,
+}
+
+#[derive(Debug)]
+struct BatchQueue {
+    kind: ScriptKind,
+    pending: Mutex<Vec<PendingCheck>>,
+}
+
+/// A check that waits to be sent.
+#[derive(Debug)]
+struct PendingCheck {
+    name: Vec<u8>,
+    argument: Vec<u8>,
+    /// When the caller gives up. A batch uses the earliest deadline in it.
+    until: Instant,
+    /// Closed if the caller was dropped; such a check is not sent.
+    reply: oneshot::Sender<CallResult>,
+}
+
+type CallResult = Result<RawReply, Failure>;
+
+/// The scripts with a fast path.
+const BATCHED_KINDS: [ScriptKind; 4] =
+    [ScriptKind::Log, ScriptKind::Counter, ScriptKind::Gcra, ScriptKind::Fixed];
+
+impl Batcher {
+    pub(crate) fn new(checks_per_call_max: usize) -> Self {
+        let queue = |kind| BatchQueue { kind, pending: Mutex::default() };
+        Self { queues: BATCHED_KINDS.map(queue), checks_per_call_max }
+    }
+
+    fn queue(&self, kind: ScriptKind) -> Option<&BatchQueue> {
+        self.queues.iter().find(|queue| queue.kind == kind).filter(|_| self.checks_per_call_max > 1)
+    }
+}
+
+impl Redis {
+    /// Sends a check in one call with others. The caller holds a permit. Returns `None` if the
+    /// operation has to be sent alone.
+    pub(crate) async fn call_in_batch(
+        &self,
+        name: &[u8],
+        op: &KeyOp<'_>,
+        until: Instant,
+    ) -> Option<CallResult> {
+        let servers = &self.shared.servers;
+        if !op.can_batch() || servers.is_cluster() {
+            return None;
+        }
+        let (now, call) = (Instant::now(), servers.timing.call);
+        // A check with little time left would shorten the deadline of the whole batch.
+        if until.saturating_duration_since(now) < call / 4 * 3 {
+            return None;
+        }
+        let queue = self.shared.batcher.queue(op.limits.kind())?;
+        let (reply, received) = oneshot::channel();
+        let check = PendingCheck { name: name.to_vec(), argument: op.argument(true), until, reply };
+        self.enqueue(queue, check, now + call / 2);
+        let result = match timeout_at(until, received).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(_)) => Err(Failure::unknown("the runtime ended before there was an answer")),
+            Err(_) => Err(Failure::unknown("it took too long to ask together with others")),
+        };
+        match &result {
+            Ok(RawReply { value: Value::BulkString(bytes), .. }) if bytes == script::ALONE => None,
+            Err(failure) if failure.kind == FailureKind::KeysSplit => None,
+            _ => Some(result),
+        }
+    }
+
+    /// Adds a check to a queue. The first check of a queue starts the task that sends all of them.
+    /// If its deadline is before `stalled`, that task's runtime has ended or is blocked, and the new
+    /// check starts another one.
+    fn enqueue(&self, queue: &BatchQueue, check: PendingCheck, stalled: Instant) {
+        let mut pending = queue.pending.lock();
+        let starts_task = pending.first().is_none_or(|first| first.until < stalled);
+        pending.push(check);
+        let is_full = pending.len() >= self.shared.batcher.checks_per_call_max;
+        let full = is_full.then(|| mem::take(&mut *pending));
+        drop(pending);
+        let (redis, kind) = (self.clone(), queue.kind);
+        // On a task of its own: a caller that is dropped must not stop the others' call.
+        if let Some(checks) = full {
+            tokio::spawn(async move { redis.send_batch(kind, checks).await });
+        } else if starts_task {
+            tokio::spawn(async move {
+                tokio::task::yield_now().await;
+                let queue = redis.shared.batcher.queue(kind);
+                let checks = queue.map(|queue| mem::take(&mut *queue.pending.lock()));
+                redis.send_batch(kind, checks.unwrap_or_default()).await;
+            });
+        }
+    }
+
+    /// Sends all checks in one call, and each reply to its caller.
+    async fn send_batch(&self, kind: ScriptKind, mut checks: Vec<PendingCheck>) {
+        // A check whose caller was dropped or has no time left is not charged.
+        let now = Instant::now();
+        checks.retain(|check| !check.reply.is_closed() && check.until > now);
+        let Some(until) = checks.iter().map(|check| check.until).min() else {
+            return;
+        };
+        let (mut names, mut arguments, mut senders) = (Vec::new(), Vec::new(), Vec::new());
+        for PendingCheck { name, argument, reply, .. } in checks {
+            names.push(name);
+            arguments.push(argument);
+            senders.push(reply);
+        }
+        arguments.extend(self.test_time().map(script::time));
+        let callers = u32::try_from(names.len()).unwrap_or(u32::MAX);
+        let script = script::batch_script(kind).filter(|_| callers > 1);
+        let script = script.unwrap_or_else(|| script::script(kind));
+        let servers = &self.shared.servers;
+        let result = servers.run_script(callers, script, &names, &arguments, until).await;
+        for (result, sender) in split(result, senders.len()).zip(senders) {
+            // A caller that was dropped meanwhile has been charged all the same.
+            let _ = sender.send(result);
+        }
+    }
+}
+
+/// The result for each of `count` callers.
+fn split(result: CallResult, count: usize) -> Box<dyn Iterator<Item = CallResult> + Send> {
+    match result {
+        Ok(RawReply { value: Value::Array(values), sent, node }) if values.len() == count => {
+            let reply = move |value| Ok(RawReply { value, sent, node: Arc::clone(&node) });
+            Box::new(values.into_iter().map(reply))
+        }
+        Ok(reply) if count > 1 => {
+            reply.node.distrust();
+            let failure = Failure::unknown("one answer to many questions");
+            Box::new(core::iter::repeat_n(Err(failure), count))
+        }
+        other => Box::new(core::iter::repeat_n(other, count)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use slidegate::{Algorithm, Quota};
+
+    use super::*;
+    use crate::script::{Op, ScriptLimits};
+
+    fn limits(quotas: &[Quota]) -> ScriptLimits {
+        let tick = Duration::from_millis(1);
+        ScriptLimits::new(quotas, Algorithm::Log, tick, tick).unwrap()
+    }
+
+    // A batch has the earliest deadline of its checks, so all must have about the same.
+    #[tokio::test]
+    async fn only_plain_checks_with_time_left_are_batched() {
+        let redis = nowhere();
+        let quota = Quota::per_minute(5).unwrap();
+        let (limits, wide) = (limits(&[quota]), limits(&[quota, Quota::per_hour(9).unwrap()]));
+        let check = KeyOp { limits: &limits, op: Op::Check { cost: 1 } };
+        assert!(matches!(redis.call_in_batch(b"k", &check, seconds(8)).await, Some(Err(_))));
+        assert!(redis.call_in_batch(b"k", &check, seconds(5)).await.is_none(), "in a hurry");
+        let peek = KeyOp { op: Op::Peek { cost: 1 }, ..check };
+        assert!(redis.call_in_batch(b"k", &peek, seconds(8)).await.is_none(), "only looks");
+        let several = KeyOp { limits: &wide, ..check };
+        assert!(redis.call_in_batch(b"k", &several, seconds(8)).await.is_none(), "two quotas");
+    }
+
+    // One runtime stops while its check is the first of a queue: the others must not wait for it.
+    #[tokio::test]
+    async fn stalled_queue_is_sent_by_the_next_check() {
+        let redis = nowhere();
+        let limits = limits(&[Quota::per_minute(5).unwrap()]);
+        let check = KeyOp { limits: &limits, op: Op::Check { cost: 1 } };
+        let (reply, stuck) = oneshot::channel();
+        let (name, argument) = (b"k".to_vec(), check.argument(true));
+        let queue = redis.shared.batcher.queue(ScriptKind::Log).unwrap();
+        queue.pending.lock().push(PendingCheck { name, argument, until: seconds(3), reply });
+        let began = Instant::now();
+        let result = redis.call_in_batch(b"k", &check, seconds(8)).await;
+        assert!(matches!(result, Some(Err(_))));
+        assert!(began.elapsed() < Duration::from_secs(7), "waited for its deadline");
+        assert!(stuck.await.is_ok_and(|result| result.is_err()), "the stalled check was sent too");
+    }
+
+    /// A port on which no server listens.
+    fn nowhere() -> Redis {
+        let redis = Redis::single("redis://127.0.0.1:1").unwrap();
+        redis.deadline(Duration::from_secs(8)).build().unwrap()
+    }
+
+    fn seconds(left: u64) -> Instant {
+        Instant::now() + Duration::from_secs(left)
+    }
+}
