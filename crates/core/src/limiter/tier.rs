@@ -60,10 +60,9 @@ impl Tier {
         quotas: &[Quota],
         prepare: impl FnOnce() -> Result<P, Error>,
     ) -> Result<Self, Error> {
-        check_quotas(quotas)?;
         let (given, most) = (quotas.len(), policy.quotas().len());
         let log = policy.algorithm().keeps_entries();
-        if given > most || (given < most && !log) {
+        if given == 0 || given > most || (given < most && !log) {
             let message = format!(
                 "a tier of {given} quotas does not fit policy {:?} of {most}: with {:?} use {}",
                 policy.name(),
@@ -72,6 +71,7 @@ impl Tier {
             );
             return Err(Error::new(ErrorKind::Policy, message));
         }
+        check_quotas(quotas)?;
         Ok(Self { owner, quotas: quotas.into(), prepared: Arc::new(prepare()?) })
     }
 

@@ -6,6 +6,6 @@ mod app;
 mod gates;
 mod modes;
 mod overload;
-#[path = "../../../gate/tests/remote.rs"]
+#[path = "../../../gate/tests/gates/remote.rs"]
 mod remote;
 mod shared;
