@@ -82,6 +82,34 @@ fn the_used_share_is_one_when_the_table_is_full_and_less_before() {
 }
 
 #[test]
+fn a_sweep_counts_the_units_and_bytes_of_logs() {
+    let (limiter, clock) = limiter(LARGE, OnFull::Overflow, Algorithm::Log);
+    assert_eq!((limiter.stats().log_units, limiter.stats().log_bytes), (0, 0));
+    for _ in 0..LIMIT {
+        fill(&limiter, 0..1000);
+        clock.advance(Duration::from_millis(700));
+    }
+    let big = Policy::new("big", Quota::per_hour(100_000).unwrap()).unwrap();
+    let big = Limiter::builder(big).clock(clock.clone()).build().unwrap();
+    for _ in 0..1000 {
+        let _ = big.check("alice");
+        clock.advance(Duration::from_millis(300));
+    }
+    for (limiter, units) in [(&limiter, 1000 * LIMIT), (&big, 1000)] {
+        // Twice round: the first pass may have begun in the middle.
+        limiter.sweep(1 << 20);
+        limiter.sweep(1 << 20);
+        assert_eq!(limiter.stats().log_units, units);
+    }
+    assert!((1000..4000).contains(&big.stats().log_bytes), "{:?}", big.stats());
+    clock.advance(Duration::from_secs(7200));
+    for _ in 0..3 {
+        big.sweep(1 << 20);
+    }
+    assert_eq!((big.stats().log_units, big.stats().log_bytes), (0, 0));
+}
+
+#[test]
 fn with_less_nobody_is_forgotten_and_new_keys_wait_for_room() {
     for algorithm in [Algorithm::Log, Algorithm::Counter, Algorithm::Gcra] {
         let (limiter, clock) = limiter(LARGE, OnFull::Overflow, algorithm);

@@ -270,6 +270,8 @@ impl Limiter {
             bytes: store.bytes,
             table_bytes: store.table_bytes,
             table_limit: store.table_limit,
+            log_bytes: store.log_bytes,
+            log_units: store.log_units,
             memory_limit: self.memory_limit.load(Ordering::Relaxed),
             evictions: store.evictions,
             overflowed: store.overflowed,

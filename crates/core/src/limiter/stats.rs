@@ -19,6 +19,11 @@ pub struct Stats {
     /// The most bytes of the table and the logs: `memory_limit` without the quarter that the
     /// overflow sketches may use. The table is full when `table_bytes` reaches it.
     pub table_limit: usize,
+    /// Bytes of logs outside of the table's slots.
+    pub log_bytes: usize,
+    /// Units on record in logs, as of the last complete sweep of each shard. If every request costs
+    /// one unit, this is the number of log entries.
+    pub log_units: u64,
     /// Keys that were moved into the overflow sketch to make room.
     pub evictions: u64,
     /// Requests of new keys that found no room in the table.

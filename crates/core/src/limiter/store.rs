@@ -122,6 +122,16 @@ impl Store for Limiter {
                 "Used share of the memory for keys; 1 when the table is full.",
                 Ratio(stats.table_bytes as u64, stats.table_limit as u64),
             ),
+            Stat::new(
+                "rate_limit_log_bytes",
+                "Bytes of logs outside of the table's slots.",
+                Gauge(stats.log_bytes as u64),
+            ),
+            Stat::new(
+                "rate_limit_log_units",
+                "Units on record in logs as of the last sweep: entries, if each costs one.",
+                Gauge(stats.log_units),
+            ),
             Stat::new("rate_limit_evictions_total", "Keys evicted.", Count(stats.evictions)),
             Stat::new(
                 "rate_limit_overflowed_total",

@@ -29,6 +29,7 @@ impl<W: Window> Shard<W> {
                     break;
                 }
                 self.drop_sketches();
+                self.counters.log_units = core::mem::take(&mut self.counters.log_units_so_far);
                 self.sweep_at = self.slots.capacity();
             }
             self.sweep_at = self.sweep_at.min(self.slots.capacity());
@@ -38,7 +39,10 @@ impl<W: Window> Shard<W> {
                     self.drop_slot(at, shared);
                     dropped += 1;
                 }
-                Some(window) => window.trim(&shared.limits, &shared.account),
+                Some(window) => {
+                    window.trim(&shared.limits, &shared.account);
+                    self.counters.log_units_so_far += window.recorded_units();
+                }
                 None => {}
             }
             self.sweep_at = at;

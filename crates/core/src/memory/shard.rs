@@ -108,6 +108,10 @@ pub(super) struct Counters {
     pub(super) overflowed: u64,
     pub(super) swept: u64,
     pub(super) longest_hold: Duration,
+    /// Units on record in logs, as of the last complete sweep.
+    pub(super) log_units: u64,
+    /// The same, as far as the current sweep has come.
+    pub(super) log_units_so_far: u64,
 }
 
 /// Slots, and whatever else a lock guards. What a check needs comes first, so that it lies in two

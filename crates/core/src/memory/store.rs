@@ -6,6 +6,7 @@ use core::time::Duration;
 
 use super::decide::Request;
 use super::shard::{AtomicOnFull, Counters, Hold, OnFull, Shard, Shared};
+use super::slots::Slots;
 use super::snapshot;
 use crate::account::Account;
 use crate::decision::Decision;
@@ -77,6 +78,8 @@ pub(crate) struct StoreStats {
     pub(crate) bytes: usize,
     pub(crate) table_bytes: usize,
     pub(crate) table_limit: usize,
+    pub(crate) log_bytes: usize,
+    pub(crate) log_units: u64,
     pub(crate) evictions: u64,
     pub(crate) overflowed: u64,
     pub(crate) swept: u64,
@@ -380,9 +383,13 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
             table_limit: account.limit(),
             ..Default::default()
         };
+        let mut slot_bytes = 0;
         for shard in &self.shards {
             let shard = shard.0.lock();
-            let Counters { evictions, overflowed, swept, longest_hold } = shard.counters;
+            let Counters { evictions, overflowed, swept, longest_hold, log_units, .. } =
+                shard.counters;
+            stats.log_units += log_units;
+            slot_bytes += Slots::<W>::bytes(shard.slots.capacity());
             stats.keys += shard.slots.len() as u64;
             stats.bytes += shard.sketch_bytes();
             stats.evictions += evictions;
@@ -390,6 +397,8 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
             stats.swept += swept;
             stats.longest_hold = stats.longest_hold.max(longest_hold);
         }
+        let fixed = slot_bytes + size_of_val(&*self.shards);
+        stats.log_bytes = account.used().saturating_sub(fixed);
         stats
     }
 

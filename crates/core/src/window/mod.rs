@@ -164,6 +164,11 @@ pub(crate) trait Window: Default + Send {
         let _ = (limits, account);
     }
 
+    /// Returns the units on record, if the algorithm is a log. Some may have expired.
+    fn recorded_units(&self) -> u64 {
+        0
+    }
+
     /// Calls `each` with the tick and units of every entry, oldest first; false if the algorithm
     /// keeps none.
     fn history(&self, each: &mut dyn FnMut(u64, u64)) -> bool {

@@ -5,12 +5,13 @@ use core::time::Duration;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use serde_json::json;
 use slidegate::{Clock, Decision, Key, MonotonicClock, Secret};
-use slidegate_gate::{GateOutcome, Observation, Observer};
+use slidegate_gate::{Count, GateOutcome, Kind, Observation, Observer, Page};
 
 use crate::config::{AuditDecisions, AuditSettings};
 
@@ -18,6 +19,26 @@ use crate::config::{AuditDecisions, AuditSettings};
 const WAITING_MAX: usize = 16_384;
 /// The maximum time that a line is buffered.
 const FLUSH: Duration = Duration::from_millis(200);
+
+/// What became of audit lines.
+#[derive(Debug, Default)]
+pub struct AuditCounts {
+    written: Count,
+    dropped: Count,
+    failed: Count,
+}
+
+impl AuditCounts {
+    /// Adds the counts to a page of metrics.
+    pub fn write(&self, page: &mut Page) {
+        page.family("slidegate_audit_lines_total", Kind::Counter, "Audit lines by result.");
+        for (result, count) in
+            [("written", &self.written), ("dropped", &self.dropped), ("failed", &self.failed)]
+        {
+            page.sample(&[("result", result)], count.get());
+        }
+    }
+}
 
 /// Logs decisions. A slow disk never delays a request: lines are dropped instead.
 #[derive(Debug)]
@@ -27,7 +48,7 @@ pub struct Audit {
     decisions: AuditDecisions,
     sample_percent: u64,
     asked: AtomicU64,
-    left_out: AtomicU64,
+    counts: Arc<AuditCounts>,
     clock: MonotonicClock,
     /// Hashes secret keys, so that equal keys of one run have equal hashes.
     secret: Secret,
@@ -43,9 +64,11 @@ impl Audit {
         let mut file = Rotated::open(settings)
             .map_err(|error| format!("audit log {}: {error}", settings.path.display()))?;
         let (sender, receiver) = sync_channel(WAITING_MAX);
+        let counts: Arc<AuditCounts> = Arc::default();
+        let of_writer = Arc::clone(&counts);
         let writer = std::thread::Builder::new()
             .name("audit".to_owned())
-            .spawn(move || file.write_all(&receiver))
+            .spawn(move || file.write_all(&receiver, &of_writer))
             .map_err(|error| format!("audit log: {error}"))?;
         Ok(Self {
             lines: Some(sender),
@@ -53,15 +76,15 @@ impl Audit {
             decisions: settings.decisions,
             sample_percent: u64::from(settings.sample_percent.min(100)),
             asked: AtomicU64::new(0),
-            left_out: AtomicU64::new(0),
+            counts,
             clock: MonotonicClock::new(),
             secret: Secret::random(),
         })
     }
 
-    /// Lines that were dropped because the disk was too slow.
-    pub fn left_out(&self) -> u64 {
-        self.left_out.load(Ordering::Relaxed)
+    /// Returns what became of the lines so far.
+    pub fn counts(&self) -> &Arc<AuditCounts> {
+        &self.counts
     }
 
     fn wants(&self, observation: &Observation<'_>) -> bool {
@@ -110,7 +133,7 @@ impl Observer for Audit {
         let line = self.line(observation, decision);
         let sent = self.lines.as_ref().is_some_and(|lines| lines.try_send(line).is_ok());
         if !sent {
-            self.left_out.fetch_add(1, Ordering::Relaxed);
+            self.counts.dropped.add(1);
         }
     }
 }
@@ -149,12 +172,24 @@ impl Rotated {
 
     /// Writes lines until the sender is dropped. A line that cannot be written is lost; the daemon keeps
     /// limiting.
-    fn write_all(&mut self, lines: &Receiver<String>) {
+    fn write_all(&mut self, lines: &Receiver<String>, counts: &AuditCounts) {
+        // Lines in the buffer: written or failed when it is flushed.
+        let mut buffered = 0;
+        let flush = |file: &mut BufWriter<File>, buffered: &mut u64| {
+            let flushed = file.flush().is_ok();
+            let count = if flushed { &counts.written } else { &counts.failed };
+            count.add(core::mem::take(buffered));
+        };
         loop {
             match lines.recv_timeout(FLUSH) {
-                Ok(line) => drop(self.write(&line)),
-                Err(RecvTimeoutError::Timeout) => drop(self.file.flush()),
-                Err(RecvTimeoutError::Disconnected) => return drop(self.file.flush()),
+                Ok(line) => match self.write(&line) {
+                    Ok(()) => buffered += 1,
+                    Err(_) => counts.failed.add(1),
+                },
+                Err(RecvTimeoutError::Timeout) => flush(&mut self.file, &mut buffered),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return flush(&mut self.file, &mut buffered);
+                }
             }
         }
     }

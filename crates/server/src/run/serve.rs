@@ -38,7 +38,9 @@ pub async fn serve(
     let control = Control::new(files)?;
     let snapshots = open_snapshots(settings.snapshot.as_ref())?;
     let spans = settings.tracing.as_ref().map(Spans::start).transpose()?.map(Arc::new);
-    let engine = Arc::new(make_engine(&loaded, snapshots.as_ref(), spans.as_ref())?);
+    let audit = loaded.settings.audit.as_ref().map(Audit::start).transpose()?.map(Arc::new);
+    let observer = observers(audit.as_ref(), spans.as_ref());
+    let engine = Arc::new(make_engine(&loaded, snapshots.as_ref(), observer)?);
     let listeners = Listeners::bind(settings).await?;
     let reloader = Arc::new(Reloader::new(Arc::clone(&engine), listeners.certificates(), load));
     let stopper = Stopper::new();
@@ -51,7 +53,7 @@ pub async fn serve(
         settings,
         reloader: &reloader,
         is_ending: &is_ending,
-        sources: sources(&engine, snapshots.as_ref(), spans.as_ref()),
+        sources: sources(&engine, snapshots.as_ref(), spans.as_ref(), audit.as_ref()),
         stop,
     };
     listeners.serve(&mut tasks, services)?;
@@ -85,6 +87,7 @@ fn sources(
     engine: &Arc<Engine>,
     snapshots: Option<&Snapshots>,
     spans: Option<&Arc<Spans>>,
+    audit: Option<&Arc<Audit>>,
 ) -> Vec<MetricsSource> {
     let engine = Arc::clone(engine);
     let mut sources: Vec<MetricsSource> =
@@ -94,6 +97,9 @@ fn sources(
     }
     if let Some(spans) = spans.cloned() {
         sources.push(Box::new(move |page| spans.tell(page)));
+    }
+    if let Some(counts) = audit.map(|audit| Arc::clone(audit.counts())) {
+        sources.push(Box::new(move |page| counts.write(page)));
     }
     sources
 }
@@ -110,9 +116,8 @@ fn open_snapshots(settings: Option<&SnapshotSettings>) -> Result<Option<Snapshot
 fn make_engine(
     loaded: &Loaded,
     snapshots: Option<&Snapshots>,
-    spans: Option<&Arc<Spans>>,
+    observer: Option<Arc<dyn Observer>>,
 ) -> Result<Engine, String> {
-    let observer = observers(loaded, spans)?;
     let (Some(snapshots), Some(settings)) = (snapshots, &loaded.settings.snapshot) else {
         return Engine::with_observer(&loaded.spec, observer, &mut NoRestore)
             .map_err(|error| error.to_string());
@@ -127,17 +132,13 @@ fn make_engine(
 }
 
 /// The observers of decisions.
-fn observers(
-    loaded: &Loaded,
-    spans: Option<&Arc<Spans>>,
-) -> Result<Option<Arc<dyn Observer>>, String> {
-    let audit = loaded.settings.audit.as_ref().map(Audit::start).transpose()?;
-    let audit = audit.map(|audit| Arc::new(audit) as Arc<dyn Observer>);
+fn observers(audit: Option<&Arc<Audit>>, spans: Option<&Arc<Spans>>) -> Option<Arc<dyn Observer>> {
+    let audit = audit.map(|audit| Arc::clone(audit) as Arc<dyn Observer>);
     let spans = spans.map(|spans| Arc::clone(spans) as Arc<dyn Observer>);
-    Ok(match (audit, spans) {
+    match (audit, spans) {
         (Some(audit), Some(spans)) => Some(Arc::new(vec![audit, spans])),
         (audit, spans) => audit.or(spans),
-    })
+    }
 }
 
 /// Starts the background tasks.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use slidegate::{Cost, Quota};
-use slidegate_gate::Caller;
+use slidegate_gate::{Caller, Page};
 use slidegate_server::config::{AuditDecisions, AuditSettings};
 use slidegate_server::engine::Engine;
 use slidegate_server::gates::NoRestore;
@@ -113,4 +113,34 @@ async fn files_give_way_when_they_are_full_and_the_oldest_goes() {
     }
     let last = lines(&settings.path);
     assert_eq!(last.last().unwrap()["key"], "token-19");
+}
+
+// Losing audit lines in silence is worse than losing them.
+#[tokio::test]
+async fn lines_that_were_written_and_lines_that_failed_are_counted() {
+    let folder = Folder::new("audit_counts");
+    let full = AuditSettings { path: "/dev/full".into(), ..settings(&folder, AuditDecisions::All) };
+    let spec = Spec {
+        policies: vec![PolicySpec::new("api", vec![Quota::per_hour(2).unwrap()])],
+        ..Spec::default()
+    };
+    for (settings, result) in
+        [(settings(&folder, AuditDecisions::All), "written"), (full, "failed")]
+    {
+        let audit = Arc::new(Audit::start(&settings).unwrap());
+        let counts = Arc::clone(audit.counts());
+        let engine = Engine::with_observer(&spec, Some(audit), &mut NoRestore).unwrap();
+        for _ in 0..5 {
+            let plan = engine.plan();
+            let gate = plan.gate("api").unwrap();
+            let _ = gate.check(b"bob", None, Cost::ONE, Caller::IN_PROCESS).await;
+        }
+        // The writer flushes its lines before the log is closed.
+        drop(engine);
+        let mut page = Page::new();
+        counts.write(&mut page);
+        let text = page.finish();
+        let line = format!("slidegate_audit_lines_total{{result=\"{result}\"}} 5");
+        assert!(text.lines().any(|found| found == line), "{text}");
+    }
 }

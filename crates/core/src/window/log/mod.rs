@@ -231,6 +231,13 @@ impl Window for Log {
         self.body.heap_bytes()
     }
 
+    fn recorded_units(&self) -> u64 {
+        match &self.body {
+            Body::Wide(wide) => wide.recorded_units(),
+            _ => self.units.into(),
+        }
+    }
+
     fn trim(&mut self, limits: &Limits, account: &Account) {
         match &mut self.body {
             Body::Wide(wide) if wide.is_empty() => {

@@ -65,6 +65,10 @@ impl Wide {
         self.units == 0
     }
 
+    pub(super) fn recorded_units(&self) -> u64 {
+        self.units
+    }
+
     pub(super) fn heap_bytes(&self) -> usize {
         Self::FIXED_BYTES + self.chunk_bytes
     }
