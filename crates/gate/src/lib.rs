@@ -31,6 +31,7 @@ mod exposition;
 mod gate;
 mod metrics;
 mod observe;
+mod operations;
 mod process;
 mod rollout;
 mod wait;
