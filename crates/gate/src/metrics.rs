@@ -1,6 +1,6 @@
 //! The metrics of all gates: one schema, in the text format of Prometheus.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use slidegate::{Stat, StatValue, Store};
@@ -42,7 +42,8 @@ use crate::observe::{GateOutcome, GuardEvent, Observer};
 #[derive(Debug, Default)]
 pub struct Metrics {
     gates: Mutex<BTreeMap<(Arc<str>, &'static str), Registered>>,
-    stores: Mutex<BTreeMap<StoreLabels, Weak<dyn Store>>>,
+    /// By their addresses, which find a store again in constant time.
+    stores: Mutex<HashMap<usize, (StoreLabels, Weak<dyn Store>)>>,
     guards: Mutex<BTreeMap<Box<str>, Arc<GuardCounters>>>,
 }
 
@@ -80,11 +81,18 @@ impl Metrics {
         Self::default()
     }
 
-    /// Returns the counters for a gate, and includes its store in the exposition under the name
-    /// `memory` or, if it is not in this process, `shared`.
+    /// Returns the counters for a gate, and includes its stores in the exposition. A store that was
+    /// not registered by name is called `memory` or, if it is not in this process, `shared`.
     pub(crate) fn register(&self, gate: &Gate) -> Arc<Counters> {
-        let name = if gate.store.in_process().is_some() { "memory" } else { "shared" };
-        self.register_store_if_new(name, &gate.store);
+        let candidate = gate.candidate.as_ref().map(|candidate| &candidate.store);
+        for store in core::iter::once(&gate.store).chain(candidate) {
+            let known = lock(&self.stores).get(&address(store)).cloned();
+            // The address may be that of a store that is gone.
+            if known.is_none_or(|(_, known)| known.strong_count() == 0) {
+                let name = if store.in_process().is_some() { "memory" } else { "shared" };
+                self.register_store(name, store);
+            }
+        }
         let mut gates = lock(&self.gates);
         if gates.len() >= GATES_MAX {
             gates.retain(|_, registered| Arc::strong_count(&registered.counters) > 1);
@@ -105,17 +113,8 @@ impl Metrics {
 
     /// Includes the metrics of a store under a name from the configuration.
     pub fn register_store(&self, name: &str, store: &Arc<dyn Store>) {
-        lock(&self.stores).insert(StoreLabels::new(name, &**store), Arc::downgrade(store));
-    }
-
-    fn register_store_if_new(&self, name: &str, store: &Arc<dyn Store>) {
-        let mut stores = lock(&self.stores);
-        stores.retain(|_, known| known.strong_count() > 0);
-        let is_known =
-            |known: &Weak<dyn Store>| core::ptr::addr_eq(known.as_ptr(), Arc::as_ptr(store));
-        if !stores.values().any(is_known) {
-            stores.insert(StoreLabels::new(name, &**store), Arc::downgrade(store));
-        }
+        let entry = (StoreLabels::new(name, &**store), Arc::downgrade(store));
+        lock(&self.stores).insert(address(store), entry);
     }
 
     /// Returns all metrics in the text format of Prometheus.
@@ -184,13 +183,20 @@ impl Metrics {
     }
 
     fn write_stores(&self, page: &mut Page) {
-        let stores = lock(&self.stores).clone();
-        let stores: Vec<(StoreLabels, Vec<Stat>)> = stores
+        let alive = {
+            let mut stores = lock(&self.stores);
+            stores.retain(|_, (_, store)| store.strong_count() > 0);
+            stores.values().cloned().collect::<Vec<_>>()
+        };
+        let mut stores: Vec<(StoreLabels, Vec<Stat>)> = alive
             .into_iter()
             .filter_map(|(labels, store)| Some((labels, store.upgrade()?.stats())))
             .collect();
+        stores.sort_by(|(one, _), (other, _)| one.cmp(other));
+        // Two stores with the same labels, as during a reload, would be one series twice.
+        stores.dedup_by(|(one, _), (other, _)| one == other);
         let mut names: Vec<&Stat> = stores.iter().flat_map(|(_, stats)| stats).collect();
-        let mut seen = std::collections::HashSet::new();
+        let mut seen = HashSet::new();
         names.retain(|stat| seen.insert(stat.name));
         for Stat { name, help, value, is_shared, .. } in names {
             page.family(name, kind(value), help);
@@ -296,6 +302,10 @@ fn write_value(page: &mut Page, labels: &[(&str, &str)], value: StatValue) {
         StatValue::Time(value) => page.seconds(labels, value),
         StatValue::Ratio(part, whole) => page.ratio(labels, part, whole),
     }
+}
+
+fn address(store: &Arc<dyn Store>) -> usize {
+    Arc::as_ptr(store).addr()
 }
 
 /// A panic while the lock was held leaves nothing inconsistent: entries are added whole.
