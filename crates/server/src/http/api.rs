@@ -12,8 +12,8 @@ use serde_json::json;
 use slidegate::{Algorithm, Decision, FailureMode, Quota};
 use slidegate_http::Problem;
 
-use super::error::{ApiError, ErrorBody};
-use super::reply::{self, DecisionBody, DenialStatus, ReplyOptions, Seconds};
+use super::error::ApiError;
+use super::reply::{self, DecisionWriter, DenialStatus, ReplyOptions, Seconds};
 use super::request::{
     self, CheckRequest, ChecksRequest, KeyRequest, RefundRequest, ReserveRequest, ResetRequest,
     SettleRequest, Target, denial_status, no_query, parse,
@@ -105,22 +105,17 @@ pub(super) async fn check_all(state: &HttpState, request: &mut Request<Incoming>
     if let Some(problem) = Problem::of(&judged) {
         return Ok(reply::denied(problem, &judged, options.caller));
     }
-    let bodies = asks.iter().zip(&answers).map(|(ask, answer)| {
-        let mut body = DecisionBody::new(ask.limit, ask.tier, &answer.decision, options.caller);
-        body.over = answer.is_over;
-        body
-    });
-    let body = CheckAllBody {
-        allowed: answers.iter().all(|answer| answer.decision.is_allowed()),
-        answers: bodies.collect(),
-    };
-    Ok(reply::with_fields(&body, &judged, false))
-}
-
-#[derive(Debug, Serialize)]
-struct CheckAllBody<'a> {
-    allowed: bool,
-    answers: Vec<DecisionBody<'a>>,
+    let is_allowed = answers.iter().all(|answer| answer.decision.is_allowed());
+    let mut body = DecisionWriter::with_capacity(answers.len());
+    body.text(if is_allowed { r#"{"allowed":true"# } else { r#"{"allowed":false"# });
+    body.text(r#","answers":["#);
+    for (index, (ask, answer)) in asks.iter().zip(&answers).enumerate() {
+        body.text(if index == 0 { "" } else { "," });
+        let Ask { limit, tier, .. } = *ask;
+        body.decision(limit, tier, &answer.decision, answer.is_over, options.caller);
+    }
+    body.text("]}");
+    Ok(reply::with_fields(body.finish(), &judged, false))
 }
 
 /// `POST /v1/batch`: each on its own. An unknown policy or tier is reported in its place; if anything
@@ -144,27 +139,21 @@ pub(super) async fn batch(state: &HttpState, request: &mut Request<Incoming>) ->
     for some in asks.chunks(IN_FLIGHT_MAX) {
         decisions.extend(decide_each(some, caller).await);
     }
-    let answers = asks.iter().zip(&decisions).map(|(ask, decision)| match (ask, decision) {
-        (Ok(ask), Some(decision)) => {
-            Some(BatchAnswer::Decision(DecisionBody::new(ask.limit, ask.tier, decision, caller)))
+    let mut body = DecisionWriter::with_capacity(asks.len());
+    body.text(r#"{"answers":["#);
+    for (index, (ask, decision)) in asks.iter().zip(&decisions).enumerate() {
+        body.text(if index == 0 { "" } else { "," });
+        match (ask, decision) {
+            (Ok(ask), Some(decision)) => {
+                body.decision(ask.limit, ask.tier, decision, false, caller);
+            }
+            (Err(error), _) => body.text(&json!(error.body(caller)).to_string()),
+            // There is a decision for each valid check.
+            (Ok(_), None) => body.text("null"),
         }
-        (Err(error), _) => Some(BatchAnswer::Error(error.body(caller))),
-        // There is a decision for each valid check.
-        (Ok(_), None) => None,
-    });
-    Ok(reply::plain(&BatchBody { answers: answers.collect() }))
-}
-
-#[derive(Debug, Serialize)]
-struct BatchBody<'a> {
-    answers: Vec<Option<BatchAnswer<'a>>>,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
-enum BatchAnswer<'a> {
-    Decision(DecisionBody<'a>),
-    Error(ErrorBody<'a>),
+    }
+    body.text("]}");
+    Ok(reply::with_fields(body.finish(), &[], true))
 }
 
 /// Checks of one batch that wait for a store at the same time.
