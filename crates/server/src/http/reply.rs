@@ -125,7 +125,7 @@ impl DecisionWriter {
             self.text("}");
         }
         self.text("]");
-        if let Some(trace) = caller.trace().filter(|_| is_denied) {
+        if is_denied && let Some(trace) = caller.trace() {
             self.text(r#","trace_id":""#);
             self.text(trace.trace_id());
             self.text("\"");
