@@ -42,12 +42,13 @@ fn of(measured: &Measured) -> Vec<Target> {
     let mut aim = |what: String, value, bound| targets.push(Target { what, value, bound });
     match base.which {
         Which::EmptyHyper => {
-            aim(format!("{name}: throughput / {base_name}"), rate(base), Bound::AtLeast(0.9));
+            aim(format!("{name}: throughput / {base_name}"), rate(base), Bound::AtLeast(0.85));
         }
         Which::Redis => {
             aim(format!("{name}: throughput / {base_name}"), rate(base), Bound::AtLeast(0.7));
         }
         _ => {
+            aim(format!("{name}: throughput / {base_name}"), rate(base), Bound::AtLeast(1.0));
             let peer = measured.row(Which::Throttlecrab);
             let what = format!("{name}: throughput / throttlecrab-grpc");
             aim(what, peer.and_then(rate), Bound::AtLeast(1.0));

@@ -5,7 +5,6 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use serde::{Serialize, Serializer};
 use slidegate::{Cost, Receipt};
 use slidegate_gate::Gate;
 
@@ -63,14 +62,6 @@ impl PortableReceipt {
         let epoch = u16::try_from(take_number(&mut rest)?).ok()?;
         let tick = take_number(&mut rest)?;
         (rest.is_empty() && Cost::new(units).is_ok()).then_some(Self { units, epoch, tick })
-    }
-}
-
-impl Serialize for PortableReceipt {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut text = [0; TEXT_MAX];
-        let text = core::str::from_utf8(self.encode(&mut text)).unwrap_or_default();
-        serializer.serialize_str(text)
     }
 }
 

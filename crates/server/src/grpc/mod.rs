@@ -8,6 +8,7 @@
 //! open.spawn(grpc::serve(stream, service.clone(), limits, stop.clone().wait()));
 //! ```
 
+mod batch;
 mod convert;
 pub mod message;
 mod rls;

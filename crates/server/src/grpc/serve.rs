@@ -1,16 +1,18 @@
 //! One gRPC connection.
 
+use core::future::poll_fn;
 use core::pin::pin;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 use std::sync::Arc;
 
 use hyper::server::conn::http2;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{sleep, timeout};
 
 use super::Service;
+use super::batch::BatchExecutor;
 use crate::net::{IoObserver, ObservedStream};
 
 /// Bounds on a connection.
@@ -62,12 +64,14 @@ where
 {
     let preface = Arc::new(Preface::default());
     let stream = TokioIo::new(ObservedStream::new(stream, Arc::clone(&preface)));
-    let mut connection = pin!(builder(limits).serve_connection(stream, service));
+    let executor = BatchExecutor::default();
+    let connection = builder(limits, executor.clone()).serve_connection(stream, service);
+    let mut connection = pin!(connection);
     let (mut ended, mut opening) = (pin!(ended), pin!(sleep(limits.opening_max)));
     let mut is_open = false;
     loop {
         tokio::select! {
-            served = &mut connection => return served,
+            served = poll_fn(|cx| executor.poll(connection.as_mut(), cx)) => return served,
             () = &mut ended => break,
             () = &mut opening, if !is_open => {
                 if preface.0.load(Ordering::Relaxed) < PREFACE_LEN {
@@ -78,11 +82,12 @@ where
         }
     }
     connection.as_mut().graceful_shutdown();
-    timeout(limits.drain_max, connection).await.unwrap_or(Ok(()))
+    let drained = poll_fn(|cx| executor.poll(connection.as_mut(), cx));
+    timeout(limits.drain_max, drained).await.unwrap_or(Ok(()))
 }
 
-fn builder(limits: GrpcLimits) -> http2::Builder<TokioExecutor> {
-    let mut builder = http2::Builder::new(TokioExecutor::new());
+fn builder(limits: GrpcLimits, executor: BatchExecutor) -> http2::Builder<BatchExecutor> {
+    let mut builder = http2::Builder::new(executor);
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(limits.streams_max)

@@ -13,8 +13,8 @@ use slidegate::{Quota, StoreFuture};
 use slidegate_gate::{Ask, Caller, Decided, check_all as check_asks};
 use slidegate_http::Problem;
 
-use super::error::{ApiError, ErrorBody};
-use super::reply::{self, DecisionBody, DenialStatus, ReplyOptions, Seconds};
+use super::error::ApiError;
+use super::reply::{self, DecisionWriter, DenialStatus, ReplyOptions, Seconds};
 use super::request::{
     self, CheckRequest, ChecksRequest, KeyRequest, KeyTarget, RefundRequest, ReserveRequest,
     ResetRequest, SettleRequest, denial_status, no_query, parse,
@@ -99,22 +99,17 @@ pub(super) async fn check_all(state: &HttpState, request: &mut Request<Incoming>
     if let Some(problem) = Problem::of(&judged) {
         return Ok(reply::denied(problem, &judged, options.caller));
     }
-    let bodies = asks.iter().zip(&all).map(|(ask, decided)| {
-        let mut body = DecisionBody::new(ask.gate, ask.tier, &decided.decision, options.caller);
-        body.over = decided.is_over();
-        body
-    });
-    let body = CheckAllBody {
-        allowed: all.iter().all(|decided| decided.decision.is_allowed()),
-        answers: bodies.collect(),
-    };
-    Ok(reply::with_fields(&body, &judged, false))
-}
-
-#[derive(Debug, Serialize)]
-struct CheckAllBody<'a> {
-    allowed: bool,
-    answers: Vec<DecisionBody<'a>>,
+    let is_allowed = all.iter().all(|decided| decided.decision.is_allowed());
+    let mut body = DecisionWriter::with_capacity(all.len());
+    body.text(if is_allowed { r#"{"allowed":true"# } else { r#"{"allowed":false"# });
+    body.text(r#","answers":["#);
+    for (index, (ask, decided)) in asks.iter().zip(&all).enumerate() {
+        body.text(if index == 0 { "" } else { "," });
+        let is_over = decided.is_over();
+        body.decision(ask.gate, ask.tier, &decided.decision, is_over, options.caller);
+    }
+    body.text("]}");
+    Ok(reply::with_fields(body.finish(), &judged, false))
 }
 
 /// `POST /v1/batch`: each on its own. An unknown policy or tier is reported in its place; if anything
@@ -138,30 +133,21 @@ pub(super) async fn batch(state: &HttpState, request: &mut Request<Incoming>) ->
     for some in asks.chunks(IN_FLIGHT_MAX) {
         all.extend(decide_each(some, caller).await);
     }
-    let answers = asks.iter().zip(&all).map(|(ask, decided)| match (ask, decided) {
-        (Ok(ask), Some(decided)) => Some(BatchAnswer::Decision(DecisionBody::new(
-            ask.gate,
-            ask.tier,
-            &decided.decision,
-            caller,
-        ))),
-        (Err(error), _) => Some(BatchAnswer::Error(error.body(caller))),
-        // There is a decision for each valid check.
-        (Ok(_), None) => None,
-    });
-    Ok(reply::plain(&BatchBody { answers: answers.collect() }))
-}
-
-#[derive(Debug, Serialize)]
-struct BatchBody<'a> {
-    answers: Vec<Option<BatchAnswer<'a>>>,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
-enum BatchAnswer<'a> {
-    Decision(DecisionBody<'a>),
-    Error(ErrorBody<'a>),
+    let mut body = DecisionWriter::with_capacity(asks.len());
+    body.text(r#"{"answers":["#);
+    for (index, (ask, decided)) in asks.iter().zip(&all).enumerate() {
+        body.text(if index == 0 { "" } else { "," });
+        match (ask, decided) {
+            (Ok(ask), Some(decided)) => {
+                body.decision(ask.gate, ask.tier, &decided.decision, false, caller);
+            }
+            (Err(error), _) => body.text(&json!(error.body(caller)).to_string()),
+            // There is a decision for each valid check.
+            (Ok(_), None) => body.text("null"),
+        }
+    }
+    body.text("]}");
+    Ok(reply::with_fields(body.finish(), &[], true))
 }
 
 /// Checks of one batch that wait for a store at the same time.

@@ -8,13 +8,13 @@ use http::{HeaderMap, HeaderValue, Response};
 use http_body_util::Full;
 use hyper::body::Bytes;
 use serde::{Serialize, Serializer};
-use slidegate::{Decision, Quota, QuotaDecision};
+use slidegate::{Decision, QuotaDecision};
 use slidegate_gate::{Ask, Caller, Gate, TierId};
 use slidegate_http::{Body, Fields, PolicyDecision, Problem};
 
 use super::Reply;
 use super::body::JSON;
-use crate::receipt::PortableReceipt;
+use crate::receipt::{PortableReceipt, TEXT_MAX as RECEIPT_MAX};
 
 /// The status of a reply that denies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -35,140 +35,141 @@ pub(super) struct ReplyOptions<'a> {
     pub(super) caller: Caller<'a>,
 }
 
-/// A decision as JSON.
-#[expect(clippy::struct_excessive_bools, reason = "each is a member of the object")]
-#[derive(Debug, Serialize)]
-pub(super) struct DecisionBody<'a> {
-    allowed: bool,
-    policy: &'a str,
-    /// The tightest quota.
-    #[serde(flatten)]
-    tightest: Option<QuotaStatus>,
-    quotas: QuotaStatuses<'a>,
-    /// The trace of a denied request.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    trace_id: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    receipt: Option<PortableReceipt>,
-    /// Of several limits that were checked together, this one denied.
-    #[serde(skip_serializing_if = "is_false")]
-    pub(super) over: bool,
-    #[serde(skip_serializing_if = "is_false")]
-    degraded: bool,
-    #[serde(skip_serializing_if = "is_false")]
-    estimated: bool,
-    #[serde(skip_serializing_if = "is_false")]
-    shadow_denied: bool,
-}
-
-#[derive(Debug, Serialize)]
-struct QuotaStatus {
-    limit: u64,
-    remaining: u64,
-    reset_after: Seconds,
-    /// Only in a denial.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retry_after: Option<RetryAfter>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    window: Option<Seconds>,
-}
-
-/// `null` means never.
-#[derive(Debug, Serialize)]
-struct RetryAfter(Option<Seconds>);
-
-impl RetryAfter {
-    fn new(after: Option<Duration>) -> Self {
-        Self(after.map(Seconds))
-    }
-}
-
-/// All quotas of a decision.
-#[derive(Debug)]
-struct QuotaStatuses<'a> {
-    decision: &'a Decision,
-    quotas: &'a [Quota],
-}
-
 /// A duration in seconds, rounded up to the millisecond so that waiting it is always enough.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Seconds(pub(super) Duration);
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
-fn is_false(flag: &bool) -> bool {
-    !flag
-}
-
-impl<'a> DecisionBody<'a> {
-    pub(super) fn new(
-        gate: &'a Gate,
-        tier: Option<TierId>,
-        decision: &'a Decision,
-        caller: Caller<'a>,
-    ) -> Self {
-        let is_denied = !decision.is_allowed();
-        let tightest = decision.tightest().map(|quota| {
-            QuotaStatus::new(
-                quota,
-                is_denied.then(|| RetryAfter::new(decision.retry_after())),
-                None,
-            )
-        });
-        let trace = if is_denied { caller.trace() } else { None };
-        Self {
-            allowed: decision.is_allowed(),
-            policy: gate.name(),
-            tightest,
-            quotas: QuotaStatuses { decision, quotas: gate.quotas(tier) },
-            trace_id: trace.map(|trace| trace.trace_id()),
-            receipt: decision.receipt().map(PortableReceipt::new),
-            over: false,
-            degraded: decision.is_degraded(),
-            estimated: decision.is_estimated(),
-            shadow_denied: decision.is_shadow_denied(),
+impl Seconds {
+    fn whole_and_millis(self) -> (u64, u32) {
+        match self.0.subsec_nanos().div_ceil(1_000_000) {
+            1000 => (self.0.as_secs().saturating_add(1), 0),
+            millis => (self.0.as_secs(), millis),
         }
-    }
-}
-
-impl QuotaStatus {
-    fn new(
-        quota: &QuotaDecision,
-        retry_after: Option<RetryAfter>,
-        window: Option<Duration>,
-    ) -> Self {
-        Self {
-            limit: quota.limit(),
-            remaining: quota.remaining(),
-            reset_after: Seconds(quota.reset_after()),
-            retry_after,
-            window: window.map(Seconds),
-        }
-    }
-}
-
-impl Serialize for QuotaStatuses<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let is_denied = !self.decision.is_allowed();
-        serializer.collect_seq(self.decision.quotas().iter().enumerate().map(|(index, quota)| {
-            let window = self.quotas.get(index).map(Quota::window);
-            QuotaStatus::new(quota, is_denied.then(|| RetryAfter::new(quota.retry_after())), window)
-        }))
     }
 }
 
 impl Serialize for Seconds {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let whole = self.0.as_secs();
-        match self.0.subsec_nanos().div_ceil(1_000_000) {
-            0 => serializer.serialize_u64(whole),
-            1000 => serializer.serialize_u64(whole.saturating_add(1)),
-            millis => {
-                let rounded = Duration::new(whole, millis * 1_000_000);
-                serializer.serialize_f64(rounded.as_secs_f64())
+        match self.whole_and_millis() {
+            (whole, 0) => serializer.serialize_u64(whole),
+            (whole, millis) => {
+                serializer.serialize_f64(Duration::new(whole, millis * 1_000_000).as_secs_f64())
             }
         }
     }
 }
+
+/// Writes decisions as JSON. Every check needs it, and serde would take three times as many
+/// instructions: see `docs/design/0008-fast-paths.md`. Nothing in a decision needs escapes: policy names
+/// are printable ASCII without quotes.
+#[derive(Debug)]
+pub(super) struct DecisionWriter(Vec<u8>);
+
+impl DecisionWriter {
+    pub(super) fn with_capacity(decisions: usize) -> Self {
+        Self(Vec::with_capacity(DECISION_BYTES * decisions))
+    }
+
+    pub(super) fn finish(self) -> Bytes {
+        self.0.into()
+    }
+
+    pub(super) fn text(&mut self, json: &str) {
+        self.0.extend_from_slice(json.as_bytes());
+    }
+
+    fn number(&mut self, number: u64) {
+        self.text(itoa::Buffer::new().format(number));
+    }
+
+    fn seconds(&mut self, duration: Duration) {
+        let (whole, millis) = Seconds(duration).whole_and_millis();
+        self.number(whole);
+        if millis > 0 {
+            let digit = |value: u32| b'0' + (value % 10) as u8;
+            self.0.extend_from_slice(&[
+                b'.',
+                digit(millis / 100),
+                digit(millis / 10),
+                digit(millis),
+            ]);
+        }
+    }
+
+    /// Writes a decision. `is_over` marks the limit that denied several checks.
+    pub(super) fn decision(
+        &mut self,
+        gate: &Gate,
+        tier: Option<TierId>,
+        decision: &Decision,
+        is_over: bool,
+        caller: Caller<'_>,
+    ) {
+        let is_denied = !decision.is_allowed();
+        self.text(if is_denied { r#"{"allowed":false"# } else { r#"{"allowed":true"# });
+        self.text(r#","policy":""#);
+        self.text(gate.name());
+        self.text("\"");
+        if let Some(tightest) = decision.tightest() {
+            self.text(",");
+            self.quota(tightest, is_denied.then(|| decision.retry_after()));
+        }
+        self.text(r#","quotas":["#);
+        for (index, quota) in decision.quotas().iter().enumerate() {
+            self.text(if index == 0 { "{" } else { ",{" });
+            self.quota(quota, is_denied.then(|| quota.retry_after()));
+            if let Some(quota) = gate.quotas(tier).get(index) {
+                self.text(r#","window":"#);
+                self.seconds(quota.window());
+            }
+            self.text("}");
+        }
+        self.text("]");
+        if is_denied && let Some(trace) = caller.trace() {
+            self.text(r#","trace_id":""#);
+            self.text(trace.trace_id());
+            self.text("\"");
+        }
+        if let Some(receipt) = decision.receipt() {
+            self.text(r#","receipt":""#);
+            self.0.extend_from_slice(PortableReceipt::new(receipt).encode(&mut [0; RECEIPT_MAX]));
+            self.text("\"");
+        }
+        for (is_set, member) in [
+            (is_over, r#","over":true"#),
+            (decision.is_degraded(), r#","degraded":true"#),
+            (decision.is_estimated(), r#","estimated":true"#),
+            (decision.is_shadow_denied(), r#","shadow_denied":true"#),
+        ] {
+            if is_set {
+                self.text(member);
+            }
+        }
+        self.text("}");
+    }
+
+    /// The members that a quota and the whole decision have in common. A denial has `retry_after`, with
+    /// `null` for never.
+    #[expect(clippy::option_option, reason = "no denial, never, or a time")]
+    fn quota(&mut self, quota: &QuotaDecision, retry_after: Option<Option<Duration>>) {
+        self.text(r#""limit":"#);
+        self.number(quota.limit());
+        self.text(r#","remaining":"#);
+        self.number(quota.remaining());
+        self.text(r#","reset_after":"#);
+        self.seconds(quota.reset_after());
+        if let Some(retry_after) = retry_after {
+            self.text(r#","retry_after":"#);
+            match retry_after {
+                Some(after) => self.seconds(after),
+                None => self.text("null"),
+            }
+        }
+    }
+}
+
+/// Enough for most decisions.
+const DECISION_BYTES: usize = 256;
 
 /// The reply to one check.
 pub(super) fn decision(ask: &Ask<'_>, decision: &Decision, options: ReplyOptions<'_>) -> Reply {
@@ -182,17 +183,14 @@ pub(super) fn decision(ask: &Ask<'_>, decision: &Decision, options: ReplyOptions
     if let Some(problem) = Problem::of(judged) {
         return denied(problem, judged, options.caller);
     }
-    let body = DecisionBody::new(gate, tier, decision, options.caller);
-    with_fields(&body, judged, options.is_get)
+    let mut body = DecisionWriter::with_capacity(1);
+    body.decision(gate, tier, decision, false, options.caller);
+    with_fields(body.finish(), judged, options.is_get)
 }
 
 /// A JSON reply with the rate limit fields of `judged`.
-pub(super) fn with_fields(
-    body: &impl Serialize,
-    judged: &[PolicyDecision<'_>],
-    is_get: bool,
-) -> Reply {
-    let mut reply = json(body);
+pub(super) fn with_fields(body: Bytes, judged: &[PolicyDecision<'_>], is_get: bool) -> Reply {
+    let mut reply = with_json(body);
     let headers = reply.headers_mut();
     if is_get {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -235,22 +233,25 @@ pub(super) fn judged<'a>(
 
 /// A JSON reply that no cache keeps.
 pub(crate) fn plain(body: &impl Serialize) -> Reply {
-    with_fields(body, &[], true)
+    with_fields(to_json(body), &[], true)
 }
 
 /// A JSON reply.
 pub(super) fn json(body: &impl Serialize) -> Reply {
-    let mut bytes = Vec::with_capacity(BODY_CAPACITY);
+    with_json(to_json(body))
+}
+
+fn to_json(body: &impl Serialize) -> Bytes {
     // Fails only for maps whose keys are not text, and there are none.
-    let _ = serde_json::to_writer(&mut bytes, body);
-    let mut reply = Response::new(Full::from(Bytes::from(bytes)));
+    serde_json::to_vec(body).unwrap_or_default().into()
+}
+
+fn with_json(body: Bytes) -> Reply {
+    let mut reply = Response::new(Full::from(body));
     reply.headers_mut().reserve(HEADERS);
     reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
     reply
 }
-
-/// Enough for most decisions.
-const BODY_CAPACITY: usize = 256;
 
 /// A content type and five rate limit fields. hyper parses the next request of the connection into the
 /// same map, and its fields fit too.
@@ -268,11 +269,16 @@ mod tests {
             (59_997_000_000, "59.997"),
             (999_000_001, "1"),
             (1_000_000_000, "1"),
-            (1_050_000_000, "1.05"),
+            (1_050_000_000, "1.050"),
             (1_700_000_000_123_000_000, "1700000000.123"),
         ] {
             let seconds = Seconds(Duration::from_nanos(nanos));
-            assert_eq!(serde_json::to_string(&seconds).unwrap(), text, "{nanos}");
+            let mut writer = DecisionWriter::with_capacity(1);
+            writer.seconds(seconds.0);
+            assert_eq!(writer.finish(), text, "{nanos}");
+            let read: f64 = text.parse().unwrap();
+            let json = serde_json::to_string(&seconds).unwrap();
+            assert_eq!(json.parse::<f64>().unwrap().to_bits(), read.to_bits(), "{nanos}");
         }
     }
 }

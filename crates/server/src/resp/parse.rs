@@ -125,23 +125,26 @@ fn number(input: &[u8], at: usize) -> Result<Option<(i64, usize)>, Malformed> {
     const DIGITS_MAX: usize = 19;
     let invalid = Malformed::Protocol("invalid number");
     let rest = input.get(at..).unwrap_or_default();
-    let (sign, digits) = match rest {
-        [b'-', digits @ ..] => (-1, digits),
-        digits => (1, digits),
-    };
-    let count = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    if count > DIGITS_MAX {
-        return Err(invalid);
+    let (sign, start) = if rest.first() == Some(&b'-') { (-1, 1) } else { (1, 0) };
+    let mut value: i64 = 0;
+    for (index, byte) in rest.iter().enumerate().skip(start) {
+        match byte {
+            b'0'..=b'9' if index - start < DIGITS_MAX => {
+                let digit = i64::from(byte - b'0');
+                value =
+                    value.checked_mul(10).and_then(|ten| ten.checked_add(digit)).ok_or(invalid)?;
+            }
+            b'\r' if index > start => {
+                return match rest.get(index + 1) {
+                    None => Ok(None),
+                    Some(b'\n') => Ok(Some((sign * value, at + index + 2))),
+                    Some(_) => Err(Malformed::Protocol("expected a line end")),
+                };
+            }
+            _ => return Err(invalid),
+        }
     }
-    let next = match digits[count..] {
-        [] | [b'\r'] => return Ok(None),
-        [b'\r', b'\n', ..] if count > 0 => at + rest.len() - digits.len() + count + 2,
-        [b'\r', ..] if count > 0 => return Err(Malformed::Protocol("expected a line end")),
-        [..] => return Err(invalid),
-    };
-    let add = |value: i64, digit: &u8| value.checked_mul(10)?.checked_add((digit - b'0').into());
-    let value = digits[..count].iter().try_fold(0, add).ok_or(invalid)?;
-    Ok(Some((sign * value, next)))
+    Ok(None)
 }
 
 #[cfg(test)]

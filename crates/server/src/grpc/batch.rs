@@ -1,0 +1,110 @@
+//! Runs the calls of a connection in batches.
+//!
+//! With a task per call, which is hyper's default, a call wakes another thread, and that takes longer
+//! than a decision in memory. If each call ran as soon as it was read, h2 would write each reply by
+//! itself. So calls are collected until everything that the client sent is read, and then run in a row.
+//! The effect is in `docs/design/0008-fast-paths.md`.
+
+use core::panic::AssertUnwindSafe;
+use core::pin::Pin;
+use core::task::{Context, Poll, Waker};
+use std::panic::catch_unwind;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hyper::rt::Executor;
+
+/// An executor that collects calls. Their number is bounded by the connection's maximum of streams.
+#[derive(Clone, Default)]
+pub(super) struct BatchExecutor(Arc<Mutex<Vec<Call>>>);
+
+type Call = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+impl<F> Executor<F> for BatchExecutor
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    fn execute(&self, call: F) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Box::pin(call));
+    }
+}
+
+impl BatchExecutor {
+    /// Polls a connection and runs the calls that it received.
+    pub(super) fn poll<C: Future>(
+        &self,
+        mut connection: Pin<&mut C>,
+        context: &mut Context<'_>,
+    ) -> Poll<C::Output> {
+        loop {
+            let polled = connection.as_mut().poll(context);
+            if polled.is_ready() || !self.run() {
+                return polled;
+            }
+        }
+    }
+
+    /// Polls every collected call once, and spawns those that are not ready. Returns `false` if there
+    /// were none.
+    fn run(&self) -> bool {
+        let calls = core::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let had_calls = !calls.is_empty();
+        for mut call in calls {
+            // A call that is not ready registers its waker when the new task polls it.
+            let mut context = Context::from_waker(Waker::noop());
+            // A call that panics is dropped, which resets its stream only.
+            let polled = catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(&mut context)));
+            if matches!(polled, Ok(Poll::Pending)) {
+                tokio::spawn(call);
+            }
+        }
+        had_calls
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::future::poll_fn;
+    use core::pin::pin;
+    use core::time::Duration;
+
+    use super::*;
+
+    /// A connection that receives these calls at once and ends at the next poll.
+    async fn serve(calls: Vec<Call>) {
+        let executor = BatchExecutor::default();
+        let mut calls = Some(calls);
+        let mut connection = pin!(poll_fn(|_| match calls.take() {
+            Some(calls) => {
+                for call in calls {
+                    executor.execute(call);
+                }
+                Poll::Pending
+            }
+            None => Poll::Ready(()),
+        }));
+        poll_fn(|cx| executor.poll(connection.as_mut(), cx)).await;
+    }
+
+    #[tokio::test]
+    async fn ready_calls_run_before_the_connection_is_polled_again() {
+        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let call = |number: u32| {
+            let tell = tell.clone();
+            Box::pin(async move { tell.send(number).unwrap() }) as Call
+        };
+        serve(vec![call(1), Box::pin(async { panic!("as the test wants it") }), call(2)]).await;
+        assert_eq!([told.try_recv(), told.try_recv()], [Ok(1), Ok(2)]);
+    }
+
+    #[tokio::test]
+    async fn pending_calls_finish_later() {
+        let (tell, told) = tokio::sync::oneshot::channel();
+        serve(vec![Box::pin(async {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            tokio::task::yield_now().await;
+            tell.send(7).unwrap();
+        })])
+        .await;
+        assert_eq!(told.await, Ok(7));
+    }
+}
