@@ -43,6 +43,7 @@ pub use self::response::{Code, CurrentLimit, Response, Status};
 use self::rule::Rule;
 pub use self::statistics::{Book, HitCounts, OTHER, SEEN_MAX, Statistics};
 use self::tree::{Builder, Level, Naming};
+pub(crate) use self::tree::{How, LevelNames};
 use crate::gates::{GateFactory, UnitGates};
 use crate::spec::DomainSpec;
 
