@@ -213,10 +213,7 @@ impl Builder<'_, '_> {
             }
             let by_values = by_values || spec.value_to_metric;
             let rule = match &spec.limit {
-                Some(limit) => {
-                    let (store, book) = (self.store, self.book);
-                    Some(Rule::new(spec, limit, &label, store, book, self.factory)?)
-                }
+                Some(limit) => Some(Rule::new(spec, limit, &label, self)?),
                 None => None,
             };
             let below = self.level(&spec.descriptors, &label, depth + 1, by_values)?;

@@ -126,10 +126,6 @@ impl Listeners {
     }
 
     /// Serves all of them. HTTP and gRPC share one overload guard, because they share the machine.
-    ///
-    /// # Errors
-    ///
-    /// When the guard's settings are out of range.
     pub(super) fn serve(
         self,
         tasks: &mut JoinSet<()>,
