@@ -29,24 +29,29 @@ pub(crate) fn matches<'a>(
     original: &OriginalRequest,
     headers: &HeaderMap,
 ) -> Result<Matched<'a>, Mismatch<'a>> {
-    let host = one_of(&wanted.hosts, |host| host.eq_ignore_ascii_case(&original.host));
-    let method = one_of(&wanted.methods, |method| method.eq_ignore_ascii_case(&original.method));
-    let (host, method) = (host.ok_or(Mismatch::Host)?, method.ok_or(Mismatch::Method)?);
+    let is_host = |host: &str| host.eq_ignore_ascii_case(&original.host);
+    let is_method = |method: &str| method.eq_ignore_ascii_case(&original.method);
+    let host = one_of(&wanted.hosts, is_host, Mismatch::Host)?;
+    let method = one_of(&wanted.methods, is_method, Mismatch::Method)?;
     for (name, value) in &wanted.headers {
         if !has(headers, name, value.as_deref()) {
             return Err(Mismatch::Header(name, value.as_deref()));
         }
     }
-    let path = one_of(&wanted.paths, |pattern| is_path(pattern, &original.path));
-    Ok(Matched { host, method, path: path.ok_or(Mismatch::Path)? })
+    let is_path = |pattern: &str| is_path(pattern, &original.path);
+    Ok(Matched { host, method, path: one_of(&wanted.paths, is_path, Mismatch::Path)? })
 }
 
-/// The first that fits; `Some(None)` if none is named, which fits everything.
-fn one_of(wanted: &[String], fits: impl Fn(&str) -> bool) -> Option<Option<&str>> {
-    if wanted.is_empty() {
-        return Some(None);
+/// The first that fits. `None` if none is named, which fits everything.
+fn one_of<'a>(
+    wanted: &'a [String],
+    fits: impl Fn(&str) -> bool,
+    mismatch: Mismatch<'a>,
+) -> Result<Option<&'a str>, Mismatch<'a>> {
+    match wanted.iter().map(String::as_str).find(|wanted| fits(wanted)) {
+        None if !wanted.is_empty() => Err(mismatch),
+        found => Ok(found),
     }
-    wanted.iter().map(String::as_str).find(|wanted| fits(wanted)).map(Some)
 }
 
 impl<'a> Matched<'a> {
