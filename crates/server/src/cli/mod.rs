@@ -3,9 +3,9 @@
 mod arguments;
 mod ask;
 pub mod config;
-mod serve;
 mod words;
 
+use core::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,8 +13,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 
 pub use self::arguments::Arguments;
-use self::arguments::{Command, ConfigCommand, LoadArguments};
-use crate::config::{Loaded, Refused, Request, report};
+use self::arguments::{Command, ConfigCommand, LoadArguments, ServeArguments};
+use crate::config::{Loaded, Request, print_config, print_config_json, report};
 
 /// How the program ends.
 pub mod exit {
@@ -46,7 +46,7 @@ pub fn run() -> ExitCode {
 impl Arguments {
     fn run(self) -> u8 {
         match self.command.unwrap_or_else(|| Command::Serve(Box::new(self.serve))) {
-            Command::Serve(arguments) => serve::run(&arguments),
+            Command::Serve(arguments) => serve(&arguments).unwrap_or_else(|code| code),
             Command::Config(command) => command.run(),
             Command::Check(arguments) => ask::run(&arguments),
             Command::Completions { shell } => {
@@ -78,10 +78,7 @@ impl ConfigCommand {
             Self::Explain { words, load: arguments, json } => {
                 let subject = match config::Subject::parse(&words) {
                     Ok(subject) => subject,
-                    Err(error) => {
-                        let _ = writeln!(io::stderr(), "slidegate: {error}");
-                        return exit::USAGE;
-                    }
+                    Err(error) => return failed(&error, exit::USAGE),
                 };
                 match load(&arguments) {
                     Ok(loaded) => config::explain(&loaded, &subject, json, &mut out),
@@ -110,14 +107,29 @@ fn man(folder: Option<&std::path::Path>) -> io::Result<()> {
     }
 }
 
-fn ended(result: io::Result<()>) -> u8 {
-    match result {
-        Ok(()) => exit::OK,
-        Err(error) => {
-            let _ = writeln!(io::stderr(), "slidegate: {error}");
-            exit::FAILED
-        }
+/// Runs the daemon, or prints the settings that it would run with.
+fn serve(arguments: &ServeArguments) -> Result<u8, u8> {
+    let request = arguments.request_arguments();
+    let loaded = load(&request)?;
+    if arguments.print_config {
+        let print = if arguments.json { print_config_json } else { print_config };
+        return Ok(ended(print(&loaded, &mut io::stdout().lock())));
     }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| failed(&error, exit::FAILED))?;
+    let again =
+        move || crate::config::load(&request.request()).map_err(|refused| refused.to_string());
+    Ok(ended(runtime.block_on(crate::run::serve(loaded, again))))
+}
+
+fn ended(result: Result<(), impl Display>) -> u8 {
+    result.map_or_else(|error| failed(&error, exit::FAILED), |()| exit::OK)
+}
+
+/// Reports an error to standard error. Returns `code`.
+fn failed(error: &dyn Display, code: u8) -> u8 {
+    let _ = writeln!(io::stderr(), "slidegate: {error}");
+    code
 }
 
 /// Reads the configuration; what is wrong with it goes to standard error.
@@ -128,8 +140,7 @@ fn load(arguments: &LoadArguments) -> Result<Loaded, u8> {
             Ok(loaded)
         }
         Err(refused) => {
-            let Refused { findings, .. } = &*refused;
-            tell(findings);
+            tell(&refused.findings);
             Err(exit::CONFIG)
         }
     }

@@ -1,36 +1,26 @@
 //! Which format a file is in.
 
 use super::report::Report;
-use super::table::ROOT;
+use super::table::{ROOT, Words, words};
 use super::yaml::Node;
 
-/// The formats that are read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    /// Ours: policies, rules, stores, listeners.
-    Own,
-    /// `rate_limiting.sliding_window`.
-    Sliding,
-    /// That of envoyproxy/ratelimit.
-    Envoy,
+words! {
+    /// The formats that are read.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Format {
+        /// Ours: policies, rules, stores, listeners.
+        Own = "own",
+        /// `rate_limiting.sliding_window`.
+        Sliding = "sliding",
+        /// That of envoyproxy/ratelimit.
+        Envoy = "envoy",
+    }
 }
 
 impl Format {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Own, Self::Sliding, Self::Envoy];
-
-    /// The word for it on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Own => "own",
-            Self::Sliding => "sliding",
-            Self::Envoy => "envoy",
-        }
-    }
-
     /// The format of this name.
     pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|format| format.name() == name)
+        Words::of(name)
     }
 
     /// The format by the top-level keys of a file; `None` if they do not tell, and said so.

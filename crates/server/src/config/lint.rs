@@ -94,16 +94,15 @@ pub(super) fn algorithm(algorithm: Algorithm, span: Span, report: &mut Report) {
 }
 
 pub(super) fn sweep_interval(interval: Duration, span: Span, report: &mut Report) {
-    if interval < SWEEP_SHORT {
-        let message =
-            format!("sweeping every {} costs more than it frees", format_duration(interval));
-        report.warning(span, "sweep-interval", message).help("use 1s to 30s");
-    }
-    if interval > SWEEP_LONG {
-        let message =
-            format!("sweeping every {} leaves passed keys in memory", format_duration(interval));
-        report.warning(span, "sweep-interval", message).help("use 1s to 30s");
-    }
+    let problem = if interval < SWEEP_SHORT {
+        "costs more than it frees"
+    } else if interval > SWEEP_LONG {
+        "leaves passed keys in memory"
+    } else {
+        return;
+    };
+    let message = format!("sweeping every {} {problem}", format_duration(interval));
+    report.warning(span, "sweep-interval", message).help("use 1s to 30s");
 }
 
 /// Warnings about a rule.

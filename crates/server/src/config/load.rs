@@ -188,8 +188,12 @@ impl Loading<'_> {
             self.read_directory(path);
             return;
         }
+        self.read_file(path, self.request.format);
+    }
+
+    fn read_file(&mut self, path: &Path, format: Option<Format>) {
         match self.files.config(path) {
-            Ok(text) => self.read_text(path, &text, self.request.format),
+            Ok(text) => self.read_text(path, &text, format),
             Err(problem) => self.refuse_file(problem),
         }
     }
@@ -222,10 +226,7 @@ impl Loading<'_> {
             self.report.general(Severity::Warning, "empty", message);
         }
         for path in listing.files {
-            match self.files.config(&path) {
-                Ok(text) => self.read_text(&path, &text, Some(Format::Envoy)),
-                Err(problem) => self.refuse_file(problem),
-            }
+            self.read_file(&path, Some(Format::Envoy));
         }
     }
 

@@ -77,22 +77,12 @@ impl Printer<'_> {
         section: &Section,
         found: Option<&Node>,
     ) -> Result<(), io::Error> {
-        let needs = section.fields().any(Field::is_required);
-        match found {
-            None if needs => writeln!(self.out, "# {}: {}", field.name, absent_in_words(field)),
-            found => {
-                let empty;
-                let node = match found {
-                    Some(node) => node,
-                    None => {
-                        empty = Node::empty(self.loaded.tree.span);
-                        &empty
-                    }
-                };
-                writeln!(self.out, "{}:", field.name)?;
-                self.section(section, node, 1)
-            }
+        if found.is_none() && section.fields().any(Field::is_required) {
+            return writeln!(self.out, "# {}: {}", field.name, absent_in_words(field));
         }
+        let empty = Node::empty(self.loaded.tree.span);
+        writeln!(self.out, "{}:", field.name)?;
+        self.section(section, found.unwrap_or(&empty), 1)
     }
 
     fn value(&mut self, field: &Field, node: &Node, depth: usize) -> Result<(), io::Error> {

@@ -55,14 +55,11 @@ impl Judge<'_, '_> {
     async fn take_each(&mut self) {
         let (statistics, caller) = (self.statistics, self.caller);
         for meter in &mut self.meters {
-            let (Hits::Take(cost), Some(gate)) = (meter.hits, meter.gate.as_deref()) else {
-                continue;
-            };
-            let Decided { decision, .. } =
-                gate.check(meter.key.as_slice(), None, cost, caller).await;
+            let Some(Ask { gate, key, cost, .. }) = ask(meter) else { continue };
+            let Decided { decision, .. } = gate.check(key, None, cost, caller).await;
             let is_over = is_over(&decision);
             if is_over && decision.remaining() > 0 {
-                let charged = gate.charge_denied(meter.key.as_slice(), None, cost).await;
+                let charged = gate.charge_denied(key, None, cost).await;
                 statistics.note_store(&charged);
             }
             meter.decided(decision, is_over, !is_over);

@@ -10,7 +10,6 @@
 //! * The windows are as long as those of the reference service, and begin anywhere.
 
 mod answer;
-mod dump;
 mod json;
 mod judge;
 mod key;
@@ -24,12 +23,12 @@ mod statistics;
 mod told;
 mod tree;
 
+use core::fmt::Write;
 use std::sync::Arc;
 
 use slidegate::{Algorithm, Error};
 
 pub use self::answer::answer;
-pub use self::dump::dump;
 pub use self::json::{BODY_MAX, Reply, healthcheck, json};
 use self::key::KeyBytes;
 use self::meter::{Held, Met, Meter, Standing};
@@ -43,6 +42,8 @@ pub use self::response::{Code, CurrentLimit, Response, Status};
 use self::rule::Rule;
 pub use self::statistics::{Book, HitCounts, OTHER, SEEN_MAX, Statistics};
 use self::tree::{Builder, Level, Naming};
+pub(crate) use self::tree::{How, LevelNames};
+use crate::engine::Plan;
 use crate::gates::{GateFactory, UnitGates};
 use crate::spec::DomainSpec;
 
@@ -164,4 +165,23 @@ impl Domain {
         self.root.rules(&mut rules);
         rules
     }
+}
+
+/// All limits of all domains as text, as the reference service shows them at `/rlconfig`: one line
+/// for each limit, with its name, unit, requests, and modes.
+pub fn dump(plan: &Plan) -> String {
+    let mut text = String::new();
+    for rule in plan.domains().flat_map(|domain| domain.rules()) {
+        let (unit, requests) = match &rule.rate {
+            Some(rate) => (rate.unit.name().to_ascii_uppercase(), rate.requests),
+            None => ("UNKNOWN".to_owned(), 0),
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "{}: unit={unit} requests_per_unit={requests}, shadow_mode: {}, quota_mode: {}",
+            rule.label, rule.shadow_mode, rule.quota_mode
+        );
+    }
+    text
 }

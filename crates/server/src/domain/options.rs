@@ -1,7 +1,6 @@
 //! How descriptors are answered, for all domains.
 
-use super::question::DESCRIPTORS_MAX;
-use crate::config::Settings;
+use crate::config::{EnvoySettings, Settings};
 
 /// Settings of the reference service that a drop-in has too, and one of our own.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +24,8 @@ pub struct Options {
     pub dynamic_metadata: bool,
     /// `NEAR_LIMIT_RATIO` in thousandths: from which part of a limit on hits are counted as near it.
     pub near_limit_thousandths: u16,
-    /// The most descriptors of a request, at most [`DESCRIPTORS_MAX`], and the most entries of one,
+    /// The most descriptors of a request, at most
+    /// [`DESCRIPTORS_MAX`](super::DESCRIPTORS_MAX), and the most entries of one,
     /// at most [`ENTRIES_MAX`](super::ENTRIES_MAX).
     pub descriptors_max: usize,
 }
@@ -43,31 +43,18 @@ pub struct HeaderNames {
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            charge_all: false,
-            shadow_mode: false,
-            quota_mode: false,
-            headers: None,
-            dynamic_metadata: false,
-            near_limit_thousandths: 800,
-            descriptors_max: DESCRIPTORS_MAX,
-        }
+        Self::from(&Settings::default())
     }
 }
 
 impl From<&Settings> for Options {
     fn from(settings: &Settings) -> Self {
         let envoy = &settings.envoy;
-        let headers = HeaderNames {
-            limit: envoy.limit_header.clone(),
-            remaining: envoy.remaining_header.clone(),
-            reset: envoy.reset_header.clone(),
-        };
         Self {
             charge_all: envoy.charge_all,
             shadow_mode: envoy.shadow_mode,
             quota_mode: envoy.quota_mode,
-            headers: envoy.response_headers.then_some(headers),
+            headers: envoy.response_headers.then(|| HeaderNames::from(envoy)),
             dynamic_metadata: envoy.dynamic_metadata,
             near_limit_thousandths: envoy.near_limit_thousandths,
             descriptors_max: settings.limits.descriptors_max,
@@ -77,10 +64,16 @@ impl From<&Settings> for Options {
 
 impl Default for HeaderNames {
     fn default() -> Self {
+        Self::from(&EnvoySettings::default())
+    }
+}
+
+impl From<&EnvoySettings> for HeaderNames {
+    fn from(envoy: &EnvoySettings) -> Self {
         Self {
-            limit: "RateLimit-Limit".to_owned(),
-            remaining: "RateLimit-Remaining".to_owned(),
-            reset: "RateLimit-Reset".to_owned(),
+            limit: envoy.limit_header.clone(),
+            remaining: envoy.remaining_header.clone(),
+            reset: envoy.reset_header.clone(),
         }
     }
 }

@@ -59,6 +59,15 @@ mod tests {
             ("key_**", "key_", true),
             ("*", "", true),
             ("key_ä*ö", "key_äüö", true),
+            ("a_*", "a_", true),
+            ("a_*", "a_b", true),
+            ("a_*b", "a_b", true),
+            ("a_*b", "a_bc", false),
+            ("a_x*y*z", "a_xyz", true),
+            ("a_x*y*z", "a_x-y-y-z", true),
+            ("a_x*y*z", "a_xz", false),
+            ("a_ab*ba", "a_aba", false),
+            ("a_*", "b_a", false),
         ] {
             assert_eq!(Pattern::new(pattern).unwrap().matches(text), expected, "{pattern} {text}");
         }

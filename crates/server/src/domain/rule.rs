@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 use slidegate::{Error, ErrorKind};
 use slidegate_gate::{Gate, Rollout};
 
-use super::statistics::{Book, HitCounts};
-use crate::gates::GateFactory;
+use super::statistics::HitCounts;
+use super::tree::Builder;
 use crate::spec::{DescriptorSpec, LimitSpec, Unit};
 
 /// The limit of a level.
@@ -40,18 +40,16 @@ impl Rule {
         spec: &DescriptorSpec,
         limit: &LimitSpec,
         label: &str,
-        store: &str,
-        book: &Book,
-        factory: &mut GateFactory<'_>,
+        builder: &mut Builder<'_, '_>,
     ) -> Result<Self, Error> {
         check_names(limit, label)?;
         let rollout = if spec.shadow_mode { Rollout::Shadow } else { Rollout::Enforce };
         let rate = match &limit.rate {
-            Some(rate) if rate.requests == 0 => {
-                Some(Rate { requests: 0, unit: rate.unit, gate: None })
-            }
             Some(rate) => {
-                let gate = Some(factory.descriptor(store, label, rate, rollout)?);
+                let gate = match rate.requests {
+                    0 => None,
+                    _ => Some(builder.factory.descriptor(builder.store, label, rate, rollout)?),
+                };
                 Some(Rate { requests: rate.requests, unit: rate.unit, gate })
             }
             None => None,
@@ -63,7 +61,7 @@ impl Rule {
             shadow_mode: spec.shadow_mode,
             quota_mode: spec.quota_mode,
             metadata: metadata(spec, label)?,
-            counts: book.configured(label),
+            counts: builder.book.configured(label),
             label: label.into(),
         })
     }

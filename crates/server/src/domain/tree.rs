@@ -15,6 +15,12 @@ use crate::spec::DescriptorSpec;
 #[derive(Debug, Default)]
 pub(super) struct Level {
     nodes: Vec<Node>,
+    names: LevelNames,
+}
+
+/// The names of the descriptors of one level, for finding the one that an entry meets.
+#[derive(Debug, Default)]
+pub(crate) struct LevelNames {
     /// By `key_value`, or `key` alone.
     by_name: HashMap<Box<str>, usize>,
     /// In the order of the file.
@@ -35,11 +41,14 @@ pub(super) struct Node {
     below: Level,
 }
 
-/// How an entry met a node.
+/// How an entry met a descriptor of the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum How {
+pub(crate) enum How {
+    /// By key and value.
     Value,
+    /// By a value with `*`, the first in the file that fits.
     Wildcard,
+    /// By the key, whatever the value.
     Key,
 }
 
@@ -82,31 +91,13 @@ impl Level {
         let mut last = None;
         let mut name = String::new();
         for entry in entries {
-            let step = level.find(entry, &mut name)?;
-            visit(entry, step);
-            level = &step.node.below;
-            last = Some(step.node);
+            let (index, how) = level.names.find(entry, &mut name)?;
+            let node = &level.nodes[index];
+            visit(entry, Step { node, how });
+            level = &node.below;
+            last = Some(node);
         }
         last
-    }
-
-    fn find(&self, entry: &Entry<'_>, name: &mut String) -> Option<Step<'_>> {
-        if self.nodes.is_empty() {
-            return None;
-        }
-        name.clear();
-        name.push_str(entry.key);
-        name.push('_');
-        name.push_str(entry.value);
-        if let Some(index) = self.by_name.get(name.as_str()) {
-            return Some(Step { node: &self.nodes[*index], how: How::Value });
-        }
-        let matching = self.wildcards.iter().find(|(pattern, _)| pattern.matches(name));
-        if let Some((_, index)) = matching {
-            return Some(Step { node: &self.nodes[*index], how: How::Wildcard });
-        }
-        let index = self.by_name.get(entry.key)?;
-        Some(Step { node: &self.nodes[*index], how: How::Key })
     }
 
     /// All rules below, in the order of the file.
@@ -115,6 +106,42 @@ impl Level {
             found.extend(&node.rule);
             node.below.rules(found);
         }
+    }
+}
+
+impl LevelNames {
+    /// The names of the descriptors of a level.
+    pub(crate) fn new(specs: &[DescriptorSpec]) -> Self {
+        let mut names = Self::default();
+        for (index, spec) in specs.iter().enumerate() {
+            names.add(spec.composite(), index);
+        }
+        names
+    }
+
+    /// Adds the name of a descriptor. Returns `false` if it is there already.
+    fn add(&mut self, name: String, index: usize) -> bool {
+        self.wildcards.extend(Pattern::new(&name).map(|pattern| (pattern, index)));
+        self.by_name.insert(name.into(), index).is_none()
+    }
+
+    /// The descriptor that an entry meets, and how. `name` is overwritten.
+    pub(crate) fn find(&self, entry: &Entry<'_>, name: &mut String) -> Option<(usize, How)> {
+        if self.by_name.is_empty() {
+            return None;
+        }
+        name.clear();
+        name.push_str(entry.key);
+        name.push('_');
+        name.push_str(entry.value);
+        if let Some(index) = self.by_name.get(name.as_str()) {
+            return Some((*index, How::Value));
+        }
+        let matching = self.wildcards.iter().find(|(pattern, _)| pattern.matches(name));
+        if let Some((_, index)) = matching {
+            return Some((*index, How::Wildcard));
+        }
+        self.by_name.get(entry.key).map(|index| (*index, How::Key))
     }
 }
 
@@ -180,25 +207,19 @@ impl Builder<'_, '_> {
         for spec in specs {
             let name = name(spec, label)?;
             let label = format!("{label}.{name}");
-            let pattern = Pattern::new(&name);
-            if spec.share_threshold && pattern.is_none() {
+            if spec.share_threshold && !name.contains('*') {
                 let message = "`share_threshold` needs a value with `*`: add one or leave it out";
                 return Err(wrong(format!("{label}: {message}")));
             }
             let by_values = by_values || spec.value_to_metric;
             let rule = match &spec.limit {
-                Some(limit) => {
-                    let (store, book) = (self.store, self.book);
-                    Some(Rule::new(spec, limit, &label, store, book, self.factory)?)
-                }
+                Some(limit) => Some(Rule::new(spec, limit, &label, self)?),
                 None => None,
             };
             let below = self.level(&spec.descriptors, &label, depth + 1, by_values)?;
-            let index = level.nodes.len();
-            if level.by_name.insert(name.as_str().into(), index).is_some() {
+            if !level.names.add(name.clone(), level.nodes.len()) {
                 return Err(wrong(format!("{label} is there twice: leave one out")));
             }
-            level.wildcards.extend(pattern.map(|pattern| (pattern, index)));
             level.nodes.push(Node {
                 name: name.into(),
                 rule,
@@ -228,5 +249,5 @@ fn name(spec: &DescriptorSpec, label: &str) -> Result<String, Error> {
         let message = format!("a key or value of {len} bytes is too long");
         return Err(wrong(format!("{label}: {message}: use {TEXT_MAX} or fewer")));
     }
-    Ok(if value.is_empty() { key.clone() } else { format!("{key}_{value}") })
+    Ok(spec.composite())
 }

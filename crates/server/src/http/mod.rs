@@ -4,7 +4,7 @@
 //! boxed, so that a check's future stays small.
 
 mod api;
-mod auth;
+pub(crate) mod auth;
 mod body;
 mod envoy;
 pub(crate) mod error;
@@ -25,8 +25,6 @@ use slidegate_gate::{ASKS_MAX, Caller};
 use slidegate_http::{Body, ClientAddress, Problem};
 use slidegate_tower::OverloadGuard;
 
-#[cfg(test)]
-pub(crate) use self::auth::counted_by;
 use self::error::{ApiError, ApiErrorKind};
 use self::reply::traced;
 use self::route::{Operation, RouteMatch};

@@ -126,10 +126,6 @@ impl Listeners {
     }
 
     /// Serves all of them. HTTP and gRPC share one overload guard, because they share the machine.
-    ///
-    /// # Errors
-    ///
-    /// When the guard's settings are out of range.
     pub(super) fn serve(
         self,
         tasks: &mut JoinSet<()>,
@@ -158,11 +154,11 @@ impl Listeners {
                 ended.wait().await;
                 health.set(false).await;
             });
-            let grpc = Grpc(service, grpc_limits(settings));
+            let grpc = Protocol::Grpc(service, grpc_limits(settings));
             tasks.spawn(serve_protocol(listener, grpc, Arc::clone(&connections), stop.clone()));
         }
         if let Some(listener) = self.resp {
-            let resp = Resp(Arc::clone(engine), RespLimits::default());
+            let resp = Protocol::Resp(Arc::clone(engine), RespLimits::default());
             tasks.spawn(serve_protocol(listener, resp, Arc::clone(&connections), stop.clone()));
         }
         if let Some((listener, access)) = self.admin {
@@ -268,39 +264,23 @@ fn grpc_limits(settings: &Settings) -> GrpcLimits {
 }
 
 /// A protocol other than HTTP, over any stream.
-trait Protocol: Clone + Send + 'static {
+#[derive(Clone)]
+enum Protocol {
+    Grpc(grpc::Service, GrpcLimits),
+    Resp(Arc<Engine>, RespLimits),
+}
+
+impl Protocol {
     /// Serves one connection until the client closes it or, between requests, until `ended`.
-    fn serve<S>(
-        self,
-        stream: S,
-        ended: impl Future<Output = ()> + Send,
-    ) -> impl Future<Output = ()> + Send
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static;
-}
-
-#[derive(Clone)]
-struct Grpc(grpc::Service, GrpcLimits);
-
-#[derive(Clone)]
-struct Resp(Arc<Engine>, RespLimits);
-
-// A broken connection is the client's business, so errors are dropped.
-impl Protocol for Grpc {
     async fn serve<S>(self, stream: S, ended: impl Future<Output = ()> + Send)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let _ = grpc::serve(stream, self.0, self.1, ended).await;
-    }
-}
-
-impl Protocol for Resp {
-    async fn serve<S>(self, stream: S, ended: impl Future<Output = ()> + Send)
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
-        let _ = resp::serve(stream, self.0, self.1, ended).await;
+        // A broken connection is the client's business, so errors are dropped.
+        match self {
+            Self::Grpc(service, limits) => drop(grpc::serve(stream, service, limits, ended).await),
+            Self::Resp(engine, limits) => drop(resp::serve(stream, engine, limits, ended).await),
+        }
     }
 }
 
@@ -308,9 +288,9 @@ impl Protocol for Resp {
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// Accepts connections until shutdown, then waits for the open ones.
-async fn serve_protocol<P: Protocol>(
+async fn serve_protocol(
     listener: Listener,
-    protocol: P,
+    protocol: Protocol,
     connections: Arc<Connections>,
     stop: Stop,
 ) {

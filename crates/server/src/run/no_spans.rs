@@ -1,7 +1,5 @@
 //! A build without span export.
 
-use core::convert::Infallible;
-
 use slidegate_gate::{Observation, Observer};
 
 use crate::admin::Page;
@@ -9,7 +7,7 @@ use crate::config::TracingSettings;
 
 /// Cannot be created.
 #[derive(Debug)]
-pub struct Spans(Infallible);
+pub enum Spans {}
 
 impl Spans {
     /// Fails, because a configured endpoint that never receives spans is hard to diagnose.
@@ -27,17 +25,17 @@ impl Spans {
 
     /// Never called.
     pub fn end(&self) {
-        match self.0 {}
+        match *self {}
     }
 
     /// Never called.
     pub fn tell(&self, _: &mut Page) {
-        match self.0 {}
+        match *self {}
     }
 }
 
 impl Observer for Spans {
     fn decided(&self, _: &Observation<'_>) {
-        match self.0 {}
+        match *self {}
     }
 }

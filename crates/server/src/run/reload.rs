@@ -41,10 +41,6 @@ impl Reloader {
     }
 
     /// Reloads once. Returns a message for the operator.
-    ///
-    /// # Errors
-    ///
-    /// When the configuration is invalid. The old one is kept.
     pub(super) fn reload(&self) -> Result<String, String> {
         let _turn = self.turn.lock();
         let done = self.try_reload();
@@ -72,10 +68,6 @@ const QUIET: Duration = Duration::from_millis(200);
 
 /// Watches `files` for changes. It watches their directories, because editors and Kubernetes replace
 /// files and links instead of writing to them.
-///
-/// # Errors
-///
-/// When the system has no way to watch.
 pub(super) fn watch(files: &[PathBuf]) -> Result<Changes, String> {
     let (sender, receiver) = mpsc::channel(1);
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {

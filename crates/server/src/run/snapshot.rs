@@ -8,9 +8,9 @@ use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use slidegate::{Error, ErrorKind, RestoreReport};
+use slidegate_gate::Count;
 
 use crate::admin::{Kind, Page};
 use crate::engine::Plan;
@@ -26,8 +26,8 @@ pub struct Snapshots {
 /// How often state was written.
 #[derive(Debug, Default)]
 struct Saves {
-    ok: AtomicU64,
-    failed: AtomicU64,
+    ok: Count,
+    failed: Count,
 }
 
 /// What was written.
@@ -67,15 +67,15 @@ impl Snapshots {
     pub fn save(&self, plan: &Plan) -> Result<SaveReport, Error> {
         let saved = self.save_all(plan);
         let count = if saved.is_ok() { &self.saves.ok } else { &self.saves.failed };
-        count.fetch_add(1, Ordering::Relaxed);
+        count.add(1);
         saved
     }
 
     /// Adds how often that went well, and how often not, to the metrics.
     pub fn tell(&self, page: &mut Page) {
         page.family("slidegate_snapshots_total", Kind::Counter, "Times all state was written.");
-        page.sample(&[("result", "ok")], self.saves.ok.load(Ordering::Relaxed));
-        page.sample(&[("result", "failed")], self.saves.failed.load(Ordering::Relaxed));
+        page.sample(&[("result", "ok")], self.saves.ok.get());
+        page.sample(&[("result", "failed")], self.saves.failed.get());
     }
 
     fn save_all(&self, plan: &Plan) -> Result<SaveReport, Error> {

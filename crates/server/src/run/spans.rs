@@ -4,7 +4,6 @@
 //! for a thread of their own; what does not fit is left out. A collector that is down or slow costs
 //! spans and nothing else.
 
-use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -22,7 +21,7 @@ use opentelemetry_sdk::trace::{
     SpanExporter,
 };
 use slidegate::{Clock, MonotonicClock};
-use slidegate_gate::{GateOutcome, Observation, Observer};
+use slidegate_gate::{Count, GateOutcome, Observation, Observer};
 use slidegate_http::TraceParent;
 
 use crate::admin::{Kind, Page};
@@ -40,9 +39,9 @@ pub struct Spans {
 /// What became of spans.
 #[derive(Debug, Default)]
 struct Counts {
-    made: AtomicU64,
-    sent: AtomicU64,
-    failed: AtomicU64,
+    made: Count,
+    sent: Count,
+    failed: Count,
 }
 
 /// How long the last spans may take at the end.
@@ -85,11 +84,10 @@ impl Spans {
 
     /// Adds what became of spans to a page of metrics.
     pub fn tell(&self, page: &mut Page) {
-        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
         page.family("slidegate_spans_total", Kind::Counter, "Spans of decisions.");
-        page.sample(&[("result", "made")], count(&self.counts.made));
-        page.sample(&[("result", "sent")], count(&self.counts.sent));
-        page.sample(&[("result", "failed")], count(&self.counts.failed));
+        page.sample(&[("result", "made")], self.counts.made.get());
+        page.sample(&[("result", "sent")], self.counts.sent.get());
+        page.sample(&[("result", "failed")], self.counts.failed.get());
     }
 }
 
@@ -118,7 +116,7 @@ impl Observer for Spans {
         if !span.is_recording() {
             return;
         }
-        self.counts.made.fetch_add(1, Ordering::Relaxed);
+        self.counts.made.add(1);
         let number = |units: u64| i64::try_from(units).unwrap_or(i64::MAX);
         span.set_attribute(KeyValue::new("slidegate.listener", caller.listener().name()));
         span.set_attribute(KeyValue::new("slidegate.policy", gate.name().to_owned()));
@@ -154,7 +152,7 @@ impl<E: SpanExporter> SpanExporter for Counted<E> {
         let spans = batch.len() as u64;
         let exported = self.exporter.export(batch).await;
         let count = if exported.is_ok() { &self.counts.sent } else { &self.counts.failed };
-        count.fetch_add(spans, Ordering::Relaxed);
+        count.add(spans);
         exported
     }
 

@@ -28,10 +28,6 @@ pub(super) const PLAIN: &[&[u8]] = &[];
 
 impl ReloadableTls {
     /// Reads the files.
-    ///
-    /// # Errors
-    ///
-    /// When a file cannot be read or is not valid.
     pub(super) fn new(
         settings: &TlsSettings,
         protocols: &'static [&'static [u8]],
@@ -41,10 +37,6 @@ impl ReloadableTls {
     }
 
     /// Reads the files again. On an error the old certificate is kept.
-    ///
-    /// # Errors
-    ///
-    /// As [`new`](ReloadableTls::new).
     pub(super) fn reload(&self) -> Result<(), String> {
         self.current.store(Arc::new(read(&self.settings, self.protocols)?));
         Ok(())

@@ -134,9 +134,9 @@ pub struct DescriptorSpec {
 impl DescriptorSpec {
     /// Key and value as envoyproxy/ratelimit joins them, which is the name of the level.
     pub fn composite(&self) -> String {
-        match &self.value {
+        match self.value.as_deref() {
+            None | Some("") => self.key.clone(),
             Some(value) => format!("{}_{value}", self.key),
-            None => self.key.clone(),
         }
     }
 }

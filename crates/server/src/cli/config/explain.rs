@@ -5,14 +5,14 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 use slidegate::format_duration;
 
-use super::descriptor::{How, LevelMatch, walk};
-use super::rule::{Meeting, meet, tier};
+use super::rule::{AuthRequest, Meeting};
 use super::{quotas_in_words, written};
 use crate::cli::exit;
 use crate::config::Loaded;
 use crate::config::scenario::HttpRequest;
+use crate::domain::{Entry, How, LevelNames};
 use crate::nearest::hint;
-use crate::spec::{DomainSpec, LimitSpec, PolicySpec, Rollout, RuleSpec};
+use crate::spec::{DescriptorSpec, DomainSpec, LimitSpec, PolicySpec, Rollout, RuleSpec};
 
 /// What is to be explained.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,10 +106,11 @@ fn rules(loaded: &Loaded, request: &HttpRequest) -> (bool, Vec<String>, Value) {
     let mut lines = vec![format!("{} {} from {}", request.method, request.path, request.address)];
     let mut objects = Vec::new();
     let mut any = false;
+    let request = AuthRequest::new(request, &loaded.settings.address);
     for rule in &loaded.spec.rules {
-        let meeting = meet(rule, request, &loaded.settings.address);
+        let meeting = request.meet(rule);
         any |= !matches!(meeting, Meeting::Passes(_));
-        objects.push(tell_rule(loaded, rule, request, &meeting, &mut lines));
+        objects.push(tell_rule(loaded, rule, request.tier(rule), &meeting, &mut lines));
     }
     if !any {
         lines.push("no rule applies: the request is allowed, and counted nowhere".to_owned());
@@ -120,7 +121,7 @@ fn rules(loaded: &Loaded, request: &HttpRequest) -> (bool, Vec<String>, Value) {
 fn tell_rule(
     loaded: &Loaded,
     rule: &RuleSpec,
-    request: &HttpRequest,
+    tier: Option<&str>,
     meeting: &Meeting,
     lines: &mut Vec<String>,
 ) -> Value {
@@ -144,7 +145,7 @@ fn tell_rule(
             lines.push(format!("    key: {shown}"));
             lines.push(format!("    units: {}", rule.cost));
             let Some(policy) = policy else { return json!({"rule": name, "applies": true}) };
-            let tier = tier(rule, request).and_then(|tier| policy.tiers.get_key_value(tier));
+            let tier = tier.and_then(|tier| policy.tiers.get_key_value(tier));
             let quotas = tier.map_or(&policy.quotas, |(_, quotas)| quotas);
             let tier = tier.map(|(name, _)| name);
             let of_tier = tier.map(|tier| format!(", tier {tier}")).unwrap_or_default();
@@ -172,6 +173,28 @@ fn how(policy: &PolicySpec) -> String {
         (Rollout::Off, _) => "switched off: not even counted".to_owned(),
     };
     format!("{}, in {}, {switch}", policy.algorithm, policy.store)
+}
+
+/// An entry, and what it meets at its level.
+struct LevelMatch<'a> {
+    entry: &'a (String, String),
+    /// The path ends without.
+    met: Option<(&'a DescriptorSpec, How)>,
+}
+
+/// The path of a descriptor through a tree.
+fn walk<'a>(domain: &'a DomainSpec, entries: &'a [(String, String)]) -> Vec<LevelMatch<'a>> {
+    let mut steps = Vec::with_capacity(entries.len());
+    let mut level = domain.descriptors.as_slice();
+    for entry in entries {
+        let (key, value) = entry;
+        let found = LevelNames::new(level).find(&Entry { key, value }, &mut String::new());
+        let met = found.map(|(index, how)| (&level[index], how));
+        steps.push(LevelMatch { entry, met });
+        let Some((descriptor, _)) = met else { break };
+        level = &descriptor.descriptors;
+    }
+    steps
 }
 
 fn descriptor(domain: &DomainSpec, entries: &[(String, String)]) -> (bool, Vec<String>, Value) {

@@ -3,7 +3,6 @@
 //! Each function takes what was asked and where to write, and gives how the program ends.
 
 mod check;
-mod descriptor;
 mod explain;
 mod rule;
 mod test;

@@ -1,9 +1,11 @@
 //! Whether a rule applies to a request, and why.
 
-use slidegate_http::ClientAddress;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use slidegate_http::{AddressKey, ClientAddress};
 
 use crate::config::scenario::HttpRequest;
-use crate::spec::{KeyPart, MissingKey, RuleSpec};
+use crate::http::auth::{KeySource, Mismatch, OriginalRequest, matches, only};
+use crate::spec::{MissingKey, RuleSpec};
 
 /// What a rule makes of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,138 +18,100 @@ pub(super) enum Meeting {
     Denies(String),
 }
 
-/// The longest value of a header that is part of a key.
-const VALUE_MAX: usize = 1024;
-
-/// Holds a request against a rule.
-pub(super) fn meet(rule: &RuleSpec, request: &HttpRequest, addresses: &ClientAddress) -> Meeting {
-    let mut reasons = Vec::new();
-    for outcome in
-        [host(rule, request), method(rule, request), headers(rule, request), path(rule, request)]
-    {
-        match outcome {
-            Ok(Some(reason)) => reasons.push(reason),
-            Ok(None) => {}
-            Err(reason) => return Meeting::Passes(reason),
-        }
-    }
-    let why = if reasons.is_empty() { "every request".to_owned() } else { reasons.join(", ") };
-    let parts: Result<Vec<String>, String> =
-        rule.key.iter().map(|part| part_of(part, rule, request, addresses)).collect();
-    match (parts, rule.missing) {
-        (Ok(parts), _) => Meeting::Counts { why, key: parts.join(" | ") },
-        (Err(missing), MissingKey::Skip) => {
-            Meeting::Passes(format!("{missing} (missing_key: skip)"))
-        }
-        (Err(missing), MissingKey::Deny) => {
-            Meeting::Denies(format!("{missing} (missing_key: deny)"))
-        }
-        (Err(missing), MissingKey::Address) => {
-            let key = format!("instead: {}", addresses.key_of(request.address));
-            Meeting::Counts { why: format!("{why}; {missing} (missing_key: address)"), key }
-        }
-    }
+/// A request as forward auth sees it.
+#[derive(Debug)]
+pub(super) struct AuthRequest {
+    original: OriginalRequest,
+    address: AddressKey,
+    pub(super) headers: HeaderMap,
 }
 
-/// The tier that a request has by a rule; one that comes twice is none.
-pub(super) fn tier<'a>(rule: &'a RuleSpec, request: &'a HttpRequest) -> Option<&'a str> {
-    let mut values = request.header(rule.tier_header.as_deref()?);
-    values.next().filter(|_| values.next().is_none())
-}
-
-/// Why a part of the match holds, `None` if nothing is asked for; or why it does not.
-type Outcome = Result<Option<String>, String>;
-
-fn host(rule: &RuleSpec, request: &HttpRequest) -> Outcome {
-    let same = |host: &str| host.eq_ignore_ascii_case(&request.host);
-    one_of("host", &request.host, &rule.matches.hosts, same)
-}
-
-fn method(rule: &RuleSpec, request: &HttpRequest) -> Outcome {
-    let same = |method: &str| method.eq_ignore_ascii_case(&request.method);
-    one_of("method", &request.method, &rule.matches.methods, same)
-}
-
-fn path(rule: &RuleSpec, request: &HttpRequest) -> Outcome {
-    one_of("path", &request.path, &rule.matches.paths, |pattern| is_path(pattern, &request.path))
-}
-
-fn one_of(what: &str, found: &str, wanted: &[String], same: impl Fn(&str) -> bool) -> Outcome {
-    if wanted.is_empty() {
-        return Ok(None);
-    }
-    match wanted.iter().find(|wanted| same(wanted)) {
-        Some(wanted) => Ok(Some(format!("{what} {found} is {wanted}"))),
-        None => Err(format!("{what} {found} is not {}", wanted.join(" or "))),
-    }
-}
-
-fn headers(rule: &RuleSpec, request: &HttpRequest) -> Outcome {
-    let mut reasons = Vec::new();
-    for (name, wanted) in &rule.matches.headers {
-        let mut values = request.header(name);
-        let holds = match wanted {
-            Some(wanted) => values.any(|value| value == wanted),
-            None => values.next().is_some(),
+impl AuthRequest {
+    pub(super) fn new(request: &HttpRequest, addresses: &ClientAddress) -> Self {
+        let HttpRequest { method, host, path, address, headers } = request.clone();
+        // What is not a header cannot be sent to the daemon either.
+        let header = |(name, value): (String, String)| {
+            Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?))
         };
-        let wanted = wanted.as_deref().unwrap_or("there");
-        if !holds {
-            return Err(format!("header {name} is not {wanted}"));
+        let mut fields = HeaderMap::new();
+        for (name, value) in headers.into_iter().filter_map(header) {
+            fields.append(name, value);
         }
-        reasons.push(format!("header {name} is {wanted}"));
+        let original = OriginalRequest { method, host, path };
+        Self { original, address: addresses.key_of(address), headers: fields }
     }
-    Ok((!reasons.is_empty()).then(|| reasons.join(", ")))
-}
 
-fn is_path(pattern: &str, path: &str) -> bool {
-    match pattern.strip_suffix('*') {
-        Some(start) => path.starts_with(start),
-        None => path == pattern,
+    pub(super) fn source(&self) -> KeySource<'_> {
+        KeySource { address: self.address, original: &self.original }
     }
-}
 
-/// A part of the key; or what is missing.
-fn part_of(
-    part: &KeyPart,
-    rule: &RuleSpec,
-    request: &HttpRequest,
-    addresses: &ClientAddress,
-) -> Result<String, String> {
-    match part {
-        KeyPart::Address => Ok(format!("address={}", addresses.key_of(request.address))),
-        KeyPart::Header(name) => {
-            // As forward auth joins them: nothing stands before the first that is not empty.
-            let join =
-                |all: String, value| if all.is_empty() { all + value } else { all + "," + value };
-            let value = request.header(name).fold(String::new(), join);
-            if value.is_empty() {
-                return Err(format!("the request has no header {name}"));
+    /// Holds the request against a rule.
+    pub(super) fn meet(&self, rule: &RuleSpec) -> Meeting {
+        let OriginalRequest { method, host, path } = &self.original;
+        let wanted = &rule.matches;
+        let matched = match matches(wanted, &self.original, &self.headers) {
+            Ok(matched) => matched,
+            Err(mismatch) => {
+                let none_of = |what: &str, found: &str, wanted: &[String]| {
+                    format!("{what} {found} is not {}", wanted.join(" or "))
+                };
+                return Meeting::Passes(match mismatch {
+                    Mismatch::Host => none_of("host", host, &wanted.hosts),
+                    Mismatch::Method => none_of("method", method, &wanted.methods),
+                    Mismatch::Path => none_of("path", path, &wanted.paths),
+                    Mismatch::Header(name, value) => {
+                        format!("header {name} is not {}", value.unwrap_or("there"))
+                    }
+                });
             }
-            if value.len() > VALUE_MAX {
-                return Err(format!("the header {name} has more than {VALUE_MAX} bytes"));
+        };
+        let is = |what: &str, found: &str, wanted: &str| format!("{what} {found} is {wanted}");
+        let mut reasons = Vec::new();
+        reasons.extend(matched.host.map(|wanted| is("host", host, wanted)));
+        reasons.extend(matched.method.map(|wanted| is("method", method, wanted)));
+        for (name, value) in &wanted.headers {
+            reasons.push(is("header", name, value.as_deref().unwrap_or("there")));
+        }
+        reasons.extend(matched.path.map(|wanted| is("path", path, wanted)));
+        let why = if reasons.is_empty() { "every request".to_owned() } else { reasons.join(", ") };
+        self.count(rule, matched.pattern(), why)
+    }
+
+    /// The key of a rule that applies.
+    fn count(&self, rule: &RuleSpec, pattern: &str, why: String) -> Meeting {
+        let source = self.source();
+        let mut key = Vec::new();
+        for part in &rule.key {
+            if !key.is_empty() {
+                key.extend_from_slice(b" | ");
             }
-            Ok(format!("header:{name}={value}"))
+            let Err(lack) = source.add(part, pattern, &self.headers, &mut key) else { continue };
+            let lacks = format!("{lack} (missing_key: {})", rule.missing.name());
+            return match rule.missing {
+                MissingKey::Skip => Meeting::Passes(lacks),
+                MissingKey::Deny => Meeting::Denies(lacks),
+                MissingKey::Address => {
+                    let key = format!("instead: {}", self.address);
+                    Meeting::Counts { why: format!("{why}; {lacks}"), key }
+                }
+            };
         }
-        KeyPart::Host if request.host.is_empty() => Err("the request has no host".to_owned()),
-        KeyPart::Host => Ok(format!("host={}", request.host)),
-        KeyPart::Method => Ok(format!("method={}", request.method)),
-        KeyPart::Path => {
-            let paths = &rule.matches.paths;
-            let pattern = paths.iter().find(|pattern| is_path(pattern, &request.path));
-            Ok(format!("path={}", pattern.map_or("*", String::as_str)))
-        }
-        KeyPart::Constant(text) => Ok(format!("constant={text}")),
+        Meeting::Counts { why, key: String::from_utf8_lossy(&key).into_owned() }
+    }
+
+    /// The tier that the request has by a rule; a header that comes twice names none.
+    pub(super) fn tier(&self, rule: &RuleSpec) -> Option<&str> {
+        only(&self.headers, rule.tier_header.as_deref()?)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use http::{HeaderMap, HeaderName, HeaderValue};
     use proptest::prelude::*;
     use slidegate::Cost;
 
     use super::*;
-    use crate::spec::MatchSpec;
+    use crate::spec::{KeyPart, MatchSpec};
 
     fn some(words: &'static [&'static str]) -> impl Strategy<Value = Vec<String>> {
         let word = prop::sample::select(words).prop_map(str::to_owned);
@@ -218,13 +182,13 @@ mod tests {
                 let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
                 headers.append(name, HeaderValue::from_str(value).unwrap());
             }
-            let served = crate::http::counted_by(
+            let served = crate::http::auth::counted_by(
                 &rule,
                 [&request.method, &request.host, &request.path],
                 addresses.key_of(request.address),
                 &headers,
             );
-            let explained = match meet(&rule, &request, &addresses) {
+            let explained = match AuthRequest::new(&request, &addresses).meet(&rule) {
                 Meeting::Counts { key, .. } => Some(key.replace(" | ", "|").replace(": ", ":")),
                 Meeting::Passes(_) | Meeting::Denies(_) => None,
             };

@@ -9,18 +9,18 @@ use std::path::PathBuf;
 
 use serde_json::json;
 use slidegate::{Decision, ManualClock, format_duration};
+use slidegate_gate::{Ask, Caller, check_all};
 
-use super::rule::{Meeting, meet, tier};
+use super::rule::AuthRequest;
 use super::written;
 use crate::cli::exit;
 use crate::config::report::{write_json, write_text};
 use crate::config::scenario::{Asked, HttpRequest, Scenario, Step, Test, read};
 use crate::config::{Loaded, Refused, Request, load};
 use crate::domain::{Code, Descriptor, Entry, Options, Question, answer};
-use slidegate_gate::{Ask, Caller, check_all};
-
 use crate::engine::Engine;
 use crate::gates::NoRestore;
+use crate::http::auth::matching_rules;
 use crate::nearest::hint;
 use crate::spec::{MEMORY, Spec, StoreSpec};
 
@@ -222,22 +222,11 @@ fn ask(loaded: &Loaded, engine: &Engine, asked: &Asked) -> Result<Seen, String> 
 
 fn ask_rules(loaded: &Loaded, engine: &Engine, request: &HttpRequest) -> Result<Seen, String> {
     let plan = engine.plan();
-    let mut keys = Vec::new();
-    for rule in &loaded.spec.rules {
-        match meet(rule, request, &loaded.settings.address) {
-            Meeting::Passes(_) => {}
-            Meeting::Denies(_) => return Ok(Seen { allowed: false, ..Seen::FREE }),
-            Meeting::Counts { key, .. } => keys.push((rule, key)),
-        }
-    }
-    let asks: Vec<Ask<'_>> = keys
-        .iter()
-        .filter_map(|(rule, key)| {
-            let gate = plan.gate(&rule.policy)?;
-            let tier = tier(rule, request).and_then(|name| gate.tier(name));
-            Some(Ask { gate, key: key.as_bytes(), tier, cost: rule.cost })
-        })
-        .collect();
+    let request = AuthRequest::new(request, &loaded.settings.address);
+    let Ok(rules) = matching_rules(&plan, &request.source(), &request.headers) else {
+        return Ok(Seen { allowed: false, ..Seen::FREE });
+    };
+    let asks: Vec<Ask<'_>> = rules.iter().map(|(ask, key)| Ask { key, ..*ask }).collect();
     let all = ready(check_all(&asks, None, Caller::IN_PROCESS))?;
     let decisions: Vec<&Decision> = all.iter().map(|decided| &decided.decision).collect();
     Ok(Seen::of(&decisions))

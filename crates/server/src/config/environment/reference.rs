@@ -28,9 +28,7 @@ impl<'a> Reference<'a> {
         report: &mut Report,
     ) -> Option<&'static str> {
         for (name, path) in SETS {
-            if let Some(value) = self.environment.get(name) {
-                put(root, path, name, value, report);
-            }
+            self.set(root, path, name, report);
         }
         self.charge_all(root, report);
         for (why, names) in IGNORED {
@@ -46,6 +44,13 @@ impl<'a> Reference<'a> {
         self.log_level(root, report);
         self.config_type(report);
         self.redis(root, report)
+    }
+
+    /// Puts the value of a variable at a path, if it has one.
+    fn set(&self, root: &mut Node, path: &str, name: &str, report: &mut Report) {
+        if let Some(value) = self.environment.get(name) {
+            put(root, path, name, value, report);
+        }
     }
 
     /// Whether a flag is set; absent and malformed ones are not.
@@ -94,9 +99,7 @@ impl<'a> Reference<'a> {
             ("tls.key", "GRPC_SERVER_TLS_KEY"),
             ("tls.client_authority", "GRPC_CLIENT_TLS_CACERT"),
         ] {
-            if let Some(value) = self.environment.get(name) {
-                put(root, path, name, value, report);
-            }
+            self.set(root, path, name, report);
         }
     }
 
@@ -140,18 +143,16 @@ impl<'a> Reference<'a> {
         let store = format!("stores.{STORE}");
         let kind = self.environment.get("REDIS_TYPE").unwrap_or("SINGLE").to_ascii_uppercase();
         let addresses = |list: &str| list.split(',').map(address).collect::<Vec<_>>().join(",");
+        let put_url = |key: &str, value: &str, root: &mut Node, report: &mut Report| {
+            put(root, &format!("{store}.{key}"), "REDIS_URL", value, report);
+        };
         match kind.as_str() {
-            "SINGLE" => {
-                put(root, &format!("{store}.redis"), "REDIS_URL", &address(url), report);
-            }
-            "CLUSTER" => {
-                put(root, &format!("{store}.cluster"), "REDIS_URL", &addresses(url), report);
-            }
+            "SINGLE" => put_url("redis", &address(url), root, report),
+            "CLUSTER" => put_url("cluster", &addresses(url), root, report),
             "SENTINEL" => {
                 let (service, list) = url.split_once(',').unwrap_or((url, ""));
-                let path = format!("{store}.sentinel");
-                put(root, &format!("{path}.service"), "REDIS_URL", service, report);
-                put(root, &format!("{path}.addresses"), "REDIS_URL", &addresses(list), report);
+                put_url("sentinel.service", service, root, report);
+                put_url("sentinel.addresses", &addresses(list), root, report);
             }
             other => {
                 let span = self.span("REDIS_TYPE", report);
@@ -166,9 +167,7 @@ impl<'a> Reference<'a> {
             ("prefix", "CACHE_KEY_PREFIX"),
             ("deadline", "REDIS_TIMEOUT"),
         ] {
-            if let Some(value) = self.environment.get(name) {
-                put(root, &format!("{store}.{key}"), name, value, report);
-            }
+            self.set(root, &format!("{store}.{key}"), name, report);
         }
         Some(STORE)
     }

@@ -30,25 +30,24 @@ pub(in crate::config) fn variables(
     root: &mut Node,
     report: &mut Report,
 ) {
-    let known = table::settings();
-    for (path, _) in &known {
-        let name = table::variable(path);
+    let mut known = Vec::new();
+    for (path, _) in table::settings() {
+        let name = table::variable(&path);
         if let Some(value) = environment.get(&name) {
-            put(root, path, Origin::Environment(name), value, report);
+            put(root, &path, Origin::Environment(name.clone()), value, report);
         }
+        known.push(name);
     }
     for name in environment.names().filter(|name| name.starts_with(VARIABLE_PREFIX)) {
-        let is_known = known.iter().any(|(path, _)| table::variable(path) == name);
-        if is_known || ELSEWHERE.contains(&name) {
+        if known.iter().any(|known| known == name) || ELSEWHERE.contains(&name) {
             continue;
         }
         let value = environment.get(name).unwrap_or_default();
         let span = report.sources.add_pair(Origin::Environment(name.to_owned()), value);
-        let names: Vec<String> = known.iter().map(|(path, _)| table::variable(path)).collect();
         let message = format!("{name} sets nothing");
         let finding = report.warning(span, "unknown-variable", message);
         finding
-            .choices(name, names.iter().map(String::as_str))
+            .choices(name, known.iter().map(String::as_str))
             .help("variables are named after settings: SLIDEGATE_LISTEN_HTTP is `listen.http`");
     }
 }

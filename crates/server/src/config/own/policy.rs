@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use slidegate::{Algorithm, Policy, Quota};
+use slidegate::{Policy, Quota};
 
 use super::store::store_names;
 use crate::config::lint;
@@ -17,7 +17,7 @@ const SHARED_ONLY: [&str; 5] = ["failure_mode", "nodes", "guard_band", "deny_cac
 
 /// All policies of a tree.
 pub(in crate::config) fn policies(root: &Node, reader: &mut Reader<'_>) -> Vec<PolicySpec> {
-    let mut names: HashMap<String, Span> = HashMap::new();
+    let mut names = HashMap::new();
     let items = root.get("policies").map(Node::items).unwrap_or_default();
     let mut policies = Vec::with_capacity(items.len());
     for node in items {
@@ -29,18 +29,29 @@ pub(in crate::config) fn policies(root: &Node, reader: &mut Reader<'_>) -> Vec<P
             let message = format!("the policy `{}` has no quota", spec.name);
             report.error(quotas.span, "value", message).help("use one to eight");
         }
-        let span = node.get("name").map_or(node.span, |name| name.span);
-        if let Some(first) = names.insert(spec.name.clone(), span) {
-            let message = format!("two policies are named `{}`", spec.name);
-            let finding = report.error(span, "duplicate-name", message);
-            finding.related(first, "the first is here").help("use another name");
-        }
+        check_name("policies", &spec.name, node, &mut names, report);
         check_policy(&spec, node, report);
         check_store(&spec, node, root, report);
         lint::policy(&spec, node, report);
         policies.push(spec);
     }
     policies
+}
+
+/// Reports a name that another one of its kind has.
+pub(super) fn check_name(
+    kind: &str,
+    name: &str,
+    node: &Node,
+    names: &mut HashMap<String, Span>,
+    report: &mut Report,
+) {
+    let span = node.get("name").map_or(node.span, |name| name.span);
+    if let Some(first) = names.insert(name.to_owned(), span) {
+        let message = format!("two {kind} are named `{name}`");
+        let finding = report.error(span, "duplicate-name", message);
+        finding.related(first, "the first is here").help("use another name");
+    }
 }
 
 /// Reports, with its place, what the library itself would refuse later.
@@ -59,7 +70,7 @@ fn check_policy(spec: &PolicySpec, node: &Node, report: &mut Report) {
             report.error(entry.key_span, "value", message).help("use one to eight");
             continue;
         };
-        check_count("a tier", spec.algorithm, tier, spec, entry.value.span, report);
+        check_tier(tier, spec, entry.value.span, report);
     }
     let candidate = spec.candidate.as_ref().filter(|it| it.quotas.len() > spec.quotas.len());
     if let (Some(candidate), Some(node)) = (candidate, node.find("candidate.quotas")) {
@@ -70,20 +81,13 @@ fn check_policy(spec: &PolicySpec, node: &Node, report: &mut Report) {
     check_leases(spec, node, report);
 }
 
-fn check_count(
-    what: &str,
-    algorithm: Algorithm,
-    quotas: &[Quota],
-    spec: &PolicySpec,
-    span: Span,
-    report: &mut Report,
-) {
-    let log = algorithm.keeps_entries();
+fn check_tier(quotas: &[Quota], spec: &PolicySpec, span: Span, report: &mut Report) {
+    let log = spec.algorithm.keeps_entries();
     let (given, most) = (quotas.len(), spec.quotas.len());
     if given == most || (log && given < most) {
         return;
     }
-    let message = format!("{what} of {given} quotas does not fit a policy of {most}");
+    let message = format!("a tier of {given} quotas does not fit a policy of {most}");
     let help = if log { "use as many, or fewer" } else { "use as many" };
     report.error(span, "value", message).help(help);
 }

@@ -2,9 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::policy::check_name;
 use crate::config::lint;
 use crate::config::report::Report;
-use crate::config::source::Span;
 use crate::config::table::{Read, Reader};
 use crate::config::yaml::Node;
 use crate::spec::{KeyPart, PolicySpec, RuleSpec};
@@ -16,18 +16,13 @@ pub(in crate::config) fn rules(
     policies: &[PolicySpec],
     reader: &mut Reader<'_>,
 ) -> Vec<RuleSpec> {
-    let mut names: HashMap<String, Span> = HashMap::new();
+    let mut names = HashMap::new();
     let items = root.get("rules").map(Node::items).unwrap_or_default();
     let mut rules = Vec::with_capacity(items.len());
     for node in items {
         let Some(spec) = RuleSpec::read(node, reader) else { continue };
         let report = &mut *reader.report;
-        let span = node.get("name").map_or(node.span, |name| name.span);
-        if let Some(first) = names.insert(spec.name.clone(), span) {
-            let message = format!("two rules are named `{}`", spec.name);
-            let finding = report.error(span, "duplicate-name", message);
-            finding.related(first, "the first is here").help("use another name");
-        }
+        check_name("rules", &spec.name, node, &mut names, report);
         check_rule(&spec, node, policies, report);
         rules.push(spec);
     }

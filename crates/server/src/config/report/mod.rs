@@ -11,6 +11,7 @@ pub use place::Place;
 pub use text::write_text;
 
 use super::source::{Sources, Span};
+use super::table::words;
 use crate::nearest;
 
 /// One finding.
@@ -32,15 +33,17 @@ pub struct Diagnostic {
     pub related: Option<(Place, &'static str)>,
 }
 
-/// How bad a finding is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Severity {
-    /// The configuration is not used.
-    Error,
-    /// It is used, and may hurt.
-    Warning,
-    /// Worth knowing.
-    Note,
+words! {
+    /// How bad a finding is.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Severity {
+        /// The configuration is not used.
+        Error = "error",
+        /// It is used, and may hurt.
+        Warning = "warning",
+        /// Worth knowing.
+        Note = "note",
+    }
 }
 
 /// More findings than this are only counted: the first ones explain the others.
@@ -53,17 +56,6 @@ pub(crate) struct Report {
     findings: Vec<Diagnostic>,
     errors: usize,
     left_out: usize,
-}
-
-impl Severity {
-    /// In small letters.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Error => "error",
-            Self::Warning => "warning",
-            Self::Note => "note",
-        }
-    }
 }
 
 impl Report {

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use super::{Diagnostic, Place, Severity};
+use crate::config::source::Origin;
 
 const RED: &str = "\u{1b}[1;31m";
 const YELLOW: &str = "\u{1b}[1;33m";
@@ -64,17 +65,12 @@ fn write_place(
     let bar = paint.with(BLUE, "|");
     let arrow = paint.with(BLUE, "-->");
     let (name, line, column) = (place.origin.name(), place.line, place.column);
-    match place.origin {
-        super::super::source::Origin::File(_) => {
-            writeln!(out, "{:margin$}{arrow} {name}:{line}:{column}", "")?;
-        }
-        super::super::source::Origin::Environment(_) => {
-            writeln!(out, "{:margin$}{arrow} environment variable {name}", "")?;
-        }
-        super::super::source::Origin::Flag(_) => {
-            writeln!(out, "{:margin$}{arrow} flag {name}", "")?;
-        }
-    }
+    let named = match place.origin {
+        Origin::File(_) => format!("{name}:{line}:{column}"),
+        Origin::Environment(_) => format!("environment variable {name}"),
+        Origin::Flag(_) => format!("flag {name}"),
+    };
+    writeln!(out, "{:margin$}{arrow} {named}", "")?;
     let carets = "^".repeat(place.width());
     writeln!(out, "{:margin$} {bar}", "")?;
     writeln!(

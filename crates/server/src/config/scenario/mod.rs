@@ -187,10 +187,4 @@ impl HttpRequest {
     pub fn get(path: &str) -> Self {
         Self { path: path.to_owned(), ..Self::default() }
     }
-
-    /// All values of a header.
-    pub fn header<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
-        let same = move |(known, _): &&(String, String)| known.eq_ignore_ascii_case(name);
-        self.headers.iter().filter(same).map(|(_, value)| value.as_str())
-    }
 }

@@ -4,6 +4,8 @@
 //! `|` and `\` in a value are escaped, so that no two lists of parts have the same text and no header
 //! can pass for an address.
 
+use core::fmt;
+
 use http::HeaderMap;
 use slidegate_http::AddressKey;
 
@@ -12,9 +14,9 @@ use crate::spec::{KeyPart, MissingKey, RuleSpec};
 
 /// The sources of a key.
 #[derive(Debug)]
-pub(super) struct KeySource<'a> {
-    pub(super) address: AddressKey,
-    pub(super) original: &'a OriginalRequest,
+pub(crate) struct KeySource<'a> {
+    pub(crate) address: AddressKey,
+    pub(crate) original: &'a OriginalRequest,
 }
 
 /// What happens to a request without a key.
@@ -22,6 +24,26 @@ pub(super) struct KeySource<'a> {
 pub(super) enum Missing {
     Skip,
     Deny,
+}
+
+/// What a request lacks for a part of a key.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Lack<'a> {
+    Header(&'a str),
+    ShorterHeader(&'a str),
+    Host,
+}
+
+impl fmt::Display for Lack<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Header(name) => write!(formatter, "the request has no header {name}"),
+            Self::ShorterHeader(name) => {
+                write!(formatter, "the header {name} has more than {VALUE_MAX} bytes")
+            }
+            Self::Host => formatter.write_str("the request has no host"),
+        }
+    }
 }
 
 /// The maximum length of a header field in a key. A longer field counts as missing.
@@ -40,7 +62,7 @@ impl KeySource<'_> {
             if !key.is_empty() {
                 key.push(b'|');
             }
-            if self.add(part, pattern, headers, &mut key).is_none() {
+            if self.add(part, pattern, headers, &mut key).is_err() {
                 return match rule.missing {
                     MissingKey::Skip => Err(Missing::Skip),
                     MissingKey::Deny => Err(Missing::Deny),
@@ -51,13 +73,14 @@ impl KeySource<'_> {
         Ok(key)
     }
 
-    fn add(
+    /// Adds one part to a key.
+    pub(crate) fn add<'p>(
         &self,
-        part: &KeyPart,
+        part: &'p KeyPart,
         pattern: &str,
         headers: &HeaderMap,
         key: &mut Vec<u8>,
-    ) -> Option<()> {
+    ) -> Result<(), Lack<'p>> {
         match part {
             KeyPart::Address => push(key, "address=", self.address.to_string().as_bytes()),
             KeyPart::Header(name) => {
@@ -67,14 +90,17 @@ impl KeySource<'_> {
                 push(key, "=", &value);
             }
             KeyPart::Host => {
-                let host = Some(&self.original.host).filter(|host| !host.is_empty())?;
-                push(key, "host=", host.as_bytes());
+                let host = self.original.host.as_bytes();
+                if host.is_empty() {
+                    return Err(Lack::Host);
+                }
+                push(key, "host=", host);
             }
             KeyPart::Method => push(key, "method=", self.original.method.as_bytes()),
             KeyPart::Path => push(key, "path=", pattern.as_bytes()),
             KeyPart::Constant(text) => push(key, "constant=", text.as_bytes()),
         }
-        Some(())
+        Ok(())
     }
 }
 
@@ -88,8 +114,8 @@ fn push(key: &mut Vec<u8>, kind: &str, value: &[u8]) {
     }
 }
 
-/// All values of a field. `None` if there is none, or if they are too long.
-fn header(headers: &HeaderMap, name: &str) -> Option<Vec<u8>> {
+/// All values of a field.
+fn header<'p>(headers: &HeaderMap, name: &'p str) -> Result<Vec<u8>, Lack<'p>> {
     let mut all = Vec::new();
     for value in headers.get_all(name) {
         if !all.is_empty() {
@@ -97,7 +123,11 @@ fn header(headers: &HeaderMap, name: &str) -> Option<Vec<u8>> {
         }
         all.extend_from_slice(value.as_bytes());
     }
-    (!all.is_empty() && all.len() <= VALUE_MAX).then_some(all)
+    match all.len() {
+        0 => Err(Lack::Header(name)),
+        1..=VALUE_MAX => Ok(all),
+        _ => Err(Lack::ShorterHeader(name)),
+    }
 }
 
 #[cfg(test)]

@@ -16,8 +16,11 @@ use hyper::body::{Bytes, Incoming};
 use slidegate_gate::{ASKS_MAX, Ask, Caller, check_all};
 use slidegate_http::Problem;
 
-use self::key::{KeySource, Missing};
-use self::original::{FieldFamily, OriginalRequest};
+pub(crate) use self::key::KeySource;
+use self::key::Missing;
+use self::original::FieldFamily;
+pub(crate) use self::original::OriginalRequest;
+pub(crate) use self::rule::{Mismatch, matches, only};
 use super::error::{ApiError, ApiErrorKind, shown};
 use super::reply::{self, write_fields};
 use super::request::parameters;
@@ -64,19 +67,19 @@ pub(super) async fn authorize(
 }
 
 /// The checks and keys of all rules that match.
-fn matching_rules<'a>(
+pub(crate) fn matching_rules<'a>(
     plan: &'a Plan,
     source: &KeySource<'_>,
     headers: &HeaderMap,
 ) -> Result<Vec<(Ask<'a>, Vec<u8>)>, ApiError> {
     let mut found = Vec::new();
     for rule in plan.rules() {
-        let Some(path) = rule::matches(&rule.matches, source.original, headers) else { continue };
+        let Ok(matched) = matches(&rule.matches, source.original, headers) else { continue };
         let Some(gate) = plan.gate(&rule.policy) else {
             let detail = format!("rule {:?} names policy {:?}: add it", rule.name, rule.policy);
             return Err(ApiError::new(ApiErrorKind::Failed, detail));
         };
-        let key = match source.key(rule, path, headers) {
+        let key = match source.key(rule, matched.pattern(), headers) {
             Ok(key) => key,
             Err(Missing::Skip) => continue,
             Err(Missing::Deny) => {
@@ -84,7 +87,7 @@ fn matching_rules<'a>(
                 return Err(ApiError::new(ApiErrorKind::Forbidden, detail));
             }
         };
-        let tier = rule.tier_header.as_deref().and_then(|name| rule::only(headers, name));
+        let tier = rule.tier_header.as_deref().and_then(|name| only(headers, name));
         let tier = tier.and_then(|name| gate.tier(name));
         found.push((Ask { gate, key: &[], tier, cost: rule.cost }, key));
         // A configuration with more rules for one request is invalid.
@@ -105,8 +108,8 @@ pub(crate) fn counted_by(
 ) -> Option<Vec<u8>> {
     let original =
         OriginalRequest { method: method.to_owned(), host: host.to_owned(), path: path.to_owned() };
-    let pattern = rule::matches(&rule.matches, &original, headers)?;
-    KeySource { address, original: &original }.key(rule, pattern, headers).ok()
+    let matched = matches(&rule.matches, &original, headers).ok()?;
+    KeySource { address, original: &original }.key(rule, matched.pattern(), headers).ok()
 }
 
 /// The query of the proxy's configuration.

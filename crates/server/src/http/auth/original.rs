@@ -8,12 +8,12 @@ use crate::http::error::ApiError;
 
 /// The original request.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct OriginalRequest {
-    pub(super) method: String,
+pub(crate) struct OriginalRequest {
+    pub(crate) method: String,
     /// Without the port, in lower case. Empty if unknown.
-    pub(super) host: String,
+    pub(crate) host: String,
     /// Decoded and normalized, without the query.
-    pub(super) path: String,
+    pub(crate) path: String,
 }
 
 /// The fields that describe it.

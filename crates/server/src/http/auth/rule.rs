@@ -5,24 +5,60 @@ use http::HeaderMap;
 use super::original::OriginalRequest;
 use crate::spec::MatchSpec;
 
-/// Returns the path pattern that matched, `*` if the rule has none, or `None` if the rule does not match.
-pub(super) fn matches<'a>(
+/// What matched: of hosts, methods and paths that a rule names, the first that fits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Matched<'a> {
+    pub(crate) host: Option<&'a str>,
+    pub(crate) method: Option<&'a str>,
+    pub(crate) path: Option<&'a str>,
+}
+
+/// The first thing that a request lacks to match a rule.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Mismatch<'a> {
+    Host,
+    Method,
+    /// A name, and the value it must have, if not any.
+    Header(&'a str, Option<&'a str>),
+    Path,
+}
+
+/// Matches a request with what a rule wants.
+pub(crate) fn matches<'a>(
     wanted: &'a MatchSpec,
     original: &OriginalRequest,
     headers: &HeaderMap,
-) -> Option<&'a str> {
-    let is_host = |host: &String| host.eq_ignore_ascii_case(&original.host);
-    let is_method = |method: &String| method.eq_ignore_ascii_case(&original.method);
-    if !(wanted.hosts.is_empty() || wanted.hosts.iter().any(is_host))
-        || !(wanted.methods.is_empty() || wanted.methods.iter().any(is_method))
-        || !wanted.headers.iter().all(|(name, value)| has(headers, name, value.as_deref()))
-    {
-        return None;
+) -> Result<Matched<'a>, Mismatch<'a>> {
+    let is_host = |host: &str| host.eq_ignore_ascii_case(&original.host);
+    let is_method = |method: &str| method.eq_ignore_ascii_case(&original.method);
+    let host = one_of(&wanted.hosts, is_host, Mismatch::Host)?;
+    let method = one_of(&wanted.methods, is_method, Mismatch::Method)?;
+    for (name, value) in &wanted.headers {
+        if !has(headers, name, value.as_deref()) {
+            return Err(Mismatch::Header(name, value.as_deref()));
+        }
     }
-    if wanted.paths.is_empty() {
-        return Some("*");
+    let is_path = |pattern: &str| is_path(pattern, &original.path);
+    Ok(Matched { host, method, path: one_of(&wanted.paths, is_path, Mismatch::Path)? })
+}
+
+/// The first that fits. `None` if none is named, which fits everything.
+fn one_of<'a>(
+    wanted: &'a [String],
+    fits: impl Fn(&str) -> bool,
+    mismatch: Mismatch<'a>,
+) -> Result<Option<&'a str>, Mismatch<'a>> {
+    match wanted.iter().map(String::as_str).find(|wanted| fits(wanted)) {
+        None if !wanted.is_empty() => Err(mismatch),
+        found => Ok(found),
     }
-    wanted.paths.iter().map(String::as_str).find(|pattern| is_path(pattern, &original.path))
+}
+
+impl<'a> Matched<'a> {
+    /// The path pattern that a key names, `*` if the rule has none.
+    pub(crate) fn pattern(&self) -> &'a str {
+        self.path.unwrap_or("*")
+    }
 }
 
 fn is_path(pattern: &str, path: &str) -> bool {
@@ -41,7 +77,7 @@ fn has(headers: &HeaderMap, name: &str, value: Option<&str>) -> bool {
 }
 
 /// The value of a field that occurs exactly once, as text.
-pub(super) fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+pub(crate) fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let mut values = headers.get_all(name).into_iter();
     match (values.next(), values.next()) {
         (Some(value), None) => value.to_str().ok(),
@@ -66,7 +102,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.append("x-plan", HeaderValue::from_static("free"));
         headers.append("x-plan", HeaderValue::from_static("gold"));
-        matches(wanted, &original(), &headers)
+        matches(wanted, &original(), &headers).ok().map(|matched| matched.pattern())
     }
 
     #[test]
