@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use slidegate::QUOTAS_MAX;
+use slidegate::Policy;
 
 use crate::answer::Answer;
 use crate::budget::Budget;
@@ -251,7 +251,7 @@ impl ScopeState {
     }
 
     fn add(&mut self, tracker: QuotaTracker) {
-        if self.trackers.len() >= QUOTAS_MAX {
+        if self.trackers.len() >= Policy::QUOTAS_MAX {
             let indexes = 0..self.trackers.len();
             let oldest = indexes.min_by_key(|index| self.trackers[*index].updated_at);
             self.trackers.remove(oldest.unwrap_or(0));

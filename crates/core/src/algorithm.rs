@@ -26,7 +26,6 @@ use crate::error::{Error, ErrorKind};
 /// assert_eq!(Algorithm::LogCapped { bytes_max: 4096 }.to_string(), "log_capped: 4096");
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[non_exhaustive]
 pub enum Algorithm {
     /// Every request in the window, exactly.
     #[default]

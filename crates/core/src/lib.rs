@@ -57,7 +57,7 @@ pub use limiter::{
     check_all,
 };
 pub use memory::OnFull;
-pub use policy::{Algorithm, FailureMode, Mode, Policy, PolicyBuilder, QUOTAS_MAX};
+pub use policy::{Algorithm, FailureMode, Mode, Policy, PolicyBuilder};
 pub use quota::Quota;
 pub use receipt::Receipt;
 pub use store::{

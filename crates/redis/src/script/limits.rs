@@ -54,10 +54,6 @@ impl ScriptLimits {
             Algorithm::Segments { count } => (ScriptKind::Segments, b'S', count.into()),
             Algorithm::Gcra => (ScriptKind::Gcra, b'G', 0),
             Algorithm::Fixed => (ScriptKind::Fixed, b'F', 0),
-            other => {
-                let message = format!("algorithm {other} has no script: use another");
-                return Err(Error::new(ErrorKind::Unsupported, message));
-            }
         };
         let windows = quotas.iter().map(|quota| ticks_up(quota.window(), tick));
         let keep = windows.clone().fold(ticks_up(keep, tick), u64::max);

@@ -11,7 +11,7 @@ use slidegate::{
 };
 use slidegate_redis::{Redis, RedisBuilder};
 
-use crate::spec::{MEMORY, MemorySpec, RedisPlace, RedisSpec, SharedSpec, Spec};
+use crate::spec::{MemorySpec, RedisPlace, RedisSpec, SharedSpec, Spec, StoreSpec};
 
 /// The stores of all gates.
 #[derive(Debug, Default)]
@@ -120,10 +120,16 @@ impl Stores {
         if let Some(store) = self.found.lock().get(&id) {
             return Ok((id, Arc::clone(store)));
         }
-        let store: Arc<dyn Store> = if wanted.store == MEMORY {
-            Arc::new(self.in_memory(wanted, &id, spec.memory(), restore)?)
-        } else {
-            self.in_redis(wanted, spec)?
+        let store: Arc<dyn Store> = match spec.store(wanted.store) {
+            Some(StoreSpec::Memory(memory)) => {
+                Arc::new(self.in_memory(wanted, &id, memory, restore)?)
+            }
+            Some(StoreSpec::Redis(name, redis)) => self.in_redis(wanted, &name, &redis)?,
+            None => {
+                let name = wanted.store;
+                let message = format!("store {name:?} is not configured: add it to `stores`");
+                return Err(Error::new(ErrorKind::Setting, message));
+            }
         };
         self.found.lock().insert(id.clone(), Arc::clone(&store));
         Ok((id, store))
@@ -157,8 +163,13 @@ impl Stores {
         make()?.build()
     }
 
-    fn in_redis(&self, wanted: &StateSpec<'_>, spec: &Spec) -> Result<Arc<dyn Store>, Error> {
-        let redis = self.redis(wanted.store, spec)?;
+    fn in_redis(
+        &self,
+        wanted: &StateSpec<'_>,
+        name: &str,
+        spec: &RedisSpec,
+    ) -> Result<Arc<dyn Store>, Error> {
+        let redis = self.redis(name, spec)?;
         let SharedSpec { nodes, guard_band, deny_cache, leases } = *wanted.shared;
         let mut builder = redis.limiter(wanted.policy()?).nodes(nodes).deny_cache(deny_cache);
         if let Some(share) = guard_band {
@@ -174,11 +185,7 @@ impl Stores {
     }
 
     /// Returns the servers of a store; the same as before while its settings are the same.
-    fn redis(&self, name: &str, spec: &Spec) -> Result<Redis, Error> {
-        let Some(wanted) = spec.redis(name) else {
-            let message = format!("store {name:?} is not configured: add it to `stores`");
-            return Err(Error::new(ErrorKind::Setting, message));
-        };
+    fn redis(&self, name: &str, wanted: &RedisSpec) -> Result<Redis, Error> {
         let mut servers = self.servers.lock();
         if let Some((made_with, redis)) = servers.get(name)
             && made_with == wanted

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use http::Request;
 use hyper::body::Incoming;
 use serde_json::{Map, Value, json};
-use slidegate::QUOTAS_MAX;
+use slidegate::Policy;
 
 use slidegate::Quota;
 
@@ -84,7 +84,7 @@ fn schemas(settings: &HttpSettings, policies: &[&str]) -> Value {
         ("@together_max", json!(settings.together_max)),
         ("@history_max", json!(settings.history_max)),
         ("@units_max", json!(Quota::LIMIT_MAX)),
-        ("@quotas_max", json!(QUOTAS_MAX)),
+        ("@quotas_max", json!(Policy::QUOTAS_MAX)),
         ("@receipt_max", json!(RECEIPT_MAX)),
     ];
     // The file is our own; the tests below read it.

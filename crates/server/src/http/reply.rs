@@ -53,7 +53,10 @@ impl Serialize for Seconds {
         match self.whole_and_millis() {
             (whole, 0) => serializer.serialize_u64(whole),
             (whole, millis) => {
-                serializer.serialize_f64(Duration::new(whole, millis * 1_000_000).as_secs_f64())
+                // One division rounds once, so that 1.382 is printed as such.
+                #[expect(clippy::cast_precision_loss, reason = "exact for 285,000 years")]
+                let millis = (whole.saturating_mul(1000) + u64::from(millis)) as f64;
+                serializer.serialize_f64(millis / 1000.0)
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The daemon's life cycle: start, reload, shutdown.
 
 use core::time::Duration;
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +19,7 @@ use super::{Audit, Snapshots, Spans, envoy_metrics};
 use crate::admin::MetricsSource;
 use crate::config::{Loaded, SnapshotSettings};
 use crate::engine::Engine;
-use crate::gates::NoRestore;
+use crate::gates::{NoRestore, StateId};
 use crate::net::{Stop, Stopper};
 
 /// The time for requests in flight at shutdown.
@@ -160,7 +161,7 @@ fn start_background_tasks(
     let (engine, stop) = (Arc::clone(engine), stopper.stop());
     tasks.spawn(async move {
         tokio::select! {
-            () = log_redis_warnings(&engine) => {}
+            () = log_store_warnings(&engine) => {}
             () = stop.wait() => {}
         }
     });
@@ -207,10 +208,16 @@ async fn save(engine: &Arc<Engine>, snapshots: &Snapshots) -> Result<(), String>
     saved.map_err(|error| error.to_string())?.map(|_| ()).map_err(|error| error.to_string())
 }
 
-/// Logs problematic settings of the Redis servers in use.
-async fn log_redis_warnings(engine: &Engine) {
-    for (name, redis) in engine.redises() {
-        match redis.warnings().await {
+/// Logs what the stores report as problems, such as settings of Redis servers. The policies of one
+/// store report the same, so the first of each is asked.
+async fn log_store_warnings(engine: &Engine) {
+    let plan = arc_swap::Guard::into_inner(engine.plan());
+    let mut asked = HashSet::new();
+    for (StateId { store: name, .. }, store) in plan.stores() {
+        if !asked.insert(name) {
+            continue;
+        }
+        match store.warnings().await {
             Ok(warnings) => {
                 for warning in warnings {
                     warn!("store {name}: {warning}");

@@ -32,15 +32,6 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// Memory as a store.
-    pub fn memory(&self) -> MemorySpec {
-        let memory = self.stores.iter().find_map(|store| match store {
-            StoreSpec::Memory(memory) => Some(*memory),
-            StoreSpec::Redis(..) => None,
-        });
-        memory.unwrap_or_default()
-    }
-
     /// How much there is, in words.
     pub fn counts(&self) -> String {
         let count = |count: usize, one: &str, many: &str| match count {
@@ -53,14 +44,6 @@ impl Spec {
             count(self.domains.len(), "domain", "domains"),
         ]
         .join(", ")
-    }
-
-    /// The Redis of this name.
-    pub fn redis(&self, wanted: &str) -> Option<&RedisSpec> {
-        self.stores.iter().find_map(|store| match store {
-            StoreSpec::Redis(name, redis) if name == wanted => Some(redis.as_ref()),
-            _ => None,
-        })
     }
 
     /// The policy of this name.

@@ -7,6 +7,7 @@ use slidegate::OnFull;
 
 use crate::config::table::{Reader, given, section};
 use crate::config::yaml::{Node, Style};
+use crate::spec::Spec;
 
 /// The name of the store that is always there: this process's memory.
 pub const MEMORY: &str = "memory";
@@ -21,6 +22,34 @@ pub enum StoreSpec {
     Memory(MemorySpec),
     /// A Redis or Valkey, of this name.
     Redis(String, Box<RedisSpec>),
+}
+
+impl StoreSpec {
+    /// Returns the name that policies use.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Memory(_) => MEMORY,
+            Self::Redis(name, _) => name,
+        }
+    }
+}
+
+impl Spec {
+    /// Returns the store of this name. Memory is there even if it is not configured.
+    pub fn store(&self, name: &str) -> Option<StoreSpec> {
+        let configured = self.stores.iter().find(|store| store.name() == name).cloned();
+        let memory = || (name == MEMORY).then(|| StoreSpec::Memory(MemorySpec::default()));
+        configured.or_else(memory)
+    }
+
+    /// Returns memory as a store.
+    pub fn memory(&self) -> MemorySpec {
+        let memory = self.stores.iter().find_map(|store| match store {
+            StoreSpec::Memory(memory) => Some(*memory),
+            StoreSpec::Redis(..) => None,
+        });
+        memory.unwrap_or_default()
+    }
 }
 
 section! {

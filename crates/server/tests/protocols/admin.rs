@@ -160,25 +160,31 @@ async fn metrics_say_what_happened_and_do_not_grow_with_keys() {
     };
     assert_eq!(count(&page), count(&before), "series grew with keys");
     let requests = |policy: &str, outcome: &str| {
-        let labels = format!("{{policy=\"{policy}\",outcome=\"{outcome}\"}}");
+        let mode = if policy == "shadow" { "shadow" } else { "enforce" };
+        let labels = format!("{{policy=\"{policy}\",mode=\"{mode}\",outcome=\"{outcome}\"}}");
         sample(&page, "rate_limit_requests_total", &format!("rate_limit_requests_total{labels}"))
     };
     let is = |one: f64, other: u32| (one - f64::from(other)).abs() < f64::EPSILON;
     assert!(is(requests("api", "allowed"), 53) && is(requests("api", "denied"), 2));
     assert!(is(requests("shadow", "allowed"), 3) && is(requests("shadow", "shadow_denied"), 2));
     let get = |family: &str, labels: &str| sample(&page, family, &format!("{family}{labels}"));
-    assert!(is(get("rate_limit_rejected_total", "{policy=\"api\"}"), 2));
-    let pool = "{store=\"memory\",pool=\"api\",algorithm=\"log\"}";
+    assert!(is(
+        get("rate_limit_rejected_total", "{policy=\"api\",mode=\"enforce\",outcome=\"denied\"}"),
+        2
+    ));
+    let pool = "{store=\"memory\",policy=\"api\",algorithm=\"log\"}";
     assert!(is(get("rate_limit_keys", pool), 51));
     assert!(get("rate_limit_memory_bytes", pool) > 0.0);
-    let share = get("rate_limit_memory_bytes", pool) / get("rate_limit_memory_limit_bytes", pool);
+    // A quarter of the limit is kept for the overflow sketches.
+    let usable = get("rate_limit_memory_limit_bytes", pool) * 0.75;
+    let share = get("rate_limit_memory_bytes", pool) / usable;
     assert!((get("rate_limit_memory_used_ratio", pool) - share).abs() < 0.000_002);
     assert!(is(get("slidegate_connections_open", "{listener=\"http\"}"), 1));
     assert!(is(get("envoy_hits_total", "{domain=\"shop\"}"), 7));
     let decided = sample(
         &page,
         "rate_limit_decision_seconds",
-        "rate_limit_decision_seconds_count{policy=\"api\"}",
+        "rate_limit_decision_seconds_count{policy=\"api\",mode=\"enforce\"}",
     );
     assert!(is(decided, 55));
     state.reloads.note(true);

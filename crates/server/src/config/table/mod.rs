@@ -36,7 +36,7 @@ pub(crate) mod prelude {
 
     /// A quota, or a list of quotas.
     pub(crate) const QUOTAS: Kind =
-        Either(&[Leaf(&QUOTA), List(&QUOTA_ITEM, slidegate::QUOTAS_MAX)]);
+        Either(&[Leaf(&QUOTA), List(&QUOTA_ITEM, slidegate::Policy::QUOTAS_MAX)]);
     static QUOTA_ITEM: Kind = Either(&[Leaf(&QUOTA), Section(&read::QUOTA_MAP)]);
 
     pub(crate) const ALGORITHM: Kind =
