@@ -61,8 +61,8 @@ pub use policy::{Algorithm, FailureMode, Mode, Policy, PolicyBuilder};
 pub use quota::Quota;
 pub use receipt::Receipt;
 pub use store::{
-    IntoStore, Quotas, SleepFn, Stat, StatValue, Store, StoreAsk, StoreFuture, StoreGroup,
-    StoreResult, Target,
+    IntoStore, PendingStore, Quotas, SleepFn, Stat, StatValue, Store, StoreAsk, StoreFuture,
+    StoreGroup, StoreResult, Target,
 };
 pub use time::{Clock, ManualClock, MonotonicClock};
 

@@ -297,8 +297,11 @@ pub struct StoreFuture<'a, T>(State<'a, T>);
 
 enum State<'a, T> {
     Ready(Option<T>),
-    Pending(Pin<Box<dyn Future<Output = T> + Send + 'a>>),
+    Pending(PendingStore<'a, T>),
 }
+
+/// A future that waits for a server.
+pub type PendingStore<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 impl<'a, T> StoreFuture<'a, T> {
     /// Wraps a result that is known already.
@@ -316,12 +319,17 @@ impl<'a, T> StoreFuture<'a, T> {
     ///
     /// # Errors
     ///
-    /// Returns the future itself if it has to be awaited.
+    /// Returns the future that has to be awaited.
     #[inline]
-    pub fn try_now(self) -> Result<T, Self> {
+    pub fn try_now(self) -> Result<T, PendingStore<'a, T>>
+    where
+        T: 'a,
+    {
         match self.0 {
             State::Ready(Some(result)) => Ok(result),
-            pending => Err(Self(pending)),
+            // Its result was taken already, by polling it.
+            State::Ready(None) => Err(Box::pin(core::future::pending())),
+            State::Pending(future) => Err(future),
         }
     }
 }

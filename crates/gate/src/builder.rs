@@ -29,8 +29,14 @@ pub struct GateBuilder {
     quotas: Option<Vec<Quota>>,
     tiers: Vec<(String, Vec<Quota>)>,
     percent: u8,
-    candidate: Option<(Arc<dyn Store>, Option<Vec<Quota>>)>,
+    candidate: Option<CandidateSettings>,
     metrics: Option<Arc<Metrics>>,
+}
+
+#[derive(Debug)]
+struct CandidateSettings {
+    store: Arc<dyn Store>,
+    quotas: Option<Vec<Quota>>,
 }
 
 /// The most tiers of a gate.
@@ -85,13 +91,15 @@ impl GateBuilder {
 
     /// Evaluates another policy for every request, without ever enforcing it.
     pub fn candidate(mut self, store: impl IntoStore) -> Self {
-        self.candidate = Some((store.into_store(), None));
+        let store = store.into_store();
+        self.candidate = Some(CandidateSettings { store, quotas: None });
         self
     }
 
     /// As [`candidate`](Self::candidate), with quotas that replace those of the store's policy.
     pub fn candidate_quotas(mut self, store: impl IntoStore, quotas: &[Quota]) -> Self {
-        self.candidate = Some((store.into_store(), Some(quotas.to_vec())));
+        let (store, quotas) = (store.into_store(), Some(quotas.to_vec()));
+        self.candidate = Some(CandidateSettings { store, quotas });
         self
     }
 
@@ -140,7 +148,7 @@ impl GateBuilder {
             |(name, quotas): &(String, Vec<Quota>)| Ok((name.clone(), gate.store.tier(quotas)?));
         gate.tiers = tiers.iter().map(tier).collect::<Result<_, Error>>()?;
         gate.candidate = match candidate {
-            Some((store, quotas)) => {
+            Some(CandidateSettings { store, quotas }) => {
                 let own = own(&store, quotas.as_deref())?;
                 Some(Arc::new(Candidate { store, own }))
             }

@@ -483,7 +483,7 @@ impl Gate {
     pub(crate) fn unconfigured(store: Arc<dyn Store>) -> Self {
         let rollout = match store.policy().mode() {
             Mode::Shadow => Rollout::Shadow,
-            _ => Rollout::Enforce,
+            Mode::Enforce => Rollout::Enforce,
         };
         Self {
             name: store.policy().name().into(),

@@ -43,7 +43,7 @@ use crate::observe::{GateOutcome, GuardEvent, Observer};
 pub struct Metrics {
     gates: Mutex<BTreeMap<(Arc<str>, &'static str), Registered>>,
     /// By their addresses, which find a store again in constant time.
-    stores: Mutex<HashMap<usize, (StoreLabels, Weak<dyn Store>)>>,
+    stores: Mutex<HashMap<usize, RegisteredStore>>,
     guards: Mutex<BTreeMap<Box<str>, Arc<GuardCounters>>>,
 }
 
@@ -52,6 +52,8 @@ struct Registered {
     counters: Arc<Counters>,
     candidate: Option<Box<str>>,
 }
+
+type RegisteredStore = (StoreLabels, Weak<dyn Store>);
 
 /// The labels of a store's metrics.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -82,6 +82,7 @@ pub(crate) struct RuleAsk {
 }
 
 /// Why the gate is not asked about a request.
+#[derive(Clone, Copy)]
 pub(crate) enum Unasked {
     /// The rule is not for this request.
     Skip,

@@ -22,7 +22,7 @@ use crate::key::{Digest, KeyBytes};
 use crate::rule::{Rule, RuleAsk, Unasked};
 
 /// All rules of a layer, shared by its services.
-pub(crate) struct Rules {
+pub(crate) struct LayerRules {
     pub(crate) rules: Vec<Rule>,
     pub(crate) digest: Digest,
     pub(crate) fields: Option<Fields>,
@@ -71,7 +71,7 @@ pub(crate) struct RuleDecided {
     key: Option<Box<KeyBytes>>,
 }
 
-impl Rules {
+impl LayerRules {
     /// Decides about a request.
     #[inline]
     pub(crate) fn decide(self: &Arc<Self>, head: &Head<'_>) -> Next {
@@ -98,7 +98,7 @@ impl Rules {
             Ok(decided) if decided.decision.is_allowed() => Next::Serve(passed(decided, *tier)),
             Ok(decided) => {
                 let decided = RuleDecided { rule: 0, tier: *tier, decided, key: None };
-                Next::Reject(self.denial(&[decided], self.trace_id(head)))
+                Next::Reject(Box::new(self.denial(&[decided], self.trace_id(head))))
             }
             // A store in this process is always ready.
             Err(_) => Next::Serve(Passed::Nothing),
@@ -163,13 +163,13 @@ impl Rules {
             })
             .collect();
         if decided.iter().any(RuleDecided::is_denied) {
-            return Err(self.denial(&decided, trace_id));
+            return Err(Box::new(self.denial(&decided, trace_id)));
         }
         Ok(Passed::Many(decided))
     }
 
     #[cold]
-    fn denial(&self, decided: &[RuleDecided], trace_id: Option<String>) -> Box<Denial> {
+    fn denial(&self, decided: &[RuleDecided], trace_id: Option<String>) -> Denial {
         let judged = self.enforced(decided);
         let denied = decided.iter().filter(|decided| decided.is_denied());
         let retry_after = denied
@@ -181,7 +181,7 @@ impl Rules {
         }
         let fields = self.fields.unwrap_or(Fields::none().retry_after(true));
         let pairs = fields.pairs(&judged, self.system_time());
-        Box::new(Denial::of(problem, retry_after).with_fields(pairs))
+        Denial::of(problem, retry_after).with_fields(pairs)
     }
 
     /// The decisions that are enforced for the client, which are those it may see.
@@ -305,7 +305,7 @@ fn passed(decided: Decided, tier: Option<TierId>) -> Passed {
 impl Passed {
     /// Returns whether nothing is left to do after the response.
     #[inline]
-    pub(crate) fn is_done(&self, rules: &Rules) -> bool {
+    pub(crate) fn is_done(&self, rules: &LayerRules) -> bool {
         match self {
             Self::Nothing => true,
             Self::One { .. } => rules.fields.is_none(),
@@ -314,14 +314,14 @@ impl Passed {
     }
 
     /// Returns for each decision whether the response counts, or `None` if all do.
-    pub(crate) fn uncounted(&self, rules: &Rules, served: &Served<'_>) -> Option<Vec<bool>> {
+    pub(crate) fn uncounted(&self, rules: &LayerRules, served: &Served<'_>) -> Option<Vec<bool>> {
         let Self::Many(decided) = self else { return None };
         let counts: Vec<bool> = decided.iter().map(|one| one.counts(rules, served)).collect();
         counts.contains(&false).then_some(counts)
     }
 
     /// Returns the units of responses that do not count. `counts` has an entry for each decision.
-    pub(crate) async fn uncount(mut self, rules: &Rules, counts: &[bool]) -> Self {
+    pub(crate) async fn uncount(mut self, rules: &LayerRules, counts: &[bool]) -> Self {
         if let Self::Many(all) = &mut self {
             for (one, counts) in all.iter_mut().zip(counts) {
                 if !counts && let Some(key) = one.key.take() {
@@ -339,7 +339,7 @@ impl RuleDecided {
         self.decided.is_enforced && !self.decided.decision.is_allowed()
     }
 
-    fn counts(&self, rules: &Rules, served: &Served<'_>) -> bool {
+    fn counts(&self, rules: &LayerRules, served: &Served<'_>) -> bool {
         // A function that panics has not said that the response does not count.
         let mut counts = true;
         if self.key.is_some() {

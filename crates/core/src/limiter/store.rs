@@ -27,7 +27,9 @@ impl Store for Limiter {
     fn check<'a>(&'a self, target: Target<'a>, cost: Cost) -> StoreResult<'a, Decision> {
         StoreFuture::ready(match target.quotas {
             Quotas::Policy => Ok(self.check_cost(target.key, cost)),
-            quotas => self.with(quotas).map(|limiter| limiter.check_cost(target.key, cost)),
+            quotas @ Quotas::Tier(_) => {
+                self.with(quotas).map(|limiter| limiter.check_cost(target.key, cost))
+            }
         })
     }
 

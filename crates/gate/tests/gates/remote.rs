@@ -26,8 +26,7 @@ impl Remote {
             if self.is_down.load(Ordering::Relaxed) {
                 return Err(Error::new(ErrorKind::Store, "the store is down"));
             }
-            // The limiter in memory answers at once.
-            call(&self.limiter).try_now().unwrap()
+            call(&self.limiter).await
         })
     }
 }

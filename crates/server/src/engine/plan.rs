@@ -7,7 +7,7 @@ use slidegate::{Algorithm, Error, ErrorKind, Quota, Store};
 use slidegate_gate::Gate;
 
 use crate::domain::{Domain, Statistics};
-use crate::gates::{GateFactory, StateId};
+use crate::gates::{GateFactory, StateId, StoreList};
 use crate::spec::{PolicySpec, RuleSpec, Spec};
 
 /// A configuration in force. It never changes: a reload makes another one.
@@ -21,7 +21,7 @@ pub struct Plan {
     domains: HashMap<Box<str>, Arc<Domain>>,
     statistics: Arc<Statistics>,
     throttle: Arc<Gate>,
-    stores: Vec<(StateId, Arc<dyn Store>)>,
+    stores: StoreList,
 }
 
 /// The name under which `CL.THROTTLE` counts.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use slidegate::{Algorithm, Clock, Error, FailureMode, Quota, Store};
 use slidegate_gate::{Gate, GateBuilder, Metrics, Observer, Rollout};
 
-use super::stores::{Restore, StateId, StateSpec, Stores, algorithm_name};
+use super::stores::{Restore, StateSpec, StoreList, Stores, algorithm_name};
 use crate::spec::{MEMORY, PolicySpec, RateSpec, SharedSpec, Spec, Unit};
 
 /// Makes gates from the configuration. Gates of a new configuration continue the state and the
@@ -18,7 +18,7 @@ pub struct GateFactory<'a> {
     restore: &'a mut dyn Restore,
     /// The memory limit of each store in memory, in bytes.
     memory: usize,
-    used: Vec<(StateId, Arc<dyn Store>)>,
+    used: StoreList,
     all: Vec<Arc<Gate>>,
 }
 
@@ -138,7 +138,7 @@ impl<'a> GateFactory<'a> {
     }
 
     /// Returns all gates and the stores that they use.
-    pub fn finish(self) -> (Vec<Arc<Gate>>, Vec<(StateId, Arc<dyn Store>)>) {
+    pub fn finish(self) -> (Vec<Arc<Gate>>, StoreList) {
         (self.all, self.used)
     }
 

@@ -4,4 +4,4 @@ mod factory;
 mod stores;
 
 pub use self::factory::{GateFactory, GateSettings, UnitGates};
-pub use self::stores::{NoRestore, Restore, StateId, Stores};
+pub use self::stores::{NoRestore, Restore, StateId, StoreList, Stores};

@@ -34,6 +34,9 @@ pub struct StateId {
     pub quotas: usize,
 }
 
+/// Stores, with what their state belongs to.
+pub type StoreList = Vec<(StateId, Arc<dyn Store>)>;
+
 /// What a store is made of, if it does not exist yet.
 #[derive(Debug)]
 pub(super) struct StateSpec<'a> {

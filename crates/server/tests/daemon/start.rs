@@ -24,7 +24,12 @@ fn without_a_file_it_is_useful_at_once_and_the_line_it_shows_works() {
     assert_eq!(daemon.allowed("example", "alice", 20), 9);
     assert_eq!(daemon.admin("GET", "/livez").0, 200);
     assert_eq!(daemon.admin("GET", "/readyz").0, 200);
-    assert_eq!(daemon.metric("rate_limit_rejected_total{policy=\"example\"}"), Some(11.0));
+    assert_eq!(
+        daemon.metric(
+            "rate_limit_rejected_total{policy=\"example\",mode=\"enforce\",outcome=\"denied\"}"
+        ),
+        Some(11.0)
+    );
     let (ended, said) = daemon.terminate();
     assert!(ended.success(), "{said}");
 }

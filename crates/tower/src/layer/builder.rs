@@ -12,7 +12,7 @@ use crate::answer::Http;
 use crate::head::Head;
 use crate::key::Digest;
 use crate::rule::{Rule, refused};
-use crate::rules::{Rules, TraceId};
+use crate::rules::{LayerRules, TraceId};
 
 /// Builds a [`RateLimitLayer`].
 ///
@@ -162,7 +162,7 @@ impl<A> RateLimitLayerBuilder<A> {
             }
             rule.gate = gate;
         }
-        let rules = Rules {
+        let rules = LayerRules {
             policy_fields: policy_fields(&self.rules, self.fields),
             is_in_process: self.rules.iter().all(|rule| rule.gate.is_in_process()),
             rules: self.rules,
@@ -178,16 +178,17 @@ impl<A> RateLimitLayerBuilder<A> {
         Ok(RateLimitLayer { rules: Arc::new(rules), answer: self.answer })
     }
 
-    #[cfg(feature = "tracing")]
     fn observers(&self, clock: &Arc<dyn Clock>) -> Option<Arc<dyn Observer>> {
-        let events: Arc<dyn Observer> =
-            Arc::new(slidegate_gate::TraceEvents::with_clock(Arc::clone(clock)));
-        Some(Arc::new(self.observer.iter().cloned().chain([events]).collect::<Vec<_>>()))
-    }
-
-    #[cfg(not(feature = "tracing"))]
-    fn observers(&self, _: &Arc<dyn Clock>) -> Option<Arc<dyn Observer>> {
-        self.observer.clone()
+        let observers = self.observer.iter().cloned();
+        #[cfg(feature = "tracing")]
+        let observers = {
+            let events = slidegate_gate::TraceEvents::with_clock(Arc::clone(clock));
+            observers.chain([Arc::new(events) as Arc<dyn Observer>])
+        };
+        #[cfg(not(feature = "tracing"))]
+        let _ = clock;
+        let observers: Vec<_> = observers.collect();
+        (!observers.is_empty()).then(|| Arc::new(observers) as Arc<dyn Observer>)
     }
 }
 

@@ -12,7 +12,7 @@ use tower_service::Service;
 
 use crate::answer::Answer;
 use crate::count::Served;
-use crate::rules::{Passed, Pending, Rules};
+use crate::rules::{LayerRules, Passed, Pending};
 
 pin_project! {
     /// The response of a service behind gates.
@@ -38,7 +38,7 @@ pin_project! {
         Serving {
             #[pin]
             future: F,
-            rules: Arc<Rules>,
+            rules: Arc<LayerRules>,
             passed: Passed,
         },
         /// The stores are asked, or the request waits for units.
@@ -46,14 +46,14 @@ pin_project! {
             pending: Pending,
             service: S,
             request: Request<B>,
-            rules: Arc<Rules>,
+            rules: Arc<LayerRules>,
             answer: A,
         },
         /// Units that do not count go back.
         Refunding {
             refund: Pin<Box<dyn Future<Output = Passed> + Send>>,
             result: Result<Response<R>, E>,
-            rules: Arc<Rules>,
+            rules: Arc<LayerRules>,
         },
         /// There is a response.
         Answered { result: Result<Response<R>, E> },
@@ -72,7 +72,7 @@ where
     }
 
     #[inline]
-    pub(super) fn serving(future: S::Future, rules: Arc<Rules>, passed: Passed) -> Self {
+    pub(super) fn serving(future: S::Future, rules: Arc<LayerRules>, passed: Passed) -> Self {
         Self { state: State::Serving { future, rules, passed } }
     }
 
@@ -84,7 +84,7 @@ where
         pending: Pending,
         service: S,
         request: Request<B>,
-        rules: Arc<Rules>,
+        rules: Arc<LayerRules>,
         answer: A,
     ) -> Self {
         Self { state: State::Deciding { pending, service, request, rules, answer } }

@@ -16,7 +16,7 @@ pub use service::RateLimit;
 
 use crate::answer::Http;
 use crate::rule::Rule;
-use crate::rules::Rules;
+use crate::rules::LayerRules;
 
 /// Puts gates in front of a service.
 ///
@@ -34,7 +34,7 @@ use crate::rules::Rules;
 /// ```
 #[derive(Clone)]
 pub struct RateLimitLayer<A = Http> {
-    rules: Arc<Rules>,
+    rules: Arc<LayerRules>,
     answer: A,
 }
 

@@ -11,18 +11,18 @@ use tower_service::Service;
 use super::future::ResponseFuture;
 use crate::answer::Answer;
 use crate::head::Head;
-use crate::rules::{Next, Rules};
+use crate::rules::{LayerRules, Next};
 
 /// A service behind gates: made by [`RateLimitLayer`](crate::RateLimitLayer).
 #[derive(Clone)]
 pub struct RateLimit<S, A> {
     inner: S,
-    rules: Arc<Rules>,
+    rules: Arc<LayerRules>,
     answer: A,
 }
 
 impl<S, A> RateLimit<S, A> {
-    pub(super) fn new(inner: S, rules: Arc<Rules>, answer: A) -> Self {
+    pub(super) fn new(inner: S, rules: Arc<LayerRules>, answer: A) -> Self {
         Self { inner, rules, answer }
     }
 }
