@@ -79,15 +79,15 @@ pub(crate) async fn listen(name: &str, address: SocketAddr) -> Result<TcpListene
     })
 }
 
-/// Accepts connections until the shutdown signal, and spawns the future that `serve` returns for each.
-/// Connections above the maximum are sent `refusal` and closed.
+/// Accepts connections until the shutdown signal, and spawns the future that `serve` returns for each,
+/// which holds the slot until it ends. Connections above the maximum are sent `refusal` and closed.
 pub(crate) async fn accept_all<F>(
     listener: &TcpListener,
     connections: &Arc<Connections>,
     stop: &Stop,
     refusal: &[u8],
     tasks: &mut JoinSet<()>,
-    serve: impl Fn(TcpStream, SocketAddr) -> F,
+    serve: impl Fn(TcpStream, SocketAddr, ConnectionSlot) -> F,
 ) where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -110,11 +110,7 @@ pub(crate) async fn accept_all<F>(
                 };
                 // Replies are small and whole: waiting to fill a packet only delays them.
                 let _ = stream.set_nodelay(true);
-                let served = serve(stream, address);
-                tasks.spawn(async move {
-                    served.await;
-                    drop(slot);
-                });
+                tasks.spawn(serve(stream, address, slot));
             }
             Err(error) if is_of_one_connection(&error) => {}
             Err(_) => tokio::time::sleep(PAUSE).await,
@@ -213,9 +209,10 @@ impl Drop for ConnectionSlot {
     }
 }
 
-/// Runs a future. Returns `None` if it panicked.
-pub(crate) async fn catch_panic<F: Future>(future: F) -> Option<F::Output> {
-    let mut future = pin!(future);
+/// Polls a future to its end. Returns `None` if it panicked.
+///
+/// The future is borrowed: an async function that takes it by value would keep two copies of it.
+pub(crate) async fn catch_panic<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
     core::future::poll_fn(|cx| {
         // After a panic the future is not polled again, so its state does not matter.
         match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {

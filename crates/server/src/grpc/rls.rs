@@ -91,9 +91,11 @@ fn shed(after: Duration) -> Status {
 }
 
 /// Turns a panic into an error of this call only.
-async fn isolated<T>(call: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
+async fn isolated<T>(
+    mut call: Pin<Box<impl Future<Output = Result<T, Status>>>>,
+) -> Result<T, Status> {
     let panicked = || Err(Status::internal("the call failed; others are not affected"));
-    catch_panic(call).await.unwrap_or_else(panicked)
+    catch_panic(call.as_mut()).await.unwrap_or_else(panicked)
 }
 
 impl UnaryService<RateLimitRequest> for RateLimitService {
@@ -101,7 +103,7 @@ impl UnaryService<RateLimitRequest> for RateLimitService {
     type Future = Pin<Box<dyn Future<Output = RlsResult> + Send>>;
 
     fn call(&mut self, request: tonic::Request<RateLimitRequest>) -> Self::Future {
-        Box::pin(isolated(self.clone().should_rate_limit(request)))
+        Box::pin(isolated(Box::pin(self.clone().should_rate_limit(request))))
     }
 }
 
@@ -122,7 +124,7 @@ mod tests {
     use super::*;
 
     fn poll<T>(call: impl Future<Output = Result<T, Status>>) -> Poll<Result<T, Status>> {
-        pin!(isolated(call)).poll(&mut Context::from_waker(Waker::noop()))
+        pin!(isolated(Box::pin(call))).poll(&mut Context::from_waker(Waker::noop()))
     }
 
     #[test]

@@ -295,7 +295,7 @@ async fn serve_protocol(
     stop: Stop,
 ) {
     let mut open = JoinSet::new();
-    let serve = |stream, _| {
+    let serve = |stream, _, slot| {
         let (protocol, ended) = (protocol.clone(), stop.clone().wait());
         let tls = listener.tls.as_ref().map(ReloadableTls::acceptor);
         async move {
@@ -307,6 +307,7 @@ async fn serve_protocol(
                     }
                 }
             }
+            drop(slot);
         }
     };
     accept_all(&listener.socket, &connections, &stop, &[], &mut open, serve).await;

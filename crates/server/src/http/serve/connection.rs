@@ -95,8 +95,8 @@ fn exchange<H: Handle, S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
             async move {
                 let Connection { shared, activity, peer } = &*connection;
                 let _active = activity.begin(request.version() == Version::HTTP_2);
-                let reply = catch_panic(shared.handler.handle(&mut request, peer)).await;
-                Ok::<Reply, Infallible>(reply.unwrap_or_else(|| {
+                let reply = pin!(shared.handler.handle(&mut request, peer));
+                Ok::<Reply, Infallible>(catch_panic(reply).await.unwrap_or_else(|| {
                     shared.connections.note_panic();
                     error::panicked()
                 }))

@@ -105,8 +105,13 @@ impl<H: Handle> Server<H> {
         let stop = stopper.stop();
         // Dropped with this future, and every connection with it.
         let mut tasks = JoinSet::new();
-        let serve =
-            |stream, address| connection::serve(Arc::clone(&shared), stream, address, stop.clone());
+        let serve = |stream, address, slot| {
+            let (shared, stop) = (Arc::clone(&shared), stop.clone());
+            async move {
+                connection::serve(shared, stream, address, stop).await;
+                drop(slot);
+            }
+        };
         let connections = &shared.connections;
         let accepting = accept_all(&listener, connections, &stop, refusal, &mut tasks, serve);
         tokio::select! {
