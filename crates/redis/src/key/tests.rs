@@ -1,0 +1,75 @@
+//! Tests of `key`.
+
+use super::*;
+use crate::servers::slot_of;
+use proptest::prelude::*;
+
+fn names() -> KeyNames {
+    KeyNames::new("sg", Some(b"a secret of enough bytes")).unwrap()
+}
+
+fn text(name: Vec<u8>) -> String {
+    String::from_utf8(name).unwrap()
+}
+
+#[test]
+fn names_are_stable() {
+    // All processes must agree, also of different versions.
+    let names = KeyNames::new("sg", None).unwrap();
+    let name = text(names.name("api", b"alice", false));
+    assert_eq!(name, "sg:{8d100b5efb38ed49}:api;talice");
+    assert!(text(names.name("api", &[b'x'; 200], false)).contains(":api;d"));
+    assert_eq!(names.policy_of(name.as_bytes()), Some("api"));
+    let coarse = names.name("api@10000us", b"alice", false);
+    assert_eq!(names.policy_of(&coarse), Some("api"));
+    assert_eq!(names.policy_of(b"other:{8d100b5efb38ed49}:api;talice"), None);
+    assert_eq!(names.policy_of(b"sg:{8d100b5efb38ed49}:api"), None);
+}
+
+#[test]
+fn a_secret_does_not_show() {
+    let names = names();
+    let name = text(names.name("api", b"token-1234", true));
+    assert!(!name.contains("token") && name.contains(";s"));
+    assert_ne!(name, text(names.name("api", b"token-1235", true)));
+    assert!(!format!("{names:?}").contains("enough"));
+}
+
+#[test]
+fn a_bad_prefix_and_a_short_secret_are_refused() {
+    for prefix in ["", "a{b", "a*", "a:b", &"x".repeat(33)] {
+        assert!(KeyNames::new(prefix, None).is_err(), "{prefix}");
+    }
+    let error = KeyNames::new("sg", Some(b"short")).unwrap_err();
+    assert_eq!(error.to_string(), "a key secret of 5 bytes is too short: use at least 16");
+}
+
+proptest! {
+    // What two different keys share, they count together.
+    #[test]
+    fn no_two_keys_have_one_name(
+        a in ("[a-z:/*]{1,6}", any::<Vec<u8>>(), any::<bool>()),
+        b in ("[a-z:/*]{1,6}", any::<Vec<u8>>(), any::<bool>()),
+    ) {
+        let names = names();
+        let name = |key: &(String, Vec<u8>, bool)| names.name(&key.0, &key.1, key.2);
+        prop_assert_eq!(a == b, name(&a) == name(&b));
+        let named = name(&a);
+        prop_assert_eq!(names.policy_of(&named), Some(a.0.as_str()));
+    }
+
+    // Else a client could pile its keys onto one node.
+    #[test]
+    fn the_slot_is_that_of_our_digest(policy in "[a-z]{1,5}", key in "[{}a-z]{0,12}") {
+        let names = names();
+        let name = names.name(&policy, key.as_bytes(), false);
+        let tag = format!("{:016x}", names.tag(key.as_bytes()));
+        prop_assert_eq!(slot_of(&name), slot_of(tag.as_bytes()));
+        prop_assert_eq!(name.iter().filter(|byte| b"{}".contains(byte)).count(), 2);
+    }
+
+    #[test]
+    fn different_parts_join_differently(a: Vec<Vec<u8>>, b: Vec<Vec<u8>>) {
+        prop_assert_eq!(a == b, join(&a) == join(&b));
+    }
+}

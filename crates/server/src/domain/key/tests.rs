@@ -1,0 +1,44 @@
+//! Tests of `key`.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof!["[ab_:{}\\x00]{0,4}", ".{0,80}"]
+}
+
+fn path() -> impl Strategy<Value = (String, Vec<(String, String)>)> {
+    (text(), prop::collection::vec((text(), text()), 0..4))
+}
+
+fn encode((domain, entries): &(String, Vec<(String, String)>)) -> KeyBytes {
+    let entries: Vec<_> = entries.iter().map(|(key, value)| Entry { key, value }).collect();
+    KeyBytes::of(domain, &entries)
+}
+
+fn decode(mut bytes: &[u8]) -> Vec<String> {
+    let mut texts = Vec::new();
+    while let [high, low, rest @ ..] = bytes {
+        let (text, rest) = rest.split_at(usize::from(u16::from_be_bytes([*high, *low])));
+        texts.push(String::from_utf8(text.to_vec()).unwrap());
+        bytes = rest;
+    }
+    texts
+}
+
+proptest! {
+    // The reference service joins by `_`: there key `a` value `b_c` is key `a_b` value `c`.
+    #[test]
+    fn different_paths_are_different_keys(one in path(), other in path()) {
+        prop_assert_eq!(encode(&one) == encode(&other), one == other);
+    }
+
+    #[test]
+    fn what_went_in_comes_out(path in path()) {
+        let (domain, entries) = path.clone();
+        let mut expected = vec![domain];
+        expected.extend(entries.into_iter().flat_map(|(key, value)| [key, value]));
+        prop_assert_eq!(decode(encode(&path).as_slice()), expected);
+    }
+}

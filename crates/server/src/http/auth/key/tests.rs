@@ -1,0 +1,78 @@
+//! Tests of `key`.
+
+use super::*;
+use http::HeaderValue;
+use slidegate::Cost;
+use slidegate_http::ClientAddress;
+
+use crate::spec::MatchSpec;
+
+fn rule(key: Vec<KeyPart>, missing: MissingKey) -> RuleSpec {
+    RuleSpec {
+        name: "rule".to_owned(),
+        matches: MatchSpec::default(),
+        key,
+        policy: "api".to_owned(),
+        tier_header: None,
+        cost: Cost::ONE,
+        missing,
+    }
+}
+
+fn key(rule: &RuleSpec, fields: &[(&'static str, &str)]) -> Result<String, Missing> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in fields {
+        headers.append(*name, HeaderValue::from_str(value).unwrap());
+    }
+    let original =
+        OriginalRequest { method: "GET".into(), host: "shop.test".into(), path: "/a".into() };
+    let address = ClientAddress::peer().key_of("2001:db8:1:2:3::4".parse().unwrap());
+    let key = KeySource { address, original: &original }.key(rule, "/a*", &headers)?;
+    Ok(String::from_utf8(key).unwrap())
+}
+
+fn header(name: &str) -> KeyPart {
+    KeyPart::Header(name.to_owned())
+}
+
+#[test]
+fn every_part_names_its_kind() {
+    let parts = vec![
+        KeyPart::Address,
+        header("X-Key"),
+        KeyPart::Host,
+        KeyPart::Method,
+        KeyPart::Path,
+        KeyPart::Constant("all".to_owned()),
+    ];
+    assert_eq!(
+        key(&rule(parts, MissingKey::Skip), &[("x-key", "abc")]).unwrap(),
+        "address=2001:db8:1:2::/64|header:x-key=abc|host=shop.test|method=GET|path=/a*|constant=all"
+    );
+}
+
+// Otherwise one client could use up the limit of another.
+#[test]
+fn no_value_passes_for_another_part() {
+    let one = rule(vec![header("a")], MissingKey::Address);
+    let two = rule(vec![header("a"), header("b")], MissingKey::Skip);
+    let forged = key(&one, &[("a", "1|header:b=2")]).unwrap();
+    assert_ne!(forged, key(&two, &[("a", "1"), ("b", "2")]).unwrap());
+    assert_eq!(forged, r"header:a=1\|header:b=2");
+    let slash = key(&two, &[("a", r"1\"), ("b", "2")]).unwrap();
+    assert_ne!(slash, key(&one, &[("a", r"1|header:b=2")]).unwrap());
+    let fallback = key(&one, &[]).unwrap();
+    assert_eq!(fallback, "instead:2001:db8:1:2::/64");
+    assert_ne!(fallback, key(&rule(vec![KeyPart::Address], MissingKey::Skip), &[]).unwrap());
+}
+
+#[test]
+fn what_is_missing_or_too_long_goes_by_the_rule() {
+    let long = "x".repeat(VALUE_MAX + 1);
+    for fields in [&[][..], &[("a", "")], &[("a", long.as_str())]] {
+        let key = |missing| key(&rule(vec![header("a")], missing), fields);
+        assert_eq!(key(MissingKey::Skip), Err(Missing::Skip));
+        assert_eq!(key(MissingKey::Deny), Err(Missing::Deny));
+        assert!(key(MissingKey::Address).is_ok());
+    }
+}
