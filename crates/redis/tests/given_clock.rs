@@ -60,7 +60,7 @@ impl Scene {
         Self { server, clock, redis, runtime: runtime() }
     }
 
-    /// A limiter with quotas of so many units in so many milliseconds, on an empty server.
+    /// A limiter with quotas given as (units, milliseconds), on an empty server.
     fn limiter(&self, algorithm: Algorithm, quotas: &[(u64, u64)]) -> RedisLimiter {
         self.command::<()>("FLUSHALL");
         let quota = |&(limit, millis): &(u64, u64)| Quota::new(limit, ms(millis)).unwrap();

@@ -1,4 +1,4 @@
-//! Who is counted apart: a domain and a path of entries, as bytes.
+//! The key of a descriptor: its domain and its path of entries, as bytes.
 
 use super::question::Entry;
 

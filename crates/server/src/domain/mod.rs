@@ -29,7 +29,7 @@ use std::sync::Arc;
 use slidegate::{Algorithm, Error};
 
 pub use self::answer::answer;
-pub use self::json::{BODY_MAX, Reply, healthcheck, json};
+pub use self::json::{BODY_MAX, JsonReply, healthcheck, json};
 use self::key::KeyBytes;
 use self::meter::{Held, Met, Meter, Standing};
 pub use self::options::{HeaderNames, Options};
@@ -41,7 +41,7 @@ pub use self::question::{
 pub use self::response::{Code, CurrentLimit, Response, Status};
 use self::rule::Rule;
 pub use self::statistics::{Book, HitCounts, OTHER, SEEN_MAX, Statistics};
-use self::tree::{Builder, Level, Naming};
+use self::tree::{Builder, Naming, TreeLevel};
 pub(crate) use self::tree::{How, LevelNames};
 use crate::engine::Plan;
 use crate::gates::{GateFactory, UnitGates};
@@ -51,7 +51,7 @@ use crate::spec::DomainSpec;
 #[derive(Debug)]
 pub struct Domain {
     name: Box<str>,
-    root: Level,
+    root: TreeLevel,
     /// For limits that requests bring along.
     units: UnitGates,
     book: Arc<Book>,

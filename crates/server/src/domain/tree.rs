@@ -13,8 +13,8 @@ use crate::spec::DescriptorSpec;
 
 /// What an entry can be at one place of the tree.
 #[derive(Debug, Default)]
-pub(super) struct Level {
-    nodes: Vec<Node>,
+pub(super) struct TreeLevel {
+    nodes: Vec<TreeNode>,
     names: LevelNames,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct LevelNames {
 
 /// One descriptor of the configuration.
 #[derive(Debug)]
-pub(super) struct Node {
+pub(super) struct TreeNode {
     /// `key_value`, or `key` alone.
     name: Box<str>,
     pub(super) rule: Option<Rule>,
@@ -38,7 +38,7 @@ pub(super) struct Node {
     value_to_metric: bool,
     /// How the series of its rule is named.
     naming: Naming,
-    below: Level,
+    below: TreeLevel,
 }
 
 /// How an entry met a descriptor of the configuration.
@@ -54,8 +54,8 @@ pub(crate) enum How {
 
 /// One level on the way through the tree.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Step<'d> {
-    node: &'d Node,
+pub(super) struct TreeStep<'d> {
+    node: &'d TreeNode,
     how: How,
 }
 
@@ -79,21 +79,21 @@ pub(super) struct Builder<'a, 'p> {
     pub(super) factory: &'a mut GateFactory<'p>,
 }
 
-impl Level {
+impl TreeLevel {
     /// The way of a descriptor, if it leads anywhere: every entry must meet a node, and no other is
     /// tried once one was met. `visit` sees each step.
     pub(super) fn walk<'d>(
         &'d self,
         entries: &[Entry<'_>],
-        mut visit: impl FnMut(&Entry<'_>, Step<'d>),
-    ) -> Option<&'d Node> {
+        mut visit: impl FnMut(&Entry<'_>, TreeStep<'d>),
+    ) -> Option<&'d TreeNode> {
         let mut level = self;
         let mut last = None;
         let mut name = String::new();
         for entry in entries {
             let (index, how) = level.names.find(entry, &mut name)?;
             let node = &level.nodes[index];
-            visit(entry, Step { node, how });
+            visit(entry, TreeStep { node, how });
             level = &node.below;
             last = Some(node);
         }
@@ -145,7 +145,7 @@ impl LevelNames {
     }
 }
 
-impl Step<'_> {
+impl TreeStep<'_> {
     /// The value by which the entry is counted: its own, or the pattern's.
     pub(super) fn counted<'a>(&'a self, entry: &Entry<'a>) -> &'a str {
         if self.shares() { self.node.value_of(entry) } else { entry.value }
@@ -174,7 +174,7 @@ impl Step<'_> {
     }
 }
 
-impl Node {
+impl TreeNode {
     /// How the series of its rule is named, on a way where patterns are counted or are not.
     pub(super) fn naming(&self, shares: bool) -> Naming {
         match self.naming {
@@ -199,8 +199,8 @@ impl Builder<'_, '_> {
         label: &str,
         depth: usize,
         by_values: bool,
-    ) -> Result<Level, Error> {
-        let mut level = Level::default();
+    ) -> Result<TreeLevel, Error> {
+        let mut level = TreeLevel::default();
         if !specs.is_empty() && depth >= ENTRIES_MAX {
             return Err(wrong(format!("{label}: more than {ENTRIES_MAX} levels: use fewer")));
         }
@@ -220,7 +220,7 @@ impl Builder<'_, '_> {
             if !level.names.add(name.clone(), level.nodes.len()) {
                 return Err(wrong(format!("{label} is there twice: leave one out")));
             }
-            level.nodes.push(Node {
+            level.nodes.push(TreeNode {
                 name: name.into(),
                 rule,
                 shares: spec.share_threshold,

@@ -37,7 +37,7 @@ pub(super) async fn handle(
     Ok(Some(reply(domain::json(state.engine(), &settings.envoy, &body, caller).await)))
 }
 
-fn reply(answer: domain::Reply) -> Reply {
+fn reply(answer: domain::JsonReply) -> Reply {
     let mut reply = Response::new(Full::from(Bytes::from(answer.body)));
     *reply.status_mut() = StatusCode::from_u16(answer.status).unwrap_or_default();
     for (name, value) in answer.headers {

@@ -13,7 +13,7 @@ fn with_header(name: &str, value: &str) -> Request<()> {
     Request::builder().header(name, value).body(()).unwrap()
 }
 
-// A token in Redis could be read by whoever may read Redis.
+// Everybody with access to Redis could read a token that is stored there.
 #[test]
 fn credentials_are_hashed_without_being_told() {
     for name in ["authorization", "X-Api-Key", "cookie"] {

@@ -71,14 +71,14 @@ section! {
         /// How often, one after another; the same decision is expected of each.
         times: u32 = Whole(1, 1_000_000), default "1", example "5";
         /// The decision.
-        key expect = Choice(Verdict::WORDS), required, example "deny";
+        key expect = Choice(ExpectedDecision::WORDS), required, example "deny";
         /// Units left after the last of `times`, in the tightest quota.
         remaining: Option<u64> = Whole(0, LIMIT_MAX), absent "any", example "4";
         /// How long to wait, if it is denied.
         retry_after: Option<Duration> = Time(Duration::ZERO, CENTURY), absent "any",
             example "1s";
         /// The decision; `None` has been reported.
-        let expect: Option<Verdict> = read::expect, else None;
+        let expect: Option<ExpectedDecision> = read::expect, else None;
     }
 }
 
@@ -89,7 +89,7 @@ static ENTRY_KEY: Form = Form::new("a key", "^.+$", text);
 words! {
     /// The decision that is expected.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub enum Verdict {
+    pub enum ExpectedDecision {
         /// The request is allowed.
         Allow = "allow",
         /// The request is denied.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use slidegate::format_duration;
 
-use super::{Asked, Expected, FILE, STEP, Scenario, Step, StepKeys, Verdict};
+use super::{Asked, Expected, ExpectedDecision, FILE, STEP, Scenario, Step, StepKeys};
 use crate::config::check::check_section;
 use crate::config::files::Files;
 use crate::config::load::Refused;
@@ -67,13 +67,13 @@ pub(super) fn steps(test: &Node, reader: &mut Reader<'_>) -> Vec<Step> {
     steps
 }
 
-pub(super) fn expect(step: &Node, reader: &mut Reader<'_>) -> Option<Verdict> {
+pub(super) fn expect(step: &Node, reader: &mut Reader<'_>) -> Option<ExpectedDecision> {
     given(&STEP, "expect", step, reader)
 }
 
 fn step(node: &Node, at: Duration, keys: StepKeys, report: &mut Report) -> Option<Step> {
     let StepKeys { times, remaining, retry_after, .. } = keys;
-    let allowed = keys.expect == Some(Verdict::Allow);
+    let allowed = keys.expect == Some(ExpectedDecision::Allow);
     let ask = asked(node, keys, report)?;
     if let (true, Some(_), Some(wait)) = (allowed, retry_after, node.get("retry_after")) {
         let message = "an allowed request has nothing to wait for";

@@ -10,7 +10,7 @@ use crate::engine::Engine;
 
 /// An answer over HTTP.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reply {
+pub struct JsonReply {
     /// The status code.
     pub status: u16,
     /// Names in small letters, and values.
@@ -30,18 +30,23 @@ const DENIED: &[(&str, &str)] =
 
 /// Answers `POST /json`: a `RateLimitRequest` in the JSON form of protocol buffers. 200 if it
 /// passes, 429 if not, 400 if it cannot be answered; 413 if it is above [`BODY_MAX`].
-pub async fn json(engine: &Engine, options: &Options, body: &[u8], caller: Caller<'_>) -> Reply {
+pub async fn json(
+    engine: &Engine,
+    options: &Options,
+    body: &[u8],
+    caller: Caller<'_>,
+) -> JsonReply {
     if body.len() > BODY_MAX {
         let message =
             format!("a body of {} bytes is too long: use {BODY_MAX} or fewer\n", body.len());
-        return Reply { status: 413, headers: TEXT, body: message.into_bytes() };
+        return JsonReply { status: 413, headers: TEXT, body: message.into_bytes() };
     }
     let plan = engine.plan();
-    let request = match read::Request::new(body) {
+    let request = match read::JsonRequest::new(body) {
         Ok(request) => request,
         Err(error) => {
             plan.statistics().service_error.add(1);
-            return Reply::wrong(&error);
+            return JsonReply::wrong(&error);
         }
     };
     let answered = match request.question() {
@@ -55,22 +60,22 @@ pub async fn json(engine: &Engine, options: &Options, body: &[u8], caller: Calle
         Ok(response) => {
             let body = write::response(&response).to_string().into_bytes();
             match response.overall {
-                Code::Ok => Reply { status: 200, headers: JSON, body },
-                Code::OverLimit => Reply { status: 429, headers: DENIED, body },
+                Code::Ok => JsonReply { status: 200, headers: JSON, body },
+                Code::OverLimit => JsonReply { status: 429, headers: DENIED, body },
             }
         }
-        Err(invalid) => Reply::wrong(&invalid),
+        Err(invalid) => JsonReply::wrong(&invalid),
     }
 }
 
 /// Answers `GET /healthcheck`: 200 or 500.
-pub fn healthcheck(is_healthy: bool) -> Reply {
+pub fn healthcheck(is_healthy: bool) -> JsonReply {
     let status = if is_healthy { 200 } else { 500 };
     let body = if is_healthy { b"OK".to_vec() } else { Vec::new() };
-    Reply { status, headers: TEXT, body }
+    JsonReply { status, headers: TEXT, body }
 }
 
-impl Reply {
+impl JsonReply {
     fn wrong(error: &dyn core::fmt::Display) -> Self {
         Self { status: 400, headers: TEXT, body: format!("{error}\n").into_bytes() }
     }

@@ -13,7 +13,7 @@ use crate::spec::Unit;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
-pub(super) struct Request {
+pub(super) struct JsonRequest {
     domain: Option<String>,
     descriptors: Option<Vec<Object<RequestDescriptor>>>,
     #[serde(alias = "hits_addend")]
@@ -61,7 +61,7 @@ enum UnitWord {
     Number(u64),
 }
 
-impl Request {
+impl JsonRequest {
     pub(super) fn new(body: &[u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(body).map(|Object(request)| request)
     }

@@ -32,7 +32,7 @@ fn made_up_series_are_bounded_in_number_and_length() {
     assert_eq!(series.len(), SEEN_MAX + 1);
     let other = series.iter().find(|(name, _)| name == "d.other").unwrap();
     assert_eq!(other.1.total_hits.get(), SEEN_MAX as u64 + 1);
-    // Those that are known are still counted apart.
+    // Known series still have their own counts.
     book.seen("d.key_0").total_hits.add(1);
     assert_eq!(book.seen("d.key_0").total_hits.get(), 2);
 }

@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use super::timeouts::{Activity, Timeouts, Verdict};
+use super::timeouts::{Activity, BeatResult, Timeouts};
 use super::{Connections, Handle, Peer, ServeLimits, TlsConfig};
 use crate::http::{Reply, error};
 use crate::net::{ObservedStream, Stop, catch_panic};
@@ -107,7 +107,7 @@ fn exchange<H: Handle, S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let http = http.into_owned();
     Box::pin(async move {
         let Connection { shared, activity, .. } = &*connection;
-        if drive(http, activity, &shared.limits, stop).await == Verdict::Cut {
+        if drive(http, activity, &shared.limits, stop).await == BeatResult::Cut {
             shared.connections.note_cut();
         }
     })
@@ -120,7 +120,7 @@ async fn drive<C: GracefulConnection>(
     activity: &Activity,
     limits: &ServeLimits,
     stop: Stop,
-) -> Verdict {
+) -> BeatResult {
     let mut timeouts = Timeouts::new(limits);
     let period = Timeouts::period(limits);
     let mut connection = pin!(connection);
@@ -131,9 +131,9 @@ async fn drive<C: GracefulConnection>(
         if !is_registered || beat.is_elapsed() {
             while beat.as_mut().poll(cx).is_ready() {
                 match timeouts.beat(activity) {
-                    Verdict::Keep => {}
-                    Verdict::Close => connection.as_mut().graceful_shutdown(),
-                    Verdict::Cut => return Poll::Ready(Verdict::Cut),
+                    BeatResult::Keep => {}
+                    BeatResult::Close => connection.as_mut().graceful_shutdown(),
+                    BeatResult::Cut => return Poll::Ready(BeatResult::Cut),
                 }
                 beat.as_mut().reset(Instant::now() + period);
             }
@@ -144,7 +144,7 @@ async fn drive<C: GracefulConnection>(
             connection.as_mut().graceful_shutdown();
         }
         is_registered = true;
-        connection.as_mut().poll(cx).map(|_| Verdict::Close)
+        connection.as_mut().poll(cx).map(|_| BeatResult::Close)
     })
     .await
 }

@@ -65,7 +65,7 @@ impl Drop for ActiveRequest<'_> {
 
 /// What to do with a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum BeatResult {
     Keep,
     /// It is idle: shut it down gracefully.
     Close,
@@ -121,7 +121,7 @@ impl Timeouts {
         (shortest.min(limits.request_timeout) / BEATS).max(Duration::from_millis(1))
     }
 
-    pub(super) fn beat(&mut self, activity: &Activity) -> Verdict {
+    pub(super) fn beat(&mut self, activity: &Activity) -> BeatResult {
         let events = activity.events.load(Ordering::Relaxed);
         let is_busy = activity.in_flight.load(Ordering::Relaxed) > 0;
         let is_partial = !is_busy
@@ -137,9 +137,9 @@ impl Timeouts {
             || self.partial >= self.max.head
             || is_busy && self.still >= self.max.request
         {
-            return Verdict::Cut;
+            return BeatResult::Cut;
         }
-        if !is_busy && self.still >= self.max.idle { Verdict::Close } else { Verdict::Keep }
+        if !is_busy && self.still >= self.max.idle { BeatResult::Close } else { BeatResult::Keep }
     }
 }
 

@@ -2,15 +2,15 @@
 
 use serde_json::{Value, json};
 use slidegate_gate::Caller;
-use slidegate_server::domain::{self, BODY_MAX, HeaderNames, Reply};
+use slidegate_server::domain::{self, BODY_MAX, HeaderNames, JsonReply};
 
 use super::setup::*;
 
-fn post(house: &House, body: &str) -> Reply {
+fn post(house: &House, body: &str) -> JsonReply {
     now(domain::json(&house.engine, &house.options, body.as_bytes(), Caller::IN_PROCESS))
 }
 
-fn read(reply: &Reply) -> Value {
+fn read(reply: &JsonReply) -> Value {
     serde_json::from_slice(&reply.body).unwrap()
 }
 

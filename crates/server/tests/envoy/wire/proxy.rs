@@ -162,7 +162,7 @@ async fn limits_hold_over_a_sliding_window_and_fields_arrive() {
     assert_eq!(field(&headers, "x-ratelimit-remaining"), "0");
     assert_eq!(field(&headers, "x-ratelimit-reset"), "5");
     assert_eq!(field(&headers, "retry-after"), "5");
-    assert_eq!(caller.status("bob").await, 200, "others are counted apart");
+    assert_eq!(caller.status("bob").await, 200, "other users have their own counts");
 
     // One comes free with the first, two with the others, none in between.
     served.clock.advance(5 * second);

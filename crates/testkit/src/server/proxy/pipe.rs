@@ -32,7 +32,7 @@ pub(super) enum Direction {
 /// The most that is read at a time.
 const PIECE_MAX: usize = 64 * 1024;
 
-/// When so many pieces are held back, nothing more is read until one was forwarded.
+/// The most pieces that are held back. Nothing more is read until one was forwarded.
 const QUEUE_MAX: usize = 16;
 
 /// A throttled pipe writes so many times a second, if it has that many bytes.

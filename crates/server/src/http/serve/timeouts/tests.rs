@@ -15,28 +15,28 @@ fn timeouts() -> Timeouts {
 }
 
 /// The first beat whose verdict is not `Keep`.
-fn end(timeouts: &mut Timeouts, activity: &Activity) -> (u32, Verdict) {
+fn end(timeouts: &mut Timeouts, activity: &Activity) -> (u32, BeatResult) {
     (1..100)
         .map(|beats| (beats, timeouts.beat(activity)))
-        .find(|(_, verdict)| *verdict != Verdict::Keep)
+        .find(|(_, result)| *result != BeatResult::Keep)
         .unwrap()
 }
 
 #[test]
 fn every_slow_client_is_cut_or_closed() {
     let idle = Activity::default();
-    assert_eq!(end(&mut timeouts(), &idle), (21, Verdict::Close));
+    assert_eq!(end(&mut timeouts(), &idle), (21, BeatResult::Close));
     let slow_head = Activity::default();
     slow_head.read(1);
-    assert_eq!(end(&mut timeouts(), &slow_head), (5, Verdict::Cut));
+    assert_eq!(end(&mut timeouts(), &slow_head), (5, BeatResult::Cut));
     let slow_body = Activity::default();
     let _busy = slow_body.begin(false);
     slow_body.read(1);
     // The beginning of the request is an event that the first beat sees.
-    assert_eq!(end(&mut timeouts(), &slow_body), (14, Verdict::Cut));
+    assert_eq!(end(&mut timeouts(), &slow_body), (14, BeatResult::Cut));
     let slow_reader = Activity::default();
     slow_reader.wrote(true);
-    assert_eq!(end(&mut timeouts(), &slow_reader), (7, Verdict::Cut));
+    assert_eq!(end(&mut timeouts(), &slow_reader), (7, BeatResult::Cut));
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn active_connections_are_kept() {
         drop(activity.begin(false));
         activity.wrote(true);
         activity.wrote(false);
-        assert_eq!(timeouts.beat(&activity), Verdict::Keep);
+        assert_eq!(timeouts.beat(&activity), BeatResult::Keep);
     }
 }
 
@@ -58,5 +58,5 @@ fn pings_are_neither_heads_nor_requests() {
     let (mut timeouts, activity) = (timeouts(), Activity::default());
     drop(activity.begin(true));
     activity.read(1);
-    assert_eq!(end(&mut timeouts, &activity), (22, Verdict::Close));
+    assert_eq!(end(&mut timeouts, &activity), (22, BeatResult::Close));
 }

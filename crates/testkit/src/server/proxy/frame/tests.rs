@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The frames of a stream that comes in pieces of so many bytes.
+/// The frames of a stream that arrives in pieces of `size` bytes.
 fn frames(stream: &[u8], size: usize) -> Vec<Vec<u8>> {
     let mut follower = Frames::default();
     let mut frames = Vec::new();
