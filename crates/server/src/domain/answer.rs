@@ -7,8 +7,7 @@ use super::meter::Met;
 use super::options::Options;
 use super::question::{Invalid, Question};
 use super::response::{Code, Response, Status};
-use super::{Domain, told};
-use crate::engine::Plan;
+use super::{Domain, Domains, told};
 
 /// Answers a list of descriptors: asks every limit that they meet, and says what becomes of the
 /// request. In memory it never waits.
@@ -17,17 +16,17 @@ use crate::engine::Plan;
 ///
 /// When the question is empty or beyond a bound.
 pub async fn answer(
-    plan: &Plan,
+    domains: &Domains,
     question: &Question<'_>,
     options: &Options,
     caller: Caller<'_>,
 ) -> Result<Response, Invalid> {
-    let statistics = plan.statistics();
+    let statistics = domains.statistics();
     if let Err(invalid) = question.check(options.descriptors_max) {
         statistics.service_error.add(1);
         return Err(invalid);
     }
-    let mut met = match plan.domain(question.domain) {
+    let mut met = match domains.get(question.domain) {
         Some(domain) => meet(domain, question),
         None => {
             statistics.domain_not_found.add(1);

@@ -24,9 +24,10 @@ mod told;
 mod tree;
 
 use core::fmt::Write;
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use slidegate::{Algorithm, Error};
+use slidegate::{Algorithm, Error, ErrorKind};
 
 pub use self::answer::answer;
 pub use self::json::{BODY_MAX, JsonReply, healthcheck, json};
@@ -43,7 +44,6 @@ use self::rule::Rule;
 pub use self::statistics::{Book, HitCounts, OTHER, SEEN_MAX, Statistics};
 use self::tree::{Builder, Naming, TreeLevel};
 pub(crate) use self::tree::{How, LevelNames};
-use crate::engine::Plan;
 use crate::gates::{GateFactory, UnitGates};
 use crate::spec::DomainSpec;
 
@@ -55,6 +55,56 @@ pub struct Domain {
     /// For limits that requests bring along.
     units: UnitGates,
     book: Arc<Book>,
+}
+
+/// All domains, and what has happened to them.
+#[derive(Debug)]
+pub struct Domains {
+    by_name: HashMap<Box<str>, Domain>,
+    /// In the order of the configuration.
+    names: Vec<Box<str>>,
+    statistics: Arc<Statistics>,
+}
+
+impl Domains {
+    /// Compiles all domains; their gates are made by `factory`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a domain is invalid, or if two have the same name.
+    pub fn new(
+        specs: &[DomainSpec],
+        factory: &mut GateFactory<'_>,
+        statistics: &Arc<Statistics>,
+    ) -> Result<Self, Error> {
+        let mut domains =
+            Self { by_name: HashMap::new(), names: Vec::new(), statistics: Arc::clone(statistics) };
+        for spec in specs {
+            let (name, domain) =
+                (Box::from(spec.name.as_str()), Domain::new(spec, factory, statistics)?);
+            domains.names.push(Box::clone(&name));
+            if domains.by_name.insert(name, domain).is_some() {
+                let message = format!("domain {:?} is there twice: join its files", spec.name);
+                return Err(Error::new(ErrorKind::Setting, message));
+            }
+        }
+        Ok(domains)
+    }
+
+    /// Returns the domain of this name.
+    pub fn get(&self, name: &str) -> Option<&Domain> {
+        self.by_name.get(name)
+    }
+
+    /// Returns every domain, in the order of the configuration.
+    pub fn iter(&self) -> impl Iterator<Item = &Domain> {
+        self.names.iter().filter_map(|name| self.get(name))
+    }
+
+    /// Returns what has happened to descriptors.
+    pub fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
 }
 
 impl Domain {
@@ -169,9 +219,9 @@ impl Domain {
 
 /// All limits of all domains as text, as the reference service shows them at `/rlconfig`: one line
 /// for each limit, with its name, unit, requests, and modes.
-pub fn dump(plan: &Plan) -> String {
+pub fn dump(domains: &Domains) -> String {
     let mut text = String::new();
-    for rule in plan.domains().flat_map(|domain| domain.rules()) {
+    for rule in domains.iter().flat_map(|domain| domain.rules()) {
         let (unit, requests) = match &rule.rate {
             Some(rate) => (rate.unit.name().to_ascii_uppercase(), rate.requests),
             None => ("UNKNOWN".to_owned(), 0),

@@ -1,12 +1,11 @@
 //! The configuration in force: every gate by its name, and what leads to it.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use slidegate::{Algorithm, Error, ErrorKind, Quota, Store};
+use slidegate::{Algorithm, Error, Quota, Store};
 use slidegate_gate::Gate;
 
-use crate::domain::{Domain, Statistics};
+use crate::domain::{Domains, Statistics};
 use crate::gates::{GateFactory, StateId, StoreList};
 use crate::spec::{PolicySpec, RuleSpec, Spec};
 
@@ -18,8 +17,7 @@ pub struct Plan {
     policies: Box<[Arc<Gate>]>,
     /// Includes the gates of domains.
     gates: Vec<Arc<Gate>>,
-    domains: HashMap<Box<str>, Arc<Domain>>,
-    statistics: Arc<Statistics>,
+    domains: Domains,
     throttle: Arc<Gate>,
     stores: StoreList,
 }
@@ -40,21 +38,13 @@ impl Plan {
             algorithm: Algorithm::Gcra,
             ..PolicySpec::new(THROTTLE, vec![Quota::per_minute(1)?])
         })?;
-        let mut domains = HashMap::new();
-        for domain in &spec.domains {
-            let made = Arc::new(Domain::new(domain, &mut factory, statistics)?);
-            if domains.insert(domain.name.as_str().into(), made).is_some() {
-                let message = format!("domain {:?} is there twice: join its files", domain.name);
-                return Err(Error::new(ErrorKind::Setting, message));
-            }
-        }
+        let domains = Domains::new(&spec.domains, &mut factory, statistics)?;
         let (gates, stores) = factory.finish();
         let plan = Self {
             spec: spec.clone(),
             policies: policies.into(),
             gates,
             domains,
-            statistics: Arc::clone(statistics),
             throttle,
             stores,
         };
@@ -74,19 +64,9 @@ impl Plan {
         &self.gates
     }
 
-    /// Returns the domain of this name.
-    pub fn domain(&self, name: &str) -> Option<&Arc<Domain>> {
-        self.domains.get(name)
-    }
-
-    /// Returns every domain, in the order of the configuration.
-    pub fn domains(&self) -> impl Iterator<Item = &Arc<Domain>> {
-        self.spec.domains.iter().filter_map(|spec| self.domain(&spec.name))
-    }
-
-    /// Returns what has happened to descriptors.
-    pub fn statistics(&self) -> &Statistics {
-        &self.statistics
+    /// Returns the domains.
+    pub fn domains(&self) -> &Domains {
+        &self.domains
     }
 
     /// Returns the gate of `CL.THROTTLE`, whose calls bring their own quotas.

@@ -60,10 +60,12 @@ impl RateLimitService {
         let (metadata, _, request) = request.into_parts();
         let caller = Caller::grpc(metadata.as_ref());
         let plan = self.engine.plan();
-        let question = request.question().inspect_err(|_| plan.statistics().service_error.add(1));
+        let question =
+            request.question().inspect_err(|_| plan.domains().statistics().service_error.add(1));
         let invalid = |error: crate::domain::Invalid| Status::invalid_argument(error.to_string());
         let question = question.map_err(invalid)?;
-        let response = answer(&plan, &question, &self.options, caller).await.map_err(invalid)?;
+        let response =
+            answer(plan.domains(), &question, &self.options, caller).await.map_err(invalid)?;
         Ok(tonic::Response::new(response.into()))
     }
 

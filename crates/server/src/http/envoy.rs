@@ -34,7 +34,9 @@ pub(super) async fn handle(
     }
     let body = body::read_any(request, settings).await?;
     let caller = Caller::http(request.headers());
-    Ok(Some(reply(domain::json(state.engine(), &settings.envoy, &body, caller).await)))
+    Ok(Some(reply(
+        domain::json(state.engine().plan().domains(), &settings.envoy, &body, caller).await,
+    )))
 }
 
 fn reply(answer: domain::JsonReply) -> Reply {

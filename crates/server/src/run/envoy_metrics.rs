@@ -24,7 +24,7 @@ const FAMILIES: [Family; 6] = [
 
 /// Adds them to the page. Series come from the configuration, or are bounded in number.
 pub(super) fn tell(plan: &Plan, page: &mut Page) {
-    let statistics = plan.statistics();
+    let statistics = plan.domains().statistics();
     let books = statistics.books();
     for (name, help, get) in FAMILIES {
         page.family(name, Kind::Counter, help);

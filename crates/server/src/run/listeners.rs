@@ -198,7 +198,7 @@ fn admin_state(
 ) -> AdminState {
     let (reloader, engine) = (Arc::clone(services.reloader), Arc::clone(services.engine));
     AdminState {
-        pages: vec![("/rlconfig", Box::new(move || domain::dump(&engine.plan())))],
+        pages: vec![("/rlconfig", Box::new(move || domain::dump(engine.plan().domains())))],
         listeners,
         reloads: Arc::clone(services.reloader.reloads()),
         reload: Some(Arc::new(move || reloader.reload())),

@@ -254,7 +254,7 @@ proptest! {
         let question = Question { domain: "d", descriptors, hits_addend: 1 };
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let answered =
-            runtime.block_on(answer(&engine.plan(), &question, &Options::default(), Caller::IN_PROCESS)).unwrap();
+            runtime.block_on(answer(engine.plan().domains(), &question, &Options::default(), Caller::IN_PROCESS)).unwrap();
         match &answered.statuses[0].limit {
             None => prop_assert_eq!(&explained["met"], &Value::Bool(false), "{}", explained),
             Some(limit) => {

@@ -17,7 +17,7 @@ use crate::cli::exit;
 use crate::config::report::{write_json, write_text};
 use crate::config::scenario::{Asked, HttpRequest, Scenario, Step, Test, read};
 use crate::config::{Loaded, Refused, Request, load};
-use crate::domain::{Code, Descriptor, Entry, Options, Question, answer};
+use crate::domain::{Code, Descriptor, Domain, Entry, Options, Question, answer};
 use crate::engine::Engine;
 use crate::gates::NoRestore;
 use crate::http::auth::matching_rules;
@@ -240,8 +240,8 @@ fn ask_domain(
     hits: u32,
 ) -> Result<Seen, String> {
     let plan = engine.plan();
-    if plan.domain(domain).is_none() {
-        let hint = hint(domain, plan.domains().map(|known| known.name()));
+    if plan.domains().get(domain).is_none() {
+        let hint = hint(domain, plan.domains().iter().map(Domain::name));
         return Err(format!("there is no domain `{domain}`{hint}"));
     }
     let descriptors = descriptors.iter().map(|entries| Descriptor {
@@ -250,7 +250,7 @@ fn ask_domain(
     });
     let question = Question { domain, descriptors: descriptors.collect(), hits_addend: hits };
     let options = Options::from(&loaded.settings);
-    let response = ready(answer(&plan, &question, &options, Caller::IN_PROCESS))?
+    let response = ready(answer(plan.domains(), &question, &options, Caller::IN_PROCESS))?
         .map_err(|error| error.to_string())?;
     let judged = || response.statuses.iter().filter(|status| status.limit.is_some());
     let over = judged().filter(|status| status.code == Code::OverLimit);

@@ -3,10 +3,9 @@
 mod read;
 mod write;
 
-use super::{Code, Options, answer};
 use slidegate_gate::Caller;
 
-use crate::engine::Engine;
+use super::{Code, Domains, Options, answer};
 
 /// An answer over HTTP.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +30,7 @@ const DENIED: &[(&str, &str)] =
 /// Answers `POST /json`: a `RateLimitRequest` in the JSON form of protocol buffers. 200 if it
 /// passes, 429 if not, 400 if it cannot be answered; 413 if it is above [`BODY_MAX`].
 pub async fn json(
-    engine: &Engine,
+    domains: &Domains,
     options: &Options,
     body: &[u8],
     caller: Caller<'_>,
@@ -41,18 +40,17 @@ pub async fn json(
             format!("a body of {} bytes is too long: use {BODY_MAX} or fewer\n", body.len());
         return JsonReply { status: 413, headers: TEXT, body: message.into_bytes() };
     }
-    let plan = engine.plan();
     let request = match read::JsonRequest::new(body) {
         Ok(request) => request,
         Err(error) => {
-            plan.statistics().service_error.add(1);
+            domains.statistics().service_error.add(1);
             return JsonReply::wrong(&error);
         }
     };
     let answered = match request.question() {
-        Ok(question) => answer(&plan, &question, options, caller).await,
+        Ok(question) => answer(domains, &question, options, caller).await,
         Err(invalid) => {
-            plan.statistics().service_error.add(1);
+            domains.statistics().service_error.add(1);
             Err(invalid)
         }
     };

@@ -140,7 +140,7 @@ fn negative_hits_give_back_and_always_pass() {
     let banned = Descriptor { is_negative_hits: true, ..descriptor(&[("banned", "x")]) };
     assert_eq!(house.ask(vec![banned]).overall, Code::Ok);
     let plan = house.engine.plan();
-    let series = plan.domain(DOMAIN).unwrap().book().series();
+    let series = plan.domains().get(DOMAIN).unwrap().book().series();
     let (_, counts) = series.iter().find(|(name, _)| name == "shop.user").unwrap();
     assert_eq!(counts.total_negative_hits.get(), 3 + 3 + 1 + u64::from(u32::MAX) + 1);
     assert_eq!(counts.total_hits.get(), 6);

@@ -39,7 +39,12 @@ impl House {
     }
 
     pub(crate) fn try_ask(&self, question: &Question<'_>) -> Result<Response, Invalid> {
-        now(domain::answer(&self.engine.plan(), question, &self.options, Caller::IN_PROCESS))
+        now(domain::answer(
+            self.engine.plan().domains(),
+            question,
+            &self.options,
+            Caller::IN_PROCESS,
+        ))
     }
 
     /// The status of a single descriptor.
@@ -58,7 +63,7 @@ impl House {
     /// What was counted under a name: total, over, near, within, shadow.
     pub(crate) fn counted(&self, name: &str) -> [u64; 5] {
         let plan = self.engine.plan();
-        let series = plan.domain(DOMAIN).unwrap().book().series();
+        let series = plan.domains().get(DOMAIN).unwrap().book().series();
         let names: Vec<_> = series.iter().map(|(name, _)| name.clone()).collect();
         let Some((_, counts)) = series.iter().find(|(found, _)| found == name) else {
             unreachable!("{name} is not among {names:?}")

@@ -32,7 +32,7 @@ fn in_redis(server: &RedisServer, descriptors: Vec<DescriptorSpec>) -> Spec {
 
 async fn ask(engine: &Engine, options: &Options, descriptors: Vec<Descriptor<'_>>) -> Response {
     let question = Question { domain: DOMAIN, descriptors, hits_addend: 0 };
-    domain::answer(&engine.plan(), &question, options, Caller::IN_PROCESS).await.unwrap()
+    domain::answer(engine.plan().domains(), &question, options, Caller::IN_PROCESS).await.unwrap()
 }
 
 fn user<'a>() -> Descriptor<'a> {

@@ -162,7 +162,7 @@ fn values_of_requests_cannot_make_series_without_end() {
     for number in 0..1500 {
         house.one(&[("user", &number.to_string())]);
     }
-    let series = house.engine.plan().domain(DOMAIN).unwrap().book().series();
+    let series = house.engine.plan().domains().get(DOMAIN).unwrap().book().series();
     assert_eq!(series.len(), 1000 + 1 + 1, "made up, configured, other");
     assert_eq!(house.counted("shop.other")[0], 500);
     assert_eq!(house.counted("shop.user")[0], 0);
@@ -179,7 +179,7 @@ fn the_tree_is_shown_as_the_reference_does() {
         with(key("free"), |spec| spec.limit = Some(unlimited())),
     ]);
     assert_eq!(
-        dump(&house.engine.plan()),
+        dump(house.engine.plan().domains()),
         "shop.user: unit=MINUTE requests_per_unit=5, shadow_mode: true, quota_mode: false\n\
          shop.tier.path_/a: unit=SECOND requests_per_unit=7, shadow_mode: false, quota_mode: true\n\
          shop.free: unit=UNKNOWN requests_per_unit=0, shadow_mode: false, quota_mode: false\n"

@@ -7,7 +7,12 @@ use slidegate_server::domain::{self, BODY_MAX, HeaderNames, JsonReply};
 use super::setup::*;
 
 fn post(house: &House, body: &str) -> JsonReply {
-    now(domain::json(&house.engine, &house.options, body.as_bytes(), Caller::IN_PROCESS))
+    now(domain::json(
+        house.engine.plan().domains(),
+        &house.options,
+        body.as_bytes(),
+        Caller::IN_PROCESS,
+    ))
 }
 
 fn read(reply: &JsonReply) -> Value {
