@@ -2,11 +2,11 @@
 
 use core::fmt;
 use core::time::Duration;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use slidegate::{
-    Clock, Cost, Decision, Error, FailureMode, Mode, Outcome, Quota, QuotaDecision, Quotas, Store,
-    StoreFuture, Target, Tier,
+    Clock, Cost, Decision, Error, FailureMode, Mode, MonotonicClock, Outcome, Quota, QuotaDecision,
+    Quotas, Store, StoreFuture, Target, Tier,
 };
 
 use crate::builder::{GateBuilder, LocalFallback};
@@ -424,6 +424,12 @@ impl Gate {
     }
 }
 
+/// Returns the clock of gates that are not given another. One is enough for all gates.
+fn default_clock() -> Arc<dyn Clock> {
+    static CLOCK: OnceLock<Arc<MonotonicClock>> = OnceLock::new();
+    Arc::clone(CLOCK.get_or_init(|| Arc::new(MonotonicClock::new()))) as Arc<dyn Clock>
+}
+
 /// Returns whether a candidate's decision would deny the request if it were enforced.
 pub(crate) fn would_deny(decision: &Decision) -> bool {
     !decision.is_allowed() || decision.is_shadow_denied()
@@ -497,7 +503,7 @@ impl Gate {
             secret_keys: false,
             counters: None,
             observer: None,
-            clock: Arc::new(slidegate::MonotonicClock::new()),
+            clock: default_clock(),
         }
     }
 }
