@@ -34,7 +34,7 @@ pub(crate) const PART_MAX: usize = 256;
 ///
 /// A key is missing when one of its parts is: a header field that is absent, empty or there twice,
 /// a route that was not matched, a function that answered `None`. What happens then is chosen by
-/// [`Gate::missing`](crate::Gate::missing).
+/// [`Rule::missing`](crate::Rule::missing).
 ///
 /// Before a client is authenticated, count by what it names *and* its address: by the name alone
 /// anybody could use up the units of somebody else.
