@@ -207,8 +207,10 @@ impl Gate {
         cost: Cost,
         caller: Caller<'a>,
     ) -> StoreFuture<'a, Decided> {
-        let began = self.now();
-        let request = Request { key, tier, cost, caller, began };
+        if let Some(decided) = self.check_in_process(key, tier, cost, caller) {
+            return StoreFuture::ready(decided);
+        }
+        let request = Request { key, tier, cost, caller, began: self.now() };
         if self.rollout == Rollout::Off {
             return StoreFuture::ready(self.decide_off(&request));
         }
@@ -216,12 +218,37 @@ impl Gate {
             return self.check_with_candidate(request);
         }
         match self.store.check(self.target(key, tier), cost).try_now() {
-            Ok(result) => StoreFuture::ready(self.conclude(&request, result, None)),
+            Ok(result) => StoreFuture::ready(self.conclude_result(&request, result, None)),
             Err(pending) => StoreFuture::pending(async move {
                 let result = pending.await;
-                self.conclude(&request, result, None)
+                self.conclude_result(&request, result, None)
             }),
         }
+    }
+
+    /// Decides if the store is in this process, nothing else has to be asked, and the gate is not
+    /// switched off. Otherwise nothing happens.
+    ///
+    /// The same as [`check`](Gate::check), without a future: a decision is large, and a future
+    /// around it is moved several times.
+    #[inline]
+    pub fn check_in_process(
+        &self,
+        key: &[u8],
+        tier: Option<TierId>,
+        cost: Cost,
+        caller: Caller<'_>,
+    ) -> Option<Decided> {
+        if self.candidate.is_some() || self.rollout == Rollout::Off {
+            return None;
+        }
+        let limiter = self.store.in_process()?;
+        let request = Request { key, tier, cost, caller, began: self.now() };
+        let decision = match self.quotas_of(tier) {
+            Quotas::Policy => limiter.check_cost(key, cost),
+            quotas @ Quotas::Tier(_) => limiter.with(quotas).ok()?.check_cost(key, cost),
+        };
+        Some(self.conclude(&request, decision, None))
     }
 
     #[cold]
@@ -233,15 +260,15 @@ impl Gate {
                 return StoreFuture::pending(async move {
                     let candidate = pending.await;
                     let result = self.store.check(self.target(key, tier), cost).await;
-                    self.conclude(&request, result, candidate)
+                    self.conclude_result(&request, result, candidate)
                 });
             }
         };
         match self.store.check(self.target(key, tier), cost).try_now() {
-            Ok(result) => StoreFuture::ready(self.conclude(&request, result, candidate)),
+            Ok(result) => StoreFuture::ready(self.conclude_result(&request, result, candidate)),
             Err(pending) => StoreFuture::pending(async move {
                 let result = pending.await;
-                self.conclude(&request, result, candidate)
+                self.conclude_result(&request, result, candidate)
             }),
         }
     }
@@ -369,20 +396,26 @@ impl Gate {
         decided
     }
 
-    /// Turns the store's result into what the caller acts on, counts it and reports it.
-    #[inline]
-    fn conclude(
+    fn conclude_result(
         &self,
         request: &Request<'_>,
         result: Result<Decision, Error>,
         candidate: Option<Box<Decision>>,
     ) -> Decided {
         let Request { key, tier, cost, .. } = *request;
-        let mut decision = match result {
-            Ok(decision) => decision,
-            Err(_) => self.decide_without_store(key, tier, cost),
-        };
-        let is_enforced = self.is_enforced(key);
+        let decision = result.unwrap_or_else(|_| self.decide_without_store(key, tier, cost));
+        self.conclude(request, decision, candidate)
+    }
+
+    /// Turns a decision into what the caller acts on, counts it and reports it.
+    #[inline]
+    fn conclude(
+        &self,
+        request: &Request<'_>,
+        mut decision: Decision,
+        candidate: Option<Box<Decision>>,
+    ) -> Decided {
+        let is_enforced = self.is_enforced(request.key);
         if !is_enforced {
             decision = decision.into_shadow();
         }

@@ -48,6 +48,10 @@ pub struct Rule {
     tier_by: Option<Arc<TierOf>>,
     filters: Vec<Filter>,
     pub(crate) count: Count,
+    /// Whether a user's function is called for each request; known when the layer is built.
+    is_custom: bool,
+    /// Whether keys leave the process; known when the layer is built.
+    is_shared: bool,
 }
 
 type CostOf = dyn Fn(&Head<'_>) -> Cost + Send + Sync;
@@ -75,6 +79,7 @@ pub enum Missing {
 }
 
 /// A check of one rule.
+#[derive(Clone)]
 pub(crate) struct RuleAsk {
     pub(crate) key: KeyBytes,
     pub(crate) cost: Cost,
@@ -105,6 +110,8 @@ impl Rule {
             tier_by: None,
             filters: Vec::new(),
             count: Count::default(),
+            is_custom: true,
+            is_shared: true,
         }
     }
 
@@ -188,13 +195,14 @@ impl Rule {
         self
     }
 
-    /// Returns whether a user's function is called for each request.
-    fn is_custom(&self) -> bool {
+    /// Prepares the rule for requests, once its settings are final.
+    pub(crate) fn prepare(&mut self) {
         let custom = |part: &Part| matches!(part, Part::Custom { .. });
-        self.cost.is_some()
+        self.is_custom = self.cost.is_some()
             || self.tier_by.is_some()
             || !self.filters.is_empty()
-            || self.key.parts().iter().any(custom)
+            || self.key.parts().iter().any(custom);
+        self.is_shared = !self.gate.is_in_process();
     }
 
     /// Returns whether the units of a request may have to be returned after its response.
@@ -205,7 +213,7 @@ impl Rule {
     /// Translates a request.
     #[inline]
     pub(crate) fn translate(&self, head: &Head<'_>, digest: &Digest) -> Result<RuleAsk, Unasked> {
-        if !self.is_custom() {
+        if !self.is_custom {
             return self.translate_plainly(head, digest);
         }
         // The rule is only read, so a panic cannot leave it inconsistent.
@@ -225,7 +233,7 @@ impl Rule {
 
     #[inline]
     fn translate_plainly(&self, head: &Head<'_>, digest: &Digest) -> Result<RuleAsk, Unasked> {
-        let key = match self.key.of(head, digest, !self.gate.is_in_process()) {
+        let key = match self.key.of(head, digest, self.is_shared) {
             Ok(key) => key,
             Err(Absent::Peer) => return Err(Unasked::NoPeer),
             Err(Absent::Part) => match self.missing {

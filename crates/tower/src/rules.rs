@@ -93,15 +93,14 @@ impl LayerRules {
     #[inline]
     fn decide_one(self: &Arc<Self>, rule: &Rule, ask: &RuleAsk, head: &Head<'_>) -> Next {
         let RuleAsk { key, cost, tier } = ask;
-        let check = rule.gate.check(key.as_slice(), *tier, *cost, Caller::IN_PROCESS);
-        match check.try_now() {
-            Ok(decided) if decided.decision.is_allowed() => Next::Serve(passed(decided, *tier)),
-            Ok(decided) => {
+        match rule.gate.check_in_process(key.as_slice(), *tier, *cost, Caller::IN_PROCESS) {
+            Some(decided) if decided.decision.is_allowed() => Next::Serve(passed(decided, *tier)),
+            Some(decided) => {
                 let decided = RuleDecided { rule: 0, tier: *tier, decided, key: None };
                 Next::Reject(Box::new(self.denial(&[decided], self.trace_id(head))))
             }
-            // A store in this process is always ready.
-            Err(_) => Next::Serve(Passed::Nothing),
+            // With a candidate, or switched off.
+            None => self.decide_later(vec![(0, ask.clone())], head),
         }
     }
 

@@ -161,6 +161,7 @@ impl<A> RateLimitLayerBuilder<A> {
                 gate = gate.with_metrics(metrics);
             }
             rule.gate = gate;
+            rule.prepare();
         }
         let rules = LayerRules {
             policy_fields: policy_fields(&self.rules, self.fields),

@@ -9,9 +9,9 @@ use http::{Request, Response};
 use tower_service::Service;
 
 use super::future::ResponseFuture;
-use crate::answer::Answer;
+use crate::answer::{Answer, Denial};
 use crate::head::Head;
-use crate::rules::{LayerRules, Next};
+use crate::rules::{LayerRules, Next, Pending};
 
 /// A service behind gates: made by [`RateLimitLayer`](crate::RateLimitLayer).
 #[derive(Clone)]
@@ -51,15 +51,34 @@ where
                 let rules = Arc::clone(&self.rules);
                 ResponseFuture::serving(self.inner.call(request), rules, passed)
             }
-            Next::Reject(denial) => ResponseFuture::answered(self.answer.answer(&denial)),
-            Next::Wait(pending) => {
-                // The service that is ready is used; its clone becomes ready later.
-                let clone = self.inner.clone();
-                let ready = mem::replace(&mut self.inner, clone);
-                let (rules, answer) = (Arc::clone(&self.rules), self.answer.clone());
-                ResponseFuture::deciding(pending, ready, request, rules, answer)
-            }
+            Next::Reject(denial) => self.reject(&denial),
+            Next::Wait(pending) => self.wait(pending, request),
         }
+    }
+}
+
+// In functions of their own, so that the path of an allowed request stays small.
+impl<S, A> RateLimit<S, A> {
+    #[cold]
+    fn reject<B, R>(&self, denial: &Denial) -> ResponseFuture<S, B, R, A>
+    where
+        S: Service<Request<B>, Response = Response<R>>,
+        A: Answer<R>,
+    {
+        ResponseFuture::answered(self.answer.answer(denial))
+    }
+
+    #[cold]
+    fn wait<B, R>(&mut self, pending: Pending, request: Request<B>) -> ResponseFuture<S, B, R, A>
+    where
+        S: Service<Request<B>, Response = Response<R>> + Clone,
+        A: Answer<R> + Clone,
+    {
+        // The service that is ready is used; its clone becomes ready later.
+        let clone = self.inner.clone();
+        let ready = mem::replace(&mut self.inner, clone);
+        let (rules, answer) = (Arc::clone(&self.rules), self.answer.clone());
+        ResponseFuture::deciding(pending, ready, request, rules, answer)
     }
 }
 
