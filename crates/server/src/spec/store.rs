@@ -5,8 +5,9 @@ use core::time::Duration;
 
 use slidegate::OnFull;
 
-use crate::config::table::{Reader, given, section};
-use crate::config::yaml::{Node, Style};
+use crate::config::report::Report;
+use crate::config::table::{Read, Reader, given, section};
+use crate::config::yaml::{MapEntry, Node, Style};
 use crate::spec::Spec;
 
 /// The name of the store that is always there: this process's memory.
@@ -31,6 +32,27 @@ impl StoreSpec {
             Self::Memory(_) => MEMORY,
             Self::Redis(name, _) => name,
         }
+    }
+
+    /// Reads a store under `stores`, and reports what is wrong with it.
+    pub(crate) fn read(entry: &MapEntry, reader: &mut Reader<'_>) -> Option<Self> {
+        let (name, node) = (&entry.key.text, &entry.value);
+        if name == MEMORY {
+            let message = format!("`{MEMORY}` is the store of this process, and always there");
+            reader.report.error(entry.key_span, "value", message).help("use another name");
+            return None;
+        }
+        if !has_place(entry, reader.report) {
+            return None;
+        }
+        let spec = RedisSpec::read(node, reader)?;
+        if let (RedisPlace::Cluster(_), Some(node), Some(database @ 1..)) =
+            (&spec.place, node.get("database"), spec.database)
+        {
+            let message = format!("a cluster has no database {database}");
+            reader.report.error(node.span, "value", message).help("use 0, or leave it out");
+        }
+        Some(Self::Redis(name.clone(), Box::new(spec)))
     }
 }
 
@@ -215,4 +237,26 @@ fn key_secret(node: &Node, reader: &mut Reader<'_>) -> Option<Vec<u8>> {
 
 fn tls_authority(node: &Node, reader: &mut Reader<'_>) -> Option<Vec<u8>> {
     reader.files.content(node.get("tls_authority")?, reader.report)
+}
+
+/// Whether exactly one key says where the servers are.
+fn has_place(entry: &MapEntry, report: &mut Report) -> bool {
+    let node = &entry.value;
+    let kinds = ["redis", "sentinel", "cluster"];
+    let given: Vec<&str> = kinds.into_iter().filter(|kind| node.get(kind).is_some()).collect();
+    let name = &entry.key.text;
+    let message = match given.as_slice() {
+        ["cluster"] if node.get("cluster").is_some_and(Node::is_empty_list) => {
+            let message = format!("the store `{name}` names no node of its cluster");
+            report.error(entry.key_span, "missing-key", message).help("name at least one");
+            return false;
+        }
+        [_] => return true,
+        [] => format!("the store `{name}` does not say where its servers are"),
+        several => {
+            format!("the store `{name}` has {}, and must have one of them", several.join(" and "))
+        }
+    };
+    report.error(entry.key_span, "one-of", message).choices("", kinds);
+    false
 }

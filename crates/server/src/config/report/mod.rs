@@ -161,7 +161,7 @@ impl Finding<'_> {
     }
 
     /// All that could stand there, and which of it was probably meant.
-    pub(super) fn choices<'b>(
+    pub(crate) fn choices<'b>(
         self,
         word: &str,
         choices: impl IntoIterator<Item = &'b str>,
