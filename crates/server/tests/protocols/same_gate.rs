@@ -33,7 +33,7 @@ policies:
   - {name: watched, quotas: [2/minute], mode: shadow}
   - {name: partly, quotas: [3/minute], enforce_percent: 50, algorithm: counter}
   - {name: off, quotas: [1/day], mode: off}
-  - {name: shared, quotas: [60/day], store: shared, tiers: {gold: [70/day]}, deny_cache: 0}
+  - {name: shared, quotas: [600/day], store: shared, tiers: {gold: [700/day]}, deny_cache: 0}
 "#;
 
 const POLICIES: [&str; 6] = ["user", "burst", "watched", "partly", "off", "shared"];
