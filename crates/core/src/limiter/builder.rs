@@ -135,6 +135,7 @@ impl LimiterBuilder {
             memory_limit: AtomicUsize::new(self.memory_limit),
             sweep_at: AtomicUsize::new(0),
             id: StoreId::unique(),
+            lost: Vec::new(),
             policy: self.policy,
         })
     }

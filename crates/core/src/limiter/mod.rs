@@ -16,6 +16,8 @@ pub use stats::{Event, Stats, Usage};
 pub use tier::{StoreId, Tier};
 pub use with_quotas::WithQuotas;
 
+use core::ops::Range;
+
 use crate::cost::Cost;
 use crate::decision::Decision;
 use crate::error::Error;
@@ -66,6 +68,9 @@ pub struct Limiter {
     sweep_at: AtomicUsize,
     /// Orders the locks of several limiters, and recognizes the limiter's tiers.
     id: StoreId,
+    /// Ticks between a snapshot and its restore. Units of these ticks are not on record, so
+    /// receipts for them are void.
+    lost: Vec<Range<u64>>,
 }
 
 impl Limiter {
@@ -138,8 +143,9 @@ impl Limiter {
         self.check_cost(key, estimate)
     }
 
-    /// The receipt of a key whose parts have travelled: units, tick and epoch as an earlier one of
-    /// this limiter, or of the limiter whose snapshot this one restored, told them.
+    /// Creates a receipt again from its parts: the key and the units, tick and epoch of a receipt
+    /// that this limiter issued, or the limiter whose snapshot it restored. Receipts that were
+    /// issued after that snapshot are void.
     pub fn receipt<K: Key + ?Sized>(&self, key: &K, units: u64, tick: u64, epoch: u16) -> Receipt {
         Receipt { fingerprint: key.fingerprint(&self.secret), tick, units, epoch }
     }

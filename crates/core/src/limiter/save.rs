@@ -1,10 +1,14 @@
 //! All state to a file and back.
 //!
 //! ```text
-//! magic, version, algorithm, quotas, tick, now, secret
+//! header                a frame: magic, version, algorithm, quotas, tick, now, secret,
+//!                       date, longest windows, number of lost ranges, lost ranges
 //! frame, frame, ...     each: length, bytes, checksum
 //! end                   a frame of length zero, then the number of frames
 //! ```
+//!
+//! Version 1 had no epochs, and its header ended with the secret. It is still read; receipts from
+//! before such a snapshot are void.
 
 use std::io::{Read, Write};
 
@@ -12,11 +16,14 @@ use super::{Limiter, LimiterBuilder};
 use crate::coding::{Reader, Writer, damaged};
 use crate::error::{Error, ErrorKind};
 use crate::key::Secret;
+use crate::memory::KeptWindows;
 use crate::policy::{Algorithm, Policy};
 
 const MAGIC: &[u8; 8] = b"slidegat";
-const VERSION: u64 = 1;
-const HEADER: usize = 8 + 5 * 8 + 16;
+const VERSION: u64 = 2;
+const VERSION_WITHOUT_EPOCHS: u64 = 1;
+/// The most ranges of lost ticks that are kept; the oldest are joined.
+const LOST_MAX: usize = 16;
 /// The longest frame that is read: far more than a step writes.
 const FRAME_MAX: u64 = 1 << 30;
 
@@ -31,24 +38,17 @@ pub struct RestoreReport {
 }
 
 impl Limiter {
-    /// Writes all state, the secret of the fingerprints included: give the file mode 0600.
+    /// Writes all state, the secret of the fingerprints included: give the file mode 0600. Returns
+    /// the number of keys.
     ///
-    /// Goes a step at a time and holds no lock while it writes, so checks go on meanwhile. What
-    /// is admitted while it runs may or may not be in it. Returns the number of keys.
+    /// Holds no lock while it writes, so checks continue meanwhile. Units that are taken while it
+    /// runs may or may not be in the snapshot; their receipts are void after a restore.
     ///
     /// # Errors
     ///
-    /// When `out` fails.
+    /// Returns an error if `out` fails.
     pub fn save(&self, out: &mut impl Write) -> Result<u64, Error> {
-        let mut header = MAGIC.to_vec();
-        header.put_u64(VERSION);
-        header.put_u64(algorithm_number(&self.policy));
-        header.put_u64(self.policy.quotas().len() as u64);
-        header.put_u64(self.scale.tick_nanos());
-        // Entries may be dated by a clock that has gone back since.
-        header.put_u64(self.moment().now.max(self.store.latest()));
-        header.extend_from_slice(&self.secret.bytes());
-        write_frame(out, &header)?;
+        write_frame(out, &self.header())?;
         let (mut frames, mut keys) = (0u64, 0);
         for shard in 0..self.store.shards() {
             keys += self.store.save(shard, &mut |frame| {
@@ -63,13 +63,39 @@ impl Limiter {
         out.flush().map_err(|error| failed("written", &error))?;
         Ok(keys)
     }
+
+    fn header(&self) -> Vec<u8> {
+        let mut header = MAGIC.to_vec();
+        header.put_u64(VERSION);
+        header.put_u64(algorithm_number(&self.policy));
+        header.put_u64(self.policy.quotas().len() as u64);
+        header.put_u64(self.scale.tick_nanos());
+        // Entries may be dated by a clock that has gone back since.
+        let (moment, latest) = (self.moment(), self.store.latest());
+        header.put_u64(moment.now.max(latest.now));
+        header.extend_from_slice(&self.secret.bytes());
+        header.put_u64(moment.date.max(latest.date));
+        let KeptWindows { own, restored, until } = self.store.kept_windows();
+        header.put_u64(own);
+        header.put_u64(restored);
+        header.put_u64(until);
+        header.put_u64(self.lost.len() as u64);
+        for ticks in &self.lost {
+            header.put_u64(ticks.start);
+            header.put_u64(ticks.end);
+        }
+        header
+    }
 }
 
 impl LimiterBuilder {
-    /// Makes the limiter and brings back the state that [`Limiter::save`] wrote, older by the
-    /// time that has passed since. The secret is the snapshot's.
+    /// Creates the limiter with the state that [`Limiter::save`] wrote, older by the wall time that
+    /// has passed since. The secret is the snapshot's. Receipts that were issued before the save
+    /// stay valid.
     ///
-    /// The policy may have other limits and windows than it had: state is kept to the safe side.
+    /// The policy may have other limits and windows than before. If the snapshot was written under
+    /// tiers, their keys are kept for the longest of their windows, so that the tiers can be created
+    /// after the first checks.
     ///
     /// ```
     /// use slidegate::{Limiter, Policy, Quota};
@@ -88,15 +114,19 @@ impl LimiterBuilder {
     ///
     /// # Errors
     ///
-    /// When a setting is out of range, `input` fails, or what it holds is damaged, cut short, of
-    /// another version, or of another algorithm, number of quotas or tick.
+    /// Returns an error if a setting is out of range, if `input` fails, or if the snapshot is
+    /// damaged, cut short, of a later version, or of another algorithm, number of quotas or tick.
     pub fn restore(mut self, input: &mut impl Read) -> Result<(Limiter, RestoreReport), Error> {
         let header = read_frame(input)?;
         let mut fields = header.as_slice();
-        if header.len() != HEADER || fields.take_raw(8)? != MAGIC {
-            return Err(Error::new(ErrorKind::Snapshot, "this is no snapshot of a limiter"));
+        if fields.take_raw(8).ok() != Some(MAGIC) {
+            return Err(Error::new(ErrorKind::Snapshot, "not a snapshot of a limiter"));
         }
-        expect("version", fields.take_u64()?, VERSION)?;
+        let version = fields.take_u64()?;
+        let has_epochs = version != VERSION_WITHOUT_EPOCHS;
+        if has_epochs {
+            expect("version", version, VERSION)?;
+        }
         expect("algorithm", fields.take_u64()?, algorithm_number(self.policy()))?;
         expect("number of quotas", fields.take_u64()?, self.policy().quotas().len() as u64)?;
         expect("tick in nanoseconds", fields.take_u64()?, self.tick_nanos())?;
@@ -104,16 +134,58 @@ impl LimiterBuilder {
         let mut secret = [0; 16];
         secret.copy_from_slice(fields.take_raw(16)?);
         self.set_secret(Secret::new(secret));
-        let limiter = self.build()?;
-        // Both ticks count from the Unix epoch. If the wall clock went back, nothing has aged.
-        let shift = saved_at.saturating_sub(limiter.moment().now);
-        let report = limiter.read_frames(input, shift)?;
+        let mut limiter = self.build()?;
+        limiter.continue_from(saved_at)?;
+        if has_epochs {
+            limiter.read_history(&mut fields, saved_at)?;
+        }
+        if !fields.is_empty() {
+            return Err(damaged("the length of the header"));
+        }
+        let report = limiter.read_frames(input, has_epochs)?;
         Ok((limiter, report))
     }
 }
 
 impl Limiter {
-    fn read_frames(&self, input: &mut impl Read, shift: u64) -> Result<RestoreReport, Error> {
+    /// Makes sure that time does not go back. Both processes count ticks from the Unix epoch, so
+    /// this only changes something if the wall clock went back. Then stored time runs ahead of the
+    /// clock: entries and receipts keep their ticks, and nothing has aged.
+    fn continue_from(&mut self, saved_at: u64) -> Result<(), Error> {
+        if saved_at > self.scale.latest() {
+            return Err(damaged("the time"));
+        }
+        let ahead = saved_at.saturating_sub(self.moment().now);
+        self.scale = self.scale.ahead_by(ahead);
+        Ok(())
+    }
+
+    /// Reads the part of the header that describes the time before the snapshot.
+    fn read_history(&mut self, fields: &mut &[u8], saved_at: u64) -> Result<(), Error> {
+        let date = fields.take_tick()?;
+        let (own, restored) = (fields.take_tick()?, fields.take_tick()?);
+        let windows = KeptWindows { own, restored, until: fields.take_u64()? };
+        self.store.keep_restored(windows, saved_at);
+        let moment = self.moment();
+        // A counter counts units for up to two windows.
+        let oldest = moment.now.saturating_sub(2 * self.store.kept_windows().longest());
+        let ranges = fields.take_u64()?;
+        for _ in 0..ranges {
+            let ticks = fields.take_tick()?..fields.take_tick()?;
+            if ticks.end > oldest {
+                self.lost.push(ticks);
+            }
+        }
+        self.lost.push(date + 1..moment.date);
+        self.lost.retain(|ticks| !ticks.is_empty());
+        while self.lost.len() > LOST_MAX {
+            let oldest = self.lost.remove(0);
+            self.lost[0].start = self.lost[0].start.min(oldest.start);
+        }
+        Ok(())
+    }
+
+    fn read_frames(&self, input: &mut impl Read, has_epochs: bool) -> Result<RestoreReport, Error> {
         let mut report = RestoreReport::default();
         let mut frames = 0;
         loop {
@@ -122,7 +194,7 @@ impl Limiter {
                 break;
             }
             let restored =
-                self.store.restore(&frame, &self.with_policy().request_for(0, 1), shift)?;
+                self.store.restore(&frame, &self.with_policy().request_for(0, 1), has_epochs)?;
             report.keys += restored.keys;
             report.dropped += restored.dropped;
             frames += 1;

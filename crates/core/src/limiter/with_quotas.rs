@@ -100,7 +100,7 @@ impl<'a> WithQuotas<'a> {
         let limiter = self.limiter;
         let mut events = Vec::new();
         let kept = limiter.store.history(&self.request(key, 1), &mut |tick, units| {
-            events.push(Event { at: limiter.scale.duration(tick), units });
+            events.push(Event { at: limiter.scale.since_epoch(tick), units });
         });
         if kept {
             return Ok(events);
@@ -120,6 +120,9 @@ impl<'a> WithQuotas<'a> {
     }
 
     fn give_back(&self, receipt: &Receipt, units: u64) -> u64 {
+        if self.limiter.lost.iter().any(|ticks| ticks.contains(&receipt.tick)) {
+            return 0;
+        }
         let request = self.request_for(receipt.fingerprint, units);
         self.limiter.store.give_back(&request, receipt.tick, receipt.epoch)
     }

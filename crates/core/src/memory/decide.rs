@@ -138,7 +138,7 @@ pub(super) fn look<W: Window, R>(
         let mut bytes = Vec::new();
         window.encode(&mut bytes);
         let epoch = window.epoch();
-        let context = DecodeContext { limits, epoch, shift: 0, account: &shared.account };
+        let context = DecodeContext { limits, epoch, account: &shared.account };
         if let Ok(mut copy) = W::decode(&mut bytes.as_slice(), &context) {
             copy.advance(limits, moment.now, &shared.account);
             let seen = at_window(&mut copy);

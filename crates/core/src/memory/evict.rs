@@ -21,6 +21,7 @@ impl<W: Window> Shard<W> {
     pub(super) fn sweep(&mut self, slots: usize, shared: &Shared) -> (usize, usize) {
         let (mut seen, mut dropped) = (0, 0);
         let longest = shared.longest();
+        self.resets.sweep(slots, self.latest.now, longest, &shared.account);
         while seen < slots {
             if self.sweep_at == 0 {
                 if self.shrink(shared) {
@@ -29,6 +30,7 @@ impl<W: Window> Shard<W> {
                     break;
                 }
                 self.drop_sketches();
+                shared.longest.expire(self.latest.now);
                 self.counters.log_units = core::mem::take(&mut self.counters.log_units_so_far);
                 self.sweep_at = self.slots.capacity();
             }

@@ -115,9 +115,9 @@ impl Sketch {
     }
 
     /// Reads what `encode` wrote.
-    pub(super) fn decode(input: &mut &[u8], shift: u64) -> Result<Self, Error> {
+    pub(super) fn decode(input: &mut &[u8]) -> Result<Self, Error> {
         let window = input.take_tick()?.max(1);
-        let start = input.take_tick()?.saturating_sub(shift);
+        let start = input.take_tick()?;
         let quantum = input.take_u64()?.max(1);
         let swapped = input.take_u64()? != 0;
         let len = usize::try_from(input.take_u64()?).unwrap_or(usize::MAX);

@@ -5,14 +5,16 @@ use std::time::{Duration, Instant};
 use super::decide::{
     Known, Request, allow_one, check_known, check_window, decide, deny_full, deny_one, look, seed,
 };
+use super::longest::Longest;
 use super::overflow::Sketch;
+use super::resets::Resets;
 use super::slots::Slots;
 use super::store::LineUp;
 use crate::account::Account;
 use crate::decision::Decision;
 use crate::policy::QUOTAS_MAX;
 use crate::receipt::Receipt;
-use crate::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use crate::time::{Moment, TickScale};
 use crate::window::{FastPath, Limits, NEVER, Window};
 
@@ -67,13 +69,12 @@ pub(super) struct Shared {
     /// The policy's own limits, which choose how fine a sketch counts.
     pub(super) limits: Limits,
     /// The longest window of the policy and its tiers: nothing is dropped before it.
-    pub(super) longest: AtomicU64,
+    pub(super) longest: Longest,
 }
 
 impl Shared {
-    // Set before a tier is handed out, so every user of the tier sees it.
     pub(super) fn longest(&self) -> u64 {
-        self.longest.load(Ordering::Relaxed)
+        self.longest.get()
     }
 
     /// Returns `true` if the policy or one of its tiers has a longer window than `limits`.
@@ -128,13 +129,14 @@ pub(super) struct Shard<W> {
     pub(super) sweep_at: usize,
     /// Whether the table is being made smaller, step by step.
     pub(super) is_shrinking: bool,
-    /// What the next new key gets; never the same twice in 65536 keys.
-    pub(super) next_epoch: u16,
+    /// The epoch of the last new key that had not been reset.
+    pub(super) last_epoch: u16,
     /// One a quota; none before the first key that found no room.
     pub(super) sketches: Vec<Sketch>,
     pub(super) counters: Counters,
     /// Keys of a snapshot that found no room, until its sketches are there; empty otherwise.
     pub(super) unplaced: Vec<(u64, [u64; QUOTAS_MAX])>,
+    pub(super) resets: Resets,
 }
 
 /// Checks of a shard from one sweep to the next.
@@ -154,10 +156,11 @@ impl<W: Window> Shard<W> {
             until_sweep: SWEEP_EVERY - 1,
             sweep_at: 0,
             is_shrinking: false,
-            next_epoch: 0,
+            last_epoch: 0,
             sketches: Vec::new(),
             counters: Counters::default(),
             unplaced: Vec::new(),
+            resets: Resets::default(),
         }
     }
 
@@ -296,8 +299,9 @@ impl<W: Window> Shard<W> {
         epoch: u16,
         shared: &Shared,
     ) -> u64 {
+        let is_void = self.resets.is_void(request.fingerprint, tick);
         let Some((window, now)) = self.window_to_reduce(request, shared) else { return 0 };
-        if window.epoch() != epoch {
+        if is_void || window.epoch() != epoch {
             return 0;
         }
         let limits = request.limits.keeping(shared.longest());
@@ -403,16 +407,22 @@ impl<W: Window> Shard<W> {
         Some(look(window, &request, shared, |window| at_window(window, request.moment)))
     }
 
-    /// Forgets a key. Receipts that were handed out for it are void.
+    /// Removes a key. Returns `true` if it existed. Receipts that were issued for it are void.
     pub(super) fn reset(&mut self, fingerprint: u64, shared: &Shared) -> bool {
-        let found = self.slots.find(fingerprint);
-        found.inspect(|at| self.drop_slot(*at, shared)).is_some()
+        let Some(at) = self.slots.find(fingerprint) else { return false };
+        let window = self.slots.window(at);
+        let (epoch, through) = (window.epoch(), window.end().max(self.latest.date));
+        self.drop_slot(at, shared);
+        self.resets.note(fingerprint, epoch, through, &shared.account);
+        true
     }
 
-    /// What a new key starts with.
-    pub(super) fn new_epoch(&mut self) -> u16 {
-        self.next_epoch = self.next_epoch.wrapping_add(1);
-        self.next_epoch
+    /// Returns the epoch that a key starts with.
+    pub(super) fn new_epoch(&mut self, fingerprint: u64) -> u16 {
+        self.resets.next_epoch(fingerprint).unwrap_or_else(|| {
+            self.last_epoch = self.last_epoch.wrapping_add(1);
+            self.last_epoch
+        })
     }
 
     /// Makes sketches that are larger than they may be now smaller, to the safe side: two keys that
@@ -483,7 +493,7 @@ impl<W: Window> Shard<W> {
         if !self.make_slot(request, shared) {
             return None;
         }
-        let epoch = self.new_epoch();
+        let epoch = self.new_epoch(request.fingerprint);
         let mut window = W::new(request.limits, epoch);
         let bytes = window.heap_bytes();
         if !self.make_bytes(bytes, request, shared) {

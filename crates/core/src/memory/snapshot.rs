@@ -1,7 +1,13 @@
 //! State to bytes and back, a step at a time.
 //!
-//! A frame is `[keys, records ...]` or `[sketches, shard, of how many, records ...]`. Keys are cut by ranges of their fingerprints
-//! and not by places in the table, so that a table that changes between two steps loses none.
+//! ```text
+//! [keys, records ...]                                   fingerprint, epoch, window
+//! [sketches, shard, number of shards, records ...]
+//! [resets, shard, number of shards, tick, records ...]  see `resets.rs`
+//! ```
+//!
+//! Keys are divided by ranges of their fingerprints and not by their places in the table, so that a
+//! table that changes between two steps loses none.
 
 use super::decide::Request;
 use super::overflow::Sketch;
@@ -14,6 +20,7 @@ use crate::window::{DecodeContext, Window};
 
 const KEYS: u64 = 1;
 const SKETCHES: u64 = 2;
+const RESETS: u64 = 3;
 
 /// Slots that one step looks at, about.
 const STEP: usize = 128;
@@ -44,6 +51,7 @@ pub(super) fn save<W: Window>(
     if save_sketches(&shard.lock(), place, &mut frame) {
         each(&frame)?;
     }
+    save_resets(shard, place, each)?;
     Ok(saved)
 }
 
@@ -52,6 +60,7 @@ fn save_keys<W: Window>(shard: &mut Shard<W>, from: u64, to: u64, frame: &mut Ve
     let mut keys = 0;
     shard.slots.between(from, to, |fingerprint, window| {
         frame.put_u64(fingerprint);
+        frame.put_u64(window.epoch().into());
         window.encode(frame);
         keys += 1;
     });
@@ -70,11 +79,36 @@ fn save_sketches<W>(shard: &Shard<W>, place: (usize, usize), frame: &mut Vec<u8>
     !shard.sketches.is_empty()
 }
 
-/// Puts back what a frame holds.
+fn save_resets<W: Window>(
+    shard: &Mutex<Shard<W>>,
+    place: (usize, usize),
+    each: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut next = Some(0);
+    while let Some(from) = next {
+        let mut frame = Vec::new();
+        let mut shard = shard.lock();
+        let hold = Hold::start();
+        frame.put_u64(RESETS);
+        frame.put_u64(place.0 as u64);
+        frame.put_u64(place.1 as u64);
+        frame.put_u64(shard.resets.void_through());
+        next = shard.resets.encode(from, STEP, &mut frame);
+        let is_empty = shard.resets.bytes() == 0 && shard.resets.void_through() == 0;
+        shard.note_hold(hold);
+        drop(shard);
+        if !is_empty {
+            each(&frame)?;
+        }
+    }
+    Ok(())
+}
+
+/// Puts back what a frame holds, whose keys have an epoch if `has_epochs`.
 pub(super) fn restore<'a, W: Window + 'a>(
     mut frame: &[u8],
     request: &Request<'_>,
-    shift: u64,
+    has_epochs: bool,
     shared: &Shared,
     lock: impl Fn(u64) -> MutexGuard<'a, Shard<W>>,
     lock_sharing: impl Fn(u64, u64) -> Vec<MutexGuard<'a, Shard<W>>>,
@@ -86,8 +120,15 @@ pub(super) fn restore<'a, W: Window + 'a>(
             while !frame.is_empty() {
                 let fingerprint = frame.take_u64()?;
                 let mut shard = lock(fingerprint);
-                let epoch = shard.new_epoch();
-                let context = DecodeContext { limits, epoch, shift, account: &shared.account };
+                let epoch = if has_epochs {
+                    let epoch = frame.take_u64()?;
+                    u16::try_from(epoch).map_err(|_| damaged("an epoch"))?
+                } else {
+                    shard.new_epoch(fingerprint)
+                };
+                // New keys continue behind the keys that were here before.
+                shard.last_epoch = shard.last_epoch.max(epoch);
+                let context = DecodeContext { limits, epoch, account: &shared.account };
                 let window = W::decode(&mut frame, &context)?;
                 if shard.restore(fingerprint, window, request, shared) {
                     restored.keys += 1;
@@ -101,13 +142,25 @@ pub(super) fn restore<'a, W: Window + 'a>(
             let count = frame.take_u64()?;
             let mut sketches = Vec::new();
             for _ in 0..count.min(limits.quotas().len() as u64) {
-                sketches.push(Sketch::decode(&mut frame, shift)?);
+                sketches.push(Sketch::decode(&mut frame)?);
             }
             for mut shard in lock_sharing(index, of) {
                 shard.open_sketches(shared);
                 for (own, sketch) in shard.sketches.iter_mut().zip(&sketches) {
                     own.absorb(sketch);
                 }
+            }
+        }
+        RESETS => {
+            let (index, of) = (frame.take_u64()?, frame.take_u64()?);
+            let void_through = frame.take_tick()?;
+            for mut shard in lock_sharing(index, of) {
+                shard.resets.raise_void_through(void_through);
+            }
+            while !frame.is_empty() {
+                let fingerprint = frame.take_u64()?;
+                let mut shard = lock(fingerprint);
+                shard.resets.decode(fingerprint, &mut frame, &shared.account)?;
             }
         }
         _ => return Err(damaged("the kind of a frame")),

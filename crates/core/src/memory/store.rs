@@ -5,6 +5,7 @@ use core::hint::black_box;
 use core::time::Duration;
 
 use super::decide::Request;
+use super::longest::{KeptWindows, Longest};
 use super::shard::{AtomicOnFull, Counters, Hold, OnFull, Shard, Shared};
 use super::slots::Slots;
 use super::snapshot;
@@ -12,7 +13,7 @@ use crate::account::Account;
 use crate::decision::Decision;
 use crate::error::Error;
 use crate::policy::QUOTAS_MAX;
-use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard};
 use crate::time::{Moment, TickScale};
 use crate::window::{Limits, Log, Window};
@@ -33,6 +34,10 @@ pub(crate) trait KeyedStore: Debug + Send + Sync {
     fn shard_of(&self, fingerprint: u64) -> usize;
     /// Keeps what is on record for at least `longest` ticks from now on.
     fn keep(&self, longest: u64);
+    /// Returns the longest windows that entries are kept for.
+    fn kept_windows(&self) -> KeptWindows;
+    /// Keeps what is restored for the windows of a snapshot that was written at `saved_at`.
+    fn keep_restored(&self, windows: KeptWindows, saved_at: u64);
     fn shards(&self) -> usize;
     fn capacity(&self, shard: usize) -> usize;
     fn lock(&self, shard: usize) -> Box<dyn LockedShard + '_>;
@@ -42,15 +47,21 @@ pub(crate) trait KeyedStore: Debug + Send + Sync {
     fn set_memory_limit(&self, bytes: usize);
     fn set_on_full(&self, on_full: OnFull);
     fn stats(&self) -> StoreStats;
-    /// The latest tick that any shard has seen.
-    fn latest(&self) -> u64;
+    /// The latest moment that any shard has seen.
+    fn latest(&self) -> Moment;
     /// The snapshot of one shard, in steps that each hold the lock for a moment.
     fn save(
         &self,
         shard: usize,
         each: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
     ) -> Result<u64, Error>;
-    fn restore(&self, frame: &[u8], request: &Request<'_>, shift: u64) -> Result<Restored, Error>;
+    /// Puts back what a frame holds, whose keys have an epoch if `has_epochs`.
+    fn restore(
+        &self,
+        frame: &[u8],
+        request: &Request<'_>,
+        has_epochs: bool,
+    ) -> Result<Restored, Error>;
     /// Ends a restore: what found no room is remembered by the sketches.
     fn place_rest(&self);
 }
@@ -165,7 +176,7 @@ impl<W: Window + Debug> MemoryStore<W> {
         let sketch_bytes = AtomicUsize::new(sketch);
         let StoreSettings { scale, limits, .. } = *settings;
         let on_full = AtomicOnFull::new(settings.on_full);
-        let longest = AtomicU64::new(limits.longest());
+        let longest = Longest::new(limits.longest());
         Self { shards, shared: Shared { account, on_full, scale, sketch_bytes, limits, longest } }
     }
 
@@ -338,7 +349,15 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
     }
 
     fn keep(&self, longest: u64) {
-        self.shared.longest.fetch_max(longest, Ordering::Relaxed);
+        self.shared.longest.keep(longest);
+    }
+
+    fn kept_windows(&self) -> KeptWindows {
+        self.shared.longest.windows()
+    }
+
+    fn keep_restored(&self, windows: KeptWindows, saved_at: u64) {
+        self.shared.longest.restore(windows, saved_at);
     }
 
     fn shards(&self) -> usize {
@@ -383,13 +402,13 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
             table_limit: account.limit(),
             ..Default::default()
         };
-        let mut slot_bytes = 0;
+        let mut fixed = size_of_val(&*self.shards);
         for shard in &self.shards {
             let shard = shard.0.lock();
             let Counters { evictions, overflowed, swept, longest_hold, log_units, .. } =
                 shard.counters;
             stats.log_units += log_units;
-            slot_bytes += Slots::<W>::bytes(shard.slots.capacity());
+            fixed += Slots::<W>::bytes(shard.slots.capacity()) + shard.resets.bytes();
             stats.keys += shard.slots.len() as u64;
             stats.bytes += shard.sketch_bytes();
             stats.evictions += evictions;
@@ -397,13 +416,15 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
             stats.swept += swept;
             stats.longest_hold = stats.longest_hold.max(longest_hold);
         }
-        let fixed = slot_bytes + size_of_val(&*self.shards);
         stats.log_bytes = account.used().saturating_sub(fixed);
         stats
     }
 
-    fn latest(&self) -> u64 {
-        self.shards.iter().map(|shard| shard.0.lock().latest.now).max().unwrap_or(0)
+    fn latest(&self) -> Moment {
+        self.shards.iter().fold(Moment { now: 0, date: 0 }, |latest, shard| {
+            let Moment { now, date } = shard.0.lock().latest;
+            Moment { now: latest.now.max(now), date: latest.date.max(date) }
+        })
     }
 
     fn save(
@@ -420,7 +441,12 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
         }
     }
 
-    fn restore(&self, frame: &[u8], request: &Request<'_>, shift: u64) -> Result<Restored, Error> {
+    fn restore(
+        &self,
+        frame: &[u8],
+        request: &Request<'_>,
+        has_epochs: bool,
+    ) -> Result<Restored, Error> {
         let lock = |fingerprint| self.shard(fingerprint);
         // Shards are chosen by the lower bits: with fewer of them several share one, with more of
         // them one is shared by several.
@@ -429,7 +455,7 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
             let shares = |number: &usize| *number as u64 & mask == index & mask;
             (0..self.shards.len()).filter(shares).map(|shard| self.shards[shard].0.lock()).collect()
         };
-        snapshot::restore(frame, request, shift, &self.shared, lock, lock_sharing)
+        snapshot::restore(frame, request, has_epochs, &self.shared, lock, lock_sharing)
     }
 }
 

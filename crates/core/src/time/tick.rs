@@ -24,6 +24,9 @@ pub(crate) struct TickScale {
     /// What the clock may lag behind, and a tick but a nanosecond: with it added, to round down is to
     /// round up.
     ceiling: u64,
+    /// Ticks by which stored time is ahead of the clock. Zero unless the limiter was restored after
+    /// the wall clock had gone back.
+    ahead: u64,
 }
 
 const TICK_MIN: u64 = 100_000;
@@ -42,7 +45,7 @@ impl TickScale {
                 let shift = nanos.ilog2() - 1;
                 let reciprocal = (1u128 << (64 + shift)).div_ceil(u128::from(nanos));
                 let reciprocal = u64::try_from(reciprocal).unwrap_or(u64::MAX);
-                Ok(Self { nanos, reciprocal, shift, ceiling: nanos - 1 })
+                Ok(Self { nanos, reciprocal, shift, ceiling: nanos - 1, ahead: 0 })
             }
             _ => Err(Error::out_of_range(
                 ErrorKind::Setting,
@@ -58,11 +61,22 @@ impl TickScale {
         Self { ceiling: lag.min(LAG_MAX) + self.nanos - 1, ..self }
     }
 
+    /// The same scale, with stored time `ticks` ahead of the clock.
+    pub(crate) fn ahead_by(self, ticks: u64) -> Self {
+        Self { ahead: ticks, ..self }
+    }
+
+    /// The latest tick that a clock can show.
+    pub(crate) fn latest(&self) -> u64 {
+        self.divide(NANOS_MAX)
+    }
+
     /// A clock's reading as ticks: `now` rounded down; `date`, which allows for the clock's lag,
     /// rounded up. It is at most [`NANOS_MAX`].
     #[inline]
     pub(crate) fn moment(&self, nanos: u64) -> Moment {
-        Moment { now: self.divide(nanos), date: self.divide(nanos + self.ceiling) }
+        let Self { ahead, ceiling, .. } = *self;
+        Moment { now: self.divide(nanos) + ahead, date: self.divide(nanos + ceiling) + ahead }
     }
 
     /// A window in ticks, rounded up: a unit never counts for less than the window.
@@ -83,6 +97,11 @@ impl TickScale {
 
     pub(crate) fn duration(&self, ticks: u64) -> Duration {
         Duration::from_nanos(self.nanos(ticks))
+    }
+
+    /// The time since the Unix epoch, by the clock, at which a tick begins.
+    pub(crate) fn since_epoch(&self, tick: u64) -> Duration {
+        self.duration(tick.saturating_sub(self.ahead))
     }
 
     pub(crate) fn tick_nanos(&self) -> u64 {

@@ -135,12 +135,9 @@ impl Window for Counter {
     }
 
     fn decode(input: &mut &[u8], context: &DecodeContext<'_>) -> Result<Self, Error> {
-        let DecodeContext { limits, epoch, shift, .. } = *context;
-        let mut counter = Self::new(limits, epoch);
-        let tick = input.take_tick()?.saturating_sub(shift);
-        let tag = u16::try_from(input.take_u64()?).unwrap_or_default();
-        // A shift moves the borders of windows: then it is as if the window had changed.
-        counter.start = Stamp::new(tick, if shift == 0 { tag } else { !tag });
+        let mut counter = Self::new(context.limits, context.epoch);
+        let tick = input.take_tick()?;
+        counter.start = Stamp::new(tick, u16::try_from(input.take_u64()?).unwrap_or_default());
         counter.previous.set(input.take_units()?);
         counter.current.set(input.take_units()?);
         Ok(counter)

@@ -91,10 +91,9 @@ impl Window for Fixed {
     }
 
     fn decode(input: &mut &[u8], context: &DecodeContext<'_>) -> Result<Self, Error> {
-        let DecodeContext { epoch, shift, .. } = *context;
-        let tick = input.take_tick()?.saturating_sub(shift);
+        let start = Stamp::new(input.take_tick()?, context.epoch);
         let tag = u8::try_from(input.take_u64()?).unwrap_or_default();
-        Ok(Self { start: Stamp::new(tick, epoch), count: Count::new(input.take_units()?, tag) })
+        Ok(Self { start, count: Count::new(input.take_units()?, tag) })
     }
 }
 

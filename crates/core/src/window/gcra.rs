@@ -107,9 +107,8 @@ impl Window for Gcra {
     }
 
     fn decode(input: &mut &[u8], context: &DecodeContext<'_>) -> Result<Self, Error> {
-        let DecodeContext { epoch, shift, .. } = *context;
-        let tick = input.take_tick()?.saturating_sub(shift);
-        Ok(Self { full_at: Stamp::new(tick, epoch), parts: input.take_u64()? })
+        let full_at = Stamp::new(input.take_tick()?, context.epoch);
+        Ok(Self { full_at, parts: input.take_u64()? })
     }
 }
 

@@ -52,10 +52,8 @@ pub(crate) enum FastPath {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DecodeContext<'a> {
     pub(crate) limits: &'a Limits,
-    /// The epoch of the new window: receipts of the saved one are void.
+    /// The epoch of the window: receipts of another one are void.
     pub(crate) epoch: u16,
-    /// Ticks by which all times are moved back.
-    pub(crate) shift: u64,
     pub(crate) account: &'a Account,
 }
 

@@ -144,8 +144,8 @@ impl Window for Segments {
     }
 
     fn decode(input: &mut &[u8], context: &DecodeContext<'_>) -> Result<Self, Error> {
-        let DecodeContext { limits, epoch, shift, account } = *context;
-        let tick = input.take_tick()?.saturating_sub(shift);
+        let DecodeContext { limits, epoch, account } = *context;
+        let tick = input.take_tick()?;
         let tag = u16::try_from(input.take_u64()?).unwrap_or_default();
         let counts = usize::try_from(input.take_u64()?).unwrap_or(usize::MAX);
         if !(2..=COUNTS_MAX).contains(&counts) {
@@ -158,8 +158,6 @@ impl Window for Segments {
         account.grow(segments.heap_bytes());
         for place in 0..counts {
             let units = input.take_units()?;
-            // A shift moves the borders of segments: then all count as the newest does.
-            let place = if shift == 0 { place } else { segments.place(tick / length(limits)) };
             segments.add(place, units, account);
             segments.sum.set(segments.sum.get().saturating_add(units));
         }

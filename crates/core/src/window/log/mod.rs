@@ -292,8 +292,8 @@ impl Window for Log {
     }
 
     fn decode(input: &mut &[u8], context: &DecodeContext<'_>) -> Result<Self, Error> {
-        let DecodeContext { limits, epoch, shift, account } = *context;
-        let first = input.take_u64()?.saturating_sub(shift);
+        let DecodeContext { limits, epoch, account } = *context;
+        let first = input.take_tick()?;
         let mut tick = first;
         let mut codes = input.take_bytes()?;
         if code::totals(codes).is_none_or(|(_, span)| tick.saturating_add(span) >> 48 != 0) {
@@ -399,7 +399,10 @@ impl Log {
         tick
     }
 
-    /// Every entry with its tick, oldest first, of a log that is not wide.
+    /// Every tick that has units, oldest first, of a log that is not wide.
+    ///
+    /// Units that did not fit `open` have a code of their own, with a gap of zero to the rest of
+    /// the same tick.
     fn walk(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let open = (self.last(), u64::from(self.body.open()));
         let mut tick = self.head.tick();
@@ -408,7 +411,15 @@ impl Log {
             tick += entry.gap;
             (at, entry.units)
         });
-        codes.chain(core::iter::once(open)).filter(|(_, units)| *units > 0)
+        let mut entries = codes.chain(core::iter::once(open)).peekable();
+        let by_tick = core::iter::from_fn(move || {
+            let (tick, mut units) = entries.next()?;
+            while let Some((_, more)) = entries.next_if(|(next, _)| *next == tick) {
+                units += more;
+            }
+            Some((tick, units))
+        });
+        by_tick.filter(|(_, units)| *units > 0)
     }
 }
 

@@ -1,0 +1,135 @@
+//! Keys that were reset, until no receipt from before the reset can return units.
+//!
+//! A slot has sixteen bits for its epoch and no room for the epochs that the key had before. A
+//! shard therefore notes each reset: the key continues with the next epoch, and after 65,536
+//! resets, when no epoch is left, the receipts issued so far are refused by their tick.
+//!
+//! Eviction and the sweep need no note. Units that were evicted are still counted, and units that
+//! were swept have expired.
+
+use std::collections::BTreeMap;
+
+use crate::account::Account;
+use crate::coding::{Reader, Writer, damaged};
+use crate::error::Error;
+
+/// The resets of one shard.
+#[derive(Debug, Default)]
+pub(super) struct Resets {
+    keys: BTreeMap<u64, Reset>,
+    /// Receipts of every key are void up to this tick: there was no memory to note a reset.
+    void_through: u64,
+    /// The fingerprint that the next sweep starts at.
+    sweep_at: u64,
+}
+
+/// The resets of one key.
+#[derive(Debug, Clone, Copy, Default)]
+struct Reset {
+    /// The latest tick that a receipt from before the last reset can name.
+    through: u64,
+    /// Receipts up to this tick are void, whatever their epoch.
+    void_through: u64,
+    /// The epoch that the last reset ended.
+    epoch: u16,
+    /// Epochs that resets have ended since `void_through` was set.
+    ended: u16,
+}
+
+/// Bytes of a key, with its share of a tree whose nodes are half full.
+const KEY_BYTES: usize = 2 * (size_of::<u64>() + size_of::<Reset>());
+
+impl Resets {
+    /// Notes that a key of `epoch` was reset, whose receipts name ticks up to `through`.
+    pub(super) fn note(&mut self, fingerprint: u64, epoch: u16, through: u64, account: &Account) {
+        let mut reset = self.keys.get(&fingerprint).copied().unwrap_or_default();
+        reset.through = reset.through.max(through);
+        reset.epoch = epoch;
+        (reset.ended, reset.void_through) = match reset.ended.checked_add(1) {
+            Some(ended) => (ended, reset.void_through),
+            None => (0, reset.through),
+        };
+        self.insert(fingerprint, reset, account);
+    }
+
+    /// Returns the epoch that a key continues with, if it was reset.
+    pub(super) fn next_epoch(&self, fingerprint: u64) -> Option<u16> {
+        self.keys.get(&fingerprint).map(|reset| reset.epoch.wrapping_add(1))
+    }
+
+    /// Returns `true` if a receipt of `tick` is void even if its epoch is the key's.
+    pub(super) fn is_void(&self, fingerprint: u64, tick: u64) -> bool {
+        let of_key = || self.keys.get(&fingerprint).is_some_and(|key| tick <= key.void_through);
+        tick <= self.void_through || of_key()
+    }
+
+    /// Looks at up to `count` keys and drops those whose receipts have expired.
+    pub(super) fn sweep(&mut self, count: usize, now: u64, longest: u64, account: &Account) {
+        for _ in 0..count {
+            let Some((&fingerprint, reset)) = self.keys.range(self.sweep_at..).next() else {
+                self.sweep_at = 0;
+                return;
+            };
+            // A counter counts units for up to two windows.
+            if reset.through + 2 * longest <= now {
+                self.keys.remove(&fingerprint);
+                account.shrink(KEY_BYTES);
+            }
+            self.sweep_at = fingerprint.wrapping_add(1);
+        }
+    }
+
+    /// Bytes that the account counts.
+    pub(super) fn bytes(&self) -> usize {
+        self.keys.len() * KEY_BYTES
+    }
+
+    pub(super) fn void_through(&self) -> u64 {
+        self.void_through
+    }
+
+    pub(super) fn raise_void_through(&mut self, tick: u64) {
+        self.void_through = self.void_through.max(tick);
+    }
+
+    /// Appends up to `count` keys from fingerprint `from` on to a snapshot. Returns the fingerprint
+    /// to continue from, or `None` after the last key.
+    pub(super) fn encode(&self, from: u64, count: usize, out: &mut Vec<u8>) -> Option<u64> {
+        let mut keys = self.keys.range(from..);
+        for (fingerprint, reset) in keys.by_ref().take(count) {
+            out.put_u64(*fingerprint);
+            out.put_u64(reset.through);
+            out.put_u64(reset.void_through);
+            out.put_u64(u64::from(reset.epoch) << 16 | u64::from(reset.ended));
+        }
+        keys.next().map(|(fingerprint, _)| *fingerprint)
+    }
+
+    /// Reads one key that `encode` wrote, after its fingerprint.
+    pub(super) fn decode(
+        &mut self,
+        fingerprint: u64,
+        input: &mut &[u8],
+        account: &Account,
+    ) -> Result<(), Error> {
+        let (through, void_through) = (input.take_tick()?, input.take_tick()?);
+        let Ok(epochs) = u32::try_from(input.take_u64()?) else {
+            return Err(damaged("an epoch"));
+        };
+        let [high, low, more, less] = epochs.to_be_bytes();
+        let (epoch, ended) = (u16::from_be_bytes([high, low]), u16::from_be_bytes([more, less]));
+        self.insert(fingerprint, Reset { through, void_through, epoch, ended }, account);
+        Ok(())
+    }
+
+    fn insert(&mut self, fingerprint: u64, reset: Reset, account: &Account) {
+        if self.keys.contains_key(&fingerprint) || account.try_grow(KEY_BYTES) {
+            self.keys.insert(fingerprint, reset);
+        } else {
+            self.raise_void_through(reset.through);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
