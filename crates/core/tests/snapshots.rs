@@ -196,6 +196,47 @@ fn tiers_are_kept() {
     }
 }
 
+// Requests may come before the program has created its tiers again. The windows of those tiers are
+// kept until nothing in the snapshot counts any more, also over a second restart.
+#[test]
+fn keys_of_a_longer_tier_are_kept_until_the_tier_is_created() {
+    for algorithm in ALGORITHMS {
+        let clock = ManualClock::new(START);
+        let before = builder(algorithm, 1, &clock).build().unwrap();
+        let day = [Quota::per_day(5).unwrap()];
+        let tier = before.tier(&day).unwrap();
+        assert!(before.with(&tier).unwrap().check_cost("alice", cost(5)).is_allowed());
+        let mut saved = save(&before);
+        for _ in 0..2 {
+            let (after, _) = restore(&saved, builder(algorithm, 1, &clock));
+            clock.advance(3 * MINUTE);
+            for key in 0..1000_u64 {
+                assert!(after.check(&key).is_allowed());
+            }
+            after.sweep(usize::MAX);
+            saved = save(&after);
+        }
+        let (after, _) = restore(&saved, builder(algorithm, 1, &clock));
+        let tier = after.tier(&day).unwrap();
+        let allowed = after.with(&tier).unwrap().check_cost("alice", cost(5)).is_allowed();
+        assert!(!allowed, "{algorithm:?}: forgiven");
+
+        let (after, _) = restore(&saved, builder(algorithm, 1, &clock));
+        clock.advance(2 * 24 * 60 * MINUTE);
+        let keys_left = |limiter: &Limiter| {
+            for _ in 0..3 {
+                limiter.sweep(usize::MAX);
+            }
+            limiter.stats().keys
+        };
+        assert_eq!(keys_left(&after), 0, "{algorithm:?}: nothing counts any more");
+        assert!(after.check("bob").is_allowed());
+        let (after, _) = restore(&save(&after), builder(algorithm, 1, &clock));
+        clock.advance(2 * MINUTE);
+        assert_eq!(keys_left(&after), 0, "{algorithm:?}: the removed tier is over");
+    }
+}
+
 // Keys move when a table grows: a save in steps must miss none that was there from the start.
 #[test]
 fn a_save_beside_other_threads_misses_nobody() {

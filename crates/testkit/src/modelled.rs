@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use crate::model::{Counting, GcraModel, ListModel, Model, TickQuota};
+use crate::play::by_instant;
 use crate::policy::{Algorithm, Mode, PolicySpec, QuotaSpec};
 use crate::subject::{Answer, Capability, Refusal, Standing, Subject};
 use crate::trace::Trace;
@@ -227,7 +228,8 @@ impl Subject for ModelSubject {
         let (quotas, now, tick_ns) = (self.quotas(None)?, self.now(), self.tick_ns());
         let events = self.look(key, |model| model.events(&quotas, now));
         let events = events.ok_or(Refusal::Unsupported(Capability::History))?;
-        Ok(events.iter().map(|(at, units)| (Duration::from_nanos(at * tick_ns), *units)).collect())
+        let at = |tick: u64| Duration::from_nanos(tick * tick_ns);
+        Ok(by_instant(events.iter().map(|(tick, units)| (at(*tick), *units)).collect()))
     }
 }
 

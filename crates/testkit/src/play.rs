@@ -60,7 +60,7 @@ impl<'a, S: Subject> Player<'a, S> {
             (Op::Refund | Op::Settle, None) => Outcome::NoReceipt,
             (Op::Reset, _) => Outcome::Found(self.subject.reset(key)?),
             (Op::Usage, _) => Outcome::Used(self.subject.usage(key)?),
-            (Op::History, _) => Outcome::History(by_instant(self.subject.history(key)?)),
+            (Op::History, _) => Outcome::History(self.subject.history(key)?),
             (Op::Clock, _) => Outcome::ClockSet,
         })
     }
@@ -75,7 +75,7 @@ impl<'a, S: Subject> Player<'a, S> {
     }
 }
 
-/// Sums the units of each instant: a store may keep two admissions of one tick as one.
+/// Sums the units of each instant: a store reports all units of one tick as one event.
 pub(crate) fn by_instant<T: PartialEq>(events: Vec<(T, u64)>) -> Vec<(T, u64)> {
     let mut summed: Vec<(T, u64)> = Vec::with_capacity(events.len());
     for (at, units) in events {

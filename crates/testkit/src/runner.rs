@@ -93,11 +93,12 @@ impl<'a> Run<'a> {
             Outcome::Used(used) => self.same("used", expect.used.as_ref(), &used),
             Outcome::History(events) => {
                 let millis = |at: Duration| at.saturating_sub(start).as_millis();
-                let events = events.into_iter().map(|(at, units)| (millis(at), units)).collect();
+                let events: Vec<_> =
+                    events.iter().map(|(at, units)| (millis(*at), *units)).collect();
                 let expected = expect.history.iter().flatten();
                 let expected = expected.map(|(at, units)| (u128::from(*at), *units)).collect();
                 let expected = expect.history.is_some().then(|| by_instant(expected));
-                self.same("history", expected.as_ref(), &by_instant(events))
+                self.same("history", expected.as_ref(), &events)
             }
             Outcome::NoReceipt => {
                 let label = step.of.as_deref().unwrap_or_default();

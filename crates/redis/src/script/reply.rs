@@ -177,12 +177,17 @@ impl Unread<'_> {
         if count > self.0.len() / 14 {
             return Err(malformed("too few bytes"));
         }
-        let mut entries = Vec::with_capacity(count);
+        let mut entries: Vec<(u64, u64)> = Vec::with_capacity(count);
         for _ in 0..count {
             let tick = self.number::<7>()?;
             // A clock that went back near the epoch may have moved entries before it.
             let tick = if tick >> 55 == 0 { tick } else { 0 };
-            entries.push((tick, self.number::<7>()?));
+            let units = self.number::<7>()?;
+            match entries.last_mut() {
+                // More units of one tick than the header has room for have several codes.
+                Some((last, sum)) if *last == tick => *sum = sum.saturating_add(units),
+                _ => entries.push((tick, units)),
+            }
         }
         Ok(KeyReply::History(entries))
     }

@@ -171,9 +171,19 @@ fn address(said: &str, name: &str) -> Option<SocketAddr> {
     rest.split(['/', ' ']).next()?.parse().ok()
 }
 
-pub(crate) fn exchange<S: Read + Write>(mut stream: S, method: &str, path: &str) -> (u16, String) {
-    let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-    stream.write_all(head.as_bytes()).unwrap();
+pub(crate) fn exchange<S: Read + Write>(stream: S, method: &str, path: &str) -> (u16, String) {
+    send(stream, &format!("{method} {path} HTTP/1.1\r\n"), "")
+}
+
+/// Status and body of a request with a JSON body.
+pub(crate) fn post<S: Read + Write>(stream: S, path: &str, body: &str) -> (u16, String) {
+    let fields = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
+    send(stream, &format!("POST {path} HTTP/1.1\r\n{fields}"), body)
+}
+
+fn send<S: Read + Write>(mut stream: S, head: &str, body: &str) -> (u16, String) {
+    let request = format!("{head}Host: localhost\r\nConnection: close\r\n\r\n{body}");
+    stream.write_all(request.as_bytes()).unwrap();
     let mut answer = Vec::new();
     // A TLS stream may end without saying so.
     let _ = stream.read_to_end(&mut answer);

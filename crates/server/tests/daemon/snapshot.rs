@@ -2,7 +2,11 @@
 
 use std::fs;
 
-use crate::process::{Daemon, Folder, output};
+use std::net::TcpStream;
+
+use serde_json::Value;
+
+use crate::process::{Daemon, Folder, output, post};
 
 fn config(folder: &Folder, extra: &str) -> String {
     let path = folder.path("state");
@@ -23,6 +27,49 @@ fn a_restart_forgives_nothing() {
     let daemon = Daemon::with_config(&path);
     daemon.hears("1 keys restored");
     assert_eq!(daemon.allowed("api", "k", 60), 40);
+}
+
+// Clients keep receipts while the daemon restarts. After a crash, a receipt that was issued after the
+// last snapshot must not return units that were taken later.
+#[test]
+fn receipts_survive_a_restart_and_are_void_after_a_crash_that_lost_their_units() {
+    let folder = Folder::new("receipts");
+    let path = folder.write("limits.yaml", &config(&folder, "").replace("1s", "1h"));
+    let daemon = Daemon::with_config(&path);
+    let receipts: Vec<String> = (0..50).map(|_| receipt(&daemon)).collect();
+    assert!(daemon.terminate().0.success());
+
+    let daemon = Daemon::with_config(&path);
+    let refunded: u64 = receipts[..25].iter().map(|receipt| refund(&daemon, receipt)).sum();
+    assert_eq!(refunded, 25);
+    assert!(daemon.terminate().0.success());
+
+    let daemon = Daemon::with_config(&path);
+    let lost: Vec<String> = (0..10).map(|_| receipt(&daemon)).collect();
+    daemon.kill();
+
+    let daemon = Daemon::with_config(&path);
+    assert_eq!(daemon.allowed("api", "k", 10), 10);
+    assert_eq!(lost.iter().map(|receipt| refund(&daemon, receipt)).sum::<u64>(), 0);
+    let refunded: u64 = receipts[25..].iter().map(|receipt| refund(&daemon, receipt)).sum();
+    assert_eq!(refunded, 25);
+    assert_eq!(daemon.allowed("api", "k", 100), 90);
+}
+
+fn call(daemon: &Daemon, operation: &str, more: &str) -> Value {
+    let body = format!(r#"{{"policy": "api", "key": "k"{more}}}"#);
+    let stream = TcpStream::connect(daemon.http).unwrap();
+    let (status, reply) = post(stream, &format!("/v1/{operation}"), &body);
+    assert_eq!(status, 200, "{reply}");
+    serde_json::from_str(&reply).unwrap()
+}
+
+fn receipt(daemon: &Daemon) -> String {
+    call(daemon, "check", "")["receipt"].as_str().unwrap().to_owned()
+}
+
+fn refund(daemon: &Daemon, receipt: &str) -> u64 {
+    call(daemon, "refund", &format!(r#", "receipt": "{receipt}""#))["refunded"].as_u64().unwrap()
 }
 
 // What was admitted after the last snapshot may be admitted once more: no more than that.
