@@ -17,7 +17,7 @@ use crate::error::Error;
 #[derive(Debug, Default)]
 pub(super) struct Resets {
     keys: BTreeMap<u64, Reset>,
-    /// Receipts of every key are void up to this tick: there was no memory to note a reset.
+    /// Receipts of every key are void up to this tick: notes of resets up to it were dropped.
     void_through: u64,
     /// The fingerprint that the next sweep starts at.
     sweep_at: u64,
@@ -39,9 +39,25 @@ struct Reset {
 /// Bytes of a key, with its share of a tree whose nodes are half full.
 const KEY_BYTES: usize = 2 * (size_of::<u64>() + size_of::<Reset>());
 
+/// Keys compared to find one to drop when there is no memory for another.
+const DROP_FROM: usize = 16;
+
+/// What the notes of a shard may take.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NoteBudget<'a> {
+    pub(super) bytes_max: usize,
+    pub(super) account: &'a Account,
+}
+
 impl Resets {
     /// Notes that a key of `epoch` was reset, whose receipts name ticks up to `through`.
-    pub(super) fn note(&mut self, fingerprint: u64, epoch: u16, through: u64, account: &Account) {
+    pub(super) fn note(
+        &mut self,
+        fingerprint: u64,
+        epoch: u16,
+        through: u64,
+        budget: NoteBudget<'_>,
+    ) {
         let mut reset = self.keys.get(&fingerprint).copied().unwrap_or_default();
         reset.through = reset.through.max(through);
         reset.epoch = epoch;
@@ -49,7 +65,7 @@ impl Resets {
             Some(ended) => (ended, reset.void_through),
             None => (0, reset.through),
         };
-        self.insert(fingerprint, reset, account);
+        self.insert(fingerprint, reset, budget);
     }
 
     /// Returns the epoch that a key continues with, if it was reset.
@@ -110,7 +126,7 @@ impl Resets {
         &mut self,
         fingerprint: u64,
         input: &mut &[u8],
-        account: &Account,
+        budget: NoteBudget<'_>,
     ) -> Result<(), Error> {
         let (through, void_through) = (input.take_tick()?, input.take_tick()?);
         let Ok(epochs) = u32::try_from(input.take_u64()?) else {
@@ -118,16 +134,34 @@ impl Resets {
         };
         let [high, low, more, less] = epochs.to_be_bytes();
         let (epoch, ended) = (u16::from_be_bytes([high, low]), u16::from_be_bytes([more, less]));
-        self.insert(fingerprint, Reset { through, void_through, epoch, ended }, account);
+        self.insert(fingerprint, Reset { through, void_through, epoch, ended }, budget);
         Ok(())
     }
 
-    fn insert(&mut self, fingerprint: u64, reset: Reset, account: &Account) {
-        if self.keys.contains_key(&fingerprint) || account.try_grow(KEY_BYTES) {
+    fn insert(&mut self, fingerprint: u64, reset: Reset, budget: NoteBudget<'_>) {
+        let is_noted = self.keys.contains_key(&fingerprint);
+        if is_noted || self.has_grown(budget) || (self.drop_old(budget) && self.has_grown(budget)) {
             self.keys.insert(fingerprint, reset);
         } else {
             self.raise_void_through(reset.through);
         }
+    }
+
+    /// Takes the bytes of one more key, if they are available.
+    fn has_grown(&self, budget: NoteBudget<'_>) -> bool {
+        self.bytes() + KEY_BYTES <= budget.bytes_max && budget.account.try_grow(KEY_BYTES)
+    }
+
+    /// Drops the oldest of a few notes. Returns `false` if there is none.
+    fn drop_old(&mut self, budget: NoteBudget<'_>) -> bool {
+        let behind = self.keys.range(self.sweep_at..);
+        let keys = behind.chain(self.keys.range(..self.sweep_at)).take(DROP_FROM);
+        let oldest = keys.min_by_key(|(_, reset)| reset.through);
+        let Some((&fingerprint, &Reset { through, .. })) = oldest else { return false };
+        self.keys.remove(&fingerprint);
+        budget.account.shrink(KEY_BYTES);
+        self.raise_void_through(through);
+        true
     }
 }
 

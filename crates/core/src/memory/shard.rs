@@ -7,7 +7,7 @@ use super::decide::{
 };
 use super::longest::Longest;
 use super::overflow::Sketch;
-use super::resets::Resets;
+use super::resets::{NoteBudget, Resets};
 use super::slots::Slots;
 use super::store::LineUp;
 use crate::account::Account;
@@ -75,6 +75,13 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn longest(&self) -> u64 {
         self.longest.get()
+    }
+
+    /// The notes of resets in a shard may take a quarter of what a sketch may: a sixteenth of the
+    /// memory limit in all, or less with several quotas.
+    pub(super) fn note_budget(&self) -> NoteBudget<'_> {
+        let bytes_max = self.sketch_bytes.load(Ordering::Relaxed) / 4;
+        NoteBudget { bytes_max, account: &self.account }
     }
 
     /// Returns `true` if the policy or one of its tiers has a longer window than `limits`.
@@ -413,7 +420,7 @@ impl<W: Window> Shard<W> {
         let window = self.slots.window(at);
         let (epoch, through) = (window.epoch(), window.end().max(self.latest.date));
         self.drop_slot(at, shared);
-        self.resets.note(fingerprint, epoch, through, &shared.account);
+        self.resets.note(fingerprint, epoch, through, shared.note_budget());
         true
     }
 

@@ -160,7 +160,7 @@ pub(super) fn restore<'a, W: Window + 'a>(
             while !frame.is_empty() {
                 let fingerprint = frame.take_u64()?;
                 let mut shard = lock(fingerprint);
-                shard.resets.decode(fingerprint, &mut frame, &shared.account)?;
+                shard.resets.decode(fingerprint, &mut frame, shared.note_budget())?;
             }
         }
         _ => return Err(damaged("the kind of a frame")),

@@ -1,5 +1,9 @@
 use super::*;
 
+fn budget(account: &Account) -> NoteBudget<'_> {
+    NoteBudget { bytes_max: usize::MAX, account }
+}
+
 const KEY: u64 = 7;
 
 // Epochs as a shard hands them out, against a set of all that were ended.
@@ -11,7 +15,7 @@ fn no_epoch_comes_again_before_receipts_are_refused_by_tick() {
     let mut ended = std::collections::BTreeSet::new();
     for reset in 0..70_000_u64 {
         ended.insert(epoch);
-        resets.note(KEY, epoch, 10 + reset / 50_000, &account);
+        resets.note(KEY, epoch, 10 + reset / 50_000, budget(&account));
         epoch = resets.next_epoch(KEY).unwrap();
         if ended.contains(&epoch) {
             assert!(resets.is_void(KEY, 11), "reset {reset} reuses epoch {epoch}");
@@ -27,7 +31,7 @@ fn a_note_is_kept_for_two_windows() {
     let account = Account::unlimited();
     let mut resets = Resets::default();
     for key in 0..100 {
-        resets.note(key, 1, 1000 + key, &account);
+        resets.note(key, 1, 1000 + key, budget(&account));
     }
     assert_eq!(resets.bytes(), account.used());
     resets.sweep(1000, 1000 + 2 * 60 + 49, 60, &account);
@@ -40,15 +44,31 @@ fn a_note_is_kept_for_two_windows() {
     assert_eq!((resets.bytes(), account.used()), (0, 0));
 }
 
-// Without memory for a note, no receipt of the shard is accepted that could be void.
+// A note that is dropped voids every receipt of the shard that it could have been for.
 #[test]
-fn without_memory_every_earlier_receipt_is_void() {
-    let account = Account::new(KEY_BYTES);
+fn without_memory_the_oldest_receipts_are_void() {
+    let account = Account::new(4 * KEY_BYTES);
+    let small = NoteBudget { bytes_max: 3 * KEY_BYTES, account: &account };
+    for budget in [budget(&account), small] {
+        let mut resets = Resets::default();
+        let most = if budget.bytes_max == usize::MAX { 4 } else { 3 };
+        for number in 1..=100 {
+            resets.note(number, 5, 10 * number, budget);
+            let dropped = number.saturating_sub(most);
+            assert!(dropped == 0 || resets.is_void(999, 10 * dropped), "after {number}");
+            assert!(!resets.is_void(999, 10 * dropped + 1), "after {number}");
+            assert_eq!(resets.bytes(), account.used());
+        }
+        resets.sweep(100, 10_000, 1, &account);
+        assert_eq!(account.used(), 0);
+    }
+}
+
+#[test]
+fn without_any_memory_no_earlier_receipt_is_good() {
+    let account = Account::new(0);
     let mut resets = Resets::default();
-    resets.note(1, 5, 10, &account);
-    assert!(!resets.is_void(2, 10));
-    resets.note(2, 5, 20, &account);
-    assert!(resets.is_void(1, 20) && resets.is_void(2, 20) && resets.is_void(3, 20));
-    assert!(!resets.is_void(3, 21));
-    assert_eq!(resets.bytes(), account.used());
+    resets.note(1, 5, 10, budget(&account));
+    assert!(resets.is_void(1, 10) && resets.is_void(2, 10) && !resets.is_void(2, 11));
+    assert_eq!(account.used(), 0);
 }
