@@ -19,7 +19,8 @@ const ALGORITHMS: [Algorithm; 6] = [
     Algorithm::Gcra,
     Algorithm::Fixed,
 ];
-const START: Duration = Duration::from_millis(1_700_000_012_345);
+const START_MS: u64 = 1_700_000_012_345;
+const START: Duration = Duration::from_millis(START_MS);
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// A receipt as it travels to a client and back.
@@ -66,7 +67,8 @@ fn restore(snapshot: &[u8], builder: LimiterBuilder) -> Limiter {
 #[test]
 fn every_receipt_survives_restores() {
     for (algorithm, quotas) in variants() {
-        for resumed in [START, START + Duration::from_secs(7), START - Duration::from_secs(3600)] {
+        for resumed_ms in [START_MS, START_MS + 7000, START_MS - 3_600_000] {
+            let resumed = Duration::from_millis(resumed_ms);
             let is_usual = (algorithm, quotas) == (Algorithm::Log, 1) && resumed > START;
             let keys = if is_usual { 100_000 } else { 1000 };
             let clock = ManualClock::new(START);
@@ -186,10 +188,10 @@ fn a_snapshot_of_version_1_is_read_without_its_receipts() {
     assert_eq!((report.keys, report.dropped), (2, 0));
     let used = |key: &str| limiter.usage(key).units(0);
     assert_eq!((used("alice"), used("bob"), used("carol")), (1, 3, 0));
-    let tick = u64::try_from(START.as_millis()).unwrap();
     // One of the epochs is the key's own by now.
-    let returned: u64 =
-        (0..=u16::MAX).map(|epoch| limiter.refund(limiter.receipt("alice", 1, tick, epoch))).sum();
+    let returned: u64 = (0..=u16::MAX)
+        .map(|epoch| limiter.refund(limiter.receipt("alice", 1, START_MS, epoch)))
+        .sum();
     assert_eq!(returned, 1);
     clock.advance(Duration::from_secs(40));
     assert_eq!(used("bob"), 2);
