@@ -4,10 +4,34 @@ use slidegate_gate::Caller;
 
 use super::judge::Judge;
 use super::meter::Met;
-use super::options::Options;
 use super::question::{Invalid, Question};
 use super::response::{Code, Response, Status};
 use super::{Domain, Domains, told};
+use crate::config::{EnvoySettings, Settings};
+
+/// How descriptors are answered, for all domains.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Options {
+    /// The settings of the reference service that a drop-in has too, and one of our own.
+    pub envoy: EnvoySettings,
+    /// The most descriptors of a request, at most
+    /// [`DESCRIPTORS_MAX`](super::DESCRIPTORS_MAX), and the most entries of one,
+    /// at most [`ENTRIES_MAX`](super::ENTRIES_MAX).
+    pub descriptors_max: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self::from(&Settings::default())
+    }
+}
+
+impl From<&Settings> for Options {
+    fn from(settings: &Settings) -> Self {
+        let descriptors_max = settings.limits.descriptors_max;
+        Self { envoy: settings.envoy.clone(), descriptors_max }
+    }
+}
 
 /// Answers a list of descriptors: asks every limit that they meet, and says what becomes of the
 /// request. In memory it never waits.
@@ -33,7 +57,7 @@ pub async fn answer(
             question.descriptors.iter().map(|_| Met::Free).collect()
         }
     };
-    let free_quotas = if options.quota_mode { quotas_only(&mut met) } else { 0 };
+    let free_quotas = if options.envoy.quota_mode { quotas_only(&mut met) } else { 0 };
     let meters = met.iter_mut().filter_map(|met| match met {
         Met::Limited(meter) => Some(&mut **meter),
         Met::Free | Met::Unlimited => None,
@@ -41,12 +65,12 @@ pub async fn answer(
     let mut judge = Judge { meters: meters.collect(), free_quotas, options, statistics, caller };
     let is_over = judge.judge().await;
     for meter in &judge.meters {
-        meter.count(options.near_limit_thousandths);
+        meter.count(options.envoy.near_limit_thousandths);
     }
-    if is_over && options.shadow_mode {
+    if is_over && options.envoy.shadow_mode {
         statistics.global_shadow_mode.add(1);
     }
-    let overall = if is_over && !options.shadow_mode { Code::OverLimit } else { Code::Ok };
+    let overall = if is_over && !options.envoy.shadow_mode { Code::OverLimit } else { Code::Ok };
     Ok(respond(overall, question, &met, options))
 }
 
@@ -93,10 +117,9 @@ fn respond(overall: Code, question: &Question<'_>, met: &[Met<'_>], options: &Op
         })
         .collect();
     let is_quota = |index: usize| matches!(&met[index], Met::Limited(meter) if meter.quota_mode);
-    let headers = match &options.headers {
-        Some(names) => told::headers(names, &statuses, is_quota),
-        None => Vec::new(),
-    };
-    let metadata = options.dynamic_metadata.then(|| told::metadata(question, met));
+    let envoy = &options.envoy;
+    let headers =
+        if envoy.response_headers { told::headers(envoy, &statuses, is_quota) } else { Vec::new() };
+    let metadata = envoy.dynamic_metadata.then(|| told::metadata(question, met));
     Response { overall, statuses, headers, metadata }
 }

@@ -3,8 +3,8 @@
 use slidegate::{Cost, Decision};
 use slidegate_gate::{Ask, Caller, Decided, check_all};
 
+use super::answer::Options;
 use super::meter::{Meter, Standing};
-use super::options::Options;
 use super::question::Hits;
 use super::statistics::Statistics;
 
@@ -25,7 +25,7 @@ impl Judge<'_, '_> {
     /// is charged nowhere, unless every limit is charged by itself.
     pub(super) async fn judge(&mut self) -> bool {
         self.look_and_give_back().await;
-        if self.options.charge_all {
+        if self.options.envoy.charge_all {
             self.take_each().await;
         } else if self.is_denied() {
             self.look_at(|_| true).await;

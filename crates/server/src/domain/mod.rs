@@ -3,7 +3,7 @@
 //! The words of the protocol (domain, descriptor, hits) live here and in [`grpc`](crate::grpc); the
 //! semantics are those of envoyproxy/ratelimit, with windows that slide:
 //!
-//! * A request that one descriptor denies charges none; [`Options::charge_all`] charges as the
+//! * A request that one descriptor denies charges none; [`charge_all`](crate::config::EnvoySettings::charge_all) charges as the
 //!   reference service does.
 //! * A denied request is not recorded, so the wait that it is told is exact, and does not grow.
 //! * A look (`hits_addend` 0) is over when not even one unit is left.
@@ -14,7 +14,6 @@ mod json;
 mod judge;
 mod key;
 mod meter;
-mod options;
 mod pattern;
 mod question;
 mod response;
@@ -29,11 +28,10 @@ use std::sync::Arc;
 
 use slidegate::{Algorithm, Error, ErrorKind};
 
-pub use self::answer::answer;
+pub use self::answer::{Options, answer};
 pub use self::json::{BODY_MAX, JsonReply, healthcheck, json};
 use self::key::KeyBytes;
 use self::meter::{Held, Met, Meter, Standing};
-pub use self::options::{HeaderNames, Options};
 use self::question::Hits;
 pub use self::question::{
     DESCRIPTORS_MAX, Descriptor, ENTRIES_MAX, Entry, Invalid, Override, Question, TEXT_MAX,

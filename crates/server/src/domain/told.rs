@@ -3,13 +3,13 @@
 use serde_json::{Map, Value, json};
 
 use super::meter::Met;
-use super::options::HeaderNames;
 use super::question::{Descriptor, Entry, Question};
 use super::response::{Code, CurrentLimit, Status};
+use crate::config::EnvoySettings;
 
 /// Fields of the descriptor that is nearest to its limit, or of the last that is over it.
 pub(super) fn headers(
-    names: &HeaderNames,
+    settings: &EnvoySettings,
     statuses: &[Status],
     is_quota: impl Fn(usize) -> bool,
 ) -> Vec<(String, String)> {
@@ -28,9 +28,9 @@ pub(super) fn headers(
     // Rounded up: who comes back then is not early.
     let seconds = until.as_secs() + u64::from(until.subsec_nanos() > 0);
     vec![
-        (names.limit.clone(), limit.requests.to_string()),
-        (names.remaining.clone(), status.remaining.to_string()),
-        (names.reset.clone(), seconds.to_string()),
+        (settings.limit_header.clone(), limit.requests.to_string()),
+        (settings.remaining_header.clone(), status.remaining.to_string()),
+        (settings.reset_header.clone(), seconds.to_string()),
     ]
 }
 

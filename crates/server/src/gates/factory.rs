@@ -3,11 +3,11 @@
 use core::fmt;
 use std::sync::Arc;
 
-use slidegate::{Algorithm, Clock, Error, FailureMode, Quota, Store};
+use slidegate::{Algorithm, Clock, Error, Quota, Store};
 use slidegate_gate::{Gate, GateBuilder, Metrics, Observer, Rollout};
 
-use super::stores::{Restore, StateSpec, StoreList, Stores, algorithm_name};
-use crate::spec::{MEMORY, PolicySpec, RateSpec, SharedSpec, Spec, Unit};
+use super::stores::{Restore, StoreList, Stores, algorithm_name};
+use crate::spec::{MEMORY, PolicySpec, RateSpec, Spec, Unit};
 
 /// Makes gates from the configuration. Gates of a new configuration continue the state and the
 /// counters of the one before.
@@ -17,7 +17,7 @@ pub struct GateFactory<'a> {
     shared: &'a GateSettings,
     restore: &'a mut dyn Restore,
     /// The memory limit of each store in memory, in bytes.
-    memory: usize,
+    memory_limit: usize,
     used: StoreList,
     all: Vec<Arc<Gate>>,
 }
@@ -60,9 +60,9 @@ impl<'a> GateFactory<'a> {
         shared: &'a GateSettings,
         restore: &'a mut dyn Restore,
     ) -> Self {
-        let memory = spec.memory().limit / stores_in_memory(spec);
+        let memory_limit = spec.memory().limit / stores_in_memory(spec);
         let (used, all) = (Vec::new(), Vec::new());
-        Self { spec, stores, shared, restore, memory, used, all }
+        Self { spec, stores, shared, restore, memory_limit, used, all }
     }
 
     /// Makes the gate of a policy.
@@ -71,17 +71,7 @@ impl<'a> GateFactory<'a> {
     ///
     /// Returns an error if a value is out of range or the store is not configured.
     pub fn policy(&mut self, policy: &PolicySpec) -> Result<Arc<Gate>, Error> {
-        let wanted = StateSpec {
-            name: &policy.name,
-            quotas: &policy.quotas,
-            algorithm: policy.algorithm,
-            store: &policy.store,
-            failure_mode: policy.failure_mode,
-            secret_keys: policy.secret_keys,
-            shared: &policy.shared,
-            memory: self.memory,
-        };
-        let mut gate = Gate::builder(self.store(&wanted)?)
+        let mut gate = Gate::builder(self.store(policy)?)
             .name(&policy.name)
             .quotas(policy.quotas.as_slice())
             .rollout(policy.rollout)
@@ -91,10 +81,13 @@ impl<'a> GateFactory<'a> {
             gate = gate.tier(name, quotas.as_slice());
         }
         if let Some(candidate) = &policy.candidate {
-            let name = format!("{}:candidate", policy.name);
-            let (quotas, algorithm) = (candidate.quotas.as_slice(), candidate.algorithm);
-            let store = self.store(&StateSpec { name: &name, quotas, algorithm, ..wanted })?;
-            gate = gate.candidate_quotas(store, quotas);
+            let store = self.store(&PolicySpec {
+                name: format!("{}:candidate", policy.name),
+                quotas: candidate.quotas.clone(),
+                algorithm: candidate.algorithm,
+                ..policy.clone()
+            })?;
+            gate = gate.candidate_quotas(store, &candidate.quotas);
         }
         let gate = Arc::new(self.build(gate)?);
         self.all.push(Arc::clone(&gate));
@@ -155,15 +148,10 @@ impl<'a> GateFactory<'a> {
             Algorithm::Log => format!("envoy.{}", unit.name()),
             other => format!("envoy.{}.{}", unit.name(), algorithm_name(other)),
         };
-        let store = self.store(&StateSpec {
-            name: &policy,
-            quotas: &[Quota::new(1, unit.window())?],
+        let store = self.store(&PolicySpec {
             algorithm,
-            store,
-            failure_mode: FailureMode::Allow,
-            secret_keys: false,
-            shared: &SharedSpec::default(),
-            memory: self.memory,
+            store: store.to_owned(),
+            ..PolicySpec::new(&policy, vec![Quota::new(1, unit.window())?])
         })?;
         let quota = Quota::new(u64::from(requests), unit.window())?;
         self.build(Gate::builder(store).name(name).quotas([quota]).rollout(rollout))
@@ -178,8 +166,8 @@ impl<'a> GateFactory<'a> {
         }
     }
 
-    fn store(&mut self, wanted: &StateSpec<'_>) -> Result<Arc<dyn Store>, Error> {
-        let (id, store) = self.stores.get(wanted, self.spec, self.restore)?;
+    fn store(&mut self, wanted: &PolicySpec) -> Result<Arc<dyn Store>, Error> {
+        let (id, store) = self.stores.get(wanted, self.memory_limit, self.spec, self.restore)?;
         if !self.used.iter().any(|(used, _)| *used == id) {
             self.shared.metrics.register_store(&id.store, &store);
             self.used.push((id, Arc::clone(&store)));

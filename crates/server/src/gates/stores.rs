@@ -6,12 +6,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use slidegate::{
-    Algorithm, Error, ErrorKind, FailureMode, Limiter, ManualClock, Policy, Quota, RestoreReport,
-    Store,
+    Algorithm, Error, ErrorKind, Limiter, LimiterBuilder, ManualClock, Policy, RestoreReport, Store,
 };
-use slidegate_redis::{Redis, RedisBuilder};
+use slidegate_redis::Redis;
 
-use crate::spec::{MemorySpec, RedisPlace, RedisSpec, SharedSpec, Spec, StoreSpec};
+use crate::spec::{PolicySpec, RedisPlace, RedisSpec, SharedSpec, Spec, StoreSpec};
 
 /// The stores of all gates.
 #[derive(Debug, Default)]
@@ -36,20 +35,6 @@ pub struct StateId {
 
 /// Stores, with what their state belongs to.
 pub type StoreList = Vec<(StateId, Arc<dyn Store>)>;
-
-/// What a store is made of, if it does not exist yet.
-#[derive(Debug)]
-pub(super) struct StateSpec<'a> {
-    pub(super) name: &'a str,
-    pub(super) quotas: &'a [Quota],
-    pub(super) algorithm: Algorithm,
-    pub(super) store: &'a str,
-    pub(super) failure_mode: FailureMode,
-    pub(super) secret_keys: bool,
-    pub(super) shared: &'a SharedSpec,
-    /// The memory limit of a store in memory, in bytes.
-    pub(super) memory: usize,
-}
 
 /// Where the state of a store may be restored from.
 pub trait Restore {
@@ -82,23 +67,24 @@ impl Restore for NoRestore {
     }
 }
 
-impl StateSpec<'_> {
-    fn id(&self) -> StateId {
-        StateId {
-            store: self.store.to_owned(),
-            name: self.name.to_owned(),
-            algorithm: algorithm_name(self.algorithm),
-            quotas: self.quotas.len(),
+impl From<&PolicySpec> for StateId {
+    fn from(policy: &PolicySpec) -> Self {
+        Self {
+            store: policy.store.clone(),
+            name: policy.name.clone(),
+            algorithm: algorithm_name(policy.algorithm),
+            quotas: policy.quotas.len(),
         }
     }
+}
 
-    fn policy(&self) -> Result<Policy, Error> {
-        Policy::builder(self.name)
-            .quotas(self.quotas.iter().copied())
-            .algorithm(self.algorithm)
-            .failure_mode(self.failure_mode)
-            .build()
-    }
+/// The policy that a store decides by. Its mode is the gate's business.
+fn policy(spec: &PolicySpec) -> Result<Policy, Error> {
+    Policy::builder(&spec.name)
+        .quotas(spec.quotas.iter().copied())
+        .algorithm(spec.algorithm)
+        .failure_mode(spec.failure_mode)
+        .build()
 }
 
 /// The algorithm with its parameter, usable in names of files and Redis keys.
@@ -112,24 +98,30 @@ impl Stores {
         Self { clock, ..Self::default() }
     }
 
-    /// Returns the store of a policy, created if it does not exist yet.
+    /// Returns the store of a policy, created if it does not exist yet. One in memory may take
+    /// `memory_limit` bytes.
     pub(super) fn get(
         &self,
-        wanted: &StateSpec<'_>,
+        wanted: &PolicySpec,
+        memory_limit: usize,
         spec: &Spec,
         restore: &mut dyn Restore,
     ) -> Result<(StateId, Arc<dyn Store>), Error> {
-        let id = wanted.id();
+        let id = StateId::from(wanted);
         if let Some(store) = self.found.lock().get(&id) {
             return Ok((id, Arc::clone(store)));
         }
-        let store: Arc<dyn Store> = match spec.store(wanted.store) {
+        let store: Arc<dyn Store> = match spec.store(&wanted.store) {
             Some(StoreSpec::Memory(memory)) => {
-                Arc::new(self.in_memory(wanted, &id, memory, restore)?)
+                let builder = || -> Result<_, Error> {
+                    let builder = Limiter::builder(policy(wanted)?).memory_limit(memory_limit);
+                    Ok(self.with_clock(builder.on_full(memory.on_full)))
+                };
+                Arc::new(in_memory(builder, &id, restore)?)
             }
             Some(StoreSpec::Redis(name, redis)) => self.in_redis(wanted, &name, &redis)?,
             None => {
-                let name = wanted.store;
+                let name = &wanted.store;
                 let message = format!("store {name:?} is not configured: add it to `stores`");
                 return Err(Error::new(ErrorKind::Setting, message));
             }
@@ -138,43 +130,22 @@ impl Stores {
         Ok((id, store))
     }
 
-    fn in_memory(
-        &self,
-        wanted: &StateSpec<'_>,
-        id: &StateId,
-        memory: MemorySpec,
-        restore: &mut dyn Restore,
-    ) -> Result<Limiter, Error> {
-        let make = || -> Result<_, Error> {
-            let builder = Limiter::builder(wanted.policy()?)
-                .memory_limit(wanted.memory)
-                .on_full(memory.on_full);
-            Ok(match &self.clock {
-                Some(clock) => builder.clock(clock.clone()),
-                None => builder,
-            })
-        };
-        if let Some(mut input) = restore.open(id)? {
-            match make()?.restore(&mut input) {
-                Ok((limiter, report)) => {
-                    restore.ended(id, Ok(report))?;
-                    return Ok(limiter);
-                }
-                Err(error) => restore.ended(id, Err(error))?,
-            }
+    fn with_clock(&self, builder: LimiterBuilder) -> LimiterBuilder {
+        match &self.clock {
+            Some(clock) => builder.clock(clock.clone()),
+            None => builder,
         }
-        make()?.build()
     }
 
     fn in_redis(
         &self,
-        wanted: &StateSpec<'_>,
+        wanted: &PolicySpec,
         name: &str,
         spec: &RedisSpec,
     ) -> Result<Arc<dyn Store>, Error> {
         let redis = self.redis(name, spec)?;
-        let SharedSpec { nodes, guard_band, deny_cache, leases } = *wanted.shared;
-        let mut builder = redis.limiter(wanted.policy()?).nodes(nodes).deny_cache(deny_cache);
+        let SharedSpec { nodes, guard_band, deny_cache, leases } = wanted.shared;
+        let mut builder = redis.limiter(policy(wanted)?).nodes(nodes).deny_cache(deny_cache);
         if let Some(share) = guard_band {
             builder = builder.guard_band(share);
         }
@@ -215,16 +186,36 @@ impl Stores {
     }
 }
 
+/// Makes a limiter, with its state from a snapshot if there is one.
+fn in_memory(
+    builder: impl Fn() -> Result<LimiterBuilder, Error>,
+    id: &StateId,
+    restore: &mut dyn Restore,
+) -> Result<Limiter, Error> {
+    if let Some(mut input) = restore.open(id)? {
+        match builder()?.restore(&mut input) {
+            Ok((limiter, report)) => {
+                restore.ended(id, Ok(report))?;
+                return Ok(limiter);
+            }
+            Err(error) => restore.ended(id, Err(error))?,
+        }
+    }
+    builder()?.build()
+}
+
 fn connect(spec: &RedisSpec) -> Result<Redis, Error> {
     let builder = match &spec.place {
         RedisPlace::Single(address) => Redis::single(address)?,
         RedisPlace::Sentinel { addresses, service } => Redis::sentinel(addresses, service)?,
         RedisPlace::Cluster(addresses) => Redis::cluster(addresses)?,
     };
-    set_up(builder, spec).build()
-}
-
-fn set_up(mut builder: RedisBuilder, spec: &RedisSpec) -> RedisBuilder {
+    let mut builder = builder
+        .prefix(&spec.prefix)
+        .deadline(spec.deadline)
+        .connect_deadline(spec.connect_deadline)
+        .in_flight_max(spec.in_flight_max)
+        .together_max(spec.together_max);
     if let Some(username) = &spec.username {
         builder = builder.username(username);
     }
@@ -234,26 +225,11 @@ fn set_up(mut builder: RedisBuilder, spec: &RedisSpec) -> RedisBuilder {
     if let Some(database) = spec.database {
         builder = builder.database(database);
     }
-    if let Some(prefix) = &spec.prefix {
-        builder = builder.prefix(prefix);
-    }
     if let Some(secret) = &spec.key_secret {
         builder = builder.key_secret(secret);
-    }
-    if let Some(deadline) = spec.deadline {
-        builder = builder.deadline(deadline);
-    }
-    if let Some(deadline) = spec.connect_deadline {
-        builder = builder.connect_deadline(deadline);
-    }
-    if let Some(calls) = spec.in_flight_max {
-        builder = builder.in_flight_max(calls);
-    }
-    if let Some(checks) = spec.together_max {
-        builder = builder.together_max(checks);
     }
     if let Some(pem) = &spec.tls_authority {
         builder = builder.tls_authority(pem);
     }
-    builder
+    builder.build()
 }

@@ -112,19 +112,19 @@ section! {
         database: Option<i64> = Whole(0, 1 << 30), absent "as the address says, else 0",
             example "2";
         /// What all keys in Redis begin with; the same on all nodes.
-        prefix: Option<String> = Leaf(&PREFIX), default "sg", example "shop";
+        prefix: String = Leaf(&PREFIX), default "sg", example "shop";
         /// A file of at least 16 bytes that secret keys are hashed with; the same on all nodes.
         key key_secret_file = Leaf(&PATH), absent "no policy here can have `secret_keys`",
             example "keys.secret";
         /// How long a call may take; then the policy's `failure_mode` decides.
-        deadline: Option<Duration> = Time(MILLISECOND, MINUTE), default "20ms", example "10ms";
+        deadline: Duration = Time(MILLISECOND, MINUTE), default "20ms", example "10ms";
         /// How long connecting may take.
-        connect_deadline: Option<Duration> = Time(MILLISECOND, MINUTE), default "200ms",
+        connect_deadline: Duration = Time(MILLISECOND, MINUTE), default "200ms",
             example "1s";
         /// Checks in flight at a time; more are not sent.
-        in_flight_max: Option<usize> = Whole(1, 1 << 20), default "1024", example "256";
+        in_flight_max: usize = Whole(1, 1 << 20), default "1024", example "256";
         /// Checks that are sent in one call if they come at the same time; 1 for none.
-        together_max: Option<usize> = Whole(1, 256), default "32", example "1";
+        together_max: usize = Whole(1, 256), default "32", example "1";
         /// Authorities as PEM: the certificate of a `rediss://` server must be of one of them.
         key tls_authority = Leaf(&PATH), absent "the machine's authorities",
             example "redis-ca.pem";

@@ -217,7 +217,7 @@ fn variables_of_the_reference_service() {
     };
     assert_eq!(redis.place, place);
     assert_eq!(redis.password.as_deref(), Some("secret"));
-    assert_eq!(redis.prefix.as_deref(), Some("shop"));
+    assert_eq!(redis.prefix, "shop");
     // Known and not used: said, not refused.
     assert_eq!(codes(&loaded.warnings), ["ignored-variable"], "{}", shown(&loaded.warnings));
 }

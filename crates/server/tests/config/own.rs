@@ -157,12 +157,12 @@ fn every_setting_of_a_store() {
         username: Some("me".to_owned()),
         password: Some(secret.to_owned()),
         database: Some(2),
-        prefix: Some("p".to_owned()),
+        prefix: "p".to_owned(),
         key_secret: Some(secret.into()),
-        deadline: Some(Duration::from_millis(5)),
-        connect_deadline: Some(Duration::from_secs(1)),
-        in_flight_max: Some(9),
-        together_max: Some(7),
+        deadline: Duration::from_millis(5),
+        connect_deadline: Duration::from_secs(1),
+        in_flight_max: 9,
+        together_max: 7,
         tls_authority: Some(format!("{secret}\n").into()),
     };
     let two = RedisPlace::Sentinel {

@@ -47,7 +47,7 @@ fn a_request_that_one_descriptor_denies_charges_none() {
 #[test]
 fn charge_all_charges_those_that_have_room() {
     let house = House::new(vec![minute("user", 5), limited("address", 1, Unit::Hour)])
-        .options(|options| options.charge_all = true);
+        .options(|options| options.envoy.charge_all = true);
     let both = || house.ask(vec![descriptor(&[("user", "a")]), descriptor(&[("address", "x")])]);
     assert_eq!(remaining(&both()), [4, 0]);
     let denied = both();
@@ -72,7 +72,8 @@ fn a_batch_passes_whole_or_not_at_all() {
 
 #[test]
 fn charge_all_owes_a_batch_that_crosses_the_limit() {
-    let house = House::new(vec![minute("tokens", 10)]).options(|options| options.charge_all = true);
+    let house =
+        House::new(vec![minute("tokens", 10)]).options(|options| options.envoy.charge_all = true);
     let ask = |units| house.ask(vec![hits(&[("tokens", "a")], units)]);
     assert_eq!(ask(0).overall, Code::Ok);
     assert_eq!(ask(6).overall, Code::Ok);

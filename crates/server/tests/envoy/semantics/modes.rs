@@ -57,7 +57,8 @@ fn shadow_mode_counts_and_lets_pass() {
 
 #[test]
 fn global_shadow_mode_changes_the_overall_code_only() {
-    let house = House::new(vec![minute("user", 1)]).options(|options| options.shadow_mode = true);
+    let house =
+        House::new(vec![minute("user", 1)]).options(|options| options.envoy.shadow_mode = true);
     let ask = || house.ask(vec![descriptor(&[("user", "a")])]);
     assert_eq!(ask().overall, Code::Ok);
     let over = ask();
@@ -121,7 +122,7 @@ fn global_quota_mode_makes_all_of_them_quotas_those_without_a_limit_too() {
         minute("b", 2),
         with(key("free"), |spec| spec.limit = Some(unlimited())),
     ])
-    .options(|options| options.quota_mode = true);
+    .options(|options| options.envoy.quota_mode = true);
     let (a, b) = (|| descriptor(&[("a", "")]), || descriptor(&[("b", "")]));
     assert_eq!(house.ask(vec![a(), b()]).overall, Code::Ok);
     let one_over = house.ask(vec![a(), b()]);

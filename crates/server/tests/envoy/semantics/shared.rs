@@ -19,7 +19,7 @@ fn hour(text: &str, requests: u32) -> DescriptorSpec {
 fn in_redis(server: &RedisServer, descriptors: Vec<DescriptorSpec>) -> Spec {
     let mut spec = spec(descriptors);
     // A busy machine is no reason for an answer without the store.
-    let patience = Some(slidegate_testkit::server::PATIENCE);
+    let patience = slidegate_testkit::server::PATIENCE;
     let redis = RedisSpec {
         deadline: patience,
         connect_deadline: patience,
@@ -102,7 +102,8 @@ fn tree(algorithm: Algorithm) -> Vec<DescriptorSpec> {
 /// Everything that takes, looks and gives back, by the limit's own number.
 async fn by_its_own_number(engine: &Engine, algorithm: Algorithm, store: &str) {
     let what = format!("{algorithm:?} in {store}");
-    let (each, all) = (Options::default(), Options { charge_all: true, ..Options::default() });
+    let (each, mut all) = (Options::default(), Options::default());
+    all.envoy.charge_all = true;
     let left = async |descriptors| remaining(&ask(engine, &each, descriptors).await);
     let look = || vec![hits(&[("user", "a")], 0)];
     assert_eq!(left(vec![hits(&[("user", "a")], 3)]).await, [2], "{what}: taken");

@@ -1,7 +1,7 @@
 //! What is told besides the codes: header fields, metadata, names of series, the whole tree.
 
 use serde_json::{Value, json};
-use slidegate_server::domain::{Code, Descriptor, HeaderNames, Override, Question, dump};
+use slidegate_server::domain::{Code, Descriptor, Override, Question, dump};
 use slidegate_server::spec::{DescriptorSpec, Unit};
 
 use super::setup::*;
@@ -47,7 +47,7 @@ fn fields_are_of_the_nearest_limit_or_of_the_last_that_is_over() {
         limited("over", 0, Unit::Hour),
         limited("last", 0, Unit::Day),
     ])
-    .options(|options| options.headers = Some(HeaderNames::default()));
+    .options(|options| options.envoy.response_headers = true);
     let named = |limit: &str, remaining: &str, reset: &str| {
         [("RateLimit-Limit", limit), ("RateLimit-Remaining", remaining), ("RateLimit-Reset", reset)]
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -75,7 +75,7 @@ fn metadata_of_what_passed_is_merged_the_first_wins() {
         holding("b", 9, json!({"plan": {"name": "b", "only_b": true}, "list": [2]})),
         holding("closed", 0, json!({"never": "told"})),
     ])
-    .options(|options| options.dynamic_metadata = true);
+    .options(|options| options.envoy.dynamic_metadata = true);
     let brought = Descriptor {
         limit: Some(Override { requests: 5, unit: Unit::Hour }),
         hits_addend: Some(2),
@@ -116,7 +116,7 @@ fn near_the_limit_begins_at_four_fifths() {
     assert_eq!((ask(1), house.counted("shop.user")), (Code::Ok, [13, 2, 3, 10, 0]));
     assert_eq!((ask(5), house.counted("shop.user")), (Code::OverLimit, [18, 7, 3, 10, 0]));
     let half = House::new(vec![minute("user", 10)])
-        .options(|options| options.near_limit_thousandths = 500);
+        .options(|options| options.envoy.near_limit_thousandths = 500);
     assert_eq!(half.ask(vec![hits(&[("user", "a")], 7)]).overall, Code::Ok);
     assert_eq!(half.counted("shop.user")[2], 2);
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use slidegate_gate::Caller;
-use slidegate_server::domain::{self, BODY_MAX, HeaderNames, JsonReply};
+use slidegate_server::domain::{self, BODY_MAX, JsonReply};
 
 use super::setup::*;
 
@@ -22,7 +22,7 @@ fn read(reply: &JsonReply) -> Value {
 #[test]
 fn a_request_passes_and_then_does_not() {
     let house = House::new(vec![named("user", 1, "one", &[])])
-        .options(|options| options.headers = Some(HeaderNames::default()));
+        .options(|options| options.envoy.response_headers = true);
     let body =
         r#"{"domain": "shop", "descriptors": [{"entries": [{"key": "user", "value": "a"}]}]}"#;
     let first = post(&house, body);

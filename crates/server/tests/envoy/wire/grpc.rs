@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::uri::PathAndQuery;
 use prost_types::value::Kind;
-use slidegate_server::domain::{HeaderNames, Options};
+use slidegate_server::domain::Options;
 use slidegate_server::grpc::message::{
     DescriptorEntry, RateLimitDescriptor, RateLimitOverride, RateLimitRequest, RateLimitResponse,
 };
@@ -66,11 +66,9 @@ pub(crate) fn user(name: &str) -> RateLimitRequest {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_is_answered_with_everything_that_is_known() {
-    let options = Options {
-        headers: Some(HeaderNames::default()),
-        dynamic_metadata: true,
-        ..Options::default()
-    };
+    let mut options = Options::default();
+    options.envoy.response_headers = true;
+    options.envoy.dynamic_metadata = true;
     let served = Served::start(&users(2, Unit::Minute), options).await;
     let channel = channel(&served).await;
     let first = ask(&channel, user("alice")).await.unwrap();
