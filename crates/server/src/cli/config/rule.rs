@@ -4,8 +4,8 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use slidegate_http::{AddressKey, ClientAddress};
 
 use crate::config::scenario::HttpRequest;
-use crate::http::auth::{KeySource, Mismatch, OriginalRequest, matches, only};
-use crate::spec::{MissingKey, RuleSpec};
+use crate::http::auth::{KeySource, Mismatch, OriginalRequest, RuleKey, matches, only};
+use crate::spec::RuleSpec;
 
 /// What a rule makes of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,29 +74,16 @@ impl AuthRequest {
         }
         reasons.extend(matched.path.map(|wanted| is("path", path, wanted)));
         let why = if reasons.is_empty() { "every request".to_owned() } else { reasons.join(", ") };
-        self.count(rule, matched.pattern(), why)
-    }
-
-    /// The key of a rule that applies.
-    fn count(&self, rule: &RuleSpec, pattern: &str, why: String) -> Meeting {
-        let source = self.source();
-        let mut key = Vec::new();
-        for part in &rule.key {
-            if !key.is_empty() {
-                key.extend_from_slice(b" | ");
+        let shown = |key: Vec<u8>| String::from_utf8_lossy(&key).into_owned();
+        let lacks = |lack| format!("{lack} (missing_key: {})", rule.missing.name());
+        match self.source().key(rule, matched.pattern(), &self.headers) {
+            RuleKey::Key(key) => Meeting::Counts { why, key: shown(key) },
+            RuleKey::Instead(key, lack) => {
+                Meeting::Counts { why: format!("{why}; {}", lacks(lack)), key: shown(key) }
             }
-            let Err(lack) = source.add(part, pattern, &self.headers, &mut key) else { continue };
-            let lacks = format!("{lack} (missing_key: {})", rule.missing.name());
-            return match rule.missing {
-                MissingKey::Skip => Meeting::Passes(lacks),
-                MissingKey::Deny => Meeting::Denies(lacks),
-                MissingKey::Address => {
-                    let key = format!("instead: {}", self.address);
-                    Meeting::Counts { why: format!("{why}; {lacks}"), key }
-                }
-            };
+            RuleKey::Skip(lack) => Meeting::Passes(lacks(lack)),
+            RuleKey::Deny(lack) => Meeting::Denies(lacks(lack)),
         }
-        Meeting::Counts { why, key: String::from_utf8_lossy(&key).into_owned() }
     }
 
     /// The tier that the request has by a rule; a header that comes twice names none.
@@ -104,6 +91,3 @@ impl AuthRequest {
         only(&self.headers, rule.tier_header.as_deref()?)
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -19,15 +19,21 @@ pub(crate) struct KeySource<'a> {
     pub(crate) original: &'a OriginalRequest,
 }
 
-/// What happens to a request without a key.
+/// The key of a request, or what happens to one without a key.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Missing {
-    Skip,
-    Deny,
+pub(crate) enum RuleKey<'a> {
+    /// The request is counted by this key.
+    Key(Vec<u8>),
+    /// The request lacks a part of its key, and is counted by its address instead.
+    Instead(Vec<u8>, Lack<'a>),
+    /// The rule does not apply.
+    Skip(Lack<'a>),
+    /// The request is denied.
+    Deny(Lack<'a>),
 }
 
 /// What a request lacks for a part of a key.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lack<'a> {
     Header(&'a str),
     ShorterHeader(&'a str),
@@ -51,30 +57,31 @@ const VALUE_MAX: usize = 1024;
 
 impl KeySource<'_> {
     /// The key of a rule whose path was matched by `pattern`.
-    pub(super) fn key(
+    pub(crate) fn key<'p>(
         &self,
-        rule: &RuleSpec,
+        rule: &'p RuleSpec,
         pattern: &str,
         headers: &HeaderMap,
-    ) -> Result<Vec<u8>, Missing> {
+    ) -> RuleKey<'p> {
         let mut key = Vec::with_capacity(64);
         for part in &rule.key {
             if !key.is_empty() {
                 key.push(b'|');
             }
-            if self.add(part, pattern, headers, &mut key).is_err() {
+            if let Err(lack) = self.add(part, pattern, headers, &mut key) {
+                let instead = || format!("instead:{}", self.address).into_bytes();
                 return match rule.missing {
-                    MissingKey::Skip => Err(Missing::Skip),
-                    MissingKey::Deny => Err(Missing::Deny),
-                    MissingKey::Address => Ok(format!("instead:{}", self.address).into_bytes()),
+                    MissingKey::Skip => RuleKey::Skip(lack),
+                    MissingKey::Deny => RuleKey::Deny(lack),
+                    MissingKey::Address => RuleKey::Instead(instead(), lack),
                 };
             }
         }
-        Ok(key)
+        RuleKey::Key(key)
     }
 
     /// Adds one part to a key.
-    pub(crate) fn add<'p>(
+    fn add<'p>(
         &self,
         part: &'p KeyPart,
         pattern: &str,

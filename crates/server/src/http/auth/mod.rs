@@ -16,8 +16,7 @@ use hyper::body::{Bytes, Incoming};
 use slidegate_gate::{ASKS_MAX, Ask, Caller, check_all};
 use slidegate_http::Problem;
 
-pub(crate) use self::key::KeySource;
-use self::key::Missing;
+pub(crate) use self::key::{KeySource, RuleKey};
 use self::original::FieldFamily;
 pub(crate) use self::original::OriginalRequest;
 pub(crate) use self::rule::{Mismatch, matches, only};
@@ -80,9 +79,9 @@ pub(crate) fn matching_rules<'a>(
             return Err(ApiError::new(ApiErrorKind::Failed, detail));
         };
         let key = match source.key(rule, matched.pattern(), headers) {
-            Ok(key) => key,
-            Err(Missing::Skip) => continue,
-            Err(Missing::Deny) => {
+            RuleKey::Key(key) | RuleKey::Instead(key, _) => key,
+            RuleKey::Skip(_) => continue,
+            RuleKey::Deny(_) => {
                 let detail = format!("rule {:?} needs what the request does not have", rule.name);
                 return Err(ApiError::new(ApiErrorKind::Forbidden, detail));
             }
@@ -96,20 +95,6 @@ pub(crate) fn matching_rules<'a>(
         }
     }
     Ok(found)
-}
-
-/// The key that a rule counts a request under, if it matches. Tests compare `config explain` with it.
-#[cfg(test)]
-pub(crate) fn counted_by(
-    rule: &crate::spec::RuleSpec,
-    [method, host, path]: [&str; 3],
-    address: slidegate_http::AddressKey,
-    headers: &HeaderMap,
-) -> Option<Vec<u8>> {
-    let original =
-        OriginalRequest { method: method.to_owned(), host: host.to_owned(), path: path.to_owned() };
-    let matched = matches(&rule.matches, &original, headers).ok()?;
-    KeySource { address, original: &original }.key(rule, matched.pattern(), headers).ok()
 }
 
 /// The query of the proxy's configuration.
