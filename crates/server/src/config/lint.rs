@@ -37,8 +37,15 @@ const SECRETS: [&str; 8] =
 /// Warnings about a policy.
 pub(super) fn policy(spec: &PolicySpec, node: &Node, report: &mut Report) {
     let span = |key: &str| node.get(key).map_or(node.span, |value| value.span);
-    for quota in spec.quotas.iter().chain(spec.tiers.values().flatten()) {
-        self::quota(*quota, spec.algorithm, span("quotas"), report);
+    let items = node.get("quotas").map(Node::items).unwrap_or_default();
+    for (index, one) in spec.quotas.iter().enumerate() {
+        // A quota may be a map.
+        let part = |key: &str| items.get(index).and_then(|item| Some(item.get(key)?.span));
+        let [limit, window] = ["limit", "window"].map(|key| part(key).unwrap_or(span("quotas")));
+        quota(*one, spec.algorithm, limit, window, report);
+    }
+    for one in spec.tiers.values().flatten() {
+        quota(*one, spec.algorithm, span("tiers"), span("tiers"), report);
     }
     algorithm(spec.algorithm, span("algorithm"), report);
     if spec.global && spec.store == MEMORY {
@@ -57,32 +64,32 @@ pub(super) fn policy(spec: &PolicySpec, node: &Node, report: &mut Report) {
     }
 }
 
-/// Warnings about a quota.
-pub(super) fn quota(quota: Quota, algorithm: Algorithm, span: Span, report: &mut Report) {
-    window(quota.window(), span, report);
-    requests(quota.limit(), algorithm, span, report);
-    if quota.window() >= WINDOW_LONG && algorithm != Algorithm::Fixed && !report.has("daily") {
-        let message = "a window of days slides: it does not begin anew at midnight";
-        report.note(span, "daily", message).help("`algorithm: fixed` begins anew at midnight UTC");
-    }
-}
-
-pub(super) fn window(window: Duration, span: Span, report: &mut Report) {
+/// Warnings about a quota, at the places of its limit and its window.
+pub(super) fn quota(
+    quota: Quota,
+    algorithm: Algorithm,
+    limit_span: Span,
+    window_span: Span,
+    report: &mut Report,
+) {
+    let (limit, window) = (quota.limit(), quota.window());
     if window < WINDOW_SHORT {
         let message = format!("a window of {} is very short", format_duration(window));
         let help = "below 100ms use `counter` or `gcra`";
-        report.warning(span, "short-window", message).help(help);
+        report.warning(window_span, "short-window", message).help(help);
     }
-}
-
-pub(super) fn requests(limit: u64, algorithm: Algorithm, span: Span, report: &mut Report) {
     if limit > LOG_LARGE && algorithm == Algorithm::Log {
         let message = format!(
-            "the exact log of {limit} requests takes some {} KiB a key",
+            "the exact log of {limit} requests takes some {} KiB per key",
             limit.div_ceil(1024)
         );
         let help = "above 10,000 use `algorithm: {log_capped: 4096}`, `counter` or `gcra`";
-        report.warning(span, "large-log", message).help(help);
+        report.warning(limit_span, "large-log", message).help(help);
+    }
+    if window >= WINDOW_LONG && algorithm != Algorithm::Fixed && !report.has("daily") {
+        let message = "a window of days slides: it does not start from zero at midnight";
+        let help = "`algorithm: fixed` starts from zero at midnight UTC";
+        report.note(window_span, "daily", message).help(help);
     }
 }
 

@@ -276,8 +276,9 @@ impl Loading<'_> {
         let nowhere = report.sources.add(Origin::File(PathBuf::from("(defaults)")), String::new());
         let mut tree = self.own.take().filter(|root| !root.is_null());
         let tree = tree.get_or_insert_with(|| Node::empty(nowhere));
-        let sliding = self.sliding.take();
-        let from_sliding = sliding.as_ref().map(|root| sliding::read(root, tree, report));
+        if let Some(root) = &self.sliding {
+            sliding::translate(root, tree, report);
+        }
 
         let environment = &self.request.environment;
         let reference = Reference::new(environment);
@@ -292,7 +293,7 @@ impl Loading<'_> {
         check_section("the file", tree, &ROOT, report);
         let mut reader = Reader { files: &mut self.files, report };
         let settings = settings::settings(tree, &mut reader);
-        let mut spec = spec(tree, from_sliding, &mut reader);
+        let mut spec = spec(tree, &mut reader);
         let mut domains = Domains::new(settings.envoy.merge_domains);
         for node in tree.get("domains").map(Node::items).unwrap_or_default() {
             domains.read(node, MEMORY, true, report);
@@ -307,9 +308,6 @@ impl Loading<'_> {
             spec.domains.push(domain);
         }
 
-        if let Some(root) = sliding {
-            sliding::show(&spec, root.span, tree);
-        }
         let files = self.files.into_paths();
         if report.has_errors() {
             return Err(Box::new(Refused::new(self.report, files)));
@@ -321,13 +319,10 @@ impl Loading<'_> {
 }
 
 /// The limits of a checked tree, without its domains.
-fn spec(tree: &Node, sliding: Option<Spec>, reader: &mut Reader<'_>) -> Spec {
+fn spec(tree: &Node, reader: &mut Reader<'_>) -> Spec {
     let mut stores = vec![StoreSpec::Memory(own::memory(tree, reader))];
     stores.extend(own::stores(tree, reader));
-    let mut spec = sliding.unwrap_or_default();
-    spec.policies.extend(own::policies(tree, reader));
-    let rules = own::rules(tree, &spec.policies, reader);
-    spec.rules.extend(rules);
-    spec.stores = stores;
-    spec
+    let policies = own::policies(tree, reader);
+    let rules = own::rules(tree, &policies, reader);
+    Spec { stores, policies, rules, domains: Vec::new() }
 }

@@ -1,20 +1,12 @@
 //! The file with `rate_limiting.sliding_window`: one policy, and what memory it may take.
 
-use core::time::Duration;
-
-use slidegate::{Algorithm, Quota, format_duration};
-
 use super::check::check_section;
-use super::leaf;
-use super::lint;
 use super::report::Report;
-use super::source::Span;
 use super::table::section;
 use super::yaml::{Node, Scalar, Shape};
-use crate::spec::{KeyPart, PolicySpec, RuleSpec, Spec};
 
 /// What the policy and its rule are called.
-pub(super) const NAME: &str = "default";
+const NAME: &str = "default";
 
 section! {
     static FILE = "the file" {
@@ -48,67 +40,36 @@ section! {
     }
 }
 
-/// Holds the file against its table; puts its settings of memory into `settings`, and its limit
-/// into a spec.
-pub(super) fn read(root: &Node, settings: &mut Node, report: &mut Report) -> Spec {
+/// Checks the file against its table, and puts what it says into a tree of the own format: the
+/// settings of memory, one policy, and for forward auth one rule that counts by address.
+pub(super) fn translate(root: &Node, tree: &mut Node, report: &mut Report) {
     let before = report.errors();
     check_section("the file", root, &FILE, report);
-    let Some(node) = root.find("rate_limiting.sliding_window") else { return Spec::default() };
-    for (from, to, unit) in [
-        ("memory_limit_mb", "memory.limit_mb", ""),
-        ("eviction_policy", "memory.on_full", ""),
-        ("cleanup_interval_ms", "memory.sweep_interval", "ms"),
-    ] {
+    let found = root.find("rate_limiting.sliding_window").filter(|_| report.errors() == before);
+    let Some(node) = found else { return };
+    let mut quota = Node::empty(node.span);
+    let copy = |into: &mut Node, to: &str, from: &str, unit: &str| {
         let found = node.get(from).and_then(|found| Some((found.span, found.as_scalar()?)));
-        if let (Some((span, scalar)), true) = (found, report.errors() == before) {
+        if let Some((span, scalar)) = found {
             let text = format!("{}{unit}", scalar.text.replace('_', ""));
-            settings.put(to, Node::scalar(Scalar::given(&text), span));
+            into.put(to, Node::scalar(Scalar::given(&text), span));
         }
-    }
-    let number = |key: &str| {
-        let found = node.get(key)?;
-        let number =
-            leaf::whole(found.as_scalar()?).and_then(|number| u64::try_from(number).ok())?;
-        Some((number, found.span))
     };
-    let (Some((window, window_span)), Some((limit, limit_span))) =
-        (number("window_size_ms"), number("max_requests"))
-    else {
-        return Spec::default();
-    };
-    let window = Duration::from_millis(window);
-    lint::window(window, window_span, report);
-    lint::requests(limit, Algorithm::Log, limit_span, report);
-    let Ok(quota) = Quota::new(limit, window) else { return Spec::default() };
-    spec(quota)
-}
-
-/// Puts the limit into a tree too, as the own format would say it: for printing.
-pub(super) fn show(spec: &Spec, span: Span, tree: &mut Node) {
-    let scalar = |text: &str| Node::scalar(Scalar::given(text), span);
-    let list = |items: Vec<Node>| Node { kind: Shape::List(items), span };
-    for policy in &spec.policies {
-        let mut shown = Node::empty(span);
-        shown.put("name", scalar(&policy.name));
-        let quota = |quota: &Quota| {
-            scalar(&format!("{}/{}", quota.limit(), format_duration(quota.window())))
-        };
-        shown.put("quotas", list(policy.quotas.iter().map(quota).collect()));
-        tree.put("policies", list(vec![shown]));
-    }
-    for rule in &spec.rules {
-        let mut shown = Node::empty(span);
-        shown.put("name", scalar(&rule.name));
-        shown.put("key", list(vec![scalar("address")]));
-        shown.put("policy", scalar(&rule.policy));
-        tree.put("rules", list(vec![shown]));
-    }
-}
-
-/// One policy, and for forward auth one rule: every request by its address.
-fn spec(quota: Quota) -> Spec {
-    let (name, policy) = (NAME.to_owned(), NAME.to_owned());
-    let rule = RuleSpec { name, policy, key: vec![KeyPart::Address], ..RuleSpec::default() };
-    let policies = vec![PolicySpec::new(NAME, vec![quota])];
-    Spec { policies, rules: vec![rule], ..Spec::default() }
+    copy(tree, "memory.limit_mb", "memory_limit_mb", "");
+    copy(tree, "memory.on_full", "eviction_policy", "");
+    copy(tree, "memory.sweep_interval", "cleanup_interval_ms", "ms");
+    copy(&mut quota, "limit", "max_requests", "");
+    copy(&mut quota, "window", "window_size_ms", "ms");
+    let span = node.span;
+    let text = |text: &str| Node::scalar(Scalar::given(text), span);
+    let list = |item: Node| Node { kind: Shape::List(vec![item]), span };
+    let mut policy = Node::empty(span);
+    policy.put("name", text(NAME));
+    policy.put("quotas", list(quota));
+    tree.put("policies", list(policy));
+    let mut rule = Node::empty(span);
+    rule.put("name", text(NAME));
+    rule.put("key", list(text("address")));
+    rule.put("policy", text(NAME));
+    tree.put("rules", list(rule));
 }

@@ -38,7 +38,7 @@ fn rate(node: &Node, extensions: bool, report: &mut Report) -> Option<RateSpec> 
     let algorithm = if extensions { algorithm(node, report) } else { Algorithm::Log };
     if let Ok(quota) = Quota::new(u64::from(requests_per_unit), unit.window()) {
         let span = node.get("requests_per_unit").map_or(node.span, |found| found.span);
-        lint::quota(quota, algorithm, span, report);
+        lint::quota(quota, algorithm, span, span, report);
     }
     Some(RateSpec { requests: requests_per_unit, unit, algorithm })
 }
