@@ -34,61 +34,13 @@ pub(super) const KEY_MAX: usize = 1024;
 /// The text of an error reply.
 type ErrorReply = String;
 
-#[derive(Debug, Clone, Copy)]
-enum Command {
-    Check,
-    Throttle,
-    Peek,
-    Reserve,
-    Settle,
-    Refund,
-    Usage,
-    History,
-    Reset,
-    All,
-    Policies,
-    Ping,
-    Echo,
-    Hello,
-    Select,
-    Client,
-    /// `COMMAND` and `CONFIG`, which clients send without needing the reply.
-    Empty,
-    Info,
-    ResetConnection,
-    Auth,
-    /// `READONLY` and `READWRITE`.
-    Access,
-    Quit,
-}
+/// The names that are suggested for an unknown one.
+const NAMES: &str = "sg.check sg.peek sg.reserve sg.settle sg.refund sg.usage sg.history sg.reset \
+    sg.all sg.policies cl.throttle ping echo hello select client command config info reset auth \
+    readonly readwrite quit";
 
-/// The most frequent first.
-const COMMANDS: [(&str, Command); 24] = [
-    ("sg.check", Command::Check),
-    ("cl.throttle", Command::Throttle),
-    ("sg.peek", Command::Peek),
-    ("sg.reserve", Command::Reserve),
-    ("sg.settle", Command::Settle),
-    ("sg.refund", Command::Refund),
-    ("sg.usage", Command::Usage),
-    ("sg.history", Command::History),
-    ("sg.reset", Command::Reset),
-    ("sg.all", Command::All),
-    ("sg.policies", Command::Policies),
-    ("ping", Command::Ping),
-    ("echo", Command::Echo),
-    ("hello", Command::Hello),
-    ("select", Command::Select),
-    ("client", Command::Client),
-    ("command", Command::Empty),
-    ("config", Command::Empty),
-    ("info", Command::Info),
-    ("reset", Command::ResetConnection),
-    ("auth", Command::Auth),
-    ("readonly", Command::Access),
-    ("readwrite", Command::Access),
-    ("quit", Command::Quit),
-];
+/// The length of the longest name.
+const NAME_MAX: usize = 11;
 
 const INFO: &str =
     concat!("# Server\r\nserver:slidegate\r\nversion:", env!("CARGO_PKG_VERSION"), "\r\n");
@@ -97,56 +49,50 @@ impl Call<'_> {
     /// Runs the command and writes its reply.
     pub(super) async fn run(&mut self) -> Then {
         let Some(name) = self.arguments.get(self.input, 0) else { return Then::Go };
-        let is_name = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
-        let Some((_, command)) = COMMANDS.iter().find(|(known, _)| is_name(known)) else {
-            self.unknown(name);
-            return Then::Go;
-        };
-        self.execute(*command).await.unwrap_or_else(|error| {
+        // Names are compared in lower case, without an allocation.
+        let mut lower = [0; NAME_MAX];
+        let lower = &mut lower[..name.len().min(NAME_MAX)];
+        lower.copy_from_slice(&name[..lower.len()]);
+        lower.make_ascii_lowercase();
+        let known = if name.len() > NAME_MAX { &[] } else { &*lower };
+        self.execute(known).await.unwrap_or_else(|error| {
             self.replies.error(&error);
             Then::Go
         })
     }
 
-    async fn execute(&mut self, command: Command) -> Result<Then, ErrorReply> {
-        match command {
-            Command::Check => self.check().await?,
-            Command::Throttle => self.throttle().await?,
-            Command::Peek => self.peek().await?,
-            Command::Reserve => self.reserve().await?,
-            Command::Settle => self.settle().await?,
-            Command::Refund => self.refund().await?,
-            Command::Usage => self.usage().await?,
-            Command::History => self.history().await?,
-            Command::Reset => self.reset().await?,
-            Command::All => self.all().await?,
-            Command::Policies => self.policies(),
-            Command::Ping => self.ping(),
-            Command::Echo => self.replies.bulk(self.argument(1)),
-            Command::Hello => self.hello()?,
-            Command::Select if self.argument(1) == b"0" => self.replies.simple("OK"),
-            Command::Select => return Err("ERR there is one database, 0".to_owned()),
-            Command::Client => self.client()?,
-            Command::Empty => self.replies.array(0),
-            Command::Info => self.replies.bulk(INFO.as_bytes()),
-            Command::ResetConnection => self.replies.simple("RESET"),
-            Command::Auth => return Err("ERR no password is set".to_owned()),
-            Command::Access => self.replies.simple("OK"),
-            Command::Quit => {
+    async fn execute(&mut self, name: &[u8]) -> Result<Then, ErrorReply> {
+        match name {
+            b"sg.check" => self.check().await?,
+            b"cl.throttle" => self.throttle().await?,
+            b"sg.peek" => self.peek().await?,
+            b"sg.reserve" => self.reserve().await?,
+            b"sg.settle" => self.settle().await?,
+            b"sg.refund" => self.refund().await?,
+            b"sg.usage" => self.usage().await?,
+            b"sg.history" => self.history().await?,
+            b"sg.reset" => self.reset().await?,
+            b"sg.all" => self.all().await?,
+            b"sg.policies" => self.policies(),
+            b"ping" => self.ping(),
+            b"echo" => self.replies.bulk(self.argument(1)),
+            b"hello" => self.hello()?,
+            b"select" if self.argument(1) == b"0" => self.replies.simple("OK"),
+            b"select" => return Err("ERR there is one database, 0".to_owned()),
+            b"client" => self.client()?,
+            // Clients send these without needing the reply.
+            b"command" | b"config" => self.replies.array(0),
+            b"info" => self.replies.bulk(INFO.as_bytes()),
+            b"reset" => self.replies.simple("RESET"),
+            b"auth" => return Err("ERR no password is set".to_owned()),
+            b"readonly" | b"readwrite" => self.replies.simple("OK"),
+            b"quit" => {
                 self.replies.simple("OK");
                 return Ok(Then::Quit);
             }
+            _ => return Err(unknown(self.argument(0))),
         }
         Ok(Then::Go)
-    }
-
-    fn unknown(&mut self, name: &[u8]) {
-        let name = shown(name);
-        let meant = match nearest(&name, COMMANDS.map(|(known, _)| known)) {
-            Some(near) => format!(": did you mean '{near}'?"),
-            None => String::new(),
-        };
-        self.replies.error(&format!("ERR unknown command '{name}'{meant}"));
     }
 
     fn ping(&mut self) {
@@ -468,6 +414,13 @@ impl<'a> Call<'a> {
         let name = shown(self.argument(0)).to_lowercase();
         format!("ERR wrong number of arguments for '{name}': use {wanted}")
     }
+}
+
+fn unknown(name: &[u8]) -> ErrorReply {
+    let name = shown(name);
+    let near = nearest(&name, NAMES.split(' '));
+    let meant = near.map(|near| format!(": did you mean '{near}'?")).unwrap_or_default();
+    format!("ERR unknown command '{name}'{meant}")
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
