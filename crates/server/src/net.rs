@@ -2,7 +2,7 @@
 
 use core::panic::AssertUnwindSafe;
 use core::pin::{Pin, pin};
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
 use core::task::{Context, Poll};
 use core::time::Duration;
 use std::io::{self, IoSlice};
@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::panic::catch_unwind;
 use std::sync::Arc;
 
+use slidegate_gate::Count;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -132,10 +133,14 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 pub struct Connections {
     max: usize,
     open: AtomicUsize,
-    accepted: AtomicU64,
-    refused: AtomicU64,
-    cut: AtomicU64,
-    panics: AtomicU64,
+    /// Connections accepted so far.
+    pub accepted: Count,
+    /// Connections refused because of the maximum.
+    pub refused: Count,
+    /// Connections closed because the client was too slow.
+    pub cut: Count,
+    /// Requests whose handler panicked.
+    pub panics: Count,
 }
 
 impl Connections {
@@ -154,48 +159,20 @@ impl Connections {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Connections accepted so far.
-    pub fn accepted(&self) -> u64 {
-        self.accepted.load(Ordering::Relaxed)
-    }
-
-    /// Connections refused because of the maximum.
-    pub fn refused(&self) -> u64 {
-        self.refused.load(Ordering::Relaxed)
-    }
-
-    /// Connections closed because the client was too slow.
-    pub fn cut(&self) -> u64 {
-        self.cut.load(Ordering::Relaxed)
-    }
-
-    /// Requests whose handler panicked.
-    pub fn panics(&self) -> u64 {
-        self.panics.load(Ordering::Relaxed)
-    }
-
     /// Takes a slot. Returns `None` if all are taken.
     pub fn enter(self: &Arc<Self>) -> Option<ConnectionSlot> {
         let one_more = |open| (open < self.max).then_some(open + 1);
         // Only the number itself matters, so nothing has to be ordered with it.
         match self.open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more) {
             Ok(_) => {
-                self.accepted.fetch_add(1, Ordering::Relaxed);
+                self.accepted.add(1);
                 Some(ConnectionSlot(Arc::clone(self)))
             }
             Err(_) => {
-                self.refused.fetch_add(1, Ordering::Relaxed);
+                self.refused.add(1);
                 None
             }
         }
-    }
-
-    pub(crate) fn note_cut(&self) {
-        self.cut.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn note_panic(&self) {
-        self.panics.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -309,7 +286,7 @@ mod tests {
         assert!(connections.enter().is_none());
         drop(first);
         assert!(connections.enter().is_some());
-        assert_eq!((connections.accepted(), connections.refused()), (3, 1));
+        assert_eq!((connections.accepted.get(), connections.refused.get()), (3, 1));
         assert_eq!(connections.open(), 1);
     }
 }

@@ -1,10 +1,46 @@
 //! The metrics of everything that is in force.
 
 use slidegate_gate::Kind::{Counter, Gauge};
-use slidegate_gate::{Page, write_process};
+use slidegate_gate::{Count, Page, write_process};
 
 use super::AdminState;
 use crate::http::Connections;
+
+/// Counts what became of something: one family of metrics, with the label `result`.
+#[derive(Debug)]
+pub struct ResultCounts {
+    name: &'static str,
+    help: &'static str,
+    counts: Vec<(&'static str, Count)>,
+}
+
+impl ResultCounts {
+    /// The counts of these results, all zero.
+    pub fn new(name: &'static str, help: &'static str, results: &[&'static str]) -> Self {
+        let counts = results.iter().map(|result| (*result, Count::default())).collect();
+        Self { name, help, counts }
+    }
+
+    /// Adds to the count of a result.
+    pub fn add(&self, result: &str, by: u64) {
+        if let Some((_, count)) = self.counts.iter().find(|(name, _)| *name == result) {
+            count.add(by);
+        }
+    }
+
+    /// Adds one to the count of `ok` or `failed`.
+    pub fn note<T, E>(&self, result: &Result<T, E>) {
+        self.add(if result.is_ok() { "ok" } else { "failed" }, 1);
+    }
+
+    /// Adds the counts to a page.
+    pub fn write(&self, page: &mut Page) {
+        page.family(self.name, Counter, self.help);
+        for (result, count) in &self.counts {
+            page.sample(&[("result", result)], count.get());
+        }
+    }
+}
 
 /// The whole page.
 pub(super) fn write(state: &AdminState) -> String {
@@ -23,9 +59,7 @@ pub(super) fn write(state: &AdminState) -> String {
 fn write_build(page: &mut Page, state: &AdminState) {
     page.family("slidegate_build_info", Gauge, "The version that runs.");
     page.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
-    page.family("slidegate_config_reloads_total", Counter, "Configurations read again.");
-    page.sample(&[("result", "ok")], state.reloads.ok());
-    page.sample(&[("result", "failed")], state.reloads.failed());
+    state.reloads.write(page);
 }
 
 fn write_stores(page: &mut Page, state: &AdminState) {
@@ -63,10 +97,10 @@ fn write_listeners(page: &mut Page, state: &AdminState) {
         }
     };
     each("slidegate_connections_open", Gauge, "Connections there are.", |all| all.open() as u64);
-    each("slidegate_connections_total", Counter, "Connections accepted.", Connections::accepted);
+    each("slidegate_connections_total", Counter, "Connections accepted.", |all| all.accepted.get());
     each("slidegate_connections_refused_total", Counter, "Connections too many.", |all| {
-        all.refused()
+        all.refused.get()
     });
-    each("slidegate_connections_cut_total", Counter, "Connections too slow.", Connections::cut);
-    each("slidegate_panics_total", Counter, "Requests that met a panic.", Connections::panics);
+    each("slidegate_connections_cut_total", Counter, "Connections too slow.", |all| all.cut.get());
+    each("slidegate_panics_total", Counter, "Requests that met a panic.", |all| all.panics.get());
 }

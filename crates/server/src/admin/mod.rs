@@ -12,7 +12,9 @@ use hyper::body::Incoming;
 use serde_json::json;
 
 pub use self::access::{Access, may_listen};
-pub use self::state::{AdminState, MetricsSource, Reload, Reloads, StoreMemory, TextPage};
+pub use self::metrics::ResultCounts;
+pub(crate) use self::state::reloads;
+pub use self::state::{AdminState, MetricsSource, Reload, StoreMemory, TextPage};
 use slidegate_gate::Caller;
 pub use slidegate_gate::{Kind, Page};
 

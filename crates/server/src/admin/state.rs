@@ -1,7 +1,7 @@
 //! The state behind the admin listener.
 
 use core::fmt;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::AtomicBool;
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use slidegate_redis::StoreUsage;
 use tokio::time::{sleep, timeout};
 
-use super::{Access, Page};
+use super::{Access, Page, ResultCounts};
 use crate::engine::Engine;
 use crate::http::Connections;
 
@@ -31,8 +31,8 @@ pub struct AdminState {
     pub access: Access,
     /// The connections of each listener, by name.
     pub listeners: Vec<(&'static str, Arc<Connections>)>,
-    /// Counts of reloads.
-    pub reloads: Arc<Reloads>,
+    /// Reloads by result, whether a signal, a changed file or an admin request caused them.
+    pub reloads: Arc<ResultCounts>,
     /// `None` without a configuration file.
     pub reload: Option<Reload>,
     /// The memory of external stores.
@@ -52,7 +52,7 @@ impl AdminState {
             engine,
             access,
             listeners: Vec::new(),
-            reloads: Arc::default(),
+            reloads: reloads(),
             reload: None,
             stores: Arc::default(),
             sources: Vec::new(),
@@ -62,34 +62,15 @@ impl AdminState {
     }
 }
 
+/// Counts reloads, none so far.
+pub(crate) fn reloads() -> Arc<ResultCounts> {
+    let (name, help) = ("slidegate_config_reloads_total", "Configurations read again.");
+    Arc::new(ResultCounts::new(name, help, &["ok", "failed"]))
+}
+
 impl fmt::Debug for AdminState {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("AdminState").field("access", &self.access).finish_non_exhaustive()
-    }
-}
-
-/// Counts of reloads by result, whether a signal, a changed file or an admin request caused them.
-#[derive(Debug, Default)]
-pub struct Reloads {
-    ok: AtomicU64,
-    failed: AtomicU64,
-}
-
-impl Reloads {
-    /// Counts a reload.
-    pub fn note(&self, is_ok: bool) {
-        let count = if is_ok { &self.ok } else { &self.failed };
-        count.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Successful reloads.
-    pub fn ok(&self) -> u64 {
-        self.ok.load(Ordering::Relaxed)
-    }
-
-    /// Failed reloads, which changed nothing.
-    pub fn failed(&self) -> u64 {
-        self.failed.load(Ordering::Relaxed)
     }
 }
 

@@ -64,13 +64,6 @@ impl Service {
         self
     }
 
-    /// Disables reflection.
-    #[must_use]
-    pub fn without_reflection(mut self) -> Self {
-        self.reflection = None;
-        self
-    }
-
     /// Sets an overload guard. Calls that it sheds are `UNAVAILABLE`, with a `RetryInfo`. Health and
     /// reflection are not guarded: a busy server is not dead.
     #[must_use]

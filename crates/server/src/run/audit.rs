@@ -11,34 +11,15 @@ use std::thread::JoinHandle;
 
 use serde_json::json;
 use slidegate::{Clock, Decision, Key, MonotonicClock, Secret};
-use slidegate_gate::{Count, GateOutcome, Kind, Observation, Observer, Page};
+use slidegate_gate::{GateOutcome, Observation, Observer};
 
+use crate::admin::ResultCounts;
 use crate::config::{AuditDecisions, AuditSettings};
 
 /// The maximum number of lines that wait to be written. More are dropped and counted.
 const WAITING_MAX: usize = 16_384;
 /// The maximum time that a line is buffered.
 const FLUSH: Duration = Duration::from_millis(200);
-
-/// What became of audit lines.
-#[derive(Debug, Default)]
-pub struct AuditCounts {
-    written: Count,
-    dropped: Count,
-    failed: Count,
-}
-
-impl AuditCounts {
-    /// Adds the counts to a page of metrics.
-    pub fn write(&self, page: &mut Page) {
-        page.family("slidegate_audit_lines_total", Kind::Counter, "Audit lines by result.");
-        for (result, count) in
-            [("written", &self.written), ("dropped", &self.dropped), ("failed", &self.failed)]
-        {
-            page.sample(&[("result", result)], count.get());
-        }
-    }
-}
 
 /// Logs decisions. A slow disk never delays a request: lines are dropped instead.
 #[derive(Debug)]
@@ -48,7 +29,7 @@ pub struct Audit {
     decisions: AuditDecisions,
     sample_percent: u64,
     asked: AtomicU64,
-    counts: Arc<AuditCounts>,
+    counts: Arc<ResultCounts>,
     clock: MonotonicClock,
     /// Hashes secret keys, so that equal keys of one run have equal hashes.
     secret: Secret,
@@ -64,7 +45,9 @@ impl Audit {
         let mut file = Rotated::open(settings)
             .map_err(|error| format!("audit log {}: {error}", settings.path.display()))?;
         let (sender, receiver) = sync_channel(WAITING_MAX);
-        let counts: Arc<AuditCounts> = Arc::default();
+        let results = ["written", "dropped", "failed"];
+        let (name, help) = ("slidegate_audit_lines_total", "Audit lines by result.");
+        let counts = Arc::new(ResultCounts::new(name, help, &results));
         let of_writer = Arc::clone(&counts);
         let writer = std::thread::Builder::new()
             .name("audit".to_owned())
@@ -83,7 +66,7 @@ impl Audit {
     }
 
     /// Returns what became of the lines so far.
-    pub fn counts(&self) -> &Arc<AuditCounts> {
+    pub fn counts(&self) -> &Arc<ResultCounts> {
         &self.counts
     }
 
@@ -133,7 +116,7 @@ impl Observer for Audit {
         let line = self.line(observation, decision);
         let sent = self.lines.as_ref().is_some_and(|lines| lines.try_send(line).is_ok());
         if !sent {
-            self.counts.dropped.add(1);
+            self.counts.add("dropped", 1);
         }
     }
 }
@@ -172,19 +155,18 @@ impl Rotated {
 
     /// Writes lines until the sender is dropped. A line that cannot be written is lost; the daemon keeps
     /// limiting.
-    fn write_all(&mut self, lines: &Receiver<String>, counts: &AuditCounts) {
+    fn write_all(&mut self, lines: &Receiver<String>, counts: &ResultCounts) {
         // Lines in the buffer: written or failed when it is flushed.
         let mut buffered = 0;
         let flush = |file: &mut BufWriter<File>, buffered: &mut u64| {
-            let flushed = file.flush().is_ok();
-            let count = if flushed { &counts.written } else { &counts.failed };
-            count.add(core::mem::take(buffered));
+            let result = if file.flush().is_ok() { "written" } else { "failed" };
+            counts.add(result, core::mem::take(buffered));
         };
         loop {
             match lines.recv_timeout(FLUSH) {
                 Ok(line) => match self.write(&line) {
                     Ok(()) => buffered += 1,
-                    Err(_) => counts.failed.add(1),
+                    Err(_) => counts.add("failed", 1),
                 },
                 Err(RecvTimeoutError::Timeout) => flush(&mut self.file, &mut buffered),
                 Err(RecvTimeoutError::Disconnected) => {

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::tls::ReloadableTls;
-use crate::admin::Reloads;
+use crate::admin::{ResultCounts, reloads};
 use crate::config::Loaded;
 use crate::engine::Engine;
 
@@ -18,7 +18,7 @@ pub(super) struct Reloader {
     engine: Arc<Engine>,
     load: Box<dyn Fn() -> Result<Loaded, String> + Send + Sync>,
     certificates: Vec<ReloadableTls>,
-    reloads: Arc<Reloads>,
+    reloads: Arc<ResultCounts>,
     /// One at a time, so that an older configuration never overtakes a newer one.
     turn: Mutex<()>,
 }
@@ -36,7 +36,7 @@ impl Reloader {
         certificates: Vec<ReloadableTls>,
         load: impl Fn() -> Result<Loaded, String> + Send + Sync + 'static,
     ) -> Self {
-        let (reloads, turn) = (Arc::default(), Mutex::default());
+        let (reloads, turn) = (reloads(), Mutex::default());
         Self { engine, load: Box::new(load), certificates, reloads, turn }
     }
 
@@ -44,7 +44,7 @@ impl Reloader {
     pub(super) fn reload(&self) -> Result<String, String> {
         let _turn = self.turn.lock();
         let done = self.try_reload();
-        self.reloads.note(done.is_ok());
+        self.reloads.note(&done);
         done
     }
 
@@ -58,7 +58,7 @@ impl Reloader {
     }
 
     /// Counts of reloads.
-    pub(super) fn reloads(&self) -> &Arc<Reloads> {
+    pub(super) fn reloads(&self) -> &Arc<ResultCounts> {
         &self.reloads
     }
 }

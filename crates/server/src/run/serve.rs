@@ -93,13 +93,12 @@ fn sources(
     let engine = Arc::clone(engine);
     let mut sources: Vec<MetricsSource> =
         vec![Box::new(move |page| envoy_metrics::tell(&engine.plan(), page))];
-    if let Some(snapshots) = snapshots.cloned() {
-        sources.push(Box::new(move |page| snapshots.tell(page)));
-    }
-    if let Some(spans) = spans.cloned() {
-        sources.push(Box::new(move |page| spans.tell(page)));
-    }
-    if let Some(counts) = audit.map(|audit| Arc::clone(audit.counts())) {
+    let counts = [
+        snapshots.map(Snapshots::counts),
+        spans.map(|spans| spans.counts()),
+        audit.map(|audit| audit.counts()),
+    ];
+    for counts in counts.into_iter().flatten().cloned() {
         sources.push(Box::new(move |page| counts.write(page)));
     }
     sources

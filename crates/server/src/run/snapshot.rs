@@ -10,9 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use slidegate::{Error, ErrorKind, RestoreReport};
-use slidegate_gate::Count;
 
-use crate::admin::{Kind, Page};
+use crate::admin::ResultCounts;
 use crate::engine::Plan;
 use crate::gates::{Restore, StateId};
 
@@ -20,14 +19,7 @@ use crate::gates::{Restore, StateId};
 #[derive(Debug, Clone)]
 pub struct Snapshots {
     folder: PathBuf,
-    saves: Arc<Saves>,
-}
-
-/// How often state was written.
-#[derive(Debug, Default)]
-struct Saves {
-    ok: Count,
-    failed: Count,
+    saves: Arc<ResultCounts>,
 }
 
 /// What was written.
@@ -56,7 +48,9 @@ impl Snapshots {
     /// When it cannot be made.
     pub fn new(folder: &Path) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
-        Ok(Self { folder: folder.to_owned(), saves: Arc::default() })
+        let (name, help) = ("slidegate_snapshots_total", "Times all state was written.");
+        let saves = Arc::new(ResultCounts::new(name, help, &["ok", "failed"]));
+        Ok(Self { folder: folder.to_owned(), saves })
     }
 
     /// Writes all that is in memory.
@@ -66,16 +60,13 @@ impl Snapshots {
     /// When a file cannot be written; those before it are.
     pub fn save(&self, plan: &Plan) -> Result<SaveReport, Error> {
         let saved = self.save_all(plan);
-        let count = if saved.is_ok() { &self.saves.ok } else { &self.saves.failed };
-        count.add(1);
+        self.saves.note(&saved);
         saved
     }
 
-    /// Adds how often that went well, and how often not, to the metrics.
-    pub fn tell(&self, page: &mut Page) {
-        page.family("slidegate_snapshots_total", Kind::Counter, "Times all state was written.");
-        page.sample(&[("result", "ok")], self.saves.ok.get());
-        page.sample(&[("result", "failed")], self.saves.failed.get());
+    /// Returns how often state was written, by result.
+    pub fn counts(&self) -> &Arc<ResultCounts> {
+        &self.saves
     }
 
     fn save_all(&self, plan: &Plan) -> Result<SaveReport, Error> {

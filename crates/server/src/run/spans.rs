@@ -21,10 +21,10 @@ use opentelemetry_sdk::trace::{
     SpanExporter,
 };
 use slidegate::{Clock, MonotonicClock};
-use slidegate_gate::{Count, GateOutcome, Observation, Observer};
+use slidegate_gate::{GateOutcome, Observation, Observer};
 use slidegate_http::TraceParent;
 
-use crate::admin::{Kind, Page};
+use crate::admin::ResultCounts;
 use crate::config::TracingSettings;
 
 /// Makes a span of every decision that is sampled. Keys are not in it.
@@ -32,16 +32,8 @@ use crate::config::TracingSettings;
 pub struct Spans {
     provider: SdkTracerProvider,
     tracer: SdkTracer,
-    counts: Arc<Counts>,
+    counts: Arc<ResultCounts>,
     clock: MonotonicClock,
-}
-
-/// What became of spans.
-#[derive(Debug, Default)]
-struct Counts {
-    made: Count,
-    sent: Count,
-    failed: Count,
 }
 
 /// How long the last spans may take at the end.
@@ -59,7 +51,9 @@ impl Spans {
             .with_endpoint(&settings.endpoint)
             .build()
             .map_err(|error| format!("tracing.endpoint {}: {error}", settings.endpoint))?;
-        let counts = Arc::<Counts>::default();
+        let results = ["made", "sent", "failed"];
+        let counts = ResultCounts::new("slidegate_spans_total", "Spans of decisions.", &results);
+        let counts = Arc::new(counts);
         let exporter = Counted { exporter, counts: Arc::clone(&counts) };
         let batches = BatchConfigBuilder::default().with_max_queue_size(settings.queue_max).build();
         let root = Sampler::TraceIdRatioBased(settings.sample_ratio);
@@ -82,12 +76,9 @@ impl Spans {
         let _ = self.provider.shutdown_with_timeout(LAST);
     }
 
-    /// Adds what became of spans to a page of metrics.
-    pub fn tell(&self, page: &mut Page) {
-        page.family("slidegate_spans_total", Kind::Counter, "Spans of decisions.");
-        page.sample(&[("result", "made")], self.counts.made.get());
-        page.sample(&[("result", "sent")], self.counts.sent.get());
-        page.sample(&[("result", "failed")], self.counts.failed.get());
+    /// Returns what became of spans so far.
+    pub fn counts(&self) -> &Arc<ResultCounts> {
+        &self.counts
     }
 }
 
@@ -116,7 +107,7 @@ impl Observer for Spans {
         if !span.is_recording() {
             return;
         }
-        self.counts.made.add(1);
+        self.counts.add("made", 1);
         let number = |units: u64| i64::try_from(units).unwrap_or(i64::MAX);
         span.set_attribute(KeyValue::new("slidegate.listener", caller.listener().name()));
         span.set_attribute(KeyValue::new("slidegate.policy", gate.name().to_owned()));
@@ -144,15 +135,14 @@ fn remote(trace: &TraceParent<'_>) -> Context {
 #[derive(Debug)]
 struct Counted<E> {
     exporter: E,
-    counts: Arc<Counts>,
+    counts: Arc<ResultCounts>,
 }
 
 impl<E: SpanExporter> SpanExporter for Counted<E> {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let spans = batch.len() as u64;
         let exported = self.exporter.export(batch).await;
-        let count = if exported.is_ok() { &self.counts.sent } else { &self.counts.failed };
-        count.add(spans);
+        self.counts.add(if exported.is_ok() { "sent" } else { "failed" }, spans);
         exported
     }
 

@@ -187,9 +187,9 @@ async fn metrics_say_what_happened_and_do_not_grow_with_keys() {
         "rate_limit_decision_seconds_count{policy=\"api\",mode=\"enforce\"}",
     );
     assert!(is(decided, 55));
-    state.reloads.note(true);
-    state.reloads.note(false);
-    state.reloads.note(false);
+    state.reloads.add("ok", 1);
+    state.reloads.add("failed", 1);
+    state.reloads.add("failed", 1);
     let page = parse(client.get("/metrics").await.text());
     let reloads = "slidegate_config_reloads_total";
     assert!(is(sample(&page, reloads, &format!("{reloads}{{result=\"ok\"}}")), 1));
@@ -275,7 +275,7 @@ async fn a_reload_is_done_or_refused_or_panics_and_the_process_lives() {
 
 fn shared(address: &str) -> Spec {
     let mut store = RedisSpec::new(RedisPlace::Single(address.to_owned()));
-    store.deadline = Some(Duration::from_millis(500));
+    store.deadline = Duration::from_millis(500);
     let policy = |name: &str, failure_mode| {
         let mut policy = PolicySpec::new(name, vec![Quota::per_minute(3).unwrap()]);
         "shared".clone_into(&mut policy.store);

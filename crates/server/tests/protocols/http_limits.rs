@@ -73,7 +73,7 @@ async fn a_slow_head_is_cut() {
     client.write(&GET[..9]).await;
     assert_closed_in_time(&time, &mut client).await;
     until("all to be gone", || server.connections.open() == 0).await;
-    assert_eq!(server.connections.cut(), 4);
+    assert_eq!(server.connections.cut.get(), 4);
 }
 
 #[tokio::test]
@@ -86,7 +86,7 @@ async fn an_idle_connection_is_closed() {
     client.write(GET).await;
     assert_eq!(client.read(true).await.unwrap().status, 200);
     assert_closed_in_time(&time, &mut client).await;
-    assert_eq!(server.connections.cut(), 0);
+    assert_eq!(server.connections.cut.get(), 0);
 }
 
 #[tokio::test]
@@ -98,7 +98,7 @@ async fn a_slow_body_is_cut() {
         format!("POST /v1/check HTTP/1.1\r\nhost: test\r\n{JSON}content-length: 50\r\n\r\n{{");
     client.write(head.as_bytes()).await;
     assert_closed_in_time(&time, &mut client).await;
-    assert_eq!(server.connections.cut(), 1);
+    assert_eq!(server.connections.cut.get(), 1);
 }
 
 #[tokio::test]
@@ -110,7 +110,7 @@ async fn who_does_not_take_answers_is_cut() {
     let asks = "GET /openapi.json HTTP/1.1\r\nhost: test\r\n\r\n".repeat(100);
     let flood = async { while client.try_write(asks.as_bytes()).await {} };
     time.until(SHORT, "the client to be cut", flood).await;
-    until("the client to be cut", || server.connections.cut() == 1).await;
+    until("the client to be cut", || server.connections.cut.get() == 1).await;
 }
 
 #[tokio::test]
@@ -170,7 +170,7 @@ async fn too_many_connections_are_turned_away_and_others_go_on() {
     if let Some(answer) = third.read(true).await {
         assert_eq!(answer.status, 503);
     }
-    until("it to be counted", || server.connections.refused() == 1).await;
+    until("it to be counted", || server.connections.refused.get() == 1).await;
     assert_eq!(first.get("/v1/policies").await.status, 200);
     drop(first);
     until("a place", || server.connections.open() == 1).await;
@@ -206,7 +206,7 @@ async fn a_panic_is_answered_and_ends_nothing() {
         assert_eq!(answer.json()["status"], 500);
         assert!(!answer.text().contains("as the test wants it"));
     }
-    assert_eq!(server.connections.panics(), 2);
+    assert_eq!(server.connections.panics.get(), 2);
     handler.is_calm.store(true, Ordering::Relaxed);
     assert_eq!(client.get("/").await.text(), "calm");
 }

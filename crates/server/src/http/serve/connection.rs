@@ -69,7 +69,7 @@ pub(super) async fn serve<H: Handle>(
         }
         // A client that does not speak TLS gets no reply.
         Ok(Err(_)) => {}
-        Err(_) => shared.connections.note_cut(),
+        Err(_) => shared.connections.cut.add(1),
     }
 }
 
@@ -97,7 +97,7 @@ fn exchange<H: Handle, S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
                 let _active = activity.begin(request.version() == Version::HTTP_2);
                 let reply = pin!(shared.handler.handle(&mut request, peer));
                 Ok::<Reply, Infallible>(catch_panic(reply).await.unwrap_or_else(|| {
-                    shared.connections.note_panic();
+                    shared.connections.panics.add(1);
                     error::panicked()
                 }))
             }
@@ -108,7 +108,7 @@ fn exchange<H: Handle, S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     Box::pin(async move {
         let Connection { shared, activity, .. } = &*connection;
         if drive(http, activity, &shared.limits, stop).await == BeatResult::Cut {
-            shared.connections.note_cut();
+            shared.connections.cut.add(1);
         }
     })
 }
