@@ -29,6 +29,7 @@ use std::sync::Arc;
 use slidegate::{Algorithm, Error, ErrorKind};
 
 pub use self::answer::{Options, answer};
+pub(crate) use self::json::read as json_form;
 pub use self::json::{BODY_MAX, JsonReply, healthcheck, json};
 use self::key::KeyBytes;
 use self::meter::{Held, Met, Meter, Standing};

@@ -14,7 +14,7 @@ use crate::domain::{
 };
 
 impl RateLimitRequest {
-    pub(super) fn question(&self) -> Result<Question<'_>, Invalid> {
+    pub(crate) fn question(&self) -> Result<Question<'_>, Invalid> {
         let descriptors = self.descriptors.iter().map(RateLimitDescriptor::view);
         Ok(Question {
             domain: &self.domain,

@@ -1,58 +1,78 @@
 //! Envoy's messages, as far as they are spoken. The `.proto` files beside them say the same.
+//!
+//! Requests are also read in their JSON form.
 
 use prost::Message;
 use prost_types::{Duration, Struct};
+use serde::Deserialize;
+
+use crate::domain::json_form;
 
 /// What is asked.
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct RateLimitRequest {
     /// Whose tree is asked.
     #[prost(string, tag = "1")]
+    #[serde(deserialize_with = "json_form::or_default")]
     pub domain: String,
     /// What the request is.
     #[prost(message, repeated, tag = "2")]
+    #[serde(deserialize_with = "json_form::objects")]
     pub descriptors: Vec<RateLimitDescriptor>,
     /// Units for descriptors that do not say; zero means one.
     #[prost(uint32, tag = "3")]
+    #[serde(alias = "hits_addend", deserialize_with = "json_form::number")]
     pub hits_addend: u32,
 }
 
 /// One path through the tree.
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct RateLimitDescriptor {
     /// One for each level.
     #[prost(message, repeated, tag = "1")]
+    #[serde(deserialize_with = "json_form::objects")]
     pub entries: Vec<DescriptorEntry>,
     /// Instead of the limit that is configured.
     #[prost(message, optional, tag = "2")]
+    #[serde(deserialize_with = "json_form::object")]
     pub limit: Option<RateLimitOverride>,
     /// Units; zero looks without taking.
     #[prost(message, optional, tag = "3")]
+    #[serde(alias = "hits_addend", deserialize_with = "json_form::number")]
     pub hits_addend: Option<u64>,
     /// Whether the units are given back.
     #[prost(bool, tag = "4")]
+    #[serde(alias = "is_negative_hits", deserialize_with = "json_form::or_default")]
     pub is_negative_hits: bool,
 }
 
 /// A key and its value.
-#[derive(Clone, PartialEq, Eq, Message)]
+#[derive(Clone, PartialEq, Eq, Message, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct DescriptorEntry {
     /// What it is about.
     #[prost(string, tag = "1")]
+    #[serde(deserialize_with = "json_form::or_default")]
     pub key: String,
     /// May be empty.
     #[prost(string, tag = "2")]
+    #[serde(deserialize_with = "json_form::or_default")]
     pub value: String,
 }
 
 /// A limit that a request brings along.
-#[derive(Clone, Copy, PartialEq, Eq, Message)]
+#[derive(Clone, Copy, PartialEq, Eq, Message, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct RateLimitOverride {
     /// Zero denies everything.
     #[prost(uint32, tag = "1")]
+    #[serde(alias = "requests_per_unit", deserialize_with = "json_form::number")]
     pub requests_per_unit: u32,
     /// A number of [`unit_of`](crate::domain::unit_of).
     #[prost(int32, tag = "2")]
+    #[serde(deserialize_with = "json_form::unit")]
     pub unit: i32,
 }
 

@@ -1,16 +1,14 @@
 //! `ShouldRateLimit`, the only method of the rate limit service.
 
-use core::fmt;
 use core::pin::Pin;
 use core::time::Duration;
 use std::sync::Arc;
 
 use http::{HeaderValue, Request, Response};
-use http_body::Body as HttpBody;
+use hyper::body::Incoming;
 use slidegate_gate::Caller;
 use slidegate_tower::OverloadGuard;
 use tonic::body::Body;
-use tonic::codegen::StdError;
 use tonic::server::{Grpc, UnaryService};
 use tonic::{Code, Status};
 use tonic_prost::ProstCodec;
@@ -40,11 +38,7 @@ pub(super) struct RateLimitService {
 type RlsResult = Result<tonic::Response<RateLimitResponse>, Status>;
 
 impl RateLimitService {
-    pub(super) async fn call<B>(self, request: Request<B>) -> Response<Body>
-    where
-        B: HttpBody + Send + 'static,
-        B::Error: Into<StdError> + Send,
-    {
+    pub(super) async fn call(self, request: Request<Incoming>) -> Response<Body> {
         let mut grpc = Grpc::new(ProstCodec::default()).max_decoding_message_size(self.message_max);
         let mut response = grpc.unary(self, request).await;
         // tonic reports a message that is too long as "out of range", a code that we never use.
@@ -70,15 +64,11 @@ impl RateLimitService {
     }
 
     /// Answers a call when the guard admits it. Its message is not read before.
-    pub(super) async fn call_guarded<B>(
+    pub(super) async fn call_guarded(
         self,
         guard: OverloadGuard,
-        request: Request<B>,
-    ) -> Response<Body>
-    where
-        B: HttpBody + Send + 'static,
-        B::Error: Into<StdError> + Send,
-    {
+        request: Request<Incoming>,
+    ) -> Response<Body> {
         match admit(&guard).await {
             Ok(_pass) => self.call(request).await,
             Err(after) => shed(after).into_http(),
@@ -106,15 +96,6 @@ impl UnaryService<RateLimitRequest> for RateLimitService {
 
     fn call(&mut self, request: tonic::Request<RateLimitRequest>) -> Self::Future {
         Box::pin(isolated(Box::pin(self.clone().should_rate_limit(request))))
-    }
-}
-
-impl fmt::Debug for RateLimitService {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("RateLimitService")
-            .field("options", &self.options)
-            .finish_non_exhaustive()
     }
 }
 

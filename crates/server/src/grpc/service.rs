@@ -3,16 +3,13 @@
 use core::convert::Infallible;
 use core::fmt;
 use core::pin::Pin;
-use core::task::{Context, Poll};
 use std::sync::Arc;
 
 use http::{Request, Response};
-use http_body::Body as HttpBody;
-use hyper::body::{Bytes, Incoming};
+use hyper::body::Incoming;
 use slidegate_tower::OverloadGuard;
 use tonic::Status;
 use tonic::body::Body;
-use tonic::codegen::StdError;
 use tonic_health::ServingStatus;
 use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::{HealthReporter, HealthService};
@@ -23,7 +20,7 @@ use super::rls::{MESSAGE_MAX, NAME, PATH, RateLimitService};
 use crate::domain::Options;
 use crate::engine::Engine;
 
-/// All gRPC services, for hyper and for tower. Cheap to clone.
+/// All gRPC services. Cheap to clone.
 #[derive(Clone)]
 pub struct Service {
     rls: RateLimitService,
@@ -77,11 +74,7 @@ impl Service {
         Health(self.reporter.clone())
     }
 
-    fn respond<B>(&self, request: Request<B>) -> ResponseFuture
-    where
-        B: HttpBody<Data = Bytes> + Send + 'static,
-        B::Error: Into<StdError> + Send + 'static,
-    {
+    fn respond(&self, request: Request<Incoming>) -> ResponseFuture {
         let path = request.uri().path();
         if path == PATH {
             let rls = self.rls.clone();
@@ -136,26 +129,8 @@ impl hyper::service::Service<Request<Incoming>> for Service {
     }
 }
 
-impl<B> TowerService<Request<B>> for Service
-where
-    B: HttpBody<Data = Bytes> + Send + 'static,
-    B::Error: Into<StdError> + Send + 'static,
-{
-    type Response = Response<Body>;
-    type Error = Infallible;
-    type Future = ResponseFuture;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<B>) -> ResponseFuture {
-        self.respond(request)
-    }
-}
-
 impl fmt::Debug for Service {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Service").field("rls", &self.rls).finish_non_exhaustive()
+        formatter.debug_struct("Service").finish_non_exhaustive()
     }
 }

@@ -1,11 +1,12 @@
 //! The protocol as JSON over HTTP, for callers without gRPC.
 
-mod read;
+pub(crate) mod read;
 mod write;
 
 use slidegate_gate::Caller;
 
 use super::{Code, Domains, Options, answer};
+use crate::grpc::message::RateLimitRequest;
 
 /// An answer over HTTP.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,14 +41,14 @@ pub async fn json(
             format!("a body of {} bytes is too long: use {BODY_MAX} or fewer\n", body.len());
         return JsonReply { status: 413, headers: TEXT, body: message.into_bytes() };
     }
-    let request = match read::JsonRequest::new(body) {
-        Ok(request) => request,
+    let request = match serde_json::from_slice(body) {
+        Ok(read::Object(request)) => request,
         Err(error) => {
             domains.statistics().service_error.add(1);
             return JsonReply::wrong(&error);
         }
     };
-    let answered = match request.question() {
+    let answered = match RateLimitRequest::question(&request) {
         Ok(question) => answer(domains, &question, options, caller).await,
         Err(invalid) => {
             domains.statistics().service_error.add(1);

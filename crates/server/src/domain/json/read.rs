@@ -1,5 +1,5 @@
-//! A request in the JSON form of protocol buffers: names in either spelling, numbers as numbers or
-//! strings, `null` for what is not said.
+//! Fields of a request in the JSON form of protocol buffers: names in either spelling, numbers as
+//! numbers or strings, `null` for what is not said.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -7,114 +7,56 @@ use core::marker::PhantomData;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
+use serde_json::Value;
 
-use crate::domain::{Descriptor, Entry, Invalid, Override, Question, unit_of, unknown_unit};
+use crate::domain::{number_of, unknown_unit};
 use crate::spec::Unit;
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default, rename_all = "camelCase")]
-pub(super) struct JsonRequest {
-    domain: Option<String>,
-    descriptors: Option<Vec<Object<RequestDescriptor>>>,
-    #[serde(alias = "hits_addend")]
-    hits_addend: Option<Number>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default, rename_all = "camelCase")]
-struct RequestDescriptor {
-    entries: Option<Vec<Object<RequestEntry>>>,
-    limit: Option<Object<Limit>>,
-    #[serde(alias = "hits_addend")]
-    hits_addend: Option<Number>,
-    #[serde(alias = "is_negative_hits")]
-    is_negative_hits: Option<bool>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct RequestEntry {
-    key: Option<String>,
-    value: Option<String>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default, rename_all = "camelCase")]
-struct Limit {
-    #[serde(alias = "requests_per_unit")]
-    requests_per_unit: Option<Number>,
-    unit: Option<UnitWord>,
-}
 
 /// Something written with names: a list of its values is not the same.
 #[derive(Debug)]
-struct Object<T>(T);
+pub(super) struct Object<T>(pub(super) T);
 
 /// A whole number, also as a string.
 #[derive(Debug, Clone, Copy)]
 struct Number(u64);
 
-/// A unit by its name or number.
-#[derive(Debug)]
-enum UnitWord {
-    Name(String),
-    Number(u64),
+pub(crate) fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-impl JsonRequest {
-    pub(super) fn new(body: &[u8]) -> Result<Self, serde_json::Error> {
-        serde_json::from_slice(body).map(|Object(request)| request)
-    }
-
-    pub(super) fn question(&self) -> Result<Question<'_>, Invalid> {
-        let descriptors = self.descriptors.iter().flatten().map(|Object(one)| one.view());
-        Ok(Question {
-            domain: self.domain.as_deref().unwrap_or_default(),
-            descriptors: descriptors.collect::<Result<_, _>>()?,
-            hits_addend: small("hits_addend", self.hits_addend)?,
-        })
-    }
+pub(crate) fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    Ok(Option::deserialize(deserializer)?.map(|Object(object)| object))
 }
 
-impl RequestDescriptor {
-    fn view(&self) -> Result<Descriptor<'_>, Invalid> {
-        Ok(Descriptor {
-            entries: self.entries.iter().flatten().map(|Object(entry)| entry.view()).collect(),
-            limit: self.limit.as_ref().map(|Object(limit)| limit.view()).transpose()?,
-            hits_addend: self.hits_addend.map(|Number(hits)| hits),
-            is_negative_hits: self.is_negative_hits.unwrap_or_default(),
-        })
-    }
+pub(crate) fn objects<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    let list: Option<Vec<Object<T>>> = Option::deserialize(deserializer)?;
+    Ok(list.into_iter().flatten().map(|Object(object)| object).collect())
 }
 
-impl RequestEntry {
-    fn view(&self) -> Entry<'_> {
-        Entry {
-            key: self.key.as_deref().unwrap_or_default(),
-            value: self.value.as_deref().unwrap_or_default(),
-        }
-    }
+pub(crate) fn number<'de, D: Deserializer<'de>, T: TryFrom<u64> + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    let Some(Number(number)) = Option::deserialize(deserializer)? else { return Ok(T::default()) };
+    let refused = || format!("{number} is out of range: use 0 to {}", u32::MAX);
+    T::try_from(number).map_err(|_| D::Error::custom(refused()))
 }
 
-impl Limit {
-    fn view(&self) -> Result<Override, Invalid> {
-        let unit = match &self.unit {
-            Some(UnitWord::Name(name)) => Unit::parse(name).ok_or_else(|| unknown_unit(name)),
-            Some(UnitWord::Number(number)) => {
-                let unit = i32::try_from(*number).ok().and_then(unit_of);
-                unit.ok_or_else(|| unknown_unit(number))
-            }
-            None => Err(unknown_unit(0)),
-        };
-        Ok(Override { requests: small("requests_per_unit", self.requests_per_unit)?, unit: unit? })
-    }
-}
-
-fn small(what: &str, number: Option<Number>) -> Result<u32, Invalid> {
-    let Number(number) = number.unwrap_or(Number(0));
-    u32::try_from(number).map_err(|_| {
-        Invalid::new(format!("{what} {number} is out of range: use 0 to {}", u32::MAX))
-    })
+/// A unit by its name or number. Whether there is such a number is checked later, as for gRPC.
+pub(crate) fn unit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i32, D::Error> {
+    let given = Value::deserialize(deserializer)?;
+    let number = match &given {
+        Value::Null => Some(0),
+        Value::String(name) => Unit::parse(name).map(number_of),
+        other => other.as_u64().and_then(|number| i32::try_from(number).ok()),
+    };
+    let shown = given.as_str().map_or_else(|| given.to_string(), str::to_owned);
+    number.ok_or_else(|| D::Error::custom(unknown_unit(shown)))
 }
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
@@ -159,18 +101,5 @@ impl Visitor<'_> for NumberVisitor {
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Number, E> {
         let number = text.parse().map(Number);
         number.map_err(|_| E::invalid_value(serde::de::Unexpected::Str(text), &self))
-    }
-}
-
-impl<'de> Deserialize<'de> for UnitWord {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match serde_json::Value::deserialize(deserializer)? {
-            serde_json::Value::String(name) => Ok(Self::Name(name)),
-            serde_json::Value::Number(number) => {
-                let number = number.as_u64().ok_or_else(|| D::Error::custom(unknown_unit(number)));
-                number.map(Self::Number)
-            }
-            other => Err(D::Error::custom(unknown_unit(other))),
-        }
     }
 }
