@@ -5,8 +5,6 @@ mod builder;
 mod call;
 mod degraded;
 mod leased;
-mod look;
-mod receipt;
 mod stats;
 mod store;
 mod tier;

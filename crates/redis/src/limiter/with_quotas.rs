@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use slidegate::{Cost, Decision, Error, Event, Receipt, Usage};
+use slidegate::{Cost, Decision, Error, ErrorKind, Event, Quota, Receipt, Usage};
+use tokio::time::Instant;
 
 use super::RedisLimiter;
 use super::tier::RedisTier;
-use crate::script::Op;
+use crate::local::LocalFallback;
+use crate::script::{KeyReply, Op};
+use crate::servers::Failure;
 
 /// A limiter on Redis with the quotas of the policy or of a tier: see [`RedisLimiter::with`].
 ///
@@ -47,7 +50,8 @@ impl RedisWithQuotas<'_> {
     ///
     /// Returns an error if Redis did not answer.
     pub async fn peek(self, key: impl AsRef<[u8]>, cost: Cost) -> Result<Decision, Error> {
-        self.limiter.inner.peek(key.as_ref(), self.tier, cost).await
+        let called = self.run(key.as_ref(), Op::Peek { cost: cost.get() }).await?;
+        Ok(self.limiter.inner.apply_mode(called.decision(0)?))
     }
 
     /// Returns the exact units of a receipt. Returns how many there were: none after they have
@@ -59,7 +63,11 @@ impl RedisWithQuotas<'_> {
     ///
     /// Returns an error if Redis did not answer; the units may have been returned.
     pub async fn refund(self, key: impl AsRef<[u8]>, receipt: Receipt) -> Result<u64, Error> {
-        self.limiter.inner.refund(key.as_ref(), self.tier, receipt).await
+        let key = key.as_ref();
+        if let Some(local) = self.issuer(key, &receipt) {
+            return Ok(local.give_back(receipt, self.tier.and_then(RedisTier::local)));
+        }
+        self.give_back(key, &receipt, receipt.units()).await
     }
 
     /// Corrects a reservation to its actual cost, and returns how many units are charged in all.
@@ -74,7 +82,20 @@ impl RedisWithQuotas<'_> {
         receipt: Receipt,
         actual: u64,
     ) -> Result<u64, Error> {
-        self.limiter.inner.settle(key.as_ref(), self.tier, receipt, actual).await
+        let key = key.as_ref();
+        if let Some(local) = self.issuer(key, &receipt) {
+            let tier = self.tier.and_then(RedisTier::local);
+            return Ok(local.settle(key, receipt, actual, tier, Instant::now()));
+        }
+        let units = receipt.units();
+        if actual < units {
+            return Ok(units - self.give_back(key, &receipt, units - actual).await?);
+        }
+        let debt = (actual - units).min(Quota::LIMIT_MAX);
+        if debt > 0 {
+            self.run(key, Op::Charge { cost: debt }).await?;
+        }
+        Ok(units + debt)
     }
 
     /// Returns up to `units` without a receipt, oldest first, and returns how many there were. For
@@ -84,10 +105,7 @@ impl RedisWithQuotas<'_> {
     ///
     /// Returns an error if Redis did not answer; the units may have been returned.
     pub async fn forgive(self, key: impl AsRef<[u8]>, units: u64) -> Result<u64, Error> {
-        let (inner, key) = (&self.limiter.inner, key.as_ref());
-        let called = inner.run_op(key, &inner.limits(self.tier), Op::Forgive { units }).await?;
-        inner.forget_denial(key);
-        Ok(called.reply.units()?)
+        self.return_units(key.as_ref(), Op::Forgive { units }).await
     }
 
     /// Returns the units that count against each quota now.
@@ -96,7 +114,10 @@ impl RedisWithQuotas<'_> {
     ///
     /// Returns an error if Redis did not answer.
     pub async fn usage(self, key: impl AsRef<[u8]>) -> Result<Usage, Error> {
-        self.limiter.inner.usage(key.as_ref(), self.tier).await
+        match self.run(key.as_ref(), Op::Peek { cost: 1 }).await? {
+            KeyReply::Decision { used, .. } => Ok(Usage::new(&used)),
+            other => Err(other.unexpected().into()),
+        }
     }
 
     /// Returns every request that is still in the longest window, oldest first.
@@ -105,6 +126,40 @@ impl RedisWithQuotas<'_> {
     ///
     /// Returns an error if the algorithm is not a log, or if Redis did not answer.
     pub async fn history(self, key: impl AsRef<[u8]>) -> Result<Vec<Event>, Error> {
-        self.limiter.inner.history(key.as_ref(), self.tier).await
+        let inner = &self.limiter.inner;
+        let algorithm = inner.policy.algorithm();
+        if !algorithm.keeps_entries() {
+            let message = format!("{algorithm} keeps no history: use Algorithm::Log");
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        let event = |(tick, units)| Event::new(inner.limits.duration(tick), units);
+        match self.run(key.as_ref(), Op::History).await? {
+            KeyReply::History(entries) => Ok(entries.into_iter().map(event).collect()),
+            other => Err(other.unexpected().into()),
+        }
+    }
+
+    /// Runs an operation under these quotas.
+    async fn run(self, key: &[u8], op: Op) -> Result<KeyReply, Failure> {
+        let inner = &self.limiter.inner;
+        Ok(inner.run_op(key, &inner.limits(self.tier), op).await?.reply)
+    }
+
+    /// Returns the local fallback if it issued a receipt. A receipt is redeemed where it was issued:
+    /// Redis has not recorded those units, and would give back others of the same tick.
+    fn issuer(&self, key: &[u8], receipt: &Receipt) -> Option<&LocalFallback> {
+        self.limiter.inner.local.as_ref().filter(|local| local.has_issued(key, receipt))
+    }
+
+    async fn give_back(self, key: &[u8], receipt: &Receipt, units: u64) -> Result<u64, Error> {
+        let op = Op::Refund { tick: receipt.tick(), units, epoch: receipt.epoch() };
+        self.return_units(key, op).await
+    }
+
+    /// Runs an operation that returns units, after which a denial may no longer apply.
+    async fn return_units(self, key: &[u8], op: Op) -> Result<u64, Error> {
+        let reply = self.run(key, op).await?;
+        self.limiter.inner.forget_denial(key);
+        Ok(reply.units()?)
     }
 }

@@ -76,16 +76,6 @@ impl ScriptLimits {
         self.kind
     }
 
-    /// Whether units can be dated ahead, so that a lease can be had.
-    pub(crate) fn can_lease(&self) -> bool {
-        matches!(self.kind, ScriptKind::Log | ScriptKind::Gcra)
-    }
-
-    /// Whether single entries are known.
-    pub(crate) fn has_history(&self) -> bool {
-        self.kind == ScriptKind::Log
-    }
-
     /// The least limit of all quotas.
     pub(crate) fn least_limit(&self) -> u64 {
         self.limits.iter().copied().min().unwrap_or(0)

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use slidegate::{Error, ErrorKind, Quota};
+use slidegate::Quota;
 
 use super::ScriptLimits;
 
@@ -38,39 +38,13 @@ pub(crate) enum Op {
     History,
 }
 
-/// The most ticks that a lease may be dated ahead: a minute of milliseconds.
-const AHEAD_MAX: u64 = u16::MAX as u64;
-
 /// A cost above all limits: the sum of several checks of one key.
 const TOO_MANY: u64 = Quota::LIMIT_MAX + 1;
 
 /// Marks an operation that a script's fast path may answer.
 const QUICK: u8 = 64;
 
-impl<'a> KeyOp<'a> {
-    /// An operation that the algorithm supports.
-    ///
-    /// # Errors
-    ///
-    /// For a lease of other algorithms than log and GCRA, or one that is dated too far ahead, and
-    /// for the history of other algorithms than log.
-    pub(crate) fn new(limits: &'a ScriptLimits, op: Op) -> Result<Self, Error> {
-        if let Op::Lease { ahead, .. } = op
-            && limits.ticks(ahead) > AHEAD_MAX
-        {
-            let most = limits.duration(AHEAD_MAX);
-            let message = format!("lease of {ahead:?} is out of range: use at most {most:?}");
-            return Err(Error::new(ErrorKind::Setting, message));
-        }
-        let lacking = match op {
-            Op::Lease { .. } if !limits.can_lease() => "no leases: use Algorithm::Log or Gcra",
-            Op::History if !limits.has_history() => "no history: use Algorithm::Log",
-            _ => return Ok(Self { limits, op }),
-        };
-        let message = format!("{:?} keeps {lacking}", limits.kind());
-        Err(Error::new(ErrorKind::Unsupported, message))
-    }
-
+impl KeyOp<'_> {
     /// Whether it may share a call with operations that are independent of it.
     pub(crate) fn can_batch(&self) -> bool {
         matches!(self.op, Op::Check { .. }) && self.limits.is_simple

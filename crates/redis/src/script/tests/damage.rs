@@ -5,11 +5,11 @@ use redis::Value;
 use slidegate::{Algorithm, ErrorKind};
 use slidegate_testkit::Random;
 
-use super::super::{KeyOp, Op, ScriptLimits, parse};
+use super::super::{KeyOp, Op, parse};
 use super::{ALGORITHMS, Caller, START, limits, ms};
 
 /// Whatever can be asked of this algorithm.
-fn operations(limits: &ScriptLimits, random: &mut Random) -> Vec<Op> {
+fn operations(algorithm: Algorithm, random: &mut Random) -> Vec<Op> {
     let (tick, epoch) = (1_700_000_000_000 + random.between(0, 2000), 0);
     let mut all = vec![
         Op::Check { cost: 1 },
@@ -19,10 +19,10 @@ fn operations(limits: &ScriptLimits, random: &mut Random) -> Vec<Op> {
         Op::Refund { tick, units: random.between(1, 9), epoch },
         Op::Reset,
     ];
-    if limits.can_lease() {
+    if algorithm.supports_future_entries() {
         all.push(Op::Lease { units_min: 1, units_max: 5, ahead: ms(7) });
     }
-    if limits.has_history() {
+    if algorithm.keeps_entries() {
         all.push(Op::History);
     }
     all
@@ -76,7 +76,7 @@ fn damaged_values_are_an_error_of_ours_or_an_answer() {
         }
         let damaged = damage(&value, &mut random);
         let now = now + ms(random.between(0, 2000));
-        for op in operations(&limits, &mut random) {
+        for op in operations(algorithm, &mut random) {
             caller.set("k", &damaged);
             if let Err(error) = caller.run(now, "k", &limits, op) {
                 let text = error.to_string();
@@ -133,7 +133,7 @@ proptest! {
             Op::Reset,
             Op::Refund { tick: 1, units: 1, epoch: 1 },
         ];
-        let ops: Vec<_> = ops.iter().map(|op| KeyOp::new(&limits, *op).unwrap()).collect();
+        let ops: Vec<_> = ops.iter().map(|op| KeyOp { limits: &limits, op: *op }).collect();
         for ops in if several { vec![&ops[..]] } else { ops.chunks(1).collect() } {
             if let Err(error) = parse(value.clone(), ops) {
                 prop_assert_eq!(error.kind(), ErrorKind::Store);

@@ -1,11 +1,9 @@
 //! Leases, and operations that an algorithm does not support.
 
-use core::time::Duration;
+use slidegate::Algorithm;
 
-use slidegate::{Algorithm, ErrorKind};
-
-use super::super::{KeyOp, KeyReply, Op};
-use super::{ALGORITHMS, Caller, START, decided, limits, ms, retry_after};
+use super::super::{KeyReply, Op};
+use super::{Caller, START, decided, limits, ms, retry_after};
 
 // A lease takes what there is and counts from its end, so that its holder may use it until then.
 #[test]
@@ -61,24 +59,4 @@ fn a_lease_is_given_back_and_moves_with_the_clock() {
         let answer = caller.run(back + ms(1502), "k", &limits, Op::Peek { cost: 10 }).unwrap();
         assert_eq!(retry_after(&answer), Some(ms(0)), "{algorithm:?}");
     }
-}
-
-#[test]
-fn what_an_algorithm_cannot_do_is_a_typed_error() {
-    for algorithm in ALGORITHMS {
-        let limits = limits(algorithm, &[(10, 1000)]);
-        let lease = KeyOp::new(&limits, Op::Lease { units_min: 1, units_max: 1, ahead: ms(1) });
-        assert_eq!(lease.is_ok(), limits.can_lease(), "{algorithm:?}");
-        let history = KeyOp::new(&limits, Op::History);
-        assert_eq!(history.is_ok(), limits.has_history(), "{algorithm:?}");
-        for error in [lease.err(), history.err()].into_iter().flatten() {
-            assert_eq!(error.kind(), ErrorKind::Unsupported);
-        }
-    }
-    let limits = limits(Algorithm::Log, &[(10, 1000)]);
-    let far = KeyOp::new(
-        &limits,
-        Op::Lease { units_min: 1, units_max: 1, ahead: Duration::from_secs(100_000) },
-    );
-    assert_eq!(far.unwrap_err().kind(), ErrorKind::Setting);
 }

@@ -55,7 +55,7 @@ fn batch_decides_like_single_calls() {
             let ops: Vec<KeyOp<'_>> = users
                 .iter()
                 .zip(&costs)
-                .map(|(user, cost)| KeyOp::new(of(*user), Op::Check { cost: *cost }).unwrap())
+                .map(|(user, cost)| KeyOp { limits: of(*user), op: Op::Check { cost: *cost } })
                 .collect();
             let names: Vec<String> = users.iter().map(|user| format!("many:{user}")).collect();
             if ops.is_empty() {
@@ -91,7 +91,7 @@ fn repeated_key_in_a_batch_gets_its_limit() {
     for algorithm in ALGORITHMS {
         caller.flush();
         let limits: ScriptLimits = limits(algorithm, &[(10, 60_000)]);
-        let ops = [KeyOp::new(&limits, Op::Check { cost: 1 }).unwrap(); 32];
+        let ops = [KeyOp { limits: &limits, op: Op::Check { cost: 1 } }; 32];
         let names = vec!["k".to_owned(); 32];
         let mut admitted = 0;
         for reply in run_batch(&mut caller, START, &names, &ops) {
@@ -111,7 +111,7 @@ fn unreadable_key_is_sent_alone() {
         caller.command::<()>("RPUSH list x");
         caller.set("text", &[b'x'; 100]);
         let limits: ScriptLimits = limits(algorithm, &[(10, 60_000)]);
-        let ops = [KeyOp::new(&limits, Op::Check { cost: 1 }).unwrap(); 4];
+        let ops = [KeyOp { limits: &limits, op: Op::Check { cost: 1 } }; 4];
         let names = ["list", "a", "text", "b"].map(str::to_owned);
         let replies = run_batch(&mut caller, START, &names, &ops);
         let is_alone: Vec<bool> = replies.iter().map(|reply| reply == ALONE).collect();

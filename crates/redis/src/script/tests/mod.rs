@@ -73,7 +73,7 @@ impl Caller {
         limits: &ScriptLimits,
         op: Op,
     ) -> Result<KeyReply, Error> {
-        let mut reply = self.call(now, &[key], &[KeyOp::new(limits, op)?])?;
+        let mut reply = self.call(now, &[key], &[KeyOp { limits, op }])?;
         assert_eq!(reply.server_time, now, "the script read another clock");
         Ok(reply.keys.remove(0))
     }

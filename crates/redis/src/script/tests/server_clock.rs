@@ -11,7 +11,7 @@ use super::{ALGORITHMS, Caller, START, decided, limits, refund_of};
 impl Caller {
     /// Runs a script on the server's own clock.
     fn run_now(&mut self, kind: ScriptKind, key: &str, limits: &ScriptLimits, op: Op) -> KeyReply {
-        let ops = [KeyOp::new(limits, op).unwrap()];
+        let ops = [KeyOp { limits, op }];
         let script = redis::Script::new(&text(kind, Clock::Server, MAIN));
         let [argument] = arguments(&ops, None).try_into().unwrap();
         let value: Value = script.key(key).arg(argument).invoke(&mut self.connection).unwrap();

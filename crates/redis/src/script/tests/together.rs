@@ -16,7 +16,7 @@ fn all_or_nothing() {
     let wide = limits(Algorithm::Log, &[(5, 60_000)]);
     let tight = limits(Algorithm::Log, &[(1, 60_000)]);
     let check = Op::Check { cost: 1 };
-    let ops = [KeyOp::new(&wide, check).unwrap(), KeyOp::new(&tight, check).unwrap()];
+    let ops = [KeyOp { limits: &wide, op: check }, KeyOp { limits: &tight, op: check }];
     let first = caller.call(START, &["a", "b"], &ops).unwrap();
     assert!(first.keys.iter().all(|answer| decided(answer).0));
     let second = caller.call(START, &["a", "b"], &ops).unwrap();
@@ -33,8 +33,8 @@ fn a_shadow_stands_in_nobodys_way() {
     let wide = limits(Algorithm::Gcra, &[(5, 60_000)]);
     let tight = limits(Algorithm::Fixed, &[(1, 60_000)]);
     let ops = [
-        KeyOp::new(&wide, Op::Check { cost: 1 }).unwrap(),
-        KeyOp::new(&tight, Op::Shadow { cost: 1 }).unwrap(),
+        KeyOp { limits: &wide, op: Op::Check { cost: 1 } },
+        KeyOp { limits: &tight, op: Op::Shadow { cost: 1 } },
     ];
     let allowed = |caller: &mut Caller| -> Vec<bool> {
         let reply = caller.call(START, &["a", "b"], &ops).unwrap();
@@ -50,7 +50,7 @@ fn a_shadow_stands_in_nobodys_way() {
 fn a_key_named_twice_is_refused() {
     let mut caller = Caller::start();
     let limits = limits(Algorithm::Counter, &[(5, 60_000)]);
-    let op = KeyOp::new(&limits, Op::Check { cost: 1 }).unwrap();
+    let op = KeyOp { limits: &limits, op: Op::Check { cost: 1 } };
     let error = caller.call(START, &["a", "a"], &[op, op]).unwrap_err();
     assert!(error.is_store() && error.to_string().contains("named twice"), "{error}");
 }
@@ -59,7 +59,7 @@ fn a_key_named_twice_is_refused() {
 fn a_fault_in_one_key_leaves_the_others_as_they_were() {
     let mut caller = Caller::start();
     let limits = limits(Algorithm::Log, &[(5, 60_000)]);
-    let ops = [KeyOp::new(&limits, Op::Check { cost: 1 }).unwrap(); 2];
+    let ops = [KeyOp { limits: &limits, op: Op::Check { cost: 1 } }; 2];
     caller.set("b", b"\x02something");
     let error = caller.call(START, &["a", "b"], &ops).unwrap_err();
     assert!(error.to_string().contains("unknown version"), "{error}");
