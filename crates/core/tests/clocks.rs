@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use slidegate::{Algorithm, Clock, Cost, Limiter, ManualClock, Policy, Quota};
-use slidegate_testkit::{Random, SlidingLog, never_over};
+use slidegate_testkit::model::{Counting, ListModel, Model, TickQuota};
+use slidegate_testkit::{Random, never_over};
 
 const ALGORITHMS: [Algorithm; 7] = [
     Algorithm::Log,
@@ -156,18 +157,19 @@ fn a_clock_with_a_lag_is_never_over_in_real_time() {
             let mut admitted = Vec::new();
             // Two ticks of rounding, and the lag once in the date and once in the reading.
             let slack = 2 * tick + 2 * clock.lag;
-            let mut lenient = SlidingLog::new(limit, window.div_ceil(tick) * tick + slack);
+            let lenient_quota = TickQuota { limit, window: window.div_ceil(tick) * tick + slack };
+            let mut lenient = ListModel::new(Counting::Log);
             for _ in 0..200 {
                 let real = clock.advance(random.between(0, 3 * window / limit));
                 if limiter.check("key").is_allowed() {
                     admitted.push((real, 1));
-                    lenient.record(real, 1);
+                    lenient.record(&[lenient_quota], real, 1);
                     let dated = limiter.history("key").ok().and_then(|mut log| log.pop());
                     let dated = dated.map(|event| u64::try_from(event.at.as_nanos()).unwrap());
                     if dated.is_some_and(|at| at < real || at > real + clock.lag + 2 * tick) {
                         misdated.push(format!("{algorithm:?}, seed {seed}"));
                     }
-                } else if algorithm == Algorithm::Log && lenient.would_allow(real, 1) {
+                } else if algorithm == Algorithm::Log && lenient.fits(0, lenient_quota, real, 1) {
                     too_strict.push(format!("seed {seed}"));
                 }
             }

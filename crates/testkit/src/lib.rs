@@ -2,8 +2,7 @@
 //!
 //! Three things that any store, in any language, can be held against:
 //!
-//! * [`SlidingLog`] and [`never_over`]: the exact log with every instant in nanoseconds, and the
-//!   check that no stretch of real time holds more than the limit;
+//! * [`never_over`]: the check that no interval of real time holds more than the limit;
 //! * [`model`]: a naive model of every algorithm, independent of the code under test;
 //! * [`load_all`] and [`run`]: the traces of the `conformance` folder over any [`Subject`], be it
 //!   [`ModelSubject`], [`MemorySubject`] or one of yours.
@@ -27,7 +26,6 @@
     reason = "in a crate of tests, every error says what was tried and what to do"
 )]
 
-mod oracle;
 mod violation;
 
 pub mod model;
@@ -53,7 +51,6 @@ pub use compare::{compare, compare_with};
 pub use load::{LoadError, load_all, parse};
 pub use memory::MemorySubject;
 pub use modelled::{ModelReceipt, ModelSubject};
-pub use oracle::SlidingLog;
 pub use policy::{Algorithm, Mode, PolicySpec, QuotaSpec, quotas};
 pub use random::{Random, random_trace};
 pub use runner::{Mismatch, Report, run};

@@ -23,12 +23,6 @@ pub(super) struct Reloader {
     turn: Mutex<()>,
 }
 
-impl core::fmt::Debug for Reloader {
-    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        formatter.debug_struct("Reloader").field("reloads", &self.reloads).finish_non_exhaustive()
-    }
-}
-
 impl Reloader {
     /// Reloads `engine` and the certificates with what `load` returns.
     pub(super) fn new(

@@ -23,7 +23,7 @@ use crate::http_client::{Client, EPOCH, Running};
 /// Tiers, shadow, percentage, candidate, two stores.
 const FILE: &str = r#"
 stores:
-  shared: {redis: "URL", prefix: PREFIX}
+  shared: {redis: "URL", prefix: PREFIX, deadline: 30s, connect_deadline: 30s}
 policies:
   - name: user
     quotas: [4/minute, 40/hour]

@@ -106,8 +106,6 @@ impl Model for ListModel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::oracle::SlidingLog;
-    use crate::random::Random;
 
     #[test]
     fn the_worked_example_of_the_design() {
@@ -118,27 +116,5 @@ mod tests {
         // 37.5 of 60 minutes have elapsed: 40 + 70 * 22.5 / 60 = 66.25.
         let now = hour.window + 37 * 60_000 + 30_000;
         assert_eq!(model.counted(0, hour, now), 67);
-    }
-
-    #[test]
-    fn the_log_agrees_with_the_oracle() {
-        let quota = TickQuota { limit: 9, window: 40 };
-        let (mut model, mut oracle) = (ListModel::new(Counting::Log), SlidingLog::new(9, 40));
-        let (mut random, mut now) = (Random::new(11), 0);
-        for _ in 0..5000 {
-            now += random.pick(&[0, 0, 1, 3, 10, 40]);
-            let cost = random.between(1, 10);
-            let standing = model.standing(0, quota, now, Some(cost));
-            assert_eq!(standing.remaining, oracle.remaining(now));
-            assert_eq!(standing.retry_after, oracle.retry_after(now, cost));
-            assert_eq!(standing.reset_after, oracle.reset_after(now));
-            let back = now - random.between(0, now.min(45));
-            if random.chance(10) {
-                let given = model.give_back(&[quota], now, back, cost);
-                assert_eq!(given, oracle.refund(now, back, cost));
-            } else if oracle.check(now, cost) {
-                model.record(&[quota], now, cost);
-            }
-        }
     }
 }

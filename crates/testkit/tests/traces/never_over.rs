@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use slidegate::{Algorithm, Cost, Error, Limiter, ManualClock, Policy, Quota, Receipt};
-use slidegate_testkit::{Random, SlidingLog, never_over};
+use slidegate_testkit::model::{Counting, ListModel, Model, TickQuota};
+use slidegate_testkit::{Random, never_over};
 
 const SEEDS: u64 = 1500;
 
@@ -26,7 +27,8 @@ struct Walk {
     admitted: Vec<(u64, u64)>,
     receipts: Vec<(Receipt, u64)>,
     /// The exact log with two ticks more of a window: what it allows, nobody may deny.
-    lenient: SlidingLog,
+    lenient: ListModel,
+    lenient_quota: TickQuota,
     /// Denials that even the lenient log would not have made.
     unjustified: Vec<u64>,
 }
@@ -56,7 +58,8 @@ impl Walk {
             behind_ns: 0,
             admitted: Vec::new(),
             receipts: Vec::new(),
-            lenient: SlidingLog::new(limit, (window_ns.div_ceil(tick_ns) + 2) * tick_ns),
+            lenient: ListModel::new(Counting::Log),
+            lenient_quota: TickQuota { limit, window: (window_ns.div_ceil(tick_ns) + 2) * tick_ns },
             unjustified: Vec::new(),
         })
     }
@@ -81,10 +84,10 @@ impl Walk {
         let decision = self.limiter.check_cost("key", Cost::new(cost)?);
         if decision.is_allowed() {
             self.admitted.push((self.real_ns, cost));
-            self.lenient.record(self.real_ns, cost);
+            self.lenient.record(&[self.lenient_quota], self.real_ns, cost);
             let receipt = decision.into_receipt();
             self.receipts.extend(receipt.map(|receipt| (receipt, self.real_ns)));
-        } else if self.lenient.would_allow(self.real_ns, cost) {
+        } else if self.lenient.fits(0, self.lenient_quota, self.real_ns, cost) {
             self.unjustified.push(self.real_ns);
         }
         Ok(())
@@ -94,7 +97,7 @@ impl Walk {
         let index = self.random.index(self.receipts.len());
         let (receipt, at_ns) = self.receipts.swap_remove(index);
         let back = self.limiter.refund(receipt);
-        self.lenient.refund(self.real_ns, at_ns, back);
+        self.lenient.give_back(&[self.lenient_quota], self.real_ns, at_ns, back);
         let mut left = back;
         for (_, units) in self.admitted.iter_mut().filter(|(at, _)| *at == at_ns) {
             let less = left.min(*units);

@@ -1,0 +1,34 @@
+//! Tests of `keys`.
+
+use super::*;
+
+// The reference service knows exactly these, anywhere in the tree.
+#[test]
+fn the_table_has_the_sixteen_keys_and_ours() {
+    let mut keys: Vec<&str> =
+        [&DOMAIN, &DESCRIPTOR, &RATE_LIMIT].into_iter().flat_map(Section::names).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let mut expected = [
+        "algorithm",
+        "descriptors",
+        "detailed_metric",
+        "domain",
+        "key",
+        "metadata",
+        "name",
+        "quota_mode",
+        "rate_limit",
+        "replaces",
+        "requests_per_unit",
+        "shadow_mode",
+        "share_threshold",
+        "store",
+        "unit",
+        "unlimited",
+        "value",
+        "value_to_metric",
+    ];
+    expected.sort_unstable();
+    assert_eq!(keys, expected);
+}
