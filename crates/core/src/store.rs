@@ -112,6 +112,12 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         Vec::new()
     }
 
+    /// Fetches what [`stats`](Store::stats) returns about the store's servers. To be called now and
+    /// then in the background. By default there is nothing to fetch.
+    fn refresh_stats(&self) -> StoreResult<'_, ()> {
+        StoreFuture::ready(Ok(()))
+    }
+
     /// Returns whether the store applies the policy's failure mode itself. If not, the caller does
     /// so whenever [`check`](Store::check) fails.
     fn applies_failure_mode(&self) -> bool {

@@ -4,10 +4,12 @@ use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 use slidegate::{Error, ErrorKind, Policy};
 
 use crate::batcher::Batcher;
+use crate::inspect::StoreUsage;
 use crate::key::KeyNames;
 use crate::limiter::RedisLimiterBuilder;
 use crate::servers::{
@@ -44,6 +46,8 @@ pub(crate) struct Shared {
     pub(crate) servers: Servers,
     pub(crate) names: KeyNames,
     pub(crate) batcher: Batcher,
+    /// What the servers reported last.
+    pub(crate) usage: Mutex<Option<StoreUsage>>,
     #[cfg(feature = "test-clock")]
     pub(crate) clock: Option<slidegate::ManualClock>,
 }
@@ -260,6 +264,7 @@ impl RedisBuilder {
             servers: self.servers()?,
             names: KeyNames::new(&self.prefix, self.secret.as_deref())?,
             batcher: Batcher::new(self.together_max),
+            usage: Mutex::default(),
             #[cfg(feature = "test-clock")]
             clock: self.clock,
         };

@@ -8,6 +8,7 @@ use slidegate::{
 };
 
 use super::{RedisAsk, RedisLimiter, RedisStats, RedisWithQuotas, check_all};
+use crate::inspect::StoreUsage;
 use crate::servers::BreakerState;
 
 /// Calls a method of a limiter with its quotas, or returns the error of a foreign tier.
@@ -118,6 +119,15 @@ impl Store for RedisLimiter {
         })
     }
 
+    fn refresh_stats(&self) -> StoreResult<'_, ()> {
+        StoreFuture::pending(async move {
+            let redis = &self.inner.redis;
+            let usage = redis.usage().await;
+            *redis.shared.usage.lock() = usage.as_ref().ok().copied();
+            usage.map(|_| ())
+        })
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }
@@ -137,8 +147,26 @@ impl Store for RedisLimiter {
             .map(|(name, help, count)| Stat::new(name, help, StatValue::Count(count)));
         let shared = shared_counts(&stats)
             .map(|(name, help, count)| Stat::shared(name, help, StatValue::Count(count)));
-        own.into_iter().chain([breaker]).chain(shared).collect()
+        let usage = *self.inner.redis.shared.usage.lock();
+        let usage = usage.into_iter().flat_map(usage_stats);
+        own.into_iter().chain([breaker]).chain(shared).chain(usage).collect()
     }
+}
+
+/// What the servers report about themselves.
+fn usage_stats(usage: StoreUsage) -> [Stat; 4] {
+    let StoreUsage { bytes, bytes_max, keys, evicted } = usage;
+    [
+        ("rate_limit_store_memory_bytes", "Bytes in use.", StatValue::Gauge(bytes)),
+        (
+            "rate_limit_store_memory_limit_bytes",
+            "Bytes that may be used; 0 without a bound.",
+            StatValue::Gauge(bytes_max),
+        ),
+        ("rate_limit_store_keys", "Keys on the servers.", StatValue::Gauge(keys)),
+        ("rate_limit_store_evicted_total", "Keys evicted.", StatValue::Count(evicted)),
+    ]
+    .map(|(name, help, value)| Stat::shared(name, help, value))
 }
 
 /// A metric's name, its help text and its value.

@@ -48,7 +48,6 @@ pub(super) fn write(state: &AdminState) -> String {
     write_build(&mut page, state);
     write_process(&mut page);
     state.engine.metrics().write(&mut page);
-    write_stores(&mut page, state);
     write_listeners(&mut page, state);
     for source in &state.sources {
         source(&mut page);
@@ -60,33 +59,6 @@ fn write_build(page: &mut Page, state: &AdminState) {
     page.family("slidegate_build_info", Gauge, "The version that runs.");
     page.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
     state.reloads.write(page);
-}
-
-fn write_stores(page: &mut Page, state: &AdminState) {
-    let known = state.stores.known();
-    for (name, kind, help, get) in [
-        (
-            "rate_limit_store_memory_bytes",
-            Gauge,
-            "Bytes that the servers of a store use.",
-            (|usage| usage.bytes) as fn(&slidegate_redis::StoreUsage) -> u64,
-        ),
-        (
-            "rate_limit_store_memory_limit_bytes",
-            Gauge,
-            "Bytes that they may use; 0 without a bound.",
-            |usage| usage.bytes_max,
-        ),
-        ("rate_limit_store_keys", Gauge, "Keys on the servers of a store.", |usage| usage.keys),
-        ("rate_limit_store_evicted_total", Counter, "Keys that the servers threw out.", |usage| {
-            usage.evicted
-        }),
-    ] {
-        page.family(name, kind, help);
-        for (store, usage) in &known {
-            page.sample(&[("store", store)], get(usage));
-        }
-    }
 }
 
 fn write_listeners(page: &mut Page, state: &AdminState) {

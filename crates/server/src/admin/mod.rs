@@ -14,7 +14,7 @@ use serde_json::json;
 pub use self::access::{Access, may_listen};
 pub use self::metrics::ResultCounts;
 pub(crate) use self::state::reloads;
-pub use self::state::{AdminState, MetricsSource, Reload, StoreMemory, TextPage};
+pub use self::state::{AdminState, MetricsSource, Reload, TextPage};
 use slidegate_gate::Caller;
 pub use slidegate_gate::{Kind, Page};
 

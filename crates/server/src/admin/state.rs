@@ -2,13 +2,7 @@
 
 use core::fmt;
 use core::sync::atomic::AtomicBool;
-use core::time::Duration;
-use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
-
-use parking_lot::Mutex;
-use slidegate_redis::StoreUsage;
-use tokio::time::{sleep, timeout};
+use std::sync::Arc;
 
 use super::{Access, Page, ResultCounts};
 use crate::engine::Engine;
@@ -35,8 +29,6 @@ pub struct AdminState {
     pub reloads: Arc<ResultCounts>,
     /// `None` without a configuration file.
     pub reload: Option<Reload>,
-    /// The memory of external stores.
-    pub stores: Arc<StoreMemory>,
     /// Further metrics.
     pub sources: Vec<MetricsSource>,
     /// Further text pages, by path.
@@ -54,7 +46,6 @@ impl AdminState {
             listeners: Vec::new(),
             reloads: reloads(),
             reload: None,
-            stores: Arc::default(),
             sources: Vec::new(),
             pages: Vec::new(),
             is_ending: Arc::default(),
@@ -71,42 +62,5 @@ pub(crate) fn reloads() -> Arc<ResultCounts> {
 impl fmt::Debug for AdminState {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("AdminState").field("access", &self.access).finish_non_exhaustive()
-    }
-}
-
-/// The last known memory usage of each external store. It is refreshed in the background, never by a
-/// scrape.
-#[derive(Debug, Default)]
-pub struct StoreMemory {
-    known: Mutex<BTreeMap<String, StoreUsage>>,
-}
-
-/// The time for one store to reply.
-const USAGE_TIMEOUT: Duration = Duration::from_secs(5);
-
-impl StoreMemory {
-    /// Refreshes all stores periodically, until the engine is dropped.
-    pub async fn watch(&self, engine: Weak<Engine>, every: Duration) {
-        while let Some(engine) = engine.upgrade() {
-            self.refresh(&engine).await;
-            drop(engine);
-            sleep(every).await;
-        }
-    }
-
-    /// Refreshes all stores once. A store that does not reply is left out.
-    pub async fn refresh(&self, engine: &Engine) {
-        let mut known = BTreeMap::new();
-        for (name, redis) in engine.redises() {
-            if let Ok(Ok(usage)) = timeout(USAGE_TIMEOUT, redis.usage()).await {
-                known.insert(name, usage);
-            }
-        }
-        *self.known.lock() = known;
-    }
-
-    /// The usage of each store that replied.
-    pub fn known(&self) -> Vec<(String, StoreUsage)> {
-        self.known.lock().iter().map(|(name, usage)| (name.clone(), *usage)).collect()
     }
 }

@@ -5,17 +5,21 @@
 
 mod plan;
 
+use core::time::Duration;
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
 use slidegate::{Error, ManualClock, MonotonicClock};
 use slidegate_gate::{Metrics, Observer};
-use slidegate_redis::Redis;
+use tokio::time::timeout;
 
 pub use self::plan::Plan;
 use crate::domain::Statistics;
 use crate::gates::{GateFactory, GateSettings, NoRestore, Restore, Stores};
 use crate::spec::Spec;
+
+/// The time for one store to report about its servers.
+const REFRESH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The plan in force, and all state.
 #[derive(Debug)]
@@ -108,8 +112,13 @@ impl Engine {
         &self.statistics
     }
 
-    /// Returns the Redis servers in use, by the name of their store.
-    pub fn redises(&self) -> Vec<(String, Redis)> {
-        self.stores.redises()
+    /// Has every store fetch what it reports about its servers. One that does not reply in time
+    /// reports what it did before.
+    pub async fn refresh_stats(&self) {
+        let plan = Guard::into_inner(self.plan());
+        for (_, store) in plan.distinct_stores() {
+            // What is wrong with a store is in its own metrics.
+            let _ = timeout(REFRESH_TIMEOUT, store.refresh_stats()).await;
+        }
     }
 }

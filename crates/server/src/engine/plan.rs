@@ -1,5 +1,6 @@
 //! The configuration in force: every gate by its name, and what leads to it.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use slidegate::{Algorithm, Error, Quota, Store};
@@ -87,6 +88,13 @@ impl Plan {
     /// Returns all stores.
     pub fn stores(&self) -> &[(StateId, Arc<dyn Store>)] {
         &self.stores
+    }
+
+    /// Returns one store per name. All policies of a name report the same about its servers.
+    pub fn distinct_stores(&self) -> impl Iterator<Item = (&str, &Arc<dyn Store>)> {
+        let mut seen = HashSet::new();
+        let stores = self.stores.iter().filter(move |(id, _)| seen.insert(&id.store));
+        stores.map(|(id, store)| (id.store.as_str(), store))
     }
 
     /// Gives every store in memory an equal share of the budget, also those that an older plan

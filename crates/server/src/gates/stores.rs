@@ -174,12 +174,6 @@ impl Stores {
         Ok(redis)
     }
 
-    /// Returns the Redis servers in use, by the name of their store.
-    pub fn redises(&self) -> Vec<(String, Redis)> {
-        let servers = self.servers.lock();
-        servers.iter().map(|(name, (_, redis))| (name.clone(), redis.clone())).collect()
-    }
-
     /// Drops all stores that are not in `used`.
     pub fn retain(&self, used: &[(StateId, Arc<dyn Store>)]) {
         self.found.lock().retain(|id, _| used.iter().any(|(used, _)| used == id));

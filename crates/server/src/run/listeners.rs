@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::reload::Reloader;
 use super::tls::{GRPC, HTTP, PLAIN, ReloadableTls};
-use crate::admin::{Access, AdminState, MetricsSource, StoreMemory, may_listen};
+use crate::admin::{Access, AdminState, MetricsSource, may_listen};
 use crate::config::{Loaded, OverloadSettings, Settings, TlsSettings};
 use crate::domain;
 use crate::engine::Engine;
@@ -49,9 +49,6 @@ pub(super) struct Services<'a> {
     pub(super) sources: Vec<MetricsSource>,
     pub(super) stop: Stop,
 }
-
-/// How often the memory of external stores is read.
-const STORES_EVERY: Duration = Duration::from_secs(15);
 
 /// The admin listener has its own connections, so that metrics stay available when clients use up
 /// theirs.
@@ -164,14 +161,6 @@ impl Listeners {
         if let Some((listener, access)) = self.admin {
             let listeners = vec![("data", Arc::clone(&connections))];
             let state = AdminState { sources, ..admin_state(access, &services, listeners) };
-            let (watched, stores) = (Arc::downgrade(engine), Arc::clone(&state.stores));
-            let ended = stop.clone();
-            tasks.spawn(async move {
-                tokio::select! {
-                    () = stores.watch(watched, STORES_EVERY) => {}
-                    () = ended.wait() => {}
-                }
-            });
             let server = server(listener, state, settings, &Connections::new(ADMIN_CONNECTIONS));
             tasks.spawn(server.serve(stop.clone().wait()));
         }
@@ -202,7 +191,6 @@ fn admin_state(
         listeners,
         reloads: Arc::clone(services.reloader.reloads()),
         reload: Some(Arc::new(move || reloader.reload())),
-        stores: Arc::<StoreMemory>::default(),
         is_ending: Arc::clone(services.is_ending),
         ..AdminState::new(Arc::clone(services.engine), access)
     }

@@ -1,7 +1,6 @@
 //! The daemon's life cycle: start, reload, shutdown.
 
 use core::time::Duration;
-use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +18,7 @@ use super::{Audit, Snapshots, Spans, envoy_metrics};
 use crate::admin::MetricsSource;
 use crate::config::{Loaded, SnapshotSettings};
 use crate::engine::Engine;
-use crate::gates::{NoRestore, StateId};
+use crate::gates::NoRestore;
 use crate::net::{Stop, Stopper};
 
 /// The time for requests in flight at shutdown.
@@ -160,7 +159,7 @@ fn start_background_tasks(
     let (engine, stop) = (Arc::clone(engine), stopper.stop());
     tasks.spawn(async move {
         tokio::select! {
-            () = log_store_warnings(&engine) => {}
+            () = watch_stores(&engine) => {}
             () = stop.wait() => {}
         }
     });
@@ -207,15 +206,14 @@ async fn save(engine: &Arc<Engine>, snapshots: &Snapshots) -> Result<(), String>
     saved.map_err(|error| error.to_string())?.map(|_| ()).map_err(|error| error.to_string())
 }
 
-/// Logs what the stores report as problems, such as settings of Redis servers. The policies of one
-/// store report the same, so the first of each is asked.
-async fn log_store_warnings(engine: &Engine) {
+/// How often stores fetch what they report about their servers.
+const STORES_EVERY: Duration = Duration::from_secs(15);
+
+/// Logs what the stores report as problems, such as settings of Redis servers, and keeps what they
+/// report in metrics up to date.
+async fn watch_stores(engine: &Engine) {
     let plan = arc_swap::Guard::into_inner(engine.plan());
-    let mut asked = HashSet::new();
-    for (StateId { store: name, .. }, store) in plan.stores() {
-        if !asked.insert(name) {
-            continue;
-        }
+    for (name, store) in plan.distinct_stores() {
         match store.warnings().await {
             Ok(warnings) => {
                 for warning in warnings {
@@ -224,6 +222,11 @@ async fn log_store_warnings(engine: &Engine) {
             }
             Err(error) => warn!("store {name}: {error}; policies answer by their failure mode"),
         }
+    }
+    drop(plan);
+    loop {
+        engine.refresh_stats().await;
+        tokio::time::sleep(STORES_EVERY).await;
     }
 }
 
