@@ -135,15 +135,9 @@ impl Metrics {
 
     fn write_gates(&self, page: &mut Page) {
         let gates = lock(&self.gates).clone();
-        let labels = |(policy, mode): &'_ (Arc<str>, &'static str)| {
-            [("policy", policy.to_string()), ("mode", (*mode).to_owned())]
-        };
-        let gates: Vec<_> = gates.iter().map(|(id, entry)| (labels(id), entry)).collect();
         let gates: Vec<([(&str, &str); 2], &Registered)> = gates
             .iter()
-            .map(|([policy, mode], entry)| {
-                ([(policy.0, policy.1.as_str()), (mode.0, mode.1.as_str())], *entry)
-            })
+            .map(|((policy, mode), entry)| ([("policy", &**policy), ("mode", *mode)], entry))
             .collect();
         for (name, help, shown) in [
             (

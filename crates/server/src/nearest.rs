@@ -28,22 +28,4 @@ pub(crate) fn hint<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn slips_find_their_word() {
-        let words = ["quotas", "algorithm", "store", "mode"];
-        for (slip, word) in [
-            ("qoutas", "quotas"),
-            ("quota", "quotas"),
-            ("Algoritm", "algorithm"),
-            ("stroe", "store"),
-        ] {
-            assert_eq!(nearest(slip, words), Some(word), "{slip}");
-        }
-        assert_eq!(nearest("banana", words), None);
-        assert_eq!(nearest("", words), None);
-        assert_eq!(nearest(&"m".repeat(1000), words), None);
-    }
-}
+mod tests;

@@ -21,15 +21,10 @@ use tokio::task::JoinSet;
 pub struct Stop(watch::Receiver<bool>);
 
 /// Ends every task that holds a [`Stop`].
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Stopper(watch::Sender<bool>);
 
 impl Stopper {
-    /// Creates a signal that has not been sent.
-    pub fn new() -> Self {
-        Self(watch::Sender::new(false))
-    }
-
     /// The receiving side.
     pub fn stop(&self) -> Stop {
         Stop(self.0.subscribe())
@@ -38,12 +33,6 @@ impl Stopper {
     /// Sends the signal.
     pub fn end(&self) {
         self.0.send_replace(true);
-    }
-}
-
-impl Default for Stopper {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -147,11 +136,6 @@ impl Connections {
     /// At most `max` at a time.
     pub fn new(max: usize) -> Arc<Self> {
         Arc::new(Self { max, ..Self::default() })
-    }
-
-    /// The maximum.
-    pub fn max(&self) -> usize {
-        self.max
     }
 
     /// Connections that are open.

@@ -47,7 +47,7 @@ impl Inner {
             FailureKind::Open(left) => left,
             _ => self.redis.shared.servers.timing.breaker.open_min,
         };
-        let quotas = tier.map_or(self.policy.quotas(), RedisTier::quotas).iter().map(|quota| {
+        let quotas = tier.map_or(self.policy.quotas(), |tier| &tier.quotas).iter().map(|quota| {
             let limit = self.guard.of(quota.limit());
             match outcome {
                 Outcome::Allow => {

@@ -376,11 +376,11 @@ impl Inner {
     }
 
     fn tiered_key(&self, key: &[u8], tier: Option<&RedisTier>) -> TieredKey {
-        TieredKey { key: key.fingerprint(&self.secret), tier: tier.map_or(0, RedisTier::salt) }
+        TieredKey { key: key.fingerprint(&self.secret), tier: tier.map_or(0, |tier| tier.salt) }
     }
 
     fn limits(&self, tier: Option<&RedisTier>) -> ScriptLimits {
-        let limits = tier.map_or(&self.limits, RedisTier::limits);
+        let limits = tier.map_or(&self.limits, |tier| &tier.limits);
         limits.keeping(Duration::from_nanos(self.keep.load(Ordering::Relaxed)))
     }
 }

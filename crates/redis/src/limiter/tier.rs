@@ -12,11 +12,12 @@ use crate::script::ScriptLimits;
 /// What a limiter on Redis prepares for the quotas of a [`Tier`].
 #[derive(Debug, Clone)]
 pub(super) struct RedisTier {
-    quotas: Box<[Quota]>,
-    limits: ScriptLimits,
+    pub(super) quotas: Box<[Quota]>,
+    pub(super) limits: ScriptLimits,
     /// The same for when Redis is away, with this process's share of every limit.
     local: Option<Tier>,
-    salt: u64,
+    /// Distinguishes the tier in the tables of this process. Never zero.
+    pub(super) salt: u64,
 }
 
 impl RedisTier {
@@ -33,25 +34,12 @@ impl RedisTier {
         Ok(Self { quotas: quotas.into(), limits, local, salt: hasher.finish() | 1 })
     }
 
-    pub(super) fn quotas(&self) -> &[Quota] {
-        &self.quotas
-    }
-
     pub(super) fn longest(&self) -> Duration {
         longest(&self.quotas)
     }
 
-    pub(super) fn limits(&self) -> &ScriptLimits {
-        &self.limits
-    }
-
     pub(super) fn local(&self) -> Option<&Tier> {
         self.local.as_ref()
-    }
-
-    /// Tells the tier from others in the tables of this process; never zero.
-    pub(super) fn salt(&self) -> u64 {
-        self.salt
     }
 }
 

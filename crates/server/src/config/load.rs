@@ -78,11 +78,6 @@ impl Refused {
     pub(super) fn new(report: Report, files: Vec<PathBuf>) -> Self {
         Self { findings: report.into_findings(), files }
     }
-
-    /// How many errors there are.
-    pub fn errors(&self) -> usize {
-        self.findings.iter().filter(|finding| finding.is_error()).count()
-    }
 }
 
 impl fmt::Display for Refused {

@@ -137,11 +137,6 @@ impl Domain {
         &self.book
     }
 
-    /// The state of limits that requests bring along.
-    pub fn units(&self) -> &UnitGates {
-        &self.units
-    }
-
     /// What a descriptor meets, and the names that this replaces.
     fn meet(&self, descriptor: &Descriptor<'_>, hits: Hits) -> (Met<'_>, &[Box<str>]) {
         if let Some(limit) = descriptor.limit {

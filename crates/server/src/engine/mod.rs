@@ -107,11 +107,6 @@ impl Engine {
         &self.settings.metrics
     }
 
-    /// Returns what has happened to descriptors, under every configuration so far.
-    pub fn statistics(&self) -> &Arc<Statistics> {
-        &self.statistics
-    }
-
     /// Has every store fetch what it reports about its servers. One that does not reply in time
     /// reports what it did before.
     pub async fn refresh_stats(&self) {

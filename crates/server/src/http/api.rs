@@ -3,12 +3,10 @@
 use core::future::{Future, poll_fn};
 use core::pin::Pin;
 use core::task::Poll;
-use std::collections::BTreeMap;
 
 use http::Request;
 use hyper::body::{Bytes, Incoming};
-use serde::Serialize;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use slidegate::{Quota, StoreFuture};
 use slidegate_gate::{Ask, Caller, Decided, check_all as check_asks};
 use slidegate_http::Problem;
@@ -20,7 +18,7 @@ use super::request::{
     ResetRequest, SettleRequest, denial_status, no_query, parse,
 };
 use super::{HttpState, Reply, body};
-use crate::spec::PolicySpec;
+use crate::spec::{CandidateSpec, PolicySpec};
 
 type ApiResult = Result<Reply, ApiError>;
 
@@ -285,7 +283,7 @@ async fn read(state: &HttpState, request: &mut Request<Incoming>) -> Result<Byte
 pub(super) fn policies(state: &HttpState, request: &Request<Incoming>) -> ApiResult {
     no_query(request.uri().query())?;
     let plan = state.engine().plan();
-    let policies: Vec<_> = plan.spec().policies.iter().map(PolicyBody::new).collect();
+    let policies: Vec<_> = plan.spec().policies.iter().map(policy_body).collect();
     Ok(reply::plain(&json!({"policies": policies})))
 }
 
@@ -295,57 +293,29 @@ pub(super) fn policy(state: &HttpState, request: &Request<Incoming>, name: &str)
     let name = request::decode(name)?;
     let plan = state.engine().plan();
     let unknown = || request::unknown_policy(&plan, &name);
-    Ok(reply::plain(&PolicyBody::new(plan.spec().policy(&name).ok_or_else(unknown)?)))
+    Ok(reply::plain(&policy_body(plan.spec().policy(&name).ok_or_else(unknown)?)))
 }
 
-#[derive(Debug, Serialize)]
-struct PolicyBody<'a> {
-    name: &'a str,
-    quotas: Vec<QuotaBody>,
-    algorithm: String,
-    mode: &'static str,
-    enforce_percent: u8,
-    store: &'a str,
-    failure_mode: &'static str,
-    tiers: BTreeMap<&'a str, Vec<QuotaBody>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    candidate: Option<CandidateBody>,
-}
-
-#[derive(Debug, Serialize)]
-struct CandidateBody {
-    quotas: Vec<QuotaBody>,
-    algorithm: String,
-}
-
-#[derive(Debug, Serialize)]
-struct QuotaBody {
-    limit: u64,
-    window: Seconds,
-}
-
-impl<'a> PolicyBody<'a> {
-    fn new(policy: &'a PolicySpec) -> Self {
-        let tiers = policy.tiers.iter().map(|(name, tier)| (name.as_str(), quotas(tier)));
-        let candidate = policy.candidate.as_ref().map(|candidate| CandidateBody {
-            quotas: quotas(&candidate.quotas),
-            algorithm: candidate.algorithm.to_string(),
-        });
-        Self {
-            name: &policy.name,
-            quotas: quotas(&policy.quotas),
-            algorithm: policy.algorithm.to_string(),
-            mode: policy.rollout.name(),
-            enforce_percent: policy.enforce_percent,
-            store: &policy.store,
-            failure_mode: policy.failure_mode.name(),
-            tiers: tiers.collect(),
-            candidate,
-        }
+fn policy_body(policy: &PolicySpec) -> Value {
+    let tiers = policy.tiers.iter().map(|(name, tier)| (name.clone(), quotas(tier)));
+    let mut body = json!({
+        "name": policy.name,
+        "quotas": quotas(&policy.quotas),
+        "algorithm": policy.algorithm.to_string(),
+        "mode": policy.rollout.name(),
+        "enforce_percent": policy.enforce_percent,
+        "store": policy.store,
+        "failure_mode": policy.failure_mode.name(),
+        "tiers": tiers.collect::<Map<_, _>>(),
+    });
+    if let Some(CandidateSpec { quotas: of_candidate, algorithm }) = &policy.candidate {
+        let algorithm = algorithm.to_string();
+        body["candidate"] = json!({"quotas": quotas(of_candidate), "algorithm": algorithm});
     }
+    body
 }
 
-fn quotas(quotas: &[Quota]) -> Vec<QuotaBody> {
-    let body = |quota: &Quota| QuotaBody { limit: quota.limit(), window: Seconds(quota.window()) };
-    quotas.iter().map(body).collect()
+fn quotas(quotas: &[Quota]) -> Value {
+    let quota = |quota: &Quota| json!({"limit": quota.limit(), "window": Seconds(quota.window())});
+    quotas.iter().map(quota).collect()
 }

@@ -43,7 +43,7 @@ pub async fn serve(
     let engine = Arc::new(make_engine(&loaded, snapshots.as_ref(), observer)?);
     let listeners = Listeners::bind(settings).await?;
     let reloader = Arc::new(Reloader::new(Arc::clone(&engine), listeners.certificates(), load));
-    let stopper = Stopper::new();
+    let stopper = Stopper::default();
     let mut tasks = JoinSet::new();
     listeners.announce(&loaded);
     let is_ending = Arc::new(AtomicBool::new(false));
@@ -97,7 +97,8 @@ fn sources(
         spans.map(|spans| spans.counts()),
         audit.map(|audit| audit.counts()),
     ];
-    for counts in counts.into_iter().flatten().cloned() {
+    for counts in counts.into_iter().flatten() {
+        let counts = Arc::clone(counts);
         sources.push(Box::new(move |page| counts.write(page)));
     }
     sources
@@ -159,7 +160,7 @@ fn start_background_tasks(
     let (engine, stop) = (Arc::clone(engine), stopper.stop());
     tasks.spawn(async move {
         tokio::select! {
-            () = watch_stores(&engine) => {}
+            _ = watch_stores(&engine) => {}
             () = stop.wait() => {}
         }
     });
@@ -211,7 +212,7 @@ const STORES_EVERY: Duration = Duration::from_secs(15);
 
 /// Logs what the stores report as problems, such as settings of Redis servers, and keeps what they
 /// report in metrics up to date.
-async fn watch_stores(engine: &Engine) {
+async fn watch_stores(engine: &Engine) -> ! {
     let plan = arc_swap::Guard::into_inner(engine.plan());
     for (name, store) in plan.distinct_stores() {
         match store.warnings().await {

@@ -166,13 +166,6 @@ pub enum RedisPlace {
     Cluster(Vec<String>),
 }
 
-impl RedisSpec {
-    /// Servers with every other setting at its default.
-    pub fn new(place: RedisPlace) -> Self {
-        Self { place, ..Self::default() }
-    }
-}
-
 impl fmt::Debug for RedisSpec {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Addresses may hold a password too.

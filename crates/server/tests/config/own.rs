@@ -172,8 +172,14 @@ fn every_setting_of_a_store() {
     let three = RedisPlace::Cluster(vec!["redis://h:3".to_owned(), "redis://h:4".to_owned()]);
     let expected = [
         StoreSpec::Redis("one".to_owned(), Box::new(one)),
-        StoreSpec::Redis("two".to_owned(), Box::new(RedisSpec::new(two))),
-        StoreSpec::Redis("three".to_owned(), Box::new(RedisSpec::new(three))),
+        StoreSpec::Redis(
+            "two".to_owned(),
+            Box::new(RedisSpec { place: two, ..RedisSpec::default() }),
+        ),
+        StoreSpec::Redis(
+            "three".to_owned(),
+            Box::new(RedisSpec { place: three, ..RedisSpec::default() }),
+        ),
     ];
     assert_eq!(loaded.spec.stores[1..], expected);
     assert_eq!(loaded.files.len(), 2, "the file and the secret are watched");

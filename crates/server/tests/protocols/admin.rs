@@ -274,8 +274,11 @@ async fn a_reload_is_done_or_refused_or_panics_and_the_process_lives() {
 }
 
 fn shared(address: &str) -> Spec {
-    let mut store = RedisSpec::new(RedisPlace::Single(address.to_owned()));
-    store.deadline = Duration::from_millis(500);
+    let store = RedisSpec {
+        place: RedisPlace::Single(address.to_owned()),
+        deadline: Duration::from_millis(500),
+        ..RedisSpec::default()
+    };
     let policy = |name: &str, failure_mode| {
         let mut policy = PolicySpec::new(name, vec![Quota::per_minute(3).unwrap()]);
         "shared".clone_into(&mut policy.store);

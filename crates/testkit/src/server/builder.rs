@@ -45,7 +45,6 @@ pub(super) enum Role {
 pub(super) enum Listens {
     #[default]
     Port,
-    PortAndSocket,
     Socket,
 }
 
@@ -65,13 +64,6 @@ impl ServerBuilder {
     #[must_use]
     pub fn port(mut self, port: u16) -> Self {
         self.port = Some(port);
-        self
-    }
-
-    /// Listens on a socket in its folder too.
-    #[must_use]
-    pub fn unix_socket(mut self) -> Self {
-        self.listens = Listens::PortAndSocket;
         self
     }
 

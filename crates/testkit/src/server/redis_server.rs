@@ -105,7 +105,7 @@ impl RedisServer {
     pub fn url(&self) -> String {
         match self.settings.listens {
             Listens::Socket => self.unix_url(),
-            Listens::Port | Listens::PortAndSocket => self.url_on(self.port),
+            Listens::Port => self.url_on(self.port),
         }
     }
 

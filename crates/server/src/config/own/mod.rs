@@ -2,8 +2,32 @@
 
 mod policy;
 mod rule;
-mod store;
+
+use super::lint;
+use super::table::{ROOT, Reader, given};
+use super::yaml::Node;
+use crate::spec::{MEMORY, MemorySpec, StoreSpec};
 
 pub(super) use policy::{policies, unknown_store};
 pub(super) use rule::rules;
-pub(super) use store::{memory, store_names, stores};
+
+/// Memory as a store.
+pub(super) fn memory(root: &Node, reader: &mut Reader<'_>) -> MemorySpec {
+    let spec: MemorySpec = given(&ROOT, "memory", root, reader).unwrap_or_default();
+    if let Some(node) = root.find("memory.sweep_interval") {
+        lint::sweep_interval(spec.sweep_every, node.span, reader.report);
+    }
+    spec
+}
+
+/// The names of all stores, also of those with mistakes.
+pub(super) fn store_names(root: &Node) -> Vec<&str> {
+    let entries = root.get("stores").map(Node::entries).unwrap_or_default();
+    core::iter::once(MEMORY).chain(entries.iter().map(|entry| entry.key.text.as_str())).collect()
+}
+
+/// All stores under `stores`.
+pub(super) fn stores(root: &Node, reader: &mut Reader<'_>) -> Vec<StoreSpec> {
+    let entries = root.get("stores").map(Node::entries).unwrap_or_default();
+    entries.iter().filter_map(|entry| StoreSpec::read(entry, reader)).collect()
+}

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use slidegate::{Policy, Quota};
 
-use super::store::store_names;
+use super::store_names;
 use crate::config::lint;
 use crate::config::report::Report;
 use crate::config::source::Span;

@@ -101,7 +101,7 @@ impl<H: Handle> Server<H> {
         // A client that expects TLS could not read a refusal.
         let refusal = if tls.is_some() { &[][..] } else { TOO_MANY };
         let shared = Arc::new(Shared { handler, limits, connections, tls, builder });
-        let stopper = Stopper::new();
+        let stopper = Stopper::default();
         let stop = stopper.stop();
         // Dropped with this future, and every connection with it.
         let mut tasks = JoinSet::new();

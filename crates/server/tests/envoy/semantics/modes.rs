@@ -63,7 +63,7 @@ fn global_shadow_mode_changes_the_overall_code_only() {
     assert_eq!(ask().overall, Code::Ok);
     let over = ask();
     assert_eq!((over.overall, codes(&over)), (Code::Ok, vec![Code::OverLimit]));
-    assert_eq!(house.engine.statistics().global_shadow_mode.get(), 1);
+    assert_eq!(house.engine.plan().domains().statistics().global_shadow_mode.get(), 1);
     assert_eq!(house.counted("shop.user")[4], 0, "that is of the limit's own shadow");
 }
 

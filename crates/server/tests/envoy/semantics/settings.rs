@@ -91,7 +91,7 @@ fn questions_beyond_a_bound_are_errors_that_name_it() {
         let error = house.try_ask(&question).unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
     }
-    assert_eq!(house.engine.statistics().service_error.get(), 7);
+    assert_eq!(house.engine.plan().domains().statistics().service_error.get(), 7);
     let few = House::new(vec![minute("user", 1)]).options(|options| options.descriptors_max = 2);
     let ask = |descriptors| {
         few.try_ask(&Question { domain: DOMAIN, descriptors, hits_addend: 1 })

@@ -23,7 +23,8 @@ fn in_redis(server: &RedisServer, descriptors: Vec<DescriptorSpec>) -> Spec {
     let redis = RedisSpec {
         deadline: patience,
         connect_deadline: patience,
-        ..RedisSpec::new(RedisPlace::Single(server.url()))
+        place: RedisPlace::Single(server.url()),
+        ..RedisSpec::default()
     };
     spec.stores.push(StoreSpec::Redis("shared".to_owned(), Box::new(redis)));
     "shared".clone_into(&mut spec.domains[0].store);
@@ -76,7 +77,7 @@ async fn a_store_that_dies_denies_nobody_and_is_counted() {
         let looked = ask(&engine, &options, vec![hits(&[("user", "b")], 0)]).await;
         assert_eq!((looked.overall, remaining(&looked)), (Code::Ok, vec![1]));
     }
-    assert_eq!(engine.statistics().store_error.get(), 3);
+    assert_eq!(engine.plan().domains().statistics().store_error.get(), 3);
 }
 
 fn algorithms() -> [Algorithm; 5] {

@@ -14,7 +14,7 @@ fn an_unknown_domain_passes_and_is_counted() {
     let response = house.try_ask(&question).unwrap();
     assert_eq!((response.overall, response.statuses.len()), (Code::Ok, 2));
     assert!(response.statuses.iter().all(|status| status.limit.is_none()));
-    assert_eq!(house.engine.statistics().domain_not_found.get(), 1);
+    assert_eq!(house.engine.plan().domains().statistics().domain_not_found.get(), 1);
     // A limit that the request brings along needs the domain.
     let brought = Descriptor {
         limit: Some(Override { requests: 0, unit: Unit::Day }),

@@ -120,7 +120,7 @@ fn what_cannot_be_answered_is_a_bad_request_that_says_why() {
         assert_eq!(reply.status, 400, "{body}: {message}");
         assert!(message.contains(part), "{body}: {message}");
     }
-    assert_eq!(house.engine.statistics().service_error.get(), 13);
+    assert_eq!(house.engine.plan().domains().statistics().service_error.get(), 13);
     assert_eq!(post(&house, &" ".repeat(BODY_MAX + 1)).status, 413);
 }
 
