@@ -32,7 +32,7 @@ use crate::local::LocalFallback;
 use crate::redis::Redis;
 use crate::script::{KeyReply, Op, ScriptLimits};
 use stats::LimiterCounts;
-use tier::RedisTier;
+use tier::{RedisTier, longest};
 
 /// Decides checks under one policy, together with every other process that has a limiter of the
 /// same name and prefix on the same servers.
@@ -213,7 +213,7 @@ impl RedisLimiter {
         let inner = &self.inner;
         Tier::new(inner.id, &inner.policy, quotas, || {
             let tier = RedisTier::new(quotas, inner)?;
-            let nanos = u64::try_from(tier.longest().as_nanos()).unwrap_or(u64::MAX);
+            let nanos = u64::try_from(longest(quotas).as_nanos()).unwrap_or(u64::MAX);
             inner.keep.fetch_max(nanos, Ordering::Relaxed);
             Ok(tier)
         })

@@ -34,10 +34,6 @@ impl RedisTier {
         Ok(Self { quotas: quotas.into(), limits, local, salt: hasher.finish() | 1 })
     }
 
-    pub(super) fn longest(&self) -> Duration {
-        longest(&self.quotas)
-    }
-
     pub(super) fn local(&self) -> Option<&Tier> {
         self.local.as_ref()
     }
