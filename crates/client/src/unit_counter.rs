@@ -85,7 +85,7 @@ impl UnitCounter {
         let Ok(rest) = Cost::new(units - windows * limit) else { return Duration::ZERO };
         self.clock.set(now);
         let decision = self.limiter().peek(KEY, rest);
-        let first = decision.retry_after().unwrap_or(self.quota.window());
+        let first = decision.retry_after().duration().unwrap_or(self.quota.window());
         let windows = u32::try_from(windows).unwrap_or(u32::MAX);
         first.saturating_add(self.quota.window().saturating_mul(windows))
     }

@@ -7,7 +7,7 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use slidegate::{Ask, Cost, Decision, Error, Limiter, ManualClock, Policy, Quota, check_all};
+use slidegate::{Ask, Cost, Decision, Error, Limiter, ManualClock, Policy, Quota, RetryAfter, check_all};
 
 fn main() -> Result<(), Error> {
     let clock = ManualClock::new(Duration::from_secs(1_700_000_000));
@@ -28,7 +28,7 @@ fn main() -> Result<(), Error> {
         print!("{user:<6}{}", if allowed { "allow" } else { "deny, because of" });
         // Of a denial, those in the way are the ones that say how long to wait.
         for (name, decision) in ["the address", "the user"].iter().zip(&decisions) {
-            if decision.retry_after() != Some(Duration::ZERO) {
+            if decision.retry_after() != RetryAfter::Now {
                 print!(" {name}");
             }
         }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use slidegate::{Algorithm, Decision, Error, Limiter, ManualClock, Policy, Quota};
+use slidegate::{Algorithm, Decision, Error, Limiter, ManualClock, Policy, Quota, RetryAfter};
 
 /// A moment at which a minute begins, so that the table below starts at 0:00.
 const MINUTE: Duration = Duration::from_secs(28_333_334 * 60);
@@ -35,7 +35,7 @@ fn main() -> Result<(), Error> {
     println!("\nWithin four seconds the log let {by_log} through, the fixed window {by_fixed}.\n");
 
     println!("`retry_after` is exact to the tick of 1 ms:");
-    let wait = exact.check("alice").retry_after().unwrap_or_default();
+    let wait = exact.check("alice").retry_after().duration().unwrap_or_default();
     clock.advance(wait.saturating_sub(Duration::from_millis(1)));
     println!("  one tick before it is over: {}", word(&exact.check("alice")));
     clock.advance(Duration::from_millis(1));
@@ -45,9 +45,9 @@ fn main() -> Result<(), Error> {
 
 fn row(decision: &Decision) -> String {
     let wait = match decision.retry_after() {
-        Some(Duration::ZERO) => "-".to_owned(),
-        Some(wait) => format!("{wait:?}"),
-        None => "never".to_owned(),
+        RetryAfter::Now => "-".to_owned(),
+        RetryAfter::After(wait) => format!("{wait:?}"),
+        RetryAfter::Never => "never".to_owned(),
     };
     format!("{:<8} {:>9} {wait:>11}", word(decision), decision.remaining())
 }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use slidegate::{Cost, Error, Limiter, ManualClock, Policy, Quota};
+use slidegate::{Cost, Error, Limiter, ManualClock, Policy, Quota, RetryAfter};
 
 /// Asks the model if the budget allows, and charges what the answer really took.
 ///
@@ -15,9 +15,12 @@ fn ask(limiter: &Limiter, team: &str, estimate: u64, model: fn() -> u64) -> Resu
     let decision = limiter.reserve(team, Cost::new(estimate)?);
     if !decision.is_allowed() {
         match decision.retry_after() {
-            Some(wait) => println!("reserve {estimate:>5}: deny, enough is free after {wait:?}"),
-            // More than the whole limit: no wait would help.
-            None => println!("reserve {estimate:>5}: deny, it will never fit"),
+            RetryAfter::Now => {}
+            RetryAfter::After(wait) => {
+                println!("reserve {estimate:>5}: deny, enough is free after {wait:?}");
+            }
+            // More than the whole limit.
+            RetryAfter::Never => println!("reserve {estimate:>5}: deny, it will never fit"),
         }
         return Ok(());
     }

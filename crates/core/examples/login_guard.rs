@@ -23,7 +23,7 @@ enum Login {
 fn login(guard: &Limiter, user: &str, from: IpAddr, is_right: impl FnOnce() -> bool) -> Login {
     let decision = guard.check(&(user, from));
     if !decision.is_allowed() {
-        let retry_after = decision.retry_after().unwrap_or(Duration::MAX);
+        let retry_after = decision.retry_after().duration().unwrap_or(Duration::MAX);
         return Login::TooManyFailures { retry_after };
     }
     let tries_left = decision.remaining();

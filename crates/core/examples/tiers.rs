@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use slidegate::{Decision, Error, Limiter, ManualClock, Policy, Quota, Tier};
+use slidegate::{Decision, Error, Limiter, ManualClock, Policy, Quota, RetryAfter, Tier};
 
 /// What your own customer database says.
 enum Plan {
@@ -65,8 +65,8 @@ fn show(customer: &str, number: u32, decision: &Decision) {
     for quota in decision.quotas() {
         print!("  {} of {} left", quota.remaining(), quota.limit());
     }
-    match decision.retry_after() {
-        Some(wait) if !wait.is_zero() => println!("  retry after {wait:?}"),
-        _ => println!(),
+    if let RetryAfter::After(wait) = decision.retry_after() {
+        print!("  retry after {wait:?}");
     }
+    println!();
 }

@@ -12,7 +12,7 @@ use crate::receipt::Receipt;
 /// need no second look.
 ///
 /// ```
-/// use slidegate::{Limiter, Policy, Quota};
+/// use slidegate::{Limiter, Policy, Quota, RetryAfter};
 ///
 /// let limiter = Limiter::new(Policy::new("demo", Quota::per_minute(2)?)?)?;
 /// assert!(limiter.check("alice").is_allowed());
@@ -20,7 +20,7 @@ use crate::receipt::Receipt;
 ///
 /// let decision = limiter.check("alice");
 /// assert!(!decision.is_allowed());
-/// assert!(decision.retry_after().is_some());
+/// assert!(matches!(decision.retry_after(), RetryAfter::After(_)));
 /// # Ok::<(), slidegate::Error>(())
 /// ```
 #[derive(Debug, PartialEq, Eq)]
@@ -86,6 +86,49 @@ pub enum Outcome {
     Allow,
     /// The request may not go on; nothing was taken.
     Deny,
+}
+
+/// When the same request would be allowed.
+///
+/// Ordered by time: `Now`, then `After` a shorter and a longer time, then `Never`.
+///
+/// ```
+/// use slidegate::{Cost, Limiter, Policy, Quota, RetryAfter};
+///
+/// let limiter = Limiter::new(Policy::new("demo", Quota::per_minute(5)?)?)?;
+/// match limiter.check_cost("alice", Cost::new(6)?).retry_after() {
+///     RetryAfter::Now => println!("allowed"),
+///     RetryAfter::After(time) => println!("retry in {time:?}"),
+///     RetryAfter::Never => println!("6 units never fit in a limit of 5"),
+/// }
+/// # Ok::<(), slidegate::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RetryAfter {
+    /// The request fits now.
+    Now,
+    /// The request fits after this time, which is not zero, if no other caller takes the units.
+    After(Duration),
+    /// The request never fits: its cost is above a limit.
+    Never,
+}
+
+impl RetryAfter {
+    /// Returns the time to wait: zero for `Now`, `None` for `Never`.
+    pub const fn duration(self) -> Option<Duration> {
+        match self {
+            Self::Now => Some(Duration::ZERO),
+            Self::After(time) => Some(time),
+            Self::Never => None,
+        }
+    }
+}
+
+/// Converts a time to wait. Zero becomes [`RetryAfter::Now`].
+impl From<Duration> for RetryAfter {
+    fn from(time: Duration) -> Self {
+        if time.is_zero() { Self::Now } else { Self::After(time) }
+    }
 }
 
 /// Where one quota stands.
@@ -182,17 +225,13 @@ impl Decision {
         self.quotas().iter().map(QuotaDecision::remaining).min().unwrap_or(0)
     }
 
-    /// How long until this cost would pass every quota: zero when it was allowed, `None` when no
-    /// wait would help because the cost is above a limit.
+    /// Returns when this cost would pass every quota.
     ///
-    /// Exact: asked one tick earlier it would be denied, asked then it is allowed, if no other
-    /// caller takes units in between.
-    pub fn retry_after(&self) -> Option<Duration> {
-        let mut longest = Duration::ZERO;
-        for quota in self.quotas() {
-            longest = longest.max(quota.retry_after()?);
-        }
-        Some(longest)
+    /// Exact: a request one tick earlier would be denied, a request at that moment is allowed if no
+    /// other caller takes units in between.
+    pub fn retry_after(&self) -> RetryAfter {
+        let waits = self.quotas().iter().map(QuotaDecision::retry_after);
+        waits.max().unwrap_or(RetryAfter::Now)
     }
 
     /// How long until more units become available in the tightest quota.
@@ -279,21 +318,15 @@ impl Decision {
 impl QuotaDecision {
     const NOTHING: Self = Self { limit: 0, remaining: 0, retry_after: NEVER, reset_after: 0 };
 
-    /// Where a quota stands. A `retry_after` of `None` means never. Durations above 584 years are
-    /// cut to that.
-    pub fn new(
-        limit: u64,
-        remaining: u64,
-        retry_after: Option<Duration>,
-        reset_after: Duration,
-    ) -> Self {
+    /// Creates the status of one quota. Durations above 584 years are cut to that.
+    pub fn new(limit: u64, remaining: u64, retry_after: RetryAfter, reset_after: Duration) -> Self {
         let nanos = |duration: Duration| {
             u64::try_from(duration.as_nanos()).map_or(NEVER - 1, |nanos| nanos.min(NEVER - 1))
         };
         Self {
             limit,
             remaining,
-            retry_after: retry_after.map_or(NEVER, nanos),
+            retry_after: retry_after.duration().map_or(NEVER, nanos),
             reset_after: nanos(reset_after),
         }
     }
@@ -327,9 +360,12 @@ impl QuotaDecision {
         self.remaining
     }
 
-    /// How long until this cost would pass this quota; zero when it passes, `None` for never.
-    pub fn retry_after(&self) -> Option<Duration> {
-        (self.retry_after != NEVER).then(|| Duration::from_nanos(self.retry_after))
+    /// Returns when this cost would pass this quota.
+    pub fn retry_after(&self) -> RetryAfter {
+        match self.retry_after {
+            NEVER => RetryAfter::Never,
+            nanos => Duration::from_nanos(nanos).into(),
+        }
     }
 
     /// How long until more units become available; zero when all are.

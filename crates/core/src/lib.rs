@@ -48,7 +48,7 @@ mod time;
 mod window;
 
 pub use cost::Cost;
-pub use decision::{Decision, Outcome, QuotaDecision};
+pub use decision::{Decision, Outcome, QuotaDecision, RetryAfter};
 pub use duration::{format_duration, parse_duration};
 pub use error::{Error, ErrorKind};
 pub use key::{Key, KeyHasher, Secret};

@@ -9,7 +9,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use slidegate::{Algorithm, Cost, Limiter, ManualClock, OnFull, Policy, Quota};
+use slidegate::{Algorithm, Cost, Limiter, ManualClock, OnFull, Policy, Quota, RetryAfter};
 
 const FLOOD: u64 = 20_000_000;
 const BUDGET: usize = 256 << 20;
@@ -108,7 +108,7 @@ fn a_full_table_denies_new_keys_and_leaves_old_ones_alone() {
         for key in 0..100_000_u64 {
             let decision = limiter.check(&key);
             if !decision.is_allowed() {
-                assert_eq!(decision.retry_after(), Some(Duration::from_secs(60)));
+                assert_eq!(decision.retry_after(), RetryAfter::After(Duration::from_secs(60)));
                 assert!(decision.is_estimated());
             }
         }
@@ -227,8 +227,8 @@ fn a_full_table_denies_a_pair_whole() {
     let decisions = slidegate::check_all(&asks).unwrap();
     assert!(decisions.iter().all(|decision| !decision.is_allowed()));
     assert_eq!(limiter.usage("old").units(0), 1, "nothing was taken from it");
-    assert_eq!(decisions[0].retry_after(), Some(Duration::ZERO));
-    assert_ne!(decisions[1].retry_after(), Some(Duration::ZERO), "it was in the way");
+    assert_eq!(decisions[0].retry_after(), RetryAfter::Now);
+    assert_ne!(decisions[1].retry_after(), RetryAfter::Now, "it was in the way");
     assert!(!limiter.peek("new", Cost::ONE).is_allowed(), "peek decides as check would");
 }
 
@@ -327,10 +327,10 @@ fn a_full_table_still_says_never() {
             let _ = limiter.check(&key);
         }
         let cost = Cost::new(4).unwrap();
-        assert_eq!(limiter.check_cost("new", cost).retry_after(), None, "{on_full:?}");
-        assert_eq!(limiter.peek("new", cost).retry_after(), None, "{on_full:?}");
+        assert_eq!(limiter.check_cost("new", cost).retry_after(), RetryAfter::Never, "{on_full:?}");
+        assert_eq!(limiter.peek("new", cost).retry_after(), RetryAfter::Never, "{on_full:?}");
         let waited = limiter.wait_blocking("new", cost, Duration::ZERO).unwrap();
-        assert_eq!(waited.retry_after(), None, "{on_full:?}: a wait");
+        assert_eq!(waited.retry_after(), RetryAfter::Never, "{on_full:?}: a wait");
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use slidegate::{Algorithm, Clock, Cost, Limiter, ManualClock, Policy, Quota};
+use slidegate::{Algorithm, Clock, Cost, Limiter, ManualClock, Policy, Quota, RetryAfter};
 use slidegate_testkit::model::{Counting, ListModel, Model, TickQuota};
 use slidegate_testkit::{Random, never_over};
 
@@ -80,7 +80,7 @@ fn retry_after_is_exact() {
                 }
                 let cost = walk.cost();
                 let decision = walk.limiter.check_cost("key", cost);
-                let Some(wait) = decision.retry_after().filter(|wait| !wait.is_zero()) else {
+                let RetryAfter::After(wait) = decision.retry_after() else {
                     continue;
                 };
                 denials += 1;
@@ -133,9 +133,9 @@ fn a_clock_that_goes_back_stands_still() {
         assert!(limiter.check("key").is_allowed());
         clock.set(Duration::ZERO);
         assert_eq!(limiter.check("key").remaining(), 0, "{algorithm:?}");
-        let wait = limiter.check("key").retry_after().unwrap();
+        let wait = limiter.check("key").retry_after().duration().unwrap();
         clock.set(Duration::from_secs(1));
-        assert_eq!(limiter.check("key").retry_after(), Some(wait), "{algorithm:?}");
+        assert_eq!(limiter.check("key").retry_after(), RetryAfter::After(wait), "{algorithm:?}");
         clock.set(start + wait);
         assert!(limiter.check("key").is_allowed(), "{algorithm:?}");
     }

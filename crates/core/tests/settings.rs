@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use slidegate::{
     Algorithm, Cost, Error, ErrorKind, Key, KeyHasher, Limiter, LimiterBuilder, ManualClock,
-    Policy, Quota,
+    Policy, Quota, RetryAfter,
 };
 
 const ALGORITHMS: [Algorithm; 6] = [
@@ -77,7 +77,7 @@ fn a_cost_above_the_limit_is_denied_for_ever_and_not_recorded() {
                     limiter.check_cost("alice", cost(UNITS_MAX)),
                 ] {
                     assert!(!decision.is_allowed(), "{algorithm:?}");
-                    assert_eq!(decision.retry_after(), None, "{algorithm:?}");
+                    assert_eq!(decision.retry_after(), RetryAfter::Never, "{algorithm:?}");
                     assert_eq!(decision.remaining(), 5 - used, "{algorithm:?}");
                 }
                 assert_eq!(limiter.stats().keys, used, "{algorithm:?}");
@@ -102,11 +102,11 @@ fn the_largest_numbers_are_counted() {
             for units in [1, UNITS_MAX] {
                 let decision = limiter.check_cost("alice", cost(units));
                 assert!(!decision.is_allowed(), "{algorithm:?}");
-                let wait = decision.retry_after().unwrap();
+                let wait = decision.retry_after().duration().unwrap();
                 assert!(wait > Duration::ZERO && wait <= 2 * TEN_YEARS, "{algorithm:?}: {wait:?}");
                 assert!(decision.reset_after() <= 2 * TEN_YEARS, "{algorithm:?}");
             }
-            let wait = limiter.check_cost("alice", cost(UNITS_MAX)).retry_after().unwrap();
+            let wait = limiter.check_cost("alice", cost(UNITS_MAX)).retry_after().duration().unwrap();
             clock.advance(wait);
             assert!(limiter.check_cost("alice", cost(UNITS_MAX)).is_allowed(), "{algorithm:?}");
         }

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use slidegate::{
-    Algorithm, Ask, Cost, ErrorKind, Limiter, ManualClock, Mode, Policy, Quota, check_all,
+    Algorithm, Ask, Cost, ErrorKind, Limiter, ManualClock, Mode, Policy, Quota, RetryAfter, check_all,
 };
 
 const THREADS: u64 = 4;
@@ -213,7 +213,7 @@ fn a_denial_charges_nobody_and_names_who_was_in_the_way() {
         assert!(decisions.iter().all(|decision| !decision.is_allowed()), "{algorithm:?}");
         let in_the_way: Vec<_> = decisions
             .iter()
-            .map(|decision| decision.retry_after() != Some(Duration::ZERO))
+            .map(|decision| decision.retry_after() != RetryAfter::Now)
             .collect();
         assert_eq!(in_the_way, [false, true, false], "{algorithm:?}");
         assert_eq!(wide.usage("192.0.2.1").units(0), 0, "{algorithm:?}");

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use slidegate::{
-    Algorithm, Clock, Cost, Decision, Error, ErrorKind, Limiter, ManualClock, Policy, Quota,
+    Algorithm, Clock, Cost, Decision, Error, ErrorKind, Limiter, ManualClock, Policy, Quota, RetryAfter,
 };
 
 /// Both algorithms that have a line.
@@ -59,7 +59,7 @@ fn a_wait_past_the_deadline_is_denied_at_once_and_takes_nothing() {
             let wait = limiter.wait("alice", cost(1), Duration::from_millis(deadline), never);
             let decision = now_or_never(wait).unwrap();
             assert!(!decision.is_allowed(), "{algorithm:?}");
-            assert_eq!(decision.retry_after(), Some(Duration::from_secs(60)), "{algorithm:?}");
+            assert_eq!(decision.retry_after(), RetryAfter::After(Duration::from_secs(60)), "{algorithm:?}");
         }
         assert_eq!(limiter.usage("alice"), before);
         let mut wait = task(&limiter, &clock, 1, Duration::from_secs(60));
@@ -77,7 +77,7 @@ fn a_cost_above_the_limit_is_denied_at_once() {
         let wait = limiter.wait("alice", cost(4), Duration::MAX, never);
         let decision = now_or_never(wait).unwrap();
         assert!(!decision.is_allowed());
-        assert_eq!(decision.retry_after(), None);
+        assert_eq!(decision.retry_after(), RetryAfter::Never);
         assert_eq!(limiter.usage("alice").units(0), 0);
     }
 }

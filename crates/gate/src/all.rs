@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use slidegate::{Cost, Decision, StoreAsk};
+use slidegate::{Cost, Decision, RetryAfter, StoreAsk};
 
 use crate::gate::{Decided, Gate, TierId, would_deny};
 use crate::observe::{Caller, GateOutcome, Observation};
@@ -109,7 +109,7 @@ async fn check_several(
 /// Returns whether a decision was denied because of its own quotas or its store's failure. A
 /// request that is denied together with others, although there was room, need not wait.
 fn is_over(decision: &Decision) -> bool {
-    let has_room = decision.retry_after() == Some(Duration::ZERO) && !decision.is_degraded();
+    let has_room = decision.retry_after() == RetryAfter::Now && !decision.is_degraded();
     !decision.is_allowed() && !has_room
 }
 

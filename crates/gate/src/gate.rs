@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use slidegate::{
     Clock, Cost, Decision, Error, FailureMode, Mode, MonotonicClock, Outcome, Quota, QuotaDecision,
-    Quotas, Store, StoreFuture, Target, Tier,
+    Quotas, RetryAfter, Store, StoreFuture, Target, Tier,
 };
 
 use crate::builder::{GateBuilder, LocalFallback};
@@ -351,8 +351,8 @@ impl Gate {
     /// Returns the decision of a gate that limits nothing: everything remains.
     pub(crate) fn unlimited(&self, tier: Option<TierId>) -> Decision {
         let whole = |quota: &Quota| {
-            let (limit, none) = (quota.limit(), Duration::ZERO);
-            QuotaDecision::new(limit, limit, Some(none), none)
+            let limit = quota.limit();
+            QuotaDecision::new(limit, limit, RetryAfter::Now, Duration::ZERO)
         };
         let quotas: Vec<_> = self.quotas(tier).iter().map(whole).collect();
         Decision::new(Outcome::Allow, &quotas, None)

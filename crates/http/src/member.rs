@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use slidegate::QuotaDecision;
+use slidegate::{QuotaDecision, RetryAfter};
 
 use crate::header::window_seconds;
 use crate::policy_decision::PolicyDecision;
@@ -60,12 +60,12 @@ impl<'a> Member<'a> {
 
     /// Whether this quota had no room for the request.
     pub(crate) fn is_violated(&self) -> bool {
-        self.quota.retry_after() != Some(Duration::ZERO)
+        self.quota.retry_after() != RetryAfter::Now
     }
 
     /// Whether this quota will never have room for the request.
     pub(crate) fn is_never(&self) -> bool {
-        self.quota.retry_after().is_none()
+        self.quota.retry_after() == RetryAfter::Never
     }
 }
 

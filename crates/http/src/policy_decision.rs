@@ -71,7 +71,7 @@ impl<'a> PolicyDecision<'a> {
     pub(crate) fn retry(decisions: &[Self]) -> Retry {
         let mut longest = None;
         for denied in decisions.iter().filter(|decision| decision.is_denied()) {
-            let Some(after) = denied.decision.retry_after() else { return Retry::Never };
+            let Some(after) = denied.decision.retry_after().duration() else { return Retry::Never };
             longest = longest.max(Some(after));
         }
         // At least one: zero would invite an immediate retry.

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, HeaderValue};
-use slidegate::{Decision, Mode, Outcome, Policy, QuotaDecision};
+use slidegate::{Decision, Mode, Outcome, Policy, QuotaDecision, RetryAfter};
 
 use crate::fields::{Fields, Form, Reset};
 use crate::header::{self, cut, epoch_seconds, seconds_up};
@@ -37,7 +37,7 @@ impl PolicyFields {
             return None;
         }
         let limit = quota.limit();
-        let full = QuotaDecision::new(limit, limit, Some(Duration::ZERO), Duration::ZERO);
+        let full = QuotaDecision::new(limit, limit, RetryAfter::Now, Duration::ZERO);
         let decision = Decision::new(Outcome::Allow, &[full], None);
         let mut written = HeaderMap::new();
         let decisions = [PolicyDecision::new(policy, &decision)];

@@ -250,7 +250,7 @@ fn policies() -> impl Strategy<Value = Vec<(Policy, Decision)>> {
             .iter()
             .map(|(limit, _, remaining, reset)| {
                 let remaining = remaining % (limit + 1);
-                QuotaDecision::new(*limit, remaining, Some(window(*reset)), window(*reset))
+                QuotaDecision::new(*limit, remaining, window(*reset).into(), window(*reset))
             })
             .collect();
         let outcome = if allow { Outcome::Allow } else { Outcome::Deny };
@@ -331,7 +331,7 @@ proptest! {
     #[test]
     fn retry_after_is_read_back(judged in policies()) {
         let denied = judged.iter().filter(|(_, decision)| !decision.is_allowed());
-        let longest = denied.map(|(_, decision)| up(decision.retry_after().unwrap()).max(1)).max();
+        let longest = denied.map(|(_, decision)| up(decision.retry_after().duration().unwrap()).max(1)).max();
         let fields = Fields::none().retry_after(true);
         let read = AdvertisedLimits::read(&written(fields, &judged), now());
         prop_assert_eq!(read.retry_after().map(|after| after.as_secs()), longest);

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use sfv::{BareItem, Dictionary, Item, List, ListEntry, Parser};
 use slidegate::{
     Algorithm, Cost, Decision, FailureMode, Limiter, ManualClock, Mode, Outcome, Policy, Quota,
-    QuotaDecision,
+    QuotaDecision, RetryAfter,
 };
 use slidegate_http::{Fields, Form, PolicyDecision, PolicyFields, Reset};
 
@@ -43,9 +43,13 @@ fn two_quotas() -> Policy {
         .unwrap()
 }
 
+/// `None` for never.
+fn retry_after(wait: Option<Duration>) -> RetryAfter {
+    wait.map_or(RetryAfter::Never, RetryAfter::from)
+}
+
 fn standing(limit: u64, remaining: u64, retry: Option<u64>, reset: u64) -> QuotaDecision {
-    let retry = retry.map(Duration::from_millis);
-    QuotaDecision::new(limit, remaining, retry, Duration::from_millis(reset))
+    QuotaDecision::new(limit, remaining, retry_after(retry.map(Duration::from_millis)), Duration::from_millis(reset))
 }
 
 #[test]
@@ -222,7 +226,9 @@ fn any_standing() -> impl Strategy<Value = QuotaDecision> {
     let duration = || prop_oneof![0..=100_000_u64, any::<u64>()].prop_map(Duration::from_millis);
     let count = || prop_oneof![0..=100_u64, any::<u64>()];
     (count(), count(), proptest::option::of(duration()), duration()).prop_map(
-        |(limit, remaining, retry, reset)| QuotaDecision::new(limit, remaining, retry, reset),
+        |(limit, remaining, retry, reset)| {
+            QuotaDecision::new(limit, remaining, retry_after(retry), reset)
+        },
     )
 }
 

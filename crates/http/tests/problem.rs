@@ -7,7 +7,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use slidegate::{
-    Cost, Decision, FailureMode, Limiter, ManualClock, Mode, Outcome, Policy, Quota, QuotaDecision,
+    Cost, Decision, FailureMode, Limiter, ManualClock, Mode, Outcome, Policy, Quota, QuotaDecision, RetryAfter,
 };
 use slidegate_http::{Body, PolicyDecision, Problem, ProblemKind};
 
@@ -80,8 +80,8 @@ fn only_the_quotas_that_denied_are_named() {
         .build()
         .unwrap();
     let second = Duration::from_secs(1);
-    let full = QuotaDecision::new(10, 0, Some(second), second);
-    let room = QuotaDecision::new(1000, 400, Some(Duration::ZERO), second);
+    let full = QuotaDecision::new(10, 0, second.into(), second);
+    let room = QuotaDecision::new(1000, 400, RetryAfter::Now, second);
     let decision = Decision::new(Outcome::Deny, &[full, room], None);
     let problem = Problem::of(&[PolicyDecision::new(&policy, &decision)]).unwrap();
     assert_eq!(problem.violated_policies(), ["api-1s"]);
@@ -112,7 +112,7 @@ fn a_failed_store_is_503_and_not_the_clients_fault() {
         builder.failure_mode(mode).build().unwrap()
     };
     let minute = Duration::from_secs(60);
-    let full = [QuotaDecision::new(1, 0, Some(minute), minute)];
+    let full = [QuotaDecision::new(1, 0, minute.into(), minute)];
 
     let denying = policy(FailureMode::Deny);
     let degraded = Decision::new(Outcome::Deny, &full, None).into_degraded();

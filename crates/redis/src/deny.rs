@@ -9,7 +9,7 @@
 use core::time::Duration;
 
 use parking_lot::Mutex;
-use slidegate::{Clock, Decision, MonotonicClock, Outcome, QuotaDecision};
+use slidegate::{Clock, Decision, MonotonicClock, Outcome, QuotaDecision, RetryAfter};
 use tokio::time::Instant;
 
 use crate::key::TieredKey;
@@ -106,7 +106,7 @@ impl<C: Clock> DenyCache<C> {
         decision: &Decision,
     ) {
         // A cost above the limit is denied whatever the state; there is nothing to store.
-        let Some(wait) = decision.retry_after() else {
+        let Some(wait) = decision.retry_after().duration() else {
             return;
         };
         let wait = wait.saturating_sub(times.into_tick);
@@ -202,7 +202,7 @@ fn aged(quota: &QuotaDecision, cost: u64, age: Duration) -> QuotaDecision {
     if cost <= quota.limit() {
         return aged;
     }
-    QuotaDecision::new(aged.limit(), aged.remaining(), None, aged.reset_after())
+    QuotaDecision::new(aged.limit(), aged.remaining(), RetryAfter::Never, aged.reset_after())
 }
 
 fn nanos(duration: Duration) -> u64 {

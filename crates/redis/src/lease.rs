@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use slidegate::{Decision, Outcome, Policy, QuotaDecision, Receipt};
+use slidegate::{Decision, Outcome, Policy, QuotaDecision, Receipt, RetryAfter};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -252,7 +252,7 @@ impl Lease {
         else {
             return None;
         };
-        let mut quotas = [QuotaDecision::new(0, 0, None, Duration::ZERO); Policy::QUOTAS_MAX];
+        let mut quotas = [QuotaDecision::new(0, 0, RetryAfter::Never, Duration::ZERO); Policy::QUOTAS_MAX];
         let quotas_len = of_reply.len().min(Policy::QUOTAS_MAX);
         quotas[..quotas_len].copy_from_slice(&of_reply[..quotas_len]);
         Some(Self {
@@ -280,7 +280,7 @@ impl Lease {
             *quota = QuotaDecision::new(
                 quota.limit(),
                 quota.remaining().saturating_add(self.left).min(quota.limit()),
-                Some(Duration::ZERO),
+                RetryAfter::Now,
                 quota.reset_after().saturating_sub(age),
             );
         }

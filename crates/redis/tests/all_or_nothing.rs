@@ -12,7 +12,7 @@ use std::time::Duration;
 use common::{patient, policy, runtime};
 use slidegate::{
     Algorithm, Ask, Cost, Decision, ErrorKind, FailureMode, Limiter, ManualClock, Mode, Policy,
-    Quota,
+    Quota, RetryAfter,
 };
 use slidegate_redis::{Redis, RedisAsk, RedisLimiter, check_all};
 use slidegate_testkit::Random;
@@ -174,7 +174,7 @@ fn a_sum_beyond_all_numbers_is_denied() {
         let ask = || RedisAsk::new(&limiter, "alice", cost(UNITS_MAX));
         let decisions = check_all(&[ask(), ask()]).await.unwrap();
         assert!(!allowed(&decisions), "twice the limit");
-        assert_eq!(decisions[0].retry_after(), None, "no wait would help");
+        assert_eq!(decisions[0].retry_after(), RetryAfter::Never, "no wait would help");
         assert!(allowed(&check_all(&[ask()]).await.unwrap()));
     });
 }

@@ -142,7 +142,7 @@ async fn wait_for_units(limiter: RedisLimiter) {
             break;
         }
         if !decision.is_degraded() {
-            let wait = decision.retry_after().unwrap();
+            let wait = decision.retry_after().duration().unwrap();
             assert!(wait <= most(algorithm), "{algorithm:?}: denied for {wait:?}");
         }
         assert!(began.elapsed() < PATIENCE, "{algorithm:?}: denied for ever");

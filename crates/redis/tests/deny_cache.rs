@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{patient, policy, runtime};
-use slidegate::{Cost, Decision, Quota};
+use slidegate::{Cost, Decision, Quota, RetryAfter};
 use slidegate_redis::{RedisLimiter, RedisLimiterBuilder};
 use slidegate_testkit::server::{PATIENCE, Proxy, RedisServer};
 use tokio::task::JoinSet;
@@ -187,9 +187,9 @@ fn a_denied_cost_answers_for_larger_ones_only() {
         ] {
             let (decision, from_memory) = from_memory(&limiter, "k", cost(units)).await;
             assert_eq!((decision.is_allowed(), from_memory), (allowed, repeats), "cost {units}");
-            assert!(decision.retry_after().is_some());
+            assert!(matches!(decision.retry_after(), RetryAfter::After(_)));
         }
-        assert_eq!(limiter.check_cost("k", cost(11)).await.retry_after(), None, "never");
+        assert_eq!(limiter.check_cost("k", cost(11)).await.retry_after(), RetryAfter::Never);
     });
 }
 
@@ -271,8 +271,8 @@ fn retry_after_from_memory_is_exact() {
             let (decision, repeats) = from_memory(&cached, &key, cost(2)).await;
             let now = Instant::now();
             assert!(repeats && !looked.is_allowed(), "it took too long to ask");
-            let told = now + decision.retry_after().unwrap();
-            let earliest = before + looked.retry_after().unwrap() - MS;
+            let told = now + decision.retry_after().duration().unwrap();
+            let earliest = before + looked.retry_after().duration().unwrap() - MS;
             println!("told {:?} later than it could have been", told - earliest);
             assert!(told >= earliest && told < earliest + SLACK);
             sleep_until(told).await;

@@ -136,7 +136,7 @@ fn assert_modes(limiter: &RedisLimiter, decisions: &[Decision], used: u64) {
         }
         FailureMode::Deny => {
             assert_eq!(allowed(decisions), 0);
-            let waits = decisions.iter().map(|decision| decision.retry_after().unwrap());
+            let waits = decisions.iter().map(|decision| decision.retry_after().duration().unwrap());
             assert!(waits.max().unwrap() <= Duration::from_secs(1));
         }
         FailureMode::Local => assert_eq!(allowed(decisions), 40 - usize::try_from(used).unwrap()),

@@ -177,7 +177,7 @@ fn no_key_is_locked_for_more_than_a_window_after_a_step_back() {
             let end = now + ms(windows_locked(algorithm) * WINDOW_MS) + ms(2);
             while keeps_peeking && now + ms(200) < end {
                 now += ms(90);
-                let wait = scene.peek(now, &limiter, "k", 1).retry_after().unwrap();
+                let wait = scene.peek(now, &limiter, "k", 1).retry_after().duration().unwrap();
                 assert!(now + wait <= end, "{algorithm:?}, back {back_ms}: {wait:?} at {now:?}");
             }
             assert!(scene.takes(end, &limiter), "{algorithm:?} is locked, back {back_ms}");
@@ -244,7 +244,7 @@ fn limits_at_the_edges_are_exact_to_the_unit() {
                 let check = |units| {
                     let decision = scene.check(start, &limiter, units);
                     let taken = decision.receipt().map_or(0, Receipt::units);
-                    let wait = decision.retry_after();
+                    let wait = decision.retry_after().duration();
                     ((decision.is_allowed(), taken, limit - decision.remaining()), wait)
                 };
                 let what = format!("{algorithm:?}, {limit}");

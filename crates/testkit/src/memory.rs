@@ -146,7 +146,7 @@ fn answer(decision: &Decision) -> Answer {
     let standing = |quota: &slidegate::QuotaDecision| Standing {
         limit: quota.limit(),
         remaining: quota.remaining(),
-        retry_after: quota.retry_after(),
+        retry_after: quota.retry_after().duration(),
         reset_after: quota.reset_after(),
     };
     Answer {

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName, Response, StatusCode};
-use slidegate::{Clock, Decision, Outcome, QuotaDecision};
+use slidegate::{Clock, Decision, Outcome, QuotaDecision, RetryAfter};
 use slidegate_gate::{
     Ask, Caller, Decided, GateOutcome, Rollout, TierId, Waiting, catch_panic, check_all,
 };
@@ -173,7 +173,8 @@ impl LayerRules {
         let denied = decided.iter().filter(|decided| decided.is_denied());
         let retry_after = denied
             .map(|decided| decided.decided.decision.retry_after())
-            .try_fold(Duration::ZERO, |longest, after| Some(longest.max(after?)));
+            .max()
+            .and_then(RetryAfter::duration);
         let mut problem = Problem::of(&judged).unwrap_or_else(Problem::store_failed);
         if let Some(id) = trace_id {
             problem = problem.trace_id(&id);

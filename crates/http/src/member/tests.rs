@@ -1,14 +1,14 @@
 //! Tests of `member`.
 
 use super::*;
-use slidegate::{Decision, Outcome, Policy, Quota};
+use slidegate::{Decision, Outcome, Policy, Quota, RetryAfter};
 
 fn policy(name: &str, quotas: &[Quota]) -> Policy {
     Policy::builder(name).quotas(quotas.iter().copied()).build().unwrap()
 }
 
 fn decision(count: usize) -> Decision {
-    let quota = QuotaDecision::new(10, 5, Some(Duration::ZERO), Duration::ZERO);
+    let quota = QuotaDecision::new(10, 5, RetryAfter::Now, Duration::ZERO);
     Decision::new(Outcome::Allow, &vec![quota; count], None)
 }
 

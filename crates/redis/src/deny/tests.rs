@@ -49,13 +49,13 @@ impl<C: Clock> Process<C> {
 
     fn put_with_times(&self, times: ReplyTimes, key: TieredKey, cost: u64, retry_ms: u32) {
         let (wait, read) = (retry_ms * MS, self.cache.clock.now());
-        let quota = QuotaDecision::new(5, 0, Some(wait), wait);
+        let quota = QuotaDecision::new(5, 0, wait.into(), wait);
         let decision = Decision::new(Outcome::Deny, &[quota], None);
         self.cache.put_at(read, self.now(), key, cost, times, &decision);
     }
 
     fn retry_after(&self, key: TieredKey, cost: u64) -> Option<Duration> {
-        self.cache.get(key, cost)?.decision().retry_after()
+        self.cache.get(key, cost)?.decision().retry_after().duration()
     }
 
     fn denies(&self, key: TieredKey, cost: u64) -> bool {
@@ -71,7 +71,7 @@ fn repeats_until_time_frees_units() {
     assert!(!process.denies(TieredKey { key: 1, tier: 2 }, 1), "another tier");
     process.clock.advance(400 * MS);
     let decision = process.cache.get(ALICE, 1).unwrap().decision();
-    assert_eq!(decision.retry_after(), Some(600 * MS));
+    assert_eq!(decision.retry_after(), RetryAfter::After(600 * MS));
     assert_eq!(decision.reset_after(), 600 * MS);
     process.clock.advance(599 * MS);
     assert!(process.denies(ALICE, 1));
@@ -153,7 +153,7 @@ fn a_smaller_cost_is_not_denied() {
     assert!(process.denies(ALICE, 4));
     assert_eq!(
         process.cache.get(ALICE, 6).unwrap().decision().retry_after(),
-        None,
+        RetryAfter::Never,
         "above the limit"
     );
     // The denial of a larger cost does not make the smaller one free, nor wait for longer.

@@ -42,7 +42,7 @@ fn unused(units: u64) -> UnusedUnits {
 fn allows_what_it_holds_and_no_more() {
     let (leases, now) = (Leases::new(SETTINGS), Instant::now());
     let entry = leases.entry(ALICE, now).unwrap();
-    let quotas = [QuotaDecision::new(100, 60, Some(Duration::ZERO), 50 * MS)];
+    let quotas = [QuotaDecision::new(100, 60, RetryAfter::Now, 50 * MS)];
     let (decision, before) = put(&entry, (7, now, 2), &quotas, &leader(&entry));
     assert_eq!((decision.remaining(), before), (65, None));
     assert_eq!(decision.into_receipt(), Some(Receipt::new(1, 7, 2, 3)));

@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 
-use slidegate::{Cost, Decision, FailureMode, Outcome, QuotaDecision};
+use slidegate::{Cost, Decision, FailureMode, Outcome, QuotaDecision, RetryAfter};
 use tokio::time::Instant;
 
 use super::Inner;
@@ -51,9 +51,9 @@ impl Inner {
             let limit = self.guard.of(quota.limit());
             match outcome {
                 Outcome::Allow => {
-                    QuotaDecision::new(limit, limit, Some(Duration::ZERO), Duration::ZERO)
+                    QuotaDecision::new(limit, limit, RetryAfter::Now, Duration::ZERO)
                 }
-                Outcome::Deny => QuotaDecision::new(limit, 0, Some(wait), wait),
+                Outcome::Deny => QuotaDecision::new(limit, 0, wait.into(), wait),
             }
         });
         Decision::new(outcome, &quotas.collect::<Vec<_>>(), None)

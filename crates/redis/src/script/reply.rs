@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use redis::Value;
-use slidegate::{Decision, Error, ErrorKind, Outcome, Quota, QuotaDecision, Receipt};
+use slidegate::{Decision, Error, ErrorKind, Outcome, Quota, QuotaDecision, Receipt, RetryAfter};
 
 use super::{KeyOp, Op};
 use crate::servers::Failure;
@@ -146,7 +146,8 @@ impl Unread<'_> {
             let count = self.count()?;
             let retry = if outcome == TAKEN { 0 } else { self.number::<7>()? };
             let reset = op.limits.duration(self.number::<7>()?);
-            let retry = (retry < HUGE).then(|| op.limits.duration(retry));
+            let retry =
+                if retry < HUGE { op.limits.duration(retry).into() } else { RetryAfter::Never };
             quotas.push(QuotaDecision::new(*limit, limit.saturating_sub(count), retry, reset));
             used.push(count);
         }

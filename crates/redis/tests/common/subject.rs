@@ -127,7 +127,7 @@ fn answered(decision: &Decision) -> Result<Answer, Refusal> {
     let standing = |quota: &slidegate::QuotaDecision| Standing {
         limit: quota.limit(),
         remaining: quota.remaining(),
-        retry_after: quota.retry_after(),
+        retry_after: quota.retry_after().duration(),
         reset_after: quota.reset_after(),
     };
     Ok(Answer {

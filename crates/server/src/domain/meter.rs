@@ -86,7 +86,7 @@ impl Meter<'_> {
     pub(super) fn decided(&mut self, decision: Decision, is_over: bool, charged: bool) {
         let wait = if is_over {
             // What never passes is told to come back when all units are free, at the latest.
-            decision.retry_after().unwrap_or(self.unit.window())
+            decision.retry_after().duration().unwrap_or(self.unit.window())
         } else {
             decision.reset_after()
         };

@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderValue, Response};
 use http_body_util::Full;
 use hyper::body::Bytes;
 use serde::{Serialize, Serializer};
-use slidegate::{Decision, QuotaDecision};
+use slidegate::{Decision, QuotaDecision, RetryAfter};
 use slidegate_gate::{Ask, Caller, Gate, TierId};
 use slidegate_http::{Body, Fields, PolicyDecision, Problem};
 
@@ -154,7 +154,7 @@ impl DecisionWriter {
     /// The members that a quota and the whole decision have in common. A denial has `retry_after`, with
     /// `null` for never.
     #[expect(clippy::option_option, reason = "no denial, never, or a time")]
-    fn quota(&mut self, quota: &QuotaDecision, retry_after: Option<Option<Duration>>) {
+    fn quota(&mut self, quota: &QuotaDecision, retry_after: Option<RetryAfter>) {
         self.text(r#""limit":"#);
         self.number(quota.limit());
         self.text(r#","remaining":"#);
@@ -164,8 +164,9 @@ impl DecisionWriter {
         if let Some(retry_after) = retry_after {
             self.text(r#","retry_after":"#);
             match retry_after {
-                Some(after) => self.seconds(after),
-                None => self.text("null"),
+                RetryAfter::Now => self.seconds(Duration::ZERO),
+                RetryAfter::After(time) => self.seconds(time),
+                RetryAfter::Never => self.text("null"),
             }
         }
     }

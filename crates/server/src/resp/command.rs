@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use slidegate::{Cost, Decision, Error, Quota};
+use slidegate::{Cost, Decision, Error, Quota, RetryAfter};
 use slidegate_gate::{ASKS_MAX, Ask, Caller, Decided, Gate, TierId, check_all};
 
 use super::parse::CommandArguments;
@@ -295,7 +295,7 @@ impl Call<'_> {
         self.replies.units(rate[0] + 1);
         self.replies.units(decision.remaining());
         self.replies.integer(match decision.retry_after() {
-            Some(wait) if !allowed => seconds(wait),
+            RetryAfter::After(wait) if !allowed => seconds(wait),
             _ => -1,
         });
         self.replies.integer(seconds(until_full(gate, &decision)));
@@ -316,8 +316,9 @@ impl Call<'_> {
         self.replies.units(decision.remaining());
         self.replies.integer(match decision.retry_after() {
             _ if decision.is_allowed() => 0,
-            Some(wait) => millis(wait),
-            None => -1,
+            RetryAfter::Now => 0,
+            RetryAfter::After(wait) => millis(wait),
+            RetryAfter::Never => -1,
         });
         self.replies.integer(millis(decision.reset_after()));
     }

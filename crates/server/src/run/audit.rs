@@ -96,7 +96,7 @@ impl Audit {
             "cost": cost.get(),
             "outcome": observation.outcome.name(),
             "remaining": decision.remaining(),
-            "retry_after": decision.retry_after().map(|wait| wait.as_secs_f64()),
+            "retry_after": decision.retry_after().duration().map(|wait| wait.as_secs_f64()),
             "degraded": decision.is_degraded(),
         });
         if let Some(trace) = caller.trace() {

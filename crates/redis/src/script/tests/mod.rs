@@ -119,7 +119,7 @@ fn decided(reply: &KeyReply) -> (bool, u64, u64) {
 /// How long until the cost passes the first quota.
 fn retry_after(reply: &KeyReply) -> Option<Duration> {
     match reply {
-        KeyReply::Decision { quotas, .. } => quotas[0].retry_after(),
+        KeyReply::Decision { quotas, .. } => quotas[0].retry_after().duration(),
         other => panic!("{other:?} is no decision"),
     }
 }

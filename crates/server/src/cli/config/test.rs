@@ -190,7 +190,7 @@ impl Seen {
             allowed: decisions.iter().all(|decision| decision.is_allowed()),
             remaining: decisions.iter().map(|decision| decision.remaining()).min(),
             // One denial denies the request: the longest wait counts.
-            retry_after: denied.filter_map(|decision| decision.retry_after()).max(),
+            retry_after: denied.filter_map(|decision| decision.retry_after().duration()).max(),
         }
     }
 }
