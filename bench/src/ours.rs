@@ -54,7 +54,7 @@ const SHARDS: usize = 1024;
 const SECRET: [u8; 16] = *b"bench and secret";
 
 fn policy(algorithm: Algorithm, limit: u64) -> Result<Policy, Failure> {
-    let quota = Quota::per_minute(limit)?;
+    let quota = Quota::new(limit, Duration::from_secs(60))?;
     Ok(Policy::builder("bench").quota(quota).algorithm(algorithm).build()?)
 }
 

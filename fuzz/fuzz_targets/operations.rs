@@ -157,7 +157,7 @@ impl Pair {
 
     /// That a peek changes nothing is what the comparison after every step shows.
     fn peek(&self, key: u8, cost: u64) {
-        let decision = self.limiter.peek(&name(key), units(cost));
+        let decision = self.limiter.peek_cost(&name(key), units(cost));
         let retries = self.model.retries(key, cost);
         let allowed = retries.iter().all(|retry| *retry == Some(0));
         assert_eq!(decision.is_allowed(), allowed, "peek of {cost} by {key}: {retries:?}");

@@ -157,7 +157,7 @@ fn use_it(limiter: &Limiter, clock: &ManualClock) {
     for millis in [0, 1, 59_999, 1, 120_000] {
         clock.advance(Duration::from_millis(millis));
         for key in 0..8_u64 {
-            let _ = limiter.peek(&key, Cost::ONE);
+            let _ = limiter.peek(&key);
             let decision = limiter.check(&key);
             let _ = limiter.usage(&key);
             let _ = limiter.history(&key);
@@ -172,8 +172,8 @@ fn use_it(limiter: &Limiter, clock: &ManualClock) {
 }
 
 fn builder(settings: Settings, clock: &ManualClock) -> LimiterBuilder {
-    let minute = Quota::per_minute(100).expect("in range");
-    let hour = settings.two_quotas.then(|| Quota::per_hour(300).expect("in range"));
+    let minute = Quota::per_minute(100);
+    let hour = settings.two_quotas.then(|| Quota::per_hour(300));
     let policy = Policy::builder("fuzz")
         .quota(minute)
         .quotas(hour)

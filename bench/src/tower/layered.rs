@@ -22,7 +22,7 @@ use crate::Failure;
 
 /// Ours: a hundred in a minute for each of the thousand addresses. A millisecond passes with every
 /// request, so that each makes sixty: nearly all pass, and one expires for each that passes.
-const LIMIT: u64 = 100;
+const LIMIT: u32 = 100;
 
 /// Theirs: more than ever comes. What it does does not hang on the number.
 const BURST: u32 = 1_000_000;
@@ -60,7 +60,7 @@ pub(crate) fn sender(subject: &str) -> Result<Sender, Failure> {
 }
 
 fn ours(fields: Option<Fields>) -> Result<RateLimitLayer, Failure> {
-    let policy = Policy::new("address", Quota::per_minute(LIMIT)?)?;
+    let policy = Policy::new("address", Quota::per_minute(LIMIT))?;
     let limiter = Limiter::builder(policy).clock(PacedClock::new()).build()?;
     Ok(RateLimitLayer::builder().rule(Rule::new(limiter)).fields(fields).build()?)
 }

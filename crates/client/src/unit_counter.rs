@@ -73,7 +73,7 @@ impl UnitCounter {
     /// The units that count at `now`.
     pub(crate) fn used(&self, now: Duration) -> u64 {
         self.clock.set(now);
-        let decision = self.limiter().peek(KEY, Cost::ONE);
+        let decision = self.limiter().peek(KEY);
         self.quota.limit().saturating_sub(decision.remaining())
     }
 
@@ -84,7 +84,7 @@ impl UnitCounter {
         let windows = units.saturating_sub(1) / limit;
         let Ok(rest) = Cost::new(units - windows * limit) else { return Duration::ZERO };
         self.clock.set(now);
-        let decision = self.limiter().peek(KEY, rest);
+        let decision = self.limiter().peek_cost(KEY, rest);
         let first = decision.retry_after().duration().unwrap_or(self.quota.window());
         let windows = u32::try_from(windows).unwrap_or(u32::MAX);
         first.saturating_add(self.quota.window().saturating_mul(windows))

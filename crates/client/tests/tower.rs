@@ -107,8 +107,8 @@ async fn what_cannot_be_copied_is_sent_once() {
 }
 
 /// Limited by a limiter, with its fields.
-fn limited(limit: u64, statuses: &Arc<Mutex<Vec<StatusCode>>>) -> Inner {
-    let policy = Policy::new("api", Quota::per_minute(limit).unwrap()).unwrap();
+fn limited(limit: u32, statuses: &Arc<Mutex<Vec<StatusCode>>>) -> Inner {
+    let policy = Policy::new("api", Quota::per_minute(limit)).unwrap();
     let limiter = Arc::new(Limiter::builder(policy).clock(clock()).build().unwrap());
     let statuses = Arc::clone(statuses);
     BoxCloneService::new(service_fn(move |_| {

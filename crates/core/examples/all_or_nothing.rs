@@ -7,12 +7,14 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use slidegate::{Ask, Cost, Decision, Error, Limiter, ManualClock, Policy, Quota, RetryAfter, check_all};
+use slidegate::{
+    Ask, Cost, Decision, Error, Limiter, ManualClock, Policy, Quota, RetryAfter, check_all,
+};
 
 fn main() -> Result<(), Error> {
     let clock = ManualClock::new(Duration::from_secs(1_700_000_000));
     let limiter = |name, limit| {
-        Limiter::builder(Policy::new(name, Quota::per_minute(limit)?)?).clock(clock.clone()).build()
+        Limiter::builder(Policy::new(name, Quota::per_minute(limit))?).clock(clock.clone()).build()
     };
     let by_address = limiter("address", 5)?;
     let by_user = limiter("user", 2)?;

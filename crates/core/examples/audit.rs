@@ -12,7 +12,7 @@ const START: Duration = Duration::from_secs(1_700_000_000);
 
 fn main() -> Result<(), Error> {
     let clock = ManualClock::new(START);
-    let policy = Policy::new("exports", Quota::per_hour(10)?)?;
+    let policy = Policy::new("exports", Quota::per_hour(10))?;
     let limiter = Limiter::builder(policy).clock(clock.clone()).build()?;
 
     println!("Limit: 10 units an hour.\n");
@@ -31,7 +31,7 @@ fn main() -> Result<(), Error> {
     show(&limiter)?;
 
     // Counters keep no times.
-    let policy = Policy::builder("exports").quota(Quota::per_hour(10)?);
+    let policy = Policy::builder("exports").quota(Quota::per_hour(10));
     let counter = Limiter::new(policy.algorithm(Algorithm::Counter).build()?)?;
     if let Err(error) = counter.history("alice") {
         println!("\nA counter has no history: {error}");

@@ -14,7 +14,7 @@ const MINUTE: Duration = Duration::from_secs(28_333_334 * 60);
 fn main() -> Result<(), Error> {
     // Time is under our control here. Leave `.clock(..)` out for the machine's own.
     let clock = ManualClock::new(MINUTE);
-    let quota = Quota::per_minute(5)?;
+    let quota = Quota::per_minute(5);
     let exact = Limiter::builder(Policy::new("exact", quota)?).clock(clock.clone()).build()?;
     let aligned = Policy::builder("fixed").quota(quota).algorithm(Algorithm::Fixed).build()?;
     let fixed = Limiter::builder(aligned).clock(clock.clone()).build()?;

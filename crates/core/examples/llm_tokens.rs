@@ -6,13 +6,13 @@
 
 use std::time::Duration;
 
-use slidegate::{Cost, Error, Limiter, ManualClock, Policy, Quota, RetryAfter};
+use slidegate::{Error, Limiter, ManualClock, Policy, Quota, RetryAfter};
 
 /// Asks the model if the budget allows, and charges what the answer really took.
 ///
 /// `estimate` is the prompt plus the most the answer may have; `model` returns what was used.
 fn ask(limiter: &Limiter, team: &str, estimate: u64, model: fn() -> u64) -> Result<(), Error> {
-    let decision = limiter.reserve(team, Cost::new(estimate)?);
+    let decision = limiter.reserve(team, estimate);
     if !decision.is_allowed() {
         match decision.retry_after() {
             RetryAfter::Now => {}
@@ -36,7 +36,7 @@ fn ask(limiter: &Limiter, team: &str, estimate: u64, model: fn() -> u64) -> Resu
 
 fn main() -> Result<(), Error> {
     let clock = ManualClock::new(Duration::from_secs(1_700_000_000));
-    let policy = Policy::new("model", Quota::per_minute(10_000)?)?;
+    let policy = Policy::new("model", Quota::per_minute(10_000))?;
     let limiter = Limiter::builder(policy).clock(clock.clone()).build()?;
 
     println!("10000 units a minute, a unit is a token of the model\n");

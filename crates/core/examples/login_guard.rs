@@ -38,7 +38,7 @@ fn login(guard: &Limiter, user: &str, from: IpAddr, is_right: impl FnOnce() -> b
 
 fn main() -> Result<(), Error> {
     let clock = ManualClock::new(Duration::from_secs(1_700_000_000));
-    let policy = Policy::new("login", Quota::per_minute(5)?)?;
+    let policy = Policy::new("login", Quota::per_minute(5))?;
     let guard = Limiter::builder(policy).clock(clock.clone()).build()?;
     let from = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
 

@@ -22,11 +22,11 @@ struct Gate {
 
 impl Gate {
     fn new(clock: ManualClock) -> Result<Self, Error> {
-        let quotas = [Quota::per_second(2)?, Quota::per_minute(3)?];
+        let quotas = [Quota::per_second(2), Quota::per_minute(3)];
         let policy = Policy::builder("api").quotas(quotas).build()?;
         let limiter = Limiter::builder(policy).clock(clock).build()?;
         // As many quotas as the policy has; with the log, fewer would do too.
-        let gold = limiter.tier(&[Quota::per_second(5)?, Quota::per_minute(20)?])?;
+        let gold = limiter.tier(&[Quota::per_second(5), Quota::per_minute(20)])?;
         Ok(Self { limiter, gold })
     }
 

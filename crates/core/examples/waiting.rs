@@ -25,26 +25,27 @@ fn main() -> Result<(), Error> {
 
     println!("Two calls in any 200 ms. Six, one after the other, blocking:");
     for call in 1..=6 {
-        let decision = limiter.wait_blocking("blocking", Cost::ONE, DEADLINE)?;
+        let decision = limiter.wait_timeout_blocking("blocking", Cost::ONE, DEADLINE)?;
         println!("  {:>4} ms  call {call} allowed: {}", elapsed(), decision.is_allowed());
     }
 
     println!("If the wait would be longer than the deadline, the answer comes at once:");
-    let decision = limiter.wait_blocking("blocking", Cost::ONE, Duration::from_millis(5))?;
+    let decision =
+        limiter.wait_timeout_blocking("blocking", Cost::ONE, Duration::from_millis(5))?;
     println!("  {:>4} ms  allowed: {}", elapsed(), decision.is_allowed());
 
     println!("The same with `async`, on a hand-made executor:");
     block_on(async {
         for call in 1..=6 {
-            // With a runtime: `limiter.wait("async", Cost::ONE, DEADLINE, tokio::time::sleep)`.
-            let decision = limiter.wait("async", Cost::ONE, DEADLINE, Sleep::new).await?;
+            // With a runtime: `limiter.wait_timeout("async", Cost::ONE, DEADLINE, tokio::time::sleep)`.
+            let decision = limiter.wait_timeout("async", Cost::ONE, DEADLINE, Sleep::new).await?;
             println!("  {:>4} ms  call {call} allowed: {}", elapsed(), decision.is_allowed());
         }
         Ok::<(), Error>(())
     })?;
 
     println!("Who gives up gives the place back:");
-    let abandoned = limiter.wait("async", Cost::ONE, DEADLINE, Sleep::new);
+    let abandoned = limiter.wait_timeout("async", Cost::ONE, DEADLINE, Sleep::new);
     poll_once_and_drop(abandoned);
     println!(
         "  {} units used, {} waiters",

@@ -6,10 +6,10 @@ use core::num::NonZeroU64;
 use crate::error::{Error, ErrorKind};
 use crate::quota::Quota;
 
-/// Units one request asks for: never zero, at most 2^53 - 1.
+/// Units that one request takes: never zero, at most 2^53 - 1 if they are to fit any limit.
 ///
-/// A cost above a quota's limit is not an error. It is denied, with a `retry_after` of `None`,
-/// because no wait would help.
+/// A cost above a quota's limit is not an error. It is denied with
+/// [`RetryAfter::Never`](crate::RetryAfter::Never).
 ///
 /// ```
 /// use slidegate::Cost;
@@ -25,6 +25,9 @@ impl Cost {
     /// The cost of an ordinary request.
     pub const ONE: Self = Self(NonZeroU64::MIN);
 
+    /// One unit more than the largest limit.
+    const ABOVE_LIMITS: Self = Self(NonZeroU64::MIN.saturating_add(Quota::LIMIT_MAX));
+
     /// A cost of `units`.
     ///
     /// # Errors
@@ -35,6 +38,27 @@ impl Cost {
         match NonZeroU64::new(units) {
             Some(units) if units.get() <= Quota::LIMIT_MAX => Ok(Self(units)),
             _ => Err(Error::out_of_range(ErrorKind::Cost, "cost", units, "1 to 9007199254740991")),
+        }
+    }
+
+    /// A cost of `units`, where 0 counts as 1. More than 2^53 - 1 units become 2^53, which no limit
+    /// admits.
+    ///
+    /// For constants, and for numbers that come from elsewhere: a request of 0 units still takes one,
+    /// and one that is too large is denied with [`RetryAfter::Never`](crate::RetryAfter::Never).
+    ///
+    /// ```
+    /// use slidegate::Cost;
+    ///
+    /// const UPLOAD: Cost = Cost::saturating(5);
+    /// assert_eq!(UPLOAD.get(), 5);
+    /// assert_eq!(Cost::saturating(0), Cost::ONE);
+    /// ```
+    pub const fn saturating(units: u64) -> Self {
+        match NonZeroU64::new(units) {
+            Some(units) if units.get() <= Quota::LIMIT_MAX => Self(units),
+            Some(_) => Self::ABOVE_LIMITS,
+            None => Self::ONE,
         }
     }
 

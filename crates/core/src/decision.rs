@@ -9,12 +9,12 @@ use crate::receipt::Receipt;
 /// Allow or deny, and where every quota stands.
 ///
 /// Holds no heap memory. Every value is from the moment of the decision, so header fields
-/// need no second look.
+/// need no second look. A clone has no receipt, because a receipt works once.
 ///
 /// ```
 /// use slidegate::{Limiter, Policy, Quota, RetryAfter};
 ///
-/// let limiter = Limiter::new(Policy::new("demo", Quota::per_minute(2)?)?)?;
+/// let limiter = Limiter::new(Policy::new("demo", Quota::per_minute(2))?)?;
 /// assert!(limiter.check("alice").is_allowed());
 /// assert_eq!(limiter.check("alice").remaining(), 0);
 ///
@@ -95,7 +95,7 @@ pub enum Outcome {
 /// ```
 /// use slidegate::{Cost, Limiter, Policy, Quota, RetryAfter};
 ///
-/// let limiter = Limiter::new(Policy::new("demo", Quota::per_minute(5)?)?)?;
+/// let limiter = Limiter::new(Policy::new("demo", Quota::per_minute(5))?)?;
 /// match limiter.check_cost("alice", Cost::new(6)?).retry_after() {
 ///     RetryAfter::Now => println!("allowed"),
 ///     RetryAfter::After(time) => println!("retry in {time:?}"),
@@ -142,7 +142,7 @@ pub struct QuotaDecision {
 }
 
 /// A single quota has its own variant, so that most decisions write 32 bytes, not 256.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 #[expect(clippy::large_enum_variant, reason = "a box would allocate on every check")]
 enum QuotaDecisions {
     One(QuotaDecision),
@@ -371,6 +371,13 @@ impl QuotaDecision {
     /// How long until more units become available; zero when all are.
     pub fn reset_after(&self) -> Duration {
         Duration::from_nanos(self.reset_after)
+    }
+}
+
+/// Copies everything except the receipt, which works once and stays with the original.
+impl Clone for Decision {
+    fn clone(&self) -> Self {
+        Self { quotas: self.quotas.clone(), receipt: None, marks: self.marks }
     }
 }
 

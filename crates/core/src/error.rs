@@ -11,9 +11,10 @@ use core::fmt;
 /// use slidegate::{ErrorKind, Quota};
 /// use std::time::Duration;
 ///
-/// let error = Quota::new(0, Duration::from_secs(60)).unwrap_err();
+/// let error = Quota::new(u64::MAX, Duration::from_secs(60)).unwrap_err();
 /// assert_eq!(error.kind(), ErrorKind::Limit);
-/// assert_eq!(error.to_string(), "limit 0 is out of range: use 1 to 9007199254740991");
+/// let message = "limit 18446744073709551615 is out of range: use 0 to 9007199254740991";
+/// assert_eq!(error.to_string(), message);
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Error {
@@ -25,7 +26,7 @@ pub struct Error {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A limit outside 1 to 2^53 - 1.
+    /// A limit above 2^53 - 1.
     Limit,
     /// A window of zero, over ten years, or too long for the tick.
     Window,

@@ -2,13 +2,16 @@
 
 use core::fmt;
 use core::hash::Hasher;
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::borrow::Cow;
+use std::rc::Rc;
+use std::sync::Arc;
 
 use siphasher::sip::SipHasher13;
 
 use crate::fingerprint::Fingerprint;
 
-/// What is counted separately: text, bytes, numbers, addresses, and tuples of them.
+/// What is counted separately: text, bytes, integers, addresses, and options and tuples of them.
 ///
 /// A key is never stored. It becomes a 64-bit fingerprint under a secret, so that no client can make
 /// two keys collide on purpose; at ten million keys the odds that any two collide by chance are
@@ -18,12 +21,35 @@ use crate::fingerprint::Fingerprint;
 /// ```
 /// use slidegate::{Limiter, Policy, Quota};
 ///
-/// let limiter = Limiter::new(Policy::new("demo", Quota::per_minute(1)?)?)?;
+/// let limiter = Limiter::new(Policy::new("demo", Quota::per_minute(1))?)?;
 /// assert!(limiter.check(&("alice", "/login")).is_allowed());
 /// assert!(limiter.check(&("alice", "/search")).is_allowed());
 /// assert!(!limiter.check(&("alice", "/login")).is_allowed());
 /// # Ok::<(), slidegate::Error>(())
 /// ```
+///
+/// Implement it for a type of your own by feeding its parts:
+///
+/// ```
+/// use slidegate::{Key, KeyHasher};
+///
+/// struct Account {
+///     tenant: u32,
+///     name: String,
+/// }
+///
+/// impl Key for Account {
+///     fn feed(&self, hasher: &mut KeyHasher) {
+///         (self.tenant, &self.name).feed(hasher);
+///     }
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be used as a rate limit key",
+    label = "not a key",
+    note = "keys are text, bytes, integers, `bool`, `char`, IP and socket addresses, and options and tuples of keys",
+    note = "for another type, pass one of its fields or a tuple of them, or implement `slidegate::Key`"
+)]
 pub trait Key {
     /// Feeds the key to the hasher in a form that says where it ends.
     fn feed(&self, hasher: &mut KeyHasher);
@@ -134,8 +160,8 @@ impl Key for str {
 
 /// Types whose key is the key of what they deref to.
 macro_rules! key_as {
-    ($($owned:ty => $borrowed:ty),*) => {$(
-        impl Key for $owned {
+    ($({$($generics:tt)*} $owned:ty => $borrowed:ty;)*) => {$(
+        impl<$($generics)*> Key for $owned {
             fn feed(&self, hasher: &mut KeyHasher) {
                 <$borrowed>::feed(self, hasher);
             }
@@ -148,7 +174,15 @@ macro_rules! key_as {
     )*};
 }
 
-key_as!(String => str, Vec<u8> => [u8], Box<str> => str);
+key_as! {
+    {} String => str;
+    {} Vec<u8> => [u8];
+    {K: Key + ?Sized} &K => K;
+    {K: Key + ?Sized} Box<K> => K;
+    {K: Key + ?Sized} Rc<K> => K;
+    {K: Key + ?Sized} Arc<K> => K;
+    {'a, K: Key + ToOwned + ?Sized} Cow<'a, K> => K;
+}
 
 impl<const N: usize> Key for [u8; N] {
     fn feed(&self, hasher: &mut KeyHasher) {
@@ -161,26 +195,37 @@ impl<const N: usize> Key for [u8; N] {
     }
 }
 
-impl<K: Key + ?Sized> Key for &K {
-    fn feed(&self, hasher: &mut KeyHasher) {
-        K::feed(self, hasher);
-    }
+/// Integers of up to 64 bits, which become one number.
+macro_rules! key_integers {
+    ($($integer:ty)*) => {$(
+        impl Key for $integer {
+            #[expect(clippy::allow_attributes, reason = "which lints fire depends on the type")]
+            #[allow(
+                clippy::cast_lossless,
+                clippy::cast_sign_loss,
+                trivial_numeric_casts,
+                reason = "different integers of one type stay different"
+            )]
+            fn feed(&self, hasher: &mut KeyHasher) {
+                hasher.number(*self as u64);
+            }
+        }
+    )*};
+}
 
-    #[inline]
-    fn fingerprint(&self, secret: &Secret) -> u64 {
-        K::fingerprint(self, secret)
+key_integers!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize bool char);
+
+impl Key for u128 {
+    fn feed(&self, hasher: &mut KeyHasher) {
+        let (low, high) = halves(self.to_le_bytes());
+        hasher.number(low);
+        hasher.number(high);
     }
 }
 
-impl Key for u64 {
+impl Key for i128 {
     fn feed(&self, hasher: &mut KeyHasher) {
-        hasher.number(*self);
-    }
-}
-
-impl Key for u32 {
-    fn feed(&self, hasher: &mut KeyHasher) {
-        hasher.number(u64::from(*self));
+        self.cast_unsigned().feed(hasher);
     }
 }
 
@@ -205,6 +250,53 @@ impl Key for IpAddr {
     }
 }
 
+impl Key for SocketAddrV4 {
+    fn feed(&self, hasher: &mut KeyHasher) {
+        self.ip().feed(hasher);
+        self.port().feed(hasher);
+    }
+}
+
+impl Key for SocketAddrV6 {
+    fn feed(&self, hasher: &mut KeyHasher) {
+        self.ip().feed(hasher);
+        self.port().feed(hasher);
+        self.flowinfo().feed(hasher);
+        self.scope_id().feed(hasher);
+    }
+}
+
+impl Key for SocketAddr {
+    fn feed(&self, hasher: &mut KeyHasher) {
+        match self {
+            Self::V4(address) => address.feed(hasher),
+            Self::V6(address) => address.feed(hasher),
+        }
+    }
+}
+
+#[cfg(feature = "uuid")]
+impl Key for uuid::Uuid {
+    fn feed(&self, hasher: &mut KeyHasher) {
+        self.as_bytes().feed(hasher);
+    }
+
+    #[inline]
+    fn fingerprint(&self, secret: &Secret) -> u64 {
+        self.as_bytes().fingerprint(secret)
+    }
+}
+
+/// Whether there is a key comes first, so that `None` differs from every `Some`.
+impl<K: Key> Key for Option<K> {
+    fn feed(&self, hasher: &mut KeyHasher) {
+        self.is_some().feed(hasher);
+        if let Some(key) = self {
+            key.feed(hasher);
+        }
+    }
+}
+
 /// Tuples: their length first, so that a short one is no prefix of a long one.
 macro_rules! key_tuples {
     ($($length:literal: $($name:ident)*;)*) => {$(
@@ -223,6 +315,10 @@ key_tuples! {
     2: A B;
     3: A B C;
     4: A B C D;
+    5: A B C D E;
+    6: A B C D E F;
+    7: A B C D E F G;
+    8: A B C D E F G H;
 }
 
 #[cfg(test)]

@@ -19,8 +19,8 @@ pub(crate) const QUOTAS_MAX: usize = Policy::QUOTAS_MAX;
 /// use slidegate::{Algorithm, Policy, Quota};
 ///
 /// let policy = Policy::builder("api")
-///     .quota(Quota::per_second(10)?)
-///     .quota(Quota::per_hour(1000)?)
+///     .quota(Quota::per_second(10))
+///     .quota(Quota::per_hour(1000))
 ///     .algorithm(Algorithm::Log)
 ///     .build()?;
 /// assert_eq!(policy.quotas().len(), 2);

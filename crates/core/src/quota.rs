@@ -7,24 +7,27 @@ use core::time::Duration;
 use crate::duration::{format_duration, parse_duration};
 use crate::error::{Error, ErrorKind};
 
-/// At most `limit` units in any stretch of `window`.
+/// At most `limit` units in any interval of length `window`.
 ///
-/// Neither part is ever zero; the limit is at most 2^53 - 1 and the window at most ten years.
+/// The limit is at most 2^53 - 1. A limit of 0 bans: every check is denied with
+/// [`RetryAfter::Never`](crate::RetryAfter::Never). The window is longer than zero and at most ten
+/// years.
 ///
 /// ```
 /// use slidegate::Quota;
 /// use std::time::Duration;
 ///
 /// // One hundred in any sixty seconds, not "one every hundred minutes".
-/// let quota = Quota::per_minute(100)?;
-/// assert_eq!(quota.limit(), 100);
-/// assert_eq!(quota.window(), Duration::from_secs(60));
+/// const API: Quota = Quota::per_minute(100);
+/// assert_eq!(API.limit(), 100);
+/// assert_eq!(API.window(), Duration::from_secs(60));
 ///
+/// // Any other limit and window can be out of range.
 /// let five_minutes = Quota::new(2000, Duration::from_secs(300))?;
 /// assert_eq!(five_minutes.limit(), 2000);
 ///
 /// // As text: a limit, and a window by its name or as a duration.
-/// assert_eq!("100/minute".parse(), Ok(quota));
+/// assert_eq!("100/minute".parse(), Ok(API));
 /// assert_eq!("2000/5m".parse(), Ok(five_minutes));
 /// assert_eq!(five_minutes.to_string(), "2000/5m");
 /// # Ok::<(), slidegate::Error>(())
@@ -46,14 +49,14 @@ impl Quota {
     /// The longest window, ten years.
     pub const WINDOW_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 
-    /// `limit` units in any stretch of `window`.
+    /// Creates a quota of `limit` units in any interval of length `window`. A limit of 0 bans.
     ///
     /// # Errors
     ///
-    /// When the limit is zero or above 2^53 - 1, or the window is zero or above ten years.
+    /// Returns an error if the limit is above 2^53 - 1, or the window is zero or above ten years.
     pub fn new(limit: u64, window: Duration) -> Result<Self, Error> {
-        if limit == 0 || limit > Self::LIMIT_MAX {
-            let allowed = "1 to 9007199254740991";
+        if limit > Self::LIMIT_MAX {
+            let allowed = "0 to 9007199254740991";
             return Err(Error::out_of_range(ErrorKind::Limit, "limit", limit, allowed));
         }
         if window.is_zero() || window > Self::WINDOW_MAX {
@@ -68,48 +71,36 @@ impl Quota {
         Ok(Self { limit, window })
     }
 
-    /// `limit` units in any second.
-    ///
-    /// # Errors
-    ///
-    /// When the limit is zero or above 2^53 - 1.
-    pub fn per_second(limit: u64) -> Result<Self, Error> {
-        Self::new(limit, Duration::from_secs(1))
+    /// Creates a quota of `limit` units in any second.
+    pub const fn per_second(limit: u32) -> Self {
+        Self::per(limit, 1)
     }
 
-    /// `limit` units in any minute.
-    ///
-    /// # Errors
-    ///
-    /// When the limit is zero or above 2^53 - 1.
-    pub fn per_minute(limit: u64) -> Result<Self, Error> {
-        Self::new(limit, Duration::from_secs(60))
+    /// Creates a quota of `limit` units in any minute.
+    pub const fn per_minute(limit: u32) -> Self {
+        Self::per(limit, 60)
     }
 
-    /// `limit` units in any hour.
-    ///
-    /// # Errors
-    ///
-    /// When the limit is zero or above 2^53 - 1.
-    pub fn per_hour(limit: u64) -> Result<Self, Error> {
-        Self::new(limit, Duration::from_secs(3600))
+    /// Creates a quota of `limit` units in any hour.
+    pub const fn per_hour(limit: u32) -> Self {
+        Self::per(limit, 3600)
     }
 
-    /// `limit` units in any stretch of 24 hours.
-    ///
-    /// # Errors
-    ///
-    /// When the limit is zero or above 2^53 - 1.
-    pub fn per_day(limit: u64) -> Result<Self, Error> {
-        Self::new(limit, Duration::from_secs(24 * 3600))
+    /// Creates a quota of `limit` units in any 24 hours.
+    pub const fn per_day(limit: u32) -> Self {
+        Self::per(limit, 24 * 3600)
     }
 
-    /// Units that any stretch of the window may contain.
+    const fn per(limit: u32, seconds: u64) -> Self {
+        Self { limit: limit as u64, window: Duration::from_secs(seconds) }
+    }
+
+    /// Returns the units that any interval of one window may contain.
     pub const fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// How long a unit counts.
+    /// Returns how long a unit counts.
     pub const fn window(&self) -> Duration {
         self.window
     }

@@ -15,8 +15,9 @@ pub struct Receipt {
 }
 
 impl Receipt {
-    /// A receipt of a store that is not in memory: which units, taken when, in which epoch.
-    pub fn new(fingerprint: u64, tick: u64, units: u64, epoch: u16) -> Self {
+    /// Creates the receipt of a store that is not in memory: how many units, taken when, in which
+    /// epoch of the key.
+    pub fn new(fingerprint: u64, units: u64, tick: u64, epoch: u16) -> Self {
         Self { fingerprint, tick, units, epoch }
     }
 

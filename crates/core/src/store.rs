@@ -92,17 +92,17 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// Takes units as soon as they are available, first come, first served, within `deadline`.
+    /// Takes units as soon as they are available, first come, first served, within `timeout`.
     ///
     /// The default is an error of the kind [`ErrorKind::Unsupported`].
     fn wait<'a>(
         &'a self,
         target: Target<'a>,
         cost: Cost,
-        deadline: Duration,
+        timeout: Duration,
         sleep: &'a SleepFn,
     ) -> StoreResult<'a, Decision> {
-        let _ = (target, cost, deadline, sleep);
+        let _ = (target, cost, timeout, sleep);
         let message = "store has no queue to wait in: use a Limiter";
         StoreFuture::ready(Err(Error::new(ErrorKind::Unsupported, message)))
     }

@@ -94,12 +94,12 @@ fn peeks_and_refunds_of_the_last_units_allocate_nothing() {
         let traffic = Traffic::new(&[(100, 60)], algorithm);
         let mut refunded = 0;
         seen.extend(traffic.allocations(|limiter, key| {
-            let _ = limiter.peek(key, Cost::ONE);
+            let _ = limiter.peek(key);
             let _ = limiter.usage(key);
             if let Some(receipt) = limiter.check(key).into_receipt() {
                 refunded += limiter.refund(receipt);
             }
-            if let Some(receipt) = limiter.reserve(key, Cost::new(2).unwrap()).into_receipt() {
+            if let Some(receipt) = limiter.reserve(key, 2).into_receipt() {
                 let _ = limiter.settle(receipt, 1);
             }
         }));
@@ -141,10 +141,10 @@ fn keys_of_every_kind_allocate_nothing() {
 fn tiers_and_shadows_allocate_nothing() {
     let mut seen = Vec::new();
     for algorithm in ALGORITHMS {
-        let quota = Quota::per_minute(100).unwrap();
+        let quota = Quota::per_minute(100);
         let shadow = Policy::builder("shadow").mode(slidegate::Mode::Shadow);
         let traffic = Traffic::of(shadow.quota(quota).algorithm(algorithm).build().unwrap());
-        let tier = traffic.limiter.tier(&[Quota::per_minute(50).unwrap()]).unwrap();
+        let tier = traffic.limiter.tier(&[Quota::per_minute(50)]).unwrap();
         seen.extend(traffic.allocations(|limiter, key| {
             let _ = limiter.check(key);
             let _ = limiter.with(&tier).unwrap().check(&(key + 1000));

@@ -47,7 +47,7 @@ fn flood(limit: u64) -> f64 {
         bytes_most = bytes_most.max(stats.bytes);
         resident_most = resident_most.max(resident() - resident_before);
         assert!(!limiter.check("early").is_allowed(), "forgotten in step {step}");
-        assert!(!limiter.peek("early", Cost::ONE).is_allowed());
+        assert!(!limiter.peek("early").is_allowed());
         if step == 50 {
             assert!(stats.overflowed > 0, "the table was never full: this floods nothing");
             exhaust(&limiter, "late", limit);
@@ -74,7 +74,7 @@ fn flood(limit: u64) -> f64 {
 #[test]
 fn a_key_that_was_evicted_over_its_limit_comes_back_denied() {
     let _alone = alone();
-    let quotas = [Quota::per_minute(3).unwrap(), Quota::per_hour(5).unwrap()];
+    let quotas = [Quota::per_minute(3), Quota::per_hour(5)];
     let mut forgiven = Vec::new();
     for (algorithm, count) in ALGORITHMS.into_iter().flat_map(|one| [(one, 1), (one, 2)]) {
         let (limiter, clock) = build(&quotas[..count], 1 << 20, OnFull::Lru, algorithm);
@@ -90,7 +90,7 @@ fn a_key_that_was_evicted_over_its_limit_comes_back_denied() {
         let aligned = matches!(algorithm, Algorithm::Counter | Algorithm::Fixed);
         let evicted = limiter.usage("guilty").units(0) == 0;
         assert!(evicted || aligned, "{algorithm:?}: it was not evicted");
-        let peeked = limiter.peek("guilty", Cost::ONE).is_allowed();
+        let peeked = limiter.peek("guilty").is_allowed();
         if peeked || limiter.check("guilty").is_allowed() {
             forgiven.push((algorithm, count));
         }
@@ -166,7 +166,7 @@ fn a_shard_that_is_swept_empty_takes_the_new_key() {
     for seed in (0..300_u64).chain([716, 908, 1802, 2732, 3911, 4484, 5282, 5567, 6185]) {
         let algorithm =
             Algorithm::Segments { count: [6, 20, 60][usize::try_from(seed % 3).unwrap()] };
-        let policy = Policy::builder("empty").quota(Quota::per_minute(3).unwrap());
+        let policy = Policy::builder("empty").quota(Quota::per_minute(3));
         let policy = policy.algorithm(algorithm).build().unwrap();
         let mut secret = [0; 16];
         secret[..8].copy_from_slice(&seed.to_le_bytes());
@@ -186,7 +186,7 @@ fn the_dead_keep_no_room_from_a_pair() {
     let _alone = alone();
     let (limiter, clock) = limiter(3, 1 << 20, OnFull::Deny, Algorithm::Log);
     (0..100_000_u64).for_each(|key| drop(limiter.check(&key)));
-    assert!(!limiter.peek("new", Cost::ONE).is_allowed());
+    assert!(!limiter.peek("new").is_allowed());
     clock.advance(Duration::from_secs(180));
     for number in 0..1000_u64 {
         let pair = [(1 << 40) + number, (1 << 41) + number];
@@ -200,7 +200,7 @@ fn the_dead_keep_no_room_from_a_pair() {
 #[test]
 fn the_dead_go_while_only_known_keys_ask_seldom() {
     let clock = ManualClock::new(Duration::from_secs(1_800_000_000));
-    let policy = Policy::new("seldom", Quota::per_minute(3).unwrap()).unwrap();
+    let policy = Policy::new("seldom", Quota::per_minute(3)).unwrap();
     let limiter = Limiter::builder(policy).clock(clock.clone()).shards(1).build().unwrap();
     (0..1000_u64).for_each(|key| drop(limiter.check(&key)));
     for _ in 0..100_000 {
@@ -229,7 +229,7 @@ fn a_full_table_denies_a_pair_whole() {
     assert_eq!(limiter.usage("old").units(0), 1, "nothing was taken from it");
     assert_eq!(decisions[0].retry_after(), RetryAfter::Now);
     assert_ne!(decisions[1].retry_after(), RetryAfter::Now, "it was in the way");
-    assert!(!limiter.peek("new", Cost::ONE).is_allowed(), "peek decides as check would");
+    assert!(!limiter.peek("new").is_allowed(), "peek decides as check would");
 }
 
 // What a flood took must come back once it is over, or one bad minute would cost for ever.
@@ -262,7 +262,7 @@ fn memory_comes_back_after_everything_has_expired() {
 #[test]
 fn one_and_two_quotas_stay_within_the_budget() {
     let _alone = alone();
-    let quotas = [Quota::per_minute(3).unwrap(), Quota::per_hour(5).unwrap()];
+    let quotas = [Quota::per_minute(3), Quota::per_hour(5)];
     let mut over = Vec::new();
     for on_full in [OnFull::Overflow, OnFull::Lru, OnFull::Deny] {
         for (algorithm, count) in ALGORITHMS.into_iter().flat_map(|one| [(one, 1), (one, 2)]) {
@@ -290,7 +290,7 @@ fn one_and_two_quotas_stay_within_the_budget() {
 fn a_tier_with_a_huge_limit_does_not_spoil_the_sketch_for_others() {
     let _alone = alone();
     let (limiter, _) = limiter(100, 1 << 20, OnFull::Overflow, Algorithm::Log);
-    let huge = limiter.tier(&[Quota::per_minute(1 << 50).unwrap()]).unwrap();
+    let huge = limiter.tier(&[Quota::new(1 << 50, Duration::from_secs(60)).unwrap()]).unwrap();
     for key in 0..30_000_u64 {
         let _ = limiter.with(&huge).unwrap().check(&key);
     }
@@ -312,7 +312,7 @@ fn a_full_table_denies_new_keys_that_wait() {
             let _ = limiter.check(&key);
         }
         assert!(!limiter.check("new").is_allowed());
-        let waited = limiter.wait_blocking("new", Cost::ONE, Duration::ZERO).unwrap();
+        let waited = limiter.wait_timeout_blocking("new", Cost::ONE, Duration::ZERO).unwrap();
         assert!(!waited.is_allowed(), "{algorithm:?}");
     }
 }
@@ -328,8 +328,8 @@ fn a_full_table_still_says_never() {
         }
         let cost = Cost::new(4).unwrap();
         assert_eq!(limiter.check_cost("new", cost).retry_after(), RetryAfter::Never, "{on_full:?}");
-        assert_eq!(limiter.peek("new", cost).retry_after(), RetryAfter::Never, "{on_full:?}");
-        let waited = limiter.wait_blocking("new", cost, Duration::ZERO).unwrap();
+        assert_eq!(limiter.peek_cost("new", cost).retry_after(), RetryAfter::Never, "{on_full:?}");
+        let waited = limiter.wait_timeout_blocking("new", cost, Duration::ZERO).unwrap();
         assert_eq!(waited.retry_after(), RetryAfter::Never, "{on_full:?}: a wait");
     }
 }
@@ -368,7 +368,7 @@ fn limiter(
     on_full: OnFull,
     algorithm: Algorithm,
 ) -> (Limiter, ManualClock) {
-    build(&[Quota::per_minute(limit).unwrap()], memory_limit, on_full, algorithm)
+    build(&[Quota::new(limit, Duration::from_secs(60)).unwrap()], memory_limit, on_full, algorithm)
 }
 
 /// With windows that have just begun, so that half a minute later they still run.

@@ -16,7 +16,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 fn limiter(memory: usize, on_full: OnFull, algorithm: Algorithm) -> (Limiter, ManualClock) {
     let clock = ManualClock::new(Duration::from_secs(60 * 28_333_333));
-    let quota = Quota::per_minute(LIMIT).unwrap();
+    let quota = Quota::new(LIMIT, Duration::from_secs(60)).unwrap();
     let policy = Policy::builder("budget").quota(quota).algorithm(algorithm).build().unwrap();
     let builder = Limiter::builder(policy).memory_limit(memory).on_full(on_full);
     (builder.clock(clock.clone()).build().unwrap(), clock)
@@ -101,7 +101,7 @@ fn a_sweep_counts_the_units_and_bytes_of_logs() {
         limiter.stats()
     };
     assert_eq!(sweep(&limiter).log_units, 1000 * LIMIT);
-    let big = Policy::new("big", Quota::per_hour(100_000).unwrap()).unwrap();
+    let big = Policy::new("big", Quota::per_hour(100_000)).unwrap();
     let big = Limiter::builder(big).clock(clock.clone()).build().unwrap();
     for _ in 0..1000 {
         let _ = big.check("alice");

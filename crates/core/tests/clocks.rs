@@ -86,9 +86,9 @@ fn retry_after_is_exact() {
                 denials += 1;
                 let then = Duration::from_nanos(walk.clock.now()) + wait;
                 walk.clock.set(then.checked_sub(Duration::from_nanos(walk.tick)).unwrap());
-                let early = walk.limiter.peek("key", cost).is_allowed();
+                let early = walk.limiter.peek_cost("key", cost).is_allowed();
                 walk.clock.set(then);
-                let late = !walk.limiter.peek("key", cost).is_allowed();
+                let late = !walk.limiter.peek_cost("key", cost).is_allowed();
                 if early || late {
                     let how = if early { "too late" } else { "too early" };
                     wrong.push(format!("{algorithm:?}, seed {seed}, step {step}: {how}"));
@@ -288,7 +288,7 @@ impl Walk {
         let Self { random, limiter, .. } = self;
         let key = random.between(0, 3);
         match random.between(0, 7) {
-            0 => drop(limiter.peek(&key, cost)),
+            0 => drop(limiter.peek_cost(&key, cost)),
             1 => drop((limiter.usage(&key), limiter.history(&key))),
             2 => {
                 let receipt = limiter.check_cost(&key, cost).into_receipt();
@@ -296,7 +296,7 @@ impl Walk {
             }
             3 => {
                 let actual = random.pick(&[0, 1, 7, 1 << 40, u64::MAX]);
-                let receipt = limiter.reserve(&key, cost).into_receipt();
+                let receipt = limiter.reserve(&key, cost.get()).into_receipt();
                 let _ = receipt.map(|receipt| limiter.settle(receipt, actual));
             }
             4 => {

@@ -176,7 +176,7 @@ const KEYS: [&str; 3] = ["alice", "bob", "carol"];
 const START: Duration = Duration::from_millis(1_700_000_012_345);
 
 fn builder(algorithm: Algorithm, quotas: usize) -> LimiterBuilder {
-    let quotas = [Quota::per_minute(5).unwrap(), Quota::per_hour(9).unwrap()][..quotas].to_vec();
+    let quotas = [Quota::per_minute(5), Quota::per_hour(9)][..quotas].to_vec();
     let policy = Policy::builder("saved").quotas(quotas).algorithm(algorithm).build().unwrap();
     let clock = ManualClock::new(START + Duration::from_secs(3));
     Limiter::builder(policy).clock(clock).memory_limit(64 << 10).shards(1)
@@ -207,14 +207,14 @@ fn restored(snapshot: &[u8], algorithm: Algorithm, quotas: usize) -> Result<Limi
 }
 
 fn told(limiter: &Limiter) -> Vec<slidegate::Decision> {
-    KEYS.iter().map(|key| limiter.peek(*key, Cost::ONE)).collect()
+    KEYS.iter().map(|key| limiter.peek(*key)).collect()
 }
 
 /// Everything that looks at the state, so that a wrong one shows.
 fn exercise(limiter: &Limiter) {
     for key in KEYS {
         let _ = (limiter.usage(key), limiter.history(key));
-        let _ = limiter.peek(key, Cost::new(4).unwrap());
+        let _ = limiter.peek_cost(key, Cost::new(4).unwrap());
         let receipt = limiter.check(key).into_receipt();
         let _ = limiter.check_cost(key, Cost::new(2).unwrap());
         if let Some(receipt) = receipt {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use slidegate::{Algorithm, Cost, Limiter, ManualClock, Policy, Quota};
 
 fn limiter(algorithm: Algorithm, clock: &ManualClock) -> Limiter {
-    let quota = Quota::per_minute(10).unwrap();
+    let quota = Quota::per_minute(10);
     let policy = Policy::builder("api").quota(quota).algorithm(algorithm).build().unwrap();
     Limiter::builder(policy).clock(clock.clone()).build().unwrap()
 }

@@ -21,21 +21,31 @@ const ALGORITHMS: [Algorithm; 6] = [
 const UNITS_MAX: u64 = Quota::LIMIT_MAX;
 const TEN_YEARS: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 
-// A limit of zero would divide by zero in some algorithms, and 2^53 could not be counted in Redis.
+// 2^53 could not be counted in Redis.
 #[test]
 fn limits_have_a_range() {
     let minute = Duration::from_secs(60);
-    for limit in [0, UNITS_MAX + 1, u64::MAX] {
+    for limit in [UNITS_MAX + 1, u64::MAX] {
         let error = Quota::new(limit, minute).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Limit);
-        let expected = format!("limit {limit} is out of range: use 1 to 9007199254740991");
+        let expected = format!("limit {limit} is out of range: use 0 to 9007199254740991");
         assert_eq!(error.to_string(), expected);
-        for per in [Quota::per_second, Quota::per_minute, Quota::per_hour, Quota::per_day] {
-            assert_eq!(per(limit).unwrap_err().kind(), ErrorKind::Limit);
-        }
     }
-    for limit in [1, UNITS_MAX] {
+    for limit in [0, 1, UNITS_MAX] {
         assert_eq!(Quota::new(limit, minute).unwrap().limit(), limit);
+    }
+}
+
+#[test]
+fn quotas_of_a_named_window_are_constants_for_every_limit() {
+    const QUOTAS: [(Quota, u64); 4] = [
+        (Quota::per_second(u32::MAX), 1),
+        (Quota::per_minute(u32::MAX), 60),
+        (Quota::per_hour(u32::MAX), 3600),
+        (Quota::per_day(u32::MAX), 86_400),
+    ];
+    for (quota, seconds) in QUOTAS {
+        assert_eq!(Quota::new(u32::MAX.into(), Duration::from_secs(seconds)), Ok(quota));
     }
 }
 
@@ -63,6 +73,45 @@ fn costs_have_a_range() {
     assert_eq!(Cost::new(UNITS_MAX).unwrap().get(), UNITS_MAX);
 }
 
+#[test]
+fn saturating_costs_take_at_least_one_unit_and_never_fit_if_too_large() {
+    for units in [1, 2, UNITS_MAX] {
+        assert_eq!(Cost::saturating(units), cost(units));
+    }
+    assert_eq!(Cost::saturating(0), Cost::ONE);
+    for units in [UNITS_MAX + 1, u64::MAX] {
+        assert!(Cost::saturating(units).get() > Quota::LIMIT_MAX);
+    }
+}
+
+// `reserve` and `settle` take the same type, so a reservation of what was measured needs no check.
+#[test]
+fn estimates_of_any_size_are_decided() {
+    for algorithm in ALGORITHMS {
+        for limit in [5, UNITS_MAX] {
+            let (limiter, _) = limiter(&[(limit, 60)], algorithm);
+            for estimate in [UNITS_MAX + 1, u64::MAX] {
+                let decision = limiter.reserve("alice", estimate);
+                assert!(!decision.is_allowed(), "{algorithm:?}, {limit}");
+                assert_eq!(decision.retry_after(), RetryAfter::Never, "{algorithm:?}, {limit}");
+                assert_eq!(limiter.stats().keys, 0, "{algorithm:?}, {limit}");
+            }
+            let receipt = limiter.reserve("alice", 0).into_receipt().unwrap();
+            assert_eq!((receipt.units(), limiter.settle(receipt, 0)), (1, 0), "{algorithm:?}");
+        }
+    }
+}
+
+#[test]
+fn a_cloned_decision_has_no_receipt() {
+    let (limiter, _) = limiter(&[(5, 60), (9, 3600)], Algorithm::Log);
+    let mut decision = limiter.check("alice");
+    let clone = decision.clone();
+    assert_eq!(clone.receipt(), None);
+    assert!(decision.take_receipt().is_some());
+    assert_eq!(clone, decision);
+}
+
 // No wait would help: a retry_after of some time would be a lie.
 #[test]
 fn a_cost_above_the_limit_is_denied_for_ever_and_not_recorded() {
@@ -73,7 +122,7 @@ fn a_cost_above_the_limit_is_denied_for_ever_and_not_recorded() {
             for used in [0, 1] {
                 for decision in [
                     limiter.check_cost("alice", cost(6)),
-                    limiter.peek("alice", cost(6)),
+                    limiter.peek_cost("alice", cost(6)),
                     limiter.check_cost("alice", cost(UNITS_MAX)),
                 ] {
                     assert!(!decision.is_allowed(), "{algorithm:?}");
@@ -106,7 +155,8 @@ fn the_largest_numbers_are_counted() {
                 assert!(wait > Duration::ZERO && wait <= 2 * TEN_YEARS, "{algorithm:?}: {wait:?}");
                 assert!(decision.reset_after() <= 2 * TEN_YEARS, "{algorithm:?}");
             }
-            let wait = limiter.check_cost("alice", cost(UNITS_MAX)).retry_after().duration().unwrap();
+            let wait =
+                limiter.check_cost("alice", cost(UNITS_MAX)).retry_after().duration().unwrap();
             clock.advance(wait);
             assert!(limiter.check_cost("alice", cost(UNITS_MAX)).is_allowed(), "{algorithm:?}");
         }
@@ -119,7 +169,7 @@ fn settling_with_the_largest_number_denies() {
     for algorithm in ALGORITHMS {
         for quotas in [&[(UNITS_MAX, 3600)][..], &[(5, 60), (UNITS_MAX, 3600)]] {
             let (limiter, clock) = limiter(quotas, algorithm);
-            let receipt = limiter.reserve("alice", cost(5)).into_receipt().unwrap();
+            let receipt = limiter.reserve("alice", 5).into_receipt().unwrap();
             assert_eq!(limiter.settle(receipt, u64::MAX), 5 + UNITS_MAX, "{algorithm:?}");
             for seconds in [0, 0, 1] {
                 clock.advance(Duration::from_secs(seconds));
@@ -137,9 +187,8 @@ fn settling_with_the_largest_number_denies() {
 fn thousands_of_debts_add_up_without_wrapping() {
     for algorithm in ALGORITHMS {
         let (limiter, clock) = limiter(&[(5000, 3600)], algorithm);
-        let open: Vec<_> = (0..5000)
-            .map(|_| limiter.reserve("alice", Cost::ONE).into_receipt().unwrap())
-            .collect();
+        let open: Vec<_> =
+            (0..5000).map(|_| limiter.reserve("alice", 1).into_receipt().unwrap()).collect();
         for (round, receipt) in open.into_iter().enumerate() {
             limiter.settle(receipt, u64::MAX);
             if round % 100 == 0 {
@@ -150,14 +199,14 @@ fn thousands_of_debts_add_up_without_wrapping() {
                 assert!(enough || algorithm == Algorithm::Gcra, "{algorithm:?}");
             }
         }
-        assert!(!limiter.peek("alice", Cost::ONE).is_allowed(), "{algorithm:?}");
+        assert!(!limiter.peek("alice").is_allowed(), "{algorithm:?}");
     }
 }
 
 #[test]
 fn the_settings_of_a_limiter_have_ranges() {
     let build = |set: &dyn Fn(LimiterBuilder) -> LimiterBuilder| {
-        let quota = Quota::per_minute(1).unwrap();
+        let quota = Quota::per_minute(1);
         set(builder(&[quota], Algorithm::Log).unwrap()).build().map(|_| ())
     };
     let refused = |set: &dyn Fn(LimiterBuilder) -> LimiterBuilder, value: &str| {
@@ -189,7 +238,7 @@ fn the_settings_of_a_limiter_have_ranges() {
 
 #[test]
 fn a_policy_has_one_to_eight_quotas_and_a_plain_name() {
-    let quotas = |count| vec![Quota::per_minute(1).unwrap(); count];
+    let quotas = |count| vec![Quota::per_minute(1); count];
     let policy = |name: &str, count| Policy::builder(name).quotas(quotas(count)).build();
     for count in [0, Policy::QUOTAS_MAX + 1, 1000] {
         let error = policy("api", count).unwrap_err();
@@ -212,7 +261,7 @@ fn a_policy_has_one_to_eight_quotas_and_a_plain_name() {
 
 #[test]
 fn the_parameters_of_an_algorithm_have_ranges() {
-    let built = |algorithm| builder(&[Quota::per_minute(1).unwrap()], algorithm);
+    let built = |algorithm| builder(&[Quota::per_minute(1)], algorithm);
     for bytes_max in [0, 63, 65_537, u32::MAX] {
         let error = built(Algorithm::LogCapped { bytes_max }).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Policy);
@@ -234,7 +283,7 @@ fn the_parameters_of_an_algorithm_have_ranges() {
 // A log takes a tier of fewer quotas; the others keep a state a quota and must have as many.
 #[test]
 fn a_tier_must_fit_the_policy() {
-    let quotas = vec![Quota::per_minute(9).unwrap(); 9];
+    let quotas = vec![Quota::per_minute(9); 9];
     for algorithm in ALGORITHMS {
         let (limiter, _) = limiter(&[(5, 60), (50, 3600)], algorithm);
         let log = matches!(algorithm, Algorithm::Log | Algorithm::LogCapped { .. });
@@ -271,7 +320,7 @@ fn debug_shows_no_secret() {
     };
     assert!(shown(&format!("{SECRET:?}")) && shown(&format!("{halves:?}")), "it would be noticed");
 
-    let quota = Quota::per_minute(1).unwrap();
+    let quota = Quota::per_minute(1);
     let builder = builder(&[quota], Algorithm::Log).unwrap().secret(SECRET);
     assert!(!shown(&format!("{builder:?}")));
     let limiter = builder.build().unwrap();

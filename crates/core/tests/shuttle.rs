@@ -15,8 +15,8 @@ fn clock() -> ManualClock {
     ManualClock::new(Duration::from_secs(1_700_000_000))
 }
 
-fn limiter(limit: u64) -> Arc<Limiter> {
-    let policy = Policy::new("shuttle", Quota::per_minute(limit).unwrap()).unwrap();
+fn limiter(limit: u32) -> Arc<Limiter> {
+    let policy = Policy::new("shuttle", Quota::per_minute(limit)).unwrap();
     let builder = Limiter::builder(policy).clock(clock()).secret([7; 16]).shards(2);
     Arc::new(builder.build().unwrap())
 }
@@ -116,7 +116,7 @@ fn refunds_free_what_they_name_and_no_more() {
 #[test]
 fn sweeping_and_evicting_forgive_nobody() {
     run(|| {
-        let policy = Policy::new("evict", Quota::per_minute(2).unwrap()).unwrap();
+        let policy = Policy::new("evict", Quota::per_minute(2)).unwrap();
         let limiter = Limiter::builder(policy)
             .clock(clock())
             .secret([7; 16])

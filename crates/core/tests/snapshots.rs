@@ -75,7 +75,7 @@ fn a_clock_that_went_back_neither_forgives_nor_locks() {
             let mut denied = Vec::new();
             let mut more = 0;
             for key in 0..KEYS {
-                let (old, new) = (before.peek(&key, Cost::ONE), after.peek(&key, Cost::ONE));
+                let (old, new) = (before.peek(&key), after.peek(&key));
                 more += u64::from(new.remaining() > old.remaining());
                 denied.extend((!new.is_allowed()).then_some(key));
             }
@@ -101,11 +101,11 @@ fn a_clock_that_went_back_does_not_reweigh_the_previous_window() {
         assert!(before.check_cost("alice", cost(20)).is_allowed());
         clock.advance(Duration::from_secs(59));
         let saved = save(&before);
-        let old = before.peek("alice", Cost::ONE);
+        let old = before.peek("alice");
         for back in 1..=60 {
             let clock = ManualClock::new(Duration::from_secs(60 * 28_333_333 + 60 - back));
             let (after, _) = restore(&saved, builder(algorithm, 1, &clock));
-            let new = after.peek("alice", Cost::ONE);
+            let new = after.peek("alice");
             let (old, new) = (old.remaining(), new.remaining());
             assert!(new <= old, "{algorithm:?}, {back} s back: {new} units left instead of {old}");
         }
@@ -182,7 +182,7 @@ fn tiers_are_kept() {
     for algorithm in ALGORITHMS {
         let clock = ManualClock::new(START);
         let before = builder(algorithm, 1, &clock).build().unwrap();
-        let day = [Quota::per_day(5).unwrap()];
+        let day = [Quota::per_day(5)];
         let tier = before.tier(&day).unwrap();
         assert!(before.with(&tier).unwrap().check_cost("alice", cost(5)).is_allowed());
         let (after, _) = restore(&save(&before), builder(algorithm, 1, &clock));
@@ -287,7 +287,7 @@ fn is_log(algorithm: Algorithm) -> bool {
 }
 
 fn builder(algorithm: Algorithm, quotas: usize, clock: &ManualClock) -> LimiterBuilder {
-    let quotas = [Quota::per_minute(20).unwrap(), Quota::per_hour(45).unwrap()][..quotas].to_vec();
+    let quotas = [Quota::per_minute(20), Quota::per_hour(45)][..quotas].to_vec();
     let policy = Policy::builder("saved").quotas(quotas).algorithm(algorithm).build().unwrap();
     Limiter::builder(policy).clock(clock.clone())
 }
@@ -331,7 +331,7 @@ fn flood(limiter: &Limiter) {
 
 /// Keys that were denied before and are not after.
 fn forgiven(before: &Limiter, after: &Limiter) -> Vec<u64> {
-    let denied = |limiter: &Limiter, key: &u64| !limiter.peek(key, Cost::ONE).is_allowed();
+    let denied = |limiter: &Limiter, key: &u64| !limiter.peek(key).is_allowed();
     (0..8000).filter(|key| denied(before, key) && !denied(after, key)).collect()
 }
 

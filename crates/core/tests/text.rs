@@ -50,7 +50,7 @@ fn algorithms_that_support_future_entries_let_callers_wait() {
     for algorithm in Algorithm::ALL {
         let builder = Policy::builder("api").quota(quota(1, 1000)).algorithm(algorithm);
         let limiter = Limiter::new(builder.build().unwrap()).unwrap();
-        let waited = limiter.wait_blocking("alice", Cost::ONE, Duration::ZERO);
+        let waited = limiter.wait_timeout_blocking("alice", Cost::ONE, Duration::ZERO);
         assert_eq!(waited.is_ok(), algorithm.supports_future_entries(), "{algorithm}");
         assert_eq!(limiter.history("alice").is_ok(), algorithm.keeps_entries(), "{algorithm}");
     }

@@ -8,7 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use slidegate::{
-    Algorithm, Ask, Cost, ErrorKind, Limiter, ManualClock, Mode, Policy, Quota, RetryAfter, check_all,
+    Algorithm, Ask, Cost, ErrorKind, Limiter, ManualClock, Mode, Policy, Quota, RetryAfter,
+    check_all,
 };
 
 const THREADS: u64 = 4;
@@ -48,7 +49,7 @@ fn a_limit_of_one_admits_one() {
 #[test]
 fn two_quotas_are_taken_together() {
     for algorithm in ALGORITHMS {
-        let quotas = [Quota::per_second(5).unwrap(), Quota::per_minute(6).unwrap()];
+        let quotas = [Quota::per_second(5), Quota::per_minute(6)];
         let policy = Policy::builder("two").quotas(quotas).algorithm(algorithm).build().unwrap();
         let limiter = still(policy);
         let admitted = race(TRIALS, |trial, _| take(&limiter, trial, 2));
@@ -211,10 +212,8 @@ fn a_denial_charges_nobody_and_names_who_was_in_the_way() {
         ])
         .unwrap();
         assert!(decisions.iter().all(|decision| !decision.is_allowed()), "{algorithm:?}");
-        let in_the_way: Vec<_> = decisions
-            .iter()
-            .map(|decision| decision.retry_after() != RetryAfter::Now)
-            .collect();
+        let in_the_way: Vec<_> =
+            decisions.iter().map(|decision| decision.retry_after() != RetryAfter::Now).collect();
         assert_eq!(in_the_way, [false, true, false], "{algorithm:?}");
         assert_eq!(wide.usage("192.0.2.1").units(0), 0, "{algorithm:?}");
         assert_eq!(narrow.usage("bob").units(0), 0, "{algorithm:?}");
@@ -227,7 +226,7 @@ fn a_denial_charges_nobody_and_names_who_was_in_the_way() {
 // A shadow policy must neither deny the others nor be charged for what the others deny.
 #[test]
 fn a_shadow_denies_nobody_and_takes_only_what_enforcing_would() {
-    let quota = Quota::per_minute(1).unwrap();
+    let quota = Quota::per_minute(1);
     let shadow = still(Policy::builder("shadow").quota(quota).mode(Mode::Shadow).build().unwrap());
     let enforced = limiter(2, Algorithm::Log);
     let ask = || {
@@ -258,7 +257,7 @@ fn more_than_64_asks_are_refused() {
 
 /// A limiter whose clock stands still in the middle of a window, so that nothing is ever freed.
 fn limiter(limit: u64, algorithm: Algorithm) -> Limiter {
-    let quota = Quota::per_minute(limit).unwrap();
+    let quota = Quota::new(limit, Duration::from_secs(60)).unwrap();
     still(Policy::builder("race").quota(quota).algorithm(algorithm).build().unwrap())
 }
 

@@ -64,7 +64,7 @@ fn a_change_forgives_nothing() {
                 assert!(limiter.check("alice").is_allowed());
             }
             clock.advance(Duration::from_secs(1));
-            let left = limiter.with(&tier).unwrap().peek("alice", Cost::ONE).remaining();
+            let left = limiter.with(&tier).unwrap().peek("alice").remaining();
             if left > limit.saturating_sub(9) {
                 wrong.push(format!(
                     "{algorithm:?}: 9 of 10/60 s left {left} of {limit}/{seconds} s"
@@ -85,7 +85,7 @@ fn another_limit_of_the_same_window_changes_no_count() {
         assert!(limiter.check_cost("alice", cost(9)).is_allowed());
         assert!(!limiter.with(&less).unwrap().check("alice").is_allowed(), "{algorithm:?}");
         assert_eq!(limiter.with(&more).unwrap().check("alice").remaining(), 990, "{algorithm:?}");
-        assert_eq!(limiter.peek("alice", Cost::ONE).remaining(), 0, "{algorithm:?}");
+        assert_eq!(limiter.peek("alice").remaining(), 0, "{algorithm:?}");
         assert_eq!(limiter.usage("alice").units(0), 10, "{algorithm:?}");
     }
 }
@@ -120,7 +120,7 @@ fn looking_at_a_key_of_a_longer_tier_forgives_nothing() {
             let _ = limiter.usage("alice");
         }),
         ("history", |limiter| drop(limiter.history("alice"))),
-        ("peek", |limiter| drop(limiter.peek("alice", Cost::ONE))),
+        ("peek", |limiter| drop(limiter.peek("alice"))),
         ("sweep", |limiter| {
             limiter.sweep(usize::MAX);
         }),
@@ -160,7 +160,7 @@ fn a_receipt_of_a_tier_gives_back_the_very_units_and_no_others() {
         clock.advance(Duration::from_secs(120));
         let back = limiter.refund(receipt);
         let recorded = limiter.settle(settled, 1);
-        let left = limiter.with(&hour).unwrap().peek("alice", Cost::ONE).remaining();
+        let left = limiter.with(&hour).unwrap().peek("alice").remaining();
         if (back, recorded, left) != (2, 1, 3) {
             wrong.push(format!("{algorithm:?}: {back} back, {recorded} recorded, {left} left"));
         }
@@ -346,7 +346,7 @@ fn limiter(limit: u64, algorithm: Algorithm) -> (Limiter, ManualClock) {
 
 fn limiter_of(limit: u64, quotas: u64, algorithm: Algorithm) -> (Limiter, ManualClock) {
     let clock = ManualClock::new(Duration::from_millis(START_MS + 7));
-    let quotas = (0..quotas).map(|_| Quota::per_minute(limit).unwrap());
+    let quotas = (0..quotas).map(|_| Quota::new(limit, Duration::from_secs(60)).unwrap());
     let policy = Policy::builder("tiers").quotas(quotas).algorithm(algorithm).build().unwrap();
     (Limiter::builder(policy).clock(clock.clone()).build().unwrap(), clock)
 }

@@ -226,7 +226,7 @@ impl Walk {
         let end = sleeps.now.get() + deadline;
         let task = async move {
             let sleep = |asked| sleeps.sleep(asked, end);
-            limiter.wait("key", cost, Duration::from_nanos(deadline), sleep).await
+            limiter.wait_timeout("key", cost, Duration::from_nanos(deadline), sleep).await
         };
         self.waiting.push((Box::pin(task), cost.get()));
         let newest = self.waiting.len() - 1;

@@ -8,7 +8,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use slidegate::{
-    Algorithm, Clock, Cost, Decision, Error, ErrorKind, Limiter, ManualClock, Policy, Quota, RetryAfter,
+    Algorithm, Clock, Cost, Decision, Error, ErrorKind, Limiter, ManualClock, Policy, Quota,
+    RetryAfter,
 };
 
 /// Both algorithms that have a line.
@@ -56,15 +57,20 @@ fn a_wait_past_the_deadline_is_denied_at_once_and_takes_nothing() {
         assert!(limiter.check("alice").is_allowed());
         let before = limiter.usage("alice");
         for deadline in [0, 1, 59_999] {
-            let wait = limiter.wait("alice", cost(1), Duration::from_millis(deadline), never);
+            let wait =
+                limiter.wait_timeout("alice", cost(1), Duration::from_millis(deadline), never);
             let decision = now_or_never(wait).unwrap();
             assert!(!decision.is_allowed(), "{algorithm:?}");
-            assert_eq!(decision.retry_after(), RetryAfter::After(Duration::from_secs(60)), "{algorithm:?}");
+            assert_eq!(
+                decision.retry_after(),
+                RetryAfter::After(Duration::from_secs(60)),
+                "{algorithm:?}"
+            );
         }
         assert_eq!(limiter.usage("alice"), before);
         let mut wait = task(&limiter, &clock, 1, Duration::from_secs(60));
         assert!(poll(&mut wait).is_none(), "{algorithm:?}: a millisecond more is enough");
-        let free = limiter.wait("bob", cost(1), Duration::ZERO, never);
+        let free = limiter.wait_timeout("bob", cost(1), Duration::ZERO, never);
         assert!(now_or_never(free).unwrap().is_allowed(), "{algorithm:?}: nothing to wait for");
     }
 }
@@ -74,7 +80,7 @@ fn a_wait_past_the_deadline_is_denied_at_once_and_takes_nothing() {
 fn a_cost_above_the_limit_is_denied_at_once() {
     for algorithm in LINED {
         let (limiter, _) = limiter(3, algorithm);
-        let wait = limiter.wait("alice", cost(4), Duration::MAX, never);
+        let wait = limiter.wait_timeout("alice", cost(4), Duration::MAX, never);
         let decision = now_or_never(wait).unwrap();
         assert!(!decision.is_allowed());
         assert_eq!(decision.retry_after(), RetryAfter::Never);
@@ -146,7 +152,7 @@ fn a_receipt_of_a_wait_gives_back_the_very_units() {
 // Without a bound a flood of waiters would be a queue without end.
 #[test]
 fn one_waiter_too_many_is_an_error() {
-    let policy = Policy::new("wait", Quota::per_minute(1).unwrap()).unwrap();
+    let policy = Policy::new("wait", Quota::per_minute(1)).unwrap();
     let clock = ManualClock::new(START);
     let limiter = Limiter::builder(policy).clock(clock.clone()).waiters_max(2).build().unwrap();
     assert!(limiter.check("alice").is_allowed());
@@ -167,10 +173,10 @@ fn one_waiter_too_many_is_an_error() {
 fn algorithms_without_a_line_say_so() {
     for algorithm in [Algorithm::Counter, Algorithm::Segments { count: 6 }, Algorithm::Fixed] {
         let (limiter, _) = limiter(1, algorithm);
-        let wait = limiter.wait("alice", cost(1), SECONDS_600, never);
+        let wait = limiter.wait_timeout("alice", cost(1), SECONDS_600, never);
         let error = now_or_never(wait).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
-        let error = limiter.wait_blocking("alice", cost(1), SECONDS_600).unwrap_err();
+        let error = limiter.wait_timeout_blocking("alice", cost(1), SECONDS_600).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         assert_eq!((limiter.stats().waiters, limiter.usage("alice").units(0)), (0, 0));
     }
@@ -298,7 +304,8 @@ fn blocked_threads_are_served_a_window_apart() {
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
-                let decision = limiter.wait_blocking("alice", Cost::ONE, SECONDS_600).unwrap();
+                let decision =
+                    limiter.wait_timeout_blocking("alice", Cost::ONE, SECONDS_600).unwrap();
                 assert!(decision.is_allowed());
             });
         }
@@ -312,7 +319,7 @@ const START: Duration = Duration::from_secs(1_700_000_000);
 const SECONDS_600: Duration = Duration::from_secs(600);
 
 fn limiter(limit: u64, algorithm: Algorithm) -> (Limiter, ManualClock) {
-    let quota = Quota::per_minute(limit).unwrap();
+    let quota = Quota::new(limit, Duration::from_secs(60)).unwrap();
     let policy = Policy::builder("wait").quota(quota).algorithm(algorithm).build().unwrap();
     let clock = ManualClock::new(START);
     (Limiter::builder(policy).clock(clock.clone()).build().unwrap(), clock)
@@ -332,7 +339,7 @@ fn task<'a>(
     deadline: Duration,
 ) -> Task<'a> {
     let sleep = |asked| Sleep { clock, until: clock.now() + nanos(asked) };
-    Box::pin(limiter.wait("alice", cost(units), deadline, sleep))
+    Box::pin(limiter.wait_timeout("alice", cost(units), deadline, sleep))
 }
 
 struct Sleep<'a> {

@@ -25,8 +25,8 @@ use crate::rollout::{Rollout, Share};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), slidegate::Error> {
-/// let limiter = Limiter::new(Policy::new("api", Quota::per_minute(10)?)?)?;
-/// let gate = Gate::builder(limiter).tier("gold", [Quota::per_minute(1000)?]).build()?;
+/// let limiter = Limiter::new(Policy::new("api", Quota::per_minute(10))?)?;
+/// let gate = Gate::builder(limiter).tier("gold", [Quota::per_minute(1000)]).build()?;
 ///
 /// let gold = gate.tier("gold");
 /// let decided = gate.check(b"alice", gold, Cost::ONE, Caller::IN_PROCESS).await;

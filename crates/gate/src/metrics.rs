@@ -18,7 +18,7 @@ use crate::observe::{GateOutcome, GuardEvent, Observer};
 /// use slidegate_gate::{Gate, Metrics};
 ///
 /// let metrics = Arc::new(Metrics::new());
-/// let limiter = Limiter::new(Policy::new("api", Quota::per_minute(100)?)?)?;
+/// let limiter = Limiter::new(Policy::new("api", Quota::per_minute(100))?)?;
 /// let gate = Gate::builder(limiter).metrics(&metrics).build()?;
 /// // In the handler of `/metrics`:
 /// assert!(metrics.render().contains(r#"rate_limit_requests_total{policy="api""#));

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 use std::sync::Arc;
 
-use slidegate::{Decision, SleepFn};
+use slidegate::{Decision, RetryAfter, SleepFn};
 
 use crate::all::{Ask, take};
 
@@ -104,9 +104,7 @@ impl Waiting {
 /// Returns the time after which every ask may pass, or `None` if one never does.
 pub(crate) fn retry_after(decisions: &[Decision]) -> Option<Duration> {
     let denied = decisions.iter().filter(|decision| !decision.is_allowed());
-    denied
-        .map(Decision::retry_after)
-        .try_fold(Duration::ZERO, |longest, after| Some(longest.max(after?)))
+    denied.map(Decision::retry_after).max().unwrap_or(RetryAfter::Now).duration()
 }
 
 /// Counts a request as waiting for as long as it lives.

@@ -11,8 +11,8 @@
 //! use slidegate_http::{AdvertisedLimits, Body, Fields, PolicyDecision, Problem};
 //!
 //! let policy = Policy::builder("api")
-//!     .quota(Quota::per_second(2)?)
-//!     .quota(Quota::per_hour(1000)?)
+//!     .quota(Quota::per_second(2))
+//!     .quota(Quota::per_hour(1000))
 //!     .build()?;
 //! let clock = ManualClock::new(Duration::from_secs(1_700_000_000));
 //! let limiter = Limiter::builder(policy).clock(clock).build()?;

@@ -37,8 +37,8 @@ fn wire(fields: Fields, judged: &[PolicyDecision<'_>]) -> Vec<String> {
 
 fn two_quotas() -> Policy {
     Policy::builder("api")
-        .quota(Quota::per_second(10).unwrap())
-        .quota(Quota::per_hour(1000).unwrap())
+        .quota(Quota::per_second(10))
+        .quota(Quota::per_hour(1000))
         .build()
         .unwrap()
 }
@@ -49,7 +49,12 @@ fn retry_after(wait: Option<Duration>) -> RetryAfter {
 }
 
 fn standing(limit: u64, remaining: u64, retry: Option<u64>, reset: u64) -> QuotaDecision {
-    QuotaDecision::new(limit, remaining, retry_after(retry.map(Duration::from_millis)), Duration::from_millis(reset))
+    QuotaDecision::new(
+        limit,
+        remaining,
+        retry_after(retry.map(Duration::from_millis)),
+        Duration::from_millis(reset),
+    )
 }
 
 #[test]
@@ -115,7 +120,7 @@ fn a_denial_says_when_to_come_again_and_is_not_cached() {
 // Any number of seconds would be untrue, and would invite a retry that is denied again.
 #[test]
 fn a_request_that_never_passes_is_told_no_time() {
-    let limiter = Limiter::new(Policy::new("api", Quota::per_minute(5).unwrap()).unwrap()).unwrap();
+    let limiter = Limiter::new(Policy::new("api", Quota::per_minute(5)).unwrap()).unwrap();
     let decision = limiter.check_cost("alice", Cost::new(6).unwrap());
     let headers = written(Fields::new(), &[PolicyDecision::new(limiter.policy(), &decision)]);
     assert!(!headers.contains_key("retry-after"));
@@ -125,11 +130,8 @@ fn a_request_that_never_passes_is_told_no_time() {
 
 #[test]
 fn shadow_is_not_told_unless_asked() {
-    let shadow = Policy::builder("new")
-        .quota(Quota::per_minute(1).unwrap())
-        .mode(Mode::Shadow)
-        .build()
-        .unwrap();
+    let shadow =
+        Policy::builder("new").quota(Quota::per_minute(1)).mode(Mode::Shadow).build().unwrap();
     let limiter = Limiter::builder(shadow).clock(ManualClock::new(NOW)).build().unwrap();
     let _ = limiter.check("alice");
     let decision = limiter.check("alice");
@@ -146,7 +148,7 @@ fn shadow_is_not_told_unless_asked() {
 fn nothing_to_tell_is_no_field() {
     // An empty list is not a value that `RateLimit` may have.
     let policy = Policy::builder("api")
-        .quota(Quota::per_minute(1).unwrap())
+        .quota(Quota::per_minute(1))
         .failure_mode(FailureMode::Deny)
         .build()
         .unwrap();
@@ -158,8 +160,8 @@ fn nothing_to_tell_is_no_field() {
 
 #[test]
 fn a_tier_tells_its_own_windows() {
-    let policy = Policy::new("api", Quota::per_minute(1).unwrap()).unwrap();
-    let gold = [Quota::per_hour(500).unwrap()];
+    let policy = Policy::new("api", Quota::per_minute(1)).unwrap();
+    let gold = [Quota::per_hour(500)];
     let decision = Decision::new(Outcome::Allow, &[standing(500, 499, Some(0), 1)], None);
     let headers = written(Fields::new(), &[PolicyDecision::new(&policy, &decision).quotas(&gold)]);
     assert_eq!(headers["ratelimit-policy"], r#""api";q=500;w=3600"#);
@@ -167,7 +169,7 @@ fn a_tier_tells_its_own_windows() {
 
 #[test]
 fn what_was_there_is_replaced() {
-    let limiter = Limiter::new(Policy::new("api", Quota::per_minute(5).unwrap()).unwrap()).unwrap();
+    let limiter = Limiter::new(Policy::new("api", Quota::per_minute(5)).unwrap()).unwrap();
     let decision = limiter.check("alice");
     let mut headers = HeaderMap::new();
     headers.append("ratelimit", "\"old\";r=1".parse().unwrap());
@@ -188,8 +190,7 @@ fn retry_after_is_never_before_the_reset_of_a_quota_that_denied() {
         Algorithm::Fixed,
     ] {
         let clock = ManualClock::new(NOW);
-        let policy =
-            Policy::builder("api").quota(Quota::per_minute(20).unwrap()).algorithm(algorithm);
+        let policy = Policy::builder("api").quota(Quota::per_minute(20)).algorithm(algorithm);
         let limiter =
             Limiter::builder(policy.build().unwrap()).clock(clock.clone()).build().unwrap();
         let mut denials = 0;
@@ -303,7 +304,7 @@ proptest! {
         name in "[a-z][a-z0-9_.:/*-]{0,63}",
     ) {
         let fields = Fields::none().ratelimit(lists.then_some(Form::List)).x_ratelimit(x_ratelimit);
-        let policy = Policy::new(&name, Quota::per_minute(limit).unwrap()).unwrap();
+        let policy = Policy::new(&name, Quota::new(limit, Duration::from_secs(60)).unwrap()).unwrap();
         let quota = standing(limit, left.min(limit), Some(0), reset);
         let decision = Decision::new(Outcome::Allow, &[quota], None);
         let expected = written(fields, &[PolicyDecision::new(&policy, &decision)]);
@@ -323,7 +324,7 @@ proptest! {
 
 #[test]
 fn what_cannot_be_written_beforehand_is_not() {
-    let minute = Quota::per_minute(10).unwrap();
+    let minute = Quota::per_minute(10);
     let one = Policy::new("api", minute).unwrap();
     let shadow = Policy::builder("api").quota(minute).mode(Mode::Shadow).build().unwrap();
     assert!(PolicyFields::new(Fields::new(), &one).is_some());

@@ -7,13 +7,14 @@ use std::time::Duration;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use slidegate::{
-    Cost, Decision, FailureMode, Limiter, ManualClock, Mode, Outcome, Policy, Quota, QuotaDecision, RetryAfter,
+    Cost, Decision, FailureMode, Limiter, ManualClock, Mode, Outcome, Policy, Quota, QuotaDecision,
+    RetryAfter,
 };
 use slidegate_http::{Body, PolicyDecision, Problem, ProblemKind};
 
-fn limiter(name: &str, limit: u64) -> Limiter {
+fn limiter(name: &str, limit: u32) -> Limiter {
     let clock = ManualClock::new(Duration::from_secs(1_700_000_000));
-    let policy = Policy::new(name, Quota::per_minute(limit).unwrap()).unwrap();
+    let policy = Policy::new(name, Quota::per_minute(limit)).unwrap();
     Limiter::builder(policy).clock(clock).build().unwrap()
 }
 
@@ -75,8 +76,8 @@ fn the_response_has_the_type_of_its_body_and_is_not_cached() {
 #[test]
 fn only_the_quotas_that_denied_are_named() {
     let policy = Policy::builder("api")
-        .quota(Quota::per_second(10).unwrap())
-        .quota(Quota::per_hour(1000).unwrap())
+        .quota(Quota::per_second(10))
+        .quota(Quota::per_hour(1000))
         .build()
         .unwrap();
     let second = Duration::from_secs(1);
@@ -87,7 +88,7 @@ fn only_the_quotas_that_denied_are_named() {
     assert_eq!(problem.violated_policies(), ["api-1s"]);
 
     // Used up in shadow mode: turned nobody away.
-    let shadow = Policy::builder("new").quota(Quota::per_second(10).unwrap()).mode(Mode::Shadow);
+    let shadow = Policy::builder("new").quota(Quota::per_second(10)).mode(Mode::Shadow);
     let shadow = shadow.build().unwrap();
     let passed = Decision::new(Outcome::Allow, &[full], None);
     let judged = [PolicyDecision::new(&policy, &decision), PolicyDecision::new(&shadow, &passed)];
@@ -108,7 +109,7 @@ fn a_request_that_never_passes_is_told_so() {
 #[test]
 fn a_failed_store_is_503_and_not_the_clients_fault() {
     let policy = |mode| {
-        let builder = Policy::builder("api").quota(Quota::per_minute(1).unwrap());
+        let builder = Policy::builder("api").quota(Quota::per_minute(1));
         builder.failure_mode(mode).build().unwrap()
     };
     let minute = Duration::from_secs(60);

@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 async fn run() -> Result<(), Box<dyn Error>> {
     let mut server = RedisServer::start()?;
     let policy = Policy::builder("example")
-        .quota(Quota::per_second(100)?)
+        .quota(Quota::per_second(100))
         .failure_mode(FailureMode::Local)
         .build()?;
     let redis = Redis::single(&server.url())?.build()?;

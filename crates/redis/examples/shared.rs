@@ -19,7 +19,7 @@ use slidegate_redis::Redis;
 use slidegate_testkit::server::RedisServer;
 
 /// What both may do in any minute, together.
-const LIMIT: u64 = 10;
+const LIMIT: u32 = 10;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().collect();
@@ -64,7 +64,7 @@ fn start(name: &str, url: &str, lines: Sender<String>) -> Result<(), Box<dyn Err
 
 async fn ask(name: &str, url: &str) -> Result<(), Box<dyn Error>> {
     let redis = Redis::single(url)?.deadline(Duration::from_millis(500)).build()?;
-    let policy = Policy::new("example", Quota::per_minute(LIMIT)?)?;
+    let policy = Policy::new("example", Quota::per_minute(LIMIT))?;
     let limiter = redis.limiter(policy).build()?;
     // A key of its own for each run.
     let key = format!("run-{}", std::os::unix::process::parent_id());

@@ -252,7 +252,8 @@ impl Lease {
         else {
             return None;
         };
-        let mut quotas = [QuotaDecision::new(0, 0, RetryAfter::Never, Duration::ZERO); Policy::QUOTAS_MAX];
+        let mut quotas =
+            [QuotaDecision::new(0, 0, RetryAfter::Never, Duration::ZERO); Policy::QUOTAS_MAX];
         let quotas_len = of_reply.len().min(Policy::QUOTAS_MAX);
         quotas[..quotas_len].copy_from_slice(&of_reply[..quotas_len]);
         Some(Self {
@@ -284,7 +285,7 @@ impl Lease {
                 quota.reset_after().saturating_sub(age),
             );
         }
-        let receipt = Receipt::new(key.key, self.tick, cost, self.epoch);
+        let receipt = Receipt::new(key.key, cost, self.tick, self.epoch);
         Decision::new(Outcome::Allow, &quotas[..self.quotas_len], Some(receipt))
     }
 }

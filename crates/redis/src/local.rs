@@ -109,7 +109,7 @@ impl LocalFallback {
         now: Instant,
     ) -> Option<Decision> {
         let both = self.millis(now) < self.deciding_until(key).load(Ordering::Relaxed);
-        let decision = both.then(|| self.with(tier).peek(key, cost))?;
+        let decision = both.then(|| self.with(tier).peek_cost(key, cost))?;
         (!decision.is_allowed()).then_some(decision)
     }
 

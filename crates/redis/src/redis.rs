@@ -29,7 +29,7 @@ use crate::tls::Tls;
 ///
 /// # async fn run() -> Result<(), slidegate::Error> {
 /// let redis = Redis::single("redis://127.0.0.1:6379")?.build()?;
-/// let limiter = redis.limiter(Policy::new("api", Quota::per_minute(100)?)?).build()?;
+/// let limiter = redis.limiter(Policy::new("api", Quota::per_minute(100))?).build()?;
 ///
 /// let decision = limiter.check("alice").await;
 /// assert!(decision.is_allowed());

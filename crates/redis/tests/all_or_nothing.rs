@@ -185,7 +185,7 @@ fn a_key_has_one_set_of_quotas_in_a_decision() {
     let server = RedisServer::start().unwrap();
     let redis = patient(&server.url()).build().unwrap();
     let limiter = redis.limiter(policy("api", 1, HOUR_MS)).build().unwrap();
-    let gold = limiter.tier(&[Quota::per_hour(100).unwrap()]).unwrap();
+    let gold = limiter.tier(&[Quota::per_hour(100)]).unwrap();
     runtime().block_on(async {
         let asks = [
             RedisAsk::new(limiter.with(&gold).unwrap(), "alice", cost(5)),
@@ -197,7 +197,7 @@ fn a_key_has_one_set_of_quotas_in_a_decision() {
         assert_eq!(used(&limiter, "alice").await, 0);
         assert!(allowed(&check_all(&asks[..1]).await.unwrap()));
         // The same tier twice is one set of quotas, also if another tier was made meanwhile.
-        limiter.tier(&[Quota::per_day(1).unwrap()]).unwrap();
+        limiter.tier(&[Quota::per_day(1)]).unwrap();
         let ask = RedisAsk::new(limiter.with(&gold).unwrap(), "alice", cost(5));
         assert!(allowed(&check_all(&[ask, ask]).await.unwrap()));
     });
@@ -230,8 +230,8 @@ fn asks_of_different_servers_and_too_many_are_refused() {
 #[test]
 fn without_a_server_a_denial_costs_nothing_either() {
     let redis = Redis::single("redis://127.0.0.1:1").unwrap().build().unwrap();
-    let limiter = |name: &str, limit: u64| {
-        let quota = Quota::per_hour(limit).unwrap();
+    let limiter = |name: &str, limit: u32| {
+        let quota = Quota::per_hour(limit);
         let policy = Policy::builder(name).quota(quota).failure_mode(FailureMode::Local);
         redis.limiter(policy.build().unwrap()).build().unwrap()
     };
@@ -262,7 +262,7 @@ fn without_a_server_a_denial_costs_nothing_either() {
 fn after_an_outage_the_local_limiters_judge_too() {
     let mut server = RedisServer::start().unwrap();
     let redis = patient(&server.url()).breaker(1, Duration::from_millis(10)).build().unwrap();
-    let quota = Quota::per_hour(3).unwrap();
+    let quota = Quota::per_hour(3);
     let local = Policy::builder("local").quota(quota).failure_mode(FailureMode::Local);
     let local = redis.limiter(local.build().unwrap()).build().unwrap();
     let plain = redis.limiter(policy("plain", 100, HOUR_MS)).build().unwrap();

@@ -9,7 +9,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use common::{patient, policy, runtime};
-use slidegate::{Cost, ErrorKind, FailureMode, Policy, Quota};
+use slidegate::{ErrorKind, FailureMode, Policy, Quota};
 use slidegate_redis::{BreakerState, Redis, RedisBuilder, join};
 use slidegate_testkit::server::{Certificates, Cluster, RedisServer, Sentinel};
 
@@ -25,7 +25,7 @@ fn works(builder: RedisBuilder) {
         for _ in 0..3 {
             let decision = limiter.check("alice").await;
             if decision.is_degraded() {
-                let error = limiter.peek("alice", Cost::ONE).await.map(|_| ()).unwrap_err();
+                let error = limiter.peek("alice").await.map(|_| ()).unwrap_err();
                 assert!(!decision.is_degraded(), "{error}");
             }
             allowed += u32::from(decision.is_allowed());
@@ -41,14 +41,14 @@ fn works(builder: RedisBuilder) {
 fn fails(builder: RedisBuilder, secrets: &[&str]) -> String {
     let shown = format!("{builder:?} ");
     let redis = builder.breaker(3, Duration::from_secs(60)).build().unwrap();
-    let deny = Policy::builder("api").quota(Quota::per_hour(2).unwrap());
+    let deny = Policy::builder("api").quota(Quota::per_hour(2));
     let deny = deny.failure_mode(FailureMode::Deny).build().unwrap();
     let (opens, closes) = (
         redis.limiter(policy("api", 2, HOUR_MS)).build().unwrap(),
         redis.limiter(deny).build().unwrap(),
     );
     let (error, shown) = runtime().block_on(async {
-        let error = opens.peek("alice", Cost::ONE).await.unwrap_err();
+        let error = opens.peek("alice").await.unwrap_err();
         assert!(error.is_store());
         let mut texts = shown + &show(&error) + &error.to_string();
         for _ in 0..4 {
@@ -225,7 +225,7 @@ fn fails_unasked(builder: RedisBuilder) -> String {
     runtime().block_on(async {
         let decision = limiter.check("alice").await;
         assert!(decision.is_allowed() && decision.is_degraded());
-        limiter.peek("alice", Cost::ONE).await.unwrap_err().to_string()
+        limiter.peek("alice").await.unwrap_err().to_string()
     })
 }
 

@@ -55,12 +55,12 @@ fn no_denial_from_memory_that_redis_would_have_allowed() {
             let twin = twin(&server.url(), limit, window_ms).tick(tick).build().unwrap();
             let (mut allowed, mut repeated, mut wrong) = (0_u64, 0_u64, 0_u64);
             while allowed < 10 * limit || repeated < 2000 {
-                let before = twin.peek(&key, Cost::ONE).await.unwrap();
+                let before = twin.peek(&key).await.unwrap();
                 let (decision, repeats) = from_memory(&cached, &key, Cost::ONE).await;
                 allowed += u64::from(decision.is_allowed());
                 repeated += u64::from(repeats);
                 if repeats && before.is_allowed() {
-                    wrong += u64::from(twin.peek(&key, Cost::ONE).await.unwrap().is_allowed());
+                    wrong += u64::from(twin.peek(&key).await.unwrap().is_allowed());
                 }
             }
             let stats = cached.stats();
@@ -267,7 +267,7 @@ fn retry_after_from_memory_is_exact() {
             proxy.delay_requests(Duration::ZERO);
 
             let before = Instant::now();
-            let looked = twin.peek(&key, cost(2)).await.unwrap();
+            let looked = twin.peek_cost(&key, cost(2)).await.unwrap();
             let (decision, repeats) = from_memory(&cached, &key, cost(2)).await;
             let now = Instant::now();
             assert!(repeats && !looked.is_allowed(), "it took too long to ask");

@@ -96,7 +96,7 @@ impl Scene {
 
     fn peek(&self, now: Duration, limiter: &RedisLimiter, key: &str, units: u64) -> Decision {
         self.clock.set(now);
-        self.runtime.block_on(limiter.peek(key, cost(units))).unwrap()
+        self.runtime.block_on(limiter.peek_cost(key, cost(units))).unwrap()
     }
 
     fn used(&self, now: Duration, limiter: &RedisLimiter) -> u64 {

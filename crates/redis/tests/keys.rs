@@ -115,7 +115,7 @@ impl Subject {
                 self.keep(key, decision);
             }
             6 => {
-                assert!(!self.limiter.peek(&key, units).await.unwrap().is_degraded());
+                assert!(!self.limiter.peek_cost(&key, units).await.unwrap().is_degraded());
             }
             7 => {
                 if let Some((key, receipt)) = self.receipt(random) {
@@ -176,7 +176,7 @@ fn another_algorithm_starts_anew() {
     let redis = patient(&server.url()).build().unwrap();
     runtime().block_on(async {
         for (_, algorithm) in ALGORITHMS {
-            let quota = Quota::per_day(2).unwrap();
+            let quota = Quota::per_day(2);
             let policy = Policy::builder("api").quota(quota).algorithm(algorithm).build().unwrap();
             let limiter = redis.limiter(policy).build().unwrap();
             let mut admitted = 0;
@@ -217,7 +217,7 @@ fn secrets_stay_at_home() {
     runtime().block_on(async {
         for (name, algorithm) in ALGORITHMS {
             let policy = || {
-                let quota = Quota::per_hour(2).unwrap();
+                let quota = Quota::per_hour(2);
                 Policy::builder(name).quota(quota).algorithm(algorithm).build().unwrap()
             };
             let secret = redis.limiter(policy()).secret_keys().build().unwrap();
@@ -248,7 +248,7 @@ async fn use_up(limiter: &RedisLimiter) -> String {
     let first = limiter.check(TOKEN).await;
     assert!(first.is_allowed() && !first.is_degraded());
     show(&first);
-    show(&limiter.peek(TOKEN, Cost::ONE).await);
+    show(&limiter.peek(TOKEN).await);
     let second = limiter.check(TOKEN).await;
     let denied = limiter.check(TOKEN).await;
     assert!(!denied.is_allowed());
@@ -267,7 +267,7 @@ async fn use_up(limiter: &RedisLimiter) -> String {
 
 /// An error about the token's own key.
 async fn damaged(server: &RedisServer, redis: &Redis) -> String {
-    let policy = Policy::new("damaged", Quota::per_hour(2).unwrap()).unwrap();
+    let policy = Policy::new("damaged", Quota::per_hour(2)).unwrap();
     let limiter = redis.limiter(policy).secret_keys().build().unwrap();
     assert!(limiter.check(TOKEN).await.is_allowed());
     let names = common::keys(server);
@@ -275,7 +275,7 @@ async fn damaged(server: &RedisServer, redis: &Redis) -> String {
     redis::cmd("SET").arg(name).arg("garbage").exec(&mut server.connection().unwrap()).unwrap();
     let decision = limiter.check(TOKEN).await;
     assert!(decision.is_degraded());
-    let error = limiter.peek(TOKEN, Cost::ONE).await.unwrap_err();
+    let error = limiter.peek(TOKEN).await.unwrap_err();
     format!("{decision:?} {error} {error:?}")
 }
 
@@ -339,7 +339,7 @@ fn in_a_cluster_no_text_chooses_its_slot() {
     let long = Duration::from_secs(10);
     let builder = Redis::cluster(&cluster.urls()).unwrap().deadline(long).connect_deadline(long);
     let redis = builder.build().unwrap();
-    let policy = Policy::new("api", Quota::per_hour(1).unwrap()).unwrap();
+    let policy = Policy::new("api", Quota::per_hour(1)).unwrap();
     let limiter = redis.limiter(policy).build().unwrap();
     let mut random = Random::new(11);
     runtime().block_on(async {

@@ -61,22 +61,22 @@ const ALGORITHMS: [Algorithm; 6] = [
 async fn decide(redis: &Redis, round: &str) -> Result<(), Error> {
     let degraded = || Error::new(slidegate::ErrorKind::Store, "degraded");
     for (number, algorithm) in ALGORITHMS.into_iter().enumerate() {
-        let quota = Quota::per_hour(50)?;
+        let quota = Quota::per_hour(50);
         let name = format!("p{number}");
         let policy = Policy::builder(&name).quota(quota).algorithm(algorithm).build()?;
         let limiter = redis.limiter(policy).deny_cache(0).build()?;
-        let gold = limiter.tier(&[Quota::per_hour(100)?])?;
+        let gold = limiter.tier(&[Quota::per_hour(100)])?;
         // Often enough that the log is written whole, in part, and with a code behind the head.
         for _ in 0..40 {
             let decision = limiter.check(round).await;
             let tiered = limiter.with(&gold).unwrap().check("other").await;
             if decision.is_degraded() || tiered.is_degraded() {
-                return Err(limiter.peek(round, Cost::ONE).await.err().unwrap_or_else(degraded));
+                return Err(limiter.peek(round).await.err().unwrap_or_else(degraded));
             }
         }
         let receipt = |decision: slidegate::Decision| decision.into_receipt().unwrap();
         limiter.refund(round, receipt(limiter.check(round).await)).await?;
-        limiter.settle(round, receipt(limiter.reserve(round, Cost::ONE).await), 3).await?;
+        limiter.settle(round, receipt(limiter.reserve(round, 1).await), 3).await?;
         limiter.usage(round).await?;
         if number < 2 {
             limiter.history(round).await?;

@@ -136,7 +136,7 @@ fn refused_address(result: Result<RedisBuilder, Error>, parts: &[&str]) {
 fn a_limiters_settings_have_bounds() {
     let redis = nowhere().build().unwrap();
     let refused = |set: &dyn Fn(RedisLimiterBuilder) -> RedisLimiterBuilder, parts: &[&str]| {
-        let local = Policy::builder("api").quota(Quota::per_minute(9).unwrap());
+        let local = Policy::builder("api").quota(Quota::per_minute(9));
         let local = local.failure_mode(FailureMode::Local).build().unwrap();
         refused(set(redis.limiter(local)).build().map(|_| ()), parts);
     };
@@ -171,7 +171,7 @@ fn a_limiters_settings_have_bounds() {
     }
     refused(&|builder| builder.local_memory(1), &["1"]);
     for algorithm in [Algorithm::Counter, Algorithm::Fixed, Algorithm::Segments { count: 4 }] {
-        let policy = Policy::builder("api").quota(Quota::per_minute(9).unwrap());
+        let policy = Policy::builder("api").quota(Quota::per_minute(9));
         let policy = policy.algorithm(algorithm).build().unwrap();
         let error = redis.limiter(policy).leases(5 * MS).build().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Setting);
@@ -231,7 +231,7 @@ fn the_largest_policy_is_counted_to_the_unit() {
 #[test]
 fn tiers_that_do_not_fit_are_refused() {
     let redis = nowhere().build().unwrap();
-    let quotas = |count: usize| vec![Quota::per_minute(5).unwrap(); count];
+    let quotas = |count: usize| vec![Quota::per_minute(5); count];
     for (algorithm, fits) in [
         (Algorithm::Log, [false, true, true, false]),
         (Algorithm::LogCapped { bytes_max: 64 }, [false, true, true, false]),

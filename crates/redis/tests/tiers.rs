@@ -42,8 +42,8 @@ fn units_of_a_tier_go_back_by_the_tier_as_in_memory() {
         let server = RedisServer::start().unwrap();
         for algorithm in ALGORITHMS {
             let clock = ManualClock::new(Duration::from_millis(1_700_000_000_007));
-            let per_minute = Quota::per_minute(10).unwrap();
-            let per_hour = [Quota::per_hour(7200).unwrap()];
+            let per_minute = Quota::per_minute(10);
+            let per_hour = [Quota::per_hour(7200)];
             let policy = Policy::builder("minute").quota(per_minute).algorithm(algorithm);
             let policy = policy.build().unwrap();
             let redis = patient(&server.url()).test_clock(clock.clone()).build().unwrap();
@@ -95,7 +95,7 @@ fn looks_at_a_tier_reach_back_as_far_as_its_window() {
         let clock = ManualClock::new(start);
         let redis = patient(&server.url()).test_clock(clock.clone()).build().unwrap();
         let limiter = redis.limiter(policy("minute", 10, 60_000)).deny_cache(0).build().unwrap();
-        let hour = limiter.tier(&[Quota::per_hour(5).unwrap()]).unwrap();
+        let hour = limiter.tier(&[Quota::per_hour(5)]).unwrap();
         assert!(limiter.with(&hour).unwrap().check_cost("k", cost(2)).await.is_allowed());
         clock.advance(Duration::from_secs(120));
         assert!(limiter.with(&hour).unwrap().check("k").await.is_allowed());
@@ -106,8 +106,8 @@ fn looks_at_a_tier_reach_back_as_far_as_its_window() {
         let events = limiter.with(&hour).unwrap().history("k").await.unwrap();
         let events: Vec<_> = events.iter().map(|event| (event.at, event.units)).collect();
         assert_eq!(events, [(start, 2), (start + Duration::from_secs(120), 1)]);
-        assert_eq!(limiter.peek("k", Cost::ONE).await.unwrap().remaining(), 9);
-        let look = limiter.with(&hour).unwrap().peek("k", cost(3)).await.unwrap();
+        assert_eq!(limiter.peek("k").await.unwrap().remaining(), 9);
+        let look = limiter.with(&hour).unwrap().peek_cost("k", cost(3)).await.unwrap();
         assert!(!look.is_allowed() && look.remaining() == 2, "{look:?}");
     });
 }
@@ -128,7 +128,7 @@ impl Shop {
         let redis = redis.breaker(1, Duration::from_millis(50)).build().unwrap();
         let limiter = redis.limiter(failing(&policy("shop", 10, HOUR_MS), mode)).deny_cache(0);
         let limiter = limiter.nodes(nodes).guard_band(0.9).build().unwrap();
-        let gold = limiter.tier(&[Quota::per_day(100).unwrap()]).unwrap();
+        let gold = limiter.tier(&[Quota::per_day(100)]).unwrap();
         let shop = Self { _server: server, proxy, limiter, gold };
         shop.connect().await;
         shop
@@ -142,7 +142,7 @@ impl Shop {
 
     async fn connect(&self) {
         self.proxy.heal().unwrap();
-        let answers = async || self.limiter.peek("nobody", Cost::ONE).await.is_ok();
+        let answers = async || self.limiter.peek("nobody").await.is_ok();
         eventually("an answer", answers).await;
     }
 

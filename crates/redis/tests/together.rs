@@ -21,9 +21,9 @@ const TOGETHER: [Algorithm; 4] =
     [Algorithm::Log, Algorithm::Counter, Algorithm::Gcra, Algorithm::Fixed];
 
 /// So many an hour, under a name of its own.
-fn by(algorithm: Algorithm, limit: u64) -> Policy {
+fn by(algorithm: Algorithm, limit: u32) -> Policy {
     let policy = Policy::builder(&format!("{algorithm:?}"));
-    policy.quota(Quota::per_hour(limit).unwrap()).algorithm(algorithm).build().unwrap()
+    policy.quota(Quota::per_hour(limit)).algorithm(algorithm).build().unwrap()
 }
 
 /// So many callers at once, each with a key of its own choice.

@@ -95,12 +95,12 @@ impl Subject for MemorySubject {
     }
 
     fn reserve(&mut self, key: &str, cost: u64) -> Result<(Answer, Option<Receipt>), Refusal> {
-        let decision = self.limiter.reserve(key, Cost::new(cost).map_err(failed)?);
+        let decision = self.limiter.reserve(key, cost);
         Ok((answer(&decision), decision.into_receipt()))
     }
 
     fn peek(&mut self, key: &str, cost: u64) -> Result<Answer, Refusal> {
-        Ok(answer(&self.limiter.peek(key, Cost::new(cost).map_err(failed)?)))
+        Ok(answer(&self.limiter.peek_cost(key, Cost::new(cost).map_err(failed)?)))
     }
 
     fn refund(&mut self, receipt: Receipt) -> Result<u64, Refusal> {

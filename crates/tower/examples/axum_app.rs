@@ -20,12 +20,12 @@ use tokio::net::TcpListener;
 
 fn app(metrics: &Arc<Metrics>) -> Result<Router, slidegate::Error> {
     // Everybody: twenty requests in a minute from one address.
-    let by_address = Limiter::new(Policy::new("address", Quota::per_minute(20)?)?)?;
+    let by_address = Limiter::new(Policy::new("address", Quota::per_minute(20))?)?;
 
     // With an API key: three, or six for those who pay. Requests without one are no business of
     // this gate.
-    let by_key = Limiter::new(Policy::new("api-key", Quota::per_minute(3)?)?)?;
-    let by_key = Gate::builder(by_key).tier("paid", [Quota::per_minute(6)?]).build()?;
+    let by_key = Limiter::new(Policy::new("api-key", Quota::per_minute(3))?)?;
+    let by_key = Gate::builder(by_key).tier("paid", [Quota::per_minute(6)]).build()?;
     let paid = by_key.tier("paid");
     let field = http::HeaderName::from_static("x-api-key");
     let by_key = Rule::new(by_key)

@@ -23,7 +23,7 @@ async fn login(headers: HeaderMap) -> StatusCode {
 }
 
 fn app(clock: &ManualClock) -> Result<Router, slidegate::Error> {
-    let policy = Policy::new("login", Quota::per_minute(5)?)?;
+    let policy = Policy::new("login", Quota::per_minute(5))?;
     let limiter = Limiter::builder(policy).clock(clock.clone()).build()?;
     // By name and address: by the name alone, anybody could lock the user out.
     let gate =

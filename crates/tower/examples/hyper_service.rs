@@ -25,7 +25,7 @@ async fn hello(_: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible
 
 /// Serves every connection of a listener.
 async fn serve(listener: TcpListener) -> Result<(), Box<dyn Error + Send + Sync>> {
-    let limiter = Limiter::new(Policy::new("address", Quota::per_minute(3)?)?)?;
+    let limiter = Limiter::new(Policy::new("address", Quota::per_minute(3))?)?;
     let gates = RateLimitLayer::new(Rule::new(limiter))?;
     let guard = OverloadGuard::builder("front").concurrency_max(256).build()?;
     let guard = OverloadLayer::new(guard).sleep(Sleep::tokio());

@@ -17,7 +17,7 @@ use tonic_types::StatusExt;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let limiter = Limiter::new(Policy::new("grpc", Quota::per_minute(3)?)?)?;
+    let limiter = Limiter::new(Policy::new("grpc", Quota::per_minute(3))?)?;
     // By the peer's address, which tonic knows.
     let layer = RateLimitLayer::builder().rule(Rule::new(limiter)).grpc().build()?;
 

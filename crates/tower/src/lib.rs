@@ -6,7 +6,7 @@
 //! use slidegate_tower::{RateLimitLayer, Rule};
 //!
 //! // One hundred requests in any minute from one address.
-//! let limiter = Limiter::new(Policy::new("address", Quota::per_minute(100)?)?)?;
+//! let limiter = Limiter::new(Policy::new("address", Quota::per_minute(100))?)?;
 //! let layer = RateLimitLayer::new(Rule::new(limiter))?;
 //! let app: Router = Router::new().route("/", get(|| async { "hello" })).layer(layer);
 //! # let _ = app;

@@ -18,7 +18,7 @@ use crate::key::{Absent, Digest, KeyBy, KeyBytes, PARTS_MAX, Part, fallback};
 /// use slidegate::{Cost, Limiter, Policy, Quota};
 /// use slidegate_tower::{KeyBy, Missing, Rule};
 ///
-/// let limiter = Limiter::new(Policy::new("api", Quota::per_minute(100)?)?)?;
+/// let limiter = Limiter::new(Policy::new("api", Quota::per_minute(100))?)?;
 /// let rule = Rule::new(limiter)
 ///     .key(KeyBy::header("x-api-key"))
 ///     .missing(Missing::Peer)
@@ -148,8 +148,8 @@ impl Rule {
     /// #[derive(Clone)]
     /// struct Gold;
     ///
-    /// let limiter = Limiter::new(Policy::new("api", Quota::per_minute(10)?)?)?;
-    /// let gate = Gate::builder(limiter).tier("gold", [Quota::per_minute(1000)?]).build()?;
+    /// let limiter = Limiter::new(Policy::new("api", Quota::per_minute(10))?)?;
+    /// let gate = Gate::builder(limiter).tier("gold", [Quota::per_minute(1000)]).build()?;
     /// let gold = gate.tier("gold");
     /// let rule = Rule::new(gate)
     ///     .key(KeyBy::header("x-api-key"))

@@ -43,7 +43,7 @@ async fn a_flood_is_a_few_lines_and_none_tells_the_key() {
     let subscriber = tracing_subscriber::fmt().with_writer(lines.clone()).with_ansi(false).finish();
     let _guard = tracing::subscriber::set_default(subscriber);
     let clock = ManualClock::new(Duration::from_secs(1_700_000_000));
-    let policy = Policy::new("api", Quota::per_minute(1).unwrap()).unwrap();
+    let policy = Policy::new("api", Quota::per_minute(1)).unwrap();
     let limiter = Limiter::builder(policy).clock(clock.clone()).build().unwrap();
     let gate = Rule::new(limiter).key(KeyBy::header("x-api-key"));
     let layer = RateLimitLayer::builder().rule(gate).clock(clock).build().unwrap();

@@ -1,5 +1,3 @@
-//! Tests of `unit_counter`.
-
 use super::*;
 
 fn seconds(seconds: u64) -> Duration {
@@ -18,7 +16,7 @@ fn the_last_of_many_goes_windows_later() {
 
 #[test]
 fn what_is_given_back_can_be_taken_again() {
-    let count = UnitCounter::new(Quota::per_minute(3).unwrap()).unwrap();
+    let count = UnitCounter::new(Quota::per_minute(3)).unwrap();
     let receipt = count.take(9, seconds(5)).unwrap();
     assert_eq!((receipt.units(), count.used(seconds(6))), (3, 3));
     count.give_back(receipt, seconds(7));
@@ -27,9 +25,9 @@ fn what_is_given_back_can_be_taken_again() {
 
 #[test]
 fn another_quota_keeps_what_was_taken() {
-    let mut count = UnitCounter::new(Quota::per_minute(10).unwrap()).unwrap();
+    let mut count = UnitCounter::new(Quota::per_minute(10)).unwrap();
     let _taken = count.take(6, seconds(1));
-    count.change(Quota::per_minute(4).unwrap());
+    count.change(Quota::per_minute(4));
     assert!(count.take(1, seconds(2)).is_none());
     assert_eq!(count.wait(1, seconds(2)), seconds(59));
     count.change(Quota::new(8, seconds(120)).unwrap());

@@ -51,8 +51,8 @@ const ASKS_MAX: usize = 64;
 /// ```
 /// use slidegate::{Ask, Cost, Limiter, Policy, Quota, check_all};
 ///
-/// let by_address = Limiter::new(Policy::new("address", Quota::per_minute(2)?)?)?;
-/// let by_user = Limiter::new(Policy::new("user", Quota::per_minute(1)?)?)?;
+/// let by_address = Limiter::new(Policy::new("address", Quota::per_minute(2))?)?;
+/// let by_user = Limiter::new(Policy::new("user", Quota::per_minute(1))?)?;
 /// let ask = || {
 ///     check_all(&[
 ///         Ask::new(&by_address, "192.0.2.1", Cost::ONE),

@@ -39,7 +39,7 @@ use crate::window::Limits;
 /// ```
 /// use slidegate::{Cost, Limiter, Policy, Quota};
 ///
-/// let limiter = Limiter::new(Policy::new("uploads", Quota::per_hour(1000)?)?)?;
+/// let limiter = Limiter::new(Policy::new("uploads", Quota::per_hour(1000))?)?;
 ///
 /// let decision = limiter.check_cost("alice", Cost::new(400)?);
 /// assert!(decision.is_allowed());
@@ -132,15 +132,20 @@ impl Limiter {
         }
     }
 
-    /// Decides as [`check_cost`](Limiter::check_cost) would, without taking anything.
-    pub fn peek<K: Key + ?Sized>(&self, key: &K, cost: Cost) -> Decision {
-        self.with_policy().peek(key, cost)
+    /// Decides as [`check`](Limiter::check) would, without taking anything.
+    pub fn peek<K: Key + ?Sized>(&self, key: &K) -> Decision {
+        self.peek_cost(key, Cost::ONE)
     }
 
-    /// Takes an estimate now; [`settle`](Limiter::settle) corrects it when the cost is known. The
-    /// same as [`check_cost`](Limiter::check_cost), under the name of what it is for.
-    pub fn reserve<K: Key + ?Sized>(&self, key: &K, estimate: Cost) -> Decision {
-        self.check_cost(key, estimate)
+    /// Decides as [`check_cost`](Limiter::check_cost) would, without taking anything.
+    pub fn peek_cost<K: Key + ?Sized>(&self, key: &K, cost: Cost) -> Decision {
+        self.with_policy().peek_cost(key, cost)
+    }
+
+    /// Takes an estimate now, which [`settle`](Limiter::settle) corrects when the cost is known: see
+    /// [`WithQuotas::reserve`].
+    pub fn reserve<K: Key + ?Sized>(&self, key: &K, estimate: u64) -> Decision {
+        self.with_policy().reserve(key, estimate)
     }
 
     /// Creates a receipt again from its parts: the key and the units, tick and epoch of a receipt
@@ -248,7 +253,7 @@ impl Limiter {
     /// ```
     /// use slidegate::{Limiter, Policy, Quota};
     ///
-    /// let policy = Policy::builder("api").quota(Quota::per_minute(100)?).build()?;
+    /// let policy = Policy::builder("api").quota(Quota::per_minute(100)).build()?;
     /// let limiter = Limiter::builder(policy).memory_limit(64 << 20).build()?;
     /// assert_eq!(limiter.set_memory_limit(128 << 20), 128 << 20);
     /// assert_eq!(limiter.stats().memory_limit, 128 << 20);

@@ -100,7 +100,7 @@ impl LimiterBuilder {
     /// ```
     /// use slidegate::{Limiter, Policy, Quota};
     ///
-    /// let policy = Policy::new("api", Quota::per_minute(1)?)?;
+    /// let policy = Policy::new("api", Quota::per_minute(1))?;
     /// let before = Limiter::new(policy.clone())?;
     /// let _ = before.check("alice");
     /// let mut file = Vec::new();

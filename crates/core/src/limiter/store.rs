@@ -34,7 +34,9 @@ impl Store for Limiter {
     }
 
     fn peek<'a>(&'a self, target: Target<'a>, cost: Cost) -> StoreResult<'a, Decision> {
-        StoreFuture::ready(self.with(target.quotas).map(|limiter| limiter.peek(target.key, cost)))
+        StoreFuture::ready(
+            self.with(target.quotas).map(|limiter| limiter.peek_cost(target.key, cost)),
+        )
     }
 
     fn refund<'a>(&'a self, target: Target<'a>, receipt: Receipt) -> StoreResult<'a, u64> {
@@ -99,11 +101,11 @@ impl Store for Limiter {
         &'a self,
         target: Target<'a>,
         cost: Cost,
-        deadline: Duration,
+        timeout: Duration,
         sleep: &'a SleepFn,
     ) -> StoreResult<'a, Decision> {
         StoreFuture::pending(async move {
-            self.with(target.quotas)?.wait(target.key, cost, deadline, sleep).await
+            self.with(target.quotas)?.wait_timeout(target.key, cost, timeout, sleep).await
         })
     }
 

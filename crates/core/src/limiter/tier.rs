@@ -15,13 +15,13 @@ use crate::quota::Quota;
 /// ```
 /// use slidegate::{Limiter, Policy, Quota};
 ///
-/// let limiter = Limiter::new(Policy::new("api", Quota::per_minute(10)?)?)?;
-/// let gold = limiter.tier(&[Quota::per_minute(1000)?])?;
+/// let limiter = Limiter::new(Policy::new("api", Quota::per_minute(10))?)?;
+/// let gold = limiter.tier(&[Quota::per_minute(1000)])?;
 ///
 /// assert_eq!(limiter.check("alice").remaining(), 9);
 /// assert_eq!(limiter.with(&gold)?.check("bob").remaining(), 999);
 ///
-/// let other = Limiter::new(Policy::new("search", Quota::per_minute(10)?)?)?;
+/// let other = Limiter::new(Policy::new("search", Quota::per_minute(10))?)?;
 /// assert!(other.with(&gold).is_err());
 /// # Ok::<(), slidegate::Error>(())
 /// ```

@@ -15,10 +15,10 @@ use crate::receipt::Receipt;
 use crate::sync::atomic::Ordering;
 
 impl Limiter {
-    /// Takes units as soon as they are free, within `deadline`.
+    /// Takes units as soon as they are free, within `timeout`.
     ///
     /// First come, first served: the units are put on record at once, dated at the moment they
-    /// will be free, and everybody who asks later counts them. If that moment is past the deadline
+    /// will be free, and everybody who asks later counts them. If that moment is past the timeout
     /// the answer is a denial, at once. Dropping the future gives the place in line back.
     ///
     /// Bound to no runtime: `sleep` is called with how long to sleep, and its future is awaited.
@@ -35,14 +35,14 @@ impl Limiter {
     /// #     }
     /// # }
     /// let clock = ManualClock::new(Duration::from_secs(1000));
-    /// let limiter = Limiter::builder(Policy::new("demo", Quota::per_minute(1)?)?)
+    /// let limiter = Limiter::builder(Policy::new("demo", Quota::per_minute(1))?)
     ///     .clock(clock.clone())
     ///     .build()?;
     /// let _first = limiter.check("alice");
     ///
-    /// // In a real program: `limiter.wait("alice", cost, deadline, tokio::time::sleep).await`.
+    /// // In a real program: `limiter.wait_timeout("alice", cost, timeout, tokio::time::sleep)`.
     /// let sleep = |time| { clock.advance(time); std::future::ready(()) };
-    /// let wait = limiter.wait("alice", Cost::ONE, Duration::from_secs(90), sleep);
+    /// let wait = limiter.wait_timeout("alice", Cost::ONE, Duration::from_secs(90), sleep);
     /// assert!(block_on(wait)?.is_allowed());
     /// # Ok::<(), slidegate::Error>(())
     /// ```
@@ -50,11 +50,11 @@ impl Limiter {
     /// # Errors
     ///
     /// When the algorithm is neither a log nor GCRA, or too many callers wait already.
-    pub async fn wait<K, S, F>(
+    pub async fn wait_timeout<K, S, F>(
         &self,
         key: &K,
         cost: Cost,
-        deadline: Duration,
+        timeout: Duration,
         sleep: S,
     ) -> Result<Decision, Error>
     where
@@ -62,33 +62,21 @@ impl Limiter {
         S: FnMut(Duration) -> F,
         F: Future<Output = ()>,
     {
-        self.with_policy().wait(key, cost, deadline, sleep).await
+        self.with_policy().wait_timeout(key, cost, timeout, sleep).await
     }
 
-    /// As [`wait`](Limiter::wait), and blocks the thread meanwhile.
+    /// Blocks the thread until it has the units: see [`wait_timeout`](Limiter::wait_timeout).
     ///
     /// # Errors
     ///
-    /// As [`wait`](Limiter::wait).
-    pub fn wait_blocking<K: Key + ?Sized>(
+    /// As [`wait_timeout`](Limiter::wait_timeout).
+    pub fn wait_timeout_blocking<K: Key + ?Sized>(
         &self,
         key: &K,
         cost: Cost,
-        deadline: Duration,
+        timeout: Duration,
     ) -> Result<Decision, Error> {
-        #[expect(clippy::disallowed_methods, reason = "blocking the thread is what this is for")]
-        let sleep = |time| {
-            std::thread::sleep(time);
-            core::future::ready(())
-        };
-        // The sleep is over before it is awaited, so the future is ready when first polled.
-        let mut wait = pin!(self.wait(key, cost, deadline, sleep));
-        loop {
-            let poll = wait.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-            if let Poll::Ready(result) = poll {
-                return result;
-            }
-        }
+        self.with_policy().wait_timeout_blocking(key, cost, timeout)
     }
 
     fn waiter(&self) -> Result<Waiter<'_>, Error> {
@@ -112,16 +100,16 @@ impl Limiter {
 }
 
 impl WithQuotas<'_> {
-    /// Takes units as soon as they are available, within `deadline`: see [`Limiter::wait`].
+    /// Takes units as soon as they are available, within `timeout`: see [`Limiter::wait_timeout`].
     ///
     /// # Errors
     ///
-    /// As [`Limiter::wait`].
-    pub async fn wait<K, S, F>(
+    /// As [`Limiter::wait_timeout`].
+    pub async fn wait_timeout<K, S, F>(
         &self,
         key: &K,
         cost: Cost,
-        deadline: Duration,
+        timeout: Duration,
         mut sleep: S,
     ) -> Result<Decision, Error>
     where
@@ -132,8 +120,8 @@ impl WithQuotas<'_> {
         let limiter = self.limiter;
         let _waiter = limiter.waiter()?;
         let request = self.request(key, cost.get());
-        let end = request.moment.now.saturating_add(limiter.scale.window(deadline));
-        let deadline_ticks = if deadline.is_zero() { 0 } else { end - request.moment.now };
+        let end = request.moment.now.saturating_add(limiter.scale.window(timeout));
+        let deadline_ticks = if timeout.is_zero() { 0 } else { end - request.moment.now };
         let (decision, mut wait) = match limiter.store.line_up(&request, deadline_ticks) {
             LineUp::Placed(decision, wait) => (decision, wait),
             LineUp::TooLong(decision) => return Ok(limiter.finish(decision)),
@@ -142,14 +130,14 @@ impl WithQuotas<'_> {
             return Ok(limiter.finish(decision));
         }
         let Some(receipt) = decision.into_receipt() else {
-            return Ok(self.peek(key, cost));
+            return Ok(self.peek_cost(key, cost));
         };
         let mut place = Place { limiter, request, receipt: Some(receipt) };
         loop {
             sleep(limiter.scale.duration(wait)).await;
             let moment = limiter.moment();
             let Some(receipt) = &place.receipt else {
-                return Ok(self.peek(key, cost));
+                return Ok(self.peek_cost(key, cost));
             };
             let request = Request { moment, ..request };
             match limiter.store.confirm(&request, receipt.tick, receipt.epoch) {
@@ -170,6 +158,32 @@ impl WithQuotas<'_> {
                     drop(place);
                     return Ok(limiter.finish(limiter.store.peek(&request).into_denied()));
                 }
+            }
+        }
+    }
+
+    /// Blocks the thread until it has the units: see [`Limiter::wait_timeout`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Limiter::wait_timeout`].
+    pub fn wait_timeout_blocking<K: Key + ?Sized>(
+        &self,
+        key: &K,
+        cost: Cost,
+        timeout: Duration,
+    ) -> Result<Decision, Error> {
+        #[expect(clippy::disallowed_methods, reason = "blocking the thread is what this is for")]
+        let sleep = |time| {
+            std::thread::sleep(time);
+            core::future::ready(())
+        };
+        // The sleep is over before it is awaited, so the future is ready when first polled.
+        let mut wait = pin!(self.wait_timeout(key, cost, timeout, sleep));
+        loop {
+            let poll = wait.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            if let Poll::Ready(result) = poll {
+                return result;
             }
         }
     }

@@ -44,9 +44,22 @@ impl<'a> WithQuotas<'a> {
         self.limiter.decide(key.fingerprint(&self.limiter.secret), self.limits, cost.get())
     }
 
+    /// Decides as [`check`](Self::check) would, without taking anything.
+    pub fn peek<K: Key + ?Sized>(&self, key: &K) -> Decision {
+        self.peek_cost(key, Cost::ONE)
+    }
+
     /// Decides as [`check_cost`](Self::check_cost) would, without taking anything.
-    pub fn peek<K: Key + ?Sized>(&self, key: &K, cost: Cost) -> Decision {
+    pub fn peek_cost<K: Key + ?Sized>(&self, key: &K, cost: Cost) -> Decision {
         self.limiter.finish(self.limiter.store.peek(&self.request(key, cost.get())))
+    }
+
+    /// Takes an estimate now, which [`settle`](Self::settle) corrects when the cost is known.
+    ///
+    /// An estimate of 0 takes one unit. An estimate above 2^53 - 1 is denied with
+    /// [`RetryAfter::Never`](crate::RetryAfter::Never). See [`Cost::saturating`].
+    pub fn reserve<K: Key + ?Sized>(&self, key: &K, estimate: u64) -> Decision {
+        self.check_cost(key, Cost::saturating(estimate))
     }
 
     /// Returns the exact units of a receipt. Returns how many there were: none after they have

@@ -16,7 +16,7 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 /// use std::time::Duration;
 ///
 /// let clock = ManualClock::new(Duration::from_secs(1_700_000_000));
-/// let policy = Policy::new("demo", Quota::per_minute(1)?)?;
+/// let policy = Policy::new("demo", Quota::per_minute(1))?;
 /// let limiter = Limiter::builder(policy).clock(clock.clone()).build()?;
 ///
 /// assert!(limiter.check("alice").is_allowed());

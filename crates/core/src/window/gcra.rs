@@ -37,7 +37,7 @@ impl Window for Gcra {
             // give back units that are taken from now on.
             self.full_at = Stamp::new(now, self.full_at.rest().wrapping_add(NEXT_EPOCH));
             self.parts = 0;
-        } else if self.parts >= limits.quota(0).limit {
+        } else if self.parts >= rate(limits) {
             // The limit has changed; to the safe side, a whole tick.
             self.full_at.set_tick(self.full_at.tick() + 1);
             self.parts = 0;
@@ -63,7 +63,7 @@ impl Window for Gcra {
 
     #[inline]
     fn reset(&self, limits: &Limits, _: usize, now: u64) -> u64 {
-        let TickQuota { limit, window } = limits.quota(0);
+        let (rate, window) = (rate(limits), limits.quota(0).window);
         let ahead = self.ahead(limits, now);
         if ahead == 0 {
             return 0;
@@ -72,15 +72,15 @@ impl Window for Gcra {
         // rounded up.
         let units = ahead.div_ceil(u128::from(window)) - 1;
         let over = ahead - units * u128::from(window);
-        u64::try_from(over.div_ceil(u128::from(limit))).unwrap_or(NEVER - 1)
+        u64::try_from(over.div_ceil(u128::from(rate))).unwrap_or(NEVER - 1)
     }
 
     #[inline]
     fn take(&mut self, limits: &Limits, moment: Moment, cost: u64, _: &Account) -> u64 {
-        let TickQuota { limit, window } = limits.quota(0);
+        let window = limits.quota(0).window;
         let now = moment.now.min(self.full_at.tick());
         let ahead = self.ahead(limits, now) + u128::from(cost) * u128::from(window);
-        self.set_ahead(now, ahead, limit);
+        self.set_ahead(now, ahead, rate(limits));
         moment.date
     }
 
@@ -88,12 +88,12 @@ impl Window for Gcra {
     /// meanwhile. The refill is computed as if the bucket had been full before, so that too little
     /// is given back rather than too much.
     fn give_back(&mut self, limits: &Limits, now: u64, tick: u64, units: u64, _: &Account) -> u64 {
-        let TickQuota { limit, window } = limits.quota(0);
-        let refilled = u128::from(now.saturating_sub(tick)) * u128::from(limit);
+        let (rate, window) = (rate(limits), limits.quota(0).window);
+        let refilled = u128::from(now.saturating_sub(tick)) * u128::from(rate);
         let left = (u128::from(units) * u128::from(window)).saturating_sub(refilled);
         let ahead = self.ahead(limits, now);
         let given = left.min(ahead);
-        self.set_ahead(now, ahead - given, limit);
+        self.set_ahead(now, ahead - given, rate);
         u64::try_from(given.div_ceil(u128::from(window))).unwrap_or(units)
     }
 
@@ -116,19 +116,26 @@ impl Window for Gcra {
 const NEXT_EPOCH: u16 = 0x6A95;
 
 impl Gcra {
-    /// How far full lies ahead of now, in ticks times the limit: a unit is `window` of these.
+    /// How far full lies ahead of now, in ticks times the rate: a unit is `window` of these.
     #[inline]
     fn ahead(&self, limits: &Limits, now: u64) -> u128 {
         let ticks = self.full_at.tick().saturating_sub(now);
-        u128::from(ticks) * u128::from(limits.quota(0).limit) + u128::from(self.parts)
+        u128::from(ticks) * u128::from(rate(limits)) + u128::from(self.parts)
     }
 
     #[inline]
-    fn set_ahead(&mut self, now: u64, ahead: u128, limit: u64) {
-        let ticks = u64::try_from(ahead / u128::from(limit)).unwrap_or(u64::MAX >> 17);
+    fn set_ahead(&mut self, now: u64, ahead: u128, rate: u64) {
+        let ticks = u64::try_from(ahead / u128::from(rate)).unwrap_or(u64::MAX >> 17);
         self.full_at.set_tick((now + ticks).min(u64::MAX >> 17));
-        self.parts = u64::try_from(ahead % u128::from(limit)).unwrap_or(0);
+        self.parts = u64::try_from(ahead % u128::from(rate)).unwrap_or(0);
     }
+}
+
+/// Units that refill in a window: the limit. Under a limit of zero nothing can be taken, and what was
+/// taken under other limits refills at one unit per window.
+#[inline]
+fn rate(limits: &Limits) -> u64 {
+    limits.quota(0).limit.max(1)
 }
 
 /// Ticks until `ahead` has shrunk to a window, rounded up.

@@ -17,8 +17,8 @@ fn limiter(policy: slidegate::PolicyBuilder) -> Arc<Limiter> {
     Arc::new(Limiter::builder(policy.build().unwrap()).clock(clock).build().unwrap())
 }
 
-fn policy(name: &str, limit: u64) -> slidegate::PolicyBuilder {
-    Policy::builder(name).quota(Quota::per_minute(limit).unwrap())
+fn policy(name: &str, limit: u32) -> slidegate::PolicyBuilder {
+    Policy::builder(name).quota(Quota::per_minute(limit))
 }
 
 fn remote(policy: slidegate::PolicyBuilder) -> (Remote, Arc<Limiter>, Arc<AtomicBool>) {
@@ -70,7 +70,7 @@ async fn a_denial_across_stores_returns_units_and_reports_every_gate() {
 #[tokio::test]
 async fn a_third_store_has_tiers_rollout_and_every_operation() {
     let (store, limiter, _) = remote(policy("api", 1));
-    let gate = Gate::builder(store).tier("gold", [Quota::per_minute(5).unwrap()]).build().unwrap();
+    let gate = Gate::builder(store).tier("gold", [Quota::per_minute(5)]).build().unwrap();
     let gold = gate.tier("gold");
     for remaining in [4, 3] {
         let decided = gate.check(b"bob", gold, Cost::ONE, Caller::IN_PROCESS).await;
@@ -91,7 +91,7 @@ async fn a_third_store_has_tiers_rollout_and_every_operation() {
 
 #[tokio::test]
 async fn a_failed_store_is_decided_by_the_failure_mode_with_tiers() {
-    let quotas = [Quota::per_minute(2).unwrap()];
+    let quotas = [Quota::per_minute(2)];
     for (mode, outcomes) in [
         (FailureMode::Allow, [GateOutcome::Allowed; 3]),
         (FailureMode::Deny, [GateOutcome::StoreFailed; 3]),

@@ -15,7 +15,7 @@ use slidegate::{Key, KeyHasher, Secret};
 /// use slidegate::{Limiter, Policy, Quota};
 /// use slidegate_http::ClientAddress;
 ///
-/// let limiter = Limiter::new(Policy::new("ip", Quota::per_minute(1)?)?)?;
+/// let limiter = Limiter::new(Policy::new("ip", Quota::per_minute(1))?)?;
 /// let key = ClientAddress::peer().key_of("2001:db8:1:2:3:4:5:6".parse().unwrap());
 /// assert_eq!(key.to_string(), "2001:db8:1:2::/64");
 /// assert!(limiter.check(&key).is_allowed());

@@ -16,8 +16,8 @@ fn limits(quotas: &[Quota]) -> ScriptLimits {
 #[tokio::test]
 async fn only_plain_checks_with_time_left_are_batched() {
     let redis = nowhere();
-    let quota = Quota::per_minute(5).unwrap();
-    let (limits, wide) = (limits(&[quota]), limits(&[quota, Quota::per_hour(9).unwrap()]));
+    let quota = Quota::per_minute(5);
+    let (limits, wide) = (limits(&[quota]), limits(&[quota, Quota::per_hour(9)]));
     let check = KeyOp { limits: &limits, op: Op::Check { cost: 1 } };
     assert!(matches!(redis.call_in_batch(b"k", &check, seconds(8)).await, Some(Err(_))));
     assert!(redis.call_in_batch(b"k", &check, seconds(5)).await.is_none(), "in a hurry");
@@ -31,7 +31,7 @@ async fn only_plain_checks_with_time_left_are_batched() {
 #[tokio::test]
 async fn stalled_queue_is_sent_by_the_next_check() {
     let redis = nowhere();
-    let limits = limits(&[Quota::per_minute(5).unwrap()]);
+    let limits = limits(&[Quota::per_minute(5)]);
     let check = KeyOp { limits: &limits, op: Op::Check { cost: 1 } };
     let (reply, stuck) = oneshot::channel();
     let (name, argument) = (b"k".to_vec(), check.argument(true));

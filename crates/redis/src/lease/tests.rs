@@ -9,7 +9,7 @@ const SETTINGS: LeaseSettings =
 const ALICE: TieredKey = TieredKey { key: 1, tier: 0 };
 
 fn limits() -> ScriptLimits {
-    let quota = Quota::per_second(100).unwrap();
+    let quota = Quota::per_second(100);
     ScriptLimits::new(&[quota], Algorithm::Log, MS, quota.window()).unwrap()
 }
 
@@ -45,10 +45,10 @@ fn allows_what_it_holds_and_no_more() {
     let quotas = [QuotaDecision::new(100, 60, RetryAfter::Now, 50 * MS)];
     let (decision, before) = put(&entry, (7, now, 2), &quotas, &leader(&entry));
     assert_eq!((decision.remaining(), before), (65, None));
-    assert_eq!(decision.into_receipt(), Some(Receipt::new(1, 7, 2, 3)));
+    assert_eq!(decision.into_receipt(), Some(Receipt::new(1, 2, 7, 3)));
     let decision = entry.take(ALICE, 3, now + MS).unwrap();
     assert_eq!((decision.remaining(), decision.reset_after()), (62, 49 * MS));
-    assert_eq!(decision.into_receipt(), Some(Receipt::new(1, 7, 3, 3)));
+    assert_eq!(decision.into_receipt(), Some(Receipt::new(1, 3, 7, 3)));
     assert!(entry.take(ALICE, 3, now + MS).is_none());
     assert!(entry.take(ALICE, 2, now + MS).is_some());
     assert!(entry.take(ALICE, 1, now + MS).is_none());

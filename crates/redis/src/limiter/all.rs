@@ -243,7 +243,7 @@ fn own(ask: &RedisAsk<'_>, decision: &Decision) -> Decision {
     let fingerprint = ask.limiter.inner.tiered_key(ask.key, ask.tier).key;
     let receipt = decision
         .receipt()
-        .map(|receipt| Receipt::new(fingerprint, receipt.tick(), ask.cost, receipt.epoch()));
+        .map(|receipt| Receipt::new(fingerprint, ask.cost, receipt.tick(), receipt.epoch()));
     Decision::new(decision.outcome(), decision.quotas(), receipt)
 }
 

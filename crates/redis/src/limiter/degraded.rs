@@ -50,9 +50,7 @@ impl Inner {
         let quotas = tier.map_or(self.policy.quotas(), |tier| &tier.quotas).iter().map(|quota| {
             let limit = self.guard.of(quota.limit());
             match outcome {
-                Outcome::Allow => {
-                    QuotaDecision::new(limit, limit, RetryAfter::Now, Duration::ZERO)
-                }
+                Outcome::Allow => QuotaDecision::new(limit, limit, RetryAfter::Now, Duration::ZERO),
                 Outcome::Deny => QuotaDecision::new(limit, 0, wait.into(), wait),
             }
         });

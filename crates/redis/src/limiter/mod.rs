@@ -95,18 +95,28 @@ impl RedisLimiter {
         self.with_policy().check_cost(key, cost).await
     }
 
+    /// Decides as [`check`](RedisLimiter::check) would, without taking anything.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if Redis did not answer.
+    pub async fn peek(&self, key: impl AsRef<[u8]>) -> Result<Decision, Error> {
+        self.with_policy().peek(key).await
+    }
+
     /// Decides as [`check_cost`](RedisLimiter::check_cost) would, without taking anything.
     ///
     /// # Errors
     ///
     /// Returns an error if Redis did not answer.
-    pub async fn peek(&self, key: impl AsRef<[u8]>, cost: Cost) -> Result<Decision, Error> {
-        self.with_policy().peek(key, cost).await
+    pub async fn peek_cost(&self, key: impl AsRef<[u8]>, cost: Cost) -> Result<Decision, Error> {
+        self.with_policy().peek_cost(key, cost).await
     }
 
-    /// Takes an estimate now; [`settle`](RedisLimiter::settle) corrects it when the cost is known.
-    pub async fn reserve(&self, key: impl AsRef<[u8]>, estimate: Cost) -> Decision {
-        self.check_cost(key, estimate).await
+    /// Takes an estimate now, which [`settle`](RedisLimiter::settle) corrects when the cost is known:
+    /// see [`RedisWithQuotas::reserve`].
+    pub async fn reserve(&self, key: impl AsRef<[u8]>, estimate: u64) -> Decision {
+        self.with_policy().reserve(key, estimate).await
     }
 
     /// Returns the exact units of a receipt: see [`RedisWithQuotas::refund`].

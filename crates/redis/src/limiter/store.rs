@@ -45,7 +45,7 @@ impl Store for RedisLimiter {
     }
 
     fn peek<'a>(&'a self, target: Target<'a>, cost: Cost) -> StoreResult<'a, Decision> {
-        with!(self, target, limiter => limiter.peek(target.key, cost))
+        with!(self, target, limiter => limiter.peek_cost(target.key, cost))
     }
 
     fn refund<'a>(&'a self, target: Target<'a>, receipt: Receipt) -> StoreResult<'a, u64> {
@@ -79,7 +79,7 @@ impl Store for RedisLimiter {
 
     /// Redis finds the units by the key, so the fingerprint does not matter.
     fn receipt(&self, _: &[u8], units: u64, tick: u64, epoch: u16) -> Receipt {
-        Receipt::new(0, tick, units, epoch)
+        Receipt::new(0, units, tick, epoch)
     }
 
     fn group(&self) -> StoreGroup {

@@ -44,14 +44,31 @@ impl RedisWithQuotas<'_> {
         self.limiter.inner.check(key.as_ref(), self.tier, cost).await
     }
 
+    /// Decides as [`check`](Self::check) would, without taking anything.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if Redis did not answer.
+    pub async fn peek(self, key: impl AsRef<[u8]>) -> Result<Decision, Error> {
+        self.peek_cost(key, Cost::ONE).await
+    }
+
     /// Decides as [`check_cost`](Self::check_cost) would, without taking anything.
     ///
     /// # Errors
     ///
     /// Returns an error if Redis did not answer.
-    pub async fn peek(self, key: impl AsRef<[u8]>, cost: Cost) -> Result<Decision, Error> {
+    pub async fn peek_cost(self, key: impl AsRef<[u8]>, cost: Cost) -> Result<Decision, Error> {
         let called = self.run(key.as_ref(), Op::Peek { cost: cost.get() }).await?;
         Ok(self.limiter.inner.apply_mode(called.decision(0)?))
+    }
+
+    /// Takes an estimate now, which [`settle`](Self::settle) corrects when the cost is known.
+    ///
+    /// An estimate of 0 takes one unit. An estimate above 2^53 - 1 is denied with
+    /// [`RetryAfter::Never`](slidegate::RetryAfter::Never). See [`Cost::saturating`].
+    pub async fn reserve(self, key: impl AsRef<[u8]>, estimate: u64) -> Decision {
+        self.check_cost(key, Cost::saturating(estimate)).await
     }
 
     /// Returns the exact units of a receipt. Returns how many there were: none after they have

@@ -4,8 +4,8 @@ use core::time::Duration;
 
 use super::*;
 
-fn local(limit: u64, nodes: u64) -> LocalFallback {
-    let policy = Policy::new("api", Quota::per_minute(limit).unwrap()).unwrap();
+fn local(limit: u32, nodes: u64) -> LocalFallback {
+    let policy = Policy::new("api", Quota::per_minute(limit)).unwrap();
     LocalFallback::new(&policy, policy.quotas(), nodes, 4 << 20).unwrap()
 }
 

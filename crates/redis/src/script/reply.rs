@@ -43,7 +43,7 @@ impl KeyReply {
         match self {
             Self::Decision { allowed: true, tick, epoch, units, quotas, .. } => {
                 let taken = *units > 0;
-                let receipt = taken.then(|| Receipt::new(fingerprint, *tick, *units, *epoch));
+                let receipt = taken.then(|| Receipt::new(fingerprint, *units, *tick, *epoch));
                 Ok(Decision::new(Outcome::Allow, quotas, receipt))
             }
             Self::Decision { allowed: false, quotas, .. } => {

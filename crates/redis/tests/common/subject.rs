@@ -87,7 +87,7 @@ impl Subject for RedisSubject {
 
     fn peek(&mut self, key: &str, cost: u64) -> Result<Answer, Refusal> {
         let cost = Cost::new(cost).map_err(failed)?;
-        let decision = self.runtime.block_on(self.limiter.peek(self.key(key), cost));
+        let decision = self.runtime.block_on(self.limiter.peek_cost(self.key(key), cost));
         answered(&decision.map_err(failed)?)
     }
 

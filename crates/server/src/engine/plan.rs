@@ -37,7 +37,7 @@ impl Plan {
         policies.sort_by(|one, other| one.name().cmp(other.name()));
         let throttle = factory.policy(&PolicySpec {
             algorithm: Algorithm::Gcra,
-            ..PolicySpec::new(THROTTLE, vec![Quota::per_minute(1)?])
+            ..PolicySpec::new(THROTTLE, vec![Quota::per_minute(1)])
         })?;
         let domains = Domains::new(&spec.domains, &mut factory, statistics)?;
         let (gates, stores) = factory.finish();

@@ -66,8 +66,8 @@ fn an_empty_file_has_the_defaults() {
 
 #[test]
 fn every_setting_of_a_policy() {
-    let minute = |limit| Quota::per_minute(limit).unwrap();
-    let mut expected = PolicySpec::new("api", vec![minute(100), Quota::per_hour(1000).unwrap()]);
+    let minute = Quota::per_minute;
+    let mut expected = PolicySpec::new("api", vec![minute(100), Quota::per_hour(1000)]);
     let text = "{name: api, quotas: [100/minute, {limit: 1000, window: 1h}]}";
     assert_eq!(policy(text), expected);
 

@@ -16,7 +16,7 @@ fn the_file_of_the_design() {
     assert_eq!(loaded.spec.stores, [StoreSpec::Memory(memory)]);
     let [policy] = loaded.spec.policies.as_slice() else { panic!("one policy") };
     assert_eq!(policy.name, "default");
-    assert_eq!(policy.quotas, [Quota::per_minute(100).unwrap()]);
+    assert_eq!(policy.quotas, [Quota::per_minute(100)]);
     let [rule] = loaded.spec.rules.as_slice() else { panic!("one rule") };
     assert_eq!((&rule.policy, rule.key.as_slice()), (&policy.name, [KeyPart::Address].as_slice()));
 }

@@ -21,7 +21,7 @@ use crate::http_client::{Client, Running, engine};
 const TOKEN: &str = "a-token-of-the-test-0123";
 
 fn spec() -> Spec {
-    let quota = || vec![Quota::per_minute(3).unwrap()];
+    let quota = || vec![Quota::per_minute(3)];
     let mut shadow = PolicySpec::new("shadow", quota());
     shadow.rollout = Rollout::Shadow;
     Spec { policies: vec![PolicySpec::new("api", quota()), shadow], ..Spec::default() }
@@ -280,7 +280,7 @@ fn shared(address: &str) -> Spec {
         ..RedisSpec::default()
     };
     let policy = |name: &str, failure_mode| {
-        let mut policy = PolicySpec::new(name, vec![Quota::per_minute(3).unwrap()]);
+        let mut policy = PolicySpec::new(name, vec![Quota::per_minute(3)]);
         "shared".clone_into(&mut policy.store);
         policy.failure_mode = failure_mode;
         policy

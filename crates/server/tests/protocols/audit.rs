@@ -42,8 +42,7 @@ fn settings(folder: &Folder, decisions: AuditDecisions) -> AuditSettings {
 
 /// Asks 5 times for each of 20 keys of limit 2, and waits until all is written.
 async fn ask(settings: &AuditSettings, secret_keys: bool) {
-    let policy =
-        PolicySpec { secret_keys, ..PolicySpec::new("api", vec![Quota::per_hour(2).unwrap()]) };
+    let policy = PolicySpec { secret_keys, ..PolicySpec::new("api", vec![Quota::per_hour(2)]) };
     let spec = Spec { policies: vec![policy], ..Spec::default() };
     let audit = Arc::new(Audit::start(settings).unwrap());
     let engine = Engine::with_observer(&spec, Some(audit), &mut NoRestore).unwrap();
@@ -121,7 +120,7 @@ async fn lines_that_were_written_and_lines_that_failed_are_counted() {
     let folder = Folder::new("audit_counts");
     let full = AuditSettings { path: "/dev/full".into(), ..settings(&folder, AuditDecisions::All) };
     let spec = Spec {
-        policies: vec![PolicySpec::new("api", vec![Quota::per_hour(2).unwrap()])],
+        policies: vec![PolicySpec::new("api", vec![Quota::per_hour(2)])],
         ..Spec::default()
     };
     for (settings, result) in

@@ -6,6 +6,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use http::{Request, Response};
 use http_body_util::Full;
@@ -42,7 +43,9 @@ fn texts(texts: &[&str]) -> Vec<String> {
 
 /// Logins are few; everything together is more; keys of a header, if there is one, are tiered.
 fn spec() -> Spec {
-    let policy = |name: &str, limit| PolicySpec::new(name, vec![Quota::per_hour(limit).unwrap()]);
+    let policy = |name: &str, limit| {
+        PolicySpec::new(name, vec![Quota::new(limit, Duration::from_secs(3600)).unwrap()])
+    };
     let mut login = rule("login", "login", vec![KeyPart::Address]);
     login.matches.paths = texts(&["/login"]);
     login.matches.methods = texts(&["POST"]);
@@ -51,7 +54,7 @@ fn spec() -> Spec {
     strict.missing = MissingKey::Deny;
     strict.tier_header = Some("x-plan".to_owned());
     let mut token = policy("token", 1);
-    token.tiers.insert("gold".to_owned(), vec![Quota::per_hour(2).unwrap()]);
+    token.tiers.insert("gold".to_owned(), vec![Quota::per_hour(2)]);
     Spec {
         policies: vec![policy("login", LIMIT), policy("all", 1000), token],
         rules: vec![login, strict, rule("all", "all", vec![KeyPart::Address])],

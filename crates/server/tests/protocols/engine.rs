@@ -11,8 +11,8 @@ use slidegate_server::gates::NoRestore;
 use slidegate_server::run::Snapshots;
 use slidegate_server::spec::{CandidateSpec, MemorySpec, PolicySpec, Rollout, Spec, StoreSpec};
 
-fn policy(name: &str, limit: u64) -> PolicySpec {
-    PolicySpec::new(name, vec![Quota::per_minute(limit).unwrap()])
+fn policy(name: &str, limit: u32) -> PolicySpec {
+    PolicySpec::new(name, vec![Quota::per_minute(limit)])
 }
 
 fn spec(policies: impl IntoIterator<Item = PolicySpec>) -> Spec {
@@ -88,7 +88,7 @@ async fn a_canary_is_enforced_for_its_share_of_keys_and_always_the_same() {
 
 #[tokio::test]
 async fn a_candidate_is_judged_beside_and_denies_nobody() {
-    let quotas = vec![Quota::per_minute(1).unwrap()];
+    let quotas = vec![Quota::per_minute(1)];
     let candidate = CandidateSpec { quotas, algorithm: Algorithm::Log };
     let (engine, _) =
         engine(&spec([PolicySpec { candidate: Some(candidate), ..policy("api", 4) }]));

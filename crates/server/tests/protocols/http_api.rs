@@ -11,12 +11,12 @@ use slidegate_server::spec::{CandidateSpec, PolicySpec, Rollout, Spec};
 
 use crate::http_client::{Answer, Client, JSON, api};
 
-fn per_minute(limit: u64) -> Quota {
-    Quota::per_minute(limit).unwrap()
+fn per_minute(limit: u32) -> Quota {
+    Quota::per_minute(limit)
 }
 
 fn spec() -> Spec {
-    let two = vec![Quota::per_second(2).unwrap(), Quota::per_hour(1000).unwrap()];
+    let two = vec![Quota::per_second(2), Quota::per_hour(1000)];
     let mut api = PolicySpec::new("api", vec![per_minute(3)]);
     api.tiers.insert("gold".to_owned(), vec![per_minute(100)]);
     let mut shadow = PolicySpec::new("shadow", vec![per_minute(1)]);

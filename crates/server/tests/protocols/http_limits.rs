@@ -25,7 +25,7 @@ use crate::http_client::{Client, JSON, Running, api, engine, until};
 const GET: &[u8] = b"GET /v1/check?policy=api&key=a HTTP/1.1\r\nhost: test\r\n\r\n";
 
 fn spec() -> Spec {
-    let policy = PolicySpec::new("api", vec![Quota::per_minute(1_000_000).unwrap()]);
+    let policy = PolicySpec::new("api", vec![Quota::per_minute(1_000_000)]);
     Spec { policies: vec![policy], ..Spec::default() }
 }
 

@@ -31,7 +31,7 @@ use crate::frozen_time::FrozenTime;
 use crate::http_client::{Running, api, engine, until};
 
 fn spec() -> Spec {
-    let policy = PolicySpec::new("api", vec![Quota::per_minute(100).unwrap()]);
+    let policy = PolicySpec::new("api", vec![Quota::per_minute(100)]);
     Spec { policies: vec![policy], ..Spec::default() }
 }
 

@@ -26,12 +26,12 @@ impl Server {
     }
 
     async fn with_limits(limits: RespLimits) -> Self {
-        let mut api = PolicySpec::new("api", vec![Quota::per_minute(3).unwrap()]);
-        api.tiers.insert("gold".to_owned(), vec![Quota::per_minute(5).unwrap()]);
-        let both = vec![Quota::per_second(2).unwrap(), Quota::per_hour(9).unwrap()];
+        let mut api = PolicySpec::new("api", vec![Quota::per_minute(3)]);
+        api.tiers.insert("gold".to_owned(), vec![Quota::per_minute(5)]);
+        let both = vec![Quota::per_second(2), Quota::per_hour(9)];
         let gcra = PolicySpec {
             algorithm: Algorithm::Gcra,
-            ..PolicySpec::new("gcra", vec![Quota::per_minute(6).unwrap()])
+            ..PolicySpec::new("gcra", vec![Quota::per_minute(6)])
         };
         let policies = vec![api, PolicySpec::new("both", both), gcra];
         let spec = Spec { policies, ..Spec::default() };

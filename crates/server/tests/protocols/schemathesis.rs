@@ -20,12 +20,12 @@ const REQUIREMENTS: &str = include_str!("schemathesis_files/requirements.txt");
 const EXAMPLES: &str = "25";
 
 fn spec() -> Spec {
-    let mut api = PolicySpec::new("api", vec![Quota::per_minute(100).unwrap()]);
-    api.tiers.insert("gold".to_owned(), vec![Quota::per_minute(5000).unwrap()]);
-    let two = vec![Quota::per_second(1).unwrap(), Quota::per_hour(3).unwrap()];
-    let mut even = PolicySpec::new("even", vec![Quota::per_minute(10).unwrap()]);
+    let mut api = PolicySpec::new("api", vec![Quota::per_minute(100)]);
+    api.tiers.insert("gold".to_owned(), vec![Quota::per_minute(5000)]);
+    let two = vec![Quota::per_second(1), Quota::per_hour(3)];
+    let mut even = PolicySpec::new("even", vec![Quota::per_minute(10)]);
     even.algorithm = Algorithm::Gcra;
-    let mut shadow = PolicySpec::new("shadow", vec![Quota::per_minute(1).unwrap()]);
+    let mut shadow = PolicySpec::new("shadow", vec![Quota::per_minute(1)]);
     shadow.rollout = Rollout::Shadow;
     let rule = RuleSpec {
         name: "all".to_owned(),

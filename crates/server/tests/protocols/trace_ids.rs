@@ -51,7 +51,7 @@ fn spec() -> Spec {
         missing: MissingKey::Skip,
     };
     Spec {
-        policies: vec![PolicySpec::new("one", vec![Quota::per_hour(1).unwrap()])],
+        policies: vec![PolicySpec::new("one", vec![Quota::per_hour(1)])],
         rules: vec![rule],
         domains: vec![DomainSpec {
             name: "shop".to_owned(),

@@ -27,7 +27,7 @@ use crate::rules::LayerRules;
 /// use slidegate::{Limiter, Policy, Quota};
 /// use slidegate_tower::{RateLimitLayer, Rule};
 ///
-/// let limiter = Limiter::new(Policy::new("api", Quota::per_minute(100)?)?)?;
+/// let limiter = Limiter::new(Policy::new("api", Quota::per_minute(100))?)?;
 /// let layer = RateLimitLayer::new(Rule::new(limiter))?;
 /// # let _ = layer;
 /// # Ok::<(), slidegate::Error>(())

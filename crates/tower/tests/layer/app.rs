@@ -51,8 +51,8 @@ pub(crate) fn clock() -> ManualClock {
 }
 
 /// So many in a minute, by this clock.
-pub(crate) fn limiter(name: &str, limit: u64, clock: &ManualClock) -> Limiter {
-    let policy = Policy::new(name, Quota::per_minute(limit).unwrap()).unwrap();
+pub(crate) fn limiter(name: &str, limit: u32, clock: &ManualClock) -> Limiter {
+    let policy = Policy::new(name, Quota::per_minute(limit)).unwrap();
     Limiter::builder(policy).clock(clock.clone()).memory_limit(4 << 20).build().unwrap()
 }
 

@@ -155,7 +155,7 @@ async fn a_cost_above_the_limit_never_passes_and_names_no_time() {
 async fn a_tier_has_its_own_quotas_and_they_are_told() {
     let clock = clock();
     let gate = Gate::builder(limiter("api", 1, &clock));
-    let gate = gate.tier("gold", [Quota::per_hour(1000).unwrap()]).build().unwrap();
+    let gate = gate.tier("gold", [Quota::per_hour(1000)]).build().unwrap();
     let gold = gate.tier("gold");
     let gate = Rule::new(gate).key(KeyBy::header("x-api-key"));
     let is_gold = |key: Option<&str>| key.is_some_and(|key| key.starts_with("gold-"));
@@ -219,10 +219,10 @@ async fn right_passwords_cost_nothing_and_wrong_ones_do() {
 // A bucket of the policy's rate would get a hundred units back for one of the tier's.
 #[tokio::test]
 async fn what_does_not_count_goes_back_by_the_tier() {
-    let quota = Quota::per_minute(10).unwrap();
+    let quota = Quota::per_minute(10);
     let policy = Policy::builder("login").quota(quota).algorithm(Algorithm::Gcra).build().unwrap();
     let limiter = Limiter::builder(policy).clock(clock()).memory_limit(4 << 20).build().unwrap();
-    let gate = Gate::builder(limiter).tier("gold", [Quota::per_minute(1000).unwrap()]);
+    let gate = Gate::builder(limiter).tier("gold", [Quota::per_minute(1000)]);
     let gate = gate.build().unwrap();
     let gold = gate.tier("gold");
     let rule = Rule::new(gate).count(Count::failed()).tier_by(move |_| gold);
@@ -320,15 +320,15 @@ fn what_cannot_be_is_refused_with_a_reason() {
     let gate = || Gate::builder(limiter("api", 1, &clock));
     let refusal = |gate: GateBuilder| gate.build().unwrap_err().to_string();
     assert!(refusal(gate().enforce_percent(101)).contains("101 percent is out of range"));
-    let quotas = [Quota::per_second(1).unwrap(), Quota::per_hour(9).unwrap()];
+    let quotas = [Quota::per_second(1), Quota::per_hour(9)];
     assert!(refusal(gate().tier("gold", quotas)).contains("does not fit"));
 }
 
 #[tokio::test]
 async fn several_quotas_of_one_policy() {
     let policy = Policy::builder("api")
-        .quota(Quota::per_second(2).unwrap())
-        .quota(Quota::per_hour(3).unwrap())
+        .quota(Quota::per_second(2))
+        .quota(Quota::per_hour(3))
         .build()
         .unwrap();
     let clock = clock();

@@ -45,8 +45,8 @@ impl Notes {
     }
 }
 
-fn policy(name: &str, limit: u64) -> slidegate::PolicyBuilder {
-    Policy::builder(name).quota(Quota::per_minute(limit).unwrap())
+fn policy(name: &str, limit: u32) -> slidegate::PolicyBuilder {
+    Policy::builder(name).quota(Quota::per_minute(limit))
 }
 
 fn built(policy: slidegate::PolicyBuilder, clock: &ManualClock) -> Limiter {
@@ -119,7 +119,7 @@ async fn who_would_wait_too_long_is_denied_at_once() {
 async fn tiers_several_gates_and_other_algorithms_wait_too() {
     let clock = clock();
     let gate = Gate::builder(limiter("tiered", 1, &clock));
-    let gate = gate.tier("double", [Quota::per_minute(2).unwrap()]).build().unwrap();
+    let gate = gate.tier("double", [Quota::per_minute(2)]).build().unwrap();
     let tier = gate.tier("double");
     let tiered = Rule::new(gate).tier_by(move |_| tier);
     let counter = policy("counter", 2).algorithm(slidegate::Algorithm::Fixed);

@@ -13,8 +13,8 @@ use slidegate_tower::{
 
 use crate::app::{behind, clock, get, send, status, with};
 
-fn policy(name: &str, limit: u64) -> PolicyBuilder {
-    Policy::builder(name).quota(Quota::per_hour(limit).unwrap())
+fn policy(name: &str, limit: u32) -> PolicyBuilder {
+    Policy::builder(name).quota(Quota::per_hour(limit))
 }
 
 fn redis(server: &RedisServer) -> Redis {
@@ -30,7 +30,7 @@ async fn two_processes_share_limits_and_no_credential_reaches_redis() {
     let server = RedisServer::start().unwrap();
     let layer = || {
         let gate = Gate::builder(limiter(&redis(&server), policy("api", 2)));
-        let gate = gate.tier("gold", [Quota::per_hour(1000).unwrap()]).build().unwrap();
+        let gate = gate.tier("gold", [Quota::per_hour(1000)]).build().unwrap();
         let gold = gate.tier("gold");
         let name = http::HeaderName::from_static("x-api-key");
         let gate = Rule::new(gate)
@@ -74,7 +74,7 @@ async fn right_passwords_cost_nothing_in_redis_either() {
 /// of the tier's.
 fn tiered(server: &RedisServer) -> Rule {
     let policy = policy("login", 1).algorithm(Algorithm::Gcra);
-    gold(limiter(&redis(server), policy), Quota::per_day(100).unwrap())
+    gold(limiter(&redis(server), policy), Quota::per_day(100))
 }
 
 /// A rule under which everybody has the tier.
@@ -127,7 +127,7 @@ async fn units_of_a_tier_go_back_by_the_tier_when_another_gate_denies() {
 async fn tiers_and_refunds_go_on_without_redis() {
     let mut server = RedisServer::start().unwrap();
     let policy = policy("login", 1).failure_mode(FailureMode::Local);
-    let rule = gold(limiter(&redis(&server), policy), Quota::per_day(3).unwrap());
+    let rule = gold(limiter(&redis(&server), policy), Quota::per_day(3));
     let (_, service) = behind(&RateLimitLayer::new(rule.count(Count::failed())).unwrap());
     server.kill().unwrap();
     for _ in 0..5 {
@@ -159,7 +159,7 @@ async fn several_policies_of_one_redis_take_all_or_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_waits_is_served_when_redis_has_units() {
     let server = Arc::new(RedisServer::valkey().fake_clock().start().unwrap());
-    let policy = Policy::builder("api").quota(Quota::per_minute(1).unwrap());
+    let policy = Policy::builder("api").quota(Quota::per_minute(1));
     // To sleep is to move the server's clock.
     let (clock, offset) = (Arc::clone(&server), AtomicI64::new(0));
     let sleep = Sleep::new(move |time| {

@@ -16,8 +16,8 @@ fn clock() -> ManualClock {
     ManualClock::new(Duration::from_secs(1_700_000_000))
 }
 
-fn limiter(limit: u64) -> Limiter {
-    let policy = Policy::new("grpc", Quota::per_minute(limit).unwrap()).unwrap();
+fn limiter(limit: u32) -> Limiter {
+    let policy = Policy::new("grpc", Quota::per_minute(limit)).unwrap();
     Limiter::builder(policy).clock(clock()).build().unwrap()
 }
 

@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 
 use crate::http1;
 
-const LIMIT: u64 = 5;
+const LIMIT: u32 = 5;
 
 /// Where the proxies are. All of 127.0.0.0/8 is this machine, so that clients can have addresses of
 /// their own.
@@ -25,7 +25,7 @@ const BOB: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 3);
 /// A service that trusts what the proxies write.
 async fn service() -> SocketAddr {
     let client = ClientAddress::builder().field(HopField::XForwardedFor).trust(PROXIES).build();
-    let policy = Policy::new("client", Quota::per_hour(LIMIT).unwrap()).unwrap();
+    let policy = Policy::new("client", Quota::per_hour(LIMIT)).unwrap();
     let gate = Rule::new(Limiter::new(policy).unwrap()).key(KeyBy::client(client.unwrap()));
     let app = Router::new()
         .route("/", get(|| async { "served" }))
@@ -38,7 +38,7 @@ async fn service() -> SocketAddr {
 }
 
 /// Forgeries of all kinds, another one for every request.
-fn forged(number: u64) -> Vec<String> {
+fn forged(number: u32) -> Vec<String> {
     let kinds = [
         format!("X-Forwarded-For: 203.0.113.{number}"),
         format!("X-Forwarded-For: 203.0.113.{number}, 127.0.0.1"),
@@ -53,7 +53,7 @@ fn forged(number: u64) -> Vec<String> {
 }
 
 /// The statuses of so many requests, each with other forgeries.
-async fn forge(from: Ipv4Addr, proxy: SocketAddr, requests: u64) -> Vec<u16> {
+async fn forge(from: Ipv4Addr, proxy: SocketAddr, requests: u32) -> Vec<u16> {
     let mut statuses = Vec::new();
     for number in 0..requests {
         statuses.push(http1::get(from, proxy, "/", &forged(number)).await.status);
@@ -62,7 +62,7 @@ async fn forge(from: Ipv4Addr, proxy: SocketAddr, requests: u64) -> Vec<u16> {
 }
 
 /// As many as the limit pass, none of the others.
-fn limited(requests: u64) -> Vec<u16> {
+fn limited(requests: u32) -> Vec<u16> {
     (0..requests).map(|number| if number < LIMIT { 200 } else { 429 }).collect()
 }
 

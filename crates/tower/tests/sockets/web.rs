@@ -18,8 +18,8 @@ use tower::{ServiceBuilder, service_fn};
 
 use crate::http1;
 
-fn limiter(name: &str, limit: u64) -> Limiter {
-    Limiter::new(Policy::new(name, Quota::per_hour(limit).unwrap()).unwrap()).unwrap()
+fn limiter(name: &str, limit: u32) -> Limiter {
+    Limiter::new(Policy::new(name, Quota::per_hour(limit)).unwrap()).unwrap()
 }
 
 async fn listen() -> (TcpListener, SocketAddr) {

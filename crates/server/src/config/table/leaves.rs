@@ -25,7 +25,7 @@ pub(crate) static FILE: Leaf = Leaf::new(PATH.what, PATH.pattern, |text| (PATH.c
 
 pub(crate) static NAME: Leaf = Leaf::new("a name", "^[a-zA-Z][a-zA-Z0-9_.:/*-]{0,63}$", |text| {
     // The rule is the library's; any quota will do.
-    let policy = Quota::per_second(1).and_then(|quota| Policy::new(text, quota));
+    let policy = Policy::new(text, Quota::per_second(1));
     allow(policy.is_ok(), "use 1 to 64 of a-z A-Z 0-9 _ - . : / *, a letter first")
 });
 
