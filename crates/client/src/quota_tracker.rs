@@ -351,8 +351,12 @@ fn steps_up(time: Duration, step: Duration, count: u32) -> Duration {
     (0..count).map(|steps| step * steps).find(|rounded| *rounded >= time).unwrap_or(step * count)
 }
 
-/// A quota whose window is longer by `margin`, unless that is longer than a window may be.
+/// A quota whose window is longer by `margin`, unless that is longer than a window may be. Returns
+/// `None` for a limit of zero, which leaves nothing to pace.
 fn longer(limit: u64, window: Duration, margin: Duration) -> Option<Quota> {
+    if limit == 0 {
+        return None;
+    }
     let longer = Quota::new(limit, window.saturating_add(margin));
     longer.or_else(|_| Quota::new(limit, window)).ok()
 }

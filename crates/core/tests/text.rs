@@ -85,6 +85,7 @@ fn quotas_are_parsed_and_formatted() {
         ("1 / day", 1, 86_400_000, "1/day"),
         ("1/7d", 1, 604_800_000, "1/week"),
         ("7/100ms", 7, 100, "7/100ms"),
+        ("0/s", 0, 1000, "0/second"),
     ] {
         let parsed: Quota = text.parse().unwrap();
         assert_eq!(parsed, quota(limit, millis), "{text}");
@@ -95,8 +96,9 @@ fn quotas_are_parsed_and_formatted() {
         let message = text.parse::<Quota>().unwrap_err().to_string();
         assert!(message.starts_with(&format!("quota {text:?} is not usable: use a limit")));
     }
-    let error = "0/s".parse::<Quota>().unwrap_err();
-    assert_eq!(error.to_string(), "limit 0 is out of range: use 1 to 9007199254740991");
+    let error = "9007199254740992/s".parse::<Quota>().unwrap_err();
+    let message = "limit 9007199254740992 is out of range: use 0 to 9007199254740991";
+    assert_eq!(error.to_string(), message);
     assert!("1/0s".parse::<Quota>().is_err());
 }
 

@@ -141,9 +141,12 @@ impl LocalFallback {
     }
 }
 
-/// One process's share of every limit.
+/// One process's share of every limit: at least one unit, unless the limit is zero.
 fn shares(quotas: &[Quota], nodes: u64) -> Result<Vec<Quota>, Error> {
-    let share = |quota: &Quota| Quota::new((quota.limit() / nodes).max(1), quota.window());
+    let share = |quota: &Quota| {
+        let limit = quota.limit();
+        Quota::new((limit / nodes).max(limit.min(1)), quota.window())
+    };
     quotas.iter().map(share).collect()
 }
 

@@ -108,16 +108,16 @@ impl PolicySpec {
         if !all.clone().all(|quotas| (1..=Policy::QUOTAS_MAX).contains(&quotas.len())) {
             return Some("a policy and a tier have one to eight quotas".into());
         }
-        if self.tick_ms == 0 || all.any(|quotas| quotas.iter().any(QuotaSpec::is_zero)) {
-            return Some("limits, windows and ticks are never zero".into());
+        if self.tick_ms == 0 || all.any(|quotas| quotas.iter().any(QuotaSpec::has_no_window)) {
+            return Some("windows and ticks are never zero".into());
         }
         None
     }
 }
 
 impl QuotaSpec {
-    fn is_zero(&self) -> bool {
-        self.limit == 0 || self.window_ms == 0
+    fn has_no_window(&self) -> bool {
+        self.window_ms == 0
     }
 }
 

@@ -53,7 +53,7 @@ impl Random {
 ///
 /// It asks for what tends to go wrong: moments exactly at, just before and just after the end of
 /// a window, whole windows skipped, costs at and above the limit, numbers near 2^53, receipts used
-/// late, several quotas, a clock that goes back.
+/// late, several quotas, limits of zero, a clock that goes back.
 pub fn random_trace(seed: u64, algorithm: Algorithm) -> Trace {
     let mut random = Random::new(seed);
     let calm = algorithm == Algorithm::Log && seed % 101 == 100;
@@ -64,6 +64,11 @@ pub fn random_trace(seed: u64, algorithm: Algorithm) -> Trace {
             quota.limit = random.between(500, 4000);
             quota.window_ms = policy.tick_ms * random.between(10_000, 4_000_000);
         }
+    }
+    if seed % 23 == 22
+        && let Some(quota) = policy.quotas.last_mut()
+    {
+        quota.limit = 0;
     }
     let start_ms = match random.between(0, 3) {
         0 => 0,
@@ -232,12 +237,12 @@ impl Walk {
         let cost = match self.random.between(0, 9) {
             _ if self.calm && self.random.between(0, 999) > 1 => self.random.pick(&[1, 1, 1, 2]),
             0..=4 => 1,
-            5..=6 => self.random.between(1, quota.limit.div_ceil(4)),
-            7 => self.random.between(1, quota.limit),
+            5..=6 => self.random.between(1, quota.limit.div_ceil(4).max(1)),
+            7 => self.random.between(1, quota.limit.max(1)),
             8 => quota.limit,
             _ => quota.limit.saturating_add(self.random.pick(&[1, 2, 1000])),
         };
-        cost.min(Quota::LIMIT_MAX)
+        cost.clamp(1, Quota::LIMIT_MAX)
     }
 }
 

@@ -398,10 +398,10 @@ impl Inner {
 impl Guard {
     const WHOLE: u64 = 1_000_000;
 
-    /// Rounded down, but at least one.
+    /// Rounded down, but at least one unless the limit is zero.
     fn of(self, limit: u64) -> u64 {
         let guarded = u128::from(limit) * u128::from(self.0) / u128::from(Self::WHOLE);
-        u64::try_from(guarded).unwrap_or(limit).max(1)
+        u64::try_from(guarded).unwrap_or(limit).max(limit.min(1))
     }
 
     fn quotas(self, quotas: &[Quota]) -> Result<Vec<Quota>, Error> {

@@ -11,7 +11,7 @@ fn local(limit: u32, nodes: u64) -> LocalFallback {
 
 #[test]
 fn has_this_process_share_of_the_limit() {
-    for (limit, nodes, share) in [(10, 3, 3), (2, 5, 1), (7, 1, 7)] {
+    for (limit, nodes, share) in [(10, 3, 3), (2, 5, 1), (7, 1, 7), (0, 3, 0)] {
         let local = local(limit, nodes);
         let allowed = |_: &u64| local.decide(b"k", None, Cost::ONE, Instant::now()).is_allowed();
         assert_eq!((0..20).filter(allowed).count(), share, "{limit} over {nodes}");

@@ -19,6 +19,8 @@ windows[71] = function(kit)
   local gcra = {}
 
   function gcra.read(s, q, value, at)
+    -- Under a limit of zero nothing is taken, and what other limits took refills at one per window.
+    q.rate = math.max(q.limit, 1)
     q.full_at, q.parts = s.now, 0
     if value then
       q.full_at, q.parts = unpack(STATE, value, at)
@@ -31,7 +33,7 @@ windows[71] = function(kit)
     q.full_at = q.full_at - back
     if q.full_at < s.now or (q.full_at == s.now and q.parts == 0) then
       q.full_at, q.parts = s.now, 0
-    elseif q.parts >= q.limit then
+    elseif q.parts >= q.rate then
       -- The limit has changed: rounded up to a whole tick, which may deny early.
       q.full_at, q.parts = q.full_at + 1, 0
     end
@@ -51,7 +53,7 @@ windows[71] = function(kit)
   -- Whole units in ticks and parts, rounded up, and the parts of the last one.
   local function units_in(q, ticks, parts)
     local window = q.window
-    local units, rest = kit.muldiv(ticks, q.limit, window)
+    local units, rest = kit.muldiv(ticks, q.rate, window)
     local more = parts % window
     units, rest = units + (parts - more) / window, rest + more
     if rest >= window then
@@ -65,10 +67,10 @@ windows[71] = function(kit)
 
   -- Ticks and parts of what is taken now, and `cost` units more.
   local function with(s, q, cost)
-    local ticks, limit = q.full_at - s.now, q.limit
-    local more, parts = kit.muldiv(cost, q.window, limit)
-    if q.parts >= limit - parts then
-      return ticks + more + 1, q.parts - (limit - parts)
+    local ticks, rate = q.full_at - s.now, q.rate
+    local more, parts = kit.muldiv(cost, q.window, rate)
+    if q.parts >= rate - parts then
+      return ticks + more + 1, q.parts - (rate - parts)
     end
     return ticks + more, q.parts + parts
   end
@@ -92,8 +94,8 @@ windows[71] = function(kit)
   function gcra.reset(s, q)
     local _, over = units_in(q, q.full_at - s.now, q.parts)
     -- One more whole unit is available once the last one, which may have begun to refill, is.
-    local rest = over % q.limit
-    return (over - rest) / q.limit + (rest > 0 and 1 or 0)
+    local rest = over % q.rate
+    return (over - rest) / q.rate + (rest > 0 and 1 or 0)
   end
 
   -- Units that fit now.
@@ -111,7 +113,7 @@ windows[71] = function(kit)
   -- What has been refilled since is not given back: it would come out of what others took meanwhile.
   -- That amount is computed as if the bucket had been full before, so it may be too large.
   function gcra.give_back(s, q, tick, units)
-    local ticks, parts = kit.muldiv(units, q.window, q.limit)
+    local ticks, parts = kit.muldiv(units, q.window, q.rate)
     ticks = ticks - math.max(s.now - tick, 0)
     if ticks < 0 then
       return 0
@@ -123,7 +125,7 @@ windows[71] = function(kit)
     if q.parts >= parts then
       q.full_at, q.parts = q.full_at - ticks, q.parts - parts
     else
-      q.full_at, q.parts = q.full_at - ticks - 1, q.parts - parts + q.limit
+      q.full_at, q.parts = q.full_at - ticks - 1, q.parts - parts + q.rate
     end
     return (units_in(q, ticks, parts))
   end

@@ -49,7 +49,7 @@ repeat
   local horizon = now - window
 
   -- Nothing has expired, and there is no room for one unit more: denied, without a further look.
-  if tick > horizon and used == limit and cost == 1 then
+  if tick > horizon and used == limit and cost == 1 and used > 0 then
     local wait = tick + window - now
     reply = struct.pack('<I7BI7I7I7', us, 0, used, wait, wait)
     break

@@ -29,7 +29,7 @@ section! {
         /// The window, in milliseconds.
         key window_size_ms = Whole(1, 10 * 366 * 86_400_000), required, example "60000";
         /// Requests in any interval of the window's length.
-        key max_requests = Whole(1, LIMIT_MAX), required, example "100";
+        key max_requests = Whole(0, LIMIT_MAX), required, example "100";
         /// How often expired keys are dropped, in milliseconds.
         key cleanup_interval_ms = Whole(1, 3_600_000), default "10000", example "10000";
         /// What all counts together may take, in MiB.

@@ -192,8 +192,11 @@ impl Domain {
             requests,
             unit,
             name: None,
-            // Fails for zero only, which lets nothing pass.
-            gate: self.units.gate(requests, unit).ok().map(|gate| Held::Made(Box::new(gate))),
+            // Zero denies whatever the state, so it needs none.
+            gate: (requests > 0)
+                .then(|| self.units.gate(requests, unit).ok())
+                .flatten()
+                .map(|gate| Held::Made(Box::new(gate))),
             shadow_mode: false,
             quota_mode: false,
             metadata: None,

@@ -45,7 +45,7 @@ impl UnitGates {
     ///
     /// # Errors
     ///
-    /// Returns an error if `requests` is zero.
+    /// Returns an error if the store does not accept the quota.
     pub fn gate(&self, requests: u32, unit: Unit) -> Result<Gate, Error> {
         let quota = Quota::new(u64::from(requests), unit.window())?;
         self.gates[unit as usize].with_quotas(&[quota])

@@ -16,10 +16,16 @@ struct Bucket {
     at: u64,
 }
 
+/// Units that leak per window. Under a limit of zero the bucket still runs empty, at one unit per
+/// window.
+fn rate(quota: TickQuota) -> u128 {
+    u128::from(quota.limit.max(1))
+}
+
 impl GcraModel {
     fn parts(&self, place: usize, quota: TickQuota, now: u64) -> u128 {
         let bucket = self.0.get(place).copied().unwrap_or_default();
-        let leaked = u128::from(now.saturating_sub(bucket.at)) * u128::from(quota.limit);
+        let leaked = u128::from(now.saturating_sub(bucket.at)) * rate(quota);
         bucket.parts.saturating_sub(leaked)
     }
 
@@ -53,7 +59,7 @@ impl Model for GcraModel {
         let mut given = 0;
         for (place, quota) in quotas.iter().enumerate() {
             // What has leaked since, had the bucket been empty before, is not given back.
-            let leaked = u128::from(now.saturating_sub(at)) * u128::from(quota.limit);
+            let leaked = u128::from(now.saturating_sub(at)) * rate(*quota);
             let parts = self.parts(place, *quota, now);
             let taken = u128::from(units) * u128::from(quota.window);
             let less = parts.min(taken.saturating_sub(leaked));

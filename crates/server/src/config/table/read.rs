@@ -163,8 +163,8 @@ words! { HopField { XForwardedFor = "x-forwarded-for", Forwarded = "forwarded", 
 section! {
     /// A quota as a map.
     struct QuotaKeys, QUOTA_MAP = "a quota" {
-        /// Units in any interval of the window's length.
-        limit: u64 = Whole(1, LIMIT_MAX), required, example "1000";
+        /// Units in any interval of the window's length; 0 denies everything.
+        limit: u64 = Whole(0, LIMIT_MAX), required, example "1000";
         /// How long a unit counts.
         window: Duration = Time(MILLISECOND, Quota::WINDOW_MAX), required, example "1h";
     }
