@@ -4,7 +4,9 @@
 //! use slidegate::{Limiter, Policy, Quota};
 //!
 //! // One hundred requests in any minute, separately for each key.
-//! let limiter = Limiter::new(Policy::new("api", Quota::per_minute(100))?)?;
+//! const API: Quota = Quota::per_minute(100);
+//!
+//! let limiter = Limiter::new(Policy::new("api", API)?)?;
 //!
 //! let decision = limiter.check("alice");
 //! assert!(decision.is_allowed());

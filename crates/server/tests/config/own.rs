@@ -71,6 +71,9 @@ fn every_setting_of_a_policy() {
     let text = "{name: api, quotas: [100/minute, {limit: 1000, window: 1h}]}";
     assert_eq!(policy(text), expected);
 
+    let banned = PolicySpec::new("api", vec![minute(0), Quota::per_hour(0)]);
+    assert_eq!(policy("{name: api, quotas: [0/minute, {limit: 0, window: 1h}]}"), banned);
+
     expected.algorithm = Algorithm::LogCapped { bytes_max: 4096 };
     expected.rollout = Rollout::Shadow;
     expected.enforce_percent = 10;

@@ -1,0 +1,11 @@
+//! What the compiler says about common mistakes.
+//!
+//! `TRYBUILD=overwrite cargo test -p slidegate --test ui` writes the expected messages again.
+
+#[test]
+fn compiler_messages() {
+    let cases = trybuild::TestCases::new();
+    cases.compile_fail("tests/ui/key_*.rs");
+    cases.compile_fail("tests/ui/quota_*.rs");
+    cases.pass("tests/ui/const_*.rs");
+}
