@@ -153,7 +153,6 @@ impl DecisionWriter {
 
     /// The members that a quota and the whole decision have in common. A denial has `retry_after`, with
     /// `null` for never.
-    #[expect(clippy::option_option, reason = "no denial, never, or a time")]
     fn quota(&mut self, quota: &QuotaDecision, retry_after: Option<RetryAfter>) {
         self.text(r#""limit":"#);
         self.number(quota.limit());
