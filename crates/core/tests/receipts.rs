@@ -182,7 +182,7 @@ fn resets_cost_no_memory_in_the_end() {
 fn a_snapshot_of_version_1_is_read_without_its_receipts() {
     let snapshot = include_bytes!("golden/snapshot-1.bin");
     let clock = ManualClock::new(START + Duration::from_secs(20));
-    let policy = Policy::new("saved", Quota::per_minute(5).unwrap()).unwrap();
+    let policy = Policy::new("saved", Quota::per_minute(5)).unwrap();
     let builder = Limiter::builder(policy).clock(clock.clone());
     let (limiter, report) = builder.restore(&mut snapshot.as_slice()).unwrap();
     assert_eq!((report.keys, report.dropped), (2, 0));

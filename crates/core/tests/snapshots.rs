@@ -203,7 +203,7 @@ fn keys_of_a_longer_tier_are_kept_until_the_tier_is_created() {
     for algorithm in ALGORITHMS {
         let clock = ManualClock::new(START);
         let before = builder(algorithm, 1, &clock).build().unwrap();
-        let day = [Quota::per_day(5).unwrap()];
+        let day = [Quota::per_day(5)];
         let tier = before.tier(&day).unwrap();
         assert!(before.with(&tier).unwrap().check_cost("alice", cost(5)).is_allowed());
         let mut saved = save(&before);
