@@ -17,8 +17,8 @@ use crate::error::Error;
 #[derive(Debug, Default)]
 pub(super) struct Resets {
     keys: BTreeMap<u64, Reset>,
-    /// Receipts of every key are void up to this tick: notes of resets up to it were dropped.
-    void_through: u64,
+    /// Receipts of every key are void before this tick: notes of earlier resets were dropped.
+    void_before: u64,
     /// The fingerprint that the next sweep starts at.
     sweep_at: u64,
 }
@@ -28,11 +28,11 @@ pub(super) struct Resets {
 struct Reset {
     /// The latest tick that a receipt from before the last reset can name.
     through: u64,
-    /// Receipts up to this tick are void, whatever their epoch.
-    void_through: u64,
+    /// Receipts before this tick are void, whatever their epoch.
+    void_before: u64,
     /// The epoch that the last reset ended.
     epoch: u16,
-    /// Epochs that resets have ended since `void_through` was set.
+    /// Epochs that resets have ended since `void_before` was set.
     ended: u16,
 }
 
@@ -61,9 +61,9 @@ impl Resets {
         let mut reset = self.keys.get(&fingerprint).copied().unwrap_or_default();
         reset.through = reset.through.max(through);
         reset.epoch = epoch;
-        (reset.ended, reset.void_through) = match reset.ended.checked_add(1) {
-            Some(ended) => (ended, reset.void_through),
-            None => (0, reset.through),
+        (reset.ended, reset.void_before) = match reset.ended.checked_add(1) {
+            Some(ended) => (ended, reset.void_before),
+            None => (0, reset.through + 1),
         };
         self.insert(fingerprint, reset, budget);
     }
@@ -75,8 +75,8 @@ impl Resets {
 
     /// Returns `true` if a receipt of `tick` is void even if its epoch is the key's.
     pub(super) fn is_void(&self, fingerprint: u64, tick: u64) -> bool {
-        let of_key = || self.keys.get(&fingerprint).is_some_and(|key| tick <= key.void_through);
-        tick <= self.void_through || of_key()
+        let of_key = || self.keys.get(&fingerprint).is_some_and(|key| tick < key.void_before);
+        tick < self.void_before || of_key()
     }
 
     /// Looks at up to `count` keys and drops those whose receipts have expired.
@@ -100,12 +100,12 @@ impl Resets {
         self.keys.len() * KEY_BYTES
     }
 
-    pub(super) fn void_through(&self) -> u64 {
-        self.void_through
+    pub(super) fn void_before(&self) -> u64 {
+        self.void_before
     }
 
-    pub(super) fn raise_void_through(&mut self, tick: u64) {
-        self.void_through = self.void_through.max(tick);
+    pub(super) fn raise_void_before(&mut self, tick: u64) {
+        self.void_before = self.void_before.max(tick);
     }
 
     /// Appends up to `count` keys from fingerprint `from` on to a snapshot. Returns the fingerprint
@@ -115,7 +115,7 @@ impl Resets {
         for (fingerprint, reset) in keys.by_ref().take(count) {
             out.put_u64(*fingerprint);
             out.put_u64(reset.through);
-            out.put_u64(reset.void_through);
+            out.put_u64(reset.void_before);
             out.put_u64(u64::from(reset.epoch) << 16 | u64::from(reset.ended));
         }
         keys.next().map(|(fingerprint, _)| *fingerprint)
@@ -128,13 +128,13 @@ impl Resets {
         input: &mut &[u8],
         budget: NoteBudget<'_>,
     ) -> Result<(), Error> {
-        let (through, void_through) = (input.take_tick()?, input.take_tick()?);
+        let (through, void_before) = (input.take_tick()?, input.take_tick()?);
         let Ok(epochs) = u32::try_from(input.take_u64()?) else {
             return Err(damaged("an epoch"));
         };
         let [high, low, more, less] = epochs.to_be_bytes();
         let (epoch, ended) = (u16::from_be_bytes([high, low]), u16::from_be_bytes([more, less]));
-        self.insert(fingerprint, Reset { through, void_through, epoch, ended }, budget);
+        self.insert(fingerprint, Reset { through, void_before, epoch, ended }, budget);
         Ok(())
     }
 
@@ -143,7 +143,7 @@ impl Resets {
         if is_noted || self.has_grown(budget) || (self.drop_old(budget) && self.has_grown(budget)) {
             self.keys.insert(fingerprint, reset);
         } else {
-            self.raise_void_through(reset.through);
+            self.raise_void_before(reset.through + 1);
         }
     }
 
@@ -160,7 +160,7 @@ impl Resets {
         let Some((&fingerprint, &Reset { through, .. })) = oldest else { return false };
         self.keys.remove(&fingerprint);
         budget.account.shrink(KEY_BYTES);
-        self.raise_void_through(through);
+        self.raise_void_before(through + 1);
         true
     }
 }

@@ -92,9 +92,9 @@ fn save_resets<W: Window>(
         frame.put_u64(RESETS);
         frame.put_u64(place.0 as u64);
         frame.put_u64(place.1 as u64);
-        frame.put_u64(shard.resets.void_through());
+        frame.put_u64(shard.resets.void_before());
         next = shard.resets.encode(from, STEP, &mut frame);
-        let is_empty = shard.resets.bytes() == 0 && shard.resets.void_through() == 0;
+        let is_empty = shard.resets.bytes() == 0 && shard.resets.void_before() == 0;
         shard.note_hold(hold);
         drop(shard);
         if !is_empty {
@@ -153,9 +153,9 @@ pub(super) fn restore<'a, W: Window + 'a>(
         }
         RESETS => {
             let (index, of) = (frame.take_u64()?, frame.take_u64()?);
-            let void_through = frame.take_tick()?;
+            let void_before = frame.take_tick()?;
             for mut shard in lock_sharing(index, of) {
-                shard.resets.raise_void_through(void_through);
+                shard.resets.raise_void_before(void_before);
             }
             while !frame.is_empty() {
                 let fingerprint = frame.take_u64()?;
