@@ -1,3 +1,5 @@
+//! Tests of `unit_counter`.
+
 use super::*;
 
 fn seconds(seconds: u64) -> Duration {

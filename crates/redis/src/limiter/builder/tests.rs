@@ -1,3 +1,7 @@
+//! Tests of `builder`.
+
+use slidegate::ErrorKind;
+
 use super::*;
 
 #[test]
@@ -22,4 +26,26 @@ fn every_algorithm_has_a_script_and_a_name_of_its_own() {
     }
     // Only the log and the capped log share theirs.
     assert_eq!(names.len(), Algorithm::ALL.len() - 1);
+}
+
+#[tokio::test]
+async fn what_an_algorithm_cannot_do_is_a_typed_error() {
+    let redis = Redis::single("redis://127.0.0.1:1").unwrap().build().unwrap();
+    for (name, has_leases, has_history) in [
+        ("log", true, true),
+        ("log_capped: 4096", true, true),
+        ("counter", false, false),
+        ("segments: 60", false, false),
+        ("gcra", true, false),
+        ("fixed", false, false),
+    ] {
+        let policy = Policy::builder("api").quota(Quota::per_minute(10));
+        let policy = policy.algorithm(name.parse().unwrap()).build().unwrap();
+        let leased = redis.limiter(policy.clone()).leases(Duration::from_millis(5)).build();
+        assert_eq!(leased.is_ok(), has_leases, "{name}");
+        // There is no server, so what is supported fails in another way.
+        let history = redis.limiter(policy).build().unwrap().history("key").await;
+        let is_supported = history.unwrap_err().kind() != ErrorKind::Unsupported;
+        assert_eq!(is_supported, has_history, "{name}");
+    }
 }
