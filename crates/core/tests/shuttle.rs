@@ -149,6 +149,45 @@ fn sweeping_and_evicting_forgive_nobody() {
     });
 }
 
+// Units that come back while a caller in front gives up must reach the next in line: not a check,
+// and not nobody.
+#[test]
+fn cancelled_and_refunded_units_reach_the_line() {
+    run(|| {
+        let limiter = limiter(1);
+        let receipt = limiter.check("key").into_receipt().unwrap();
+        let (mut first, mut second) = (wait(&limiter), wait(&limiter));
+        assert!(poll(&mut first).is_none() && poll(&mut second).is_none());
+        let (refunder, checker) = (limiter.clone(), limiter.clone());
+        let refund = thread::spawn(move || refunder.refund(receipt));
+        let check = thread::spawn(move || checker.check("key").is_allowed());
+        let cancel = thread::spawn(move || poll(&mut first).is_some());
+        let served_early = poll(&mut second).is_some();
+        assert_eq!(refund.join().unwrap(), 1);
+        assert!(!check.join().unwrap(), "overtakes the line");
+        let first_was_served = cancel.join().unwrap();
+        let served = served_early || poll(&mut second).is_some();
+        assert!(first_was_served != served, "one unit, one caller");
+        drop(second);
+        assert_eq!((limiter.usage("key").units(0), limiter.stats().waiters), (1, 0));
+    });
+}
+
+type Task = std::pin::Pin<Box<dyn Future<Output = Decision> + Send>>;
+
+fn wait(limiter: &Arc<Limiter>) -> Task {
+    let (limiter, deadline) = (limiter.clone(), Duration::from_secs(600));
+    let sleep = |_| std::future::pending();
+    Box::pin(async move { limiter.wait_timeout("key", Cost::ONE, deadline, sleep).await.unwrap() })
+}
+
+fn poll(task: &mut Task) -> Option<Decision> {
+    match task.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {
+        std::task::Poll::Ready(decision) => Some(decision),
+        std::task::Poll::Pending => None,
+    }
+}
+
 // A snapshot taken between two steps of others holds every key that was there before.
 #[test]
 fn a_snapshot_misses_no_key() {

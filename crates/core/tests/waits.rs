@@ -4,12 +4,14 @@
 
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use slidegate::{
-    Algorithm, Clock, Cost, Decision, Error, ErrorKind, Limiter, ManualClock, Policy, Quota,
-    RetryAfter,
+    Algorithm, Clock, Cost, Decision, Error, ErrorKind, Limiter, ManualClock, OnFull, Policy,
+    Quota, RetryAfter,
 };
 
 /// Both algorithms that have a line.
@@ -152,9 +154,8 @@ fn a_receipt_of_a_wait_gives_back_the_very_units() {
 // Without a bound a flood of waiters would be a queue without end.
 #[test]
 fn one_waiter_too_many_is_an_error() {
-    let policy = Policy::new("wait", Quota::per_minute(1)).unwrap();
     let clock = ManualClock::new(START);
-    let limiter = Limiter::builder(policy).clock(clock.clone()).waiters_max(2).build().unwrap();
+    let limiter = bounded(&clock, 2, 1000);
     assert!(limiter.check("alice").is_allowed());
     let mut waits: Vec<_> = (0..3).map(|_| task(&limiter, &clock, 1, SECONDS_600)).collect();
     assert!(waits[..2].iter_mut().all(|wait| poll(wait).is_none()));
@@ -166,6 +167,165 @@ fn one_waiter_too_many_is_an_error() {
     drop(waits.remove(0));
     let mut next = task(&limiter, &clock, 1, SECONDS_600);
     assert!(poll(&mut next).is_none(), "a place in line was free again");
+}
+
+// One key with many waiters would use up the places of all others, and hold its lock for long.
+#[test]
+fn one_waiter_too_many_for_a_key_is_an_error() {
+    let clock = ManualClock::new(START);
+    let limiter = bounded(&clock, 3, 2);
+    for key in ["alice", "bob"] {
+        assert!(limiter.check(key).is_allowed());
+    }
+    let mut waits: Vec<_> = (0..3).map(|_| task(&limiter, &clock, 1, SECONDS_600)).collect();
+    assert!(waits[..2].iter_mut().all(|wait| poll(wait).is_none()));
+    let error = poll(&mut waits[2]).unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Waiters);
+    assert!(error.to_string().contains("2 callers wait for this key already"), "{error}");
+    let mut other = task_for(&limiter, &clock, "bob", 1, SECONDS_600);
+    assert!(poll(&mut other).is_none(), "another key has a line of its own");
+    assert_eq!(limiter.stats().waiters, 3);
+}
+
+// A caller that need not wait must not be refused because others wait.
+#[test]
+fn a_full_line_refuses_no_caller_that_need_not_wait() {
+    let clock = ManualClock::new(START);
+    let limiter = bounded(&clock, 1, 1000);
+    assert!(limiter.check("alice").is_allowed());
+    let mut wait = task(&limiter, &clock, 1, SECONDS_600);
+    assert!(poll(&mut wait).is_none());
+    let free = limiter.wait_timeout("bob", cost(1), SECONDS_600, never);
+    assert!(now_or_never(free).unwrap().is_allowed());
+    let too_long = limiter.wait_timeout("alice", cost(1), Duration::from_secs(1), never);
+    assert!(!now_or_never(too_long).unwrap().is_allowed(), "denied, not refused");
+    assert_eq!(limiter.stats().waiters, 1);
+}
+
+// Ten per second: if the 90 in front give up, the last ten come next.
+#[test]
+fn cancelled_waits_move_the_line_up() {
+    for algorithm in LINED {
+        let quota = Quota::per_second(10);
+        let (limiter, clock) = limiter_of(quota, algorithm);
+        assert!(limiter.check_cost("alice", cost(10)).is_allowed());
+        let mut waits: Vec<_> = (0..100).map(|_| task(&limiter, &clock, 1, SECONDS_600)).collect();
+        assert!(waits.iter_mut().all(|wait| poll(wait).is_none()));
+        clock.advance(Duration::from_millis(100));
+        drop(waits.drain(..90));
+        let at_most = Duration::from_millis(1900);
+        let retry_after = limiter.peek("alice").retry_after().duration().unwrap();
+        assert!(retry_after <= at_most, "{algorithm:?}: {retry_after:?} with ten in line");
+        if algorithm == Algorithm::Log {
+            assert_eq!(retry_after, at_most);
+            clock.set(START + Duration::from_millis(999));
+            assert!(waits.iter_mut().all(|wait| poll(wait).is_none()));
+        }
+        clock.set(START + Duration::from_secs(1));
+        assert!(!limiter.check("alice").is_allowed(), "{algorithm:?}: overtakes the line");
+        assert!(waits.iter_mut().all(is_served), "{algorithm:?}");
+        let retry_after = limiter.peek("alice").retry_after().duration().unwrap();
+        assert!(retry_after <= Duration::from_secs(1), "{algorithm:?}: {retry_after:?}");
+    }
+}
+
+// A token budget: the estimate was far too high, and the rest of it is the next caller's.
+#[test]
+fn settled_units_reach_the_line_before_any_check() {
+    for algorithm in LINED {
+        let (limiter, clock) = limiter(1000, algorithm);
+        let receipt = limiter.reserve("alice", 1000).into_receipt().unwrap();
+        let mut wait = task(&limiter, &clock, 800, SECONDS_600);
+        let woken = Arc::new(Flag::default());
+        assert!(poll_with(&mut wait, &Waker::from(Arc::clone(&woken))).is_none());
+        clock.advance(Duration::from_millis(500));
+        limiter.settle(receipt, 10);
+        assert!(woken.0.load(Ordering::Relaxed), "{algorithm:?}: not woken");
+        assert!(!limiter.check_cost("alice", cost(800)).is_allowed(), "{algorithm:?}: overtakes");
+        assert!(is_served(&mut wait), "{algorithm:?}: sleeps on");
+    }
+}
+
+// Both run foreign code, which may use the limiter: under the lock that would never end.
+#[test]
+fn wakers_run_and_are_dropped_outside_of_the_lock() {
+    struct Nosy(Arc<Limiter>);
+    impl Wake for Nosy {
+        fn wake(self: Arc<Self>) {
+            self.0.usage("alice");
+        }
+    }
+    impl Drop for Nosy {
+        fn drop(&mut self) {
+            self.0.usage("alice");
+        }
+    }
+    let (limiter, clock) = limiter(1, Algorithm::Log);
+    let limiter = Arc::new(limiter);
+    let waker = || Waker::from(Arc::new(Nosy(Arc::clone(&limiter))));
+    let receipt = limiter.check("alice").into_receipt().unwrap();
+    let mut waits: Vec<_> = (0..3).map(|_| task(&limiter, &clock, 1, SECONDS_600)).collect();
+    for _ in 0..2 {
+        assert!(waits.iter_mut().all(|wait| poll_with(wait, &waker()).is_none()));
+    }
+    limiter.refund(receipt);
+    assert!(poll_with(&mut waits[0], &waker()).is_some());
+    drop(waits);
+}
+
+// What a restart ends is not used, so it must not be charged.
+#[test]
+fn a_snapshot_leaves_waiters_out() {
+    for algorithm in LINED {
+        let (limiter, clock) = limiter(2, algorithm);
+        assert!(limiter.check_cost("alice", cost(2)).is_allowed());
+        let mut waits: Vec<_> = (0..3).map(|_| task(&limiter, &clock, 1, SECONDS_600)).collect();
+        assert!(waits.iter_mut().all(|wait| poll(wait).is_none()));
+        let mut file = Vec::new();
+        limiter.save(&mut file).unwrap();
+        assert_eq!(limiter.usage("alice").units(0), 5, "{algorithm:?}: the line stays");
+        let builder = Limiter::builder(limiter.policy().clone()).clock(clock.clone());
+        let (restored, _) = builder.restore(&mut file.as_slice()).unwrap();
+        assert_eq!(restored.usage("alice").units(0), 2, "{algorithm:?}");
+    }
+}
+
+// A key that is moved into the sketch loses the dates of its units, and so its line.
+#[test]
+fn a_key_with_waiters_is_not_evicted() {
+    let policy = Policy::new("wait", Quota::per_minute(1)).unwrap();
+    let clock = ManualClock::new(START);
+    let builder = Limiter::builder(policy).clock(clock.clone()).memory_limit(64 << 10);
+    let limiter = builder.on_full(OnFull::Lru).shards(1).build().unwrap();
+    assert!(limiter.check("alice").is_allowed());
+    let mut waits: Vec<_> = (0..2).map(|_| task(&limiter, &clock, 1, SECONDS_600)).collect();
+    assert!(waits.iter_mut().all(|wait| poll(wait).is_none()));
+    clock.advance(Duration::from_secs(1));
+    for key in 0..5000u32 {
+        let _ = limiter.check(&key.to_le_bytes());
+    }
+    assert!(limiter.stats().evictions > 1000);
+    assert_eq!(limiter.usage("alice").units(0), 3);
+    clock.advance(Duration::from_secs(59));
+    assert!(is_served(&mut waits[0]) && poll(&mut waits[1]).is_none());
+}
+
+// A thread that slept through it would wait for an hour.
+#[test]
+fn a_blocked_thread_is_woken_when_units_come_back() {
+    let policy = Policy::new("wait", Quota::per_hour(1)).unwrap();
+    let limiter = Limiter::new(policy).unwrap();
+    let receipt = limiter.check("alice").into_receipt().unwrap();
+    let hours = Duration::from_secs(7200);
+    std::thread::scope(|scope| {
+        let wait =
+            scope.spawn(|| limiter.wait_timeout_blocking("alice", Cost::ONE, hours).unwrap());
+        while limiter.stats().waiters == 0 {
+            std::thread::yield_now();
+        }
+        assert_eq!(limiter.refund(receipt), 1);
+        assert!(wait.join().unwrap().is_allowed());
+    });
 }
 
 // A future-dated unit in an algorithm that has none would be counted now or never.
@@ -182,18 +342,21 @@ fn algorithms_without_a_line_say_so() {
     }
 }
 
-// Whoever waits when a key is reset has no place any more: it must be told, not let through.
+// After a reset the key has all its units again, and the waiters come first.
 #[test]
-fn a_reset_turns_waiters_away() {
+fn a_reset_serves_the_waiters_in_order() {
     for algorithm in LINED {
-        let (limiter, clock) = limiter(1, algorithm);
-        assert!(limiter.check("alice").is_allowed());
-        let mut wait = task(&limiter, &clock, 1, SECONDS_600);
-        assert!(poll(&mut wait).is_none());
+        let (limiter, clock) = limiter(2, algorithm);
+        assert!(limiter.check_cost("alice", cost(2)).is_allowed());
+        let mut waits: Vec<_> = (0..3).map(|_| task(&limiter, &clock, 1, SECONDS_600)).collect();
+        assert!(waits.iter_mut().all(|wait| poll(wait).is_none()));
+        clock.advance(Duration::from_secs(1));
         assert!(limiter.reset("alice"));
-        assert!(limiter.check("alice").is_allowed());
-        clock.advance(Duration::from_secs(60));
-        assert!(!poll(&mut wait).unwrap().unwrap().is_allowed(), "{algorithm:?}");
+        assert!(!limiter.check("alice").is_allowed(), "{algorithm:?}: overtakes the line");
+        let served: Vec<bool> = waits.iter_mut().map(is_served).collect();
+        assert_eq!(served, [true, true, false], "{algorithm:?}");
+        assert_eq!(limiter.usage("alice").units(0), 3, "{algorithm:?}");
+        drop(waits);
         assert_eq!(limiter.stats().waiters, 0);
     }
 }
@@ -319,7 +482,17 @@ const START: Duration = Duration::from_secs(1_700_000_000);
 const SECONDS_600: Duration = Duration::from_secs(600);
 
 fn limiter(limit: u64, algorithm: Algorithm) -> (Limiter, ManualClock) {
-    let quota = Quota::new(limit, Duration::from_secs(60)).unwrap();
+    limiter_of(Quota::new(limit, Duration::from_secs(60)).unwrap(), algorithm)
+}
+
+/// One unit per minute.
+fn bounded(clock: &ManualClock, waiters_max: usize, per_key_max: usize) -> Limiter {
+    let policy = Policy::new("wait", Quota::per_minute(1)).unwrap();
+    let builder = Limiter::builder(policy).clock(clock.clone()).waiters_max(waiters_max);
+    builder.waiters_per_key_max(per_key_max).build().unwrap()
+}
+
+fn limiter_of(quota: Quota, algorithm: Algorithm) -> (Limiter, ManualClock) {
     let policy = Policy::builder("wait").quota(quota).algorithm(algorithm).build().unwrap();
     let clock = ManualClock::new(START);
     (Limiter::builder(policy).clock(clock.clone()).build().unwrap(), clock)
@@ -338,8 +511,18 @@ fn task<'a>(
     units: u64,
     deadline: Duration,
 ) -> Task<'a> {
+    task_for(limiter, clock, "alice", units, deadline)
+}
+
+fn task_for<'a>(
+    limiter: &'a Limiter,
+    clock: &'a ManualClock,
+    key: &'a str,
+    units: u64,
+    deadline: Duration,
+) -> Task<'a> {
     let sleep = |asked| Sleep { clock, until: clock.now() + nanos(asked) };
-    Box::pin(limiter.wait_timeout("alice", cost(units), deadline, sleep))
+    Box::pin(limiter.wait_timeout(key, cost(units), deadline, sleep))
 }
 
 struct Sleep<'a> {
@@ -356,9 +539,26 @@ impl Future for Sleep<'_> {
 }
 
 fn poll(task: &mut Task<'_>) -> Option<Result<Decision, Error>> {
-    match task.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+    poll_with(task, Waker::noop())
+}
+
+fn poll_with(task: &mut Task<'_>, waker: &Waker) -> Option<Result<Decision, Error>> {
+    match task.as_mut().poll(&mut Context::from_waker(waker)) {
         Poll::Ready(result) => Some(result),
         Poll::Pending => None,
+    }
+}
+
+fn is_served(task: &mut Task<'_>) -> bool {
+    poll(task).is_some_and(|decision| decision.unwrap().is_allowed())
+}
+
+#[derive(Default)]
+struct Flag(AtomicBool);
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 

@@ -14,8 +14,12 @@ use crate::all::{Ask, take};
 /// Lets requests wait for units, for a bounded time and in a bounded number, instead of denying
 /// them.
 ///
-/// With one gate whose store is in memory and whose algorithm is a log or GCRA, waiting is first
-/// come, first served. In all other cases a request asks again when its `retry_after` has passed.
+/// A store in memory whose algorithm is a log or GCRA serves requests in order of arrival, and
+/// units that come back move the line up. With several gates, a request waits in the line of the
+/// gate that it would wait for longest, and takes from the others when its turn comes. If one of
+/// them denies, it gives the units back and waits for that gate. With other stores and algorithms,
+/// a request asks again when its `retry_after` has passed.
+///
 /// A request that would have to wait longer than `time_max`, or that finds `waiters_max` others
 /// waiting, is denied at once.
 #[derive(Debug, Clone)]
@@ -62,35 +66,73 @@ impl Waiting {
         let Some(_waiter) = self.enter() else {
             return (denied, false);
         };
-        match asks {
-            [ask] if ask.gate.store().waits_in_order() => {
-                let Ask { gate, key, tier, cost } = **ask;
-                let (target, sleep) = (gate.target(key, tier), &*self.sleep.0);
-                let waited = gate.store().wait(target, cost, self.time_max, sleep).await;
-                // The store has its own bound on waiters.
-                (waited.map_or(denied, |decision| vec![decision]), true)
-            }
-            _ => (self.ask_again(asks, denied).await, true),
-        }
+        (self.take_in_time(asks, denied).await, true)
     }
 
-    /// Asks again whenever the units should be available, until they are or the time is over.
-    async fn ask_again(&self, asks: &[&Ask<'_>], mut decisions: Vec<Decision>) -> Vec<Decision> {
+    /// Waits for the gate that is furthest from passing and takes from all, until all pass or the
+    /// time is over.
+    async fn take_in_time(&self, asks: &[&Ask<'_>], mut decisions: Vec<Decision>) -> Vec<Decision> {
         let mut left = self.time_max;
         for _ in 0..ROUNDS_MAX {
-            let Some(after) = retry_after(&decisions) else { break };
+            let Some((slowest, after)) = slowest(&decisions) else { break };
             let after = after.max(SLEEP_MIN);
             if after > left {
                 break;
             }
-            self.sleep.sleep(after).await;
-            left = left.saturating_sub(after);
-            decisions = take(asks).await;
+            let gate = asks[slowest].gate;
+            let began = gate.clock.now();
+            if gate.store().waits_in_order() {
+                let goes_on;
+                (decisions, goes_on) = self.wait_in_line(asks, slowest, left, decisions).await;
+                if !goes_on {
+                    break;
+                }
+                let took = gate.clock.now().saturating_sub(began);
+                left = left.saturating_sub(Duration::from_nanos(took));
+            } else {
+                self.sleep.sleep(after).await;
+                left = left.saturating_sub(after);
+                decisions = take(asks).await;
+            }
             if decisions.iter().all(Decision::is_allowed) {
                 break;
             }
         }
         decisions
+    }
+
+    /// Waits in the line of one gate, then takes from the others. Returns `false` if waiting
+    /// longer does not help.
+    async fn wait_in_line(
+        &self,
+        asks: &[&Ask<'_>],
+        place: usize,
+        left: Duration,
+        mut denied: Vec<Decision>,
+    ) -> (Vec<Decision>, bool) {
+        let Ask { gate, key, tier, cost } = *asks[place];
+        let (target, sleep) = (gate.target(key, tier), &*self.sleep.0);
+        let mut decision = match gate.store().wait(target, cost, left, sleep).await {
+            Ok(decision) if decision.is_allowed() => decision,
+            Ok(decision) => {
+                denied[place] = decision;
+                return (denied, false);
+            }
+            // The store has its own bound on waiters.
+            Err(_) => return (denied, false),
+        };
+        let others: Vec<&Ask<'_>> = [&asks[..place], &asks[place + 1..]].concat();
+        let mut decisions = take(&others).await;
+        if !decisions.iter().all(Decision::is_allowed) {
+            if let Some(receipt) = decision.take_receipt() {
+                // Units that cannot be returned count until they expire, which is the safe side.
+                let _ = gate.refund(key, tier, receipt).await;
+            }
+            let looked = gate.store().peek(target, cost).await;
+            decision = looked.unwrap_or(decision).into_denied();
+        }
+        decisions.insert(place, decision);
+        (decisions, true)
     }
 
     fn enter(&self) -> Option<Waiter<'_>> {
@@ -105,6 +147,16 @@ impl Waiting {
 pub(crate) fn retry_after(decisions: &[Decision]) -> Option<Duration> {
     let denied = decisions.iter().filter(|decision| !decision.is_allowed());
     denied.map(Decision::retry_after).max().unwrap_or(RetryAfter::Now).duration()
+}
+
+/// Returns the denied ask that takes longest to pass, and how long that is. Returns `None` if all
+/// pass or one never does.
+fn slowest(decisions: &[Decision]) -> Option<(usize, Duration)> {
+    let after = retry_after(decisions)?;
+    let is_slowest = |decision: &Decision| {
+        !decision.is_allowed() && decision.retry_after().duration() == Some(after)
+    };
+    decisions.iter().position(is_slowest).map(|place| (place, after))
 }
 
 /// Counts a request as waiting for as long as it lives.

@@ -5,7 +5,7 @@ use crate::cost::Cost;
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind};
 use crate::key::Key;
-use crate::memory::{LockedShard, Request};
+use crate::memory::{LockedShard, Request, Wakers};
 use crate::policy::Mode;
 use crate::window::Limits;
 
@@ -81,7 +81,11 @@ pub fn check_all(asks: &[Ask<'_>]) -> Result<Vec<Decision>, Error> {
     if denied {
         return Ok(deny_all(asks, looks));
     }
-    Ok(take_all(asks, looks, &mut locks))
+    let mut wakers = Wakers::default();
+    let decisions = take_all(asks, looks, &mut locks, &mut wakers);
+    drop(locks);
+    wakers.wake();
+    Ok(decisions)
 }
 
 impl Ask<'_> {
@@ -98,7 +102,12 @@ fn sum(ask: &Ask<'_>, asks: &[Ask<'_>]) -> u64 {
     asks.iter().filter(same).fold(0, |sum: u64, other| sum.saturating_add(other.cost))
 }
 
-fn take_all(asks: &[Ask<'_>], mut looks: Vec<Decision>, locks: &mut Locks<'_>) -> Vec<Decision> {
+fn take_all(
+    asks: &[Ask<'_>],
+    mut looks: Vec<Decision>,
+    locks: &mut Locks<'_>,
+    wakers: &mut Wakers,
+) -> Vec<Decision> {
     let mut taken = Vec::with_capacity(asks.len());
     for (ask, look) in asks.iter().zip(&mut looks) {
         if !look.is_allowed() {
@@ -110,7 +119,7 @@ fn take_all(asks: &[Ask<'_>], mut looks: Vec<Decision>, locks: &mut Locks<'_>) -
         if !decision.is_allowed() {
             // A table that has no room can still say no: then what was taken goes back.
             for (ask, decision) in asks.iter().zip(&taken) {
-                locks.give_back(ask, decision);
+                locks.give_back(ask, decision, wakers);
             }
             *look = decision;
             return deny_all(asks, looks);
@@ -155,10 +164,10 @@ impl<'a> Locks<'a> {
         self.of(ask).check(&ask.request(ask.cost))
     }
 
-    fn give_back(&mut self, ask: &Ask<'_>, decision: &Decision) {
+    fn give_back(&mut self, ask: &Ask<'_>, decision: &Decision, wakers: &mut Wakers) {
         if let Some(receipt) = decision.receipt() {
             let (tick, epoch) = (receipt.tick, receipt.epoch);
-            self.of(ask).give_back(&ask.request(ask.cost), tick, epoch);
+            self.of(ask).give_back(&ask.request(ask.cost), tick, epoch, wakers);
         }
     }
 

@@ -23,6 +23,7 @@ use crate::window::{Counter, Fixed, Gcra, Limits, Log, Many, Segments, Window};
 /// | `on_full` | [`OnFull::Overflow`] |
 /// | `shards` | 1024, fewer for a small `memory_limit` |
 /// | `waiters_max` | 1024 |
+/// | `waiters_per_key_max` | 1000 |
 /// | `secret` | random |
 #[derive(Debug)]
 #[must_use = "call `build` to get a limiter"]
@@ -34,6 +35,7 @@ pub struct LimiterBuilder {
     on_full: OnFull,
     shards: Option<usize>,
     waiters_max: usize,
+    waiters_per_key_max: usize,
     secret: Option<Secret>,
 }
 
@@ -50,6 +52,7 @@ impl LimiterBuilder {
             on_full: OnFull::default(),
             shards: None,
             waiters_max: 1024,
+            waiters_per_key_max: 1000,
             secret: None,
         }
     }
@@ -95,9 +98,17 @@ impl LimiterBuilder {
         self
     }
 
-    /// Lets at most `waiters` callers wait in line at a time.
+    /// Lets at most `waiters` callers wait at a time, for all keys together. Callers that get
+    /// their units at once do not count.
     pub fn waiters_max(mut self, waiters: usize) -> Self {
         self.waiters_max = waiters;
+        self
+    }
+
+    /// Lets at most `waiters` callers wait for units of the same key. Units that come back move
+    /// the whole line up while the key's shard is locked, so this bounds how long that takes.
+    pub fn waiters_per_key_max(mut self, waiters: usize) -> Self {
+        self.waiters_per_key_max = waiters;
         self
     }
 
@@ -121,6 +132,8 @@ impl LimiterBuilder {
             on_full: self.on_full,
             scale,
             limits,
+            waiters_max: self.waiters_max,
+            waiters_per_key_max: self.waiters_per_key_max,
         };
         let clock = self.clock.unwrap_or_else(|| MonotonicClock::new().into());
         Ok(Limiter {
@@ -130,8 +143,6 @@ impl LimiterBuilder {
             clock,
             secret: self.secret.unwrap_or_else(Secret::random),
             waits: self.policy.algorithm().supports_future_entries(),
-            waiters: AtomicUsize::new(0),
-            waiters_max: self.waiters_max,
             memory_limit: AtomicUsize::new(self.memory_limit),
             sweep_at: AtomicUsize::new(0),
             id: StoreId::unique(),

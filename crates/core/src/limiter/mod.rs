@@ -61,8 +61,6 @@ pub struct Limiter {
     scale: TickScale,
     secret: Secret,
     waits: bool,
-    waiters: AtomicUsize,
-    waiters_max: usize,
     memory_limit: AtomicUsize,
     /// The shard that the next call of `sweep` begins with.
     sweep_at: AtomicUsize,
@@ -209,10 +207,12 @@ impl Limiter {
         WithQuotas { limiter: self, limits: &self.limits }
     }
 
-    /// Forgets a key; whether there was anything to forget. Receipts handed out for it are void.
-    /// What the overflow sketch may remember of it stays until its windows have passed.
+    /// Removes a key. Returns `true` if it existed. Receipts handed out for it are void.
+    ///
+    /// Callers that wait for units of the key stay in line, and those in front get theirs at once.
+    /// What the overflow sketch may remember of the key stays until its windows have passed.
     pub fn reset<K: Key + ?Sized>(&self, key: &K) -> bool {
-        self.store.reset(key.fingerprint(&self.secret))
+        self.store.reset(key.fingerprint(&self.secret), self.moment())
     }
 
     /// Drops keys that can no longer change a decision: looks at up to `slots_max` slots and goes
@@ -288,7 +288,7 @@ impl Limiter {
             overflowed: store.overflowed,
             swept: store.swept,
             longest_hold: store.longest_hold,
-            waiters: self.waiters.load(Ordering::Relaxed),
+            waiters: store.waiters,
         }
     }
 

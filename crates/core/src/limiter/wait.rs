@@ -1,27 +1,33 @@
 //! Waiting in line: first come, first served.
 
-use core::future::Future;
+use core::cell::Cell;
+use core::future::{Future, poll_fn};
 use core::pin::pin;
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
+use std::sync::Arc;
+use std::task::Wake;
+use std::thread::{self, Thread};
+use std::time::Instant;
 
 use super::{Limiter, WithQuotas};
 use crate::cost::Cost;
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind};
 use crate::key::Key;
-use crate::memory::{LineUp, Request};
-use crate::receipt::Receipt;
-use crate::sync::atomic::Ordering;
+use crate::memory::{Confirm, LineFull, LineUp, Request, Turn};
 
 impl Limiter {
-    /// Takes units as soon as they are free, within `timeout`.
+    /// Takes units as soon as they are available, within `timeout`.
     ///
-    /// First come, first served: the units are put on record at once, dated at the moment they
-    /// will be free, and everybody who asks later counts them. If that moment is past the timeout
-    /// the answer is a denial, at once. Dropping the future gives the place in line back.
+    /// Callers that wait for the same key are served in order, and no check overtakes them. Units
+    /// that come back early, because a caller in front gives up or a reservation is settled, move
+    /// the whole line up and wake the callers whose turn has come. If the caller's turn would come
+    /// after the timeout, the wait is denied at once. If that turns out later, it is denied when the
+    /// timeout is over. Dropping the future gives the place in line up.
     ///
-    /// Bound to no runtime: `sleep` is called with how long to sleep, and its future is awaited.
+    /// The future is bound to no runtime: `sleep` is called with the time to sleep, and its future
+    /// is polled until it is ready or the caller's turn comes earlier.
     ///
     /// ```
     /// use slidegate::{Cost, Limiter, ManualClock, Policy, Quota};
@@ -49,7 +55,9 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// When the algorithm is neither a log nor GCRA, or too many callers wait already.
+    /// Returns an error of the kind [`ErrorKind::Unsupported`] if the algorithm is neither a log
+    /// nor GCRA, and of the kind [`ErrorKind::Waiters`] if the caller would have to wait and
+    /// `waiters_max` callers wait already, or `waiters_per_key_max` for the same key.
     pub async fn wait_timeout<K, S, F>(
         &self,
         key: &K,
@@ -79,23 +87,30 @@ impl Limiter {
         self.with_policy().wait_timeout_blocking(key, cost, timeout)
     }
 
-    fn waiter(&self) -> Result<Waiter<'_>, Error> {
-        if !self.waits {
-            let message = format!(
-                "{:?} has no line to wait in: use Algorithm::Log or Algorithm::Gcra",
-                self.policy.algorithm()
-            );
-            return Err(Error::new(ErrorKind::Unsupported, message));
+    fn require_line(&self) -> Result<(), Error> {
+        if self.waits {
+            return Ok(());
         }
-        // Counted first, so that the bound holds; nothing else hangs on the order.
-        let before = self.waiters.fetch_add(1, Ordering::Relaxed);
-        let waiter = Waiter(self);
-        if before < self.waiters_max {
-            return Ok(waiter);
-        }
-        let message =
-            format!("{before} callers wait already: raise waiters_max or shed load earlier");
-        Err(Error::new(ErrorKind::Waiters, message))
+        let message = format!(
+            "{:?} has no line to wait in: use Algorithm::Log or Algorithm::Gcra",
+            self.policy.algorithm()
+        );
+        Err(Error::new(ErrorKind::Unsupported, message))
+    }
+}
+
+impl LineFull {
+    fn into_error(self) -> Error {
+        let message = match self {
+            Self::Limiter(waiters) => {
+                format!("{waiters} callers wait already: raise waiters_max or shed load earlier")
+            }
+            Self::Key(waiters) => format!(
+                "{waiters} callers wait for this key already: raise waiters_per_key_max or shed \
+                 load earlier"
+            ),
+        };
+        Error::new(ErrorKind::Waiters, message)
     }
 }
 
@@ -118,46 +133,33 @@ impl WithQuotas<'_> {
         F: Future<Output = ()>,
     {
         let limiter = self.limiter;
-        let _waiter = limiter.waiter()?;
+        limiter.require_line()?;
         let request = self.request(key, cost.get());
         let end = request.moment.now.saturating_add(limiter.scale.window(timeout));
-        let deadline_ticks = if timeout.is_zero() { 0 } else { end - request.moment.now };
-        let (decision, mut wait) = match limiter.store.line_up(&request, deadline_ticks) {
-            LineUp::Placed(decision, wait) => (decision, wait),
-            LineUp::TooLong(decision) => return Ok(limiter.finish(decision)),
+        let within = if timeout.is_zero() { 0 } else { end - request.moment.now };
+        let mut turn = match limiter.store.line_up(&request, within) {
+            LineUp::Granted(decision) | LineUp::Denied(decision) => {
+                return Ok(limiter.finish(decision));
+            }
+            LineUp::Full(full) => return Err(full.into_error()),
+            LineUp::Waiting(turn) => turn,
         };
-        if wait == 0 {
-            return Ok(limiter.finish(decision));
-        }
-        let Some(receipt) = decision.into_receipt() else {
-            return Ok(self.peek_cost(key, cost));
-        };
-        let mut place = Place { limiter, request, receipt: Some(receipt) };
+        let place = PlaceInLine { limiter, request, id: turn.id };
         loop {
-            sleep(limiter.scale.duration(wait)).await;
-            let moment = limiter.moment();
-            let Some(receipt) = &place.receipt else {
-                return Ok(self.peek_cost(key, cost));
+            let wait = turn.due.min(end).saturating_sub(turn.now);
+            if wait > 0 {
+                place.sleep(&turn, sleep(limiter.scale.duration(wait))).await;
+            }
+            let request = Request { moment: limiter.moment(), ..request };
+            turn = match limiter.store.confirm(&request, turn.id) {
+                Confirm::Granted(decision) | Confirm::Denied(decision) => {
+                    return Ok(limiter.finish(decision));
+                }
+                Confirm::Waiting(turn) => turn,
             };
-            let request = Request { moment, ..request };
-            match limiter.store.confirm(&request, receipt.tick, receipt.epoch) {
-                Some((0, moment)) => {
-                    let mut receipt = place.receipt.take();
-                    if let Some(receipt) = &mut receipt {
-                        receipt.tick = receipt.tick.max(moment.date);
-                    }
-                    let decision = limiter.store.peek(&request);
-                    return Ok(match receipt {
-                        Some(receipt) => decision.into_placed(receipt),
-                        None => decision,
-                    });
-                }
-                Some((longer, moment)) if moment.now.saturating_add(longer) <= end => wait = longer,
-                // The key was reset, or those before were so late that the deadline cannot be met.
-                _ => {
-                    drop(place);
-                    return Ok(limiter.finish(limiter.store.peek(&request).into_denied()));
-                }
+            if turn.now >= end {
+                drop(place);
+                return Ok(limiter.finish(limiter.store.peek(&request).into_denied()));
             }
         }
     }
@@ -173,43 +175,79 @@ impl WithQuotas<'_> {
         cost: Cost,
         timeout: Duration,
     ) -> Result<Decision, Error> {
-        #[expect(clippy::disallowed_methods, reason = "blocking the thread is what this is for")]
-        let sleep = |time| {
-            std::thread::sleep(time);
-            core::future::ready(())
-        };
-        // The sleep is over before it is awaited, so the future is ready when first polled.
-        let mut wait = pin!(self.wait_timeout(key, cost, timeout, sleep));
+        let alarm = Alarm::default();
+        alarm.block_on(self.wait_timeout(key, cost, timeout, |time| alarm.sleep(time)))
+    }
+}
+
+/// A place in line, given up when it is dropped. After the caller has left the line that does
+/// nothing.
+struct PlaceInLine<'a> {
+    limiter: &'a Limiter,
+    request: Request<'a>,
+    id: u64,
+}
+
+impl PlaceInLine<'_> {
+    /// Waits until `sleep` is ready or the caller's turn comes earlier than `turn` says.
+    async fn sleep(&self, turn: &Turn, sleep: impl Future<Output = ()>) {
+        let mut sleep = pin!(sleep);
+        let store = &self.limiter.store;
+        poll_fn(|context| {
+            if store.watch(self.request.fingerprint, turn, context.waker()) {
+                return Poll::Ready(());
+            }
+            sleep.as_mut().poll(context)
+        })
+        .await;
+    }
+}
+
+impl Drop for PlaceInLine<'_> {
+    fn drop(&mut self) {
+        let request = Request { moment: self.limiter.moment(), ..self.request };
+        self.limiter.store.leave(&request, self.id);
+    }
+}
+
+/// Blocks a thread until a time, or until it is woken.
+#[derive(Default)]
+struct Alarm {
+    /// When to wake; `None` is never.
+    at: Cell<Option<Instant>>,
+}
+
+#[expect(clippy::disallowed_methods, reason = "blocking the thread is what this is for")]
+impl Alarm {
+    fn sleep(&self, time: Duration) -> impl Future<Output = ()> {
+        let at = Instant::now().checked_add(time);
+        self.at.set(at);
+        poll_fn(move |_| match at {
+            Some(at) if Instant::now() >= at => Poll::Ready(()),
+            _ => Poll::Pending,
+        })
+    }
+
+    fn block_on<F: Future>(&self, future: F) -> F::Output {
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let mut context = Context::from_waker(&waker);
+        let mut future = pin!(future);
         loop {
-            let poll = wait.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-            if let Poll::Ready(result) = poll {
-                return result;
+            if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                return output;
+            }
+            match self.at.get() {
+                Some(at) => thread::park_timeout(at.saturating_duration_since(Instant::now())),
+                None => thread::park(),
             }
         }
     }
 }
 
-/// Counts a caller as waiting for as long as it lives.
-struct Waiter<'a>(&'a Limiter);
+struct Unpark(Thread);
 
-impl Drop for Waiter<'_> {
-    fn drop(&mut self) {
-        self.0.waiters.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// A place in line, given back when it is dropped before its time.
-struct Place<'a> {
-    limiter: &'a Limiter,
-    request: Request<'a>,
-    receipt: Option<Receipt>,
-}
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        if let Some(receipt) = self.receipt.take() {
-            let request = Request { moment: self.limiter.moment(), ..self.request };
-            self.limiter.store.give_back(&request, receipt.tick, receipt.epoch);
-        }
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
     }
 }

@@ -134,20 +134,25 @@ pub(super) fn look<W: Window, R>(
     at_window: impl FnOnce(&mut W) -> R,
 ) -> R {
     let Request { limits, moment, .. } = *request;
-    if shared.has_longer(limits) {
-        let mut bytes = Vec::new();
-        window.encode(&mut bytes);
-        let epoch = window.epoch();
-        let context = DecodeContext { limits, epoch, account: &shared.account };
-        if let Ok(mut copy) = W::decode(&mut bytes.as_slice(), &context) {
-            copy.advance(limits, moment.now, &shared.account);
-            let seen = at_window(&mut copy);
-            shared.account.shrink(copy.heap_bytes());
-            return seen;
-        }
+    if shared.has_longer(limits)
+        && let Some(mut copy) = copy(window, limits, shared)
+    {
+        copy.advance(limits, moment.now, &shared.account);
+        let seen = at_window(&mut copy);
+        shared.account.shrink(copy.heap_bytes());
+        return seen;
     }
     window.advance(limits, moment.now, &shared.account);
     at_window(window)
+}
+
+/// Copies a window. The caller gives the copy's bytes back to the account.
+pub(super) fn copy<W: Window>(window: &W, limits: &Limits, shared: &Shared) -> Option<W> {
+    let mut bytes = Vec::new();
+    window.encode(&mut bytes);
+    let epoch = window.epoch();
+    let context = DecodeContext { limits, epoch, account: &shared.account };
+    W::decode(&mut bytes.as_slice(), &context).ok()
 }
 
 /// Decides for a window that was brought up to now, and takes if allowed and `take` is set.

@@ -122,7 +122,8 @@ impl<W: Window> Shard<W> {
         shared.account.shrink(window.heap_bytes());
     }
 
-    /// Under `lru`, makes room by moving the key that was idle longest into the sketch.
+    /// Under `lru`, makes room by moving the key that was idle longest into the sketch. A key that
+    /// callers wait for stays.
     pub(super) fn evict(&mut self, request: &Request<'_>, shared: &Shared) -> bool {
         if shared.on_full.get() != OnFull::Lru || self.slots.len() == 0 {
             return false;
@@ -133,7 +134,9 @@ impl<W: Window> Shard<W> {
         for step in 0..capacity {
             // The sweep's place moves on, so every key has its turn.
             let at = (self.sweep_at + step) % capacity;
-            if let Some((_, window)) = self.slots.get(at) {
+            if let Some((fingerprint, window)) = self.slots.get(at)
+                && !self.lines.has(fingerprint)
+            {
                 let idle_at = window.idle_at(shared.longest());
                 if oldest.is_none_or(|(least, _)| idle_at < least) {
                     oldest = Some((idle_at, at));

@@ -3,6 +3,7 @@
 mod decide;
 mod evict;
 mod full;
+mod line;
 mod longest;
 mod overflow;
 mod resets;
@@ -15,4 +16,5 @@ pub(crate) use decide::Request;
 pub(crate) use longest::KeptWindows;
 pub use shard::OnFull;
 
-pub(crate) use store::{AnyStore, LineUp, LockedShard, MemoryStore, StoreSettings};
+pub(crate) use line::{Confirm, LineFull, LineUp, Turn, Wakers};
+pub(crate) use store::{AnyStore, LockedShard, MemoryStore, StoreSettings};

@@ -5,18 +5,18 @@ use std::time::{Duration, Instant};
 use super::decide::{
     Known, Request, allow_one, check_known, check_window, decide, deny_full, deny_one, look, seed,
 };
+use super::line::{Aside, Lines, WaiterCount, Wakers};
 use super::longest::Longest;
 use super::overflow::Sketch;
 use super::resets::{NoteBudget, Resets};
 use super::slots::Slots;
-use super::store::LineUp;
 use crate::account::Account;
 use crate::decision::Decision;
 use crate::policy::QUOTAS_MAX;
 use crate::receipt::Receipt;
 use crate::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use crate::time::{Moment, TickScale};
-use crate::window::{FastPath, Limits, NEVER, Window};
+use crate::window::{FastPath, Limits, Window};
 
 /// What happens to a key that the table has no room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -70,6 +70,7 @@ pub(super) struct Shared {
     pub(super) limits: Limits,
     /// The longest window of the policy and its tiers: nothing is dropped before it.
     pub(super) longest: Longest,
+    pub(super) waiters: WaiterCount,
 }
 
 impl Shared {
@@ -144,6 +145,7 @@ pub(super) struct Shard<W> {
     /// Keys of a snapshot that found no room, until its sketches are there; empty otherwise.
     pub(super) unplaced: Vec<(u64, [u64; QUOTAS_MAX])>,
     pub(super) resets: Resets,
+    pub(super) lines: Lines,
 }
 
 /// Checks of a shard from one sweep to the next.
@@ -168,6 +170,7 @@ impl<W: Window> Shard<W> {
             counters: Counters::default(),
             unplaced: Vec::new(),
             resets: Resets::default(),
+            lines: Lines::default(),
         }
     }
 
@@ -280,8 +283,10 @@ impl<W: Window> Shard<W> {
     }
 
     /// Takes without asking: debt. A key that finds no room owes it in the sketch.
-    pub(super) fn take(&mut self, request: &Request<'_>, shared: &Shared) {
+    pub(super) fn take(&mut self, request: &Request<'_>, shared: &Shared, wakers: &mut Wakers) {
         let request = self.enter(request);
+        let fingerprint = request.fingerprint;
+        self.set_aside(fingerprint, Aside::NotDue, shared);
         let found = self.slots.find(request.fingerprint);
         let Some(at) = found.or_else(|| self.add_key(&request, shared)) else {
             self.open_sketches(shared);
@@ -296,6 +301,7 @@ impl<W: Window> Shard<W> {
             window.advance(request.limits, request.moment.now, &shared.account);
         }
         window.take(request.limits, request.moment, request.cost, &shared.account);
+        self.place_again(fingerprint, shared, wakers);
     }
 
     /// Gives back what a receipt names.
@@ -305,100 +311,53 @@ impl<W: Window> Shard<W> {
         tick: u64,
         epoch: u16,
         shared: &Shared,
+        wakers: &mut Wakers,
     ) -> u64 {
-        let is_void = self.resets.is_void(request.fingerprint, tick);
-        let Some((window, now)) = self.window_to_reduce(request, shared) else { return 0 };
-        if is_void || window.epoch() != epoch {
-            return 0;
-        }
-        let limits = request.limits.keeping(shared.longest());
-        window.give_back(&limits, now, tick, request.cost, &shared.account)
+        let Request { fingerprint, limits, cost, .. } = *request;
+        let now = self.see(request.moment).now;
+        let is_void = self.resets.is_void(fingerprint, tick);
+        self.set_aside(fingerprint, Aside::NotDue, shared);
+        let given = match self.window_to_reduce(request, shared) {
+            Some(window) if !is_void && window.epoch() == epoch => {
+                let limits = limits.keeping(shared.longest());
+                window.give_back(&limits, now, tick, cost, &shared.account)
+            }
+            _ => 0,
+        };
+        self.place_again(fingerprint, shared, wakers);
+        given
     }
 
     /// Gives back units that no receipt names: the oldest that count, then the newest.
-    pub(super) fn forgive(&mut self, request: &Request<'_>, shared: &Shared) -> u64 {
-        let Some((window, now)) = self.window_to_reduce(request, shared) else { return 0 };
-        let oldest = (now + 1).saturating_sub(request.limits.longest());
-        let limits = request.limits.keeping(shared.longest());
-        let given = window.give_back(&limits, now, oldest, request.cost, &shared.account);
-        let left = request.cost - given.min(request.cost);
-        given + window.give_back(&limits, now, now, left, &shared.account)
+    pub(super) fn forgive(
+        &mut self,
+        request: &Request<'_>,
+        shared: &Shared,
+        wakers: &mut Wakers,
+    ) -> u64 {
+        let Request { fingerprint, limits, cost, .. } = *request;
+        let now = self.see(request.moment).now;
+        // A waiter that is due has not used its units yet: they are not there to be forgiven.
+        self.set_aside(fingerprint, Aside::ALL, shared);
+        let given = self.window_to_reduce(request, shared).map_or(0, |window| {
+            let oldest = (now + 1).saturating_sub(limits.longest());
+            let limits = limits.keeping(shared.longest());
+            let given = window.give_back(&limits, now, oldest, cost, &shared.account);
+            let left = cost - given.min(cost);
+            given + window.give_back(&limits, now, now, left, &shared.account)
+        });
+        self.place_again(fingerprint, shared, wakers);
+        given
     }
 
     /// A key's window, brought up to now unless that would drop what another tier still counts.
-    fn window_to_reduce(
-        &mut self,
-        request: &Request<'_>,
-        shared: &Shared,
-    ) -> Option<(&mut W, u64)> {
-        let now = self.see(request.moment).now;
+    fn window_to_reduce(&mut self, request: &Request<'_>, shared: &Shared) -> Option<&mut W> {
         let at = self.slots.find(request.fingerprint)?;
         let window = self.slots.window(at);
         if !shared.has_longer(request.limits) {
-            window.advance(request.limits, now, &shared.account);
+            window.advance(request.limits, self.latest.now, &shared.account);
         }
-        Some((window, now))
-    }
-
-    /// Takes a place in line: the units are dated at the moment they may be used.
-    pub(super) fn line_up(
-        &mut self,
-        request: &Request<'_>,
-        within: u64,
-        shared: &Shared,
-    ) -> LineUp {
-        let request = self.enter(request);
-        if request.limits.quotas().iter().any(|quota| request.cost > quota.limit) {
-            return LineUp::TooLong(self.peek(&request, shared));
-        }
-        let found = self.slots.find(request.fingerprint);
-        let Some(at) = found.or_else(|| self.add_key(&request, shared)) else {
-            if shared.on_full.get() == OnFull::Deny {
-                return LineUp::TooLong(deny_full(&request, shared));
-            }
-            let decision = self.check_overflow(&request, shared);
-            return if decision.is_allowed() {
-                LineUp::Placed(decision, 0)
-            } else {
-                LineUp::TooLong(decision)
-            };
-        };
-        let Request { fingerprint, limits, moment, cost } = request;
-        let window = self.slots.window(at);
-        window.advance(limits, moment.now, &shared.account);
-        let retries = (0..limits.quotas().len()).map(|i| window.retry(limits, i, moment.now, cost));
-        let wait = retries.max().unwrap_or(NEVER);
-        if wait == 0 {
-            return LineUp::Placed(decide(window, &request, shared, true), 0);
-        }
-        let decision = decide(window, &request, shared, false);
-        // Behind all callers that are in line already.
-        let date = moment.date.max(moment.now.saturating_add(wait)).max(window.end());
-        if date - moment.now > within {
-            return LineUp::TooLong(decision);
-        }
-        let tick = window.take(limits, Moment { now: moment.now, date }, cost, &shared.account);
-        let receipt = Receipt { fingerprint, tick, units: cost, epoch: window.epoch() };
-        LineUp::Placed(decision.into_placed(receipt), date - moment.now)
-    }
-
-    /// Asks whether units that wait in line may be used now. None if they are not there any more.
-    pub(super) fn confirm(
-        &mut self,
-        request: &Request<'_>,
-        tick: u64,
-        epoch: u16,
-        shared: &Shared,
-    ) -> Option<(u64, Moment)> {
-        let request = self.enter(request);
-        let at = self.slots.find(request.fingerprint)?;
-        let window = self.slots.window(at);
-        if window.epoch() != epoch {
-            return None;
-        }
-        let Request { limits, moment, cost, .. } = request;
-        window.advance(limits, moment.now, &shared.account);
-        Some((window.confirm(limits, moment, tick, cost, &shared.account), moment))
+        Some(window)
     }
 
     /// Runs `look` on a key's window, brought up to now.
@@ -414,13 +373,21 @@ impl<W: Window> Shard<W> {
         Some(look(window, &request, shared, |window| at_window(window, request.moment)))
     }
 
-    /// Removes a key. Returns `true` if it existed. Receipts that were issued for it are void.
-    pub(super) fn reset(&mut self, fingerprint: u64, shared: &Shared) -> bool {
+    /// Removes a key, and places its waiters again. Receipts that were handed out for it are void.
+    /// Returns `true` if it existed.
+    pub(super) fn reset(
+        &mut self,
+        fingerprint: u64,
+        moment: Moment,
+        shared: &Shared,
+        wakers: &mut Wakers,
+    ) -> bool {
+        self.see(moment);
         let Some(at) = self.slots.find(fingerprint) else { return false };
-        let window = self.slots.window(at);
-        let (epoch, through) = (window.epoch(), window.end().max(self.latest.date));
+        let epoch = self.slots.window(at).epoch();
         self.drop_slot(at, shared);
-        self.resets.note(fingerprint, epoch, through, shared.note_budget());
+        self.resets.note(fingerprint, epoch, self.latest.date, shared.note_budget());
+        self.line_up_again(fingerprint, shared, wakers);
         true
     }
 
@@ -490,7 +457,7 @@ impl<W: Window> Shard<W> {
     }
 
     /// Adds a key with what the sketch remembers of it; none, and counted, if there is no room.
-    fn add_key(&mut self, request: &Request<'_>, shared: &Shared) -> Option<usize> {
+    pub(super) fn add_key(&mut self, request: &Request<'_>, shared: &Shared) -> Option<usize> {
         let added = self.try_add_key(request, shared);
         self.counters.overflowed += u64::from(added.is_none());
         added

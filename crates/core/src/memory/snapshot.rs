@@ -9,7 +9,7 @@
 //! Keys are divided by ranges of their fingerprints and not by their places in the table, so that a
 //! table that changes between two steps loses none.
 
-use super::decide::Request;
+use super::decide::{Request, copy};
 use super::overflow::Sketch;
 use super::shard::{Hold, Shard, Shared};
 use super::store::Restored;
@@ -30,6 +30,7 @@ const STEP: usize = 128;
 pub(super) fn save<W: Window>(
     shard: &Mutex<Shard<W>>,
     place: (usize, usize),
+    shared: &Shared,
     each: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
 ) -> Result<u64, Error> {
     let steps = (shard.lock().slots.capacity() / STEP).max(1) as u64;
@@ -41,7 +42,7 @@ pub(super) fn save<W: Window>(
         let to = if step + 1 == steps { u64::MAX } else { from + (width - 1) };
         frame.clear();
         frame.put_u64(KEYS);
-        let keys = save_keys(&mut shard.lock(), from, to, &mut frame);
+        let keys = save_keys(&mut shard.lock(), from, to, shared, &mut frame);
         if keys > 0 {
             each(&frame)?;
         }
@@ -55,13 +56,31 @@ pub(super) fn save<W: Window>(
     Ok(saved)
 }
 
-fn save_keys<W: Window>(shard: &mut Shard<W>, from: u64, to: u64, frame: &mut Vec<u8>) -> u64 {
+fn save_keys<W: Window>(
+    shard: &mut Shard<W>,
+    from: u64,
+    to: u64,
+    shared: &Shared,
+    frame: &mut Vec<u8>,
+) -> u64 {
     let hold = Hold::start();
     let mut keys = 0;
     shard.slots.between(from, to, |fingerprint, window| {
         frame.put_u64(fingerprint);
         frame.put_u64(window.epoch().into());
-        window.encode(frame);
+        // Callers that wait do not survive a restart, so they are not charged.
+        let without_line = shard.lines.has(fingerprint).then(|| {
+            let mut copy = copy(window, &shared.limits, shared)?;
+            shard.lines.withdraw(fingerprint, &mut copy, shard.latest.now, shared);
+            Some(copy)
+        });
+        match without_line.flatten() {
+            Some(copy) => {
+                copy.encode(frame);
+                shared.account.shrink(copy.heap_bytes());
+            }
+            None => window.encode(frame),
+        }
         keys += 1;
     });
     shard.note_hold(hold);

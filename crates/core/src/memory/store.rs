@@ -2,9 +2,11 @@
 
 use core::fmt::Debug;
 use core::hint::black_box;
+use core::task::Waker;
 use core::time::Duration;
 
 use super::decide::Request;
+use super::line::{Confirm, LineUp, Turn, WaiterCount, Wakers};
 use super::longest::{KeptWindows, Longest};
 use super::shard::{AtomicOnFull, Counters, Hold, OnFull, Shard, Shared};
 use super::slots::Slots;
@@ -27,10 +29,15 @@ pub(crate) trait KeyedStore: Debug + Send + Sync {
     fn give_back(&self, request: &Request<'_>, tick: u64, epoch: u16) -> u64;
     fn forgive(&self, request: &Request<'_>) -> u64;
     fn line_up(&self, request: &Request<'_>, within: u64) -> LineUp;
-    fn confirm(&self, request: &Request<'_>, tick: u64, epoch: u16) -> Option<(u64, Moment)>;
+    /// Registers the waker of a waiter. Returns `true` if its turn comes earlier than `turn` says.
+    fn watch(&self, fingerprint: u64, turn: &Turn, waker: &Waker) -> bool;
+    /// Takes the units of a waiter if its turn has come.
+    fn confirm(&self, request: &Request<'_>, id: u64) -> Confirm;
+    /// Gives up a place in line.
+    fn leave(&self, request: &Request<'_>, id: u64);
     fn used(&self, request: &Request<'_>) -> [u64; QUOTAS_MAX];
     fn history(&self, request: &Request<'_>, each: &mut dyn FnMut(u64, u64)) -> bool;
-    fn reset(&self, fingerprint: u64) -> bool;
+    fn reset(&self, fingerprint: u64, moment: Moment) -> bool;
     fn shard_of(&self, fingerprint: u64) -> usize;
     /// Keeps what is on record for at least `longest` ticks from now on.
     fn keep(&self, longest: u64);
@@ -70,16 +77,8 @@ pub(crate) trait KeyedStore: Debug + Send + Sync {
 pub(crate) trait LockedShard {
     fn check(&mut self, request: &Request<'_>) -> Decision;
     fn peek(&mut self, request: &Request<'_>) -> Decision;
-    fn give_back(&mut self, request: &Request<'_>, tick: u64, epoch: u16) -> u64;
-}
-
-/// The outcome of asking for a place in line.
-#[derive(Debug)]
-pub(crate) enum LineUp {
-    /// Taken, and usable at once or at the receipt's tick.
-    Placed(Decision, u64),
-    /// The wait would be too long, or would never end; nothing was taken.
-    TooLong(Decision),
+    /// Gives units back. `wakers` must be woken after all locks are released.
+    fn give_back(&mut self, request: &Request<'_>, tick: u64, epoch: u16, wakers: &mut Wakers);
 }
 
 /// Sums over all shards.
@@ -95,6 +94,7 @@ pub(crate) struct StoreStats {
     pub(crate) overflowed: u64,
     pub(crate) swept: u64,
     pub(crate) longest_hold: Duration,
+    pub(crate) waiters: usize,
 }
 
 /// What came out of a frame of a snapshot.
@@ -113,6 +113,8 @@ pub(crate) struct StoreSettings {
     pub(crate) scale: TickScale,
     /// The policy's own.
     pub(crate) limits: Limits,
+    pub(crate) waiters_max: usize,
+    pub(crate) waiters_per_key_max: usize,
 }
 
 /// The store of a limiter.
@@ -177,7 +179,9 @@ impl<W: Window + Debug> MemoryStore<W> {
         let StoreSettings { scale, limits, .. } = *settings;
         let on_full = AtomicOnFull::new(settings.on_full);
         let longest = Longest::new(limits.longest());
-        Self { shards, shared: Shared { account, on_full, scale, sketch_bytes, limits, longest } }
+        let waiters = WaiterCount::new(settings.waiters_max, settings.waiters_per_key_max);
+        let shared = Shared { account, on_full, scale, sketch_bytes, limits, longest, waiters };
+        Self { shards, shared }
     }
 
     /// As `check`, for one unit under the policy's own quota, which is the only one.
@@ -190,6 +194,18 @@ impl<W: Window + Debug> MemoryStore<W> {
     #[inline]
     fn shard(&self, fingerprint: u64) -> MutexGuard<'_, Shard<W>> {
         self.shards[self.index(fingerprint)].0.lock()
+    }
+
+    /// Changes what a key has taken. Wakes the callers that move up in line, after the lock.
+    fn change<R>(
+        &self,
+        fingerprint: u64,
+        change: impl FnOnce(&mut Shard<W>, &mut Wakers) -> R,
+    ) -> R {
+        let mut wakers = Wakers::default();
+        let result = change(&mut self.shard(fingerprint), &mut wakers);
+        wakers.wake();
+        result
     }
 
     #[inline]
@@ -304,23 +320,43 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
     }
 
     fn take(&self, request: &Request<'_>) {
-        self.shard(request.fingerprint).take(request, &self.shared);
+        self.change(request.fingerprint, |shard, wakers| shard.take(request, &self.shared, wakers));
     }
 
     fn give_back(&self, request: &Request<'_>, tick: u64, epoch: u16) -> u64 {
-        self.shard(request.fingerprint).give_back(request, tick, epoch, &self.shared)
+        self.change(request.fingerprint, |shard, wakers| {
+            shard.give_back(request, tick, epoch, &self.shared, wakers)
+        })
     }
 
     fn forgive(&self, request: &Request<'_>) -> u64 {
-        self.shard(request.fingerprint).forgive(request, &self.shared)
+        self.change(request.fingerprint, |shard, wakers| {
+            shard.forgive(request, &self.shared, wakers)
+        })
     }
 
     fn line_up(&self, request: &Request<'_>, within: u64) -> LineUp {
-        self.shard(request.fingerprint).line_up(request, within, &self.shared)
+        self.change(request.fingerprint, |shard, wakers| {
+            shard.line_up(request, within, &self.shared, wakers)
+        })
     }
 
-    fn confirm(&self, request: &Request<'_>, tick: u64, epoch: u16) -> Option<(u64, Moment)> {
-        self.shard(request.fingerprint).confirm(request, tick, epoch, &self.shared)
+    fn watch(&self, fingerprint: u64, turn: &Turn, waker: &Waker) -> bool {
+        // The old waker is dropped after the lock.
+        let (is_earlier, _old) = self.shard(fingerprint).watch(fingerprint, turn, waker);
+        is_earlier
+    }
+
+    fn confirm(&self, request: &Request<'_>, id: u64) -> Confirm {
+        self.change(request.fingerprint, |shard, wakers| {
+            shard.confirm(request, id, &self.shared, wakers)
+        })
+    }
+
+    fn leave(&self, request: &Request<'_>, id: u64) {
+        self.change(request.fingerprint, |shard, wakers| {
+            shard.leave(request, id, &self.shared, wakers);
+        });
     }
 
     fn used(&self, request: &Request<'_>) -> [u64; QUOTAS_MAX] {
@@ -340,8 +376,10 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
         kept.unwrap_or_else(|| W::default().history(&mut |_, _| {}))
     }
 
-    fn reset(&self, fingerprint: u64) -> bool {
-        self.shard(fingerprint).reset(fingerprint, &self.shared)
+    fn reset(&self, fingerprint: u64, moment: Moment) -> bool {
+        self.change(fingerprint, |shard, wakers| {
+            shard.reset(fingerprint, moment, &self.shared, wakers)
+        })
     }
 
     fn shard_of(&self, fingerprint: u64) -> usize {
@@ -400,6 +438,7 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
             bytes: account.used(),
             table_bytes: account.unavailable(),
             table_limit: account.limit(),
+            waiters: self.shared.waiters.waiting.load(Ordering::Relaxed),
             ..Default::default()
         };
         let mut fixed = size_of_val(&*self.shards);
@@ -432,7 +471,7 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
         shard: usize,
         each: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
     ) -> Result<u64, Error> {
-        snapshot::save(&self.shards[shard].0, (shard, self.shards.len()), each)
+        snapshot::save(&self.shards[shard].0, (shard, self.shards.len()), &self.shared, each)
     }
 
     fn place_rest(&self) {
@@ -474,7 +513,7 @@ impl<W: Window> LockedShard for Locked<'_, W> {
         self.guard.peek(request, self.shared)
     }
 
-    fn give_back(&mut self, request: &Request<'_>, tick: u64, epoch: u16) -> u64 {
-        self.guard.give_back(request, tick, epoch, self.shared)
+    fn give_back(&mut self, request: &Request<'_>, tick: u64, epoch: u16, wakers: &mut Wakers) {
+        self.guard.give_back(request, tick, epoch, self.shared, wakers);
     }
 }

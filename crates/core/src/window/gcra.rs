@@ -97,6 +97,14 @@ impl Window for Gcra {
         u64::try_from(given.div_ceil(u128::from(window))).unwrap_or(units)
     }
 
+    /// Units are refilled in the order in which they were taken. So these begin to be refilled
+    /// when all units before them are, and from then on they cannot be given back in full.
+    fn take_ahead(&mut self, limits: &Limits, moment: Moment, cost: u64, account: &Account) -> u64 {
+        let refilled_from = self.full_at.tick();
+        self.take(limits, moment, cost, account);
+        refilled_from
+    }
+
     fn idle_at(&self, _: u64) -> u64 {
         self.full_at.tick() + u64::from(self.parts > 0)
     }

@@ -12,7 +12,7 @@ pub(crate) struct TickQuota {
 }
 
 /// One to eight quotas in ticks, with the algorithm's parameters.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limits {
     quotas: [TickQuota; QUOTAS_MAX],
     len: usize,

@@ -54,6 +54,13 @@ impl<W: Window> Window for Many<W> {
         tick
     }
 
+    fn take_ahead(&mut self, limits: &Limits, moment: Moment, cost: u64, account: &Account) -> u64 {
+        let windows = self.0.iter_mut().enumerate();
+        let ticks = windows
+            .map(|(index, window)| window.take_ahead(&limits.only(index), moment, cost, account));
+        ticks.min().unwrap_or(moment.date)
+    }
+
     fn give_back(
         &mut self,
         limits: &Limits,

@@ -8,6 +8,7 @@ mod gcra;
 mod limits;
 mod log;
 mod many;
+mod place;
 mod segments;
 mod stamp;
 
@@ -17,6 +18,7 @@ pub(crate) use gcra::Gcra;
 pub(crate) use limits::{Limits, TickQuota};
 pub(crate) use log::Log;
 pub(crate) use many::Many;
+pub(crate) use place::Place;
 pub(crate) use segments::Segments;
 
 use crate::account::Account;
@@ -130,23 +132,47 @@ pub(crate) trait Window: Default + Send {
         account: &Account,
     ) -> u64;
 
-    /// Asks whether units that wait in line, dated `tick`, may be used now: zero if so, and then
-    /// they get a new date; otherwise the ticks to wait on.
-    fn confirm(
+    /// Removes the recorded units of callers that wait in line, in the order of the line. Units
+    /// that have expired are not removed again.
+    fn withdraw_all<'a>(
         &mut self,
-        limits: &Limits,
-        moment: Moment,
-        tick: u64,
-        units: u64,
+        limits: &[Limits],
+        places: impl Iterator<Item = &'a Place>,
+        now: u64,
         account: &Account,
-    ) -> u64 {
-        let _ = (limits, units, account);
-        tick.saturating_sub(moment.now)
+    ) {
+        for place in places {
+            self.give_back(&limits[place.limits], now, place.tick, place.cost, account);
+        }
     }
 
-    /// The tick of the latest unit on record, if units can be dated ahead.
-    fn end(&self) -> u64 {
-        0
+    /// Records the units of callers that wait in line: each at the earliest tick that its quotas
+    /// permit, and not before the caller in front of it. Requires an algorithm whose units can be
+    /// dated ahead.
+    fn place_all<'a>(
+        &mut self,
+        limits: &[Limits],
+        places: impl Iterator<Item = &'a mut Place>,
+        moment: Moment,
+        account: &Account,
+    ) {
+        let mut due = moment.now;
+        for place in places {
+            let limits = &limits[place.limits];
+            self.advance(limits, moment.now, account);
+            let quotas = 0..limits.quotas().len();
+            let retries = quotas.map(|index| self.retry(limits, index, moment.now, place.cost));
+            due = due.max(moment.now.saturating_add(retries.max().unwrap_or(NEVER)));
+            place.due = due;
+            let moment = Moment { now: moment.now, date: due.max(moment.date) };
+            place.tick = self.take_ahead(limits, moment, place.cost, account);
+        }
+    }
+
+    /// Takes units of a caller that waits in line, dated at the tick at which it is due. Returns
+    /// the tick that [`withdraw_all`](Window::withdraw_all) needs.
+    fn take_ahead(&mut self, limits: &Limits, moment: Moment, cost: u64, account: &Account) -> u64 {
+        self.take(limits, moment, cost, account)
     }
 
     /// The tick from which on nothing counts in any window up to `longest`.

@@ -4,6 +4,7 @@
 
 mod app;
 mod gates;
+mod line;
 mod modes;
 mod overload;
 #[path = "../../../gate/tests/gates/remote.rs"]

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::code::read;
+use super::codes::Codes;
 
 /// A run of codes with the sum of their units. The tick of a chunk's first entry is kept separately,
 /// so that a chunk can be read, skipped or merged without the ones before it.
@@ -29,6 +30,16 @@ impl Chunk {
             tick += entry.gap;
             at += entry.len;
         }
+    }
+
+    /// The tick and units of every entry.
+    pub(super) fn walk(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let mut tick = self.first;
+        Codes::new(&self.codes, self.start, self.codes.len()).map(move |entry| {
+            let at = tick;
+            tick += entry.gap;
+            (at, entry.units)
+        })
     }
 }
 

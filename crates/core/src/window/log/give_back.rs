@@ -1,11 +1,9 @@
-//! Taking units off the record again, and moving those that waited in line.
+//! Taking units off the record again.
 
 use super::Log;
-use super::body::{Body, CAPPED_MAX};
+use super::body::CAPPED_MAX;
 use super::code::{Code, Entry};
 use crate::account::Account;
-use crate::time::Moment;
-use crate::window::{Limits, TickQuota, Window};
 
 impl Log {
     pub(super) fn give_back_flat(&mut self, tick: u64, units: u64, account: &Account) -> u64 {
@@ -103,88 +101,5 @@ impl Log {
             let gap = entry.gap as u32;
             self.span -= gap;
         }
-    }
-
-    /// Ticks until `units` dated `tick`, which wait in line, may be used under one quota.
-    ///
-    /// Everything dated up to now counts beside them, also what stood behind them in line and has
-    /// had its turn meanwhile; what is dated later waits behind them.
-    pub(super) fn line(&self, quota: &TickQuota, moment: Moment, tick: u64, units: u64) -> u64 {
-        let Moment { now, date } = moment;
-        let counts = |at: u64| at + quota.window > now;
-        let mut others = 0u64;
-        self.history(&mut |at, units| {
-            if at <= date.max(tick) && counts(at) {
-                others = others.saturating_add(units);
-            }
-        });
-        let own = if counts(tick) { units } else { 0 };
-        let wanted = others.saturating_sub(own).saturating_add(units);
-        let mut over = wanted.saturating_sub(quota.limit);
-        let mut wait = tick.saturating_sub(now);
-        self.history(&mut |at, units| {
-            if counts(at) && over > 0 {
-                wait = wait.max(at + quota.window - now);
-                over = over.saturating_sub(units);
-            }
-        });
-        wait
-    }
-
-    /// Dates units that waited in line at the moment's date, and leaves every other entry where
-    /// it is. Units whose place has expired are recorded again.
-    pub(super) fn redate(
-        &mut self,
-        limits: &Limits,
-        moment: Moment,
-        tick: u64,
-        units: u64,
-        account: &Account,
-    ) {
-        let mut tail = self.split_off(tick, account);
-        let mut left = if tick + limits.longest() > moment.now { units } else { 0 };
-        for (_, there) in &mut tail {
-            let some = (*there).min(left);
-            *there -= some;
-            left -= some;
-        }
-        let at = tail.partition_point(|(tick, _)| *tick <= moment.date);
-        tail.insert(at, (moment.date, units));
-        self.append(tail, limits, moment.now, account);
-    }
-
-    /// Puts units on record before some that are dated ahead, because they wait in line.
-    #[cold]
-    pub(super) fn insert(
-        &mut self,
-        limits: &Limits,
-        moment: Moment,
-        units: u64,
-        account: &Account,
-    ) -> u64 {
-        let mut tail = self.split_off(moment.date + 1, account);
-        tail.insert(0, (moment.date, units));
-        self.append(tail, limits, moment.now, account);
-        moment.date
-    }
-
-    fn append(&mut self, tail: Vec<(u64, u64)>, limits: &Limits, now: u64, account: &Account) {
-        for (date, units) in tail.into_iter().filter(|(_, units)| *units > 0) {
-            // Where a byte was missing an entry may have stayed; then these join it.
-            let date = date.max(self.end());
-            self.take(limits, Moment { now, date }, units, account);
-        }
-    }
-
-    /// Removes and returns all entries at or after `tick`.
-    fn split_off(&mut self, tick: u64, account: &Account) -> Vec<(u64, u64)> {
-        if let Body::Wide(wide) = &mut self.body {
-            return wide.split_off(tick, account);
-        }
-        let tail: Vec<_> = self.walk().filter(|(at, _)| *at >= tick).collect();
-        for (at, units) in tail.iter().rev() {
-            self.give_back_flat(*at, *units, account);
-        }
-        tail
     }
 }

@@ -14,6 +14,7 @@ mod code;
 mod codes;
 mod cursor;
 mod give_back;
+mod line;
 mod merge;
 mod size;
 mod take;
@@ -23,7 +24,7 @@ use self::body::Body;
 use self::code::{Code, read};
 use self::wide::Wide;
 use super::stamp::Stamp;
-use super::{DecodeContext, FastPath, Limits, NEVER, Window};
+use super::{DecodeContext, FastPath, Limits, NEVER, Place, Window};
 use crate::account::Account;
 use crate::coding::{Reader, Writer};
 use crate::error::Error;
@@ -190,31 +191,26 @@ impl Window for Log {
         }
     }
 
-    fn confirm(
+    fn withdraw_all<'a>(
         &mut self,
-        limits: &Limits,
-        moment: Moment,
-        tick: u64,
-        units: u64,
+        limits: &[Limits],
+        places: impl Iterator<Item = &'a Place>,
+        now: u64,
         account: &Account,
-    ) -> u64 {
-        let wait = limits.quotas().iter().map(|quota| self.line(quota, moment, tick, units)).max();
-        match wait {
-            Some(wait) if wait > 0 => wait,
-            _ => {
-                if moment.date > tick {
-                    self.redate(limits, moment, tick, units, account);
-                }
-                0
-            }
-        }
+    ) {
+        self.withdraw_places(limits, places, now, account);
     }
 
-    fn end(&self) -> u64 {
-        match &self.body {
-            Body::Wide(wide) => wide.end(),
-            _ if self.units == 0 => 0,
-            _ => self.last(),
+    fn place_all<'a>(
+        &mut self,
+        limits: &[Limits],
+        places: impl Iterator<Item = &'a mut Place>,
+        moment: Moment,
+        account: &Account,
+    ) {
+        for Place { limits: index, cost, tick, .. } in self.plan(limits, places, moment) {
+            let moment = Moment { now: moment.now, date: tick };
+            self.take(&limits[index], moment, cost, account);
         }
     }
 
@@ -397,6 +393,15 @@ impl Log {
             tick += entry.gap;
         }
         tick
+    }
+
+    /// The tick of the last entry; zero if there is none.
+    fn end(&self) -> u64 {
+        match &self.body {
+            Body::Wide(wide) => wide.end(),
+            _ if self.units == 0 => 0,
+            _ => self.last(),
+        }
     }
 
     /// Every tick that has units, oldest first, of a log that is not wide.

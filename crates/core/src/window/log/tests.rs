@@ -272,35 +272,58 @@ proptest! {
         }
     }
 
-    // Redating moves one entry and leaves all others where they are.
+    // A place that is too early lets a caller in above the limit, one that is too late wastes
+    // units. Withdrawing must leave every other entry where it is.
     #[test]
-    fn a_wait_that_ends_late_is_dated_late(
-        waits in prop::collection::vec(1u64..50, 1..20),
-        late in 1u64..80,
-        which: usize,
+    fn places_are_the_earliest_in_order_and_leave_no_trace(
+        used in prop::collection::vec((0u64..400, 1u64..5), 0..30),
+        costs in prop::collection::vec((1u64..6, 0usize..2), 1..20),
+        ahead in 0u64..3,
+        large: bool,
         wide: bool,
     ) {
-        let quotas: &[(u64, u64)] = if wide { &[(3, 1000), (9, 5000)] } else { &[(3, 1000)] };
-        let limits = Limits::of(quotas);
+        // Units beyond sixteen bits do not fit the open entry.
+        let scale = if large { 70_000 } else { 1 };
+        let quotas = [[(7, 300), (30, 5000)], [(9, 400), (10, 450)]];
+        let limits = quotas.map(|quotas| {
+            let quotas = quotas.map(|(limit, window)| (limit * scale, window));
+            Limits::of(if wide { &quotas } else { &quotas[..1] })
+        });
         let account = Account::unlimited();
-        let mut log = Log::new(&limits, 1);
-        let (now, mut tick) = (10_000, 10_000);
-        let mut expected = Vec::new();
-        for wait in waits {
-            tick += wait;
-            log.take(&limits, Moment { now, date: tick }, 1, &account);
-            expected.push(tick);
+        let mut log = Log::new(&limits[0], 1);
+        let (mut model, now) = (Model::default(), 10_000);
+        let moment = Moment { now, date: now + ahead };
+        for (age, units) in used {
+            log.take(&limits[0], Moment { now, date: now - age }, units * scale, &account);
+            model.add(now - age, units * scale);
         }
-        let which = which % expected.len();
-        let from = expected[which];
-        let moment = Moment { now: from + late, date: from + late };
-        log.redate(&limits, moment, from, 1, &account);
-        expected[which] = from + late;
-        expected.sort_unstable();
-        let mut found = Vec::new();
-        log.history(&mut |tick, units| found.extend((0..units).map(|_| tick)));
-        prop_assert_eq!(found, expected);
+        let before = history(&log);
+        let (mut places, mut expected, mut due) = (Vec::new(), Vec::new(), now);
+        for (cost, index) in costs {
+            let cost = cost * scale;
+            let fits = |at: &u64| limits[index].quotas().iter().all(|quota| {
+                model.used(*at, quota.window) + cost <= quota.limit
+            });
+            due = (due..due + 100_000).find(fits).unwrap();
+            model.add(due.max(moment.date), cost);
+            expected.push(due);
+            places.push(Place { limits: index, cost, due: 0, tick: Place::ASIDE });
+        }
+        log.place_all(&limits, places.iter_mut(), moment, &account);
+        let dues: Vec<u64> = places.iter().map(|place| place.due).collect();
+        prop_assert_eq!(dues, expected);
+        log.withdraw_all(&limits, places.iter(), now, &account);
+        prop_assert_eq!(history(&log), before);
     }
+}
+
+fn history(log: &Log) -> Vec<(u64, u64)> {
+    let mut entries: Vec<(u64, u64)> = Vec::new();
+    log.history(&mut |tick, units| match entries.last_mut() {
+        Some(last) if last.0 == tick => last.1 += units,
+        _ => entries.push((tick, units)),
+    });
+    entries
 }
 
 // A million entries must not make one step linear: sums by chunk carry it.

@@ -198,17 +198,14 @@ impl Wide {
     }
 
     pub(super) fn history(&self, each: &mut dyn FnMut(u64, u64)) {
-        for chunk in &self.chunks {
-            chunk.scan(|_, tick, units, _| {
-                if units > 0 {
-                    each(tick, units);
-                }
-                true
-            });
-        }
-        if self.open > 0 {
-            each(self.last, self.open);
-        }
+        self.walk().for_each(|(tick, units)| each(tick, units));
+    }
+
+    /// Every entry with its tick, oldest first.
+    pub(super) fn walk(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let entries = self.chunks.iter().flat_map(Chunk::walk);
+        let open = (self.last, self.open);
+        entries.chain(core::iter::once(open)).filter(|(_, units)| *units > 0)
     }
 
     /// Gives back a spare block that is larger than a first chunk needs, when there is no chunk.
