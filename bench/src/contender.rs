@@ -6,7 +6,7 @@ use core::num::NonZeroU32;
 use crate::Failure;
 use crate::floor::Floor;
 use crate::harness::Harness;
-use crate::ours::{Algorithm, OurBasis, Ours, OursMany};
+use crate::ours::{Algorithm, OnFull, OurBasis, Ours, OursMany};
 use crate::peers::{Governor, Pingora, Throttlecrab, Trypema};
 use crate::ring::RingPerKey;
 use crate::subject::Runner;
@@ -17,6 +17,16 @@ pub(crate) struct Contender {
     pub(crate) runner: Box<dyn Runner>,
 }
 
+/// What a subject is made for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Setting {
+    pub(crate) keys: u32,
+    /// Units per minute.
+    pub(crate) limit: NonZeroU32,
+    /// Bytes that ours may take. Peers and the floor have no such limit.
+    pub(crate) memory_limit: usize,
+}
+
 /// The peer that ratios refer to.
 pub(crate) const GOVERNOR: &str = "governor";
 /// The floor that ratios refer to.
@@ -25,35 +35,44 @@ pub(crate) const FLOOR: &str = "floor";
 pub(crate) const LOG: &str = "slidegate-log";
 /// The exact log, in batches.
 pub(crate) const LOG_MANY: &str = "slidegate-log-many";
+/// The exact log that evicts a key when it is full.
+pub(crate) const LOG_LRU: &str = "slidegate-log-lru";
+/// The exact log that falls back to its sketch when it is full.
+pub(crate) const LOG_OVERFLOW: &str = "slidegate-log-overflow";
+/// The exact log that denies new keys when it is full.
+pub(crate) const LOG_DENY: &str = "slidegate-log-deny";
 /// The two weighted windows.
 pub(crate) const COUNTER: &str = "slidegate-counter";
 /// The loop alone.
 pub(crate) const HARNESS: &str = "harness";
+pub(crate) const TRYPEMA: &str = "trypema";
+pub(crate) const THROTTLECRAB: &str = "throttlecrab";
+pub(crate) const PINGORA: &str = "pingora-limits";
+pub(crate) const RING: &str = "ring-per-key";
 
 impl Contender {
-    /// Everyone who can judge `keys` keys at `limit` units a minute, with empty tables.
-    pub(crate) fn field(limit: NonZeroU32, keys: u32) -> Result<Vec<Self>, Failure> {
+    /// Makes the subject called `name`, with an empty table.
+    pub(crate) fn make(name: &'static str, setting: Setting) -> Result<Self, Failure> {
+        let Setting { keys, limit, memory_limit } = setting;
         let units = limit.get();
-        let mut field = vec![
-            Self::new(HARNESS, Harness),
-            Self::new(FLOOR, Floor::new(units, OurBasis::monotonic())),
-            Self::new(LOG, Ours::new(Algorithm::Log, units)?),
-            Self::new(COUNTER, Ours::new(Algorithm::Counter, units)?),
-            Self::new(GOVERNOR, Governor::new(limit)),
-            Self::new("trypema", Trypema::new(units)?),
-            Self::new("throttlecrab", Throttlecrab::new(units, keys as usize)),
-            Self::new("ring-per-key", RingPerKey::new(units as usize)),
-        ];
-        if keys == 1 {
-            field.push(Self::new("pingora-limits", Pingora::new(units)));
-        } else {
-            field.push(Self::new(LOG_MANY, OursMany::new(units)?));
-        }
-        Ok(field)
-    }
-
-    fn new(name: &'static str, runner: impl Runner + 'static) -> Self {
-        Self { name, runner: Box::new(runner) }
+        let log = |on_full| Ours::bounded(units, memory_limit, on_full);
+        let runner: Box<dyn Runner> = match name {
+            HARNESS => Box::new(Harness),
+            FLOOR => Box::new(Floor::new(units, OurBasis::monotonic())),
+            LOG => Box::new(Ours::new(Algorithm::Log, units)?),
+            LOG_MANY => Box::new(OursMany::new(units)?),
+            LOG_LRU => Box::new(log(OnFull::Lru)?),
+            LOG_OVERFLOW => Box::new(log(OnFull::Overflow)?),
+            LOG_DENY => Box::new(log(OnFull::Deny)?),
+            COUNTER => Box::new(Ours::new(Algorithm::Counter, units)?),
+            GOVERNOR => Box::new(Governor::new(limit)),
+            TRYPEMA => Box::new(Trypema::new(units)?),
+            THROTTLECRAB => Box::new(Throttlecrab::new(units, keys as usize)),
+            PINGORA => Box::new(Pingora::new(units)),
+            RING => Box::new(RingPerKey::new(units as usize)),
+            _ => return Err(format!("no subject {name:?}").into()),
+        };
+        Ok(Self { name, runner })
     }
 }
 

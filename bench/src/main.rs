@@ -59,7 +59,7 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
     match &options.command {
         Command::Help => println!("{}", options::HELP),
         Command::Holds => holds::run(options)?,
-        Command::Inproc => inproc::run(options)?,
+        Command::Inproc { workload } => inproc::run(options, workload.as_deref())?,
         Command::Memory { workload } => memory::run(options, workload.as_deref())?,
         Command::MemoryChild { workload, subject, seconds } => {
             memory::run_child(workload, subject, Duration::from_secs(*seconds))?;

@@ -4,7 +4,7 @@ use crate::Failure;
 
 /// What `--help` prints.
 pub(crate) const HELP: &str = "\
-usage: slidegate-bench inproc [--json] [--quick]
+usage: slidegate-bench inproc [--json] [--quick] [WORKLOAD]
        slidegate-bench memory [--json] [WORKLOAD]
        slidegate-bench holds [--json]
        slidegate-bench redis [--json] [--quick]
@@ -41,7 +41,9 @@ pub(crate) struct Options {
 pub(crate) enum Command {
     Help,
     Holds,
-    Inproc,
+    Inproc {
+        workload: Option<String>,
+    },
     Memory {
         workload: Option<String>,
     },
@@ -122,7 +124,8 @@ impl Options {
         let command = match words[..] {
             [] | ["help", ..] => Command::Help,
             ["holds"] => Command::Holds,
-            ["inproc"] => Command::Inproc,
+            ["inproc"] => Command::Inproc { workload: None },
+            ["inproc", workload] => Command::Inproc { workload: Some(workload.to_owned()) },
             ["memory"] => Command::Memory { workload: None },
             ["memory", workload] => Command::Memory { workload: Some(workload.to_owned()) },
             ["memory-child", workload, subject, seconds] => Command::MemoryChild {
@@ -175,13 +178,16 @@ mod tests {
     #[test]
     fn flags_may_stand_anywhere() {
         let options = parse("--json inproc --quick").unwrap();
-        assert_eq!(options, Options { command: Command::Inproc, json: true, quick: true });
+        let command = Command::Inproc { workload: None };
+        assert_eq!(options, Options { command, json: true, quick: true });
         let options = parse("instructions --compare").unwrap();
         assert_eq!(options.command, Command::Instructions { action: Action::Compare });
     }
 
     #[test]
-    fn one_memory_workload_can_be_named() {
+    fn one_workload_can_be_named() {
+        let options = parse("inproc fresh-1m").unwrap();
+        assert_eq!(options.command, Command::Inproc { workload: Some("fresh-1m".to_owned()) });
         let options = parse("memory log-1m-x-5").unwrap();
         assert_eq!(options.command, Command::Memory { workload: Some("log-1m-x-5".to_owned()) });
     }
@@ -197,7 +203,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused_with_the_usage() {
-        for line in ["--jsno", "frobnicate", "inproc hot"] {
+        for line in ["--jsno", "frobnicate", "inproc hot denied"] {
             assert!(parse(line).unwrap_err().to_string().contains("usage"), "{line}");
         }
     }

@@ -6,7 +6,7 @@ use slidegate::{
     Clock, Cost, Decision, Limiter, ManualClock, MonotonicClock, Policy, Quota, Secret,
 };
 
-pub(crate) use slidegate::Algorithm;
+pub(crate) use slidegate::{Algorithm, OnFull};
 
 use crate::Failure;
 use crate::floor::{Basis, Floor};
@@ -67,6 +67,16 @@ impl Ours {
     /// `limit` units a minute.
     pub(crate) fn new(algorithm: Algorithm, limit: u32) -> Result<Self, Failure> {
         Ok(Self { limiter: limiter(algorithm, limit)? })
+    }
+
+    /// The exact log, `limit` units per minute, within `memory_limit` bytes.
+    pub(crate) fn bounded(
+        limit: u32,
+        memory_limit: usize,
+        on_full: OnFull,
+    ) -> Result<Self, Failure> {
+        let builder = Limiter::builder(policy(Algorithm::Log, u64::from(limit))?);
+        Ok(Self { limiter: builder.memory_limit(memory_limit).on_full(on_full).build()? })
     }
 }
 

@@ -61,6 +61,11 @@ pub(crate) struct Lap {
     pub(crate) admitted: u64,
 }
 
+impl Bound {
+    /// Until the numbers run out.
+    pub(crate) const NONE: Self = Self { checks: u64::MAX, time: Duration::MAX };
+}
+
 const BLOCKS_BETWEEN_LOOKS: u64 = 64;
 
 impl<S: Subject> Runner for S {

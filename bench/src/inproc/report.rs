@@ -3,15 +3,12 @@
 use crate::contender::{FLOOR, GOVERNOR, LOG, LOG_MANY};
 use crate::inproc::THREADS;
 use crate::inproc::results::Results;
-use crate::inproc::workload::Workload;
+use crate::inproc::workload::{Target, Workload};
 use crate::json::JsonLine;
 use crate::summary::Summary;
 use crate::table::Table;
 
-/// How much faster a key should be in a batch than alone, on uniform keys and one thread.
-const BATCH_GAIN: f64 = 2.0;
-
-/// One object a line.
+/// Prints one object per line.
 pub(crate) fn print_json(workload: &Workload, results: &Results) {
     for threads in THREADS {
         for name in results.names() {
@@ -41,7 +38,7 @@ pub(crate) fn print_json(workload: &Workload, results: &Results) {
     }
 }
 
-/// A table for each number of threads, with the targets of the exact log underneath.
+/// Prints a table for each number of threads, with the targets underneath.
 pub(crate) fn print_table(workload: &Workload, results: &Results) {
     for threads in THREADS {
         let plural = if threads == 1 { "" } else { "s" };
@@ -63,22 +60,14 @@ pub(crate) fn print_table(workload: &Workload, results: &Results) {
 }
 
 fn print_targets(workload: &Workload, results: &Results, threads: usize) {
-    let to_governor = results.ratio(threads, LOG, GOVERNOR);
-    let to_floor = results.ratio(threads, LOG, FLOOR);
-    println!("\n{LOG}: {}", judge("governor", to_governor, workload.target.to_governor));
-    println!("{LOG}: {}", judge("floor", to_floor, workload.target.to_floor));
-    if let Some(ratio) = results.ratio(threads, LOG_MANY, LOG) {
-        let gain = 1.0 / ratio.median;
-        println!("{LOG_MANY}: {gain:.2} times as fast as {LOG} (target {BATCH_GAIN:.2})");
+    println!();
+    for Target { subject, other, share } in workload.targets {
+        let Some(ratio) = results.ratio(threads, subject, other) else {
+            continue;
+        };
+        let met = if ratio.median <= *share { "met" } else { "missed" };
+        println!("{subject}: {:.2}x {other} (target {share:.2}, {met})", ratio.median);
     }
-}
-
-fn judge(name: &str, ratio: Option<Summary>, target: f64) -> String {
-    let Some(ratio) = ratio else {
-        return format!("not compared with {name}");
-    };
-    let met = if ratio.median <= target { "met" } else { "missed" };
-    format!("{:.2}x {name} (target {target:.2}, {met})", ratio.median)
 }
 
 /// The median with its quartiles.

@@ -1,5 +1,6 @@
 //! One turn of every contender over the same keys.
 
+use core::ops::Range;
 use std::sync::Barrier;
 use std::thread;
 
@@ -44,7 +45,8 @@ impl Round {
         let bound = Bound { checks: bound.checks / threads as u64, ..bound };
         let share = |thread: usize| {
             let random = Random::new((number * 64 + threads * 8 + thread) as u64);
-            Share::new(workload, random, bound.checks)
+            let part = part(workload.setting.keys, thread, threads);
+            Share::new(workload, random, part, bound.checks)
         };
         Self { shares: (0..threads).map(share).collect(), bound }
     }
@@ -74,14 +76,16 @@ impl Round {
 }
 
 impl Share {
-    fn new(workload: &Workload, mut random: Random, checks: u64) -> Self {
+    fn new(workload: &Workload, mut random: Random, part: Range<u32>, checks: u64) -> Self {
+        let keys = workload.setting.keys;
         match workload.draw {
             Draw::One => Self::Drawn(Numbers::One),
-            Draw::Uniform => Self::Drawn(Numbers::Uniform { random, keys: workload.keys }),
+            Draw::Uniform => Self::Drawn(Numbers::Uniform { random, keys }),
             Draw::Zipf => {
-                let zipf = Zipf::new(workload.keys);
+                let zipf = Zipf::new(keys);
                 Self::Listed((0..checks).map(|_| zipf.draw(&mut random)).collect())
             }
+            Draw::Fresh => Self::Drawn(Numbers::InOrder(part)),
         }
     }
 
@@ -91,6 +95,15 @@ impl Share {
             Self::Listed(list) => Numbers::Listed { list, next: 0 },
         }
     }
+}
+
+/// The keys of one of several threads that divide all keys between them.
+fn part(keys: u32, thread: usize, threads: usize) -> Range<u32> {
+    let edge = |thread: usize| {
+        let keys = u64::from(keys) * thread as u64 / threads as u64;
+        u32::try_from(keys).unwrap_or(u32::MAX)
+    };
+    edge(thread)..edge(thread + 1)
 }
 
 /// From the first thread's start to the last one's end.
@@ -106,17 +119,55 @@ fn score(laps: &[Lap]) -> Score {
 #[cfg(test)]
 mod tests {
     use core::time::Duration;
+    use std::collections::HashMap;
+    use std::sync::Mutex;
 
     use super::*;
     use crate::harness::Harness;
+    use crate::subject::Subject;
 
     #[test]
     fn both_threads_count() {
         let bound = Bound { checks: 12_800, time: Duration::MAX };
-        for workload in &Workload::ALL {
+        for workload in &Workload::all(true) {
             let score = Round::prepare(workload, 0, 2, bound).run(&Harness);
             assert!((score.admitted - 1.0).abs() < f64::EPSILON);
             assert!(score.nanos > 0.0);
+        }
+    }
+
+    #[test]
+    fn threads_divide_the_keys() {
+        for keys in [0, 1, 7, 1_000_000, u32::MAX] {
+            let parts: Vec<_> = (0..3).map(|thread| part(keys, thread, 3)).collect();
+            assert_eq!((parts[0].start, parts[2].end), (0, keys));
+            assert!(parts.windows(2).all(|pair| pair[0].end == pair[1].start));
+        }
+    }
+
+    /// Counts its calls by key.
+    #[derive(Default)]
+    struct Tally(Mutex<HashMap<String, u32>>);
+
+    impl Subject for Tally {
+        type Lane = ();
+
+        fn check(&self, _lane: &mut (), key: &str) -> bool {
+            *self.0.lock().unwrap().entry(key.to_owned()).or_default() += 1;
+            true
+        }
+    }
+
+    #[test]
+    fn a_fresh_workload_asks_for_every_key_once() {
+        let workloads = Workload::all(true);
+        let fresh = workloads.iter().find(|workload| workload.draw == Draw::Fresh).unwrap();
+        for threads in [1, 2] {
+            let tally = Tally::default();
+            Round::prepare(fresh, 0, threads, Bound::NONE).run(&tally);
+            let tally = tally.0.into_inner().unwrap();
+            assert_eq!(tally.len(), fresh.setting.keys as usize);
+            assert!(tally.values().all(|calls| *calls == 1));
         }
     }
 }
