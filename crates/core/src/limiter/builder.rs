@@ -187,15 +187,15 @@ pub(super) fn memory_least(shards: usize) -> usize {
 /// The table for the policy's algorithm. A log has all its quotas over one run of codes; the
 /// others have a state a quota.
 fn store(policy: &Policy, settings: &StoreSettings) -> AnyStore {
+    let is_usual = policy.quotas().len() == 1 && policy.mode() == Mode::Enforce;
     match policy.algorithm() {
-        Algorithm::Log | Algorithm::LogCapped { .. } => {
-            let store = MemoryStore::<Log>::new(settings);
-            if policy.quotas().len() == 1 && policy.mode() == Mode::Enforce {
-                AnyStore::FastPath(store)
-            } else {
-                AnyStore::Other(Box::new(store))
-            }
+        Algorithm::Log | Algorithm::LogCapped { .. } if is_usual => {
+            AnyStore::Log(MemoryStore::new(settings))
         }
+        Algorithm::Log | Algorithm::LogCapped { .. } => {
+            AnyStore::Other(Box::new(MemoryStore::<Log>::new(settings)))
+        }
+        Algorithm::Counter if is_usual => AnyStore::Counter(MemoryStore::new(settings)),
         Algorithm::Counter => one_or_many::<Counter>(policy, settings),
         Algorithm::Segments { .. } => one_or_many::<Segments>(policy, settings),
         Algorithm::Gcra => one_or_many::<Gcra>(policy, settings),

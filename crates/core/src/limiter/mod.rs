@@ -327,7 +327,11 @@ impl Limiter {
         let reading = self.clock.read();
         let moment = || self.scale.moment(reading.nanos());
         match &self.store {
-            AnyStore::FastPath(store) => store.check_one(fingerprint, moment),
+            AnyStore::Log(store) => store.check_single(fingerprint, moment),
+            AnyStore::Counter(store) => store.check_single(fingerprint, moment),
+            AnyStore::Other(store) if self.policy.mode() == Mode::Enforce => {
+                store.check_one(fingerprint, moment())
+            }
             AnyStore::Other(_) => self.decide_slowly(fingerprint, &self.limits, moment(), 1),
         }
     }

@@ -5,7 +5,7 @@ use crate::decision::{Decision, Outcome, QuotaDecision};
 use crate::policy::QUOTAS_MAX;
 use crate::receipt::Receipt;
 use crate::time::{Moment, TickScale};
-use crate::window::{DecodeContext, FastPath, Limits, NEVER, Standing, TickQuota, Window};
+use crate::window::{DecodeContext, Limits, NEVER, Standing, Window};
 
 /// What a shard is asked.
 #[derive(Debug, Clone, Copy)]
@@ -24,54 +24,49 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a call would cost a tenth of the check")]
     pub(crate) fn decision(&self, request: &Request<'_>, scale: &TickScale) -> Decision {
         let Standing { used, retry, reset, tick } = self.standing;
         let Request { fingerprint, limits, cost, .. } = *request;
         let limit = limits.quota(0).limit;
-        let remaining = limit.saturating_sub(used);
-        let reset = scale.nanos(reset);
         if retry != 0 {
-            let quota = QuotaDecision::from_nanos(limit, remaining, scale.nanos(retry), reset);
-            return Decision::one(Outcome::Deny, quota, None);
+            return deny(limit, used, scale.nanos(retry), scale.nanos(reset));
         }
-        let quota = QuotaDecision::from_nanos(limit, remaining, 0, reset);
+        let quota =
+            QuotaDecision::from_nanos(limit, limit.saturating_sub(used), 0, scale.nanos(reset));
         let receipt = Receipt { fingerprint, tick, units: cost, epoch: self.epoch };
         Decision::one(Outcome::Allow, quota, Some(receipt))
     }
 }
 
-/// Decides under the only quota, and takes if it passes: on the fast path if it can.
+/// Kept out of the path of an allowed check, which it would make longer by a twentieth.
+#[inline(never)]
+fn deny(limit: u64, used: u64, retry: u64, reset: u64) -> Decision {
+    let quota = QuotaDecision::from_nanos(limit, limit.saturating_sub(used), retry, reset);
+    Decision::one(Outcome::Deny, quota, None)
+}
+
+/// Decides for a key that is known under the only quota, and takes if it passes.
 #[inline]
 pub(super) fn check_window<W: Window>(
     window: &mut W,
     request: &Request<'_>,
     moment: Moment,
     shared: &Shared,
-) -> Standing {
+) -> Known {
     let Request { limits, cost, .. } = *request;
-    if W::HAS_FAST_PATH && cost == 1 {
-        window.advance(limits, moment.now, &shared.account);
-        let TickQuota { limit, window: length } = limits.quota(0);
-        let left = |first: u64| first + length - moment.now;
-        match window.check_fast(limit, moment) {
-            FastPath::Taken { used, first } => {
-                return Standing { used, retry: 0, reset: left(first), tick: moment.date };
-            }
-            FastPath::Denied { first } => {
-                let wait = left(first);
-                return Standing { used: limit, retry: wait, reset: wait, tick: 0 };
-            }
-            FastPath::Unavailable => {}
-        }
-    }
-    window.check(limits, moment, cost, &shared.account)
+    let standing = window
+        .check_fast(limits, moment, cost, &shared.account)
+        .unwrap_or_else(|| window.check(limits, moment, cost, &shared.account));
+    Known { standing, epoch: window.epoch() }
 }
 
-/// The decision for one unit under the policy's only quota, where the fast path is not available.
+/// Decides for one unit of a key that is known, where [`Window::check_fast`] did not. Called with
+/// values and not with a request, which every check would have to write to memory for it.
 #[cold]
 #[inline(never)]
-pub(super) fn check_known<W: Window>(
+pub(super) fn check_one_known<W: Window>(
     window: &mut W,
     fingerprint: u64,
     moment: Moment,
@@ -80,30 +75,6 @@ pub(super) fn check_known<W: Window>(
     let request = Request { fingerprint, limits: &shared.limits, moment, cost: 1 };
     let standing = window.check(request.limits, moment, 1, &shared.account);
     Known { standing, epoch: window.epoch() }.decision(&request, &shared.scale)
-}
-
-/// The decision for one unit that was taken, the last of `used`.
-#[inline]
-pub(super) fn allow_one(
-    used: u64,
-    first: u64,
-    receipt: Receipt,
-    now: u64,
-    shared: &Shared,
-) -> Decision {
-    let TickQuota { limit, window } = shared.limits.quota(0);
-    let reset = shared.scale.nanos(first + window - now);
-    let quota = QuotaDecision::from_nanos(limit, limit - used, 0, reset);
-    Decision::one(Outcome::Allow, quota, Some(receipt))
-}
-
-/// The decision for one unit that passes when that of tick `first` expires.
-#[inline(never)]
-pub(super) fn deny_one(first: u64, now: u64, shared: &Shared) -> Decision {
-    let TickQuota { limit, window } = shared.limits.quota(0);
-    let wait = shared.scale.nanos(first + window - now);
-    let quota = QuotaDecision::from_nanos(limit, 0, wait, wait);
-    Decision::one(Outcome::Deny, quota, None)
 }
 
 /// Starts a new key with what the sketch remembers of it.

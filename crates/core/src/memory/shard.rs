@@ -2,9 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::decide::{
-    Known, Request, allow_one, check_known, check_window, decide, deny_full, deny_one, look, seed,
-};
+use super::decide::{Known, Request, check_one_known, check_window, decide, deny_full, look, seed};
 use super::line::{Aside, Lines, WaiterCount, Wakers};
 use super::longest::Longest;
 use super::overflow::Sketch;
@@ -16,7 +14,7 @@ use crate::policy::QUOTAS_MAX;
 use crate::receipt::Receipt;
 use crate::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use crate::time::{Moment, TickScale};
-use crate::window::{FastPath, Limits, Window};
+use crate::window::{Limits, Window};
 
 /// What happens to a key that the table has no room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -178,7 +176,8 @@ impl<W: Window> Shard<W> {
     ///
     /// The usual case, in which the key is in the table and time does not go back, is done here;
     /// the answer is formed while the lock is held, so that nothing has to be kept meanwhile.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a call would cost a tenth of the check")]
     pub(super) fn check_one(
         &mut self,
         fingerprint: u64,
@@ -194,20 +193,13 @@ impl<W: Window> Shard<W> {
         let Some(at) = self.slots.find(fingerprint) else {
             return self.check_one_slowly(fingerprint, moment, shared);
         };
+        let request = Request { fingerprint, limits: &shared.limits, moment, cost: 1 };
         let window = self.slots.window(at);
-        window.advance(&shared.limits, moment.now, &shared.account);
-        let decision = match window.check_fast(shared.limits.quota(0).limit, moment) {
-            FastPath::Taken { used, first } => {
-                let epoch = window.epoch();
-                let receipt = Receipt { fingerprint, tick: moment.date, units: 1, epoch };
-                allow_one(used, first, receipt, moment.now, shared)
+        let decision = match window.check_fast(request.limits, moment, 1, &shared.account) {
+            Some(standing) => {
+                Known { standing, epoch: window.epoch() }.decision(&request, &shared.scale)
             }
-            FastPath::Denied { first } => deny_one(first, moment.now, shared),
-            FastPath::Unavailable => {
-                let decision = check_known(window, fingerprint, moment, shared);
-                self.sweep_in_turn(shared);
-                return decision;
-            }
+            None => check_one_known(window, fingerprint, moment, shared),
         };
         self.sweep_in_turn(shared);
         decision
@@ -234,11 +226,9 @@ impl<W: Window> Shard<W> {
     #[inline]
     pub(super) fn check_at(&mut self, at: usize, request: &Request<'_>, shared: &Shared) -> Known {
         let moment = self.see(request.moment);
-        let window = self.slots.window(at);
-        let standing = check_window(window, request, moment, shared);
-        let epoch = window.epoch();
+        let known = check_window(self.slots.window(at), request, moment, shared);
         self.sweep_in_turn(shared);
-        Known { standing, epoch }
+        known
     }
 
     /// Decides, and takes if allowed.

@@ -18,11 +18,13 @@ use crate::policy::QUOTAS_MAX;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard};
 use crate::time::{Moment, TickScale};
-use crate::window::{Limits, Log, Window};
+use crate::window::{Counter, Limits, Log, Window};
 
 /// What a limiter asks of memory, whatever the algorithm.
 pub(crate) trait KeyedStore: Debug + Send + Sync {
     fn check(&self, request: &Request<'_>) -> Decision;
+    /// Decides for one unit under the policy's own quotas.
+    fn check_one(&self, fingerprint: u64, moment: Moment) -> Decision;
     fn check_many(&self, requests: &[Request<'_>], decisions: &mut Vec<Decision>);
     fn peek(&self, request: &Request<'_>) -> Decision;
     fn take(&self, request: &Request<'_>);
@@ -119,10 +121,11 @@ pub(crate) struct StoreSettings {
 
 /// The store of a limiter.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "there is one a limiter")]
 pub(crate) enum AnyStore {
     /// A log under one quota that is enforced, which is the default: without a virtual call.
-    FastPath(MemoryStore<Log>),
+    Log(MemoryStore<Log>),
+    /// A counter under one quota that is enforced.
+    Counter(MemoryStore<Counter>),
     Other(Box<dyn KeyedStore>),
 }
 
@@ -131,7 +134,8 @@ impl core::ops::Deref for AnyStore {
 
     fn deref(&self) -> &Self::Target {
         match self {
-            Self::FastPath(store) => store,
+            Self::Log(store) => store,
+            Self::Counter(store) => store,
             Self::Other(store) => &**store,
         }
     }
@@ -184,9 +188,14 @@ impl<W: Window + Debug> MemoryStore<W> {
         Self { shards, shared }
     }
 
-    /// As `check`, for one unit under the policy's own quota, which is the only one.
+    /// As `check_one`, if the policy has a single quota. The clock's reading is converted after the
+    /// lock is taken.
     #[inline]
-    pub(crate) fn check_one(&self, fingerprint: u64, moment: impl FnOnce() -> Moment) -> Decision {
+    pub(crate) fn check_single(
+        &self,
+        fingerprint: u64,
+        moment: impl FnOnce() -> Moment,
+    ) -> Decision {
         let mut shard = self.shard(fingerprint);
         shard.check_one(fingerprint, moment(), &self.shared)
     }
@@ -307,6 +316,14 @@ fn fetch_all<W: Window>(
 impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
     fn check(&self, request: &Request<'_>) -> Decision {
         self.shard(request.fingerprint).check(request, &self.shared)
+    }
+
+    fn check_one(&self, fingerprint: u64, moment: Moment) -> Decision {
+        if !self.shared.limits.is_single() {
+            let limits = &self.shared.limits;
+            return self.check(&Request { fingerprint, limits, moment, cost: 1 });
+        }
+        self.check_single(fingerprint, || moment)
     }
 
     fn check_many(&self, requests: &[Request<'_>], decisions: &mut Vec<Decision>) {

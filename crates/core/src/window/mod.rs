@@ -29,7 +29,7 @@ use crate::time::Moment;
 pub(crate) const NEVER: u64 = u64::MAX;
 
 /// Where a quota stands after a check, in ticks.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Standing {
     pub(crate) used: u64,
     /// Zero if it passed.
@@ -37,17 +37,6 @@ pub(crate) struct Standing {
     pub(crate) reset: u64,
     /// What a receipt should name, if it passed.
     pub(crate) tick: u64,
-}
-
-/// The outcome of [`Window::check_fast`] for one unit under the only quota.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FastPath {
-    /// It passed and was taken. `used` units count now, the first of them since tick `first`.
-    Taken { used: u64, first: u64 },
-    /// The limit is reached. One unit will pass when the entry of tick `first` expires.
-    Denied { first: u64 },
-    /// Nothing was done: use [`Window::check`].
-    Unavailable,
 }
 
 /// How a window is read from a snapshot.
@@ -66,9 +55,6 @@ pub(crate) struct DecodeContext<'a> {
 ///
 /// The default is what an empty slot of the table holds. It has no heap memory and is never used.
 pub(crate) trait Window: Default + Send {
-    /// Whether [`check_fast`](Window::check_fast) is implemented.
-    const HAS_FAST_PATH: bool = false;
-
     /// Nothing taken. Receipts of another epoch are not honoured.
     fn new(limits: &Limits, epoch: u16) -> Self;
 
@@ -93,14 +79,6 @@ pub(crate) trait Window: Default + Send {
     /// Ticks until more units become available in quota `index`; zero if all are.
     fn reset(&self, limits: &Limits, index: usize, now: u64) -> u64;
 
-    /// Decides for one unit under the only quota, after `advance`, and takes the unit if it
-    /// passes. Covers only what needs no function call.
-    #[inline]
-    fn check_fast(&mut self, limit: u64, moment: Moment) -> FastPath {
-        let _ = (limit, moment);
-        FastPath::Unavailable
-    }
-
     /// Decides under the only quota, and takes if it passes: `advance`, `retry`, `take`, `used`
     /// and `reset` in one, which an algorithm may do in fewer steps.
     #[inline]
@@ -110,6 +88,19 @@ pub(crate) trait Window: Default + Send {
         let tick = if retry == 0 { self.take(limits, moment, cost, account) } else { 0 };
         let used = self.used(limits, 0, moment.now);
         Standing { used, retry, reset: self.reset(limits, 0, moment.now), tick }
+    }
+
+    /// Does what [`check`](Window::check) does, in the usual case. Returns `None` in all others: then
+    /// `check` has to be called. An algorithm that implements this needs no function call for it.
+    #[inline]
+    fn check_fast(
+        &mut self,
+        limits: &Limits,
+        moment: Moment,
+        cost: u64,
+        account: &Account,
+    ) -> Option<Standing> {
+        Some(self.check(limits, moment, cost, account))
     }
 
     /// Takes `cost` without asking, and says which tick a receipt should name.

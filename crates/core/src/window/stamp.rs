@@ -57,6 +57,12 @@ impl Count {
         self.0 as u8
     }
 
+    /// Adds units. The sum stays below 2^56.
+    #[inline]
+    pub(super) fn add(&mut self, units: u64) {
+        self.0 += units << 8;
+    }
+
     /// Sets the count; above the largest it stays there, which denies.
     #[inline]
     pub(super) fn set(&mut self, count: u64) {

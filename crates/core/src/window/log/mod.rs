@@ -24,7 +24,7 @@ use self::body::Body;
 use self::code::{Code, read};
 use self::wide::Wide;
 use super::stamp::Stamp;
-use super::{DecodeContext, FastPath, Limits, NEVER, Place, Window};
+use super::{DecodeContext, Limits, NEVER, Place, Standing, TickQuota, Window};
 use crate::account::Account;
 use crate::coding::{Reader, Writer};
 use crate::error::Error;
@@ -46,8 +46,6 @@ pub(crate) struct Log {
 const _: () = assert!(size_of::<Log>() == 40);
 
 impl Window for Log {
-    const HAS_FAST_PATH: bool = true;
-
     #[inline]
     fn new(limits: &Limits, epoch: u16) -> Self {
         let body =
@@ -108,25 +106,37 @@ impl Window for Log {
         first.map_or(0, |tick| (tick + window).saturating_sub(now))
     }
 
+    /// Covers one unit that is added to a log of some units, or denied because the first entry has to
+    /// expire.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a call would cost a tenth of the check")]
     #[expect(clippy::cast_possible_truncation, reason = "what does not fit becomes zero")]
-    fn check_fast(&mut self, limit: u64, moment: Moment) -> FastPath {
+    fn check_fast(
+        &mut self,
+        limits: &Limits,
+        moment: Moment,
+        cost: u64,
+        account: &Account,
+    ) -> Option<Standing> {
+        self.advance(limits, moment.now, account);
+        let TickQuota { limit, window } = limits.quota(0);
         let used = u64::from(self.units) + 1;
         let units = used as u32;
-        if units <= 1 {
+        if units <= 1 || cost != 1 {
             // Nothing recorded, or wide; or about to become wide.
-            return FastPath::Unavailable;
-        }
-        if used > limit {
-            return self.deny_fast(limit);
+            return None;
         }
         let first = self.head.tick();
+        if used > limit {
+            let frees_one = u64::from(self.units) == limit && self.body.first_is_one();
+            let reset = first + window - moment.now;
+            return frees_one.then_some(Standing { used: limit, retry: reset, reset, tick: 0 });
+        }
         if !self.take_fast(first, moment.date) {
-            return FastPath::Unavailable;
+            return None;
         }
         self.units = units;
-        FastPath::Taken { used, first }
+        Some(Standing { used, retry: 0, reset: first + window - moment.now, tick: moment.date })
     }
 
     fn take(&mut self, limits: &Limits, moment: Moment, cost: u64, account: &Account) -> u64 {
@@ -314,16 +324,6 @@ impl Log {
     #[inline]
     fn last(&self) -> u64 {
         self.head.tick() + u64::from(self.span)
-    }
-
-    /// Denies one unit, if the first entry frees it.
-    #[inline]
-    fn deny_fast(&self, limit: u64) -> FastPath {
-        if u64::from(self.units) == limit && self.body.first_is_one() {
-            FastPath::Denied { first: self.head.tick() }
-        } else {
-            FastPath::Unavailable
-        }
     }
 
     /// Drops every entry that is at most `overdue` ticks later than the first, in a body that is

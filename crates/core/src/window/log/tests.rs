@@ -131,21 +131,15 @@ fn check(
         passes &= expected == 0;
     }
     let TickQuota { limit, window } = limits.quota(0);
-    let usual = if cost == 1 && limits.is_single() {
-        log.check_fast(limit, moment)
-    } else {
-        FastPath::Unavailable
-    };
-    if usual != FastPath::Unavailable {
+    let usual = limits.is_single().then(|| log.check_fast(limits, moment, cost, account)).flatten();
+    if let Some(Standing { used, retry, reset, tick }) = usual {
         if passes {
             model.add(moment.date, cost);
             receipts.push((moment.date, cost));
         }
-        let used = model.used(moment.now, window);
-        let first = log.reset(limits, 0, moment.now) + moment.now - window;
-        let expected =
-            if passes { FastPath::Taken { used, first } } else { FastPath::Denied { first } };
-        prop_assert_eq!(usual, expected);
+        prop_assert_eq!(used, model.used(moment.now, window));
+        prop_assert_eq!(reset, log.reset(limits, 0, moment.now));
+        prop_assert_eq!((retry, tick), if passes { (0, moment.date) } else { (reset, 0) });
         prop_assert!(passes || used == limit);
     } else if limits.is_single() {
         let standing = log.check(limits, moment, cost, account);
