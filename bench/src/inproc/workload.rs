@@ -42,8 +42,12 @@ impl Target {
     }
 }
 
-const FEW: [Target; 3] =
-    [Target::new(LOG, GOVERNOR, 0.5), Target::new(LOG, FLOOR, 1.3), Target::new(COUNTER, LOG, 1.0)];
+const FEW: [Target; 4] = [
+    Target::new(LOG, GOVERNOR, 0.5),
+    Target::new(LOG, FLOOR, 1.3),
+    Target::new(COUNTER, LOG, 1.0),
+    Target::new(LOG_MANY, LOG, 1.0),
+];
 const MANY: [Target; 3] = [
     Target::new(LOG, GOVERNOR, 0.65),
     Target::new(LOG, FLOOR, 1.7),
@@ -56,8 +60,8 @@ const NEW_WHEN_FULL: [Target; 3] = [
     Target::new(LOG_DENY, GOVERNOR, 1.0),
 ];
 
-const ONE_KEY: [&str; 9] =
-    [HARNESS, FLOOR, LOG, COUNTER, GOVERNOR, TRYPEMA, THROTTLECRAB, RING, PINGORA];
+const ONE_KEY: [&str; 10] =
+    [HARNESS, FLOOR, LOG, COUNTER, GOVERNOR, TRYPEMA, THROTTLECRAB, RING, LOG_MANY, PINGORA];
 const MANY_KEYS: [&str; 9] =
     [HARNESS, FLOOR, LOG, COUNTER, GOVERNOR, TRYPEMA, THROTTLECRAB, RING, LOG_MANY];
 const NEW_KEYS: [&str; 5] = [HARNESS, FLOOR, LOG, COUNTER, GOVERNOR];

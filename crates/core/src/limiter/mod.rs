@@ -102,9 +102,12 @@ impl Limiter {
         self.decide(fingerprint, &self.limits, cost.get())
     }
 
-    /// Asks for many keys at once, one decision each in the same order. Takes down to half of the
-    /// time of single checks once the keys do not fit the processor's cache; where several threads
-    /// ask for the same few keys, it may take longer.
+    /// Checks many keys at once, and returns one decision for each in the same order. A key that occurs
+    /// several times is checked in order.
+    ///
+    /// Takes down to half of the time of single checks once the keys do not fit the processor's cache.
+    /// Keys that other threads check at the same time are checked one by one, so that a batch does not
+    /// take longer than single checks.
     pub fn check_many<K: Key>(&self, keys: &[K], cost: Cost, decisions: &mut Vec<Decision>) {
         decisions.clear();
         decisions.reserve(keys.len());

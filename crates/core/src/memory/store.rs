@@ -15,7 +15,7 @@ use crate::account::Account;
 use crate::decision::Decision;
 use crate::error::Error;
 use crate::policy::QUOTAS_MAX;
-use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard};
 use crate::time::{Moment, TickScale};
 use crate::window::{Counter, Limits, Log, Window};
@@ -25,6 +25,7 @@ pub(crate) trait KeyedStore: Debug + Send + Sync {
     fn check(&self, request: &Request<'_>) -> Decision;
     /// Decides for one unit under the policy's own quotas.
     fn check_one(&self, fingerprint: u64, moment: Moment) -> Decision;
+    /// Decides for many keys under the policy's own quotas.
     fn check_many(&self, requests: &[Request<'_>], decisions: &mut Vec<Decision>);
     fn peek(&self, request: &Request<'_>) -> Decision;
     fn take(&self, request: &Request<'_>);
@@ -148,10 +149,37 @@ pub(crate) struct MemoryStore<W> {
     shared: Shared,
 }
 
-/// Keeps neighbours off each other's cache lines.
+/// A shard and its lock, on cache lines of their own.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Padded<T>(T);
+struct Padded<T>(T, Contention);
+
+/// Remembers for a while that a batch found a shard's lock taken by another thread.
+///
+/// A batch holds its locks for as long as its memory takes to arrive, which is many times longer than
+/// a check takes. Two threads with batches that contain the same hot keys would mostly wait for each
+/// other, so batches leave such a shard to single checks.
+#[derive(Debug, Default)]
+struct Contention(AtomicU32);
+
+impl Contention {
+    /// Batches that do not lock the shard after one of them found it locked.
+    const BATCHES: u32 = 64;
+
+    fn mark(&self) {
+        self.0.store(Self::BATCHES, Ordering::Relaxed);
+    }
+
+    /// Returns `true` if the shard should not be locked, and counts the batch.
+    fn is_busy(&self) -> bool {
+        let left = self.0.load(Ordering::Relaxed);
+        // Another thread may count at the same time. One batch more or less does not matter.
+        if left > 0 {
+            self.0.store(left - 1, Ordering::Relaxed);
+        }
+        left > 0
+    }
+}
 
 /// How the memory budget is divided.
 struct Split {
@@ -178,7 +206,9 @@ impl<W: Window + Debug> MemoryStore<W> {
             Split::new(settings.memory_limit, settings.shards, &settings.limits);
         let account = Account::new(table);
         account.grow(settings.shards * size_of::<Padded<Mutex<Shard<W>>>>());
-        let shards = (0..settings.shards).map(|_| Padded(Mutex::new(Shard::new()))).collect();
+        let shards = (0..settings.shards)
+            .map(|_| Padded(Mutex::new(Shard::new()), Contention::default()))
+            .collect();
         let sketch_bytes = AtomicUsize::new(sketch);
         let StoreSettings { scale, limits, .. } = *settings;
         let on_full = AtomicOnFull::new(settings.on_full);
@@ -223,68 +253,78 @@ impl<W: Window + Debug> MemoryStore<W> {
         fingerprint as usize & (self.shards.len() - 1)
     }
 
-    /// Judges up to [`BATCH`] keys with all their shards locked: then their memory can be fetched
-    /// at once instead of one after the other.
+    /// Decides for up to [`BATCH`] keys with their shards locked, so that their memory is fetched at
+    /// once instead of one after the other.
+    ///
+    /// A batch never waits for a lock while it holds others. Keys of shards that another thread uses
+    /// are checked one by one in the end, as are new keys.
     fn check_batch(&self, requests: &[Request<'_>], decisions: &mut Vec<Decision>) {
         let mut guards = [const { None }; BATCH];
-        let holders = self.lock_all(requests, &mut guards);
+        let holders = self.lock_idle(requests, &mut guards);
         let guesses = fetch_all(requests, &holders, &guards);
-        for ((request, holder), guess) in requests.iter().zip(holders).zip(guesses) {
-            let known = match (&mut guards[holder], guess) {
+        let mut all_known = [None; BATCH];
+        let places = requests.iter().zip(holders).zip(guesses).zip(&mut all_known);
+        for (((request, holder), guess), known) in places {
+            *known = match (&mut guards[holder], guess) {
                 // It may be another key of the same tag, or a key before it in the batch has moved it.
                 (Some(shard), Some(at))
                     if request.limits.is_single() && shard.slots.holds(at, request.fingerprint) =>
                 {
-                    shard.check_at(at, request, &self.shared)
+                    Some(shard.check_at(at, request, &self.shared))
                 }
-                (Some(shard), _) => {
-                    decisions.push(shard.check(request, &self.shared));
-                    continue;
-                }
-                (None, _) => {
-                    decisions.push(self.check(request));
-                    continue;
-                }
+                _ => None,
             };
-            // An answer is large, so it is made where it stays.
-            decisions.extend(core::iter::once_with(|| known.decision(request, &self.shared.scale)));
+            if known.is_none() {
+                // Requests for one key are decided in order, so those after this one must wait too.
+                guards[holder] = None;
+            }
+        }
+        drop(guards);
+        for (request, known) in requests.iter().zip(all_known) {
+            // A decision is large, so it is made where it stays.
+            decisions.extend(core::iter::once_with(|| match known {
+                Some(known) => known.decision(request, &self.shared.scale),
+                None if request.cost == 1 => self.check_one(request.fingerprint, request.moment),
+                None => self.check(request),
+            }));
         }
     }
 
-    /// Locks the shards of up to [`BATCH`] keys, each once and in order, so that two batches cannot
-    /// wait for each other. Says for every key at which place the lock of its shard is.
-    fn lock_all<'a>(
+    /// Locks the shards of up to [`BATCH`] keys, each once, if no other thread uses them. Returns for
+    /// every key the place of its shard's lock; there is none at that place if it is not held.
+    fn lock_idle<'a>(
         &'a self,
         requests: &[Request<'_>],
         guards: &mut [Option<MutexGuard<'a, Shard<W>>>; BATCH],
     ) -> [usize; BATCH] {
-        // The shard, and below it the place.
-        let mut order = [0; BATCH];
-        for (place, (entry, request)) in order.iter_mut().zip(requests).enumerate() {
-            *entry = self.index(request.fingerprint) * BATCH + place;
-        }
-        let order = &mut order[..requests.len().min(BATCH)];
-        order.sort_unstable();
-        let mut holders = [0; BATCH];
-        let mut held: Option<(usize, usize)> = None;
-        for &mut entry in order {
-            let (shard, place) = (entry / BATCH, entry % BATCH);
-            let holder = match held {
-                Some((locked, holder)) if locked == shard => holder,
-                _ => {
-                    guards[place] = Some(self.shards[shard].0.lock());
-                    place
-                }
-            };
-            held = Some((shard, holder));
-            holders[place] = holder;
+        let mut indices = [usize::MAX; BATCH];
+        let mut holders: [usize; BATCH] = core::array::from_fn(|place| place);
+        let mut has_skipped = false;
+        for (place, request) in requests.iter().enumerate().take(BATCH) {
+            let index = self.index(request.fingerprint);
+            let earlier = |indices: &[usize]| indices.iter().position(|other| *other == index);
+            let shard = &self.shards[index];
+            let known = if has_skipped { earlier(&indices[..place]) } else { None };
+            if let Some(known) = known {
+                holders[place] = holders[known];
+            } else if shard.1.is_busy() {
+                has_skipped = true;
+            } else if let Some(guard) = shard.0.try_lock() {
+                guards[place] = Some(guard);
+            } else if let Some(known) = earlier(&indices[..place]) {
+                holders[place] = holders[known];
+            } else {
+                shard.1.mark();
+                has_skipped = true;
+            }
+            indices[place] = index;
         }
         holders
     }
 }
 
-/// Has the memory of up to [`BATCH`] keys fetched: tags, then slots, then logs, each of all keys at
-/// once, with no step that waits for what it fetches itself. Says where each key may be.
+/// Fetches the memory of up to [`BATCH`] keys: tags, then slots, then logs, each of all keys at once,
+/// with no step that waits for what it fetches itself. Returns where each key may be.
 fn fetch_all<W: Window>(
     requests: &[Request<'_>],
     holders: &[usize; BATCH],
@@ -534,3 +574,7 @@ impl<W: Window> LockedShard for Locked<'_, W> {
         self.guard.give_back(request, tick, epoch, self.shared, wakers);
     }
 }
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests;
