@@ -105,9 +105,9 @@ impl Limiter {
     /// Checks many keys at once, and returns one decision for each in the same order. A key that occurs
     /// several times is checked in order.
     ///
-    /// Takes down to half of the time of single checks once the keys do not fit the processor's cache.
-    /// Keys that other threads check at the same time are checked one by one, so that a batch does not
-    /// take longer than single checks.
+    /// Takes down to half of the time of single checks once the keys do not fit the processor's cache,
+    /// also if several threads check the same keys. For a few keys that stay in the cache, single checks
+    /// are faster.
     pub fn check_many<K: Key>(&self, keys: &[K], cost: Cost, decisions: &mut Vec<Decision>) {
         decisions.clear();
         decisions.reserve(keys.len());

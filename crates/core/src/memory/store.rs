@@ -281,12 +281,12 @@ impl<W: Window + Debug> MemoryStore<W> {
         }
         drop(guards);
         for (request, known) in requests.iter().zip(all_known) {
+            let Some(known) = known else {
+                decisions.push(self.check(request));
+                continue;
+            };
             // A decision is large, so it is made where it stays.
-            decisions.extend(core::iter::once_with(|| match known {
-                Some(known) => known.decision(request, &self.shared.scale),
-                None if request.cost == 1 => self.check_one(request.fingerprint, request.moment),
-                None => self.check(request),
-            }));
+            decisions.extend(core::iter::once_with(|| known.decision(request, &self.shared.scale)));
         }
     }
 
