@@ -127,16 +127,16 @@ impl Window for Log {
             return None;
         }
         let first = self.head.tick();
+        let reset = first + window - moment.now;
         if used > limit {
             let frees_one = u64::from(self.units) == limit && self.body.first_is_one();
-            let reset = first + window - moment.now;
             return frees_one.then_some(Standing { used: limit, retry: reset, reset, tick: 0 });
         }
         if !self.take_fast(first, moment.date) {
             return None;
         }
         self.units = units;
-        Some(Standing { used, retry: 0, reset: first + window - moment.now, tick: moment.date })
+        Some(Standing { used, retry: 0, reset, tick: moment.date })
     }
 
     fn take(&mut self, limits: &Limits, moment: Moment, cost: u64, account: &Account) -> u64 {
