@@ -11,7 +11,6 @@ use super::slots::Slots;
 use crate::account::Account;
 use crate::decision::Decision;
 use crate::policy::QUOTAS_MAX;
-use crate::receipt::Receipt;
 use crate::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use crate::time::{Moment, TickScale};
 use crate::window::{Limits, Window};

@@ -11,7 +11,15 @@ fn store(limit: u64, shards: usize) -> MemoryStore<Log> {
     let limits = Limits::of(&[(limit, 60_000)]);
     let scale = TickScale::new(Duration::from_millis(1)).unwrap();
     let on_full = OnFull::Overflow;
-    MemoryStore::new(&StoreSettings { shards, memory_limit: 1 << 20, on_full, scale, limits })
+    MemoryStore::new(&StoreSettings {
+        shards,
+        memory_limit: 1 << 20,
+        on_full,
+        scale,
+        limits,
+        waiters_max: 16,
+        waiters_per_key_max: 16,
+    })
 }
 
 fn request(store: &MemoryStore<Log>, fingerprint: u64, cost: u64) -> Request<'_> {
