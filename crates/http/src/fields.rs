@@ -2,13 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use http::header::{CACHE_CONTROL, RETRY_AFTER};
-use http::{HeaderMap, HeaderName, HeaderValue};
-use slidegate::QuotaDecision;
-
 use crate::header::{self, cut, epoch_seconds, seconds_up};
 use crate::member::Member;
 use crate::policy_decision::{PolicyDecision, Retry};
+use http::header::{CACHE_CONTROL, RETRY_AFTER};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// Which fields a response carries.
 ///
@@ -131,10 +129,10 @@ impl Fields {
         let members = Member::all(shown);
         if let Some(tightest) = Member::tightest(&members) {
             if let Some(form) = self.ratelimit {
-                pairs.ratelimit(form, tightest.quota, &members);
+                pairs.ratelimit(form, tightest, &members);
             }
             if let Some(reset) = self.x_ratelimit {
-                pairs.x_ratelimit(reset, tightest.quota, now);
+                pairs.x_ratelimit(reset, tightest, now);
             }
         }
         pairs.denial(PolicyDecision::retry(decisions), self.retry_after);
@@ -155,10 +153,10 @@ const PAIRS_MAX: usize = 9;
 struct Pairs(Vec<(HeaderName, HeaderValue)>);
 
 impl Pairs {
-    fn ratelimit(&mut self, form: Form, tightest: &QuotaDecision, members: &[Member<'_>]) {
-        let limit = cut(tightest.limit());
-        let remaining = cut(tightest.remaining());
-        let reset = cut(seconds_up(tightest.reset_after()));
+    fn ratelimit(&mut self, form: Form, tightest: &Member<'_>, members: &[Member<'_>]) {
+        let limit = cut(tightest.quota.limit());
+        let remaining = cut(tightest.quota.remaining());
+        let reset = cut(seconds_up(tightest.reset_after));
         let mut text = Vec::with_capacity(members.len() * MEMBER_BYTES);
         match form {
             Form::List => {
@@ -178,10 +176,10 @@ impl Pairs {
         self.list(&mut text, header::RATELIMIT_POLICY, members, add_quota);
     }
 
-    fn x_ratelimit(&mut self, reset: Reset, tightest: &QuotaDecision, now: SystemTime) {
-        self.number(header::X_RATELIMIT_LIMIT, tightest.limit());
-        self.number(header::X_RATELIMIT_REMAINING, tightest.remaining());
-        self.number(header::X_RATELIMIT_RESET, reset.seconds(tightest.reset_after(), now));
+    fn x_ratelimit(&mut self, reset: Reset, tightest: &Member<'_>, now: SystemTime) {
+        self.number(header::X_RATELIMIT_LIMIT, tightest.quota.limit());
+        self.number(header::X_RATELIMIT_REMAINING, tightest.quota.remaining());
+        self.number(header::X_RATELIMIT_RESET, reset.seconds(tightest.reset_after, now));
     }
 
     fn denial(&mut self, retry: Retry, with_retry_after: bool) {
@@ -232,14 +230,21 @@ const MEMBER_BYTES: usize = 48;
 fn add_status(text: &mut Vec<u8>, member: &Member<'_>) {
     add_name(text, member);
     add_number(text, ";r=", member.quota.remaining());
-    add_number(text, ";t=", seconds_up(member.quota.reset_after()));
+    add_number(text, ";t=", seconds_up(member.reset_after));
+    add_partition_key(text, member);
 }
 
-/// `"api";q=100;w=60`
+/// `"api";q=100;qu="tokens";w=60`
 fn add_named_quota(text: &mut Vec<u8>, member: &Member<'_>) {
     add_name(text, member);
     add_number(text, ";q=", member.quota.limit());
+    if let Some(unit) = member.unit {
+        text.extend_from_slice(b";qu=\"");
+        text.extend_from_slice(unit.as_str().as_bytes());
+        text.push(b'"');
+    }
     add_window(text, member);
+    add_partition_key(text, member);
 }
 
 /// `100;w=60`
@@ -251,6 +256,15 @@ fn add_quota(text: &mut Vec<u8>, member: &Member<'_>) {
 fn add_window(text: &mut Vec<u8>, member: &Member<'_>) {
     if let Some(window) = member.window() {
         add_number(text, ";w=", window);
+    }
+}
+
+/// `;pk=:YWxpY2U=:`
+fn add_partition_key(text: &mut Vec<u8>, member: &Member<'_>) {
+    if let Some(key) = member.partition_key {
+        text.extend_from_slice(b";pk=");
+        let encoded = sfv::ItemSerializer::new().bare_item(key).finish();
+        text.extend_from_slice(encoded.as_bytes());
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderName, HeaderValue};
+use slidegate::Algorithm;
 
 pub(crate) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 pub(crate) const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -61,6 +62,49 @@ static SMALL: LazyLock<String> =
 /// Whole seconds, rounded up: a client that waits for them never returns too early.
 pub(crate) fn seconds_up(duration: Duration) -> u64 {
     duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0))
+}
+
+/// Returns a wait for units of a quota in whole seconds, under an algorithm whose waits are not longer
+/// than the window: all but `counter` and `segments`.
+///
+/// The wait is rounded up, so that a client that waits for this long is not early. There is one
+/// exception: a wait that exceeds the window only because times are kept in ticks counts as the
+/// window. A unit is dated with the tick that follows its request, up to 2 ms late with the default tick and
+/// clock. Rounded up once more, that would be a whole second too much: a client of a quota of 1 per
+/// second would send at half of the rate. The time that the response and the next request take on
+/// the way makes up for these 2 ms; a client that is faster should wait 2 ms longer.
+///
+/// ```
+/// use std::time::Duration;
+/// use slidegate_http::wait_seconds;
+///
+/// let window = Duration::from_secs(10);
+/// assert_eq!(wait_seconds(Duration::from_millis(9_001), window), 10);
+/// assert_eq!(wait_seconds(Duration::from_millis(10_001), window), 10);
+/// // Really longer than the window.
+/// assert_eq!(wait_seconds(Duration::from_millis(10_500), window), 11);
+/// ```
+pub fn wait_seconds(wait: Duration, window: Duration) -> u64 {
+    seconds_up(without_tick(wait, window))
+}
+
+/// The most by which the date of a unit is later than its request: a tick of 1 ms for rounding up, and
+/// another if the clock's lag of 0.1 ms reaches into it.
+const TICKS: Duration = Duration::from_millis(2);
+
+/// Returns a wait under a quota of this window, without what the rounding to ticks adds to it.
+pub(crate) fn exact_wait(wait: Duration, window: Duration, algorithm: Algorithm) -> Duration {
+    match algorithm {
+        // Their waits may be longer than the window by any time.
+        Algorithm::Counter | Algorithm::Segments { .. } => wait,
+        _ => without_tick(wait, window),
+    }
+}
+
+/// Returns the window if the wait exceeds it only by the rounding to ticks; otherwise the wait.
+fn without_tick(wait: Duration, window: Duration) -> Duration {
+    let excess = wait.saturating_sub(window);
+    if excess <= TICKS { wait.min(window) } else { wait }
 }
 
 /// A window in whole seconds, rounded up, at least one.

@@ -65,14 +65,17 @@ mod member;
 mod policy_decision;
 mod policy_fields;
 mod problem;
+mod quota_unit;
 mod trace_parent;
 
 pub use address::{AddressKey, ClientAddress, ClientAddressBuilder, HopField};
 pub use advertised::{AdvertisedLimits, AdvertisedQuota};
 pub use fields::{Fields, Form, Reset};
+pub use header::wait_seconds;
 pub use policy_decision::PolicyDecision;
 pub use policy_fields::PolicyFields;
 pub use problem::{Body, Problem, ProblemKind};
+pub use quota_unit::QuotaUnit;
 pub use trace_parent::TraceParent;
 
 /// Compiles and runs the code of the crate's pages.

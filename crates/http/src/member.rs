@@ -8,6 +8,7 @@ use slidegate::{QuotaDecision, RetryAfter};
 
 use crate::header::window_seconds;
 use crate::policy_decision::PolicyDecision;
+use crate::quota_unit::QuotaUnit;
 
 /// The most members that one field has, enough for eight policies with eight quotas; further
 /// quotas are left out.
@@ -19,6 +20,11 @@ pub(crate) struct Member<'a> {
     pub(crate) name: Cow<'a, str>,
     pub(crate) quota: &'a QuotaDecision,
     window: Option<Duration>,
+    /// How long until more units become available, without the rounding to ticks.
+    pub(crate) reset_after: Duration,
+    /// `None` for requests.
+    pub(crate) unit: Option<&'a QuotaUnit>,
+    pub(crate) partition_key: Option<&'a [u8]>,
 }
 
 impl<'a> Member<'a> {
@@ -41,7 +47,14 @@ impl<'a> Member<'a> {
                     Some(window) => Cow::Owned(with_window(name, window)),
                     None => Cow::Borrowed(name),
                 };
-                members.push(Self { name: untaken(name, &members), quota, window });
+                members.push(Self {
+                    name: untaken(name, &members),
+                    quota,
+                    window,
+                    reset_after: decision.exact_wait(quota.reset_after(), window),
+                    unit: decision.unit,
+                    partition_key: decision.partition_key,
+                });
             }
         }
         members

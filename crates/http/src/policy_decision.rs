@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use slidegate::{Decision, FailureMode, Mode, Policy, Quota, QuotaDecision};
 
-use crate::header::seconds_up;
+use crate::header::{exact_wait, seconds_up};
+use crate::quota_unit::QuotaUnit;
 
 /// A decision with its policy, from which fields and problem bodies are written.
 ///
@@ -14,6 +15,9 @@ pub struct PolicyDecision<'a> {
     pub(crate) policy: &'a Policy,
     quotas: &'a [Quota],
     decision: &'a Decision,
+    /// `None` for requests, which is not written.
+    pub(crate) unit: Option<&'a QuotaUnit>,
+    pub(crate) partition_key: Option<&'a [u8]>,
 }
 
 /// When a denied request may be sent again.
@@ -30,13 +34,34 @@ pub(crate) enum Retry {
 impl<'a> PolicyDecision<'a> {
     /// A decision made with the policy's own quotas.
     pub fn new(policy: &'a Policy, decision: &'a Decision) -> Self {
-        Self { policy, quotas: policy.quotas(), decision }
+        let quotas = policy.quotas();
+        Self { policy, quotas, decision, unit: None, partition_key: None }
     }
 
     /// A decision made with other quotas than the policy's, such as those of a tier.
     #[must_use]
     pub fn quotas(mut self, quotas: &'a [Quota]) -> Self {
         self.quotas = quotas;
+        self
+    }
+
+    /// Sets what the quotas count: `qu` in `RateLimit-Policy`. [`QuotaUnit::REQUESTS`], the default,
+    /// is not written.
+    #[must_use]
+    pub fn unit(mut self, unit: &'a QuotaUnit) -> Self {
+        self.unit = Some(unit).filter(|unit| **unit != QuotaUnit::REQUESTS);
+        self
+    }
+
+    /// Sets which key the quotas are counted for: `pk` in `RateLimit` and `RateLimit-Policy`. It is not
+    /// written by default.
+    ///
+    /// A client that sends requests for several keys needs it to keep their quotas separate. Every
+    /// reader of the response sees it, so do not pass a secret; a keyed hash of the key is enough to
+    /// distinguish them.
+    #[must_use]
+    pub fn partition_key(mut self, key: &'a [u8]) -> Self {
+        self.partition_key = Some(key);
         self
     }
 
@@ -52,6 +77,11 @@ impl<'a> PolicyDecision<'a> {
         let quotas = self.quotas;
         let decisions = self.decision.quotas().iter().enumerate();
         decisions.map(move |(index, quota)| (quota, quotas.get(index).map(Quota::window)))
+    }
+
+    /// A wait under a quota of this window, without what the rounding to ticks adds to it.
+    pub(crate) fn exact_wait(&self, wait: Duration, window: Option<Duration>) -> Duration {
+        window.map_or(wait, |window| exact_wait(wait, window, self.policy.algorithm()))
     }
 
     pub(crate) fn is_shadow(&self) -> bool {
@@ -71,11 +101,14 @@ impl<'a> PolicyDecision<'a> {
     pub(crate) fn retry(decisions: &[Self]) -> Retry {
         let mut longest = None;
         for denied in decisions.iter().filter(|decision| decision.is_denied()) {
-            let Some(after) = denied.decision.retry_after().duration() else { return Retry::Never };
-            longest = longest.max(Some(after));
+            // At least one: zero would invite an immediate retry.
+            longest = longest.max(Some(1));
+            for (quota, window) in denied.quota_decisions() {
+                let Some(after) = quota.retry_after().duration() else { return Retry::Never };
+                longest = longest.max(Some(seconds_up(denied.exact_wait(after, window))));
+            }
         }
-        // At least one: zero would invite an immediate retry.
-        longest.map_or(Retry::Allowed, |after| Retry::After(seconds_up(after).max(1)))
+        longest.map_or(Retry::Allowed, Retry::After)
     }
 }
 

@@ -3,17 +3,20 @@
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, HeaderValue};
-use slidegate::{Decision, Mode, Outcome, Policy, QuotaDecision, RetryAfter};
+use slidegate::{Algorithm, Decision, Mode, Outcome, Policy, QuotaDecision, RetryAfter};
 
 use crate::fields::{Fields, Form, Reset};
-use crate::header::{self, cut, epoch_seconds, seconds_up};
+use crate::header::{self, cut, epoch_seconds, exact_wait, seconds_up};
 use crate::policy_decision::PolicyDecision;
+use crate::quota_unit::QuotaUnit;
 
 /// The fields of one policy on responses to allowed requests. They are the same as [`Fields::write`]
 /// sets; the constant parts are written once.
 #[derive(Debug, Clone)]
 pub struct PolicyFields {
     limit: u64,
+    window: Duration,
+    algorithm: Algorithm,
     lists: Option<Lists>,
     x_ratelimit: Option<(HeaderValue, Reset)>,
 }
@@ -31,6 +34,13 @@ impl PolicyFields {
     /// Returns `None` if the policy has several quotas or is in shadow mode, or if the form is not
     /// [`Form::List`]; use [`Fields::write`] then.
     pub fn new(fields: Fields, policy: &Policy) -> Option<Self> {
+        Self::with_unit(fields, policy, &QuotaUnit::REQUESTS)
+    }
+
+    /// Prepares the fields of a policy whose quota counts `unit`.
+    ///
+    /// Returns `None` in the same cases as [`new`](Self::new).
+    pub fn with_unit(fields: Fields, policy: &Policy, unit: &QuotaUnit) -> Option<Self> {
         let [quota] = policy.quotas() else { return None };
         let in_other_form = fields.ratelimit.is_some_and(|form| form != Form::List);
         if in_other_form || policy.mode() == Mode::Shadow {
@@ -40,12 +50,14 @@ impl PolicyFields {
         let full = QuotaDecision::new(limit, limit, RetryAfter::Now, Duration::ZERO);
         let decision = Decision::new(Outcome::Allow, &[full], None);
         let mut written = HeaderMap::new();
-        let decisions = [PolicyDecision::new(policy, &decision)];
+        let decisions = [PolicyDecision::new(policy, &decision).unit(unit)];
         fields.write(&decisions, SystemTime::UNIX_EPOCH, &mut written);
         let before_remaining = format!("\"{}\";r=", policy.name()).into_bytes().into();
         let lists = written.remove(header::RATELIMIT_POLICY);
         Some(Self {
             limit,
+            window: quota.window(),
+            algorithm: policy.algorithm(),
             lists: lists.map(|policy| Lists { before_remaining, policy }),
             x_ratelimit: written.remove(header::X_RATELIMIT_LIMIT).zip(fields.x_ratelimit),
         })
@@ -59,14 +71,15 @@ impl PolicyFields {
         if quota.limit() != self.limit {
             return false;
         }
-        let seconds = seconds_up(quota.reset_after());
+        let reset_after = exact_wait(quota.reset_after(), self.window, self.algorithm);
+        let seconds = seconds_up(reset_after);
         if let Some(lists) = &self.lists {
             lists.write(quota.remaining(), seconds, headers);
         }
         if let Some((limit, reset)) = &self.x_ratelimit {
             let reset = match reset {
                 Reset::Delta => seconds,
-                Reset::Epoch => epoch_seconds(now, quota.reset_after()),
+                Reset::Epoch => epoch_seconds(now, reset_after),
             };
             headers.insert(header::X_RATELIMIT_LIMIT, limit.clone());
             headers.insert(header::X_RATELIMIT_REMAINING, header::value(quota.remaining()));

@@ -15,7 +15,9 @@ use slidegate::{
     Algorithm, Cost, Decision, FailureMode, Limiter, ManualClock, Mode, Outcome, Policy, Quota,
     QuotaDecision, RetryAfter,
 };
-use slidegate_http::{Fields, Form, PolicyDecision, PolicyFields, Reset};
+use slidegate_http::{
+    AdvertisedLimits, Fields, Form, PolicyDecision, PolicyFields, QuotaUnit, Reset,
+};
 
 const NOW: Duration = Duration::from_millis(1_700_000_000_250);
 
@@ -333,5 +335,57 @@ fn what_cannot_be_written_beforehand_is_not() {
     assert!(PolicyFields::new(Fields::new().shadow(true), &shadow).is_none());
     for form in [Form::Dictionary, Form::Triple] {
         assert!(PolicyFields::new(Fields::new().ratelimit(form), &one).is_none());
+    }
+}
+
+#[test]
+fn units_and_partition_keys_are_parameters_of_lists() {
+    let policy = two_quotas();
+    let quotas = [standing(10, 9, Some(0), 1000), standing(1000, 400, Some(0), 59_001)];
+    let decision = Decision::new(Outcome::Allow, &quotas, None);
+    let (tokens, bytes) = (QuotaUnit::new("tokens").unwrap(), QuotaUnit::CONTENT_BYTES);
+    let plain = PolicyDecision::new(&policy, &decision);
+    let lists =
+        |decision: PolicyDecision<'_>| wire(Fields::none().ratelimit(Form::List), &[decision]);
+    assert_eq!(
+        lists(plain.unit(&tokens).partition_key(b"alice")),
+        [
+            r#"ratelimit: "api-1s";r=9;t=1;pk=:YWxpY2U=:, "api-3600s";r=400;t=60;pk=:YWxpY2U=:"#,
+            concat!(
+                r#"ratelimit-policy: "api-1s";q=10;qu="tokens";w=1;pk=:YWxpY2U=:, "#,
+                r#""api-3600s";q=1000;qu="tokens";w=3600;pk=:YWxpY2U=:"#
+            ),
+        ]
+    );
+    assert!(lists(plain.unit(&bytes))[1].contains(r#";q=10;qu="content-bytes";w=1,"#));
+    // The default of the draft.
+    assert_eq!(lists(plain.unit(&QuotaUnit::REQUESTS)), lists(plain));
+    // Earlier drafts have neither.
+    let earlier = plain.unit(&tokens).partition_key(b"alice");
+    assert_eq!(
+        wire(Fields::none().ratelimit(Form::Dictionary), &[earlier]),
+        wire(Fields::none().ratelimit(Form::Dictionary), &[plain])
+    );
+}
+
+proptest! {
+    // What a client reads back is what was set, whatever it is.
+    #[test]
+    fn units_and_partition_keys_are_read_back(
+        unit in "[ !#-\\[\\]-~]{1,64}",
+        key in proptest::collection::vec(any::<u8>(), 0..40),
+    ) {
+        let policy = Policy::new("api", Quota::per_minute(10)).unwrap();
+        let decision = Decision::new(Outcome::Allow, &[standing(10, 9, Some(0), 1000)], None);
+        let unit = QuotaUnit::new(unit).unwrap();
+        let headers = written(
+            Fields::new(),
+            &[PolicyDecision::new(&policy, &decision).unit(&unit).partition_key(&key)],
+        );
+        let limits = AdvertisedLimits::read(&headers, now());
+        let [quota] = limits.quotas() else { panic!("{limits:?}") };
+        prop_assert_eq!(quota.unit(), Some(unit.as_str()));
+        prop_assert_eq!(quota.partition_key(), Some(&key[..]));
+        prop_assert_eq!(quota.window(), Some(Duration::from_secs(60)));
     }
 }

@@ -67,6 +67,8 @@ pub struct AdvertisedQuota {
     remaining: Option<u64>,
     reset_after: Option<Duration>,
     window: Option<Duration>,
+    unit: Option<Box<str>>,
+    partition_key: Option<Box<[u8]>>,
 }
 
 /// The most quotas that are read.
@@ -147,6 +149,16 @@ impl AdvertisedQuota {
     pub fn window(&self) -> Option<Duration> {
         self.window
     }
+
+    /// What is counted (`qu`), such as `content-bytes`. `None` stands for requests.
+    pub fn unit(&self) -> Option<&str> {
+        self.unit.as_deref()
+    }
+
+    /// Which key the quota is counted for (`pk`). The server chooses the bytes.
+    pub fn partition_key(&self) -> Option<&[u8]> {
+        self.partition_key.as_deref()
+    }
 }
 
 /// The longest wait of the `Retry-After` lines.
@@ -197,6 +209,11 @@ fn integer(value: &BareItem) -> Option<u64> {
 /// The value, if it is a string or a token: the newest draft has strings, some earlier ones tokens.
 fn text(value: &BareItem) -> Option<&str> {
     value.as_string().map(sfv::StringRef::as_str).or(value.as_token().map(sfv::TokenRef::as_str))
+}
+
+/// The partition key of a member.
+fn partition_key(item: &Item) -> Option<Box<[u8]>> {
+    item.params.get("pk").and_then(BareItem::as_byte_sequence).map(Into::into)
 }
 
 /// Structured fields contain seconds from now.

@@ -3,7 +3,7 @@
 use http::HeaderMap;
 use sfv::Item;
 
-use super::{AdvertisedQuota, QUOTAS_MAX, integer, items, joined, seconds, text};
+use super::{AdvertisedQuota, QUOTAS_MAX, integer, items, joined, partition_key, seconds, text};
 
 /// The policies of `RateLimit-Policy`; without it, those that older drafts and Envoy add to the
 /// limit.
@@ -31,8 +31,14 @@ fn announced(item: &Item) -> Option<AdvertisedQuota> {
         None => (parameter("name").and_then(text), integer(&item.bare_item)?),
     };
     let window = parameter("w").and_then(integer).filter(|seconds| *seconds > 0).map(seconds);
-    let name = name.map(Into::into);
-    Some(AdvertisedQuota { name, limit: Some(limit), window, ..AdvertisedQuota::default() })
+    Some(AdvertisedQuota {
+        name: name.map(Into::into),
+        limit: Some(limit),
+        window,
+        unit: parameter("qu").and_then(text).map(Into::into),
+        partition_key: partition_key(item),
+        ..AdvertisedQuota::default()
+    })
 }
 
 /// `100, 100;w=60`: a number with a window is a policy, one without is the limit.
@@ -50,18 +56,31 @@ pub(super) fn join(quotas: &mut Vec<AdvertisedQuota>, policies: Vec<AdvertisedQu
         let mut belongs = false;
         for quota in quotas.iter_mut().take(with_status) {
             let is_same = match (&quota.name, &policy.name) {
-                (Some(one), Some(other)) => one == other,
+                (Some(one), Some(other)) => one == other && quota.may_be_for_key_of(&policy),
                 _ => is_only && quota.window.is_none() && quota.limit == policy.limit,
             };
             if is_same {
                 quota.limit = quota.limit.or(policy.limit);
                 quota.window = quota.window.or(policy.window);
                 quota.name = quota.name.take().or_else(|| policy.name.clone());
+                quota.unit = quota.unit.take().or_else(|| policy.unit.clone());
+                quota.partition_key =
+                    quota.partition_key.take().or_else(|| policy.partition_key.clone());
                 belongs = true;
             }
         }
         if !belongs {
             quotas.push(policy);
+        }
+    }
+}
+
+impl AdvertisedQuota {
+    /// Returns whether both are for the same key, as far as both name one.
+    fn may_be_for_key_of(&self, policy: &Self) -> bool {
+        match (&self.partition_key, &policy.partition_key) {
+            (Some(one), Some(other)) => one == other,
+            _ => true,
         }
     }
 }

@@ -6,7 +6,9 @@ use http::HeaderMap;
 use sfv::{Dictionary, Item, Parser};
 
 use super::number::{self, Count};
-use super::{AdvertisedQuota, QUOTAS_MAX, integer, item, items, joined, seconds, text};
+use super::{
+    AdvertisedQuota, QUOTAS_MAX, integer, item, items, joined, partition_key, seconds, text,
+};
 
 /// The quotas of the first family that has any.
 pub(super) fn read(headers: &HeaderMap, now: SystemTime) -> Vec<AdvertisedQuota> {
@@ -28,6 +30,7 @@ fn listed(item: &Item) -> Option<AdvertisedQuota> {
         name: Some(text(&item.bare_item)?.into()),
         remaining: number("r"),
         reset_after: number("t").map(seconds),
+        partition_key: partition_key(item),
         ..AdvertisedQuota::default()
     }
     .with_status()

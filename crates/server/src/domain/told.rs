@@ -1,6 +1,7 @@
 //! What a response tells besides its codes: fields for the client, metadata for other filters.
 
 use serde_json::{Map, Value, json};
+use slidegate_http::wait_seconds;
 
 use super::meter::Met;
 use super::question::{Descriptor, Entry, Question};
@@ -25,8 +26,7 @@ pub(super) fn headers(
     }
     let Some((status, limit)) = nearest else { return Vec::new() };
     let until = status.until.unwrap_or_default();
-    // Rounded up: who comes back then is not early.
-    let seconds = until.as_secs() + u64::from(until.subsec_nanos() > 0);
+    let seconds = wait_seconds(until, limit.unit.window());
     vec![
         (settings.limit_header.clone(), limit.requests.to_string()),
         (settings.remaining_header.clone(), status.remaining.to_string()),
