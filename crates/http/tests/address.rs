@@ -95,6 +95,34 @@ fn the_walk_over_forwarded() {
     }
 }
 
+#[test]
+fn a_field_with_one_address() {
+    let rule = ClientAddress::builder()
+        .single_field("CF-Connecting-IP")
+        .trust("10.0.0.0/8")
+        .build()
+        .unwrap();
+    let found = |peer: &str, lines: &[&'static str]| {
+        let mut headers = HeaderMap::new();
+        for line in lines {
+            headers.append("cf-connecting-ip", HeaderValue::from_static(line));
+        }
+        headers.insert("x-forwarded-for", HeaderValue::from_static("1.1.1.1"));
+        rule.find(ip(peer), &headers).to_string()
+    };
+    assert_eq!(found("10.0.0.1", &["203.0.113.9"]), "203.0.113.9");
+    assert_eq!(found("::ffff:10.0.0.1", &[" 2001:db8::9 "]), "2001:db8::9");
+    assert_eq!(found("10.0.0.1", &["::ffff:203.0.113.9"]), "203.0.113.9");
+    // A client in the same network as the proxy.
+    assert_eq!(found("10.0.0.1", &["10.2.2.2"]), "10.2.2.2");
+    // Not a proxy.
+    assert_eq!(found("8.8.8.8", &["203.0.113.9"]), "8.8.8.8");
+    // None, two, a list, or no address: the proxy let it through.
+    for lines in [&[][..], &["1.1.1.1", "2.2.2.2"], &["1.1.1.1, 2.2.2.2"], &["unknown"], &[""]] {
+        assert_eq!(found("10.0.0.1", lines), "10.0.0.1", "{lines:?}");
+    }
+}
+
 // A client may send the field that its proxy does not know of, and leaves as it is.
 #[test]
 fn only_the_chosen_field_is_read() {
@@ -147,11 +175,11 @@ fn settings_that_would_be_wrong_are_refused() {
     for (builder, message) in [
         (
             field(),
-            "XForwardedFor is to be read but no proxy is trusted to write it: name their networks",
+            "x-forwarded-for is to be read but no proxy is trusted to write it: name their networks",
         ),
         (
             ClientAddress::builder().trust("10.0.0.0/8"),
-            "1 trusted networks but no field to read: choose Forwarded or XForwardedFor",
+            "1 trusted networks but no field to read: choose the field that they write",
         ),
         (
             field().trust("10.0.0.1/8"),
@@ -166,9 +194,25 @@ fn settings_that_would_be_wrong_are_refused() {
     ] {
         assert_eq!(refusal(builder), message);
     }
-    for everybody in ["0.0.0.0/0", "::/0", "::ffff:0:0/96"] {
-        assert!(refusal(field().trust(everybody)).contains("is everybody"), "{everybody}");
+    let everyone = [
+        &["0.0.0.0/0"][..],
+        &["::/0"],
+        &["::ffff:0:0/96"],
+        &["0.0.0.0/1", "128.0.0.0/1"],
+        &["::ffff:0.0.0.0/97", "128.0.0.0/1"],
+        &["::/1", "8000::/1"],
+    ];
+    for networks in everyone {
+        let refused = refusal(field().trust_all(networks));
+        assert!(refused.starts_with("the trusted networks contain every IPv"), "{refused}");
     }
+    for name in ["X-Forwarded-For", "forwarded", "no name"] {
+        let refused = refusal(ClientAddress::builder().single_field(name).trust("10.0.0.1"));
+        assert!(refused.contains("hops") || refused.contains("not a header"), "{refused}");
+    }
+    assert!(
+        refusal(ClientAddress::builder().single_field("x-real-ip")).starts_with("x-real-ip is")
+    );
     assert!(refusal(field().trust_all(vec!["10.0.0.0/8"; 257])).starts_with("257 trusted"));
     assert!(ClientAddress::builder().ipv6_prefix(129).build().is_err());
     assert!(ClientAddress::builder().ipv4_prefix(7).build().is_err());

@@ -2,16 +2,20 @@
 
 use std::net::IpAddr;
 
+use http::HeaderName;
 use ipnet::{IpNet, Ipv4Net};
 use slidegate::{Error, ErrorKind};
 
-use super::{ClientAddress, HopField};
+use super::everyone;
+use super::{AddressField, ClientAddress, HopField};
 
 /// Builds a [`ClientAddress`].
 #[derive(Debug, Clone)]
 pub struct ClientAddressBuilder {
     /// Without trusted networks until [`build`](Self::build).
     address: ClientAddress,
+    /// The name given to [`single_field`](Self::single_field), until it is parsed.
+    single: Option<String>,
     trusted: Vec<String>,
 }
 
@@ -20,14 +24,39 @@ const TRUSTED_MAX: usize = 256;
 
 impl ClientAddressBuilder {
     pub(super) fn new() -> Self {
-        Self { address: ClientAddress::peer(), trusted: Vec::new() }
+        Self { address: ClientAddress::peer(), single: None, trusted: Vec::new() }
     }
 
-    /// The field that the trusted proxies write. Only one is read: a client can write anything
-    /// into a field that they do not write.
+    /// The list of hops that the trusted proxies write. Only one field is read: a client can write
+    /// anything into a field that they do not write.
     #[must_use]
     pub fn field(mut self, field: HopField) -> Self {
-        self.address.field = Some(field);
+        self.address.field = Some(AddressField::Hops(field));
+        self.single = None;
+        self
+    }
+
+    /// A field in which the trusted proxy writes the client's address and nothing else, such as
+    /// `X-Real-IP`, `CF-Connecting-IP`, `True-Client-IP` or `Fly-Client-IP`.
+    ///
+    /// The field is used if the peer is trusted and there is exactly one line with exactly one
+    /// address. Otherwise the client's address is the peer's. Use it only if the proxy replaces the
+    /// field of every request: with a proxy that passes it on, a client chooses its own address.
+    ///
+    /// ```
+    /// use http::HeaderMap;
+    /// use slidegate_http::ClientAddress;
+    ///
+    /// let address = ClientAddress::builder().single_field("x-real-ip").trust("10.0.0.1").build()?;
+    /// let mut headers = HeaderMap::new();
+    /// headers.insert("x-real-ip", "203.0.113.9".parse().unwrap());
+    /// let proxy = "10.0.0.1".parse().unwrap();
+    /// assert_eq!(address.find(proxy, &headers).to_string(), "203.0.113.9");
+    /// # Ok::<(), slidegate::Error>(())
+    /// ```
+    #[must_use]
+    pub fn single_field(mut self, name: &str) -> Self {
+        self.single = Some(name.to_owned());
         self
     }
 
@@ -64,10 +93,14 @@ impl ClientAddressBuilder {
     ///
     /// # Errors
     ///
-    /// If a network is malformed, has bits set beyond its prefix, or contains every address; if there
-    /// are more than 256; if a prefix is out of range; if there is a field but no trusted network,
-    /// or the other way around.
-    pub fn build(self) -> Result<ClientAddress, Error> {
+    /// If a network is malformed or has bits set beyond its prefix; if there are more than 256; if
+    /// all of them together contain every public IPv4 address or every public IPv6 address; if a
+    /// prefix is out of range; if a field name is invalid; if there is a field but no trusted
+    /// network, or the other way around.
+    pub fn build(mut self) -> Result<ClientAddress, Error> {
+        if let Some(name) = &self.single {
+            self.address.field = Some(AddressField::Single(single_field(name)?));
+        }
         check_prefix("IPv4 prefix", self.address.ipv4_prefix, 8, 32)?;
         check_prefix("IPv6 prefix", self.address.ipv6_prefix, 32, 128)?;
         if self.trusted.len() > TRUSTED_MAX {
@@ -78,12 +111,19 @@ impl ClientAddressBuilder {
         }
         let networks = self.trusted.iter().map(|text| parse_network(text));
         let trusted = networks.collect::<Result<Box<[_]>, _>>()?;
-        match (self.address.field, trusted.is_empty()) {
+        if let Some(version) = everyone::covered(&trusted) {
+            return Err(refused(format!(
+                "the trusted networks contain every {version} address, so any client could choose \
+                 its address: name the networks of the proxies only"
+            )));
+        }
+        match (&self.address.field, trusted.is_empty()) {
             (Some(field), true) => Err(refused(format!(
-                "{field:?} is to be read but no proxy is trusted to write it: name their networks"
+                "{} is to be read but no proxy is trusted to write it: name their networks",
+                field.name()
             ))),
             (None, false) => Err(refused(format!(
-                "{} trusted networks but no field to read: choose Forwarded or XForwardedFor",
+                "{} trusted networks but no field to read: choose the field that they write",
                 trusted.len()
             ))),
             _ => Ok(ClientAddress { trusted, ..self.address }),
@@ -113,14 +153,23 @@ fn parse_network(text: &str) -> Result<IpNet, Error> {
             network.addr()
         )));
     }
-    let network = unmapped(network);
-    if network.prefix_len() == 0 {
-        return Err(refused(format!(
-            "trusted network {text} is everybody, so that any client could choose its address: \
-             name the networks of the proxies"
-        )));
+    Ok(unmapped(network))
+}
+
+/// Parses the name of a field with one address. Lists of hops are refused: their entries on the left
+/// come from the client.
+fn single_field(name: &str) -> Result<HeaderName, Error> {
+    let Ok(parsed) = name.parse::<HeaderName>() else {
+        return Err(refused(format!("{name:?} is not a header field name")));
+    };
+    for field in [HopField::Forwarded, HopField::XForwardedFor] {
+        if parsed == field.name() {
+            return Err(refused(format!(
+                "{parsed} is a list of hops, not one address: use HopField::{field:?}"
+            )));
+        }
     }
-    Ok(network)
+    Ok(parsed)
 }
 
 /// Converts a network of IPv4-mapped IPv6 addresses to IPv4, as is done with hops.

@@ -30,7 +30,7 @@ pub enum HopField {
 }
 
 impl HopField {
-    fn name(self) -> HeaderName {
+    pub(super) fn name(self) -> HeaderName {
         match self {
             Self::Forwarded => FORWARDED,
             Self::XForwardedFor => X_FORWARDED_FOR,

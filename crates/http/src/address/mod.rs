@@ -1,13 +1,14 @@
 //! The client's address.
 
 mod builder;
+mod everyone;
 mod hops;
 mod key;
 mod node;
 
 use std::net::IpAddr;
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 use ipnet::IpNet;
 
 pub use builder::ClientAddressBuilder;
@@ -52,11 +53,29 @@ pub use key::AddressKey;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientAddress {
-    field: Option<HopField>,
+    field: Option<AddressField>,
     /// Empty exactly when there is no field.
     trusted: Box<[IpNet]>,
     ipv4_prefix: u8,
     ipv6_prefix: u8,
+}
+
+/// The field that trusted proxies write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum AddressField {
+    /// A list of hops.
+    Hops(HopField),
+    /// One line with one address.
+    Single(HeaderName),
+}
+
+impl AddressField {
+    fn name(&self) -> HeaderName {
+        match self {
+            Self::Hops(field) => field.name(),
+            Self::Single(name) => name.clone(),
+        }
+    }
 }
 
 impl ClientAddress {
@@ -73,10 +92,14 @@ impl ClientAddress {
     /// The client's address for a request from `peer` with these header fields.
     pub fn find(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let mut last = peer.to_canonical();
-        let Some(field) = self.field else { return last };
+        let Some(field) = &self.field else { return last };
         if !self.is_trusted(last) {
             return last;
         }
+        let field = match field {
+            AddressField::Hops(field) => *field,
+            AddressField::Single(name) => return single(headers, name).unwrap_or(last),
+        };
         for hop in field.hops(headers) {
             let Some(address) = hop else { break };
             last = address;
@@ -113,6 +136,14 @@ impl ClientAddress {
         let address = address.to_canonical();
         self.trusted.iter().any(|network| network.contains(&address))
     }
+}
+
+/// The address in the only line of a field.
+fn single(headers: &HeaderMap, name: &HeaderName) -> Option<IpAddr> {
+    let mut lines = headers.get_all(name).iter();
+    let only = lines.next()?;
+    lines.next().is_none().then_some(())?;
+    node::parse(only.to_str().ok()?.trim_matches([' ', '\t']))
 }
 
 impl Default for ClientAddress {

@@ -138,8 +138,10 @@ section! {
 section! {
     /// The keys that [`ClientAddress`] is made from, with `trusted_proxies`.
     struct AddressKeys, ADDRESS = "client addresses" {
-        /// The header that the trusted proxies write. Only this one is read.
-        header: Option<HopField> = Choice(HopField::WORDS),
+        /// The header that the trusted proxies write. Only this one is read. `x-forwarded-for` and
+        /// `forwarded` are lists of hops; any other, such as `x-real-ip` or `cf-connecting-ip`,
+        /// contains one address.
+        header: Option<String> = Leaf(&HEADER),
             absent "`x-forwarded-for` if there are `trusted_proxies`", example "forwarded";
         /// How many bits of an IPv4 address count.
         ipv4_prefix: u8 = Whole(8, 32), default "32", example "24";
@@ -325,9 +327,13 @@ fn client_address(root: &Node, reader: &mut Reader<'_>) -> ClientAddress {
         .trust_all(&trusted)
         .ipv4_prefix(keys.ipv4_prefix)
         .ipv6_prefix(keys.ipv6_prefix);
-    let field = keys.header.or((!trusted.is_empty()).then_some(HopField::XForwardedFor));
-    if let Some(field) = field {
-        builder = builder.field(field);
+    let default = (!trusted.is_empty()).then(|| "x-forwarded-for".to_owned());
+    if let Some(name) = keys.header.or(default) {
+        builder = match name.to_ascii_lowercase().as_str() {
+            "x-forwarded-for" => builder.field(HopField::XForwardedFor),
+            "forwarded" => builder.field(HopField::Forwarded),
+            single => builder.single_field(single),
+        };
     }
     builder.build().unwrap_or_else(|error| {
         // Each network was checked alone; what is left is how all of it fits together.

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use slidegate::{Algorithm, FailureMode, OnFull, Quota, parse_duration};
-use slidegate_http::HopField;
 
 use super::leaves::endpoint;
 use super::{Absent, FILE, Kind, Section, section, words};
@@ -158,7 +157,6 @@ impl Read for Pairs {
 
 words! { OnFull { Overflow = "overflow", Lru = "lru", Deny = "deny", } }
 words! { FailureMode { Allow = "allow", Deny = "deny", Local = "local", } }
-words! { HopField { XForwardedFor = "x-forwarded-for", Forwarded = "forwarded", } }
 
 section! {
     /// A quota as a map.
