@@ -135,8 +135,8 @@ impl Gate {
     }
 
     /// Returns the units of a request that turned out not to count, the candidate's too, and
-    /// updates the decision to what remains afterwards.
-    pub async fn uncount(&self, key: &[u8], tier: Option<TierId>, decided: &mut Decided) {
+    /// updates the decision to what remains afterwards. Returns how many units were still counted.
+    pub async fn uncount(&self, key: &[u8], tier: Option<TierId>, decided: &mut Decided) -> u64 {
         if let Some((candidate, decision)) = self.candidate.as_ref().zip(decided.candidate.take())
             && let Some(receipt) = decision.into_receipt()
         {
@@ -148,5 +148,6 @@ impl Gate {
             None => 0,
         };
         decided.decision.return_units(returned);
+        returned
     }
 }

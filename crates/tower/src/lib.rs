@@ -32,6 +32,7 @@
 
 #![forbid(unsafe_code)]
 
+mod decision;
 mod head;
 mod peer;
 mod route;
@@ -40,6 +41,7 @@ mod key;
 
 mod count;
 mod layer;
+mod partition_key;
 mod rule;
 mod rules;
 
@@ -51,13 +53,15 @@ mod overload;
 pub use answer::Grpc;
 pub use answer::{Answer, Denial, DenialKind, Http};
 pub use count::{Count, Served};
+pub use decision::{Charge, RateLimitDecision};
 pub use head::Head;
-pub use key::KeyBy;
+pub use key::{KeyBy, KeyPart};
 pub use layer::{RateLimit, RateLimitLayer, RateLimitLayerBuilder, ResponseFuture};
 pub use overload::{
     Arrival, Overload, OverloadFuture, OverloadGuard, OverloadGuardBuilder, OverloadLayer,
     OverloadStats, Pass, Queued,
 };
+pub use partition_key::PartitionKey;
 pub use peer::PeerAddr;
 pub use route::MatchedRoute;
 pub use rule::{Missing, Rule};
@@ -83,4 +87,18 @@ mod pages {
     struct OverloadGuard;
     #[doc = include_str!("../../../docs/how-to/fake-clock.md")]
     struct FakeClock;
+    #[doc = include_str!("../../../docs/how-to/custom-429.md")]
+    struct Custom429;
+    #[doc = include_str!("../../../docs/how-to/tonic.md")]
+    struct Tonic;
+    #[doc = include_str!("../../../docs/how-to/llm-token-budget.md")]
+    struct LlmTokenBudget;
+    #[doc = include_str!("../../../docs/how-to/wait-in-tokio.md")]
+    struct WaitInTokio;
+    #[doc = include_str!("../../../docs/how-to/unix-socket-nginx.md")]
+    struct UnixSocketNginx;
+    #[doc = include_str!("../../../docs/how-to/from-governor.md")]
+    struct FromGovernor;
+    #[doc = include_str!("../../../docs/how-to/from-tower-governor.md")]
+    struct FromTowerGovernor;
 }

@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use slidegate::{Cost, Error, ErrorKind};
 use slidegate_gate::{Gate, TierId};
+use slidegate_http::QuotaUnit;
 
 use crate::count::Count;
 use crate::head::Head;
 use crate::key::{Absent, Digest, KeyBy, KeyBytes, PARTS_MAX, Part, fallback};
+use crate::partition_key::PartitionKey;
 
 /// A gate in front of a service: which requests it is for, by what key they are counted, and what
 /// they cost.
@@ -35,6 +37,8 @@ use crate::key::{Absent, Digest, KeyBy, KeyBytes, PARTS_MAX, Part, fallback};
 /// | [`cost`](Rule::cost) | one unit |
 /// | [`tier_by`](Rule::tier_by) | the policy's own quotas |
 /// | [`count`](Rule::count) | [`Count::all`] |
+/// | [`unit`](Rule::unit) | [`QuotaUnit::REQUESTS`] |
+/// | [`partition_key`](Rule::partition_key) | none |
 ///
 /// Tiers, rollout, candidates and stores of your own are settings of the [`Gate`]: see
 /// [`Gate::builder`]. If a function given here panics, the policy's
@@ -48,6 +52,8 @@ pub struct Rule {
     tier_by: Option<Arc<TierOf>>,
     filters: Vec<Filter>,
     pub(crate) count: Count,
+    pub(crate) unit: QuotaUnit,
+    partition_key: Option<PartitionKey>,
     /// Whether a user's function is called for each request; known when the layer is built.
     is_custom: bool,
     /// Whether keys leave the process; known when the layer is built.
@@ -84,6 +90,8 @@ pub(crate) struct RuleAsk {
     pub(crate) key: KeyBytes,
     pub(crate) cost: Cost,
     pub(crate) tier: Option<TierId>,
+    /// What the response says about the key.
+    pub(crate) partition_key: Option<Box<[u8]>>,
 }
 
 /// Why the gate is not asked about a request.
@@ -110,6 +118,8 @@ impl Rule {
             tier_by: None,
             filters: Vec::new(),
             count: Count::default(),
+            unit: QuotaUnit::REQUESTS,
+            partition_key: None,
             is_custom: true,
             is_shared: true,
         }
@@ -195,14 +205,39 @@ impl Rule {
         self
     }
 
+    /// Sets what the policy counts, for clients: `qu` in `RateLimit-Policy`. Requests by default.
+    ///
+    /// It does not change what is counted: that is the [`cost`](Rule::cost).
+    #[must_use]
+    pub fn unit(mut self, unit: QuotaUnit) -> Self {
+        self.unit = unit;
+        self
+    }
+
+    /// Adds the partition key `pk` to `RateLimit` and `RateLimit-Policy`. Not there by default.
+    ///
+    /// A client that sends requests for several keys, on behalf of several users for example, can
+    /// then keep their quotas separate.
+    #[must_use]
+    pub fn partition_key(mut self, key: PartitionKey) -> Self {
+        self.partition_key = Some(key);
+        self
+    }
+
     /// Prepares the rule for requests, once its settings are final.
     pub(crate) fn prepare(&mut self) {
         let custom = |part: &Part| matches!(part, Part::Custom { .. });
         self.is_custom = self.cost.is_some()
             || self.tier_by.is_some()
             || !self.filters.is_empty()
+            || self.partition_key.is_some()
             || self.key.parts().iter().any(custom);
         self.is_shared = !self.gate.is_in_process();
+    }
+
+    /// Returns whether more of a decision is needed after the response than its numbers.
+    pub(crate) fn keeps_decision(&self) -> bool {
+        self.may_uncount() || self.partition_key.is_some()
     }
 
     /// Returns whether the units of a request may have to be returned after its response.
@@ -228,6 +263,9 @@ impl Rule {
         let mut ask = self.translate_plainly(head, digest)?;
         ask.cost = self.cost.as_ref().map_or(Cost::ONE, |cost| cost(head));
         ask.tier = self.tier_by.as_ref().and_then(|tier| tier(head));
+        if let Some(partition_key) = &self.partition_key {
+            ask.partition_key = partition_key.of(head, ask.key.as_slice(), digest);
+        }
         Ok(ask)
     }
 
@@ -242,7 +280,7 @@ impl Rule {
                 Missing::Peer => fallback(head).map_err(|_| Unasked::NoPeer)?,
             },
         };
-        Ok(RuleAsk { key, cost: Cost::ONE, tier: None })
+        Ok(RuleAsk { key, cost: Cost::ONE, tier: None, partition_key: None })
     }
 
     /// Finds settings that cannot work.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use http::header::RETRY_AFTER;
-use http::{HeaderMap, HeaderName, Response, StatusCode};
+use http::{Extensions, HeaderMap, HeaderName, Response, StatusCode};
 use slidegate::{Clock, Decision, Outcome, QuotaDecision, RetryAfter};
 use slidegate_gate::{
     Ask, Caller, Decided, GateOutcome, Rollout, TierId, Waiting, catch_panic, check_all,
@@ -17,8 +17,9 @@ use slidegate_http::{Fields, PolicyDecision, PolicyFields, Problem, TraceParent}
 
 use crate::answer::Denial;
 use crate::count::Served;
+use crate::decision::{RateLimitDecision, RuleDecided};
 use crate::head::Head;
-use crate::key::{Digest, KeyBytes};
+use crate::key::Digest;
 use crate::rule::{Rule, RuleAsk, Unasked};
 
 /// All rules of a layer, shared by its services.
@@ -28,13 +29,17 @@ pub(crate) struct LayerRules {
     pub(crate) fields: Option<Fields>,
     /// Precomputed fields, for the only rule if its policy has one quota.
     pub(crate) policy_fields: Option<PolicyFields>,
-    /// Whether the fields contain a time of day, so that the clock must be read.
-    pub(crate) needs_time: bool,
-    pub(crate) clock: Arc<dyn Clock>,
+    /// The clock, if the fields contain a time of day.
+    pub(crate) clock: Option<Arc<dyn Clock>>,
     pub(crate) waiting: Option<Waiting>,
     pub(crate) trace_id: Option<Box<TraceId>>,
     /// Whether every store is in this process.
     pub(crate) is_in_process: bool,
+    /// Whether there is one rule, decided in this process without waiting, and nothing but the numbers
+    /// of its decision is needed afterwards.
+    pub(crate) is_plain: bool,
+    /// Whether handlers get the decisions.
+    pub(crate) shares_decision: bool,
 }
 
 /// Finds the trace that a request belongs to.
@@ -59,16 +64,7 @@ pub(crate) enum Passed {
         quota: QuotaDecision,
         tier: Option<TierId>,
     },
-    Many(Vec<RuleDecided>),
-}
-
-/// What the gate of one rule decided.
-pub(crate) struct RuleDecided {
-    rule: usize,
-    tier: Option<TierId>,
-    decided: Decided,
-    /// Kept if the units may have to be returned.
-    key: Option<Box<KeyBytes>>,
+    Many(Vec<Arc<RuleDecided>>),
 }
 
 impl LayerRules {
@@ -77,26 +73,24 @@ impl LayerRules {
     pub(crate) fn decide(self: &Arc<Self>, head: &Head<'_>) -> Next {
         match &self.rules[..] {
             // The common case needs no list and no future.
-            [rule] if self.is_in_process && self.waiting.is_none() && !rule.may_uncount() => {
-                match rule.translate(head, &self.digest) {
-                    Ok(ask) => self.decide_one(rule, &ask, head),
-                    Err(unasked) => {
-                        let denial = self.reject(rule, unasked, head);
-                        denial.map_or(Next::Serve(Passed::Nothing), Next::Reject)
-                    }
+            [rule] if self.is_plain => match rule.translate(head, &self.digest) {
+                Ok(ask) => self.decide_one(rule, &ask, head),
+                Err(unasked) => {
+                    let denial = self.reject(rule, unasked, head);
+                    denial.map_or(Next::Serve(Passed::Nothing), Next::Reject)
                 }
-            }
+            },
             rules => self.decide_several(rules, head),
         }
     }
 
     #[inline]
     fn decide_one(self: &Arc<Self>, rule: &Rule, ask: &RuleAsk, head: &Head<'_>) -> Next {
-        let RuleAsk { key, cost, tier } = ask;
+        let RuleAsk { key, cost, tier, .. } = ask;
         match rule.gate.check_in_process(key.as_slice(), *tier, *cost, Caller::IN_PROCESS) {
             Some(decided) if decided.decision.is_allowed() => Next::Serve(passed(decided, *tier)),
             Some(decided) => {
-                let decided = RuleDecided { rule: 0, tier: *tier, decided, key: None };
+                let decided = Arc::new(RuleDecided::new(0, *tier, decided));
                 Next::Reject(Box::new(self.denial(&[decided], self.trace_id(head))))
             }
             // With a candidate, or switched off.
@@ -144,7 +138,7 @@ impl LayerRules {
     ) -> Result<Passed, Box<Denial>> {
         let gate_asks: Vec<Ask<'_>> = asks
             .iter()
-            .map(|(rule, RuleAsk { key, cost, tier })| Ask {
+            .map(|(rule, RuleAsk { key, cost, tier, .. })| Ask {
                 gate: &self.rules[*rule].gate,
                 key: key.as_slice(),
                 tier: *tier,
@@ -153,53 +147,71 @@ impl LayerRules {
             .collect();
         let decided = check_all(&gate_asks, self.waiting.as_ref(), Caller::IN_PROCESS).await;
         drop(gate_asks);
-        let decided: Vec<RuleDecided> = asks
+        let decided: Vec<Arc<RuleDecided>> = asks
             .into_iter()
             .zip(decided)
-            .map(|((rule, RuleAsk { key, tier, .. }), decided)| {
-                let key = self.rules[rule].may_uncount().then(|| Box::new(key));
-                RuleDecided { rule, tier, decided, key }
+            .map(|((rule, RuleAsk { key, tier, partition_key, .. }), decided)| {
+                let mut decided = RuleDecided::new(rule, tier, decided);
+                let is_kept = self.shares_decision || self.rules[rule].may_uncount();
+                decided.key = is_kept.then(|| Box::new(key));
+                decided.partition_key = partition_key;
+                Arc::new(decided)
             })
             .collect();
-        if decided.iter().any(RuleDecided::is_denied) {
+        if decided.iter().any(|decided| decided.is_denied()) {
             return Err(Box::new(self.denial(&decided, trace_id)));
         }
         Ok(Passed::Many(decided))
     }
 
     #[cold]
-    fn denial(&self, decided: &[RuleDecided], trace_id: Option<String>) -> Denial {
-        let judged = self.enforced(decided);
+    fn denial(&self, decided: &[Arc<RuleDecided>], trace_id: Option<String>) -> Denial {
         let denied = decided.iter().filter(|decided| decided.is_denied());
         let retry_after = denied
-            .map(|decided| decided.decided.decision.retry_after())
+            .map(|decided| decided.lock().decision.retry_after())
             .max()
             .and_then(RetryAfter::duration);
-        let mut problem = Problem::of(&judged).unwrap_or_else(Problem::store_failed);
+        let fields = self.fields.unwrap_or(Fields::none().retry_after(true));
+        let (mut problem, pairs) = self.with_enforced(decided, |decisions| {
+            let problem = Problem::of(decisions).unwrap_or_else(Problem::store_failed);
+            (problem, fields.pairs(decisions, self.system_time()))
+        });
         if let Some(id) = trace_id {
             problem = problem.trace_id(&id);
         }
-        let fields = self.fields.unwrap_or(Fields::none().retry_after(true));
-        let pairs = fields.pairs(&judged, self.system_time());
         Denial::of(problem, retry_after).with_fields(pairs)
     }
 
-    /// The decisions that are enforced for the client, which are those it may see.
-    fn enforced<'a>(&'a self, decided: &'a [RuleDecided]) -> Vec<PolicyDecision<'a>> {
-        let enforced = decided.iter().filter(|decided| decided.decided.is_enforced);
-        enforced
-            .map(|decided| self.judged(decided.rule, decided.tier, &decided.decided.decision))
-            .collect()
+    /// Calls a function with the decisions that are enforced for the client, which are those it may
+    /// see.
+    fn with_enforced<T>(
+        &self,
+        decided: &[Arc<RuleDecided>],
+        call: impl FnOnce(&[PolicyDecision<'_>]) -> T,
+    ) -> T {
+        let locked: Vec<_> = decided.iter().map(|one| (one, one.lock())).collect();
+        let enforced = locked.iter().filter(|(_, decided)| decided.is_enforced);
+        let decisions: Vec<_> = enforced
+            .map(|(one, decided)| {
+                let decision = self.policy_decision(one.rule, one.tier, &decided.decision);
+                match &one.partition_key {
+                    Some(key) => decision.partition_key(key),
+                    None => decision,
+                }
+            })
+            .collect();
+        call(&decisions)
     }
 
-    fn judged<'a>(
+    fn policy_decision<'a>(
         &'a self,
         rule: usize,
         tier: Option<TierId>,
         decision: &'a Decision,
     ) -> PolicyDecision<'a> {
-        let gate = &self.rules[rule].gate;
-        PolicyDecision::new(gate.store().policy(), decision).quotas(gate.quotas(tier))
+        let Rule { gate, unit, .. } = &self.rules[rule];
+        let quotas = gate.quotas(tier);
+        PolicyDecision::new(gate.store().policy(), decision).quotas(quotas).unit(unit)
     }
 
     /// Writes where the quotas stand into an allowed response. A response that an inner service
@@ -225,20 +237,21 @@ impl LayerRules {
             Passed::Nothing => {}
             Passed::One { quota, tier } => {
                 let decision = Decision::new(Outcome::Allow, &[*quota], None);
-                fields.write(&[self.judged(0, *tier, &decision)], self.system_time(), headers);
+                let decision = self.policy_decision(0, *tier, &decision);
+                fields.write(&[decision], self.system_time(), headers);
             }
             Passed::Many(decided) => {
-                fields.write(&self.enforced(decided), self.system_time(), headers);
+                self.with_enforced(decided, |decisions| {
+                    fields.write(decisions, self.system_time(), headers);
+                });
             }
         }
     }
 
     /// The time of day by the layer's clock, or the epoch if no field contains it.
     fn system_time(&self) -> SystemTime {
-        if !self.needs_time {
-            return SystemTime::UNIX_EPOCH;
-        }
-        SystemTime::UNIX_EPOCH + Duration::from_nanos(self.clock.now())
+        let nanos = self.clock.as_ref().map_or(0, |clock| clock.now());
+        SystemTime::UNIX_EPOCH + Duration::from_nanos(nanos)
     }
 
     fn trace_id(&self, head: &Head<'_>) -> Option<String> {
@@ -298,7 +311,7 @@ fn passed(decided: Decided, tier: Option<TierId>) -> Passed {
     }
     match decided.decision.quotas() {
         [quota] => Passed::One { quota: *quota, tier },
-        _ => Passed::Many(vec![RuleDecided { rule: 0, tier, decided, key: None }]),
+        _ => Passed::Many(vec![Arc::new(RuleDecided::new(0, tier, decided))]),
     }
 }
 
@@ -313,6 +326,16 @@ impl Passed {
         }
     }
 
+    /// Inserts the decisions into the extensions of the request, if the handler is to get them.
+    #[inline]
+    pub(crate) fn share(&self, rules: &Arc<LayerRules>, extensions: &mut Extensions) {
+        if let Self::Many(decided) = self
+            && rules.shares_decision
+        {
+            RateLimitDecision::insert(decided, rules, extensions);
+        }
+    }
+
     /// Returns for each decision whether the response counts, or `None` if all do.
     pub(crate) fn uncounted(&self, rules: &LayerRules, served: &Served<'_>) -> Option<Vec<bool>> {
         let Self::Many(decided) = self else { return None };
@@ -321,12 +344,11 @@ impl Passed {
     }
 
     /// Returns the units of responses that do not count. `counts` has an entry for each decision.
-    pub(crate) async fn uncount(mut self, rules: &LayerRules, counts: &[bool]) -> Self {
-        if let Self::Many(all) = &mut self {
-            for (one, counts) in all.iter_mut().zip(counts) {
-                if !counts && let Some(key) = one.key.take() {
-                    let gate = &rules.rules[one.rule].gate;
-                    gate.uncount(key.as_slice(), one.tier, &mut one.decided).await;
+    pub(crate) async fn uncount(self, rules: &LayerRules, counts: &[bool]) -> Self {
+        if let Self::Many(all) = &self {
+            for (one, counts) in all.iter().zip(counts) {
+                if !counts {
+                    one.uncount(&rules.rules[one.rule].gate).await;
                 }
             }
         }
@@ -335,10 +357,6 @@ impl Passed {
 }
 
 impl RuleDecided {
-    fn is_denied(&self) -> bool {
-        self.decided.is_enforced && !self.decided.decision.is_allowed()
-    }
-
     fn counts(&self, rules: &LayerRules, served: &Served<'_>) -> bool {
         // A function that panics has not said that the response does not count.
         let mut counts = true;

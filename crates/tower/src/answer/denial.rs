@@ -1,14 +1,14 @@
-//! Why a request was turned away, for whoever writes the response.
+//! Why a request was denied.
 
 use core::time::Duration;
 
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
-use slidegate_http::{Body, Problem, ProblemKind};
+use slidegate_http::{Body, Problem, ProblemKind, wait_seconds};
 
 use crate::peer;
 
-/// Why a request was turned away.
+/// Why a request was denied.
 #[derive(Debug, Clone)]
 pub struct Denial {
     cause: Cause,
@@ -41,17 +41,28 @@ pub enum DenialKind {
 
 impl Denial {
     pub(crate) fn of(problem: Problem, retry_after: Option<Duration>) -> Self {
-        Self { cause: Cause::Problem(problem), fields: Vec::new(), retry_after }
+        Self::new(Cause::Problem(problem), retry_after)
     }
 
     pub(crate) fn no_key() -> Self {
-        Self { cause: Cause::NoKey, fields: Vec::new(), retry_after: None }
+        Self::new(Cause::NoKey, None)
     }
 
     pub(crate) fn no_peer() -> Self {
-        Self { cause: Cause::NoPeer, fields: Vec::new(), retry_after: None }
+        Self::new(Cause::NoPeer, None)
     }
 
+    /// A denial with `Cache-Control: no-store`, and `Retry-After` if the wait is known.
+    fn new(cause: Cause, retry_after: Option<Duration>) -> Self {
+        let mut fields = vec![(CACHE_CONTROL, HeaderValue::from_static("no-store"))];
+        if let Some(after) = retry_after {
+            let seconds = wait_seconds(after, after).max(1);
+            fields.push((RETRY_AFTER, HeaderValue::from(seconds)));
+        }
+        Self { cause, fields, retry_after }
+    }
+
+    /// Replaces all fields.
     pub(crate) fn with_fields(mut self, fields: Vec<(HeaderName, HeaderValue)>) -> Self {
         self.fields = fields;
         self
@@ -102,12 +113,17 @@ impl Denial {
         }
     }
 
-    /// How long to wait; none if no wait would help, or nobody knows how long.
+    /// How long to wait. Returns `None` if no wait would help, or if the time is not known.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
 
-    /// The header fields that tell where the quotas stand.
+    /// The header fields of the response: the status of the quotas, `Retry-After` and
+    /// `Cache-Control: no-store`, as chosen by
+    /// [`RateLimitLayerBuilder::fields`](crate::RateLimitLayerBuilder::fields).
+    ///
+    /// The layer adds them to whatever an [`Answer`](crate::Answer) returns, so there is no need to
+    /// copy them.
     pub fn fields(&self) -> &[(HeaderName, HeaderValue)] {
         &self.fields
     }
@@ -125,18 +141,10 @@ impl Denial {
 
     /// The whole response, with a body of this form.
     pub fn response(&self, form: Body) -> Response<String> {
-        let mut response = match &self.cause {
-            Cause::Problem(problem) => problem.response(form),
-            Cause::NoKey | Cause::NoPeer => {
-                let mut response = Response::new(self.body(form));
-                *response.status_mut() = self.status();
-                response.headers_mut().insert(CONTENT_TYPE, form.content_type());
-                let no_store = HeaderValue::from_static("no-store");
-                response.headers_mut().insert(CACHE_CONTROL, no_store);
-                response
-            }
-        };
+        let mut response = Response::new(self.body(form));
+        *response.status_mut() = self.status();
         let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, form.content_type());
         for (name, value) in &self.fields {
             headers.insert(name, value.clone());
         }

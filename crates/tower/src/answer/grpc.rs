@@ -29,10 +29,6 @@ impl<R: Default> Answer<R> for Grpc {
             details.add_quota_failure_violation(policy, "used up");
         }
         let status = Status::with_error_details(code, denial.message(), details);
-        let mut response = status.into_http();
-        for (name, value) in denial.fields() {
-            response.headers_mut().insert(name, value.clone());
-        }
-        response
+        status.into_http()
     }
 }

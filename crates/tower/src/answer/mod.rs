@@ -1,4 +1,4 @@
-//! What a client is told that was turned away.
+//! Responses to denied requests.
 
 mod denial;
 #[cfg(feature = "tonic")]
@@ -12,19 +12,45 @@ pub use grpc::Grpc;
 
 use slidegate_http::Body;
 
-/// Makes the response of a request that was turned away.
+/// Makes the response to a denied request.
 ///
-/// [`Http`] does it for every body that is made of a text, `Grpc` (feature `tonic`) for tonic. A
-/// function from a [`Denial`] to a response is one too.
+/// [`Http`] does so for every body that can be made from a `String`, `Grpc` (feature `tonic`) for
+/// tonic. A function from a [`Denial`] to a response is an `Answer` too.
+///
+/// The layer then adds the [fields](Denial::fields) of the denial that the response does not have:
+/// `Retry-After`, `RateLimit` and the like, and `Cache-Control: no-store`. A field that the response
+/// has is left as it is.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot answer denied requests of a service whose responses are `Response<{R}>`",
+    label = "does not make a `Response<{R}>` from a `Denial`",
+    note = "tonic: call `.grpc()` on the builder of the layer",
+    note = "a body without `From<String>`: give the builder a function, \
+            `.answer(|denial| denial.response(Body::Problem).map(YourBody::new))`",
+    note = "a function given to `.answer` must return `http::Response<{R}>`; \
+            with axum, end it with `.into_response()`"
+)]
 pub trait Answer<R> {
     /// The response.
     fn answer(&self, denial: &Denial) -> Response<R>;
 }
 
+#[diagnostic::do_not_recommend]
 impl<R, F: Fn(&Denial) -> Response<R>> Answer<R> for F {
     fn answer(&self, denial: &Denial) -> Response<R> {
         self(denial)
     }
+}
+
+/// Makes the response, and adds the fields of the denial that it does not have.
+pub(crate) fn respond<R>(answer: &impl Answer<R>, denial: &Denial) -> Response<R> {
+    let mut response = answer.answer(denial);
+    let headers = response.headers_mut();
+    for (name, value) in denial.fields() {
+        if !headers.contains_key(name) {
+            headers.insert(name, value.clone());
+        }
+    }
+    response
 }
 
 /// Answers with a status, a problem body and the header fields.
@@ -47,6 +73,7 @@ impl Http {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<R: From<String>> Answer<R> for Http {
     fn answer(&self, denial: &Denial) -> Response<R> {
         denial.response(self.body).map(R::from)

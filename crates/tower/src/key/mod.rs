@@ -2,6 +2,7 @@
 
 mod bytes;
 mod digest;
+mod key_part;
 mod part;
 
 use core::net::IpAddr;
@@ -11,6 +12,7 @@ use slidegate_http::ClientAddress;
 
 pub(crate) use bytes::{KeyBytes, Kind};
 pub(crate) use digest::Digest;
+pub use key_part::KeyPart;
 pub(crate) use part::{Absent, Part};
 
 use crate::head::Head;
@@ -89,28 +91,26 @@ impl KeyBy {
     /// #[derive(Clone)]
     /// struct UserId(u64);
     ///
-    /// let _by_user = KeyBy::extension(|user: &UserId| user.0.to_be_bytes());
+    /// let _by_user = KeyBy::extension(|user: &UserId| user.0);
     /// ```
     pub fn extension<T, K>(of: impl Fn(&T) -> K + Send + Sync + 'static) -> Self
     where
         T: Send + Sync + 'static,
-        K: AsRef<[u8]>,
+        K: KeyPart,
     {
         Self::one(Part::custom(move |head, put| {
             head.extensions().get::<T>().is_some_and(|value| {
-                put(of(value).as_ref());
+                of(value).with_bytes(put);
                 true
             })
         }))
     }
 
     /// By whatever a function makes of the request.
-    pub fn with<K: AsRef<[u8]>>(
-        of: impl Fn(&Head<'_>) -> Option<K> + Send + Sync + 'static,
-    ) -> Self {
+    pub fn with<K: KeyPart>(of: impl Fn(&Head<'_>) -> Option<K> + Send + Sync + 'static) -> Self {
         Self::one(Part::custom(move |head, put| {
             of(head).is_some_and(|value| {
-                put(value.as_ref());
+                value.with_bytes(put);
                 true
             })
         }))

@@ -3,12 +3,13 @@
 use core::fmt;
 use std::sync::Arc;
 
+use http::Response;
 use slidegate::{Clock, Error, MonotonicClock};
 use slidegate_gate::{Metrics, Observer, Waiting};
 use slidegate_http::{Fields, PolicyFields, Reset};
 
 use super::RateLimitLayer;
-use crate::answer::Http;
+use crate::answer::{Denial, Http};
 use crate::head::Head;
 use crate::key::Digest;
 use crate::rule::{Rule, refused};
@@ -20,6 +21,7 @@ use crate::rules::{LayerRules, TraceId};
 /// |---|---|
 /// | [`fields`](Self::fields) | [`Fields::new`] |
 /// | [`answer`](Self::answer) | [`Http`], with `application/problem+json` |
+/// | [`share_decision`](Self::share_decision) | off |
 /// | [`wait`](Self::wait) | nobody waits: who is over the limit is denied |
 /// | [`trace_id`](Self::trace_id) | from the field `traceparent` |
 /// | [`secret`](Self::secret) | random, which does for memory |
@@ -29,6 +31,7 @@ use crate::rules::{LayerRules, TraceId};
 pub struct RateLimitLayerBuilder<A = Http> {
     rules: Vec<Rule>,
     fields: Option<Fields>,
+    shares_decision: bool,
     answer: A,
     waiting: Option<Waiting>,
     observer: Option<Arc<dyn Observer>>,
@@ -46,6 +49,7 @@ impl RateLimitLayerBuilder {
         Self {
             rules: Vec::new(),
             fields: Some(Fields::new()),
+            shares_decision: false,
             answer: Http::new(),
             waiting: None,
             observer: None,
@@ -72,11 +76,41 @@ impl<A> RateLimitLayerBuilder<A> {
         self
     }
 
-    /// Who makes the responses of requests that are turned away.
-    pub fn answer<B>(self, answer: B) -> RateLimitLayerBuilder<B> {
+    /// Makes the responses to denied requests with a function.
+    ///
+    /// `Retry-After`, `Cache-Control: no-store` and the other [fields](Denial::fields) are added to
+    /// what it returns. A field that the function sets itself is left as it is.
+    ///
+    /// ```
+    /// use slidegate::{Limiter, Policy, Quota};
+    /// use slidegate_tower::{RateLimitLayer, Rule};
+    ///
+    /// let limiter = Limiter::new(Policy::new("api", Quota::per_minute(100))?)?;
+    /// let layer = RateLimitLayer::builder()
+    ///     .rule(Rule::new(limiter))
+    ///     .answer(|denial| {
+    ///         let mut response = http::Response::new(format!("slow down: {}", denial.message()));
+    ///         *response.status_mut() = denial.status();
+    ///         response
+    ///     })
+    ///     .build()?;
+    /// # let _ = layer;
+    /// # Ok::<(), slidegate::Error>(())
+    /// ```
+    pub fn answer<F, R>(self, answer: F) -> RateLimitLayerBuilder<F>
+    where
+        F: Fn(&Denial) -> Response<R>,
+    {
+        self.answer_with(answer)
+    }
+
+    /// Makes the responses to denied requests with an [`Answer`](crate::Answer), such as
+    /// `Http::new().body(Body::Json)`. The fields are added as with [`answer`](Self::answer).
+    pub fn answer_with<B>(self, answer: B) -> RateLimitLayerBuilder<B> {
         RateLimitLayerBuilder {
             rules: self.rules,
             fields: self.fields,
+            shares_decision: self.shares_decision,
             answer,
             waiting: self.waiting,
             observer: self.observer,
@@ -90,7 +124,16 @@ impl<A> RateLimitLayerBuilder<A> {
     /// Answers as gRPC clients understand it.
     #[cfg(feature = "tonic")]
     pub fn grpc(self) -> RateLimitLayerBuilder<crate::answer::Grpc> {
-        self.answer(crate::answer::Grpc)
+        self.answer_with(crate::answer::Grpc)
+    }
+
+    /// Inserts a [`RateLimitDecision`](crate::RateLimitDecision) into the extensions of every request
+    /// that passes, so that its handler can read the decision and settle what was taken.
+    ///
+    /// Off by default, because it allocates memory for each request.
+    pub fn share_decision(mut self) -> Self {
+        self.shares_decision = true;
+        self
     }
 
     /// Lets requests wait for units instead of denying them.
@@ -163,16 +206,19 @@ impl<A> RateLimitLayerBuilder<A> {
             rule.gate = gate;
             rule.prepare();
         }
+        let is_in_process = self.rules.iter().all(|rule| rule.gate.is_in_process());
+        let shows_time =
+            self.fields.is_some_and(|fields| fields == fields.x_ratelimit(Reset::Epoch));
+        let keeps_nothing = !self.shares_decision && !self.rules.iter().any(Rule::keeps_decision);
         let rules = LayerRules {
             policy_fields: policy_fields(&self.rules, self.fields),
-            is_in_process: self.rules.iter().all(|rule| rule.gate.is_in_process()),
+            is_in_process,
+            is_plain: is_in_process && keeps_nothing && count == 1 && self.waiting.is_none(),
+            shares_decision: self.shares_decision,
             rules: self.rules,
             digest: self.secret.map_or_else(Digest::random, |secret| Digest::new(&secret)),
-            needs_time: self
-                .fields
-                .is_some_and(|fields| fields == fields.x_ratelimit(Reset::Epoch)),
+            clock: shows_time.then_some(clock),
             fields: self.fields,
-            clock,
             waiting: self.waiting,
             trace_id: self.trace_id,
         };
@@ -199,7 +245,7 @@ fn policy_fields(rules: &[Rule], fields: Option<Fields>) -> Option<PolicyFields>
     let policy = rule.gate.store().policy();
     fields
         .filter(|_| rule.gate.quotas(None) == policy.quotas())
-        .and_then(|fields| PolicyFields::new(fields, policy))
+        .and_then(|fields| PolicyFields::with_unit(fields, policy, &rule.unit))
 }
 
 impl<A> fmt::Debug for RateLimitLayerBuilder<A> {

@@ -10,7 +10,7 @@ use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use crate::answer::Answer;
+use crate::answer::{Answer, respond};
 use crate::count::Served;
 use crate::rules::{LayerRules, Passed, Pending};
 
@@ -124,16 +124,17 @@ where
                 }
                 StateProj::Deciding { pending, .. } => {
                     let decided = ready!(pending.as_mut().poll(cx));
-                    let StateOwned::Deciding { mut service, request, rules, answer, .. } =
+                    let StateOwned::Deciding { mut service, mut request, rules, answer, .. } =
                         state.as_mut().project_replace(State::Done)
                     else {
                         return Poll::Pending;
                     };
                     state.set(match decided {
                         Ok(passed) => {
+                            passed.share(&rules, request.extensions_mut());
                             State::Serving { future: service.call(request), rules, passed }
                         }
-                        Err(denial) => State::Answered { result: Ok(answer.answer(&denial)) },
+                        Err(denial) => State::Answered { result: Ok(respond(&answer, &denial)) },
                     });
                 }
                 StateProj::Refunding { refund, .. } => {

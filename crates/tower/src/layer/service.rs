@@ -9,7 +9,7 @@ use http::{Request, Response};
 use tower_service::Service;
 
 use super::future::ResponseFuture;
-use crate::answer::{Answer, Denial};
+use crate::answer::{Answer, Denial, respond};
 use crate::head::Head;
 use crate::rules::{LayerRules, Next, Pending};
 
@@ -42,13 +42,14 @@ where
     }
 
     #[inline]
-    fn call(&mut self, request: Request<B>) -> Self::Future {
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
         match self.rules.decide(&Head::of(&request)) {
             Next::Serve(passed) if passed.is_done(&self.rules) => {
                 ResponseFuture::passing(self.inner.call(request))
             }
             Next::Serve(passed) => {
                 let rules = Arc::clone(&self.rules);
+                passed.share(&rules, request.extensions_mut());
                 ResponseFuture::serving(self.inner.call(request), rules, passed)
             }
             Next::Reject(denial) => self.reject(&denial),
@@ -65,7 +66,7 @@ impl<S, A> RateLimit<S, A> {
         S: Service<Request<B>, Response = Response<R>>,
         A: Answer<R>,
     {
-        ResponseFuture::answered(self.answer.answer(denial))
+        ResponseFuture::answered(respond(&self.answer, denial))
     }
 
     #[cold]

@@ -3,12 +3,13 @@
 use core::fmt;
 use std::sync::Arc;
 
+use http::Response;
 use slidegate_gate::{GuardEvent, Observer, Sleep, catch_panic};
 use tower_layer::Layer;
 
 use super::guard::OverloadGuard;
 use super::service::Overload;
-use crate::answer::Http;
+use crate::answer::{Denial, Http};
 
 /// Puts an [`OverloadGuard`] in front of a service: who is shed is answered with 503 and
 /// `Retry-After`.
@@ -68,15 +69,25 @@ impl<A> OverloadLayer<A> {
         self.with(|shared| shared.observer = Some(observer))
     }
 
-    /// Who makes the responses of requests that are shed.
-    pub fn answer<B>(self, answer: B) -> OverloadLayer<B> {
+    /// Makes the responses to requests that are shed with a function. `Retry-After` and
+    /// `Cache-Control: no-store` are added if the response does not have them.
+    pub fn answer<F, R>(self, answer: F) -> OverloadLayer<F>
+    where
+        F: Fn(&Denial) -> Response<R>,
+    {
+        self.answer_with(answer)
+    }
+
+    /// Makes the responses to requests that are shed with an [`Answer`](crate::Answer), such as
+    /// `Http::new().body(Body::Json)`.
+    pub fn answer_with<B>(self, answer: B) -> OverloadLayer<B> {
         OverloadLayer { shared: self.shared, answer }
     }
 
     /// Answers as gRPC clients understand it.
     #[cfg(feature = "tonic")]
     pub fn grpc(self) -> OverloadLayer<crate::answer::Grpc> {
-        self.answer(crate::answer::Grpc)
+        self.answer_with(crate::answer::Grpc)
     }
 
     fn with(mut self, change: impl FnOnce(&mut Shared)) -> Self {

@@ -15,7 +15,7 @@ use tower_service::Service;
 
 use super::guard::{Arrival, Pass, Queued};
 use super::layer::Shared;
-use crate::answer::{Answer, Denial};
+use crate::answer::{Answer, Denial, respond};
 
 /// A service behind a guard: made by [`OverloadLayer`](crate::OverloadLayer).
 #[derive(Clone)]
@@ -190,7 +190,7 @@ fn shed<S, F, B, R, A: Answer<R>>(
     if let Some(parent) = TraceParent::of(request.headers()) {
         problem = problem.trace_id(parent.trace_id());
     }
-    State::Answered { response: answer.answer(&Denial::of(problem, Some(after))) }
+    State::Answered { response: respond(answer, &Denial::of(problem, Some(after))) }
 }
 
 impl<S: fmt::Debug, A> fmt::Debug for Overload<S, A> {

@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
 
+mod answers;
 mod app;
+mod decisions;
 mod gates;
 mod line;
 mod modes;

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpSocket;
 
 /// A response, its head in lower case.
@@ -14,12 +14,19 @@ pub(crate) struct Answer {
     pub(crate) body: String,
 }
 
-/// Sends a request with these header lines from one of the machine's own addresses, and reads until
-/// the server closes.
+/// Sends a request with these header lines from one of the machine's own addresses.
 pub(crate) async fn get(from: Ipv4Addr, to: SocketAddr, path: &str, lines: &[String]) -> Answer {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind((from, 0).into()).unwrap();
-    let mut stream = socket.connect(to).await.unwrap();
+    exchange(socket.connect(to).await.unwrap(), path, lines).await
+}
+
+/// Sends a request over a connection, and reads until the server closes.
+pub(crate) async fn exchange(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    path: &str,
+    lines: &[String],
+) -> Answer {
     let mut request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n");
     for line in lines {
         request += line;

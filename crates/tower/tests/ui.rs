@@ -1,0 +1,9 @@
+//! Error messages of the compiler for mistakes that are easy to make.
+//!
+//! The expected messages are in `tests/ui/*.stderr`. After a change, `TRYBUILD=overwrite cargo test
+//! -p slidegate-tower --test ui` writes them.
+
+#[test]
+fn mistakes_have_messages_that_say_what_to_do() {
+    trybuild::TestCases::new().compile_fail("tests/ui/*.rs");
+}
