@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use http::{Request, Response, StatusCode};
 use slidegate::{Cost, Limiter, ManualClock, Policy, Quota};
 use slidegate_tower::{
-    Count, Gate, KeyBy, RateLimitDecision, RateLimitLayer, RateLimitLayerBuilder, Rule,
+    Charge, Count, Gate, KeyBy, RateLimitDecision, RateLimitLayer, RateLimitLayerBuilder, Rule,
 };
 use tower::util::BoxCloneSyncService;
 use tower::{Layer, service_fn};
@@ -114,7 +114,7 @@ async fn a_tier_and_several_rules_are_settled_separately() {
             Rule::new(gate).key(KeyBy::header("x-user")).cost(tokens(4000)).tier_by(move |_| gold);
         let requests = Rule::new(limiter("requests", 3, &clock));
         let service = build([requests, budget]).layer(app(move |decision| async move {
-            let names: Vec<_> = decision.charges().iter().map(|one| one.policy()).collect();
+            let names: Vec<_> = decision.charges().iter().map(Charge::policy).collect();
             assert_eq!(names, ["requests", "tokens"]);
             assert!(decision.policy("other").is_none());
             let budget = decision.policy("tokens").unwrap();
