@@ -32,6 +32,17 @@ impl Account {
     /// Takes `bytes` if the limit allows.
     // One counter that orders no other memory, so `Relaxed` is enough throughout.
     pub(crate) fn try_grow(&self, bytes: usize) -> bool {
+        // Reads first: in a flood nearly all requests are refused, and a refusal must not take the
+        // cache line away from other threads.
+        if self.used().saturating_add(bytes) > self.limit() {
+            if !self.is_full.load(Ordering::Relaxed) {
+                self.is_full.store(true, Ordering::Relaxed);
+            }
+            return false;
+        }
+        if bytes == 0 {
+            return true;
+        }
         let before = self.used.fetch_add(bytes, Ordering::Relaxed);
         let fits = before.saturating_add(bytes) <= self.limit();
         if !fits {

@@ -210,6 +210,60 @@ fn the_dead_go_while_only_known_keys_ask_seldom() {
     assert_eq!(limiter.stats().keys, 1);
 }
 
+// New keys sweep only when something may have expired: however keys came and changed, that must not
+// keep expired ones in the table.
+#[test]
+fn new_keys_drop_expired_keys() {
+    let mut kept = Vec::new();
+    for algorithm in ALGORITHMS {
+        let (limiter, clock) = one_shard(algorithm);
+        let (mut next, mut most) = (0_u64, 0);
+        for _ in 0..3000 {
+            (next..next + 10).for_each(|key| drop(limiter.check(&key)));
+            next += 10;
+            clock.advance(Duration::from_millis(600));
+            most = most.max(limiter.stats().keys);
+        }
+        // A thousand keys come in each window. Some algorithms remember two windows, and a pass of
+        // the sweep takes a part of one.
+        kept.extend((most > 2800).then_some((algorithm, most)));
+    }
+    assert_eq!(kept, [], "algorithms, and how many keys were in the table at most");
+}
+
+#[test]
+fn new_keys_drop_refunded_keys() {
+    let mut kept = Vec::new();
+    for algorithm in ALGORITHMS {
+        let (limiter, _) = one_shard(algorithm);
+        let receipts = (0..1000_u64).map(|key| limiter.check(&key).into_receipt().unwrap());
+        for receipt in receipts.collect::<Vec<_>>() {
+            assert_eq!(limiter.refund(receipt), 1);
+        }
+        (1000..1500_u64).for_each(|key| drop(limiter.check(&key)));
+        let keys = limiter.stats().keys;
+        kept.extend((keys > 600).then_some((algorithm, keys)));
+    }
+    assert_eq!(
+        kept,
+        [],
+        "algorithms, and how many keys were left of 1000 without units and 500 new"
+    );
+}
+
+#[test]
+fn new_keys_drop_expired_keys_of_a_snapshot() {
+    let (limiter, clock) = one_shard(Algorithm::Log);
+    (0..1000_u64).for_each(|key| drop(limiter.check(&key)));
+    let mut snapshot = Vec::new();
+    limiter.save(&mut snapshot).unwrap();
+    let builder = Limiter::builder(limiter.policy().clone()).clock(clock.clone()).shards(1);
+    let (limiter, _) = builder.restore(&mut snapshot.as_slice()).unwrap();
+    clock.advance(Duration::from_secs(61));
+    (1000..1500_u64).for_each(|key| drop(limiter.check(&key)));
+    assert!(limiter.stats().keys <= 600, "{:?}", limiter.stats());
+}
+
 // A pair of keys of which one finds no room: the other gives back what it took, and the one that
 // was in the way says so.
 #[test]
@@ -383,6 +437,14 @@ fn build(
     let policy = Policy::builder("flood").quotas(quotas).algorithm(algorithm).build().unwrap();
     let builder = Limiter::builder(policy).clock(clock.clone());
     (builder.memory_limit(memory_limit).on_full(on_full).build().unwrap(), clock)
+}
+
+fn one_shard(algorithm: Algorithm) -> (Limiter, ManualClock) {
+    let clock = ManualClock::new(Duration::from_secs(60 * 28_333_333));
+    let quota = Quota::per_minute(3).unwrap();
+    let policy = Policy::builder("one").quota(quota).algorithm(algorithm).build().unwrap();
+    let builder = Limiter::builder(policy).clock(clock.clone());
+    (builder.shards(1).build().unwrap(), clock)
 }
 
 fn exhaust(limiter: &Limiter, key: &str, limit: u64) {

@@ -1,19 +1,84 @@
-//! Making room: what can no longer matter is swept, the rest is moved out or grown for.
+//! Makes room for new keys: drops expired keys, grows the table, or evicts.
 
 use super::decide::Request;
-use super::shard::{Hold, OnFull, SWEEP_WHEN_FULL, Shard, Shared};
+use super::shard::{Hold, Shard, Shared};
 use super::slots::Slots;
 use crate::window::Window;
+
+/// Slots swept for every new key: more than one, so that expired keys do not pile up.
+pub(super) const SWEEP_FOR_NEW: usize = 4;
+
+/// Slots swept before a key that does not fit is evicted, denied or left to the sketches.
+const SWEEP_WHEN_FULL: usize = 64;
 
 /// Slots that a table loses at once.
 const SHRINK_STEP: usize = 1024;
 
 /// Keys compared to find one to evict.
-const EVICT_FROM: usize = 16;
+const EVICT_FROM: usize = 8;
+
+/// The tick before which no key of a shard expires: until then new keys need no sweep.
+///
+/// A lower bound of [`Window::idle_at`] of all keys. New keys and refunds lower it. A complete pass of
+/// the sweep raises it to the lowest value that the pass saw.
+#[derive(Debug)]
+pub(super) struct IdleBound {
+    tick: u64,
+    /// The lowest value since the current pass began; zero if the pass may miss a key.
+    pass: u64,
+}
+
+impl IdleBound {
+    /// The bound of a shard without keys.
+    pub(super) fn new() -> Self {
+        Self { tick: u64::MAX, pass: 0 }
+    }
+
+    /// Includes a key that is new, or that now expires earlier than before.
+    pub(super) fn include(&mut self, idle_at: u64) {
+        self.tick = self.tick.min(idle_at);
+        self.pass = self.pass.min(idle_at);
+    }
+
+    fn is_reached(&self, now: u64) -> bool {
+        self.tick <= now
+    }
+
+    /// The sweep has passed a key that stays.
+    fn saw(&mut self, idle_at: u64) {
+        self.pass = self.pass.min(idle_at);
+    }
+
+    /// Keys have moved, perhaps from slots that the sweep has yet to see to others.
+    fn keys_moved(&mut self) {
+        self.pass = 0;
+    }
+
+    fn end_pass(&mut self) {
+        self.tick = self.tick.max(self.pass);
+        self.pass = u64::MAX;
+    }
+}
 
 impl<W: Window> Shard<W> {
-    /// Looks at up to `slots` slots and drops those that can no longer change a decision: how many
-    /// were looked at, and how many of them dropped.
+    /// Sweeps up to `slots` slots on behalf of a new key, unless that cannot free anything.
+    pub(super) fn sweep_for_new(&mut self, slots: usize, shared: &Shared) {
+        let is_over_budget = self.is_shrinking || !shared.account.fits();
+        if self.idle.is_reached(self.latest.now) || is_over_budget {
+            self.sweep(slots, shared);
+        }
+    }
+
+    /// Includes a key in the bound that may now expire earlier than before.
+    pub(super) fn include_idle(&mut self, fingerprint: u64, shared: &Shared) {
+        if let Some(at) = self.slots.find(fingerprint) {
+            let idle_at = self.slots.window(at).idle_at(shared.longest());
+            self.idle.include(idle_at);
+        }
+    }
+
+    /// Drops the keys that can no longer change a decision from up to `slots` slots. Returns the
+    /// number of slots seen and the number of keys dropped.
     ///
     /// Goes down: when a key is dropped, those behind it move up, and the expired ones among them are
     /// already gone, so that few are left to move. Going up, a run of expired keys would be moved
@@ -29,6 +94,7 @@ impl<W: Window> Shard<W> {
                     seen += 1;
                     break;
                 }
+                self.idle.end_pass();
                 self.drop_sketches();
                 shared.longest.expire(self.latest.now);
                 self.counters.log_units = core::mem::take(&mut self.counters.log_units_so_far);
@@ -36,16 +102,16 @@ impl<W: Window> Shard<W> {
             }
             self.sweep_at = self.sweep_at.min(self.slots.capacity());
             let Some(at) = self.sweep_at.checked_sub(1) else { break };
-            match self.slots.get_mut(at) {
-                Some(window) if window.idle_at(longest) <= self.latest.now => {
+            if let Some(window) = self.slots.get_mut(at) {
+                let idle_at = window.idle_at(longest);
+                if idle_at <= self.latest.now {
                     self.drop_slot(at, shared);
                     dropped += 1;
-                }
-                Some(window) => {
+                } else {
                     window.trim(&shared.limits, &shared.account);
                     self.counters.log_units_so_far += window.recorded_units();
+                    self.idle.saw(idle_at);
                 }
-                None => {}
             }
             self.sweep_at = at;
             seen += 1;
@@ -54,10 +120,10 @@ impl<W: Window> Shard<W> {
         (seen, dropped)
     }
 
-    /// Whether a new key would find a slot, after those that no longer matter have gone if need be.
+    /// Returns `true` if a new key would get a slot, once expired keys are gone if need be.
     pub(super) fn has_room_now(&mut self, shared: &Shared) -> bool {
         self.has_room(shared) || {
-            self.sweep(SWEEP_WHEN_FULL, shared);
+            self.sweep_for_new(SWEEP_WHEN_FULL, shared);
             self.has_room(shared)
         }
     }
@@ -66,8 +132,7 @@ impl<W: Window> Shard<W> {
         if !self.slots.is_full() {
             return shared.account.fits();
         }
-        let more = Slots::<W>::bytes(self.slots.next_capacity())
-            - Slots::<W>::bytes(self.slots.capacity());
+        let more = self.bytes_to_grow(self.slots.least_next_capacity());
         let granted = shared.account.try_grow(more);
         if granted {
             shared.account.shrink(more);
@@ -75,16 +140,37 @@ impl<W: Window> Shard<W> {
         granted
     }
 
-    /// Makes the table larger by an eighth.
-    pub(super) fn grow(&mut self, shared: &Shared) -> bool {
-        let hold = Hold::start();
-        let capacity = self.slots.next_capacity();
-        let more = Slots::<W>::bytes(capacity) - Slots::<W>::bytes(self.slots.capacity());
-        if !shared.account.try_grow(more) {
-            return false;
+    fn bytes_to_grow(&self, capacity: usize) -> usize {
+        Slots::<W>::bytes(capacity) - Slots::<W>::bytes(self.slots.capacity())
+    }
+
+    /// Makes sure of a slot for one more key, and takes `bytes` for its window. Drops expired keys
+    /// if need be. Returns `false`, and takes nothing, if there is no room.
+    pub(super) fn make_room(&mut self, bytes: usize, shared: &Shared) -> bool {
+        self.try_make_room(bytes, shared) || {
+            self.sweep_for_new(SWEEP_WHEN_FULL, shared);
+            // When all keys were expired, the sweep has left no table.
+            self.try_make_room(bytes, shared)
         }
-        self.slots.resize(capacity);
-        self.sweep_at = 0;
+    }
+
+    fn try_make_room(&mut self, bytes: usize, shared: &Shared) -> bool {
+        (!self.slots.is_full() || self.grow(shared)) && shared.account.try_grow(bytes)
+    }
+
+    /// Makes the table larger, by as much as the budget allows. Returns `false` if that is nothing.
+    pub(super) fn grow(&mut self, shared: &Shared) -> bool {
+        let before = self.slots.capacity();
+        let capacities = [self.slots.next_capacity(), self.slots.least_next_capacity()];
+        let granted = |capacity: &usize| shared.account.try_grow(self.bytes_to_grow(*capacity));
+        let Some(capacity) = capacities.into_iter().find(granted) else {
+            return false;
+        };
+        let hold = Hold::start();
+        self.slots.grow(capacity);
+        // Keys stay in order, so the sweep goes on where it was.
+        self.sweep_at = self.sweep_at * capacity / before.max(1);
+        self.idle.keys_moved();
         self.is_shrinking = false;
         self.note_hold(hold);
         true
@@ -101,7 +187,7 @@ impl<W: Window> Shard<W> {
             return false;
         }
         let hold = Hold::start();
-        self.slots.resize(fitting.max(before.saturating_sub(SHRINK_STEP)));
+        self.slots.shrink(fitting.max(before.saturating_sub(SHRINK_STEP)));
         let after = self.slots.capacity();
         shared.account.shrink(Slots::<W>::bytes(before) - Slots::<W>::bytes(after));
         self.is_shrinking = after > fitting;
@@ -118,41 +204,43 @@ impl<W: Window> Shard<W> {
     }
 
     pub(super) fn drop_slot(&mut self, at: usize, shared: &Shared) {
-        let (_, window) = self.slots.remove(at);
+        let (window, moved_round_end) = self.slots.remove(at);
+        if moved_round_end {
+            self.idle.keys_moved();
+        }
         shared.account.shrink(window.heap_bytes());
     }
 
-    /// Under `lru`, makes room by moving the key that was idle longest into the sketch. A key that
-    /// callers wait for stays.
-    pub(super) fn evict(&mut self, request: &Request<'_>, shared: &Shared) -> bool {
-        if shared.on_full.get() != OnFull::Lru || self.slots.len() == 0 {
-            return false;
-        }
-        let capacity = self.slots.capacity();
-        let mut oldest: Option<(u64, usize)> = None;
-        let mut seen = 0;
-        for step in 0..capacity {
-            // The sweep's place moves on, so every key has its turn.
-            let at = (self.sweep_at + step) % capacity;
-            if let Some((fingerprint, window)) = self.slots.get(at)
-                && !self.lines.has(fingerprint)
-            {
-                let idle_at = window.idle_at(shared.longest());
-                if oldest.is_none_or(|(least, _)| idle_at < least) {
-                    oldest = Some((idle_at, at));
-                }
-                seen += 1;
-            }
-            if seen == EVICT_FROM {
-                self.sweep_at = (at + 1) % capacity;
-                break;
-            }
-        }
-        let Some((_, at)) = oldest else { return false };
+    /// Moves a key into the sketches and takes `bytes` for the window of the one that replaces it.
+    /// Returns the place, which still holds the evicted key.
+    ///
+    /// Compares only keys next to the place of the new key: these are few cache lines, one after
+    /// the other, and the new key can have the place without moving any other. A key that callers
+    /// wait for stays.
+    pub(super) fn evict(
+        &mut self,
+        bytes: usize,
+        request: &Request<'_>,
+        shared: &Shared,
+    ) -> Option<usize> {
+        let idle_at = |at: usize| {
+            let (fingerprint, window) = self.slots.get(at)?;
+            let idle_at = window.idle_at(shared.longest());
+            (!self.lines.has(fingerprint)).then_some((idle_at, at))
+        };
+        let nearest = self.slots.near(request.fingerprint).filter_map(idle_at);
+        let (_, at) = nearest.take(EVICT_FROM).min()?;
         self.remember(at, request, shared);
-        self.drop_slot(at, shared);
         self.counters.evictions += 1;
-        true
+        shared.account.shrink(self.slots.window(at).heap_bytes());
+        if shared.account.try_grow(bytes) {
+            return Some(at);
+        }
+        let (_, moved_round_end) = self.slots.remove(at);
+        if moved_round_end {
+            self.idle.keys_moved();
+        }
+        None
     }
 
     /// Adds what a key has taken to the sketches.

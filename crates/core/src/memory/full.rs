@@ -72,6 +72,7 @@ impl<W: Window> Shard<W> {
         // Decoding has counted the window already, whatever the limit said.
         let fits = shared.account.fits();
         if fits && (!self.slots.is_full() || self.grow(shared)) {
+            self.idle.include(window.idle_at(shared.longest()));
             self.slots.insert(fingerprint, window);
             return true;
         }

@@ -360,6 +360,7 @@ impl<W: Window> Shard<W> {
         let window = self.slots.window(at);
         if let Some((line, index)) = self.lines.find(fingerprint, id) {
             line.set_aside(Aside::From(index), window, moment.now, shared);
+            self.idle.include(0);
         }
         window.advance(limits, moment.now, &shared.account);
         let mut receipt = None;
@@ -396,6 +397,8 @@ impl<W: Window> Shard<W> {
         let is_last = place.due > now && index + 1 == line.waiters.len();
         if let Some(at) = self.slots.find(fingerprint) {
             line.set_one_aside(index, self.slots.window(at), now, shared);
+            // The key may expire earlier than before. When is not known yet.
+            self.idle.include(0);
         }
         self.lines.remove(fingerprint, id, shared, wakers);
         if !is_last {
@@ -412,6 +415,7 @@ impl<W: Window> Shard<W> {
             && let Some(at) = self.slots.find(fingerprint)
         {
             line.set_aside(which, self.slots.window(at), now, shared);
+            self.idle.include(0);
         }
     }
 

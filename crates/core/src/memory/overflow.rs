@@ -5,14 +5,18 @@ use crate::error::Error;
 
 /// Counts of the current and the previous window for any number of keys, in fixed memory.
 ///
-/// A count-min sketch with conservative update: four rows, and a key's count is the least of its
-/// four. Both windows count whole, are never weighted and never refunded, so an estimate is never
-/// below what the key has really taken.
+/// A count-min sketch with conservative update: a key has a count in each of four rows, and its
+/// estimate is the least of them. Both windows count whole, are never weighted and never refunded,
+/// so an estimate is never below what the key has really taken.
+///
+/// The rows of a key are not as wide as the sketch but lie in one [`Block`] of it, with both windows:
+/// an estimate takes one cache miss instead of eight. Keys spread over blocks less evenly than over
+/// single counts, so estimates are a little higher.
 #[derive(Debug)]
 pub(super) struct Sketch {
-    /// `[current rows | previous rows]`, or the other way round after an odd number of windows.
-    counts: Box<[u16]>,
-    swapped: bool,
+    blocks: Box<[Block]>,
+    /// Which half of a block is the current window.
+    current: usize,
     /// The longest window that was asked for.
     window: u64,
     /// Where the current window starts.
@@ -22,31 +26,44 @@ pub(super) struct Sketch {
     quantum: u64,
 }
 
+/// The counts of the keys that share it, by window and row.
+#[derive(Debug, Clone)]
+#[repr(align(128))]
+struct Block([[[u16; COLUMNS]; ROWS]; 2]);
+
 const ROWS: usize = 4;
+const COLUMNS: usize = 8;
+const COUNTS: usize = 2 * ROWS * COLUMNS;
+
+const _: () = assert!(size_of::<Block>() == 128, "two cache lines that are fetched together");
+
+/// Marks counts that are saved by blocks. Snapshots from before there were blocks have 0 or 1 instead,
+/// and are refused: their counts cannot be assigned to blocks without forgiving keys.
+const BLOCKS: u64 = 2;
 
 /// Counts in which a policy's limit is expressed at most.
 const QUANTA: u64 = 50_000;
 
-/// Columns of a sketch of about `bytes`.
-fn columns_of(bytes: usize) -> usize {
-    (bytes.saturating_sub(16) / (2 * ROWS * 2)).max(16)
+/// Blocks of a sketch of about `bytes`.
+fn blocks_of(bytes: usize) -> usize {
+    (bytes.saturating_sub(16) / size_of::<Block>()).max(2)
 }
 
 impl Sketch {
     /// A sketch of about `bytes`, for a policy's `limit`.
     pub(super) fn new(bytes: usize, limit: u64) -> Self {
-        let counts = vec![0; 2 * ROWS * columns_of(bytes)].into_boxed_slice();
+        let blocks = vec![Block::EMPTY; blocks_of(bytes)].into_boxed_slice();
         let quantum = limit.div_ceil(QUANTA).max(1);
-        Self { counts, swapped: false, window: 1, start: 0, quantum }
+        Self { blocks, current: 0, window: 1, start: 0, quantum }
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.counts.len() * 2 + 16
+        size_of_val(&*self.blocks) + 16
     }
 
     /// Whether a new one of about `bytes` would be smaller.
     pub(super) fn exceeds(&self, bytes: usize) -> bool {
-        self.columns() > columns_of(bytes)
+        self.blocks.len() > blocks_of(bytes)
     }
 
     /// Drops the window before the previous one.
@@ -56,10 +73,13 @@ impl Sketch {
         if passed < self.window {
             return;
         }
-        self.swapped = !self.swapped;
-        self.half_mut(true).fill(0);
-        if passed >= 2 * self.window {
-            self.half_mut(false).fill(0);
+        let previous = self.current;
+        self.current = 1 - previous;
+        for Block(halves) in &mut self.blocks {
+            halves[self.current] = Block::EMPTY_HALF;
+            if passed >= 2 * self.window {
+                halves[previous] = Block::EMPTY_HALF;
+            }
         }
         self.start = now;
     }
@@ -72,7 +92,9 @@ impl Sketch {
     /// Units that the key may have taken in the current and the previous window: never less than
     /// it has.
     pub(super) fn estimate(&self, fingerprint: u64) -> u64 {
-        let (current, previous) = (self.least(fingerprint, true), self.least(fingerprint, false));
+        let block = self.block(fingerprint);
+        let current = block.least(fingerprint, self.current);
+        let previous = block.least(fingerprint, 1 - self.current);
         if current == u16::MAX || previous == u16::MAX {
             // The count has reached its end, so the truth may be anything.
             return u64::MAX;
@@ -83,7 +105,8 @@ impl Sketch {
     /// Ticks until an estimate lets `cost` pass, if no units are added to it.
     pub(super) fn retry(&self, fingerprint: u64, limit: u64, cost: u64, now: u64) -> u64 {
         let next = (self.start + self.window).saturating_sub(now);
-        let current = u64::from(self.least(fingerprint, true)).saturating_mul(self.quantum);
+        let current = self.block(fingerprint).least(fingerprint, self.current);
+        let current = u64::from(current).saturating_mul(self.quantum);
         if current.saturating_add(cost) <= limit { next } else { next + self.window }
     }
 
@@ -95,7 +118,7 @@ impl Sketch {
     /// Adds to what a key has taken.
     pub(super) fn add(&mut self, fingerprint: u64, units: u64) {
         let quanta = units.div_ceil(self.quantum);
-        let least = u64::from(self.least(fingerprint, true));
+        let least = u64::from(self.block(fingerprint).least(fingerprint, self.current));
         self.raise_to(fingerprint, least.saturating_add(quanta));
     }
 
@@ -109,9 +132,10 @@ impl Sketch {
         out.put_u64(self.window);
         out.put_u64(self.start);
         out.put_u64(self.quantum);
-        out.put_u64(u64::from(self.swapped));
-        out.put_u64(self.counts.len() as u64);
-        out.extend(self.counts.iter().flat_map(|count| count.to_le_bytes()));
+        out.put_u64(BLOCKS + self.current as u64);
+        out.put_u64((self.blocks.len() * COUNTS) as u64);
+        let counts = self.blocks.iter().flat_map(Block::counts);
+        out.extend(counts.flat_map(u16::to_le_bytes));
     }
 
     /// Reads what `encode` wrote.
@@ -119,32 +143,36 @@ impl Sketch {
         let window = input.take_tick()?.max(1);
         let start = input.take_tick()?;
         let quantum = input.take_u64()?.max(1);
-        let swapped = input.take_u64()? != 0;
+        let current = match input.take_u64()? {
+            BLOCKS => 0,
+            number if number == BLOCKS + 1 => 1,
+            _ => return Err(damaged("the layout of a sketch")),
+        };
         let len = usize::try_from(input.take_u64()?).unwrap_or(usize::MAX);
-        if len == 0 || !len.is_multiple_of(2 * ROWS) {
+        if len == 0 || !len.is_multiple_of(COUNTS) {
             return Err(damaged("the size of a sketch"));
         }
         let raw = input.take_raw(len.saturating_mul(2))?;
-        let counts = raw.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
-        Ok(Self { counts: counts.collect(), swapped, window, start, quantum })
+        let blocks = raw.chunks_exact(2 * COUNTS).map(Block::from_bytes).collect();
+        Ok(Self { blocks, current, window, start, quantum })
     }
 
-    /// Takes over what another sketch remembers, of whatever size: a column's count goes to every
-    /// column that shares keys with it, so no estimate gets smaller.
+    /// Takes over what another sketch remembers, of whatever size: the counts of a block go to every
+    /// block that shares keys with it, so no estimate gets smaller.
     pub(super) fn absorb(&mut self, other: &Self) {
         self.window = self.window.max(other.window);
         self.start = self.start.max(other.start);
         // Counts of a smaller quantum are read as more than they are.
         self.quantum = self.quantum.max(other.quantum);
-        let (from, to) = (other.columns(), self.columns());
-        for current in [true, false] {
-            let counts = other.half(current);
-            let own = self.half_mut(current);
-            for (place, count) in counts.iter().enumerate() {
-                let (row, column) = (place / from, place % from);
-                for target in column * to / from..=((column + 1) * to - 1) / from {
-                    let own = &mut own[row * to + target];
-                    *own = (*own).max(*count);
+        let halves = [(self.current, other.current), (1 - self.current, 1 - other.current)];
+        let (from, to) = (other.blocks.len(), self.blocks.len());
+        for (number, block) in other.blocks.iter().enumerate() {
+            for target in number * to / from..=((number + 1) * to - 1) / from {
+                for (own, theirs) in halves {
+                    let own = self.blocks[target].0[own].as_flattened_mut();
+                    for (own, count) in own.iter_mut().zip(block.0[theirs].as_flattened()) {
+                        *own = (*own).max(*count);
+                    }
                 }
             }
         }
@@ -152,41 +180,57 @@ impl Sketch {
 
     fn raise_to(&mut self, fingerprint: u64, quanta: u64) {
         let quanta = u16::try_from(quanta).unwrap_or(u16::MAX);
-        let columns = self.columns();
-        let half = self.half_mut(true);
-        for row in 0..ROWS {
-            let count = &mut half[row * columns + column(fingerprint, row, columns)];
+        let number = block_of(fingerprint, self.blocks.len());
+        let rows = &mut self.blocks[number].0[self.current];
+        for (row, counts) in rows.iter_mut().enumerate() {
+            let count = &mut counts[column(fingerprint, row)];
             *count = (*count).max(quanta);
         }
     }
 
-    fn least(&self, fingerprint: u64, current: bool) -> u16 {
-        let columns = self.columns();
-        let half = self.half(current);
-        let counts = (0..ROWS).map(|row| half[row * columns + column(fingerprint, row, columns)]);
-        counts.min().unwrap_or(0)
-    }
-
-    fn columns(&self) -> usize {
-        self.counts.len() / (2 * ROWS)
-    }
-
-    fn half(&self, current: bool) -> &[u16] {
-        let (first, second) = self.counts.split_at(self.counts.len() / 2);
-        if current == self.swapped { second } else { first }
-    }
-
-    fn half_mut(&mut self, current: bool) -> &mut [u16] {
-        let (first, second) = self.counts.split_at_mut(self.counts.len() / 2);
-        if current == self.swapped { second } else { first }
+    fn block(&self, fingerprint: u64) -> &Block {
+        &self.blocks[block_of(fingerprint, self.blocks.len())]
     }
 }
 
-/// A row's column. The fingerprint is mixed again, since its lower bits chose the shard.
+impl Block {
+    const EMPTY_HALF: [[u16; COLUMNS]; ROWS] = [[0; COLUMNS]; ROWS];
+    const EMPTY: Self = Self([Self::EMPTY_HALF; 2]);
+
+    /// Returns the least count of a key in one window.
+    fn least(&self, fingerprint: u64, half: usize) -> u16 {
+        let rows = self.0[half].iter().enumerate();
+        rows.map(|(row, counts)| counts[column(fingerprint, row)]).min().unwrap_or(0)
+    }
+
+    fn counts(&self) -> impl Iterator<Item = u16> + '_ {
+        self.0.as_flattened().as_flattened().iter().copied()
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Self {
+        let mut block = Self::EMPTY;
+        let counts = block.0.as_flattened_mut().as_flattened_mut();
+        for (count, pair) in counts.iter_mut().zip(bytes.chunks_exact(2)) {
+            *count = u16::from_le_bytes([pair[0], pair[1]]);
+        }
+        block
+    }
+}
+
+/// Mixes the fingerprint again, since its lower bits chose the shard and its upper bits the slot.
+fn mix(fingerprint: u64) -> u64 {
+    fingerprint.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+/// The block of a key: by the upper half of its bits.
+fn block_of(fingerprint: u64, blocks: usize) -> usize {
+    (((mix(fingerprint) >> 32) * blocks as u64) >> 32) as usize
+}
+
+/// A row's column of a key: by three bits of the lower half.
 #[expect(clippy::cast_possible_truncation, reason = "less than the number of columns")]
-fn column(fingerprint: u64, row: usize, columns: usize) -> usize {
-    let mixed = fingerprint.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(16 * row as u32);
-    (((mixed >> 32) * columns as u64) >> 32) as usize
+fn column(fingerprint: u64, row: usize) -> usize {
+    (mix(fingerprint) >> (20 + 3 * row)) as usize % COLUMNS
 }
 
 #[cfg(test)]

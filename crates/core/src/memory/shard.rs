@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::decide::{Known, Request, check_one_known, check_window, decide, deny_full, look, seed};
+use super::evict::{IdleBound, SWEEP_FOR_NEW};
 use super::line::{Aside, Lines, WaiterCount, Wakers};
 use super::longest::Longest;
 use super::overflow::Sketch;
@@ -23,9 +24,9 @@ pub enum OnFull {
     /// few get less. Keys that are in the table stay.
     #[default]
     Overflow,
-    /// It takes the place of another: of sixteen keys that are looked at in turn, the one whose
-    /// units are gone first, which is the one that was admitted longest ago. What that had taken
-    /// goes into the overflow sketch, and counts when it comes back.
+    /// It replaces another key: of the eight keys next to its place in the table, the one whose units
+    /// expire first, which is the one that was admitted longest ago. What that key had taken goes
+    /// into the overflow sketch, and counts when the key comes back.
     Lru,
     /// It is denied, with a `retry_after` of the longest window.
     Deny,
@@ -132,6 +133,8 @@ pub(super) struct Shard<W> {
     pub(super) until_sweep: u32,
     /// The sweep goes down from here: next it looks at the slot before this one.
     pub(super) sweep_at: usize,
+    /// Before which tick a sweep would find nothing to drop.
+    pub(super) idle: IdleBound,
     /// Whether the table is being made smaller, step by step.
     pub(super) is_shrinking: bool,
     /// The epoch of the last new key that had not been reset.
@@ -149,10 +152,6 @@ pub(super) struct Shard<W> {
 const SWEEP_EVERY: u32 = 128;
 /// Slots that such a sweep looks at.
 const SWEEP_SLOTS: usize = 4;
-/// Slots swept for every new key: more than one, so that expired keys do not pile up.
-const SWEEP_FOR_NEW: usize = 4;
-/// Slots swept before a new key goes without one because the budget is spent.
-pub(super) const SWEEP_WHEN_FULL: usize = 64;
 
 impl<W: Window> Shard<W> {
     pub(super) fn new() -> Self {
@@ -161,6 +160,7 @@ impl<W: Window> Shard<W> {
             latest: Moment { now: 0, date: 0 },
             until_sweep: SWEEP_EVERY - 1,
             sweep_at: 0,
+            idle: IdleBound::new(),
             is_shrinking: false,
             last_epoch: 0,
             sketches: Vec::new(),
@@ -190,7 +190,7 @@ impl<W: Window> Shard<W> {
         }
         self.latest = moment;
         let Some(at) = self.slots.find(fingerprint) else {
-            return self.check_one_slowly(fingerprint, moment, shared);
+            return self.check_one_new(fingerprint, moment, shared);
         };
         let request = Request { fingerprint, limits: &shared.limits, moment, cost: 1 };
         let window = self.slots.window(at);
@@ -208,6 +208,12 @@ impl<W: Window> Shard<W> {
     #[inline(never)]
     fn check_one_slowly(&mut self, fingerprint: u64, moment: Moment, shared: &Shared) -> Decision {
         self.check(&Request { fingerprint, limits: &shared.limits, moment, cost: 1 }, shared)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn check_one_new(&mut self, fingerprint: u64, moment: Moment, shared: &Shared) -> Decision {
+        self.check_new(&Request { fingerprint, limits: &shared.limits, moment, cost: 1 }, shared)
     }
 
     /// Counts a check, and sweeps after every [`SWEEP_EVERY`].
@@ -232,15 +238,14 @@ impl<W: Window> Shard<W> {
 
     /// Decides, and takes if allowed.
     pub(super) fn check(&mut self, request: &Request<'_>, shared: &Shared) -> Decision {
-        if request.limits.is_single()
-            && let Some(at) = self.slots.find(request.fingerprint)
-        {
+        let Some(at) = self.slots.find(request.fingerprint) else {
+            let request = self.enter(request);
+            return self.check_new(&request, shared);
+        };
+        if request.limits.is_single() {
             return self.check_at(at, request, shared).decision(request, &shared.scale);
         }
         let request = self.enter(request);
-        let Some(at) = self.slots.find(request.fingerprint) else {
-            return self.check_new(&request, shared);
-        };
         let window = self.slots.window(at);
         window.advance(request.limits, request.moment.now, &shared.account);
         decide(window, &request, shared, true)
@@ -314,6 +319,7 @@ impl<W: Window> Shard<W> {
             _ => 0,
         };
         self.place_again(fingerprint, shared, wakers);
+        self.include_idle(fingerprint, shared);
         given
     }
 
@@ -336,6 +342,7 @@ impl<W: Window> Shard<W> {
             given + window.give_back(&limits, now, now, left, &shared.account)
         });
         self.place_again(fingerprint, shared, wakers);
+        self.include_idle(fingerprint, shared);
         given
     }
 
@@ -430,71 +437,67 @@ impl<W: Window> Shard<W> {
         if !possible {
             return self.peek(request, shared);
         }
-        self.sweep(SWEEP_FOR_NEW, shared);
-        match self.add_key(request, shared) {
-            Some(at) => {
-                let decision = decide(self.slots.window(at), request, shared, true);
-                // A key that was denied and has nothing on record must cost no memory.
-                if self.slots.window(at).idle_at(shared.longest()) <= request.moment.now {
-                    self.drop_slot(at, shared);
-                }
-                decision
-            }
-            None if shared.on_full.get() == OnFull::Deny => deny_full(request, shared),
-            None => self.check_overflow(request, shared),
+        self.sweep_for_new(SWEEP_FOR_NEW, shared);
+        let Some(at) = self.place_key(request, shared) else {
+            return match shared.on_full.get() {
+                OnFull::Deny => deny_full(request, shared),
+                OnFull::Overflow | OnFull::Lru => self.check_overflow(request, shared),
+            };
+        };
+        let Request { limits, moment, cost, .. } = *request;
+        let window = self.slots.window(at);
+        let decision = if limits.is_single() {
+            let standing = window.check(limits, moment, cost, &shared.account);
+            Known { standing, epoch: window.epoch() }.decision(request, &shared.scale)
+        } else {
+            decide(window, request, shared, true)
+        };
+        let idle_at = window.idle_at(shared.longest());
+        if idle_at <= moment.now {
+            // A key that was denied and has nothing on record must cost no memory.
+            self.drop_slot(at, shared);
+        } else {
+            self.idle.include(idle_at);
         }
+        decision
     }
 
-    /// Adds a key with what the sketch remembers of it; none, and counted, if there is no room.
+    /// Adds a key that something is about to be taken from. Returns `None` if there is no room.
     pub(super) fn add_key(&mut self, request: &Request<'_>, shared: &Shared) -> Option<usize> {
-        let added = self.try_add_key(request, shared);
-        self.counters.overflowed += u64::from(added.is_none());
-        added
+        // Not known before the caller has taken it.
+        self.idle.include(0);
+        self.place_key(request, shared)
     }
 
-    fn try_add_key(&mut self, request: &Request<'_>, shared: &Shared) -> Option<usize> {
-        if !self.make_slot(request, shared) {
+    /// Adds a key with what the sketches remember of it. Returns `None`, and counts that, if there
+    /// is no room.
+    fn place_key(&mut self, request: &Request<'_>, shared: &Shared) -> Option<usize> {
+        let placed = self.try_place_key(request, shared);
+        self.counters.overflowed += u64::from(placed.is_none());
+        placed
+    }
+
+    fn try_place_key(&mut self, request: &Request<'_>, shared: &Shared) -> Option<usize> {
+        let may_evict = shared.on_full.get() == OnFull::Lru;
+        // Before a window is made, which may allocate: a flood is full of keys that get none.
+        if self.slots.is_full() && !may_evict && !self.make_room(0, shared) {
             return None;
         }
         let epoch = self.new_epoch(request.fingerprint);
         let mut window = W::new(request.limits, epoch);
         let bytes = window.heap_bytes();
-        if !self.make_bytes(bytes, request, shared) {
+        let replaced = if self.make_room(bytes, shared) {
+            None
+        } else if may_evict {
+            Some(self.evict(bytes, request, shared)?)
+        } else {
             return None;
-        }
-        // To make room for the bytes may have made the table smaller.
-        if !self.make_slot(request, shared) {
-            shared.account.shrink(bytes);
-            return None;
-        }
+        };
         let estimates = self.estimates(request);
         seed(&mut window, request, &estimates, shared);
-        self.slots.insert(request.fingerprint, window);
-        self.slots.find(request.fingerprint)
-    }
-
-    /// Whether there is a slot for one more key, made if need be.
-    fn make_slot(&mut self, request: &Request<'_>, shared: &Shared) -> bool {
-        if !self.slots.is_full() || self.grow(shared) {
-            return true;
-        }
-        // Others may be there that no longer matter. When all are gone, there is no table left.
-        self.sweep(SWEEP_WHEN_FULL, shared);
-        !self.slots.is_full() || self.grow(shared) || self.evict(request, shared)
-    }
-
-    /// Takes the bytes of a new window, if they can be had.
-    fn make_bytes(&mut self, bytes: usize, request: &Request<'_>, shared: &Shared) -> bool {
-        if shared.account.try_grow(bytes) {
-            return true;
-        }
-        if bytes > 0 {
-            // Others may be there that no longer matter, and still have what is missing.
-            self.sweep(SWEEP_WHEN_FULL, shared);
-            if shared.account.try_grow(bytes) {
-                return true;
-            }
-        }
-        self.evict(request, shared) && shared.account.try_grow(bytes)
+        Some(match replaced {
+            Some(at) => self.slots.replace(at, request.fingerprint, window),
+            None => self.slots.insert(request.fingerprint, window),
+        })
     }
 }

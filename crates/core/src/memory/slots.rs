@@ -1,9 +1,11 @@
 //! The table of one shard: open addressing, one tag byte a slot.
 //!
-//! Our own and not a library's for memory's sake. Capacity grows by an eighth instead of
-//! doubling, so 80 to 90 % of the slots are used, where a table that doubles uses 44 to 87 %. And
-//! slots lie in pages that stay where they are when the table grows: a thousand shards that each
-//! take a larger block and free the smaller one would leave a third of the memory in holes.
+//! This is not a library's table because of memory. Capacity grows by a quarter instead of doubling,
+//! so 72 to 90 % of the slots are used, where a table that doubles uses 44 to 87 %. And slots lie in
+//! pages that stay where they are when the table grows: a thousand shards that each allocate a larger
+//! block and free the smaller one would leave a third of the memory in holes.
+
+use core::ops::Range;
 
 use crate::window::Window;
 
@@ -55,9 +57,15 @@ impl<W: Window> Slots<W> {
         (self.len + 1) * 10 > self.capacity() * 9
     }
 
-    /// The next larger capacity.
+    /// The capacity that the table grows to: larger by a quarter.
     pub(super) fn next_capacity(&self) -> usize {
-        (self.capacity() + self.capacity() / 8 + 1).next_multiple_of(PAGE)
+        (self.capacity() + self.capacity() / 4 + 1).next_multiple_of(PAGE)
+    }
+
+    /// The least capacity that the table can grow to, where the budget has no bytes for more: larger
+    /// by a sixteenth.
+    pub(super) fn least_next_capacity(&self) -> usize {
+        (self.capacity() + self.capacity() / 16 + 1).next_multiple_of(PAGE)
     }
 
     /// The capacity that fits.
@@ -164,66 +172,135 @@ impl<W: Window> Slots<W> {
         }
     }
 
-    /// Adds a key that is not there. The table is not full.
-    pub(super) fn insert(&mut self, fingerprint: u64, window: W) {
-        let capacity = self.capacity();
-        let mut at = home(fingerprint, capacity);
-        while self.tags[at] != 0 {
-            at = if at + 1 == capacity { 0 } else { at + 1 };
-        }
-        self.tags[at] = tag(fingerprint);
-        *self.slot_mut(at) = Slot { fingerprint, window };
-        self.len += 1;
+    /// Returns the places of all keys, beginning at the home of `fingerprint`.
+    pub(super) fn near(&self, fingerprint: u64) -> impl Iterator<Item = usize> + '_ {
+        let home = home(fingerprint, self.capacity());
+        let places = (home..self.capacity()).chain(0..home);
+        places.filter(|at| self.tags[*at] != 0)
     }
 
-    /// Takes a key out; those behind it move up, so that a search can still stop at the first
-    /// empty slot.
-    pub(super) fn remove(&mut self, at: usize) -> (u64, W) {
-        let removed = core::mem::take(self.slot_mut(at));
-        self.tags[at] = 0;
+    /// Adds a key that is not there, and returns its place. The table is not full.
+    pub(super) fn insert(&mut self, fingerprint: u64, window: W) -> usize {
+        let at = self.vacancy(fingerprint);
+        self.put(at, Slot { fingerprint, window });
+        self.len += 1;
+        at
+    }
+
+    /// Replaces the key at `at` by a key that is not there, and returns the place of the new key.
+    pub(super) fn replace(&mut self, at: usize, fingerprint: u64, window: W) -> usize {
+        let home = home(fingerprint, self.capacity());
+        let behind = |at: usize| distance(home, at, self.capacity());
+        if behind(at) > behind(self.vacancy(fingerprint)) {
+            // A search for the new key would end before it comes here.
+            self.remove(at);
+            return self.insert(fingerprint, window);
+        }
+        self.put(at, Slot { fingerprint, window });
+        at
+    }
+
+    /// Removes a key. Those behind it move up, so that a search can still stop at the first empty
+    /// slot. Returns its window, and whether a key has moved from the front of the table to its end.
+    pub(super) fn remove(&mut self, at: usize) -> (W, bool) {
+        let removed = self.take(at);
         self.len -= 1;
         let capacity = self.capacity();
         let (mut hole, mut next) = (at, at);
+        let mut moved_round_end = false;
         for _ in 0..capacity {
             next = if next + 1 == capacity { 0 } else { next + 1 };
             if self.tags[next] == 0 {
                 break;
             }
             let wanted = home(self.slot(next).fingerprint, capacity);
-            // Round the end of the table, without a division for every key that is passed.
-            let behind =
-                |from: usize| if next >= from { next - from } else { next + capacity - from };
-            if behind(wanted) >= behind(hole) {
-                let moved = core::mem::take(self.slot_mut(next));
-                *self.slot_mut(hole) = moved;
-                self.tags.swap(hole, next);
+            if distance(wanted, next, capacity) >= distance(hole, next, capacity) {
+                moved_round_end |= next < hole;
+                let moved = self.take(next);
+                self.put(hole, moved);
                 hole = next;
             }
         }
-        (removed.fingerprint, removed.window)
+        (removed.window, moved_round_end)
     }
 
-    /// Makes the table larger or smaller; `capacity` is a multiple of a page and holds all keys.
-    pub(super) fn resize(&mut self, capacity: usize) {
-        let mut keys = Vec::with_capacity(self.len);
-        for (page, tags) in self.pages.iter_mut().zip(self.tags.chunks(PAGE)) {
-            for (slot, _) in page.iter_mut().zip(tags).filter(|(_, tag)| **tag != 0) {
-                keys.push(core::mem::take(slot));
+    /// Makes the table larger; `capacity` is a multiple of a page.
+    ///
+    /// A larger capacity moves every home up or leaves it, so keys can move within the table, a run
+    /// at a time and the last run first: no key of a run belongs before the run, and behind it all
+    /// keys are where they belong already.
+    pub(super) fn grow(&mut self, capacity: usize) {
+        let before = self.capacity();
+        // Keys at the front may belong to the end, so they are inserted last.
+        let used = self.tags.iter().position(|tag| *tag == 0).unwrap_or(before);
+        let mut front = self.take_all(0..used);
+        self.fit(capacity);
+        self.len = 0;
+        let mut run = Vec::new();
+        for at in (0..before).rev() {
+            if self.tags[at] == 0 {
+                self.insert_all(&mut run);
+            } else {
+                run.push(self.take(at));
             }
         }
+        self.insert_all(&mut run);
+        self.insert_all(&mut front);
+    }
+
+    /// Makes the table smaller; `capacity` is a multiple of a page and holds all keys.
+    pub(super) fn shrink(&mut self, capacity: usize) {
+        let mut keys = self.take_all(0..self.capacity());
+        self.fit(capacity);
+        self.len = 0;
+        self.insert_all(&mut keys);
+    }
+
+    fn insert_all(&mut self, keys: &mut Vec<Slot<W>>) {
+        for Slot { fingerprint, window } in keys.drain(..) {
+            self.insert(fingerprint, window);
+        }
+    }
+
+    /// Empties slots and returns their keys.
+    fn take_all(&mut self, places: Range<usize>) -> Vec<Slot<W>> {
+        let mut keys = Vec::new();
+        for at in places {
+            if self.tags[at] != 0 {
+                keys.push(self.take(at));
+            }
+        }
+        keys
+    }
+
+    /// Makes the lists as large as `capacity` needs. New slots are empty.
+    fn fit(&mut self, capacity: usize) {
         let pages = capacity / PAGE;
         self.pages.truncate(pages);
         fit(&mut self.pages, pages);
         while self.pages.len() < pages {
             self.pages.push(Box::new(core::array::from_fn(|_| Slot::default())));
         }
-        self.tags.clear();
+        self.tags.truncate(capacity);
         fit(&mut self.tags, capacity);
         self.tags.resize(capacity, 0);
-        self.len = 0;
-        for Slot { fingerprint, window } in keys {
-            self.insert(fingerprint, window);
-        }
+    }
+
+    /// Returns the first empty slot from a key's home on.
+    fn vacancy(&self, fingerprint: u64) -> usize {
+        let home = home(fingerprint, self.capacity());
+        let behind = first_empty(&self.tags[home..]).map(|steps| home + steps);
+        behind.or_else(|| first_empty(&self.tags)).unwrap_or(0)
+    }
+
+    fn put(&mut self, at: usize, slot: Slot<W>) {
+        self.tags[at] = tag(slot.fingerprint);
+        *self.slot_mut(at) = slot;
+    }
+
+    fn take(&mut self, at: usize) -> Slot<W> {
+        self.tags[at] = 0;
+        core::mem::take(self.slot_mut(at))
     }
 
     #[inline]
@@ -257,6 +334,24 @@ fn home(fingerprint: u64, capacity: usize) -> usize {
     ((u128::from(fingerprint) * capacity as u128) >> 64) as usize
 }
 
+/// Slots from `from` on to `to`, round the end of the table if need be.
+fn distance(from: usize, to: usize, capacity: usize) -> usize {
+    if to >= from { to - from } else { to + capacity - from }
+}
+
+/// Returns the first zero of `tags`, of which the others have their highest bit set.
+fn first_empty(tags: &[u8]) -> Option<usize> {
+    const USED: u64 = 0x8080_8080_8080_8080;
+    let (words, rest) = tags.as_chunks::<8>();
+    for (number, word) in words.iter().enumerate() {
+        let empty = !u64::from_le_bytes(*word) & USED;
+        if empty != 0 {
+            return Some(number * 8 + empty.trailing_zeros() as usize / 8);
+        }
+    }
+    rest.iter().position(|tag| *tag == 0).map(|steps| words.len() * 8 + steps)
+}
+
 /// Bits that neither choose the shard nor the place.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "eight bits of many")]
@@ -265,32 +360,4 @@ fn tag(fingerprint: u64) -> u8 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::window::Log;
-
-    fn fingerprint(number: u64) -> u64 {
-        (number + 1)
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            .rotate_left(29)
-            .wrapping_mul(0xd6e8_feb8_6659_fd93)
-    }
-
-    // A batch that guessed wrong would still be right, but no faster than one check after the other.
-    #[test]
-    fn most_guesses_are_right() {
-        let mut slots = Slots::<Log>::new();
-        assert_eq!((slots.guess(7), slots.touch_tag(7)), (None, 0));
-        slots.resize(1120);
-        for number in 0..1000 {
-            slots.insert(fingerprint(number), Log::default());
-        }
-        let right = |number: &u64| {
-            let fingerprint = fingerprint(*number);
-            slots.guess(fingerprint).is_some_and(|at| slots.holds(at, fingerprint))
-        };
-        assert!((0..1000).filter(right).count() > 950);
-        assert_eq!((1000..2000).filter(right).count(), 0);
-        assert!((0..1000).all(|number| slots.find(fingerprint(number)).is_some()));
-    }
-}
+mod tests;
