@@ -57,9 +57,12 @@ impl<W: Window> Slots<W> {
         (self.len + 1) * 10 > self.capacity() * 9
     }
 
-    /// The capacity that the table grows to: larger by a quarter.
+    /// The capacity that the table grows to: larger by a quarter, or by an eighth while it is small and
+    /// quickly moved.
     pub(super) fn next_capacity(&self) -> usize {
-        (self.capacity() + self.capacity() / 4 + 1).next_multiple_of(PAGE)
+        let capacity = self.capacity();
+        let more = if capacity < 256 { capacity / 8 } else { capacity / 4 };
+        (capacity + more + 1).next_multiple_of(PAGE)
     }
 
     /// The least capacity that the table can grow to, where the budget has no bytes for more: larger
