@@ -441,7 +441,7 @@ fn build(
 
 fn one_shard(algorithm: Algorithm) -> (Limiter, ManualClock) {
     let clock = ManualClock::new(Duration::from_secs(60 * 28_333_333));
-    let quota = Quota::per_minute(3).unwrap();
+    let quota = Quota::per_minute(3);
     let policy = Policy::builder("one").quota(quota).algorithm(algorithm).build().unwrap();
     let builder = Limiter::builder(policy).clock(clock.clone());
     (builder.shards(1).build().unwrap(), clock)
