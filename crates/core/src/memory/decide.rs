@@ -33,8 +33,7 @@ impl Known {
         if retry != 0 {
             return deny(limit, used, scale.nanos(retry), scale.nanos(reset));
         }
-        let quota =
-            QuotaDecision::from_nanos(limit, limit.saturating_sub(used), 0, scale.nanos(reset));
+        let quota = QuotaDecision::from_nanos(limit, limit - used, 0, scale.nanos(reset));
         let receipt = Receipt { fingerprint, tick, units: cost, epoch: self.epoch };
         Decision::one(Outcome::Allow, quota, Some(receipt))
     }

@@ -86,7 +86,7 @@ impl<W: Window> Shard<W> {
     pub(super) fn sweep(&mut self, slots: usize, shared: &Shared) -> (usize, usize) {
         let (mut seen, mut dropped) = (0, 0);
         let longest = shared.longest();
-        self.resets.sweep(slots, self.latest.now, longest, &shared.account);
+        self.rare.resets.sweep(slots, self.latest.now, longest, &shared.account);
         while seen < slots {
             if self.sweep_at == 0 {
                 if self.shrink(shared) {
@@ -226,7 +226,7 @@ impl<W: Window> Shard<W> {
         let idle_at = |at: usize| {
             let (fingerprint, window) = self.slots.get(at)?;
             let idle_at = window.idle_at(shared.longest());
-            (!self.lines.has(fingerprint)).then_some((idle_at, at))
+            (!self.rare.lines.has(fingerprint)).then_some((idle_at, at))
         };
         let nearest = self.slots.near(request.fingerprint).filter_map(idle_at);
         let (_, at) = nearest.take(EVICT_FROM).min()?;

@@ -80,19 +80,19 @@ impl<W: Window> Shard<W> {
         for (index, units) in units[..request.limits.quotas().len()].iter_mut().enumerate() {
             *units = window.on_record(request.limits, index, request.moment.now);
         }
-        self.unplaced.push((fingerprint, units));
+        self.rare.unplaced.push((fingerprint, units));
         shared.account.shrink(window.heap_bytes());
         false
     }
 
     /// Moves what found no room in a restore into the sketches, once those are restored too.
     pub(super) fn place_rest(&mut self, shared: &Shared) {
-        if self.unplaced.is_empty() {
+        if self.rare.unplaced.is_empty() {
             return;
         }
         self.open_sketches(shared);
         let now = self.latest.now;
-        for (fingerprint, units) in core::mem::take(&mut self.unplaced) {
+        for (fingerprint, units) in core::mem::take(&mut self.rare.unplaced) {
             for (sketch, units) in self.sketches.iter_mut().zip(units) {
                 sketch.advance(shared.longest(), now);
                 sketch.raise(fingerprint, units);

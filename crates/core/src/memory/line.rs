@@ -283,7 +283,7 @@ impl<W: Window> Shard<W> {
             self.place_again(fingerprint, shared, wakers);
             return LineUp::Granted(decision);
         }
-        let line = self.lines.by_key.get(&fingerprint);
+        let line = self.rare.lines.by_key.get(&fingerprint);
         let dues = line.into_iter().flat_map(|line| &line.waiters).map(|waiter| waiter.place.due);
         let due = dues.fold(moment.now.saturating_add(wait), u64::max);
         if due - moment.now > within {
@@ -294,7 +294,7 @@ impl<W: Window> Shard<W> {
         }
         let ahead = Moment { now: moment.now, date: due.max(moment.date) };
         let tick = window.take_ahead(limits, ahead, cost, &shared.account);
-        let id = self.lines.push(fingerprint, limits, Place { limits: 0, cost, due, tick });
+        let id = self.rare.lines.push(fingerprint, limits, Place { limits: 0, cost, due, tick });
         LineUp::Waiting(Turn { id, due, now: moment.now })
     }
 
@@ -306,7 +306,7 @@ impl<W: Window> Shard<W> {
         turn: &Turn,
         waker: &Waker,
     ) -> (bool, Option<Waker>) {
-        let Some((line, index)) = self.lines.find(fingerprint, turn.id) else {
+        let Some((line, index)) = self.rare.lines.find(fingerprint, turn.id) else {
             return (true, None);
         };
         let waiter = &mut line.waiters[index];
@@ -327,7 +327,7 @@ impl<W: Window> Shard<W> {
     ) -> Confirm {
         let request = self.enter(request);
         let now = request.moment.now;
-        match self.lines.due(request.fingerprint, id) {
+        match self.rare.lines.due(request.fingerprint, id) {
             Some(due) if due > now => return Confirm::Waiting(Turn { id, due, now }),
             _ => {}
         }
@@ -358,7 +358,7 @@ impl<W: Window> Shard<W> {
     ) -> Confirm {
         let Request { fingerprint, limits, moment, cost } = *request;
         let window = self.slots.window(at);
-        if let Some((line, index)) = self.lines.find(fingerprint, id) {
+        if let Some((line, index)) = self.rare.lines.find(fingerprint, id) {
             line.set_aside(Aside::From(index), window, moment.now, shared);
             self.idle.include(0);
         }
@@ -367,12 +367,12 @@ impl<W: Window> Shard<W> {
         if wait_for(window, request) == 0 {
             let tick = window.take(limits, moment, cost, &shared.account);
             receipt = Some(Receipt { fingerprint, tick, units: cost, epoch: window.epoch() });
-            self.lines.remove(fingerprint, id, shared, wakers);
+            self.rare.lines.remove(fingerprint, id, shared, wakers);
         }
-        if let Some(line) = self.lines.by_key.get_mut(&fingerprint) {
+        if let Some(line) = self.rare.lines.by_key.get_mut(&fingerprint) {
             line.place(window, moment, shared, wakers);
         }
-        match (receipt, self.lines.due(fingerprint, id)) {
+        match (receipt, self.rare.lines.due(fingerprint, id)) {
             (None, Some(due)) => Confirm::Waiting(Turn { id, due, now: moment.now }),
             (None, None) => Confirm::Denied(decide(window, request, shared, false).into_denied()),
             (Some(receipt), _) => {
@@ -392,7 +392,7 @@ impl<W: Window> Shard<W> {
     ) {
         let now = self.see(request.moment).now;
         let fingerprint = request.fingerprint;
-        let Some((line, index)) = self.lines.find(fingerprint, id) else { return };
+        let Some((line, index)) = self.rare.lines.find(fingerprint, id) else { return };
         let place = line.waiters[index].place;
         let is_last = place.due > now && index + 1 == line.waiters.len();
         if let Some(at) = self.slots.find(fingerprint) {
@@ -400,7 +400,7 @@ impl<W: Window> Shard<W> {
             // The key may expire earlier than before. When is not known yet.
             self.idle.include(0);
         }
-        self.lines.remove(fingerprint, id, shared, wakers);
+        self.rare.lines.remove(fingerprint, id, shared, wakers);
         if !is_last {
             self.set_aside(fingerprint, Aside::NotDue, shared);
             self.place_again(fingerprint, shared, wakers);
@@ -411,7 +411,7 @@ impl<W: Window> Shard<W> {
     /// else may run before [`place_again`](Self::place_again).
     pub(super) fn set_aside(&mut self, fingerprint: u64, which: Aside, shared: &Shared) {
         let now = self.latest.now;
-        if let Some(line) = self.lines.by_key.get_mut(&fingerprint)
+        if let Some(line) = self.rare.lines.by_key.get_mut(&fingerprint)
             && let Some(at) = self.slots.find(fingerprint)
         {
             line.set_aside(which, self.slots.window(at), now, shared);
@@ -423,7 +423,7 @@ impl<W: Window> Shard<W> {
     /// now.
     pub(super) fn place_again(&mut self, fingerprint: u64, shared: &Shared, wakers: &mut Wakers) {
         let moment = self.latest;
-        if let Some(line) = self.lines.by_key.get_mut(&fingerprint)
+        if let Some(line) = self.rare.lines.by_key.get_mut(&fingerprint)
             && let Some(at) = self.slots.find(fingerprint)
         {
             let hold = Hold::start();
@@ -435,7 +435,7 @@ impl<W: Window> Shard<W> {
     /// Places all waiters of a key that has just been forgotten.
     pub(super) fn line_up_again(&mut self, fingerprint: u64, shared: &Shared, wakers: &mut Wakers) {
         let moment = self.latest;
-        let Some(line) = self.lines.by_key.get_mut(&fingerprint) else { return };
+        let Some(line) = self.rare.lines.by_key.get_mut(&fingerprint) else { return };
         for waiter in &mut line.waiters {
             waiter.place.tick = Place::ASIDE;
         }
@@ -445,7 +445,7 @@ impl<W: Window> Shard<W> {
             return self.place_again(fingerprint, shared, wakers);
         }
         // No room for the key: each waiter asks the sketches.
-        let Some(line) = self.lines.by_key.get_mut(&fingerprint) else { return };
+        let Some(line) = self.rare.lines.by_key.get_mut(&fingerprint) else { return };
         for waiter in &mut line.waiters {
             waiter.place.due = moment.now;
             wakers.woken.extend(waiter.waker.take());

@@ -69,9 +69,9 @@ fn save_keys<W: Window>(
         frame.put_u64(fingerprint);
         frame.put_u64(window.epoch().into());
         // Callers that wait do not survive a restart, so they are not charged.
-        let without_line = shard.lines.has(fingerprint).then(|| {
+        let without_line = shard.rare.lines.has(fingerprint).then(|| {
             let mut copy = copy(window, &shared.limits, shared)?;
-            shard.lines.withdraw(fingerprint, &mut copy, shard.latest.now, shared);
+            shard.rare.lines.withdraw(fingerprint, &mut copy, shard.latest.now, shared);
             Some(copy)
         });
         match without_line.flatten() {
@@ -111,9 +111,9 @@ fn save_resets<W: Window>(
         frame.put_u64(RESETS);
         frame.put_u64(place.0 as u64);
         frame.put_u64(place.1 as u64);
-        frame.put_u64(shard.resets.void_before());
-        next = shard.resets.encode(from, STEP, &mut frame);
-        let is_empty = shard.resets.bytes() == 0 && shard.resets.void_before() == 0;
+        frame.put_u64(shard.rare.resets.void_before());
+        next = shard.rare.resets.encode(from, STEP, &mut frame);
+        let is_empty = shard.rare.resets.bytes() == 0 && shard.rare.resets.void_before() == 0;
         shard.note_hold(hold);
         drop(shard);
         if !is_empty {
@@ -174,12 +174,12 @@ pub(super) fn restore<'a, W: Window + 'a>(
             let (index, of) = (frame.take_u64()?, frame.take_u64()?);
             let void_before = frame.take_tick()?;
             for mut shard in lock_sharing(index, of) {
-                shard.resets.raise_void_before(void_before);
+                shard.rare.resets.raise_void_before(void_before);
             }
             while !frame.is_empty() {
                 let fingerprint = frame.take_u64()?;
                 let mut shard = lock(fingerprint);
-                shard.resets.decode(fingerprint, &mut frame, shared.note_budget())?;
+                shard.rare.resets.decode(fingerprint, &mut frame, shared.note_budget())?;
             }
         }
         _ => return Err(damaged("the kind of a frame")),

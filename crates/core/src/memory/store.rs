@@ -8,7 +8,7 @@ use core::time::Duration;
 use super::decide::Request;
 use super::line::{Confirm, LineUp, Turn, WaiterCount, Wakers};
 use super::longest::{KeptWindows, Longest};
-use super::shard::{AtomicOnFull, Counters, Hold, OnFull, Shard, Shared};
+use super::shard::{AtomicOnFull, Counters, Hold, OnFull, Rare, Shard, Shared};
 use super::slots::Slots;
 use super::snapshot;
 use crate::account::Account;
@@ -154,6 +154,8 @@ pub(crate) struct MemoryStore<W> {
 #[repr(align(128))]
 struct Padded<T>(T, Contention);
 
+const _: () = assert!(size_of::<Shard<Log>>() <= 240, "a shard and its lock take 256 bytes");
+
 /// Remembers for a while that a batch found a shard's lock taken by another thread.
 ///
 /// A batch holds its locks for as long as its memory takes to arrive, which is many times longer than
@@ -205,7 +207,7 @@ impl<W: Window + Debug> MemoryStore<W> {
         let Split { table, sketch } =
             Split::new(settings.memory_limit, settings.shards, &settings.limits);
         let account = Account::new(table);
-        account.grow(settings.shards * size_of::<Padded<Mutex<Shard<W>>>>());
+        account.grow(settings.shards * (size_of::<Padded<Mutex<Shard<W>>>>() + Rare::BYTES));
         let shards = (0..settings.shards)
             .map(|_| Padded(Mutex::new(Shard::new()), Contention::default()))
             .collect();
@@ -498,13 +500,13 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
             waiters: self.shared.waiters.waiting.load(Ordering::Relaxed),
             ..Default::default()
         };
-        let mut fixed = size_of_val(&*self.shards);
+        let mut fixed = size_of_val(&*self.shards) + self.shards.len() * Rare::BYTES;
         for shard in &self.shards {
             let shard = shard.0.lock();
             let Counters { evictions, overflowed, swept, longest_hold, log_units, .. } =
                 shard.counters;
             stats.log_units += log_units;
-            fixed += Slots::<W>::bytes(shard.slots.capacity()) + shard.resets.bytes();
+            fixed += Slots::<W>::bytes(shard.slots.capacity()) + shard.rare.resets.bytes();
             stats.keys += shard.slots.len() as u64;
             stats.bytes += shard.sketch_bytes();
             stats.evictions += evictions;

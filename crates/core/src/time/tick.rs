@@ -24,7 +24,7 @@ pub(crate) struct TickScale {
     /// What the clock may lag behind, and a tick but a nanosecond: with it added, to round down is to
     /// round up.
     ceiling: u64,
-    /// Ticks by which stored time is ahead of the clock. Zero unless the limiter was restored after
+    /// Nanoseconds by which stored time is ahead of the clock, whole ticks. Zero unless the limiter was restored after
     /// the wall clock had gone back.
     ahead: u64,
 }
@@ -63,7 +63,7 @@ impl TickScale {
 
     /// The same scale, with stored time `ticks` ahead of the clock.
     pub(crate) fn ahead_by(self, ticks: u64) -> Self {
-        Self { ahead: ticks, ..self }
+        Self { ahead: self.nanos(ticks), ..self }
     }
 
     /// The latest tick that a clock can show.
@@ -75,8 +75,8 @@ impl TickScale {
     /// rounded up. It is at most [`NANOS_MAX`].
     #[inline]
     pub(crate) fn moment(&self, nanos: u64) -> Moment {
-        let Self { ahead, ceiling, .. } = *self;
-        Moment { now: self.divide(nanos) + ahead, date: self.divide(nanos + ceiling) + ahead }
+        let nanos = nanos + self.ahead;
+        Moment { now: self.divide(nanos), date: self.divide(nanos + self.ceiling) }
     }
 
     /// A window in ticks, rounded up: a unit never counts for less than the window.
@@ -101,7 +101,7 @@ impl TickScale {
 
     /// The time since the Unix epoch, by the clock, at which a tick begins.
     pub(crate) fn since_epoch(&self, tick: u64) -> Duration {
-        self.duration(tick.saturating_sub(self.ahead))
+        Duration::from_nanos(self.nanos(tick).saturating_sub(self.ahead))
     }
 
     pub(crate) fn tick_nanos(&self) -> u64 {

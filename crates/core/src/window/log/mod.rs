@@ -127,8 +127,10 @@ impl Window for Log {
             return None;
         }
         let first = self.head.tick();
-        let reset = first + window - moment.now;
+        // Computed late, so that it holds no register while the unit is taken.
+        let reset = || first + window - moment.now;
         if used > limit {
+            let reset = reset();
             let frees_one = u64::from(self.units) == limit && self.body.first_is_one();
             return frees_one.then_some(Standing { used: limit, retry: reset, reset, tick: 0 });
         }
@@ -136,7 +138,7 @@ impl Window for Log {
             return None;
         }
         self.units = units;
-        Some(Standing { used, retry: 0, reset, tick: moment.date })
+        Some(Standing { used, retry: 0, reset: reset(), tick: moment.date })
     }
 
     fn take(&mut self, limits: &Limits, moment: Moment, cost: u64, account: &Account) -> u64 {
