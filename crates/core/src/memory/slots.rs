@@ -175,10 +175,15 @@ impl<W: Window> Slots<W> {
         }
     }
 
-    /// Returns the places of all keys, beginning at the home of `fingerprint`.
+    /// Returns the places of all keys: first those that a search for `fingerprint` passes, then those
+    /// before its home, the nearest first. To replace one of the first by that key moves few others.
     pub(super) fn near(&self, fingerprint: u64) -> impl Iterator<Item = usize> + '_ {
-        let home = home(fingerprint, self.capacity());
-        let places = (home..self.capacity()).chain(0..home);
+        let capacity = self.capacity();
+        let home = home(fingerprint, capacity);
+        let passed = distance(home, self.vacancy(fingerprint), capacity);
+        let up = (0..passed).map(move |steps| home + steps);
+        let down = (1..=capacity - passed).map(move |steps| home + capacity - steps);
+        let places = up.chain(down).map(move |at| if at < capacity { at } else { at - capacity });
         places.filter(|at| self.tags[*at] != 0)
     }
 
