@@ -453,16 +453,10 @@ impl<W: Window> Shard<W> {
                 OnFull::Overflow | OnFull::Lru => self.check_overflow(request, shared),
             };
         };
-        let Request { limits, moment, cost, .. } = *request;
         let window = self.slots.window(at);
-        let decision = if limits.is_single() {
-            let standing = window.check(limits, moment, cost, &shared.account);
-            Known { standing, epoch: window.epoch() }.decision(request, &shared.scale)
-        } else {
-            decide(window, request, shared, true)
-        };
+        let decision = decide(window, request, shared, true);
         let idle_at = window.idle_at(shared.longest());
-        if idle_at <= moment.now {
+        if idle_at <= request.moment.now {
             // A key that was denied and has nothing on record must cost no memory.
             self.drop_slot(at, shared);
         } else {

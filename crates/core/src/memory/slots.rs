@@ -1,7 +1,7 @@
 //! The table of one shard: open addressing, one tag byte a slot.
 //!
-//! This is not a library's table because of memory. Capacity grows by a quarter instead of doubling,
-//! so 72 to 90 % of the slots are used, where a table that doubles uses 44 to 87 %. And slots lie in
+//! This is not a library's table because of memory. Capacity grows by a quarter at most instead of
+//! doubling, so 72 to 90 % of the slots are used, where a table that doubles uses 44 to 87 %. And slots lie in
 //! pages that stay where they are when the table grows: a thousand shards that each allocate a larger
 //! block and free the smaller one would leave a third of the memory in holes.
 
@@ -58,11 +58,11 @@ impl<W: Window> Slots<W> {
     }
 
     /// The capacity that the table grows to: larger by a quarter, or by an eighth while it is small and
-    /// quickly moved.
+    /// quickly moved, or so large that a quarter would be much memory.
     pub(super) fn next_capacity(&self) -> usize {
         let capacity = self.capacity();
-        let more = if capacity < 256 { capacity / 8 } else { capacity / 4 };
-        (capacity + more + 1).next_multiple_of(PAGE)
+        let part = if (256..4096).contains(&capacity) { 4 } else { 8 };
+        (capacity + capacity / part + 1).next_multiple_of(PAGE)
     }
 
     /// The least capacity that the table can grow to, where the budget has no bytes for more: larger

@@ -12,7 +12,8 @@ impl Log {
     /// Puts a unit at the end of the codes in the usual cases: a code of one or two bytes, and room
     /// for it. False, and nothing done, in all others. `first` is the tick of the first entry. Leaves
     /// the sum of units to the caller.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a call would cost a twentieth of the check")]
     #[expect(clippy::cast_possible_truncation, reason = "a short code is below 2^16")]
     pub(super) fn take_fast(&mut self, first: u64, date: u64) -> bool {
         let Some(gap) = date.checked_sub(first + u64::from(self.span)) else { return false };
