@@ -101,13 +101,20 @@ fn without_redis_time(value: &str) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
 
-/// All metrics but those that depend on time or on how calls to Redis were batched.
+/// All metrics except those that depend on time, on how calls to Redis were batched, or on the random secret,
+/// which decides how keys spread over shards.
 fn metrics(engine: &Engine) -> Vec<String> {
     let text = engine.metrics().render();
     let varies = |line: &&str| {
-        ["_seconds_bucket", "_seconds_sum", "lock_hold", "rate_limit_redis_"]
-            .iter()
-            .any(|part| line.contains(part))
+        let parts = [
+            "_seconds_bucket",
+            "_seconds_sum",
+            "lock_hold",
+            "rate_limit_redis_",
+            "rate_limit_memory_bytes",
+            "rate_limit_memory_used_ratio",
+        ];
+        parts.iter().any(|part| line.contains(part))
             && !line.starts_with("rate_limit_redis_decisions_total")
     };
     text.lines()
