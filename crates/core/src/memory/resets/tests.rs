@@ -1,3 +1,5 @@
+//! Epochs and notes of reset keys.
+
 use super::*;
 
 fn budget(account: &Account) -> NoteBudget<'_> {

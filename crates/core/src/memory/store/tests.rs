@@ -1,3 +1,5 @@
+//! Batches beside single checks.
+
 use std::sync::mpsc;
 use std::thread;
 

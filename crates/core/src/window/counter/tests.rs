@@ -1,3 +1,5 @@
+//! The counter against its formula.
+
 use proptest::prelude::*;
 
 use super::*;

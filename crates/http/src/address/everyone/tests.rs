@@ -1,3 +1,5 @@
+//! Unions of trusted networks against a list of addresses.
+
 use ipnet::{Ipv4Net, Ipv6Net};
 use proptest::prelude::*;
 
