@@ -228,7 +228,11 @@ impl Pair {
 fn compare_retries(decision: &Decision, retries: &[Option<u64>]) {
     for (quota, retry) in decision.quotas().iter().zip(retries) {
         let expected = retry.map(Duration::from_millis);
-        assert_eq!(quota.retry_after().duration(), expected, "retry_after, the model says {retries:?}");
+        assert_eq!(
+            quota.retry_after().duration(),
+            expected,
+            "retry_after, the model says {retries:?}"
+        );
     }
 }
 

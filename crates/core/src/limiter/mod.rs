@@ -106,8 +106,7 @@ impl Limiter {
     /// several times is checked in order.
     ///
     /// Takes down to half of the time of single checks once the keys do not fit the processor's cache,
-    /// also if several threads check the same keys. For a few keys that stay in the cache, single checks
-    /// are faster.
+    /// also if several threads check the same keys. With less state, it checks one key after the other.
     pub fn check_many<K: Key>(&self, keys: &[K], cost: Cost, decisions: &mut Vec<Decision>) {
         decisions.clear();
         decisions.reserve(keys.len());
