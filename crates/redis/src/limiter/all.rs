@@ -34,7 +34,7 @@ impl<'a> RedisAsk<'a> {
     }
 
     /// In shadow mode it never blocks the others.
-    fn check(&self, cost: u64) -> Op {
+    fn check(&self, cost: u64) -> Op<'static> {
         if self.is_shadow() { Op::Shadow { cost } } else { Op::Check { cost } }
     }
 
@@ -149,7 +149,7 @@ impl Redis {
     async fn call_parts(
         &self,
         parts: &[Part],
-        op: impl Fn(&Part) -> Op,
+        op: impl Fn(&Part) -> Op<'static>,
     ) -> Result<Vec<Decision>, Failure> {
         let names: Vec<Vec<u8>> = parts.iter().map(|part| part.name.clone()).collect();
         let ops: Vec<KeyOp<'_>> =

@@ -26,7 +26,7 @@ impl Inner {
         &self,
         key: &[u8],
         limits: &ScriptLimits,
-        op: Op,
+        op: Op<'_>,
     ) -> Result<TimedReply, Failure> {
         self.run_op_until(key, limits, op, self.redis.deadline(Instant::now())).await
     }
@@ -36,7 +36,7 @@ impl Inner {
         &self,
         key: &[u8],
         limits: &ScriptLimits,
-        op: Op,
+        op: Op<'_>,
         until: Instant,
     ) -> Result<TimedReply, Failure> {
         let (name, op) = (self.name(key), KeyOp { limits, op });

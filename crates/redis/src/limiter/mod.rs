@@ -3,6 +3,7 @@
 mod all;
 mod builder;
 mod call;
+mod charge;
 mod degraded;
 mod leased;
 mod stats;

@@ -1,5 +1,6 @@
 //! A limiter on Redis with the quotas that its methods apply.
 
+use core::time::Duration;
 use std::sync::Arc;
 
 use slidegate::{Cost, Decision, Error, ErrorKind, Event, Quota, Receipt, Usage};
@@ -8,7 +9,7 @@ use tokio::time::Instant;
 use super::RedisLimiter;
 use super::tier::RedisTier;
 use crate::local::LocalFallback;
-use crate::script::{KeyReply, Op};
+use crate::script::{Charge, KeyReply, Op};
 use crate::servers::Failure;
 
 /// A limiter on Redis with the quotas of the policy or of a tier: see [`RedisLimiter::with`].
@@ -110,7 +111,8 @@ impl RedisWithQuotas<'_> {
         }
         let debt = (actual - units).min(Quota::LIMIT_MAX);
         if debt > 0 {
-            self.run(key, Op::Charge { cost: debt }).await?;
+            let debt = Charge { units: debt, age: Duration::ZERO };
+            self.limiter.inner.charge(key, self.tier, &[debt]).await?;
         }
         Ok(units + debt)
     }
@@ -157,7 +159,7 @@ impl RedisWithQuotas<'_> {
     }
 
     /// Runs an operation under these quotas.
-    async fn run(self, key: &[u8], op: Op) -> Result<KeyReply, Failure> {
+    async fn run(self, key: &[u8], op: Op<'_>) -> Result<KeyReply, Failure> {
         let inner = &self.limiter.inner;
         Ok(inner.run_op(key, &inner.limits(self.tier), op).await?.reply)
     }
@@ -174,7 +176,7 @@ impl RedisWithQuotas<'_> {
     }
 
     /// Runs an operation that returns units, after which a denial may no longer apply.
-    async fn return_units(self, key: &[u8], op: Op) -> Result<u64, Error> {
+    async fn return_units(self, key: &[u8], op: Op<'_>) -> Result<u64, Error> {
         let reply = self.run(key, op).await?;
         self.limiter.inner.forget_denial(key);
         Ok(reply.units()?)

@@ -118,6 +118,12 @@ impl ScriptLimits {
     pub(super) fn ticks(&self, duration: Duration) -> u64 {
         ticks_up(duration, self.tick)
     }
+
+    /// A duration in ticks, rounded down.
+    pub(super) fn ticks_down(&self, duration: Duration) -> u64 {
+        let ticks = duration.as_nanos() / self.tick.as_nanos().max(1);
+        u64::try_from(ticks).map_or(TICKS_MAX, |ticks| ticks.min(TICKS_MAX))
+    }
 }
 
 fn tick_micros(tick: Duration) -> Result<u32, Error> {

@@ -14,7 +14,7 @@ mod tests;
 use std::sync::OnceLock;
 
 pub(crate) use limits::ScriptLimits;
-pub(crate) use op::{KeyOp, Op, arguments, time};
+pub(crate) use op::{CHARGES_MAX, Charge, KeyOp, Op, arguments, time};
 pub(crate) use reply::{KeyReply, parse};
 
 /// Selects a script: that of one algorithm, or of all of them.

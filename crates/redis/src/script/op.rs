@@ -10,14 +10,22 @@ use super::ScriptLimits;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KeyOp<'a> {
     pub(crate) limits: &'a ScriptLimits,
-    pub(crate) op: Op,
+    pub(crate) op: Op<'a>,
+}
+
+/// Units to be recorded whether they fit or not, as debt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Charge {
+    pub(crate) units: u64,
+    /// How long before the server's present time they were admitted.
+    pub(crate) age: Duration,
 }
 
 /// What a script does with a key.
 ///
 /// Checks of several keys in one call take from all or from none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Op {
+pub(crate) enum Op<'a> {
     /// Takes if it fits.
     Check { cost: u64 },
     /// A check in shadow mode: takes if it fits, and never blocks the other keys of the call.
@@ -26,8 +34,9 @@ pub(crate) enum Op {
     Peek { cost: u64 },
     /// Takes as many as fit, from `units_min` up to `units_max`, dated `ahead` of now.
     Lease { units_min: u64, units_max: u64, ahead: Duration },
-    /// Takes whether it fits or not: debt.
-    Charge { cost: u64 },
+    /// Records units whether they fit or not, oldest first. Those older than the longest window
+    /// are not recorded. At most [`CHARGES_MAX`] per call; the script ignores the rest.
+    Charge { charges: &'a [Charge] },
     /// Gives back exactly the units that a receipt names.
     Refund { tick: u64, units: u64, epoch: u16 },
     /// Gives back units without a receipt: the oldest that count, then the newest.
@@ -37,6 +46,9 @@ pub(crate) enum Op {
     /// Lists the entries that count.
     History,
 }
+
+/// Maximum number of charges in one call, which keeps the script short.
+pub(crate) const CHARGES_MAX: usize = 128;
 
 /// A cost above all limits: the sum of several checks of one key.
 const TOO_MANY: u64 = Quota::LIMIT_MAX + 1;
@@ -61,7 +73,11 @@ impl KeyOp<'_> {
                 let ahead = u16::try_from(self.limits.ticks(ahead)).unwrap_or(u16::MAX);
                 (4, units_max.min(Quota::LIMIT_MAX), units_min, ahead)
             }
-            Op::Charge { cost } => (5, cost.min(Quota::LIMIT_MAX), 0, 0),
+            Op::Charge { charges } => {
+                let first = charges.first().map_or((0, 0), |charge| self.charge(charge));
+                let further = charges.len().clamp(1, CHARGES_MAX) - 1;
+                (5, first.0, first.1, u16::try_from(further).unwrap_or(u16::MAX))
+            }
             Op::Refund { tick, units, epoch } => (6, units.min(Quota::LIMIT_MAX), tick, epoch),
             Op::Reset => (7, 0, 0, 0),
             Op::History => (8, 0, 0, 0),
@@ -76,7 +92,20 @@ impl KeyOp<'_> {
         bytes.extend_from_slice(&tick.min(Quota::LIMIT_MAX).to_le_bytes()[..7]);
         bytes.extend_from_slice(&epoch.to_le_bytes());
         bytes.extend_from_slice(back);
+        if let Op::Charge { charges } = self.op {
+            for charge in charges.iter().take(CHARGES_MAX).skip(1) {
+                let (units, age) = self.charge(charge);
+                bytes.extend_from_slice(&units.to_le_bytes()[..7]);
+                bytes.extend_from_slice(&age.to_le_bytes()[..6]);
+            }
+        }
         bytes
+    }
+
+    /// The units and the ticks of a charge. The age is rounded down, so the units are dated late and
+    /// count for at least a full window.
+    fn charge(&self, charge: &Charge) -> (u64, u64) {
+        (charge.units.min(Quota::LIMIT_MAX), self.limits.ticks_down(charge.age))
     }
 }
 

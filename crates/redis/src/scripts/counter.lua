@@ -106,6 +106,14 @@ windows[67] = function(kit)
     return q.start
   end
 
+  function counter.charge(s, q, date, cost)
+    if date >= q.start then
+      counter.take(s, q, date, cost)
+    elseif date + q.window >= q.start then
+      q.previous = kit.add(q.previous, cost)
+    end
+  end
+
   function counter.give_back(_, q, tick, units)
     local given = 0
     if tick >= q.start then

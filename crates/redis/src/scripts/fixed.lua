@@ -54,6 +54,13 @@ windows[70] = function(kit)
     return q.start
   end
 
+  -- A window that has ended counts no more.
+  function fixed.charge(s, q, date, cost)
+    if date >= q.start then
+      fixed.take(s, q, date, cost)
+    end
+  end
+
   function fixed.give_back(_, q, tick, units)
     local given = 0
     if tick >= q.start then

@@ -21,7 +21,7 @@ windows[71] = function(kit)
   function gcra.read(s, q, value, at)
     -- Under a limit of zero nothing is taken, and what other limits took refills at one per window.
     q.rate = math.max(q.limit, 1)
-    q.full_at, q.parts = s.now, 0
+    q.full_at, q.parts = 0, 0
     if value then
       q.full_at, q.parts = unpack(STATE, value, at)
       at = at + STATE_BYTES
@@ -31,11 +31,13 @@ windows[71] = function(kit)
 
   function gcra.advance(s, q, back)
     q.full_at = q.full_at - back
-    if q.full_at < s.now or (q.full_at == s.now and q.parts == 0) then
-      q.full_at, q.parts = s.now, 0
-    elseif q.parts >= q.rate then
+    if q.parts >= q.rate then
       -- The limit has changed: rounded up to a whole tick, which may deny early.
       q.full_at, q.parts = q.full_at + 1, 0
+    end
+    q.was_full_at, q.was_parts = q.full_at, q.parts
+    if q.full_at < s.now then
+      q.full_at, q.parts = s.now, 0
     end
   end
 
@@ -108,6 +110,19 @@ windows[71] = function(kit)
     local ticks, parts = with(s, q, cost)
     q.full_at, q.parts = math.min(s.now + ticks, TICK_MAX), parts
     return date
+  end
+
+  -- If the bucket is full now, it was taken from when it became full, or at the date of the units if
+  -- that is later: a part may have been refilled since.
+  function gcra.charge(s, q, date, cost)
+    if q.full_at == s.now and q.parts == 0 then
+      q.full_at, q.parts = math.min(date, s.now), 0
+      if q.was_full_at >= date then
+        q.full_at, q.parts = q.was_full_at, q.was_parts
+      end
+    end
+    gcra.take(s, q, date, cost)
+    gcra.advance(s, q, 0)
   end
 
   -- What has been refilled since is not given back: it would come out of what others took meanwhile.

@@ -301,6 +301,14 @@ windows[76] = function(kit)
   -- Units dated ahead stand behind all others.
   log.take_ahead = log.take
 
+  -- Units that are older than the last entry count as if they came with it: longer, never shorter.
+  function log.charge(s, date, cost)
+    log.take(s, date, cost)
+    for _, c in ipairs(s.cursors) do
+      advance(s, c)
+    end
+  end
+
   -- Reads all codes from the front on into `s.text`, to be written anew.
   local function gather(s)
     if s.gathered then

@@ -9,7 +9,7 @@
 --     B; for each quota units that count I7 (2^53 for more: then how often 2^53 B, and the rest I7,
 --     follow), if not taken ticks until the cost passes I7 (2^53 for never), ticks until more units
 --     become available I7; if taken, tick I7 and epoch I2, and for a lease units I7;
---   units given back or charged (refund, forgive, charge): I7;
+--   units given back or recorded (refund, forgive, charge): I7, at most 2^53;
 --   whether there was anything (reset): B;
 --   entries (history): number I4, then tick i7 and units I7 of each.
 -- Or an error that begins with SLIDEGATE, for values that are not ours and asks that make no sense.
@@ -21,9 +21,12 @@ local FORGIVE = 9
 
 -- An ask: operation, units; microseconds of a tick, limit and window of the first quota, the
 -- algorithm's parameter; tick and epoch; algorithm, number of quotas, ticks to keep entries for.
--- Limit and window of the other quotas follow.
+-- Limit and window of the other quotas follow. A charge has its age in place of the tick and the
+-- number of further charges in place of the epoch. These come last, each with units and age, and all
+-- are in order, oldest first.
 local ASK, ASK_BYTES = '<BI7I4I7I6I4I7I2BBI6', 46
 local QUOTA, QUOTA_BYTES = '<I7I6', 13
+local CHARGE_FORM, CHARGE_BYTES = '<I7I6', 13
 
 local pack, unpack = struct.pack, struct.unpack
 local kit = kit(us, SLACK)
@@ -43,6 +46,7 @@ end
 local function read_ask(i)
   local s = { key = KEYS[i], limits = {}, windows = {} }
   local kind
+  s.argument = ARGV[i]
   s.op, s.units, s.tick, s.limits[1], s.windows[1], s.param, s.at, s.of, kind, s.count, s.keep =
     unpack(ASK, ARGV[i])
   s.op = s.op % 64
@@ -86,6 +90,24 @@ local function lease(s)
   if s.fits then
     take(s, s.date + s.of, units, s.window.take_ahead)
   end
+end
+
+-- Records units that were admitted elsewhere, up to a window ago, whether they fit or not. Returns
+-- how many still count.
+local function charge(s)
+  local units, age, recorded = s.units, s.at, 0
+  local at = ASK_BYTES + 1 + (s.count - 1) * QUOTA_BYTES
+  for further = 0, s.of do
+    if further > 0 then
+      units, age = unpack(CHARGE_FORM, s.argument, at)
+      at = at + CHARGE_BYTES
+    end
+    if s.date - age > s.now - s.keep then
+      s.window.charge(s, s.date - age, units)
+      recorded, s.changed = kit.add(recorded, units), true
+    end
+  end
+  return recorded
 end
 
 local function refund(s)
@@ -147,9 +169,7 @@ end
 local function act(s, blocked)
   local op = s.op
   if op == CHARGE then
-    s.window.take(s, s.date, s.units)
-    s.changed = true
-    return pack('<I7', s.units)
+    return pack('<I7', charge(s))
   elseif op == REFUND then
     return pack('<I7', refund(s))
   elseif op == FORGIVE then

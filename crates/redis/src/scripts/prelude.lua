@@ -160,6 +160,7 @@ local function kit(us, slack)
   --   advance(s, q, back): brings the state up to now; `back` is by how much the clock has gone back;
   --   used, retry, reset, room: see main.lua;
   --   take(s, q, date, cost): the tick of what was taken; give_back(s, q, tick, units): how many;
+  --   charge(s, q, date, cost): the same as take, for a date of up to `keep` ticks before now;
   --   clear(s, q): empties it, and says whether it held anything;
   --   write(s, q): its bytes, and the tick until which they matter.
   function kit.small(kind, least, of)
@@ -187,6 +188,12 @@ local function kit(us, slack)
         tick = math.max(tick, of.take(s, q, date, cost))
       end
       return tick
+    end
+
+    function window.charge(s, date, cost)
+      for _, q in ipairs(s.quotas) do
+        of.charge(s, q, date, cost)
+      end
     end
 
     function window.give_back(s, tick, units)

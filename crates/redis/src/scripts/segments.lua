@@ -225,6 +225,20 @@ windows[83] = function(kit)
     return latest
   end
 
+  -- A segment that the ring has no place for counts as the oldest that it has.
+  function segments.charge(s, q, date, cost)
+    local segment = div(math.max(date, 0), q.length)
+    if q.sum == 0 then
+      q.last = math.max(date, 0)
+    end
+    if q.sum == 0 or segment > newest(q) then
+      segments.take(s, q, date, cost)
+    elseif segment >= kept(q, s.now) then
+      add(q, math.max(segment, q.oldest), cost)
+      q.last, q.sum = math.max(q.last, date), kit.add(q.sum, cost)
+    end
+  end
+
   function segments.give_back(_, q, tick, units)
     local segment = div(tick, q.length)
     if segment > newest(q) or segment < q.oldest or q.sum == 0 then

@@ -5,17 +5,24 @@ use redis::Value;
 use slidegate::{Algorithm, ErrorKind};
 use slidegate_testkit::Random;
 
-use super::super::{KeyOp, Op, parse};
-use super::{ALGORITHMS, Caller, START, limits, ms};
+use super::super::{Charge, KeyOp, Op, parse};
+use super::{ALGORITHMS, Caller, START, charge, limits, ms};
+
+/// One large charge, a few old ones, and one that is older than any window.
+const CHARGES: [&[Charge]; 3] = [
+    &[charge(1 << 52, 0)],
+    &[charge(3, 900), charge(1, 500), charge(70_000, 1)],
+    &[charge(1, 9001)],
+];
 
 /// Whatever can be asked of this algorithm.
-fn operations(algorithm: Algorithm, random: &mut Random) -> Vec<Op> {
+fn operations(algorithm: Algorithm, random: &mut Random) -> Vec<Op<'static>> {
     let (tick, epoch) = (1_700_000_000_000 + random.between(0, 2000), 0);
     let mut all = vec![
         Op::Check { cost: 1 },
         Op::Check { cost: random.between(1, 50) },
         Op::Peek { cost: random.between(1, 50) },
-        Op::Charge { cost: random.between(1, 1 << 52) },
+        Op::Charge { charges: random.pick(&CHARGES) },
         Op::Refund { tick, units: random.between(1, 9), epoch },
         Op::Reset,
     ];

@@ -2,6 +2,7 @@
 //!
 //! `tests/conformance.rs` runs the traces of every algorithm, `tests/given_clock.rs` steps the clock.
 
+mod charge;
 mod damage;
 mod leases;
 mod lint;
@@ -16,7 +17,9 @@ use slidegate::{Algorithm, Error, ErrorKind, Quota};
 use slidegate_testkit::server::RedisServer;
 
 use super::reply::ScriptReply;
-use super::{Clock, KeyOp, KeyReply, MAIN, Op, ScriptKind, ScriptLimits, arguments, parse, text};
+use super::{
+    Charge, Clock, KeyOp, KeyReply, MAIN, Op, ScriptKind, ScriptLimits, arguments, parse, text,
+};
 
 const ALGORITHMS: [Algorithm; 6] = [
     Algorithm::Log,
@@ -71,7 +74,7 @@ impl Caller {
         now: Duration,
         key: &str,
         limits: &ScriptLimits,
-        op: Op,
+        op: Op<'_>,
     ) -> Result<KeyReply, Error> {
         let mut reply = self.call(now, &[key], &[KeyOp { limits, op }])?;
         assert_eq!(reply.server_time, now, "the script read another clock");
@@ -101,6 +104,11 @@ fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
+/// Units admitted so many milliseconds ago.
+const fn charge(units: u64, age_ms: u64) -> Charge {
+    Charge { units, age: Duration::from_millis(age_ms) }
+}
+
 /// Quotas as limit and milliseconds, in ticks of a millisecond.
 fn limits(algorithm: Algorithm, quotas: &[(u64, u64)]) -> ScriptLimits {
     let quota = |&(limit, millis): &(u64, u64)| Quota::new(limit, ms(millis)).unwrap();
@@ -125,7 +133,7 @@ fn retry_after(reply: &KeyReply) -> Option<Duration> {
 }
 
 /// The refund of what a check took.
-fn refund_of(reply: &KeyReply) -> Op {
+fn refund_of(reply: &KeyReply) -> Op<'static> {
     match *reply {
         KeyReply::Decision { tick, epoch, units, .. } => Op::Refund { tick, units, epoch },
         ref other => panic!("{other:?} is no decision"),

@@ -4,13 +4,22 @@ use redis::Value;
 use slidegate::Algorithm;
 
 use super::super::{
-    Clock, KeyOp, KeyReply, MAIN, Op, ScriptKind, ScriptLimits, arguments, parse, text,
+    Charge, Clock, KeyOp, KeyReply, MAIN, Op, ScriptKind, ScriptLimits, arguments, parse, text,
 };
-use super::{ALGORITHMS, Caller, START, decided, limits, refund_of};
+use super::{ALGORITHMS, Caller, START, charge, decided, limits, refund_of};
+
+/// Five units of debt.
+const DEBT: [Charge; 1] = [charge(5, 0)];
 
 impl Caller {
     /// Runs a script on the server's own clock.
-    fn run_now(&mut self, kind: ScriptKind, key: &str, limits: &ScriptLimits, op: Op) -> KeyReply {
+    fn run_now(
+        &mut self,
+        kind: ScriptKind,
+        key: &str,
+        limits: &ScriptLimits,
+        op: Op<'_>,
+    ) -> KeyReply {
         let ops = [KeyOp { limits, op }];
         let script = redis::Script::new(&text(kind, Clock::Server, MAIN));
         let [argument] = arguments(&ops, None).try_into().unwrap();
@@ -35,7 +44,7 @@ fn every_write_leaves_a_ttl_that_outlives_what_counts() {
         let least = if algorithm == Algorithm::Gcra { 1000 } else { 60_000 };
         let (taken, ttl) = run(Op::Check { cost: 3 });
         assert!(ttl > least, "{algorithm:?} after a check: {ttl}");
-        for op in [Op::Charge { cost: 5 }, refund_of(&taken)] {
+        for op in [Op::Charge { charges: &DEBT }, refund_of(&taken)] {
             let (_, ttl) = run(op);
             assert!(ttl > least, "{algorithm:?} after {op:?}: {ttl}");
         }
