@@ -64,28 +64,29 @@ pub(crate) fn seconds_up(duration: Duration) -> u64 {
     duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0))
 }
 
-/// Returns a wait for units of a quota in whole seconds, under an algorithm whose waits are not longer
-/// than the window: all but `counter` and `segments`.
+/// Returns a wait for units of a quota in whole seconds.
 ///
 /// The wait is rounded up, so that a client that waits for this long is not early. There is one
 /// exception: a wait that exceeds the window only because times are kept in ticks counts as the
-/// window. A unit is dated with the tick that follows its request, up to 2 ms late with the default tick and
+/// window, under all algorithms but `counter` and `segments`, whose waits may really be longer. A unit is dated with the tick that follows its request, up to 2 ms late with the default tick and
 /// clock. Rounded up once more, that would be a whole second too much: a client of a quota of 1 per
 /// second would send at half of the rate. The time that the response and the next request take on
 /// the way makes up for these 2 ms; a client that is faster should wait 2 ms longer.
 ///
 /// ```
 /// use std::time::Duration;
+/// use slidegate::Algorithm;
 /// use slidegate_http::wait_seconds;
 ///
 /// let window = Duration::from_secs(10);
-/// assert_eq!(wait_seconds(Duration::from_millis(9_001), window), 10);
-/// assert_eq!(wait_seconds(Duration::from_millis(10_001), window), 10);
+/// assert_eq!(wait_seconds(Duration::from_millis(9_001), window, Algorithm::Log), 10);
+/// assert_eq!(wait_seconds(Duration::from_millis(10_001), window, Algorithm::Log), 10);
 /// // Really longer than the window.
-/// assert_eq!(wait_seconds(Duration::from_millis(10_500), window), 11);
+/// assert_eq!(wait_seconds(Duration::from_millis(10_500), window, Algorithm::Log), 11);
+/// assert_eq!(wait_seconds(Duration::from_millis(10_001), window, Algorithm::Counter), 11);
 /// ```
-pub fn wait_seconds(wait: Duration, window: Duration) -> u64 {
-    seconds_up(without_tick(wait, window))
+pub fn wait_seconds(wait: Duration, window: Duration, algorithm: Algorithm) -> u64 {
+    seconds_up(exact_wait(wait, window, algorithm))
 }
 
 /// The most by which the date of a unit is later than its request: a tick of 1 ms for rounding up, and

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use slidegate::Decision;
 use slidegate_gate::Gate;
+use slidegate_http::wait_seconds;
 
 use super::key::KeyBytes;
 use super::question::Hits;
@@ -108,6 +109,12 @@ impl Meter<'_> {
 
     pub(super) fn status(&self) -> Status {
         let Standing { is_over, remaining, until, .. } = self.standing;
+        // Envoy drops fractions when it writes `retry-after` and `x-ratelimit-reset`, so a client that
+        // obeys them would come back too early.
+        let algorithm = self.gate.as_ref().map(|gate| gate.store().policy().algorithm());
+        let window = self.unit.window();
+        let seconds = wait_seconds(until, window, algorithm.unwrap_or_default());
+        let seconds = seconds.max(u64::from(is_over));
         Status {
             code: if self.denies() { Code::OverLimit } else { Code::Ok },
             limit: Some(CurrentLimit {
@@ -116,7 +123,7 @@ impl Meter<'_> {
                 unit: self.unit,
             }),
             remaining: if is_over { 0 } else { u32::try_from(remaining).unwrap_or(u32::MAX) },
-            until: Some(until),
+            until: Some(Duration::from_secs(seconds)),
         }
     }
 

@@ -84,12 +84,13 @@ pub(super) enum Hits {
 
 impl Question<'_> {
     pub(super) fn check(&self, most: usize) -> Result<(), Invalid> {
+        // The reference service's messages: monitoring matches them.
         if self.domain.is_empty() {
-            return Err(Invalid::new("the domain is empty: name one"));
+            return Err(Invalid::new("rate limit domain must not be empty"));
         }
         short("domain", self.domain)?;
         if self.descriptors.is_empty() {
-            return Err(Invalid::new("the list of descriptors is empty: send at least one"));
+            return Err(Invalid::new("rate limit descriptor list must not be empty"));
         }
         few("descriptors", self.descriptors.len(), most.min(DESCRIPTORS_MAX))?;
         for descriptor in &self.descriptors {

@@ -38,7 +38,8 @@ pub struct Status {
     pub limit: Option<CurrentLimit>,
     /// Units left; none where it is over the limit.
     pub remaining: u32,
-    /// Over the limit: when this very request would pass. Otherwise: when there will be more.
+    /// Over the limit: the time until this request would pass, at least one second. Otherwise: the time
+    /// until more units are available. Whole seconds, rounded up.
     pub until: Option<Duration>,
 }
 

@@ -1,7 +1,6 @@
 //! What a response tells besides its codes: fields for the client, metadata for other filters.
 
 use serde_json::{Map, Value, json};
-use slidegate_http::wait_seconds;
 
 use super::meter::Met;
 use super::question::{Descriptor, Entry, Question};
@@ -25,8 +24,7 @@ pub(super) fn headers(
         }
     }
     let Some((status, limit)) = nearest else { return Vec::new() };
-    let until = status.until.unwrap_or_default();
-    let seconds = wait_seconds(until, limit.unit.window());
+    let seconds = status.until.unwrap_or_default().as_secs();
     vec![
         (settings.limit_header.clone(), limit.requests.to_string()),
         (settings.remaining_header.clone(), status.remaining.to_string()),

@@ -68,7 +68,7 @@ impl From<Status> for DescriptorStatus {
         });
         let until = until.map(|until| prost_types::Duration {
             seconds: i64::try_from(until.as_secs()).unwrap_or(i64::MAX),
-            nanos: until.subsec_nanos().cast_signed(),
+            nanos: 0,
         });
         Self {
             code: code.number(),

@@ -111,7 +111,8 @@ pub struct DescriptorStatus {
     /// Units left.
     #[prost(uint32, tag = "3")]
     pub limit_remaining: u32,
-    /// Over the limit: when this very request would pass. Otherwise: when there will be more.
+    /// Over the limit: the time until this request would pass. Otherwise: the time until more units are
+    /// available. Whole seconds, rounded up.
     #[prost(message, optional, tag = "4")]
     pub duration_until_reset: Option<Duration>,
 }

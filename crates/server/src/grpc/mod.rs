@@ -4,7 +4,7 @@
 //! number of connections is bounded where they are accepted:
 //!
 //! ```text
-//! let service = Service::new(engine, options).message_max(settings.limits.body_max);
+//! let service = Service::new(engine, options).await.message_max(settings.limits.body_max);
 //! open.spawn(grpc::serve(stream, service.clone(), limits, stop.clone().wait()));
 //! ```
 

@@ -46,9 +46,10 @@ const FILES: &[u8] = include_bytes!("../../proto/files.bin");
 const REFERENCE_NAME: &str = "ratelimit";
 
 impl Service {
-    /// The rate limit service with health, which starts as serving, and reflection.
-    pub fn new(engine: Arc<Engine>, options: Arc<Options>) -> Self {
+    /// Creates the rate limit service with reflection and health, which reports every name as serving.
+    pub async fn new(engine: Arc<Engine>, options: Arc<Options>) -> Self {
         let reporter = HealthReporter::new();
+        Health(reporter.clone()).set(true).await;
         let health = HealthServer::new(HealthService::from_health_reporter(reporter.clone()));
         let rls = RateLimitService { engine, options, message_max: MESSAGE_MAX };
         Self { rls, health, reporter, reflection: reflection(), guard: None }

@@ -19,16 +19,16 @@ pub(super) async fn handle(
     request: &mut Request<Incoming>,
 ) -> Result<Option<Reply>, ApiError> {
     let settings = state.settings();
-    let (wanted, allow) = match request.uri().path() {
-        "/json" => (Method::POST, "POST"),
-        "/healthcheck" => (Method::GET, "GET"),
+    let (allowed, allow): (&[Method], _) = match request.uri().path() {
+        "/json" => (&[Method::POST], "POST"),
+        "/healthcheck" => (&[Method::GET, Method::HEAD], "GET, HEAD"),
         _ => return Ok(None),
     };
-    if *request.method() != wanted {
+    if !allowed.contains(request.method()) {
         let (method, path) = (request.method().as_str(), request.uri().path());
         return Err(ApiError::wrong_method(method, path, allow));
     }
-    if wanted == Method::GET {
+    if request.method() != Method::POST {
         let is_healthy = !settings.is_ending.load(Ordering::Relaxed);
         return Ok(Some(reply(domain::healthcheck(is_healthy))));
     }

@@ -123,7 +123,7 @@ impl Listeners {
     }
 
     /// Serves all of them. HTTP and gRPC share one overload guard, because they share the machine.
-    pub(super) fn serve(
+    pub(super) async fn serve(
         self,
         tasks: &mut JoinSet<()>,
         mut services: Services<'_>,
@@ -144,6 +144,7 @@ impl Listeners {
         }
         if let Some(listener) = self.grpc {
             let service = grpc::Service::new(Arc::clone(engine), Arc::clone(&options))
+                .await
                 .message_max(settings.limits.body_max)
                 .guard(guard);
             let (health, ended) = (service.health(), stop.clone());

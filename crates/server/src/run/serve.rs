@@ -56,7 +56,7 @@ pub async fn serve(
         sources: sources(&engine, snapshots.as_ref(), spans.as_ref(), audit.as_ref()),
         stop,
     };
-    listeners.serve(&mut tasks, services)?;
+    listeners.serve(&mut tasks, services).await?;
     start_background_tasks(&mut tasks, &engine, &loaded, snapshots.as_ref(), &stopper);
     notify_systemd("READY=1");
     control.run(&reloader).await;

@@ -6,6 +6,7 @@
 mod collector;
 mod overload;
 mod process;
+mod reference;
 mod reload;
 mod snapshot;
 mod spans;

@@ -222,7 +222,8 @@ async fn metadata_of_grpc_goes_to_the_audit_log() {
     let audited = Audited::new("trace_ids_grpc.log");
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let service = grpc::Service::new(Arc::clone(&audited.engine), Arc::new(Options::default()));
+    let service =
+        grpc::Service::new(Arc::clone(&audited.engine), Arc::new(Options::default())).await;
     let served = tokio::spawn(async move {
         let (stream, _) = listener.accept().await.unwrap();
         let _ = grpc::serve(stream, service, GrpcLimits::default(), std::future::pending()).await;

@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
+use slidegate::Algorithm;
 use slidegate_http::{Body, Problem, ProblemKind, wait_seconds};
 
 use crate::peer;
@@ -56,7 +57,7 @@ impl Denial {
     fn new(cause: Cause, retry_after: Option<Duration>) -> Self {
         let mut fields = vec![(CACHE_CONTROL, HeaderValue::from_static("no-store"))];
         if let Some(after) = retry_after {
-            let seconds = wait_seconds(after, after).max(1);
+            let seconds = wait_seconds(after, after, Algorithm::Log).max(1);
             fields.push((RETRY_AFTER, HeaderValue::from(seconds)));
         }
         Self { cause, fields, retry_after }

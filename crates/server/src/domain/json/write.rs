@@ -1,7 +1,5 @@
 //! A response in the JSON form of protocol buffers: what is zero or empty is left out.
 
-use core::time::Duration;
-
 use serde_json::{Map, Value};
 
 use crate::domain::{CurrentLimit, Response, Status};
@@ -31,7 +29,7 @@ fn status(status: &Status) -> Value {
         fields.insert("limitRemaining".to_owned(), status.remaining.into());
     }
     if let Some(until) = status.until {
-        fields.insert("durationUntilReset".to_owned(), duration(until).into());
+        fields.insert("durationUntilReset".to_owned(), format!("{}s", until.as_secs()).into());
     }
     fields.into()
 }
@@ -50,33 +48,4 @@ fn current_limit(limit: &CurrentLimit) -> Value {
 
 fn header((key, value): &(String, String)) -> Value {
     serde_json::json!({ "key": key, "value": value })
-}
-
-/// Seconds with as many digits behind the point as are needed, in threes.
-fn duration(duration: Duration) -> String {
-    let (seconds, nanos) = (duration.as_secs(), duration.subsec_nanos());
-    match nanos {
-        0 => format!("{seconds}s"),
-        _ if nanos % 1_000_000 == 0 => format!("{seconds}.{:03}s", nanos / 1_000_000),
-        _ if nanos % 1_000 == 0 => format!("{seconds}.{:06}s", nanos / 1_000),
-        _ => format!("{seconds}.{nanos:09}s"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations_have_no_digits_that_say_nothing() {
-        for (nanos, text) in [
-            (0, "0s"),
-            (60_000_000_000, "60s"),
-            (1_500_000_000, "1.500s"),
-            (1_000, "0.000001s"),
-            (1_000_000_001, "1.000000001s"),
-        ] {
-            assert_eq!(duration(Duration::from_nanos(nanos)), text);
-        }
-    }
 }

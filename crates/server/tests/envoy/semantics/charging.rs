@@ -120,6 +120,19 @@ fn zero_hits_look_and_take_nothing() {
 }
 
 #[test]
+fn waits_are_whole_seconds_rounded_up() {
+    let house = House::new(vec![limited("user", 1, Unit::Second)]);
+    assert_eq!(house.one(&[("user", "a")]).until, Some(SECOND));
+    for millis in [1, 500, 999] {
+        house.clock.set(Duration::from_secs(1_700_000_000) + Duration::from_millis(millis));
+        let denied = house.one(&[("user", "a")]);
+        assert_eq!((denied.code, denied.until), (Code::OverLimit, Some(SECOND)), "{millis}");
+    }
+    house.clock.advance(Duration::from_millis(1));
+    assert_eq!(house.one(&[("user", "a")]).code, Code::Ok);
+}
+
+#[test]
 fn negative_hits_give_back_and_always_pass() {
     let house = House::new(vec![minute("user", 5), minute("banned", 0)]);
     let back = |units| Descriptor {

@@ -79,8 +79,8 @@ fn questions_beyond_a_bound_are_errors_that_name_it() {
     let long = "x".repeat(1025);
     let many = vec![("user", "a"); 33];
     for (domain, descriptors, part) in [
-        ("", vec![descriptor(&[])], "domain is empty"),
-        (DOMAIN, vec![], "list of descriptors is empty"),
+        ("", vec![descriptor(&[])], "rate limit domain must not be empty"),
+        (DOMAIN, vec![], "rate limit descriptor list must not be empty"),
         (long.as_str(), vec![descriptor(&[])], "a domain of 1025 bytes"),
         (DOMAIN, vec![descriptor(&[]); 65], "65 descriptors are too many: use 64"),
         (DOMAIN, vec![descriptor(&many)], "33 entries of a descriptor are too many: use 32"),

@@ -49,7 +49,7 @@ fn a_request_passes_and_then_does_not() {
     assert_eq!(second.status, 429);
     assert!(second.headers.contains(&("cache-control", "no-store")));
     assert_eq!(read(&second)["overallCode"], "OVER_LIMIT");
-    assert_eq!(read(&second)["statuses"][0]["durationUntilReset"], "59.500s");
+    assert_eq!(read(&second)["statuses"][0]["durationUntilReset"], "60s");
 }
 
 #[test]
@@ -106,8 +106,8 @@ fn what_cannot_be_answered_is_a_bad_request_that_says_why() {
             "expected an object",
         ),
         (deep.as_str(), "expected an object"),
-        ("{}", "domain is empty"),
-        (r#"{"domain": "shop"}"#, "list of descriptors is empty"),
+        ("{}", "rate limit domain must not be empty"),
+        (r#"{"domain": "shop"}"#, "rate limit descriptor list must not be empty"),
         (r#"{"domain": "shop", "nonsense": 1}"#, "unknown field `nonsense`"),
         (r#"{"domain": "shop", "hitsAddend": -1}"#, "not negative"),
         (r#"{"domain": "shop", "hitsAddend": 4294967296}"#, "out of range: use 0 to 4294967295"),

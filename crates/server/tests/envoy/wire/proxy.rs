@@ -177,6 +177,25 @@ async fn limits_hold_over_a_sliding_window_and_fields_arrive() {
     assert_eq!(passed, 2);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_obeys_retry_after_is_not_denied_again() {
+    let served = Served::start(&users(1, Unit::Minute), Options::default()).await;
+    let envoy = envoy(served.address, true).await;
+    let caller = Caller::new(&envoy);
+    assert_eq!(caller.status("alice").await, 200);
+    for elapsed in [300, 59_500] {
+        served.clock.set(Duration::from_secs(1_700_000_000) + Duration::from_millis(elapsed));
+        let (status, headers) = caller.get("alice").await;
+        assert_eq!(status, 429);
+        assert_eq!(field(&headers, "retry-after"), field(&headers, "x-ratelimit-reset"));
+        // Half a second is not zero seconds.
+        let wait: u64 = field(&headers, "retry-after").parse().unwrap();
+        assert_eq!(wait, (60_000 - elapsed).div_ceil(1000));
+    }
+    served.clock.advance(Duration::from_secs(1));
+    assert_eq!(caller.status("alice").await, 200);
+}
+
 /// What Envoy makes of requests while the service is there, and after it is gone.
 async fn without_the_service(failure_mode_deny: bool) -> (u16, u16) {
     let served = Served::start(&users(1, Unit::Hour), Options::default()).await;

@@ -46,7 +46,7 @@ impl Served {
         let clock = ManualClock::new(Duration::from_secs(1_700_000_000));
         let engine = Engine::with_clock(spec, Some(clock.clone()), &mut NoRestore);
         let engine = Arc::new(engine.unwrap());
-        let service = Service::new(Arc::clone(&engine), Arc::new(options)).guard(guard);
+        let service = Service::new(Arc::clone(&engine), Arc::new(options)).await.guard(guard);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = watch::channel(());

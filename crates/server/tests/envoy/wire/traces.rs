@@ -110,6 +110,10 @@ fn spoken(trace: &Trace) -> Vec<Step> {
         if expect.retry_after_ms == Some(None) || expect.allowed.is_none() {
             expect.retry_after_ms = None;
         }
+        // Waits are whole seconds, rounded up.
+        let seconds_up = |ms: &mut u64| *ms = ms.next_multiple_of(1000);
+        expect.retry_after_ms.iter_mut().flatten().for_each(seconds_up);
+        expect.reset_after_ms.iter_mut().for_each(seconds_up);
     }
     steps
 }
