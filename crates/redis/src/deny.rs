@@ -5,6 +5,9 @@
 //! too. The time counts from the moment the call was sent, which is before Redis decided, and ends
 //! with the microsecond in which Redis would allow, not with the tick. So no check is denied that
 //! Redis would have allowed.
+//!
+//! A step back of the server's clock is the exception: the key was denied until a time that is now
+//! later. So Redis is asked again several times per window, whatever it replied before.
 
 use core::time::Duration;
 
@@ -18,7 +21,7 @@ use crate::key::TieredKey;
 #[derive(Debug)]
 pub(crate) struct DenyCache<C = MonotonicClock> {
     sets: Box<[Mutex<Set>]>,
-    /// The longest that a denial is repeated; `None` if only time frees units.
+    /// The longest that a denial is repeated. `None` if only time frees units.
     cap: Option<Duration>,
     /// Takes half the time of `Instant::now`, which would be most of what a denial takes.
     clock: C,
@@ -45,7 +48,20 @@ struct Denial {
 #[derive(Debug, Clone, Copy)]
 struct Span {
     received: u64,
+    /// Until when the denial is repeated.
     until: u64,
+    /// Until when none of the units that it is due to can have expired.
+    held_until: u64,
+}
+
+/// A check that Redis denied.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DeniedCheck<'a> {
+    pub(crate) key: TieredKey,
+    pub(crate) cost: u64,
+    /// The longest window of its quotas.
+    pub(crate) window: Duration,
+    pub(crate) decision: &'a Decision,
 }
 
 /// The quotas of a repeated denial. A whole `Decision` is ten times as large, and would be copied on
@@ -66,6 +82,12 @@ pub(crate) struct ReplyTimes {
 }
 
 const WAYS: usize = 4;
+
+/// Without a cap, Redis is asked again this many times per window.
+const REPLIES_PER_WINDOW: u32 = 16;
+
+/// But not before this time has passed.
+const UNCAPPED_MIN: Duration = Duration::from_millis(100);
 
 impl DenyCache {
     /// Room for `keys` denials, at most about a hundred bytes each.
@@ -89,36 +111,40 @@ impl<C: Clock> DenyCache<C> {
         denial.applies(cost, now).then(|| denial.denied(cost, now))
     }
 
-    /// Stores a denial.
-    pub(crate) fn put(&self, key: TieredKey, cost: u64, times: ReplyTimes, decision: &Decision) {
-        // Read first, so that it is not later than the instant it is compared with.
-        let now = self.clock.now();
-        self.put_at(now, Instant::now(), key, cost, times, decision);
+    /// Whether a denial of the key is due to units that cannot have expired yet. If Redis has none of
+    /// them any more, it has lost the key.
+    pub(crate) fn has_unexpired_units(&self, key: TieredKey) -> bool {
+        let set = self.set(key.key).lock();
+        set.find(key).is_some_and(|denial| self.clock.now() < denial.span.held_until)
     }
 
-    fn put_at(
-        &self,
-        now: u64,
-        real: Instant,
-        key: TieredKey,
-        cost: u64,
-        times: ReplyTimes,
-        decision: &Decision,
-    ) {
+    /// Stores a denial.
+    pub(crate) fn put(&self, denied: DeniedCheck<'_>, times: ReplyTimes) {
+        // Read first, so that it is not later than the instant it is compared with.
+        let now = self.clock.now();
+        self.put_at(now, Instant::now(), denied, times);
+    }
+
+    fn put_at(&self, now: u64, real: Instant, denied: DeniedCheck<'_>, times: ReplyTimes) {
+        let DeniedCheck { key, cost, window, decision } = denied;
         // A cost above the limit is denied whatever the state; there is nothing to store.
         let Some(wait) = decision.retry_after().duration() else {
             return;
         };
         let wait = wait.saturating_sub(times.into_tick);
-        let wait = self.cap.map_or(wait, |cap| wait.min(cap));
-        let left = wait.saturating_sub(real.saturating_duration_since(times.sent));
-        let age = real.saturating_duration_since(times.received);
+        let longest = self.cap.unwrap_or_else(|| UNCAPPED_MIN.max(window / REPLIES_PER_WINDOW));
         // The cache's clock may lag by this much, now or when it is read again. The denial must not
         // end late, and its age must not be overstated.
         let lag = self.clock.lag();
+        let end = |wait: Duration| {
+            let left = wait.saturating_sub(real.saturating_duration_since(times.sent));
+            now.saturating_add(nanos(left)).saturating_sub(lag)
+        };
+        let age = real.saturating_duration_since(times.received);
         let span = Span {
             received: now.saturating_sub(nanos(age)).saturating_add(lag),
-            until: now.saturating_add(nanos(left)).saturating_sub(lag),
+            until: end(wait.min(longest).min(window)),
+            held_until: end(wait),
         };
         let mut set = self.set(key.key).lock();
         if set.removed_at.is_none_or(|at| times.sent >= at) {

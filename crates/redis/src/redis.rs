@@ -237,8 +237,8 @@ impl RedisBuilder {
         self
     }
 
-    /// How far a server's clock may jump against ours before that is counted and the breaker
-    /// opens; 500 ms by default, 24 hours at most.
+    /// How far a server's clock may step against ours before the breaker opens; 500 ms by default,
+    /// 24 hours at most. Smaller steps are only counted.
     #[must_use]
     pub fn clock_step(mut self, step: Duration) -> Self {
         self.timing.step = step;

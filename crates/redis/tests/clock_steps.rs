@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 const TWO_HOURS: i64 = 7200;
 const MINUTE_MS: u64 = 60_000;
+const MS: Duration = Duration::from_millis(1);
 const WINDOW: Duration = Duration::from_secs(2);
 /// What a busy machine may add.
 const SLACK: Duration = Duration::from_secs(3);
@@ -72,13 +73,15 @@ fn every_jump_is_told_once() {
     });
 }
 
-// Clocks are corrected all the time, by milliseconds.
+// Clocks are corrected all the time, by milliseconds. That degrades no check, and yet a step ahead
+// lets units expire early, so it is counted.
 #[test]
-fn a_small_step_is_not_told() {
+fn small_steps_are_counted_and_degrade_nothing() {
     runtime().block_on(async {
         let server = RedisServer::valkey().fake_clock().start().unwrap();
         let limiter = limiter(&server, &policy("small", 1_000_000, MINUTE_MS));
         assert!(limiter.check("k").await.is_allowed());
+        let mut steps = 0;
         for millis in [400, 0, -400, 0] {
             server.set_clock_millis(millis).unwrap();
             for _ in 0..20 {
@@ -86,10 +89,44 @@ fn a_small_step_is_not_told() {
             }
             let stats = limiter.stats();
             assert_eq!((stats.clock_steps, stats.breaker_opened), (0, 0), "{millis} ms: {stats:?}");
+            assert_eq!(stats.degraded, 0);
+            steps += 1;
+            // A slow reply on a busy machine hides a step.
+            assert!(stats.small_clock_steps <= steps, "{millis} ms: {stats:?}");
         }
+        let stats = limiter.stats();
+        assert!(stats.small_clock_steps >= 1, "{stats:?}");
+        let largest = stats.small_clock_step_max;
+        assert!((MS..=401 * MS).contains(&largest), "{largest:?}");
+        println!("{} of {steps} steps noticed, the largest {largest:?}", stats.small_clock_steps);
         server.set_clock_millis(700).unwrap();
         assert!(limiter.check("k").await.is_allowed());
         assert_eq!(limiter.stats().clock_steps, 1, "and a larger one is");
+    });
+}
+
+// A denial that is repeated from memory until units expire says nothing about a clock that is set
+// back meanwhile: the key would be denied for almost two windows.
+#[test]
+fn repeated_denials_notice_a_step_back_long_before_the_window_ends() {
+    const LONG: Duration = Duration::from_secs(20);
+    runtime().block_on(async {
+        let server = RedisServer::valkey().fake_clock().start().unwrap();
+        let redis = patient(&server.url()).build().unwrap();
+        let quota = failing(&policy("repeated", 2, 20_000), FailureMode::Deny);
+        let limiter = redis.limiter(quota).deny_cache_cap(None).build().unwrap();
+        exhaust(&limiter, "k").await;
+        server.set_clock(-15).unwrap();
+        let (calls, stepped) = (limiter.stats().calls, Instant::now());
+        let mut denial = limiter.check("k").await;
+        while limiter.stats().calls == calls {
+            let waited = stepped.elapsed();
+            assert!(!denial.is_allowed() && waited < LONG / 2, "no call within {waited:?}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            denial = limiter.check("k").await;
+        }
+        println!("Redis was called {:?} after the step", stepped.elapsed());
+        assert!(denial.retry_after().duration().unwrap() <= LONG, "{denial:?}");
     });
 }
 

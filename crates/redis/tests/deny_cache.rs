@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 const MS: Duration = Duration::from_millis(1);
 const MINUTE_MS: u64 = 60_000;
+const HOUR_MS: u64 = 60 * MINUTE_MS;
 
 /// What a noisy machine may add to a time that is promised.
 const SLACK: Duration = Duration::from_secs(1);
@@ -228,7 +229,8 @@ fn a_flood_of_denied_keys_takes_bounded_room() {
     const ROOM: u64 = 1024;
     let server = RedisServer::start().unwrap();
     runtime().block_on(async {
-        let limiter = limiter(&server.url(), 1, MINUTE_MS).deny_cache(1024).deny_cache_cap(None);
+        let limiter = limiter(&server.url(), 1, HOUR_MS).deny_cache(1024);
+        let limiter = limiter.deny_cache_cap(Some(Duration::from_millis(HOUR_MS)));
         let limiter = Arc::new(limiter.build().unwrap());
         for round in ["taken", "denied", "again"] {
             let mut tasks = JoinSet::new();
@@ -278,6 +280,49 @@ fn retry_after_from_memory_is_exact() {
             assert!(told >= earliest && told < earliest + SLACK);
             sleep_until(told).await;
             assert!(cached.check_cost(&key, cost(2)).await.is_allowed(), "came as told");
+        }
+    });
+}
+
+// Eviction, a flush and a failover forgive everything without an error. The next check of a key that
+// was denied a moment ago is the only sign of it.
+#[test]
+fn lost_keys_are_counted_and_others_are_not() {
+    let server = RedisServer::start().unwrap();
+    runtime().block_on(async {
+        let limiter = limiter(&server.url(), 3, MINUTE_MS).build().unwrap();
+        for key in ["lost", "reset", "refunded"] {
+            assert!(limiter.check_cost(key, cost(2)).await.is_allowed());
+            assert!(limiter.check(key).await.is_allowed());
+            assert!(!limiter.check(key).await.is_allowed());
+        }
+        assert!(limiter.reset("reset").await.unwrap());
+        assert!(limiter.check("reset").await.is_allowed());
+        assert_eq!(limiter.forgive("refunded", 3).await.unwrap(), 3);
+        assert!(limiter.check("refunded").await.is_allowed());
+        assert_eq!(limiter.stats().lost_keys, 0);
+
+        let _: () = redis::cmd("FLUSHALL").query(&mut server.connection().unwrap()).unwrap();
+        until_allowed(&limiter, "lost").await;
+        assert_eq!(limiter.stats().lost_keys, 1);
+        assert!(limiter.check("lost").await.is_allowed());
+        assert!(limiter.check("fresh").await.is_allowed());
+        assert_eq!(limiter.stats().lost_keys, 1, "once per loss");
+    });
+}
+
+// All units of a burst expire at once, so the key is empty when it is allowed again.
+#[test]
+fn expired_keys_are_not_counted_as_lost() {
+    let server = RedisServer::start().unwrap();
+    runtime().block_on(async {
+        for cap in [None, Some(MS)] {
+            let limiter = limiter(&server.url(), 3, 150).deny_cache_cap(cap).build().unwrap();
+            for round in 0..4 {
+                until_allowed(&limiter, "k").await;
+                while limiter.check("k").await.is_allowed() {}
+                assert_eq!(limiter.stats().lost_keys, 0, "round {round}, cap {cap:?}");
+            }
         }
     });
 }

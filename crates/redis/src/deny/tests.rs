@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use slidegate::ManualClock;
 
 const MS: Duration = Duration::from_millis(1);
+const WINDOW: Duration = Duration::from_secs(60);
 const ALICE: TieredKey = TieredKey { key: 1, tier: 0 };
 
 /// A cache in a process whose time the test moves.
@@ -51,7 +52,8 @@ impl<C: Clock> Process<C> {
         let (wait, read) = (retry_ms * MS, self.cache.clock.now());
         let quota = QuotaDecision::new(5, 0, wait.into(), wait);
         let decision = Decision::new(Outcome::Deny, &[quota], None);
-        self.cache.put_at(read, self.now(), key, cost, times, &decision);
+        let denied = DeniedCheck { key, cost, window: WINDOW, decision: &decision };
+        self.cache.put_at(read, self.now(), denied, times);
     }
 
     fn retry_after(&self, key: TieredKey, cost: u64) -> Option<Duration> {
@@ -196,4 +198,31 @@ fn holds_no_more_denials_than_it_has_room_for() {
     }
     let kept = (0..1_000_000).filter(|number| process.denies(numbered(*number), 1)).count();
     assert_eq!(kept, 64);
+}
+
+// The server's clock may have stepped back meanwhile: then the wait it reported is too short, and the
+// key would be denied for up to another window.
+#[test]
+fn calls_redis_again_sixteen_times_per_window_without_a_cap() {
+    let process = Process::new(16, None);
+    process.put(ALICE, 1, 60_000);
+    process.clock.advance(WINDOW / 17);
+    assert!(process.denies(ALICE, 1));
+    process.clock.advance(WINDOW / 200);
+    assert!(!process.denies(ALICE, 1));
+}
+
+#[test]
+fn knows_of_unexpired_units_until_time_frees_them() {
+    let process = Process::new(16, Some(10 * MS));
+    assert!(!process.cache.has_unexpired_units(ALICE));
+    process.put(ALICE, 1, 500);
+    process.clock.advance(499 * MS);
+    assert!(!process.denies(ALICE, 1), "beyond the cap");
+    assert!(process.cache.has_unexpired_units(ALICE));
+    process.clock.advance(MS);
+    assert!(!process.cache.has_unexpired_units(ALICE));
+    process.put(ALICE, 1, 500);
+    process.cache.remove(ALICE.key, process.now());
+    assert!(!process.cache.has_unexpired_units(ALICE), "given back");
 }

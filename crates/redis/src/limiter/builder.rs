@@ -82,9 +82,11 @@ impl RedisLimiterBuilder {
     }
 
     /// The longest that a denial is repeated without calling Redis, and so the delay after which
-    /// refunds, resets and raised limits of other processes take effect. 100 ms by default. With
-    /// `None` a denial is repeated until time has freed units, which is exact where nothing else
-    /// frees any.
+    /// refunds, resets and raised limits of other processes take effect. 100 ms by default.
+    ///
+    /// With `None` a denial is repeated for a sixteenth of the longest window, but at least 100 ms,
+    /// and not after time has freed units. That is exact where only time frees units. A step back of
+    /// the server's clock may then lock a key for a sixteenth more than one window.
     #[must_use]
     pub fn deny_cache_cap(mut self, cap: Option<Duration>) -> Self {
         self.deny_cap = cap;

@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use super::{Check, Inner};
+use crate::deny::DeniedCheck;
 use crate::key::TieredKey;
 use crate::lease::{FetchGuard, FetchRole, Lease, LeaseEntry, Leases, UnusedUnits};
 use crate::script::{Op, ScriptLimits};
@@ -144,11 +145,18 @@ impl LeaseFetch {
         let called = inner.run_op_until(&self.key, &self.limits, op, self.until).await;
         let called = called.inspect_err(|failure| self.fail(failure))?;
         let sent = called.times.sent;
+        inner.notice_lost_key(self.tiered_key, &called.reply);
         let lease = Lease::granted(&called.reply, sent, &self.limits, self.length, cost);
         let Some(lease) = lease else {
             // Not even the cost fits.
             let decision = called.reply.decision(self.tiered_key.key)?;
-            inner.remember_denial(self.cost, self.tiered_key, called.times, &decision);
+            let denied = DeniedCheck {
+                key: self.tiered_key,
+                cost,
+                window: self.limits.window(),
+                decision: &decision,
+            };
+            inner.remember_denial(denied, called.times);
             return Ok(inner.apply_mode(decision));
         };
         inner.counts.leases.fetch_add(1, Ordering::Relaxed);

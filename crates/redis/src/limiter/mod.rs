@@ -26,7 +26,7 @@ use slidegate::{
 };
 use tokio::time::Instant;
 
-use crate::deny::{CachedDenial, DenyCache, ReplyTimes};
+use crate::deny::{CachedDenial, DeniedCheck, DenyCache, ReplyTimes};
 use crate::key::TieredKey;
 use crate::lease::{LeaseEntry, Leases};
 use crate::local::LocalFallback;
@@ -337,16 +337,21 @@ impl Inner {
     /// Decides a check by a script call of its own.
     async fn check_in_redis(&self, check: Check<'_>) -> Decision {
         let Check { key, tier, cost, tiered_key, until } = check;
-        let op = Op::Check { cost: cost.get() };
-        let called = self.run_op_until(key, &self.limits(tier), op, until).await;
-        let decided =
-            called.and_then(|called| Ok((called.reply.decision(tiered_key.key)?, called.times)));
+        let (limits, op) = (self.limits(tier), Op::Check { cost: cost.get() });
+        let called = self.run_op_until(key, &limits, op, until).await;
+        let decided = called.and_then(|called| {
+            let decision = called.reply.decision(tiered_key.key)?;
+            Ok((called, decision))
+        });
         match decided {
-            Ok((decision, times)) => {
+            Ok((called, decision)) => {
                 if decision.is_allowed() {
+                    self.notice_lost_key(tiered_key, &called.reply);
                     self.keep_warm(key, tier, cost);
                 }
-                self.remember_denial(cost, tiered_key, times, &decision);
+                let (cost, window) = (cost.get(), limits.window());
+                let denied = DeniedCheck { key: tiered_key, cost, window, decision: &decision };
+                self.remember_denial(denied, called.times);
                 self.apply_mode(decision)
             }
             Err(failure) => self.degrade(key, tier, cost, &failure),
@@ -360,17 +365,21 @@ impl Inner {
     }
 
     /// Stores a decision of Redis in the deny cache, if it is a denial.
-    fn remember_denial(
-        &self,
-        cost: Cost,
-        tiered_key: TieredKey,
-        times: ReplyTimes,
-        decision: &Decision,
-    ) {
-        if !decision.is_allowed()
+    fn remember_denial(&self, checked: DeniedCheck<'_>, times: ReplyTimes) {
+        if !checked.decision.is_allowed()
             && let Some(deny) = &self.deny
         {
-            deny.put(tiered_key, cost.get(), times, decision);
+            deny.put(checked, times);
+        }
+    }
+
+    /// Counts a key that was empty although Redis denied it a moment ago.
+    fn notice_lost_key(&self, tiered_key: TieredKey, reply: &KeyReply) {
+        if reply.took_first_units()
+            && let Some(deny) = &self.deny
+            && deny.has_unexpired_units(tiered_key)
+        {
+            self.counts.lost_keys.fetch_add(1, Ordering::Relaxed);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Counters of a limiter on Redis.
 
 use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
 
 use crate::servers::{BreakerState, Servers};
 
@@ -19,6 +20,7 @@ pub(super) struct LimiterCounts {
     pub(super) leases: AtomicU64,
     pub(super) returned: AtomicU64,
     pub(super) lost: AtomicU64,
+    pub(super) lost_keys: AtomicU64,
 }
 
 /// What has happened so far, to one limiter and to the servers it shares with others.
@@ -42,6 +44,10 @@ pub struct RedisStats {
     /// Units of leases that could not be given back, or that Redis may have granted in an answer
     /// that never came; they count until their window has passed.
     pub lease_units_lost: u64,
+    /// Keys that Redis had lost: denied a moment ago, and empty before their units could expire.
+    /// They were evicted or flushed, or a failover lost them. A key that another process resets, or
+    /// refunds to the last unit, looks the same. Only keys in the deny cache are noticed.
+    pub lost_keys: u64,
     /// The worst breaker of all servers.
     pub breaker: BreakerState,
     /// Commands sent to the servers.
@@ -56,8 +62,14 @@ pub struct RedisStats {
     pub connections: u64,
     /// Times a breaker opened.
     pub breaker_opened: u64,
-    /// Jumps of a server's clock.
+    /// Steps of a server's clock beyond [`RedisBuilder::clock_step`](crate::RedisBuilder::clock_step).
+    /// Each opens a breaker.
     pub clock_steps: u64,
+    /// Steps of a server's clock of 5 ms and more that are within that tolerance. Steps shorter than
+    /// the round trips before and after them are not noticed.
+    pub small_clock_steps: u64,
+    /// The largest of the small steps. It may be too small by two round trips.
+    pub small_clock_step_max: Duration,
     /// Times a script had to be sent as text.
     pub scripts_sent: u64,
     /// Redirections by a cluster.
@@ -77,6 +89,7 @@ impl RedisStats {
             leases: get(&counts.leases),
             lease_units_returned: get(&counts.returned),
             lease_units_lost: get(&counts.lost),
+            lost_keys: get(&counts.lost_keys),
             breaker: servers.breaker_state(),
             calls: get(&shared.calls),
             timeouts: get(&shared.timeouts),
@@ -85,6 +98,8 @@ impl RedisStats {
             connections: get(&shared.connections),
             breaker_opened: get(&shared.breaker_opened),
             clock_steps: get(&shared.clock_steps),
+            small_clock_steps: get(&shared.small_clock_steps),
+            small_clock_step_max: Duration::from_micros(get(&shared.small_clock_step_max)),
             scripts_sent: get(&shared.scripts_sent),
             redirects: get(&shared.redirects),
         }

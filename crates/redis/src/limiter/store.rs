@@ -143,13 +143,18 @@ impl Store for RedisLimiter {
                 BreakerState::Open => 2,
             }),
         );
+        let step = Stat::shared(
+            "rate_limit_redis_small_clock_step_max_seconds",
+            "Largest of the smaller steps of a server's clock.",
+            StatValue::Time(stats.small_clock_step_max),
+        );
         let own = own_counts(&stats)
             .map(|(name, help, count)| Stat::new(name, help, StatValue::Count(count)));
         let shared = shared_counts(&stats)
             .map(|(name, help, count)| Stat::shared(name, help, StatValue::Count(count)));
         let usage = *self.inner.redis.shared.usage.lock();
         let usage = usage.into_iter().flat_map(usage_stats);
-        own.into_iter().chain([breaker]).chain(shared).chain(usage).collect()
+        own.into_iter().chain([breaker, step]).chain(shared).chain(usage).collect()
     }
 }
 
@@ -173,7 +178,7 @@ fn usage_stats(usage: StoreUsage) -> [Stat; 4] {
 type Count = (&'static str, &'static str, u64);
 
 /// Counters of one policy.
-fn own_counts(stats: &RedisStats) -> [Count; 8] {
+fn own_counts(stats: &RedisStats) -> [Count; 9] {
     [
         ("rate_limit_redis_decisions_total", "Checks decided.", stats.decisions),
         ("rate_limit_redis_deny_cache_total", "Denials by the deny cache.", stats.denied_here),
@@ -191,11 +196,16 @@ fn own_counts(stats: &RedisStats) -> [Count; 8] {
             "Leased units that could not be returned.",
             stats.lease_units_lost,
         ),
+        (
+            "rate_limit_redis_lost_keys_total",
+            "Keys that were denied and then empty before their units could expire.",
+            stats.lost_keys,
+        ),
     ]
 }
 
 /// Counters that all policies on the same servers share.
-fn shared_counts(stats: &RedisStats) -> [Count; 9] {
+fn shared_counts(stats: &RedisStats) -> [Count; 10] {
     [
         (
             "rate_limit_redis_breaker_opened_total",
@@ -207,7 +217,16 @@ fn shared_counts(stats: &RedisStats) -> [Count; 9] {
         ("rate_limit_redis_errors_total", "Connections that broke.", stats.errors),
         ("rate_limit_redis_crowded_total", "Calls refused: too many in flight.", stats.crowded),
         ("rate_limit_redis_connections_total", "Connections opened.", stats.connections),
-        ("rate_limit_redis_clock_steps_total", "Steps of a server's clock.", stats.clock_steps),
+        (
+            "rate_limit_redis_clock_steps_total",
+            "Steps of a server's clock that opened a breaker.",
+            stats.clock_steps,
+        ),
+        (
+            "rate_limit_redis_small_clock_steps_total",
+            "Smaller steps of a server's clock, from 5 ms on.",
+            stats.small_clock_steps,
+        ),
         ("rate_limit_redis_scripts_sent_total", "Scripts sent as text.", stats.scripts_sent),
         ("rate_limit_redis_redirects_total", "Redirections by a cluster.", stats.redirects),
     ]

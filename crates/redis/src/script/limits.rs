@@ -13,6 +13,8 @@ pub(crate) struct ScriptLimits {
     /// The limit of every quota.
     pub(super) limits: Vec<u64>,
     tick: Duration,
+    /// The longest window of the quotas.
+    window: Duration,
     /// One quota, with nothing to be kept longer: a script's fast path may answer.
     pub(super) is_simple: bool,
     /// Tick, first quota and parameter: the argument's bytes before those of the operation.
@@ -68,12 +70,18 @@ impl ScriptLimits {
         }
         front.extend_from_slice(&parameter.to_le_bytes());
         let limits = quotas.iter().map(Quota::limit).collect();
-        Ok(Self { kind, limits, tick, is_simple, front, back })
+        let window = quotas.iter().map(Quota::window).max().unwrap_or_default();
+        Ok(Self { kind, limits, tick, window, is_simple, front, back })
     }
 
     /// The script of the algorithm.
     pub(crate) fn kind(&self) -> ScriptKind {
         self.kind
+    }
+
+    /// The longest window of the quotas.
+    pub(crate) fn window(&self) -> Duration {
+        self.window
     }
 
     /// The least limit of all quotas.

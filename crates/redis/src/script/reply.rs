@@ -53,6 +53,12 @@ impl KeyReply {
         }
     }
 
+    /// Whether units were taken from a key that was empty.
+    pub(crate) fn took_first_units(&self) -> bool {
+        matches!(self, Self::Decision { units, used, .. }
+            if *units > 0 && used.iter().all(|used| used == units))
+    }
+
     /// Units given back, or charged.
     pub(crate) fn units(&self) -> Result<u64, Failure> {
         match self {

@@ -1,4 +1,4 @@
-//! Notices when a server's clock jumps against ours.
+//! Notices when a server's clock steps against ours.
 
 use core::time::Duration;
 
@@ -20,28 +20,51 @@ pub(crate) struct ClockReading {
     pub(crate) received: Instant,
 }
 
+/// How far a server's clock has stepped, in either direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ClockStep {
+    /// Within the tolerance. The step is at least this large, and larger by at most the duration of
+    /// the two calls.
+    Small(Duration),
+    /// Beyond the tolerance.
+    Jump,
+}
+
+/// The smallest step that is reported.
+const SMALLEST: Duration = Duration::from_millis(5);
+
+/// A thousandth: two clocks that are being adjusted drift by up to this part of the time between two
+/// readings, without a step.
+const DRIFT: u32 = 1000;
+
 impl ClockJumpDetector {
     pub(crate) fn new(tolerance: Duration) -> Self {
         Self { tolerance, last: Mutex::new(None) }
     }
 
-    /// Records a reading. Returns `true` if the server's clock has jumped by more than the tolerance
-    /// since the reading before. The duration of the calls is never taken for a jump.
-    pub(crate) fn has_jumped(&self, reading: ClockReading) -> bool {
+    /// Records a reading. Returns the step of the server's clock since the reading before, or `None`
+    /// if the duration of the calls or drift can explain the difference.
+    pub(crate) fn step(&self, reading: ClockReading) -> Option<ClockStep> {
         let mut last = self.last.lock();
         let Some(before) = *last else {
             *last = Some(reading);
-            return false;
+            return None;
         };
-        // Calls overlap: an answer that was sent for earlier says nothing new.
+        // Calls overlap: a reply to a call that was sent earlier says nothing new.
         if reading.sent < before.sent {
-            return false;
+            return None;
         }
         *last = Some(reading);
+        drop(last);
         let least = reading.sent.saturating_duration_since(before.received);
         let most = reading.received.saturating_duration_since(before.sent);
-        reading.server + self.tolerance < before.server + least
-            || reading.server > before.server + most + self.tolerance
+        let ahead = reading.server.saturating_sub(before.server + most);
+        let back = (before.server + least).saturating_sub(reading.server);
+        let size = ahead.max(back);
+        if size > self.tolerance {
+            return Some(ClockStep::Jump);
+        }
+        (size > SMALLEST + most / DRIFT).then_some(ClockStep::Small(size))
     }
 }
 

@@ -95,10 +95,22 @@ pub(crate) struct ServerCounts {
     pub(crate) breaker_opened: AtomicU64,
     /// Jumps of a server's clock.
     pub(crate) clock_steps: AtomicU64,
+    /// Steps of a server's clock within the tolerance.
+    pub(crate) small_clock_steps: AtomicU64,
+    /// The largest of these, in microseconds.
+    pub(crate) small_clock_step_max: AtomicU64,
     /// Times a script had to be sent because the server did not have it.
     pub(crate) scripts_sent: AtomicU64,
     /// Redirections by a cluster.
     pub(crate) redirects: AtomicU64,
+}
+
+impl ServerCounts {
+    fn count_small_step(&self, size: Duration) {
+        self.small_clock_steps.fetch_add(1, Ordering::Relaxed);
+        let micros = u64::try_from(size.as_micros()).unwrap_or(u64::MAX);
+        self.small_clock_step_max.fetch_max(micros, Ordering::Relaxed);
+    }
 }
 
 impl Servers {

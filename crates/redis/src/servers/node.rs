@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::ServerCounts;
 use super::breaker::{Breaker, BreakerSettings, BreakerState};
-use super::clock_jump::{ClockJumpDetector, ClockReading};
+use super::clock_jump::{ClockJumpDetector, ClockReading, ClockStep};
 use super::failure::{Failure, FailureKind};
 
 /// One server behind one multiplexed connection, which is made when it is first needed.
@@ -174,12 +174,16 @@ impl Node {
         Err(failure)
     }
 
-    /// Takes note of the server's clock; a jump is counted and opens the breaker.
+    /// Compares the server's clock with ours. Every step is counted; a jump opens the breaker.
     pub(crate) fn note_time(&self, reading: ClockReading) {
-        if self.clock_jumps.has_jumped(reading) {
-            self.counts.clock_steps.fetch_add(1, Ordering::Relaxed);
-            self.counts.breaker_opened.fetch_add(1, Ordering::Relaxed);
-            self.breaker.trip(Instant::now());
+        match self.clock_jumps.step(reading) {
+            None => {}
+            Some(ClockStep::Small(size)) => self.counts.count_small_step(size),
+            Some(ClockStep::Jump) => {
+                self.counts.clock_steps.fetch_add(1, Ordering::Relaxed);
+                self.counts.breaker_opened.fetch_add(1, Ordering::Relaxed);
+                self.breaker.trip(Instant::now());
+            }
         }
     }
 
