@@ -25,6 +25,8 @@ mod json;
 mod summary;
 mod table;
 
+#[cfg(feature = "services")]
+mod faults;
 mod holds;
 mod inproc;
 mod instructions;
@@ -76,6 +78,7 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
 #[cfg(feature = "services")]
 fn run_service(options: &Options, service: &Service) -> Result<ExitCode, Failure> {
     match service {
+        Service::Faults { fault } => faults::run(options, fault.as_deref())?,
         Service::Redis => redis::run(options)?,
         Service::Server => server::run(options)?,
         Service::ServerChild { subject, port, bytes } => server::run_child(subject, *port, *bytes)?,

@@ -8,6 +8,7 @@ usage: slidegate-bench inproc [--json] [--quick] [WORKLOAD]
        slidegate-bench memory [--json] [WORKLOAD]
        slidegate-bench holds [--json]
        slidegate-bench redis [--json] [--quick]
+       slidegate-bench faults [--json] [FAULT]
        slidegate-bench instructions [--json] [--record | --compare]
        slidegate-bench tower [--json] [--quick]
        slidegate-bench server [--json] [--quick]
@@ -17,6 +18,7 @@ inproc        time of a check, beside peers and a floor
 memory        resident memory after one window of filling and three of churn
 holds         the longest that a lock is held while 10 M keys come, are saved and swept
 redis         limits in Redis beside the usual sorted set, on a server started for it
+faults        every fault of a Redis store, staged on real servers; about five minutes
 instructions  instructions of a check, counted by callgrind
 tower         what a layer adds to a request, in time and instructions
 server        the daemon beside servers that do nothing, Redis and a peer
@@ -68,6 +70,9 @@ pub(crate) enum Command {
 /// A bench of what is reached over a network, or put in front of it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Service {
+    Faults {
+        fault: Option<String>,
+    },
     Redis,
     Server,
     /// Hidden: a server that does nothing but answer, with so many bytes.
@@ -146,6 +151,8 @@ impl Options {
 impl Service {
     fn parse(words: &[&str], minutes: u64) -> Result<Self, Failure> {
         Ok(match *words {
+            ["faults"] => Self::Faults { fault: None },
+            ["faults", fault] => Self::Faults { fault: Some(fault.to_owned()) },
             ["redis"] => Self::Redis,
             ["server"] => Self::Server,
             ["server-child", subject, port, bytes] => Self::ServerChild {

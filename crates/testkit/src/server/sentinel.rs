@@ -40,7 +40,12 @@ impl Sentinel {
         self.sentinels.iter().map(RedisServer::url).collect()
     }
 
-    /// The sentinels, to stop or suspend them.
+    /// Returns the sentinels.
+    pub fn sentinels(&self) -> &[RedisServer] {
+        &self.sentinels
+    }
+
+    /// Returns the sentinels, to stop or suspend them.
     pub fn sentinels_mut(&mut self) -> &mut [RedisServer] {
         &mut self.sentinels
     }
