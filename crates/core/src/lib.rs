@@ -68,7 +68,11 @@ pub use store::{
 };
 pub use time::{Clock, ManualClock, MonotonicClock};
 
-/// The code of the README, compiled and run.
+/// Compiles and runs the code of the README and of the library's page.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
+mod pages {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/library.md")]
+    struct Library;
+}
