@@ -241,15 +241,20 @@ section! {
         /// How long a client may take to send the head of a request.
         header_timeout: Duration = Time(Duration::from_millis(10), HOUR), default "10s",
             example "5s";
-        /// The largest body or message, in KiB.
+        /// The largest body of the HTTP API, in KiB.
         body_max("body_max_kb"): usize = Whole(1, 64 << 10), default "64", example "256",
+            via kibibytes;
+        /// The largest message of Envoy's protocol, over gRPC and at `/json`, in KiB. It must fit all
+        /// descriptors of a request: on an error Envoy allows the request by default.
+        message_max("message_max_kb"): usize = Whole(1, 64 << 10), default "1024", example "4096",
             via kibibytes;
         /// Checks in one batch.
         batch_max: usize = Whole(1, 1_000_000), default "1000", example "100";
-        /// The longest key, in bytes.
+        /// The longest key of the HTTP API and of the Redis protocol, in bytes. Longer values in
+        /// Envoy's descriptors and in the keys of rules are counted by their digest.
         key_max: usize = Whole(16, 65_536), default "1024", example "256";
-        /// Descriptors in one request, and entries in one descriptor.
-        descriptors_max: usize = Whole(1, 10_000), default "64", example "16";
+        /// Descriptors in one request of Envoy.
+        descriptors_max: usize = Whole(1, 64), default "64", example "16";
         /// Requests in flight on one HTTP/2 connection.
         streams_max: u32 = Whole(1, 1 << 20), default "1024", example "256";
     }

@@ -7,17 +7,19 @@ use super::meter::Met;
 use super::question::{Invalid, Question};
 use super::response::{Code, Response, Status};
 use super::{Domain, Domains, told};
-use crate::config::{EnvoySettings, Settings};
+use crate::config::{EnvoySettings, LimitSettings, Settings};
 
 /// How descriptors are answered, for all domains.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
     /// The settings of the reference service that a drop-in has too, and one of our own.
     pub envoy: EnvoySettings,
-    /// The most descriptors of a request, at most
-    /// [`DESCRIPTORS_MAX`](super::DESCRIPTORS_MAX), and the most entries of one,
-    /// at most [`ENTRIES_MAX`](super::ENTRIES_MAX).
+    /// The maximum number of descriptors in a request, at most
+    /// [`DESCRIPTORS_MAX`](super::DESCRIPTORS_MAX).
     pub descriptors_max: usize,
+    /// The longest text that becomes part of a key as it is, in bytes. Longer ones are counted by
+    /// their digest.
+    pub key_max: usize,
 }
 
 impl Default for Options {
@@ -28,8 +30,8 @@ impl Default for Options {
 
 impl From<&Settings> for Options {
     fn from(settings: &Settings) -> Self {
-        let descriptors_max = settings.limits.descriptors_max;
-        Self { envoy: settings.envoy.clone(), descriptors_max }
+        let LimitSettings { descriptors_max, key_max, .. } = settings.limits;
+        Self { envoy: settings.envoy.clone(), descriptors_max, key_max }
     }
 }
 
@@ -51,7 +53,7 @@ pub async fn answer(
         return Err(invalid);
     }
     let mut met = match domains.get(question.domain) {
-        Some(domain) => meet(domain, question),
+        Some(domain) => meet(domain, question, options.key_max),
         None => {
             statistics.domain_not_found.add(1);
             question.descriptors.iter().map(|_| Met::Free).collect()
@@ -75,11 +77,11 @@ pub async fn answer(
 }
 
 /// What each descriptor meets, without those that another one replaces.
-fn meet<'d>(domain: &'d Domain, question: &Question<'_>) -> Vec<Met<'d>> {
+fn meet<'d>(domain: &'d Domain, question: &Question<'_>, key_max: usize) -> Vec<Met<'d>> {
     let mut replaced: Vec<&str> = Vec::new();
     let mut met = Vec::with_capacity(question.descriptors.len());
     for descriptor in &question.descriptors {
-        let (one, replaces) = domain.meet(descriptor, question.hits(descriptor));
+        let (one, replaces) = domain.meet(descriptor, question.hits(descriptor), key_max);
         replaced.extend(replaces.iter().map(|name| &**name));
         met.push(one);
     }

@@ -30,7 +30,7 @@ use slidegate::{Algorithm, Error, ErrorKind};
 
 pub use self::answer::{Options, answer};
 pub(crate) use self::json::read as json_form;
-pub use self::json::{BODY_MAX, JsonReply, healthcheck, json};
+pub use self::json::{JsonReply, healthcheck, json};
 use self::key::KeyBytes;
 use self::meter::{Held, Met, Meter, Standing};
 use self::question::Hits;
@@ -138,11 +138,17 @@ impl Domain {
     }
 
     /// What a descriptor meets, and the names that this replaces.
-    fn meet(&self, descriptor: &Descriptor<'_>, hits: Hits) -> (Met<'_>, &[Box<str>]) {
+    fn meet(
+        &self,
+        descriptor: &Descriptor<'_>,
+        hits: Hits,
+        key_max: usize,
+    ) -> (Met<'_>, &[Box<str>]) {
         if let Some(limit) = descriptor.limit {
-            return (Met::Limited(Box::new(self.meter_of(descriptor, limit, hits))), &[]);
+            let key = KeyBytes::of(&self.name, &descriptor.entries, key_max);
+            return (Met::Limited(Box::new(self.meter_of(descriptor, limit, hits, key))), &[]);
         }
-        let mut key = KeyBytes::new(&self.name);
+        let mut key = KeyBytes::new(&self.name, key_max);
         let mut shares = false;
         let node = self.root.walk(&descriptor.entries, |entry, step| {
             key.push_entry(entry.key, step.counted(entry));
@@ -181,7 +187,13 @@ impl Domain {
     }
 
     /// A limit that the request brings along: whatever is configured, and never in shadow.
-    fn meter_of(&self, descriptor: &Descriptor<'_>, limit: Override, hits: Hits) -> Meter<'_> {
+    fn meter_of(
+        &self,
+        descriptor: &Descriptor<'_>,
+        limit: Override,
+        hits: Hits,
+        key: KeyBytes,
+    ) -> Meter<'_> {
         let Override { requests, unit } = limit;
         let mut label = self.name.to_string();
         for entry in &descriptor.entries {
@@ -201,7 +213,7 @@ impl Domain {
             quota_mode: false,
             metadata: None,
             counts: Held::Made(self.book.seen(&label)),
-            key: KeyBytes::of(&self.name, &descriptor.entries),
+            key,
             hits,
             standing: Standing::unknown(requests),
         }

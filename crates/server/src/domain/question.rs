@@ -3,6 +3,7 @@
 use core::fmt;
 
 use slidegate::Cost;
+use slidegate_gate::ASKS_MAX;
 
 use crate::spec::Unit;
 
@@ -48,11 +49,11 @@ pub struct Override {
     pub unit: Unit,
 }
 
-/// The most descriptors of a request.
-pub const DESCRIPTORS_MAX: usize = 64;
-/// The most entries of a descriptor, and the most levels of a tree.
+/// The maximum number of descriptors in a request: so many limits are decided together.
+pub const DESCRIPTORS_MAX: usize = ASKS_MAX;
+/// The maximum number of levels of a tree. A request may have more entries; they match nothing.
 pub const ENTRIES_MAX: usize = 32;
-/// The most bytes of a domain's name, a key or a value.
+/// The maximum length of a key or a value in a tree, in bytes. Those of requests may be longer.
 pub const TEXT_MAX: usize = 1024;
 
 /// Why a question has no answer.
@@ -83,22 +84,23 @@ pub(super) enum Hits {
 }
 
 impl Question<'_> {
+    /// Checks what only the configuration of the proxy can get wrong. The length of texts and the
+    /// number of entries are not bounded here, only by the size of the message: an error would lift
+    /// the limit of clients that send long values.
     pub(super) fn check(&self, most: usize) -> Result<(), Invalid> {
         // The reference service's messages: monitoring matches them.
         if self.domain.is_empty() {
             return Err(Invalid::new("rate limit domain must not be empty"));
         }
-        short("domain", self.domain)?;
         if self.descriptors.is_empty() {
             return Err(Invalid::new("rate limit descriptor list must not be empty"));
         }
-        few("descriptors", self.descriptors.len(), most.min(DESCRIPTORS_MAX))?;
-        for descriptor in &self.descriptors {
-            few("entries of a descriptor", descriptor.entries.len(), most.min(ENTRIES_MAX))?;
-            for Entry { key, value } in &descriptor.entries {
-                short("key", key)?;
-                short("value", value)?;
-            }
+        let (count, most) = (self.descriptors.len(), most.min(DESCRIPTORS_MAX));
+        if count > most {
+            return Err(Invalid::new(format!(
+                "{count} descriptors are too many: use {most} or fewer, or raise \
+                 `limits.descriptors_max` (at most {DESCRIPTORS_MAX})"
+            )));
         }
         Ok(())
     }
@@ -113,21 +115,6 @@ impl Question<'_> {
             Err(_) => Hits::Look,
         }
     }
-}
-
-fn short(what: &str, text: &str) -> Result<(), Invalid> {
-    if text.len() <= TEXT_MAX {
-        return Ok(());
-    }
-    let len = text.len();
-    Err(Invalid::new(format!("a {what} of {len} bytes is too long: use {TEXT_MAX} or fewer")))
-}
-
-fn few(what: &str, count: usize, most: usize) -> Result<(), Invalid> {
-    if count <= most {
-        return Ok(());
-    }
-    Err(Invalid::new(format!("{count} {what} are too many: use {most} or fewer")))
 }
 
 /// The unit of a number of the protocol. Requests know no week; its number in answers is taken all

@@ -9,6 +9,7 @@
 //! ```
 
 mod batch;
+mod codec;
 mod convert;
 pub mod message;
 mod rls;

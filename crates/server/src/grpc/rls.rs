@@ -11,9 +11,9 @@ use slidegate_tower::OverloadGuard;
 use tonic::body::Body;
 use tonic::server::{Grpc, UnaryService};
 use tonic::{Code, Status};
-use tonic_prost::ProstCodec;
 use tonic_types::{ErrorDetails, StatusExt};
 
+use super::codec::RlsCodec;
 use super::message::{RateLimitRequest, RateLimitResponse};
 use crate::domain::{Options, answer};
 use crate::engine::Engine;
@@ -25,7 +25,10 @@ pub const NAME: &str = "envoy.service.ratelimit.v3.RateLimitService";
 pub(super) const PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
 /// The default maximum size of a message, in bytes.
-pub const MESSAGE_MAX: usize = 64 << 10;
+///
+/// A message that is too large is an error, on which Envoy by default allows the request. Envoy
+/// accepts 60 KiB of header fields from a client and may repeat a field in several descriptors.
+pub const MESSAGE_MAX: usize = 1 << 20;
 
 /// The rate limit service.
 #[derive(Clone)]
@@ -39,7 +42,7 @@ type RlsResult = Result<tonic::Response<RateLimitResponse>, Status>;
 
 impl RateLimitService {
     pub(super) async fn call(self, request: Request<Incoming>) -> Response<Body> {
-        let mut grpc = Grpc::new(ProstCodec::default()).max_decoding_message_size(self.message_max);
+        let mut grpc = Grpc::new(RlsCodec).max_decoding_message_size(self.message_max);
         let mut response = grpc.unary(self, request).await;
         // tonic reports a message that is too long as "out of range", a code that we never use.
         if let Some(status) = response.headers_mut().get_mut(Status::GRPC_STATUS)

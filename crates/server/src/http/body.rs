@@ -19,15 +19,16 @@ pub(super) async fn read_json(
     settings: &HttpSettings,
 ) -> Result<Bytes, ApiError> {
     check_type(request)?;
-    read_any(request, settings).await
+    read_any(request, settings, settings.body_max).await
 }
 
-/// Reads a body of any type.
+/// Reads a body of any type and at most `max` bytes.
 pub(super) async fn read_any(
     request: &mut Request<Incoming>,
     settings: &HttpSettings,
+    max: usize,
 ) -> Result<Bytes, ApiError> {
-    let (max, is_http2) = (settings.body_max, request.version() == Version::HTTP_2);
+    let is_http2 = request.version() == Version::HTTP_2;
     let body = request.body_mut();
     if !is_http2 {
         // The connection's timeout covers the whole request.

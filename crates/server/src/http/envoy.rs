@@ -32,7 +32,7 @@ pub(super) async fn handle(
         let is_healthy = !settings.is_ending.load(Ordering::Relaxed);
         return Ok(Some(reply(domain::healthcheck(is_healthy))));
     }
-    let body = body::read_any(request, settings).await?;
+    let body = body::read_any(request, settings, settings.message_max).await?;
     let caller = Caller::http(request.headers());
     Ok(Some(reply(
         domain::json(state.engine().plan().domains(), &settings.envoy, &body, caller).await,

@@ -46,12 +46,14 @@ pub struct HttpState {
 /// Bounds on requests, and how they are read.
 #[derive(Debug, Clone)]
 pub struct HttpSettings {
-    /// The largest body, in bytes.
+    /// The largest body of the API, in bytes.
     pub body_max: usize,
+    /// The largest body of Envoy's `/json`, in bytes.
+    pub message_max: usize,
     /// The time for an HTTP/2 body. In HTTP/1, [`ServeLimits::request_timeout`] bounds the whole
     /// request instead.
     pub body_timeout: Duration,
-    /// The longest key, in characters.
+    /// The longest key, in bytes. Forward auth counts longer values by their digest.
     pub key_max: usize,
     /// The maximum number of checks in a batch.
     pub batch_max: usize,
@@ -90,6 +92,7 @@ impl Default for HttpSettings {
     fn default() -> Self {
         Self {
             body_max: 64 << 10,
+            message_max: crate::grpc::MESSAGE_MAX,
             body_timeout: Duration::from_secs(10),
             key_max: 1024,
             batch_max: 1000,

@@ -26,10 +26,9 @@ pub(super) struct Call<'a> {
     pub(super) arguments: &'a CommandArguments,
     pub(super) replies: &'a mut Replies,
     pub(super) throttles: &'a mut Throttles,
+    /// The longest key, in bytes.
+    pub(super) key_max: usize,
 }
-
-/// The longest key.
-pub(super) const KEY_MAX: usize = 1024;
 
 /// The text of an error reply.
 type ErrorReply = String;
@@ -370,10 +369,11 @@ impl<'a> Call<'a> {
 
     fn key(&self, index: usize) -> Result<&'a [u8], ErrorReply> {
         let key = self.argument(index);
-        if (1..=KEY_MAX).contains(&key.len()) {
+        if (1..=self.key_max).contains(&key.len()) {
             return Ok(key);
         }
-        Err(format!("ERR a key of {} bytes is out of range: use 1 to {KEY_MAX}", key.len()))
+        let (len, max) = (key.len(), self.key_max);
+        Err(format!("ERR a key of {len} bytes is out of range: use 1 to {max}"))
     }
 
     /// `COST n` and `TIER name`, in any order.

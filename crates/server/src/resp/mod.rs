@@ -31,11 +31,17 @@ pub struct RespLimits {
     pub idle_max: Duration,
     /// The time for a client to read its replies.
     pub write_max: Duration,
+    /// The longest key, in bytes.
+    pub key_max: usize,
 }
 
 impl Default for RespLimits {
     fn default() -> Self {
-        Self { idle_max: Duration::from_secs(300), write_max: Duration::from_secs(10) }
+        Self {
+            idle_max: Duration::from_secs(300),
+            write_max: Duration::from_secs(10),
+            key_max: 1024,
+        }
     }
 }
 
@@ -98,6 +104,7 @@ where
                         arguments: &arguments,
                         replies: &mut replies,
                         throttles: &mut throttles,
+                        key_max: limits.key_max,
                     };
                     then = call.run().await;
                     used += length;

@@ -145,7 +145,7 @@ impl Listeners {
         if let Some(listener) = self.grpc {
             let service = grpc::Service::new(Arc::clone(engine), Arc::clone(&options))
                 .await
-                .message_max(settings.limits.body_max)
+                .message_max(settings.limits.message_max)
                 .guard(guard);
             let (health, ended) = (service.health(), stop.clone());
             tasks.spawn(async move {
@@ -156,7 +156,9 @@ impl Listeners {
             tasks.spawn(serve_protocol(listener, grpc, Arc::clone(&connections), stop.clone()));
         }
         if let Some(listener) = self.resp {
-            let resp = Protocol::Resp(Arc::clone(engine), RespLimits::default());
+            let key_max = settings.limits.key_max;
+            let limits = RespLimits { key_max, ..RespLimits::default() };
+            let resp = Protocol::Resp(Arc::clone(engine), limits);
             tasks.spawn(serve_protocol(listener, resp, Arc::clone(&connections), stop.clone()));
         }
         if let Some((listener, access)) = self.admin {
@@ -217,6 +219,7 @@ fn http_settings(services: &Services<'_>, envoy: &Arc<domain::Options>) -> HttpS
         envoy: Arc::clone(envoy),
         is_ending: Arc::clone(services.is_ending),
         body_max: limits.body_max,
+        message_max: limits.message_max,
         key_max: limits.key_max,
         batch_max: limits.batch_max,
         client: settings.address.clone(),

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "in a test, to panic is to fail")]
 
+mod bypass;
 #[cfg(feature = "otlp")]
 mod collector;
 mod overload;

@@ -4,5 +4,8 @@
 
 #[path = "../protocols/frozen_time.rs"]
 mod frozen_time;
+#[path = "../daemon/process.rs"]
+#[expect(dead_code, reason = "the tests of the daemon use all of it")]
+mod process;
 mod semantics;
 mod wire;

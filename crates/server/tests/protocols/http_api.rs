@@ -105,7 +105,7 @@ async fn a_query_asks_the_same() {
     for (query, words) in [
         ("", &["policy", "key"][..]),
         ("?policy=api", &["key"]),
-        ("?policy=api&key=", &["0 characters", "1 to 1024"]),
+        ("?policy=api&key=", &["0 bytes", "1 to 1024"]),
         ("?policy=api&key=x&key=y", &["key", "twice"]),
         ("?policy=api&key=x&cosst=5", &["cosst", "cost"]),
         ("?policy=api&key=x&cost=0", &["cost 0", "1 to 9007199254740991"]),
@@ -332,8 +332,9 @@ async fn what_is_asked_wrongly_is_told_with_what_to_do() {
         (json!({"policy": "api", "key": "a", "cost": -3}), 400, &["cost -3"]),
         (json!({"policy": "api", "key": "a", "cost": 1.5}), 400, &["cost 1.5"]),
         (json!({"policy": "api", "key": "a", "cost": "1"}), 400, &["whole number"]),
-        (json!({"policy": "api", "key": ""}), 400, &["0 characters", "1 to 1024"]),
-        (json!({"policy": "api", "key": key.clone() + "k"}), 400, &["1025 characters"]),
+        (json!({"policy": "api", "key": ""}), 400, &["0 bytes", "1 to 1024"]),
+        (json!({"policy": "api", "key": key.clone() + "k"}), 400, &["1025 bytes"]),
+        (json!({"policy": "api", "key": "\u{1f980}".repeat(257)}), 400, &["1028 bytes"]),
         (json!({"policy": "api", "key": 5}), 400, &["a string"]),
         (json!({"policy": "api"}), 400, &["missing field `key`"]),
         (json!({"policy": "api", "key": "a", "kost": 2}), 400, &["unknown field `kost`"]),
@@ -356,7 +357,7 @@ async fn what_is_asked_wrongly_is_told_with_what_to_do() {
     // These are well.
     for body in [
         json!({"policy": "api", "key": key}),
-        json!({"policy": "api", "key": "\u{1f980}".repeat(1024)}),
+        json!({"policy": "api", "key": "\u{1f980}".repeat(256)}),
         json!({"policy": "api", "key": "b", "cost": 1.0}),
         json!({"policy": "api", "key": "c", "cost": null, "tier": null}),
     ] {

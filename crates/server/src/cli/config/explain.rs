@@ -106,7 +106,7 @@ fn rules(loaded: &Loaded, request: &HttpRequest) -> (bool, Vec<String>, Value) {
     let mut lines = vec![format!("{} {} from {}", request.method, request.path, request.address)];
     let mut objects = Vec::new();
     let mut any = false;
-    let request = AuthRequest::new(request, &loaded.settings.address);
+    let request = AuthRequest::new(request, &loaded.settings);
     for rule in &loaded.spec.rules {
         let meeting = request.meet(rule);
         any |= !matches!(meeting, Meeting::Passes(_));

@@ -1,8 +1,9 @@
 //! Whether a rule applies to a request, and why.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use slidegate_http::{AddressKey, ClientAddress};
+use slidegate_http::AddressKey;
 
+use crate::config::Settings;
 use crate::config::scenario::HttpRequest;
 use crate::http::auth::{KeySource, Mismatch, OriginalRequest, RuleKey, matches, only};
 use crate::spec::RuleSpec;
@@ -23,11 +24,12 @@ pub(super) enum Meeting {
 pub(super) struct AuthRequest {
     original: OriginalRequest,
     address: AddressKey,
+    value_max: usize,
     pub(super) headers: HeaderMap,
 }
 
 impl AuthRequest {
-    pub(super) fn new(request: &HttpRequest, addresses: &ClientAddress) -> Self {
+    pub(super) fn new(request: &HttpRequest, settings: &Settings) -> Self {
         let HttpRequest { method, host, path, address, headers } = request.clone();
         // What is not a header cannot be sent to the daemon either.
         let header = |(name, value): (String, String)| {
@@ -38,11 +40,13 @@ impl AuthRequest {
             fields.append(name, value);
         }
         let original = OriginalRequest { method, host, path };
-        Self { original, address: addresses.key_of(address), headers: fields }
+        let address = settings.address.key_of(address);
+        Self { original, address, headers: fields, value_max: settings.limits.key_max }
     }
 
     pub(super) fn source(&self) -> KeySource<'_> {
-        KeySource { address: self.address, original: &self.original }
+        let Self { address, original, value_max, .. } = self;
+        KeySource { address: *address, original, value_max: *value_max }
     }
 
     /// Holds the request against a rule.

@@ -222,7 +222,7 @@ fn ask(loaded: &Loaded, engine: &Engine, asked: &Asked) -> Result<Seen, String> 
 
 fn ask_rules(loaded: &Loaded, engine: &Engine, request: &HttpRequest) -> Result<Seen, String> {
     let plan = engine.plan();
-    let request = AuthRequest::new(request, &loaded.settings.address);
+    let request = AuthRequest::new(request, &loaded.settings);
     let Ok(rules) = matching_rules(&plan, &request.source(), &request.headers) else {
         return Ok(Seen { allowed: false, ..Seen::FREE });
     };

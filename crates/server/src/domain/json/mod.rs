@@ -19,9 +19,6 @@ pub struct JsonReply {
     pub body: Vec<u8>,
 }
 
-/// The most bytes of a request.
-pub const BODY_MAX: usize = 64 << 10;
-
 const TEXT: &[(&str, &str)] = &[("content-type", "text/plain; charset=utf-8")];
 const JSON: &[(&str, &str)] = &[("content-type", "application/json")];
 /// A denial is for this caller at this moment.
@@ -29,18 +26,13 @@ const DENIED: &[(&str, &str)] =
     &[("content-type", "application/json"), ("cache-control", "no-store")];
 
 /// Answers `POST /json`: a `RateLimitRequest` in the JSON form of protocol buffers. 200 if it
-/// passes, 429 if not, 400 if it cannot be answered; 413 if it is above [`BODY_MAX`].
+/// passes, 429 if not, 400 if it is malformed. The caller bounds the size of the body.
 pub async fn json(
     domains: &Domains,
     options: &Options,
     body: &[u8],
     caller: Caller<'_>,
 ) -> JsonReply {
-    if body.len() > BODY_MAX {
-        let message =
-            format!("a body of {} bytes is too long: use {BODY_MAX} or fewer\n", body.len());
-        return JsonReply { status: 413, headers: TEXT, body: message.into_bytes() };
-    }
     let request = match serde_json::from_slice(body) {
         Ok(read::Object(request)) => request,
         Err(error) => {

@@ -12,9 +12,9 @@ fn path() -> impl Strategy<Value = (String, Vec<(String, String)>)> {
     (text(), prop::collection::vec((text(), text()), 0..4))
 }
 
-fn encode((domain, entries): &(String, Vec<(String, String)>)) -> KeyBytes {
+fn encode((domain, entries): &(String, Vec<(String, String)>), text_max: usize) -> KeyBytes {
     let entries: Vec<_> = entries.iter().map(|(key, value)| Entry { key, value }).collect();
-    KeyBytes::of(domain, &entries)
+    KeyBytes::of(domain, &entries, text_max)
 }
 
 fn decode(mut bytes: &[u8]) -> Vec<String> {
@@ -30,8 +30,8 @@ fn decode(mut bytes: &[u8]) -> Vec<String> {
 proptest! {
     // The reference service joins by `_`: there key `a` value `b_c` is key `a_b` value `c`.
     #[test]
-    fn different_paths_are_different_keys(one in path(), other in path()) {
-        prop_assert_eq!(encode(&one) == encode(&other), one == other);
+    fn different_paths_are_different_keys(one in path(), other in path(), text_max in 0_usize..80) {
+        prop_assert_eq!(encode(&one, text_max) == encode(&other, text_max), one == other);
     }
 
     #[test]
@@ -39,6 +39,15 @@ proptest! {
         let (domain, entries) = path.clone();
         let mut expected = vec![domain];
         expected.extend(entries.into_iter().flat_map(|(key, value)| [key, value]));
-        prop_assert_eq!(decode(encode(&path).as_slice()), expected);
+        prop_assert_eq!(decode(encode(&path, usize::MAX).as_slice()), expected);
+    }
+}
+
+#[test]
+fn a_long_text_takes_as_many_bytes_as_a_digest() {
+    let long = "x".repeat(70_000);
+    for text_max in [16, usize::MAX] {
+        let key = encode(&("shop".to_owned(), vec![("user".to_owned(), long.clone())]), text_max);
+        assert_eq!(key.as_slice().len(), 2 + 4 + 2 + 4 + 2 + 32);
     }
 }

@@ -2,11 +2,13 @@
 //!
 //! Examples: `address=203.0.113.9`, `header:x-api-key=abc|method=POST`. Every part names its kind, and
 //! `|` and `\` in a value are escaped, so that no two lists of parts have the same text and no header
-//! can pass for an address.
+//! can pass for an address. A value that is too long is replaced by its digest:
+//! `digest:header:x-api-key=9f86d081...`.
 
 use core::fmt;
 
 use http::HeaderMap;
+use slidegate_gate::digest_if_long;
 use slidegate_http::AddressKey;
 
 use super::original::OriginalRequest;
@@ -17,6 +19,8 @@ use crate::spec::{KeyPart, MissingKey, RuleSpec};
 pub(crate) struct KeySource<'a> {
     pub(crate) address: AddressKey,
     pub(crate) original: &'a OriginalRequest,
+    /// The longest value that is counted as it is, in bytes.
+    pub(crate) value_max: usize,
 }
 
 /// The key of a request, or what happens to one without a key.
@@ -36,7 +40,6 @@ pub(crate) enum RuleKey<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lack<'a> {
     Header(&'a str),
-    ShorterHeader(&'a str),
     Host,
 }
 
@@ -44,16 +47,10 @@ impl fmt::Display for Lack<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Header(name) => write!(formatter, "the request has no header {name}"),
-            Self::ShorterHeader(name) => {
-                write!(formatter, "the header {name} has more than {VALUE_MAX} bytes")
-            }
             Self::Host => formatter.write_str("the request has no host"),
         }
     }
 }
-
-/// The maximum length of a header field in a key. A longer field counts as missing.
-const VALUE_MAX: usize = 1024;
 
 impl KeySource<'_> {
     /// The key of a rule whose path was matched by `pattern`.
@@ -89,35 +86,41 @@ impl KeySource<'_> {
         key: &mut Vec<u8>,
     ) -> Result<(), Lack<'p>> {
         match part {
-            KeyPart::Address => push(key, "address=", self.address.to_string().as_bytes()),
+            KeyPart::Address => self.push(key, "address", self.address.to_string().as_bytes()),
             KeyPart::Header(name) => {
-                let value = header(headers, name)?;
-                key.extend_from_slice(b"header:");
-                key.extend_from_slice(name.to_ascii_lowercase().as_bytes());
-                push(key, "=", &value);
+                let kind = format!("header:{}", name.to_ascii_lowercase());
+                self.push(key, &kind, &header(headers, name)?);
             }
             KeyPart::Host => {
                 let host = self.original.host.as_bytes();
                 if host.is_empty() {
                     return Err(Lack::Host);
                 }
-                push(key, "host=", host);
+                self.push(key, "host", host);
             }
-            KeyPart::Method => push(key, "method=", self.original.method.as_bytes()),
-            KeyPart::Path => push(key, "path=", pattern.as_bytes()),
-            KeyPart::Constant(text) => push(key, "constant=", text.as_bytes()),
+            KeyPart::Method => self.push(key, "method", self.original.method.as_bytes()),
+            KeyPart::Path => self.push(key, "path", pattern.as_bytes()),
+            KeyPart::Constant(text) => self.push(key, "constant", text.as_bytes()),
         }
         Ok(())
     }
-}
 
-fn push(key: &mut Vec<u8>, kind: &str, value: &[u8]) {
-    key.extend_from_slice(kind.as_bytes());
-    for &byte in value {
-        if matches!(byte, b'|' | b'\\') {
-            key.push(b'\\');
+    fn push(&self, key: &mut Vec<u8>, kind: &str, value: &[u8]) {
+        if let Some(digest) = digest_if_long(value, self.value_max) {
+            key.extend_from_slice(b"digest:");
+            key.extend_from_slice(kind.as_bytes());
+            key.push(b'=');
+            key.extend(digest.iter().flat_map(|byte| format!("{byte:02x}").into_bytes()));
+            return;
         }
-        key.push(byte);
+        key.extend_from_slice(kind.as_bytes());
+        key.push(b'=');
+        for &byte in value {
+            if matches!(byte, b'|' | b'\\') {
+                key.push(b'\\');
+            }
+            key.push(byte);
+        }
     }
 }
 
@@ -130,11 +133,7 @@ fn header<'p>(headers: &HeaderMap, name: &'p str) -> Result<Vec<u8>, Lack<'p>> {
         }
         all.extend_from_slice(value.as_bytes());
     }
-    match all.len() {
-        0 => Err(Lack::Header(name)),
-        1..=VALUE_MAX => Ok(all),
-        _ => Err(Lack::ShorterHeader(name)),
-    }
+    if all.is_empty() { Err(Lack::Header(name)) } else { Ok(all) }
 }
 
 #[cfg(test)]

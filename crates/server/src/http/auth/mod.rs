@@ -41,7 +41,11 @@ pub(super) async fn authorize(
     let options = AuthOptions::read(request.uri().query().unwrap_or_default())?;
     let original = OriginalRequest::read(request.headers(), options.family)?;
     let (plan, caller) = (state.engine().plan(), Caller::http(request.headers()));
-    let source = KeySource { address: client.key(address, request.headers()), original: &original };
+    let source = KeySource {
+        address: client.key(address, request.headers()),
+        original: &original,
+        value_max: state.settings().key_max,
+    };
     let rules = matching_rules(&plan, &source, request.headers())?;
     let asks: Vec<Ask<'_>> = rules.iter().map(|(ask, key)| Ask { key, ..*ask }).collect();
     let all = check_all(&asks, None, caller).await;

@@ -1,5 +1,6 @@
 //! Envoy's protocol over real sockets: a tonic client, and Envoy itself.
 
+mod bypass;
 mod files;
 mod grpc;
 mod overload;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use http::{HeaderMap, Request, StatusCode};
+use http::{HeaderMap, HeaderValue, Request, StatusCode};
 use http_body_util::Empty;
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
@@ -39,15 +39,34 @@ async fn upstream() -> SocketAddr {
     address
 }
 
-/// Envoy between clients and the service, asking `limits` about each user.
-async fn envoy(limits: SocketAddr, failure_mode_deny: bool) -> ReverseProxy {
+/// Starts Envoy between clients and the upstream. It calls `limits` with a descriptor of the header
+/// `x-user` for each of `keys`.
+pub(crate) async fn envoy(
+    limits: SocketAddr,
+    failure_mode_deny: bool,
+    keys: &'static [&'static str],
+) -> ReverseProxy {
     let upstream = upstream().await;
     let start =
-        move || ReverseProxy::envoy(|port| config(port, upstream, limits, failure_mode_deny));
+        move || ReverseProxy::envoy(|port| config(port, upstream, limits, failure_mode_deny, keys));
     tokio::task::spawn_blocking(start).await.unwrap().unwrap()
 }
 
-fn config(port: u16, upstream: SocketAddr, limits: SocketAddr, failure_mode_deny: bool) -> String {
+/// The keys of most tests.
+const USER: &[&str] = &["user"];
+
+fn config(
+    port: u16,
+    upstream: SocketAddr,
+    limits: SocketAddr,
+    failure_mode_deny: bool,
+    keys: &[&str],
+) -> String {
+    let action = |key: &&str| {
+        let action = format!("request_headers: {{header_name: x-user, descriptor_key: {key}}}");
+        format!("\n                  - actions:\n                    - {action}")
+    };
+    let actions = keys.iter().map(action).collect::<Vec<_>>().concat();
     let types = "type.googleapis.com/envoy.extensions";
     let cluster = |name: &str, address: SocketAddr, options: &str| {
         format!(
@@ -89,9 +108,7 @@ fn config(port: u16, upstream: SocketAddr, limits: SocketAddr, failure_mode_deny
               - match: {{prefix: /}}
                 route:
                   cluster: upstream
-                  rate_limits:
-                  - actions:
-                    - request_headers: {{header_name: x-user, descriptor_key: user}}
+                  rate_limits:{actions}
           http_filters:
           - name: envoy.filters.http.ratelimit
             typed_config:
@@ -114,24 +131,25 @@ fn config(port: u16, upstream: SocketAddr, limits: SocketAddr, failure_mode_deny
 }
 
 #[derive(Clone)]
-struct Caller {
+pub(crate) struct Caller {
     client: Client<HttpConnector, Empty<Bytes>>,
     address: SocketAddr,
 }
 
 impl Caller {
-    fn new(envoy: &ReverseProxy) -> Self {
+    pub(crate) fn new(envoy: &ReverseProxy) -> Self {
         let client = Client::builder(TokioExecutor::new()).build_http();
         Self { client, address: envoy.address() }
     }
 
-    async fn get(&self, user: &str) -> (StatusCode, HeaderMap) {
+    async fn get(&self, user: impl AsRef<[u8]>) -> (StatusCode, HeaderMap) {
+        let user = HeaderValue::from_bytes(user.as_ref()).unwrap();
         let request = Request::get(format!("http://{}/", self.address)).header("x-user", user);
         let response = self.client.request(request.body(Empty::new()).unwrap()).await.unwrap();
         (response.status(), response.headers().clone())
     }
 
-    async fn status(&self, user: &str) -> u16 {
+    pub(crate) async fn status(&self, user: impl AsRef<[u8]>) -> u16 {
         self.get(user).await.0.as_u16()
     }
 }
@@ -143,7 +161,7 @@ fn field<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn limits_hold_over_a_sliding_window_and_fields_arrive() {
     let served = Served::start(&users(3, Unit::Minute), Options::default()).await;
-    let envoy = envoy(served.address, true).await;
+    let envoy = envoy(served.address, true, USER).await;
     let caller = Caller::new(&envoy);
     let second = Duration::from_secs(1);
 
@@ -180,7 +198,7 @@ async fn limits_hold_over_a_sliding_window_and_fields_arrive() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_obeys_retry_after_is_not_denied_again() {
     let served = Served::start(&users(1, Unit::Minute), Options::default()).await;
-    let envoy = envoy(served.address, true).await;
+    let envoy = envoy(served.address, true, USER).await;
     let caller = Caller::new(&envoy);
     assert_eq!(caller.status("alice").await, 200);
     for elapsed in [300, 59_500] {
@@ -199,7 +217,7 @@ async fn a_client_that_obeys_retry_after_is_not_denied_again() {
 /// What Envoy makes of requests while the service is there, and after it is gone.
 async fn without_the_service(failure_mode_deny: bool) -> (u16, u16) {
     let served = Served::start(&users(1, Unit::Hour), Options::default()).await;
-    let envoy = envoy(served.address, failure_mode_deny).await;
+    let envoy = envoy(served.address, failure_mode_deny, USER).await;
     let caller = Caller::new(&envoy);
     assert_eq!(caller.status("alice").await, 200);
     let there = caller.status("alice").await;
@@ -224,7 +242,7 @@ async fn a_new_configuration_under_load_fails_no_request_and_loses_no_count() {
     let most = 4_000_000;
     let served = Served::start(&users(most, Unit::Day), Options::default()).await;
     // Denies on failure, so that no failure could pass for an answer.
-    let envoy = envoy(served.address, true).await;
+    let envoy = envoy(served.address, true, USER).await;
     let done = Arc::new(AtomicBool::new(false));
     let callers: Vec<_> = (0..CALLERS)
         .map(|_| {
