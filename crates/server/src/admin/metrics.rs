@@ -64,15 +64,34 @@ fn write_build(page: &mut Page, state: &AdminState) {
 fn write_listeners(page: &mut Page, state: &AdminState) {
     let mut each = |name, kind, help, get: fn(&Connections) -> u64| {
         page.family(name, kind, help);
-        for (listener, connections) in &state.listeners {
-            page.sample(&[("listener", listener)], get(connections));
+        for connections in &state.listeners {
+            page.sample(&[("listener", connections.name())], get(connections));
         }
     };
-    each("slidegate_connections_open", Gauge, "Connections there are.", |all| all.open() as u64);
-    each("slidegate_connections_total", Counter, "Connections accepted.", |all| all.accepted.get());
-    each("slidegate_connections_refused_total", Counter, "Connections too many.", |all| {
-        all.refused.get()
+    each("slidegate_connections_open", Gauge, "Open connections.", |all| all.open() as u64);
+    each("slidegate_connections_max", Gauge, "The maximum of open connections.", |all| {
+        all.max() as u64
     });
-    each("slidegate_connections_cut_total", Counter, "Connections too slow.", |all| all.cut.get());
-    each("slidegate_panics_total", Counter, "Requests that met a panic.", |all| all.panics.get());
+    each("slidegate_connections_total", Counter, "Connections accepted.", |all| all.accepted.get());
+    each(
+        "slidegate_connections_refused_total",
+        Counter,
+        "Connections refused because the maximum was open.",
+        |all| all.refused.get(),
+    );
+    each(
+        "slidegate_connections_failed_total",
+        Counter,
+        "Connections that could not be accepted, for example for lack of file descriptors.",
+        |all| all.failed.get(),
+    );
+    each(
+        "slidegate_connections_cut_total",
+        Counter,
+        "Connections closed because the client was too slow or flooded the listener.",
+        |all| all.cut.get(),
+    );
+    each("slidegate_panics_total", Counter, "Requests whose handler panicked.", |all| {
+        all.panics.get()
+    });
 }

@@ -23,8 +23,8 @@ pub struct AdminState {
     pub engine: Arc<Engine>,
     /// Who may use the listener.
     pub access: Access,
-    /// The connections of each listener, by name.
-    pub listeners: Vec<(&'static str, Arc<Connections>)>,
+    /// The connections of each listener.
+    pub listeners: Vec<Arc<Connections>>,
     /// Reloads by result, whether a signal, a changed file or an admin request caused them.
     pub reloads: Arc<ResultCounts>,
     /// `None` without a configuration file.

@@ -236,9 +236,11 @@ section! {
     /// Bounds on what clients may send.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct LimitSettings, LIMITS = "bounds" {
-        /// Connections open at a time, over all data listeners.
+        /// Connections open at a time, for each data listener. Lowered at the start if the limit of
+        /// file descriptors does not allow so many.
         connections: usize = Whole(1, 10_000_000), default "10000", example "2000";
-        /// How long a client may take to send the head of a request.
+        /// How long a client may take to send the head of a request, or a command of the Redis
+        /// protocol.
         header_timeout: Duration = Time(Duration::from_millis(10), HOUR), default "10s",
             example "5s";
         /// The largest body of the HTTP API, in KiB.

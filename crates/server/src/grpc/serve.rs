@@ -1,32 +1,42 @@
 //! One gRPC connection.
 
-use core::future::poll_fn;
-use core::pin::pin;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::pin::Pin;
+use core::task::{Context, Poll};
 use core::time::Duration;
+use std::io;
 use std::sync::Arc;
 
+use http::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::{sleep, timeout};
 
 use super::Service;
 use super::batch::BatchExecutor;
-use crate::net::{IoObserver, ObservedStream};
+use super::service::ResponseFuture;
+use crate::net::{
+    ActiveRequest, Activity, ConnectionTimeouts, Drive, Ended, ObservedStream, drive,
+};
 
 /// Bounds on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GrpcLimits {
-    /// The time for a client to send the HTTP/2 preface.
+    /// The time for a client to send the HTTP/2 preface and to acknowledge our settings.
     pub opening_max: Duration,
+    /// The time for a call, including its message.
+    pub call_max: Duration,
+    /// The time for a client to read its replies.
+    pub write_max: Duration,
+    /// A connection without a call is closed after this time.
+    pub idle_max: Duration,
     /// The maximum number of concurrent calls.
     pub streams_max: u32,
     /// A client that is silent for this long is pinged.
     pub quiet_max: Duration,
     /// The time for the reply to a ping, after which the connection is closed.
     pub ping_max: Duration,
-    /// The time for calls in flight at shutdown.
+    /// The time for replies that are not sent yet when the connection is closed.
     pub drain_max: Duration,
 }
 
@@ -39,6 +49,9 @@ impl Default for GrpcLimits {
     fn default() -> Self {
         Self {
             opening_max: Duration::from_secs(10),
+            call_max: Duration::from_secs(30),
+            write_max: Duration::from_secs(10),
+            idle_max: Duration::from_secs(300),
             streams_max: 1024,
             quiet_max: Duration::from_secs(30),
             ping_max: Duration::from_secs(20),
@@ -52,38 +65,38 @@ impl Default for GrpcLimits {
 ///
 /// # Errors
 ///
-/// When the client does not speak HTTP/2 or breaks the connection.
+/// [`TimedOut`](io::ErrorKind::TimedOut) when the client was too slow or flooded the server.
 pub async fn serve<S>(
     stream: S,
     service: Service,
     limits: GrpcLimits,
     ended: impl Future<Output = ()>,
-) -> Result<(), hyper::Error>
+) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let preface = Arc::new(Preface::default());
-    let stream = TokioIo::new(ObservedStream::new(stream, Arc::clone(&preface)));
+    let activity = Arc::new(Activity::opening());
+    let stream = TokioIo::new(ObservedStream::new(stream, Arc::clone(&activity)));
     let executor = BatchExecutor::default();
+    let service = ObservedService { service, activity: Arc::clone(&activity) };
     let connection = builder(limits, executor.clone()).serve_connection(stream, service);
-    let mut connection = pin!(connection);
-    let (mut ended, mut opening) = (pin!(ended), pin!(sleep(limits.opening_max)));
-    let mut is_open = false;
-    loop {
-        tokio::select! {
-            served = poll_fn(|cx| executor.poll(connection.as_mut(), cx)) => return served,
-            () = &mut ended => break,
-            () = &mut opening, if !is_open => {
-                if preface.0.load(Ordering::Relaxed) < PREFACE_LEN {
-                    return Ok(());
-                }
-                is_open = true;
-            }
+    let connection = BatchConnection { connection: Box::pin(connection), executor };
+    match drive(connection, &activity, &limits.timeouts(), ended, || true).await {
+        Ended::Closed => Ok(()),
+        Ended::Cut => Err(io::ErrorKind::TimedOut.into()),
+    }
+}
+
+impl GrpcLimits {
+    fn timeouts(&self) -> ConnectionTimeouts {
+        ConnectionTimeouts {
+            header: self.opening_max,
+            request: self.call_max,
+            write: self.write_max,
+            idle: self.idle_max,
+            drain: self.drain_max,
         }
     }
-    connection.as_mut().graceful_shutdown();
-    let drained = poll_fn(|cx| executor.poll(connection.as_mut(), cx));
-    timeout(limits.drain_max, drained).await.unwrap_or(Ok(()))
 }
 
 fn builder(limits: GrpcLimits, executor: BatchExecutor) -> http2::Builder<BatchExecutor> {
@@ -98,21 +111,50 @@ fn builder(limits: GrpcLimits, executor: BatchExecutor) -> http2::Builder<BatchE
     builder
 }
 
-/// The bytes read so far, up to the length of the preface. hyper sends no pings before it.
-#[derive(Debug, Default)]
-struct Preface(AtomicUsize);
+/// A connection whose calls run in batches.
+struct BatchConnection<C> {
+    connection: Pin<Box<C>>,
+    executor: BatchExecutor,
+}
 
-/// What every HTTP/2 client sends first.
-const PREFACE_LEN: usize = 24;
-
-impl IoObserver for Preface {
-    #[inline]
-    fn read(&self, bytes: usize) {
-        if self.0.load(Ordering::Relaxed) < PREFACE_LEN {
-            self.0.fetch_add(bytes, Ordering::Relaxed);
-        }
+impl<C: Drive + Future> Drive for BatchConnection<C> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let Self { connection, executor } = &mut *self;
+        executor.poll(connection.as_mut(), cx).map(|_| ())
     }
 
-    #[inline]
-    fn wrote(&self, _: bool) {}
+    fn shut_down(mut self: Pin<&mut Self>) {
+        self.connection.as_mut().shut_down();
+    }
+}
+
+/// The service of one connection, which notes its calls.
+struct ObservedService {
+    service: Service,
+    activity: Arc<Activity>,
+}
+
+impl hyper::service::Service<Request<Incoming>> for ObservedService {
+    type Response = <Service as hyper::service::Service<Request<Incoming>>>::Response;
+    type Error = <Service as hyper::service::Service<Request<Incoming>>>::Error;
+    type Future = ObservedCall;
+
+    fn call(&self, request: Request<Incoming>) -> ObservedCall {
+        let active = ActiveRequest::begin(Arc::clone(&self.activity));
+        ObservedCall { response: self.service.call(request), _active: active }
+    }
+}
+
+/// A call in flight.
+struct ObservedCall {
+    response: ResponseFuture,
+    _active: ActiveRequest<Arc<Activity>>,
+}
+
+impl Future for ObservedCall {
+    type Output = <ResponseFuture as Future>::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.response.as_mut().poll(cx)
+    }
 }

@@ -34,7 +34,8 @@ pub struct Service {
 #[derive(Debug, Clone)]
 pub struct Health(HealthReporter);
 
-type ResponseFuture = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+pub(super) type ResponseFuture =
+    Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
 /// Both versions of the reflection service, whose types cannot be named.
 type Reflection = [Box<dyn Fn(Request<Body>) -> ResponseFuture + Send + Sync>; 2];

@@ -27,6 +27,8 @@ use crate::engine::Engine;
 /// Bounds on a connection.
 #[derive(Debug, Clone, Copy)]
 pub struct RespLimits {
+    /// The time for a client to send a whole command, from its first byte.
+    pub command_max: Duration,
     /// A connection without a command is closed after this time.
     pub idle_max: Duration,
     /// The time for a client to read its replies.
@@ -38,6 +40,7 @@ pub struct RespLimits {
 impl Default for RespLimits {
     fn default() -> Self {
         Self {
+            command_max: Duration::from_secs(10),
             idle_max: Duration::from_secs(300),
             write_max: Duration::from_secs(10),
             key_max: 1024,
@@ -45,7 +48,9 @@ impl Default for RespLimits {
     }
 }
 
-/// Bytes read at once.
+/// The size of the first read, and of the buffer of an idle connection.
+const FIRST_READ: usize = 1024;
+/// The size of reads from a client that sends more than that at once.
 const READ: usize = 16 * 1024;
 /// Replies are sent when they reach this size, even if more commands are waiting.
 const WRITE: usize = 64 * 1024;
@@ -56,7 +61,7 @@ const PENDING_MAX: usize = 1024 * 1024;
 ///
 /// # Errors
 ///
-/// When the connection breaks.
+/// When the connection breaks; [`TimedOut`](io::ErrorKind::TimedOut) when the client was too slow.
 pub async fn serve<S>(
     mut stream: S,
     engine: Arc<Engine>,
@@ -66,13 +71,13 @@ pub async fn serve<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let (mut stop, mut idle) = (pin!(stop), IdleTimer::new(limits.idle_max));
-    let mut beat = pin!(sleep(idle.period));
-    let mut input: Vec<u8> = Vec::with_capacity(READ);
+    let (mut stop, mut timer) = (pin!(stop), CommandTimer::new(limits));
+    let mut beat = pin!(sleep(timer.period));
+    let mut input: Vec<u8> = Vec::new();
     let (mut replies, mut throttles) = (Replies::default(), Throttles::default());
     let mut arguments = CommandArguments::default();
     loop {
-        input.reserve(READ);
+        input.reserve(if input.len() < FIRST_READ { FIRST_READ } else { READ });
         let read = {
             let mut reading = pin!(stream.read_buf(&mut input));
             poll_fn(|cx| {
@@ -80,16 +85,16 @@ where
                 if let Poll::Ready(read) = reading.as_mut().poll(cx) {
                     return Poll::Ready(Some(read));
                 }
-                if stop.as_mut().poll(cx).is_ready() || idle.is_over(beat.as_mut(), cx) {
+                if stop.as_mut().poll(cx).is_ready() {
                     return Poll::Ready(None);
                 }
-                Poll::Pending
+                timer.poll(beat.as_mut(), cx)
             })
             .await
         };
         match read {
             Some(Ok(0)) | None => return Ok(()),
-            Some(Ok(_)) => idle.beats = 0,
+            Some(Ok(_)) => {}
             Some(Err(error)) => return Err(error),
         }
         let mut used = 0;
@@ -124,6 +129,10 @@ where
             }
         }
         input.drain(..used);
+        timer.note(used > 0, !input.is_empty());
+        if input.is_empty() {
+            input.shrink_to(READ);
+        }
         send(&mut stream, &mut replies, limits).await?;
         if then == Then::Quit {
             return stream.shutdown().await;
@@ -157,35 +166,67 @@ async fn write<S: AsyncWrite + Unpin>(
     }
 }
 
-/// Measures how long a client has been silent, with a timer that commands do not reset.
-struct IdleTimer {
+/// Measures how long a client has been silent, and how long it takes to send a command, with a timer
+/// that commands do not reset.
+struct CommandTimer {
     period: Duration,
-    /// Beats since the last bytes arrived.
-    beats: u32,
     is_set: bool,
+    /// Beats since the last command.
+    still: u32,
+    /// Beats since the beginning of a command that is incomplete.
+    partial: Option<u32>,
+    still_max: u32,
+    partial_max: u32,
 }
 
-/// Beats per idle timeout, which expires between its length and a quarter more.
+/// Beats per shortest timeout. A timeout expires between its length and half as much more.
 const BEATS: u32 = 4;
 
-impl IdleTimer {
-    fn new(most: Duration) -> Self {
-        Self { period: most / BEATS, beats: 0, is_set: false }
+impl CommandTimer {
+    fn new(limits: RespLimits) -> Self {
+        let RespLimits { command_max, idle_max, .. } = limits;
+        let period = (command_max.min(idle_max) / BEATS).max(Duration::from_millis(1));
+        // Rounded up, plus one: the first beat may come right after the bytes.
+        let beats = |timeout: Duration| {
+            let beats = timeout.as_nanos().div_ceil(period.as_nanos());
+            u32::try_from(beats).unwrap_or(u32::MAX).saturating_add(1)
+        };
+        let (still_max, partial_max) = (beats(idle_max), beats(command_max));
+        Self { period, is_set: false, still: 0, partial: None, still_max, partial_max }
+    }
+
+    /// Notes whether bytes completed a command, and whether an incomplete one is left.
+    fn note(&mut self, is_complete: bool, is_partial: bool) {
+        if is_complete {
+            (self.still, self.partial) = (0, None);
+        }
+        self.partial = if is_partial { self.partial.or(Some(0)) } else { None };
     }
 
     /// Counts beats. The timer is polled once, to register the task, and then only when it has fired.
-    fn is_over(&mut self, mut beat: Pin<&mut Sleep>, cx: &mut Context<'_>) -> bool {
+    /// Ready with an error for a client that is too slow, and with `None` for one that is idle.
+    fn poll(
+        &mut self,
+        mut beat: Pin<&mut Sleep>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<usize>>> {
         if self.is_set && !beat.is_elapsed() {
-            return false;
+            return Poll::Pending;
         }
         self.is_set = true;
         while beat.as_mut().poll(cx).is_ready() {
-            self.beats += 1;
-            if self.beats > BEATS {
-                return true;
+            self.still += 1;
+            if let Some(partial) = &mut self.partial {
+                *partial += 1;
+                if *partial >= self.partial_max {
+                    return Poll::Ready(Some(Err(io::ErrorKind::TimedOut.into())));
+                }
+            }
+            if self.still >= self.still_max {
+                return Poll::Ready(None);
             }
             beat.as_mut().reset(Instant::now() + self.period);
         }
-        false
+        Poll::Pending
     }
 }

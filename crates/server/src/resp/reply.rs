@@ -1,5 +1,8 @@
 //! Encodes replies.
 
+/// The largest buffer that an idle connection keeps, in bytes.
+const KEPT_MAX: usize = 16 * 1024;
+
 /// Replies that have not been sent yet.
 #[derive(Debug, Default)]
 pub(super) struct Replies {
@@ -15,6 +18,7 @@ impl Replies {
 
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
+        self.bytes.shrink_to(KEPT_MAX);
     }
 
     pub(super) fn simple(&mut self, text: &str) {

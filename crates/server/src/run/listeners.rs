@@ -13,6 +13,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::descriptors::ConnectionBudget;
 use super::reload::Reloader;
 use super::tls::{GRPC, HTTP, PLAIN, ReloadableTls};
 use crate::admin::{Access, AdminState, MetricsSource, may_listen};
@@ -50,12 +51,8 @@ pub(super) struct Services<'a> {
     pub(super) stop: Stop,
 }
 
-/// The admin listener has its own connections, so that metrics stay available when clients use up
-/// theirs.
-const ADMIN_CONNECTIONS: usize = 64;
-
 impl Listener {
-    async fn bind(
+    fn bind(
         name: &str,
         address: Option<SocketAddr>,
         tls: Option<&TlsSettings>,
@@ -63,22 +60,22 @@ impl Listener {
     ) -> Result<Option<Self>, String> {
         let Some(address) = address else { return Ok(None) };
         let tls = tls.map(|tls| ReloadableTls::new(tls, protocols)).transpose()?;
-        Ok(Some(Self { socket: listen(name, address).await?, tls }))
+        Ok(Some(Self { socket: listen(name, address)?, tls }))
     }
 }
 
 impl Listeners {
-    pub(super) async fn bind(settings: &Settings) -> Result<Self, String> {
+    pub(super) fn bind(settings: &Settings) -> Result<Self, String> {
         let (at, tls) = (&settings.listen, settings.tls.as_ref());
         let admin_tls = settings.admin.tls.as_ref();
-        let admin = match Listener::bind("admin", at.admin, admin_tls, HTTP).await? {
+        let admin = match Listener::bind("admin", at.admin, admin_tls, HTTP)? {
             Some(listener) => Some((listener, admin_access(settings)?)),
             None => None,
         };
         Ok(Self {
-            http: Listener::bind("http", at.http, tls, HTTP).await?,
-            grpc: Listener::bind("grpc", at.grpc, tls, GRPC).await?,
-            resp: Listener::bind("resp", at.resp, tls, PLAIN).await?,
+            http: Listener::bind("http", at.http, tls, HTTP)?,
+            grpc: Listener::bind("grpc", at.grpc, tls, GRPC)?,
+            resp: Listener::bind("resp", at.resp, tls, PLAIN)?,
             admin,
         })
     }
@@ -122,7 +119,8 @@ impl Listeners {
         let _ = io::stderr().lock().write_all(text.as_bytes());
     }
 
-    /// Serves all of them. HTTP and gRPC share one overload guard, because they share the machine.
+    /// Serves all of them. Each has connections of its own, so that one under attack leaves the others
+    /// alone. HTTP and gRPC share one overload guard, because they share the machine.
     pub(super) async fn serve(
         self,
         tasks: &mut JoinSet<()>,
@@ -130,7 +128,14 @@ impl Listeners {
     ) -> Result<(), String> {
         let mut sources = core::mem::take(&mut services.sources);
         let Services { engine, settings, stop, .. } = &services;
-        let connections = Connections::new(settings.limits.connections);
+        let number = [&self.http, &self.grpc, &self.resp].into_iter().flatten().count();
+        let budget = ConnectionBudget::new(settings.limits.connections, number);
+        let mut all = Vec::new();
+        let mut pool = |name, max| {
+            let connections = Connections::new(name, max);
+            all.push(Arc::clone(&connections));
+            connections
+        };
         let options = Arc::new(domain::Options::from(*settings));
         let guard = guard(&settings.overload)?;
         if let Some(guard) = guard.clone() {
@@ -139,7 +144,7 @@ impl Listeners {
         if let Some(listener) = self.http {
             let state = HttpState::new(Arc::clone(engine), http_settings(&services, &options));
             let handler = ShedLoad::new(state, guard.clone());
-            let server = server(listener, handler, settings, &connections);
+            let server = server(listener, handler, settings, pool("http", budget.data));
             tasks.spawn(server.serve(stop.clone().wait()));
         }
         if let Some(listener) = self.grpc {
@@ -153,18 +158,19 @@ impl Listeners {
                 health.set(false).await;
             });
             let grpc = Protocol::Grpc(service, grpc_limits(settings));
-            tasks.spawn(serve_protocol(listener, grpc, Arc::clone(&connections), stop.clone()));
+            let connections = pool("grpc", budget.data);
+            tasks.spawn(serve_protocol(listener, grpc, connections, stop.clone()));
         }
         if let Some(listener) = self.resp {
-            let key_max = settings.limits.key_max;
-            let limits = RespLimits { key_max, ..RespLimits::default() };
+            let limits = resp_limits(settings);
             let resp = Protocol::Resp(Arc::clone(engine), limits);
-            tasks.spawn(serve_protocol(listener, resp, Arc::clone(&connections), stop.clone()));
+            let connections = pool("resp", budget.data);
+            tasks.spawn(serve_protocol(listener, resp, connections, stop.clone()));
         }
         if let Some((listener, access)) = self.admin {
-            let listeners = vec![("data", Arc::clone(&connections))];
-            let state = AdminState { sources, ..admin_state(access, &services, listeners) };
-            let server = server(listener, state, settings, &Connections::new(ADMIN_CONNECTIONS));
+            let connections = pool("admin", budget.admin);
+            let state = AdminState { sources, ..admin_state(access, &services, all) };
+            let server = server(listener, state, settings, connections);
             tasks.spawn(server.serve(stop.clone().wait()));
         }
         Ok(())
@@ -186,7 +192,7 @@ fn admin_access(settings: &Settings) -> Result<Access, String> {
 fn admin_state(
     access: Access,
     services: &Services<'_>,
-    listeners: Vec<(&'static str, Arc<Connections>)>,
+    listeners: Vec<Arc<Connections>>,
 ) -> AdminState {
     let (reloader, engine) = (Arc::clone(services.reloader), Arc::clone(services.engine));
     AdminState {
@@ -231,7 +237,7 @@ fn server<H>(
     listener: Listener,
     handler: H,
     settings: &Settings,
-    connections: &Arc<Connections>,
+    connections: Arc<Connections>,
 ) -> Server<H> {
     let limits = ServeLimits {
         header_timeout: settings.limits.header_timeout,
@@ -242,7 +248,7 @@ fn server<H>(
         listener: listener.socket,
         handler: Arc::new(handler),
         limits,
-        connections: Arc::clone(connections),
+        connections,
         tls: listener.tls.map(|tls| tls.shared()),
     }
 }
@@ -255,6 +261,14 @@ fn grpc_limits(settings: &Settings) -> GrpcLimits {
     }
 }
 
+fn resp_limits(settings: &Settings) -> RespLimits {
+    RespLimits {
+        command_max: settings.limits.header_timeout,
+        key_max: settings.limits.key_max,
+        ..RespLimits::default()
+    }
+}
+
 /// A protocol other than HTTP, over any stream.
 #[derive(Clone)]
 enum Protocol {
@@ -264,14 +278,13 @@ enum Protocol {
 
 impl Protocol {
     /// Serves one connection until the client closes it or, between requests, until `ended`.
-    async fn serve<S>(self, stream: S, ended: impl Future<Output = ()> + Send)
+    async fn serve<S>(self, stream: S, ended: impl Future<Output = ()> + Send) -> io::Result<()>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        // A broken connection is the client's business, so errors are dropped.
         match self {
-            Self::Grpc(service, limits) => drop(grpc::serve(stream, service, limits, ended).await),
-            Self::Resp(engine, limits) => drop(resp::serve(stream, engine, limits, ended).await),
+            Self::Grpc(service, limits) => grpc::serve(stream, service, limits, ended).await,
+            Self::Resp(engine, limits) => resp::serve(stream, engine, limits, ended).await,
         }
     }
 }
@@ -290,14 +303,20 @@ async fn serve_protocol(
     let serve = |stream, _, slot| {
         let (protocol, ended) = (protocol.clone(), stop.clone().wait());
         let tls = listener.tls.as_ref().map(ReloadableTls::acceptor);
+        let connections = Arc::clone(&connections);
         async move {
-            match tls {
+            let served = match tls {
                 None => protocol.serve(stream, ended).await,
-                Some(tls) => {
-                    if let Ok(Ok(stream)) = timeout(HANDSHAKE, tls.accept(stream)).await {
-                        protocol.serve(stream, ended).await;
-                    }
-                }
+                Some(tls) => match timeout(HANDSHAKE, tls.accept(stream)).await {
+                    Ok(Ok(stream)) => protocol.serve(stream, ended).await,
+                    // A client that does not speak TLS gets no reply.
+                    Ok(Err(_)) => Ok(()),
+                    Err(slow) => Err(slow.into()),
+                },
+            };
+            // Other errors mean that the client broke the connection.
+            if served.is_err_and(|error| error.kind() == io::ErrorKind::TimedOut) {
+                connections.cut.add(1);
             }
             drop(slot);
         }

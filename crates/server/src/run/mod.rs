@@ -1,6 +1,7 @@
 //! The running daemon: listeners, state on disk, reloads, shutdown.
 
 mod audit;
+mod descriptors;
 mod envoy_metrics;
 mod listeners;
 #[cfg(not(feature = "otlp"))]

@@ -41,7 +41,7 @@ pub async fn serve(
     let audit = loaded.settings.audit.as_ref().map(Audit::start).transpose()?.map(Arc::new);
     let observer = observers(audit.as_ref(), spans.as_ref());
     let engine = Arc::new(make_engine(&loaded, snapshots.as_ref(), observer)?);
-    let listeners = Listeners::bind(settings).await?;
+    let listeners = Listeners::bind(settings)?;
     let reloader = Arc::new(Reloader::new(Arc::clone(&engine), listeners.certificates(), load));
     let stopper = Stopper::default();
     let mut tasks = JoinSet::new();

@@ -5,6 +5,7 @@
 mod bypass;
 #[cfg(feature = "otlp")]
 mod collector;
+mod floods;
 mod overload;
 mod process;
 mod reference;

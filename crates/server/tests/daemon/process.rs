@@ -73,6 +73,11 @@ const FREE: [&str; 8] = [
     "127.0.0.1:0",
 ];
 
+/// Flags that make it listen on free ports.
+pub(crate) fn free_ports() -> impl Iterator<Item = &'static str> {
+    FREE.into_iter()
+}
+
 impl Daemon {
     pub(crate) fn start(arguments: &[&str]) -> Self {
         Self::with(command(&[&["serve"], &FREE[..], arguments].concat()))

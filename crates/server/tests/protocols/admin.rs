@@ -131,7 +131,7 @@ async fn metrics_say_what_happened_and_do_not_grow_with_keys() {
     let state = HttpState::new(Arc::clone(&engine), HttpSettings::default());
     let data = Running::of(Arc::new(state)).await;
     let mut state = AdminState::new(Arc::clone(&engine), Access::local());
-    state.listeners.push(("http", Arc::clone(&data.connections)));
+    state.listeners.push(Arc::clone(&data.connections));
     state.sources.push(Box::new(|page| {
         page.family("envoy_hits_total", Kind::Counter, "From elsewhere.");
         page.sample(&[("domain", "shop")], 7);

@@ -47,7 +47,7 @@ impl Running {
 
     /// Serves a handler.
     pub(crate) async fn of<H: Handle>(handler: Arc<H>) -> Self {
-        Self::with(handler, ServeLimits::default(), Connections::new(100)).await
+        Self::with(handler, ServeLimits::default(), Connections::new("http", 100)).await
     }
 
     /// Tells it to end; what remains is waited for by what is handed out.

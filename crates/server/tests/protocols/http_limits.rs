@@ -48,7 +48,7 @@ fn long() -> ServeLimits {
 async fn start(limits: ServeLimits, connections: usize) -> Running {
     let (engine, _clock) = engine(&spec());
     let state = Arc::new(HttpState::new(engine, HttpSettings::default()));
-    Running::with(state, limits, Connections::new(connections)).await
+    Running::with(state, limits, Connections::new("http", connections)).await
 }
 
 /// Moves the clock until the server closes the connection, which it must do without an answer.
@@ -229,7 +229,7 @@ impl Handle for Patient {
 #[tokio::test]
 async fn what_is_under_way_at_the_end_is_answered() {
     let handler = Arc::new(Patient::default());
-    let server = Running::with(Arc::clone(&handler), long(), Connections::new(10)).await;
+    let server = Running::with(Arc::clone(&handler), long(), Connections::new("http", 10)).await;
     let (address, connections) = (server.address, Arc::clone(&server.connections));
     let mut idle = Client::connect(address).await;
     let mut client = Client::connect(address).await;
@@ -252,7 +252,7 @@ async fn what_takes_too_long_at_the_end_is_dropped() {
     let handler = Arc::new(Patient::default());
     let time = FrozenTime::new();
     let limits = ServeLimits { drain_timeout: SHORT, ..long() };
-    let server = Running::with(Arc::clone(&handler), limits, Connections::new(10)).await;
+    let server = Running::with(Arc::clone(&handler), limits, Connections::new("http", 10)).await;
     let mut client = Client::connect(server.address).await;
     client.write(GET).await;
     until("the request", || handler.is_asked.load(Ordering::Relaxed)).await;

@@ -88,7 +88,7 @@ async fn serve<H: Handle>(
 ) -> (SocketAddr, Arc<Connections>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let connections = Connections::new(10);
+    let connections = Connections::new("http", 10);
     let server = Server {
         listener,
         handler: Arc::new(handler),

@@ -209,9 +209,21 @@ async fn a_connection_that_says_nothing_is_closed() {
     let limits = RespLimits::default();
     let server = Server::with_limits(limits).await;
     let mut stream = server.connect().await;
-    stream.write_all(b"*1\r\n$4\r\nPI").await.unwrap();
     let mut rest = Vec::new();
     let closed = stream.read_to_end(&mut rest);
     time.until(limits.idle_max, "the connection to be closed", closed).await.unwrap();
     assert!(rest.is_empty());
+}
+
+#[tokio::test]
+async fn an_incomplete_command_has_a_deadline() {
+    let time = FrozenTime::new();
+    let limits = RespLimits::default();
+    let server = Server::with_limits(limits).await;
+    let mut stream = server.connect().await;
+    stream.write_all(b"PING\r\n*1\r\n$4\r\nPI").await.unwrap();
+    let mut rest = Vec::new();
+    let closed = stream.read_to_end(&mut rest);
+    time.until(limits.command_max, "the connection to be closed", closed).await.unwrap();
+    assert_eq!(rest, b"+PONG\r\n");
 }

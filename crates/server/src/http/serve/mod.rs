@@ -1,7 +1,6 @@
 //! Serving HTTP: connections, their bounds and their shutdown, for any handler.
 
 mod connection;
-mod timeouts;
 
 use core::future::Future;
 use core::net::SocketAddr;
@@ -18,7 +17,7 @@ use tokio::time::timeout;
 use self::connection::Shared;
 use super::Reply;
 pub use crate::net::{ConnectionSlot, Connections};
-use crate::net::{Stopper, accept_all};
+use crate::net::{ConnectionTimeouts, Stopper, accept_all};
 
 /// The current TLS configuration. New connections use the one that was stored last.
 pub type TlsConfig = Arc<ArcSwap<rustls::ServerConfig>>;
@@ -72,6 +71,18 @@ impl Default for ServeLimits {
             drain_timeout: Duration::from_secs(10),
             streams_max: 1024,
             head_max: 32 << 10,
+        }
+    }
+}
+
+impl ServeLimits {
+    fn timeouts(&self) -> ConnectionTimeouts {
+        ConnectionTimeouts {
+            header: self.header_timeout,
+            request: self.request_timeout,
+            write: self.write_timeout,
+            idle: self.idle_timeout,
+            drain: self.drain_timeout,
         }
     }
 }

@@ -7,10 +7,12 @@ use std::time::Duration;
 use http::uri::PathAndQuery;
 use prost_types::value::Kind;
 use slidegate_server::domain::Options;
+use slidegate_server::engine::Engine;
+use slidegate_server::gates::NoRestore;
 use slidegate_server::grpc::message::{
     DescriptorEntry, RateLimitDescriptor, RateLimitOverride, RateLimitRequest, RateLimitResponse,
 };
-use slidegate_server::grpc::{GrpcLimits, MESSAGE_MAX, NAME};
+use slidegate_server::grpc::{self, GrpcLimits, MESSAGE_MAX, NAME};
 use slidegate_server::spec::Unit;
 use slidegate_testkit::server::PATIENCE;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -229,6 +231,29 @@ async fn a_client_that_says_nothing_is_cut_and_one_that_speaks_is_not() {
     let closed = silent.read_to_end(&mut rest);
     let _ = time.until(limits.opening_max, "the connection to be closed", closed).await;
     assert_eq!(ask(&channel, user("a")).await.unwrap().overall_code, OK);
+}
+
+// The pipe holds less than the replies to a handful of pings.
+#[tokio::test]
+async fn a_client_that_does_not_read_is_cut() {
+    let time = FrozenTime::new();
+    let engine = Engine::new(&users(9, Unit::Minute), &mut NoRestore).unwrap();
+    let service = grpc::Service::new(Arc::new(engine), Arc::default()).await;
+    let limits = GrpcLimits::default();
+    let (mut client, server) = tokio::io::duplex(64);
+    let writing = tokio::spawn(async move {
+        let _ = client.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
+        let _ = client.write_all(b"\0\0\0\x04\0\0\0\0\0\0\0\0\x04\x01\0\0\0\0").await;
+        for _ in 0..100 {
+            let _ = client.write_all(b"\0\0\x08\x06\0\0\0\0\0\0\0\0\0\0\0\0\0").await;
+        }
+        // Stays open until the server closes its side.
+        client
+    });
+    let served = grpc::serve(server, service, limits, core::future::pending());
+    let ended = time.until(limits.write_max, "the connection to be cut", served).await;
+    assert_eq!(ended.unwrap_err().kind(), std::io::ErrorKind::TimedOut);
+    drop(writing);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -168,7 +168,7 @@ fn traces_through_http() {
             listener,
             handler: Arc::new(HttpState::new(engine, HttpSettings::default())),
             limits: ServeLimits::default(),
-            connections: Connections::new(100),
+            connections: Connections::new("http", 100),
             tls: None,
         };
         tokio::spawn(server.serve(std::future::pending()));

@@ -1,0 +1,206 @@
+//! The timeouts of a connection, without a timer per request.
+//!
+//! Requests and bytes are noted in [`Activity`]. A timer beats a few times per timeout; a timeout has
+//! expired when nothing changed for as many beats as it has.
+
+use core::ops::Deref;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::time::Duration;
+
+/// The timeouts of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ConnectionTimeouts {
+    /// For the head of a request, from its first byte.
+    pub(crate) header: Duration,
+    /// For a whole request, including its body.
+    pub(crate) request: Duration,
+    /// For a client that does not read its reply.
+    pub(crate) write: Duration,
+    /// A connection without a request is closed after this time.
+    pub(crate) idle: Duration,
+    /// For replies that are still being sent when the connection is closed.
+    pub(crate) drain: Duration,
+}
+
+/// What a connection has done. Nothing has to be ordered: it is read by the task that wrote it, or
+/// for HTTP/2 one beat late at worst.
+#[derive(Debug, Default)]
+pub(crate) struct Activity {
+    /// Requests begun plus requests ended.
+    events: AtomicU64,
+    in_flight: AtomicU32,
+    /// Bytes arrived and no request has begun since.
+    is_partial: AtomicBool,
+    /// The client does not read what is written.
+    is_stalled: AtomicBool,
+    /// The client speaks HTTP/2 and has acknowledged our settings.
+    is_open: AtomicBool,
+    is_flooded: AtomicBool,
+}
+
+impl Activity {
+    /// The activity of a client that must speak first: it has the time for a head to do so.
+    pub(crate) fn opening() -> Self {
+        Self { is_partial: AtomicBool::new(true), ..Self::default() }
+    }
+
+    #[inline]
+    pub(super) fn note_read(&self) {
+        if self.in_flight.load(Ordering::Relaxed) == 0 {
+            self.is_partial.store(true, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    pub(super) fn note_write(&self, is_pending: bool) {
+        self.is_stalled.store(is_pending, Ordering::Relaxed);
+    }
+
+    pub(super) fn note_open(&self) {
+        self.is_open.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn note_flood(&self) {
+        self.is_flooded.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_flooded(&self) -> bool {
+        self.is_flooded.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn events(&self) -> u64 {
+        self.events.load(Ordering::Relaxed)
+    }
+}
+
+/// A request in flight, until dropped.
+#[derive(Debug)]
+pub(crate) struct ActiveRequest<A: Deref<Target = Activity>>(A);
+
+impl<A: Deref<Target = Activity>> ActiveRequest<A> {
+    /// Notes the beginning of a request.
+    #[inline]
+    pub(crate) fn begin(activity: A) -> Self {
+        activity.is_partial.store(false, Ordering::Relaxed);
+        activity.in_flight.fetch_add(1, Ordering::Relaxed);
+        activity.events.fetch_add(1, Ordering::Relaxed);
+        Self(activity)
+    }
+}
+
+impl<A: Deref<Target = Activity>> Drop for ActiveRequest<A> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.0.events.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// What to do with a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Beat {
+    Keep,
+    /// It is idle: shut it down gracefully.
+    Close,
+    /// The client is too slow: close it at once.
+    Cut,
+}
+
+/// Compares the activity with the timeouts, beat by beat.
+#[derive(Debug)]
+pub(super) struct Timeouts {
+    events: u64,
+    /// Beats since the last event.
+    still: u32,
+    /// Beats during which a head was incomplete.
+    partial: u32,
+    /// Beats during which the client read nothing.
+    stalled: u32,
+    /// Beats since the connection was shut down gracefully.
+    closing: Option<u32>,
+    max: BeatsMax,
+}
+
+/// Timeouts in beats.
+#[derive(Debug, Clone, Copy)]
+struct BeatsMax {
+    head: u32,
+    request: u32,
+    write: u32,
+    idle: u32,
+    drain: u32,
+}
+
+/// Beats per shortest timeout. A timeout expires between its length and a third more.
+const BEATS: u32 = 4;
+
+impl ConnectionTimeouts {
+    /// The time between two beats.
+    pub(super) fn period(&self) -> Duration {
+        let shortest = self.header.min(self.write).min(self.idle).min(self.request).min(self.drain);
+        (shortest / BEATS).max(Duration::from_millis(1))
+    }
+}
+
+impl Timeouts {
+    pub(super) fn new(limits: &ConnectionTimeouts) -> Self {
+        let beat = limits.period();
+        // Rounded up, plus one: the first beat may come right after the activity.
+        let beats = |timeout: Duration| {
+            let beats = timeout.as_nanos().div_ceil(beat.as_nanos().max(1));
+            u32::try_from(beats).unwrap_or(u32::MAX).saturating_add(1)
+        };
+        let max = BeatsMax {
+            head: beats(limits.header),
+            request: beats(limits.request),
+            write: beats(limits.write),
+            idle: beats(limits.idle),
+            drain: beats(limits.drain),
+        };
+        Self { events: 0, still: 0, partial: 0, stalled: 0, closing: None, max }
+    }
+
+    /// Starts the time for replies that are still being sent.
+    pub(super) fn close(&mut self) {
+        self.closing.get_or_insert(0);
+    }
+
+    pub(super) fn beat(&mut self, activity: &Activity) -> Beat {
+        let events = activity.events.load(Ordering::Relaxed);
+        let is_busy = activity.in_flight.load(Ordering::Relaxed) > 0;
+        let is_partial = !is_busy
+            && activity.is_partial.load(Ordering::Relaxed)
+            // HTTP/2 frames need not belong to a request.
+            && !activity.is_open.load(Ordering::Relaxed);
+        let is_still = events == self.events;
+        self.events = events;
+        self.still = count(self.still, is_still);
+        self.partial = count(self.partial, is_still && is_partial);
+        self.stalled = count(self.stalled, activity.is_stalled.load(Ordering::Relaxed));
+        if let Some(closing) = &mut self.closing {
+            // A client that never grants a window would keep a closed connection open.
+            *closing = closing.saturating_add(1);
+            if *closing >= self.max.drain {
+                return Beat::Cut;
+            }
+        }
+        if self.stalled >= self.max.write
+            || self.partial >= self.max.head
+            || is_busy && self.still >= self.max.request
+        {
+            return Beat::Cut;
+        }
+        if !is_busy && self.still >= self.max.idle && self.closing.is_none() {
+            self.close();
+            return Beat::Close;
+        }
+        Beat::Keep
+    }
+}
+
+fn count(beats: u32, goes_on: bool) -> u32 {
+    if goes_on { beats.saturating_add(1) } else { 0 }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,79 @@
+//! Tests of `timeouts`.
+
+use super::*;
+
+/// A beat a second.
+fn timeouts() -> Timeouts {
+    let seconds = Duration::from_secs;
+    Timeouts::new(&ConnectionTimeouts {
+        header: seconds(4),
+        request: seconds(12),
+        write: seconds(6),
+        idle: seconds(20),
+        drain: seconds(5),
+    })
+}
+
+/// The first beat whose verdict is not `Keep`.
+fn end(timeouts: &mut Timeouts, activity: &Activity) -> (u32, Beat) {
+    (1..100)
+        .map(|beats| (beats, timeouts.beat(activity)))
+        .find(|(_, result)| *result != Beat::Keep)
+        .unwrap()
+}
+
+#[test]
+fn every_slow_client_is_cut_or_closed() {
+    let idle = Activity::default();
+    assert_eq!(end(&mut timeouts(), &idle), (21, Beat::Close));
+    let slow_head = Activity::default();
+    slow_head.note_read();
+    assert_eq!(end(&mut timeouts(), &slow_head), (5, Beat::Cut));
+    let slow_body = Activity::default();
+    let _busy = ActiveRequest::begin(&slow_body);
+    slow_body.note_read();
+    // The beginning of the request is an event that the first beat sees.
+    assert_eq!(end(&mut timeouts(), &slow_body), (14, Beat::Cut));
+    let slow_reader = Activity::default();
+    slow_reader.note_write(true);
+    assert_eq!(end(&mut timeouts(), &slow_reader), (7, Beat::Cut));
+}
+
+#[test]
+fn active_connections_are_kept() {
+    let (mut timeouts, activity) = (timeouts(), Activity::default());
+    for _ in 0..100 {
+        activity.note_read();
+        drop(ActiveRequest::begin(&activity));
+        activity.note_write(true);
+        activity.note_write(false);
+        assert_eq!(timeouts.beat(&activity), Beat::Keep);
+    }
+}
+
+// HTTP/2 frames that belong to no request must neither look like a slow head nor keep an idle
+// connection open.
+#[test]
+fn pings_are_neither_heads_nor_requests() {
+    let (mut timeouts, activity) = (timeouts(), Activity::opening());
+    drop(ActiveRequest::begin(&activity));
+    activity.note_open();
+    activity.note_read();
+    assert_eq!(end(&mut timeouts, &activity), (22, Beat::Close));
+}
+
+// A client that grants no window keeps its streams open although nothing happens on them.
+#[test]
+fn a_connection_that_does_not_end_when_it_is_closed_is_cut() {
+    let (mut timeouts, activity) = (timeouts(), Activity::default());
+    assert_eq!(end(&mut timeouts, &activity), (21, Beat::Close));
+    assert_eq!(end(&mut timeouts, &activity), (6, Beat::Cut));
+}
+
+#[test]
+fn a_client_that_never_opens_its_connection_is_cut() {
+    let silent = Activity::opening();
+    assert_eq!(end(&mut timeouts(), &silent), (5, Beat::Cut));
+    silent.note_open();
+    assert_eq!(end(&mut timeouts(), &silent), (21, Beat::Close));
+}

@@ -1,0 +1,135 @@
+//! Clients that hold connections, and listeners that must not suffer from it.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use slidegate_testkit::server::poll;
+
+use crate::process::{Daemon, Folder, command, free_ports};
+
+fn daemon(folder: &Folder, limits: &str) -> Daemon {
+    let text = format!("limits: {limits}\npolicies: [{{name: api, quotas: [1000/h]}}]\n");
+    Daemon::with_config(&folder.write("limits.yaml", &text))
+}
+
+/// Opens connections that send `bytes` and nothing more.
+fn hold(address: SocketAddr, count: usize, bytes: &[u8]) -> Vec<TcpStream> {
+    let open = |_| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        // One that was refused may be closed already.
+        let _ = stream.write_all(bytes);
+        stream
+    };
+    (0..count).map(open).collect()
+}
+
+fn wait_for(daemon: &Daemon, metric: &str, least: f64) {
+    poll(metric, || Ok(daemon.metric(metric).filter(|value| *value >= least)))
+        .unwrap_or_else(|error| panic!("{error}: {:?}", daemon.metric(metric)));
+}
+
+#[test]
+fn partial_commands_are_cut_and_leave_other_listeners_their_connections() {
+    let folder = Folder::new("slow_commands");
+    let daemon = daemon(&folder, "{connections: 50, header_timeout: 2s}");
+    let held = hold(daemon.resp, 60, b"*");
+    wait_for(&daemon, "slidegate_connections_refused_total{listener=\"resp\"}", 10.0);
+    assert!(daemon.check("api", "k"));
+    daemon.hears("listener resp: all 50 connections are in use");
+    // One byte at a time does not extend the deadline.
+    for mut stream in &held {
+        let _ = stream.write_all(b"2");
+    }
+    wait_for(&daemon, "slidegate_connections_cut_total{listener=\"resp\"}", 50.0);
+    assert_eq!(daemon.metric("slidegate_connections_open{listener=\"resp\"}"), Some(0.0));
+    for listener in ["http", "grpc", "admin"] {
+        let metric = format!("slidegate_connections_cut_total{{listener=\"{listener}\"}}");
+        assert_eq!(daemon.metric(&metric), Some(0.0));
+    }
+}
+
+#[test]
+fn slow_heads_and_openings_are_cut_at_every_listener() {
+    let folder = Folder::new("slow_heads");
+    let daemon = daemon(&folder, "{header_timeout: 200ms}");
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    let settings = [&preface[..], &[0, 0, 6, 4, 0, 0, 0, 0, 0], &[0, 3, 0, 0, 0, 9]].concat();
+    let openings: [&[u8]; 4] = [b"", b"PRI", preface, &settings];
+    let _held: Vec<_> = openings.iter().flat_map(|bytes| hold(daemon.grpc, 3, bytes)).collect();
+    wait_for(&daemon, "slidegate_connections_cut_total{listener=\"grpc\"}", 12.0);
+    let openings: [&[u8]; 3] = [b"GET / HT", preface, &settings];
+    let _held: Vec<_> = openings.iter().flat_map(|bytes| hold(daemon.http, 3, bytes)).collect();
+    wait_for(&daemon, "slidegate_connections_cut_total{listener=\"http\"}", 9.0);
+}
+
+#[test]
+fn floods_of_control_frames_are_ended() {
+    let folder = Folder::new("control_frames");
+    let daemon = daemon(&folder, "{}");
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\0\x04\x01\0\0\0\0";
+    let floods: [&[u8]; 3] = [
+        b"\0\0\0\x04\0\0\0\0\0",                   // SETTINGS
+        b"\0\0\x08\x06\0\0\0\0\0\0\0\0\0\0\0\0\0", // PING
+        b"\0\0\x04\x08\0\0\0\0\0\0\0\0\x01",       // WINDOW_UPDATE
+    ];
+    for (listener, address) in [("grpc", daemon.grpc), ("http", daemon.http)] {
+        for flood in floods {
+            let mut stream = TcpStream::connect(address).unwrap();
+            let mut reader = stream.try_clone().unwrap();
+            // A client that reads: it is ended for what it sends.
+            let reading = thread::spawn(move || reader.read_to_end(&mut Vec::new()));
+            stream.write_all(preface).unwrap();
+            // Ends with an error when the other side closes.
+            let sent = (0..1_000_000).find(|_| stream.write_all(flood).is_err());
+            assert!(sent.is_some(), "{listener} {flood:?}");
+            drop(stream);
+            let _ = reading.join();
+        }
+        let metric = format!("slidegate_connections_cut_total{{listener=\"{listener}\"}}");
+        wait_for(&daemon, &metric, 3.0);
+    }
+    assert!(daemon.check("api", "k"));
+}
+
+/// A daemon that a shell starts after `ulimit` with this argument.
+fn with_ulimit(limit: &str) -> Daemon {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("ulimit {limit} && exec \"$@\""), "sh"]);
+    shell.arg(command(&[]).get_program()).arg("serve").args(free_ports());
+    Daemon::with(shell)
+}
+
+#[test]
+fn a_low_limit_of_file_descriptors_leaves_health_and_metrics_reachable() {
+    let daemon = with_ulimit("-n 160");
+    daemon.hears("with a limit of 160 file descriptors");
+    let _held: Vec<_> = [daemon.http, daemon.grpc, daemon.resp]
+        .into_iter()
+        .flat_map(|address| hold(address, 100, b""))
+        .collect();
+    wait_for(&daemon, "slidegate_connections_refused_total{listener=\"http\"}", 1.0);
+    assert_eq!(daemon.admin("GET", "/livez").0, 200);
+    assert_eq!(daemon.admin("GET", "/readyz").0, 200);
+    assert_eq!(daemon.metric("slidegate_connections_failed_total{listener=\"http\"}"), Some(0.0));
+    daemon.hears("connections are in use");
+}
+
+#[test]
+fn the_soft_limit_of_file_descriptors_is_raised() {
+    assert!(with_ulimit("-Sn 64").metric("process_max_fds").unwrap() > 64.0);
+}
+
+// The queue of connections that wait to be accepted: the daemon is stopped, so none is.
+#[test]
+fn hundreds_of_connections_wait_in_the_backlog() {
+    let folder = Folder::new("backlog");
+    let daemon = daemon(&folder, "{}");
+    daemon.signal("STOP");
+    let connect = |_| TcpStream::connect_timeout(&daemon.http, Duration::from_secs(5));
+    let waiting: Vec<_> = (0..300).map_while(|number| connect(number).ok()).collect();
+    daemon.signal("CONT");
+    assert_eq!(waiting.len(), 300);
+}
