@@ -1,8 +1,10 @@
 //! Numbers and bytes of a snapshot.
 
 use crate::error::{Error, ErrorKind};
-use crate::quota::Quota;
 use crate::time::TICK_BITS;
+
+/// The most units that a window counts. More are not recorded: such a key is denied anyway.
+pub(crate) const UNITS_MAX: u64 = (1 << 56) - 1;
 
 /// Writes a snapshot's values.
 pub(crate) trait Writer {
@@ -36,10 +38,10 @@ pub(crate) trait Reader<'a> {
         if tick >> TICK_BITS == 0 { Ok(tick) } else { Err(damaged("a tick")) }
     }
 
-    /// Units, which are at most 2^53 - 1.
+    /// Units that a window counts. Debt may have made them more than the largest limit.
     fn take_units(&mut self) -> Result<u64, Error> {
         let units = self.take_u64()?;
-        if units <= Quota::LIMIT_MAX { Ok(units) } else { Err(damaged("a count")) }
+        if units <= UNITS_MAX { Ok(units) } else { Err(damaged("a count")) }
     }
 
     fn take_bytes(&mut self) -> Result<&'a [u8], Error> {

@@ -41,6 +41,15 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Decides, and takes the units if the request is allowed.
     fn check<'a>(&'a self, target: Target<'a>, cost: Cost) -> StoreResult<'a, Decision>;
 
+    /// Takes as many units as fit, at most `cost`. The decision's receipt says how many. Denied only
+    /// if not even one unit fits.
+    ///
+    /// The default is an error of the kind [`ErrorKind::Unsupported`].
+    fn check_at_most<'a>(&'a self, target: Target<'a>, cost: Cost) -> StoreResult<'a, Decision> {
+        let _ = (target, cost);
+        unsupported("check_at_most")
+    }
+
     /// Decides without taking anything.
     fn peek<'a>(&'a self, target: Target<'a>, cost: Cost) -> StoreResult<'a, Decision>;
 
@@ -54,6 +63,14 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         receipt: Receipt,
         actual: u64,
     ) -> StoreResult<'a, u64>;
+
+    /// Records units without a check, above the limit if necessary. Yields how many were recorded.
+    ///
+    /// The default is an error of the kind [`ErrorKind::Unsupported`].
+    fn charge<'a>(&'a self, target: Target<'a>, units: u64) -> StoreResult<'a, u64> {
+        let _ = (target, units);
+        unsupported("charge")
+    }
 
     /// Returns up to `units` without a receipt, oldest first. Yields how many were returned.
     fn forgive<'a>(&'a self, target: Target<'a>, units: u64) -> StoreResult<'a, u64>;
@@ -103,8 +120,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         sleep: &'a SleepFn,
     ) -> StoreResult<'a, Decision> {
         let _ = (target, cost, timeout, sleep);
-        let message = "store has no queue to wait in: use a Limiter";
-        StoreFuture::ready(Err(Error::new(ErrorKind::Unsupported, message)))
+        unsupported("wait")
     }
 
     /// Returns the store's own metrics, for `/metrics` and dashboards.
@@ -142,6 +158,13 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Returns the store itself, so that [`check_all`](Store::check_all) can recognize its type.
     fn as_any(&self) -> &dyn Any;
+}
+
+/// The result of an operation that a store does not implement.
+#[cold]
+fn unsupported<'a, T>(operation: &str) -> StoreResult<'a, T> {
+    let message = format!("store does not implement {operation}: use a Limiter or a RedisLimiter");
+    StoreFuture::ready(Err(Error::new(ErrorKind::Unsupported, message)))
 }
 
 /// Converts a store, owned or shared, into a shared store.

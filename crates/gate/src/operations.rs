@@ -78,13 +78,20 @@ impl Gate {
         cost: Cost,
     ) -> Result<(), Error> {
         let target = self.target(key, tier);
-        let left = self.store.peek(target, cost).await?.remaining();
-        let Ok(fits) = Cost::new(left.min(cost.get())) else { return Ok(()) };
-        let taken = self.store.check(target, fits).await?;
+        let taken = self.store.check_at_most(target, cost).await?;
         if let Some(receipt) = taken.into_receipt() {
             self.store.settle(target, receipt, cost.get()).await?;
         }
         Ok(())
+    }
+
+    /// Records units without a check, above the limit if necessary. Returns how many.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store did not answer.
+    pub async fn charge(&self, key: &[u8], tier: Option<TierId>, units: u64) -> Result<u64, Error> {
+        self.store.charge(self.target(key, tier), units).await
     }
 
     /// Returns up to `units` without a receipt. Returns how many there were.

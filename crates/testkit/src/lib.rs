@@ -54,6 +54,6 @@ pub use modelled::{ModelReceipt, ModelSubject};
 pub use policy::{Algorithm, Mode, PolicySpec, QuotaSpec, quotas};
 pub use random::{Random, random_trace};
 pub use runner::{Mismatch, Report, run};
-pub use subject::{Answer, Capability, Refusal, Standing, Subject};
+pub use subject::{Answer, AnswerAndTaken, Capability, Refusal, Standing, Subject, Taken};
 pub use trace::{Expect, Op, Step, Trace};
 pub use violation::{Bracket, Violation, never_over, surely_over};

@@ -89,6 +89,9 @@ fn needs(trace: &Trace) -> BTreeSet<Capability> {
         latest = latest.max(step.at_ms.saturating_add(last_turn));
         match step.op {
             Op::Check | Op::Clock => {}
+            Op::CheckAtMost => need(Capability::AtMost, true),
+            Op::Charge => need(Capability::Charge, true),
+            Op::Block | Op::Unblock => need(Capability::Block, true),
             Op::Peek => need(Capability::Peek, true),
             Op::Refund => need(Capability::Refund, true),
             Op::Reserve | Op::Settle => need(Capability::Settle, true),
@@ -110,7 +113,10 @@ fn step_fault(trace: &Trace, step: &Step, receipts: &mut BTreeSet<String>) -> Op
     if step.tier.is_some() && step.op != Op::Check {
         return Some("`tier` belongs to a check".into());
     }
-    let takes = matches!(step.op, Op::Check | Op::Reserve);
+    if (step.op == Op::Block) != step.for_ms.is_some_and(|time| time > 0) {
+        return Some("`for_ms` belongs to a block and is not zero".into());
+    }
+    let takes = matches!(step.op, Op::Check | Op::Reserve | Op::CheckAtMost);
     if let Some(label) = &step.keep_as
         && (!takes || step.repeat != 1 || !receipts.insert(label.clone()))
     {
@@ -140,9 +146,10 @@ fn expect_fault(step: &Step) -> Option<String> {
         || reset_after_ms.is_some();
     let misplaced = [
         judged && !step.op.is_judging(),
-        receipt.is_some() && !matches!(step.op, Op::Check | Op::Reserve),
-        units.is_some() && !matches!(step.op, Op::Refund | Op::Settle),
-        found.is_some() && step.op != Op::Reset,
+        receipt.is_some() && !matches!(step.op, Op::Check | Op::Reserve | Op::CheckAtMost),
+        units.is_some()
+            && !matches!(step.op, Op::Refund | Op::Settle | Op::CheckAtMost | Op::Charge),
+        found.is_some() && !matches!(step.op, Op::Reset | Op::Unblock),
         used.is_some() && step.op != Op::Usage,
         history.is_some() && step.op != Op::History,
     ];

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use slidegate::{Cost, Decision, Limiter, LimiterBuilder, ManualClock, Receipt, Tier};
 
 use crate::policy::{PolicySpec, QuotaSpec, quotas};
-use crate::subject::{Answer, Refusal, Standing, Subject};
+use crate::subject::{Answer, AnswerAndTaken, Refusal, Standing, Subject, Taken};
 use crate::trace::Trace;
 
 /// A [`Limiter`] in memory with a clock set by hand.
@@ -99,6 +99,13 @@ impl Subject for MemorySubject {
         Ok((answer(&decision), decision.into_receipt()))
     }
 
+    fn check_at_most(&mut self, key: &str, cost: u64) -> Result<AnswerAndTaken<Receipt>, Refusal> {
+        let decision = self.limiter.check_at_most(key, Cost::new(cost).map_err(failed)?);
+        let answer = answer(&decision);
+        let taken = |receipt: Receipt| Taken { units: receipt.units(), receipt };
+        Ok((answer, decision.into_receipt().map(taken)))
+    }
+
     fn peek(&mut self, key: &str, cost: u64) -> Result<Answer, Refusal> {
         Ok(answer(&self.limiter.peek_cost(key, Cost::new(cost).map_err(failed)?)))
     }
@@ -109,6 +116,10 @@ impl Subject for MemorySubject {
 
     fn settle(&mut self, receipt: Receipt, actual: u64) -> Result<u64, Refusal> {
         Ok(self.limiter.settle(receipt, actual))
+    }
+
+    fn charge(&mut self, key: &str, units: u64) -> Result<u64, Refusal> {
+        Ok(self.limiter.charge(key, units))
     }
 
     fn reset(&mut self, key: &str) -> Result<bool, Refusal> {

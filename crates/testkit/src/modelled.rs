@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::model::{Counting, GcraModel, ListModel, Model, TickQuota};
 use crate::play::by_instant;
 use crate::policy::{Algorithm, Mode, PolicySpec, QuotaSpec};
-use crate::subject::{Answer, Capability, Refusal, Standing, Subject};
+use crate::subject::{Answer, AnswerAndTaken, Capability, Refusal, Standing, Subject, Taken};
 use crate::trace::Trace;
 
 /// A limiter made of naive models, one for every key.
@@ -185,6 +185,26 @@ impl Subject for ModelSubject {
         self.check(key, None, cost)
     }
 
+    fn check_at_most(
+        &mut self,
+        key: &str,
+        cost: u64,
+    ) -> Result<AnswerAndTaken<ModelReceipt>, Refusal> {
+        // Naive on purpose: the largest cost that fits, by halving what is left to try.
+        let quotas = self.quotas(None)?;
+        let (mut fits, mut fails) = (0, cost.saturating_add(1));
+        while fails - fits > 1 {
+            let middle = fits + (fails - fits) / 2;
+            if self.fits(key, &quotas, middle) {
+                fits = middle;
+            } else {
+                fails = middle;
+            }
+        }
+        let (answer, receipt) = self.check(key, None, fits.max(1))?;
+        Ok((answer, receipt.map(|receipt| Taken { receipt, units: fits })))
+    }
+
     fn peek(&mut self, key: &str, cost: u64) -> Result<Answer, Refusal> {
         let quotas = self.quotas(None)?;
         let allowed = self.fits(key, &quotas, cost);
@@ -208,6 +228,12 @@ impl Subject for ModelSubject {
         }
         let less = ModelReceipt { units: units - actual, ..receipt };
         Ok(units - self.refund(less)?)
+    }
+
+    fn charge(&mut self, key: &str, units: u64) -> Result<u64, Refusal> {
+        let quotas = self.quotas(None)?;
+        self.take(key, &quotas, units);
+        Ok(units)
     }
 
     fn reset(&mut self, key: &str) -> Result<bool, Refusal> {

@@ -18,6 +18,8 @@ pub(crate) enum Outcome {
     Decision {
         answer: Answer,
         has_receipt: bool,
+        /// Units taken, if the operation chooses how many.
+        units: Option<u64>,
     },
     Units(u64),
     Found(bool),
@@ -26,7 +28,8 @@ pub(crate) enum Outcome {
     History(Vec<(Duration, u64)>),
     /// There is no receipt to consume: the check that should have handed it out was denied.
     NoReceipt,
-    ClockSet,
+    /// Nothing to compare.
+    Done,
 }
 
 impl<'a, S: Subject> Player<'a, S> {
@@ -42,15 +45,20 @@ impl<'a, S: Subject> Player<'a, S> {
         Ok(match (op, receipt) {
             (Op::Check, _) => {
                 let checked = self.subject.check(key, tier, cost)?;
-                self.keep(step, checked)
+                self.keep(step, checked, None)
             }
             (Op::Reserve, _) => {
                 let reserved = self.subject.reserve(key, cost)?;
-                self.keep(step, reserved)
+                self.keep(step, reserved, None)
+            }
+            (Op::CheckAtMost, _) => {
+                let (answer, taken) = self.subject.check_at_most(key, cost)?;
+                let units = taken.as_ref().map_or(0, |taken| taken.units);
+                self.keep(step, (answer, taken.map(|taken| taken.receipt)), Some(units))
             }
             (Op::Peek, _) => {
                 let answer = self.subject.peek(key, cost)?;
-                Outcome::Decision { answer, has_receipt: false }
+                Outcome::Decision { answer, has_receipt: false, units: None }
             }
             (Op::Refund, Some(receipt)) => Outcome::Units(self.subject.refund(receipt)?),
             (Op::Settle, Some(receipt)) => {
@@ -58,20 +66,31 @@ impl<'a, S: Subject> Player<'a, S> {
                 Outcome::Units(self.subject.settle(receipt, actual)?)
             }
             (Op::Refund | Op::Settle, None) => Outcome::NoReceipt,
+            (Op::Charge, _) => Outcome::Units(self.subject.charge(key, cost)?),
+            (Op::Block, _) => {
+                self.subject.block(key, Duration::from_millis(step.for_ms.unwrap_or_default()))?;
+                Outcome::Done
+            }
+            (Op::Unblock, _) => Outcome::Found(self.subject.unblock(key)?),
             (Op::Reset, _) => Outcome::Found(self.subject.reset(key)?),
             (Op::Usage, _) => Outcome::Used(self.subject.usage(key)?),
             (Op::History, _) => Outcome::History(self.subject.history(key)?),
-            (Op::Clock, _) => Outcome::ClockSet,
+            (Op::Clock, _) => Outcome::Done,
         })
     }
 
-    fn keep(&mut self, step: &'a Step, checked: (Answer, Option<S::Receipt>)) -> Outcome {
+    fn keep(
+        &mut self,
+        step: &'a Step,
+        checked: (Answer, Option<S::Receipt>),
+        units: Option<u64>,
+    ) -> Outcome {
         let (answer, receipt) = checked;
         let has_receipt = receipt.is_some();
         if let (Some(label), Some(receipt)) = (&step.keep_as, receipt) {
             self.receipts.insert(label, receipt);
         }
-        Outcome::Decision { answer, has_receipt }
+        Outcome::Decision { answer, has_receipt, units }
     }
 }
 

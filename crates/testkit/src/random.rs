@@ -206,6 +206,14 @@ impl Walk {
                 };
                 Step { of: Some(label), actual: Some(actual), ..Step::new(at_ms, Op::Settle) }
             }
+            37..=41 => {
+                let label = format!("r{number}");
+                // It takes at least one unit. How many more is for the store to say.
+                self.receipts.push((label.clone(), 1));
+                let cost = self.cost(quota);
+                Step { cost, keep_as: Some(label), ..Step::new(at_ms, Op::CheckAtMost) }
+            }
+            42 => Step { cost: self.debt(policy, quota), ..Step::new(at_ms, Op::Charge) },
             _ => self.check(quota, format!("r{number}")),
         }
     }

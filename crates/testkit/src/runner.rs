@@ -71,7 +71,7 @@ impl<'a> Run<'a> {
     fn play<S: Subject>(&self, player: &mut Player<'a, S>) -> Result<(), Stop> {
         let step = self.step;
         let start = Duration::from_millis(self.trace.start_ms);
-        let mut outcome = Outcome::ClockSet;
+        let mut outcome = Outcome::Done;
         let mut allowed_count = 0;
         for turn in 0..step.repeat {
             let now = start + Duration::from_millis(step.at_ms + turn * step.every_ms);
@@ -84,8 +84,9 @@ impl<'a> Run<'a> {
         let expect = &step.expect;
         self.same("allowed_count", expect.allowed_count.as_ref(), &allowed_count)?;
         match outcome {
-            Outcome::Decision { answer, has_receipt } => {
+            Outcome::Decision { answer, has_receipt, units } => {
                 self.compare(&answer)?;
+                self.same("units", expect.units.as_ref(), &units.unwrap_or_default())?;
                 self.same("receipt", expect.receipt.as_ref(), &has_receipt)
             }
             Outcome::Units(units) => self.same("units", expect.units.as_ref(), &units),
@@ -104,7 +105,7 @@ impl<'a> Run<'a> {
                 let label = step.of.as_deref().unwrap_or_default();
                 Err(self.mismatch("receipt", format_args!("one as {label}"), "none"))
             }
-            Outcome::ClockSet => Ok(()),
+            Outcome::Done => Ok(()),
         }
     }
 
@@ -168,7 +169,10 @@ impl core::error::Error for Mismatch {}
 
 fn answer_name(op: Op) -> &'static str {
     match op {
-        Op::Check | Op::Reserve | Op::Peek => "decision",
+        Op::Check | Op::Reserve | Op::CheckAtMost | Op::Peek => "decision",
+        Op::Charge => "charge",
+        Op::Block => "block",
+        Op::Unblock => "unblock",
         Op::Refund => "refund",
         Op::Settle => "settle",
         Op::Reset => "reset",
@@ -183,6 +187,8 @@ fn describe(step: &Step) -> String {
     let what = match (op, &step.of, step.actual) {
         (Op::Settle, Some(of), Some(actual)) => format!("settle {of} for {actual}"),
         (Op::Refund, Some(of), _) => format!("refund {of}"),
+        (Op::Charge, ..) => format!("charge {key} with {cost}"),
+        (Op::Block, ..) => format!("block {key} for {} ms", step.for_ms.unwrap_or_default()),
         _ if op.is_judging() => format!("{op:?} {key} for {cost}").to_lowercase(),
         _ => format!("{op:?} {key}").to_lowercase(),
     };

@@ -34,6 +34,15 @@ pub trait Subject {
         Err(Refusal::Unsupported(Capability::Settle))
     }
 
+    /// Takes as many units as fit, at most `cost`. Returns the receipt and its units.
+    fn check_at_most(
+        &mut self,
+        _key: &str,
+        _cost: u64,
+    ) -> Result<AnswerAndTaken<Self::Receipt>, Refusal> {
+        Err(Refusal::Unsupported(Capability::AtMost))
+    }
+
     /// Judges and takes nothing.
     fn peek(&mut self, _key: &str, _cost: u64) -> Result<Answer, Refusal> {
         Err(Refusal::Unsupported(Capability::Peek))
@@ -47,6 +56,21 @@ pub trait Subject {
     /// Corrects what a receipt names to `actual` and says how many units are recorded now.
     fn settle(&mut self, _receipt: Self::Receipt, _actual: u64) -> Result<u64, Refusal> {
         Err(Refusal::Unsupported(Capability::Settle))
+    }
+
+    /// Records units without a check. Returns how many were recorded.
+    fn charge(&mut self, _key: &str, _units: u64) -> Result<u64, Refusal> {
+        Err(Refusal::Unsupported(Capability::Charge))
+    }
+
+    /// Denies a key for a time.
+    fn block(&mut self, _key: &str, _time: Duration) -> Result<(), Refusal> {
+        Err(Refusal::Unsupported(Capability::Block))
+    }
+
+    /// Ends a block. Returns whether there was one.
+    fn unblock(&mut self, _key: &str) -> Result<bool, Refusal> {
+        Err(Refusal::Unsupported(Capability::Block))
     }
 
     /// Forgets a key and says whether there was something to forget.
@@ -63,6 +87,18 @@ pub trait Subject {
     fn history(&mut self, _key: &str) -> Result<Vec<(Duration, u64)>, Refusal> {
         Err(Refusal::Unsupported(Capability::History))
     }
+}
+
+/// The decision of a check of at most n units, and what it took.
+pub type AnswerAndTaken<R> = (Answer, Option<Taken<R>>);
+
+/// What a check of at most n units took.
+#[derive(Debug)]
+pub struct Taken<R> {
+    /// The receipt.
+    pub receipt: R,
+    /// Its units.
+    pub units: u64,
 }
 
 /// A decision, as a trace sees it.
@@ -99,6 +135,12 @@ pub enum Capability {
     Refund,
     /// Taking an estimate and correcting it.
     Settle,
+    /// Taking as many units as fit.
+    AtMost,
+    /// Recording units without a check.
+    Charge,
+    /// Denying a key for a time.
+    Block,
     /// Forgetting a key.
     Reset,
     /// Saying how many units count.

@@ -59,6 +59,9 @@ pub struct Step {
     /// The real cost to settle for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actual: Option<u64>,
+    /// How many milliseconds a block lasts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub for_ms: Option<u64>,
     /// What must come out. What is not mentioned is not compared.
     #[serde(default, skip_serializing_if = "Expect::is_empty")]
     pub expect: Expect,
@@ -72,12 +75,20 @@ pub enum Op {
     Check,
     /// Takes an estimate; the same as a check, to be settled later.
     Reserve,
+    /// Takes as many units as fit, at most the cost.
+    CheckAtMost,
     /// Looks and takes nothing.
     Peek,
     /// Gives back what a receipt names.
     Refund,
     /// Corrects what a receipt names to the real cost.
     Settle,
+    /// Records units without a check.
+    Charge,
+    /// Denies a key for a time.
+    Block,
+    /// Ends a block.
+    Unblock,
     /// Forgets a key.
     Reset,
     /// Asks how many units count.
@@ -113,10 +124,11 @@ pub struct Expect {
     /// Milliseconds until more units become available in the tightest quota.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reset_after_ms: Option<u64>,
-    /// Units that a refund gave back, or that are recorded after settling.
+    /// Units that a refund gave back, that are recorded after settling, that were charged, or that a
+    /// check took.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub units: Option<u64>,
-    /// Whether there was something to forget.
+    /// Whether there was something to forget, or a block to end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<bool>,
     /// Units that count, for every quota.
@@ -141,6 +153,7 @@ impl Step {
             keep_as: None,
             of: None,
             actual: None,
+            for_ms: None,
             expect: Expect::default(),
         }
     }
@@ -154,7 +167,7 @@ impl Op {
 
     /// Whether it is answered by a decision.
     pub fn is_judging(self) -> bool {
-        matches!(self, Self::Check | Self::Reserve | Self::Peek)
+        matches!(self, Self::Check | Self::Reserve | Self::CheckAtMost | Self::Peek)
     }
 }
 

@@ -102,6 +102,11 @@ impl Limiter {
         self.decide(fingerprint, &self.limits, cost.get())
     }
 
+    /// Takes as many units as fit, at most `cost`: see [`WithQuotas::check_at_most`].
+    pub fn check_at_most<K: Key + ?Sized>(&self, key: &K, cost: Cost) -> Decision {
+        self.with_policy().check_at_most(key, cost)
+    }
+
     /// Checks many keys at once, and returns one decision for each in the same order. A key that occurs
     /// several times is checked in order.
     ///
@@ -163,6 +168,11 @@ impl Limiter {
     /// Corrects a reservation to its actual cost: see [`WithQuotas::settle`].
     pub fn settle(&self, receipt: Receipt, actual: u64) -> u64 {
         self.with_policy().settle(receipt, actual)
+    }
+
+    /// Records units without a check, above the limit if necessary: see [`WithQuotas::charge`].
+    pub fn charge<K: Key + ?Sized>(&self, key: &K, units: u64) -> u64 {
+        self.with_policy().charge(key, units)
     }
 
     /// Returns up to `units` without a receipt: see [`WithQuotas::forgive`].

@@ -33,6 +33,12 @@ impl Store for Limiter {
         })
     }
 
+    fn check_at_most<'a>(&'a self, target: Target<'a>, cost: Cost) -> StoreResult<'a, Decision> {
+        StoreFuture::ready(
+            self.with(target.quotas).map(|limiter| limiter.check_at_most(target.key, cost)),
+        )
+    }
+
     fn peek<'a>(&'a self, target: Target<'a>, cost: Cost) -> StoreResult<'a, Decision> {
         StoreFuture::ready(
             self.with(target.quotas).map(|limiter| limiter.peek_cost(target.key, cost)),
@@ -50,6 +56,12 @@ impl Store for Limiter {
         actual: u64,
     ) -> StoreResult<'a, u64> {
         StoreFuture::ready(self.with(target.quotas).map(|limiter| limiter.settle(receipt, actual)))
+    }
+
+    fn charge<'a>(&'a self, target: Target<'a>, units: u64) -> StoreResult<'a, u64> {
+        StoreFuture::ready(
+            self.with(target.quotas).map(|limiter| limiter.charge(target.key, units)),
+        )
     }
 
     fn forgive<'a>(&'a self, target: Target<'a>, units: u64) -> StoreResult<'a, u64> {

@@ -44,6 +44,33 @@ impl<'a> WithQuotas<'a> {
         self.limiter.decide(key.fingerprint(&self.limiter.secret), self.limits, cost.get())
     }
 
+    /// Takes as many units as fit, at most `cost`. The receipt says how many that are.
+    ///
+    /// Denied only if not even one unit fits. `retry_after` is then the time until one does.
+    ///
+    /// ```
+    /// use slidegate::{Cost, Limiter, Policy, Quota};
+    ///
+    /// let limiter = Limiter::new(Policy::new("rows", Quota::per_minute(100))?)?;
+    /// let _ = limiter.check_cost("alice", Cost::new(70)?);
+    ///
+    /// let decision = limiter.check_at_most("alice", Cost::new(50)?);
+    /// let units = decision.into_receipt().map_or(0, |receipt| receipt.units());
+    /// assert_eq!(units, 30);
+    /// # Ok::<(), slidegate::Error>(())
+    /// ```
+    pub fn check_at_most<K: Key + ?Sized>(&self, key: &K, cost: Cost) -> Decision {
+        let (store, request) = (&self.limiter.store, self.request(key, 1));
+        let mut shard = store.lock(store.shard_of(request.fingerprint));
+        let mut decision = shard.peek(&request);
+        if decision.is_allowed() {
+            let cost = decision.remaining().min(cost.get());
+            decision = shard.check(&Request { cost, ..request });
+        }
+        drop(shard);
+        self.limiter.finish(decision)
+    }
+
     /// Decides as [`check`](Self::check) would, without taking anything.
     pub fn peek<K: Key + ?Sized>(&self, key: &K) -> Decision {
         self.peek_cost(key, Cost::ONE)
@@ -79,11 +106,26 @@ impl<'a> WithQuotas<'a> {
         if actual < units {
             return units - self.give_back(&receipt, units - actual);
         }
-        let debt = (actual - units).min(Quota::LIMIT_MAX);
-        if debt > 0 {
-            self.limiter.store.take(&self.request_for(receipt.fingerprint, debt));
-        }
-        units + debt
+        units + self.record(receipt.fingerprint, actual - units)
+    }
+
+    /// Records units without a check, above the limit if necessary, and returns how many: at most
+    /// 2^53 - 1. For work that was done already, and for penalties.
+    ///
+    /// The units count like those of a check, so a key that is charged above its limit is denied
+    /// until enough of them have expired.
+    ///
+    /// ```
+    /// use slidegate::{Limiter, Policy, Quota};
+    ///
+    /// let limiter = Limiter::new(Policy::new("api", Quota::per_minute(10))?)?;
+    /// limiter.charge("alice", 15);
+    /// assert!(!limiter.check("alice").is_allowed());
+    /// assert_eq!(limiter.usage("alice").units(0), 15);
+    /// # Ok::<(), slidegate::Error>(())
+    /// ```
+    pub fn charge<K: Key + ?Sized>(&self, key: &K, units: u64) -> u64 {
+        self.record(key.fingerprint(&self.limiter.secret), units)
     }
 
     /// Returns up to `units` without a receipt, and returns how many there were. The oldest units
@@ -130,6 +172,15 @@ impl<'a> WithQuotas<'a> {
     pub(super) fn request_for(&self, fingerprint: u64, cost: u64) -> Request<'a> {
         let moment = self.limiter.moment();
         Request { fingerprint, limits: self.limits, moment, cost }
+    }
+
+    /// Records debt. Returns how many units that are.
+    fn record(&self, fingerprint: u64, units: u64) -> u64 {
+        let units = units.min(Quota::LIMIT_MAX);
+        if units > 0 {
+            self.limiter.store.take(&self.request_for(fingerprint, units));
+        }
+        units
     }
 
     fn give_back(&self, receipt: &Receipt, units: u64) -> u64 {

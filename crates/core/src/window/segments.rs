@@ -106,8 +106,7 @@ impl Window for Segments {
         let date = moment.date.max(self.last.tick());
         self.open(self.last.tick() / length, date / length, account);
         self.last.set_tick(date);
-        self.add(self.place(date / length), cost, account);
-        self.sum.set(self.sum.get().saturating_add(cost));
+        self.record(self.place(date / length), cost, account);
         date
     }
 
@@ -158,8 +157,7 @@ impl Window for Segments {
         account.grow(segments.heap_bytes());
         for place in 0..counts {
             let units = input.take_units()?;
-            segments.add(place, units, account);
-            segments.sum.set(segments.sum.get().saturating_add(units));
+            segments.record(place, units, account);
         }
         Ok(segments)
     }
@@ -194,6 +192,14 @@ impl Segments {
     fn set(&mut self, place: usize, count: u64) {
         let width = self.width();
         self.ring[place * width..][..width].copy_from_slice(&count.to_le_bytes()[..width]);
+    }
+
+    /// Adds to a count and to the sum of all counts, which stays exact: units above its bound are not
+    /// recorded.
+    fn record(&mut self, place: usize, units: u64, account: &Account) {
+        let units = units.min(Count::MAX - self.sum.get());
+        self.add(place, units, account);
+        self.sum.add(units);
     }
 
     /// Adds to a count, and makes all counts wider if that one needs it.

@@ -1,5 +1,7 @@
 //! A tick with sixteen spare bits for something else, in one word.
 
+use crate::coding::UNITS_MAX;
+
 /// ```text
 /// 63              16 15      0
 /// [ tick, 48 bits   | 16 bits ]
@@ -40,7 +42,7 @@ impl Stamp {
 pub(super) struct Count(u64);
 
 impl Count {
-    pub(super) const MAX: u64 = (1 << 56) - 1;
+    pub(super) const MAX: u64 = UNITS_MAX;
 
     pub(super) fn new(count: u64, rest: u8) -> Self {
         Self(count.min(Self::MAX) << 8 | u64::from(rest))

@@ -44,6 +44,10 @@ impl Store for Remote {
         self.call(move |limiter| Store::check(limiter, target, cost))
     }
 
+    fn check_at_most<'a>(&'a self, target: Target<'a>, cost: Cost) -> StoreResult<'a, Decision> {
+        self.call(move |limiter| Store::check_at_most(limiter, target, cost))
+    }
+
     fn peek<'a>(&'a self, target: Target<'a>, cost: Cost) -> StoreResult<'a, Decision> {
         self.call(move |limiter| Store::peek(limiter, target, cost))
     }
@@ -59,6 +63,10 @@ impl Store for Remote {
         actual: u64,
     ) -> StoreResult<'a, u64> {
         self.call(move |limiter| Store::settle(limiter, target, receipt, actual))
+    }
+
+    fn charge<'a>(&'a self, target: Target<'a>, units: u64) -> StoreResult<'a, u64> {
+        self.call(move |limiter| Store::charge(limiter, target, units))
     }
 
     fn forgive<'a>(&'a self, target: Target<'a>, units: u64) -> StoreResult<'a, u64> {

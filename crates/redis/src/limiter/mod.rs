@@ -96,6 +96,11 @@ impl RedisLimiter {
         self.with_policy().check_cost(key, cost).await
     }
 
+    /// Takes as many units as fit, at most `cost`: see [`RedisWithQuotas::check_at_most`].
+    pub async fn check_at_most(&self, key: impl AsRef<[u8]>, cost: Cost) -> Decision {
+        self.with_policy().check_at_most(key, cost).await
+    }
+
     /// Decides as [`check`](RedisLimiter::check) would, without taking anything.
     ///
     /// # Errors
@@ -141,6 +146,15 @@ impl RedisLimiter {
         actual: u64,
     ) -> Result<u64, Error> {
         self.with_policy().settle(key, receipt, actual).await
+    }
+
+    /// Records units without a check, above the limit if necessary: see [`RedisWithQuotas::charge`].
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if Redis did not answer; the units may have been recorded.
+    pub async fn charge(&self, key: impl AsRef<[u8]>, units: u64) -> Result<u64, Error> {
+        self.with_policy().charge(key, units).await
     }
 
     /// Returns up to `units` without a receipt: see [`RedisWithQuotas::forgive`].
@@ -334,10 +348,36 @@ impl Inner {
         }
     }
 
+    /// Takes as many units as fit, at most `cost`. What is known of a check of one unit without a
+    /// call is true of this one too: if one unit is denied, more are.
+    async fn check_at_most(
+        self: &Arc<Self>,
+        key: &[u8],
+        tier: Option<&RedisTier>,
+        cost: Cost,
+    ) -> Decision {
+        if let Some(denial) = self.check_cached(key, tier, Cost::ONE) {
+            return denial;
+        }
+        self.counts.not_cached.fetch_add(1, Ordering::Relaxed);
+        let (now, tiered_key) = (Instant::now(), self.tiered_key(key, tier));
+        let until = self.redis.deadline(now);
+        let check = Check { key, tier, cost: Cost::ONE, tiered_key, until };
+        if let Some(denial) = self.fallback_denial(key, tier, Cost::ONE, now) {
+            return self.check_beyond_memory(Memory::DeniedByFallback(denial), check, now).await;
+        }
+        self.run_check(check, Op::AtMost { units_max: cost.get() }).await
+    }
+
     /// Decides a check by a script call of its own.
     async fn check_in_redis(&self, check: Check<'_>) -> Decision {
+        self.run_check(check, Op::Check { cost: check.cost.get() }).await
+    }
+
+    /// Decides a check by the script operation `op`, or by the failure mode.
+    async fn run_check(&self, check: Check<'_>, op: Op<'_>) -> Decision {
         let Check { key, tier, cost, tiered_key, until } = check;
-        let (limits, op) = (self.limits(tier), Op::Check { cost: cost.get() });
+        let limits = self.limits(tier);
         let called = self.run_op_until(key, &limits, op, until).await;
         let decided = called.and_then(|called| {
             let decision = called.reply.decision(tiered_key.key)?;
@@ -345,9 +385,10 @@ impl Inner {
         });
         match decided {
             Ok((called, decision)) => {
-                if decision.is_allowed() {
+                let taken = decision.receipt().and_then(|taken| Cost::new(taken.units()).ok());
+                if let Some(taken) = taken {
                     self.notice_lost_key(tiered_key, &called.reply);
-                    self.keep_warm(key, tier, cost);
+                    self.keep_warm(key, tier, taken);
                 }
                 let (cost, window) = (cost.get(), limits.window());
                 let denied = DeniedCheck { key: tiered_key, cost, window, decision: &decision };

@@ -44,6 +44,10 @@ impl Store for RedisLimiter {
         })
     }
 
+    fn check_at_most<'a>(&'a self, target: Target<'a>, cost: Cost) -> StoreResult<'a, Decision> {
+        with!(self, target, limiter => async { Ok(limiter.check_at_most(target.key, cost).await) })
+    }
+
     fn peek<'a>(&'a self, target: Target<'a>, cost: Cost) -> StoreResult<'a, Decision> {
         with!(self, target, limiter => limiter.peek_cost(target.key, cost))
     }
@@ -59,6 +63,10 @@ impl Store for RedisLimiter {
         actual: u64,
     ) -> StoreResult<'a, u64> {
         with!(self, target, limiter => limiter.settle(target.key, receipt, actual))
+    }
+
+    fn charge<'a>(&'a self, target: Target<'a>, units: u64) -> StoreResult<'a, u64> {
+        with!(self, target, limiter => limiter.charge(target.key, units))
     }
 
     fn forgive<'a>(&'a self, target: Target<'a>, units: u64) -> StoreResult<'a, u64> {

@@ -45,6 +45,15 @@ impl RedisWithQuotas<'_> {
         self.limiter.inner.check(key.as_ref(), self.tier, cost).await
     }
 
+    /// Takes as many units as fit, at most `cost`. The receipt says how many that are.
+    ///
+    /// Denied only if not even one unit fits. `retry_after` is then the time until one does. While
+    /// Redis is unavailable, the local limiter of
+    /// [`FailureMode::Local`](slidegate::FailureMode::Local) takes one unit.
+    pub async fn check_at_most(self, key: impl AsRef<[u8]>, cost: Cost) -> Decision {
+        self.limiter.inner.check_at_most(key.as_ref(), self.tier, cost).await
+    }
+
     /// Decides as [`check`](Self::check) would, without taking anything.
     ///
     /// # Errors
@@ -109,12 +118,22 @@ impl RedisWithQuotas<'_> {
         if actual < units {
             return Ok(units - self.give_back(key, &receipt, units - actual).await?);
         }
-        let debt = (actual - units).min(Quota::LIMIT_MAX);
-        if debt > 0 {
-            let debt = Charge { units: debt, age: Duration::ZERO };
-            self.limiter.inner.charge(key, self.tier, &[debt]).await?;
+        Ok(units + self.charge(key, actual - units).await?)
+    }
+
+    /// Records units without a check, above the limit if necessary, and returns how many: at most
+    /// 2^53 - 1. For work that was done already, and for penalties.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if Redis did not answer; the units may have been recorded.
+    pub async fn charge(self, key: impl AsRef<[u8]>, units: u64) -> Result<u64, Error> {
+        let units = units.min(Quota::LIMIT_MAX);
+        if units == 0 {
+            return Ok(0);
         }
-        Ok(units + debt)
+        let charge = Charge { units, age: Duration::ZERO };
+        Ok(self.limiter.inner.charge(key.as_ref(), self.tier, &[charge]).await?)
     }
 
     /// Returns up to `units` without a receipt, oldest first, and returns how many there were. For

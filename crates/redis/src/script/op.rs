@@ -34,6 +34,8 @@ pub(crate) enum Op<'a> {
     Peek { cost: u64 },
     /// Takes as many as fit, from `units_min` up to `units_max`, dated `ahead` of now.
     Lease { units_min: u64, units_max: u64, ahead: Duration },
+    /// Takes as many as fit, at least one and at most `units_max`.
+    AtMost { units_max: u64 },
     /// Records units whether they fit or not, oldest first. Those older than the longest window
     /// are not recorded. At most [`CHARGES_MAX`] per call; the script ignores the rest.
     Charge { charges: &'a [Charge] },
@@ -82,6 +84,7 @@ impl KeyOp<'_> {
             Op::Reset => (7, 0, 0, 0),
             Op::History => (8, 0, 0, 0),
             Op::Forgive { units } => (9, units.min(Quota::LIMIT_MAX), 0, 0),
+            Op::AtMost { units_max } => (10, units_max.min(Quota::LIMIT_MAX), 0, 0),
         };
         let mark = if alone && number <= 3 && self.limits.is_simple { QUICK } else { 0 };
         let (front, back) = (&self.limits.front, &self.limits.back);

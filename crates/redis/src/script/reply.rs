@@ -18,7 +18,7 @@ pub(crate) struct ScriptReply {
 /// The reply for one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum KeyReply {
-    /// To a check, a peek or a lease.
+    /// To a check, a peek, a lease or a check of at most n units.
     Decision {
         allowed: bool,
         /// Tick, epoch and units for the receipt. Zero if nothing was taken.
@@ -132,9 +132,11 @@ impl Unread<'_> {
 
     fn key_reply(&mut self, op: &KeyOp<'_>) -> Result<KeyReply, Error> {
         match op.op {
-            Op::Check { .. } | Op::Shadow { .. } | Op::Peek { .. } | Op::Lease { .. } => {
-                self.decision(op)
-            }
+            Op::Check { .. }
+            | Op::Shadow { .. }
+            | Op::Peek { .. }
+            | Op::Lease { .. }
+            | Op::AtMost { .. } => self.decision(op),
             Op::Charge { .. } | Op::Refund { .. } | Op::Forgive { .. } => {
                 Ok(KeyReply::Units(self.number::<7>()?))
             }

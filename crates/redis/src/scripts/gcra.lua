@@ -100,12 +100,6 @@ windows[71] = function(kit)
     return (over - rest) / q.rate + (rest > 0 and 1 or 0)
   end
 
-  -- Units that fit now.
-  function gcra.room(s, q)
-    local _, used = gcra.used(s, q)
-    return math.max(q.limit - used, 0)
-  end
-
   function gcra.take(s, q, date, cost)
     local ticks, parts = with(s, q, cost)
     q.full_at, q.parts = math.min(s.now + ticks, TICK_MAX), parts

@@ -242,10 +242,6 @@ windows[76] = function(kit)
     return math.max(c.tick + c.window - s.now, 0)
   end
 
-  function log.room(_, c)
-    return c.high == 0 and math.max(c.limit - c.low, 0) or 0
-  end
-
   -- The cursor of the longest window, which has all that is on record.
   local function front(s)
     local longest = s.cursors[1]

@@ -5,10 +5,10 @@
 -- Stored: see the algorithms. Nothing is written before everything has been judged and packed, so
 -- that a fault leaves all keys as they were.
 -- Reply: one string. The server's microseconds I7, then for each key
---   a decision (check, shadow, peek, lease): 0 for denied, 1 for allowed, 2 for allowed and taken
+--   a decision (check, shadow, peek, lease, at most): 0 for denied, 1 for allowed, 2 for allowed and taken
 --     B; for each quota units that count I7 (2^53 for more: then how often 2^53 B, and the rest I7,
 --     follow), if not taken ticks until the cost passes I7 (2^53 for never), ticks until more units
---     become available I7; if taken, tick I7 and epoch I2, and for a lease units I7;
+--     become available I7; if taken, tick I7 and epoch I2, and for a lease and at most units I7;
 --   units given back or recorded (refund, forgive, charge): I7, at most 2^53;
 --   whether there was anything (reset): B;
 --   entries (history): number I4, then tick i7 and units I7 of each.
@@ -17,7 +17,7 @@
 
 -- What is asked, by number. 64 more says that a short cut may answer.
 local CHECK, SHADOW, PEEK, LEASE, CHARGE, REFUND, RESET, HISTORY = 1, 2, 3, 4, 5, 6, 7, 8
-local FORGIVE = 9
+local FORGIVE, AT_MOST = 9, 10
 
 -- An ask: operation, units; microseconds of a tick, limit and window of the first quota, the
 -- algorithm's parameter; tick and epoch; algorithm, number of quotas, ticks to keep entries for.
@@ -76,15 +76,29 @@ local function take(s, date, units, how)
   s.taken_at = how(s, date, units)
 end
 
+-- The units that fit now, at most as many as asked for.
+local function room(s)
+  local units = s.units
+  for i = 1, s.count do
+    local high, low = s.window.used(s, s.quotas[i])
+    units = math.min(units, high > 0 and 0 or math.max(s.limits[i] - low, 0))
+  end
+  return units
+end
+
+local function at_most(s)
+  local units = room(s)
+  judge(s, math.max(units, 1))
+  if s.fits then
+    take(s, s.date, units, s.window.take)
+  end
+end
+
 local function lease(s)
-  local room = s.window.room
-  if not room then
+  if not s.window.take_ahead then
     kit.fault('is asked for a lease, which only log and gcra have')
   end
-  local least, units = math.max(s.at, 1), s.units
-  for i = 1, s.count do
-    units = math.min(units, room(s, s.quotas[i]))
-  end
+  local least, units = math.max(s.at, 1), room(s)
   judge(s, least)
   s.fits = units >= least
   if s.fits then
@@ -160,7 +174,7 @@ local function decision(s)
   end
   if s.taken then
     parts[#parts + 1] = pack('<I7I2', s.taken_at, s.epoch)
-    parts[#parts + 1] = s.op == LEASE and pack('<I7', s.taken) or ''
+    parts[#parts + 1] = (s.op == LEASE or s.op == AT_MOST) and pack('<I7', s.taken) or ''
   end
   return table.concat(parts)
 end
@@ -183,6 +197,8 @@ local function act(s, blocked)
     return s.window.history(s)
   elseif op == LEASE then
     lease(s)
+  elseif op == AT_MOST then
+    at_most(s)
   elseif s.fits and not blocked and op ~= PEEK then
     take(s, s.date, s.units, s.window.take)
   end

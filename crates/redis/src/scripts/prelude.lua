@@ -158,13 +158,13 @@ local function kit(us, slack)
   --   read(s, q, value, at): sets the state from the bytes at `at`, or an empty one without a value,
   --     and says where the next state begins;
   --   advance(s, q, back): brings the state up to now; `back` is by how much the clock has gone back;
-  --   used, retry, reset, room: see main.lua;
+  --   used, retry, reset: see main.lua;
   --   take(s, q, date, cost): the tick of what was taken; give_back(s, q, tick, units): how many;
   --   charge(s, q, date, cost): the same as take, for a date of up to `keep` ticks before now;
   --   clear(s, q): empties it, and says whether it held anything;
   --   write(s, q): its bytes, and the tick until which they matter.
   function kit.small(kind, least, of)
-    local window = { used = of.used, retry = of.retry, reset = of.reset, room = of.room }
+    local window = { used = of.used, retry = of.retry, reset = of.reset }
 
     function window.open(s)
       local value, at = load(s, kind, least)

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use slidegate::{Cost, Decision, ManualClock, Receipt, Tier};
 use slidegate_redis::{Redis, RedisBuilder, RedisLimiter};
-use slidegate_testkit::{Answer, PolicySpec, Refusal, Standing, Subject, Trace, quotas};
+use slidegate_testkit::{
+    Answer, AnswerAndTaken, PolicySpec, Refusal, Standing, Subject, Taken, Trace, quotas,
+};
 use tokio::runtime::Runtime;
 
 /// A limiter whose clock is set by hand, with keys that no other subject has.
@@ -85,6 +87,19 @@ impl Subject for RedisSubject {
         self.check(key, None, cost)
     }
 
+    fn check_at_most(
+        &mut self,
+        key: &str,
+        cost: u64,
+    ) -> Result<AnswerAndTaken<Self::Receipt>, Refusal> {
+        let key = self.key(key);
+        let cost = Cost::new(cost).map_err(failed)?;
+        let decision = self.runtime.block_on(self.limiter.check_at_most(&key, cost));
+        let answer = answered(&decision)?;
+        let taken = |of: Receipt| Taken { units: of.units(), receipt: (key, of) };
+        Ok((answer, decision.into_receipt().map(taken)))
+    }
+
     fn peek(&mut self, key: &str, cost: u64) -> Result<Answer, Refusal> {
         let cost = Cost::new(cost).map_err(failed)?;
         let decision = self.runtime.block_on(self.limiter.peek_cost(self.key(key), cost));
@@ -97,6 +112,10 @@ impl Subject for RedisSubject {
 
     fn settle(&mut self, (key, receipt): Self::Receipt, actual: u64) -> Result<u64, Refusal> {
         self.runtime.block_on(self.limiter.settle(key, receipt, actual)).map_err(failed)
+    }
+
+    fn charge(&mut self, key: &str, units: u64) -> Result<u64, Refusal> {
+        self.runtime.block_on(self.limiter.charge(self.key(key), units)).map_err(failed)
     }
 
     fn reset(&mut self, key: &str) -> Result<bool, Refusal> {
