@@ -117,8 +117,7 @@ fn serve(arguments: &ServeArguments) -> Result<u8, u8> {
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failed(&error, exit::FAILED))?;
-    let again =
-        move || crate::config::load(&request.request()).map_err(|refused| refused.to_string());
+    let again = move || crate::config::load(&request.request());
     Ok(ended(runtime.block_on(crate::run::serve(loaded, again))))
 }
 

@@ -48,6 +48,8 @@ pub struct Loaded {
     /// Every file that was read, the secrets' included: what to watch for changes. Of a directory,
     /// the directory too.
     pub files: Vec<PathBuf>,
+    /// Whether files whose names begin with a dot are read from directories.
+    pub dotfiles: bool,
     /// All values with their origins, for printing.
     pub(super) tree: Node,
     pub(super) sources: Sources,
@@ -116,6 +118,13 @@ impl Request {
     /// Whether the variables of envoyproxy/ratelimit say what to load.
     fn is_runtime(&self) -> bool {
         self.paths.is_empty() && self.environment.get("RUNTIME_ROOT").is_some()
+    }
+
+    /// Whether files whose names begin with a dot are read from directories.
+    fn reads_dotfiles(&self) -> bool {
+        let name = "RUNTIME_IGNOREDOTFILES";
+        let is_given = self.environment.get(name).is_some();
+        is_given && !Reference::new(&self.environment).is_set(name)
     }
 }
 
@@ -203,9 +212,7 @@ impl Loading<'_> {
             return;
         }
         let ignored = self.request.environment.get("RUNTIME_IGNOREDOTFILES");
-        let reference = Reference::new(&self.request.environment);
-        let dotfiles = ignored.is_some() && !reference.is_set("RUNTIME_IGNOREDOTFILES");
-        let listing = match envoy::list(directory, dotfiles) {
+        let listing = match envoy::list(directory, self.request.reads_dotfiles()) {
             Ok(listing) => listing,
             Err(problem) => return self.refuse_file(problem),
         };
@@ -309,7 +316,8 @@ impl Loading<'_> {
         }
         let sources = self.report.sources.clone();
         let warnings = self.report.into_findings();
-        Ok(Loaded { settings, spec, warnings, files, tree: tree.clone(), sources })
+        let (dotfiles, tree) = (self.request.reads_dotfiles(), tree.clone());
+        Ok(Loaded { settings, spec, warnings, files, dotfiles, tree, sources })
     }
 }
 

@@ -22,6 +22,7 @@ pub(crate) mod table;
 pub(crate) mod yaml;
 
 pub use environment::Environment;
+pub(crate) use envoy::list_directory;
 pub use format::Format;
 pub use load::{Loaded, Refused, Request, load};
 pub use print::{print_config, print_config_json, yaml_to_json};

@@ -48,6 +48,25 @@ pub fn print_config_json(loaded: &Loaded, out: &mut dyn Write) -> Result<(), io:
     writeln!(out, "{}", Json::Object(whole))
 }
 
+impl Loaded {
+    /// Returns the settings whose values differ from those of another configuration and are read at
+    /// the start only, by their paths.
+    pub fn settings_changed_since(&self, other: &Self) -> Vec<String> {
+        // The rest of `memory` is applied by a reload.
+        let needs_restart =
+            |path: &str| !path.starts_with("memory.") || path == "memory.sweep_interval";
+        let value = |loaded: &Self, path: &str, field: &Field| match loaded.tree.find(path) {
+            Some(node) => to_json(node, &field.kind),
+            None => absent_json(field),
+        };
+        let settings = super::table::settings().into_iter();
+        let changed = settings.filter(|(path, field)| {
+            needs_restart(path) && value(self, path, field) != value(other, path, field)
+        });
+        changed.map(|(path, _)| path).collect()
+    }
+}
+
 struct Printer<'a> {
     loaded: &'a Loaded,
     out: &'a mut dyn Write,

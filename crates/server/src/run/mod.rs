@@ -13,6 +13,7 @@ mod snapshot;
 #[cfg(feature = "otlp")]
 mod spans;
 mod tls;
+mod watch;
 
 pub use audit::Audit;
 #[cfg(not(feature = "otlp"))]

@@ -1,22 +1,26 @@
 //! Reloading the configuration.
 
-use core::time::Duration;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use notify::{RecursiveMode, Watcher};
 use parking_lot::Mutex;
-use tokio::sync::mpsc;
+use tracing::warn;
 
 use super::tls::ReloadableTls;
+use super::watch::{INTERVAL, QUIET_LOOKS, Stamps, Watched};
 use crate::admin::{ResultCounts, reloads};
-use crate::config::Loaded;
+use crate::config::{Loaded, Refused};
 use crate::engine::Engine;
+
+/// Loads the configuration again.
+type LoadConfiguration = dyn Fn() -> Result<Loaded, Box<Refused>> + Send + Sync;
 
 /// Reloads the configuration. An invalid one changes nothing.
 pub(super) struct Reloader {
     engine: Arc<Engine>,
-    load: Box<dyn Fn() -> Result<Loaded, String> + Send + Sync>,
+    load: Box<LoadConfiguration>,
+    /// The configuration that the process was started with.
+    started_with: Loaded,
+    watched: Mutex<Watched>,
     certificates: Vec<ReloadableTls>,
     reloads: Arc<ResultCounts>,
     /// One at a time, so that an older configuration never overtakes a newer one.
@@ -24,14 +28,18 @@ pub(super) struct Reloader {
 }
 
 impl Reloader {
-    /// Reloads `engine` and the certificates with what `load` returns.
+    /// Reloads `engine` and the certificates with what `load` returns. They were started with
+    /// `loaded`.
     pub(super) fn new(
         engine: Arc<Engine>,
         certificates: Vec<ReloadableTls>,
-        load: impl Fn() -> Result<Loaded, String> + Send + Sync + 'static,
+        loaded: &Loaded,
+        load: impl Fn() -> Result<Loaded, Box<Refused>> + Send + Sync + 'static,
     ) -> Self {
+        let watched = Mutex::new(Watched::new(loaded.files.clone(), loaded.dotfiles));
+        let started_with = loaded.clone();
         let (reloads, turn) = (reloads(), Mutex::default());
-        Self { engine, load: Box::new(load), certificates, reloads, turn }
+        Self { engine, load: Box::new(load), started_with, watched, certificates, reloads, turn }
     }
 
     /// Reloads once. Returns a message for the operator.
@@ -43,12 +51,59 @@ impl Reloader {
     }
 
     fn try_reload(&self) -> Result<String, String> {
-        let loaded = (self.load)()?;
+        let loaded = self.load_again()?;
         for certificate in &self.certificates {
             certificate.reload()?;
         }
         self.engine.swap(&loaded.spec).map_err(|error| error.to_string())?;
-        Ok(format!("in force: {}", loaded.spec.counts()))
+        let waiting = loaded.settings_changed_since(&self.started_with);
+        if waiting.is_empty() {
+            return Ok(format!("in force: {}", loaded.spec.counts()));
+        }
+        let waiting = waiting.join(", ");
+        warn!("these settings have changed and take effect after a restart: {waiting}");
+        Ok(format!("in force: {}; after a restart: {waiting}", loaded.spec.counts()))
+    }
+
+    /// Loads, and remembers the files as they were before.
+    fn load_again(&self) -> Result<Loaded, String> {
+        let before = self.watched.lock().again();
+        let loaded = (self.load)();
+        let files = match &loaded {
+            Ok(loaded) => loaded.files.clone(),
+            Err(refused) => refused.files.clone(),
+        };
+        *self.watched.lock() = before.or_of(files);
+        loaded.map_err(|refused| refused.to_string())
+    }
+
+    /// Waits until the files of the configuration have other contents than at the last load and are
+    /// left alone for a second.
+    pub(super) async fn changed(self: &Arc<Self>) {
+        let mut seen: Option<(Stamps, u32)> = None;
+        loop {
+            tokio::time::sleep(INTERVAL).await;
+            let this = Arc::clone(self);
+            let looked = tokio::task::spawn_blocking(move || this.look(seen)).await;
+            match looked {
+                Ok(Look::Changed) => return,
+                Ok(Look::Wait(then)) => seen = then,
+                Err(_) => seen = None,
+            }
+        }
+    }
+
+    /// Looks at the files once. `seen` is what the last look found, and how often.
+    fn look(&self, seen: Option<(Stamps, u32)>) -> Look {
+        let mut watched = self.watched.lock();
+        let Some(stamps) = watched.look() else { return Look::Wait(None) };
+        match seen {
+            Some((last, looks)) if last == stamps && looks + 1 >= QUIET_LOOKS => {
+                if watched.has_new_contents(stamps) { Look::Changed } else { Look::Wait(None) }
+            }
+            Some((last, looks)) if last == stamps => Look::Wait(Some((stamps, looks + 1))),
+            _ => Look::Wait(Some((stamps, 0))),
+        }
     }
 
     /// Counts of reloads.
@@ -57,66 +112,10 @@ impl Reloader {
     }
 }
 
-/// Changes come in bursts: a reload waits until there was none for this long.
-const QUIET: Duration = Duration::from_millis(200);
-
-/// Watches `files` for changes. It watches their directories, because editors and Kubernetes replace
-/// files and links instead of writing to them.
-pub(super) fn watch(files: &[PathBuf]) -> Result<Changes, String> {
-    let (sender, receiver) = mpsc::channel(1);
-    let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-        let matters = event.map_or(true, |event| !event.kind.is_access());
-        if matters {
-            // One pending event is enough.
-            let _ = sender.try_send(());
-        }
-    })
-    .map_err(|error| format!("cannot watch files: {error}"))?;
-    let mut folders: Vec<PathBuf> = files.iter().flat_map(|file| folders_of(file)).collect();
-    folders.sort();
-    folders.dedup();
-    for folder in &folders {
-        watcher
-            .watch(folder, RecursiveMode::NonRecursive)
-            .map_err(|error| format!("cannot watch {}: {error}", folder.display()))?;
-    }
-    Ok(Changes { _watcher: watcher, receiver })
-}
-
-/// The directory of a path, and those of the links in it.
-fn folders_of(file: &Path) -> Vec<PathBuf> {
-    let parent = |path: &Path| match path.parent() {
-        Some(parent) if parent.as_os_str().is_empty() => PathBuf::from("."),
-        Some(parent) => parent.to_owned(),
-        None => path.to_owned(),
-    };
-    let mut folders = vec![if file.is_dir() { file.to_owned() } else { parent(file) }];
-    // Kubernetes: `config.yaml -> ..data/config.yaml`, `..data -> ..2026_11_16`, and the latter is
-    // what is replaced. Its folder is the first one's; but other set-ups link further away.
-    for ancestor in file.ancestors() {
-        if let Ok(target) = std::fs::read_link(ancestor) {
-            folders.push(parent(ancestor));
-            let target = parent(ancestor).join(target);
-            folders.push(if target.is_dir() { target } else { parent(&target) });
-        }
-    }
-    folders.retain(|folder| folder.is_dir());
-    folders
-}
-
-/// Changes of the watched files.
-#[derive(Debug)]
-pub(super) struct Changes {
-    _watcher: notify::RecommendedWatcher,
-    receiver: mpsc::Receiver<()>,
-}
-
-impl Changes {
-    /// Waits for the end of the next burst of changes.
-    pub(super) async fn next(&mut self) {
-        if self.receiver.recv().await.is_none() {
-            return core::future::pending().await;
-        }
-        while let Ok(Some(())) = tokio::time::timeout(QUIET, self.receiver.recv()).await {}
-    }
+/// What a look at the files found.
+enum Look {
+    /// They have new contents and are left alone.
+    Changed,
+    /// Look again, with these stamps as seen.
+    Wait(Option<(Stamps, u32)>),
 }

@@ -1,7 +1,6 @@
 //! The daemon's life cycle: start, reload, shutdown.
 
 use core::time::Duration;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,10 +12,10 @@ use slidegate_gate::Observer;
 
 use super::listeners::{Listeners, Services};
 use super::process::{notify_systemd, start_log};
-use super::reload::{Changes, Reloader, watch};
+use super::reload::Reloader;
 use super::{Audit, Snapshots, Spans, envoy_metrics};
 use crate::admin::MetricsSource;
-use crate::config::{Loaded, SnapshotSettings};
+use crate::config::{Loaded, Refused, SnapshotSettings};
 use crate::engine::Engine;
 use crate::gates::NoRestore;
 use crate::net::{Stop, Stopper};
@@ -31,18 +30,19 @@ const DRAIN: Duration = Duration::from_secs(10);
 /// When it cannot start: an address is taken, a snapshot is damaged, a certificate is missing.
 pub async fn serve(
     loaded: Loaded,
-    load: impl Fn() -> Result<Loaded, String> + Send + Sync + 'static,
+    load: impl Fn() -> Result<Loaded, Box<Refused>> + Send + Sync + 'static,
 ) -> Result<(), String> {
-    let Loaded { settings, files, .. } = &loaded;
+    let settings = &loaded.settings;
     start_log(settings.log);
-    let control = Control::new(files)?;
+    let control = Control::new()?;
     let snapshots = open_snapshots(settings.snapshot.as_ref())?;
     let spans = settings.tracing.as_ref().map(Spans::start).transpose()?.map(Arc::new);
     let audit = loaded.settings.audit.as_ref().map(Audit::start).transpose()?.map(Arc::new);
     let observer = observers(audit.as_ref(), spans.as_ref());
     let engine = Arc::new(make_engine(&loaded, snapshots.as_ref(), observer)?);
     let listeners = Listeners::bind(settings)?;
-    let reloader = Arc::new(Reloader::new(Arc::clone(&engine), listeners.certificates(), load));
+    let reloader =
+        Arc::new(Reloader::new(Arc::clone(&engine), listeners.certificates(), &loaded, load));
     let stopper = Stopper::default();
     let mut tasks = JoinSet::new();
     listeners.announce(&loaded);
@@ -231,48 +231,33 @@ async fn watch_stores(engine: &Engine) -> ! {
     }
 }
 
-/// Signals and file changes that cause a reload or the shutdown. Subscribed before the first request
-/// is served, so that none is missed.
+/// The signals that cause a reload or the shutdown. Subscribed before the first request is served, so
+/// that none is missed.
 struct Control {
     hang_up: Signal,
     terminate: Signal,
     interrupt: Signal,
-    changes: Option<Changes>,
 }
 
 impl Control {
-    fn new(files: &[PathBuf]) -> Result<Self, String> {
+    fn new() -> Result<Self, String> {
         let listen =
             |kind| signal(kind).map_err(|error| format!("cannot wait for signals: {error}"));
-        let changes = match watch(files) {
-            Ok(changes) => Some(changes),
-            Err(error) => {
-                warn!("{error}; send SIGHUP after changes");
-                None
-            }
-        };
         Ok(Self {
             hang_up: listen(SignalKind::hangup())?,
             terminate: listen(SignalKind::terminate())?,
             interrupt: listen(SignalKind::interrupt())?,
-            changes,
         })
     }
 
     /// Reloads on SIGHUP and when files change. Returns at shutdown.
     async fn run(mut self, reloader: &Arc<Reloader>) {
         loop {
-            let changed = async {
-                match &mut self.changes {
-                    Some(changes) => changes.next().await,
-                    None => core::future::pending().await,
-                }
-            };
             tokio::select! {
                 _ = self.terminate.recv() => return,
                 _ = self.interrupt.recv() => return,
                 _ = self.hang_up.recv() => {}
-                () = changed => {}
+                () = reloader.changed() => {}
             }
             notify_systemd("RELOADING=1");
             reload(Arc::clone(reloader)).await;

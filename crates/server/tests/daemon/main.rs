@@ -13,3 +13,4 @@ mod reload;
 mod snapshot;
 mod spans;
 mod start;
+mod watch;

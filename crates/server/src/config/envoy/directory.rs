@@ -32,6 +32,15 @@ pub(in crate::config) fn list(directory: &Path, dotfiles: bool) -> Result<Listin
     Ok(listing)
 }
 
+/// The files that a load of this directory reads, in the order of their paths.
+///
+/// # Errors
+///
+/// When a directory cannot be read, or there are too many files.
+pub(crate) fn list_directory(directory: &Path, dotfiles: bool) -> Result<Vec<PathBuf>, String> {
+    list(directory, dotfiles).map(|listing| listing.files)
+}
+
 fn walk(
     directory: &Path,
     dotfiles: bool,

@@ -11,6 +11,7 @@ mod limit;
 mod metadata;
 mod scalar;
 
+pub(crate) use directory::list_directory;
 pub(super) use directory::{list, reference_directory};
 pub(super) use domains::Domains;
 

@@ -1,0 +1,130 @@
+//! Watches the files of the configuration.
+//!
+//! The files are polled. Notifications of the kernel belong to a directory that exists, so they miss
+//! directories that are replaced, links that lead elsewhere and directories that are created later, and
+//! they report every other file in a directory. Looking at a file twice a second costs a few
+//! microseconds, and sees what the next load would read.
+
+use core::hash::{Hash, Hasher};
+use core::time::Duration;
+use std::fs;
+use std::hash::DefaultHasher;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::config::list_directory;
+
+/// The time between two looks.
+pub(super) const INTERVAL: Duration = Duration::from_millis(500);
+
+/// Changed files are loaded when they were the same in this many further looks: a file that is being
+/// written is not loaded halfway.
+pub(super) const QUIET_LOOKS: u32 = 2;
+
+/// The most bytes of one file that are compared.
+const READ_MAX: u64 = 16 << 20;
+
+/// The identity and the times of every watched file. `None` if it cannot be found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Stamps(Vec<(PathBuf, Option<Stamp>)>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+/// The files of the configuration as they were when it was loaded.
+#[derive(Debug, Default)]
+pub(super) struct Watched {
+    files: Vec<PathBuf>,
+    dotfiles: bool,
+    stamps: Stamps,
+    contents: u64,
+}
+
+impl Watched {
+    /// Watches these files and directories. In directories, files whose names begin with a dot are
+    /// watched only with `dotfiles`.
+    pub(super) fn new(files: Vec<PathBuf>, dotfiles: bool) -> Self {
+        let stamps = Stamps::of(&files, dotfiles);
+        let contents = stamps.contents();
+        Self { files, dotfiles, stamps, contents }
+    }
+
+    /// Returns the same files as they are now.
+    pub(super) fn again(&self) -> Self {
+        Self::new(self.files.clone(), self.dotfiles)
+    }
+
+    /// Watches `files` from now on. Returns `self` if it does so already.
+    pub(super) fn or_of(self, files: Vec<PathBuf>) -> Self {
+        if self.files == files { self } else { Self::new(files, self.dotfiles) }
+    }
+
+    /// Returns the present stamps if they differ from those at the last load.
+    pub(super) fn look(&self) -> Option<Stamps> {
+        let stamps = Stamps::of(&self.files, self.dotfiles);
+        (stamps != self.stamps).then_some(stamps)
+    }
+
+    /// Returns whether the contents differ as well. If they do not, `stamps` are those to compare with
+    /// from now on.
+    pub(super) fn has_new_contents(&mut self, stamps: Stamps) -> bool {
+        let is_new = stamps.contents() != self.contents;
+        if !is_new {
+            self.stamps = stamps;
+        }
+        is_new
+    }
+}
+
+impl Stamps {
+    fn of(files: &[PathBuf], dotfiles: bool) -> Self {
+        let mut stamps = Vec::new();
+        for path in files {
+            if path.is_dir() {
+                // A directory that cannot be listed has no files: loading says why.
+                let listed = list_directory(path, dotfiles).unwrap_or_default();
+                stamps.extend(listed.into_iter().map(Self::one));
+            } else {
+                stamps.push(Self::one(path.clone()));
+            }
+        }
+        stamps.sort_by(|(one, _), (other, _)| one.cmp(other));
+        stamps.dedup_by(|(one, _), (other, _)| one == other);
+        Self(stamps)
+    }
+
+    fn one(path: PathBuf) -> (PathBuf, Option<Stamp>) {
+        let stamp = fs::metadata(&path).ok().map(|file| Stamp {
+            device: file.dev(),
+            inode: file.ino(),
+            size: file.size(),
+            modified: (file.mtime(), file.mtime_nsec()),
+            changed: (file.ctime(), file.ctime_nsec()),
+        });
+        (path, stamp)
+    }
+
+    /// Returns a hash of all paths and their contents.
+    fn contents(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for (path, _) in &self.0 {
+            path.hash(&mut hasher);
+            read(path).hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+}
+
+/// Returns the contents of a file, or `None` if it cannot be read.
+fn read(path: &Path) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    fs::File::open(path).ok()?.take(READ_MAX).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}

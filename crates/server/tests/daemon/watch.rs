@@ -1,0 +1,171 @@
+//! Changed files of the configuration are seen, and only those.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use slidegate_testkit::server::poll;
+
+use crate::process::{Daemon, Folder, command, free_ports};
+
+const RELOADED: &str = "slidegate_config_reloads_total{result=\"ok\"}";
+const FAILED: &str = "slidegate_config_reloads_total{result=\"failed\"}";
+
+fn config(limit: u32) -> String {
+    format!("slidegate: 1\npolicies:\n  - name: api\n    quotas: [{limit}/hour]\n")
+}
+
+/// Creates a directory with a configuration.
+fn version(folder: &Folder, name: &str, limit: u32) -> PathBuf {
+    let path = folder.path(name);
+    fs::create_dir(&path).unwrap();
+    fs::write(path.join("limits.yaml"), config(limit)).unwrap();
+    path
+}
+
+/// Waits until one more request is allowed than were under the limits before.
+fn allows_one_more(daemon: &Daemon) {
+    poll("the new limit", || Ok(daemon.check("api", "k").then_some(())))
+        .unwrap_or_else(|error| panic!("{error}: {}", daemon.said()));
+    assert_eq!(daemon.allowed("api", "k", 3), 0);
+}
+
+fn started(config: &Path) -> Daemon {
+    let daemon = Daemon::with_config(config);
+    assert_eq!(daemon.allowed("api", "k", 3), 1);
+    daemon
+}
+
+#[test]
+fn a_swapped_directory_is_seen_every_time() {
+    let folder = Folder::new("watch_swapped_directory");
+    let path = version(&folder, "conf", 1);
+    let daemon = started(&path.join("limits.yaml"));
+    for limit in 2..4 {
+        let next = version(&folder, "next", limit);
+        fs::rename(&path, folder.path(&format!("old{limit}"))).unwrap();
+        fs::rename(next, &path).unwrap();
+        allows_one_more(&daemon);
+    }
+    // And a change in the directory that is there now.
+    fs::write(path.join("limits.yaml"), config(4)).unwrap();
+    allows_one_more(&daemon);
+}
+
+#[test]
+fn a_swapped_link_to_a_directory_is_seen_every_time() {
+    let folder = Folder::new("watch_swapped_link");
+    for limit in 1..4 {
+        version(&folder, &format!("v{limit}"), limit);
+    }
+    let link = folder.path("current");
+    symlink("v1", &link).unwrap();
+    let daemon = started(&link.join("limits.yaml"));
+    for limit in 2..4 {
+        symlink(format!("v{limit}"), folder.path("next")).unwrap();
+        fs::rename(folder.path("next"), &link).unwrap();
+        allows_one_more(&daemon);
+    }
+    fs::write(folder.path("v3/limits.yaml"), config(4)).unwrap();
+    allows_one_more(&daemon);
+}
+
+#[test]
+fn a_removed_directory_is_reported_and_seen_when_it_is_back() {
+    let folder = Folder::new("watch_removed");
+    let path = version(&folder, "conf", 1);
+    let daemon = started(&path.join("limits.yaml"));
+    fs::remove_dir_all(&path).unwrap();
+    poll(FAILED, || Ok(daemon.metric(FAILED).filter(|count| *count >= 1.0))).unwrap();
+    assert_eq!(daemon.allowed("api", "k", 3), 0, "the old limits stay");
+    version(&folder, "conf", 2);
+    allows_one_more(&daemon);
+}
+
+#[test]
+fn files_in_a_directory_of_envoyproxy_ratelimit_may_come_and_go_at_any_depth() {
+    let folder = Folder::new("watch_envoy");
+    let root = folder.path("ratelimit");
+    fs::create_dir(&root).unwrap();
+    let domain = |name: &str| {
+        let limit = "{unit: hour, requests_per_unit: 1}";
+        format!("domain: {name}\ndescriptors: [{{key: user, rate_limit: {limit}}}]\n")
+    };
+    fs::write(root.join("first.yaml"), domain("first")).unwrap();
+    let daemon = Daemon::with_config(&root);
+    let lists = |name: &str, is_there: bool| {
+        poll(name, || {
+            let (_, page) = daemon.admin("GET", "/rlconfig");
+            Ok((page.contains(name) == is_there).then_some(()))
+        })
+        .unwrap_or_else(|error| panic!("{error}: {}", daemon.said()));
+    };
+    lists("first", true);
+    fs::create_dir_all(root.join("deeper/still")).unwrap();
+    fs::write(root.join("deeper/still/second.yaml"), domain("second")).unwrap();
+    lists("second", true);
+    fs::write(root.join("deeper/still/second.yaml"), domain("third")).unwrap();
+    lists("third", true);
+    fs::remove_dir_all(root.join("deeper")).unwrap();
+    lists("third", false);
+}
+
+// The daemon's own log and audit file may be in the folder of its configuration.
+#[test]
+fn other_files_and_unchanged_contents_do_not_reload() {
+    let folder = Folder::new("watch_others");
+    let text = format!("{}audit: {{path: audit.log, decisions: all}}\n", config(1));
+    let path = folder.write("limits.yaml", &text);
+    let log = fs::File::create(folder.path("daemon.log")).unwrap();
+    let mut serve = command(&["serve", "--config", path.to_str().unwrap()]);
+    serve.args(free_ports());
+    let daemon = Daemon::with(serve);
+    for number in 0..1000 {
+        assert_eq!(daemon.check("api", "k"), number == 0);
+        writeln!(&log, "line {number}").unwrap();
+        // The same contents in another file.
+        if number % 100 == 0 {
+            folder.write("limits.yaml", &text);
+        }
+    }
+    folder.write("limits.yaml", &text.replace("1/hour", "2/hour"));
+    allows_one_more(&daemon);
+    assert_eq!((daemon.metric(RELOADED), daemon.metric(FAILED)), (Some(1.0), Some(0.0)));
+}
+
+// `sh` truncates the file, and writes to it later.
+#[test]
+fn a_file_that_is_being_written_is_not_loaded() {
+    let folder = Folder::new("watch_slow_write");
+    let path = folder.write("limits.yaml", &config(1));
+    let daemon = started(&path);
+    for limit in 2..5 {
+        let script = "{ sleep 0.4; head -c 20; sleep 0.4; cat; } >\"$0\"";
+        let mut writer = Command::new("sh")
+            .args(["-c", script])
+            .arg(&path)
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        writer.stdin.take().unwrap().write_all(config(limit).as_bytes()).unwrap();
+        writer.wait().unwrap();
+        allows_one_more(&daemon);
+    }
+    assert_eq!((daemon.metric(RELOADED), daemon.metric(FAILED)), (Some(3.0), Some(0.0)));
+}
+
+#[test]
+fn settings_that_need_a_restart_are_named() {
+    let folder = Folder::new("watch_restart");
+    let path = folder.write("limits.yaml", &config(1));
+    let daemon = started(&path);
+    let text = "limits: {connections: 7}\nlog: {level: info}\nmemory: {limit_mb: 99}\n\
+                audit: {path: audit.log}\n";
+    folder.write("limits.yaml", &(config(2) + text));
+    allows_one_more(&daemon);
+    daemon.hears("after a restart: audit.path, limits.connections\n");
+    let (_, body) = daemon.admin("POST", "/-/reload");
+    assert!(body.contains("after a restart: audit.path, limits.connections"), "{body}");
+}
