@@ -160,6 +160,9 @@ impl RedisWithQuotas<'_> {
 
     /// Returns every request that is still in the longest window, oldest first.
     ///
+    /// A long history takes several calls of a few hundred entries each, so that no call blocks the
+    /// server for long. Requests that are recorded or expire between two calls may be missing.
+    ///
     /// # Errors
     ///
     /// Returns an error if the algorithm is not a log, or if Redis did not answer.
@@ -171,10 +174,18 @@ impl RedisWithQuotas<'_> {
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         let event = |(tick, units)| Event::new(inner.limits.duration(tick), units);
-        match self.run(key.as_ref(), Op::History).await? {
-            KeyReply::History(entries) => Ok(entries.into_iter().map(event).collect()),
-            other => Err(other.unexpected().into()),
+        let (mut events, mut from) = (Vec::new(), Some(0));
+        while let Some(tick) = from {
+            match self.run(key.as_ref(), Op::History { from: tick }).await? {
+                KeyReply::History(page) => {
+                    events.extend(page.entries.into_iter().map(event));
+                    // A page that starts where the last one did would never end.
+                    from = page.next.filter(|next| *next > tick);
+                }
+                other => return Err(other.unexpected().into()),
+            }
         }
+        Ok(events)
     }
 
     /// Runs an operation under these quotas.

@@ -45,12 +45,14 @@ impl ScriptKind {
     /// The files of the algorithms.
     fn algorithms(self) -> &'static [&'static str] {
         match self {
-            Self::Log => &[LOG_CODES, LOG_MERGE, LOG],
+            Self::Log => &[LOG_CODES, LOG_MERGE, LOG_BLOCKS, LOG_REFUND, LOG],
             Self::Counter => &[COUNTER],
             Self::Segments => &[SEGMENTS],
             Self::Gcra => &[GCRA],
             Self::Fixed => &[FIXED],
-            Self::Mixed => &[LOG_CODES, LOG_MERGE, LOG, COUNTER, SEGMENTS, GCRA, FIXED],
+            Self::Mixed => {
+                &[LOG_CODES, LOG_MERGE, LOG_BLOCKS, LOG_REFUND, LOG, COUNTER, SEGMENTS, GCRA, FIXED]
+            }
         }
     }
 
@@ -108,6 +110,9 @@ const PRELUDE: &str = include_str!("../scripts/prelude.lua");
 const LOG_QUICK: &str = include_str!("../scripts/log_quick.lua");
 const LOG_CODES: &str = include_str!("../scripts/log_codes.lua");
 const LOG_MERGE: &str = include_str!("../scripts/log_merge.lua");
+const LOG_BLOCKS: &str = include_str!("../scripts/log_blocks.lua");
+const LOG_REFUND: &str = include_str!("../scripts/log_refund.lua");
+const LOG_REFUND_QUICK: &str = include_str!("../scripts/log_refund_quick.lua");
 const LOG: &str = include_str!("../scripts/log.lua");
 const SMALL_QUICK: &str = include_str!("../scripts/small_quick.lua");
 const COUNTER_QUICK: &str = include_str!("../scripts/counter_quick.lua");
@@ -152,6 +157,8 @@ pub(crate) fn batch_script(kind: ScriptKind) -> Option<&'static Script> {
 /// The reply of a batch script for a check that has to be sent alone. Nothing was done for it.
 pub(crate) const ALONE: &[u8] = &[255];
 
+const RETURN_REPLY: &str = "if reply then return reply end";
+
 /// The text of a script that ends with `main`. The fast path comes before all that it does not
 /// need.
 fn text(kind: ScriptKind, clock: Clock, main: &str) -> String {
@@ -159,7 +166,10 @@ fn text(kind: ScriptKind, clock: Clock, main: &str) -> String {
     if let Some(quick) = kind.quick() {
         files.push("local i, reply = 1");
         files.extend(quick);
-        files.push("if reply then return reply end");
+        files.push(RETURN_REPLY);
+    }
+    if kind == ScriptKind::Log {
+        files.extend([LOG_REFUND_QUICK, RETURN_REPLY]);
     }
     files.push(PRELUDE);
     files.extend_from_slice(kind.algorithms());

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use slidegate::Quota;
 
-use super::ScriptLimits;
+use super::{ScriptKind, ScriptLimits};
 
 /// An operation on one key, under these limits.
 #[derive(Debug, Clone, Copy)]
@@ -45,8 +45,8 @@ pub(crate) enum Op<'a> {
     Forgive { units: u64 },
     /// Empties the key.
     Reset,
-    /// Lists the entries that count.
-    History,
+    /// Lists a page of the entries that count, from a tick on.
+    History { from: u64 },
 }
 
 /// Maximum number of charges in one call, which keeps the script short.
@@ -82,11 +82,11 @@ impl KeyOp<'_> {
             }
             Op::Refund { tick, units, epoch } => (6, units.min(Quota::LIMIT_MAX), tick, epoch),
             Op::Reset => (7, 0, 0, 0),
-            Op::History => (8, 0, 0, 0),
+            Op::History { from } => (8, 0, from, 0),
             Op::Forgive { units } => (9, units.min(Quota::LIMIT_MAX), 0, 0),
             Op::AtMost { units_max } => (10, units_max.min(Quota::LIMIT_MAX), 0, 0),
         };
-        let mark = if alone && number <= 3 && self.limits.is_simple { QUICK } else { 0 };
+        let mark = if alone && self.has_fast_path() { QUICK } else { 0 };
         let (front, back) = (&self.limits.front, &self.limits.back);
         let mut bytes = Vec::with_capacity(17 + front.len() + back.len());
         bytes.push(number | mark);
@@ -103,6 +103,18 @@ impl KeyOp<'_> {
             }
         }
         bytes
+    }
+
+    /// Whether the algorithm's fast path may answer it if it is alone.
+    fn has_fast_path(&self) -> bool {
+        let is_log = self.limits.kind() == ScriptKind::Log;
+        self.limits.is_simple
+            && match self.op {
+                Op::Check { .. } | Op::Shadow { .. } | Op::Peek { .. } => true,
+                Op::Refund { .. } | Op::Forgive { .. } => is_log,
+                Op::Charge { charges: [one] } => is_log && self.charge(one).1 == 0,
+                _ => false,
+            }
     }
 
     /// The units and the ticks of a charge. The age is rounded down, so the units are dated late and

@@ -33,8 +33,17 @@ pub(crate) enum KeyReply {
     Units(u64),
     /// Whether there was anything to reset.
     Found(bool),
-    /// Ticks and units of the entries that count, oldest first.
-    History(Vec<(u64, u64)>),
+    /// A page of the entries that count, oldest first.
+    History(HistoryPage),
+}
+
+/// Entries of a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HistoryPage {
+    /// Ticks and units, oldest first. No tick occurs twice.
+    pub(crate) entries: Vec<(u64, u64)>,
+    /// Where the next page starts; `None` if this is the last.
+    pub(crate) next: Option<u64>,
 }
 
 impl KeyReply {
@@ -141,7 +150,7 @@ impl Unread<'_> {
                 Ok(KeyReply::Units(self.number::<7>()?))
             }
             Op::Reset => Ok(KeyReply::Found(self.byte_up_to(1)? == 1)),
-            Op::History => self.history(),
+            Op::History { .. } => self.history(),
         }
     }
 
@@ -198,6 +207,8 @@ impl Unread<'_> {
                 _ => entries.push((tick, units)),
             }
         }
-        Ok(KeyReply::History(entries))
+        let more = self.byte_up_to(1)? == 1;
+        let next = entries.last().filter(|_| more).map(|(tick, _)| tick + 1);
+        Ok(KeyReply::History(HistoryPage { entries, next }))
     }
 }

@@ -6,12 +6,15 @@
 --   version B, algorithm B, number of cursors B, the window of each I6, tick up to which the key
 --   surely lives i6; all this seldom changes;
 --   tick of the last entry i6, ticks from the latest time seen to that entry I3, epoch I2, end of the
---   codes I3, bytes of the string I3, units of the last entry I2, bytes of the tail B;
+--   codes I3, end of the spare bytes I3, units of the last entry I2, bytes of the tail and phase of the
+--   index B (the phase is a multiple of 16);
 --   for each cursor: byte I3, tick i6, units I7: the first entry that counts in its window, and the
 --   units from there on. There is one a quota, and one for what must be kept longer;
 --   the tail, 12 bytes: codes that come behind the others, but lie here so that header and new code
 --   are written as one;
---   then the codes, those of crates/core/src/window/log/code.rs, and spare bytes.
+--   then the codes, those of crates/core/src/window/log/code.rs, and spare bytes;
+--   then the index, see log_blocks.lua, if there are 256 bytes or more of codes and spare ones.
+-- A byte of 255 among the codes means nothing: see log_refund.lua.
 -- The last entry is open: it has no code until the next one comes and its gap is known. A cursor
 -- at the end of the tail stands at it. Places are bytes from the beginning of the string; those of
 -- the tail go on from the end of the codes.
@@ -23,13 +26,13 @@
 -- the rules of crates/core/src/window/log/merge.rs: never over, denied early by less than the
 -- stretch that was merged.
 --
--- Units that count may sum up to more than 2^53 by debt. Then HUGE is stored, and who needs the sum
--- reads all entries.
+-- Units that count may sum up to more than 2^53 by debt. Then HUGE is stored, and the sum is counted
+-- again from the entries.
 --
 -- Cost: one GETRANGE of the beginning, more only if a cursor has to move beyond it. An allowed
 -- check writes the header, and in every few checks the tail. A denied one writes nothing, unless it
--- had to pass very many entries. Refunds of another than the last entry read and write all codes. A
--- check under other windows than the last one's reads all codes.
+-- had to pass very many entries. Whole blocks are passed by the index, so that neither refunds nor
+-- waits nor other windows read all codes.
 
 windows[76] = function(kit)
   local LOG, HUGE, NEVER = 76, kit.HUGE, kit.NEVER
@@ -39,8 +42,10 @@ windows[76] = function(kit)
   local CURSOR, CURSOR_BYTES = '<I3i6I7', 16
   local codes, log = log_codes(kit), {}
   local CHUNK, TAIL_BYTES, OPEN_MAX, LEAD_MAX = 1024, 12, 65535, 16777215
-  -- A denied check that had to pass so many entries saves where it stands.
+  -- A denied check that had to pass this many entries saves where it stands.
   local WALK_MAX = 128
+  -- Entries of a page of the history.
+  local PAGE = 512
 
   -- Units, gap and the place behind the code at `place`. `s.text` is a part of the string, from
   -- byte `s.base` on, or the tail.
@@ -57,6 +62,8 @@ windows[76] = function(kit)
     local first = byte(s.text, at)
     if first and first < 192 then
       return 1, first, place + 1
+    elseif first == 255 then
+      return 0, 0, place + 1
     end
     local units, gap, bytes = codes.read(s.text, at)
     if place + bytes > s.stop then
@@ -65,7 +72,7 @@ windows[76] = function(kit)
     return units, gap, place + bytes
   end
 
-  local squeeze = log_merge(kit, codes, code_at)
+  local squeeze, blocks = log_merge(kit, codes, code_at), log_blocks(kit, code_at)
 
   -- Moves a cursor past everything at or before `now - window`, and past what refunds emptied.
   local function advance(s, c)
@@ -77,32 +84,25 @@ windows[76] = function(kit)
       c.place, c.tick, c.high, c.low = s.stop, s.last, 0, 0
       return
     end
-    local place, tick, high, low = c.place, c.tick, c.high, c.low
-    while place < s.stop do
-      local units, gap, behind = code_at(s, place)
-      if units > 0 and tick > horizon then
-        break
-      end
-      if units <= low then
-        low = low - units
-      else
-        high, low = kit.minus(high, low, units)
-      end
-      place, tick = behind, tick + gap
-      s.walked = s.walked + 1
+    if c.tick > horizon and c.place < s.stop and code_at(s, c.place) > 0 then
+      return
     end
-    c.place, c.tick, c.high, c.low = place, tick, high, low
+    local high, low = c.high, c.low
+    c.place, c.tick = blocks.walk(s, c.place, c.tick, function(units, tick)
+      return units > 0 and tick > horizon
+    end, function(_, tick)
+      return tick <= horizon
+    end, function(units)
+      high, low = kit.minus(high, low, units)
+      s.walked = s.walked + 1
+    end)
+    c.high, c.low = high, low
   end
 
-  -- The units from a cursor on, for one that could not tell them.
+  -- The units from a cursor on, for one that could not hold them.
   local function recount(s, c)
-    local place, high, low = c.place, kit.plus(0, 0, s.open)
-    while place < s.stop do
-      local units, _, behind = code_at(s, place)
-      high, low = kit.plus(high, low, units)
-      place = behind
-    end
-    c.high, c.low = high, low
+    local high, low = blocks.units_between(s, c.place, c.tick, s.stop)
+    c.high, c.low = kit.plus(high, low, s.open)
   end
 
   local function new_cursors(s, like)
@@ -156,6 +156,8 @@ windows[76] = function(kit)
     local lead, pending
     s.lives, s.last, lead, s.epoch, s.end_stored, s.size, s.open, pending =
       unpack(STATE, text, 4 + number * 6)
+    s.phase = pending - pending % 16
+    pending = pending - s.phase
     s.seen, s.start, s.stop = s.last - lead, tail_at + TAIL_BYTES, s.end_stored + pending
     if
       pending > TAIL_BYTES
@@ -177,6 +179,7 @@ windows[76] = function(kit)
     local back = s.seen - s.now
     if kit.gone_back(s) then
       s.last, s.lives = s.last - back, -1
+      blocks.shift(s, back)
       for _, c in ipairs(s.cursors) do
         c.tick = c.tick - back
       end
@@ -194,7 +197,7 @@ windows[76] = function(kit)
     end
     if text == '' then
       s.epoch, s.last, s.seen, s.open, s.lives = kit.birth(s.now), s.now, s.now, 0, -1
-      s.start, s.stop, s.size, s.end_stored = 0, 0, 0, 0
+      s.start, s.stop, s.size, s.end_stored, s.phase = 0, 0, 0, 0, 0
       read_cursors(s, text, 0)
       return
     end
@@ -219,19 +222,17 @@ windows[76] = function(kit)
       return NEVER
     end
     -- The entry whose expiry frees the last unit that is in the way.
-    local place, tick = c.place, c.tick
     local high, low = kit.minus(c.high, c.low, c.limit - cost)
     if high == 0 and low == 1 then
-      return math.max(tick + c.window - s.now, 0)
+      return math.max(c.tick + c.window - s.now, 0)
     end
-    while place < s.stop do
-      local units, gap, behind = code_at(s, place)
-      if high == 0 and units >= low then
-        break
-      end
+    local _, tick = blocks.walk(s, c.place, c.tick, function(units)
+      return high == 0 and units >= low
+    end, function(units)
+      return high > 0 or units < low
+    end, function(units)
       high, low = kit.minus(high, low, units)
-      place, tick = behind, tick + gap
-    end
+    end)
     return math.max(tick + c.window - s.now, 0)
   end
 
@@ -255,6 +256,7 @@ windows[76] = function(kit)
   local function clear(s, last)
     s.last, s.seen, s.open = last, s.now, 0
     s.tail, s.stop, s.end_stored = '', s.start, s.start
+    blocks.clear(s)
     for _, c in ipairs(s.cursors) do
       c.place, c.tick, c.high, c.low = s.start, last, 0, 0
     end
@@ -305,12 +307,16 @@ windows[76] = function(kit)
     end
   end
 
-  -- Reads all codes from the front on into `s.text`, to be written anew.
+  -- Reads all codes from the front on into `s.text`, to be rewritten. With an index only whole
+  -- sixteens of bytes are dropped.
   local function gather(s)
     if s.gathered then
       return
     end
     local from = front(s).place
+    if #blocks.read(s) > 0 then
+      from = from - (from - s.start) % 16
+    end
     if from >= s.end_stored then
       s.text = sub(s.tail, from - s.end_stored + 1)
     else
@@ -318,8 +324,16 @@ windows[76] = function(kit)
       if #s.text ~= s.end_stored - from then
         kit.fault('is cut short')
       end
+      for _, edited in ipairs(s.edits or {}) do
+        local bytes, at = edited.bytes, edited.place - from
+        if at < 0 then
+          bytes, at = sub(bytes, 1 - at), 0
+        end
+        s.text = sub(s.text, 1, at) .. bytes .. sub(s.text, at + #bytes + 1)
+      end
       s.text = s.text .. s.tail
     end
+    blocks.drop(s, from - s.start)
     s.base, s.end_stored, s.tail, s.moved, s.gathered = from, s.stop, '', true, true
   end
 
@@ -331,82 +345,38 @@ windows[76] = function(kit)
     end
   end
 
-  -- Takes up to `units` off the first entry at or after `tick` that has any. A merged entry is
-  -- dated later than what went into it, so "at or after" finds it.
-  local function give_back_once(s, all, tick, units)
-    local place, here, before = s.base, all.tick, nil
-    while place < s.stop do
-      local there, gap, behind = code_at(s, place)
-      if here >= tick and there > 0 then
-        local given = math.min(there, units)
-        local from, code = place, nil
-        if given < there then
-          code = codes.write(there - given, gap)
-        elseif before then
-          from, code = before.place, codes.write(before.units, before.gap + gap)
-        else
-          -- The first entry: the log now starts at the second.
-          code, all.tick = '', here + gap
-        end
-        s.text = sub(s.text, 1, from - s.base) .. code .. sub(s.text, behind - s.base + 1)
-        s.stop = s.base + #s.text
-        s.end_stored = s.stop
-        return given
-      end
-      before = { place = place, units = there, gap = gap }
-      place, here = behind, here + gap
-    end
-    local given = math.min(s.open, units)
-    s.open = s.open - given
-    return given
-  end
+  log.give_back = log_refund(kit, codes, blocks, code_at, { front = front, advance = advance, gather = gather })
 
-  function log.give_back(s, tick, units)
-    local all = front(s)
-    if tick + s.keep <= s.now or tick > s.last or (all.high == 0 and all.low == 0) then
-      return 0
-    end
-    if tick == s.last and units <= s.open then
-      -- What is open needs no code. An open entry may have no units.
-      s.open = s.open - units
-      for _, c in ipairs(s.cursors) do
-        if c.high > 0 or c.low > 0 then
-          c.high, c.low = kit.minus(c.high, c.low, units)
-        end
-      end
-      return units
-    end
-    gather(s)
-    local left = units
-    repeat
-      local given = give_back_once(s, all, tick, left)
-      left = left - given
-    until left == 0 or given == 0
-    local high, low = kit.minus(all.high, all.low, units - left)
-    recut(s, all.tick, high, low)
-    return units - left
-  end
-
+  -- Lists the entries from a tick on, a page of them, and whether there are more.
   function log.history(s)
-    local longest = s.cursors[1]
-    for i = 1, s.count do
-      local c = s.cursors[i]
-      longest = c.window > longest.window and c or longest
+    local c = s.cursors[1]
+    for i = 2, s.count do
+      c = s.cursors[i].window > c.window and s.cursors[i] or c
     end
-    local entries, place, tick = {}, longest.place, longest.tick
-    if longest.high > 0 or longest.low > 0 then
-      while place < s.stop do
+    local entries, page_tick = {}, nil
+    local function list(units, tick)
+      if units > 0 and (tick >= s.at or s.at == 0) then
+        entries[#entries + 1] = pack('<i7I7', tick, units)
+        page_tick = tick
+      end
+    end
+    local more = 0
+    if c.high > 0 or c.low > 0 then
+      local place, tick = blocks.before(s, s.at, c.place, c.tick)
+      while place < s.stop and more == 0 do
         local units, gap, behind = code_at(s, place)
-        if units > 0 then
-          entries[#entries + 1] = pack('<i7I7', tick, units)
+        if #entries >= PAGE and tick > page_tick then
+          more = 1
+        else
+          list(units, tick)
+          place, tick = behind, tick + gap
         end
-        place, tick = behind, tick + gap
       end
-      if s.open > 0 then
-        entries[#entries + 1] = pack('<i7I7', s.last, s.open)
+      if more == 0 then
+        list(s.open, s.last)
       end
     end
-    return pack('<I4', #entries) .. table.concat(entries)
+    return pack('<I4', #entries) .. table.concat(entries) .. pack('<B', more)
   end
 
   -- Where the codes begin.
@@ -432,7 +402,7 @@ windows[76] = function(kit)
       parts[#parts + 1] = pack('<I6', c.window)
     end
     parts[#parts + 1] = pack(STATE, s.lives, s.last, lead, s.epoch, s.end_stored, s.size, s.open,
-      #s.tail)
+      #s.tail + s.phase)
     for _, c in ipairs(s.cursors) do
       parts[#parts + 1] = pack(CURSOR, c.place, c.tick, c.high > 0 and HUGE or c.low)
     end
@@ -453,37 +423,48 @@ windows[76] = function(kit)
     return math.max(used + spare, math.min(room, used + 64))
   end
 
-  -- Drops what lies before the front.
+  -- Drops what lies before the front, and the index with it.
   local function trim(s)
     local from = front(s).place
     s.text, s.base = sub(s.text, from - s.base + 1), from
+    blocks.clear(s)
   end
 
-  -- Writes all anew, with spare bytes.
+  -- Writes all codes again, with spare bytes and an index.
   local function rewrite(s, ttl)
-    s.start = start_for(#s.cursors)
-    local size = s.start
+    local start = start_for(#s.cursors)
+    local size = start
     if #s.cursors == 0 then
-      s.text = ''
+      s.text, s.base = '', 0
+      blocks.clear(s)
     else
       gather(s)
-      trim(s)
       if #s.text * 8 > s.param * 7 then
+        trim(s)
         local all = front(s)
         recut(s, squeeze(s, all), all.high, all.low)
         trim(s)
+      elseif s.records == 0 then
+        trim(s)
       end
-      size = size_for(s.start + #s.text, math.max(8, (#s.text - #s.text % 16) / 16))
+      size = size_for(start + #s.text, math.max(8, (#s.text - #s.text % 16) / 16))
     end
     for _, c in ipairs(s.cursors) do
-      c.place = c.place - s.base + s.start
+      c.place = c.place - s.base + start
     end
-    s.stop = s.start + #s.text
+    s.start, s.base, s.stop = start, start, start + #s.text
     s.end_stored, s.tail = s.stop, ''
     -- Above the cap only with debt of many times 2^53 units, which takes several codes.
     s.size = math.max(math.min(size, s.start + s.param), s.stop)
+    if s.size - s.start < 256 then
+      blocks.clear(s)
+    else
+      blocks.extend(s, s.stop, front(s))
+    end
+    local index = sub(s.index, 1, blocks.count(s, s.size) * blocks.RECORD_BYTES)
+    index = index .. string.rep('\0', blocks.count(s, s.size) * blocks.RECORD_BYTES - #index)
     local blank = string.rep('\0', TAIL_BYTES)
-    local value = head(s) .. blank .. s.text .. string.rep('\0', s.size - s.stop)
+    local value = head(s) .. blank .. s.text .. string.rep('\0', s.size - s.stop) .. index
     if ttl then
       return { { 'SET', s.key, value, 'PX', ttl } }
     end
@@ -498,14 +479,25 @@ windows[76] = function(kit)
     end
     local wasted = #s.cursors > 0 and front(s).place * 2 > s.size + 2 * s.start
     local flush = #s.tail > TAIL_BYTES
-    if s.moved or wasted or (flush and s.stop > s.size) then
+    if s.moved or wasted or (flush and (s.stop > s.size or s.edits)) then
       s.writes = rewrite(s, ttl)
       return
     end
     s.writes = {}
+    for _, edited in ipairs(s.edits or {}) do
+      s.writes[#s.writes + 1] = { 'SETRANGE', s.key, format('%.0f', edited.place), edited.bytes }
+    end
     if flush then
-      s.writes[1] = { 'SETRANGE', s.key, format('%.0f', s.end_stored), s.tail }
+      if blocks.count(s, s.stop) > blocks.count(s, s.end_stored) then
+        blocks.extend(s, s.stop, front(s))
+      end
+      s.writes[#s.writes + 1] = { 'SETRANGE', s.key, format('%.0f', s.end_stored), s.tail }
       s.end_stored, s.tail = s.stop, ''
+    end
+    if s.index_from then
+      local from, to = (s.index_from - 1) * blocks.RECORD_BYTES, s.index_to * blocks.RECORD_BYTES
+      s.writes[#s.writes + 1] =
+        { 'SETRANGE', s.key, format('%.0f', s.size + from), sub(s.index, from + 1, to) }
     end
     s.writes[#s.writes + 1] = { 'SETRANGE', s.key, '0', head(s) }
     if ttl then

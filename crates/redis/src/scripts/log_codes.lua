@@ -10,18 +10,20 @@ local function log_codes(kit)
   local byte, char, pack, unpack = string.byte, string.char, struct.pack, struct.unpack
   local codes = {}
 
-  -- The code of an entry; the same bytes as in crates/core/src/window/log/code.rs.
-  function codes.write(units, gap)
+  -- The code of an entry; the same bytes as in crates/core/src/window/log/code.rs. With `room` the
+  -- code has exactly that many bytes: those of the units are filled up.
+  function codes.write(units, gap, room)
     local head = ''
     if gap < 0 then
       kit.fault('has ticks out of order')
     end
-    if units ~= 1 then
+    if units ~= 1 or room then
       head = char(254)
-      while units >= 128 do
+      local bytes = room and room - 1 - #codes.write(1, gap) or 1
+      while units >= 128 or bytes > 1 do
         local low = units % 128
         head = head .. char(128 + low)
-        units = (units - low) / 128
+        units, bytes = (units - low) / 128, bytes - 1
       end
       head = head .. char(units)
     end

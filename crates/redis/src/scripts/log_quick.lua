@@ -14,14 +14,17 @@
 
 repeat
   local op, cost, tick_us, limit, window = struct.unpack('<BI7I4I7I6', ARGV[i])
-  if op < 64 then
+  -- Check, shadow and peek; and a charge that is dated now.
+  if op < 64 or (op > 67 and op ~= 69) then
     break
+  elseif op == 69 then
+    limit = math.huge
   end
   local key = KEYS[i]
   local text = redis.pcall('GETRANGE', key, '0', '127')
   local rest = us % tick_us
   local now = (us - rest) / tick_us
-  if text == '' and cost <= limit and cost < 65536 and op < 67 then
+  if text == '' and cost <= limit and cost < 65536 and op ~= 67 then
     -- A new key, with room for its first codes.
     local low, date = now % 65536, rest > 0 and now + 1 or now
     local epoch = (low + (now - low) / 65536 * 40503) % 65536
@@ -33,7 +36,8 @@ repeat
     if wrote.err then
       break
     end
-    reply = struct.pack('<I7BI7I7I7I2', us, 2, cost, date + window - now, date, epoch)
+    reply = op == 69 and struct.pack('<I7I7', us, cost)
+      or struct.pack('<I7BI7I7I7I2', us, 2, cost, date + window - now, date, epoch)
     break
   elseif #text < 63 then
     break
@@ -58,6 +62,8 @@ repeat
   local stop, open, pending = stop_size % 16777216, open_from % 65536, open_from % 16777216
   local size, from = (stop_size - stop) / 16777216, (open_from - pending) / 16777216
   pending = (pending - open) / 65536
+  local phase = pending - pending % 16
+  pending = pending - phase
   if stop > size or size > 65599 or pending > 12 or (#text < 128 and #text ~= size) then
     break
   end
@@ -66,12 +72,16 @@ repeat
   if last <= horizon then
     used = 0
   elseif used > 0 and tick <= horizon then
-    local byte, codes, base, to = string.byte, text, -1, stop
+    local byte, codes, base, to, most = string.byte, text, -1, stop, from + 512
     while true do
       if from >= to and to == stop then
         base, codes, to = stop - 52, text, stop + pending
       end
       if from >= to then
+        break
+      elseif from > most then
+        -- Whole blocks may have expired.
+        used = -1
         break
       end
       local code, low, third, fourth = byte(codes, from - base, from - base + 3)
@@ -82,6 +92,9 @@ repeat
       local units, bytes = 1, 1
       if code == 254 and third then
         units, bytes, code, low = low, 3, third, fourth
+      elseif code == 255 then
+        -- What a refund left.
+        units, code = 0, 0
       end
       if tick > horizon and units > 0 then
         break
@@ -104,7 +117,9 @@ repeat
     end
   end
 
-  if used + cost > limit or op == 67 then
+  if op == 69 and used + cost > 9007199254740991 then
+    break
+  elseif used + cost > limit or op == 67 then
     local wait = 0
     if cost > limit then
       wait = 9007199254740992
@@ -173,8 +188,16 @@ repeat
       end
       local room = math.min(whole + (-whole) % step - beside, stop + 64)
       size = math.min(math.max(stop + spare, room), 63 + cap)
+      if size > 318 then
+        -- With an index.
+        break
+      end
+      phase = 0
     else
-      if type(redis.pcall('SETRANGE', key, stop, codes)) == 'table' then
+      if (stop - 63 + phase) % 256 + pending > 255 then
+        -- The index gets another record.
+        break
+      elseif type(redis.pcall('SETRANGE', key, stop, codes)) == 'table' then
         break
       end
       stop = stop + pending
@@ -184,7 +207,7 @@ repeat
 
   local dies = lives < last + window
   local state = struct.pack('<i6I5I6I6i6I7c0c0', last, lead_epoch - lead + last - now,
-    stop + size * 16777216, open + pending * 65536 + from * 16777216, tick, used, tail, code)
+    stop + size * 16777216, open + (pending + phase) * 65536 + from * 16777216, tick, used, tail, code)
   if full or dies then
     lives = dies and now + 2 * window or lives
     state = struct.pack('<I3I6i6', magic, window, lives) .. state
@@ -202,6 +225,7 @@ repeat
     local ttl = 2 * window * tick_us / 1000 + SLACK
     redis.call('PEXPIRE', key, string.format(ttl < 2147483648 and '%d' or '%.0f', ttl))
   end
-  reply = struct.pack('<I7BI7I7I7I2', us, 2, used, tick + window - now, last,
-    (lead_epoch - lead) / 16777216)
+  reply = op == 69 and struct.pack('<I7I7', us, cost)
+    or struct.pack('<I7BI7I7I7I2', us, 2, used, tick + window - now, last,
+      (lead_epoch - lead) / 16777216)
 until true

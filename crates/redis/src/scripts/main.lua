@@ -11,7 +11,7 @@
 --     become available I7; if taken, tick I7 and epoch I2, and for a lease and at most units I7;
 --   units given back or recorded (refund, forgive, charge): I7, at most 2^53;
 --   whether there was anything (reset): B;
---   entries (history): number I4, then tick i7 and units I7 of each.
+--   a page of entries (history): number I4, tick i7 and units I7 of each, and whether there are more B.
 -- Or an error that begins with SLIDEGATE, for values that are not ours and asks that make no sense.
 -- Cost: one TIME, and what the algorithm says for each key.
 

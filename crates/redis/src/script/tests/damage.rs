@@ -30,7 +30,8 @@ fn operations(algorithm: Algorithm, random: &mut Random) -> Vec<Op<'static>> {
         all.push(Op::Lease { units_min: 1, units_max: 5, ahead: ms(7) });
     }
     if algorithm.keeps_entries() {
-        all.push(Op::History);
+        all.push(Op::History { from: 0 });
+        all.push(Op::Forgive { units: random.between(1, 90) });
     }
     all
 }
@@ -136,7 +137,7 @@ proptest! {
         let limits = limits(Algorithm::Log, &[(5, 1000), (9, 2000)]);
         let ops = [
             Op::Check { cost: 1 },
-            Op::History,
+            Op::History { from: 0 },
             Op::Reset,
             Op::Refund { tick: 1, units: 1, epoch: 1 },
         ];

@@ -24,11 +24,12 @@ fn a_lease_takes_what_fits_and_is_dated_ahead() {
     assert_eq!(decided(&ask(&mut caller, 1049, Op::Peek { cost: 1 })).2, 7);
     assert_eq!(decided(&ask(&mut caller, 1050, Op::Peek { cost: 1 })).2, 3);
     let _ = ask(&mut caller, 1055, Op::Check { cost: 1 });
-    let KeyReply::History(entries) = ask(&mut caller, 1055, Op::History) else {
+    let KeyReply::History(page) = ask(&mut caller, 1055, Op::History { from: 0 }) else {
         panic!("no history")
     };
     let begin = u64::try_from(START.as_millis()).unwrap();
-    let entries: Vec<_> = entries.into_iter().map(|(tick, units)| (tick - begin, units)).collect();
+    let entries: Vec<_> =
+        page.entries.into_iter().map(|(tick, units)| (tick - begin, units)).collect();
     assert_eq!(entries, [(60, 3), (1055, 1)]);
     assert!(window > ms(50));
 }

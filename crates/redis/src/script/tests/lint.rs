@@ -1,18 +1,22 @@
 //! The text of the scripts: what it must not contain, and the bytes of the log's codes.
 
 use super::super::{
-    COUNTER, COUNTER_QUICK, Clock, FIXED, FIXED_QUICK, GCRA, GCRA_QUICK, LOG, LOG_CODES, LOG_MERGE,
-    LOG_QUICK, MAIN, PRELUDE, READ_CLOCK, SEGMENTS, SMALL_QUICK, ScriptKind, batch_text, text,
+    COUNTER, COUNTER_QUICK, Clock, FIXED, FIXED_QUICK, GCRA, GCRA_QUICK, LOG, LOG_BLOCKS,
+    LOG_CODES, LOG_MERGE, LOG_QUICK, LOG_REFUND, LOG_REFUND_QUICK, MAIN, PRELUDE, READ_CLOCK,
+    SEGMENTS, SMALL_QUICK, ScriptKind, batch_text, text,
 };
 use super::Caller;
 
-const FILES: [&str; 15] = [
+const FILES: [&str; 18] = [
     READ_CLOCK,
     PRELUDE,
     SMALL_QUICK,
     LOG_QUICK,
+    LOG_REFUND_QUICK,
     LOG_CODES,
     LOG_MERGE,
+    LOG_BLOCKS,
+    LOG_REFUND,
     LOG,
     COUNTER,
     COUNTER_QUICK,
@@ -66,6 +70,9 @@ fn only_bytes_are_put_together() {
         "spare",
         "state",
         "before",
+        "edit",
+        "record",
+        "index",
         "'\\0",
     ];
     for file in FILES {
@@ -107,10 +114,10 @@ return { code, string.format('%.0f %.0f %.0f', units, gap, bytes) }
 #[test]
 fn lua_has_the_golden_bytes() {
     let mut caller = Caller::start();
-    // The fast path would take the first argument for an operation.
+    // The fast paths would take the first argument for an operation.
     let script = text(ScriptKind::Log, Clock::Server, WRITE_AND_READ_CODES);
-    let script = script.replacen("repeat", "while false do", 1);
-    let script = redis::Script::new(&script.replacen("until true", "end", 1));
+    let script = script.replacen("repeat", "while false do", 2);
+    let script = redis::Script::new(&script.replacen("until true", "end", 2));
     let golden = include_str!("../../../../../conformance/golden/log-codes.txt");
     for line in golden.lines().filter(|line| !line.starts_with('#')) {
         let [units, gap, hex] = line.split(' ').collect::<Vec<_>>().try_into().unwrap();

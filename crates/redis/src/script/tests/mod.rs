@@ -7,6 +7,7 @@ mod damage;
 mod leases;
 mod lint;
 mod many;
+mod refund;
 mod server_clock;
 mod together;
 

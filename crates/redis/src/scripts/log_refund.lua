@@ -1,0 +1,145 @@
+-- Gives units of a log back: codes are changed where they lie, so that nothing else has to move.
+--
+-- KEYS, ARGV and reply: none of its own, see log.lua.
+-- Stored: an entry that loses some of its units keeps its length, as the bytes of its units are
+-- filled up. An entry that loses all is replaced by bytes of 255, which mean nothing, and its gap is
+-- added to that of the entry before it.
+-- Cost: reads the index and a block, and writes a code and a record. Only a gap that takes a byte
+-- more than there is makes it read and write all codes.
+
+local function log_refund(kit, codes, blocks, code_at, own)
+  local sub = string.sub
+  -- Entries passed in the search for one that has units.
+  local FIND_MAX = 2048
+
+  -- Writes bytes over those at a place, in the codes and in the tail.
+  local function edit(s, place, bytes)
+    local stored = math.max(math.min(s.end_stored - place, #bytes), 0)
+    if stored > 0 then
+      s.edits[#s.edits + 1] = { place = place, bytes = sub(bytes, 1, stored) }
+    end
+    if stored < #bytes then
+      -- No code may lie partly in the tail.
+      s.moved = s.moved or stored > 0
+      local at = place + stored - s.end_stored
+      s.tail = sub(s.tail, 1, at) .. sub(bytes, stored + 1) .. sub(s.tail, at + #bytes - stored + 1)
+    end
+  end
+
+  -- Removes the entries behind one up to a place: that one gets their gap, and nothing else moves.
+  -- Returns by how much later codes have moved after all: a gap that passes 15551 or
+  -- 2^24 may need a byte more than there is, and then everything is rewritten.
+  local function erase(s, previous, to, gap, to_tick)
+    local code, room = codes.write(previous.units, previous.gap + gap), to - previous.place
+    if #code <= room then
+      edit(s, previous.place, code .. string.rep('\255', room - #code))
+      blocks.move(s, previous.place + 1, to, to_tick)
+      return 0
+    end
+    own.gather(s)
+    blocks.clear(s)
+    s.text = sub(s.text, 1, previous.place - s.base) .. code .. sub(s.text, to - s.base + 1)
+    s.stop = s.stop + #code - room
+    s.end_stored = s.stop
+    return #code - room
+  end
+
+  -- The first entry at or after `tick` that has units: its place and tick, the entry before it, and
+  -- whether it is the first of all. A merged entry is dated later than what went into it, so "at or
+  -- after" finds it.
+  local function find(s, all, tick)
+    local place, here = blocks.before(s, tick, all.place, all.tick)
+    local previous, is_first, steps = nil, place == all.place, 0
+    while place < s.stop and steps < FIND_MAX do
+      local units, gap, behind = code_at(s, place)
+      if units > 0 and here >= tick then
+        return place, here, previous, is_first
+      elseif units > 0 or gap > 0 then
+        previous, is_first = { place = place, units = units, gap = gap }, false
+      end
+      place, here, steps = behind, here + gap, steps + 1
+    end
+    return s.stop, s.last, previous, is_first
+  end
+
+  -- Takes off up to `units` from the first entry at or after `tick` on, one entry after another.
+  return function(s, tick, units)
+    local all = own.front(s)
+    if
+      units == 0
+      or s.edits
+      or tick + s.keep <= s.now
+      or tick > s.last
+      or (all.high == 0 and all.low == 0)
+    then
+      return 0
+    end
+    s.edits = {}
+    if tick == s.last and units <= s.open then
+      -- What is open needs no code. An open entry may have no units.
+      s.open = s.open - units
+      for _, c in ipairs(s.cursors) do
+        if c.high > 0 or c.low > 0 then
+          c.high, c.low = kit.minus(c.high, c.low, units)
+        end
+      end
+      return units
+    end
+
+    -- Whole entries, then a part of one, then what is open.
+    local from, from_tick, previous, is_first = find(s, all, tick)
+    local left, ranges = units, {}
+    local to, to_tick = blocks.walk(s, from, from_tick, function(there)
+      return left == 0 or there > left
+    end, function(there)
+      return left > 0 and there <= left
+    end, function(there, place, block)
+      left = left - there
+      if there > 0 then
+        ranges[#ranges + 1] = { place = place, units = there, block = block }
+      end
+    end)
+    local whole, part = units - left, 0
+    if left > 0 and to < s.stop then
+      local there, gap, behind = code_at(s, to)
+      edit(s, to, codes.write(there - left, gap, behind - to))
+      blocks.take_off(s, to, left)
+      part, left = left, 0
+    end
+    local open = math.min(s.open, left)
+    s.open = s.open - open
+
+    for _, c in ipairs(s.cursors) do
+      if c.high > 0 or c.low > 0 then
+        if c.place <= from then
+          c.high, c.low = kit.minus(c.high, c.low, whole)
+        elseif c.place < to then
+          -- No more than `units`, so the sum needs no second number.
+          local _, low = blocks.units_between(s, c.place, c.tick, to)
+          c.high, c.low = kit.minus(c.high, c.low, low)
+        end
+        c.high, c.low = kit.minus(c.high, c.low, open + (c.place <= to and part or 0))
+        if c.place >= from and c.place < to or (is_first and c.place < from) then
+          c.place, c.tick = to, to_tick
+        end
+      end
+    end
+    if to > from and not is_first then
+      for _, range in ipairs(ranges) do
+        if range.block then
+          blocks.empty(s, range.block)
+        else
+          blocks.take_off(s, range.place, range.units)
+        end
+      end
+      local moved = erase(s, previous, to, to_tick - from_tick, to_tick)
+      for _, c in ipairs(s.cursors) do
+        c.place = c.place >= to and c.place + moved or c.place
+      end
+    end
+    for _, c in ipairs(s.cursors) do
+      own.advance(s, c)
+    end
+    return units - left + open
+  end
+end

@@ -1,0 +1,229 @@
+-- The fast path of refund and forgive: one key with one quota, and units of one entry. It is one
+-- pass that `break` leaves in all other cases. Nothing has been written then, and log.lua does it.
+--
+-- KEYS, ARGV and reply: see main.lua. Only an operation marked by 64 may be done here.
+-- Stored: see log.lua and log_blocks.lua.
+-- Cost: a GETRANGE of the header, of the index if there is one, and of a block; a SETRANGE of the
+-- header, of the code, and of a record.
+
+repeat
+  local op, units, tick_us, _, window, _, at, epoch = struct.unpack('<BI7I4I7I6I4I7I2', ARGV[i])
+  if op ~= 70 and op ~= 73 then
+    break
+  end
+  local key, byte, char = KEYS[i], string.byte, string.char
+  local text = redis.pcall('GETRANGE', key, '0', '127')
+  if #text < 63 then
+    break
+  end
+  local rest = us % tick_us
+  local now = (us - rest) / tick_us
+  local magic, span, _, last, lead_epoch, stop_size, open_from, tick, used =
+    struct.unpack('<I3I6i6i6I5I6I6i6I7', text)
+  local lead = lead_epoch % 16777216
+  if magic ~= 84993 or span ~= window or last - lead > now or used > 9007199254740991 then
+    break
+  end
+  if op == 73 then
+    at = now - window + 1
+  elseif epoch ~= (lead_epoch - lead) / 16777216 then
+    break
+  end
+  if at <= now - window or at > last or used < units or units == 0 then
+    break
+  end
+  local stop, open, pending = stop_size % 16777216, open_from % 65536, open_from % 16777216
+  local size, from = (stop_size - stop) / 16777216, (open_from - pending) / 16777216
+  pending = (pending - open) / 65536
+  local phase = pending - pending % 16
+  pending = pending - phase
+  if stop > size or size > 65599 or pending > 12 or (#text < 128 and #text ~= size) then
+    break
+  end
+  local tail = string.sub(text, 52, 51 + pending)
+  local edit, edit_place, record, record_place
+
+  if at == last and units <= open then
+    -- What is open needs no code.
+    open = open - units
+  else
+    -- The last record before the tick, from which on the entry is looked for.
+    local place, here, records, index = from, tick, 0, ''
+    if size > 318 then
+      records = stop - 63 + phase
+      records = (records - records % 256) / 256
+      index = records > 0 and redis.call('GETRANGE', key, size, size + records * 13 - 1) or ''
+      if #index ~= records * 13 then
+        break
+      end
+      local low, high = 0, records
+      while low < high do
+        local middle = low + high + 1
+        middle = (middle - middle % 2) / 2
+        if struct.unpack('<i6', index, middle * 13 - 12) < at then
+          low = middle
+        else
+          high = middle - 1
+        end
+      end
+      if low > 0 then
+        local found, beyond = struct.unpack('<i6I2', index, low * 13 - 12)
+        beyond = 63 + low * 256 - phase + beyond
+        if beyond > from then
+          place, here = beyond, found
+        end
+      end
+    end
+    local codes, is_whole = '', stop <= place + 320
+    if place < stop then
+      local to = is_whole and stop or place + 320
+      codes = to <= #text and string.sub(text, place + 1, to) or redis.call('GETRANGE', key, place, to - 1)
+      if #codes ~= to - place then
+        break
+      end
+    end
+    if is_whole then
+      codes = codes .. (place > stop and string.sub(tail, place - stop + 1) or tail)
+    end
+
+    -- The first entry at or after it that has units.
+    local p, there, gap, bytes = 1, 0, 0, 0
+    local before, before_units, before_gap
+    while true do
+      local code, second, third, fourth = byte(codes, p, p + 3)
+      there, bytes = 1, 1
+      if not code then
+        there = 0
+        break
+      elseif code < 192 then
+        gap = code
+      elseif code == 255 then
+        there, gap = 0, 0
+      else
+        if code == 254 then
+          there, bytes, code, second = second, 3, third, fourth
+          if there and there > 127 and third then
+            -- More than two bytes of units leave no code.
+            code = third < 128 and fourth
+            there, bytes, second = there - 128 + third * 128, 4, byte(codes, p + 4)
+          end
+        end
+        if not code or (code > 191 and not second) or (code > 251 and (code > 252 or bytes > 1)) then
+          there = 0
+          break
+        elseif code < 192 then
+          gap = code
+        elseif code < 252 then
+          gap, bytes = 192 + (code - 192) * 256 + second, bytes + 1
+        elseif fourth then
+          gap, bytes = second + third * 256 + fourth * 65536, 4
+        else
+          there = 0
+          break
+        end
+      end
+      if there > 0 and here >= at then
+        break
+      elseif there > 0 or gap > 0 then
+        before, before_units, before_gap = p, there, gap
+      end
+      p, here = p + bytes, here + gap
+    end
+    if there < units or there > 16383 then
+      break
+    end
+
+    local code_place = place + p - 1
+    if units < there then
+      -- As many bytes as before.
+      local left = there - units
+      local low = left % 128
+      edit_place, edit = code_place, there < 128 and char(254, left)
+        or char(254, 128 + low, (left - low) / 128)
+      if there < 128 ~= (byte(codes, p + 1) < 128) then
+        break
+      end
+    elseif code_place == from then
+      -- The first entry: the cursor moves to the next, which must have units.
+      from, tick = from + bytes, tick + gap
+      local code, second = byte(codes, p + bytes, p + bytes + 1)
+      local is_last = from == stop + pending
+      if
+        (not code and (not is_last or open == 0) and used > units)
+        or code == 255
+        or (code == 254 and (not second or second % 128 == 0))
+      then
+        break
+      end
+    else
+      -- The entry before it gets its gap.
+      if not before then
+        break
+      end
+      local room
+      edit_place, room, gap = place + before - 1, p + bytes - before, before_gap + gap
+      edit = ''
+      if before_units > 16383 then
+        break
+      elseif before_units > 127 then
+        local low = before_units % 128
+        edit = char(254, 128 + low, (before_units - low) / 128)
+      elseif before_units ~= 1 then
+        edit = char(254, before_units)
+      end
+      if gap < 192 then
+        edit = edit .. char(gap)
+      elseif gap < 15552 then
+        local low = (gap - 192) % 256
+        edit = edit .. char(192 + (gap - 192 - low) / 256, low)
+      elseif gap < 16777216 then
+        edit = edit .. struct.pack('<BI3', 252, gap)
+      else
+        break
+      end
+      if #edit > room then
+        break
+      end
+      edit = edit .. string.rep('\255', room - #edit)
+    end
+
+    -- The record of its block.
+    local block = code_place - 63 + phase
+    block = (block - block % 256) / 256
+    if block > 0 and edit and block <= records and units == there then
+      local beyond = struct.unpack('<I2', index, block * 13 - 6)
+      if 63 + block * 256 - phase + beyond > edit_place then
+        break
+      end
+    end
+    if edit and block < records then
+      local sum = struct.unpack('<I5', index, block * 13 + 9)
+      if sum < units then
+        break
+      elseif sum < 1099511627775 then
+        record_place, record = size + block * 13 + 8, struct.pack('<I5', sum - units)
+      end
+    end
+    if edit and edit_place >= stop then
+      local into = edit_place - stop
+      tail = string.sub(tail, 1, into) .. edit .. string.sub(tail, into + #edit + 1)
+      edit = nil
+    elseif edit and edit_place + #edit > stop then
+      break
+    end
+  end
+
+  used = used - units
+  local state = struct.pack('<i6I5I6I6i6I7c0', last, lead_epoch, stop_size,
+    open + (pending + phase) * 65536 + from * 16777216, tick, used, tail)
+  if type(redis.pcall('SETRANGE', key, '15', state)) == 'table' then
+    break
+  end
+  if edit then
+    redis.call('SETRANGE', key, edit_place, edit)
+  end
+  if record then
+    redis.call('SETRANGE', key, record_place, record)
+  end
+  reply = struct.pack('<I7I7', us, units)
+until true
