@@ -3,6 +3,7 @@
 use core::fmt;
 use core::time::Duration;
 
+use crate::degraded::DegradedReason;
 use crate::policy::QUOTAS_MAX;
 use crate::receipt::Receipt;
 
@@ -29,6 +30,7 @@ pub struct Decision {
     quotas: QuotaDecisions,
     receipt: Option<Receipt>,
     marks: Marks,
+    degraded: Option<DegradedReason>,
 }
 
 /// What is said about a decision by yes or no, in one byte so that it is written at once.
@@ -40,7 +42,6 @@ impl Marks {
     const DENIED: Self = Self(1);
     const SHADOW_DENIED: Self = Self(2);
     const ESTIMATED: Self = Self(4);
-    const DEGRADED: Self = Self(8);
 
     #[inline]
     fn has(self, mark: Self) -> bool {
@@ -62,7 +63,6 @@ impl fmt::Debug for Marks {
             (Self::DENIED, "denied"),
             (Self::SHADOW_DENIED, "shadow_denied"),
             (Self::ESTIMATED, "estimated"),
-            (Self::DEGRADED, "degraded"),
         ];
         let set = names.iter().filter(|(mark, _)| self.has(*mark)).map(|(_, name)| name);
         f.debug_set().entries(set).finish()
@@ -165,7 +165,7 @@ impl Decision {
                 QuotaDecisions::Many(array, len)
             }
         };
-        Self { quotas, receipt, marks: outcome.into() }
+        Self { quotas, receipt, marks: outcome.into(), degraded: None }
     }
 
     /// As [`Decision::new`], without a slice.
@@ -185,7 +185,8 @@ impl Decision {
 
     #[inline]
     pub(crate) fn one(outcome: Outcome, quota: QuotaDecision, receipt: Option<Receipt>) -> Self {
-        Self { quotas: QuotaDecisions::One(quota), receipt, marks: outcome.into() }
+        let quotas = QuotaDecisions::One(quota);
+        Self { quotas, receipt, marks: outcome.into(), degraded: None }
     }
 
     /// Whether the request may go on. In shadow mode this is always so.
@@ -209,9 +210,14 @@ impl Decision {
         self.marks.has(Marks::ESTIMATED)
     }
 
-    /// Whether the store failed, so that the policy's failure mode answered.
+    /// Returns `true` if the store failed, so that the policy's failure mode decided.
     pub fn is_degraded(&self) -> bool {
-        self.marks.has(Marks::DEGRADED)
+        self.degraded.is_some()
+    }
+
+    /// Returns why the store did not decide, or `None` if it did.
+    pub fn degraded_reason(&self) -> Option<DegradedReason> {
+        self.degraded
     }
 
     /// Where every quota stands, in the order of the policy.
@@ -270,9 +276,9 @@ impl Decision {
         }
     }
 
-    /// The same decision, marked as the failure mode's answer.
-    pub fn into_degraded(mut self) -> Self {
-        self.marks.add(Marks::DEGRADED);
+    /// Marks the decision as one of the failure mode, made because the store failed for this reason.
+    pub fn into_degraded(mut self, reason: DegradedReason) -> Self {
+        self.degraded = Some(reason);
         self
     }
 
@@ -377,7 +383,8 @@ impl QuotaDecision {
 /// Copies everything except the receipt, which works once and stays with the original.
 impl Clone for Decision {
     fn clone(&self) -> Self {
-        Self { quotas: self.quotas.clone(), receipt: None, marks: self.marks }
+        let (marks, degraded) = (self.marks, self.degraded);
+        Self { quotas: self.quotas.clone(), receipt: None, marks, degraded }
     }
 }
 

@@ -35,6 +35,7 @@ mod algorithm;
 mod coding;
 mod cost;
 mod decision;
+mod degraded;
 mod duration;
 mod error;
 mod fingerprint;
@@ -51,6 +52,7 @@ mod window;
 
 pub use cost::Cost;
 pub use decision::{Decision, Outcome, QuotaDecision, RetryAfter};
+pub use degraded::DegradedReason;
 pub use duration::{format_duration, parse_duration};
 pub use error::{Error, ErrorKind};
 pub use key::{Key, KeyHasher, Secret};

@@ -290,6 +290,9 @@ pub struct Stat {
     pub value: StatValue,
     /// Whether all policies on the same server share the value.
     pub is_shared: bool,
+    /// A label and its value, for a metric of several parts. Other stats have the same name and
+    /// other values.
+    pub label: Option<(&'static str, &'static str)>,
 }
 
 /// The value of a [`Stat`].
@@ -308,12 +311,18 @@ pub enum StatValue {
 impl Stat {
     /// Creates a metric of one policy.
     pub const fn new(name: &'static str, help: &'static str, value: StatValue) -> Self {
-        Self { name, help, value, is_shared: false }
+        Self { name, help, value, is_shared: false, label: None }
     }
 
     /// Creates a metric that all policies on the same server share.
     pub const fn shared(name: &'static str, help: &'static str, value: StatValue) -> Self {
-        Self { name, help, value, is_shared: true }
+        Self { name, help, value, is_shared: true, label: None }
+    }
+
+    /// Returns the metric with a label.
+    #[must_use]
+    pub const fn with_label(self, name: &'static str, value: &'static str) -> Self {
+        Self { label: Some((name, value)), ..self }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use slidegate::{Cost, Decision, RetryAfter, StoreAsk};
+use slidegate::{Cost, Decision, DegradedReason, RetryAfter, StoreAsk};
 
 use crate::gate::{Decided, Gate, TierId, would_deny};
 use crate::observe::{Caller, GateOutcome, Observation};
@@ -136,7 +136,8 @@ impl Ask<'_> {
                 (decision.into_denied(), outcome)
             }
             Err(_) => {
-                let decision = gate.unlimited(tier).into_degraded().into_denied();
+                let decision =
+                    gate.unlimited(tier).into_degraded(DegradedReason::Other).into_denied();
                 (decision, GateOutcome::DeniedByOther)
             }
         }
@@ -205,7 +206,8 @@ async fn undo(asks: &[&Ask<'_>], decisions: Vec<Decision>) -> Vec<Decision> {
     }
     for Ask { gate, key, tier, cost } in &asks[asked..] {
         let looked = gate.store().peek(gate.target(key, *tier), *cost).await;
-        let decision = looked.unwrap_or_else(|_| gate.unlimited(*tier).into_degraded());
+        let decision =
+            looked.unwrap_or_else(|_| gate.unlimited(*tier).into_degraded(DegradedReason::Other));
         denied.push(decision.into_denied());
     }
     denied

@@ -5,8 +5,8 @@ use core::time::Duration;
 use std::sync::{Arc, OnceLock};
 
 use slidegate::{
-    Clock, Cost, Decision, Error, FailureMode, Mode, MonotonicClock, Outcome, Quota, QuotaDecision,
-    Quotas, RetryAfter, Store, StoreFuture, Target, Tier,
+    Clock, Cost, Decision, DegradedReason, Error, FailureMode, Mode, MonotonicClock, Outcome,
+    Quota, QuotaDecision, Quotas, RetryAfter, Store, StoreFuture, Target, Tier,
 };
 
 use crate::builder::{GateBuilder, LocalFallback};
@@ -445,7 +445,9 @@ impl Gate {
     #[cold]
     fn decide_without_store(&self, key: &[u8], tier: Option<TierId>, cost: Cost) -> Decision {
         match &self.local {
-            Some(local) => local.with(tier).check_cost(key, cost).into_degraded(),
+            Some(local) => {
+                local.with(tier).check_cost(key, cost).into_degraded(DegradedReason::Other)
+            }
             None => self.failure_decision(),
         }
     }
@@ -453,7 +455,7 @@ impl Gate {
     fn failure_decision(&self) -> Decision {
         let denies = self.store.policy().failure_mode() == FailureMode::Deny;
         let outcome = if denies { Outcome::Deny } else { Outcome::Allow };
-        Decision::new(outcome, &[], None).into_degraded()
+        Decision::new(outcome, &[], None).into_degraded(DegradedReason::Other)
     }
 }
 

@@ -198,12 +198,15 @@ impl Metrics {
             page.family(name, kind(value), help);
             let mut last_store = None;
             for (StoreLabels { store, policy, algorithm }, stats) in &stores {
-                let Some(stat) = stats.iter().find(|stat| stat.name == *name) else { continue };
                 let labels = [("store", &**store), ("policy", policy), ("algorithm", algorithm)];
                 // All policies of a server report the same value, so the first is enough.
-                if *is_shared && last_store.replace(store) != Some(store) {
-                    write_value(page, &labels[..1], stat.value);
-                } else if !is_shared {
+                let labels = match is_shared {
+                    true if last_store.replace(store) == Some(store) => continue,
+                    true => &labels[..1],
+                    false => &labels[..],
+                };
+                for stat in stats.iter().filter(|stat| stat.name == *name) {
+                    let labels: Vec<_> = labels.iter().copied().chain(stat.label).collect();
                     write_value(page, &labels, stat.value);
                 }
             }

@@ -12,8 +12,8 @@ use http::HeaderMap;
 use proptest::prelude::*;
 use sfv::{BareItem, Dictionary, Item, List, ListEntry, Parser};
 use slidegate::{
-    Algorithm, Cost, Decision, FailureMode, Limiter, ManualClock, Mode, Outcome, Policy, Quota,
-    QuotaDecision, RetryAfter,
+    Algorithm, Cost, Decision, DegradedReason, FailureMode, Limiter, ManualClock, Mode, Outcome,
+    Policy, Quota, QuotaDecision, RetryAfter,
 };
 use slidegate_http::{
     AdvertisedLimits, Fields, Form, PolicyDecision, PolicyFields, QuotaUnit, Reset,
@@ -154,7 +154,7 @@ fn nothing_to_tell_is_no_field() {
         .failure_mode(FailureMode::Deny)
         .build()
         .unwrap();
-    let decision = Decision::new(Outcome::Deny, &[], None).into_degraded();
+    let decision = Decision::new(Outcome::Deny, &[], None).into_degraded(DegradedReason::Other);
     let lines = wire(Fields::new(), &[PolicyDecision::new(&policy, &decision)]);
     assert_eq!(lines, ["retry-after: 1", "cache-control: no-store"]);
     assert_eq!(wire(Fields::new(), &[]), [""; 0]);

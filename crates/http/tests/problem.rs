@@ -7,8 +7,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use slidegate::{
-    Cost, Decision, FailureMode, Limiter, ManualClock, Mode, Outcome, Policy, Quota, QuotaDecision,
-    RetryAfter,
+    Cost, Decision, DegradedReason, FailureMode, Limiter, ManualClock, Mode, Outcome, Policy,
+    Quota, QuotaDecision, RetryAfter,
 };
 use slidegate_http::{Body, PolicyDecision, Problem, ProblemKind};
 
@@ -116,7 +116,7 @@ fn a_failed_store_is_503_and_not_the_clients_fault() {
     let full = [QuotaDecision::new(1, 0, minute.into(), minute)];
 
     let denying = policy(FailureMode::Deny);
-    let degraded = Decision::new(Outcome::Deny, &full, None).into_degraded();
+    let degraded = Decision::new(Outcome::Deny, &full, None).into_degraded(DegradedReason::Other);
     let problem = Problem::of(&[PolicyDecision::new(&denying, &degraded)]).unwrap();
     assert_eq!((problem.kind(), problem.status().as_u16()), (ProblemKind::StoreFailed, 503));
     let body = read(&problem, Body::Problem);

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use redis::Value;
+use slidegate::DegradedReason;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
@@ -83,8 +84,14 @@ impl Redis {
         self.enqueue(queue, check, now + call / 2);
         let result = match timeout_at(until, received).await {
             Ok(Ok(result)) => result,
-            Ok(Err(_)) => Err(Failure::unknown("the runtime ended before there was an answer")),
-            Err(_) => Err(Failure::unknown("it took too long to ask together with others")),
+            Ok(Err(_)) => Err(Failure::unknown(
+                DegradedReason::NoRuntime,
+                "the runtime ended before the reply arrived",
+            )),
+            Err(_) => Err(Failure::unknown(
+                DegradedReason::Timeout,
+                "a call with other checks did not reply in time",
+            )),
         };
         match &result {
             Ok(RawReply { value: Value::BulkString(bytes), .. }) if bytes == script::ALONE => None,
@@ -153,7 +160,7 @@ fn split(result: CallResult, count: usize) -> Box<dyn Iterator<Item = CallResult
         }
         Ok(reply) if count > 1 => {
             reply.node.distrust();
-            let failure = Failure::unknown("one answer to many questions");
+            let failure = Failure::unknown(DegradedReason::BadReply, "one reply to many checks");
             Box::new(core::iter::repeat_n(Err(failure), count))
         }
         other => Box::new(core::iter::repeat_n(other, count)),

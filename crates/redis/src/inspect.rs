@@ -20,6 +20,8 @@ pub struct StoreUsage {
     pub keys: u64,
     /// Keys that the servers have evicted since they started.
     pub evicted: u64,
+    /// Primaries whose `maxmemory-policy` evicts keys that still count: see [`Warning::Evicts`].
+    pub evicting: u64,
 }
 
 /// A setting of a server that can make limits leak.
@@ -53,12 +55,14 @@ impl Redis {
             all.bytes_max += most;
             all.evicted += number("evicted_keys").unwrap_or(0);
             all.keys += info.keys;
+            all.evicting += u64::from(info.eviction_policy().is_some());
         }
         all.bytes_max = if bounded { all.bytes_max } else { 0 };
         Ok(all)
     }
 
-    /// Settings of the servers that can make limits leak; to be called at start.
+    /// Returns settings of the servers that can make limits leak. Call it at startup and every now
+    /// and then, because settings change and other servers become primaries.
     ///
     /// # Errors
     ///
@@ -66,10 +70,9 @@ impl Redis {
     pub async fn warnings(&self) -> Result<Vec<Warning>, Error> {
         let mut warnings = Vec::new();
         for info in self.info(&["memory"]).await? {
-            match field(&info.text, "maxmemory_policy") {
-                None | Some("noeviction") => {}
-                Some(policy) => warnings
-                    .push(Warning::Evicts { address: info.address, policy: policy.to_owned() }),
+            if let Some(policy) = info.eviction_policy() {
+                let policy = policy.to_owned();
+                warnings.push(Warning::Evicts { address: info.address, policy });
             }
         }
         Ok(warnings)
@@ -100,6 +103,13 @@ struct Info {
     address: String,
     text: String,
     keys: u64,
+}
+
+impl Info {
+    /// The server's `maxmemory-policy`, if it evicts keys.
+    fn eviction_policy(&self) -> Option<&str> {
+        field(&self.text, "maxmemory_policy").filter(|policy| *policy != "noeviction")
+    }
 }
 
 fn words(value: Value) -> Result<String, Failure> {

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod batcher;
+mod connect;
 mod deny;
 mod inspect;
 mod key;

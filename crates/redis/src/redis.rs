@@ -5,7 +5,11 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
+use redis::aio::ConnectionLike;
+use redis::{
+    Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion,
+    RedisConnectionInfo,
+};
 use slidegate::{Error, ErrorKind, Policy};
 
 use crate::batcher::Batcher;
@@ -13,15 +17,17 @@ use crate::inspect::StoreUsage;
 use crate::key::KeyNames;
 use crate::limiter::RedisLimiterBuilder;
 use crate::servers::{
-    BreakerSettings, Cluster, Failure, Layout, MakeNode, Node, Sentinel, ServerCounts, Servers,
-    Timing,
+    BreakerSettings, Cluster, Failure, GivenConnection, Greeting, Layout, MakeNode, Node, Sentinel,
+    ServerCounts, Servers, Timing,
 };
 use crate::tls::Tls;
 
 /// Redis, Valkey, a primary behind Sentinels, or a cluster: whatever limits are shared through.
 ///
-/// Cheap to clone; all clones share their connections. Connections are made when they are first
-/// needed, so making one needs no server.
+/// Cheap to clone; all clones share their connections. Connections are made in the background when
+/// they are first needed, so building needs no server. [`connect`](Redis::connect) waits for them.
+///
+/// Calls need a tokio runtime with timers and I/O enabled (`enable_all`).
 ///
 /// ```no_run
 /// use slidegate::{Policy, Quota};
@@ -75,11 +81,14 @@ enum Topology {
     /// With the name of the service.
     Sentinel(String),
     Cluster,
+    /// A connection of the user, and whether it is one to a cluster.
+    Given(Arc<dyn GivenConnection>, bool),
 }
 
 impl Redis {
     /// One server, by its address: `redis://`, `rediss://` (TLS) or `unix://`, with user, password
-    /// and database as usual, and `?protocol=resp3` for RESP3.
+    /// and database as usual. Connections use RESP3 if the server knows it; `?protocol=resp2` disables
+    /// that, and a connection that the server closes is then noticed by the next call only.
     ///
     /// # Errors
     ///
@@ -108,6 +117,32 @@ impl Redis {
         Ok(RedisBuilder::new(Topology::Cluster, read_all(addresses)?))
     }
 
+    /// A connection that exists already: a `MultiplexedConnection`, a `ConnectionManager`, or any
+    /// other connection that several callers can use at a time.
+    ///
+    /// Deadlines, the breaker and batching work as usual. Reconnecting and retrying are up to the
+    /// connection: one that sends a command again after it lost the reply counts a check twice, which
+    /// a connection made by [`Redis::single`] never does. A malformed reply does not replace the
+    /// connection. Addresses, credentials and TLS settings of the builder are not used.
+    pub fn from_connection<C>(connection: C) -> RedisBuilder
+    where
+        C: ConnectionLike + Clone + Send + Sync + 'static,
+    {
+        RedisBuilder::new(Topology::Given(Arc::new(connection), false), Vec::new())
+    }
+
+    /// A cluster connection that exists already, such as `redis::cluster_async::ClusterConnection`.
+    ///
+    /// What [`from_connection`](Redis::from_connection) says applies. The connection routes calls by
+    /// their keys, so one breaker guards all nodes, and [`usage`](Redis::usage),
+    /// [`warnings`](Redis::warnings) and [`sweep`](Redis::sweep) return errors.
+    pub fn from_cluster_connection<C>(connection: C) -> RedisBuilder
+    where
+        C: ConnectionLike + Clone + Send + Sync + 'static,
+    {
+        RedisBuilder::new(Topology::Given(Arc::new(connection), true), Vec::new())
+    }
+
     /// Starts a limiter whose state is here.
     pub fn limiter(&self, policy: Policy) -> RedisLimiterBuilder {
         RedisLimiterBuilder::new(self.clone(), policy)
@@ -123,7 +158,7 @@ impl RedisBuilder {
         };
         let timing = Timing {
             call: Duration::from_millis(20),
-            connect: Duration::from_millis(200),
+            connect: Duration::from_millis(500),
             breaker,
             step: Duration::from_millis(500),
         };
@@ -203,8 +238,9 @@ impl RedisBuilder {
         self
     }
 
-    /// How long making a connection may take; 200 ms by default. No decision waits for it longer
-    /// than its own deadline.
+    /// How long one attempt to connect may take; 500 ms by default. It goes on in the background: no
+    /// decision waits for it longer than its own deadline. Attempts that fail are repeated after a
+    /// pause of up to one second.
     #[must_use]
     pub fn connect_deadline(mut self, deadline: Duration) -> Self {
         self.timing.connect = deadline;
@@ -227,7 +263,7 @@ impl RedisBuilder {
         self
     }
 
-    /// After `failures` checks in a row without a reply, a server is not called for `open`. That
+    /// After `failures` checks in a row without a decision, a server is not called for `open`. That
     /// doubles while the server stays unavailable, up to eight times `open`, but at most ten seconds.
     /// By default 5 checks, and from 100 ms up to one second. `open` is from 1 ms to 60 s.
     #[must_use]
@@ -297,7 +333,7 @@ impl RedisBuilder {
         }
         let of_address = match self.topology {
             // The database in a Sentinel's address is not the primary's.
-            Topology::Sentinel(_) => 0,
+            Topology::Sentinel(_) | Topology::Given(..) => 0,
             Topology::Single | Topology::Cluster => self.addresses[0].redis_settings().db(),
         };
         let number = self.database.unwrap_or(of_address);
@@ -314,34 +350,46 @@ impl RedisBuilder {
         let (addresses, timing) = (&self.addresses, self.timing);
         let counts = Arc::new(ServerCounts::default());
         let layout = match &self.topology {
+            Topology::Given(connection, is_cluster) => {
+                let node = Node::given(Arc::clone(connection), timing, Arc::clone(&counts));
+                Layout::Given { node: Arc::new(node), is_cluster: *is_cluster }
+            }
             Topology::Single => {
                 let info = self.with_credentials(&addresses[0]);
-                Layout::Single(Arc::new(node(&self.tls, info, timing, &counts)?))
+                let node = make_node(&self.tls, info, Greeting::Nothing, timing, &counts)?;
+                Layout::Single(Arc::new(node))
             }
             Topology::Sentinel(service) => {
                 let nodes = addresses
                     .iter()
-                    .map(|info| node(&self.tls, bare(info), timing, &counts))
+                    .map(|info| {
+                        let greeting = Greeting::FailoverEvents;
+                        make_node(&self.tls, bare(info), greeting, timing, &counts)
+                    })
                     .collect::<Result<_, _>>()?;
-                let make = self.make_node(&plain(&addresses[0]), &counts);
-                Layout::Sentinel(Arc::new(Sentinel::new(nodes, service, make, timing)))
+                let make = self.make_node(&plain(&addresses[0]), Greeting::Role, &counts);
+                Layout::Sentinel(Sentinel::new(nodes, service, make, timing))
             }
             Topology::Cluster => {
                 let seeds = addresses.iter().map(|info| name(info.addr())).collect();
-                let make = self.make_node(&addresses[0], &counts);
-                let cluster = Cluster::new(seeds, make, timing, Arc::clone(&counts));
-                Layout::Cluster(Arc::new(cluster))
+                let make = self.make_node(&addresses[0], Greeting::Nothing, &counts);
+                Layout::Cluster(Cluster::new(seeds, make, timing, Arc::clone(&counts)))
             }
         };
         Ok(Servers::new(layout, timing, self.in_flight_max, counts))
     }
 
     /// Makes nodes whose addresses are learned later, with the settings of `like`.
-    fn make_node(&self, like: &ConnectionInfo, counts: &Arc<ServerCounts>) -> MakeNode {
+    fn make_node(
+        &self,
+        like: &ConnectionInfo,
+        greeting: Greeting,
+        counts: &Arc<ServerCounts>,
+    ) -> MakeNode {
         let template = self.with_credentials(like);
         let (tls, timing, counts) = (self.tls.clone(), self.timing, Arc::clone(counts));
         Box::new(move |address| {
-            let unusable = || Failure::refused(format!("{address:?} is not HOST:PORT"));
+            let unusable = || Failure::unreachable(format!("{address:?} is not HOST:PORT"));
             let (host, port) = address.rsplit_once(':').ok_or_else(unusable)?;
             let port = port.parse().map_err(|_| unusable())?;
             let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
@@ -355,7 +403,8 @@ impl RedisBuilder {
                 _ => ConnectionAddr::Tcp(host, port),
             };
             let info = template.clone().set_addr(addr);
-            node(&tls, info, timing, &counts).map_err(|error| Failure::refused(error.to_string()))
+            make_node(&tls, info, greeting, timing, &counts)
+                .map_err(|error| Failure::unreachable(error.to_string()))
         })
     }
 
@@ -375,18 +424,20 @@ impl RedisBuilder {
     }
 }
 
-fn node(
+fn make_node(
     tls: &Tls,
     info: ConnectionInfo,
+    greeting: Greeting,
     timing: Timing,
     counts: &Arc<ServerCounts>,
 ) -> Result<Node, Error> {
     let address = name(info.addr());
-    let client = open(tls, info).map_err(|error| {
+    let made = open(tls, info)
+        .and_then(|client| Node::new(&address, client, greeting, timing, Arc::clone(counts)));
+    made.map_err(|error| {
         let message = format!("{address} cannot be used: {error}");
         Error::new(ErrorKind::Setting, message)
-    })?;
-    Ok(Node::new(&address, client, timing, Arc::clone(counts)))
+    })
 }
 
 fn open(tls: &Tls, info: ConnectionInfo) -> redis::RedisResult<Client> {
@@ -420,7 +471,15 @@ fn name(addr: &ConnectionAddr) -> Box<str> {
 
 /// The error does not repeat the address: there may be a password in it.
 fn read(address: &str) -> Result<ConnectionInfo, Error> {
-    address.into_connection_info().map_err(|error| {
+    let read = address.into_connection_info().map(|info| {
+        if address.contains("protocol=") {
+            return info;
+        }
+        // RESP3 reports the end of a connection, and events beside replies.
+        let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+        info.set_redis_settings(settings)
+    });
+    read.map_err(|error| {
         let what = error.detail().unwrap_or("it cannot be read");
         let what = if address.is_empty() { "it is empty".into() } else { what.replace(address, "it") };
         let message = format!(

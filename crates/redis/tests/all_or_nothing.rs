@@ -7,9 +7,12 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use common::{patient, policy, runtime};
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::{RedisFuture, Value};
 use slidegate::{
     Algorithm, Ask, Cost, Decision, ErrorKind, FailureMode, Limiter, ManualClock, Mode, Policy,
     Quota, RetryAfter,
@@ -383,4 +386,73 @@ async fn ask_at_random(limiters: Arc<Vec<RedisLimiter>>, round: u64, task: u64) 
         }
     }
     tally
+}
+
+/// A connection on which every reply takes a while. Counts the commands in flight.
+#[derive(Clone)]
+struct Slow {
+    connection: MultiplexedConnection,
+    delay: Duration,
+    in_flight: Arc<AtomicUsize>,
+    in_flight_most: Arc<AtomicUsize>,
+}
+
+impl ConnectionLike for Slow {
+    fn req_packed_command<'a>(&'a mut self, command: &'a redis::Cmd) -> RedisFuture<'a, Value> {
+        Box::pin(async move {
+            let in_flight = self.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
+            self.in_flight_most.fetch_max(in_flight, Ordering::Relaxed);
+            tokio::time::sleep(self.delay).await;
+            let reply = self.connection.req_packed_command(command).await;
+            self.in_flight.fetch_sub(1, Ordering::Relaxed);
+            reply
+        })
+    }
+
+    fn req_packed_commands<'a>(
+        &'a mut self,
+        commands: &'a redis::Pipeline,
+        offset: usize,
+        count: usize,
+    ) -> RedisFuture<'a, Vec<Value>> {
+        self.connection.req_packed_commands(commands, offset, count)
+    }
+
+    fn get_db(&self) -> i64 {
+        0
+    }
+}
+
+// 64 keys, one after the other, are 128 round trips.
+#[test]
+fn keys_of_many_slots_are_asked_at_once_under_one_deadline() {
+    const KEYS: usize = 64;
+    let server = RedisServer::start().unwrap();
+    runtime().block_on(async {
+        let client = server.client().unwrap();
+        let slow = Slow {
+            connection: client.get_multiplexed_async_connection().await.unwrap(),
+            delay: Duration::from_millis(100),
+            in_flight: Arc::default(),
+            in_flight_most: Arc::default(),
+        };
+        let redis = Redis::from_cluster_connection(slow.clone()).deadline(Duration::from_secs(10));
+        let redis = redis.build().unwrap();
+        let limiter = redis.limiter(policy("many", 5, HOUR_MS)).build().unwrap();
+        let keys: Vec<String> = (0..KEYS).map(|key| format!("key-{key}")).collect();
+        let asks: Vec<_> = keys.iter().map(|key| RedisAsk::new(&limiter, key, Cost::ONE)).collect();
+        let decisions = check_all(&asks).await.unwrap();
+        assert!(allowed(&decisions) && !decisions.iter().any(Decision::is_degraded));
+        assert_eq!(slow.in_flight_most.load(Ordering::Relaxed), KEYS);
+
+        // Looking takes 100 ms, and so does taking.
+        let redis = Redis::from_cluster_connection(slow).deadline(Duration::from_millis(150));
+        let limiter = redis.build().unwrap().limiter(policy("many", 5, HOUR_MS)).build().unwrap();
+        let asks: Vec<_> = keys.iter().map(|key| RedisAsk::new(&limiter, key, Cost::ONE)).collect();
+        let decisions = check_all(&asks).await.unwrap();
+        let is_late = |decision: &Decision| {
+            decision.degraded_reason() == Some(slidegate::DegradedReason::Timeout)
+        };
+        assert!(decisions.iter().all(is_late), "{decisions:?}");
+    });
 }

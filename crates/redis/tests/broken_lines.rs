@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::{crew, eventually, failing, patient, policy, runtime};
-use slidegate::{Cost, FailureMode};
+use slidegate::{Cost, DegradedReason, FailureMode};
 use slidegate_redis::{BreakerState, Redis, RedisLimiter};
-use slidegate_testkit::server::{Door, Proxy, RedisServer, ReplyFault};
+use slidegate_testkit::server::{Door, Proxy, RedisServer, ReplyFault, Sentinel};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -37,7 +37,11 @@ async fn set_apart(server: &RedisServer) {
 }
 
 fn limiter(proxy: &Proxy) -> Arc<RedisLimiter> {
-    let redis = Redis::single(proxy.url()).unwrap().deadline(DEADLINE);
+    limiter_at(proxy.url())
+}
+
+fn limiter_at(url: &str) -> Arc<RedisLimiter> {
+    let redis = Redis::single(url).unwrap().deadline(DEADLINE);
     let redis = redis.breaker(5, Duration::from_millis(20)).build().unwrap();
     let quota = failing(&policy("apart", LIMIT, HOUR_MS), FailureMode::Deny);
     Arc::new(redis.limiter(quota).build().unwrap())
@@ -176,13 +180,13 @@ fn an_answer_too_many_ends_the_connection() {
 }
 
 // A connection on which nothing ever comes back, made while the breaker was open: if it were kept,
-// every probe would go there, and none would ever succeed.
+// every probe would go there, and none would ever succeed. Connections of RESP3 begin with a reply.
 #[test]
 fn a_probe_that_is_not_answered_takes_its_connection_along() {
     runtime().block_on(async {
         let server = RedisServer::start().unwrap();
         let proxy = Proxy::in_front_of(&server).unwrap();
-        let limiter = limiter(&proxy);
+        let limiter = limiter_at(&format!("{}?protocol=resp2", proxy.url()));
         eventually("an answer", async || !limiter.check("0").await.is_degraded()).await;
 
         proxy.fail_replies(ReplyFault::Deafen);
@@ -227,5 +231,52 @@ fn a_server_that_accepts_nobody_delays_nobody() {
         println!("normal after {took:?}, slowest answer {slowest:?}");
         assert_eq!(wrong, 0);
         assert!(slowest <= DEADLINE + SLACK, "{slowest:?}");
+    });
+}
+
+// Servers close idle connections. If only the next check finds out, it is lost.
+#[test]
+fn connection_closed_while_idle_is_replaced_before_the_next_check() {
+    crew().block_on(async {
+        let server = RedisServer::start().unwrap();
+        let redis = patient(&server.url()).build().unwrap();
+        let quota = failing(&policy("idle", LIMIT, HOUR_MS), FailureMode::Deny);
+        let limiter = redis.limiter(quota).build().unwrap();
+        assert!(limiter.check("k").await.is_allowed());
+        for round in 1..=3 {
+            let mut kill = redis::cmd("CLIENT");
+            kill.arg("KILL").arg("TYPE").arg("normal");
+            kill.exec(&mut server.connection().unwrap()).unwrap();
+            let again = async || limiter.stats().connections == round + 1;
+            eventually("another connection", again).await;
+            let decision = limiter.check("k").await;
+            assert!(decision.is_allowed() && !decision.is_degraded(), "{decision:?}");
+        }
+        let stats = limiter.stats();
+        assert_eq!((stats.degraded, stats.unknown, stats.errors), (0, 0, 3), "{stats:?}");
+    });
+}
+
+// A round trip takes longer than a check may. Finding the primary must go on from check to check, or
+// no check ever gets there.
+#[test]
+fn sentinels_farther_away_than_the_deadline_are_found() {
+    crew().block_on(async {
+        let mut sentinel = Sentinel::start(&RedisServer::builder()).unwrap();
+        let ports: Vec<u16> = sentinel.sentinels_mut().iter().map(RedisServer::port).collect();
+        let proxies: Vec<Proxy> = ports.iter().map(|port| Proxy::to_port(*port).unwrap()).collect();
+        for proxy in &proxies {
+            proxy.delay_replies(DEADLINE * 2);
+        }
+        let urls: Vec<&str> = proxies.iter().map(Proxy::url).collect();
+        let redis = Redis::sentinel(&urls, sentinel.service_name()).unwrap().deadline(DEADLINE);
+        let redis = redis.connect_deadline(Duration::from_secs(10)).build().unwrap();
+        let limiter = redis.limiter(policy("far", LIMIT, HOUR_MS)).build().unwrap();
+        let first = limiter.check("k").await;
+        assert_eq!(first.degraded_reason(), Some(DegradedReason::Unreachable));
+        let took = eventually("a decision", async || !limiter.check("k").await.is_degraded()).await;
+        let connections: u64 = proxies.iter().map(|proxy| proxy.counters().connections).sum();
+        println!("decided after {took:?}, {connections} connections");
+        assert_eq!(connections, 3, "one per Sentinel");
     });
 }

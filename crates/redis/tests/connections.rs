@@ -1,17 +1,19 @@
 //! Every way to a server: passwords, users, databases, protocols, sockets, TLS, Sentinel, Cluster;
 //! what a way that is closed says; and who meets whom behind it.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "in a test, to panic is to fail")]
 
 mod common;
 
 use std::fmt::Debug;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use common::{patient, policy, runtime};
-use slidegate::{ErrorKind, FailureMode, Policy, Quota};
-use slidegate_redis::{BreakerState, Redis, RedisBuilder, join};
-use slidegate_testkit::server::{Certificates, Cluster, RedisServer, Sentinel};
+use common::{crew, patient, policy, runtime};
+use slidegate::{Cost, Decision, DegradedReason, ErrorKind, FailureMode, Policy, Quota};
+use slidegate_redis::{BreakerState, Redis, RedisAsk, RedisBuilder, check_all, join};
+use slidegate_testkit::server::{Certificates, Cluster, PATIENCE, RedisServer, Sentinel};
 
 const HOUR_MS: u64 = 3_600_000;
 const PASSWORD: &str = "p@ss/word?#1 {secret}";
@@ -87,7 +89,7 @@ fn passwords() {
 
     let error = fails(patient(&bare).password("not-the-word"), &["not-the-word"]);
     let (port, told) = (server.port().to_string(), error.to_lowercase());
-    assert!(told.contains(&port) && told.contains("auth"), "{error}");
+    assert!(told.contains(&port) && told.contains("wrongpass"), "{error}");
     fails(patient(&bare), &[PASSWORD]);
 }
 
@@ -101,7 +103,7 @@ fn users() {
     works(patient(&server.url_as("dave", "carols-word")).username("carol"));
 
     let error = fails(patient(&server.url_as("carol", "not-her-word")), &["not-her-word"]);
-    assert!(error.to_lowercase().contains("auth"), "{error}");
+    assert!(error.contains("WRONGPASS"), "{error}");
     // She may not touch what begins otherwise.
     let other = patient(&server.url_as("carol", "carols-word")).prefix("other");
     let error = fails_unasked(other);
@@ -301,5 +303,129 @@ fn others_do_not_meet_and_the_same_do() {
             }
         }
         assert_eq!(common::keys(&server).len(), states);
+    });
+}
+
+// A typing mistake in a password must not switch off all limits in silence.
+#[test]
+fn connect_reports_at_once_what_retrying_cannot_fix() {
+    let long = Duration::from_secs(600);
+    let certificates = [Certificates::new().unwrap(), Certificates::new().unwrap()];
+    let users = "user default on >word ~* &* +@all\nuser reader on >word ~sg:* -@all +get\n";
+    let plain = RedisServer::builder().users(users).start().unwrap();
+    let secure = RedisServer::builder().tls(&certificates[0]).start().unwrap();
+    let authority = certificates[1].authority().as_bytes();
+    let other = patient(&plain.url_as("reader", "word")).prefix("other");
+    for (builder, reason) in [
+        (patient(&plain.url_as("", "wrong")), DegradedReason::Unauthorized),
+        (patient(&plain.url_as("reader", "word")), DegradedReason::Unauthorized),
+        (other, DegradedReason::Unauthorized),
+        (patient(&secure.url()).tls_authority(authority), DegradedReason::Tls),
+    ] {
+        let redis = builder.build().unwrap();
+        let limiter = redis.limiter(policy("api", 2, HOUR_MS)).build().unwrap();
+        runtime().block_on(async {
+            let error = redis.connect(long).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Setting, "{error}");
+            let decision = limiter.check("alice").await;
+            assert_eq!(decision.degraded_reason(), Some(reason), "{error}");
+            assert!(limiter.stats().failures(reason) > 0, "{error}");
+        });
+    }
+    runtime().block_on(async {
+        let redis = patient(&plain.url_as("", "word")).build().unwrap();
+        redis.connect(long).await.unwrap();
+    });
+}
+
+#[test]
+fn connect_waits_for_a_server_that_is_down() {
+    crew().block_on(async {
+        let mut server = RedisServer::start().unwrap();
+        server.kill().unwrap();
+        let redis = patient(&server.url()).build().unwrap();
+        let error = redis.connect(Duration::from_millis(100)).await.unwrap_err().to_string();
+        assert!(error.contains(&server.port().to_string()), "{error}");
+        let waiting = tokio::spawn({
+            let redis = redis.clone();
+            async move { redis.connect(PATIENCE).await }
+        });
+        server.restart().unwrap();
+        waiting.await.unwrap().unwrap();
+        let limiter = redis.limiter(policy("api", 2, HOUR_MS)).build().unwrap();
+        assert!(!limiter.check("alice").await.is_degraded());
+        assert!(limiter.stats().failures(DegradedReason::Unreachable) > 0);
+    });
+}
+
+/// Polls a future once, without any runtime.
+fn poll_once<F: Future>(future: F) -> F::Output {
+    let mut context = Context::from_waker(Waker::noop());
+    match pin!(future).poll(&mut context) {
+        Poll::Ready(output) => output,
+        Poll::Pending => panic!("it waits for a runtime that is not there"),
+    }
+}
+
+#[test]
+fn outside_of_a_runtime_the_failure_mode_decides() {
+    let server = RedisServer::start().unwrap();
+    let sentinel = Redis::sentinel(&[server.url()], "service").unwrap();
+    let cluster = Redis::cluster(&[server.url()]).unwrap();
+    for builder in [patient(&server.url()), sentinel, cluster] {
+        let redis = builder.build().unwrap();
+        let lease = Duration::from_millis(50);
+        let plain = redis.limiter(policy("plain", 2, HOUR_MS)).build().unwrap();
+        let leased = redis.limiter(policy("leased", 9, HOUR_MS)).leases(lease).build().unwrap();
+        for limiter in [&plain, &leased] {
+            for _ in 0..3 {
+                let decision = poll_once(limiter.check("k"));
+                assert_eq!(decision.degraded_reason(), Some(DegradedReason::NoRuntime));
+            }
+            let error = poll_once(limiter.peek("k")).unwrap_err();
+            assert!(error.to_string().contains("tokio runtime"), "{error}");
+            poll_once(limiter.reset("k")).unwrap_err();
+        }
+        let asks = ["a", "b"].map(|key| RedisAsk::new(&plain, key, Cost::ONE));
+        let decisions = poll_once(check_all(&asks)).unwrap();
+        assert!(decisions.iter().all(Decision::is_degraded));
+        poll_once(redis.usage()).unwrap_err();
+        poll_once(redis.connect(lease)).unwrap_err();
+    }
+}
+
+// Each `block_on` of a program without a runtime of its own is another runtime, and the connections
+// of the one before are gone with it.
+#[test]
+fn limiter_survives_the_end_of_its_runtime() {
+    let server = RedisServer::start().unwrap();
+    let redis = patient(&server.url()).build().unwrap();
+    let limiter = redis.limiter(policy("api", 9, HOUR_MS)).build().unwrap();
+    for _ in 0..4 {
+        let decision = runtime().block_on(limiter.check("alice"));
+        assert!(decision.is_allowed() && !decision.is_degraded(), "{decision:?}");
+    }
+}
+
+#[test]
+fn connection_of_the_user() {
+    let server = RedisServer::builder().password(PASSWORD).start().unwrap();
+    let runtime = crew();
+    let connection = runtime.block_on(async {
+        server.client().unwrap().get_multiplexed_async_connection().await.unwrap()
+    });
+    let _guard = runtime.enter();
+    let long = Duration::from_secs(10);
+    works(Redis::from_connection(connection.clone()).deadline(long));
+    works(Redis::from_cluster_connection(connection.clone()).deadline(long));
+    let redis = Redis::from_connection(connection).deadline(long);
+    let redis = redis.build().unwrap();
+    runtime.block_on(async {
+        redis.connect(PATIENCE).await.unwrap();
+        assert!(redis.usage().await.unwrap().bytes > 0);
+        let limiter = redis.limiter(policy("api", 2, HOUR_MS)).build().unwrap();
+        drop(server);
+        let decision = limiter.check("alice").await;
+        assert_eq!(decision.degraded_reason(), Some(DegradedReason::Unreachable));
     });
 }

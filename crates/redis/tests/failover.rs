@@ -403,3 +403,45 @@ fn a_stopped_replica_changes_nothing() {
         assert_eq!(limiter.stats().errors, 0);
     });
 }
+
+// The old primary of a planned failover goes on as a primary for some ten seconds. Processes that stay
+// there meanwhile have a limit of their own.
+#[test]
+fn planned_failover_moves_every_process_while_the_old_primary_still_serves() {
+    const PROCESSES: usize = 4;
+    crew().block_on(async {
+        let mut sentinel = Sentinel::start(&RedisServer::builder()).unwrap();
+        let process = |number: usize| {
+            let builder = Redis::sentinel(&sentinel.sentinel_urls(), sentinel.service_name());
+            limiter(&patient(builder.unwrap()), &format!("process-{number}"), 1_000_000)
+        };
+        let limiters: Vec<_> = (0..PROCESSES).map(process).collect();
+        for limiter in &limiters {
+            assert!(limiter.check("before").await.is_allowed());
+        }
+        let old = sentinel.primary().unwrap();
+        let mut failover = redis::cmd("SENTINEL");
+        failover.arg("FAILOVER").arg(sentinel.service_name());
+        failover.exec(&mut sentinel.sentinels_mut()[0].connection().unwrap()).unwrap();
+        let new = sentinel.wait_for_failover(old).unwrap();
+        let chosen = Instant::now();
+        let mut number = 0;
+        for limiter in &limiters {
+            let has_moved = async || {
+                number += 1;
+                let key = format!("after-{number}");
+                assert!(!limiter.check(&key).await.is_degraded());
+                let names = common::keys(&sentinel.servers()[new]);
+                names.iter().any(|(name, _)| name.ends_with(&key))
+            };
+            eventually("checks on the new primary", has_moved).await;
+        }
+        println!(
+            "{PROCESSES} processes on the new primary {:?} after the switch",
+            chosen.elapsed()
+        );
+        let role = sentinel.servers()[old].info("replication", "role").unwrap();
+        assert_eq!(role, "master", "the limiters moved only when the old primary was demoted");
+        assert!(limiters.iter().all(|limiter| limiter.stats().degraded == 0));
+    });
+}

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::subject::RedisSubject;
-use common::{patient, runtime};
+use common::{eventually, patient, runtime};
 use slidegate::{Algorithm, Cost, Error, Policy, Quota};
 use slidegate_redis::{Redis, RedisAsk, RedisBuilder, check_all};
 use slidegate_testkit::server::{Cluster, RedisServer, Sentinel};
@@ -160,6 +160,8 @@ fn try_every_right(server: &RedisServer) {
                 // A check has no error to tell; where looking is still allowed, it says no more.
                 assert!(is_refusal(&error) || error == "degraded", "{right}: {error}");
                 set_user(&mut admin, user, right);
+                // A user that may not send scripts is not sent one for a moment.
+                eventually("the right", async || decide(&decider, "again").await.is_ok()).await;
             }
         }
         decide(&decider, "after").await.unwrap();

@@ -5,12 +5,14 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use common::{crew, eventually, failing, keys, patient, policy, runtime};
-use slidegate::{Algorithm, FailureMode, Policy, Quota};
+use slidegate::{Algorithm, DegradedReason, FailureMode, Policy, Quota};
 use slidegate_redis::{BreakerState, RedisLimiter};
-use slidegate_testkit::server::{RedisServer, poll};
+use slidegate_testkit::server::{Proxy, RedisServer, poll};
+use tokio::task::JoinSet;
 
 const HOUR_MS: u64 = 3_600_000;
 
@@ -199,10 +201,11 @@ fn a_server_that_is_loading_is_waited_for() {
         });
         println!("{}", seen.unwrap());
         let before = limiter.stats();
-        let mut refused = 0;
+        let (mut refused, mut allowed) = (0, 0);
         while !back.is_finished() {
             let decision = limiter.check("k").await;
             refused += u32::from(decision.is_degraded() && !decision.is_allowed());
+            allowed += u64::from(decision.is_allowed());
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         assert!(refused > 0);
@@ -211,7 +214,89 @@ fn a_server_that_is_loading_is_waited_for() {
         // What it refused while it was loading was not counted.
         let used = limiter.usage("k").await.unwrap().units(0);
         let unknown = limiter.stats().unknown - before.unknown;
-        assert!((2..=2 + unknown).contains(&used), "{used} used, {unknown} unknown");
+        let counted = 2 + allowed;
+        assert!((counted..=counted + unknown).contains(&used), "{used} used, {unknown} unknown");
         drop(back.join().unwrap());
+    });
+}
+
+/// Checks a key from several tasks for a while. Returns how long that was.
+async fn flood(limiter: &Arc<RedisLimiter>, tasks: usize, checks: usize) -> Duration {
+    let began = tokio::time::Instant::now();
+    let mut flood = JoinSet::new();
+    for _ in 0..tasks {
+        let limiter = Arc::clone(limiter);
+        flood.spawn(async move {
+            for _ in 0..checks {
+                assert!(limiter.check("k").await.is_degraded());
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        });
+    }
+    flood.join_all().await;
+    began.elapsed()
+}
+
+// The server replies, so it looks healthy. A limiter that connects again for every check keeps the
+// server from its other clients.
+#[test]
+fn server_without_room_for_clients_gets_few_connections() {
+    crew().block_on(async {
+        let server = RedisServer::start().unwrap();
+        let mut admin = server.connection().unwrap();
+        let mut set_clients_max = |count: u32| {
+            let mut set = redis::cmd("CONFIG");
+            set.arg("SET").arg("maxclients").arg(count).exec(&mut admin).unwrap();
+            let info: String = redis::cmd("INFO").arg("stats").query(&mut admin).unwrap();
+            let line = info.lines().find_map(|line| line.strip_prefix("rejected_connections:"));
+            line.unwrap().trim_end().parse::<u32>().unwrap()
+        };
+        set_clients_max(1);
+        let redis = patient(&server.url()).build().unwrap();
+        let quota = failing(&policy("crowd", 10, HOUR_MS), FailureMode::Deny);
+        let limiter = Arc::new(redis.limiter(quota).build().unwrap());
+        let mut took = flood(&limiter, 1, 1000).await;
+        took += flood(&limiter, 128, 200).await;
+        let decision = limiter.check("k").await;
+        assert_eq!(decision.degraded_reason(), Some(DegradedReason::Rejected), "{decision:?}");
+        let stats = limiter.stats();
+        assert_ne!(stats.breaker, BreakerState::Closed);
+        let refused = set_clients_max(100);
+        println!("{refused} connections in {took:?}");
+        // The pauses grow to at least half a second.
+        let seconds = u32::try_from(took.as_secs()).unwrap();
+        assert!(refused > 1 && refused < 10 + 3 * seconds, "{refused} in {took:?}: {stats:?}");
+        assert!(stats.failures(DegradedReason::Rejected) >= u64::from(refused) - 1, "{stats:?}");
+        eventually("a decision", async || limiter.check("k").await.is_allowed()).await;
+    });
+}
+
+// A script has 30 KB. A user who may not send one is not sent one for every check.
+#[test]
+fn user_that_may_not_eval_is_sent_few_scripts() {
+    crew().block_on(async {
+        let users = "user narrow on >word resetkeys ~sg:* -@all +evalsha +time +get\n";
+        let server = RedisServer::builder().users(users).start().unwrap();
+        let proxy = Proxy::in_front_of(&server).unwrap();
+        let redis = patient(&format!("redis://narrow:word@127.0.0.1:{}", proxy.port()));
+        let redis = redis.build().unwrap();
+        let quota = failing(&policy("narrow", 10, HOUR_MS), FailureMode::Allow);
+        let limiter = Arc::new(redis.limiter(quota).build().unwrap());
+        flood(&limiter, 4, 300).await;
+        let decision = limiter.check("k").await;
+        assert_eq!(decision.degraded_reason(), Some(DegradedReason::Unauthorized));
+        let (stats, bytes) = (limiter.stats(), proxy.counters().bytes_to_server);
+        println!("{} scripts, {} calls, {bytes} bytes sent", stats.scripts_sent, stats.calls);
+        // At most one per caller before the first refusal arrives.
+        assert!(stats.scripts_sent <= 5 && stats.calls < 100, "{stats:?}");
+        assert_ne!(stats.breaker, BreakerState::Closed);
+        let error = limiter.usage("k").await.unwrap_err().to_string();
+        assert!(error.contains("no permissions"), "{error}");
+
+        let mut grant = redis::cmd("ACL");
+        grant.arg("SETUSER").arg("narrow").arg("+@all");
+        grant.exec(&mut server.connection().unwrap()).unwrap();
+        let normal = async || !limiter.check("k").await.is_degraded();
+        eventually("a decision after the right was granted", normal).await;
     });
 }

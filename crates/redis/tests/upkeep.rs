@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use common::{patient, policy, runtime};
+use slidegate::{StatValue, Store};
 use slidegate_redis::{Redis, Warning};
 use slidegate_testkit::server::{Cluster, RedisServer};
 
@@ -28,6 +29,8 @@ fn a_server_that_evicts_is_warned_of() {
         let redis = patient(&server.url()).build().unwrap();
         let warnings = runtime().block_on(redis.warnings()).unwrap();
         assert_eq!(warnings.len(), usize::from(warned), "{way}: {warnings:?}");
+        let usage = runtime().block_on(redis.usage()).unwrap();
+        assert_eq!(usage.evicting, u64::from(warned), "{way}");
         for warning in warnings {
             let text = warning.to_string();
             assert!(text.contains(way) && text.contains("noeviction"), "{text}");
@@ -39,6 +42,28 @@ fn a_server_that_evicts_is_warned_of() {
     let server = RedisServer::valkey().start().unwrap();
     let redis = patient(&server.url()).build().unwrap();
     assert!(runtime().block_on(redis.warnings()).unwrap().is_empty());
+}
+
+// Somebody changes the setting at night, long after the start.
+#[test]
+fn eviction_switched_on_later_is_noticed() {
+    let server = RedisServer::start().unwrap();
+    let redis = patient(&server.url()).build().unwrap();
+    let limiter = redis.limiter(policy("api", 5, HOUR_MS)).build().unwrap();
+    let runtime = runtime();
+    let evicting = || {
+        runtime.block_on(limiter.refresh_stats()).unwrap();
+        let stats = Store::stats(&limiter);
+        let name = "rate_limit_store_evicting_servers";
+        stats.iter().find(|stat| stat.name == name).unwrap().value
+    };
+    assert_eq!(evicting(), StatValue::Gauge(0));
+    let mut set = redis::cmd("CONFIG");
+    set.arg("SET").arg("maxmemory-policy").arg("allkeys-lru");
+    set.exec(&mut server.connection().unwrap()).unwrap();
+    assert_eq!(evicting(), StatValue::Gauge(1));
+    let warnings = runtime.block_on(Store::warnings(&limiter)).unwrap();
+    assert!(warnings[0].contains("allkeys-lru"), "{warnings:?}");
 }
 
 #[test]

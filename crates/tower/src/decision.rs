@@ -4,7 +4,7 @@ use core::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::Extensions;
-use slidegate::{Decision, Error, Outcome, QuotaDecision, Receipt};
+use slidegate::{Decision, DegradedReason, Error, Outcome, QuotaDecision, Receipt};
 use slidegate_gate::{Decided, Gate, GateOutcome, TierId};
 
 use crate::key::KeyBytes;
@@ -138,6 +138,11 @@ impl Charge {
         self.decided.lock().decision.is_degraded()
     }
 
+    /// Returns why the store did not decide, or `None` if it did.
+    pub fn degraded_reason(&self) -> Option<DegradedReason> {
+        self.decided.lock().decision.degraded_reason()
+    }
+
     /// Returns the units that were taken and can still be settled. Zero if nothing was taken (in
     /// shadow mode over the limit, switched off, or while the store fails), or if the receipt is
     /// gone.
@@ -228,9 +233,11 @@ impl RuleDecided {
             QuotaDecision::new(quota.limit(), remaining, quota.retry_after(), quota.reset_after())
         };
         let quotas: Vec<_> = decided.decision.quotas().iter().map(less).collect();
-        let degraded = decided.decision.is_degraded();
         let decision = Decision::new(Outcome::Allow, &quotas, None);
-        decided.decision = if degraded { decision.into_degraded() } else { decision };
+        decided.decision = match decided.decision.degraded_reason() {
+            Some(reason) => decision.into_degraded(reason),
+            None => decision,
+        };
     }
 }
 

@@ -3,8 +3,9 @@
 use core::fmt;
 use core::sync::atomic::Ordering;
 
-use slidegate::{Cost, Decision, Error, ErrorKind, Mode, Outcome, Receipt};
-use tokio::time::Instant;
+use futures_util::future::join_all;
+use slidegate::{Cost, Decision, DegradedReason, Error, ErrorKind, Mode, Outcome, Receipt};
+use tokio::time::{Instant, timeout_at};
 
 use super::tier::RedisTier;
 use super::{RedisLimiter, RedisWithQuotas};
@@ -59,9 +60,10 @@ struct Part {
 /// decision is an allowance and all units were taken, or every one is a denial and none were.
 ///
 /// Where all keys are of one slot, which is so without a cluster and for the policies of one key,
-/// it is one script and atomic. Otherwise, and while a slot moves, every part is looked at first,
-/// then taken in a fixed order, and the exact units are given back when one denies after all: never
-/// too much is allowed, while another request may be denied for units that are on their way back.
+/// it is one script and atomic. Otherwise, and while a slot moves, all parts are looked at in one
+/// round trip and taken in a second one, and the exact units are given back when one denies after
+/// all: never too much is allowed, while another request may be denied for units that are on their
+/// way back. One deadline applies to the whole.
 ///
 /// The costs of a key that occurs twice are summed. A policy in shadow mode denies nothing. Without a
 /// reply, every policy's failure mode decides, and all are denied if one of them denies.
@@ -132,17 +134,18 @@ impl Redis {
         asks: &[RedisAsk<'_>],
         parts: &[Part],
     ) -> Result<Vec<Decision>, Failure> {
+        let until = self.deadline(Instant::now());
         let slots = |part: &Part| slot_of(&part.name);
         let one_slot = parts.windows(2).all(|pair| slots(&pair[0]) == slots(&pair[1]));
         if one_slot || !self.shared.servers.is_cluster() {
             let check = |part: &Part| asks[part.of].check(part.cost);
-            let decisions = self.call_parts(parts, check).await;
+            let decisions = self.call_parts(parts, check, until).await;
             // While their slot moves, the keys may be on two nodes.
             if !decisions.as_ref().is_err_and(|failure| failure.kind == FailureKind::KeysSplit) {
                 return decisions;
             }
         }
-        self.check_parts_in_turn(asks, parts).await
+        self.check_parts_apart(asks, parts, until).await
     }
 
     /// Runs one operation per part in a single script call.
@@ -150,65 +153,94 @@ impl Redis {
         &self,
         parts: &[Part],
         op: impl Fn(&Part) -> Op<'static>,
+        until: Instant,
     ) -> Result<Vec<Decision>, Failure> {
         let names: Vec<Vec<u8>> = parts.iter().map(|part| part.name.clone()).collect();
         let ops: Vec<KeyOp<'_>> =
             parts.iter().map(|part| KeyOp { limits: &part.limits, op: op(part) }).collect();
-        let replies = self.run_ops(&names, &ops).await?;
+        let replies = self.run_ops(&names, &ops, until).await?;
         replies.iter().map(|reply| reply.decision(0)).collect()
     }
 
-    /// Looks at every part, then takes each, and gives back what was taken if one denies.
-    async fn check_parts_in_turn(
+    /// Runs one operation per part in calls of their own, all at the same time.
+    async fn call_each(
+        &self,
+        parts: &[Part],
+        op: impl Fn(&Part) -> Op<'static>,
+        until: Instant,
+    ) -> Vec<Result<Decision, Failure>> {
+        let call = async |part: &Part| {
+            let mut decisions = self.call_parts(core::slice::from_ref(part), &op, until).await?;
+            decisions.pop().ok_or_else(|| Failure::bad_reply("the script replied nothing"))
+        };
+        join_all(parts.iter().map(call)).await
+    }
+
+    /// Looks at all parts at once, then takes all at once, and gives back what was taken if one
+    /// denies.
+    async fn check_parts_apart(
         &self,
         asks: &[RedisAsk<'_>],
         parts: &[Part],
+        until: Instant,
     ) -> Result<Vec<Decision>, Failure> {
         let denies =
             |part: &Part, decision: &Decision| !asks[part.of].is_shadow() && !decision.is_allowed();
-        let mut looks = Vec::with_capacity(parts.len());
-        for part in parts {
-            let one = core::slice::from_ref(part);
-            looks.extend(self.call_parts(one, |part| Op::Peek { cost: part.cost }).await?);
-        }
+        let looks = self.call_each(parts, |part| Op::Peek { cost: part.cost }, until).await;
+        let mut looks: Vec<Decision> = looks.into_iter().collect::<Result<_, _>>()?;
         if parts.iter().zip(&looks).any(|(part, look)| denies(part, look)) {
             return Ok(looks);
         }
-        let mut taken: Vec<Decision> = Vec::with_capacity(parts.len());
-        for (index, part) in parts.iter().enumerate() {
-            let one = core::slice::from_ref(part);
-            match self.call_parts(one, |part| asks[part.of].check(part.cost)).await {
-                Ok(mut decisions) => {
-                    let Some(decision) = decisions.pop() else {
-                        continue;
-                    };
-                    if denies(part, &decision) {
-                        looks[index] = decision;
-                        self.give_back_parts(parts, taken).await;
-                        return Ok(looks);
-                    }
-                    taken.push(decision);
-                }
-                Err(failure) => {
-                    self.give_back_parts(parts, taken).await;
-                    return Err(failure);
-                }
+        let taken = self.call_each(parts, |part| asks[part.of].check(part.cost), until).await;
+        let has_taken_all = parts
+            .iter()
+            .zip(&taken)
+            .all(|(part, taken)| taken.as_ref().is_ok_and(|decision| !denies(part, decision)));
+        if has_taken_all {
+            return taken.into_iter().collect();
+        }
+        let (mut failure, mut refunds) = (None, Vec::new());
+        for ((part, taken), look) in parts.iter().zip(taken).zip(&mut looks) {
+            match taken {
+                Err(failed) => failure = Some(failed),
+                Ok(decision) if denies(part, &decision) => *look = decision,
+                Ok(decision) => refunds.extend(Refund::new(part, decision)),
             }
         }
-        Ok(taken)
+        self.give_back(refunds, until).await;
+        failure.map_or(Ok(looks), Err)
     }
 
-    async fn give_back_parts(&self, parts: &[Part], taken: Vec<Decision>) {
-        for (part, decision) in parts.iter().zip(taken) {
-            let Some(receipt) = decision.into_receipt() else {
-                continue;
+    /// Gives back units on a task with a deadline of its own. Waits for it no longer than `until`.
+    async fn give_back(&self, refunds: Vec<Refund>, until: Instant) {
+        let redis = self.clone();
+        let giving = tokio::spawn(async move {
+            let until = redis.deadline(Instant::now());
+            let refund = async |refund: &Refund| {
+                let op = KeyOp { limits: &refund.limits, op: refund.op };
+                // Units that cannot be given back count until their window has passed.
+                let _ = redis.run_ops(core::slice::from_ref(&refund.name), &[op], until).await;
             };
-            let op =
-                Op::Refund { tick: receipt.tick(), units: receipt.units(), epoch: receipt.epoch() };
-            let op = KeyOp { limits: &part.limits, op };
-            // Units that cannot be given back count until their window has passed.
-            let _ = self.run_ops(core::slice::from_ref(&part.name), &[op]).await;
-        }
+            join_all(refunds.iter().map(refund)).await;
+        });
+        let _ = timeout_at(until, giving).await;
+    }
+}
+
+/// Units of one part to give back.
+struct Refund {
+    name: Vec<u8>,
+    limits: ScriptLimits,
+    op: Op<'static>,
+}
+
+impl Refund {
+    /// Returns `None` if the decision took nothing.
+    fn new(part: &Part, decision: Decision) -> Option<Self> {
+        let receipt = decision.into_receipt()?;
+        let (tick, units, epoch) = (receipt.tick(), receipt.units(), receipt.epoch());
+        let (name, limits) = (part.name.clone(), part.limits.clone());
+        Some(Self { name, limits, op: Op::Refund { tick, units, epoch } })
     }
 }
 
@@ -274,13 +306,13 @@ fn denied_by_fallback(asks: &[RedisAsk<'_>], now: Instant) -> Option<Vec<Decisio
     if !asks.iter().zip(&denials).any(denies) {
         return None;
     }
-    let unasked = Failure::refused("another key was denied here");
+    let unasked = Failure::refused(DegradedReason::Recovering, "another key was denied here");
     let decisions = asks.iter().zip(denials).map(|(ask, denial)| {
         let inner = &ask.limiter.inner;
         inner.counts.degraded.fetch_add(1, Ordering::Relaxed);
         let decision =
             denial.unwrap_or_else(|| inner.decide_blindly(Outcome::Allow, ask.tier, &unasked));
-        ask.settled(decision.into_degraded(), true)
+        ask.settled(decision.into_degraded(DegradedReason::Recovering), true)
     });
     Some(decisions.collect())
 }
@@ -299,7 +331,8 @@ impl RedisAsk<'_> {
     fn given_back(&self, answer: Decision) -> Decision {
         let denied = answer.is_shadow_denied() || !answer.is_allowed();
         let outcome = if denied { Outcome::Deny } else { Outcome::Allow };
-        let bare = Decision::new(outcome, answer.quotas(), None).into_degraded();
+        let reason = answer.degraded_reason().unwrap_or(DegradedReason::Other);
+        let bare = Decision::new(outcome, answer.quotas(), None).into_degraded(reason);
         if let (Some(local), Some(receipt)) = (&self.limiter.inner.local, answer.into_receipt()) {
             local.give_back(receipt, self.tier.and_then(RedisTier::local));
         }

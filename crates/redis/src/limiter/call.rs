@@ -5,6 +5,7 @@
 
 use core::time::Duration;
 
+use slidegate::DegradedReason;
 use tokio::time::Instant;
 
 use super::Inner;
@@ -66,8 +67,8 @@ impl Redis {
         &self,
         names: &[Vec<u8>],
         ops: &[KeyOp<'_>],
+        until: Instant,
     ) -> Result<Vec<KeyReply>, Failure> {
-        let until = self.deadline(Instant::now());
         let _permit = self.shared.servers.enter()?;
         let (replies, _) = self.call_script(names, ops, until).await?;
         Ok(replies)
@@ -102,7 +103,8 @@ impl Redis {
         let received = Instant::now();
         let reply = script::parse(raw.value, ops).map_err(|error| {
             raw.node.distrust();
-            Failure::unknown(format!("an answer that makes no sense: {error}"))
+            let why = format!("the reply is malformed: {error}");
+            Failure::unknown(DegradedReason::BadReply, why)
         })?;
         if self.test_time().is_none() {
             let server = reply.server_time;

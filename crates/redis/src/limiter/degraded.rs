@@ -33,7 +33,7 @@ impl Inner {
                 self.decide_blindly(Outcome::Allow, tier, failure)
             }
         };
-        self.apply_mode(decision.into_degraded())
+        self.apply_mode(decision.into_degraded(failure.reason()))
     }
 
     /// A decision without usage: nothing remains when denying, everything when allowing.

@@ -4,7 +4,8 @@ use core::sync::atomic::Ordering;
 use core::time::Duration;
 use std::sync::Arc;
 
-use slidegate::{Cost, Decision};
+use slidegate::{Cost, Decision, DegradedReason};
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
@@ -100,7 +101,10 @@ impl Inner {
                 fetch.give_back(undelivered).await;
             }
         });
-        let ended = || Failure::refused("the runtime ended while a lease was asked for");
+        let ended = || {
+            let why = "the runtime ended while a lease was fetched";
+            Failure::refused(DegradedReason::NoRuntime, why)
+        };
         match fetched.await.unwrap_or_else(|_| Err(ended())) {
             Ok(decision) => {
                 if decision.receipt().is_some() {
@@ -113,8 +117,12 @@ impl Inner {
     }
 
     pub(super) fn return_soon(self: &Arc<Self>, key: &[u8], unused: UnusedUnits) {
+        let Ok(runtime) = Handle::try_current() else {
+            self.counts.lost.fetch_add(unused.units, Ordering::Relaxed);
+            return;
+        };
         let (inner, key) = (Arc::clone(self), Box::<[u8]>::from(key));
-        tokio::spawn(async move { inner.return_unused(&key, unused).await });
+        runtime.spawn(async move { inner.return_unused(&key, unused).await });
     }
 
     /// Refunds unused units under the limits they were taken under: those of a tier may differ from

@@ -21,9 +21,10 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use slidegate::{
-    Cost, Decision, Error, Event, Key, Mode, Policy, Quota, Quotas, Receipt, Secret, StoreId, Tier,
-    Usage,
+    Cost, Decision, DegradedReason, Error, Event, Key, Mode, Policy, Quota, Quotas, Receipt,
+    Secret, StoreId, Tier, Usage,
 };
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use crate::deny::{CachedDenial, DeniedCheck, DenyCache, ReplyTimes};
@@ -32,6 +33,7 @@ use crate::lease::{LeaseEntry, Leases};
 use crate::local::LocalFallback;
 use crate::redis::Redis;
 use crate::script::{KeyReply, Op, ScriptLimits};
+use crate::servers::Failure;
 use stats::LimiterCounts;
 use tier::{RedisTier, longest};
 
@@ -42,6 +44,8 @@ use tier::{RedisTier, longest};
 /// same time, with the deny cache and with leases. It is made within the deadline: without a reply
 /// the policy's [`FailureMode`](slidegate::FailureMode) decides, and the decision is marked as
 /// degraded. A check whose future is dropped may have been charged.
+///
+/// Calls need a tokio runtime with timers and I/O enabled. Outside of one, the failure mode decides.
 #[derive(Debug)]
 pub struct RedisLimiter {
     inner: Arc<Inner>,
@@ -332,12 +336,15 @@ impl Inner {
         check: Check<'_>,
         now: Instant,
     ) -> Decision {
+        if Handle::try_current().is_err() {
+            return self.degrade(check.key, check.tier, check.cost, &Failure::no_runtime());
+        }
         match (memory, &self.leases) {
             (Memory::Allowed(decision), _) => decision,
             (Memory::DeniedByFallback(denial), _) => {
                 self.probe(check.key, check.tier, check.until).await;
                 self.counts.degraded.fetch_add(1, Ordering::Relaxed);
-                self.apply_mode(denial.into_degraded())
+                self.apply_mode(denial.into_degraded(DegradedReason::Recovering))
             }
             (Memory::LeaseEmpty(entry), Some(leases)) => {
                 self.check_by_lease(leases, entry, check, now).await

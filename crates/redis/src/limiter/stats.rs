@@ -3,6 +3,8 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
+use slidegate::DegradedReason;
+
 use crate::servers::{BreakerState, Servers};
 
 /// Counters of one limiter.
@@ -74,6 +76,8 @@ pub struct RedisStats {
     pub scripts_sent: u64,
     /// Redirections by a cluster.
     pub redirects: u64,
+    /// Failed calls and connections, by the number of their reason.
+    failures: [u64; DegradedReason::ALL.len()],
 }
 
 impl RedisStats {
@@ -102,6 +106,13 @@ impl RedisStats {
             small_clock_step_max: Duration::from_micros(get(&shared.small_clock_step_max)),
             scripts_sent: get(&shared.scripts_sent),
             redirects: get(&shared.redirects),
+            failures: shared.failures(),
         }
+    }
+
+    /// Returns the calls and connections that failed for a reason. Calls that an open breaker
+    /// stopped are not counted again.
+    pub fn failures(&self, reason: DegradedReason) -> u64 {
+        self.failures[reason as usize]
     }
 }

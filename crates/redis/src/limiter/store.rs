@@ -3,8 +3,8 @@
 use core::any::Any;
 
 use slidegate::{
-    Cost, Decision, Error, ErrorKind, Event, Policy, Quota, Receipt, Stat, StatValue, Store,
-    StoreAsk, StoreFuture, StoreGroup, StoreResult, Target, Tier, Usage,
+    Cost, Decision, DegradedReason, Error, ErrorKind, Event, Policy, Quota, Receipt, Stat,
+    StatValue, Store, StoreAsk, StoreFuture, StoreGroup, StoreResult, Target, Tier, Usage,
 };
 
 use super::{RedisAsk, RedisLimiter, RedisStats, RedisWithQuotas, check_all};
@@ -160,15 +160,22 @@ impl Store for RedisLimiter {
             .map(|(name, help, count)| Stat::new(name, help, StatValue::Count(count)));
         let shared = shared_counts(&stats)
             .map(|(name, help, count)| Stat::shared(name, help, StatValue::Count(count)));
+        let failures = DegradedReason::ALL.map(|reason| {
+            let count = StatValue::Count(stats.failures(reason));
+            let help = "Calls and connections that failed.";
+            Stat::shared("rate_limit_redis_failures_total", help, count)
+                .with_label("reason", reason.name())
+        });
         let usage = *self.inner.redis.shared.usage.lock();
         let usage = usage.into_iter().flat_map(usage_stats);
-        own.into_iter().chain([breaker, step]).chain(shared).chain(usage).collect()
+        let gauges = [breaker, step];
+        own.into_iter().chain(gauges).chain(shared).chain(failures).chain(usage).collect()
     }
 }
 
 /// What the servers report about themselves.
-fn usage_stats(usage: StoreUsage) -> [Stat; 4] {
-    let StoreUsage { bytes, bytes_max, keys, evicted } = usage;
+fn usage_stats(usage: StoreUsage) -> [Stat; 5] {
+    let StoreUsage { bytes, bytes_max, keys, evicted, evicting } = usage;
     [
         ("rate_limit_store_memory_bytes", "Bytes in use.", StatValue::Gauge(bytes)),
         (
@@ -178,6 +185,11 @@ fn usage_stats(usage: StoreUsage) -> [Stat; 4] {
         ),
         ("rate_limit_store_keys", "Keys on the servers.", StatValue::Gauge(keys)),
         ("rate_limit_store_evicted_total", "Keys evicted.", StatValue::Count(evicted)),
+        (
+            "rate_limit_store_evicting_servers",
+            "Servers that evict keys that still count when they are full.",
+            StatValue::Gauge(evicting),
+        ),
     ]
     .map(|(name, help, value)| Stat::shared(name, help, value))
 }

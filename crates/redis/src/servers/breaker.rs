@@ -84,6 +84,13 @@ impl Breaker {
         self.open(&mut self.state.lock(), now);
     }
 
+    /// Lets the next call probe the server, because it accepts connections again. Does nothing
+    /// while closed.
+    pub(crate) fn allow_probe(&self, now: Instant) {
+        let mut state = self.state.lock();
+        state.until = state.until.map(|until| until.min(now));
+    }
+
     pub(crate) fn state(&self, now: Instant) -> BreakerState {
         let state = self.state.lock();
         match state.until {
@@ -111,7 +118,7 @@ impl Breaker {
 }
 
 /// A random time from zero to `most`. Not for secrets.
-fn random_up_to(most: Duration) -> Duration {
+pub(super) fn random_up_to(most: Duration) -> Duration {
     let bits = RandomState::new().build_hasher().finish();
     let drawn = (u128::from(bits) * (most.as_nanos() + 1)) >> 64;
     Duration::from_nanos(u64::try_from(drawn).unwrap_or(u64::MAX))

@@ -6,14 +6,18 @@
 use core::fmt;
 use core::sync::atomic::Ordering;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use redis::{Cmd, Value};
-use tokio::sync::Mutex as AsyncMutex;
+use redis::Value;
+use slidegate::DegradedReason;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
+use super::background::BackgroundTask;
 use super::failure::{Failure, FailureKind};
+use super::link::NodeEvent;
 use super::node::{Node, Request, Timing};
 use super::sentinel::MakeNode;
 use super::slots::SlotMap;
@@ -27,8 +31,11 @@ pub(crate) struct Cluster {
     counts: Arc<ServerCounts>,
     state: Mutex<State>,
     refresh_pace: RefreshPace,
-    /// Held while the slots are looked up.
-    refreshing: AsyncMutex<()>,
+    /// Looks up the slots, with a time budget of its own.
+    refreshing: BackgroundTask,
+    /// The result of the last lookup; `None` while the first one is in flight.
+    refreshed: watch::Sender<Option<Result<(), Failure>>>,
+    this: Weak<Self>,
 }
 
 #[derive(Default)]
@@ -40,17 +47,40 @@ struct State {
 /// A call follows no more redirections than this.
 const HOPS_MAX: usize = 5;
 
+/// Nodes that are asked for the slots at the same time, so that one that hangs costs little.
+const ASKED_AT_ONCE: usize = 3;
+
 impl Cluster {
     pub(crate) fn new(
         seeds: Vec<Box<str>>,
         make: MakeNode,
         timing: Timing,
         counts: Arc<ServerCounts>,
-    ) -> Self {
-        let state = Mutex::new(State::default());
-        let refreshing = AsyncMutex::new(());
-        let refresh_pace = RefreshPace::default();
-        Self { seeds, make, timing, counts, state, refresh_pace, refreshing }
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|this: &Weak<Self>| {
+            let weak = Weak::clone(this);
+            let make: MakeNode = Box::new(move |address| {
+                let weak = Weak::clone(&weak);
+                // A replica may have taken over.
+                let on_event = Box::new(move |event| {
+                    if let (Some(cluster), NodeEvent::Lost) = (weak.upgrade(), event) {
+                        cluster.refresh_soon();
+                    }
+                });
+                Ok(make(address)?.on_event(on_event))
+            });
+            Self {
+                seeds,
+                make,
+                timing,
+                counts,
+                state: Mutex::default(),
+                refresh_pace: RefreshPace::default(),
+                refreshing: BackgroundTask::default(),
+                refreshed: watch::Sender::new(None),
+                this: Weak::clone(this),
+            }
+        })
     }
 
     pub(crate) fn known(&self) -> Vec<Arc<Node>> {
@@ -71,10 +101,8 @@ impl Cluster {
         serving.filter_map(|address| state.nodes.get(address).cloned()).collect()
     }
 
-    pub(crate) async fn primaries(
-        self: &Arc<Self>,
-        until: Instant,
-    ) -> Result<Vec<Arc<Node>>, Failure> {
+    /// Every primary, looked up now.
+    pub(crate) async fn primaries(&self, until: Instant) -> Result<Vec<Arc<Node>>, Failure> {
         self.refresh(until).await?;
         let addresses: Vec<String> = {
             let state = self.state.lock();
@@ -85,15 +113,14 @@ impl Cluster {
     }
 
     pub(crate) async fn call(
-        self: &Arc<Self>,
+        &self,
         slot: u16,
-        command: &Cmd,
+        mut request: Request<'_>,
         until: Instant,
     ) -> Result<(Value, Arc<Node>), Failure> {
         let mut node = self.node_of(slot, until).await?;
-        let mut asking = false;
         for _ in 0..HOPS_MAX {
-            let failure = match node.call(Request { command, callers: 1, asking }, until).await {
+            let failure = match node.call(request, until).await {
                 Ok(value) => return Ok((value, node)),
                 Err(failure) => failure,
             };
@@ -103,27 +130,28 @@ impl Cluster {
                     self.counts.redirects.fetch_add(1, Ordering::Relaxed);
                     self.moved(*slot, address);
                     node = self.node(address)?;
-                    asking = false;
+                    request.asking = false;
                 }
                 FailureKind::RedirectOnce { address } => {
                     self.counts.redirects.fetch_add(1, Ordering::Relaxed);
                     node = self.node(address)?;
-                    asking = true;
+                    request.asking = true;
                 }
-                kind => {
-                    if failure.is_server_fault() || matches!(kind, FailureKind::Open(_)) {
+                _ => {
+                    if failure.suggests_failover() {
                         self.refresh_soon();
                     }
                     return Err(failure);
                 }
             }
         }
-        Err(Failure::refused(format!("slot {slot} was redirected {HOPS_MAX} times")))
+        let why = format!("slot {slot} was redirected {HOPS_MAX} times");
+        Err(Failure::refused(DegradedReason::Rejected, why))
     }
 
-    async fn node_of(self: &Arc<Self>, slot: u16, until: Instant) -> Result<Arc<Node>, Failure> {
+    async fn node_of(&self, slot: u16, until: Instant) -> Result<Arc<Node>, Failure> {
         if self.state.lock().slots.is_none() {
-            self.refresh(until).await?;
+            self.first_refresh(until).await?;
         }
         let address = {
             let state = self.state.lock();
@@ -133,7 +161,8 @@ impl Cluster {
             Some(address) => self.node(&address),
             None => {
                 self.refresh_soon();
-                Err(Failure::refused(format!("no node of the cluster has slot {slot}")))
+                let why = format!("no node of the cluster has slot {slot}");
+                Err(Failure::refused(DegradedReason::NotWritable, why))
             }
         }
     }
@@ -148,7 +177,7 @@ impl Cluster {
         Ok(node)
     }
 
-    fn moved(self: &Arc<Self>, slot: u16, address: &str) {
+    fn moved(&self, slot: u16, address: &str) {
         if let Some(slots) = &mut self.state.lock().slots {
             slots.moved(slot, address);
         }
@@ -157,35 +186,72 @@ impl Cluster {
     }
 
     /// Looks up the slots in the background, unless that has just been done.
-    fn refresh_soon(self: &Arc<Self>) {
-        let now = Instant::now();
-        if !self.refresh_pace.is_due(now) {
-            return;
+    fn refresh_soon(&self) {
+        if self.refresh_pace.is_due(Instant::now()) {
+            // Without a runtime, the next call says so.
+            let _ = self.start_refresh();
         }
-        let cluster = Arc::clone(self);
-        let until = now + self.timing.connect.max(self.timing.call) * 2;
-        tokio::spawn(async move { cluster.refresh(until).await });
     }
 
-    /// Queries every node in turn until one replies with the slots.
+    /// Starts a lookup unless one is in flight.
+    fn start_refresh(&self) -> Result<(), Failure> {
+        self.refreshing.ensure(|| {
+            self.refreshed.send_replace(None);
+            let cluster = Weak::clone(&self.this);
+            async move {
+                if let Some(cluster) = cluster.upgrade() {
+                    let result = cluster.look_up().await;
+                    cluster.refreshed.send_replace(Some(result));
+                }
+            }
+        })
+    }
+
+    /// Looks up the slots and waits for the result until `until`; the lookup goes on after that.
     async fn refresh(&self, until: Instant) -> Result<(), Failure> {
-        let before = self.state.lock().slots.is_none();
-        let late = || Failure::refused("the cluster did not name its slots in time");
-        let _refreshing = timeout_at(until, self.refreshing.lock()).await.map_err(|_| late())?;
-        if before && self.state.lock().slots.is_some() {
-            return Ok(());
+        self.start_refresh()?;
+        let mut refreshed = self.refreshed.subscribe();
+        let result = match timeout_at(until, refreshed.wait_for(Option::is_some)).await {
+            Ok(Ok(result)) => result.clone(),
+            Ok(Err(_)) | Err(_) => None,
+        };
+        let late = || Failure::unreachable("the cluster has not named its slots yet");
+        result.unwrap_or_else(|| Err(late()))
+    }
+
+    /// As [`refresh`](Cluster::refresh), while no slot is known. A lookup that has just failed is not
+    /// repeated at once.
+    async fn first_refresh(&self, until: Instant) -> Result<(), Failure> {
+        let last = self.refreshed.borrow().clone();
+        match last {
+            Some(Err(failure)) if !self.refresh_pace.is_due(Instant::now()) => Err(failure),
+            _ => self.refresh(until).await,
         }
-        let mut last = Failure::refused("there is no node to ask for the slots");
-        for address in self.addresses_to_try() {
-            match self.fetch_slots(&address, until).await {
-                Ok(slots) => {
+    }
+
+    /// Queries several nodes at a time until one replies with the slots.
+    async fn look_up(&self) -> Result<(), Failure> {
+        let mut addresses = self.addresses_to_try().into_iter();
+        let mut last = Failure::unreachable("there is no node to ask for the slots");
+        let mut queries = JoinSet::new();
+        loop {
+            while queries.len() < ASKED_AT_ONCE
+                && let Some(address) = addresses.next()
+            {
+                let node = self.node(&address)?;
+                let until = self.timing.query_deadline();
+                queries.spawn(async move { fetch_slots(&node, until).await });
+            }
+            match queries.join_next().await {
+                Some(Ok(Ok(slots))) => {
                     self.adopt(slots);
                     return Ok(());
                 }
-                Err(failure) => last = failure,
+                Some(Ok(Err(failure))) => last = failure,
+                Some(Err(_)) => {}
+                None => return Err(last),
             }
         }
-        Err(last)
     }
 
     /// Known nodes first: seeds may have gone.
@@ -201,25 +267,29 @@ impl Cluster {
         all
     }
 
-    async fn fetch_slots(&self, address: &str, until: Instant) -> Result<SlotMap, Failure> {
-        // A node that hangs must leave time for the others.
-        let left = until.saturating_duration_since(Instant::now());
-        let until = Instant::now() + left / 2;
-        let mut command = redis::cmd("CLUSTER");
-        command.arg("SLOTS");
-        let reply = self.node(address)?.query(&command, until).await?;
-        let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-        SlotMap::read(&reply, host).filter(|slots| !slots.addresses().is_empty()).ok_or_else(|| {
-            Failure::refused(format!("{address} names no slots: is it part of a cluster?"))
-        })
-    }
-
     fn adopt(&self, slots: SlotMap) {
         let mut state = self.state.lock();
         let kept: Vec<Box<str>> = slots.addresses().into_iter().map(Into::into).collect();
         state.nodes.retain(|address, _| kept.contains(address) || self.seeds.contains(address));
         state.slots = Some(slots);
+        drop(state);
+        // A key is not to wait for the connection to its node.
+        for node in kept.iter().filter_map(|address| self.node(address).ok()) {
+            node.connect_soon();
+        }
     }
+}
+
+async fn fetch_slots(node: &Arc<Node>, until: Instant) -> Result<SlotMap, Failure> {
+    let mut command = redis::cmd("CLUSTER");
+    command.arg("SLOTS");
+    let reply = node.query(&command, until).await?;
+    let address = node.address();
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    SlotMap::read(&reply, host).filter(|slots| !slots.addresses().is_empty()).ok_or_else(|| {
+        let why = format!("{address} names no slots: is it part of a cluster?");
+        Failure::refused(DegradedReason::Rejected, why)
+    })
 }
 
 impl fmt::Debug for Cluster {

@@ -3,10 +3,14 @@
 //! Nothing here knows what a script does. A call has a deadline and is sent once. It is sent again
 //! only after a reply that says that the server did nothing.
 
+mod background;
 mod breaker;
+mod channel;
 mod clock_jump;
 mod cluster;
+mod events;
 mod failure;
+mod link;
 mod node;
 mod sentinel;
 mod slots;
@@ -14,9 +18,11 @@ mod slots;
 pub use breaker::BreakerState;
 
 pub(crate) use breaker::BreakerSettings;
+pub(crate) use channel::GivenConnection;
 pub(crate) use clock_jump::ClockReading;
 pub(crate) use cluster::Cluster;
 pub(crate) use failure::{Failure, FailureKind};
+pub(crate) use link::Greeting;
 use node::Request;
 pub(crate) use node::{Node, Timing};
 pub(crate) use sentinel::{MakeNode, Sentinel};
@@ -28,6 +34,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use redis::{Cmd, Value};
+use slidegate::DegradedReason;
+use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
@@ -49,6 +57,11 @@ pub(crate) enum Layout {
     Single(Arc<Node>),
     Sentinel(Arc<Sentinel>),
     Cluster(Arc<Cluster>),
+    /// Behind a connection of the user, which may be one to a cluster.
+    Given {
+        node: Arc<Node>,
+        is_cluster: bool,
+    },
 }
 
 /// The reply of a script, and the moment the call was sent.
@@ -103,6 +116,19 @@ pub(crate) struct ServerCounts {
     pub(crate) scripts_sent: AtomicU64,
     /// Redirections by a cluster.
     pub(crate) redirects: AtomicU64,
+    /// Failed calls and connections, by the number of their reason.
+    failures: [AtomicU64; DegradedReason::ALL.len()],
+}
+
+impl ServerCounts {
+    pub(crate) fn failed(&self, reason: DegradedReason) {
+        self.failures[reason as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Failed calls and connections, in the order of [`DegradedReason::ALL`].
+    pub(crate) fn failures(&self) -> [u64; DegradedReason::ALL.len()] {
+        self.failures.each_ref().map(|count| count.load(Ordering::Relaxed))
+    }
 }
 
 impl ServerCounts {
@@ -134,28 +160,36 @@ impl Servers {
         until: Instant,
     ) -> Result<RawReply, Failure> {
         let key = keys.first().map_or(&[][..], |key| key);
-        let mut sent = Instant::now();
+        let sent = Instant::now();
         let by_hash = command("EVALSHA", &script.hash, keys, arguments);
-        let mut called = self.call(key, &by_hash, callers, until).await;
-        // The server has lost its scripts: it did nothing, so sending the text counts once.
-        if called.as_ref().is_err_and(|failure| failure.kind == FailureKind::NoScript) {
-            self.counts.scripts_sent.fetch_add(1, Ordering::Relaxed);
-            sent = Instant::now();
-            let by_text = command("EVAL", &script.text, keys, arguments);
-            called = self.call(key, &by_text, callers, until).await;
-        }
-        called.map(|(value, node)| RawReply { value, sent, node })
+        let by_text = || command("EVAL", &script.text, keys, arguments);
+        let request =
+            Request { command: &by_hash, script_text: Some(&by_text), callers, asking: false };
+        let (value, node) = match &self.layout {
+            Layout::Single(node) | Layout::Given { node, .. } => {
+                (node.call(request, until).await?, Arc::clone(node))
+            }
+            Layout::Sentinel(sentinel) => sentinel.call(request, until).await?,
+            Layout::Cluster(cluster) => cluster.call(slot_of(key), request, until).await?,
+        };
+        Ok(RawReply { value, sent, node })
     }
 
     /// Counts a caller as in flight until the permit is dropped.
     ///
     /// # Errors
     ///
-    /// When too many are.
+    /// When too many are, or there is no runtime to send the call.
     pub(crate) fn enter(&self) -> Result<SemaphorePermit<'_>, Failure> {
+        if Handle::try_current().is_err() {
+            self.counts.failed(DegradedReason::NoRuntime);
+            return Err(Failure::no_runtime());
+        }
         self.in_flight.try_acquire().map_err(|_| {
             self.counts.crowded.fetch_add(1, Ordering::Relaxed);
-            Failure::refused("too many calls are under way; raise in_flight_max")
+            self.counts.failed(DegradedReason::InFlightMax);
+            let why = "too many calls are in flight: raise in_flight_max";
+            Failure::refused(DegradedReason::InFlightMax, why)
         })
     }
 
@@ -166,28 +200,45 @@ impl Servers {
 
     /// Whether keys are spread over several servers, so that a script cannot have any two of them.
     pub(crate) fn is_cluster(&self) -> bool {
-        matches!(self.layout, Layout::Cluster(_))
+        matches!(self.layout, Layout::Cluster(_) | Layout::Given { is_cluster: true, .. })
     }
 
     /// The deadline of a query about the servers that starts now.
     pub(crate) fn query_deadline(&self) -> Instant {
-        Instant::now() + self.timing.call.max(self.timing.connect)
+        self.timing.query_deadline()
     }
 
     /// Every primary there is.
     pub(crate) async fn primaries(&self) -> Result<Vec<Arc<Node>>, Failure> {
+        if Handle::try_current().is_err() {
+            return Err(Failure::no_runtime());
+        }
         let until = self.query_deadline();
         match &self.layout {
-            Layout::Single(node) => Ok(vec![Arc::clone(node)]),
+            Layout::Single(node) | Layout::Given { node, is_cluster: false } => {
+                Ok(vec![Arc::clone(node)])
+            }
+            Layout::Given { .. } => Err(Failure::refused(
+                DegradedReason::Other,
+                "the nodes behind a cluster connection are not known: use Redis::cluster",
+            )),
             Layout::Sentinel(sentinel) => Ok(vec![sentinel.primary(until).await?]),
             Layout::Cluster(cluster) => cluster.primaries(until).await,
+        }
+    }
+
+    /// The nodes that must reply before limiters can work: every primary, or the given connection.
+    pub(crate) async fn nodes_to_try(&self) -> Result<Vec<Arc<Node>>, Failure> {
+        match &self.layout {
+            Layout::Given { node, .. } => Ok(vec![Arc::clone(node)]),
+            _ => self.primaries().await,
         }
     }
 
     /// Whether the server of a key is due for a probe, and none is in flight.
     pub(crate) fn is_probe_due(&self, key: &[u8]) -> bool {
         let node = match &self.layout {
-            Layout::Single(node) => Some(Arc::clone(node)),
+            Layout::Single(node) | Layout::Given { node, .. } => Some(Arc::clone(node)),
             Layout::Sentinel(sentinel) => sentinel.known(),
             Layout::Cluster(cluster) => cluster.known_of(slot_of(key)),
         };
@@ -197,28 +248,11 @@ impl Servers {
     /// The worst breaker of all servers.
     pub(crate) fn breaker_state(&self) -> BreakerState {
         let nodes = match &self.layout {
-            Layout::Single(node) => vec![Arc::clone(node)],
+            Layout::Single(node) | Layout::Given { node, .. } => vec![Arc::clone(node)],
             Layout::Sentinel(sentinel) => sentinel.known().into_iter().collect(),
             Layout::Cluster(cluster) => cluster.serving(),
         };
         nodes.iter().map(|node| node.breaker_state()).max().unwrap_or(BreakerState::Closed)
-    }
-
-    async fn call(
-        &self,
-        key: &[u8],
-        command: &Cmd,
-        callers: u32,
-        until: Instant,
-    ) -> Result<(Value, Arc<Node>), Failure> {
-        match &self.layout {
-            Layout::Single(node) => {
-                let value = node.call(Request { command, callers, asking: false }, until).await?;
-                Ok((value, Arc::clone(node)))
-            }
-            Layout::Sentinel(sentinel) => sentinel.call(command, callers, until).await,
-            Layout::Cluster(cluster) => cluster.call(slot_of(key), command, until).await,
-        }
     }
 }
 

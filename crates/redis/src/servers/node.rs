@@ -1,31 +1,42 @@
 //! One server: its connection, its breaker, its clock.
 
 use core::fmt;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, Value};
-use tokio::sync::watch;
+use redis::{Client, Cmd, RedisResult, Value};
+use slidegate::DegradedReason;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::ServerCounts;
-use super::breaker::{Breaker, BreakerSettings, BreakerState};
+use super::breaker::{Breaker, BreakerSettings, BreakerState, Pass};
+use super::channel::{Channel, GivenConnection};
 use super::clock_jump::{ClockJumpDetector, ClockReading, ClockStep};
+use super::events::Events;
 use super::failure::{Failure, FailureKind};
+use super::link::{Greeting, Link, NodeEvent};
 
 /// One server behind one multiplexed connection, which is made when it is first needed.
 pub(crate) struct Node {
     address: Box<str>,
-    client: Client,
     timing: Timing,
-    link: Mutex<Link>,
+    link: Link,
     breaker: Breaker,
+    /// What the server did wrong last: the reason for which the breaker is open.
+    last_fault: Mutex<Option<Failure>>,
+    eval_refused: Mutex<Option<EvalRefusal>>,
     clock_jumps: ClockJumpDetector,
     counts: Arc<ServerCounts>,
+    events: Events,
+    /// Connections that were tried.
+    attempts: AtomicU64,
+    on_event: Option<OnEvent>,
 }
+
+/// Receives the events of a node.
+pub(crate) type OnEvent = Box<dyn Fn(NodeEvent) + Send + Sync>;
 
 /// How long things may take.
 #[derive(Debug, Clone, Copy)]
@@ -39,52 +50,89 @@ pub(crate) struct Timing {
     pub(crate) step: Duration,
 }
 
-enum Link {
-    Down(Box<str>),
-    /// A task is connecting; turns true when that has ended.
-    Connecting(watch::Receiver<bool>),
-    Up(NodeConnection),
-}
-
-/// A connection.
-#[derive(Clone)]
-struct NodeConnection {
-    multiplexed: MultiplexedConnection,
-    /// So that a late failure does not take down the connection made after it.
-    number: u64,
-    /// Whether replies have reached the right callers, as far as we know.
-    is_trusted: Arc<AtomicBool>,
+impl Timing {
+    /// The deadline of a query about the servers that starts now, connecting included.
+    pub(crate) fn query_deadline(&self) -> Instant {
+        Instant::now() + self.connect + self.call.max(self.connect)
+    }
 }
 
 /// What is sent to a node.
+#[derive(Clone, Copy)]
 pub(crate) struct Request<'a> {
     pub(crate) command: &'a Cmd,
+    /// What to send if the server does not have the script that `command` names.
+    pub(crate) script_text: Option<&'a (dyn Fn() -> Cmd + Sync)>,
     /// The number of callers that wait for the reply.
     pub(crate) callers: u32,
     /// Whether the node is importing the slot (`ASKING`).
     pub(crate) asking: bool,
 }
 
+/// The server's refusal to run a script from its text, which this user may not do.
+struct EvalRefusal {
+    failure: Failure,
+    /// When another one is sent.
+    until: Instant,
+    /// The number of refusals in a row.
+    count: u32,
+}
+
+/// How long a user that may not run scripts from their text is not sent one, at most.
+const EVAL_PAUSE_MAX: Duration = Duration::from_secs(10);
+
 impl Node {
     pub(crate) fn new(
         address: &str,
         client: Client,
+        greeting: Greeting,
+        timing: Timing,
+        counts: Arc<ServerCounts>,
+    ) -> RedisResult<Self> {
+        Ok(Self::with_link(address, Link::new(client, greeting)?, timing, counts))
+    }
+
+    /// A node behind a connection of the user.
+    pub(crate) fn given(
+        connection: Arc<dyn GivenConnection>,
         timing: Timing,
         counts: Arc<ServerCounts>,
     ) -> Self {
+        Self::with_link("given connection", Link::given(connection), timing, counts)
+    }
+
+    fn with_link(address: &str, link: Link, timing: Timing, counts: Arc<ServerCounts>) -> Self {
         Self {
             address: address.into(),
-            client,
             timing,
-            link: Mutex::new(Link::Down("not connected yet".into())),
+            link,
             breaker: Breaker::new(timing.breaker),
+            last_fault: Mutex::default(),
+            eval_refused: Mutex::default(),
             clock_jumps: ClockJumpDetector::new(timing.step),
             counts,
+            events: Events::default(),
+            attempts: AtomicU64::new(0),
+            on_event: None,
         }
+    }
+
+    /// The same node, whose events go to `on_event`.
+    pub(crate) fn on_event(mut self, on_event: OnEvent) -> Self {
+        self.on_event = Some(on_event);
+        self
     }
 
     pub(crate) fn address(&self) -> &str {
         &self.address
+    }
+
+    pub(super) fn link(&self) -> &Link {
+        &self.link
+    }
+
+    pub(super) fn timing(&self) -> &Timing {
+        &self.timing
     }
 
     pub(crate) fn breaker_state(&self) -> BreakerState {
@@ -96,35 +144,82 @@ impl Node {
         self.breaker.is_probe_due(Instant::now())
     }
 
-    /// Sends a request and waits for the reply until `until`, if the breaker allows it.
+    /// Starts to connect in the background, if that has not been done.
+    pub(crate) fn connect_soon(self: &Arc<Self>) {
+        // Without a runtime, the first call says so.
+        let _ = Link::ensure_kept(self);
+    }
+
+    /// Sends a request and waits for the reply until `until`, if the breaker allows it. If the server
+    /// does not have the script, it did nothing, so sending the text counts once.
     pub(crate) async fn call(
         self: &Arc<Self>,
         request: Request<'_>,
         until: Instant,
     ) -> Result<Value, Failure> {
+        let result = self.call_once(&request, until).await;
+        let Some(text) = request.script_text else {
+            return result;
+        };
+        if !result.as_ref().is_err_and(|failure| failure.kind == FailureKind::NoScript) {
+            return result;
+        }
+        if let Some(refusal) = self.eval_refusal() {
+            return self.call_failed(refusal, request.callers);
+        }
+        self.counts.scripts_sent.fetch_add(1, Ordering::Relaxed);
+        let command = text();
+        let result = self.call_once(&Request { command: &command, ..request }, until).await;
+        self.note_eval(result.as_ref().err());
+        result
+    }
+
+    async fn call_once(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        until: Instant,
+    ) -> Result<Value, Failure> {
         let pass = match self.breaker.enter(Instant::now()) {
             Ok(pass) => pass,
             Err(left) => {
-                let why = format!("{} did not answer; asked again in {left:?}", self.address);
-                return Err(Failure::new(FailureKind::Open(left), why));
+                let fault = self.last_fault.lock().clone();
+                let unnamed = || Failure::unreachable(format!("{} did not reply", self.address));
+                return Err(fault.unwrap_or_else(unnamed).while_open(left));
             }
         };
-        let result = self.send(&request, until).await;
+        let result = self.send(request, until).await;
         match &result {
             Err(failure) if failure.is_server_fault() => {
-                let was_probe = pass.is_probe();
-                let opened = pass.fail(Instant::now(), request.callers);
-                if opened {
-                    self.counts.breaker_opened.fetch_add(1, Ordering::Relaxed);
-                }
-                // What is in flight on this connection may never be answered, nor what comes next.
-                if opened || was_probe {
-                    self.hang_up("the breaker opened", None);
-                }
+                self.settle(pass, failure, request.callers);
             }
+            // The text of the script follows, and its reply counts.
+            Err(Failure { kind: FailureKind::NoScript, .. }) => drop(pass),
             _ => pass.succeed(),
         }
         result
+    }
+
+    /// Records a failure without a call.
+    fn call_failed(&self, failure: Failure, callers: u32) -> Result<Value, Failure> {
+        if let Ok(pass) = self.breaker.enter(Instant::now()) {
+            self.settle(pass, &failure, callers);
+        }
+        Err(failure)
+    }
+
+    /// Has the breaker count a fault of the server.
+    fn settle(&self, pass: Pass<'_>, failure: &Failure, callers: u32) {
+        *self.last_fault.lock() = Some(failure.clone());
+        let was_probe = pass.is_probe();
+        let opened = pass.fail(Instant::now(), callers);
+        if opened {
+            self.counts.breaker_opened.fetch_add(1, Ordering::Relaxed);
+            self.events.failed(&self.address, "circuit breaker opened", failure);
+        }
+        // What is in flight on this connection may never be answered, nor what comes next.
+        if (opened || was_probe) && failure.is_unknown() {
+            self.link.hang_up_any();
+        }
     }
 
     /// Sends a command whatever the breaker says, for queries about the server itself. The connection
@@ -134,9 +229,10 @@ impl Node {
         command: &Cmd,
         until: Instant,
     ) -> Result<Value, Failure> {
-        let result = self.send(&Request { command, callers: 1, asking: false }, until).await;
+        let request = Request { command, script_text: None, callers: 1, asking: false };
+        let result = self.send(&request, until).await;
         if result.as_ref().is_err_and(Failure::is_unknown) {
-            self.hang_up("a query was not answered", None);
+            self.link.hang_up_any();
         }
         result
     }
@@ -148,20 +244,21 @@ impl Node {
     ) -> Result<Value, Failure> {
         let address = &self.address;
         let left = until.saturating_duration_since(Instant::now());
-        let Ok(connected) = timeout(left, self.connection()).await else {
-            return Err(Failure::refused(format!("{address} was not connected within {left:?}")));
+        let Ok(connected) = timeout(left, Link::connection(self)).await else {
+            let why = format!("{address} was not connected within {left:?}");
+            return Err(self.counted(Failure::unreachable(why)));
         };
         let mut connection = connected?;
         self.counts.calls.fetch_add(1, Ordering::Relaxed);
-        let Ok(answered) = timeout_at(until, request.send(&mut connection.multiplexed)).await
-        else {
+        let Ok(replied) = timeout_at(until, request.send(&mut connection.channel)).await else {
             self.counts.timeouts.fetch_add(1, Ordering::Relaxed);
-            let within = self.timing.call;
-            return Err(Failure::unknown(format!("{address} did not answer within {within:?}")));
+            let why = format!("{address} did not reply within {:?}", self.timing.call);
+            return Err(self.counted(Failure::unknown(DegradedReason::Timeout, why)));
         };
-        let failure = match answered {
-            _ if !connection.is_trusted.load(Ordering::Relaxed) => {
-                Failure::unknown(format!("{address} gave answers to the wrong ones"))
+        let failure = match replied {
+            _ if !connection.is_trusted() => {
+                let why = format!("{address} sent replies to the wrong callers");
+                Failure::unknown(DegradedReason::BadReply, why)
             }
             Ok(Value::ServerError(error)) => Failure::from(redis::RedisError::from(error)),
             Ok(value) => return Ok(value),
@@ -169,9 +266,17 @@ impl Node {
         };
         if failure.is_unknown() || failure.kind == FailureKind::NotPrimary {
             self.counts.errors.fetch_add(1, Ordering::Relaxed);
-            self.hang_up(&failure.to_string(), Some(connection.number));
+            self.link.hang_up(&connection);
         }
-        Err(failure)
+        Err(self.counted(failure))
+    }
+
+    /// Counts a failure by its reason, unless the call goes on elsewhere.
+    fn counted(&self, failure: Failure) -> Failure {
+        if failure.is_server_fault() || failure.kind == FailureKind::BadReply {
+            self.counts.failed(failure.reason());
+        }
+        failure
     }
 
     /// Compares the server's clock with ours. Every step is counted; a jump opens the breaker.
@@ -182,6 +287,10 @@ impl Node {
             Some(ClockStep::Jump) => {
                 self.counts.clock_steps.fetch_add(1, Ordering::Relaxed);
                 self.counts.breaker_opened.fetch_add(1, Ordering::Relaxed);
+                let why = format!("the clock of {} jumped", self.address);
+                let failure = Failure::refused(DegradedReason::Other, why);
+                self.events.failed(&self.address, "circuit breaker opened", &failure);
+                *self.last_fault.lock() = Some(failure);
                 self.breaker.trip(Instant::now());
             }
         }
@@ -191,92 +300,68 @@ impl Node {
     /// other callers too, so every call that waits on that connection fails.
     pub(crate) fn distrust(&self) {
         self.counts.errors.fetch_add(1, Ordering::Relaxed);
-        if let Link::Up(connection) = &*self.link.lock() {
-            // A caller woken on another thread at the same time may read this before it is set:
-            // only replies that name their request could prevent that.
-            connection.is_trusted.store(false, Ordering::Relaxed);
-        }
-        self.hang_up("it gave an answer that makes no sense", None);
+        self.counts.failed(DegradedReason::BadReply);
+        self.link.distrust();
     }
 
-    async fn connection(self: &Arc<Self>) -> Result<NodeConnection, Failure> {
-        let mut ended = match &mut *self.link.lock() {
-            Link::Up(connection) => return Ok(connection.clone()),
-            Link::Connecting(ended) if ended.has_changed().is_ok() => ended.clone(),
-            // Down, or the runtime of the task that was connecting has ended.
-            link => {
-                let ended = self.connect();
-                *link = Link::Connecting(ended.clone());
-                ended
-            }
-        };
-        // Either it has ended or its task was stopped; the link shows which.
-        let _ = ended.wait_for(|ended| *ended).await;
-        match &*self.link.lock() {
-            Link::Up(connection) => Ok(connection.clone()),
-            Link::Down(why) => Err(Failure::refused(why.clone())),
-            Link::Connecting(_) => {
-                Err(Failure::refused(format!("{} is not connected", self.address)))
-            }
-        }
+    /// Returns the refusal if the server has just refused to run a script from its text. Scripts are
+    /// long, so it is not sent another one for a while.
+    fn eval_refusal(&self) -> Option<Failure> {
+        let refused = self.eval_refused.lock();
+        refused.as_ref().filter(|it| Instant::now() < it.until).map(|it| it.failure.clone())
     }
 
-    /// Connects on a task of its own: a caller that gives up does not stop it for the others.
-    fn connect(self: &Arc<Self>) -> watch::Receiver<bool> {
-        let (ended, receiver) = watch::channel(false);
-        let node = Arc::clone(self);
-        tokio::spawn(async move {
-            let link = node.make_link().await;
-            *node.link.lock() = link;
-            let _ = ended.send(true);
+    /// Remembers the outcome of running a script from its text.
+    fn note_eval(&self, failure: Option<&Failure>) {
+        let mut refused = self.eval_refused.lock();
+        let failure = failure.filter(|failure| failure.reason() == DegradedReason::Unauthorized);
+        *refused = failure.map(|failure| {
+            let count = refused.as_ref().map_or(0, |before| before.count).saturating_add(1);
+            let pause = self.timing.breaker.open_min.saturating_mul(1 << count.min(16));
+            let until = Instant::now() + pause.min(EVAL_PAUSE_MAX);
+            EvalRefusal { failure: failure.clone(), until, count }
         });
-        receiver
     }
 
-    async fn make_link(&self) -> Link {
-        let within = self.timing.connect;
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(within))
-            .set_response_timeout(None);
-        let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
-        match timeout(within, connecting).await {
-            Ok(Ok(multiplexed)) => {
-                let number = self.counts.connections.fetch_add(1, Ordering::Relaxed);
-                Link::Up(NodeConnection {
-                    multiplexed,
-                    number,
-                    is_trusted: Arc::new(AtomicBool::new(true)),
-                })
-            }
-            Ok(Err(error)) => {
-                Link::Down(format!("cannot connect to {}: {error}", self.address).into())
-            }
-            Err(_) => {
-                Link::Down(format!("cannot connect to {} within {within:?}", self.address).into())
-            }
-        }
+    pub(super) fn next_number(&self) -> u64 {
+        self.attempts.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Drops the connection, or only the one with this number.
-    fn hang_up(&self, why: &str, number: Option<u64>) {
-        let mut link = self.link.lock();
-        if let Link::Up(connection) = &*link
-            && number.is_none_or(|number| number == connection.number)
-        {
-            *link = Link::Down(why.into());
+    /// The keeper has made a connection.
+    pub(super) fn note_connected(&self) {
+        self.counts.connections.fetch_add(1, Ordering::Relaxed);
+        self.events.connected(&self.address);
+        // The settings of another user may apply to it.
+        *self.eval_refused.lock() = None;
+        self.breaker.allow_probe(Instant::now());
+    }
+
+    /// The server has closed the connection.
+    pub(super) fn note_lost(&self) {
+        self.counts.errors.fetch_add(1, Ordering::Relaxed);
+        self.counts.failed(DegradedReason::Unreachable);
+    }
+
+    /// The keeper could not make a connection.
+    pub(super) fn note_not_connected(&self, failure: &Failure) {
+        self.counts.failed(failure.reason());
+        self.events.failed(&self.address, "not connected", failure);
+    }
+
+    pub(super) fn emit(&self, event: NodeEvent) {
+        if let Some(on_event) = &self.on_event {
+            on_event(event);
         }
     }
 }
 
 impl Request<'_> {
-    async fn send(&self, connection: &mut MultiplexedConnection) -> redis::RedisResult<Value> {
-        if !self.asking {
-            return connection.send_packed_command(self.command).await;
+    async fn send(&self, channel: &mut Channel) -> RedisResult<Value> {
+        if self.asking {
+            channel.send_asking(self.command).await
+        } else {
+            channel.send(self.command).await
         }
-        let mut pipeline = Pipeline::with_capacity(2);
-        pipeline.cmd("ASKING").ignore().add_command(self.command.clone());
-        let mut replies = connection.send_packed_commands(&pipeline, 0, 2).await?;
-        Ok(replies.pop().unwrap_or(Value::Nil))
     }
 }
 

@@ -1,123 +1,286 @@
 //! A primary that Sentinels name.
+//!
+//! Every Sentinel is watched by a task of its own, which subscribes to the events of failovers and
+//! polls as well. Sentinels learn of a failover one after the other, so they disagree for a moment: a
+//! Sentinel that names another primary than before is believed at once, one that still names the old
+//! primary is not.
 
 use core::fmt;
-use std::sync::Arc;
+use core::time::Duration;
+use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
-use redis::{Cmd, Value};
-use tokio::time::Instant;
+use redis::Value;
+use slidegate::DegradedReason;
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::RefreshPace;
-use super::failure::{Failure, FailureKind};
+use super::background::BackgroundTask;
+use super::events::Events;
+use super::failure::Failure;
+use super::link::NodeEvent;
 use super::node::{Node, Request, Timing};
 
 /// Makes the node of an address, with the credentials and settings for it.
 pub(crate) type MakeNode = Box<dyn Fn(&str) -> Result<Node, Failure> + Send + Sync>;
 
-/// Queries Sentinels for the primary, at first and whenever it fails.
+/// The primary of a service, as its Sentinels name it.
 pub(crate) struct Sentinel {
-    sentinels: Vec<Arc<Node>>,
+    watched: Vec<Watched>,
     service: Box<str>,
     make: MakeNode,
     timing: Timing,
-    primary: Mutex<Option<Arc<Node>>>,
+    state: watch::Sender<State>,
     refresh_pace: RefreshPace,
 }
 
+/// One Sentinel.
+struct Watched {
+    node: Arc<Node>,
+    /// Has it polled now.
+    wake: Arc<Notify>,
+    task: BackgroundTask,
+}
+
+struct State {
+    views: Vec<View>,
+    primary: Option<Arc<Node>>,
+    /// When a Sentinel last named another primary than before.
+    switched: Option<Instant>,
+}
+
+/// What a Sentinel said last.
+#[derive(Clone)]
+enum View {
+    /// Nothing yet.
+    Pending,
+    /// The address of the primary.
+    Primary(Box<str>),
+    /// Nothing, at this moment.
+    Failed(Failure, Instant),
+}
+
+/// How often a Sentinel is polled, in case an event is lost.
+const POLL_EVERY: Duration = Duration::from_millis(500);
+
+/// How long after a failover Sentinels may still name the old primary.
+const SETTLE: Duration = Duration::from_secs(10);
+
 impl Sentinel {
-    pub(crate) fn new(sentinels: Vec<Node>, service: &str, make: MakeNode, timing: Timing) -> Self {
-        Self {
-            sentinels: sentinels.into_iter().map(Arc::new).collect(),
-            service: service.into(),
-            make,
-            timing,
-            primary: Mutex::default(),
-            refresh_pace: RefreshPace::default(),
-        }
+    /// `make_sentinels` make the nodes of the Sentinels, `make` makes the node of a primary.
+    pub(crate) fn new(
+        sentinels: Vec<Node>,
+        service: &str,
+        make: MakeNode,
+        timing: Timing,
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|this: &Weak<Self>| {
+            let watch = |(index, node): (usize, Node)| {
+                let this = Weak::clone(this);
+                let node = node.on_event(Box::new(move |event| {
+                    if let (Some(sentinel), NodeEvent::Failover(message)) = (this.upgrade(), event)
+                    {
+                        sentinel.switched(index, &message);
+                    }
+                }));
+                Watched {
+                    node: Arc::new(node),
+                    wake: Arc::default(),
+                    task: BackgroundTask::default(),
+                }
+            };
+            let watched: Vec<Watched> = sentinels.into_iter().enumerate().map(watch).collect();
+            let views = vec![View::Pending; watched.len()];
+            let this = Weak::clone(this);
+            let make: MakeNode = Box::new(move |address| {
+                let this = Weak::clone(&this);
+                // A primary that closes its connections may have been demoted.
+                let on_event = Box::new(move |event| {
+                    if let (Some(sentinel), NodeEvent::Lost) = (this.upgrade(), event) {
+                        sentinel.refresh_soon();
+                    }
+                });
+                Ok(make(address)?.on_event(on_event))
+            });
+            Self {
+                watched,
+                service: service.into(),
+                make,
+                timing,
+                state: watch::Sender::new(State { views, primary: None, switched: None }),
+                refresh_pace: RefreshPace::default(),
+            }
+        })
     }
 
     pub(crate) fn known(&self) -> Option<Arc<Node>> {
-        self.primary.lock().clone()
+        self.state.borrow().primary.clone()
     }
 
-    /// The primary, looked up if it is not known.
+    /// The primary. Waits until a Sentinel names it.
+    ///
+    /// # Errors
+    ///
+    /// When no Sentinel does.
     pub(crate) async fn primary(self: &Arc<Self>, until: Instant) -> Result<Arc<Node>, Failure> {
-        match self.known() {
-            Some(primary) => Ok(primary),
-            None => self.find_primary(until).await,
+        self.ensure_watched()?;
+        if let Some(primary) = self.known() {
+            return Ok(primary);
         }
+        let mut state = self.state.subscribe();
+        let is_known = |state: &State| {
+            // After a while the caller waits for the next poll.
+            let has_failed =
+                |view: &View| matches!(view, View::Failed(_, at) if at.elapsed() < POLL_EVERY);
+            state.primary.is_some() || state.views.iter().all(has_failed)
+        };
+        let late = || Failure::unreachable("no Sentinel has named the primary yet");
+        let state = timeout_at(until, state.wait_for(is_known)).await;
+        let Ok(Ok(state)) = state else {
+            return Err(late());
+        };
+        let failure = state.views.iter().find_map(|view| match view {
+            View::Failed(failure, _) => Some(failure.clone()),
+            View::Pending | View::Primary(_) => None,
+        });
+        state.primary.clone().ok_or_else(|| failure.unwrap_or_else(late))
     }
 
     pub(crate) async fn call(
         self: &Arc<Self>,
-        command: &Cmd,
-        callers: u32,
+        request: Request<'_>,
         until: Instant,
     ) -> Result<(Value, Arc<Node>), Failure> {
         let primary = self.primary(until).await?;
-        let result = primary.call(Request { command, callers, asking: false }, until).await;
-        if let Err(failure) = &result {
-            let open = matches!(failure.kind, FailureKind::Open(_));
-            if open || failure.is_server_fault() {
-                self.refresh_soon();
-            }
+        let result = primary.call(request, until).await;
+        if result.as_ref().is_err_and(Failure::suggests_failover) {
+            self.refresh_soon();
         }
         result.map(|value| (value, primary))
     }
 
-    /// Looks up the primary in the background, unless that has just been done.
-    fn refresh_soon(self: &Arc<Self>) {
-        let now = Instant::now();
-        if !self.refresh_pace.is_due(now) {
-            return;
-        }
-        let sentinel = Arc::clone(self);
-        let until = now + self.timing.connect.max(self.timing.call);
-        tokio::spawn(async move { sentinel.find_primary(until).await });
-    }
-
-    async fn find_primary(&self, until: Instant) -> Result<Arc<Node>, Failure> {
-        let mut last = Failure::refused("there is no Sentinel to ask");
-        for sentinel in &self.sentinels {
-            match self.address_from(sentinel, until).await {
-                Ok(address) => return self.adopt(&address),
-                Err(failure) => last = failure,
+    /// Polls all Sentinels at once, unless that has just been done.
+    fn refresh_soon(&self) {
+        if self.refresh_pace.is_due(Instant::now()) {
+            for watched in &self.watched {
+                watched.wake.notify_one();
             }
         }
-        Err(last)
     }
 
-    async fn address_from(&self, sentinel: &Arc<Node>, until: Instant) -> Result<String, Failure> {
-        // A Sentinel that hangs must leave time for the others.
-        let left = until.saturating_duration_since(Instant::now());
-        let until = Instant::now() + left / 2;
+    fn ensure_watched(self: &Arc<Self>) -> Result<(), Failure> {
+        for (index, watched) in self.watched.iter().enumerate() {
+            let wake = Arc::clone(&watched.wake);
+            watched.task.ensure(|| watch(Arc::downgrade(self), index, wake))?;
+        }
+        Ok(())
+    }
+
+    /// Asks one Sentinel for the primary, and takes note of the reply.
+    async fn poll(&self, index: usize) {
+        let Some(watched) = self.watched.get(index) else {
+            return;
+        };
+        let view = match self.primary_seen_by(&watched.node).await {
+            Ok(address) => View::Primary(address.into()),
+            Err(failure) => View::Failed(failure, Instant::now()),
+        };
+        self.note(index, view);
+    }
+
+    async fn primary_seen_by(&self, sentinel: &Arc<Node>) -> Result<String, Failure> {
         let mut command = redis::cmd("SENTINEL");
         command.arg("get-master-addr-by-name").arg(&*self.service);
-        let reply = sentinel.query(&command, until).await?;
+        let reply = sentinel.query(&command, self.timing.query_deadline()).await?;
         let unknown = || {
-            let service = &self.service;
-            Failure::refused(format!("{} knows no service {service:?}", sentinel.address()))
+            let why = format!("{} knows no service {:?}", sentinel.address(), self.service);
+            Failure::refused(DegradedReason::Unreachable, why)
         };
         let (host, port): (String, u16) = redis::from_redis_value(reply).map_err(|_| unknown())?;
-        Ok(if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") })
+        Ok(address_of(&host, &port.to_string()))
     }
 
-    /// A primary with another address starts with a breaker of its own.
-    fn adopt(&self, address: &str) -> Result<Arc<Node>, Failure> {
-        let mut known = self.primary.lock();
-        if let Some(primary) = known.as_ref().filter(|node| node.address() == address) {
-            return Ok(Arc::clone(primary));
+    /// A Sentinel reports a failover: the service, then host and port of the old and the new primary.
+    fn switched(&self, index: usize, message: &str) {
+        let words: Vec<&str> = message.split(' ').collect();
+        if let [service, _, _, host, port] = words.as_slice()
+            && **service == *self.service
+        {
+            self.note(index, View::Primary(address_of(host, port).into()));
         }
-        let primary = Arc::new((self.make)(address)?);
-        *known = Some(Arc::clone(&primary));
-        Ok(primary)
     }
+
+    /// Takes note of what a Sentinel said, and uses the primary that it names if that is news.
+    fn note(&self, index: usize, view: View) {
+        self.state.send_modify(|state| {
+            let Some(seen) = state.views.get_mut(index) else {
+                return;
+            };
+            let before = match &view {
+                View::Primary(_) => core::mem::replace(seen, view.clone()),
+                // What it said before it failed still holds.
+                View::Pending | View::Failed(..) => {
+                    if !matches!(seen, View::Primary(_)) {
+                        *seen = view;
+                    }
+                    return;
+                }
+            };
+            let View::Primary(address) = view else {
+                return;
+            };
+            let has_changed = matches!(before, View::Primary(old) if old != address);
+            if has_changed {
+                state.switched = Some(Instant::now());
+            }
+            let is_settled = state.switched.is_none_or(|switched| switched.elapsed() > SETTLE);
+            let agree = |view: &&View| matches!(view, View::Primary(other) if *other == address);
+            let votes = state.views.iter().filter(agree).count();
+            let is_majority = votes * 2 > state.views.len();
+            if has_changed || state.primary.is_none() || (is_majority && is_settled) {
+                self.adopt(state, index, &address);
+            }
+        });
+    }
+
+    /// Uses the primary at an address. One with another address than before starts with a breaker
+    /// of its own.
+    fn adopt(&self, state: &mut State, index: usize, address: &str) {
+        if state.primary.as_ref().is_some_and(|primary| primary.address() == address) {
+            return;
+        }
+        match (self.make)(address) {
+            Ok(primary) => {
+                let primary = Arc::new(primary);
+                primary.connect_soon();
+                let old = state.primary.as_ref().map(|old| old.address());
+                Events::switched(&self.service, old, address);
+                state.primary = Some(primary);
+            }
+            Err(failure) => state.views[index] = View::Failed(failure, Instant::now()),
+        }
+    }
+}
+
+/// Polls a Sentinel again and again, which also keeps its connection and the subscription up.
+async fn watch(sentinel: Weak<Sentinel>, index: usize, wake: Arc<Notify>) {
+    while let Some(sentinel) = sentinel.upgrade() {
+        sentinel.poll(index).await;
+        drop(sentinel);
+        // Either it is woken, or the time is over.
+        let _ = timeout(POLL_EVERY, wake.notified()).await;
+    }
+}
+
+fn address_of(host: &str, port: &str) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 impl fmt::Debug for Sentinel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sentinels: Vec<&Node> = self.watched.iter().map(|watched| &*watched.node).collect();
         f.debug_struct("Sentinel")
-            .field("sentinels", &self.sentinels)
+            .field("sentinels", &sentinels)
             .field("service", &self.service)
             .field("primary", &self.known())
             .finish_non_exhaustive()

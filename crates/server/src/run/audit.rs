@@ -99,6 +99,9 @@ impl Audit {
             "retry_after": decision.retry_after().duration().map(|wait| wait.as_secs_f64()),
             "degraded": decision.is_degraded(),
         });
+        if let Some(reason) = decision.degraded_reason() {
+            line["degraded_reason"] = reason.name().into();
+        }
         if let Some(trace) = caller.trace() {
             line["trace_id"] = trace.trace_id().into();
         }

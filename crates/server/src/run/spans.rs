@@ -114,8 +114,9 @@ impl Observer for Spans {
         span.set_attribute(KeyValue::new("slidegate.outcome", outcome.name()));
         span.set_attribute(KeyValue::new("slidegate.cost", number(cost.get())));
         span.set_attribute(KeyValue::new("slidegate.remaining", number(decision.remaining())));
-        if decision.is_degraded() {
+        if let Some(reason) = decision.degraded_reason() {
             span.set_attribute(KeyValue::new("slidegate.degraded", true));
+            span.set_attribute(KeyValue::new("slidegate.degraded_reason", reason.name()));
         }
         span.end_with_timestamp(ended);
     }

@@ -118,8 +118,8 @@ section! {
             example "keys.secret";
         /// How long a call may take; then the policy's `failure_mode` decides.
         deadline: Duration = Time(MILLISECOND, MINUTE), default "20ms", example "10ms";
-        /// How long connecting may take.
-        connect_deadline: Duration = Time(MILLISECOND, MINUTE), default "200ms",
+        /// How long one attempt to connect may take.
+        connect_deadline: Duration = Time(MILLISECOND, MINUTE), default "500ms",
             example "1s";
         /// Checks in flight at a time; more are not sent.
         in_flight_max: usize = Whole(1, 1 << 20), default "1024", example "256";

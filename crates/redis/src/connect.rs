@@ -1,0 +1,66 @@
+//! Waiting for the servers at startup.
+
+use core::time::Duration;
+
+use slidegate::{Error, ErrorKind};
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::redis::Redis;
+use crate::servers::Failure;
+
+/// How long to wait before servers that are not ready are tried again.
+const PAUSE: Duration = Duration::from_millis(20);
+
+impl Redis {
+    /// Connects to all servers, and waits until each of them runs scripts for us.
+    ///
+    /// Checks connect as well, but do not wait for it longer than their deadline, and what keeps
+    /// them from Redis is visible in their decisions only. Call this at startup so that a wrong
+    /// password is an error.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error of the kind [`ErrorKind::Setting`] at once if a server rejects the
+    /// credentials, its TLS certificate is not trusted, or the user may not run scripts on our keys:
+    /// retrying cannot help. Returns an error of the kind [`ErrorKind::Store`], with the last failure,
+    /// if the servers are not ready `within` this time. Either way, the connections are kept
+    /// up in the background, and limiters work as soon as the cause is gone.
+    pub async fn connect(&self, within: Duration) -> Result<(), Error> {
+        if Handle::try_current().is_err() {
+            return Err(Failure::no_runtime().into());
+        }
+        let until = Instant::now() + within;
+        let late = || Failure::unreachable(format!("not connected within {within:?}"));
+        let mut last = None;
+        while Instant::now() < until {
+            match timeout_at(until, self.try_servers()).await {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(failure)) if failure.is_permanent() => {
+                    return Err(Error::new(ErrorKind::Setting, failure.to_string()));
+                }
+                Ok(Err(failure)) => last = Some(failure),
+                Err(_) => break,
+            }
+            sleep(PAUSE).await;
+        }
+        Err(last.unwrap_or_else(late).into())
+    }
+
+    /// Runs a script on every primary.
+    async fn try_servers(&self) -> Result<(), Failure> {
+        let servers = &self.shared.servers;
+        let mut command = redis::cmd("EVAL");
+        if servers.is_cluster() {
+            // A node has only some keys.
+            command.arg("return 1").arg(0);
+        } else {
+            let key = format!("{}connect", self.shared.names.start());
+            command.arg("return redis.call('GET', KEYS[1])").arg(1).arg(key);
+        }
+        for node in servers.nodes_to_try().await? {
+            node.query(&command, servers.query_deadline()).await?;
+        }
+        Ok(())
+    }
+}
