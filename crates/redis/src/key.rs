@@ -47,14 +47,14 @@ const TEXT_MAX: usize = 128;
 impl KeyNames {
     /// # Errors
     ///
-    /// When the prefix is not 1 to 32 of `a-z A-Z 0-9 _ - .`, or the secret is shorter than 16
+    /// When the prefix is not 1 to 32 of `a-z A-Z 0-9 _ - . :`, or the secret is shorter than 16
     /// bytes.
     pub(crate) fn new(prefix: &str, secret: Option<&[u8]>) -> Result<Self, Error> {
         let usable = (1..=32).contains(&prefix.len())
-            && prefix.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte));
+            && prefix.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte));
         if !usable {
             let message =
-                format!("key prefix {prefix:?} is not usable: use 1 to 32 of a-z A-Z 0-9 _ - .");
+                format!("key prefix {prefix:?} is not usable: use 1 to 32 of a-z A-Z 0-9 _ - . :");
             return Err(Error::new(ErrorKind::Setting, message));
         }
         if let Some(len) = secret.map(<[u8]>::len).filter(|len| *len < 16) {

@@ -28,6 +28,12 @@ impl ResultCounts {
         }
     }
 
+    /// Returns the count of a result.
+    pub fn get(&self, result: &str) -> u64 {
+        let found = self.counts.iter().find(|(name, _)| *name == result);
+        found.map_or(0, |(_, count)| count.get())
+    }
+
     /// Adds one to the count of `ok` or `failed`.
     pub fn note<T, E>(&self, result: &Result<T, E>) {
         self.add(if result.is_ok() { "ok" } else { "failed" }, 1);

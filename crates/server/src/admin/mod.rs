@@ -5,6 +5,8 @@ mod health;
 mod metrics;
 mod state;
 
+use std::sync::Arc;
+
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Request, Response};
 use http_body_util::Full;
@@ -25,6 +27,19 @@ impl Handle for AdminState {
     async fn handle(&self, request: &mut Request<Incoming>, peer: &Peer) -> Reply {
         match handle(self, request, peer).await {
             Ok(reply) => reply,
+            Err(error) => error.reply(Caller::http(request.headers())),
+        }
+    }
+}
+
+/// Serves metrics under every path, and nothing else.
+#[derive(Debug)]
+pub struct MetricsOnly(pub Arc<AdminState>);
+
+impl Handle for MetricsOnly {
+    async fn handle(&self, request: &mut Request<Incoming>, _: &Peer) -> Reply {
+        match read_only(request) {
+            Ok(()) => text(METRICS_TYPE, metrics::write(&self.0)),
             Err(error) => error.reply(Caller::http(request.headers())),
         }
     }

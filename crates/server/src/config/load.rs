@@ -20,8 +20,9 @@ use crate::spec::{MEMORY, Spec, StoreSpec};
 /// What to load.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// Files and directories, of which at most one is not envoyproxy/ratelimit's. None: the
-    /// directory that `RUNTIME_ROOT` names if that is set, otherwise a small example.
+    /// Files and directories, of which at most one is not envoyproxy/ratelimit's. None: in an
+    /// environment that was made for that service, the directory that it would read; otherwise a
+    /// small example.
     pub paths: Vec<PathBuf>,
     /// The format of all files; detected from their keys if `None`.
     pub format: Option<Format>,
@@ -115,9 +116,17 @@ impl Request {
         }
     }
 
-    /// Whether the variables of envoyproxy/ratelimit say what to load.
-    fn is_runtime(&self) -> bool {
-        self.paths.is_empty() && self.environment.get("RUNTIME_ROOT").is_some()
+    /// Returns the directory that envoyproxy/ratelimit would read, if nothing else is to be loaded and
+    /// the environment was made for that service: a variable of its own is set, or its default
+    /// directory exists.
+    fn reference_directory(&self) -> Option<PathBuf> {
+        if !self.paths.is_empty() {
+            return None;
+        }
+        let variable = |name: &str| self.environment.get(name).map(str::to_owned);
+        let directory = envoy::reference_directory(&variable);
+        let is_marked = !Reference::new(&self.environment).marks().is_empty();
+        (is_marked || directory.is_dir()).then_some(directory)
     }
 
     /// Whether files whose names begin with a dot are read from directories.
@@ -171,17 +180,18 @@ impl Loading<'_> {
             for path in &self.request.paths {
                 self.read_path(path);
             }
-        } else if self.request.is_runtime() {
-            let variable = |name: &str| environment.get(name).map(str::to_owned);
-            let directory = envoy::reference_directory(&variable);
-            let forced = Reference::new(environment).is_set("FORCE_START_WITHOUT_INITIAL_CONFIG");
-            if directory.is_dir() || !forced {
-                self.read_path(&directory);
-            } else {
-                self.files.remember(&directory);
-                let message = format!("{}: there is no such directory yet", directory.display());
-                self.report.general(Severity::Warning, "file", message);
+        } else if let Some(directory) = self.request.reference_directory() {
+            if directory.is_dir() {
+                return self.read_directory(&directory);
             }
+            self.files.remember(&directory);
+            let forced = Reference::new(environment).is_set("FORCE_START_WITHOUT_INITIAL_CONFIG");
+            let severity = if forced { Severity::Warning } else { Severity::Error };
+            let message = format!("{}: there is no such directory", directory.display());
+            self.report.general(severity, "file", message).help(
+                "set RUNTIME_ROOT, RUNTIME_SUBDIRECTORY and RUNTIME_APPDIRECTORY to the directory of \
+                 the limits, or name a file with --config",
+            );
         } else {
             self.read_text(Path::new(EXAMPLE_NAME), EXAMPLE, Some(Format::Own));
         }
@@ -284,10 +294,18 @@ impl Loading<'_> {
 
         let environment = &self.request.environment;
         let reference = Reference::new(environment);
-        // Names such as PORT mean other things to other programs: only with files of
-        // that service they mean these.
-        let comes_from_it = !self.domains.is_empty() || self.request.is_runtime();
-        let store = if comes_from_it { reference.apply(tree, report) } else { None };
+        // Names such as PORT mean other things to other programs: with a file of our own they mean
+        // nothing.
+        let comes_from_it =
+            !self.domains.is_empty() || self.request.reference_directory().is_some();
+        let store = if comes_from_it {
+            reference.apply(tree, report)
+        } else {
+            if self.request.paths.is_empty() {
+                reference.apply_port(tree, report);
+            }
+            None
+        };
         environment::standard(environment, tree, report);
         environment::variables(environment, tree, report);
         environment::flags(&self.request.flags, tree, report);

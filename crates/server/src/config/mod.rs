@@ -18,6 +18,7 @@ mod schema;
 mod settings;
 mod sliding;
 mod source;
+mod statsd;
 pub(crate) mod table;
 pub(crate) mod yaml;
 
@@ -34,3 +35,4 @@ pub use settings::{
     TracingSettings,
 };
 pub use source::Origin;
+pub use statsd::{StatsdDialect, StatsdProtocol, StatsdSettings};

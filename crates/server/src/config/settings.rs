@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use slidegate_http::{ClientAddress, HopField};
 
 use super::report::Report;
+use super::statsd::{STATSD, StatsdSettings};
 use super::table::{ListenAddress, Read, Reader, given, section, words};
 use super::yaml::Node;
 use crate::spec::{DOMAIN, MEMORY_KEYS, POLICY, RULE, STORE, mebibytes};
@@ -24,6 +25,9 @@ section! {
             example "{http: 0.0.0.0:8080, resp: off}";
         /// TLS of the data listeners.
         tls: Option<TlsSettings> = Section(&TLS), absent "no TLS",
+            example "{certificate: server.pem, key: server.key}";
+        /// TLS of the gRPC listener, instead of `tls`.
+        grpc_tls: Option<TlsSettings> = Section(&TLS), absent "`tls`, if that is there",
             example "{certificate: server.pem, key: server.key}";
         /// Access to the admin listener.
         admin: AdminSettings = Section(&ADMIN), absent "loopback only",
@@ -67,6 +71,9 @@ section! {
         /// Spans of decisions, for a collector of OpenTelemetry.
         tracing: Option<TracingSettings> = Section(&TRACING), absent "no spans",
             example "{endpoint: \"http://127.0.0.1:4317\", sample_ratio: 0.01}";
+        /// Where statistics of Envoy's domains are sent.
+        statsd: Option<StatsdSettings> = Section(&STATSD), absent "nowhere",
+            example "{address: \"127.0.0.1:8125\"}";
         /// How the client's address is found in rules: from `trusted_proxies` and `address`.
         let address: ClientAddress = client_address, else ClientAddress::default();
     }
@@ -89,6 +96,9 @@ section! {
         /// `admin.tls.client_authority`.
         admin: Option<SocketAddr> = Leaf(&ENDPOINT), default "127.0.0.1:9090",
             example "127.0.0.1:9091", via ListenAddress::get;
+        /// Metrics alone, under every path and without a token, for Prometheus on another machine.
+        metrics: Option<SocketAddr> = Leaf(&ENDPOINT), default "off", example "0.0.0.0:9090",
+            via ListenAddress::get;
     }
 }
 
@@ -103,6 +113,8 @@ section! {
         /// Authorities as PEM: clients must show a certificate of one of them.
         client_authority: Option<PathBuf> = Leaf(&FILE), absent "clients show no certificate",
             example "clients.pem";
+        /// A DNS name that the client's certificate must have, with `client_authority`.
+        client_name: Option<String> = Leaf(&HOST), absent "any name", example "envoy.internal";
     }
 }
 
@@ -157,6 +169,9 @@ section! {
         /// Whether a request that one descriptor denies is charged to all, as
         /// envoyproxy/ratelimit does; otherwise to none.
         charge_all: bool = Flag, default "false", example "true";
+        /// Whether one look (`hits_addend: 0`) per key and window passes although the limit is used up, as
+        /// in envoyproxy/ratelimit, which denies a look only above the limit.
+        look_grace: bool = Flag, default "false", example "true";
         /// Whether requests are only checked and counted, and never denied.
         shadow_mode: bool = Flag, default "false", example "true";
         /// Whether all descriptors are in quota mode.
@@ -363,8 +378,9 @@ pub(super) fn settings(root: &Node, reader: &mut Reader<'_>) -> Settings {
 
 /// Two listeners on one address would only be found out at the start.
 fn check_listeners(root: &Node, settings: &Settings, report: &mut Report) {
-    let ListenSettings { http, grpc, resp, admin } = settings.listen;
-    let all = [("http", http), ("grpc", grpc), ("resp", resp), ("admin", admin)];
+    let ListenSettings { http, grpc, resp, admin, metrics } = settings.listen;
+    let all =
+        [("http", http), ("grpc", grpc), ("resp", resp), ("admin", admin), ("metrics", metrics)];
     for (index, (name, address)) in all.iter().enumerate() {
         // Port 0 is any free one.
         let taken = |other: &&(&str, _)| other.1 == *address;

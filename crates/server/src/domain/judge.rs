@@ -37,7 +37,8 @@ impl Judge<'_, '_> {
 
     /// First whatever takes nothing.
     async fn look_and_give_back(&mut self) {
-        let statistics = self.statistics;
+        let (statistics, caller) = (self.statistics, self.caller);
+        let has_grace = self.options.envoy.look_grace;
         for meter in &mut self.meters {
             if meter.gate.is_none() {
                 meter.closed();
@@ -45,7 +46,12 @@ impl Judge<'_, '_> {
             }
             match meter.hits {
                 Hits::Take(_) => {}
-                Hits::Look => look(meter, statistics).await,
+                Hits::Look => {
+                    look(meter, statistics).await;
+                    if has_grace && meter.denies() && meter.take_grace(caller).await {
+                        meter.standing.is_over = false;
+                    }
+                }
                 Hits::GiveBack(units) => give_back(meter, units, statistics).await,
             }
         }

@@ -5,14 +5,15 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use slidegate::Decision;
-use slidegate_gate::Gate;
+use slidegate::{Cost, Decision};
+use slidegate_gate::{Caller, Gate};
 use slidegate_http::wait_seconds;
 
 use super::key::KeyBytes;
 use super::question::Hits;
 use super::response::{Code, CurrentLimit, Status};
 use super::statistics::HitCounts;
+use crate::gates::UnitGates;
 use crate::spec::Unit;
 
 /// What one descriptor has met.
@@ -40,6 +41,8 @@ pub(super) struct Meter<'d> {
     pub(super) counts: Held<'d, HitCounts, Arc<HitCounts>>,
     pub(super) key: KeyBytes,
     pub(super) hits: Hits,
+    /// Where a look takes its grace from.
+    pub(super) units: &'d UnitGates,
     /// How it judged.
     pub(super) standing: Standing,
 }
@@ -98,6 +101,15 @@ impl Meter<'_> {
         let remaining = decision.remaining();
         self.standing =
             Standing { is_over, remaining, charged, until: wait, decision: Some(decision) };
+    }
+
+    /// Takes the one look of this key and window that passes although the limit is used up. Returns
+    /// `false` if it was taken already.
+    pub(super) async fn take_grace(&self, caller: Caller<'_>) -> bool {
+        let Ok(gate) = self.units.gate(1, self.unit) else { return false };
+        let key = [b"look\0", self.key.as_slice()].concat();
+        let decided = gate.check(&key, None, Cost::ONE, caller).await;
+        decided.decision.is_allowed() && !decided.decision.is_degraded()
     }
 
     /// Nothing passes.

@@ -6,7 +6,8 @@
 //! * A request that one descriptor denies charges none; [`charge_all`](crate::config::EnvoySettings::charge_all) charges as the
 //!   reference service does.
 //! * A denied request is not recorded, so the wait that it is told is exact, and does not grow.
-//! * A look (`hits_addend` 0) is over when not even one unit is left.
+//! * A look (`hits_addend` 0) is over when not even one unit is left, unless
+//!   [`look_grace`](crate::config::EnvoySettings::look_grace) lets one pass.
 //! * The windows are as long as those of the reference service, and begin anywhere.
 
 mod answer;
@@ -181,6 +182,7 @@ impl Domain {
             counts,
             key,
             hits,
+            units: &self.units,
             standing: Standing::unknown(rate.requests),
         };
         (Met::Limited(Box::new(meter)), &rule.replaces)
@@ -215,6 +217,7 @@ impl Domain {
             counts: Held::Made(self.book.seen(&label)),
             key,
             hits,
+            units: &self.units,
             standing: Standing::unknown(requests),
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 
-use slidegate_gate::Count;
+use slidegate_gate::{Count, Histogram};
 
 /// What has happened to descriptors, under every configuration so far.
 #[derive(Debug, Default)]
@@ -19,6 +19,8 @@ pub struct Statistics {
     pub store_error: Count,
     /// Requests that are over the limit, and passed because all are in shadow.
     pub global_shadow_mode: Count,
+    /// Calls of `ShouldRateLimit`, by the time that they took.
+    pub calls: Histogram,
 }
 
 /// The series of one domain, each name once.

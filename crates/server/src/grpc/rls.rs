@@ -8,6 +8,7 @@ use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming;
 use slidegate_gate::Caller;
 use slidegate_tower::OverloadGuard;
+use tokio::time::Instant;
 use tonic::body::Body;
 use tonic::server::{Grpc, UnaryService};
 use tonic::{Code, Status};
@@ -43,7 +44,9 @@ type RlsResult = Result<tonic::Response<RateLimitResponse>, Status>;
 impl RateLimitService {
     pub(super) async fn call(self, request: Request<Incoming>) -> Response<Body> {
         let mut grpc = Grpc::new(RlsCodec).max_decoding_message_size(self.message_max);
+        let (engine, start) = (Arc::clone(&self.engine), Instant::now());
         let mut response = grpc.unary(self, request).await;
+        engine.plan().domains().statistics().calls.record(start.elapsed());
         // tonic reports a message that is too long as "out of range", a code that we never use.
         if let Some(status) = response.headers_mut().get_mut(Status::GRPC_STATUS)
             && Code::from_bytes(status.as_bytes()) == Code::OutOfRange

@@ -14,9 +14,10 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::descriptors::ConnectionBudget;
+use super::reference_statistics::ReferenceStatistics;
 use super::reload::Reloader;
 use super::tls::{GRPC, HTTP, PLAIN, ReloadableTls};
-use crate::admin::{Access, AdminState, MetricsSource, may_listen};
+use crate::admin::{Access, AdminState, MetricsOnly, MetricsSource, may_listen};
 use crate::config::{Loaded, OverloadSettings, Settings, TlsSettings};
 use crate::domain;
 use crate::engine::Engine;
@@ -39,6 +40,7 @@ pub(super) struct Listeners {
     grpc: Option<Listener>,
     resp: Option<Listener>,
     admin: Option<(Listener, Access)>,
+    metrics: Option<Listener>,
 }
 
 /// What the listeners serve.
@@ -48,6 +50,7 @@ pub(super) struct Services<'a> {
     pub(super) reloader: &'a Arc<Reloader>,
     pub(super) is_ending: &'a Arc<AtomicBool>,
     pub(super) sources: Vec<MetricsSource>,
+    pub(super) statistics: &'a ReferenceStatistics,
     pub(super) stop: Stop,
 }
 
@@ -74,9 +77,10 @@ impl Listeners {
         };
         Ok(Self {
             http: Listener::bind("http", at.http, tls, HTTP)?,
-            grpc: Listener::bind("grpc", at.grpc, tls, GRPC)?,
+            grpc: Listener::bind("grpc", at.grpc, settings.grpc_tls.as_ref().or(tls), GRPC)?,
             resp: Listener::bind("resp", at.resp, tls, PLAIN)?,
             admin,
+            metrics: Listener::bind("metrics", at.metrics, None, HTTP)?,
         })
     }
 
@@ -110,6 +114,9 @@ impl Listeners {
         if let Some(admin) = address(self.admin.as_ref().map(|(listener, _)| listener)) {
             line("admin", format!("http://{admin}/metrics"));
         }
+        if let Some(metrics) = address(self.metrics.as_ref()) {
+            line("metrics alone", format!("http://{metrics}/metrics"));
+        }
         line("limits", loaded.spec.counts());
         if let (Some(http), Some(policy), false) = (http, loaded.spec.policies.first(), is_tls) {
             let name = &policy.name;
@@ -128,7 +135,8 @@ impl Listeners {
     ) -> Result<(), String> {
         let mut sources = core::mem::take(&mut services.sources);
         let Services { engine, settings, stop, .. } = &services;
-        let number = [&self.http, &self.grpc, &self.resp].into_iter().flatten().count();
+        let data = [&self.http, &self.grpc, &self.resp, &self.metrics];
+        let number = data.into_iter().flatten().count();
         let budget = ConnectionBudget::new(settings.limits.connections, number);
         let mut all = Vec::new();
         let mut pool = |name, max| {
@@ -144,7 +152,7 @@ impl Listeners {
         if let Some(listener) = self.http {
             let state = HttpState::new(Arc::clone(engine), http_settings(&services, &options));
             let handler = ShedLoad::new(state, guard.clone());
-            let server = server(listener, handler, settings, pool("http", budget.data));
+            let server = server(listener, Arc::new(handler), settings, pool("http", budget.data));
             tasks.spawn(server.serve(stop.clone().wait()));
         }
         if let Some(listener) = self.grpc {
@@ -167,10 +175,18 @@ impl Listeners {
             let connections = pool("resp", budget.data);
             tasks.spawn(serve_protocol(listener, resp, connections, stop.clone()));
         }
-        if let Some((listener, access)) = self.admin {
-            let connections = pool("admin", budget.admin);
-            let state = AdminState { sources, ..admin_state(access, &services, all) };
-            let server = server(listener, state, settings, connections);
+        let (access, admin) = self.admin.map(|(listener, access)| (access, listener)).unzip();
+        let access = access.unwrap_or_else(Access::local);
+        let of_admin = admin.is_some().then(|| pool("admin", budget.admin));
+        let of_metrics =
+            self.metrics.is_some().then(|| pool("metrics", budget.admin.min(budget.data)));
+        let state = Arc::new(AdminState { sources, ..admin_state(access, &services, all) });
+        if let (Some(listener), Some(connections)) = (admin, of_admin) {
+            let server = server(listener, Arc::clone(&state), settings, connections);
+            tasks.spawn(server.serve(stop.clone().wait()));
+        }
+        if let (Some(listener), Some(connections)) = (self.metrics, of_metrics) {
+            let server = server(listener, Arc::new(MetricsOnly(state)), settings, connections);
             tasks.spawn(server.serve(stop.clone().wait()));
         }
         Ok(())
@@ -195,8 +211,12 @@ fn admin_state(
     listeners: Vec<Arc<Connections>>,
 ) -> AdminState {
     let (reloader, engine) = (Arc::clone(services.reloader), Arc::clone(services.engine));
+    let statistics = services.statistics.clone();
     AdminState {
-        pages: vec![("/rlconfig", Box::new(move || domain::dump(engine.plan().domains())))],
+        pages: vec![
+            ("/rlconfig", Box::new(move || domain::dump(engine.plan().domains()))),
+            ("/stats", Box::new(move || statistics.text())),
+        ],
         listeners,
         reloads: Arc::clone(services.reloader.reloads()),
         reload: Some(Arc::new(move || reloader.reload())),
@@ -235,7 +255,7 @@ fn http_settings(services: &Services<'_>, envoy: &Arc<domain::Options>) -> HttpS
 
 fn server<H>(
     listener: Listener,
-    handler: H,
+    handler: Arc<H>,
     settings: &Settings,
     connections: Arc<Connections>,
 ) -> Server<H> {
@@ -246,7 +266,7 @@ fn server<H>(
     };
     Server {
         listener: listener.socket,
-        handler: Arc::new(handler),
+        handler,
         limits,
         connections,
         tls: listener.tls.map(|tls| tls.shared()),

@@ -2,16 +2,17 @@
 
 mod audit;
 mod descriptors;
-mod envoy_metrics;
 mod listeners;
 #[cfg(not(feature = "otlp"))]
 mod no_spans;
 mod process;
+mod reference_statistics;
 mod reload;
 mod serve;
 mod snapshot;
 #[cfg(feature = "otlp")]
 mod spans;
+mod statsd;
 mod tls;
 mod watch;
 

@@ -12,8 +12,10 @@ use slidegate_gate::Observer;
 
 use super::listeners::{Listeners, Services};
 use super::process::{notify_systemd, start_log};
+use super::reference_statistics::ReferenceStatistics;
 use super::reload::Reloader;
-use super::{Audit, Snapshots, Spans, envoy_metrics};
+use super::statsd::StatsdSender;
+use super::{Audit, Snapshots, Spans};
 use crate::admin::MetricsSource;
 use crate::config::{Loaded, Refused, SnapshotSettings};
 use crate::engine::Engine;
@@ -43,6 +45,12 @@ pub async fn serve(
     let listeners = Listeners::bind(settings)?;
     let reloader =
         Arc::new(Reloader::new(Arc::clone(&engine), listeners.certificates(), &loaded, load));
+    let statistics = ReferenceStatistics {
+        engine: Arc::clone(&engine),
+        reloads: Arc::clone(reloader.reloads()),
+    };
+    let statsd = settings.statsd.as_ref();
+    let statsd = statsd.map(|settings| Arc::new(StatsdSender::new(settings, statistics.clone())));
     let stopper = Stopper::default();
     let mut tasks = JoinSet::new();
     listeners.announce(&loaded);
@@ -53,10 +61,20 @@ pub async fn serve(
         settings,
         reloader: &reloader,
         is_ending: &is_ending,
-        sources: sources(&engine, snapshots.as_ref(), spans.as_ref(), audit.as_ref()),
+        sources: sources(
+            &statistics,
+            snapshots.as_ref(),
+            spans.as_ref(),
+            audit.as_ref(),
+            statsd.as_ref(),
+        ),
+        statistics: &statistics,
         stop,
     };
     listeners.serve(&mut tasks, services).await?;
+    if let Some(statsd) = statsd {
+        tasks.spawn(statsd.run(stopper.stop()));
+    }
     start_background_tasks(&mut tasks, &engine, &loaded, snapshots.as_ref(), &stopper);
     notify_systemd("READY=1");
     control.run(&reloader).await;
@@ -84,14 +102,17 @@ pub async fn serve(
 
 /// Metrics other than the engine's.
 fn sources(
-    engine: &Arc<Engine>,
+    statistics: &ReferenceStatistics,
     snapshots: Option<&Snapshots>,
     spans: Option<&Arc<Spans>>,
     audit: Option<&Arc<Audit>>,
+    statsd: Option<&Arc<StatsdSender>>,
 ) -> Vec<MetricsSource> {
-    let engine = Arc::clone(engine);
-    let mut sources: Vec<MetricsSource> =
-        vec![Box::new(move |page| envoy_metrics::tell(&engine.plan(), page))];
+    let statistics = statistics.clone();
+    let mut sources: Vec<MetricsSource> = vec![Box::new(move |page| statistics.write(page))];
+    if let Some(statsd) = statsd.map(Arc::clone) {
+        sources.push(Box::new(move |page| statsd.results().write(page)));
+    }
     let counts = [
         snapshots.map(Snapshots::counts),
         spans.map(|spans| spans.counts()),

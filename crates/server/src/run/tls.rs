@@ -3,10 +3,15 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::client::verify_server_name;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
+use rustls::{
+    DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme,
+};
 use tokio_rustls::TlsAcceptor;
 
 use crate::config::TlsSettings;
@@ -57,7 +62,7 @@ fn read(
     settings: &TlsSettings,
     protocols: &'static [&'static [u8]],
 ) -> Result<ServerConfig, String> {
-    let TlsSettings { certificate, key, client_authority } = settings;
+    let TlsSettings { certificate, key, client_authority, client_name } = settings;
     let chain = certificates(certificate)?;
     let secret = PrivateKeyDer::from_pem_file(key)
         .map_err(|error| format!("private key {}: {error}", key.display()))?;
@@ -75,7 +80,10 @@ fn read(
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
             let verifier =
                 verifier.build().map_err(|error| format!("{}: {error}", path.display()))?;
-            builder.with_client_cert_verifier(verifier)
+            builder.with_client_cert_verifier(match client_name {
+                None => verifier,
+                Some(name) => Arc::new(NamedClient::new(verifier, name)?),
+            })
         }
     };
     let mut config = builder
@@ -83,6 +91,60 @@ fn read(
         .map_err(|error| format!("certificate {}: {error}", certificate.display()))?;
     config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
     Ok(config)
+}
+
+/// Accepts client certificates with one name only.
+#[derive(Debug)]
+struct NamedClient {
+    inner: Arc<dyn ClientCertVerifier>,
+    name: ServerName<'static>,
+}
+
+impl NamedClient {
+    fn new(inner: Arc<dyn ClientCertVerifier>, name: &str) -> Result<Self, String> {
+        let name = ServerName::try_from(name.to_owned())
+            .map_err(|error| format!("client_name {name:?}: {error}; use a DNS name"))?;
+        Ok(Self { inner, name })
+    }
+}
+
+impl ClientCertVerifier for NamedClient {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.inner.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        let verified = self.inner.verify_client_cert(certificate, intermediates, now)?;
+        verify_server_name(&ParsedCertificate::try_from(certificate)?, &self.name)?;
+        Ok(verified)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.inner.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.inner.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.inner.supported_verify_schemes()
+    }
 }
 
 fn certificates(path: &std::path::Path) -> Result<Vec<CertificateDer<'static>>, String> {

@@ -4,15 +4,15 @@ use serde_json::Value;
 use slidegate_server::config::{
     Environment, Loaded, LogLevel, Origin, Request, load, print_config, print_config_json,
 };
-use slidegate_server::spec::{RedisPlace, StoreSpec};
+use slidegate_server::spec::StoreSpec;
 
-use crate::files::{codes, path, shown};
+use crate::files::{path, shown};
 
-fn variables(list: &[(&str, &str)]) -> Environment {
+pub(crate) fn variables(list: &[(&str, &str)]) -> Environment {
     list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-fn request(file: &str, variables_: &[(&str, &str)], flags: &[(&str, &str)]) -> Request {
+pub(crate) fn request(file: &str, variables_: &[(&str, &str)], flags: &[(&str, &str)]) -> Request {
     let mut request = Request::new([path(file)]);
     request.environment = variables(variables_);
     request.flags =
@@ -171,87 +171,4 @@ fn passwords_of_addresses_and_variables_are_stars() {
     let text = printed(&loaded) + &String::from_utf8(json).unwrap() + &format!("{loaded:?}");
     assert!(text.contains("redis://me:*******@localhost"), "{text}");
     assert!(!text.contains("hunter2") && !text.contains("swordfish"), "{text}");
-}
-
-// Who comes from the reference service brings its variables.
-#[test]
-fn variables_of_the_reference_service() {
-    let loaded = load(&request(
-        "envoy/wildcard.yaml",
-        &[
-            ("PORT", "1"),
-            ("GRPC_HOST", "::1"),
-            ("DEBUG_PORT", "6070"),
-            ("LOG_LEVEL", "WARNING"),
-            ("LOG_FORMAT", "json"),
-            ("NEAR_LIMIT_RATIO", "0.9"),
-            ("LIMIT_RESPONSE_HEADERS_ENABLED", "true"),
-            ("LIMIT_RESET_HEADER", "X-Reset"),
-            ("SHADOW_MODE", "true"),
-            ("STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", "false"),
-            ("REDIS_SOCKET_TYPE", "tcp"),
-            ("REDIS_TYPE", "sentinel"),
-            ("REDIS_URL", "main,a:1,b:2"),
-            ("REDIS_AUTH", "secret"),
-            ("REDIS_TIMEOUT", "50ms"),
-            ("CACHE_KEY_PREFIX", "shop"),
-            ("USE_STATSD", "false"),
-            ("HOME", "/root"),
-        ],
-        &[],
-    ))
-    .unwrap();
-    let settings = &loaded.settings;
-    assert_eq!(settings.listen.http, Some("0.0.0.0:1".parse().unwrap()));
-    assert_eq!(settings.listen.grpc, Some("[::1]:8081".parse().unwrap()));
-    assert_eq!(settings.listen.admin, Some("127.0.0.1:6070".parse().unwrap()));
-    assert_eq!(settings.log.level, LogLevel::Warn);
-    assert!(settings.envoy.shadow_mode && settings.envoy.charge_all);
-    assert_eq!(settings.envoy.near_limit_thousandths, 900);
-    assert_eq!(settings.envoy.reset_header, "X-Reset");
-    let StoreSpec::Redis(name, redis) = &loaded.spec.stores[1] else { panic!("a store") };
-    assert_eq!((name.as_str(), loaded.spec.domains[0].store.as_str()), ("redis", "redis"));
-    let place = RedisPlace::Sentinel {
-        addresses: vec!["redis://a:1".to_owned(), "redis://b:2".to_owned()],
-        service: "main".to_owned(),
-    };
-    assert_eq!(redis.place, place);
-    assert_eq!(redis.password.as_deref(), Some("secret"));
-    assert_eq!(redis.prefix, "shop");
-    // Known and not used: said, not refused.
-    assert_eq!(codes(&loaded.warnings), ["ignored-variable"], "{}", shown(&loaded.warnings));
-}
-
-#[test]
-fn places_of_the_reference_service_s_redis() {
-    for (kind, url, tls, expected) in [
-        ("SINGLE", "redis:6379", "false", RedisPlace::Single("redis://redis:6379".to_owned())),
-        ("SINGLE", "redis:6379", "true", RedisPlace::Single("rediss://redis:6379".to_owned())),
-        ("SINGLE", "/run/r.sock", "false", RedisPlace::Single("unix:///run/r.sock".to_owned())),
-        (
-            "CLUSTER",
-            "a:1,b:2",
-            "false",
-            RedisPlace::Cluster(vec!["redis://a:1".to_owned(), "redis://b:2".to_owned()]),
-        ),
-    ] {
-        let variables = [("REDIS_TYPE", kind), ("REDIS_URL", url), ("REDIS_TLS", tls)];
-        let loaded = load(&request("envoy/wildcard.yaml", &variables, &[])).unwrap();
-        let StoreSpec::Redis(_, redis) = &loaded.spec.stores[1] else { panic!("a store") };
-        assert_eq!(redis.place, expected);
-    }
-}
-
-#[test]
-fn variables_that_cannot_be_honoured_are_not_passed_over() {
-    let refused = load(&request("envoy/wildcard.yaml", &[("CONFIG_TYPE", "GRPC_XDS_SOTW")], &[]))
-        .unwrap_err();
-    assert_eq!(codes(&refused.findings), ["config-type"]);
-    let loaded =
-        load(&request("envoy/wildcard.yaml", &[("BACKEND_TYPE", "memcache")], &[])).unwrap();
-    assert_eq!(codes(&loaded.warnings), ["backend-type"]);
-    // Ours are stronger than theirs.
-    let variables = [("PORT", "1"), ("SLIDEGATE_LISTEN_HTTP", "off")];
-    let loaded = load(&request("envoy/wildcard.yaml", &variables, &[])).unwrap();
-    assert_eq!(loaded.settings.listen.http, None);
 }

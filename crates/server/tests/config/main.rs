@@ -14,4 +14,5 @@ mod files;
 mod hostile;
 mod layers;
 mod own;
+mod reference;
 mod sliding;

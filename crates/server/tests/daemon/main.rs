@@ -5,6 +5,7 @@
 mod bypass;
 #[cfg(feature = "otlp")]
 mod collector;
+mod drop_in;
 mod floods;
 mod overload;
 mod process;

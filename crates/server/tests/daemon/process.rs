@@ -106,6 +106,11 @@ impl Daemon {
         Self { child, said, http, grpc, resp, admin }
     }
 
+    /// The address that it announced under a name.
+    pub(crate) fn announced(&self, name: &str) -> SocketAddr {
+        address(&self.said(), name).unwrap()
+    }
+
     /// Waits until it has said something.
     pub(crate) fn hears(&self, words: &str) {
         poll(words, || Ok(self.said().contains(words).then_some(())))

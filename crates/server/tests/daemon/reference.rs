@@ -1,13 +1,18 @@
 //! The daemon in the place of envoyproxy/ratelimit.
 
+use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
 
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use slidegate_server::grpc::NAME;
+use slidegate_testkit::server::Certificates;
 use tonic::transport::Channel;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
-use crate::process::{Daemon, exchange};
+use crate::process::{Daemon, Folder, command, exchange};
 
 #[tokio::test]
 async fn health_serves_every_name_from_the_start() {
@@ -29,4 +34,67 @@ fn load_balancers_may_probe_with_head() {
     assert_eq!(probe("GET"), (200, "OK".to_owned()));
     assert_eq!(probe("HEAD"), (200, String::new()));
     assert_eq!(probe("POST").0, 405);
+}
+
+#[test]
+fn metrics_alone_are_served_without_a_token_and_nothing_else() {
+    let daemon = Daemon::start(&["--set", "listen.metrics=127.0.0.1:0"]);
+    let ask = |method, path| {
+        let address = daemon.announced("metrics alone");
+        exchange(TcpStream::connect(address).unwrap(), method, path)
+    };
+    for path in ["/metrics", "/", "/-/reload"] {
+        let (status, page) = ask("GET", path);
+        assert!(status == 200 && page.contains("slidegate_build_info"), "{path}: {page}");
+    }
+    assert_eq!(ask("POST", "/-/reload").0, 405);
+}
+
+/// Whether the gRPC listener sends its settings to a client with this certificate.
+fn is_served(daemon: &Daemon, certificates: &Certificates) -> bool {
+    let pem = |text: &str| CertificateDer::from_pem_slice(text.as_bytes()).unwrap();
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(pem(certificates.authority())).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(certificates.server_key().as_bytes()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_client_auth_cert(vec![pem(certificates.server())], key)
+        .unwrap();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let name = ServerName::try_from("localhost").unwrap();
+    let client = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
+    let stream = TcpStream::connect(daemon.grpc).unwrap();
+    let mut stream = rustls::StreamOwned::new(client, stream);
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    let mut reply = [0; 9];
+    stream.write_all(preface).is_ok() && stream.read_exact(&mut reply).is_ok()
+}
+
+#[test]
+fn grpc_alone_is_served_over_tls_to_clients_with_the_name() {
+    let folder = Folder::new("reference-tls");
+    let certificates = Certificates::new().unwrap();
+    let install = |name: &str, text: &str| folder.write(name, text).display().to_string();
+    let limits = install("shop.yaml", "domain: shop\n");
+    let files = [
+        ("GRPC_SERVER_TLS_CERT", install("server.pem", certificates.server())),
+        ("GRPC_SERVER_TLS_KEY", install("server.key", certificates.server_key())),
+        ("GRPC_CLIENT_TLS_CACERT", install("clients.pem", certificates.authority())),
+    ];
+    for (name, expected) in [("localhost", true), ("envoy.internal", false)] {
+        let mut serve = command(&["serve", "--config", &limits, "--listen-resp", "127.0.0.1:0"]);
+        serve.envs(files.clone()).env("GRPC_SERVER_USE_TLS", "true").env("USE_STATSD", "false");
+        serve.env("GRPC_CLIENT_TLS_SAN", name);
+        for (name, value) in [("HOST", "127.0.0.1"), ("GRPC_HOST", "127.0.0.1"), ("PORT", "0")] {
+            serve.env(name, value);
+        }
+        serve.env("GRPC_PORT", "0").env("DEBUG_PORT", "0");
+        let daemon = Daemon::with(serve);
+        assert_eq!(is_served(&daemon, &certificates), expected, "{name}: {}", daemon.said());
+        let plain = exchange(TcpStream::connect(daemon.http).unwrap(), "GET", "/healthcheck");
+        assert_eq!(plain.0, 200, "HTTP stays plain");
+    }
 }

@@ -1,13 +1,15 @@
 //! The variables of envoyproxy/ratelimit.
 
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+
 use super::Environment;
-use super::reference_table::{IGNORED, SETS};
+use super::reference_table::{COMMON, IGNORED, SETS, names};
 use super::variables;
-use crate::config::report::Report;
+use crate::config::report::{Report, Severity};
 use crate::config::source::{Origin, Span};
 use crate::config::yaml::Node;
 
-/// What the store of its domains is called, when variables name a Redis.
+/// The name of the domains' store, when variables name a Redis.
 pub(in crate::config) const STORE: &str = "redis";
 
 /// The variables of envoyproxy/ratelimit.
@@ -20,30 +22,74 @@ impl<'a> Reference<'a> {
         Self { environment }
     }
 
-    /// Puts what the variables say into a tree. Gives the store of the domains, if it is not
-    /// memory.
+    /// Returns the variables that show that the environment was made for that service.
+    pub(in crate::config) fn marks(&self) -> Vec<&'static str> {
+        let is_common = |name: &str| COMMON.split_whitespace().any(|common| common == name);
+        let set = names().filter(|name| self.environment.get(name).is_some());
+        set.filter(|name| !is_common(name)).collect()
+    }
+
+    /// Applies the variables to a tree. Returns the store of the domains if it is not memory.
+    ///
+    /// In an environment that was made for that service, its defaults apply too.
     pub(in crate::config) fn apply(
         &self,
         root: &mut Node,
         report: &mut Report,
     ) -> Option<&'static str> {
+        let marks = self.marks();
+        if !marks.is_empty() {
+            let message = format!(
+                "this environment was made for envoyproxy/ratelimit ({} set): its variables and \
+                 defaults apply",
+                marks.join(", ")
+            );
+            report.general(Severity::Note, "reference", message);
+        }
         for (name, path) in SETS {
             self.set(root, path, name, report);
         }
+        if !marks.is_empty() {
+            put(root, "envoy.look_grace", marks[0], "true", report);
+        }
         self.charge_all(root, report);
+        self.name_ignored(report);
+        self.listeners(root, !marks.is_empty(), report);
+        self.tls(root, report);
+        self.statistics(root, !marks.is_empty(), report);
+        self.log_level(root, report);
+        self.config_type(report);
+        let store = self.redis(root, report);
+        if store.is_none() && !marks.is_empty() && !report.has("backend-type") {
+            let message = "REDIS_URL is not set: counts live in this process, and N nodes admit up to \
+                           N times the limit";
+            report.general(Severity::Warning, "backend-type", message);
+        }
+        store
+    }
+
+    /// `PORT` without any file: many platforms set it for whatever they start.
+    pub(in crate::config) fn apply_port(&self, root: &mut Node, report: &mut Report) {
+        if let Some(port) = self.environment.get("PORT") {
+            put(root, "listen.http", "PORT", &format!("0.0.0.0:{port}"), report);
+            let message =
+                "PORT is set, and no limits are configured: the built-in example is served";
+            let finding = report.general(Severity::Warning, "example", message);
+            finding.help("name a file with --config, or a directory with RUNTIME_ROOT");
+        }
+    }
+
+    /// Names each variable that is set and not honoured.
+    fn name_ignored(&self, report: &mut Report) {
         for (why, names) in IGNORED {
             for name in names.split_whitespace() {
                 if self.environment.get(name).is_some() {
                     let span = self.span(name, report);
-                    report.note(span, "ignored-variable", format!("{name} is ignored: {why}"));
+                    let message = format!("{name} is not honoured: {why}");
+                    report.note(span, "ignored-variable", message);
                 }
             }
         }
-        self.listeners(root, report);
-        self.tls(root, report);
-        self.log_level(root, report);
-        self.config_type(report);
-        self.redis(root, report)
     }
 
     /// Puts the value of a variable at a path, if it has one.
@@ -70,37 +116,73 @@ impl<'a> Reference<'a> {
         put(root, "envoy.charge_all", NAME, opposite, report);
     }
 
-    /// `HOST` and `PORT`: if either is set, both are as that service has them.
-    fn listeners(&self, root: &mut Node, report: &mut Report) {
+    /// `HOST` and `PORT`: if either is set, or all defaults apply, both are as that service has them.
+    fn listeners(&self, root: &mut Node, with_defaults: bool, report: &mut Report) {
         for (path, host, any, port, usual) in [
             ("listen.http", "HOST", "0.0.0.0", "PORT", "8080"),
             ("listen.grpc", "GRPC_HOST", "0.0.0.0", "GRPC_PORT", "8081"),
-            // Its debug port is open to all; ours asks for a token beyond loopback.
+            // Its debug port is open to all; ours requires a token beyond loopback.
             ("listen.admin", "DEBUG_HOST", "127.0.0.1", "DEBUG_PORT", "6070"),
         ] {
             let (given_host, given_port) = (self.environment.get(host), self.environment.get(port));
             let name = if given_port.is_some() { port } else { host };
-            if given_host.or(given_port).is_none() {
+            if given_host.or(given_port).is_none() && !with_defaults {
                 continue;
             }
             let (host, port) = (given_host.unwrap_or(any), given_port.unwrap_or(usual));
-            let bare = host.contains(':') && !host.starts_with('[');
-            let address = if bare { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
-            put(root, path, name, &address, report);
+            put(root, path, name, &joined(host, port), report);
         }
     }
 
+    /// TLS of the gRPC listener alone.
     fn tls(&self, root: &mut Node, report: &mut Report) {
         if !self.is_set("GRPC_SERVER_USE_TLS") {
             return;
         }
-        for (path, name) in [
-            ("tls.certificate", "GRPC_SERVER_TLS_CERT"),
-            ("tls.key", "GRPC_SERVER_TLS_KEY"),
-            ("tls.client_authority", "GRPC_CLIENT_TLS_CACERT"),
+        for (path, name, is_required) in [
+            ("grpc_tls.certificate", "GRPC_SERVER_TLS_CERT", true),
+            ("grpc_tls.key", "GRPC_SERVER_TLS_KEY", true),
+            ("grpc_tls.client_authority", "GRPC_CLIENT_TLS_CACERT", false),
+            ("grpc_tls.client_name", "GRPC_CLIENT_TLS_SAN", false),
         ] {
             self.set(root, path, name, report);
+            if is_required && self.environment.get(name).is_none() {
+                let span = self.span("GRPC_SERVER_USE_TLS", report);
+                let message = format!("GRPC_SERVER_USE_TLS is set, and {name} is not");
+                let finding = report.error(span, "missing-key", message);
+                finding.help(format!("set {name} to the path of a PEM file"));
+            }
         }
+    }
+
+    /// Where statistics go: to StatsD by default, as that service does, or to Prometheus.
+    fn statistics(&self, root: &mut Node, with_defaults: bool, report: &mut Report) {
+        if self.is_set("DISABLE_STATS") {
+            return;
+        }
+        if self.is_set("USE_PROMETHEUS") {
+            let address = self.environment.get("PROMETHEUS_ADDR").unwrap_or(":9090");
+            let (host, port) = address.rsplit_once(':').unwrap_or((address, "9090"));
+            let host = if host.is_empty() { "0.0.0.0" } else { host };
+            put(root, "listen.metrics", "PROMETHEUS_ADDR", &joined(host, port), report);
+            return;
+        }
+        let is_dog = self.is_set("USE_DOG_STATSD");
+        let wanted =
+            self.environment.get("USE_STATSD").map_or(with_defaults, |_| self.is_set("USE_STATSD"));
+        if !wanted && !is_dog {
+            return;
+        }
+        let host = self.environment.get("STATSD_HOST").unwrap_or("localhost");
+        let port = self.environment.get("STATSD_PORT").unwrap_or("8125");
+        put(root, "statsd.address", "STATSD_HOST", &joined(host, port), report);
+        let protocol = self.environment.get("STATSD_PROTOCOL").unwrap_or("tcp");
+        let protocol = if is_dog { "udp" } else { protocol };
+        put(root, "statsd.protocol", "STATSD_PROTOCOL", protocol, report);
+        let dialect = if is_dog { "dogstatsd" } else { "statsd" };
+        put(root, "statsd.dialect", "USE_DOG_STATSD", dialect, report);
+        self.set(root, "statsd.interval", "STATS_FLUSH_INTERVAL", report);
+        self.set(root, "statsd.tags", "EXTRA_TAGS", report);
     }
 
     fn log_level(&self, root: &mut Node, report: &mut Report) {
@@ -118,7 +200,7 @@ impl<'a> Reference<'a> {
             return;
         };
         let span = self.span("CONFIG_TYPE", report);
-        let message = format!("limits cannot be had by {kind}");
+        let message = format!("limits cannot be loaded by {kind}");
         report.error(span, "config-type", message).help("use files, and CONFIG_TYPE=FILE");
     }
 
@@ -127,8 +209,8 @@ impl<'a> Reference<'a> {
         if let Some(kind) = self.environment.get("BACKEND_TYPE").filter(|kind| *kind != "redis") {
             let span = self.span("BACKEND_TYPE", report);
             let message = format!(
-                "{kind} is not a store here: counts live in this process, and N nodes let through \
-                 up to N times the limit"
+                "{kind} is not a store: counts live in this process, and N nodes admit up to N times \
+                 the limit"
             );
             report.warning(span, "backend-type", message).help("set REDIS_URL to share counts");
             return None;
@@ -152,7 +234,7 @@ impl<'a> Reference<'a> {
             "SENTINEL" => {
                 let (service, list) = url.split_once(',').unwrap_or((url, ""));
                 put_url("sentinel.service", service, root, report);
-                put_url("sentinel.addresses", &addresses(list), root, report);
+                put_url("sentinel.addresses", &self.sentinels(&addresses(list)), root, report);
             }
             other => {
                 let span = self.span("REDIS_TYPE", report);
@@ -162,14 +244,28 @@ impl<'a> Reference<'a> {
             }
         }
         self.credentials(root, &store, report);
-        for (key, name) in [
-            ("tls_authority", "REDIS_TLS_CACERT"),
-            ("prefix", "CACHE_KEY_PREFIX"),
-            ("deadline", "REDIS_TIMEOUT"),
-        ] {
+        for (key, name) in [("tls_authority", "REDIS_TLS_CACERT"), ("deadline", "REDIS_TIMEOUT")] {
             self.set(root, &format!("{store}.{key}"), name, report);
         }
+        if let Some(prefix) = self.environment.get("CACHE_KEY_PREFIX") {
+            // Our keys have a colon behind the prefix anyway.
+            let prefix = prefix.strip_suffix(':').filter(|rest| !rest.is_empty()).unwrap_or(prefix);
+            put(root, &format!("{store}.prefix"), "CACHE_KEY_PREFIX", prefix, report);
+        }
         Some(STORE)
+    }
+
+    /// Adds the password of the Sentinels to their addresses.
+    fn sentinels(&self, addresses: &str) -> String {
+        let Some(password) = self.environment.get("REDIS_SENTINEL_AUTH") else {
+            return addresses.to_owned();
+        };
+        let password = utf8_percent_encode(password, NON_ALPHANUMERIC).to_string();
+        let with_password = |address: &str| match address.split_once("://") {
+            Some((scheme, rest)) if !rest.contains('@') => format!("{scheme}://:{password}@{rest}"),
+            _ => address.to_owned(),
+        };
+        addresses.split(',').map(with_password).collect::<Vec<_>>().join(",")
     }
 
     /// `REDIS_AUTH` is a password, or a user and a password with a colon between.
@@ -192,6 +288,12 @@ impl<'a> Reference<'a> {
 /// Puts the value of a variable at a path.
 fn put(root: &mut Node, path: &str, name: &str, value: &str, report: &mut Report) {
     variables::put(root, path, Origin::Environment(name.to_owned()), value, report);
+}
+
+/// A host and a port as one address.
+fn joined(host: &str, port: &str) -> String {
+    let bare = host.contains(':') && !host.starts_with('[');
+    if bare { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 /// Flags as that service's language reads them.

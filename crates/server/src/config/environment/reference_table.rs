@@ -1,6 +1,5 @@
-//! The variables of envoyproxy/ratelimit that set one setting, and those that are ignored.
-//!
-//! The others are read together, in `reference.rs`, or are the default here.
+//! The variables of envoyproxy/ratelimit: those that set one setting, those that are read together, and
+//! those that are not honoured.
 
 /// Variables that set one setting, as it is.
 pub(super) const SETS: [(&str, &str); 10] = [
@@ -16,11 +15,27 @@ pub(super) const SETS: [(&str, &str); 10] = [
     ("MERGE_DOMAIN_CONFIG", "envoy.merge_domains"),
 ];
 
-/// Variables that are ignored: the reason, and their names.
-pub(super) const IGNORED: [(&str, &str); 18] = [
-    ("it listens on TCP only: set GRPC_HOST and GRPC_PORT", "GRPC_UDS"),
-    ("connections may stay open", "GRPC_MAX_CONNECTION_AGE GRPC_MAX_CONNECTION_AGE_GRACE"),
-    ("every certificate of the authority is accepted", "GRPC_CLIENT_TLS_SAN"),
+/// Variables that `reference.rs` reads together.
+pub(super) const READ: &str = "\
+    HOST PORT GRPC_HOST GRPC_PORT DEBUG_HOST DEBUG_PORT GRPC_SERVER_USE_TLS GRPC_SERVER_TLS_CERT \
+    GRPC_SERVER_TLS_KEY GRPC_CLIENT_TLS_CACERT GRPC_CLIENT_TLS_SAN LOG_LEVEL CONFIG_TYPE \
+    FORCE_START_WITHOUT_INITIAL_CONFIG RUNTIME_ROOT RUNTIME_SUBDIRECTORY RUNTIME_APPDIRECTORY \
+    RUNTIME_IGNOREDOTFILES STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT BACKEND_TYPE REDIS_URL \
+    REDIS_TYPE REDIS_SOCKET_TYPE REDIS_TLS REDIS_TLS_CACERT REDIS_AUTH REDIS_SENTINEL_AUTH \
+    REDIS_TIMEOUT CACHE_KEY_PREFIX DISABLE_STATS USE_STATSD USE_DOG_STATSD STATSD_HOST STATSD_PORT \
+    STATSD_PROTOCOL STATS_FLUSH_INTERVAL EXTRA_TAGS USE_PROMETHEUS PROMETHEUS_ADDR PROMETHEUS_PATH";
+
+/// Variables that other programs use too: they do not show that an environment was made for the
+/// reference service.
+pub(super) const COMMON: &str = "\
+    HOST PORT LOG_LEVEL LOG_FORMAT STATSD_HOST STATSD_PORT STATSD_PROTOCOL EXTRA_TAGS \
+    TRACING_ENABLED TRACING_SERVICE_NAME TRACING_SERVICE_NAMESPACE TRACING_SERVICE_INSTANCE_ID \
+    TRACING_EXPORTER_PROTOCOL TRACING_SAMPLING_RATE";
+
+/// Variables that are not honoured: the reason, and their names.
+pub(super) const IGNORED: [(&str, &str); 17] = [
+    ("gRPC is served over TCP only: set GRPC_HOST and GRPC_PORT", "GRPC_UDS"),
+    ("connections have no maximum age", "GRPC_MAX_CONNECTION_AGE GRPC_MAX_CONNECTION_AGE_GRACE"),
     ("a daemon without limits is healthy", "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED"),
     (
         "limits are read from files",
@@ -32,41 +47,46 @@ pub(super) const IGNORED: [(&str, &str); 18] = [
          XDS_CLIENT_BACKOFF_MAX_INTERVAL XDS_CLIENT_BACKOFF_RANDOM_FACTOR \
          XDS_CLIENT_BACKOFF_JITTER XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES",
     ),
-    (
-        "metrics are served for Prometheus, at /metrics of `listen.admin`",
-        "USE_STATSD USE_DOG_STATSD USE_DOG_STATSD_MOGRIFIERS STATSD_HOST STATSD_PORT EXTRA_TAGS \
-         STATS_FLUSH_INTERVAL DISABLE_STATS PROMETHEUS_ADDR PROMETHEUS_PATH \
-         PROMETHEUS_MAPPER_YAML PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS",
-    ),
+    ("statistics keep their names", "USE_DOG_STATSD_MOGRIFIERS PROMETHEUS_MAPPER_YAML"),
+    ("response times are in seconds", "PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS"),
     ("files and links are both watched", "RUNTIME_WATCH_ROOT"),
     ("keys expire with their windows", "EXPIRATION_JITTER_MAX_SECONDS"),
-    ("denials are remembered by key, not by size", "LOCAL_CACHE_SIZE_IN_BYTES"),
+    ("denials are cached by key, without a size", "LOCAL_CACHE_SIZE_IN_BYTES"),
     (
-        "one connection per server carries all calls, many at a time",
+        "one connection per server carries all calls",
         "REDIS_POOL_SIZE REDIS_POOL_ON_EMPTY_BEHAVIOR REDIS_PIPELINE_WINDOW REDIS_PIPELINE_LIMIT \
          REDIS_CLUSTER_PIPELINE_PARALLELISM",
     ),
-    ("no client certificate is shown to Redis", "REDIS_TLS_CLIENT_CERT REDIS_TLS_CLIENT_KEY"),
-    ("the server's name is always checked", "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION"),
-    ("put the password into the Sentinels' addresses", "REDIS_SENTINEL_AUTH"),
+    ("no client certificate is sent to Redis", "REDIS_TLS_CLIENT_CERT REDIS_TLS_CLIENT_KEY"),
+    ("the server's name is always verified", "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION"),
     ("/readyz reports the store", "REDIS_HEALTH_CHECK_ACTIVE_CONNECTION"),
     (
-        "it starts without waiting for Redis",
+        "the daemon starts without waiting for Redis",
         "REDIS_STARTUP_INITIAL_INTERVAL REDIS_STARTUP_MAX_INTERVAL REDIS_STARTUP_MAX_ELAPSED_TIME",
     ),
     (
-        "keys do not churn here: one Redis serves all limits",
+        "one Redis serves all limits, because keys do not change with every second",
         "REDIS_PERSECOND REDIS_PERSECOND_SOCKET_TYPE REDIS_PERSECOND_TYPE REDIS_PERSECOND_URL \
-         REDIS_PERSECOND_AUTH REDIS_PERSECOND_TLS",
+         REDIS_PERSECOND_AUTH REDIS_PERSECOND_TLS REDIS_PERSECOND_POOL_SIZE \
+         REDIS_PERSECOND_SENTINEL_AUTH REDIS_PERSECOND_PIPELINE_WINDOW \
+         REDIS_PERSECOND_PIPELINE_LIMIT REDIS_PERSECOND_CLUSTER_PIPELINE_PARALLELISM \
+         REDIS_PERSECOND_TIMEOUT REDIS_PERSECOND_POOL_ON_EMPTY_BEHAVIOR",
     ),
     (
-        "memcached is not a store here",
+        "memcached is not a store",
         "MEMCACHE_HOST_PORT MEMCACHE_MAX_IDLE_CONNS MEMCACHE_SRV MEMCACHE_SRV_REFRESH \
-         MEMCACHE_TLS",
+         MEMCACHE_TLS MEMCACHE_TLS_CLIENT_CERT MEMCACHE_TLS_CLIENT_KEY MEMCACHE_TLS_CACERT \
+         MEMCACHE_TLS_SKIP_HOSTNAME_VERIFICATION",
     ),
     (
-        "traces are set up by OTEL_EXPORTER_OTLP_ENDPOINT and `tracing`",
-        "TRACING_ENABLED TRACING_SERVICE_NAME TRACING_SERVICE_NAMESPACE TRACING_EXPORTER_PROTOCOL \
-         TRACING_SAMPLING_RATE",
+        "set OTEL_EXPORTER_OTLP_ENDPOINT, and `tracing` in a file",
+        "TRACING_ENABLED TRACING_SERVICE_NAME TRACING_SERVICE_NAMESPACE \
+         TRACING_SERVICE_INSTANCE_ID TRACING_EXPORTER_PROTOCOL TRACING_SAMPLING_RATE",
     ),
 ];
+
+/// All variables, by name.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    let ignored = IGNORED.iter().flat_map(|(_, names)| names.split_whitespace());
+    SETS.iter().map(|(name, _)| *name).chain(READ.split_whitespace()).chain(ignored)
+}

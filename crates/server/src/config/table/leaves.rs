@@ -86,10 +86,32 @@ pub(crate) static COLLECTOR: Leaf =
         allow(usable, help)
     });
 
+pub(crate) static HOST_AND_PORT: Leaf =
+    Leaf::new("a host with a port", "^(\\[[0-9a-fA-F:.]+\\]|[^\\s:/]+):[0-9]{1,5}$", |text| {
+        let parts = text.rsplit_once(':').and_then(|(host, port)| {
+            let is_address = host.starts_with('[') && host.ends_with(']');
+            let is_host = is_address || (has_only(host, b"-._") && !host.is_empty());
+            port.parse::<u16>().ok().filter(|port| is_host && *port > 0)
+        });
+        allow(parts.is_some(), "use a host and a port, such as statsd.internal:8125")
+    });
+
+pub(crate) static TAG: Leaf =
+    Leaf::new("a tag such as zone:eu", "^[^\\s:=|#@,]{1,64}:[^\\s:=|#@,]{1,64}$", |text| {
+        let is_part = |part: &str| {
+            (1..=64).contains(&part.len())
+                && !part
+                    .contains(|letter: char| letter.is_whitespace() || ":=|#@,".contains(letter))
+        };
+        let usable =
+            text.split_once(':').is_some_and(|(name, value)| is_part(name) && is_part(value));
+        allow(usable, "use a name and a value, such as zone:eu")
+    });
+
 pub(crate) static PREFIX: Leaf =
-    Leaf::new("1 to 32 of a-z A-Z 0-9 _ - .", "^[a-zA-Z0-9_.-]{1,32}$", |text| {
-        let usable = (1..=32).contains(&text.len()) && has_only(text, b"_-.");
-        allow(usable, "use 1 to 32 of a-z A-Z 0-9 _ - .")
+    Leaf::new("1 to 32 of a-z A-Z 0-9 _ - . :", "^[a-zA-Z0-9_.:-]{1,32}$", |text| {
+        let usable = (1..=32).contains(&text.len()) && has_only(text, b"_-.:");
+        allow(usable, "use 1 to 32 of a-z A-Z 0-9 _ - . :")
     });
 
 pub(crate) static QUOTA: Leaf = Leaf::new(

@@ -1,0 +1,190 @@
+//! Sends statistics to a StatsD server.
+
+use std::collections::HashMap;
+use std::io::{self, BufWriter, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use cadence::{BufferedUdpMetricSink, MetricSink, StatsdClient, prelude::*};
+use parking_lot::Mutex;
+use slidegate_gate::BOUNDS;
+use tracing::{info, warn};
+
+use super::reference_statistics::ReferenceStatistics;
+use crate::admin::ResultCounts;
+use crate::config::{StatsdDialect, StatsdProtocol, StatsdSettings};
+use crate::net::Stop;
+
+/// The time to connect, and to write.
+const DEADLINE: Duration = Duration::from_secs(2);
+
+/// The statistic with the time to answer a call, in milliseconds.
+const RESPONSE_TIME: &str = "ratelimit_server.ShouldRateLimit.response_time";
+
+/// Sends the changes since the last time. Counts that could not be sent are sent the next time.
+#[derive(Debug)]
+pub(super) struct StatsdSender {
+    settings: StatsdSettings,
+    statistics: ReferenceStatistics,
+    /// What was sent so far.
+    sent: Mutex<Sent>,
+    results: ResultCounts,
+}
+
+#[derive(Debug, Default)]
+struct Sent {
+    counters: HashMap<String, u64>,
+    times: [u64; BOUNDS.len() + 1],
+    /// Whether the last attempt failed: only changes are logged.
+    has_failed: bool,
+}
+
+impl StatsdSender {
+    pub(super) fn new(settings: &StatsdSettings, statistics: ReferenceStatistics) -> Self {
+        let (name, help) = ("slidegate_statsd_flushes_total", "Attempts to send to StatsD.");
+        let results = ResultCounts::new(name, help, &["ok", "failed"]);
+        Self { settings: settings.clone(), statistics, sent: Mutex::default(), results }
+    }
+
+    /// Returns the counts of attempts.
+    pub(super) fn results(&self) -> &ResultCounts {
+        &self.results
+    }
+
+    /// Sends at every interval, and once more at shutdown.
+    pub(super) async fn run(self: Arc<Self>, stop: Stop) {
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(self.settings.interval) => {}
+                () = stop.clone().wait() => {}
+            }
+            let sender = Arc::clone(&self);
+            // Names are resolved and sockets written in blocking calls.
+            if tokio::task::spawn_blocking(move || sender.flush()).await.is_err() || stop.is_over()
+            {
+                return;
+            }
+        }
+    }
+
+    fn flush(&self) {
+        let mut sent = self.sent.lock();
+        let done = self.send(&mut sent);
+        self.results.note(&done);
+        let address = &self.settings.address;
+        match (&done, sent.has_failed) {
+            (Err(error), false) => {
+                warn!("statistics cannot be sent to StatsD at {address}: {error}; trying again");
+            }
+            (Ok(()), true) => info!("statistics are sent to StatsD at {address} again"),
+            _ => {}
+        }
+        sent.has_failed = done.is_err();
+    }
+
+    fn send(&self, sent: &mut Sent) -> Result<(), String> {
+        let client = self.client().map_err(|error| error.to_string())?;
+        let counters = self.statistics.counters();
+        for (name, value) in &counters {
+            let change = value.saturating_sub(sent.counters.get(name).copied().unwrap_or(0));
+            if change > 0 {
+                let name = self.named(name);
+                let sent = client.count_with_tags(&name, change).try_send();
+                sent.map_err(|error| error.to_string())?;
+            }
+        }
+        let times = self.statistics.response_times();
+        self.send_times(&client, &times, &sent.times)?;
+        client.flush().map_err(|error| error.to_string())?;
+        sent.counters = counters.into_iter().collect();
+        sent.times = times;
+        Ok(())
+    }
+
+    /// Sends one sample for all calls that took the same number of milliseconds, with a rate that says
+    /// how many there were.
+    fn send_times(&self, client: &StatsdClient, times: &[u64], sent: &[u64]) -> Result<(), String> {
+        let name = self.named(RESPONSE_TIME);
+        let new: Vec<u64> =
+            times.iter().zip(sent).map(|(now, then)| now.saturating_sub(*then)).collect();
+        let mut counted = 0;
+        for (index, below) in new.iter().enumerate() {
+            let bound = BOUNDS.get(index).or(BOUNDS.last()).copied().unwrap_or_default();
+            let next = BOUNDS.get(index + 1).copied().unwrap_or(u64::MAX);
+            let millis = bound / 1_000_000;
+            if next / 1_000_000 == millis || *below == counted {
+                continue;
+            }
+            #[expect(clippy::cast_precision_loss, reason = "a rate is not exact")]
+            let rate = 1.0 / (below - counted) as f64;
+            let sample = client.time_with_tags(&name, millis).with_sampling_rate(rate);
+            sample.try_send().map_err(|error| error.to_string())?;
+            counted = *below;
+        }
+        Ok(())
+    }
+
+    /// Returns a name with the tags that are part of it.
+    fn named(&self, name: &str) -> String {
+        let mut name = name.to_owned();
+        if self.settings.dialect == StatsdDialect::Statsd {
+            for (tag, value) in self.tags() {
+                name.extend([".__", tag, "=", value]);
+            }
+        }
+        name
+    }
+
+    fn tags(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.settings.tags.iter().filter_map(|tag| tag.split_once(':'))
+    }
+
+    /// Connects anew for every flush, so that a server that moves or restarts is found.
+    fn client(&self) -> io::Result<StatsdClient> {
+        let address = resolve(&self.settings.address)?;
+        let mut builder = match self.settings.protocol {
+            StatsdProtocol::Tcp => StatsdClient::builder("", TcpSink::connect(&address)?),
+            StatsdProtocol::Udp => {
+                let local = if address.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
+                let sink = BufferedUdpMetricSink::from(address, UdpSocket::bind(local)?);
+                StatsdClient::builder("", sink.map_err(io::Error::other)?)
+            }
+        };
+        if self.settings.dialect == StatsdDialect::Dogstatsd {
+            for (tag, value) in self.tags() {
+                builder = builder.with_tag(tag, value);
+            }
+        }
+        Ok(builder.build())
+    }
+}
+
+fn resolve(address: &str) -> io::Result<SocketAddr> {
+    let unknown = || io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    address.to_socket_addrs()?.next().ok_or_else(unknown)
+}
+
+/// Writes a statistic per line to a connection. The lock is std's because cadence wants it unwind safe.
+struct TcpSink(std::sync::Mutex<BufWriter<TcpStream>>);
+
+impl TcpSink {
+    fn connect(address: &SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect_timeout(address, DEADLINE)?;
+        stream.set_write_timeout(Some(DEADLINE))?;
+        Ok(Self(std::sync::Mutex::new(BufWriter::new(stream))))
+    }
+}
+
+impl MetricSink for TcpSink {
+    fn emit(&self, metric: &str) -> io::Result<usize> {
+        let mut stream = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        stream.write_all(metric.as_bytes())?;
+        stream.write_all(b"\n")?;
+        Ok(metric.len() + 1)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).flush()
+    }
+}
