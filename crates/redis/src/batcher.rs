@@ -143,6 +143,8 @@ impl Redis {
         let script = script::batch_script(kind).filter(|_| callers > 1);
         let script = script.unwrap_or_else(|| script::script(kind));
         let servers = &self.shared.servers;
+        // Earlier than the callers give up, so that they learn what became of the call.
+        let until = until.checked_sub(servers.timing.call / 16).unwrap_or(until);
         let result = servers.run_script(callers, script, &names, &arguments, until).await;
         for (result, sender) in split(result, senders.len()).zip(senders) {
             // A caller that was dropped meanwhile has been charged all the same.

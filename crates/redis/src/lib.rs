@@ -11,6 +11,7 @@ mod lease;
 mod limiter;
 mod local;
 mod redis;
+mod report;
 mod script;
 mod servers;
 mod sweep;

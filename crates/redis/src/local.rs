@@ -1,34 +1,42 @@
 //! A limiter in this process, for when Redis is unavailable.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
+use std::sync::Arc;
 
 use slidegate::{
-    Cost, Decision, Error, Key, Limiter, Policy, Quota, Receipt, Secret, Tier, WithQuotas,
+    Cost, Decision, Error, Limiter, Policy, Quota, QuotaDecision, Receipt, Tier, WithQuotas,
 };
 use tokio::time::Instant;
 
+use crate::report::{Admission, Reports, Sent};
+use crate::script::ScriptLimits;
+
 /// Decides instead of Redis with this process's share of every limit.
 ///
-/// It also records what Redis allows, so that it does not start empty. Redis does not know what it
-/// allowed, so a key that it decided is checked by both for one more window. Other keys have the
-/// whole limit as soon as Redis is back.
+/// It also records what Redis allows and what Redis reports as used, so that it does not start empty.
+/// What it admits itself is reported to Redis as soon as Redis is back. Until a key is reported, both
+/// decide it. All other keys are decided by Redis alone.
 #[derive(Debug)]
 pub(crate) struct LocalFallback {
     limiter: Limiter,
     nodes: u64,
-    start: Instant,
-    /// Milliseconds after `start` until which both decide a key, indexed by its fingerprint. Keys
-    /// that share an index are both checked twice, which may deny early.
-    deciding_until: Box<[AtomicU64]>,
-    secret: Secret,
+    pub(crate) reports: Reports,
 }
 
-/// Entries of `deciding_until`: 32 KiB.
-const ENTRIES: u64 = 4096;
+/// A key in the tables of this process and in Redis.
+#[derive(Clone, Copy)]
+pub(crate) struct LocalKey<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) fingerprint: u64,
+    pub(crate) tier: Option<&'a Tier>,
+    /// The limits under which Redis counts the key.
+    pub(crate) limits: &'a Arc<ScriptLimits>,
+}
 
 impl LocalFallback {
     /// Each of `nodes` processes gets its share of `quotas`, rounded down, but at least one unit.
-    /// `quotas` are the policy's within the guard band.
+    /// `quotas` are the policy's within the guard band. Besides the limiter's memory, half as much may
+    /// be taken by what is to be reported.
     pub(crate) fn new(
         policy: &Policy,
         quotas: &[Quota],
@@ -41,9 +49,7 @@ impl LocalFallback {
         Ok(Self {
             limiter: Limiter::builder(policy).memory_limit(memory_limit).build()?,
             nodes,
-            start: Instant::now(),
-            deciding_until: (0..ENTRIES).map(|_| AtomicU64::new(0)).collect(),
-            secret: Secret::random(),
+            reports: Reports::new(memory_limit / 2),
         })
     }
 
@@ -52,22 +58,45 @@ impl LocalFallback {
         self.limiter.tier(&shares(quotas, self.nodes)?)
     }
 
-    /// Records what Redis has allowed.
-    pub(crate) fn keep_warm(&self, key: &[u8], tier: Option<&Tier>, cost: Cost) {
+    /// Records units that Redis has allowed to this process.
+    pub(crate) fn record_taken(&self, key: &[u8], tier: Option<&Tier>, cost: Cost) {
         // Beyond its own limit it need not know.
-        let _ = self.check(key, tier, cost);
+        let _ = self.with(tier).check_cost(key, cost);
     }
 
-    /// Decides instead of Redis.
+    /// Records what Redis reports as used by all processes: this process's share of what remains is
+    /// all that it may admit. The units are dated now, so the share may be too small for a window.
+    pub(crate) fn record_used(&self, key: &[u8], tier: Option<&Tier>, quotas: &[QuotaDecision]) {
+        let with = self.with(tier);
+        let shares = tier.map_or(self.limiter.policy().quotas(), Tier::quotas);
+        let used = with.usage(key);
+        let missing =
+            shares.iter().zip(quotas).zip(used.as_slice()).map(|((share, quota), used)| {
+                let left = share_of(quota.remaining(), self.nodes);
+                share.limit().saturating_sub(left).saturating_sub(*used)
+            });
+        let missing = missing.max().unwrap_or(0);
+        if missing > 0 {
+            with.charge(key, missing);
+        }
+    }
+
+    /// Decides instead of Redis. `sent` is the call that Redis may have counted, and `grace` how long
+    /// both decide after the report.
     pub(crate) fn decide(
         &self,
-        key: &[u8],
-        tier: Option<&Tier>,
+        key: LocalKey<'_>,
+        name: impl FnOnce() -> Vec<u8>,
         cost: Cost,
+        (sent, grace): (Sent, Duration),
         now: Instant,
     ) -> Decision {
-        self.decide_for_a_window(key, tier, now);
-        self.check(key, tier, cost)
+        let decision = self.with(key.tier).check_cost(key.key, cost);
+        if decision.is_allowed() {
+            let admission = Admission { units: cost.get(), sent, grace };
+            self.reports.add(key.fingerprint, name, key.limits, admission, now);
+        }
+        decision
     }
 
     /// Whether [`decide`](LocalFallback::decide) issued a receipt.
@@ -75,79 +104,64 @@ impl LocalFallback {
         self.limiter.has_issued(key, receipt)
     }
 
-    /// Gives back units of [`decide`](LocalFallback::decide). Returns their number.
-    pub(crate) fn give_back(&self, receipt: Receipt, tier: Option<&Tier>) -> u64 {
-        self.with(tier).refund(receipt)
+    /// Gives back units of [`decide`](LocalFallback::decide). Returns their number, and how many of
+    /// them Redis was charged with.
+    pub(crate) fn give_back(
+        &self,
+        key: LocalKey<'_>,
+        receipt: Receipt,
+        now: Instant,
+    ) -> (u64, u64) {
+        let given = self.with(key.tier).refund(receipt);
+        (given, self.reports.take_back(key.fingerprint, given, now))
     }
 
     /// Corrects what [`decide`](LocalFallback::decide) took to the real cost. Returns the units charged in
-    /// total.
+    /// total, and how many units have to be given back in Redis.
     pub(crate) fn settle(
         &self,
-        key: &[u8],
+        key: LocalKey<'_>,
+        name: impl FnOnce() -> Vec<u8>,
         receipt: Receipt,
         actual: u64,
-        tier: Option<&Tier>,
         now: Instant,
-    ) -> u64 {
-        // Redis does not know of debt either.
-        self.decide_for_a_window(key, tier, now);
-        self.with(tier).settle(receipt, actual)
+    ) -> (u64, u64) {
+        let units = receipt.units();
+        let charged = self.with(key.tier).settle(receipt, actual);
+        if charged > units {
+            let units = charged - units;
+            let admission = Admission { units, sent: Sent::No, grace: Duration::ZERO };
+            self.reports.add(key.fingerprint, name, key.limits, admission, now);
+        }
+        (charged, self.reports.take_back(key.fingerprint, units.saturating_sub(charged), now))
     }
 
     /// Removes a key. Returns `true` if it existed.
-    pub(crate) fn reset(&self, key: &[u8]) -> bool {
+    pub(crate) fn reset(&self, key: &[u8], fingerprint: u64) -> bool {
+        self.reports.forget(fingerprint);
         self.limiter.reset(key)
     }
 
-    /// The denial of a check while both decide. Returns `None` if Redis decides.
-    pub(crate) fn denial(
-        &self,
-        key: &[u8],
-        tier: Option<&Tier>,
-        cost: Cost,
-        now: Instant,
-    ) -> Option<Decision> {
-        let both = self.millis(now) < self.deciding_until(key).load(Ordering::Relaxed);
-        let decision = both.then(|| self.with(tier).peek_cost(key, cost))?;
+    /// The denial of a check while both decide. Returns `None` if this process has units left.
+    pub(crate) fn denial(&self, key: &[u8], tier: Option<&Tier>, cost: Cost) -> Option<Decision> {
+        let decision = self.with(tier).peek_cost(key, cost);
         (!decision.is_allowed()).then_some(decision)
     }
 
-    fn check(&self, key: &[u8], tier: Option<&Tier>, cost: Cost) -> Decision {
-        self.with(tier).check_cost(key, cost)
-    }
-
     fn with<'a>(&'a self, tier: Option<&'a Tier>) -> WithQuotas<'a> {
-        // Tiers are created by `Local::tier` only, so the limiter accepts them.
+        // Tiers are created by `LocalFallback::tier` only, so the limiter accepts them.
         self.limiter.with(tier).unwrap_or_else(|_| WithQuotas::from(&self.limiter))
-    }
-
-    /// For as long as what is taken now counts against the key's quotas.
-    fn decide_for_a_window(&self, key: &[u8], tier: Option<&Tier>, now: Instant) {
-        let quotas = tier.map_or(self.limiter.policy().quotas(), Tier::quotas);
-        let longest = quotas.iter().map(Quota::window).max().unwrap_or_default();
-        let until = self.millis(now + longest) + 1;
-        self.deciding_until(key).fetch_max(until, Ordering::Relaxed);
-    }
-
-    fn deciding_until(&self, key: &[u8]) -> &AtomicU64 {
-        let index = key.fingerprint(&self.secret) % ENTRIES;
-        &self.deciding_until[usize::try_from(index).unwrap_or(0)]
-    }
-
-    fn millis(&self, at: Instant) -> u64 {
-        let passed = at.saturating_duration_since(self.start);
-        u64::try_from(passed.as_millis()).unwrap_or(u64::MAX - 1)
     }
 }
 
-/// One process's share of every limit: at least one unit, unless the limit is zero.
+/// One process's share of every limit.
 fn shares(quotas: &[Quota], nodes: u64) -> Result<Vec<Quota>, Error> {
-    let share = |quota: &Quota| {
-        let limit = quota.limit();
-        Quota::new((limit / nodes).max(limit.min(1)), quota.window())
-    };
-    quotas.iter().map(share).collect()
+    quotas.iter().map(|quota| Quota::new(share_of(quota.limit(), nodes), quota.window())).collect()
+}
+
+/// One process's share of some units, rounded down: at least one, unless there are none.
+fn share_of(units: u64, nodes: u64) -> u64 {
+    (units / nodes).max(units.min(1))
 }
 
 #[cfg(test)]

@@ -1,17 +1,18 @@
-//! Failure mode `local`: this process judges while Redis cannot, with its share of every limit, and
-//! for a window beside it afterwards.
+//! Failure mode `local`: this process decides while Redis cannot, with its share of every limit, and
+//! reports to Redis afterwards what it admitted.
 
 #![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
 
 mod common;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use common::{crew, eventually, failing, policy, runtime};
+use common::{crew, eventually, failing, patient, policy, runtime};
 use slidegate::{Cost, FailureMode};
-use slidegate_redis::{BreakerState, Redis, RedisAsk, RedisLimiter, check_all};
+use slidegate_redis::{BreakerState, Redis, RedisAsk, RedisLimiter, RedisStats, check_all};
 use slidegate_testkit::never_over;
-use slidegate_testkit::server::{Proxy, RedisServer, ReplyFault};
+use slidegate_testkit::server::{Cluster, Door, Proxy, RedisServer, ReplyFault};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -20,8 +21,19 @@ const DEADLINE: Duration = Duration::from_millis(200);
 
 /// A limiter of one of `nodes` processes.
 fn limiter(url: &str, limit: u64, window_ms: u64, nodes: u64) -> RedisLimiter {
+    limiter_with_breaker(url, 2, limit, window_ms, nodes)
+}
+
+/// A limiter whose breaker opens after this many failures.
+fn limiter_with_breaker(
+    url: &str,
+    failures: u32,
+    limit: u64,
+    window_ms: u64,
+    nodes: u64,
+) -> RedisLimiter {
     let redis = Redis::single(url).unwrap().deadline(DEADLINE);
-    let redis = redis.breaker(2, Duration::from_millis(50)).build().unwrap();
+    let redis = redis.breaker(failures, Duration::from_millis(50)).build().unwrap();
     let quota = failing(&policy("local", limit, window_ms), FailureMode::Local);
     redis.limiter(quota).deny_cache(0).nodes(nodes).build().unwrap()
 }
@@ -140,8 +152,8 @@ fn a_window_across_an_outage_holds_no_more_than_the_limit_and_the_shares() {
     }
 }
 
-// Who is denied here has no question for Redis. If only such callers come, somebody has to ask all the
-// same, or the breaker is open, and told to be, until the window has passed.
+// A key that is denied here makes no call of its own. If only such keys are checked, the breaker would
+// stay open and the key would never be reported.
 #[test]
 fn keys_that_are_denied_here_find_out_that_redis_is_back() {
     runtime().block_on(async {
@@ -155,17 +167,235 @@ fn keys_that_are_denied_here_find_out_that_redis_is_back() {
             assert_eq!(exhaust(&limiter, &format!("another {together}")).await, 1);
             assert_ne!(limiter.stats().breaker, BreakerState::Closed);
             server.resume().unwrap();
-            eventually("a closed breaker", async || {
+            eventually("a decision by Redis", async || {
                 let decision = if together {
                     let asks = [RedisAsk::new(&limiter, &key, Cost::ONE)];
                     check_all(&asks).await.unwrap().remove(0)
                 } else {
                     limiter.check(&key).await
                 };
-                assert!(!decision.is_allowed() && decision.is_degraded(), "{decision:?}");
-                limiter.stats().breaker == BreakerState::Closed
+                assert!(!decision.is_allowed(), "{decision:?}");
+                !decision.is_degraded()
             })
             .await;
+            assert_eq!(limiter.stats().breaker, BreakerState::Closed);
+        }
+    });
+}
+
+// The keys of a dead primary are decided here. Those of the other primaries have nothing to do with it,
+// however many keys are decided here.
+#[test]
+fn keys_on_healthy_primaries_keep_the_whole_limit() {
+    const LIMIT: u64 = 20;
+    const FLOOD: u64 = 20_000;
+    crew().block_on(async {
+        let node = RedisServer::builder().config("cluster-require-full-coverage no");
+        let mut cluster = Cluster::start(&node).unwrap();
+        let redis = Redis::cluster(&cluster.urls()).unwrap().deadline(Duration::from_secs(5));
+        let redis = redis.breaker(2, Duration::from_secs(1)).build().unwrap();
+        let quota = failing(&policy("healthy", LIMIT, HOUR_MS), FailureMode::Local);
+        let limiter = Arc::new(redis.limiter(quota).nodes(4).build().unwrap());
+        connect(&limiter).await;
+        cluster.kill_primary_of("any").unwrap();
+        let flood = (0..64).map(|task| {
+            let limiter = Arc::clone(&limiter);
+            async move {
+                for key in (task..FLOOD).step_by(64) {
+                    let _ = limiter.check(format!("flood-{key}")).await;
+                }
+            }
+        });
+        flood.collect::<JoinSet<()>>().join_all().await;
+        let degraded = limiter.stats().degraded;
+        println!("{degraded} of {FLOOD} keys were decided here");
+        assert!(degraded > 1000, "the fault was not at work");
+
+        let mut decided_by_redis = 0;
+        for key in 0..40 {
+            let (key, before) = (format!("fresh-{key}"), limiter.stats().degraded);
+            let allowed = exhaust(&limiter, &key).await;
+            if limiter.stats().degraded == before {
+                decided_by_redis += 1;
+                assert_eq!(allowed, LIMIT, "{key}");
+            }
+        }
+        assert!(decided_by_redis > 10, "{decided_by_redis} keys on healthy primaries");
+    });
+}
+
+/// Processes that share a limit of 100 per hour, with a connection each. Their breakers open after this
+/// many failures.
+async fn processes(url: &str, count: u64, failures: u32) -> Vec<Arc<RedisLimiter>> {
+    let limiter = |_| Arc::new(limiter_with_breaker(url, failures, 100, HOUR_MS, count));
+    let limiters: Vec<_> = (0..count).map(limiter).collect();
+    for limiter in &limiters {
+        connect(limiter).await;
+    }
+    limiters
+}
+
+/// Makes `count` checks in each process. Returns how many were allowed, and how many of these without
+/// Redis.
+async fn check_in_each(limiters: &[Arc<RedisLimiter>], count: u64) -> (u64, u64) {
+    let checks = limiters.iter().map(|limiter| {
+        let limiter = Arc::clone(limiter);
+        async move {
+            let (mut allowed, mut locally) = (0, 0);
+            for _ in 0..count {
+                let decision = limiter.check("k").await;
+                allowed += u64::from(decision.is_allowed());
+                locally += u64::from(decision.is_allowed() && decision.is_degraded());
+            }
+            (allowed, locally)
+        }
+    });
+    let counts = checks.collect::<JoinSet<_>>().join_all().await;
+    counts.into_iter().fold((0, 0), |sum, each| (sum.0 + each.0, sum.1 + each.1))
+}
+
+fn sum(limiters: &[Arc<RedisLimiter>], count: impl Fn(&RedisStats) -> u64) -> u64 {
+    limiters.iter().map(|limiter| count(&limiter.stats())).sum()
+}
+
+// The server stands still for a moment, so calls time out and are executed later. The units were
+// counted then, and must not be reported as well. All of the rest is there for one process that needs
+// it: with its share alone it would be denied for the rest of the hour.
+#[test]
+fn after_a_pause_the_rest_of_the_limit_is_usable_and_not_exceeded() {
+    runtime().block_on(async {
+        let mut server = RedisServer::start().unwrap();
+        let limiters = processes(&server.url(), 10, 100).await;
+        let (before, _) = check_in_each(&limiters, 1).await;
+        server.suspend().unwrap();
+        let (paused, locally) = check_in_each(&limiters, 3).await;
+        assert!(locally > 0, "the fault was not at work");
+        server.resume().unwrap();
+        let (after, later_locally) = check_in_each(&limiters[..1], 200).await;
+        println!(
+            "{before} before, {paused} during the pause, {after} of the next 200; {} reported",
+            sum(&limiters, |stats| stats.local_units_reported)
+        );
+        assert_eq!((before + paused + after, later_locally), (100, 0));
+        let used = limiters[0].usage("k").await.unwrap().units(0);
+        assert_eq!(used, 100, "recorded without a caller");
+    });
+}
+
+// Connections are cut, so nothing that is decided meanwhile reaches Redis. It is reported, also by
+// processes that do not check the key again, and one of them can use up the rest.
+#[test]
+fn after_an_outage_every_process_reports_what_it_admitted() {
+    runtime().block_on(async {
+        let server = RedisServer::start().unwrap();
+        let proxy = Proxy::in_front_of(&server).unwrap();
+        let limiters = processes(proxy.url(), 10, 100).await;
+        proxy.set_door(Door::Shut).unwrap();
+        proxy.close_all();
+        let (admitted, locally) = check_in_each(&limiters, 4).await;
+        assert_eq!((admitted, locally), (40, 40));
+        proxy.heal().unwrap();
+        eventually("reports", async || {
+            sum(&limiters, |stats| stats.local_units_reported) == admitted
+        })
+        .await;
+        let used = limiters[0].usage("k").await.unwrap().units(0);
+        assert_eq!(used, admitted);
+        let (after, later_locally) = check_in_each(&limiters[..1], 200).await;
+        assert_eq!((after, later_locally), (100 - admitted, 0));
+        assert_eq!(sum(&limiters, |stats| stats.local_units_unreported), 0);
+    });
+}
+
+// A charge whose reply is lost may have been recorded. It is not sent again, and until its units
+// have expired both decide.
+#[test]
+fn a_report_without_a_reply_is_not_repeated() {
+    const LONG: Duration = Duration::from_secs(10);
+    runtime().block_on(async {
+        let server = RedisServer::start().unwrap();
+        let proxy = Proxy::in_front_of(&server).unwrap();
+        let redis = Redis::single(proxy.url()).unwrap().deadline(DEADLINE).connect_deadline(LONG);
+        let redis = redis.breaker(2, Duration::from_millis(50)).build().unwrap();
+        let quota = failing(&policy("local", 100, HOUR_MS), FailureMode::Local);
+        let limiter = redis.limiter(quota).deny_cache(0).build().unwrap();
+        connect(&limiter).await;
+        proxy.set_door(Door::Shut).unwrap();
+        proxy.close_all();
+        for _ in 0..40 {
+            assert!(limiter.check("k").await.is_degraded());
+        }
+        proxy.heal().unwrap();
+        // The probe and the charge are answered late, but in time.
+        proxy.delay_replies(DEADLINE * 3 / 4);
+        let peer = patient(&server.url()).build().unwrap();
+        let peer = peer.limiter(policy("local", 100, HOUR_MS)).build().unwrap();
+        let used = async || peer.usage("k").await.unwrap().units(0);
+        eventually("a charge", async || used().await == 40).await;
+        proxy.close_all();
+        proxy.delay_replies(Duration::ZERO);
+        eventually("another connection", async || !limiter.check("w").await.is_degraded()).await;
+        for _ in 0..60 {
+            assert!(limiter.check("k").await.is_allowed());
+        }
+        assert!(!limiter.check("k").await.is_allowed());
+        let stats = limiter.stats();
+        assert_eq!(used().await, 100, "{stats:?}");
+        assert!(stats.local_units_reported < 40, "the reply came in time: {stats:?}");
+    });
+}
+
+// A receipt of the local limiter is for units that are reported later. Refunded before that, they must
+// not be reported, and afterwards they have to be given back in Redis.
+#[test]
+fn local_receipts_work_before_and_after_the_report() {
+    runtime().block_on(async {
+        let server = RedisServer::start().unwrap();
+        let proxy = Proxy::in_front_of(&server).unwrap();
+        let limiters = processes(proxy.url(), 1, 100).await;
+        let limiter = &limiters[0];
+        proxy.set_door(Door::Shut).unwrap();
+        proxy.close_all();
+        let mut receipts = Vec::new();
+        for _ in 0..5 {
+            receipts.extend(limiter.reserve("k", 10).await.into_receipt());
+        }
+        let mut next = || receipts.pop().unwrap();
+        assert_eq!(limiter.refund("k", next()).await.unwrap(), 10);
+        assert_eq!(limiter.settle("k", next(), 4).await.unwrap(), 4);
+        proxy.heal().unwrap();
+        eventually("a report", async || limiter.stats().local_units_reported == 34).await;
+        let used = async || limiter.usage("k").await.unwrap().units(0);
+        assert_eq!(used().await, 34);
+        assert_eq!(limiter.refund("k", next()).await.unwrap(), 10);
+        assert_eq!(used().await, 24);
+        assert_eq!(limiter.settle("k", next(), 3).await.unwrap(), 3);
+        assert_eq!(used().await, 17);
+        assert_eq!(limiter.settle("k", next(), 15).await.unwrap(), 15);
+        eventually("the debt", async || used().await == 22).await;
+    });
+}
+
+// Shares cannot know what others took through Redis. What Redis replied last lowers them: a process that
+// has seen the key's use adds its share of the rest, and only the others add a whole share.
+#[test]
+fn a_window_holds_no_more_than_redis_admitted_and_the_shares() {
+    runtime().block_on(async {
+        // A share of at least one is left to each process that has seen some units left.
+        for (seen_by_all, taken, fullest) in [(false, 100, 175), (true, 97, 103), (true, 57, 103)] {
+            let mut server = RedisServer::start().unwrap();
+            let limiters = processes(&server.url(), 4, 2).await;
+            let (mut admitted, _) = check_in_each(&limiters[..1], taken).await;
+            if seen_by_all {
+                admitted += check_in_each(&limiters[1..], 1).await.0;
+            }
+            assert_eq!(admitted, taken + if seen_by_all { 3 } else { 0 });
+            server.suspend().unwrap();
+            for limiter in &limiters {
+                admitted += exhaust(limiter, "k").await;
+            }
+            println!("{taken} by one, seen by all: {seen_by_all}: {admitted} of 100");
+            assert!(admitted <= fullest, "{admitted} of {fullest}");
         }
     });
 }

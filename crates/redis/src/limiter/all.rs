@@ -92,11 +92,18 @@ pub async fn check_all(asks: &[RedisAsk<'_>]) -> Result<Vec<Decision>, Error> {
         ask.limiter.inner.counts.not_cached.fetch_add(1, Ordering::Relaxed);
     }
     let now = Instant::now();
-    if let Some(denials) = denied_by_fallback(asks, now) {
+    if denied_by_fallback(asks, now).is_some() {
+        let half = now + redis.deadline(now).saturating_duration_since(now) / 2;
         for ask in asks {
-            ask.limiter.inner.probe(ask.key, ask.tier, redis.deadline(now)).await;
+            let inner = &ask.limiter.inner;
+            inner.wait_for_report(inner.tiered_key(ask.key, None).key, half).await;
         }
-        return Ok(denials);
+        if let Some(denials) = denied_by_fallback(asks, now) {
+            for ask in asks {
+                ask.limiter.inner.counts.degraded.fetch_add(1, Ordering::Relaxed);
+            }
+            return Ok(denials);
+        }
     }
     match redis.check_parts(asks, &parts).await {
         Ok(decisions) => Ok(finish(asks, &parts, decisions)),
@@ -265,6 +272,7 @@ fn finish(asks: &[RedisAsk<'_>], parts: &[Part], decisions: Vec<Decision>) -> Ve
             {
                 ask.limiter.inner.keep_warm(ask.key, ask.tier, cost);
             }
+            ask.limiter.inner.note_used(ask.key, ask.tier, &own);
             ask.settled(own, denied)
         })
         .collect()
@@ -309,7 +317,6 @@ fn denied_by_fallback(asks: &[RedisAsk<'_>], now: Instant) -> Option<Vec<Decisio
     let unasked = Failure::refused(DegradedReason::Recovering, "another key was denied here");
     let decisions = asks.iter().zip(denials).map(|(ask, denial)| {
         let inner = &ask.limiter.inner;
-        inner.counts.degraded.fetch_add(1, Ordering::Relaxed);
         let decision =
             denial.unwrap_or_else(|| inner.decide_blindly(Outcome::Allow, ask.tier, &unasked));
         ask.settled(decision.into_degraded(DegradedReason::Recovering), true)
@@ -334,7 +341,12 @@ impl RedisAsk<'_> {
         let reason = answer.degraded_reason().unwrap_or(DegradedReason::Other);
         let bare = Decision::new(outcome, answer.quotas(), None).into_degraded(reason);
         if let (Some(local), Some(receipt)) = (&self.limiter.inner.local, answer.into_receipt()) {
-            local.give_back(receipt, self.tier.and_then(RedisTier::local));
+            // Nothing of it is reported yet.
+            local.give_back(
+                self.limiter.inner.local_key(self.key, self.tier),
+                receipt,
+                Instant::now(),
+            );
         }
         bare
     }

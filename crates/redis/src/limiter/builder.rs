@@ -14,6 +14,7 @@ use crate::lease::{LeaseSettings, Leases};
 use crate::local::LocalFallback;
 use crate::redis::Redis;
 use crate::script::ScriptLimits;
+use crate::servers::BackgroundTask;
 
 /// Builds a [`RedisLimiter`].
 #[derive(Debug)]
@@ -112,7 +113,7 @@ impl RedisLimiterBuilder {
         self
     }
 
-    /// How many processes share the limit when each has to decide by itself, for
+    /// The number of processes that share the limit when each has to decide by itself, for
     /// [`FailureMode::Local`]; 1 by default.
     #[must_use]
     pub fn nodes(mut self, nodes: u64) -> Self {
@@ -120,7 +121,8 @@ impl RedisLimiterBuilder {
         self
     }
 
-    /// The memory that the limiter of [`FailureMode::Local`] may take; 32 MiB by default.
+    /// The memory that the limiter of [`FailureMode::Local`] may take; 32 MiB by default. Units that it
+    /// admitted and has to report to Redis may take half as much in addition.
     #[must_use]
     pub fn local_memory(mut self, bytes: usize) -> Self {
         self.local_memory = bytes;
@@ -163,7 +165,7 @@ impl RedisLimiterBuilder {
             tick: self.tick,
             guard,
             secret_keys: self.secret_keys,
-            limits,
+            limits: Arc::new(limits),
             keep: AtomicU64::new(u64::try_from(keep.as_nanos()).unwrap_or(u64::MAX)),
             secret: Secret::random(),
             deny,
@@ -171,6 +173,7 @@ impl RedisLimiterBuilder {
                 Leases::new(LeaseSettings { length, keys_max: 1024, share: self.lease_share })
             }),
             local,
+            reporter: BackgroundTask::default(),
             counts: LimiterCounts::default(),
             redis: self.redis,
             policy: self.policy,

@@ -95,7 +95,7 @@ impl Redis {
     }
 
     /// Parses a reply that has just arrived, one [`KeyReply`] per operation.
-    fn read_reply(
+    pub(super) fn read_reply(
         &self,
         raw: RawReply,
         ops: &[KeyOp<'_>],

@@ -2,19 +2,21 @@
 
 use core::sync::atomic::Ordering;
 use core::time::Duration;
+use std::sync::Arc;
 
 use slidegate::{Cost, Decision, FailureMode, Outcome, QuotaDecision, RetryAfter};
 use tokio::time::Instant;
 
 use super::Inner;
 use super::tier::RedisTier;
-use crate::script::Op;
+use crate::local::{LocalFallback, LocalKey};
+use crate::report::Sent;
 use crate::servers::{Failure, FailureKind};
 
 impl Inner {
     /// Decides by the policy's failure mode.
     pub(super) fn degrade(
-        &self,
+        self: &Arc<Self>,
         key: &[u8],
         tier: Option<&RedisTier>,
         cost: Cost,
@@ -26,7 +28,7 @@ impl Inner {
         }
         let decision = match (self.policy.failure_mode(), &self.local) {
             (FailureMode::Local, Some(local)) => {
-                local.decide(key, tier.and_then(RedisTier::local), cost, Instant::now())
+                self.decide_locally(local, key, tier, cost, failure)
             }
             (FailureMode::Deny, _) => self.decide_blindly(Outcome::Deny, tier, failure),
             (FailureMode::Allow | FailureMode::Local, _) => {
@@ -57,31 +59,73 @@ impl Inner {
         Decision::new(outcome, &quotas.collect::<Vec<_>>(), None)
     }
 
-    /// The denial of a check while the local fallback still decides along with Redis. Returns `None`
-    /// if Redis decides.
+    fn decide_locally(
+        self: &Arc<Self>,
+        local: &LocalFallback,
+        key: &[u8],
+        tier: Option<&RedisTier>,
+        cost: Cost,
+        failure: &Failure,
+    ) -> Decision {
+        let sent = match failure.connection {
+            Some(connection) if failure.is_unknown() => Sent::Check(connection),
+            _ => Sent::No,
+        };
+        let grace = match failure.kind {
+            FailureKind::Open(_) => self.grace(),
+            _ => Duration::ZERO,
+        };
+        let (local_key, name, now) = (self.local_key(key, tier), || self.name(key), Instant::now());
+        let decision = local.decide(local_key, name, cost, (sent, grace), now);
+        if decision.is_allowed() {
+            self.ensure_reporter();
+        }
+        decision
+    }
+
+    /// A key as the local fallback knows it.
+    pub(super) fn local_key<'a>(
+        &'a self,
+        key: &'a [u8],
+        tier: Option<&'a RedisTier>,
+    ) -> LocalKey<'a> {
+        LocalKey {
+            key,
+            fingerprint: self.tiered_key(key, None).key,
+            tier: tier.and_then(RedisTier::local),
+            limits: tier.map_or(&self.limits, |tier| &tier.limits),
+        }
+    }
+
+    /// The denial by the local fallback of a key that is not reported yet, and that is therefore
+    /// decided by both. Returns `None` if Redis decides.
     pub(super) fn fallback_denial(
-        &self,
+        self: &Arc<Self>,
         key: &[u8],
         tier: Option<&RedisTier>,
         cost: Cost,
         now: Instant,
     ) -> Option<Decision> {
-        self.local.as_ref()?.denial(key, tier.and_then(RedisTier::local), cost, now)
-    }
-
-    /// Probes the server of a key that the fallback denies, if its breaker is due for a probe.
-    /// Without this, a server would stay unavailable while only such keys are checked.
-    pub(super) async fn probe(&self, key: &[u8], tier: Option<&RedisTier>, until: Instant) {
-        if self.redis.shared.servers.is_probe_due(&self.name(key)) {
-            // The breaker sees the reply; the check is denied whatever it is.
-            let _ = self.run_op_until(key, &self.limits(tier), Op::Peek { cost: 1 }, until).await;
+        let local = self.local.as_ref()?;
+        let fingerprint = self.tiered_key(key, None).key;
+        if !local.reports.is_unreported(fingerprint, now) {
+            return None;
         }
+        self.start_report(local, fingerprint);
+        local.denial(key, tier.and_then(RedisTier::local), cost)
     }
 
     /// Records what Redis has allowed in the local fallback.
     pub(super) fn keep_warm(&self, key: &[u8], tier: Option<&RedisTier>, cost: Cost) {
         if let Some(local) = &self.local {
-            local.keep_warm(key, tier.and_then(RedisTier::local), cost);
+            local.record_taken(key, tier.and_then(RedisTier::local), cost);
+        }
+    }
+
+    /// Records in the local fallback what a reply of Redis says about the use of a key.
+    pub(super) fn note_used(&self, key: &[u8], tier: Option<&RedisTier>, decision: &Decision) {
+        if let Some(local) = &self.local {
+            local.record_used(key, tier.and_then(RedisTier::local), decision.quotas());
         }
     }
 }

@@ -93,7 +93,7 @@ impl Inner {
         Some(self.apply_mode(decision))
     }
 
-    async fn spawn_fetch(&self, fetch: LeaseFetch, check: Check<'_>) -> Decision {
+    async fn spawn_fetch(self: &Arc<Self>, fetch: LeaseFetch, check: Check<'_>) -> Decision {
         let (sender, fetched) = oneshot::channel();
         tokio::spawn(async move {
             let outcome = fetch.run().await;
@@ -110,6 +110,7 @@ impl Inner {
                 if decision.receipt().is_some() {
                     self.keep_warm(check.key, check.tier, check.cost);
                 }
+                self.note_used(check.key, check.tier, &decision);
                 decision
             }
             Err(failure) => self.degrade(check.key, check.tier, check.cost, &failure),

@@ -6,6 +6,7 @@ mod call;
 mod charge;
 mod degraded;
 mod leased;
+mod report;
 mod stats;
 mod store;
 mod tier;
@@ -33,7 +34,7 @@ use crate::lease::{LeaseEntry, Leases};
 use crate::local::LocalFallback;
 use crate::redis::Redis;
 use crate::script::{KeyReply, Op, ScriptLimits};
-use crate::servers::Failure;
+use crate::servers::{BackgroundTask, Failure};
 use stats::LimiterCounts;
 use tier::{RedisTier, longest};
 
@@ -63,7 +64,7 @@ struct Inner {
     guard: Guard,
     /// Keys are hashed before they leave the process.
     secret_keys: bool,
-    limits: ScriptLimits,
+    limits: Arc<ScriptLimits>,
     /// The longest window of the policy and all its tiers, in nanoseconds.
     keep: AtomicU64,
     /// For fingerprints in this process's tables.
@@ -71,6 +72,8 @@ struct Inner {
     deny: Option<DenyCache>,
     leases: Option<Leases>,
     local: Option<LocalFallback>,
+    /// The task that reports what the local fallback admitted.
+    reporter: BackgroundTask,
     counts: LimiterCounts,
 }
 
@@ -225,7 +228,9 @@ impl RedisLimiter {
         }
         match reply?.reply {
             KeyReply::Found(found) => {
-                let here = self.inner.local.as_ref().is_some_and(|local| local.reset(key));
+                let fingerprint = self.inner.tiered_key(key, None).key;
+                let local = self.inner.local.as_ref();
+                let here = local.is_some_and(|local| local.reset(key, fingerprint));
                 Ok(found || here)
             }
             other => Err(other.unexpected().into()),
@@ -255,7 +260,8 @@ impl RedisLimiter {
 
     /// What has happened so far.
     pub fn stats(&self) -> RedisStats {
-        RedisStats::new(&self.inner.counts, &self.inner.redis.shared.servers)
+        let Inner { counts, local, redis, .. } = &*self.inner;
+        RedisStats::new(counts, local.as_ref(), &redis.shared.servers)
     }
 }
 
@@ -263,7 +269,7 @@ impl RedisLimiter {
 enum Memory {
     /// A lease allows it.
     Allowed(Decision),
-    /// The local fallback denies it, because of what it allowed while Redis was unavailable.
+    /// The local fallback denies it, and Redis does not know yet what the fallback admitted.
     DeniedByFallback(Decision),
     /// The units of the key's lease are used up, or it has no lease yet.
     LeaseEmpty(Arc<LeaseEntry>),
@@ -311,7 +317,7 @@ impl Inner {
     }
 
     /// Decides a check by the local fallback or the key's lease, without calling Redis.
-    fn check_memory(&self, check: Check<'_>, now: Instant) -> Memory {
+    fn check_memory(self: &Arc<Self>, check: Check<'_>, now: Instant) -> Memory {
         let Check { key, tier, cost, tiered_key, .. } = check;
         if let Some(denial) = self.fallback_denial(key, tier, cost, now) {
             return Memory::DeniedByFallback(denial);
@@ -342,7 +348,10 @@ impl Inner {
         match (memory, &self.leases) {
             (Memory::Allowed(decision), _) => decision,
             (Memory::DeniedByFallback(denial), _) => {
-                self.probe(check.key, check.tier, check.until).await;
+                let half = now + check.until.saturating_duration_since(now) / 2;
+                if self.wait_for_report(check.tiered_key.key, half).await {
+                    return self.check_in_redis(check).await;
+                }
                 self.counts.degraded.fetch_add(1, Ordering::Relaxed);
                 self.apply_mode(denial.into_degraded(DegradedReason::Recovering))
             }
@@ -377,12 +386,12 @@ impl Inner {
     }
 
     /// Decides a check by a script call of its own.
-    async fn check_in_redis(&self, check: Check<'_>) -> Decision {
+    async fn check_in_redis(self: &Arc<Self>, check: Check<'_>) -> Decision {
         self.run_check(check, Op::Check { cost: check.cost.get() }).await
     }
 
     /// Decides a check by the script operation `op`, or by the failure mode.
-    async fn run_check(&self, check: Check<'_>, op: Op<'_>) -> Decision {
+    async fn run_check(self: &Arc<Self>, check: Check<'_>, op: Op<'_>) -> Decision {
         let Check { key, tier, cost, tiered_key, until } = check;
         let limits = self.limits(tier);
         let called = self.run_op_until(key, &limits, op, until).await;
@@ -397,6 +406,7 @@ impl Inner {
                     self.notice_lost_key(tiered_key, &called.reply);
                     self.keep_warm(key, tier, taken);
                 }
+                self.note_used(key, tier, &decision);
                 let (cost, window) = (cost.get(), limits.window());
                 let denied = DeniedCheck { key: tiered_key, cost, window, decision: &decision };
                 self.remember_denial(denied, called.times);
@@ -448,7 +458,11 @@ impl Inner {
     }
 
     fn limits(&self, tier: Option<&RedisTier>) -> ScriptLimits {
-        let limits = tier.map_or(&self.limits, |tier| &tier.limits);
+        self.keeping(tier.map_or(&self.limits, |tier| &tier.limits))
+    }
+
+    /// The same limits, with entries kept for the longest window of the policy and all its tiers.
+    fn keeping(&self, limits: &ScriptLimits) -> ScriptLimits {
         limits.keeping(Duration::from_nanos(self.keep.load(Ordering::Relaxed)))
     }
 }

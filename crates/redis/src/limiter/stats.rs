@@ -5,6 +5,7 @@ use core::time::Duration;
 
 use slidegate::DegradedReason;
 
+use crate::local::LocalFallback;
 use crate::servers::{BreakerState, Servers};
 
 /// Counters of one limiter.
@@ -50,6 +51,11 @@ pub struct RedisStats {
     /// They were evicted or flushed, or a failover lost them. A key that another process resets, or
     /// refunds to the last unit, looks the same. Only keys in the deny cache are noticed.
     pub lost_keys: u64,
+    /// Units that the local fallback admitted and that Redis was charged with afterwards.
+    pub local_units_reported: u64,
+    /// Units that the local fallback admitted and that Redis was not charged with: their window had
+    /// passed, the reply to the charge was lost, or there was no room to remember them.
+    pub local_units_unreported: u64,
     /// The worst breaker of all servers.
     pub breaker: BreakerState,
     /// Commands sent to the servers.
@@ -81,9 +87,14 @@ pub struct RedisStats {
 }
 
 impl RedisStats {
-    pub(super) fn new(counts: &LimiterCounts, servers: &Servers) -> Self {
+    pub(super) fn new(
+        counts: &LimiterCounts,
+        local: Option<&LocalFallback>,
+        servers: &Servers,
+    ) -> Self {
         let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let shared = &servers.counts;
+        let reports = local.map(|local| &local.reports);
         Self {
             decisions: get(&counts.not_cached) + get(&counts.denied_at_once),
             denied_here: get(&counts.denied_at_once) + get(&counts.denied_later),
@@ -94,6 +105,8 @@ impl RedisStats {
             lease_units_returned: get(&counts.returned),
             lease_units_lost: get(&counts.lost),
             lost_keys: get(&counts.lost_keys),
+            local_units_reported: reports.map_or(0, |reports| get(&reports.reported)),
+            local_units_unreported: reports.map_or(0, |reports| get(&reports.dropped)),
             breaker: servers.breaker_state(),
             calls: get(&shared.calls),
             timeouts: get(&shared.timeouts),

@@ -198,7 +198,7 @@ fn usage_stats(usage: StoreUsage) -> [Stat; 5] {
 type Count = (&'static str, &'static str, u64);
 
 /// Counters of one policy.
-fn own_counts(stats: &RedisStats) -> [Count; 9] {
+fn own_counts(stats: &RedisStats) -> [Count; 11] {
     [
         ("rate_limit_redis_decisions_total", "Checks decided.", stats.decisions),
         ("rate_limit_redis_deny_cache_total", "Denials by the deny cache.", stats.denied_here),
@@ -220,6 +220,16 @@ fn own_counts(stats: &RedisStats) -> [Count; 9] {
             "rate_limit_redis_lost_keys_total",
             "Keys that were denied and then empty before their units could expire.",
             stats.lost_keys,
+        ),
+        (
+            "rate_limit_redis_local_units_reported_total",
+            "Units that the local fallback admitted and reported to Redis.",
+            stats.local_units_reported,
+        ),
+        (
+            "rate_limit_redis_local_units_unreported_total",
+            "Units that the local fallback admitted and could not report.",
+            stats.local_units_unreported,
         ),
     ]
 }

@@ -3,6 +3,7 @@
 use core::hash::{Hash, Hasher};
 use core::time::Duration;
 use std::hash::DefaultHasher;
+use std::sync::Arc;
 
 use slidegate::{Error, Quota, Tier};
 
@@ -13,7 +14,7 @@ use crate::script::ScriptLimits;
 #[derive(Debug, Clone)]
 pub(super) struct RedisTier {
     pub(super) quotas: Box<[Quota]>,
-    pub(super) limits: ScriptLimits,
+    pub(super) limits: Arc<ScriptLimits>,
     /// The same for when Redis is away, with this process's share of every limit.
     local: Option<Tier>,
     /// Distinguishes the tier in the tables of this process. Never zero.
@@ -29,7 +30,7 @@ impl RedisTier {
         }
         let guarded = inner.guard.quotas(quotas)?;
         let longest = longest(quotas);
-        let limits = ScriptLimits::new(&guarded, algorithm, inner.tick, longest)?;
+        let limits = Arc::new(ScriptLimits::new(&guarded, algorithm, inner.tick, longest)?);
         let local = inner.local.as_ref().map(|local| local.tier(&guarded)).transpose()?;
         Ok(Self { quotas: quotas.into(), limits, local, salt: hasher.finish() | 1 })
     }

@@ -82,9 +82,11 @@ impl RedisWithQuotas<'_> {
     }
 
     /// Returns the exact units of a receipt. Returns how many there were: none after they have
-    /// expired, the key was reset, or Redis has lost them. Units that the local limiter of
-    /// [`FailureMode::Local`](slidegate::FailureMode::Local) admitted are returned to it without
-    /// a call to Redis.
+    /// expired, the key was reset, or Redis has lost them.
+    ///
+    /// Units that the local limiter of [`FailureMode::Local`](slidegate::FailureMode::Local) admitted
+    /// are returned to it. If Redis has been charged with them since, as many are returned there too,
+    /// oldest first.
     ///
     /// # Errors
     ///
@@ -92,7 +94,10 @@ impl RedisWithQuotas<'_> {
     pub async fn refund(self, key: impl AsRef<[u8]>, receipt: Receipt) -> Result<u64, Error> {
         let key = key.as_ref();
         if let Some(local) = self.issuer(key, &receipt) {
-            return Ok(local.give_back(receipt, self.tier.and_then(RedisTier::local)));
+            let local_key = self.limiter.inner.local_key(key, self.tier);
+            let (given, reported) = local.give_back(local_key, receipt, Instant::now());
+            self.forgive_reported(key, reported).await?;
+            return Ok(given);
         }
         self.give_back(key, &receipt, receipt.units()).await
     }
@@ -111,8 +116,13 @@ impl RedisWithQuotas<'_> {
     ) -> Result<u64, Error> {
         let key = key.as_ref();
         if let Some(local) = self.issuer(key, &receipt) {
-            let tier = self.tier.and_then(RedisTier::local);
-            return Ok(local.settle(key, receipt, actual, tier, Instant::now()));
+            let inner = &self.limiter.inner;
+            let (local_key, name) = (inner.local_key(key, self.tier), || inner.name(key));
+            let (charged, reported) =
+                local.settle(local_key, name, receipt, actual, Instant::now());
+            inner.ensure_reporter();
+            self.forgive_reported(key, reported).await?;
+            return Ok(charged);
         }
         let units = receipt.units();
         if actual < units {
@@ -198,6 +208,14 @@ impl RedisWithQuotas<'_> {
     /// Redis has not recorded those units, and would give back others of the same tick.
     fn issuer(&self, key: &[u8], receipt: &Receipt) -> Option<&LocalFallback> {
         self.limiter.inner.local.as_ref().filter(|local| local.has_issued(key, receipt))
+    }
+
+    /// Gives back units that the local fallback admitted and that Redis was charged with since.
+    async fn forgive_reported(self, key: &[u8], units: u64) -> Result<(), Error> {
+        if units > 0 {
+            self.return_units(key, Op::Forgive { units }).await?;
+        }
+        Ok(())
     }
 
     async fn give_back(self, key: &[u8], receipt: &Receipt, units: u64) -> Result<u64, Error> {

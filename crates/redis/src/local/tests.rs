@@ -2,49 +2,72 @@
 
 use core::time::Duration;
 
+use slidegate::RetryAfter;
+
 use super::*;
+
+const KEY: &[u8] = b"k";
 
 fn local(limit: u32, nodes: u64) -> LocalFallback {
     let policy = Policy::new("api", Quota::per_minute(limit)).unwrap();
     LocalFallback::new(&policy, policy.quotas(), nodes, 4 << 20).unwrap()
 }
 
+fn decide(local: &LocalFallback) -> Decision {
+    let policy = local.limiter.policy();
+    let minute = Duration::from_secs(60);
+    let tick = Duration::from_millis(1);
+    let limits = ScriptLimits::new(policy.quotas(), policy.algorithm(), tick, minute).unwrap();
+    let key = LocalKey { key: KEY, fingerprint: 1, tier: None, limits: &Arc::new(limits) };
+    local.decide(key, || KEY.to_vec(), Cost::ONE, (Sent::No, Duration::ZERO), Instant::now())
+}
+
+/// Checks until it is denied. Returns how many were allowed.
+fn exhaust(local: &LocalFallback) -> u64 {
+    let mut allowed = 0;
+    while decide(local).is_allowed() {
+        allowed += 1;
+    }
+    allowed
+}
+
+/// The status of a quota with this many units left.
+fn quota(limit: u64, remaining: u64) -> [QuotaDecision; 1] {
+    [QuotaDecision::new(limit, remaining, RetryAfter::Now, Duration::ZERO)]
+}
+
 #[test]
 fn has_this_process_share_of_the_limit() {
     for (limit, nodes, share) in [(10, 3, 3), (2, 5, 1), (7, 1, 7), (0, 3, 0)] {
-        let local = local(limit, nodes);
-        let allowed = |_: &u64| local.decide(b"k", None, Cost::ONE, Instant::now()).is_allowed();
-        assert_eq!((0..20).filter(allowed).count(), share, "{limit} over {nodes}");
+        assert_eq!(exhaust(&local(limit, nodes)), share, "{limit} over {nodes}");
     }
 }
 
 #[test]
-fn begins_with_what_was_allowed_before() {
+fn starts_with_what_redis_allowed_before() {
     let local = local(10, 2);
     for _ in 0..4 {
-        local.keep_warm(b"k", None, Cost::ONE);
+        local.record_taken(KEY, None, Cost::ONE);
     }
-    assert!(local.decide(b"k", None, Cost::ONE, Instant::now()).is_allowed());
-    assert!(!local.decide(b"k", None, Cost::ONE, Instant::now()).is_allowed());
+    assert_eq!(exhaust(&local), 1);
 }
 
 #[test]
-fn decides_along_with_redis_for_one_window_afterwards() {
-    let (local, now) = (local(2, 2), Instant::now());
-    local.keep_warm(b"k", None, Cost::ONE);
-    assert!(local.denial(b"k", None, Cost::ONE, now).is_none(), "Redis was never unavailable");
-    assert!(!local.decide(b"k", None, Cost::ONE, now).is_allowed());
-    let minute = Duration::from_secs(60);
-    assert!(local.denial(b"k", None, Cost::ONE, now + minute).is_some());
-    assert!(local.denial(b"k", None, Cost::ONE, now + minute + Duration::from_millis(2)).is_none());
-    assert!(local.denial(b"other", None, Cost::ONE, now).is_none());
+fn starts_with_a_share_of_what_redis_has_left() {
+    for (remaining, share) in [(100, 25), (50, 12), (3, 1), (1, 1), (0, 0)] {
+        let local = local(100, 4);
+        local.record_used(KEY, None, &quota(100, remaining));
+        local.record_used(KEY, None, &quota(100, remaining));
+        assert_eq!(exhaust(&local), share, "{remaining} left");
+    }
 }
 
 #[test]
-fn keys_that_redis_decided_throughout_have_the_whole_limit() {
-    let (local, now) = (local(4, 4), Instant::now());
-    local.keep_warm(b"calm", None, Cost::ONE);
-    assert!(local.decide(b"k", None, Cost::ONE, now).is_allowed());
-    assert!(local.denial(b"k", None, Cost::ONE, now).is_some());
-    assert!(local.denial(b"calm", None, Cost::ONE, now).is_none());
+fn use_by_others_does_not_count_own_units_twice() {
+    let local = local(100, 4);
+    for taken in 1..=10 {
+        local.record_taken(KEY, None, Cost::ONE);
+        local.record_used(KEY, None, &quota(100, 100 - 4 * taken));
+    }
+    assert_eq!(exhaust(&local), 15);
 }

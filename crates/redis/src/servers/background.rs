@@ -11,7 +11,7 @@ use super::failure::Failure;
 ///
 /// The task must not own its owner, or neither would ever be dropped.
 #[derive(Debug, Default)]
-pub(super) struct BackgroundTask(Mutex<Option<JoinHandle<()>>>);
+pub(crate) struct BackgroundTask(Mutex<Option<JoinHandle<()>>>);
 
 impl BackgroundTask {
     /// Whether the task is running.
@@ -24,7 +24,7 @@ impl BackgroundTask {
     /// # Errors
     ///
     /// When there is no runtime to run it.
-    pub(super) fn ensure<F: Future<Output = ()> + Send + 'static>(
+    pub(crate) fn ensure<F: Future<Output = ()> + Send + 'static>(
         &self,
         prepare: impl FnOnce() -> F,
     ) -> Result<(), Failure> {
@@ -34,6 +34,20 @@ impl BackgroundTask {
             *task = Some(runtime.spawn(prepare()));
         }
         Ok(())
+    }
+}
+
+impl BackgroundTask {
+    /// Called by the task before it ends because nothing is left to do. Returns `false` if it has to
+    /// go on. Work that is added before [`ensure`](BackgroundTask::ensure) is either seen by `is_done`
+    /// or starts the task again.
+    pub(crate) fn end_if(&self, is_done: impl FnOnce() -> bool) -> bool {
+        let mut task = self.0.lock();
+        let is_done = is_done();
+        if is_done {
+            *task = None;
+        }
+        is_done
     }
 }
 

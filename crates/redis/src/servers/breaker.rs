@@ -100,12 +100,6 @@ impl Breaker {
         }
     }
 
-    /// Whether the next one to enter would be the probe.
-    pub(crate) fn is_probe_due(&self, now: Instant) -> bool {
-        let state = self.state.lock();
-        !state.probing && state.until.is_some_and(|until| now >= until)
-    }
-
     fn open(&self, state: &mut State, now: Instant) {
         let doubled = self.settings.open_min.saturating_mul(1 << state.probes.min(16));
         // Half of it at random, so that many processes do not try at the same moment.

@@ -11,6 +11,8 @@ use slidegate::{DegradedReason, Error, ErrorKind};
 pub(crate) struct Failure {
     pub(crate) kind: FailureKind,
     reason: DegradedReason,
+    /// The connection on which the call was sent, if it timed out there.
+    pub(crate) connection: Option<u64>,
     why: Box<str>,
 }
 
@@ -40,7 +42,7 @@ pub(crate) enum FailureKind {
 
 impl Failure {
     pub(crate) fn new(kind: FailureKind, reason: DegradedReason, why: impl Into<String>) -> Self {
-        Self { kind, reason, why: why.into().into_boxed_str() }
+        Self { kind, reason, connection: None, why: why.into().into_boxed_str() }
     }
 
     /// Nothing was sent.
@@ -56,6 +58,13 @@ impl Failure {
     /// The server may have acted on the call.
     pub(crate) fn unknown(reason: DegradedReason, why: impl Into<String>) -> Self {
         Self::new(FailureKind::Unknown, reason, why)
+    }
+
+    /// The call timed out on the connection with this number, if it has one. A later reply on the
+    /// same connection proves that the server has executed it.
+    pub(crate) fn timed_out_on(mut self, connection: Option<u64>) -> Self {
+        self.connection = connection;
+        self
     }
 
     pub(crate) fn bad_reply(why: impl Into<String>) -> Self {

@@ -121,8 +121,14 @@ impl Link {
         Self { source, state: watch::Sender::new(state), keeper: BackgroundTask::default() }
     }
 
+    /// The number of a connection that executes calls in order. Returns `None` for a connection of the
+    /// user.
+    pub(super) fn number(&self, connection: &NodeConnection) -> Option<u64> {
+        matches!(self.source, Source::Own(_)).then_some(connection.number)
+    }
+
     /// The connection, if there is one.
-    fn current(&self) -> Option<NodeConnection> {
+    pub(super) fn current(&self) -> Option<NodeConnection> {
         if let Source::Given(connection) = &self.source {
             return Some(connection.clone());
         }

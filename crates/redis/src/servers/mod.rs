@@ -17,6 +17,7 @@ mod slots;
 
 pub use breaker::BreakerState;
 
+pub(crate) use background::BackgroundTask;
 pub(crate) use breaker::BreakerSettings;
 pub(crate) use channel::GivenConnection;
 pub(crate) use clock_jump::ClockReading;
@@ -104,6 +105,8 @@ pub(crate) struct ServerCounts {
     pub(crate) crowded: AtomicU64,
     /// Connections made.
     pub(crate) connections: AtomicU64,
+    /// Numbers given to connections.
+    numbers: AtomicU64,
     /// Times a breaker opened.
     pub(crate) breaker_opened: AtomicU64,
     /// Jumps of a server's clock.
@@ -235,14 +238,14 @@ impl Servers {
         }
     }
 
-    /// Whether the server of a key is due for a probe, and none is in flight.
-    pub(crate) fn is_probe_due(&self, key: &[u8]) -> bool {
+    /// Whether a call for a key may be sent now: the breaker of its server is not open.
+    pub(crate) fn may_call(&self, key: &[u8]) -> bool {
         let node = match &self.layout {
             Layout::Single(node) | Layout::Given { node, .. } => Some(Arc::clone(node)),
             Layout::Sentinel(sentinel) => sentinel.known(),
             Layout::Cluster(cluster) => cluster.known_of(slot_of(key)),
         };
-        node.is_some_and(|node| node.is_probe_due())
+        node.is_none_or(|node| node.breaker_state() != BreakerState::Open)
     }
 
     /// The worst breaker of all servers.

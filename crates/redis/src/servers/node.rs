@@ -1,7 +1,7 @@
 //! One server: its connection, its breaker, its clock.
 
 use core::fmt;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -30,8 +30,6 @@ pub(crate) struct Node {
     clock_jumps: ClockJumpDetector,
     counts: Arc<ServerCounts>,
     events: Events,
-    /// Connections that were tried.
-    attempts: AtomicU64,
     on_event: Option<OnEvent>,
 }
 
@@ -112,7 +110,6 @@ impl Node {
             clock_jumps: ClockJumpDetector::new(timing.step),
             counts,
             events: Events::default(),
-            attempts: AtomicU64::new(0),
             on_event: None,
         }
     }
@@ -139,9 +136,12 @@ impl Node {
         self.breaker.state(Instant::now())
     }
 
-    /// Whether the next call would be the breaker's probe.
-    pub(crate) fn is_probe_due(&self) -> bool {
-        self.breaker.is_probe_due(Instant::now())
+    /// The number of the connection on which the last reply came, after which all earlier calls on it
+    /// have been executed. A connection of the user may reorder calls: it has another number each
+    /// time. Returns `None` if there is no connection any more.
+    pub(crate) fn connection_number(&self) -> Option<u64> {
+        let connection = self.link.current()?;
+        Some(self.link.number(&connection).unwrap_or_else(|| self.next_number()))
     }
 
     /// Starts to connect in the background, if that has not been done.
@@ -253,7 +253,8 @@ impl Node {
         let Ok(replied) = timeout_at(until, request.send(&mut connection.channel)).await else {
             self.counts.timeouts.fetch_add(1, Ordering::Relaxed);
             let why = format!("{address} did not reply within {:?}", self.timing.call);
-            return Err(self.counted(Failure::unknown(DegradedReason::Timeout, why)));
+            let failure = Failure::unknown(DegradedReason::Timeout, why);
+            return Err(self.counted(failure.timed_out_on(self.link.number(&connection))));
         };
         let failure = match replied {
             _ if !connection.is_trusted() => {
@@ -323,8 +324,9 @@ impl Node {
         });
     }
 
+    /// A number that no other connection of the same servers has.
     pub(super) fn next_number(&self) -> u64 {
-        self.attempts.fetch_add(1, Ordering::Relaxed)
+        self.counts.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The keeper has made a connection.

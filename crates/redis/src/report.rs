@@ -1,0 +1,437 @@
+//! Units that the local fallback admitted and that Redis does not know of yet.
+//!
+//! Each key has a list of what was admitted and when, so that Redis can be charged with exactly that
+//! once it is back. No unit is charged twice: a charge without a reply is not repeated. The key is
+//! then decided by both until the window of those units has passed, unless a later reply on the same
+//! connection proves that the charge was executed. Redis executes the commands of a connection in
+//! order.
+//!
+//! The same proof settles checks that timed out and were then admitted here: they were executed, so
+//! they are not charged again. Without that proof they are, which may deny early and never
+//! over-admits.
+//!
+//! Other processes report at other times, because each finds out by itself that Redis is back. If the
+//! breaker was open, both decide for a grace period after the report, in which the others report.
+
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::time::Duration;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::Mutex as AsyncMutex;
+use tokio::time::Instant;
+
+use crate::script::{Charge, ScriptLimits};
+
+/// A bounded table of what has to be reported, by the fingerprints of the keys.
+#[derive(Debug)]
+pub(crate) struct Reports {
+    table: Mutex<Table>,
+    bytes_max: usize,
+    /// Keys with units that are not reported: while there are none, no check takes the lock.
+    unreported_keys: AtomicUsize,
+    /// Units that Redis was charged with.
+    pub(crate) reported: AtomicU64,
+    /// Units that Redis was not charged with in time, or that had no room.
+    pub(crate) dropped: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    records: HashMap<u64, Record>,
+    /// Every record once, in the order in which they are reported in the background.
+    queue: VecDeque<u64>,
+    bytes: usize,
+}
+
+/// What was admitted for one key.
+#[derive(Debug)]
+struct Record {
+    /// The key's name in Redis.
+    name: Box<[u8]>,
+    /// The limits of the last admission.
+    limits: Arc<ScriptLimits>,
+    /// The longest window of all admissions.
+    window: Duration,
+    /// Oldest first.
+    admitted: Vec<Admitted>,
+    /// Held while the key is being reported.
+    turn: Option<Turn>,
+    /// Units that Redis was charged with, until their refund or the end of their window.
+    reported: u64,
+    reported_until: Instant,
+    /// The longest grace period of what is being reported.
+    grace: Duration,
+    /// Until when both decide after the report.
+    both_until: Option<Instant>,
+}
+
+/// Units that were admitted instead of by Redis.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Admission {
+    pub(crate) units: u64,
+    pub(crate) sent: Sent,
+    /// How long both decide after the report, so that the other processes have reported theirs.
+    pub(crate) grace: Duration,
+}
+
+/// The right to report a key.
+pub(crate) type Turn = Arc<AsyncMutex<()>>;
+
+/// Units that were admitted within a short time. They are dated at the last of them, so that they
+/// count for at least a full window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Admitted {
+    first: Instant,
+    last: Instant,
+    units: u64,
+    sent: Sent,
+}
+
+/// The call by which Redis may have counted units already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// None was sent, or Redis has refused it.
+    No,
+    /// The check, on the connection with this number.
+    Check(u64),
+    /// A charge, on the connection with this number.
+    Charge(u64),
+}
+
+/// The charges of one key, to be sent in one call.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct KeyReport {
+    pub(crate) charges: Vec<Charge>,
+    units: u64,
+    connection: u64,
+}
+
+/// What became of the call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReportOutcome {
+    Recorded,
+    /// Redis did nothing.
+    Refused,
+    /// The reply was lost.
+    Unknown,
+}
+
+/// A key's admissions within a window are reported as about this many charges.
+const CHARGES_PER_WINDOW: u32 = 16;
+
+/// The most entries of one key; admissions beyond it are added to the last entry.
+const ENTRIES_MAX: usize = 64;
+
+/// Records that are looked at to make room for a new one.
+const SWEEP: usize = 8;
+
+/// What a record takes besides its name and its entries: its share of the map and of the queue, and
+/// what allocators add.
+const RECORD_BYTES: usize = 2 * size_of::<Record>() + 64;
+
+impl Reports {
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        Self {
+            table: Mutex::default(),
+            bytes_max,
+            unreported_keys: AtomicUsize::new(0),
+            reported: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+        }
+    }
+
+    /// Adds units that were admitted now. They are dropped, which is counted, if there is no room.
+    pub(crate) fn add(
+        &self,
+        key: u64,
+        name: impl FnOnce() -> Vec<u8>,
+        limits: &Arc<ScriptLimits>,
+        admission: Admission,
+        now: Instant,
+    ) {
+        let Admission { units, sent, grace } = admission;
+        let mut table = self.table.lock();
+        if !table.records.contains_key(&key) && !table.insert(key, name(), limits, self.bytes_max) {
+            self.dropped.fetch_add(units, Ordering::Relaxed);
+            return;
+        }
+        let Some(record) = table.records.get_mut(&key) else {
+            return;
+        };
+        if !record.is_unreported() {
+            // Read by checks without the lock. A check that starts later reads it.
+            self.unreported_keys.fetch_add(1, Ordering::Relaxed);
+        }
+        let before = record.bytes();
+        record.limits = Arc::clone(limits);
+        record.window = record.window.max(limits.window());
+        record.grace = record.grace.max(grace);
+        let dropped = record.add(units, sent, now);
+        self.dropped.fetch_add(dropped, Ordering::Relaxed);
+        let after = record.bytes();
+        table.bytes = table.bytes + after - before;
+    }
+
+    /// Whether Redis may not know all of a key's units that still count.
+    pub(crate) fn is_unreported(&self, key: u64, now: Instant) -> bool {
+        if self.unreported_keys.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        self.update(key, |record, dropped| {
+            *dropped += record.expire(now);
+            record.is_unreported()
+        })
+        .unwrap_or(false)
+    }
+
+    /// Returns the key's name and the right to report it. Returns `None` if nothing can be reported.
+    pub(crate) fn turn(&self, key: u64) -> Option<(Box<[u8]>, Turn)> {
+        self.update(key, |record, _| record.turn())?
+    }
+
+    /// Returns the limits under which the key is reported.
+    pub(crate) fn limits(&self, key: u64) -> Option<Arc<ScriptLimits>> {
+        self.table.lock().records.get(&key).map(|record| Arc::clone(&record.limits))
+    }
+
+    /// Starts a report, after a reply on `connection`. What was sent before on this connection has
+    /// been executed. The caller holds the key's turn. Returns `None` if nothing is left to report.
+    pub(crate) fn start(&self, key: u64, connection: u64, now: Instant) -> Option<KeyReport> {
+        self.update(key, |record, dropped| {
+            *dropped += record.expire(now);
+            let charged = record.remove(|sent| sent == Sent::Charge(connection));
+            self.note_reported(record, charged, now);
+            record.remove(|sent| sent == Sent::Check(connection));
+            let mut charges = Vec::new();
+            for entry in &mut record.admitted {
+                if !matches!(entry.sent, Sent::Charge(_)) {
+                    entry.sent = Sent::Charge(connection);
+                    let age = now.saturating_duration_since(entry.last);
+                    charges.push(Charge { units: entry.units, age });
+                }
+            }
+            let units = charges.iter().map(|charge| charge.units).sum();
+            (!charges.is_empty()).then_some(KeyReport { charges, units, connection })
+        })?
+    }
+
+    /// Ends a report that [`start`](Reports::start) began.
+    pub(crate) fn finish(
+        &self,
+        key: u64,
+        report: &KeyReport,
+        outcome: ReportOutcome,
+        now: Instant,
+    ) {
+        let sent = Sent::Charge(report.connection);
+        self.update(key, |record, _| match outcome {
+            ReportOutcome::Recorded => {
+                let recorded = record.remove(|entry| entry == sent).min(report.units);
+                self.note_reported(record, recorded, now);
+            }
+            ReportOutcome::Refused => {
+                for entry in record.admitted.iter_mut().filter(|entry| entry.sent == sent) {
+                    entry.sent = Sent::No;
+                }
+            }
+            ReportOutcome::Unknown => {}
+        });
+    }
+
+    /// Takes back units of a key, oldest first. Returns those that were reported already, which have to be
+    /// given back in Redis.
+    pub(crate) fn take_back(&self, key: u64, units: u64, now: Instant) -> u64 {
+        let taken = self.update(key, |record, _| {
+            let mut left = units;
+            for entry in &mut record.admitted {
+                if !matches!(entry.sent, Sent::Charge(_)) {
+                    let taken = entry.units.min(left);
+                    entry.units -= taken;
+                    left -= taken;
+                }
+            }
+            record.admitted.retain(|entry| entry.units > 0);
+            let reported = if now < record.reported_until { record.reported.min(left) } else { 0 };
+            record.reported -= reported;
+            reported
+        });
+        taken.unwrap_or(0)
+    }
+
+    /// Drops everything about a key that was reset.
+    pub(crate) fn forget(&self, key: u64) {
+        self.update(key, |record, _| {
+            record.admitted.clear();
+            record.both_until = None;
+            record.reported = 0;
+        });
+    }
+
+    /// Returns up to `keys_max` keys that can be reported, other ones each time.
+    pub(crate) fn next_keys(&self, keys_max: usize) -> Vec<u64> {
+        let mut table = self.table.lock();
+        let mut keys = Vec::new();
+        for _ in 0..table.queue.len() {
+            let Some(key) = table.queue.pop_front() else {
+                break;
+            };
+            table.queue.push_back(key);
+            if table.records.get(&key).is_some_and(Record::is_unreported) {
+                keys.push(key);
+            }
+            if keys.len() >= keys_max {
+                break;
+            }
+        }
+        keys
+    }
+
+    /// Whether any key has unreported units.
+    pub(crate) fn is_any_unreported(&self) -> bool {
+        self.unreported_keys.load(Ordering::Relaxed) > 0
+    }
+
+    fn note_reported(&self, record: &mut Record, units: u64, now: Instant) {
+        if units > 0 {
+            self.reported.fetch_add(units, Ordering::Relaxed);
+            record.reported += units;
+            record.reported_until = now + record.window;
+            record.both_until = record.both_until.max(Some(now + record.grace));
+        }
+    }
+
+    /// Changes a record and keeps the counters. The change adds the units that it drops to its second
+    /// argument.
+    fn update<T>(&self, key: u64, change: impl FnOnce(&mut Record, &mut u64) -> T) -> Option<T> {
+        let mut table = self.table.lock();
+        let record = table.records.get_mut(&key)?;
+        let (was_unreported, before) = (record.is_unreported(), record.bytes());
+        let mut dropped = 0;
+        let result = change(record, &mut dropped);
+        let (is_unreported, after) = (record.is_unreported(), record.bytes());
+        table.bytes = table.bytes + after - before;
+        self.dropped.fetch_add(dropped, Ordering::Relaxed);
+        if was_unreported && !is_unreported {
+            self.unreported_keys.fetch_sub(1, Ordering::Relaxed);
+        }
+        Some(result)
+    }
+}
+
+impl Table {
+    /// Adds an empty record. Returns `false` if there is no room.
+    fn insert(
+        &mut self,
+        key: u64,
+        name: Vec<u8>,
+        limits: &Arc<ScriptLimits>,
+        bytes_max: usize,
+    ) -> bool {
+        self.sweep();
+        let record = Record {
+            name: name.into(),
+            limits: Arc::clone(limits),
+            window: limits.window(),
+            admitted: Vec::new(),
+            turn: None,
+            reported: 0,
+            reported_until: Instant::now(),
+            grace: Duration::ZERO,
+            both_until: None,
+        };
+        let bytes = record.bytes();
+        if self.bytes + bytes > bytes_max {
+            return false;
+        }
+        self.bytes += bytes;
+        self.queue.push_back(key);
+        self.records.insert(key, record);
+        true
+    }
+
+    /// Removes some of the records that have nothing left to report. Later refunds of their units are not
+    /// passed on to Redis, which may deny early.
+    fn sweep(&mut self) {
+        for _ in 0..SWEEP.min(self.queue.len()) {
+            let Some(key) = self.queue.pop_front() else {
+                return;
+            };
+            match self.records.get(&key) {
+                Some(record) if !record.is_unreported() => {
+                    self.bytes -= record.bytes();
+                    self.records.remove(&key);
+                }
+                Some(_) => self.queue.push_back(key),
+                None => {}
+            }
+        }
+    }
+}
+
+impl Record {
+    fn bytes(&self) -> usize {
+        let turn = if self.turn.is_some() { 64 } else { 0 };
+        RECORD_BYTES + self.name.len() + turn + self.admitted.len() * size_of::<Admitted>()
+    }
+
+    fn is_unreported(&self) -> bool {
+        !self.admitted.is_empty() || self.both_until.is_some()
+    }
+
+    fn turn(&mut self) -> Option<(Box<[u8]>, Turn)> {
+        let is_reportable = |entry: &Admitted| !matches!(entry.sent, Sent::Charge(_));
+        let is_any_reportable = self.admitted.iter().any(is_reportable);
+        is_any_reportable
+            .then(|| (self.name.clone(), Arc::clone(self.turn.get_or_insert_default())))
+    }
+
+    /// Adds units to the last entry if it is recent, else to a new one. Returns the units that had to
+    /// make room.
+    fn add(&mut self, units: u64, sent: Sent, now: Instant) -> u64 {
+        let is_full = self.admitted.len() >= ENTRIES_MAX;
+        let span = self.window / CHARGES_PER_WINDOW;
+        if let Some(entry) = self.admitted.last_mut()
+            && !matches!(entry.sent, Sent::Charge(_))
+            && (is_full || entry.sent == sent && now <= entry.first + span)
+        {
+            entry.units = entry.units.saturating_add(units);
+            entry.last = entry.last.max(now);
+            if entry.sent != sent {
+                // Not known of all of them: they are charged.
+                entry.sent = Sent::No;
+            }
+            return 0;
+        }
+        // Full of charges without a reply, which happens if connections break all the time.
+        let dropped = if is_full { self.admitted.remove(0).units } else { 0 };
+        self.admitted.push(Admitted { first: now, last: now, units, sent });
+        dropped
+    }
+
+    /// Removes entries that no longer count. Returns the units that were not reported in time.
+    fn expire(&mut self, now: Instant) -> u64 {
+        let window = self.window;
+        let is_expired = |entry: &Admitted| now >= entry.last + window;
+        let expired = self.admitted.iter().filter(|entry| is_expired(entry));
+        let units = expired.map(|entry| entry.units).sum();
+        self.admitted.retain(|entry| !is_expired(entry));
+        self.both_until = self.both_until.filter(|until| now < *until);
+        if !self.is_unreported() {
+            self.grace = Duration::ZERO;
+        }
+        units
+    }
+
+    /// Removes entries by the call in which they were sent. Returns their units.
+    fn remove(&mut self, is_removed: impl Fn(Sent) -> bool) -> u64 {
+        let removed = self.admitted.iter().filter(|entry| is_removed(entry.sent));
+        let units = removed.map(|entry| entry.units).sum();
+        self.admitted.retain(|entry| !is_removed(entry.sent));
+        units
+    }
+}
+
+#[cfg(test)]
+mod tests;
