@@ -8,8 +8,8 @@ use super::report::Report;
 use super::source::{Origin, Span};
 use super::yaml::Node;
 
-/// The largest file of settings.
-pub(super) const CONFIG_MAX: usize = 1 << 20;
+/// The maximum size of a file of settings, far above that of any real one.
+pub(super) const CONFIG_MAX: usize = 32 << 20;
 
 /// The largest secret or certificate.
 const SECRET_MAX: usize = 64 << 10;
@@ -41,7 +41,12 @@ impl Files {
     /// A file of settings.
     pub(super) fn config(&mut self, path: &Path) -> Result<String, String> {
         self.remember(path);
-        let bytes = read(path, CONFIG_MAX)?;
+        let bytes = read(path, CONFIG_MAX).map_err(|problem| match problem {
+            Problem::TooLarge(message) => {
+                format!("{message}: put each domain into a file of its own")
+            }
+            Problem::Unreadable(message) => message,
+        })?;
         String::from_utf8(bytes).map_err(|error| {
             let at = error.utf8_error().valid_up_to();
             format!("{}: byte {at} is not UTF-8", path.display())
@@ -58,8 +63,8 @@ impl Files {
         }
         match read(&path, SECRET_MAX) {
             Ok(bytes) => Some(bytes),
-            Err(problem) => {
-                report.error(node.span, "file", problem).help("check the path and its permissions");
+            Err(Problem::TooLarge(message) | Problem::Unreadable(message)) => {
+                report.error(node.span, "file", message).help("check the path and its permissions");
                 None
             }
         }
@@ -92,15 +97,23 @@ fn folder(span: Span, report: &Report) -> PathBuf {
     }
 }
 
-fn read(path: &Path, most: usize) -> Result<Vec<u8>, String> {
+/// Why a file was not read, with its name.
+enum Problem {
+    TooLarge(String),
+    Unreadable(String),
+}
+
+fn read(path: &Path, most: usize) -> Result<Vec<u8>, Problem> {
     let name = path.display();
+    let unreadable =
+        |error: std::io::Error| Problem::Unreadable(format!("{name}: {}", in_words(&error)));
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(|error| format!("{name}: {}", in_words(&error)))?;
-    // One byte more than allowed tells a file that is too large from one that just fits.
+    let file = File::open(path).map_err(unreadable)?;
+    // One byte more than allowed distinguishes a file that is too large from one that just fits.
     let mut bounded = file.take(most as u64 + 1);
-    bounded.read_to_end(&mut bytes).map_err(|error| format!("{name}: {}", in_words(&error)))?;
+    bounded.read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.len() > most {
-        return Err(format!("{name}: larger than {} KiB", most >> 10));
+        return Err(Problem::TooLarge(format!("{name}: larger than {} KiB", most >> 10)));
     }
     Ok(bytes)
 }

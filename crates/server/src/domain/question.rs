@@ -52,9 +52,9 @@ pub struct Override {
 /// The maximum number of descriptors in a request: so many limits are decided together.
 pub const DESCRIPTORS_MAX: usize = ASKS_MAX;
 /// The maximum number of levels of a tree. A request may have more entries; they match nothing.
-pub const ENTRIES_MAX: usize = 32;
+pub const ENTRIES_MAX: usize = 128;
 /// The maximum length of a key or a value in a tree, in bytes. Those of requests may be longer.
-pub const TEXT_MAX: usize = 1024;
+pub const TEXT_MAX: usize = 16 << 10;
 
 /// Why a question has no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]

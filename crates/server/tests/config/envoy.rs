@@ -265,3 +265,39 @@ fn a_format_can_be_forced() {
 fn variables(list: &[(&str, &str)]) -> Environment {
     list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
+
+#[test]
+fn large_files_long_names_and_deep_trees_are_read() {
+    let folder = std::env::temp_dir().join(format!("slidegate-large-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let limit = "rate_limit: {unit: minute, requests_per_unit: 5}";
+    let mut large = "domain: large\ndescriptors:\n".to_owned();
+    for number in 0..30_000 {
+        large.extend([
+            "  - key: user\n    value: \"",
+            &number.to_string(),
+            "\"\n    ",
+            limit,
+            "\n",
+        ]);
+    }
+    assert!(large.len() > 2 << 20);
+    std::fs::write(folder.join("large.yaml"), large).unwrap();
+    let long = "x".repeat(4000);
+    let text = format!("domain: long\ndescriptors:\n  - key: {long}\n    {limit}\n");
+    std::fs::write(folder.join("long.yaml"), text).unwrap();
+    let tree =
+        (0..100).fold(limit.to_owned(), |below, _| format!("descriptors: [{{key: k, {below}}}]"));
+    std::fs::write(folder.join("deep.yaml"), format!("{{domain: deep, {tree}}}")).unwrap();
+    let spec = load(&Request::new([folder.clone()])).unwrap().spec;
+    let domain = |name: &str| spec.domains.iter().find(|domain| domain.name == name).unwrap();
+    assert_eq!(domain("large").descriptors.len(), 30_000);
+    assert_eq!(domain("long").descriptors[0].key, long);
+    let mut levels = 0;
+    let mut below = &domain("deep").descriptors;
+    while let [one] = &**below {
+        (levels, below) = (levels + 1, &one.descriptors);
+    }
+    assert_eq!(levels, 100);
+    std::fs::remove_dir_all(&folder).unwrap();
+}

@@ -379,12 +379,12 @@ fn files_that_cannot_be_read() {
     for (name, told) in [
         ("own/absent.yaml", "there is no such file"),
         ("own/latin1.yaml", "byte 6 is not UTF-8"),
-        ("own/huge.yaml", "larger than 1024 KiB"),
+        ("own/huge.yaml", "larger than 32768 KiB: put each domain into a file of its own"),
     ] {
         let folder = std::env::temp_dir().join(format!("slidegate-unread-{}", std::process::id()));
         fs::create_dir_all(folder.join("own")).unwrap();
         fs::write(folder.join("own/latin1.yaml"), b"name: \xe4").unwrap();
-        fs::write(folder.join("own/huge.yaml"), vec![b'#'; (1 << 20) + 1]).unwrap();
+        fs::write(folder.join("own/huge.yaml"), vec![b'#'; (32 << 20) + 1]).unwrap();
         let file = folder.join(name);
         let refused = load(&Request::new([file.clone()])).unwrap_err();
         assert_eq!(codes(&refused.findings), ["file"]);

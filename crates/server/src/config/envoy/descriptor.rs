@@ -39,7 +39,8 @@ pub(super) fn descriptors(
     };
     if level.depth >= ENTRIES_MAX {
         let message = format!("more than {ENTRIES_MAX} levels of descriptors");
-        report.error(found.span, "range", message).help("requests cannot have so many entries");
+        let help = "join keys that always come together into one, in Envoy and here";
+        report.error(found.span, "range", message).help(help);
         return Vec::new();
     }
     items.iter().filter_map(|item| descriptor(item, level, extensions, report)).collect()

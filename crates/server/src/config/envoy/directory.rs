@@ -8,7 +8,7 @@ const ROOT: &str = "/srv/runtime_data/current";
 const APP_DIRECTORY: &str = "config";
 
 /// The most files of a directory.
-const FILES_MAX: usize = 1000;
+const FILES_MAX: usize = 10_000;
 
 /// The deepest nesting of directories.
 const DEPTH_MAX: usize = 8;
@@ -49,7 +49,9 @@ fn walk(
 ) -> Result<(), String> {
     let name = directory.display();
     if depth > DEPTH_MAX {
-        return Err(format!("{name}: directories nested deeper than {DEPTH_MAX}"));
+        return Err(format!(
+            "{name}: directories nested deeper than {DEPTH_MAX}: use fewer levels"
+        ));
     }
     let unreadable = |error: std::io::Error| format!("{name}: it cannot be read ({error})");
     for entry in fs::read_dir(directory).map_err(unreadable)? {
@@ -71,7 +73,9 @@ fn walk(
             listing.files.push(path);
         }
         if listing.files.len() > FILES_MAX {
-            return Err(format!("{name}: more than {FILES_MAX} files"));
+            return Err(format!(
+                "{name}: more than {FILES_MAX} files: put several limits into one"
+            ));
         }
     }
     Ok(())

@@ -57,7 +57,9 @@ pub(super) fn text(node: &Node, key: &str, report: &mut Report) -> Option<String
     }
     if scalar.text.len() > TEXT_MAX {
         let message = format!("`{key}` has {} bytes", scalar.text.len());
-        report.error(found.span, "range", message).help(format!("use at most {TEXT_MAX}"));
+        report
+            .error(found.span, "range", message)
+            .help(format!("use at most {TEXT_MAX}, or a `*` in place of the rest"));
         return None;
     }
     Some(scalar.text.clone()).filter(|text| !text.is_empty())

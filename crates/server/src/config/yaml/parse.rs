@@ -8,13 +8,16 @@ use super::{MapEntry, Node, Scalar, Shape, Style};
 use crate::config::report::Report;
 use crate::config::source::Span;
 
-/// The deepest nesting. A tree of descriptors takes two levels for one of its own, of which it may
-/// have 32.
-const DEPTH_MAX: usize = 100;
+/// The deepest nesting. A tree of descriptors takes two levels for each of its own, of which it may
+/// have 128.
+const DEPTH_MAX: usize = 300;
 
-/// The most values of one file, with those that aliases repeat: an alias of aliases of aliases
-/// makes a small file a huge tree.
-const NODES_MAX: usize = 200_000;
+/// The maximum number of values in one file: about as many as fit into the largest file.
+const NODES_MAX: usize = 2_000_000;
+
+/// The maximum number of values that aliases repeat: an alias of aliases of aliases makes a small file
+/// a huge tree.
+const REPEATED_MAX: usize = 200_000;
 
 /// What a file holds.
 pub(in crate::config) struct Document {
@@ -30,7 +33,14 @@ pub(in crate::config) fn parse(text: &str, whole: Span, report: &mut Report) -> 
     options.set_emit_comments(false);
     options.flow_nesting_limit = DEPTH_MAX;
     options.block_nesting_limit = DEPTH_MAX;
-    let tree = Tree { whole, open: Vec::new(), anchors: HashMap::new(), nodes: 0, root: None };
+    let tree = Tree {
+        whole,
+        open: Vec::new(),
+        anchors: HashMap::new(),
+        nodes: 0,
+        repeated: 0,
+        root: None,
+    };
     match tree.read(Parser::new_from_str_with_options(text, options)) {
         Ok(document) => Some(document),
         Err(Fault { span, message }) => {
@@ -52,6 +62,7 @@ struct Tree {
     open: Vec<Open>,
     anchors: HashMap<usize, Node>,
     nodes: usize,
+    repeated: usize,
     root: Option<Node>,
 }
 
@@ -109,7 +120,7 @@ impl Tree {
                 let message = "an alias inside what it stands for has no end";
                 let node = self.anchors.get(&anchor).cloned();
                 let node = node.ok_or_else(|| Fault { span, message: message.to_owned() })?;
-                self.count(nodes(&node), span)?;
+                self.repeat(nodes(&node), span)?;
                 if self.open.len() + depth(&node) > DEPTH_MAX {
                     return Err(too_deep(span));
                 }
@@ -135,10 +146,15 @@ impl Tree {
     }
 
     fn close(&mut self, node: Node, anchor: usize) -> Result<(), Fault> {
-        self.count(1, node.span)?;
+        self.nodes += 1;
+        if self.nodes > NODES_MAX {
+            let message =
+                format!("more than {NODES_MAX} values: put each domain into a file of its own");
+            return Err(Fault { span: node.span, message });
+        }
         if anchor > 0 {
             // Copies are counted too: a file of nested anchors would take their square.
-            self.count(nodes(&node), node.span)?;
+            self.repeat(nodes(&node), node.span)?;
             self.anchors.insert(anchor, node.clone());
         }
         self.place(node)
@@ -166,12 +182,12 @@ impl Tree {
         Ok(())
     }
 
-    fn count(&mut self, nodes: usize, span: Span) -> Result<(), Fault> {
-        self.nodes += nodes;
-        if self.nodes <= NODES_MAX {
+    fn repeat(&mut self, nodes: usize, span: Span) -> Result<(), Fault> {
+        self.repeated += nodes;
+        if self.repeated <= REPEATED_MAX {
             return Ok(());
         }
-        let message = format!("more than {NODES_MAX} values: split the file, or use fewer aliases");
+        let message = format!("aliases repeat more than {REPEATED_MAX} values: write them out");
         Err(Fault { span, message })
     }
 
@@ -191,7 +207,7 @@ impl Tree {
 }
 
 fn too_deep(span: Span) -> Fault {
-    Fault { span, message: format!("nested deeper than {DEPTH_MAX} levels") }
+    Fault { span, message: format!("nested deeper than {DEPTH_MAX} levels: use fewer") }
 }
 
 /// A map with what its `<<` bring along; its own keys are stronger.

@@ -18,14 +18,14 @@ fn what_contradicts_itself_is_refused_by_name() {
         (vec![with(minute("a=b", 1), |spec| spec.share_threshold = true)], "`share_threshold`"),
         (vec![named("a", 1, "one", &["one"])], "its own name"),
         (vec![named("a", 1, "one", &[""])], "an empty name"),
-        (vec![key(&format!("a={}", "x".repeat(1025)))], "1025 bytes is too long"),
+        (vec![key(&format!("a={}", "x".repeat(16_385)))], "16385 bytes is too long"),
         (vec![with(minute("a", 1), |spec| spec.metadata = Some(7.into()))], "metadata 7"),
-        (vec![nested(33)], "more than 32 levels"),
+        (vec![nested(129)], "more than 128 levels"),
     ] {
         let message = refused(descriptors);
         assert!(message.contains(part), "{message}");
     }
-    Engine::new(&spec(vec![nested(32)]), &mut NoRestore).unwrap();
+    Engine::new(&spec(vec![nested(128)]), &mut NoRestore).unwrap();
 }
 
 fn nested(levels: usize) -> DescriptorSpec {
