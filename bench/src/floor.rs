@@ -25,7 +25,7 @@ pub(crate) trait Basis: Sync {
     fn now(&self) -> u64;
 }
 
-/// On a cache line of its own, and its neighbour, which the machine fetches in pairs.
+/// On a cache line of its own, and its neighbor, which the machine fetches in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Shard(Mutex<HashTable<Slot>>);

@@ -1,22 +1,23 @@
-//! A program to run: shown before it runs, its failure turned into a sentence.
+//! Runs programs: prints the command first and turns a failure into a message.
 
+use std::env;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::Outcome;
 
-/// `cargo` in `root`.
+/// Returns a `cargo` command that runs in `root`.
 ///
-/// Taken from the search path, not from `$CARGO`: only rustup's own `cargo` knows `+nightly`.
+/// `cargo` comes from the search path, not from `$CARGO`: only rustup's proxy knows `+nightly`.
 pub(crate) fn cargo(root: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new("cargo");
     command.current_dir(root).args(arguments);
     command
 }
 
-/// Shows the command, runs it, and says how it failed if it did.
+/// Prints the command and runs it. The error names the command and its exit status.
 pub(crate) fn run(command: &mut Command) -> Outcome {
     let line = line(command);
     eprintln!("    $ {line}");
@@ -27,14 +28,20 @@ pub(crate) fn run(command: &mut Command) -> Outcome {
     Err(format!("`{line}` failed with {status}"))
 }
 
-/// Whether a command succeeds; what it prints is thrown away.
-pub(crate) fn succeeds(program: &str, arguments: &[&str]) -> bool {
+/// Returns `true` if a command succeeds. Its output is discarded.
+pub(crate) fn succeeds(program: impl AsRef<OsStr>, arguments: &[&str]) -> bool {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }
 
-/// The command as one would type it, with the variables that were set for it.
+/// Returns the target directory of cargo.
+pub(crate) fn target(root: &Path) -> PathBuf {
+    // A relative path is relative to where cargo was called; here that is the root.
+    root.join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
+}
+
+/// Formats the command as it would be typed, with its environment variables.
 fn line(command: &Command) -> String {
     let mut line = String::new();
     for (name, value) in command.get_envs() {
@@ -59,14 +66,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_can_be_typed() {
+    fn shows_the_command_as_typed() {
         let mut command = cargo(Path::new("."), &["test", "--doc"]);
         command.env("RUSTFLAGS", "--cfg shuttle");
         assert_eq!(line(&command), "RUSTFLAGS=\"--cfg shuttle\" cargo test --doc");
     }
 
     #[test]
-    fn a_failing_program_is_an_error_that_names_it() {
+    fn the_error_names_the_failing_program() {
         let reason = run(&mut cargo(Path::new("."), &["no-such-command"])).unwrap_err();
         assert!(reason.contains("cargo no-such-command"), "{reason}");
     }

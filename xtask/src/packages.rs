@@ -1,4 +1,4 @@
-//! The packages below `crates`, and each published one checked by itself.
+//! The packages below `crates`, and a separate check of each published one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,14 +11,14 @@ use crate::command::{self, cargo};
 pub(crate) struct Package {
     name: String,
     is_published: bool,
-    /// Where its examples would be.
+    /// The directory of its examples, which need not exist.
     pub(crate) examples: PathBuf,
 }
 
-/// Lints each published package as its users build it: by itself, with its default features.
+/// Runs clippy on each published package as users build it: alone, with its default features.
 ///
-/// In the other steps the features of all packages are combined, which hides a feature that a package
-/// uses without enabling it.
+/// The other steps combine the features of all packages, which hides a feature that a package uses
+/// without enabling it.
 pub(crate) fn check(root: &Path) -> Outcome {
     for package in list(root)?.iter().filter(|package| package.is_published) {
         let mut clippy = cargo(root, &["clippy", "--no-deps", "--package", &package.name]);
@@ -27,7 +27,7 @@ pub(crate) fn check(root: &Path) -> Outcome {
     Ok(())
 }
 
-/// All packages below `crates`, by name of their folder.
+/// Returns all packages below `crates`, sorted by directory name.
 pub(crate) fn list(root: &Path) -> Result<Vec<Package>, String> {
     let folder = root.join("crates");
     let failed = |error| format!("cannot list {}: {error}", folder.display());
@@ -43,7 +43,7 @@ pub(crate) fn list(root: &Path) -> Result<Vec<Package>, String> {
     Ok(packages)
 }
 
-/// Reads the few lines of a manifest that matter here.
+/// Reads the name of a package and whether it is published.
 fn parse(manifest: &str, folder: &Path) -> Result<Package, String> {
     let name = manifest.lines().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'));
     let name = name.ok_or_else(|| format!("{} has no name", folder.display()))?;
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn published_packages_are_told_from_others() {
+    fn distinguishes_published_packages() {
         let folder = Path::new("crates/a");
         let published = parse("[package]\nname = \"a\"\n", folder).unwrap();
         assert_eq!((published.name.as_str(), published.is_published), ("a", true));
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn the_packages_of_this_workspace_are_found() {
+    fn finds_the_packages_of_this_workspace() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let packages = list(&root).unwrap();
         let is_published = |name: &str| {

@@ -1,28 +1,28 @@
-//! `cargo xtask test`: everything a change must pass, in one command.
+//! `cargo xtask test`: all checks that a change must pass, in one command.
 
 use std::env;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::command::{self, cargo};
 use crate::{Outcome, examples, install, packages, tidy};
 
-/// One thing that must hold.
+/// One check.
 pub(crate) struct Step {
     pub(crate) name: &'static str,
     check: fn(&Path) -> Result<Done, String>,
 }
 
-/// How a step ended that did not fail.
+/// The result of a step that did not fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Done {
     Passed,
-    /// Nothing was checked, because of this.
+    /// Nothing was checked, for this reason.
     Skipped(&'static str),
 }
 
-/// The quick ones first, so that a slip shows within seconds.
+/// All steps, in this order. The fast ones come first, so that a simple mistake shows within seconds.
 pub(crate) const STEPS: &[Step] = &[
     Step { name: "format", check: format },
     Step { name: "clippy", check: clippy },
@@ -37,7 +37,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step { name: "instructions", check: instructions },
 ];
 
-/// Runs every step, or up to the first that fails.
+/// Runs all steps, and stops at the first failure.
 pub(crate) fn run(root: &Path) -> Outcome {
     run_steps(root, STEPS).map(|summary| eprintln!("\n{summary}"))
 }
@@ -74,7 +74,7 @@ fn summary(ended: &[(&str, Done, Duration)]) -> String {
     format!("xtask test: {verdict} in {} ({})", seconds(total), parts.join(", "))
 }
 
-/// Tenths of a second, rounded down.
+/// Formats a duration in seconds with one decimal, rounded down.
 fn seconds(took: Duration) -> String {
     format!("{}.{} s", took.as_secs(), took.subsec_millis() / 100)
 }
@@ -82,7 +82,7 @@ fn seconds(took: Duration) -> String {
 fn format(root: &Path) -> Result<Done, String> {
     install::component("rustfmt", "fmt")?;
     command::run(&mut cargo(root, &["fmt", "--all", "--check"]))?;
-    // A workspace of its own, so `--all` does not reach it.
+    // `fuzz` is a separate workspace, so `--all` does not include it.
     let fuzz = ["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"];
     passed(command::run(&mut cargo(root, &fuzz)))
 }
@@ -102,8 +102,8 @@ fn tests(root: &Path) -> Result<Done, String> {
     passed(command::run(&mut cargo(root, &["test", "--workspace", "--all-targets"])))
 }
 
-/// The feature that no other step has on. The tests depend on the same as all others, so that only one
-/// crate is built again.
+/// Checks the `otlp` feature, which no other step enables. The dependencies are those of the other
+/// steps, so only one crate is built again.
 fn tracing(root: &Path) -> Result<Done, String> {
     let feature = ["--workspace", "--features", "slidegate-server/otlp", "--test", "daemon"];
     let mut clippy = cargo(root, &["clippy"]);
@@ -118,8 +118,8 @@ fn doc_tests(root: &Path) -> Result<Done, String> {
 }
 
 fn docs(root: &Path) -> Result<Done, String> {
-    // With the examples, the features are those that clippy has checked all dependencies with. Without
-    // them, tokio, hyper and all that depends on them would be checked once more.
+    // With the examples, the dependencies have the same features as in the clippy step. Without them,
+    // tokio, hyper and their dependents would be checked again.
     let targets = ["--lib", "--bins", "--examples"];
     let mut command = cargo(root, &["doc", "--workspace", "--no-deps"]);
     passed(command::run(command.args(targets).env("RUSTDOCFLAGS", "-D warnings")))
@@ -129,10 +129,10 @@ fn shuttle(root: &Path) -> Result<Done, String> {
     if !root.join("crates/core/tests/shuttle.rs").is_file() {
         return Ok(Done::Skipped("there is no crates/core/tests/shuttle.rs"));
     }
-    // The flag rebuilds everything, so it gets a folder of its own: the other steps keep theirs.
+    // The flag rebuilds everything, so this step has a separate target directory.
     let mut command = cargo(root, &["test", "--package", "slidegate", "--test", "shuttle"]);
     command.env("RUSTFLAGS", with_shuttle(env::var_os("RUSTFLAGS")));
-    command.env("CARGO_TARGET_DIR", target(root).join("shuttle"));
+    command.env("CARGO_TARGET_DIR", command::target(root).join("shuttle"));
     passed(command::run(&mut command))
 }
 
@@ -140,8 +140,8 @@ fn instructions(root: &Path) -> Result<Done, String> {
     if !install::valgrind() {
         return Ok(Done::Skipped("there is no valgrind to count instructions with"));
     }
-    // Without its default features, the bench is built without servers, clients and middleware, which
-    // are not counted here.
+    // Without its default features, the benchmark is built without servers, clients and middleware,
+    // whose instructions are not counted.
     let arguments = ["run", "--release", "--package", "slidegate-bench", "--no-default-features"];
     let mut command = cargo(root, &arguments);
     passed(command::run(command.args(["--", "instructions", "--compare"])))
@@ -151,7 +151,7 @@ fn passed(outcome: Outcome) -> Result<Done, String> {
     outcome.map(|()| Done::Passed)
 }
 
-/// The caller's flags are kept: the variable replaces, it does not add.
+/// Appends to the caller's flags, because setting the variable would replace them.
 fn with_shuttle(flags: Option<OsString>) -> OsString {
     let mut flags = flags.unwrap_or_default();
     if !flags.is_empty() {
@@ -161,12 +161,7 @@ fn with_shuttle(flags: Option<OsString>) -> OsString {
     flags
 }
 
-fn target(root: &Path) -> PathBuf {
-    // A relative name is meant from where cargo was called; here that is the root.
-    root.join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
-}
-
-#[expect(clippy::disallowed_methods, reason = "how long a step took is shown, never judged")]
+#[expect(clippy::disallowed_methods, reason = "the duration of a step is only printed")]
 fn now() -> Instant {
     Instant::now()
 }
@@ -176,8 +171,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_failure_stops_and_is_named() {
-        // Were the order or the stop lost, the panicking step would run.
+    fn stops_at_the_first_failure_and_names_it() {
+        // The third step panics if it runs.
         let steps = [
             Step { name: "one", check: |_| Ok(Done::Passed) },
             Step { name: "two", check: |_| Err("it broke".to_owned()) },
@@ -188,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skipped_step_is_never_summed_up_as_passed() {
+    fn the_summary_counts_skipped_steps() {
         let ended = [
             ("one", Done::Passed, Duration::from_millis(1250)),
             ("two", Done::Skipped("why"), Duration::ZERO),
@@ -199,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_callers_flags_are_kept() {
+    fn keeps_the_callers_flags() {
         assert_eq!(with_shuttle(None), "--cfg shuttle");
         assert_eq!(with_shuttle(Some("-C lto".into())), "-C lto --cfg shuttle");
     }

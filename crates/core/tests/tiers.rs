@@ -144,7 +144,7 @@ fn looking_at_a_key_of_a_longer_tier_forgives_nothing() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-// A receipt names units, not a tier: it must be honoured for as long as they count.
+// A receipt names units, not a tier: it must be honored for as long as they count.
 #[test]
 fn a_receipt_of_a_tier_gives_back_the_very_units_and_no_others() {
     let mut wrong = Vec::new();

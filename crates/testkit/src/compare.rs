@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use crate::memory::MemorySubject;
-use crate::modelled::ModelSubject;
+use crate::modeled::ModelSubject;
 use crate::play::{Outcome, Player};
 use crate::policy::Algorithm;
 use crate::random::random_trace;

@@ -39,7 +39,7 @@ mod runner;
 mod subject;
 
 mod memory;
-mod modelled;
+mod modeled;
 
 mod compare;
 mod random;
@@ -50,7 +50,7 @@ pub mod server;
 pub use compare::{compare, compare_with};
 pub use load::{LoadError, load_all, parse};
 pub use memory::MemorySubject;
-pub use modelled::{ModelReceipt, ModelSubject};
+pub use modeled::{ModelReceipt, ModelSubject};
 pub use policy::{Algorithm, Mode, PolicySpec, QuotaSpec, quotas};
 pub use random::{Random, random_trace};
 pub use runner::{Mismatch, Report, run};

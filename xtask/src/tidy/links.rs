@@ -1,4 +1,4 @@
-//! Rule for documents: every relative link leads to a file of this repository.
+//! Rule for documents: the target of every relative link exists in this repository.
 
 use super::Finding;
 use super::tree::File;
@@ -24,21 +24,21 @@ fn check_target(file: &File, target: &str, exists: &dyn Fn(&str) -> bool) -> Opt
         return None;
     }
     match resolve(file.folder(), path) {
-        None => Some(format!("link `{target}` leads out of the repository")),
-        Some(path) if !exists(&path) => Some(format!("link `{target}` leads nowhere")),
+        None => Some(format!("link `{target}` is outside the repository")),
+        Some(path) if !exists(&path) => Some(format!("link `{target}` has no target file")),
         Some(_) => None,
     }
 }
 
-/// What a line links to: `[text](target)`, `[text](target "title")` and `[name]: target`.
+/// Returns the link targets in a line: `[text](target)`, `[text](target "title")` and `[name]: target`.
 fn targets(line: &str) -> Vec<&str> {
     let mut targets = Vec::new();
     if let Some((name, target)) = line.strip_prefix('[').and_then(|rest| rest.split_once("]: ")) {
-        // A name with `^` is a footnote, and what follows is prose.
+        // A name with `^` is a footnote, followed by prose.
         targets.extend((!name.starts_with('^')).then(|| target.trim()));
     }
     for (index, outside) in line.split('`').enumerate() {
-        // Every second part stands between backticks. Of a link around code, the `](` does not.
+        // Every second part is between backticks. In a link around code, the `](` is outside them.
         if index % 2 == 0 {
             targets.extend(outside.split("](").skip(1).filter_map(inline_target));
         }
@@ -46,7 +46,7 @@ fn targets(line: &str) -> Vec<&str> {
     targets
 }
 
-/// The target at the start of what follows `](`.
+/// Returns the target in the text after `](`.
 fn inline_target(rest: &str) -> Option<&str> {
     let (target, _) = rest.split_once(')')?;
     let target = target.split_whitespace().next()?;
@@ -57,7 +57,7 @@ fn is_address(target: &str) -> bool {
     ["http://", "https://", "mailto:"].iter().any(|scheme| target.starts_with(scheme))
 }
 
-/// The path from the root of what `target` names from `folder`, or nothing if it climbs out.
+/// Resolves `target` relative to `folder`. Returns `None` if the path leaves the repository.
 fn resolve(folder: &str, target: &str) -> Option<String> {
     let mut parts: Vec<&str> = Vec::new();
     if target.starts_with('/') {
@@ -85,15 +85,15 @@ mod tests {
     }
 
     #[test]
-    fn links_that_lead_somewhere_pass() {
+    fn existing_targets_pass() {
         let text = "[a](here.md) [b](../README.md#top) ![c](./here.md \"title\") [d](#below)\n\
             [e](https://example.com/gone.md) [`f`](../crates/core/)\n[g]: here.md\n";
         assert_eq!(findings(text), [""; 0]);
     }
 
     #[test]
-    fn links_that_lead_nowhere_are_found() {
-        assert_eq!(findings("[a](gone.md)\n"), ["link `gone.md` leads nowhere"]);
+    fn finds_missing_targets() {
+        assert_eq!(findings("[a](gone.md)\n"), ["link `gone.md` has no target file"]);
         assert_eq!(findings("[a](here.md) and [b](README.md)\n").len(), 1);
         assert_eq!(findings("[`code`](gone.md)\n").len(), 1);
         assert_eq!(findings("[a]: gone.md\n").len(), 1);
@@ -101,14 +101,14 @@ mod tests {
     }
 
     #[test]
-    fn a_link_out_of_the_repository_is_found_even_if_the_file_is_there() {
-        let what = ["link `../../README.md` leads out of the repository"];
+    fn finds_links_outside_the_repository() {
+        let what = ["link `../../README.md` is outside the repository"];
         assert_eq!(findings("[a](../../README.md)\n"), what);
         assert_eq!(findings("[a](/README.md)\n").len(), 1);
     }
 
     #[test]
-    fn code_is_not_a_link() {
+    fn ignores_code() {
         assert_eq!(findings("```\n[a](gone.md)\n```\n"), [""; 0]);
         assert_eq!(findings("write `[a](gone.md)` so\n"), [""; 0]);
         assert_eq!(findings("[^1]: a footnote\n"), [""; 0]);

@@ -1,7 +1,9 @@
-//! `cargo xtask tidy`: the house rules that no compiler checks.
+//! `cargo xtask tidy`: house rules that the compiler does not check, and spelling.
 
 mod links;
+mod phrases;
 mod source;
+mod spelling;
 mod text;
 mod traces;
 mod tree;
@@ -12,11 +14,11 @@ use std::path::Path;
 use crate::Outcome;
 use tree::File;
 
-/// One broken rule, and where.
+/// A violation of a rule, with its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Finding {
     path: String,
-    /// Counted from one; zero when the whole file is meant.
+    /// Counted from one. Zero means the whole file.
     line: usize,
     what: String,
 }
@@ -36,7 +38,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Checks every file of ours and lists all that is wrong, not only the first.
+/// Checks every text file of the repository and prints all findings.
 pub(crate) fn run(root: &Path) -> Outcome {
     let files = tree::read(root)?;
     let findings = check(&files, &|path| root.join(path).exists());
@@ -46,7 +48,7 @@ pub(crate) fn run(root: &Path) -> Outcome {
     match findings.len() {
         0 => {
             eprintln!("    {} files are tidy", files.len());
-            Ok(())
+            spelling::check(root)
         }
         count => Err(format!("{count} findings in {} files, listed above", files.len())),
     }
@@ -56,6 +58,7 @@ fn check(files: &[File], exists: &dyn Fn(&str) -> bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in files {
         text::check(file, &mut findings);
+        phrases::check(file, &mut findings);
         match file.extension() {
             "rs" => source::check(file, &mut findings),
             "md" => links::check(file, exists, &mut findings),
@@ -71,13 +74,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_rule_is_reached() {
-        // One bad file a rule: a rule that `check` no longer calls would find nothing.
+    fn every_rule_is_called() {
+        // One bad file per rule.
         let files = [
             File::new("docs/blank.md", "trailing \n"),
             File::new("crates/core/src/bare.rs", "fn main() {}\n"),
             File::new("docs/dead.md", "[gone](gone.md)\n"),
             File::new("conformance/bad.json", "[]\n"),
+            File::new("phrase.md", concat!("so ", "many\n")),
         ];
         let findings = check(&files, &|_| false);
         for file in &files {
@@ -87,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finding_shows_where() {
+    fn a_finding_shows_its_place() {
         let file = File::new("a.md", "");
         assert_eq!(Finding::new(&file, 3, "bad").to_string(), "a.md:3: bad");
         assert_eq!(Finding::new(&file, 0, "bad").to_string(), "a.md: bad");

@@ -1,12 +1,12 @@
-//! Rules for Rust files: short, introduced, finished.
+//! Rules for Rust files: short, with a module comment, without unfinished code.
 
 use super::Finding;
 use super::tree::File;
 
-/// The most lines of one file. Above it, the file holds two nouns.
+/// The maximum number of lines per file. A longer file contains more than one concept.
 const LINES_MAX: usize = 600;
 
-// Written in two halves so that this file passes its own check.
+// Each mark is split, so that this file passes its own check.
 const UNFINISHED: &[(&str, &str)] = &[
     (concat!("to", "do!"), "is not finished"),
     (concat!("unimple", "mented!"), "is not finished"),
@@ -18,11 +18,11 @@ const UNFINISHED: &[(&str, &str)] = &[
 pub(super) fn check(file: &File, findings: &mut Vec<Finding>) {
     let lines = file.text.lines().count();
     if lines > LINES_MAX {
-        let what = format!("has {lines} lines, more than {LINES_MAX}: split it by noun");
+        let what = format!("has {lines} lines, more than {LINES_MAX}: split it by concept");
         findings.push(Finding::new(file, 0, what));
     }
     if is_source(&file.path) && !is_introduced(file) {
-        findings.push(Finding::new(file, 1, "does not open with `//!` and what it is"));
+        findings.push(Finding::new(file, 1, "does not start with `//!` and a description"));
     }
     for (index, line) in file.text.lines().enumerate() {
         for (mark, why) in UNFINISHED.iter().filter(|(mark, _)| line.contains(mark)) {
@@ -35,7 +35,7 @@ fn is_source(path: &str) -> bool {
     path.starts_with("src/") || path.contains("/src/")
 }
 
-/// A crate's root may set attributes for the whole crate first.
+/// Returns `true` if the file starts with `//!`. In a crate root, attributes may come first.
 fn is_introduced(file: &File) -> bool {
     let is_root = file.path.ends_with("src/lib.rs") || file.path.ends_with("src/main.rs");
     let attribute = |line: &&str| is_root && (line.starts_with("#![") || line.is_empty());
@@ -53,23 +53,23 @@ mod tests {
     }
 
     #[test]
-    fn six_hundred_lines_are_the_most() {
+    fn rejects_files_over_the_line_limit() {
         assert_eq!(findings("tests/a.rs", &"\n".repeat(LINES_MAX)), 0);
         assert_eq!(findings("tests/a.rs", &"\n".repeat(LINES_MAX + 1)), 1);
     }
 
     #[test]
-    fn a_source_file_says_what_it_is() {
+    fn source_files_need_a_module_comment() {
         assert_eq!(findings("crates/core/src/a.rs", "//! A noun.\n"), 0);
         assert_eq!(findings("crates/core/src/a.rs", "use core::fmt;\n"), 1);
         assert_eq!(findings("crates/core/src/a.rs", "//!\n"), 1);
         assert_eq!(findings("crates/core/src/a.rs", ""), 1);
-        // Only what is built into a crate; an example may start as it likes.
+        // Examples do not need one.
         assert_eq!(findings("crates/core/examples/a.rs", "use core::fmt;\n"), 0);
     }
 
     #[test]
-    fn only_a_crate_root_may_set_attributes_first() {
+    fn attributes_come_first_only_in_a_crate_root() {
         let text = "#![no_std]\n\n//! A crate.\n";
         assert_eq!(findings("crates/core/src/lib.rs", text), 0);
         assert_eq!(findings("crates/core/src/a.rs", text), 1);
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn every_unfinished_mark_is_found() {
+    fn finds_every_unfinished_mark() {
         for (mark, _) in UNFINISHED {
             assert_eq!(findings("tests/a.rs", &format!("fn a() {{}} // {mark}\n")), 1, "{mark}");
         }

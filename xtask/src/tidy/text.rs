@@ -1,9 +1,9 @@
-//! Rules for every text file: no tab, no trailing blank, no path of somebody's machine.
+//! Rules for every text file: no tab, no trailing whitespace, no path of one machine.
 
 use super::Finding;
 use super::tree::File;
 
-// Written in two halves so that this file passes its own check.
+// Each path is split, so that this file passes its own check.
 const MACHINE_FOLDERS: &[&str] =
     &[concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!("/wo", "rk/")];
 
@@ -23,14 +23,14 @@ fn check_line(line: &str) -> Option<String> {
         return Some("has a tab: use spaces".to_owned());
     }
     if line.ends_with(char::is_whitespace) {
-        return Some("ends with a blank".to_owned());
+        return Some("ends with whitespace".to_owned());
     }
-    let folder = MACHINE_FOLDERS.iter().find(|folder| names_from_the_top(line, folder))?;
-    Some(format!("names {folder}, a folder of one machine: use a relative path"))
+    let folder = MACHINE_FOLDERS.iter().find(|folder| has_absolute(line, folder))?;
+    Some(format!("names {folder}, a directory of one machine: use a relative path"))
 }
 
-/// Whether `folder` is named from the top of the file system, not inside a longer path or address.
-fn names_from_the_top(line: &str, folder: &str) -> bool {
+/// Returns `true` if the line contains `folder` as an absolute path, not inside a longer path or URL.
+fn has_absolute(line: &str, folder: &str) -> bool {
     line.match_indices(folder).any(|(at, _)| {
         let before = line[..at].chars().next_back();
         !before.is_some_and(|before| before.is_alphanumeric() || "._-/~}*".contains(before))
@@ -48,26 +48,26 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_text_passes() {
+    fn plain_text_passes() {
         assert_eq!(findings("One line.\n\n    Another.\n"), 0);
     }
 
     #[test]
-    fn tabs_and_trailing_blanks_are_found() {
+    fn finds_tabs_and_trailing_whitespace() {
         assert_eq!(findings("a\tb\n"), 1);
         assert_eq!(findings("a \n"), 1);
         assert_eq!(findings("a\n  \nb\n"), 1);
     }
 
     #[test]
-    fn a_file_ends_with_one_line_break() {
+    fn requires_one_line_break_at_the_end() {
         assert_eq!(findings("a"), 1);
         assert_eq!(findings("a\n\n"), 1);
         assert_eq!(findings("a\n"), 0);
     }
 
     #[test]
-    fn machine_paths_are_found() {
+    fn finds_machine_paths() {
         for folder in MACHINE_FOLDERS {
             assert_eq!(findings(&format!("see {folder}main\n")), 1, "{folder}");
             assert_eq!(findings(&format!("\"{folder}main\"\n")), 1, "{folder}");
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_words_inside_a_path_or_address_are_not() {
+    fn allows_the_same_names_inside_a_path_or_url() {
         for folder in MACHINE_FOLDERS {
             assert_eq!(findings(&format!("docs{folder}main\n")), 0, "{folder}");
             assert_eq!(findings(&format!("https://example.com{folder}\n")), 0, "{folder}");

@@ -1,9 +1,9 @@
-//! Rule for the conformance traces: enough of them, each one whole object.
+//! Rule for the conformance traces: a minimum number, and each is one JSON object.
 
 use super::Finding;
 use super::tree::File;
 
-/// The fewest traces: below it, one was lost.
+/// The minimum number of traces. With fewer, a trace was lost.
 const TRACES_MIN: usize = 60;
 
 const FOLDER: &str = "conformance";
@@ -17,13 +17,15 @@ pub(super) fn check(files: &[File], findings: &mut Vec<Finding>) {
         }
     }
     if count < TRACES_MIN {
-        let what = format!("holds {count} traces, fewer than {TRACES_MIN}");
+        let what = format!("contains {count} traces, fewer than {TRACES_MIN}");
         findings.push(Finding { path: FOLDER.to_owned(), line: 0, what });
     }
 }
 
-/// Whether the brackets of the text form one whole object. Its fields are the trace runner's to
-/// judge; this finds files that were emptied, cut off or merged badly.
+/// Returns `true` if the brackets of the text form one complete object.
+///
+/// The trace runner checks the fields. This check finds files that are empty, truncated or the
+/// result of a bad merge.
 fn is_one_object(text: &str) -> bool {
     let text = text.trim();
     let mut open = Vec::new();
@@ -41,7 +43,7 @@ fn is_one_object(text: &str) -> bool {
     false
 }
 
-/// The bytes that are not part of a string, with their places; a string's closing quote is left.
+/// Returns the bytes outside strings, with their positions, and the closing quotes of strings.
 fn outside_strings(text: &str) -> impl Iterator<Item = (usize, u8)> {
     let mut in_string = false;
     let mut escaped = false;
@@ -61,21 +63,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_whole_object_passes() {
+    fn one_complete_object_passes() {
         assert!(is_one_object("{}"));
         assert!(is_one_object("{\n  \"steps\": [{\"at\": 1}, {\"at\": 2}]\n}\n"));
         assert!(is_one_object(r#"{"why": "a \" and a } and a \\"}"#));
     }
 
     #[test]
-    fn what_was_cut_off_or_merged_badly_is_found() {
+    fn finds_truncated_and_badly_merged_files() {
         for text in ["", "[]", "1", "{", "{}{}", "{} 1", "{[}]}", "}", r#"{"a}"#, "{\"a\": [1}"] {
             assert!(!is_one_object(text), "{text}");
         }
     }
 
     #[test]
-    fn a_lost_trace_is_found() {
+    fn finds_a_lost_trace() {
         let trace = |index| File::new(&format!("conformance/{index}.json"), "{}\n");
         let mut files: Vec<File> = (0..TRACES_MIN).map(trace).collect();
         let count = |files: &[File]| {
@@ -85,7 +87,7 @@ mod tests {
         };
         assert_eq!(count(&files), 0);
         files.pop();
-        // Files elsewhere, or of another kind, do not stand in for it.
+        // Files elsewhere and files of another kind do not count.
         files.push(File::new("docs/1.json", "{}\n"));
         files.push(File::new("conformance/README.md", "{}\n"));
         assert_eq!(count(&files), 1);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// A file of ours: its path from the root, with `/`, and what it says.
+/// A text file: its path from the root, separated by `/`, and its content.
 #[derive(Debug)]
 pub(super) struct File {
     pub(super) path: String,
@@ -16,28 +16,29 @@ impl File {
         Self { path: path.to_owned(), text: text.to_owned() }
     }
 
-    /// What follows the last dot of the name; empty without one.
+    /// Returns the part of the name after the last dot, or an empty string.
     pub(super) fn extension(&self) -> &str {
         let name = self.path.rsplit('/').next().unwrap_or_default();
         name.rsplit_once('.').map_or("", |(_, extension)| extension)
     }
 
-    /// The folder the file is in, without a slash at the end; empty at the root.
+    /// Returns the directory of the file without a slash at the end. It is empty at the root.
     pub(super) fn folder(&self) -> &str {
         self.path.rsplit_once('/').map_or("", |(folder, _)| folder)
     }
 }
 
-/// Folders with nothing that somebody wrote.
+/// Directories of generated files, or of files from elsewhere.
 const SKIPPED: &[&str] = &[".git", "artifacts", "corpus", "node_modules", "target"];
 
-/// What is read: text that people write. Lock files and pictures are not.
-const EXTENSIONS: &[&str] = &["json", "lua", "md", "rs", "sh", "toml", "yaml", "yml"];
+/// Extensions of text files that people write.
+const EXTENSIONS: &[&str] =
+    &["js", "json", "lua", "md", "proto", "py", "rs", "sh", "toml", "yaml", "yml"];
 
-/// A tree deeper than this is a loop of links.
+/// The maximum depth. A deeper tree is a loop of links.
 const DEPTH_MAX: usize = 16;
 
-/// Every text file under `root`, in the order of their paths.
+/// Reads every text file below `root`, ordered by path.
 pub(super) fn read(root: &Path) -> Result<Vec<File>, String> {
     let mut files = Vec::new();
     read_folder(root, "", 0, &mut files)?;
@@ -53,7 +54,7 @@ fn read_folder(
 ) -> Result<(), String> {
     let failed = |error| format!("cannot read `{folder}`: {error}");
     if depth > DEPTH_MAX {
-        return Err(format!("`{folder}` is deeper than {DEPTH_MAX} folders"));
+        return Err(format!("`{folder}` is deeper than {DEPTH_MAX} directories"));
     }
     for entry in fs::read_dir(root.join(folder)).map_err(failed)? {
         let entry = entry.map_err(failed)?;
@@ -86,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_very_file_is_found() {
+    fn finds_text_files_and_skips_the_target_directory() {
         let files = read(&crate::root()).unwrap();
         assert!(files.iter().any(|file| file.path == "xtask/src/tidy/tree.rs"));
         assert!(files.iter().any(|file| file.path == ".ci/run"));
@@ -94,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_of_a_path() {
+    fn splits_a_path() {
         let file = File::new("docs/design/0001.md", "");
         assert_eq!((file.folder(), file.extension()), ("docs/design", "md"));
         let file = File::new(".ci/run", "");

@@ -55,7 +55,7 @@ pub(crate) struct DecodeContext<'a> {
 ///
 /// The default is what an empty slot of the table holds. It has no heap memory and is never used.
 pub(crate) trait Window: Default + Send {
-    /// Nothing taken. Receipts of another epoch are not honoured.
+    /// Nothing taken. Receipts of another epoch are not honored.
     fn new(limits: &Limits, epoch: u16) -> Self;
 
     fn epoch(&self) -> u16;

@@ -22,7 +22,7 @@
 -- A full tail is written into the spare bytes. To write behind the end of a string would make Redis
 -- double its memory; instead, when the spare bytes are used up, the entries that still count are
 -- written anew, with a sixteenth more, and up to 64 bytes if the allocator would give them anyway. If
--- they take more than 7/8 of the cap, neighbours are merged into one entry dated at the later, by
+-- they take more than 7/8 of the cap, neighbors are merged into one entry dated at the later, by
 -- the rules of crates/core/src/window/log/merge.rs: never over, denied early by less than the
 -- stretch that was merged.
 --

@@ -1,4 +1,4 @@
--- Makes a log smaller without letting anybody through: neighbours become one entry, dated at the
+-- Makes a log smaller without letting anybody through: neighbors become one entry, dated at the
 -- later. The rules of crates/core/src/window/log/merge.rs and take.rs.
 --
 -- KEYS, ARGV, stored and reply: none of its own, see log.lua.

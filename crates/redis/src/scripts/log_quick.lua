@@ -42,7 +42,7 @@ repeat
   elseif #text < 63 then
     break
   end
-  -- Neighbours are read as one number, which is cheaper than to read both.
+  -- Neighbors are read as one number, which is cheaper than to read both.
   local magic, span, lives, last, lead_epoch, stop_size, open_from, tick, used =
     struct.unpack('<I3I6i6i6I5I6I6i6I7', text)
   local lead = lead_epoch % 16777216

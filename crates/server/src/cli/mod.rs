@@ -62,7 +62,7 @@ impl Arguments {
 impl ConfigCommand {
     fn run(self) -> u8 {
         let mut out = io::stdout().lock();
-        let colours = has_colour(&io::stdout());
+        let colors = has_color(&io::stdout());
         match self {
             Self::Check { paths, deny_warnings, format, envoy_extensions, no_secrets, json } => {
                 let one = |path: PathBuf| Request {
@@ -72,7 +72,7 @@ impl ConfigCommand {
                     ..Request::new([path])
                 };
                 let requests: Vec<Request> = paths.into_iter().map(one).collect();
-                let options = config::CheckOptions { deny_warnings, json, colours };
+                let options = config::CheckOptions { deny_warnings, json, colors };
                 config::check(&requests, options, &mut out)
             }
             Self::Explain { words, load: arguments, json } => {
@@ -87,7 +87,7 @@ impl ConfigCommand {
             }
             Self::Test { files, load: arguments, json } => {
                 let request = arguments.request();
-                let options = config::TestOptions { files, request, json, colours };
+                let options = config::TestOptions { files, request, json, colors };
                 config::test(&options, &mut out)
             }
             Self::Schema { markdown } => config::schema(markdown, &mut out),
@@ -147,10 +147,10 @@ fn load(arguments: &LoadArguments) -> Result<Loaded, u8> {
 
 fn tell(findings: &[report::Diagnostic]) {
     let mut out = io::stderr().lock();
-    let _ = report::write_text(&mut out, findings, has_colour(&io::stderr()));
+    let _ = report::write_text(&mut out, findings, has_color(&io::stderr()));
 }
 
-/// Whether to use colours: on a terminal, unless `NO_COLOR` is set.
-fn has_colour(stream: &impl IsTerminal) -> bool {
+/// Whether to use colors: on a terminal, unless `NO_COLOR` is set.
+fn has_color(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

@@ -2,7 +2,7 @@
 
 use slidegate_gate::Caller;
 
-use super::judge::Judge;
+use super::decide::Judge;
 use super::meter::Met;
 use super::question::{Invalid, Question};
 use super::response::{Code, Response, Status};

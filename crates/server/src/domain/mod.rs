@@ -11,8 +11,8 @@
 //! * The windows are as long as those of the reference service, and begin anywhere.
 
 mod answer;
+mod decide;
 mod json;
-mod judge;
 mod key;
 mod meter;
 mod pattern;

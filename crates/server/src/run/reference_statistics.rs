@@ -155,11 +155,11 @@ impl ReferenceStatistics {
         }
     }
 
-    /// Returns the series of all domains, by sanitised name.
+    /// Returns the series of all domains, by sanitized name.
     fn series(&self) -> Vec<(String, Arc<HitCounts>)> {
         let books = self.engine.plan().domains().statistics().books();
         let series = books.iter().flat_map(|(_, book)| book.series());
-        series.map(|(name, counts)| (sanitised(&name), counts)).collect()
+        series.map(|(name, counts)| (sanitized(&name), counts)).collect()
     }
 
     /// Returns how many configurations were loaded. The daemon does not run without the first one.
@@ -180,7 +180,7 @@ fn labels(series: &str) -> HitLabels {
 }
 
 /// Replaces `:` and `|`, which StatsD uses itself, and the dots of IPv4 addresses.
-fn sanitised(name: &str) -> String {
+fn sanitized(name: &str) -> String {
     let mut bytes = name.as_bytes().to_vec();
     for byte in &mut bytes {
         if matches!(byte, b':' | b'|') {
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_sanitised_as_the_reference_does() {
+    fn names_are_sanitized_as_the_reference_does() {
         for (name, expected) in [
             ("shop.user", "shop.user"),
             ("shop.path_/a:b|c", "shop.path_/a_b_c"),
@@ -231,18 +231,18 @@ mod tests {
             ("shop.version_1.2.3", "shop.version_1.2.3"),
             ("shop.city_Köln:1.2.3.4", "shop.city_Köln_1_2_3_4"),
         ] {
-            assert_eq!(sanitised(name), expected);
+            assert_eq!(sanitized(name), expected);
         }
     }
 
     #[test]
     fn levels_become_labels() {
-        let labelled = |name: &str| {
+        let labeled = |name: &str| {
             let (domain, key1, key2) = labels(name);
             [domain, key1, key2.unwrap_or_else(|| "-".to_owned())].join(" ")
         };
-        assert_eq!(labelled("shop.user_a"), "shop user_a -");
-        assert_eq!(labelled("shop.a.b"), "shop a b");
-        assert_eq!(labelled("shop.a.b.c.d"), "shop a b");
+        assert_eq!(labeled("shop.user_a"), "shop user_a -");
+        assert_eq!(labeled("shop.a.b"), "shop a b");
+        assert_eq!(labeled("shop.a.b.c.d"), "shop a b");
     }
 }

@@ -76,9 +76,9 @@ fn check_for_programs_is_an_object_a_line() {
 }
 
 #[test]
-fn colours_only_when_asked() {
-    let colours = CheckOptions { colours: true, ..CheckOptions::default() };
-    assert!(checked(&["envoy/empty_key.yaml"], colours).1.contains("\u{1b}[1;31merror[empty-key]"));
+fn colors_only_when_asked() {
+    let colors = CheckOptions { colors: true, ..CheckOptions::default() };
+    assert!(checked(&["envoy/empty_key.yaml"], colors).1.contains("\u{1b}[1;31merror[empty-key]"));
     let without = checked(&["envoy/empty_key.yaml"], CheckOptions::default()).1;
     assert!(!without.contains('\u{1b}'));
 }
@@ -281,7 +281,7 @@ fn subjects_that_are_none() {
 
 fn tested(file: &str, json: bool) -> (u8, String) {
     let files: Vec<PathBuf> = vec![path(file)];
-    let options = TestOptions { files, request: Request::default(), json, colours: false };
+    let options = TestOptions { files, request: Request::default(), json, colors: false };
     let mut out = Vec::new();
     let code = test(&options, &mut out);
     (code, text(out))

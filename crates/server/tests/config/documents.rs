@@ -47,7 +47,7 @@ fn every_example_of_the_document_loads() {
         request.secrets = false;
         if is_test {
             // It is about the file that was shown before it.
-            let options = TestOptions { files: vec![file], request, json: false, colours: false };
+            let options = TestOptions { files: vec![file], request, json: false, colors: false };
             let mut out = Vec::new();
             let code = test(&options, &mut out);
             assert_eq!(code, 0, "{block}\n{}", String::from_utf8(out).unwrap());

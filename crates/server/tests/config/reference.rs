@@ -1,4 +1,4 @@
-//! The environment of envoyproxy/ratelimit: recognised, honoured, and nothing of it ignored silently.
+//! The environment of envoyproxy/ratelimit: recognized, honored, and nothing of it ignored silently.
 
 use slidegate_server::config::{
     Environment, Loaded, LogLevel, Refused, Request, Settings, StatsdDialect, StatsdProtocol, load,
@@ -50,10 +50,7 @@ fn the_compose_environment_needs_nothing_else() {
     assert_eq!(loaded.spec.policies, [], "the example is not served beside it");
     let said = shown(&loaded.warnings);
     assert!(said.contains("made for envoyproxy/ratelimit"), "{said}");
-    assert!(
-        said.contains("MEMCACHE_HOST_PORT is not honoured: memcached is not a store"),
-        "{said}"
-    );
+    assert!(said.contains("MEMCACHE_HOST_PORT is not honored: memcached is not a store"), "{said}");
 }
 
 #[test]
@@ -69,7 +66,7 @@ fn the_example_is_never_served_in_the_place_of_missing_limits() {
 }
 
 #[test]
-fn port_alone_is_honoured_and_the_example_announced() {
+fn port_alone_is_honored_and_the_example_announced() {
     let loaded = load_environment(&[("PORT", "9000"), ("HOST", "builder")]).unwrap();
     assert_eq!(loaded.settings.listen.http, Some("0.0.0.0:9000".parse().unwrap()));
     assert_eq!(loaded.settings.listen.grpc, Some("127.0.0.1:8081".parse().unwrap()));
@@ -145,7 +142,7 @@ fn statistics_go_to_statsd_unless_prometheus_asks() {
 }
 
 #[test]
-fn variables_beside_files_are_honoured() {
+fn variables_beside_files_are_honored() {
     let loaded = load(&request(
         "envoy/wildcard.yaml",
         &[
@@ -212,7 +209,7 @@ fn redis_places_of_every_type() {
 }
 
 #[test]
-fn variables_that_cannot_be_honoured_are_not_passed_over() {
+fn variables_that_cannot_be_honored_are_not_passed_over() {
     let refused = load(&request("envoy/wildcard.yaml", &[("CONFIG_TYPE", "GRPC_XDS_SOTW")], &[]))
         .unwrap_err();
     assert_eq!(codes(&refused.findings)[0], "config-type");
@@ -352,7 +349,7 @@ fn outcome(list: &[(&str, &str)]) -> (Result<(Settings, Spec), Vec<String>>, Str
 }
 
 #[test]
-fn every_variable_is_honoured_or_named() {
+fn every_variable_is_honored_or_named() {
     let root = runtime_root();
     let runtime = [("RUNTIME_ROOT", root.as_str()), ("RUNTIME_SUBDIRECTORY", "ratelimit")];
     for (name, value, needed) in ALL {
@@ -362,11 +359,8 @@ fn every_variable_is_honoured_or_named() {
         list.retain(|(known, _)| known != name);
         list.push((name, value));
         let (with, said) = outcome(&list);
-        let is_named = said.contains(&format!("{name} is not honoured"));
-        let is_honoured = with != outcome(&without).0;
-        assert!(
-            is_named != is_honoured,
-            "{name}: named {is_named}, honoured {is_honoured}\n{said}"
-        );
+        let is_named = said.contains(&format!("{name} is not honored"));
+        let is_honored = with != outcome(&without).0;
+        assert!(is_named != is_honored, "{name}: named {is_named}, honored {is_honored}\n{said}");
     }
 }

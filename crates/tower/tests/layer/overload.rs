@@ -1,7 +1,7 @@
 //! The overload guard, by a clock of the test's.
 //!
 //! What could go wrong: usual traffic that is shed; a flood that passes, or that passes after a
-//! minute because it was learnt; a queue without end; a guard that leaks its passes.
+//! minute because it was learned; a queue without end; a guard that leaks its passes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,7 +55,7 @@ fn usual_traffic_passes_and_a_flood_is_held_at_twice_of_it() {
         assert!(queued > 0, "a few are queued before they are shed");
         assert!(shed > 650, "{shed}");
     }
-    // It is not learnt faster than what is allowed: (17/16)^6 = 1.44.
+    // It is not learned faster than what is allowed: (17/16)^6 = 1.44.
     assert!(guard.stats().baseline <= usual * 3 / 2, "{:?}", guard.stats());
     // And when it is over, it is over.
     clock.advance(Duration::from_secs(2));

@@ -1,4 +1,4 @@
-//! Making a log smaller without letting anybody through: neighbours become one entry, dated at
+//! Making a log smaller without letting anybody through: neighbors become one entry, dated at
 //! the later.
 
 use std::cell::RefCell;

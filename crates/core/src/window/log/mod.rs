@@ -7,7 +7,7 @@
 //! quotas in chunks with partial sums (see `wide.rs`).
 //!
 //! Exact: never over, never under. When a byte cap or the memory budget does not let a log grow,
-//! neighbouring entries are merged into one dated at the later (see `merge.rs`): still never over.
+//! neighboring entries are merged into one dated at the later (see `merge.rs`): still never over.
 
 mod body;
 mod code;

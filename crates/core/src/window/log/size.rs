@@ -55,7 +55,7 @@ fn longer_than(least: u64, mean: u64) -> u64 {
 mod tests {
     use super::*;
 
-    // exp(-0.32), exp(-3.2) and exp(-1), in 256ths.
+    // exp(-0.32), exp(-3.2) and exp(-1), times 256.
     #[test]
     fn long_gaps_are_as_frequent_as_the_exponential_says() {
         for (least, mean, share) in [(192, 600, 186), (192, 60, 10), (1000, 1000, 94)] {

@@ -33,7 +33,7 @@ fn finds_the_node_of_a_slot() {
 }
 
 #[test]
-fn a_moved_slot_leaves_its_neighbours() {
+fn a_moved_slot_leaves_its_neighbors() {
     let mut map = SlotMap::read(&answer(&[(0, 100, "a", 1), (200, 300, "b", 2)]), "").unwrap();
     for slot in [0, 50, 100, 150, 200] {
         map.moved(slot, "c:3");

@@ -18,8 +18,8 @@ pub struct CheckOptions {
     pub deny_warnings: bool,
     /// One object a line, for programs.
     pub json: bool,
-    /// Whether to write in colours.
-    pub colours: bool,
+    /// Whether to write in colors.
+    pub colors: bool,
 }
 
 /// Checks each request by itself, and tells all that is wrong with it.
@@ -85,6 +85,6 @@ fn tell(
         });
         return writeln!(out, "{summary}");
     }
-    write_text(out, &outcome.findings, options.colours)?;
+    write_text(out, &outcome.findings, options.colors)?;
     writeln!(out, "{name}: {message}")
 }

@@ -33,8 +33,8 @@ pub struct TestOptions {
     pub request: Request,
     /// One object a line, for programs.
     pub json: bool,
-    /// Whether to write in colours.
-    pub colours: bool,
+    /// Whether to write in colors.
+    pub colors: bool,
 }
 
 /// Plays all tests of all files. Ends with 1 when one fails, with 78 when a file is wrong.
@@ -75,7 +75,7 @@ impl Tally {
         if options.json {
             write_json(out, &refused.findings)
         } else {
-            write_text(out, &refused.findings, options.colours)
+            write_text(out, &refused.findings, options.colors)
         }
     }
 

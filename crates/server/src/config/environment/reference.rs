@@ -79,13 +79,13 @@ impl<'a> Reference<'a> {
         }
     }
 
-    /// Names each variable that is set and not honoured.
+    /// Names each variable that is set and not honored.
     fn name_ignored(&self, report: &mut Report) {
         for (why, names) in IGNORED {
             for name in names.split_whitespace() {
                 if self.environment.get(name).is_some() {
                     let span = self.span(name, report);
-                    let message = format!("{name} is not honoured: {why}");
+                    let message = format!("{name} is not honored: {why}");
                     report.note(span, "ignored-variable", message);
                 }
             }

@@ -1,5 +1,5 @@
 //! The variables of envoyproxy/ratelimit: those that set one setting, those that are read together, and
-//! those that are not honoured.
+//! those that are not honored.
 
 /// Variables that set one setting, as it is.
 pub(super) const SETS: [(&str, &str); 10] = [
@@ -32,7 +32,7 @@ pub(super) const COMMON: &str = "\
     TRACING_ENABLED TRACING_SERVICE_NAME TRACING_SERVICE_NAMESPACE TRACING_SERVICE_INSTANCE_ID \
     TRACING_EXPORTER_PROTOCOL TRACING_SAMPLING_RATE";
 
-/// Variables that are not honoured: the reason, and their names.
+/// Variables that are not honored: the reason, and their names.
 pub(super) const IGNORED: [(&str, &str); 17] = [
     ("gRPC is served over TCP only: set GRPC_HOST and GRPC_PORT", "GRPC_UDS"),
     ("connections have no maximum age", "GRPC_MAX_CONNECTION_AGE GRPC_MAX_CONNECTION_AGE_GRACE"),

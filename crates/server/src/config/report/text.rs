@@ -11,7 +11,7 @@ const BLUE: &str = "\u{1b}[1;34m";
 const BOLD: &str = "\u{1b}[1m";
 const RESET: &str = "\u{1b}[0m";
 
-/// Writes findings with the lines that they are about, in colours if asked.
+/// Writes findings with the lines that they are about, in colors if asked.
 ///
 /// # Errors
 ///
@@ -19,9 +19,9 @@ const RESET: &str = "\u{1b}[0m";
 pub fn write_text(
     out: &mut dyn Write,
     findings: &[Diagnostic],
-    colours: bool,
+    colors: bool,
 ) -> Result<(), io::Error> {
-    let paint = Paint { colours };
+    let paint = Paint { colors };
     for finding in findings {
         write_one(out, finding, paint)?;
     }
@@ -29,17 +29,17 @@ pub fn write_text(
 }
 
 fn write_one(out: &mut dyn Write, finding: &Diagnostic, paint: Paint) -> Result<(), io::Error> {
-    let colour = match finding.severity {
+    let color = match finding.severity {
         Severity::Error => RED,
         Severity::Warning => YELLOW,
         Severity::Note => BLUE,
     };
     let head = format!("{}[{}]", finding.severity.name(), finding.code);
     let message = paint.with(BOLD, &format!(": {}", finding.message));
-    writeln!(out, "{}{message}", paint.with(colour, &head))?;
+    writeln!(out, "{}{message}", paint.with(color, &head))?;
     let margin = margin(finding);
     if let Some(place) = &finding.place {
-        write_place(out, place, margin, colour, paint)?;
+        write_place(out, place, margin, color, paint)?;
     }
     if let Some((place, why)) = &finding.related {
         writeln!(out, "{:margin$} {} {why}", "", paint.with(BLUE, "::"))?;
@@ -59,7 +59,7 @@ fn write_place(
     out: &mut dyn Write,
     place: &Place,
     margin: usize,
-    colour: &str,
+    color: &str,
     paint: Paint,
 ) -> Result<(), io::Error> {
     let bar = paint.with(BLUE, "|");
@@ -79,7 +79,7 @@ fn write_place(
         paint.with(BLUE, &format!("{line:>margin$}")),
         place.excerpt.trim_end()
     )?;
-    writeln!(out, "{:margin$} {bar} {:2$}{3}", "", "", place.indent, paint.with(colour, &carets))
+    writeln!(out, "{:margin$} {bar} {:2$}{3}", "", "", place.indent, paint.with(color, &carets))
 }
 
 /// Room for the longest line number.
@@ -91,11 +91,11 @@ fn margin(finding: &Diagnostic) -> usize {
 
 #[derive(Clone, Copy)]
 struct Paint {
-    colours: bool,
+    colors: bool,
 }
 
 impl Paint {
-    fn with(self, colour: &str, text: &str) -> String {
-        if self.colours { format!("{colour}{text}{RESET}") } else { text.to_owned() }
+    fn with(self, color: &str, text: &str) -> String {
+        if self.colors { format!("{color}{text}{RESET}") } else { text.to_owned() }
     }
 }

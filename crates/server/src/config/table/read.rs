@@ -182,7 +182,7 @@ section! {
     static ALGORITHM_MAP = "an algorithm" {
         /// Sub-windows that a window is divided into.
         key segments = Whole(1, Algorithm::SEGMENTS_MAX as u64), absent "the other is there", example "60";
-        /// The exact log up to this many bytes per key; above it, neighbouring entries are merged,
+        /// The exact log up to this many bytes per key; above it, neighboring entries are merged,
         /// which may deny early and never over-admits.
         key log_capped =
             Whole(Algorithm::LOG_BYTES_MIN as u64, Algorithm::LOG_BYTES_MAX as u64), absent "the other is there", example "4096";

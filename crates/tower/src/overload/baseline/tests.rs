@@ -35,7 +35,7 @@ fn learns_in_the_warm_up_and_follows_slowly_afterwards() {
 
 // Otherwise an attack of a minute would raise the limit for the attacker.
 #[test]
-fn a_flood_is_learnt_no_faster_than_what_is_allowed() {
+fn a_flood_is_learned_no_faster_than_what_is_allowed() {
     let mut flooded = baseline();
     let at = feed(&mut flooded, 0, 11, 100);
     let at = feed(&mut flooded, at, 8, 100_000);
