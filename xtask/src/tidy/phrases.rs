@@ -83,7 +83,17 @@ const PHRASES: &[Phrase] = &[
 const EXCEPT: &[&str] = &["docs/style.md", "xtask/src/tidy/phrases.rs"];
 
 /// Folders whose text is still being rewritten.
-const NOT_YET: &[&str] = &["CHANGELOG.md", "bench/", "conformance/", "crates/", "docs/", "fuzz/"];
+const NOT_YET: &[&str] = &[
+    "CHANGELOG.md",
+    "bench/",
+    "conformance/",
+    "crates/",
+    "docs/configuration.md",
+    "docs/design/",
+    "docs/envoy.md",
+    "docs/redis.md",
+    "fuzz/",
+];
 
 pub(super) fn check(file: &File, findings: &mut Vec<Finding>) {
     if EXCEPT.contains(&file.path.as_str())
@@ -91,7 +101,9 @@ pub(super) fn check(file: &File, findings: &mut Vec<Finding>) {
     {
         return;
     }
-    let prose = Prose::new(&file.text);
+    // A document may name an identifier of earlier versions, in code style.
+    let is_document = file.extension() == "md";
+    let prose = Prose::new(&file.text, is_document);
     for phrase in PHRASES {
         for line in prose.lines_with(phrase.words) {
             let what = format!("`{}`: {}", phrase.words, phrase.reason);
@@ -108,12 +120,17 @@ struct Prose {
 }
 
 impl Prose {
-    fn new(text: &str) -> Self {
+    /// Reads a text, without the parts between backticks if `skips_code`.
+    fn new(text: &str, skips_code: bool) -> Self {
         let mut prose = Self { text: String::with_capacity(text.len()), starts: Vec::new() };
         for line in text.lines() {
             prose.starts.push(prose.text.len());
             let line = line.trim_start().trim_start_matches(['/', '!', '-', '#', '>', '*']).trim();
-            prose.text.push_str(&line.replace('_', " ").to_ascii_lowercase());
+            for (index, part) in line.split('`').enumerate() {
+                if !skips_code || index % 2 == 0 {
+                    prose.text.push_str(&part.replace('_', " ").to_ascii_lowercase());
+                }
+            }
             prose.text.push(' ');
         }
         prose
@@ -152,6 +169,13 @@ mod tests {
         assert_eq!(findings("fn a_key_told_twice() {}\n"), [1]);
         assert_eq!(findings("fail(\"Nobody answered\");\n"), [1]);
         assert_eq!(findings("//! one\n//! line with so\n//! many words\n"), [2]);
+    }
+
+    #[test]
+    fn documents_may_quote_code() {
+        let mut findings = Vec::new();
+        check(&File::new("a.md", "`Told` is now `Limits`\n"), &mut findings);
+        assert!(findings.is_empty());
     }
 
     #[test]

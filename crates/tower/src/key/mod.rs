@@ -133,8 +133,8 @@ impl KeyBy {
     }
 
     /// By nothing: all requests are counted together, on purpose.
-    pub fn everybody() -> Self {
-        Self::one(Part::Everybody)
+    pub fn global() -> Self {
+        Self::one(Part::Global)
     }
 
     /// By this and by another.

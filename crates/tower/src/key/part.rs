@@ -26,7 +26,7 @@ pub(crate) enum Part {
         find: Arc<Find>,
         secret: bool,
     },
-    Everybody,
+    Global,
     /// The name of a header field that cannot be one.
     Unusable(Box<str>),
 }
@@ -118,7 +118,7 @@ impl Part {
                 let found = find(head, &mut |part| put(part, *secret));
                 return if found { Ok(()) } else { Err(Absent::Part) };
             }
-            Self::Everybody => put(b"", false),
+            Self::Global => put(b"", false),
             Self::Unusable(_) => return Err(Absent::Part),
         }
         Ok(())
@@ -150,7 +150,7 @@ impl fmt::Debug for Part {
             Self::Route => f.write_str("route"),
             Self::Method => f.write_str("method"),
             Self::Custom { .. } => f.write_str("custom"),
-            Self::Everybody => f.write_str("everybody"),
+            Self::Global => f.write_str("global"),
             Self::Unusable(name) => write!(f, "header {name:?}"),
         }
     }
