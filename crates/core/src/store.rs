@@ -50,6 +50,24 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         unsupported("check_at_most")
     }
 
+    /// Decides several checks independently of each other. Yields one decision per target, in order.
+    ///
+    /// The default checks one target after the other. A store that needs a call per check should
+    /// combine them.
+    fn check_many<'a>(
+        &'a self,
+        targets: &'a [Target<'a>],
+        cost: Cost,
+    ) -> StoreResult<'a, Vec<Decision>> {
+        StoreFuture::pending(async move {
+            let mut decisions = Vec::with_capacity(targets.len());
+            for target in targets {
+                decisions.push(self.check(*target, cost).await?);
+            }
+            Ok(decisions)
+        })
+    }
+
     /// Decides without taking anything.
     fn peek<'a>(&'a self, target: Target<'a>, cost: Cost) -> StoreResult<'a, Decision>;
 
@@ -202,11 +220,19 @@ pub enum Quotas<'a> {
     Policy,
     /// Those of a tier. The store that created the tier accepts it; any other returns an error.
     Tier(&'a Tier),
+    /// These, without a tier that was created before. They have to fit the policy as those of a tier.
+    Given(&'a [Quota]),
 }
 
 impl<'a> From<&'a Tier> for Quotas<'a> {
     fn from(tier: &'a Tier) -> Self {
         Self::Tier(tier)
+    }
+}
+
+impl<'a> From<&'a [Quota]> for Quotas<'a> {
+    fn from(quotas: &'a [Quota]) -> Self {
+        Self::Given(quotas)
     }
 }
 

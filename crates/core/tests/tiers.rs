@@ -362,3 +362,30 @@ fn tier(limiter: &Limiter, quotas: &[(u64, u64)]) -> Tier {
 fn cost(units: u64) -> Cost {
     Cost::new(units).unwrap()
 }
+
+// A limit that comes with the request must not change what other requests get, nor be forgotten by
+// the operations that follow it.
+#[test]
+fn quotas_of_a_request_work_like_a_tier() {
+    for algorithm in [Algorithm::Log, Algorithm::Counter, Algorithm::Fixed] {
+        let policy = Policy::builder("api").quota(Quota::per_hour(2)).algorithm(algorithm);
+        let limiter = Limiter::new(policy.build().unwrap()).unwrap();
+        let tier = limiter.tier(&[Quota::per_hour(4)]).unwrap();
+        for _ in 0..6 {
+            let given = limiter.with_quotas(&[Quota::per_hour(4)]).unwrap();
+            let by_tier = limiter.with(&tier).unwrap().check("tier").remaining();
+            assert_eq!(given.check("given").remaining(), by_tier, "{algorithm:?}");
+        }
+        let given = limiter.with_quotas(&[Quota::per_hour(5)]).unwrap();
+        assert_eq!(given.usage("given").units(0), 4);
+        assert!(given.check("given").is_allowed() && !given.check("given").is_allowed());
+        assert_eq!(limiter.check("plain").remaining(), 1);
+        let mut decisions = Vec::new();
+        given.check_many(&["a", "b", "a"], Cost::ONE, &mut decisions);
+        let remaining: Vec<_> = decisions.iter().map(slidegate::Decision::remaining).collect();
+        assert_eq!(remaining, [4, 4, 3]);
+        for quotas in [&[][..], &[Quota::per_hour(1); 2], &[Quota::per_hour(1); 9]] {
+            assert!(limiter.with_quotas(quotas).is_err());
+        }
+    }
+}

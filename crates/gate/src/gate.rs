@@ -103,6 +103,7 @@ impl Gate {
     pub fn quotas(&self, tier: Option<TierId>) -> &[Quota] {
         match self.quotas_of(tier) {
             Quotas::Tier(tier) => tier.quotas(),
+            Quotas::Given(quotas) => quotas,
             Quotas::Policy => self.store.policy().quotas(),
         }
     }
@@ -246,7 +247,7 @@ impl Gate {
         let request = Request { key, tier, cost, caller, began: self.now() };
         let decision = match self.quotas_of(tier) {
             Quotas::Policy => limiter.check_cost(key, cost),
-            quotas @ Quotas::Tier(_) => limiter.with(quotas).ok()?.check_cost(key, cost),
+            quotas => limiter.with(quotas).ok()?.check_cost(key, cost),
         };
         Some(self.conclude(&request, decision, None))
     }

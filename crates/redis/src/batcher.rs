@@ -6,6 +6,7 @@
 //! finds nothing in flight is sent immediately.
 
 use core::mem;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -16,7 +17,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::redis::Redis;
 use crate::script::{self, KeyOp, ScriptKind};
-use crate::servers::{Failure, FailureKind, RawReply};
+use crate::servers::{Failure, FailureKind, RawReply, slot_of};
 
 /// Collects concurrent checks, in one queue per script because a call runs a single script.
 #[derive(Debug)]
@@ -41,6 +42,39 @@ struct PendingCheck {
     until: Instant,
     /// Closed if the caller was dropped; such a check is not sent.
     reply: oneshot::Sender<CallResult>,
+}
+
+/// Where the reply to a check arrives.
+pub(crate) struct PendingReply(oneshot::Receiver<CallResult>);
+
+impl PendingCheck {
+    fn new(name: Vec<u8>, op: &KeyOp<'_>, until: Instant) -> (Self, PendingReply) {
+        let (reply, received) = oneshot::channel();
+        (Self { name, argument: op.argument(true), until, reply }, PendingReply(received))
+    }
+}
+
+impl PendingReply {
+    /// Waits for the reply. Returns `None` if the check has to be sent alone: nothing was done for
+    /// it.
+    pub(crate) async fn receive(self, until: Instant) -> Option<CallResult> {
+        let result = match timeout_at(until, self.0).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(_)) => Err(Failure::unknown(
+                DegradedReason::NoRuntime,
+                "the runtime ended before the reply arrived",
+            )),
+            Err(_) => Err(Failure::unknown(
+                DegradedReason::Timeout,
+                "a call with other checks did not reply in time",
+            )),
+        };
+        match &result {
+            Ok(RawReply { value: Value::BulkString(bytes), .. }) if bytes == script::ALONE => None,
+            Err(failure) if failure.kind == FailureKind::KeysSplit => None,
+            _ => Some(result),
+        }
+    }
 }
 
 type CallResult = Result<RawReply, Failure>;
@@ -79,25 +113,58 @@ impl Redis {
             return None;
         }
         let queue = self.shared.batcher.queue(op.limits.kind())?;
-        let (reply, received) = oneshot::channel();
-        let check = PendingCheck { name: name.to_vec(), argument: op.argument(true), until, reply };
+        let (check, reply) = PendingCheck::new(name.to_vec(), op, until);
         self.enqueue(queue, check, now + call / 2);
-        let result = match timeout_at(until, received).await {
-            Ok(Ok(result)) => result,
-            Ok(Err(_)) => Err(Failure::unknown(
-                DegradedReason::NoRuntime,
-                "the runtime ended before the reply arrived",
-            )),
-            Err(_) => Err(Failure::unknown(
-                DegradedReason::Timeout,
-                "a call with other checks did not reply in time",
-            )),
-        };
-        match &result {
-            Ok(RawReply { value: Value::BulkString(bytes), .. }) if bytes == script::ALONE => None,
-            Err(failure) if failure.kind == FailureKind::KeysSplit => None,
-            _ => Some(result),
+        reply.receive(until).await
+    }
+
+    /// Sends independent checks of one kind at once, in as few calls as possible. Returns where the
+    /// reply to each of them arrives, or `None` for those that have to be sent alone.
+    pub(crate) fn send_many(
+        &self,
+        checks: Vec<(Vec<u8>, KeyOp<'_>)>,
+        until: Instant,
+    ) -> Vec<Option<PendingReply>> {
+        let is_cluster = self.shared.servers.is_cluster();
+        let mut replies = Vec::with_capacity(checks.len());
+        // A script can have keys of one slot only.
+        let mut groups: BTreeMap<u16, (ScriptKind, Vec<PendingCheck>)> = BTreeMap::new();
+        for (name, op) in checks {
+            let kind = op.limits.kind();
+            if !op.can_batch() || self.shared.batcher.queue(kind).is_none() {
+                replies.push(None);
+                continue;
+            }
+            let slot = if is_cluster { slot_of(&name) } else { 0 };
+            let (check, reply) = PendingCheck::new(name, &op, until);
+            replies.push(Some(reply));
+            let (_, group) = groups.entry(slot).or_insert_with(|| (kind, Vec::new()));
+            group.push(check);
+            if group.len() >= self.shared.batcher.checks_per_call_max {
+                self.spawn_batch(kind, mem::take(group));
+            }
         }
+        for (kind, group) in groups.into_values() {
+            if !group.is_empty() {
+                self.spawn_batch(kind, group);
+            }
+        }
+        replies
+    }
+
+    /// Sends checks in one call that counts as in flight.
+    fn spawn_batch(&self, kind: ScriptKind, checks: Vec<PendingCheck>) {
+        let redis = self.clone();
+        tokio::spawn(async move {
+            match redis.shared.servers.enter() {
+                Ok(_permit) => redis.send_batch(kind, checks).await,
+                Err(failure) => {
+                    for check in checks {
+                        let _ = check.reply.send(Err(failure.clone()));
+                    }
+                }
+            }
+        });
     }
 
     /// Adds a check to a queue. The first check of a queue starts the task that sends all of them.

@@ -202,7 +202,7 @@ fn a_key_has_one_set_of_quotas_in_a_decision() {
         // The same tier twice is one set of quotas, also if another tier was made meanwhile.
         limiter.tier(&[Quota::per_day(1)]).unwrap();
         let ask = RedisAsk::new(limiter.with(&gold).unwrap(), "alice", cost(5));
-        assert!(allowed(&check_all(&[ask, ask]).await.unwrap()));
+        assert!(allowed(&check_all(&[ask.clone(), ask]).await.unwrap()));
     });
 }
 

@@ -1,19 +1,18 @@
 //! Several keys, all or nothing.
 
-use super::{Limiter, StoreId, WithQuotas};
+use super::{Limiter, LimitsOf, StoreId, WithQuotas};
 use crate::cost::Cost;
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind};
 use crate::key::Key;
 use crate::memory::{LockedShard, Request, Wakers};
 use crate::policy::Mode;
-use crate::window::Limits;
 
 /// One of several questions that are answered together.
 #[derive(Debug, Clone, Copy)]
 pub struct Ask<'a> {
     limiter: &'a Limiter,
-    limits: &'a Limits,
+    limits: LimitsOf<'a>,
     fingerprint: u64,
     cost: u64,
 }
@@ -27,9 +26,9 @@ impl<'a> Ask<'a> {
         Self { limiter, limits, fingerprint, cost: cost.get() }
     }
 
-    fn request(&self, cost: u64) -> Request<'a> {
+    fn request(&self, cost: u64) -> Request<'_> {
         let moment = self.limiter.moment();
-        Request { fingerprint: self.fingerprint, limits: self.limits, moment, cost }
+        Request { fingerprint: self.fingerprint, limits: self.limits.get(), moment, cost }
     }
 
     /// Where its lock comes in the order in which everybody takes them.

@@ -14,6 +14,7 @@ pub use builder::LimiterBuilder;
 pub use save::RestoreReport;
 pub use stats::{Event, Stats, Usage};
 pub use tier::{StoreId, Tier};
+use with_quotas::LimitsOf;
 pub use with_quotas::WithQuotas;
 
 use core::ops::Range;
@@ -210,13 +211,38 @@ impl Limiter {
         let limits = match quotas.into() {
             Quotas::Policy => &self.limits,
             Quotas::Tier(tier) => tier.prepared(self.id)?,
+            Quotas::Given(quotas) => return self.with_quotas(quotas),
         };
+        Ok(WithQuotas { limiter: self, limits: LimitsOf::Prepared(limits) })
+    }
+
+    /// Returns the limiter with quotas that are given with the request, such as a limit that a database
+    /// holds for each customer. No tier has to be created before.
+    ///
+    /// What [`tier`](Limiter::tier) says about changes of a key's quotas applies. Keys are kept for the
+    /// longest window that any request or tier ever had, so do not take windows from clients.
+    ///
+    /// ```
+    /// use slidegate::{Limiter, Policy, Quota};
+    ///
+    /// let limiter = Limiter::new(Policy::new("api", Quota::per_minute(10))?)?;
+    /// let limit_of_bob = 500;
+    /// let decision = limiter.with_quotas(&[Quota::per_minute(limit_of_bob)])?.check("bob");
+    /// assert_eq!(decision.remaining(), 499);
+    /// # Ok::<(), slidegate::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`tier`](Limiter::tier).
+    pub fn with_quotas(&self, quotas: &[Quota]) -> Result<WithQuotas<'_>, Error> {
+        let limits = LimitsOf::Given(self.prepare(quotas)?);
         Ok(WithQuotas { limiter: self, limits })
     }
 
     #[inline]
     fn with_policy(&self) -> WithQuotas<'_> {
-        WithQuotas { limiter: self, limits: &self.limits }
+        WithQuotas { limiter: self, limits: LimitsOf::Prepared(&self.limits) }
     }
 
     /// Removes a key. Returns `true` if it existed. Receipts handed out for it are void.
@@ -320,11 +346,16 @@ impl Limiter {
     /// Returns an error if there is no quota or more than the policy has. Algorithms other than the
     /// log need as many as the policy has.
     pub fn tier(&self, quotas: &[Quota]) -> Result<Tier, Error> {
-        Tier::new(self.id, &self.policy, quotas, || {
-            let limits = Limits::new(quotas, self.policy.algorithm(), &self.scale);
-            self.store.keep(limits.longest());
-            Ok(limits)
-        })
+        let limits = self.prepare(quotas)?;
+        Tier::new(self.id, &self.policy, quotas, || Ok(limits))
+    }
+
+    /// Checks quotas that are not the policy's, and keeps keys for their windows from now on.
+    fn prepare(&self, quotas: &[Quota]) -> Result<Limits, Error> {
+        Tier::check(&self.policy, quotas)?;
+        let limits = Limits::new(quotas, self.policy.algorithm(), &self.scale);
+        self.store.keep(limits.longest());
+        Ok(limits)
     }
 
     #[inline]

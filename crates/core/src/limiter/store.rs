@@ -27,9 +27,7 @@ impl Store for Limiter {
     fn check<'a>(&'a self, target: Target<'a>, cost: Cost) -> StoreResult<'a, Decision> {
         StoreFuture::ready(match target.quotas {
             Quotas::Policy => Ok(self.check_cost(target.key, cost)),
-            quotas @ Quotas::Tier(_) => {
-                self.with(quotas).map(|limiter| limiter.check_cost(target.key, cost))
-            }
+            quotas => self.with(quotas).map(|limiter| limiter.check_cost(target.key, cost)),
         })
     }
 
@@ -37,6 +35,27 @@ impl Store for Limiter {
         StoreFuture::ready(
             self.with(target.quotas).map(|limiter| limiter.check_at_most(target.key, cost)),
         )
+    }
+
+    fn check_many<'a>(
+        &'a self,
+        targets: &'a [Target<'a>],
+        cost: Cost,
+    ) -> StoreResult<'a, Vec<Decision>> {
+        let is_plain = targets.iter().all(|target| matches!(target.quotas, Quotas::Policy));
+        if is_plain {
+            let keys: Vec<&[u8]> = targets.iter().map(|target| target.key).collect();
+            let mut decisions = Vec::new();
+            self.check_many(&keys, cost, &mut decisions);
+            return StoreFuture::ready(Ok(decisions));
+        }
+        // A foreign tier is an error before anything is taken.
+        let with: Result<Vec<_>, Error> =
+            targets.iter().map(|target| self.with(target.quotas)).collect();
+        StoreFuture::ready(with.map(|with| {
+            let checks = with.iter().zip(targets);
+            checks.map(|(limiter, target)| limiter.check_cost(target.key, cost)).collect()
+        }))
     }
 
     fn peek<'a>(&'a self, target: Target<'a>, cost: Cost) -> StoreResult<'a, Decision> {

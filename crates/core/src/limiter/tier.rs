@@ -60,6 +60,17 @@ impl Tier {
         quotas: &[Quota],
         prepare: impl FnOnce() -> Result<P, Error>,
     ) -> Result<Self, Error> {
+        Self::check(policy, quotas)?;
+        Ok(Self { owner, quotas: quotas.into(), prepared: Arc::new(prepare()?) })
+    }
+
+    /// Checks that quotas can replace those of a policy. For implementations of
+    /// [`Store`](crate::Store).
+    ///
+    /// # Errors
+    ///
+    /// As [`Tier::new`].
+    pub fn check(policy: &Policy, quotas: &[Quota]) -> Result<(), Error> {
         let (given, most) = (quotas.len(), policy.quotas().len());
         let log = policy.algorithm().keeps_entries();
         if given == 0 || given > most || (given < most && !log) {
@@ -71,8 +82,7 @@ impl Tier {
             );
             return Err(Error::new(ErrorKind::Policy, message));
         }
-        check_quotas(quotas)?;
-        Ok(Self { owner, quotas: quotas.into(), prepared: Arc::new(prepare()?) })
+        check_quotas(quotas)
     }
 
     /// Returns the quotas.

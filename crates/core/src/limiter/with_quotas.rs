@@ -12,13 +12,32 @@ use crate::quota::Quota;
 use crate::receipt::Receipt;
 use crate::window::Limits;
 
-/// A limiter with the quotas of the policy or of a tier: see [`Limiter::with`].
+/// A limiter with the quotas of the policy, of a tier or of a request: see [`Limiter::with`] and
+/// [`Limiter::with_quotas`].
 ///
 /// The methods of [`Limiter`] that have the same names are these methods with the policy's quotas.
 #[derive(Debug, Clone, Copy)]
 pub struct WithQuotas<'a> {
     pub(super) limiter: &'a Limiter,
-    pub(super) limits: &'a Limits,
+    pub(super) limits: LimitsOf<'a>,
+}
+
+/// Limits that the limiter or a tier holds, or those of one request. The latter are copied, which is
+/// cheaper than to allocate.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum LimitsOf<'a> {
+    Prepared(&'a Limits),
+    Given(Limits),
+}
+
+impl LimitsOf<'_> {
+    #[inline]
+    pub(super) fn get(&self) -> &Limits {
+        match self {
+            Self::Prepared(limits) => limits,
+            Self::Given(limits) => limits,
+        }
+    }
 }
 
 impl<'a> From<&'a Limiter> for WithQuotas<'a> {
@@ -33,7 +52,7 @@ impl<'a> From<&'a Arc<Limiter>> for WithQuotas<'a> {
     }
 }
 
-impl<'a> WithQuotas<'a> {
+impl WithQuotas<'_> {
     /// Asks for one unit, and takes it if allowed.
     pub fn check<K: Key + ?Sized>(&self, key: &K) -> Decision {
         self.check_cost(key, Cost::ONE)
@@ -41,7 +60,7 @@ impl<'a> WithQuotas<'a> {
 
     /// Asks for several units, and takes them all if allowed.
     pub fn check_cost<K: Key + ?Sized>(&self, key: &K, cost: Cost) -> Decision {
-        self.limiter.decide(key.fingerprint(&self.limiter.secret), self.limits, cost.get())
+        self.limiter.decide(key.fingerprint(&self.limiter.secret), self.limits.get(), cost.get())
     }
 
     /// Takes as many units as fit, at most `cost`. The receipt says how many that are.
@@ -69,6 +88,12 @@ impl<'a> WithQuotas<'a> {
         }
         drop(shard);
         self.limiter.finish(decision)
+    }
+
+    /// Checks many keys independently: see [`Limiter::check_many`].
+    pub fn check_many<K: Key>(&self, keys: &[K], cost: Cost, decisions: &mut Vec<Decision>) {
+        decisions.clear();
+        decisions.extend(keys.iter().map(|key| self.check_cost(key, cost)));
     }
 
     /// Decides as [`check`](Self::check) would, without taking anything.
@@ -140,7 +165,7 @@ impl<'a> WithQuotas<'a> {
     /// Returns the units that count against each quota now.
     pub fn usage<K: Key + ?Sized>(&self, key: &K) -> Usage {
         let units = self.limiter.store.used(&self.request(key, 1));
-        Usage { units, quotas: self.limits.quotas().len() }
+        Usage { units, quotas: self.limits.get().quotas().len() }
     }
 
     /// Returns every request that is still in the longest window, oldest first.
@@ -165,13 +190,13 @@ impl<'a> WithQuotas<'a> {
         Err(Error::new(ErrorKind::Unsupported, message))
     }
 
-    pub(super) fn request<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Request<'a> {
+    pub(super) fn request<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Request<'_> {
         self.request_for(key.fingerprint(&self.limiter.secret), cost)
     }
 
-    pub(super) fn request_for(&self, fingerprint: u64, cost: u64) -> Request<'a> {
+    pub(super) fn request_for(&self, fingerprint: u64, cost: u64) -> Request<'_> {
         let moment = self.limiter.moment();
-        Request { fingerprint, limits: self.limits, moment, cost }
+        Request { fingerprint, limits: self.limits.get(), moment, cost }
     }
 
     /// Records debt. Returns how many units that are.

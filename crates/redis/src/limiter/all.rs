@@ -8,17 +8,18 @@ use slidegate::{Cost, Decision, DegradedReason, Error, ErrorKind, Mode, Outcome,
 use tokio::time::{Instant, timeout_at};
 
 use super::tier::RedisTier;
+use super::with_quotas::TierOf;
 use super::{RedisLimiter, RedisWithQuotas};
 use crate::redis::Redis;
 use crate::script::{KeyOp, Op, ScriptLimits};
 use crate::servers::{Failure, FailureKind, slot_of};
 
 /// One of several questions that are answered together.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct RedisAsk<'a> {
     limiter: &'a RedisLimiter,
     key: &'a [u8],
-    tier: Option<&'a RedisTier>,
+    quotas: TierOf<'a>,
     cost: u64,
 }
 
@@ -30,8 +31,12 @@ impl<'a> RedisAsk<'a> {
         key: &'a K,
         cost: Cost,
     ) -> Self {
-        let RedisWithQuotas { limiter, tier } = limiter.into();
-        Self { limiter, key: key.as_ref(), tier, cost: cost.get() }
+        let RedisWithQuotas { limiter, quotas } = limiter.into();
+        Self { limiter, key: key.as_ref(), quotas, cost: cost.get() }
+    }
+
+    fn tier(&self) -> Option<&RedisTier> {
+        self.quotas.get()
     }
 
     /// In shadow mode it never blocks the others.
@@ -116,7 +121,7 @@ fn parts(asks: &[RedisAsk<'_>]) -> Result<Vec<Part>, Error> {
     let mut parts: Vec<Part> = Vec::with_capacity(asks.len());
     for (of, ask) in asks.iter().enumerate() {
         let inner = &ask.limiter.inner;
-        let (name, limits) = (inner.name(ask.key), inner.limits(ask.tier));
+        let (name, limits) = (inner.name(ask.key), inner.limits(ask.tier()));
         let Some(part) = parts.iter_mut().find(|part| part.name == name) else {
             parts.push(Part { name, limits, cost: ask.cost, of });
             continue;
@@ -270,9 +275,9 @@ fn finish(asks: &[RedisAsk<'_>], parts: &[Part], decisions: Vec<Decision>) -> Ve
             if own.receipt().is_some()
                 && let Ok(cost) = Cost::new(ask.cost)
             {
-                ask.limiter.inner.keep_warm(ask.key, ask.tier, cost);
+                ask.limiter.inner.keep_warm(ask.key, ask.tier(), cost);
             }
-            ask.limiter.inner.note_used(ask.key, ask.tier, &own);
+            ask.limiter.inner.note_used(ask.key, ask.tier(), &own);
             ask.settled(own, denied)
         })
         .collect()
@@ -280,7 +285,7 @@ fn finish(asks: &[RedisAsk<'_>], parts: &[Part], decisions: Vec<Decision>) -> Ve
 
 /// A part's decision as one ask's own.
 fn own(ask: &RedisAsk<'_>, decision: &Decision) -> Decision {
-    let fingerprint = ask.limiter.inner.tiered_key(ask.key, ask.tier).key;
+    let fingerprint = ask.limiter.inner.tiered_key(ask.key, ask.tier()).key;
     let receipt = decision
         .receipt()
         .map(|receipt| Receipt::new(fingerprint, ask.cost, receipt.tick(), receipt.epoch()));
@@ -291,7 +296,7 @@ fn degrade(asks: &[RedisAsk<'_>], failure: &Failure) -> Vec<Decision> {
     let answers: Vec<Decision> = asks
         .iter()
         .map(|ask| match Cost::new(ask.cost) {
-            Ok(cost) => ask.limiter.inner.degrade(ask.key, ask.tier, cost, failure),
+            Ok(cost) => ask.limiter.inner.degrade(ask.key, ask.tier(), cost, failure),
             Err(_) => nothing(),
         })
         .collect();
@@ -306,7 +311,7 @@ fn degrade(asks: &[RedisAsk<'_>], failure: &Failure) -> Vec<Decision> {
 fn denied_by_fallback(asks: &[RedisAsk<'_>], now: Instant) -> Option<Vec<Decision>> {
     let denial = |ask: &RedisAsk<'_>| {
         let cost = Cost::new(ask.cost).ok()?;
-        ask.limiter.inner.fallback_denial(ask.key, ask.tier, cost, now)
+        ask.limiter.inner.fallback_denial(ask.key, ask.tier(), cost, now)
     };
     let denials: Vec<Option<Decision>> = asks.iter().map(denial).collect();
     let denies =
@@ -318,7 +323,7 @@ fn denied_by_fallback(asks: &[RedisAsk<'_>], now: Instant) -> Option<Vec<Decisio
     let decisions = asks.iter().zip(denials).map(|(ask, denial)| {
         let inner = &ask.limiter.inner;
         let decision =
-            denial.unwrap_or_else(|| inner.decide_blindly(Outcome::Allow, ask.tier, &unasked));
+            denial.unwrap_or_else(|| inner.decide_blindly(Outcome::Allow, ask.tier(), &unasked));
         ask.settled(decision.into_degraded(DegradedReason::Recovering), true)
     });
     Some(decisions.collect())
@@ -343,7 +348,7 @@ impl RedisAsk<'_> {
         if let (Some(local), Some(receipt)) = (&self.limiter.inner.local, answer.into_receipt()) {
             // Nothing of it is reported yet.
             local.give_back(
-                self.limiter.inner.local_key(self.key, self.tier),
+                self.limiter.inner.local_key(self.key, self.tier()),
                 receipt,
                 Instant::now(),
             );
@@ -357,7 +362,7 @@ impl fmt::Debug for RedisAsk<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisAsk")
             .field("policy", &self.limiter.inner.policy.name())
-            .field("tier", &self.tier)
+            .field("tier", &self.tier())
             .field("cost", &self.cost)
             .finish_non_exhaustive()
     }

@@ -9,6 +9,7 @@ use slidegate::DegradedReason;
 use tokio::time::Instant;
 
 use super::Inner;
+use crate::batcher::PendingReply;
 use crate::deny::ReplyTimes;
 use crate::redis::Redis;
 use crate::script::{self, KeyOp, KeyReply, Op, ScriptKind, ScriptLimits};
@@ -47,17 +48,45 @@ impl Inner {
         let _permit = servers.enter()?;
         let batched =
             if is_busy { self.redis.call_in_batch(&name, &op, until).await } else { None };
-        let (mut replies, times) = match batched {
+        let (replies, times) = match batched {
             Some(raw) => self.redis.read_reply(raw?, &[op])?,
             None => self.redis.call_script(&[name], &[op], until).await?,
         };
-        let missing = || Failure::bad_reply("the script replied nothing for the key");
-        Ok(TimedReply { reply: replies.pop().ok_or_else(missing)?, times })
+        TimedReply::of_one(replies, times)
+    }
+
+    /// Waits for the reply to a check that was sent together with others, or sends it alone.
+    pub(super) async fn receive(
+        &self,
+        pending: Option<PendingReply>,
+        key: &[u8],
+        op: KeyOp<'_>,
+        until: Instant,
+    ) -> Result<TimedReply, Failure> {
+        let batched = match pending {
+            Some(pending) => pending.receive(until).await,
+            None => None,
+        };
+        let (replies, times) = match batched {
+            Some(raw) => self.redis.read_reply(raw?, &[op])?,
+            None => {
+                let _permit = self.redis.shared.servers.enter()?;
+                self.redis.call_script(&[self.name(key)], &[op], until).await?
+            }
+        };
+        TimedReply::of_one(replies, times)
     }
 
     /// The name of a key in Redis.
     pub(super) fn name(&self, key: &[u8]) -> Vec<u8> {
         self.redis.shared.names.name(&self.stored_as, key, self.secret_keys)
+    }
+}
+
+impl TimedReply {
+    fn of_one(mut replies: Vec<KeyReply>, times: ReplyTimes) -> Result<Self, Failure> {
+        let missing = || Failure::bad_reply("the script replied nothing for the key");
+        Ok(Self { reply: replies.pop().ok_or_else(missing)?, times })
     }
 }
 

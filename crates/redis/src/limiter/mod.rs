@@ -6,6 +6,7 @@ mod call;
 mod charge;
 mod degraded;
 mod leased;
+mod many;
 mod report;
 mod stats;
 mod store;
@@ -35,8 +36,10 @@ use crate::local::LocalFallback;
 use crate::redis::Redis;
 use crate::script::{KeyReply, Op, ScriptLimits};
 use crate::servers::{BackgroundTask, Failure};
+use call::TimedReply;
 use stats::LimiterCounts;
-use tier::{RedisTier, longest};
+use tier::RedisTier;
+use with_quotas::TierOf;
 
 /// Decides checks under one policy, together with every other process that has a limiter of the
 /// same name and prefix on the same servers.
@@ -106,6 +109,33 @@ impl RedisLimiter {
     /// Takes as many units as fit, at most `cost`: see [`RedisWithQuotas::check_at_most`].
     pub async fn check_at_most(&self, key: impl AsRef<[u8]>, cost: Cost) -> Decision {
         self.with_policy().check_at_most(key, cost).await
+    }
+
+    /// Checks many keys independently of each other, and stores one decision for each in the same order.
+    /// A key that occurs several times is checked as often.
+    ///
+    /// Checks that can share a script call do, up to
+    /// [`together_max`](crate::RedisBuilder::together_max) per call; in a cluster, only those of the
+    /// same slot can. All calls are sent at the same time under one deadline, that of a single check. Without a
+    /// reply to a call, the policy's failure mode decides its checks. A call counts once against
+    /// [`in_flight_max`](crate::RedisBuilder::in_flight_max), however many checks it has.
+    ///
+    /// ```no_run
+    /// # async fn run(limiter: slidegate_redis::RedisLimiter) {
+    /// use slidegate::Cost;
+    ///
+    /// let mut decisions = Vec::new();
+    /// limiter.check_many(&["alice", "bob"], Cost::ONE, &mut decisions).await;
+    /// assert_eq!(decisions.len(), 2);
+    /// # }
+    /// ```
+    pub async fn check_many<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        cost: Cost,
+        decisions: &mut Vec<Decision>,
+    ) {
+        self.with_policy().check_many(keys, cost, decisions).await;
     }
 
     /// Decides as [`check`](RedisLimiter::check) would, without taking anything.
@@ -197,11 +227,28 @@ impl RedisLimiter {
     ///
     /// Returns an error if another limiter created the tier.
     pub fn with<'a>(&'a self, quotas: impl Into<Quotas<'a>>) -> Result<RedisWithQuotas<'a>, Error> {
-        let tier = match quotas.into() {
-            Quotas::Policy => None,
-            Quotas::Tier(tier) => Some(tier.prepared(self.inner.id)?),
+        let quotas = match quotas.into() {
+            Quotas::Policy => TierOf::Policy,
+            Quotas::Tier(tier) => TierOf::Prepared(tier.prepared(self.inner.id)?),
+            Quotas::Given(quotas) => return self.with_quotas(quotas),
         };
-        Ok(RedisWithQuotas { limiter: self, tier })
+        Ok(RedisWithQuotas { limiter: self, quotas })
+    }
+
+    /// Returns the limiter with quotas that are given with the request, such as a limit that a database
+    /// holds for each customer. No tier has to be created before.
+    ///
+    /// Every process that checks the key has to know its longest window, as with tiers. Keys are kept for
+    /// the longest window that any request or tier of this process ever had, so do not take windows
+    /// from clients.
+    ///
+    /// # Errors
+    ///
+    /// As [`tier`](RedisLimiter::tier).
+    pub fn with_quotas(&self, quotas: &[Quota]) -> Result<RedisWithQuotas<'_>, Error> {
+        Tier::check(&self.inner.policy, quotas)?;
+        let tier = self.inner.prepare(quotas)?;
+        Ok(RedisWithQuotas { limiter: self, quotas: TierOf::Given(Arc::new(tier)) })
     }
 
     fn with_policy(&self) -> RedisWithQuotas<'_> {
@@ -245,12 +292,7 @@ impl RedisLimiter {
     /// log need as many as the policy has.
     pub fn tier(&self, quotas: &[Quota]) -> Result<Tier, Error> {
         let inner = &self.inner;
-        Tier::new(inner.id, &inner.policy, quotas, || {
-            let tier = RedisTier::new(quotas, inner)?;
-            let nanos = u64::try_from(longest(quotas).as_nanos()).unwrap_or(u64::MAX);
-            inner.keep.fetch_max(nanos, Ordering::Relaxed);
-            Ok(tier)
-        })
+        Tier::new(inner.id, &inner.policy, quotas, || inner.prepare(quotas))
     }
 
     /// The policy.
@@ -392,9 +434,19 @@ impl Inner {
 
     /// Decides a check by the script operation `op`, or by the failure mode.
     async fn run_check(self: &Arc<Self>, check: Check<'_>, op: Op<'_>) -> Decision {
-        let Check { key, tier, cost, tiered_key, until } = check;
-        let limits = self.limits(tier);
-        let called = self.run_op_until(key, &limits, op, until).await;
+        let limits = self.limits(check.tier);
+        let called = self.run_op_until(check.key, &limits, op, check.until).await;
+        self.conclude(check, &limits, called)
+    }
+
+    /// Turns the reply to a check into its decision, or lets the failure mode decide.
+    fn conclude(
+        self: &Arc<Self>,
+        check: Check<'_>,
+        limits: &ScriptLimits,
+        called: Result<TimedReply, Failure>,
+    ) -> Decision {
+        let Check { key, tier, cost, tiered_key, .. } = check;
         let decided = called.and_then(|called| {
             let decision = called.reply.decision(tiered_key.key)?;
             Ok((called, decision))

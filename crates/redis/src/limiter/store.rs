@@ -31,16 +31,34 @@ impl Store for RedisLimiter {
     }
 
     fn check<'a>(&'a self, target: Target<'a>, cost: Cost) -> StoreResult<'a, Decision> {
-        let RedisWithQuotas { limiter, tier } = match self.with(target.quotas) {
+        let RedisWithQuotas { limiter, quotas } = match self.with(target.quotas) {
             Ok(with) => with,
             Err(error) => return StoreFuture::ready(Err(error)),
         };
         // A denial from the deny cache needs no future.
-        if let Some(denial) = limiter.inner.check_cached(target.key, tier, cost) {
+        if let Some(denial) = limiter.inner.check_cached(target.key, quotas.get(), cost) {
             return StoreFuture::ready(Ok(denial));
         }
         StoreFuture::pending(async move {
-            Ok(limiter.inner.check_uncached(target.key, tier, cost).await)
+            Ok(limiter.inner.check_uncached(target.key, quotas.get(), cost).await)
+        })
+    }
+
+    fn check_many<'a>(
+        &'a self,
+        targets: &'a [Target<'a>],
+        cost: Cost,
+    ) -> StoreResult<'a, Vec<Decision>> {
+        let with: Result<Vec<_>, Error> =
+            targets.iter().map(|target| self.with(target.quotas)).collect();
+        let with = match with {
+            Ok(with) => with,
+            Err(error) => return StoreFuture::ready(Err(error)),
+        };
+        StoreFuture::pending(async move {
+            let keys = targets.iter().zip(&with).map(|(target, with)| (target.key, with.tier()));
+            let keys: Vec<_> = keys.collect();
+            Ok(self.inner.check_many(&keys, cost).await)
         })
     }
 

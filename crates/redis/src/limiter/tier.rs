@@ -1,6 +1,7 @@
 //! Other quotas for some keys.
 
 use core::hash::{Hash, Hasher};
+use core::sync::atomic::Ordering;
 use core::time::Duration;
 use std::hash::DefaultHasher;
 use std::sync::Arc;
@@ -37,6 +38,16 @@ impl RedisTier {
 
     pub(super) fn local(&self) -> Option<&Tier> {
         self.local.as_ref()
+    }
+}
+
+impl Inner {
+    /// Prepares quotas that are not the policy's, and keeps keys for their windows from now on.
+    pub(super) fn prepare(&self, quotas: &[Quota]) -> Result<RedisTier, Error> {
+        let tier = RedisTier::new(quotas, self)?;
+        let nanos = u64::try_from(longest(quotas).as_nanos()).unwrap_or(u64::MAX);
+        self.keep.fetch_max(nanos, Ordering::Relaxed);
+        Ok(tier)
     }
 }
 

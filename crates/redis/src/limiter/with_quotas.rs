@@ -12,19 +12,39 @@ use crate::local::LocalFallback;
 use crate::script::{Charge, KeyReply, Op};
 use crate::servers::Failure;
 
-/// A limiter on Redis with the quotas of the policy or of a tier: see [`RedisLimiter::with`].
+/// A limiter on Redis with the quotas of the policy, of a tier or of a request: see
+/// [`RedisLimiter::with`] and [`RedisLimiter::with_quotas`].
 ///
 /// The methods of [`RedisLimiter`] that have the same names are these methods with the policy's
 /// quotas.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct RedisWithQuotas<'a> {
     pub(super) limiter: &'a RedisLimiter,
-    pub(super) tier: Option<&'a RedisTier>,
+    pub(super) quotas: TierOf<'a>,
+}
+
+/// The quotas of the policy, of a tier or of one request.
+#[derive(Debug, Clone)]
+pub(super) enum TierOf<'a> {
+    Policy,
+    Prepared(&'a RedisTier),
+    Given(Arc<RedisTier>),
+}
+
+impl TierOf<'_> {
+    /// Returns `None` for the quotas of the policy.
+    pub(super) fn get(&self) -> Option<&RedisTier> {
+        match self {
+            Self::Policy => None,
+            Self::Prepared(tier) => Some(tier),
+            Self::Given(tier) => Some(tier),
+        }
+    }
 }
 
 impl<'a> From<&'a RedisLimiter> for RedisWithQuotas<'a> {
     fn from(limiter: &'a RedisLimiter) -> Self {
-        Self { limiter, tier: None }
+        Self { limiter, quotas: TierOf::Policy }
     }
 }
 
@@ -36,13 +56,13 @@ impl<'a> From<&'a Arc<RedisLimiter>> for RedisWithQuotas<'a> {
 
 impl RedisWithQuotas<'_> {
     /// Asks for one unit, and takes it if allowed.
-    pub async fn check(self, key: impl AsRef<[u8]>) -> Decision {
+    pub async fn check(&self, key: impl AsRef<[u8]>) -> Decision {
         self.check_cost(key, Cost::ONE).await
     }
 
     /// Asks for several units, and takes them all if allowed.
-    pub async fn check_cost(self, key: impl AsRef<[u8]>, cost: Cost) -> Decision {
-        self.limiter.inner.check(key.as_ref(), self.tier, cost).await
+    pub async fn check_cost(&self, key: impl AsRef<[u8]>, cost: Cost) -> Decision {
+        self.limiter.inner.check(key.as_ref(), self.tier(), cost).await
     }
 
     /// Takes as many units as fit, at most `cost`. The receipt says how many that are.
@@ -50,8 +70,20 @@ impl RedisWithQuotas<'_> {
     /// Denied only if not even one unit fits. `retry_after` is then the time until one does. While
     /// Redis is unavailable, the local limiter of
     /// [`FailureMode::Local`](slidegate::FailureMode::Local) takes one unit.
-    pub async fn check_at_most(self, key: impl AsRef<[u8]>, cost: Cost) -> Decision {
-        self.limiter.inner.check_at_most(key.as_ref(), self.tier, cost).await
+    pub async fn check_at_most(&self, key: impl AsRef<[u8]>, cost: Cost) -> Decision {
+        self.limiter.inner.check_at_most(key.as_ref(), self.tier(), cost).await
+    }
+
+    /// Checks many keys independently: see [`RedisLimiter::check_many`].
+    pub async fn check_many<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        cost: Cost,
+        decisions: &mut Vec<Decision>,
+    ) {
+        let keys: Vec<_> = keys.iter().map(|key| (key.as_ref(), self.tier())).collect();
+        decisions.clear();
+        decisions.extend(self.limiter.inner.check_many(&keys, cost).await);
     }
 
     /// Decides as [`check`](Self::check) would, without taking anything.
@@ -59,7 +91,7 @@ impl RedisWithQuotas<'_> {
     /// # Errors
     ///
     /// Returns an error if Redis did not answer.
-    pub async fn peek(self, key: impl AsRef<[u8]>) -> Result<Decision, Error> {
+    pub async fn peek(&self, key: impl AsRef<[u8]>) -> Result<Decision, Error> {
         self.peek_cost(key, Cost::ONE).await
     }
 
@@ -68,7 +100,7 @@ impl RedisWithQuotas<'_> {
     /// # Errors
     ///
     /// Returns an error if Redis did not answer.
-    pub async fn peek_cost(self, key: impl AsRef<[u8]>, cost: Cost) -> Result<Decision, Error> {
+    pub async fn peek_cost(&self, key: impl AsRef<[u8]>, cost: Cost) -> Result<Decision, Error> {
         let called = self.run(key.as_ref(), Op::Peek { cost: cost.get() }).await?;
         Ok(self.limiter.inner.apply_mode(called.decision(0)?))
     }
@@ -77,7 +109,7 @@ impl RedisWithQuotas<'_> {
     ///
     /// An estimate of 0 takes one unit. An estimate above 2^53 - 1 is denied with
     /// [`RetryAfter::Never`](slidegate::RetryAfter::Never). See [`Cost::saturating`].
-    pub async fn reserve(self, key: impl AsRef<[u8]>, estimate: u64) -> Decision {
+    pub async fn reserve(&self, key: impl AsRef<[u8]>, estimate: u64) -> Decision {
         self.check_cost(key, Cost::saturating(estimate)).await
     }
 
@@ -91,10 +123,10 @@ impl RedisWithQuotas<'_> {
     /// # Errors
     ///
     /// Returns an error if Redis did not answer; the units may have been returned.
-    pub async fn refund(self, key: impl AsRef<[u8]>, receipt: Receipt) -> Result<u64, Error> {
+    pub async fn refund(&self, key: impl AsRef<[u8]>, receipt: Receipt) -> Result<u64, Error> {
         let key = key.as_ref();
         if let Some(local) = self.issuer(key, &receipt) {
-            let local_key = self.limiter.inner.local_key(key, self.tier);
+            let local_key = self.limiter.inner.local_key(key, self.tier());
             let (given, reported) = local.give_back(local_key, receipt, Instant::now());
             self.forgive_reported(key, reported).await?;
             return Ok(given);
@@ -109,7 +141,7 @@ impl RedisWithQuotas<'_> {
     ///
     /// Returns an error if Redis did not answer.
     pub async fn settle(
-        self,
+        &self,
         key: impl AsRef<[u8]>,
         receipt: Receipt,
         actual: u64,
@@ -117,7 +149,7 @@ impl RedisWithQuotas<'_> {
         let key = key.as_ref();
         if let Some(local) = self.issuer(key, &receipt) {
             let inner = &self.limiter.inner;
-            let (local_key, name) = (inner.local_key(key, self.tier), || inner.name(key));
+            let (local_key, name) = (inner.local_key(key, self.tier()), || inner.name(key));
             let (charged, reported) =
                 local.settle(local_key, name, receipt, actual, Instant::now());
             inner.ensure_reporter();
@@ -137,13 +169,13 @@ impl RedisWithQuotas<'_> {
     /// # Errors
     ///
     /// Returns an error if Redis did not answer; the units may have been recorded.
-    pub async fn charge(self, key: impl AsRef<[u8]>, units: u64) -> Result<u64, Error> {
+    pub async fn charge(&self, key: impl AsRef<[u8]>, units: u64) -> Result<u64, Error> {
         let units = units.min(Quota::LIMIT_MAX);
         if units == 0 {
             return Ok(0);
         }
         let charge = Charge { units, age: Duration::ZERO };
-        Ok(self.limiter.inner.charge(key.as_ref(), self.tier, &[charge]).await?)
+        Ok(self.limiter.inner.charge(key.as_ref(), self.tier(), &[charge]).await?)
     }
 
     /// Returns up to `units` without a receipt, oldest first, and returns how many there were. For
@@ -152,7 +184,7 @@ impl RedisWithQuotas<'_> {
     /// # Errors
     ///
     /// Returns an error if Redis did not answer; the units may have been returned.
-    pub async fn forgive(self, key: impl AsRef<[u8]>, units: u64) -> Result<u64, Error> {
+    pub async fn forgive(&self, key: impl AsRef<[u8]>, units: u64) -> Result<u64, Error> {
         self.return_units(key.as_ref(), Op::Forgive { units }).await
     }
 
@@ -161,7 +193,7 @@ impl RedisWithQuotas<'_> {
     /// # Errors
     ///
     /// Returns an error if Redis did not answer.
-    pub async fn usage(self, key: impl AsRef<[u8]>) -> Result<Usage, Error> {
+    pub async fn usage(&self, key: impl AsRef<[u8]>) -> Result<Usage, Error> {
         match self.run(key.as_ref(), Op::Peek { cost: 1 }).await? {
             KeyReply::Decision { used, .. } => Ok(Usage::new(&used)),
             other => Err(other.unexpected().into()),
@@ -176,7 +208,7 @@ impl RedisWithQuotas<'_> {
     /// # Errors
     ///
     /// Returns an error if the algorithm is not a log, or if Redis did not answer.
-    pub async fn history(self, key: impl AsRef<[u8]>) -> Result<Vec<Event>, Error> {
+    pub async fn history(&self, key: impl AsRef<[u8]>) -> Result<Vec<Event>, Error> {
         let inner = &self.limiter.inner;
         let algorithm = inner.policy.algorithm();
         if !algorithm.keeps_entries() {
@@ -198,10 +230,14 @@ impl RedisWithQuotas<'_> {
         Ok(events)
     }
 
+    pub(super) fn tier(&self) -> Option<&RedisTier> {
+        self.quotas.get()
+    }
+
     /// Runs an operation under these quotas.
-    async fn run(self, key: &[u8], op: Op<'_>) -> Result<KeyReply, Failure> {
+    async fn run(&self, key: &[u8], op: Op<'_>) -> Result<KeyReply, Failure> {
         let inner = &self.limiter.inner;
-        Ok(inner.run_op(key, &inner.limits(self.tier), op).await?.reply)
+        Ok(inner.run_op(key, &inner.limits(self.tier()), op).await?.reply)
     }
 
     /// Returns the local fallback if it issued a receipt. A receipt is redeemed where it was issued:
@@ -211,20 +247,20 @@ impl RedisWithQuotas<'_> {
     }
 
     /// Gives back units that the local fallback admitted and that Redis was charged with since.
-    async fn forgive_reported(self, key: &[u8], units: u64) -> Result<(), Error> {
+    async fn forgive_reported(&self, key: &[u8], units: u64) -> Result<(), Error> {
         if units > 0 {
             self.return_units(key, Op::Forgive { units }).await?;
         }
         Ok(())
     }
 
-    async fn give_back(self, key: &[u8], receipt: &Receipt, units: u64) -> Result<u64, Error> {
+    async fn give_back(&self, key: &[u8], receipt: &Receipt, units: u64) -> Result<u64, Error> {
         let op = Op::Refund { tick: receipt.tick(), units, epoch: receipt.epoch() };
         self.return_units(key, op).await
     }
 
     /// Runs an operation that returns units, after which a denial may no longer apply.
-    async fn return_units(self, key: &[u8], op: Op<'_>) -> Result<u64, Error> {
+    async fn return_units(&self, key: &[u8], op: Op<'_>) -> Result<u64, Error> {
         let reply = self.run(key, op).await?;
         self.limiter.inner.forget_denial(key);
         Ok(reply.units()?)
