@@ -1,4 +1,4 @@
-//! Which fields a response carries, and their values.
+//! The fields of a response and their values.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,13 +8,13 @@ use crate::policy_decision::{PolicyDecision, Retry};
 use http::header::{CACHE_CONTROL, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// Which fields a response carries.
+/// The choice of header fields for a response.
 ///
-/// By default: `RateLimit` and `RateLimit-Policy` as lists, `X-RateLimit-*` with the
-/// reset in seconds from now, and on a denial `Retry-After`. A denial always carries
-/// `Cache-Control: no-store`, so that no cache hands one client's denial to another.
+/// By default, these are `RateLimit` and `RateLimit-Policy` as lists, `X-RateLimit-*` with the
+/// reset in seconds from now, and on a denial `Retry-After`. A denial always has `Cache-Control:
+/// no-store`, so that no cache sends one client's denial to another.
 ///
-/// The [crate's documentation](crate) has an example.
+/// The [crate documentation](crate) has an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fields {
     pub(crate) ratelimit: Option<Form>,
@@ -23,7 +23,7 @@ pub struct Fields {
     shadow: bool,
 }
 
-/// How `RateLimit` and `RateLimit-Policy` are written. The draft changed the form twice.
+/// The form of `RateLimit` and `RateLimit-Policy`. The draft changed it twice.
 ///
 /// The forms share field names, so a response has one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -38,19 +38,20 @@ pub enum Form {
     Triple,
 }
 
-/// How `X-RateLimit-Reset` is written.
+/// The form of `X-RateLimit-Reset`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Reset {
-    /// Seconds from now, which does not require synchronized clocks.
+    /// Seconds from now. Clocks need not be synchronized.
     #[default]
     Delta,
-    /// Seconds since the epoch, by this machine's clock.
+    /// Seconds since the epoch, from the local clock.
     Epoch,
 }
 
 impl Reset {
-    /// The value of `X-RateLimit-Reset` for units that become available after `reset_after`.
+    /// Returns the value of `X-RateLimit-Reset` for units that become available after
+    /// `reset_after`.
     pub(crate) fn seconds(self, reset_after: Duration, now: SystemTime) -> u64 {
         match self {
             Self::Delta => seconds_up(reset_after),
@@ -60,7 +61,7 @@ impl Reset {
 }
 
 impl Fields {
-    /// The default fields.
+    /// Returns the default fields.
     pub const fn new() -> Self {
         Self {
             ratelimit: Some(Form::List),
@@ -70,34 +71,35 @@ impl Fields {
         }
     }
 
-    /// No field at all, to start from. A denial still carries `Cache-Control: no-store`.
+    /// Returns a choice without fields, to start from. A denial still has `Cache-Control:
+    /// no-store`.
     pub const fn none() -> Self {
         Self { ratelimit: None, x_ratelimit: None, retry_after: false, shadow: false }
     }
 
-    /// The form of `RateLimit` and `RateLimit-Policy`; `None` for neither.
+    /// Sets the form of `RateLimit` and `RateLimit-Policy`. `None` omits both.
     #[must_use]
     pub fn ratelimit(mut self, form: impl Into<Option<Form>>) -> Self {
         self.ratelimit = form.into();
         self
     }
 
-    /// How `X-RateLimit-Reset` is written; `None` for no `X-RateLimit-*`.
+    /// Sets the form of `X-RateLimit-Reset`. `None` omits all `X-RateLimit-*` fields.
     #[must_use]
     pub fn x_ratelimit(mut self, reset: impl Into<Option<Reset>>) -> Self {
         self.x_ratelimit = reset.into();
         self
     }
 
-    /// Whether a denial carries `Retry-After`.
+    /// Sets whether a denial has `Retry-After`.
     #[must_use]
     pub const fn retry_after(mut self, send: bool) -> Self {
         self.retry_after = send;
         self
     }
 
-    /// Whether policies in shadow mode are included. By default they are not: clients that slow
-    /// down for a limit that is not enforced would distort what shadow mode observes.
+    /// Sets whether policies in shadow mode are included. By default they are not: clients that
+    /// slow down for a limit that is not enforced would distort the measurement.
     #[must_use]
     pub const fn shadow(mut self, include: bool) -> Self {
         self.shadow = include;
@@ -106,7 +108,7 @@ impl Fields {
 
     /// Sets the fields of a response and replaces those with the same names.
     ///
-    /// `now` is only used for [`Reset::Epoch`].
+    /// `now` is used only for [`Reset::Epoch`].
     pub fn write(
         &self,
         decisions: &[PolicyDecision<'_>],
@@ -118,7 +120,7 @@ impl Fields {
         }
     }
 
-    /// The fields of a response as pairs, each name once.
+    /// Returns the fields of a response as pairs, each name once.
     pub fn pairs(
         &self,
         decisions: &[PolicyDecision<'_>],
@@ -146,7 +148,7 @@ impl Default for Fields {
     }
 }
 
-/// Four of a draft, three of `X-RateLimit-*`, two of a denial.
+/// Four fields of a draft, three of `X-RateLimit-*`, two of a denial.
 const PAIRS_MAX: usize = 9;
 
 /// The fields written so far.
@@ -186,7 +188,7 @@ impl Pairs {
         if retry == Retry::Allowed {
             return;
         }
-        // No number would be true for a request that can never pass.
+        // A request that can never be allowed gets no number.
         if let Some(seconds) = retry.seconds().filter(|_| with_retry_after) {
             self.number(RETRY_AFTER, seconds);
         }
@@ -197,7 +199,7 @@ impl Pairs {
         self.0.push((name, header::value(number)));
     }
 
-    /// Adds a structured list with one member per quota; `text` is only reused memory.
+    /// Adds a structured list with one member per quota. `text` is a reused buffer.
     fn list(
         &mut self,
         text: &mut Vec<u8>,
@@ -215,7 +217,7 @@ impl Pairs {
         self.text(name, text);
     }
 
-    /// Policy names only contain characters that are valid in a field, so nothing is left out here.
+    /// Policy names contain only characters that are valid in a field, so nothing is omitted here.
     fn text(&mut self, name: HeaderName, text: &[u8]) {
         if let Ok(value) = HeaderValue::from_bytes(text) {
             self.0.push((name, value));
@@ -223,10 +225,10 @@ impl Pairs {
     }
 }
 
-/// Room for a typical member of a list: a name of a dozen characters and two numbers.
+/// The capacity for a typical member of a list: a name of a dozen characters and two numbers.
 const MEMBER_BYTES: usize = 48;
 
-/// `"api";r=99;t=60`
+/// Appends `"api";r=99;t=60`.
 fn add_status(text: &mut Vec<u8>, member: &Member<'_>) {
     add_name(text, member);
     add_number(text, ";r=", member.quota.remaining());
@@ -234,7 +236,7 @@ fn add_status(text: &mut Vec<u8>, member: &Member<'_>) {
     add_partition_key(text, member);
 }
 
-/// `"api";q=100;qu="tokens";w=60`
+/// Appends `"api";q=100;qu="tokens";w=60`.
 fn add_named_quota(text: &mut Vec<u8>, member: &Member<'_>) {
     add_name(text, member);
     add_number(text, ";q=", member.quota.limit());
@@ -247,7 +249,7 @@ fn add_named_quota(text: &mut Vec<u8>, member: &Member<'_>) {
     add_partition_key(text, member);
 }
 
-/// `100;w=60`
+/// Appends `100;w=60`.
 fn add_quota(text: &mut Vec<u8>, member: &Member<'_>) {
     add_number(text, "", member.quota.limit());
     add_window(text, member);
@@ -259,7 +261,7 @@ fn add_window(text: &mut Vec<u8>, member: &Member<'_>) {
     }
 }
 
-/// `;pk=:YWxpY2U=:`
+/// Appends `;pk=:YWxpY2U=:`.
 fn add_partition_key(text: &mut Vec<u8>, member: &Member<'_>) {
     if let Some(key) = member.partition_key {
         text.extend_from_slice(b";pk=");
@@ -274,7 +276,7 @@ fn add_name(text: &mut Vec<u8>, member: &Member<'_>) {
     text.push(b'"');
 }
 
-/// Writes a number, cut to what a structured field may carry.
+/// Appends a number, at most the maximum of a structured field.
 fn add_number(text: &mut Vec<u8>, before: &str, number: u64) {
     text.extend_from_slice(before.as_bytes());
     text.extend_from_slice(itoa::Buffer::new().format(cut(number)).as_bytes());

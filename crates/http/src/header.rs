@@ -18,16 +18,18 @@ pub(crate) const X_RATELIMIT_REMAINING: HeaderName =
     HeaderName::from_static("x-ratelimit-remaining");
 pub(crate) const X_RATELIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
-/// The largest integer that a structured field may carry: fifteen digits.
+/// The largest integer in a structured field: fifteen digits.
 const INTEGER_MAX: u64 = 999_999_999_999_999;
 
-/// Cuts a number to what a structured field may carry.
+/// Caps a number at the maximum of a structured field.
 pub(crate) fn cut(number: u64) -> u64 {
     number.min(INTEGER_MAX)
 }
 
-/// A number as the value of a field. Numbers below ten thousand, as most are, need no allocation, and
-/// those below a thousand are prepared, because every response carries a few.
+/// Formats a number as a field value.
+///
+/// Numbers below ten thousand need no allocation. Those below a thousand are prepared, because
+/// every response has a few of them.
 pub(crate) fn value(number: u64) -> HeaderValue {
     let index = usize::try_from(number).unwrap_or(usize::MAX);
     VALUES.get(index).map_or_else(|| new_value(number), HeaderValue::clone)
@@ -43,7 +45,7 @@ fn new_value(number: u64) -> HeaderValue {
     }
 }
 
-/// The text of a number below ten thousand.
+/// Returns the text of a number below ten thousand.
 fn small(number: u64) -> Option<&'static str> {
     let number = usize::try_from(number).ok().filter(|number| *number < 10_000)?;
     let zeros = match number {
@@ -59,7 +61,7 @@ fn small(number: u64) -> Option<&'static str> {
 static SMALL: LazyLock<String> =
     LazyLock::new(|| (0..10_000).map(|number| format!("{number:04}")).collect::<Vec<_>>().concat());
 
-/// Whole seconds, rounded up: a client that waits for them never returns too early.
+/// Converts to whole seconds, rounded up: a client that waits for them never returns too early.
 pub(crate) fn seconds_up(duration: Duration) -> u64 {
     duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0))
 }
@@ -67,11 +69,12 @@ pub(crate) fn seconds_up(duration: Duration) -> u64 {
 /// Returns a wait for units of a quota in whole seconds.
 ///
 /// The wait is rounded up, so that a client that waits for this long is not early. There is one
-/// exception: a wait that exceeds the window only because times are kept in ticks counts as the
-/// window, under all algorithms but `counter` and `segments`, whose waits may really be longer. A unit is dated with the tick that follows its request, up to 2 ms late with the default tick and
-/// clock. Rounded up once more, that would be a whole second too much: a client of a quota of 1 per
-/// second would send at half of the rate. The time that the response and the next request take on
-/// the way makes up for these 2 ms; a client that is faster should wait 2 ms longer.
+/// exception: a wait that exceeds the window only because times are stored in ticks counts as the
+/// window, for all algorithms except `counter` and `segments`, whose waits may be longer. A unit is
+/// recorded at the tick after its request, up to 2 ms late with the default tick and clock. Rounded
+/// up once more, that would be a whole second too much: a client of a quota of 1 per second would
+/// send at half the rate. The network time of the response and the next request compensates for
+/// these 2 ms. A faster client should wait 2 ms longer.
 ///
 /// ```
 /// use std::time::Duration;
@@ -89,11 +92,11 @@ pub fn wait_seconds(wait: Duration, window: Duration, algorithm: Algorithm) -> u
     seconds_up(exact_wait(wait, window, algorithm))
 }
 
-/// The most by which the date of a unit is later than its request: a tick of 1 ms for rounding up, and
-/// another if the clock's lag of 0.1 ms reaches into it.
+/// The maximum by which the recorded time of a unit is later than its request: a tick of 1 ms for
+/// rounding up, and another if the clock's lag of 0.1 ms reaches into it.
 const TICKS: Duration = Duration::from_millis(2);
 
-/// Returns a wait under a quota of this window, without what the rounding to ticks adds to it.
+/// Returns a wait for a quota with this window, without the time that rounding to ticks adds.
 pub(crate) fn exact_wait(wait: Duration, window: Duration, algorithm: Algorithm) -> Duration {
     match algorithm {
         // Their waits may be longer than the window by any time.
@@ -102,26 +105,26 @@ pub(crate) fn exact_wait(wait: Duration, window: Duration, algorithm: Algorithm)
     }
 }
 
-/// Returns the window if the wait exceeds it only by the rounding to ticks; otherwise the wait.
+/// Returns the window if the wait exceeds it only because of rounding to ticks, otherwise the wait.
 fn without_tick(wait: Duration, window: Duration) -> Duration {
     let excess = wait.saturating_sub(window);
     if excess <= TICKS { wait.min(window) } else { wait }
 }
 
-/// A window in whole seconds, rounded up, at least one.
+/// Converts a window to whole seconds, rounded up, at least one.
 ///
-/// A client that believes a window longer than it is sends less than it could; one that believes
-/// it shorter is denied.
+/// A client that assumes a longer window sends less than it could. One that assumes a shorter
+/// window is denied.
 pub(crate) fn window_seconds(window: Duration) -> u64 {
     seconds_up(window).max(1)
 }
 
-/// The time `after` from `now` in seconds since the epoch, rounded up.
+/// Returns the time `after` from `now` in seconds since the epoch, rounded up.
 pub(crate) fn epoch_seconds(now: SystemTime, after: Duration) -> u64 {
     seconds_up(since_epoch(now).saturating_add(after))
 }
 
-/// The time since the epoch. A clock before the epoch reads as the epoch.
+/// Returns the time since the epoch. A clock before the epoch reads as the epoch.
 pub(crate) fn since_epoch(now: SystemTime) -> Duration {
     now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO)
 }
@@ -131,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_number_reads_as_itself() {
+    fn formats_every_number() {
         let large = [10_000, 10_001, 65_536, u64::from(u32::MAX), u64::MAX];
         for number in (0..10_000).chain(large) {
             assert_eq!(value(number), number.to_string());
@@ -140,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn part_of_a_second_is_a_second() {
+    fn rounds_a_fraction_up_to_a_second() {
         assert_eq!(seconds_up(Duration::ZERO), 0);
         assert_eq!(seconds_up(Duration::from_nanos(1)), 1);
         assert_eq!(seconds_up(Duration::from_secs(7)), 7);
@@ -151,7 +154,7 @@ mod tests {
 
     #[test]
     fn times_are_rounded_up_once() {
-        // Rounding both parts up would name a time a second too late.
+        // Rounding both parts up would give a time one second too late.
         let now = SystemTime::UNIX_EPOCH + Duration::from_millis(1_000_500);
         assert_eq!(epoch_seconds(now, Duration::from_millis(500)), 1001);
         assert_eq!(epoch_seconds(now, Duration::from_millis(501)), 1002);

@@ -56,9 +56,9 @@ fn push_text(json: &mut String, text: &str) {
         match character {
             '"' => json.push_str("\\\""),
             '\\' => json.push_str("\\\\"),
-            // Also `<` and `>`, which are harmless in JSON but not when pasted into a page.
+            // `<` and `>` are harmless in JSON, but not if the text is pasted into a page.
             '\0'..=' ' | '<' | '>' | '\u{7f}' if character != ' ' => {
-                // Writing to a string does not fail.
+                // Writing to a string never fails.
                 let _ = write!(json, "\\u{:04x}", u32::from(character));
             }
             character => json.push(character),
@@ -75,7 +75,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn serde_reads_back_any_text(one: String, list: Vec<String>, number: u64) {
+        fn any_text_round_trips_through_serde(one: String, list: Vec<String>, number: u64) {
             let object = Object::new().text("one", &one).number("number", number);
             let text = object.texts("list", &list).finish();
             let read: Value = serde_json::from_str(&text).unwrap();
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_end_a_string_or_a_script_is_escaped() {
+    fn escapes_characters_that_end_a_string_or_a_script() {
         let text = Object::new().text("a", "\"\\\n\0</script>").finish();
         assert_eq!(text, r#"{"a":"\"\\\u000a\u0000\u003c/script\u003e"}"#);
         assert_eq!(Object::new().finish(), "{}");

@@ -1,4 +1,4 @@
-//! Slidegate for HTTP: decisions as header fields and problem bodies, a reader for the fields of
+//! Rate limits over HTTP: decisions as header fields and problem bodies, a reader for the fields of
 //! other servers, and the client's address.
 //!
 //! Uses the types of the `http` crate, and no server, client or runtime.
@@ -38,7 +38,7 @@
 //! assert_eq!(fields["cache-control"], "no-store");
 //! assert_eq!(fields["content-type"], "application/problem+json");
 //!
-//! // What a client reads from it.
+//! // A client reads the same values.
 //! let limits = AdvertisedLimits::read(fields, now);
 //! assert_eq!(limits.wait(), Duration::from_secs(1));
 //! assert_eq!(limits.quotas()[1].remaining(), Some(998));

@@ -10,8 +10,8 @@ use crate::header::window_seconds;
 use crate::policy_decision::PolicyDecision;
 use crate::quota_unit::QuotaUnit;
 
-/// The most members that one field has, enough for eight policies with eight quotas; further
-/// quotas are left out.
+/// The maximum number of members in one field: eight policies with eight quotas. Further quotas are
+/// omitted.
 pub(crate) const MEMBERS_MAX: usize = 64;
 
 /// One quota of a policy: a member of `RateLimit` and of `RateLimit-Policy`.
@@ -20,7 +20,7 @@ pub(crate) struct Member<'a> {
     pub(crate) name: Cow<'a, str>,
     pub(crate) quota: &'a QuotaDecision,
     window: Option<Duration>,
-    /// How long until more units become available, without the rounding to ticks.
+    /// The time until more units become available, without the rounding to ticks.
     pub(crate) reset_after: Duration,
     /// `None` for requests.
     pub(crate) unit: Option<&'a QuotaUnit>,
@@ -28,11 +28,11 @@ pub(crate) struct Member<'a> {
 }
 
 impl<'a> Member<'a> {
-    /// The members of all decisions, in order, with unique names.
+    /// Returns the members of all decisions, in order, with unique names.
     ///
-    /// The only quota of a policy has the policy's name. One of several has name and window
-    /// (`api-60s`), which does not change with the order of the quotas. A name that is already
-    /// taken gets a number.
+    /// The only quota of a policy has the name of the policy. With several, a quota has name and
+    /// window (`api-60s`), so the name does not depend on the order of the quotas. A name that is
+    /// already taken gets a number.
     pub(crate) fn all<'d>(decisions: impl IntoIterator<Item = &'d PolicyDecision<'a>>) -> Vec<Self>
     where
         'a: 'd,
@@ -60,29 +60,30 @@ impl<'a> Member<'a> {
         members
     }
 
-    /// The quota with the fewest units left; of several, the one that frees units last.
+    /// Returns the quota with the fewest units left. Of several, returns the one that frees units
+    /// last.
     pub(crate) fn tightest(members: &[Self]) -> Option<&Self> {
         let rank = |member: &&Self| (member.quota.remaining(), Reverse(member.quota.reset_after()));
         members.iter().min_by_key(rank)
     }
 
-    /// The window in whole seconds.
+    /// Returns the window in whole seconds.
     pub(crate) fn window(&self) -> Option<u64> {
         self.window.map(window_seconds)
     }
 
-    /// Whether this quota had no room for the request.
+    /// Returns `true` if this quota denied the request.
     pub(crate) fn is_violated(&self) -> bool {
         self.quota.retry_after() != RetryAfter::Now
     }
 
-    /// Whether this quota will never have room for the request.
+    /// Returns `true` if this quota can never allow the request.
     pub(crate) fn is_never(&self) -> bool {
         self.quota.retry_after() == RetryAfter::Never
     }
 }
 
-/// Adds the window in the largest unit that is exact, so that two windows give two names.
+/// Appends the window in the largest exact unit, so that two windows give two names.
 fn with_window(name: &str, window: Duration) -> String {
     match (window.as_secs(), window.subsec_nanos()) {
         (seconds, 0) => format!("{name}-{seconds}s"),
@@ -97,7 +98,7 @@ fn untaken<'a>(name: Cow<'a, str>, members: &[Member<'_>]) -> Cow<'a, str> {
     if !is_taken(&name) {
         return name;
     }
-    // There are fewer members than numbers, so one number is free.
+    // There are fewer members than numbers, so a number is free.
     let mut numbered = (2..=MEMBERS_MAX + 2).map(|number| format!("{name}-{number}"));
     numbered.find(|name| !is_taken(name)).map_or(name, Cow::Owned)
 }

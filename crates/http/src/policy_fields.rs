@@ -10,8 +10,9 @@ use crate::header::{self, cut, epoch_seconds, exact_wait, seconds_up};
 use crate::policy_decision::PolicyDecision;
 use crate::quota_unit::QuotaUnit;
 
-/// The fields of one policy on responses to allowed requests. They are the same as [`Fields::write`]
-/// sets; the constant parts are written once.
+/// The header fields of one policy for allowed requests, with the constant parts prepared.
+///
+/// The values are the same as those of [`Fields::write`].
 #[derive(Debug, Clone)]
 pub struct PolicyFields {
     limit: u64,
@@ -32,7 +33,7 @@ impl PolicyFields {
     /// Prepares the fields of a policy.
     ///
     /// Returns `None` if the policy has several quotas or is in shadow mode, or if the form is not
-    /// [`Form::List`]; use [`Fields::write`] then.
+    /// [`Form::List`]. Use [`Fields::write`] in these cases.
     pub fn new(fields: Fields, policy: &Policy) -> Option<Self> {
         Self::with_unit(fields, policy, &QuotaUnit::REQUESTS)
     }
@@ -64,9 +65,9 @@ impl PolicyFields {
     }
 
     /// Sets the fields of a response and replaces those with the same names. Returns `false` and
-    /// sets nothing if the quota is not the policy's.
+    /// sets nothing if the quota is not that of the policy.
     ///
-    /// `now` is only used for [`Reset::Epoch`].
+    /// `now` is used only for [`Reset::Epoch`].
     pub fn write(&self, quota: &QuotaDecision, now: SystemTime, headers: &mut HeaderMap) -> bool {
         if quota.limit() != self.limit {
             return false;
@@ -96,7 +97,7 @@ impl Lists {
         text.text(b";t=");
         text.number(cut(remaining));
         text.text(&self.before_remaining);
-        // Policy names only contain characters that are valid in a field.
+        // Policy names contain only characters that are valid in a field.
         if let Ok(value) = HeaderValue::from_bytes(&text.bytes[text.start..]) {
             headers.insert(header::RATELIMIT, value);
         }
@@ -107,7 +108,7 @@ impl Lists {
 /// A name of 64 characters, two numbers of 15 digits, and the characters around them.
 const STATUS_BYTES_MAX: usize = 64 + 2 * 15 + r#""";r=;t="#.len();
 
-/// Text on the stack that is written from its end, as the digits of a number are computed.
+/// A text on the stack that is written from its end, in the order in which digits are computed.
 ///
 /// With `itoa` and copies instead, [`PolicyFields::write`] takes 5 % more instructions.
 struct Backward {

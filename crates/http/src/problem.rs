@@ -1,4 +1,4 @@
-//! Why a request was denied, as the body of a response.
+//! The reason for a denial, as the body of a response.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::json::Object;
 use crate::member::Member;
 use crate::policy_decision::{PolicyDecision, Retry};
 
-/// Why a request was denied: the body of a 429 or 503.
+/// The reason for a denial: the body of a 429 or 503.
 ///
-/// It names policies. It cannot name the key, which may be an address or a secret, because a
-/// decision does not contain it. `docs/headers.md` shows the bodies.
+/// It names the policies that denied. It cannot contain the key, which may be an address or a
+/// secret, because a decision does not contain it. `docs/headers.md` shows the bodies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     kind: ProblemKind,
@@ -35,7 +35,7 @@ pub enum ProblemKind {
     StoreFailed,
 }
 
-/// How a problem is written.
+/// The format of a problem body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Body {
@@ -46,14 +46,14 @@ pub enum Body {
     Json,
 }
 
-/// The most bytes of a trace id that are written: it may come from a client.
+/// The maximum length of a trace id in bytes. It may come from a client.
 const TRACE_ID_MAX: usize = 128;
 
 impl Problem {
-    /// The problem of these decisions. Returns `None` if all of them allow the request.
+    /// Creates the problem of these decisions. Returns `None` if all of them allow the request.
     ///
-    /// [`ProblemKind::StoreFailed`] if no quota denied the request: with
-    /// [`slidegate::FailureMode::Deny`], a degraded decision says nothing about the client.
+    /// The kind is [`ProblemKind::StoreFailed`] if no quota denied the request: with
+    /// [`slidegate::FailureMode::Deny`], a degraded decision does not depend on the client.
     pub fn of(decisions: &[PolicyDecision<'_>]) -> Option<Self> {
         let mut denied = decisions.iter().filter(|decision| decision.is_denied());
         let first = denied.next()?;
@@ -61,7 +61,7 @@ impl Problem {
         if first.is_store_failure() && denied.all(PolicyDecision::is_store_failure) {
             return Some(Self { retry_after: retry.seconds(), ..Self::store_failed() });
         }
-        // In shadow mode a quota may be used up without denying anything.
+        // In shadow mode, a quota may be used up without denying a request.
         let mut members = Member::all(decisions.iter().filter(|decision| !decision.is_shadow()));
         members.retain(Member::is_violated);
         Some(Self {
@@ -72,14 +72,14 @@ impl Problem {
         })
     }
 
-    /// The server is overloaded.
+    /// Creates the problem of an overloaded server.
     pub fn overloaded() -> Self {
-        Self::bare(ProblemKind::Overloaded, "the server has more to do than it can")
+        Self::bare(ProblemKind::Overloaded, "the server is overloaded")
     }
 
-    /// The store failed and the policy's failure mode is to deny.
+    /// Creates the problem of a failed store whose failure mode is to deny.
     pub fn store_failed() -> Self {
-        Self::bare(ProblemKind::StoreFailed, "limits cannot be judged at the moment")
+        Self::bare(ProblemKind::StoreFailed, "limits cannot be checked at the moment")
     }
 
     fn bare(kind: ProblemKind, detail: &str) -> Self {
@@ -87,7 +87,7 @@ impl Problem {
         Self { kind, detail, violated: Vec::new(), retry_after: None, trace_id: None }
     }
 
-    /// Sets when to retry, in whole seconds rounded up, at least one.
+    /// Sets the time to retry, in whole seconds rounded up, at least one.
     #[must_use]
     pub fn retry_after(mut self, after: Duration) -> Self {
         self.retry_after = Some(seconds_up(after).max(1));
@@ -210,7 +210,7 @@ fn detail(members: &[Member<'_>], retry: Retry) -> String {
         Retry::After(seconds) => ("used up", format!("retry after {seconds} s")),
         Retry::Allowed => ("used up", String::from("retry later")),
     };
-    // If the request can never pass, quotas that are merely full are not the reason.
+    // If the request can never be allowed, other quotas that are used up are not the reason.
     let guilty = members.iter().filter(|member| retry != Retry::Never || member.is_never());
     let guilty: Vec<String> = guilty.map(quota).collect();
     if guilty.is_empty() {

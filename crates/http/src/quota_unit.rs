@@ -5,11 +5,11 @@ use std::fmt;
 
 use slidegate::{Error, ErrorKind};
 
-/// What a quota counts: the parameter `qu` of `RateLimit-Policy`.
+/// The unit of a quota: the parameter `qu` of `RateLimit-Policy`.
 ///
 /// The draft defines the three constants and has a registry for others. It makes
-/// [`REQUESTS`](Self::REQUESTS) the default, so that one is not written. A unit with a name of your
-/// own is for clients that know it.
+/// [`REQUESTS`](Self::REQUESTS) the default, which is not written. Clients have to know the name of
+/// a custom unit.
 ///
 /// ```
 /// use slidegate_http::QuotaUnit;
@@ -23,7 +23,7 @@ use slidegate::{Error, ErrorKind};
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct QuotaUnit(Cow<'static, str>);
 
-/// The longest name of a unit.
+/// The maximum length of a name.
 const NAME_MAX: usize = 64;
 
 impl QuotaUnit {
@@ -34,12 +34,12 @@ impl QuotaUnit {
     /// Requests that are processed at the same time.
     pub const CONCURRENT_REQUESTS: Self = Self(Cow::Borrowed("concurrent-requests"));
 
-    /// A unit of this name.
+    /// Creates a unit with this name.
     ///
     /// # Errors
     ///
-    /// Returns an error if the name is empty, longer than 64 bytes, or has a character that is not
-    /// printable ASCII, a quote or a backslash.
+    /// Returns an error if the name is empty, longer than 64 bytes, or contains a quote, a
+    /// backslash, or a character that is not printable ASCII.
     pub fn new(name: impl Into<Cow<'static, str>>) -> Result<Self, Error> {
         let name = name.into();
         let is_allowed = |byte: u8| (b' '..=b'~').contains(&byte) && !b"\"\\".contains(&byte);
@@ -47,7 +47,7 @@ impl QuotaUnit {
             return Err(Error::new(
                 ErrorKind::Setting,
                 format!(
-                    "quota unit {name:?} is not usable: use 1 to {NAME_MAX} printable ASCII \
+                    "invalid quota unit {name:?}: use 1 to {NAME_MAX} printable ASCII \
                      characters without quotes and backslashes"
                 ),
             ));
@@ -55,7 +55,7 @@ impl QuotaUnit {
         Ok(Self(name))
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -27,8 +27,8 @@ pub struct TraceParent<'a> {
 }
 
 impl<'a> TraceParent<'a> {
-    /// Reads the header fields. Returns `None` if the field is missing, malformed or present twice, or
-    /// if an id is all zeros.
+    /// Reads the header fields. Returns `None` if the field is missing, malformed or present twice,
+    /// or if an id is all zeros.
     pub fn of(fields: &'a HeaderMap) -> Option<Self> {
         let mut lines = fields.get_all(&TRACEPARENT).iter();
         let value = lines.next().filter(|_| lines.next().is_none())?;
@@ -51,17 +51,17 @@ impl<'a> TraceParent<'a> {
         is_well_formed.then_some(Self { trace_id, parent_id, is_sampled: flags & 1 == 1 })
     }
 
-    /// The id of the trace: 32 lower-case hexadecimal digits, not all zero.
+    /// Returns the id of the trace: 32 lowercase hexadecimal digits, not all zero.
     pub fn trace_id(&self) -> &'a str {
         self.trace_id
     }
 
-    /// The id of the caller's span: 16 lower-case hexadecimal digits, not all zero.
+    /// Returns the id of the caller's span: 16 lowercase hexadecimal digits, not all zero.
     pub fn parent_id(&self) -> &'a str {
         self.parent_id
     }
 
-    /// Whether the caller's span is recorded.
+    /// Returns `true` if the caller's span is sampled.
     pub fn is_sampled(&self) -> bool {
         self.is_sampled
     }

@@ -1,7 +1,7 @@
-//! Who the client is: the walk over hops, keys by bits, and settings that cannot be wrong.
+//! Client addresses: reading hops, keys by prefix, and invalid settings.
 //!
-//! What could go wrong: a client that chooses its own key by a header, two keys for two spellings of
-//! one address, one key for everybody behind a dual-stack socket, a panic on what a client sends.
+//! What could go wrong: a client that chooses its key with a header, two keys for two notations of
+//! one address, one key for all clients of a dual-stack socket, a panic on input from a client.
 
 #![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
 
@@ -40,7 +40,7 @@ fn found(field: HopField, peer: &str, lines: &[&str]) -> String {
 }
 
 #[test]
-fn the_peer_unless_told() {
+fn uses_the_peer_by_default() {
     let mut all = headers(HopField::XForwardedFor, &["1.1.1.1"]);
     all.insert("forwarded", "for=1.1.1.1".parse().unwrap());
     assert_eq!(ClientAddress::peer().find(ip("10.0.0.1"), &all), ip("10.0.0.1"));
@@ -51,7 +51,7 @@ fn the_peer_unless_told() {
 }
 
 #[test]
-fn the_walk_over_x_forwarded_for() {
+fn reads_x_forwarded_for_from_the_right() {
     for (lines, expected) in [
         (&["203.0.113.9"][..], "203.0.113.9"),
         (&["127.0.0.1, 203.0.113.9"], "203.0.113.9"),
@@ -62,7 +62,7 @@ fn the_walk_over_x_forwarded_for() {
         (&["203.0.113.9, ,,"], "203.0.113.9"),
         // Only trusted hops: the farthest of them.
         (&["10.3.3.3, 10.2.2.2"], "10.3.3.3"),
-        // No hop at all, or one that tells no address: the last trusted one.
+        // No hop, or one without an address: the last trusted one.
         (&[], "10.0.0.1"),
         (&[""], "10.0.0.1"),
         (&["203.0.113.9, unknown"], "10.0.0.1"),
@@ -71,13 +71,13 @@ fn the_walk_over_x_forwarded_for() {
         (&["203.0.113.9, for=1.1.1.1, 10.2.2.2"], "10.2.2.2"),
     ] {
         assert_eq!(found(HopField::XForwardedFor, "10.0.0.1", lines), expected, "{lines:?}");
-        // A dual-stack socket shows an IPv4 proxy so.
+        // A dual-stack socket shows an IPv4 proxy like this.
         assert_eq!(found(HopField::XForwardedFor, "::ffff:10.0.0.1", lines), expected);
     }
 }
 
 #[test]
-fn the_walk_over_forwarded() {
+fn reads_forwarded_from_the_right() {
     for (lines, expected) in [
         (&["for=203.0.113.9;proto=https;by=10.0.0.1"][..], "203.0.113.9"),
         (&["for=127.0.0.1, For=\"203.0.113.9:4711\""], "203.0.113.9"),
@@ -96,7 +96,7 @@ fn the_walk_over_forwarded() {
 }
 
 #[test]
-fn a_field_with_one_address() {
+fn reads_a_field_with_one_address() {
     let rule = ClientAddress::builder()
         .single_field("CF-Connecting-IP")
         .trust("10.0.0.0/8")
@@ -117,13 +117,13 @@ fn a_field_with_one_address() {
     assert_eq!(found("10.0.0.1", &["10.2.2.2"]), "10.2.2.2");
     // Not a proxy.
     assert_eq!(found("8.8.8.8", &["203.0.113.9"]), "8.8.8.8");
-    // None, two, a list, or no address: the proxy let it through.
+    // None, two, a list, or no address: the proxy passed it on.
     for lines in [&[][..], &["1.1.1.1", "2.2.2.2"], &["1.1.1.1, 2.2.2.2"], &["unknown"], &[""]] {
         assert_eq!(found("10.0.0.1", lines), "10.0.0.1", "{lines:?}");
     }
 }
 
-// A client may send the field that its proxy does not know of, and leaves as it is.
+// A client may send a field that its proxy does not know and does not replace.
 #[test]
 fn only_the_chosen_field_is_read() {
     for (chosen, other) in [(FIELDS[0], FIELDS[1]), (FIELDS[1], FIELDS[0])] {
@@ -134,13 +134,13 @@ fn only_the_chosen_field_is_read() {
 }
 
 #[test]
-fn how_much_of_an_address_counts() {
+fn keys_use_prefixes_of_addresses() {
     let usual = ClientAddress::peer();
     let key = |address: &str| usual.key_of(ip(address)).to_string();
     assert_eq!(key("192.0.2.7"), "192.0.2.7");
     assert_eq!(key("::ffff:192.0.2.7"), "192.0.2.7");
     assert_eq!(key("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::/64");
-    // Not an IPv4 address, whatever it ends with.
+    // Not an IPv4 address, although it ends like one.
     assert_eq!(key("2001:db8::192.0.2.7"), "2001:db8::/64");
 
     let other = ClientAddress::builder().ipv4_prefix(24).ipv6_prefix(48).build().unwrap();
@@ -153,7 +153,7 @@ fn how_much_of_an_address_counts() {
 
 // Masked as IPv6, all IPv4 clients of a dual-stack socket would share one key.
 #[test]
-fn two_clients_on_a_dual_stack_socket_are_apart() {
+fn clients_of_a_dual_stack_socket_are_counted_separately() {
     for bits in [32, 48, 64, 96, 128] {
         let rule = ClientAddress::builder().ipv6_prefix(bits).build().unwrap();
         let none = HeaderMap::new();
@@ -170,16 +170,16 @@ fn refusal(builder: ClientAddressBuilder) -> String {
 }
 
 #[test]
-fn settings_that_would_be_wrong_are_refused() {
+fn rejects_invalid_settings() {
     let field = || ClientAddress::builder().field(HopField::XForwardedFor);
     for (builder, message) in [
         (
             field(),
-            "x-forwarded-for is to be read but no proxy is trusted to write it: name their networks",
+            "the field x-forwarded-for is set but no proxy is trusted: name the networks of the proxies",
         ),
         (
             ClientAddress::builder().trust("10.0.0.0/8"),
-            "1 trusted networks but no field to read: choose the field that they write",
+            "1 trusted networks are set but no field: choose the field that the proxies write",
         ),
         (
             field().trust("10.0.0.1/8"),
@@ -211,7 +211,8 @@ fn settings_that_would_be_wrong_are_refused() {
         assert!(refused.contains("hops") || refused.contains("not a header"), "{refused}");
     }
     assert!(
-        refusal(ClientAddress::builder().single_field("x-real-ip")).starts_with("x-real-ip is")
+        refusal(ClientAddress::builder().single_field("x-real-ip"))
+            .starts_with("the field x-real-ip is")
     );
     assert!(refusal(field().trust_all(vec!["10.0.0.0/8"; 257])).starts_with("257 trusted"));
     assert!(ClientAddress::builder().ipv6_prefix(129).build().is_err());
@@ -219,7 +220,7 @@ fn settings_that_would_be_wrong_are_refused() {
 }
 
 #[test]
-fn trusted_networks_match_by_bits_too() {
+fn trusted_networks_match_any_notation() {
     let mapped = ClientAddress::builder()
         .field(HopField::XForwardedFor)
         .trust("::ffff:10.0.0.0/104")
@@ -232,7 +233,7 @@ fn trusted_networks_match_by_bits_too() {
     assert!(!mapped.is_trusted(ip("::10.9.9.9")));
 }
 
-/// Texts that all mean one address.
+/// Returns several notations of one address.
 fn spellings(address: Ipv6Addr) -> Vec<String> {
     let parts = address.segments().map(|part| format!("{part:x}")).join(":");
     let padded = address.segments().map(|part| format!("{part:04X}")).join(":");
@@ -266,7 +267,7 @@ fn outside(address: &Ipv6Addr) -> bool {
     FIELDS.iter().all(|field| !behind(*field).is_trusted(IpAddr::V6(*address)))
 }
 
-/// What may stand in a header line, with many of the characters that mean something there.
+/// Generates header lines with many characters that have a meaning there.
 fn any_line() -> impl Strategy<Value = Vec<u8>> {
     let line = prop_oneof![
         proptest::collection::vec(any::<u8>(), 0..60),
@@ -299,9 +300,9 @@ proptest! {
         }
     }
 
-    // What a client sends stands left of what its proxy adds, in the same line or before it.
+    // Entries from a client are to the left of those from its proxy, in the same line or before it.
     #[test]
-    fn no_prefix_a_client_prepends_changes_the_key(
+    fn entries_from_a_client_do_not_change_its_key(
         address in any_address().prop_filter("", outside),
         lines in proptest::collection::vec(any_line(), 0..3),
         prefix in any_line(),
@@ -336,7 +337,7 @@ proptest! {
             IpAddr::V6(Ipv6Addr::from(u128::from(network) << 64 | u128::from(host)))
         };
         let rule = ClientAddress::peer();
-        // The first /64 holds the IPv4-mapped addresses.
+        // The first /64 contains the IPv4-mapped addresses.
         prop_assume!(network != 0 && other != 0);
         prop_assert_eq!(rule.key_of(address(network, one)), rule.key_of(address(network, two)));
         let same = rule.key_of(address(network, one)) == rule.key_of(address(other, one));
@@ -344,7 +345,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_a_client_sends_panics(lines in proptest::collection::vec(any_line(), 0..6)) {
+    fn no_client_input_panics(lines in proptest::collection::vec(any_line(), 0..6)) {
         for field in FIELDS {
             let rule = behind(field);
             let _ = rule.key(ip("10.0.0.1"), &headers(field, &lines)).to_string();

@@ -1,7 +1,7 @@
-//! Reading fields: our own forms, those of other servers, and arbitrary input.
+//! Reading fields: the forms that this crate writes, those of other servers, and arbitrary input.
 //!
-//! What could go wrong: a wait shorter than the server wants, one so long that a client never
-//! comes back, one quota read as two, a panic on what a server sends.
+//! What could go wrong: a wait that is shorter than the server wants, a wait so long that a client
+//! never returns, one quota read as two, a panic on input from a server.
 
 #![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
 
@@ -28,7 +28,7 @@ fn limits(lines: &[(&str, &str)]) -> AdvertisedLimits {
     AdvertisedLimits::read(&headers, now())
 }
 
-/// Name, limit, remaining, reset and window of a quota, in seconds.
+/// Name, limit, remaining units, reset and window of a quota, in seconds.
 type Parts<'a> = (Option<&'a str>, Option<u64>, Option<u64>, Option<u64>, Option<u64>);
 
 fn parts(quota: &AdvertisedQuota) -> Parts<'_> {
@@ -55,7 +55,7 @@ fn lists_and_their_policies() {
             (Some("daily"), Some(1000), Some(930), Some(3600), Some(86_400)),
         ]
     );
-    // Tokens, and a member without `r`, are in examples of the draft itself.
+    // The draft has examples with tokens, and with a member without `r`.
     let read = limits(&[("ratelimit-policy", "quota;q=10"), ("ratelimit", "quota;t=1")]);
     assert_eq!(all(&read), [(Some("quota"), Some(10), None, Some(1), None)]);
     // A policy without a status.
@@ -90,7 +90,7 @@ fn older_drafts() {
         ("ratelimit-reset", "36"),
     ];
     assert_eq!(all(&limits(&triple)), expected);
-    // Which of two windows with the same limit was meant is not known.
+    // Two windows have the same limit, so the window is ambiguous.
     let read = limits(&[
         ("ratelimit-policy", "10;w=1, 10;w=60"),
         ("ratelimit", "limit=10, remaining=1, reset=7"),
@@ -100,7 +100,7 @@ fn older_drafts() {
 }
 
 #[test]
-fn spellings_of_the_wild() {
+fn reads_fields_of_other_servers() {
     let expected = [(None, Some(60), Some(59), Some(30), None)];
     let moment = (NOW + 30).to_string();
     let millis = format!("{moment}000");
@@ -129,12 +129,12 @@ fn spellings_of_the_wild() {
             (None, Some(1000), None, None, Some(3600)),
         ]
     );
-    // Seconds from now beside a moment.
+    // Seconds from now, together with a point in time.
     let read = limits(&[("x-ratelimit-reset", &moment), ("x-ratelimit-reset-after", "29.5")]);
     assert_eq!(read.quotas()[0].reset_after(), Some(Duration::from_millis(29_500)));
 }
 
-// One quota in two ways is one quota.
+// A quota in two forms is one quota.
 #[test]
 fn first_family_with_a_number_is_used() {
     let x = [("x-ratelimit-limit", "7"), ("x-ratelimit-remaining", "6")];
@@ -148,7 +148,7 @@ fn first_family_with_a_number_is_used() {
 }
 
 #[test]
-fn of_several_lines_the_most_careful_counts() {
+fn several_lines_use_the_most_restrictive_value() {
     let read = limits(&[
         ("x-ratelimit-limit", "100"),
         ("x-ratelimit-limit", "50"),
@@ -222,7 +222,7 @@ fn reading_is_bounded() {
     assert_eq!(limits(&[("ratelimit", &many[..600].join(","))]).quotas().len(), 64);
     let policies = (0..300).map(|number| format!("{number};w=9")).collect::<Vec<_>>().join(",");
     assert_eq!(limits(&[("ratelimit-policy", &policies)]).quotas().len(), 64);
-    // Beyond 8 KiB a field counts as malformed.
+    // A field longer than 8 KiB counts as malformed.
     assert_eq!(limits(&[("ratelimit", &many.join(","))]).quotas().len(), 0);
     let window = limits(&[("ratelimit-policy", "1;w=999999999999999")]);
     assert_eq!(window.quotas()[0].window(), Some(AdvertisedLimits::WAIT_MAX));
@@ -230,7 +230,7 @@ fn reading_is_bounded() {
 }
 
 #[test]
-fn the_servers_date() {
+fn reads_the_date_of_the_server() {
     let mut headers = HeaderMap::new();
     assert_eq!(AdvertisedLimits::date(&headers, now()), None);
     headers.insert("date", "Sun, 15 Nov 2026 21:26:40 GMT".parse().unwrap());
@@ -240,7 +240,7 @@ fn the_servers_date() {
 fn policies() -> impl Strategy<Value = Vec<(Policy, Decision)>> {
     let quota = (1..=(1_u64 << 40), 1..=400_000_000_u64, any::<u64>(), 0..=400_000_000_u64);
     let policy = ("[a-z]{1,3}", proptest::collection::vec(quota, 1..4), any::<bool>());
-    let judged = policy.prop_map(|(name, quotas, allow)| {
+    let decisions = policy.prop_map(|(name, quotas, allow)| {
         let window = |millis| Duration::from_millis(millis);
         let policy = Policy::builder(&name)
             .quotas(quotas.iter().map(|quota| Quota::new(quota.0, window(quota.1)).unwrap()))
@@ -256,17 +256,17 @@ fn policies() -> impl Strategy<Value = Vec<(Policy, Decision)>> {
         let outcome = if allow { Outcome::Allow } else { Outcome::Deny };
         (policy, Decision::new(outcome, &standings, None))
     });
-    proptest::collection::vec(judged, 1..4)
+    proptest::collection::vec(decisions, 1..4)
 }
 
 fn up(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis().div_ceil(1000)).unwrap()
 }
 
-/// Limit, remaining, reset and window of every quota that was judged, in whole seconds.
-fn expected(judged: &[(Policy, Decision)]) -> Vec<[u64; 4]> {
+/// Returns limit, remaining units, reset and window of every quota, in whole seconds.
+fn expected(decisions: &[(Policy, Decision)]) -> Vec<[u64; 4]> {
     let mut all = Vec::new();
-    for (policy, decision) in judged {
+    for (policy, decision) in decisions {
         for (quota, standing) in policy.quotas().iter().zip(decision.quotas()) {
             let (reset, window) = (up(standing.reset_after()), up(quota.window()));
             all.push([standing.limit(), standing.remaining(), reset, window]);
@@ -275,17 +275,17 @@ fn expected(judged: &[(Policy, Decision)]) -> Vec<[u64; 4]> {
     all
 }
 
-fn written(fields: Fields, judged: &[(Policy, Decision)]) -> HeaderMap {
-    let judged: Vec<_> = judged.iter().map(|(p, d)| PolicyDecision::new(p, d)).collect();
+fn written(fields: Fields, decisions: &[(Policy, Decision)]) -> HeaderMap {
+    let decisions: Vec<_> = decisions.iter().map(|(p, d)| PolicyDecision::new(p, d)).collect();
     let mut headers = HeaderMap::new();
-    fields.write(&judged, now(), &mut headers);
+    fields.write(&decisions, now(), &mut headers);
     headers
 }
 
 proptest! {
     #[test]
-    fn lists_are_read_back_whole(judged in policies()) {
-        let read = AdvertisedLimits::read(&written(Fields::new(), &judged), now());
+    fn lists_round_trip(decisions in policies()) {
+        let read = AdvertisedLimits::read(&written(Fields::new(), &decisions), now());
         let read: Vec<_> = read
             .quotas()
             .iter()
@@ -294,12 +294,12 @@ proptest! {
                 [limit, remaining, reset, window].map(Option::unwrap)
             })
             .collect();
-        prop_assert_eq!(read, expected(&judged));
+        prop_assert_eq!(read, expected(&decisions));
     }
 
     #[test]
-    fn the_tightest_is_read_back_from_every_other_form(
-        judged in policies(),
+    fn other_forms_round_trip_the_tightest_quota(
+        decisions in policies(),
         fields in prop_oneof![
             Just(Fields::none().ratelimit(Form::Dictionary)),
             Just(Fields::none().ratelimit(Form::Triple)),
@@ -307,8 +307,8 @@ proptest! {
             Just(Fields::none().x_ratelimit(Reset::Epoch)),
         ],
     ) {
-        let read = AdvertisedLimits::read(&written(fields, &judged), now());
-        let expected = expected(&judged);
+        let read = AdvertisedLimits::read(&written(fields, &decisions), now());
+        let expected = expected(&decisions);
         let first = &read.quotas()[0];
         let fewest = expected.iter().map(|quota| quota[1]).min();
         prop_assert_eq!(first.remaining(), fewest);
@@ -317,8 +317,8 @@ proptest! {
             Some(quota[0]) == first.limit() && Some(quota[1]) == fewest && quota[2] == reset
         };
         prop_assert!(expected.iter().any(is_one), "{:?} of {:?}", first, expected);
-        // Every policy is there, on its own or with the quota that has a status.
-        let policies = written(fields, &judged).contains_key("ratelimit-policy");
+        // Every policy is present, alone or with the quota that has a status.
+        let policies = written(fields, &decisions).contains_key("ratelimit-policy");
         for [limit, _, _, window] in expected.into_iter().filter(|_| policies) {
             let window = Some(Duration::from_secs(window));
             let found = |quota: &AdvertisedQuota| {
@@ -329,16 +329,16 @@ proptest! {
     }
 
     #[test]
-    fn retry_after_is_read_back(judged in policies()) {
-        let denied = judged.iter().filter(|(_, decision)| !decision.is_allowed());
+    fn retry_after_round_trips(decisions in policies()) {
+        let denied = decisions.iter().filter(|(_, decision)| !decision.is_allowed());
         let longest = denied.map(|(_, decision)| up(decision.retry_after().duration().unwrap()).max(1)).max();
         let fields = Fields::none().retry_after(true);
-        let read = AdvertisedLimits::read(&written(fields, &judged), now());
+        let read = AdvertisedLimits::read(&written(fields, &decisions), now());
         prop_assert_eq!(read.retry_after().map(|after| after.as_secs()), longest);
     }
 
     #[test]
-    fn nothing_a_server_sends_panics(
+    fn no_server_input_panics(
         lines in proptest::collection::vec((0..NAMES.len(), any_value()), 0..8),
         seconds in any::<u32>(),
     ) {

@@ -1,7 +1,7 @@
-//! What is written: the values of each form, and that every one of them is a structured field.
+//! Written fields: the values of each form, and that each is a valid structured field.
 //!
-//! What could go wrong: a client told to come before it is let in, a field that no parser takes, two
-//! members of one name, numbers beyond what a structured field may carry.
+//! What could go wrong: a client that returns before it is allowed, a field that parsers reject,
+//! two members with one name, numbers above the maximum of a structured field.
 
 #![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
 
@@ -25,15 +25,15 @@ fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + NOW
 }
 
-fn written(fields: Fields, judged: &[PolicyDecision<'_>]) -> HeaderMap {
+fn written(fields: Fields, decisions: &[PolicyDecision<'_>]) -> HeaderMap {
     let mut headers = HeaderMap::new();
-    fields.write(judged, now(), &mut headers);
+    fields.write(decisions, now(), &mut headers);
     headers
 }
 
-/// All fields, in order, as they would stand on the wire.
-fn wire(fields: Fields, judged: &[PolicyDecision<'_>]) -> Vec<String> {
-    let pairs = fields.pairs(judged, now());
+/// Returns all fields, in order, as on the wire.
+fn wire(fields: Fields, decisions: &[PolicyDecision<'_>]) -> Vec<String> {
+    let pairs = fields.pairs(decisions, now());
     pairs.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect()
 }
 
@@ -50,7 +50,7 @@ fn retry_after(wait: Option<Duration>) -> RetryAfter {
     wait.map_or(RetryAfter::Never, RetryAfter::from)
 }
 
-fn standing(limit: u64, remaining: u64, retry: Option<u64>, reset: u64) -> QuotaDecision {
+fn quota_status(limit: u64, remaining: u64, retry: Option<u64>, reset: u64) -> QuotaDecision {
     QuotaDecision::new(
         limit,
         remaining,
@@ -62,12 +62,12 @@ fn standing(limit: u64, remaining: u64, retry: Option<u64>, reset: u64) -> Quota
 #[test]
 fn an_allowed_request_in_every_form() {
     let policy = two_quotas();
-    let quotas = [standing(10, 9, Some(0), 1000), standing(1000, 400, Some(0), 59_001)];
+    let quotas = [quota_status(10, 9, Some(0), 1000), quota_status(1000, 400, Some(0), 59_001)];
     let decision = Decision::new(Outcome::Allow, &quotas, None);
-    let judged = [PolicyDecision::new(&policy, &decision)];
+    let decisions = [PolicyDecision::new(&policy, &decision)];
 
     assert_eq!(
-        wire(Fields::new(), &judged),
+        wire(Fields::new(), &decisions),
         [
             r#"ratelimit: "api-1s";r=9;t=1, "api-3600s";r=400;t=60"#,
             r#"ratelimit-policy: "api-1s";q=10;w=1, "api-3600s";q=1000;w=3600"#,
@@ -77,11 +77,11 @@ fn an_allowed_request_in_every_form() {
         ]
     );
     assert_eq!(
-        wire(Fields::none().ratelimit(Form::Dictionary), &judged),
+        wire(Fields::none().ratelimit(Form::Dictionary), &decisions),
         ["ratelimit: limit=10, remaining=9, reset=1", "ratelimit-policy: 10;w=1, 1000;w=3600"]
     );
     assert_eq!(
-        wire(Fields::none().ratelimit(Form::Triple), &judged),
+        wire(Fields::none().ratelimit(Form::Triple), &decisions),
         [
             "ratelimit-limit: 10",
             "ratelimit-remaining: 9",
@@ -90,38 +90,38 @@ fn an_allowed_request_in_every_form() {
         ]
     );
     // 1700000000.25 and one second, rounded up once.
-    let epoch = wire(Fields::none().x_ratelimit(Reset::Epoch), &judged);
+    let epoch = wire(Fields::none().x_ratelimit(Reset::Epoch), &decisions);
     assert_eq!(epoch[2], "x-ratelimit-reset: 1700000002");
-    assert_eq!(wire(Fields::none(), &judged), [""; 0]);
+    assert_eq!(wire(Fields::none(), &decisions), [""; 0]);
 }
 
 #[test]
-fn a_denial_says_when_to_come_again_and_is_not_cached() {
+fn denials_have_a_retry_time_and_are_not_cached() {
     let policy = two_quotas();
-    let quotas = [standing(10, 0, Some(1), 1), standing(1000, 400, Some(0), 59_001)];
+    let quotas = [quota_status(10, 0, Some(1), 1), quota_status(1000, 400, Some(0), 59_001)];
     let decision = Decision::new(Outcome::Deny, &quotas, None);
     let headers = written(Fields::new(), &[PolicyDecision::new(&policy, &decision)]);
     assert_eq!(headers["retry-after"], "1");
     assert_eq!(headers["cache-control"], "no-store");
     assert_eq!(headers["x-ratelimit-remaining"], "0");
 
-    // The longest of all that denied; 7.001 seconds are eight.
-    let other = [standing(10, 0, Some(7001), 1)];
+    // The longest wait of all policies that denied. 7.001 seconds are rounded to eight.
+    let other = [quota_status(10, 0, Some(7001), 1)];
     let later = Decision::new(Outcome::Deny, &other, None);
-    let judged = [PolicyDecision::new(&policy, &decision), PolicyDecision::new(&policy, &later)];
-    assert_eq!(written(Fields::new(), &judged)["retry-after"], "8");
-    assert!(!written(Fields::new().retry_after(false), &judged).contains_key("retry-after"));
+    let decisions = [PolicyDecision::new(&policy, &decision), PolicyDecision::new(&policy, &later)];
+    assert_eq!(written(Fields::new(), &decisions)["retry-after"], "8");
+    assert!(!written(Fields::new().retry_after(false), &decisions).contains_key("retry-after"));
 
-    // Denied together with others, though its own quotas had room: never "at once".
-    let room = [standing(10, 5, Some(0), 0)];
+    // Denied because of another policy, although its own quotas would allow it: never zero.
+    let room = [quota_status(10, 5, Some(0), 0)];
     let decision = Decision::new(Outcome::Deny, &room, None);
     let headers = written(Fields::new(), &[PolicyDecision::new(&policy, &decision)]);
     assert_eq!(headers["retry-after"], "1");
 }
 
-// Any number of seconds would be untrue, and would invite a retry that is denied again.
+// No number of seconds would be right, and a retry would be denied again.
 #[test]
-fn a_request_that_never_passes_is_told_no_time() {
+fn a_request_that_can_never_pass_has_no_retry_time() {
     let limiter = Limiter::new(Policy::new("api", Quota::per_minute(5)).unwrap()).unwrap();
     let decision = limiter.check_cost("alice", Cost::new(6).unwrap());
     let headers = written(Fields::new(), &[PolicyDecision::new(limiter.policy(), &decision)]);
@@ -131,24 +131,24 @@ fn a_request_that_never_passes_is_told_no_time() {
 }
 
 #[test]
-fn shadow_is_not_told_unless_asked() {
+fn shadow_policies_are_omitted_by_default() {
     let shadow =
         Policy::builder("new").quota(Quota::per_minute(1)).mode(Mode::Shadow).build().unwrap();
     let limiter = Limiter::builder(shadow).clock(ManualClock::new(NOW)).build().unwrap();
     let _ = limiter.check("alice");
     let decision = limiter.check("alice");
     assert!(decision.is_shadow_denied());
-    let judged = [PolicyDecision::new(limiter.policy(), &decision)];
-    assert_eq!(wire(Fields::new(), &judged), [""; 0]);
-    let headers = written(Fields::new().shadow(true), &judged);
+    let decisions = [PolicyDecision::new(limiter.policy(), &decision)];
+    assert_eq!(wire(Fields::new(), &decisions), [""; 0]);
+    let headers = written(Fields::new().shadow(true), &decisions);
     assert_eq!(headers["ratelimit"], r#""new";r=0;t=60"#);
-    assert!(!headers.contains_key("retry-after"), "nobody was denied");
-    assert!(!headers.contains_key("cache-control"), "nobody was denied");
+    assert!(!headers.contains_key("retry-after"), "no request was denied");
+    assert!(!headers.contains_key("cache-control"), "no request was denied");
 }
 
 #[test]
-fn nothing_to_tell_is_no_field() {
-    // An empty list is not a value that `RateLimit` may have.
+fn writes_no_field_without_quotas() {
+    // `RateLimit` must not be an empty list.
     let policy = Policy::builder("api")
         .quota(Quota::per_minute(1))
         .failure_mode(FailureMode::Deny)
@@ -161,16 +161,16 @@ fn nothing_to_tell_is_no_field() {
 }
 
 #[test]
-fn a_tier_tells_its_own_windows() {
+fn a_tier_shows_its_own_windows() {
     let policy = Policy::new("api", Quota::per_minute(1)).unwrap();
     let gold = [Quota::per_hour(500)];
-    let decision = Decision::new(Outcome::Allow, &[standing(500, 499, Some(0), 1)], None);
+    let decision = Decision::new(Outcome::Allow, &[quota_status(500, 499, Some(0), 1)], None);
     let headers = written(Fields::new(), &[PolicyDecision::new(&policy, &decision).quotas(&gold)]);
     assert_eq!(headers["ratelimit-policy"], r#""api";q=500;w=3600"#);
 }
 
 #[test]
-fn what_was_there_is_replaced() {
+fn replaces_existing_fields() {
     let limiter = Limiter::new(Policy::new("api", Quota::per_minute(5)).unwrap()).unwrap();
     let decision = limiter.check("alice");
     let mut headers = HeaderMap::new();
@@ -180,9 +180,9 @@ fn what_was_there_is_replaced() {
     assert_eq!(headers.get_all("ratelimit").iter().count(), 1);
 }
 
-// The draft: `Retry-After` should not name a moment earlier than `t`. The decisions are true ones.
+// The draft: `Retry-After` should not be earlier than `t`. These decisions are real ones.
 #[test]
-fn retry_after_is_never_before_the_reset_of_a_quota_that_denied() {
+fn retry_after_is_not_earlier_than_the_reset_of_a_denying_quota() {
     for algorithm in [
         Algorithm::Log,
         Algorithm::LogCapped { bytes_max: 64 },
@@ -235,8 +235,8 @@ fn any_standing() -> impl Strategy<Value = QuotaDecision> {
     )
 }
 
-/// Any decision, also one that does not fit its policy.
-fn any_judged() -> impl Strategy<Value = Vec<(Policy, Decision)>> {
+/// Generates any decision, including ones that do not match their policy.
+fn any_decisions() -> impl Strategy<Value = Vec<(Policy, Decision)>> {
     let outcome = prop_oneof![Just(Outcome::Allow), Just(Outcome::Deny)];
     let decision = (outcome, proptest::collection::vec(any_standing(), 0..=8))
         .prop_map(|(outcome, quotas)| Decision::new(outcome, &quotas, None));
@@ -256,12 +256,12 @@ fn names(list: &List) -> Vec<&str> {
 proptest! {
     #[test]
     fn every_field_is_a_structured_field(
-        judged in any_judged(),
+        decisions in any_decisions(),
         form in prop_oneof![Just(Form::List), Just(Form::Dictionary), Just(Form::Triple)],
     ) {
-        let judged: Vec<_> = judged.iter().map(|(p, d)| PolicyDecision::new(p, d)).collect();
-        let headers = written(Fields::new().ratelimit(form), &judged);
-        let denied = judged.iter().any(PolicyDecision::is_denied);
+        let decisions: Vec<_> = decisions.iter().map(|(p, d)| PolicyDecision::new(p, d)).collect();
+        let headers = written(Fields::new().ratelimit(form), &decisions);
+        let denied = decisions.iter().any(PolicyDecision::is_denied);
         prop_assert_eq!(headers.contains_key("cache-control"), denied);
         for (name, value) in &headers {
             let text = value.to_str().unwrap();
@@ -295,9 +295,9 @@ proptest! {
 }
 
 proptest! {
-    // What is written beforehand must not tell anything else than what is written each time.
+    // Prepared fields must have the same values as fields written each time.
     #[test]
-    fn the_fields_of_a_policy_are_those_of_its_decisions(
+    fn prepared_fields_equal_written_fields(
         limit in 1..=1_000_000_000u64,
         left in 0..=1_000_000_000u64,
         reset in prop_oneof![0..120_000u64, 0..1_000_000_000_000_000u64],
@@ -307,7 +307,7 @@ proptest! {
     ) {
         let fields = Fields::none().ratelimit(lists.then_some(Form::List)).x_ratelimit(x_ratelimit);
         let policy = Policy::new(&name, Quota::new(limit, Duration::from_secs(60)).unwrap()).unwrap();
-        let quota = standing(limit, left.min(limit), Some(0), reset);
+        let quota = quota_status(limit, left.min(limit), Some(0), reset);
         let decision = Decision::new(Outcome::Allow, &[quota], None);
         let expected = written(fields, &[PolicyDecision::new(&policy, &decision)]);
 
@@ -316,16 +316,16 @@ proptest! {
         prop_assert!(prepared.write(&quota, now(), &mut headers));
         prop_assert!(headers.iter().eq(expected.iter()), "{:?} is not {:?}", headers, expected);
 
-        // Another quota than the policy's, as of a tier, is left to those who know it.
+        // A quota other than that of the policy, as of a tier, is not written.
         let mut headers = HeaderMap::new();
-        let other = standing(limit + 1, left.min(limit), Some(0), reset);
+        let other = quota_status(limit + 1, left.min(limit), Some(0), reset);
         prop_assert!(!prepared.write(&other, now(), &mut headers));
         prop_assert!(headers.is_empty());
     }
 }
 
 #[test]
-fn what_cannot_be_written_beforehand_is_not() {
+fn unsupported_policies_are_not_prepared() {
     let minute = Quota::per_minute(10);
     let one = Policy::new("api", minute).unwrap();
     let shadow = Policy::builder("api").quota(minute).mode(Mode::Shadow).build().unwrap();
@@ -341,7 +341,7 @@ fn what_cannot_be_written_beforehand_is_not() {
 #[test]
 fn units_and_partition_keys_are_parameters_of_lists() {
     let policy = two_quotas();
-    let quotas = [standing(10, 9, Some(0), 1000), standing(1000, 400, Some(0), 59_001)];
+    let quotas = [quota_status(10, 9, Some(0), 1000), quota_status(1000, 400, Some(0), 59_001)];
     let decision = Decision::new(Outcome::Allow, &quotas, None);
     let (tokens, bytes) = (QuotaUnit::new("tokens").unwrap(), QuotaUnit::CONTENT_BYTES);
     let plain = PolicyDecision::new(&policy, &decision);
@@ -369,14 +369,14 @@ fn units_and_partition_keys_are_parameters_of_lists() {
 }
 
 proptest! {
-    // What a client reads back is what was set, whatever it is.
+    // A client reads back exactly what was set.
     #[test]
-    fn units_and_partition_keys_are_read_back(
+    fn units_and_partition_keys_round_trip(
         unit in "[ !#-\\[\\]-~]{1,64}",
         key in proptest::collection::vec(any::<u8>(), 0..40),
     ) {
         let policy = Policy::new("api", Quota::per_minute(10)).unwrap();
-        let decision = Decision::new(Outcome::Allow, &[standing(10, 9, Some(0), 1000)], None);
+        let decision = Decision::new(Outcome::Allow, &[quota_status(10, 9, Some(0), 1000)], None);
         let unit = QuotaUnit::new(unit).unwrap();
         let headers = written(
             Fields::new(),

@@ -1,4 +1,4 @@
-//! The body of a 429 and of a 503: what it says, and that it is JSON.
+//! The body of a 429 and of a 503: its content, and that it is valid JSON.
 
 #![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
 
@@ -87,7 +87,7 @@ fn only_the_quotas_that_denied_are_named() {
     let problem = Problem::of(&[PolicyDecision::new(&policy, &decision)]).unwrap();
     assert_eq!(problem.violated_policies(), ["api-1s"]);
 
-    // Used up in shadow mode: turned nobody away.
+    // Used up in shadow mode, so it denied no request.
     let shadow = Policy::builder("new").quota(Quota::per_second(10)).mode(Mode::Shadow);
     let shadow = shadow.build().unwrap();
     let passed = Decision::new(Outcome::Allow, &[full], None);
@@ -96,7 +96,7 @@ fn only_the_quotas_that_denied_are_named() {
 }
 
 #[test]
-fn a_request_that_never_passes_is_told_so() {
+fn a_request_that_can_never_pass_has_no_retry_time() {
     let limiter = limiter("api", 5);
     let decision = limiter.check_cost("alice", Cost::new(6).unwrap());
     let problem = Problem::of(&[PolicyDecision::new(limiter.policy(), &decision)]).unwrap();
@@ -125,19 +125,19 @@ fn a_failed_store_is_503_and_not_the_clients_fault() {
     assert_eq!(body["retry_after"], 60);
     assert_eq!(body.get("violated-policies"), None);
 
-    // PolicyDecision by a limiter of this process: a true quota, so the client's fault.
+    // Decided by a limiter in this process: a real quota, so the client exceeded it.
     let local = policy(FailureMode::Local);
     let problem = Problem::of(&[PolicyDecision::new(&local, &degraded)]).unwrap();
     assert_eq!(problem.status(), 429);
 
-    // A quota denied too: that is the surer answer.
+    // A quota denied as well, which takes precedence.
     let denied = Decision::new(Outcome::Deny, &full, None);
     let judged = [PolicyDecision::new(&denying, &degraded), PolicyDecision::new(&local, &denied)];
     assert_eq!(Problem::of(&judged).unwrap().status(), 429);
 }
 
 #[test]
-fn overload_is_told_apart_from_a_failed_store() {
+fn overload_differs_from_a_failed_store() {
     let overloaded = Problem::overloaded().retry_after(Duration::from_millis(1500));
     assert_eq!(overloaded.status(), 503);
     let body = read(&overloaded, Body::Problem);
@@ -153,7 +153,7 @@ fn overload_is_told_apart_from_a_failed_store() {
 }
 
 proptest! {
-    // The trace id may come from a client: it must not break out of its string, nor be endless.
+    // The trace id may come from a client: it must stay within its string and be bounded.
     #[test]
     fn any_trace_id_is_one_string(id: String) {
         let body = read(&Problem::overloaded().trace_id(&id), Body::Problem);

@@ -1,7 +1,7 @@
-//! Waits in whole seconds: never early, never more than a second late, never longer than the window.
+//! Waits in whole seconds: never early, at most one second late, never longer than the window.
 //!
-//! What could go wrong: a client that waits as long as it should and is denied again, or one that waits
-//! a second more than it has to.
+//! What could go wrong: a client that waits for the stated time and is denied again, or one that
+//! waits a second longer than necessary.
 
 #![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
 
@@ -15,8 +15,8 @@ use slidegate_http::{Fields, PolicyDecision};
 const EPOCH: Duration = Duration::from_secs(1_700_000_000);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The most that a response and the next request take together less than a client's waiting assumes:
-/// the tick of a unit's date, and the tick of the request's own time.
+/// The network time that compensates for ticks: the tick of a unit's recorded time, and the tick of
+/// the request's own time.
 const ON_THE_WAY: Duration = Duration::from_millis(2);
 
 fn limiter(quota: Quota, algorithm: Algorithm, clock: &ManualClock) -> Limiter {
@@ -35,7 +35,7 @@ fn number(headers: &HeaderMap, name: &str) -> u64 {
     headers[name].to_str().unwrap().parse().unwrap()
 }
 
-/// The parameter `t` of the only quota.
+/// Returns the parameter `t` of the only quota.
 fn t(headers: &HeaderMap) -> u64 {
     headers["ratelimit"].to_str().unwrap().rsplit_once("t=").unwrap().1.parse().unwrap()
 }
@@ -46,7 +46,7 @@ fn ceil(duration: Duration) -> u64 {
 
 #[test]
 fn the_first_request_says_the_window() {
-    // Between two ticks, where a unit is dated later than its request.
+    // Between two ticks, a unit is recorded later than its request.
     for nanos in [0, 1, 400_000, 999_999] {
         for (limit, window, seconds) in
             [(10, 10_000, 10), (1, 1_000, 1), (5, 1_500, 2), (3, 60_000, 60)]
@@ -66,7 +66,7 @@ fn the_first_request_says_the_window() {
     }
 }
 
-// Ten at once, then one per second. This algorithm dates units with the tick before the request.
+// Ten at once, then one per second. This algorithm records units at the tick before the request.
 #[test]
 fn a_burst_under_gcra_waits_for_one_unit() {
     for nanos in [0, 1, 400_000, 999_999] {
@@ -83,7 +83,7 @@ fn a_burst_under_gcra_waits_for_one_unit() {
     }
 }
 
-/// Requests until one is denied: times between them in nanoseconds, and costs.
+/// Generates requests until one is denied: times between them in nanoseconds, and costs.
 fn any_requests() -> impl Strategy<Value = Vec<(u64, u64)>> {
     let gap = prop_oneof![0..3_000_u64, 0..3_000_000_u64, 0..2_000_000_000_u64];
     proptest::collection::vec((gap, 1..4_u64), 1..40)
@@ -145,12 +145,12 @@ proptest! {
             prop_assert!(seconds <= ceil(window), "{seconds} s of {window:?}");
         }
 
-        // A second less is too early.
+        // One second less is too early.
         clock.set((now + wait).checked_sub(SECOND).unwrap());
         let is_early = seconds > 1 && limiter.check_cost("alice", cost).is_allowed();
         prop_assert!(!is_early, "{seconds} s is late");
 
-        // On ticks nothing is rounded, so that nothing has to make up for it.
+        // On whole ticks nothing is rounded, so no compensation is needed.
         clock.set(now + wait + if on_ticks { Duration::ZERO } else { ON_THE_WAY });
         prop_assert!(limiter.check_cost("alice", cost).is_allowed(), "{seconds} s is early");
     }

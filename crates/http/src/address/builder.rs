@@ -12,14 +12,14 @@ use super::{AddressField, ClientAddress, HopField};
 /// Builds a [`ClientAddress`].
 #[derive(Debug, Clone)]
 pub struct ClientAddressBuilder {
-    /// Without trusted networks until [`build`](Self::build).
+    /// Has no trusted networks until [`build`](Self::build).
     address: ClientAddress,
     /// The name given to [`single_field`](Self::single_field), until it is parsed.
     single: Option<String>,
     trusted: Vec<String>,
 }
 
-/// The most trusted networks; each hop is compared with all of them.
+/// The maximum number of trusted networks. Each hop is compared with all of them.
 const TRUSTED_MAX: usize = 256;
 
 impl ClientAddressBuilder {
@@ -27,8 +27,10 @@ impl ClientAddressBuilder {
         Self { address: ClientAddress::peer(), single: None, trusted: Vec::new() }
     }
 
-    /// The list of hops that the trusted proxies write. Only one field is read: a client can write
-    /// anything into a field that they do not write.
+    /// Sets the list of hops that the trusted proxies write.
+    ///
+    /// Only one field is read, because a client can write anything into a field that the proxies do
+    /// not write.
     #[must_use]
     pub fn field(mut self, field: HopField) -> Self {
         self.address.field = Some(AddressField::Hops(field));
@@ -36,7 +38,7 @@ impl ClientAddressBuilder {
         self
     }
 
-    /// A field in which the trusted proxy writes the client's address and nothing else, such as
+    /// Sets a field in which the trusted proxy writes only the client's address, such as
     /// `X-Real-IP`, `CF-Connecting-IP`, `True-Client-IP` or `Fly-Client-IP`.
     ///
     /// The field is used if the peer is trusted and there is exactly one line with exactly one
@@ -74,15 +76,15 @@ impl ClientAddressBuilder {
         self
     }
 
-    /// The number of bits of an IPv4 address that count, 8 to 32; 32 by default.
+    /// Sets the number of bits of an IPv4 address that count: 8 to 32, by default 32.
     #[must_use]
     pub fn ipv4_prefix(mut self, bits: u8) -> Self {
         self.address.ipv4_prefix = bits;
         self
     }
 
-    /// The number of bits of an IPv6 address that count, 32 to 128; 64 by default, because one
-    /// client commonly has a whole /64.
+    /// Sets the number of bits of an IPv6 address that count: 32 to 128, by default 64, because one
+    /// client usually has a whole /64.
     #[must_use]
     pub fn ipv6_prefix(mut self, bits: u8) -> Self {
         self.address.ipv6_prefix = bits;
@@ -119,11 +121,11 @@ impl ClientAddressBuilder {
         }
         match (&self.address.field, trusted.is_empty()) {
             (Some(field), true) => Err(refused(format!(
-                "{} is to be read but no proxy is trusted to write it: name their networks",
+                "the field {} is set but no proxy is trusted: name the networks of the proxies",
                 field.name()
             ))),
             (None, false) => Err(refused(format!(
-                "{} trusted networks but no field to read: choose the field that they write",
+                "{} trusted networks are set but no field: choose the field that the proxies write",
                 trusted.len()
             ))),
             _ => Ok(ClientAddress { trusted, ..self.address }),
@@ -146,7 +148,7 @@ fn parse_network(text: &str) -> Result<IpNet, Error> {
         )));
     };
     if network != network.trunc() {
-        // Probably a mistake, and it is unclear which of the two was meant.
+        // Ambiguous: either of the two could be intended.
         return Err(refused(format!(
             "trusted network {text} has bits beyond its prefix: use {} or {}",
             network.trunc(),
@@ -156,8 +158,8 @@ fn parse_network(text: &str) -> Result<IpNet, Error> {
     Ok(unmapped(network))
 }
 
-/// Parses the name of a field with one address. Lists of hops are refused: their entries on the left
-/// come from the client.
+/// Parses the name of a field with one address. Lists of hops are rejected, because the client
+/// writes their left entries.
 fn single_field(name: &str) -> Result<HeaderName, Error> {
     let Ok(parsed) = name.parse::<HeaderName>() else {
         return Err(refused(format!("{name:?} is not a header field name")));
@@ -172,7 +174,7 @@ fn single_field(name: &str) -> Result<HeaderName, Error> {
     Ok(parsed)
 }
 
-/// Converts a network of IPv4-mapped IPv6 addresses to IPv4, as is done with hops.
+/// Converts a network of IPv4-mapped IPv6 addresses to IPv4, as for hops.
 fn unmapped(network: IpNet) -> IpNet {
     let IpNet::V6(v6) = network else { return network };
     let mapped = v6.network().to_ipv4_mapped();
@@ -183,7 +185,7 @@ fn unmapped(network: IpNet) -> IpNet {
     }
 }
 
-/// The bits before the IPv4 address in a mapped one.
+/// The number of bits before the IPv4 address in a mapped address.
 const MAPPED_BITS: u8 = 96;
 
 fn refused(message: String) -> Error {

@@ -1,11 +1,11 @@
-//! Whether trusted networks, all together, contain every client.
+//! Detects trusted networks that together contain every client.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-/// The public addresses, as inclusive ranges. Loopback, private and multicast blocks at the borders are
-/// left out: a set of networks that only spares them still contains every client.
+/// The public addresses, as inclusive ranges. Loopback, private and multicast blocks at the borders
+/// are not included: networks without them can still contain every client.
 const PUBLIC_V4: [(Ipv4Addr, Ipv4Addr); 3] = [
     (Ipv4Addr::new(1, 0, 0, 0), Ipv4Addr::new(9, 255, 255, 255)),
     (Ipv4Addr::new(11, 0, 0, 0), Ipv4Addr::new(126, 255, 255, 255)),
@@ -40,9 +40,9 @@ pub(super) fn covered(networks: &[IpNet]) -> Option<&'static str> {
     contains(&v6, public_v6).then_some("IPv6")
 }
 
-/// Returns whether the union of sorted inclusive ranges contains a whole range.
+/// Returns `true` if the union of sorted inclusive ranges contains a whole range.
 fn contains(ranges: &[(u128, u128)], (first, last): (u128, u128)) -> bool {
-    // Every address before it is contained.
+    // Every address before this one is contained.
     let mut missing = first;
     for (start, end) in ranges {
         if *start > missing {

@@ -1,8 +1,8 @@
 //! The hops of a request as proxies recorded them, the nearest first.
 //!
-//! A proxy adds its entry at the right. Anything to the left of a trusted entry may be forged, so
-//! all is read from the right: an entry never depends on those to its left, not even on a quote that
-//! was opened there.
+//! A proxy appends its entry at the right. Entries to the left of a trusted entry may be forged, so
+//! the list is read from the right. The result for an entry never depends on those to its left, not
+//! even on a quote that was opened there.
 
 use std::net::IpAddr;
 
@@ -13,13 +13,13 @@ use super::node;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// The most entries that are read, empty ones included.
+/// The maximum number of entries that are read, including empty ones.
 pub(super) const HOPS_MAX: usize = 64;
 
-/// The most bytes that are read, from the right.
+/// The maximum number of bytes that are read, from the right.
 pub(super) const BYTES_MAX: usize = 8192;
 
-/// Which field proxies write hops into.
+/// The field into which proxies write hops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HopField {
@@ -37,11 +37,11 @@ impl HopField {
         }
     }
 
-    /// The hops, the nearest first; `None` for one without an address.
+    /// Returns the hops, the nearest first. An item is `None` if it has no address.
     ///
-    /// Ends at the bounds: nothing beyond them is trusted.
+    /// The iterator ends at the bounds, because entries beyond them are not trusted.
     pub(super) fn hops(self, headers: &HeaderMap) -> impl Iterator<Item = Option<IpAddr>> {
-        // Several lines are one list, in order.
+        // Several lines form one list, in order.
         let lines = headers.get_all(self.name()).iter().rev();
         let mut bytes_left = BYTES_MAX;
         let entries =
@@ -49,7 +49,7 @@ impl HopField {
         entries
             .take(HOPS_MAX)
             .take_while(move |entry| {
-                // A comma each.
+                // Each entry has a comma.
                 let fits = entry.len() < bytes_left;
                 bytes_left = bytes_left.saturating_sub(entry.len() + 1);
                 fits
@@ -67,7 +67,7 @@ impl HopField {
     }
 }
 
-/// The entries of one line, from the right, without the blanks around them.
+/// The entries of one line, from the right, trimmed.
 struct Entries<'a> {
     field: HopField,
     rest: Option<&'a [u8]>,
@@ -78,7 +78,7 @@ impl<'a> Iterator for Entries<'a> {
 
     fn next(&mut self) -> Option<&'a [u8]> {
         let rest = self.rest?;
-        // One byte more than may be read shows that an entry is too long.
+        // One byte more than the bound shows that an entry is too long.
         let from = rest.len().saturating_sub(BYTES_MAX + 1);
         let comma = match self.field {
             HopField::Forwarded => last_unquoted_comma(&rest[from..]),
@@ -93,7 +93,7 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// The last comma that is not in quotes, counted from the right end, which is outside of them.
+/// Returns the position of the last comma outside quotes. The right end is outside quotes.
 fn last_unquoted_comma(bytes: &[u8]) -> Option<usize> {
     let mut quoted = false;
     for (index, byte) in bytes.iter().enumerate().rev() {
@@ -107,12 +107,13 @@ fn last_unquoted_comma(bytes: &[u8]) -> Option<usize> {
     None
 }
 
-/// Whether an odd number of backslashes precedes this index.
+/// Returns `true` if an odd number of backslashes precedes this index.
 fn is_escaped(bytes: &[u8], index: usize) -> bool {
     bytes[..index].iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
 }
 
-/// The value of `for` in an entry of `Forwarded`; `None` if it has none or two, or is malformed.
+/// Returns the value of `for` in an entry of `Forwarded`, or `None` if it is missing, repeated or
+/// malformed.
 fn forwarded_for(entry: &str) -> Option<String> {
     let mut found = None;
     let mut rest = entry;
@@ -120,7 +121,7 @@ fn forwarded_for(entry: &str) -> Option<String> {
         let (key, after) = rest.split_once('=')?;
         let (value, after) = value(after)?;
         if key.trim_matches([' ', '\t']).eq_ignore_ascii_case("for") {
-            // Two of them: a forged part of an entry.
+            // A second `for` is a forged part of the entry.
             found.replace(value).is_none().then_some(())?;
         }
         let after = after.trim_start_matches([' ', '\t']);
@@ -131,9 +132,9 @@ fn forwarded_for(entry: &str) -> Option<String> {
     }
 }
 
-/// A value, in quotes or not, and the text after it.
+/// Parses a value, quoted or not, and returns it with the text after it.
 ///
-/// Brackets and colons belong in quotes, but often come without.
+/// Brackets and colons require quotes, but many proxies omit them.
 fn value(text: &str) -> Option<(String, &str)> {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find([';', ' ', '\t', '"', ',', '=', '\\']).unwrap_or(text.len());

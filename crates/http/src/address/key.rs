@@ -39,12 +39,12 @@ impl AddressKey {
         Self { network, bytes }
     }
 
-    /// The network.
+    /// Returns the network.
     pub fn network(&self) -> IpNet {
         self.network
     }
 
-    /// Four bytes or sixteen.
+    /// Returns the bytes of the network address: four for IPv4, sixteen for IPv6.
     pub fn as_bytes(&self) -> &[u8] {
         match self.network {
             IpNet::V4(_) => &self.bytes[..4],
@@ -69,7 +69,8 @@ impl AsRef<[u8]> for AddressKey {
     }
 }
 
-/// The address if it is counted individually, otherwise the network: `192.0.2.7`, `2001:db8::/64`.
+/// Formats the address if it counts individually, otherwise the network: `192.0.2.7`,
+/// `2001:db8::/64`.
 impl fmt::Display for AddressKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.network.prefix_len() == self.network.max_prefix_len() {

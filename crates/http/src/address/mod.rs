@@ -18,9 +18,9 @@ pub use key::AddressKey;
 /// Finds the client's address and the part of it that counts as a key.
 ///
 /// By default the address is that of the TCP peer, and no header field is read, because any client
-/// can write one. Behind proxies, configure their networks and the field that they write. If the peer
-/// is one of them, the field is then read from the right: entries of trusted proxies are skipped,
-/// and the first address that is not trusted is the client's.
+/// can write one. Behind proxies, configure their networks and the field that they write. If the
+/// peer is one of them, the field is then read from the right: entries of trusted proxies are
+/// skipped, and the first address that is not trusted is the client's.
 ///
 /// Reading stops at an entry without an address (malformed, `unknown`, obfuscated, or an entry of
 /// `Forwarded` without `for`). The client is then the last trusted hop, because that proxy let the
@@ -54,7 +54,7 @@ pub use key::AddressKey;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientAddress {
     field: Option<AddressField>,
-    /// Empty exactly when there is no field.
+    /// Empty if and only if there is no field.
     trusted: Box<[IpNet]>,
     ipv4_prefix: u8,
     ipv6_prefix: u8,
@@ -84,12 +84,12 @@ impl ClientAddress {
         Self { field: None, trusted: Box::default(), ipv4_prefix: 32, ipv6_prefix: 64 }
     }
 
-    /// Starts from the peer's address.
+    /// Returns a builder that uses the peer's address by default.
     pub fn builder() -> ClientAddressBuilder {
         ClientAddressBuilder::new()
     }
 
-    /// The client's address for a request from `peer` with these header fields.
+    /// Returns the client's address for a request from `peer` with these header fields.
     pub fn find(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let mut last = peer.to_canonical();
         let Some(field) = &self.field else { return last };
@@ -110,35 +110,35 @@ impl ClientAddress {
         last
     }
 
-    /// The client's key: the part of [`ClientAddress::find`] that counts.
+    /// Returns the client's key: the part of [`ClientAddress::find`] that counts.
     pub fn key(&self, peer: IpAddr, headers: &HeaderMap) -> AddressKey {
         self.key_of(self.find(peer, headers))
     }
 
-    /// The key of an address.
+    /// Returns the key of an address.
     pub fn key_of(&self, address: IpAddr) -> AddressKey {
         let address = address.to_canonical();
         let bits = match address {
             IpAddr::V4(_) => self.ipv4_prefix,
             IpAddr::V6(_) => self.ipv6_prefix,
         };
-        // The prefixes are in range; otherwise the address would count individually.
+        // The prefixes were checked by the builder. The fallback counts the address individually.
         AddressKey::new(IpNet::new(address, bits).unwrap_or(IpNet::from(address)))
     }
 
-    /// Whether there is any trusted proxy.
+    /// Returns `true` if there is a trusted proxy.
     pub fn has_trusted_proxies(&self) -> bool {
         !self.trusted.is_empty()
     }
 
-    /// Whether an address belongs to a trusted proxy.
+    /// Returns `true` if the address belongs to a trusted proxy.
     pub fn is_trusted(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.trusted.iter().any(|network| network.contains(&address))
     }
 }
 
-/// The address in the only line of a field.
+/// Returns the address in the only line of a field.
 fn single(headers: &HeaderMap, name: &HeaderName) -> Option<IpAddr> {
     let mut lines = headers.get_all(name).iter();
     let only = lines.next()?;

@@ -2,17 +2,17 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The longest that can be an address with a port: a bracketed IPv6 address that ends in an IPv4
-/// one, and an obfuscated port of some length.
+/// The maximum length of an address with a port: a bracketed IPv6 address that ends with an IPv4
+/// address, and an obfuscated port.
 const NODE_MAX: usize = 128;
 
-/// The address, or `None` if the hop has none: `unknown`, `_hidden`, or anything else.
+/// Parses the address. Returns `None` if the hop has none: `unknown`, `_hidden`, or anything else.
 ///
-/// Accepts `192.0.2.7`, `192.0.2.7:80`, `2001:db8::7`, `[2001:db8::7]` and `[2001:db8::7]:80`. The port
-/// may be a name (`_x`), as RFC 7239 allows. Parts of an IPv4 address are decimal and without
-/// leading zeros; a zone (`%eth0`) has a meaning on one machine only and is not accepted.
+/// Accepts `192.0.2.7`, `192.0.2.7:80`, `2001:db8::7`, `[2001:db8::7]` and `[2001:db8::7]:80`. The
+/// port may be a name (`_x`), as RFC 7239 allows. Parts of an IPv4 address are decimal and have no
+/// leading zeros. A zone (`%eth0`) is meaningful on one machine only and is rejected.
 ///
-/// An IPv4-mapped IPv6 address (`::ffff:c000:207`) is returned as IPv4, however it is written.
+/// An IPv4-mapped IPv6 address (`::ffff:c000:207`) is returned as IPv4, in any notation.
 pub(super) fn parse(text: &str) -> Option<IpAddr> {
     if text.len() > NODE_MAX {
         return None;
@@ -38,7 +38,7 @@ fn bare(text: &str) -> Option<IpAddr> {
     Some(IpAddr::V4(address.parse::<Ipv4Addr>().ok()?))
 }
 
-/// Nothing, or a colon with up to five digits or a name.
+/// Returns `true` for an empty text, or a colon with up to five digits or a name.
 fn is_port(text: &str) -> bool {
     let Some(port) = text.strip_prefix(':') else { return text.is_empty() };
     let is_number = (1..=5).contains(&port.len()) && port.bytes().all(|byte| byte.is_ascii_digit());

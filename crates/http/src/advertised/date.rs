@@ -14,7 +14,8 @@ use crate::header::since_epoch;
 ///
 /// `httpdate` is stricter than a client can be and does not know `now`. The parts are therefore
 /// rearranged as an IMF-fixdate first: the weekday may be wrong, a leap second and a year before
-/// 1970 are allowed, and a year of two digits is at most 50 years after `now`, as RFC 9110 requires.
+/// 1970 are allowed, and a year of two digits is at most 50 years after `now`, as RFC 9110
+/// requires.
 pub(super) fn parse(text: &str, now: SystemTime) -> Option<SystemTime> {
     let parts: Vec<&str> = text.split_ascii_whitespace().take(PARTS_MAX + 1).collect();
     let (weekday, day, month, year, time) = match *parts.as_slice() {
@@ -29,7 +30,7 @@ pub(super) fn parse(text: &str, now: SystemTime) -> Option<SystemTime> {
         _ => return None,
     };
     let weekday = weekday.get(..3).filter(|weekday| WEEKDAYS.contains(weekday))?;
-    // `httpdate` has no leap seconds.
+    // `httpdate` does not support leap seconds.
     let (time, leap_second) = match time.strip_suffix(":60") {
         Some(minute) => (format!("{minute}:59"), Duration::from_secs(1)),
         None => (time.to_owned(), Duration::ZERO),
@@ -37,7 +38,7 @@ pub(super) fn parse(text: &str, now: SystemTime) -> Option<SystemTime> {
     // `httpdate` starts at 1970, and the calendar repeats every 400 years.
     let cycles = if year < 1970 { 5 } else { 0 };
     let year = year + 400 * cycles;
-    // `httpdate` accepts the right weekday only, which usually is the given one.
+    // `httpdate` requires the right weekday, which usually is the given one.
     let date = [weekday].into_iter().chain(WEEKDAYS).find_map(|weekday| {
         let date = format!("{weekday}, {day:0>2} {month} {year:04} {time} GMT");
         httpdate::parse_http_date(&date).ok()
@@ -45,12 +46,12 @@ pub(super) fn parse(text: &str, now: SystemTime) -> Option<SystemTime> {
     date.checked_add(leap_second)?.checked_sub(CYCLE * cycles)
 }
 
-/// `Sun, 06 Nov 1994 08:49:37 GMT` has the most.
+/// The maximum, reached by `Sun, 06 Nov 1994 08:49:37 GMT`.
 const PARTS_MAX: usize = 6;
 
 const WEEKDAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 
-/// The length of 400 years.
+/// The duration of 400 years.
 const CYCLE: Duration = Duration::from_secs(146_097 * 86_400);
 
 /// Parses exactly `count` digits.
@@ -59,9 +60,9 @@ fn digits(text: &str, count: usize) -> Option<u32> {
     is_number.then(|| text.parse().ok()).flatten()
 }
 
-/// The year with these last two digits that is at most 50 years after `now`.
+/// Returns the year with these last two digits that is at most 50 years after `now`.
 fn full_year(last_two: u32, now: SystemTime) -> u32 {
-    // Years have 365.2425 days on average; a day more or less does not matter 50 years away.
+    // A year has 365.2425 days on average. A day more or less does not matter here.
     let years = since_epoch(now).as_secs() / 31_556_952;
     let latest = 1970 + u32::try_from(years).unwrap_or(0).min(8029) + 50;
     latest - (latest - last_two) % 100

@@ -27,15 +27,16 @@ use self::number::Count;
 /// | `X-Rate-Limit-Limit`, `-Remaining`, `-Reset` | some services |
 ///
 /// `RateLimit-Policy`, and the policies that Envoy adds to `X-RateLimit-Limit`, add limits and
-/// windows to these quotas. A policy that matches none of them is a quota of its own.
+/// windows to these quotas. A policy that matches none of them becomes another quota.
 ///
 /// Reading never fails. Malformed input is ignored, by parameter where the rest can be read,
-/// otherwise by field. Counts saturate. A remaining number below zero is zero, a limit below zero is
-/// none. A reset or `Retry-After` is seconds from now, a time since the epoch (from a billion on;
-/// milliseconds from a thousand billion on, and so forth), or an HTTP date. A time in the past is no
-/// wait, and no wait is longer than [`AdvertisedLimits::WAIT_MAX`]. If a field with one number has
-/// several lines, the most careful counts: least remaining, longest wait. At most 8 KiB of a field
-/// and 64 quotas are read. Quotas in a response from a cache (`Age` above zero) are ignored.
+/// otherwise by field. Counts saturate. A remaining number below zero is zero, a limit below zero
+/// is none. A reset or `Retry-After` is seconds from now, a time since the epoch (from a billion
+/// on; milliseconds from a thousand billion on, and so forth), or an HTTP date. A time in the past
+/// is no wait, and no wait is longer than [`AdvertisedLimits::WAIT_MAX`]. If a field with one
+/// number has several lines, the most restrictive counts: fewest remaining, longest wait. At most 8
+/// KiB of a field and 64 quotas are read. Quotas in a response from a cache (`Age` above zero) are
+/// ignored.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -59,7 +60,7 @@ pub struct AdvertisedLimits {
     retry_after: Option<Duration>,
 }
 
-/// One quota, as far as the server advertises it.
+/// A quota that the server advertises. Parts that it does not advertise are `None`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AdvertisedQuota {
     name: Option<Box<str>>,
@@ -71,22 +72,22 @@ pub struct AdvertisedQuota {
     partition_key: Option<Box<[u8]>>,
 }
 
-/// The most quotas that are read.
+/// The maximum number of quotas that are read.
 const QUOTAS_MAX: usize = 64;
 
-/// The most bytes of one field that are read. A longer field is malformed.
+/// The maximum length of one field in bytes. A longer field is malformed.
 const FIELD_BYTES_MAX: usize = 8192;
 
 impl AdvertisedLimits {
-    /// The longest wait that is returned, ten years of 366 days; longer ones are cut to it.
+    /// The longest wait that is returned: ten years of 366 days. Longer waits are shortened to it.
     ///
     /// No window is longer, and a time that far ahead still fits every clock.
     pub const WAIT_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 
     /// Reads the fields of a response.
     ///
-    /// Dates and times since the epoch are measured from `now`. The server's clock, if its response
-    /// has a [date](AdvertisedLimits::date), is better than this machine's.
+    /// Dates and times since the epoch are measured from `now`. Pass the server's clock if the
+    /// response has a [date](AdvertisedLimits::date), because the local clock may be wrong.
     pub fn read(headers: &HeaderMap, now: SystemTime) -> Self {
         let retry_after = longest_wait(headers, now);
         if is_from_cache(headers) {
@@ -98,25 +99,25 @@ impl AdvertisedLimits {
         Self { quotas, retry_after }
     }
 
-    /// When the response was made, according to its `Date` field.
+    /// Returns the time at which the response was created, from its `Date` field.
     ///
     /// `now` determines the century of an obsolete date with a two-digit year.
     pub fn date(headers: &HeaderMap, now: SystemTime) -> Option<SystemTime> {
         date::parse(headers.get(DATE)?.to_str().ok()?, now)
     }
 
-    /// The quotas, in the order of the fields.
+    /// Returns the quotas, in the order of the fields.
     pub fn quotas(&self) -> &[AdvertisedQuota] {
         &self.quotas
     }
 
-    /// How long to wait according to `Retry-After`.
+    /// Returns the wait of `Retry-After`.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
 
-    /// How long to wait before the next request: according to `Retry-After` if there is one,
-    /// otherwise until every quota that is used up has units again.
+    /// Returns the time to wait before the next request: that of `Retry-After` if there is one,
+    /// otherwise the time until every used-up quota has units again.
     pub fn wait(&self) -> Duration {
         let used_up = self.quotas.iter().filter(|quota| quota.remaining == Some(0));
         let reset = used_up.filter_map(AdvertisedQuota::reset_after).max();
@@ -125,43 +126,44 @@ impl AdvertisedLimits {
 }
 
 impl AdvertisedQuota {
-    /// The policy's name; `None` in fields of older forms.
+    /// Returns the name of the policy, or `None` in older forms of the fields.
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// Units per window.
+    /// Returns the number of units per window.
     pub fn limit(&self) -> Option<u64> {
         self.limit
     }
 
-    /// Units left.
+    /// Returns the number of units left.
     pub fn remaining(&self) -> Option<u64> {
         self.remaining
     }
 
-    /// How long until more units become available, counted from when the response was made.
+    /// Returns the time until more units become available, measured from the creation of the
+    /// response.
     pub fn reset_after(&self) -> Option<Duration> {
         self.reset_after
     }
 
-    /// How long a unit counts.
+    /// Returns the time for which a unit counts.
     pub fn window(&self) -> Option<Duration> {
         self.window
     }
 
-    /// What is counted (`qu`), such as `content-bytes`. `None` stands for requests.
+    /// Returns the unit (`qu`), such as `content-bytes`. `None` means requests.
     pub fn unit(&self) -> Option<&str> {
         self.unit.as_deref()
     }
 
-    /// Which key the quota is counted for (`pk`). The server chooses the bytes.
+    /// Returns the key that the quota is counted for (`pk`). The server chooses the bytes.
     pub fn partition_key(&self) -> Option<&[u8]> {
         self.partition_key.as_deref()
     }
 }
 
-/// The longest wait of the `Retry-After` lines.
+/// Returns the longest wait of the `Retry-After` lines.
 fn longest_wait(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let lines = headers.get_all(RETRY_AFTER).iter().take(QUOTAS_MAX);
     let short = lines.filter(|line| line.len() <= FIELD_BYTES_MAX);
@@ -173,7 +175,7 @@ fn is_from_cache(headers: &HeaderMap) -> bool {
     matches!(age, Some(Count::Units(1..)))
 }
 
-/// All lines of a field, joined in order as structured fields require.
+/// Joins all lines of a field in order, as structured fields require.
 ///
 /// Returns `None` if there is no line, if one is not visible ASCII, or if they are too long.
 fn joined(headers: &HeaderMap, name: &str) -> Option<String> {
@@ -188,7 +190,8 @@ fn joined(headers: &HeaderMap, name: &str) -> Option<String> {
     headers.contains_key(name).then_some(joined)
 }
 
-/// The items of a structured list; none if the text is malformed. Inner lists are left out.
+/// Returns the items of a structured list without inner lists, or an empty list if the text is
+/// malformed.
 fn items(text: &str) -> Vec<Item> {
     let list: List = Parser::new(text).parse().unwrap_or_default();
     list.into_iter().filter_map(item).collect()
@@ -201,22 +204,23 @@ fn item(entry: ListEntry) -> Option<Item> {
     }
 }
 
-/// The value, if it is an integer of zero or more.
+/// Returns the value if it is an integer that is not negative.
 fn integer(value: &BareItem) -> Option<u64> {
     u64::try_from(i64::from(value.as_integer()?)).ok()
 }
 
-/// The value, if it is a string or a token: the newest draft has strings, some earlier ones tokens.
+/// Returns the value if it is a string or a token: the newest draft has strings, some earlier ones
+/// tokens.
 fn text(value: &BareItem) -> Option<&str> {
     value.as_string().map(sfv::StringRef::as_str).or(value.as_token().map(sfv::TokenRef::as_str))
 }
 
-/// The partition key of a member.
+/// Returns the partition key of a member.
 fn partition_key(item: &Item) -> Option<Box<[u8]>> {
     item.params.get("pk").and_then(BareItem::as_byte_sequence).map(Into::into)
 }
 
-/// Structured fields contain seconds from now.
+/// Converts seconds from now, as in structured fields.
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds).min(AdvertisedLimits::WAIT_MAX)
 }

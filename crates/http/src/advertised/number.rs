@@ -5,10 +5,10 @@ use std::time::{Duration, SystemTime};
 use super::{AdvertisedLimits, date};
 use crate::header::since_epoch;
 
-/// A number of units, saturated; fractions are dropped.
+/// A number of units. It saturates, and fractions are dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Count {
-    /// Below zero, which some servers use for "unlimited" and others for "over the limit".
+    /// Below zero, which means "unlimited" for some servers and "over the limit" for others.
     Negative,
     Units(u64),
 }
@@ -20,11 +20,11 @@ impl Count {
     }
 }
 
-/// Reads a wait from a text that is seconds from now, a time since the epoch, or a date.
+/// Parses a wait: seconds from now, a time since the epoch, or a date.
 ///
 /// Numbers are distinguished by size: a billion seconds are 31 years from now, or September 2001
-/// since the epoch. From there on, each factor of 1000 means a smaller unit, down to nanoseconds.
-/// A time in the past and a negative number are no wait; longer waits are cut to
+/// since the epoch. From there on, each factor of 1000 means a smaller unit, down to nanoseconds. A
+/// time in the past and a negative number mean no wait. Longer waits are shortened to
 /// [`AdvertisedLimits::WAIT_MAX`].
 pub(super) fn wait(text: &str, now: SystemTime) -> Option<Duration> {
     let wait = match Decimal::parse(text) {
@@ -36,14 +36,14 @@ pub(super) fn wait(text: &str, now: SystemTime) -> Option<Duration> {
     Some(wait.min(AdvertisedLimits::WAIT_MAX))
 }
 
-/// Numbers from here on are times since the epoch.
+/// Numbers from this one on are times since the epoch.
 const TIMES_FROM: u64 = 1_000_000_000;
 
-/// Digits with an optional sign and fraction, nothing else.
+/// Digits with an optional sign and fraction.
 #[derive(Debug, Clone, Copy)]
 struct Decimal {
     negative: bool,
-    /// Saturated.
+    /// The whole part, saturated.
     whole: u64,
     /// The fraction in billionths, rounded up so that a wait is never too short.
     billionths: u32,
@@ -61,7 +61,7 @@ impl Decimal {
         if whole.is_empty() || fraction.is_empty() || !is_digits(whole) || !is_digits(fraction) {
             return None;
         }
-        // Digits only, so the one possible error is an overflow.
+        // There are only digits, so the only possible error is an overflow.
         let whole = whole.parse().unwrap_or(u64::MAX);
         let billionths = billionths(fraction);
         Some(Self { negative: negative && (whole, billionths) != (0, 0), whole, billionths })
@@ -71,7 +71,7 @@ impl Decimal {
         Duration::from_secs(self.whole).saturating_add(Duration::from_nanos(self.billionths.into()))
     }
 
-    /// A time since the epoch, in the unit that its size suggests.
+    /// Returns a time since the epoch, in the unit that its size suggests.
     fn time(self) -> Duration {
         const MILLIS_FROM: u64 = TIMES_FROM * 1000;
         const MICROS_FROM: u64 = MILLIS_FROM * 1000;
@@ -85,7 +85,7 @@ impl Decimal {
     }
 }
 
-/// The digits after the decimal point, in billionths, rounded up.
+/// Converts the digits after the decimal point to billionths, rounded up.
 fn billionths(fraction: &str) -> u32 {
     let (read, rest) = fraction.split_at(fraction.len().min(9));
     let padded = read.bytes().chain(std::iter::repeat(b'0')).take(9);

@@ -1,12 +1,12 @@
-//! Policies that a server announces, and the quotas they belong to.
+//! Policies that a server advertises, and the quotas that they belong to.
 
 use http::HeaderMap;
 use sfv::Item;
 
 use super::{AdvertisedQuota, QUOTAS_MAX, integer, items, joined, partition_key, seconds, text};
 
-/// The policies of `RateLimit-Policy`; without it, those that older drafts and Envoy add to the
-/// limit.
+/// Returns the policies of `RateLimit-Policy`. Without that field, returns those that older drafts
+/// and Envoy add to the limit.
 pub(super) fn read(headers: &HeaderMap) -> Vec<AdvertisedQuota> {
     let fields = [
         ("ratelimit-policy", announced as fn(&Item) -> Option<AdvertisedQuota>),
@@ -23,7 +23,7 @@ pub(super) fn read(headers: &HeaderMap) -> Vec<AdvertisedQuota> {
     Vec::new()
 }
 
-/// `"api";q=100;w=60`, or `100;w=60` in drafts before -08.
+/// Parses `"api";q=100;w=60`, or `100;w=60` in drafts before -08.
 fn announced(item: &Item) -> Option<AdvertisedQuota> {
     let parameter = |name: &str| item.params.get(name);
     let (name, limit) = match text(&item.bare_item) {
@@ -41,15 +41,16 @@ fn announced(item: &Item) -> Option<AdvertisedQuota> {
     })
 }
 
-/// `100, 100;w=60`: a number with a window is a policy, one without is the limit.
+/// Parses `100, 100;w=60`: a number with a window is a policy, one without is the limit.
 fn in_limit(item: &Item) -> Option<AdvertisedQuota> {
     announced(item).filter(|policy| policy.window.is_some())
 }
 
-/// Adds each policy to the quotas it belongs to; one that belongs to none is a quota of its own.
+/// Adds each policy to the quotas that it belongs to. A policy that belongs to none becomes a
+/// quota.
 pub(super) fn join(quotas: &mut Vec<AdvertisedQuota>, policies: Vec<AdvertisedQuota>) {
     let with_status = quotas.len();
-    // A limit alone does not identify one of `10;w=1, 10;w=60`.
+    // The limit alone is ambiguous for `10;w=1, 10;w=60`.
     let limits: Vec<_> = policies.iter().map(|policy| policy.limit).collect();
     for policy in policies {
         let is_only = limits.iter().filter(|limit| **limit == policy.limit).count() == 1;
@@ -76,7 +77,7 @@ pub(super) fn join(quotas: &mut Vec<AdvertisedQuota>, policies: Vec<AdvertisedQu
 }
 
 impl AdvertisedQuota {
-    /// Returns whether both are for the same key, as far as both name one.
+    /// Returns `true` unless both name a key and the keys differ.
     fn may_be_for_key_of(&self, policy: &Self) -> bool {
         match (&self.partition_key, &policy.partition_key) {
             (Some(one), Some(other)) => one == other,

@@ -1,4 +1,4 @@
-//! Where quotas stand, from whichever family of fields has it.
+//! The status of quotas, from the first family of fields that has it.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,7 +10,7 @@ use super::{
     AdvertisedQuota, QUOTAS_MAX, integer, item, items, joined, partition_key, seconds, text,
 };
 
-/// The quotas of the first family that has any.
+/// Returns the quotas of the first family that has any.
 pub(super) fn read(headers: &HeaderMap, now: SystemTime) -> Vec<AdvertisedQuota> {
     let ratelimit = joined(headers, "ratelimit").unwrap_or_default();
     let listed: Vec<_> = items(&ratelimit).iter().filter_map(listed).take(QUOTAS_MAX).collect();
@@ -23,7 +23,7 @@ pub(super) fn read(headers: &HeaderMap, now: SystemTime) -> Vec<AdvertisedQuota>
         .collect()
 }
 
-/// `"api";r=99;t=60`
+/// Parses `"api";r=99;t=60`.
 fn listed(item: &Item) -> Option<AdvertisedQuota> {
     let number = |name: &str| item.params.get(name).and_then(integer);
     AdvertisedQuota {
@@ -36,7 +36,7 @@ fn listed(item: &Item) -> Option<AdvertisedQuota> {
     .with_status()
 }
 
-/// `limit=100, remaining=99, reset=60`
+/// Parses `limit=100, remaining=99, reset=60`.
 fn dictionary(text: &str) -> Option<AdvertisedQuota> {
     let mut entries: Dictionary = Parser::new(text).parse().ok()?;
     let mut number = |name: &str| integer(&entries.swap_remove(name).and_then(item)?.bare_item);
@@ -49,11 +49,11 @@ fn dictionary(text: &str) -> Option<AdvertisedQuota> {
     .with_status()
 }
 
-/// Fields that describe one quota.
+/// A family of fields that describe one quota.
 struct Family {
     limit: &'static str,
     remaining: &'static str,
-    /// The first that can be read is used.
+    /// The first field that can be read is used.
     resets: &'static [&'static str],
 }
 
@@ -83,7 +83,7 @@ impl Family {
             Some(Count::Negative) | None => None,
         };
         let remaining = match smallest(headers, self.remaining) {
-            // Over the limit. Without a limit, a number below zero may mean "unlimited".
+            // Over the limit. Without a limit, a negative number may mean "unlimited".
             Some(Count::Negative) => limit.map(|_| 0),
             Some(Count::Units(units)) => Some(units),
             None => None,
@@ -94,19 +94,20 @@ impl Family {
     }
 }
 
-/// The smallest count of a field. A count with parameters is a policy, see `policies`.
+/// Returns the smallest count of a field. A count with parameters is a policy, see `policies`.
 fn smallest(headers: &HeaderMap, name: &str) -> Option<Count> {
     let text = joined(headers, name)?;
     text.split(',').filter(|part| !part.contains(';')).filter_map(Count::parse).min()
 }
 
-/// The longest wait of a field. A date has a comma, so a line is read whole first.
+/// Returns the longest wait of a field. A date contains a comma, so a line is first read as a
+/// whole.
 fn longest(headers: &HeaderMap, name: &str, now: SystemTime) -> Option<Duration> {
     let wait_of_line = |line: &str| {
         let parts = || line.split(',').filter_map(|part| number::wait(part, now)).max();
         number::wait(line, now).or_else(parts)
     };
-    // Only for its bounds.
+    // Checks the bounds.
     joined(headers, name)?;
     let lines = headers.get_all(name).iter();
     lines.filter_map(|line| wait_of_line(line.to_str().ok()?)).max()

@@ -31,7 +31,7 @@ fn single_quota_has_the_policy_name_and_several_have_their_windows() {
     );
 }
 
-// A reader could not distinguish two members with one name.
+// A reader could not distinguish two members with the same name.
 #[test]
 fn names_are_unique() {
     let minute = Quota::per_minute(10);

@@ -98,8 +98,8 @@ impl Denial {
                 ProblemKind::QuotaExceeded => {
                     format!("used up: {}", problem.violated_policies().join(", "))
                 }
-                ProblemKind::Overloaded => "the server has more to do than it can".to_owned(),
-                _ => "limits cannot be judged at the moment".to_owned(),
+                ProblemKind::Overloaded => "the server is overloaded".to_owned(),
+                _ => "limits cannot be checked at the moment".to_owned(),
             },
             Cause::NoKey => NO_KEY.to_owned(),
             Cause::NoPeer => peer::UNKNOWN.to_owned(),

@@ -1,4 +1,4 @@
-//! Unions of trusted networks against a list of addresses.
+//! Compares unions of trusted networks with a list of addresses.
 
 use ipnet::{Ipv4Net, Ipv6Net};
 use proptest::prelude::*;
@@ -10,12 +10,12 @@ fn networks(texts: &[&str]) -> Vec<IpNet> {
 }
 
 #[test]
-fn a_union_of_every_public_address_is_found() {
+fn finds_unions_of_all_public_addresses() {
     for (texts, expected) in [
         (&["0.0.0.0/0"][..], Some("IPv4")),
         (&["0.0.0.0/1", "128.0.0.0/1"], Some("IPv4")),
         (&["192.0.0.0/2", "64.0.0.0/2", "0.0.0.0/2", "128.0.0.0/2"], Some("IPv4")),
-        // Everything but multicast and reserved addresses.
+        // All addresses except multicast and reserved ones.
         (&["0.0.0.0/1", "128.0.0.0/2", "192.0.0.0/3"], Some("IPv4")),
         (&["0.0.0.0/1", "10.0.0.0/8", "128.0.0.0/1"], Some("IPv4")),
         (&["::/0"], Some("IPv6")),
@@ -32,7 +32,7 @@ fn a_union_of_every_public_address_is_found() {
     }
 }
 
-/// Splits a network into parts that cover it, by bits that say where to go on.
+/// Splits a network into parts that cover it. The bits select which part is split next.
 fn split(
     first: u128,
     bits: u8,
@@ -49,10 +49,9 @@ fn split(
 }
 
 proptest! {
-    // However the whole is divided, it is found; with one part missing, it is found only if the part
-    // has no public address.
+    // If one part is missing, the union is complete only if that part has no public address.
     #[test]
-    fn any_division_of_the_whole_is_found(
+    fn finds_every_division_of_the_whole(
         is_v6: bool,
         choices in proptest::collection::vec(any::<bool>(), 0..60),
         removed: prop::sample::Index,

@@ -16,14 +16,14 @@ fn some(addresses: &[&str]) -> Vec<Option<String>> {
 }
 
 #[test]
-fn lines_and_entries_are_one_list_from_the_right() {
+fn lines_form_one_list_read_from_the_right() {
     let lines = ["1.1.1.1, 2.2.2.2", "", " 3.3.3.3 ,,4.4.4.4"];
     let expected = some(&["4.4.4.4", "3.3.3.3", "2.2.2.2", "1.1.1.1"]);
     assert_eq!(hops(HopField::XForwardedFor, &lines), expected);
 }
 
 #[test]
-fn entries_of_forwarded() {
+fn reads_forwarded_entries() {
     let lines = [
         "for=192.0.2.60;proto=http;by=203.0.113.43",
         "For=\"[2001:db8:cafe::17]:4711\", proto=https ; FOR=\"192.0.2.7:_p\" ;host=\"a,b;c\\\"\"",
@@ -35,7 +35,7 @@ fn entries_of_forwarded() {
 }
 
 #[test]
-fn entries_of_forwarded_without_an_address() {
+fn rejects_forwarded_entries_without_an_address() {
     for entry in [
         "for=unknown",
         "for=_gazonk",
@@ -56,9 +56,9 @@ fn entries_of_forwarded_without_an_address() {
     assert_eq!(hops(HopField::Forwarded, &["for=\"1.1\\.1.1\""]), some(&["1.1.1.1"]));
 }
 
-// A quote that a client left open must not swallow the entry that the proxy adds after it.
+// A quote that a client left open must not hide the entry that the proxy appends.
 #[test]
-fn an_open_quote_swallows_nothing() {
+fn an_open_quote_does_not_hide_later_entries() {
     for left in ["for=\"", "\"", "for=\"x\\", "\\\"", "for=1.1.1.1;host=\"", "\"\"\""] {
         let line = format!("{left}, for=\"2.2.2.2:80\"");
         assert_eq!(hops(HopField::Forwarded, &[&line])[0], some(&["2.2.2.2"])[0], "{line}");

@@ -3,18 +3,18 @@
 use super::*;
 use proptest::prelude::*;
 
-/// In November 2026.
+/// A time in November 2026.
 fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_000_000)
 }
 
-/// Seconds since the epoch, zero before it.
+/// Returns the seconds since the epoch, or zero before it.
 fn at(text: &str) -> Option<u64> {
     parse(text, now()).map(|date| since_epoch(date).as_secs())
 }
 
 #[test]
-fn three_forms_of_one_date() {
+fn reads_all_three_forms() {
     for text in [
         "Sun, 06 Nov 1994 08:49:37 GMT",
         "Sunday, 06-Nov-94 08:49:37 GMT",

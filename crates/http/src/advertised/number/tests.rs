@@ -29,7 +29,7 @@ fn small_numbers_are_seconds_and_large_ones_times() {
 }
 
 #[test]
-fn past_is_no_wait_and_far_future_is_cut() {
+fn past_is_no_wait_and_far_future_is_capped() {
     assert_eq!(waits("-5"), Some(Duration::ZERO));
     assert_eq!(waits("1700000000"), Some(Duration::ZERO));
     assert_eq!(waits("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::ZERO));
