@@ -3,7 +3,7 @@
 //! What could go wrong: a vector built for a decision, a block that is given back and taken again
 //! at every turn of the window, a key that is formatted on the way to its hash.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

@@ -1,6 +1,6 @@
 //! A limit of zero bans: every request is denied for ever, and nothing is stored.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::time::Duration;
 

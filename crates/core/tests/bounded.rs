@@ -3,7 +3,7 @@
 //! What could go wrong: a table that grows with the keys; a flood that makes a guilty key
 //! forgotten; a sketch so full that innocent keys are denied; memory that never comes back.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 #![expect(clippy::print_stdout, reason = "the floods report what they measured")]
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

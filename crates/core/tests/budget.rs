@@ -3,7 +3,7 @@
 //! What could go wrong: room that is not used or never given back, a key that is forgotten because
 //! there is less, or one that gets more than its limit on the way.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::time::Duration;
 

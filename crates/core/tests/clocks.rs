@@ -1,6 +1,6 @@
 //! Clocks that jump, lag and go back: no panic, no denial without end, never over in real time.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -3,7 +3,7 @@
 //! What could go wrong: a panic, memory for a length that is a lie, a limiter that silently starts
 //! with somebody else's counts.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::io::{self, Read, Write};
 use std::time::Duration;

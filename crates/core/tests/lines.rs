@@ -3,7 +3,7 @@
 //! What could go wrong: units that come back reach a later check instead of the line; a waiter
 //! sleeps although its units are there; `retry_after` counts waiters that have left.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::cell::Cell;
 use std::collections::VecDeque;

@@ -1,6 +1,6 @@
 //! Charges, checks of at most n units: what the traces in `conformance/` cannot show.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::time::Duration;
 

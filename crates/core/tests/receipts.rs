@@ -3,7 +3,7 @@
 //! What could go wrong: a receipt that no longer finds its units after a restore, or one that
 //! returns the units of another request.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Settings at and beyond their ranges: a typed error or a documented answer, never a panic.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::cell::RefCell;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 //! What could go wrong: a key lost or forgiven, a denial that outlives its window because the clock
 //! went back, somebody who gets more because the new table is smaller.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -1,6 +1,6 @@
 //! Policies and their parts as text and as serde values.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::time::Duration;
 

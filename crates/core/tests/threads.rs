@@ -1,6 +1,6 @@
 //! Several threads at one limiter: exactly the limit passes, and `check_all` never half-takes.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a panic fails the test")]
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;

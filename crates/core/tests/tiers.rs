@@ -3,7 +3,7 @@
 //! What could go wrong: a change that forgives what was taken, one that counts it anew for ever, a
 //! call that knows only the policy and lets go of what the tier still needs.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::time::Duration;
 

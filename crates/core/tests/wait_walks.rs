@@ -3,7 +3,7 @@
 //! What could go wrong: a place in line is dated at the moment it should be used. Who wakes later
 //! uses it later, so if it kept its old date it would stop counting before a window has passed.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;

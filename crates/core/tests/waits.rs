@@ -1,6 +1,6 @@
 //! Waiting in line, with time and polling in the test's hands.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::future::Future;
 use std::pin::{Pin, pin};

@@ -16,27 +16,28 @@ pub struct Ask<'a> {
     pub gate: &'a Gate,
     /// The key.
     pub key: &'a [u8],
-    /// The tier of the key; `None` for the gate's own quotas.
+    /// The tier of the key, or `None` for the gate's quotas.
     pub tier: Option<TierId>,
     /// The units to take.
     pub cost: Cost,
 }
 
-/// The most checks that are decided together.
+/// The maximum number of checks that are decided together.
 pub const ASKS_MAX: usize = 64;
 
-/// Asks several gates, all or nothing: either all enforced gates allow and every gate with room is
-/// charged, or nothing is taken. Gates in shadow mode and gates that are switched off never cause
-/// a denial. Returns one result per ask, in order.
+/// Checks several gates, all or nothing. Returns one result per check, in order.
+///
+/// Either all enforced gates allow the request and take its units, or no units are taken. Gates in
+/// shadow mode and gates that are switched off never cause a denial.
 ///
 /// Stores of one [group](slidegate::Store::group), such as all limiters in memory or all policies
-/// on one Redis, decide in one atomic step. Across groups the gates are asked in turn, and the
-/// units taken are returned if one denies: never too much is allowed, but another request may be
-/// denied because of units that are about to be returned.
+/// on one Redis, decide in one atomic step. Across groups, the gates are checked one after the
+/// other, and the units are refunded if one denies. This never over-admits, but another request may
+/// be denied because of units that are about to be refunded.
 ///
 /// With `waiting`, a request over its limit waits for units instead of being denied.
 ///
-/// Asks beyond [`ASKS_MAX`] are not evaluated; callers bound their input first.
+/// Checks beyond [`ASKS_MAX`] are not evaluated, so callers must bound their input.
 pub async fn check_all(
     asks: &[Ask<'_>],
     waiting: Option<&Waiting>,
@@ -106,15 +107,15 @@ async fn check_several(
     all
 }
 
-/// Returns whether a decision was denied because of its own quotas or its store's failure. A
-/// request that is denied together with others, although there was room, need not wait.
+/// Returns `true` if a decision was denied because of its own quotas or its store's failure. A
+/// request that was denied only because of other gates need not wait.
 fn is_over(decision: &Decision) -> bool {
     let has_room = decision.retry_after() == RetryAfter::Now && !decision.is_degraded();
     !decision.is_allowed() && !has_room
 }
 
 impl Ask<'_> {
-    /// Asks a gate whose denial is not enforced. It takes units only if the request passes.
+    /// Checks a gate whose denial is not enforced. It takes units only if the request passes.
     async fn check_unenforced(&self, passes: bool) -> (Decision, GateOutcome) {
         let Self { gate, key, tier, cost } = *self;
         if gate.rollout() == Rollout::Off {
@@ -154,7 +155,7 @@ async fn take_or_wait(asks: &[&Ask<'_>], waiting: Option<&Waiting>) -> (Vec<Deci
     }
 }
 
-/// Takes from all or from none, in one step if the stores can.
+/// Takes from all or from none, in one step if the stores support it.
 pub(crate) async fn take(asks: &[&Ask<'_>]) -> Vec<Decision> {
     match asks {
         [] => Vec::new(),
@@ -180,7 +181,7 @@ impl<'a> Ask<'a> {
     }
 }
 
-/// Asks one gate after the other. If one denies, the units taken are returned.
+/// Checks one gate after the other. If one denies, the units are refunded.
 async fn take_in_turn(asks: &[&Ask<'_>]) -> Vec<Decision> {
     let mut decisions = Vec::with_capacity(asks.len());
     for Ask { gate, key, tier, cost } in asks {
@@ -194,12 +195,12 @@ async fn take_in_turn(asks: &[&Ask<'_>]) -> Vec<Decision> {
     decisions
 }
 
-/// Returns what the first gates took, and looks at those that were not asked.
+/// Refunds the units of the first gates, and peeks at those that were not checked.
 async fn undo(asks: &[&Ask<'_>], decisions: Vec<Decision>) -> Vec<Decision> {
     let (asked, mut denied) = (decisions.len(), Vec::with_capacity(asks.len()));
     for (Ask { gate, key, tier, .. }, mut decision) in asks.iter().zip(decisions) {
         if let Some(receipt) = decision.take_receipt() {
-            // Units that cannot be returned count until they expire, which is the safe side.
+            // Units that cannot be refunded count until they expire, which never over-admits.
             let _ = gate.refund(key, *tier, receipt).await;
         }
         denied.push(decision.into_denied());

@@ -1,4 +1,4 @@
-//! How a gate is made.
+//! Builds a gate.
 
 use std::sync::Arc;
 
@@ -39,11 +39,11 @@ struct CandidateSettings {
     quotas: Option<Vec<Quota>>,
 }
 
-/// The most tiers of a gate.
+/// The maximum number of tiers of a gate.
 pub const TIERS_MAX: usize = 1024;
 
-/// The memory that the limiter of [`FailureMode::Local`] may use for a store that leaves the
-/// failure mode to the gate. Enough for 600,000 keys; beyond that it counts too much.
+/// The memory limit of the limiter for [`FailureMode::Local`], for a store that leaves the failure
+/// mode to the gate. It is enough for 600,000 keys; beyond that, the limiter over-counts.
 const LOCAL_BYTES: usize = 64 << 20;
 
 impl GateBuilder {
@@ -58,7 +58,7 @@ impl GateBuilder {
         }
     }
 
-    /// Sets the name in metrics and audits, which also chooses the keys of a percentage rollout.
+    /// Sets the name in metrics and audits. It also selects the keys of a percentage rollout.
     pub fn name(mut self, name: &str) -> Self {
         self.gate.name = name.into();
         self
@@ -82,8 +82,8 @@ impl GateBuilder {
         self
     }
 
-    /// Enforces denials for this percentage of the keys; the other keys are in shadow mode. A key
-    /// that is in the share stays in it when the percentage grows.
+    /// Enforces denials for this percentage of the keys. The other keys are in shadow mode. A key
+    /// that is enforced stays enforced when the percentage grows.
     pub fn enforce_percent(mut self, percent: u8) -> Self {
         self.percent = percent;
         self
@@ -96,7 +96,7 @@ impl GateBuilder {
         self
     }
 
-    /// As [`candidate`](Self::candidate), with quotas that replace those of the store's policy.
+    /// Like [`candidate`](Self::candidate), with quotas that replace those of the store's policy.
     pub fn candidate_quotas(mut self, store: impl IntoStore, quotas: &[Quota]) -> Self {
         let (store, quotas) = (store.into_store(), Some(quotas.to_vec()));
         self.candidate = Some(CandidateSettings { store, quotas });
@@ -121,18 +121,18 @@ impl GateBuilder {
         self
     }
 
-    /// Measures the time of decisions by `clock`. The default is the monotonic clock.
+    /// Measures the time of decisions with `clock`. The default is the monotonic clock.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.gate.clock = clock;
         self
     }
 
-    /// Checks the settings and makes the gate.
+    /// Checks the settings and builds the gate.
     ///
     /// # Errors
     ///
-    /// Returns an error if quotas do not fit their policy, there are more than [`TIERS_MAX`]
-    /// tiers, or the percentage is above 100.
+    /// Returns an error if quotas do not fit their policy, there are more than [`TIERS_MAX`] tiers,
+    /// or the percentage is above 100.
     pub fn build(self) -> Result<Gate, Error> {
         let Self { mut gate, quotas, tiers, percent, candidate, metrics } = self;
         if tiers.len() > TIERS_MAX {
@@ -163,7 +163,7 @@ impl GateBuilder {
     }
 }
 
-/// Returns the quotas as a tier, unless the store's policy has them anyway.
+/// Returns the quotas as a tier, unless they are those of the store's policy.
 fn own(store: &Arc<dyn Store>, quotas: Option<&[Quota]>) -> Result<Option<Tier>, Error> {
     match quotas {
         Some(quotas) if quotas != store.policy().quotas() => store.tier(quotas).map(Some),
@@ -196,7 +196,7 @@ impl LocalFallback {
 
     pub(crate) fn with(&self, tier: Option<TierId>) -> WithQuotas<'_> {
         let tier = tier.and_then(|tier| self.tiers.get(tier.0)).or(self.own.as_ref());
-        // The tiers are this limiter's own, so it accepts them.
+        // The tiers were created by this limiter, so it accepts them.
         self.limiter.with(tier).unwrap_or_else(|_| WithQuotas::from(&self.limiter))
     }
 }

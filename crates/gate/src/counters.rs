@@ -1,4 +1,4 @@
-//! What a gate counts.
+//! The counters of a gate.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
@@ -13,9 +13,9 @@ pub struct Counters {
     pub degraded: Count,
     /// Requests that waited for units.
     pub waited: Count,
-    /// By the gate's outcome: requests that the candidate would allow, and would deny.
+    /// For each outcome of the gate, the requests that the candidate would allow and would deny.
     candidate: [[Count; 2]; GateOutcome::ALL.len()],
-    /// Time from question to decision.
+    /// Time from request to decision.
     pub time: Histogram,
 }
 
@@ -62,7 +62,7 @@ impl Count {
     /// Adds to the number.
     #[inline]
     pub fn add(&self, by: u64) {
-        // No decision depends on a counter, so no order is needed.
+        // No decision depends on a counter, so no ordering is needed.
         self.0.fetch_add(by, Ordering::Relaxed);
     }
 
@@ -103,7 +103,8 @@ impl Histogram {
         self.nanos.fetch_add(nanos, Ordering::Relaxed);
     }
 
-    /// Returns how many times were at most each bound; the last number counts all.
+    /// Returns, for each bound, the number of times that were at most the bound. The last number
+    /// counts all.
     pub fn cumulative(&self) -> [u64; BOUNDS.len() + 1] {
         let mut sum = 0;
         core::array::from_fn(|bucket| {

@@ -8,9 +8,10 @@ use slidegate::{Clock, MonotonicClock};
 
 use crate::observe::{GateOutcome, GuardEvent, Observation, Observer};
 
-/// Emits a `tracing` event for requests that were rejected or would have been. At most ten events
-/// per second are emitted and the others are counted, so that a flood of requests does not become a
-/// flood of lines.
+/// Emits a `tracing` event for requests that were rejected or would have been.
+///
+/// At most ten events per second are emitted and the others are counted, so a flood of requests
+/// does not flood the log.
 pub struct TraceEvents {
     clock: Arc<dyn Clock>,
     /// The second in the upper half, and the number of its events in the lower half.
@@ -36,7 +37,7 @@ impl TraceEvents {
     fn admit(&self) -> Option<u64> {
         let second = Duration::from_nanos(self.clock.now()).as_secs() << 32;
         let before = self.second.fetch_max(second, Ordering::Relaxed).max(second);
-        // Several threads may read the same number; an event more or less does no harm.
+        // Several threads may read the same number, which at worst adds an event.
         if before & u64::from(u32::MAX) >= PER_SECOND {
             self.suppressed.fetch_add(1, Ordering::Relaxed);
             return None;

@@ -1,10 +1,11 @@
-//! A page of metrics in the text form of Prometheus.
+//! A page of metrics in the text format of Prometheus.
 
 use core::fmt::Write;
 use core::time::Duration;
 use std::collections::HashSet;
 
-/// A page of metrics. Label values must come from configuration, or their number has no bound.
+/// A page of metrics. Label values must come from the configuration, so that their number is
+/// bounded.
 #[derive(Debug, Default)]
 pub struct Page {
     text: String,
@@ -12,25 +13,25 @@ pub struct Page {
     families: HashSet<&'static str>,
 }
 
-/// What a family of samples is.
+/// The type of a metric family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Only grows.
+    /// A number that only grows.
     Counter,
-    /// Goes up and down.
+    /// A number that goes up and down.
     Gauge,
-    /// Counts by bound.
+    /// Numbers of observations by bound.
     Histogram,
 }
 
 impl Page {
-    /// An empty page.
+    /// Creates an empty page.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Begins a family; what follows belongs to it. One that was there already gets no second head,
-    /// but its samples belong together: write them together.
+    /// Starts a family, to which the following samples belong. A repeated family gets no second
+    /// header, but all samples of a family must be written together.
     pub fn family(&mut self, name: &'static str, kind: Kind, help: &str) {
         self.name = name;
         if !self.families.insert(name) {
@@ -41,23 +42,23 @@ impl Page {
             Kind::Gauge => "gauge",
             Kind::Histogram => "histogram",
         };
-        // Writing to a string does not fail.
+        // Writing to a string never fails.
         let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    /// A number.
+    /// Writes a number.
     pub fn sample(&mut self, labels: &[(&str, &str)], value: u64) {
         self.head("", labels, None);
         let _ = writeln!(self.text, " {value}");
     }
 
-    /// A time, in seconds.
+    /// Writes a time in seconds.
     pub fn seconds(&mut self, labels: &[(&str, &str)], value: Duration) {
         self.head("", labels, None);
         self.write_seconds(value);
     }
 
-    /// A share of a whole, in parts of a million; none of nothing.
+    /// Writes a share of a whole as a decimal with six digits, or zero if the whole is zero.
     pub fn ratio(&mut self, labels: &[(&str, &str)], part: u64, whole: u64) {
         let millionths = u128::from(part) * 1_000_000 / u128::from(whole.max(1));
         self.head("", labels, None);
@@ -65,7 +66,8 @@ impl Page {
         let _ = writeln!(self.text, " {ones}.{rest:06}");
     }
 
-    /// How many were at most each bound, in nanoseconds; the last number is of all.
+    /// Writes the number of observations up to each bound, in nanoseconds. The last number counts
+    /// all.
     pub fn histogram(
         &mut self,
         labels: &[(&str, &str)],
@@ -88,7 +90,7 @@ impl Page {
         let _ = writeln!(self.text, " {all}");
     }
 
-    /// The page.
+    /// Returns the page.
     pub fn finish(self) -> String {
         self.text
     }

@@ -15,9 +15,9 @@ use crate::metrics::Metrics;
 use crate::observe::{Caller, GateOutcome, Observation, Observer, catch_panic};
 use crate::rollout::{Rollout, Share};
 
-/// A policy with its store, tiers, rollout and metrics: what every protocol talks to.
+/// A policy with its store, tiers, rollout and metrics. Every protocol calls a gate.
 ///
-/// A gate is cheap to clone; clones share the state and the counters.
+/// A gate is cheap to clone. Clones share the state and the counters.
 ///
 /// ```
 /// use slidegate::{Cost, Limiter, Policy, Quota};
@@ -38,7 +38,7 @@ use crate::rollout::{Rollout, Share};
 pub struct Gate {
     pub(crate) name: Arc<str>,
     pub(crate) store: Arc<dyn Store>,
-    /// The gate's quotas, where they are not those of the store's policy.
+    /// The gate's quotas, if they differ from those of the store's policy.
     pub(crate) own: Option<Tier>,
     pub(crate) tiers: Arc<[(String, Tier)]>,
     pub(crate) rollout: Rollout,
@@ -52,23 +52,23 @@ pub struct Gate {
     pub(crate) clock: Arc<dyn Clock>,
 }
 
-/// A policy that might replace the gate's: evaluated for every request, never enforced.
+/// A policy that is evaluated for every request and never enforced.
 #[derive(Debug)]
 pub(crate) struct Candidate {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) own: Option<Tier>,
 }
 
-/// Names a tier of one gate: see [`Gate::tier`].
+/// The id of a tier of one gate: see [`Gate::tier`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TierId(pub(crate) usize);
 
-/// What a gate decided about a request.
+/// The result of a gate for a request.
 #[derive(Debug)]
 pub struct Decided {
-    /// The decision to act on. A gate in shadow mode or switched off never denies by itself.
+    /// The decision to act on. A gate that is in shadow mode or switched off never denies.
     pub decision: Decision,
-    /// What happened to the request at this gate.
+    /// The outcome of the request at this gate.
     pub outcome: GateOutcome,
     /// Whether the gate's denials are enforced for the key.
     pub is_enforced: bool,
@@ -84,7 +84,7 @@ impl Decided {
 }
 
 impl Gate {
-    /// Starts a gate in front of a store.
+    /// Returns a builder for a gate in front of a store.
     pub fn builder(store: impl slidegate::IntoStore) -> GateBuilder {
         GateBuilder::new(store.into_store())
     }
@@ -99,7 +99,7 @@ impl Gate {
         &self.store
     }
 
-    /// Returns the quotas of a tier, or the gate's own.
+    /// Returns the quotas of a tier, or those of the gate.
     pub fn quotas(&self, tier: Option<TierId>) -> &[Quota] {
         match self.quotas_of(tier) {
             Quotas::Tier(tier) => tier.quotas(),
@@ -143,7 +143,7 @@ impl Gate {
         self.secret_keys
     }
 
-    /// Returns the name of the candidate that is evaluated beside the policy.
+    /// Returns the name of the candidate.
     pub fn candidate_name(&self) -> Option<&str> {
         self.candidate.as_ref().map(|candidate| candidate.store.policy().name())
     }
@@ -199,7 +199,8 @@ impl Gate {
         self
     }
 
-    /// Decides, and takes the units if allowed. Ready at once if the store is in memory.
+    /// Checks the request, and takes the units if allowed. The future is ready immediately if the
+    /// store is in memory.
     #[inline]
     pub fn check<'a>(
         &'a self,
@@ -227,11 +228,11 @@ impl Gate {
         }
     }
 
-    /// Decides if the store is in this process, nothing else has to be asked, and the gate is not
-    /// switched off. Otherwise nothing happens.
+    /// Checks the request if the store is in this process, there is no candidate, and the gate is
+    /// not switched off. Otherwise returns `None` and does nothing.
     ///
-    /// The same as [`check`](Gate::check), without a future: a decision is large, and a future
-    /// around it is moved several times.
+    /// This is [`check`](Gate::check) without a future: a decision is large, and a future around it
+    /// is moved several times.
     #[inline]
     pub fn check_in_process(
         &self,
@@ -274,10 +275,10 @@ impl Gate {
         }
     }
 
-    /// Returns the decision of the failure mode for a request that has no key.
+    /// Returns the decision of the failure mode for a request without a key.
     pub fn decide_failed(&self) -> Decision {
         let decision = self.failure_decision();
-        // Without a key it is unknown whether the request is in the share.
+        // Without a key, it is unknown whether the request is in the share.
         let enforced = self.rollout == Rollout::Enforce && self.share.is_all();
         if enforced { decision } else { decision.into_shadow() }
     }
@@ -312,7 +313,7 @@ impl Gate {
         }
     }
 
-    /// Evaluates the candidate. It sees every request, whatever becomes of it.
+    /// Evaluates the candidate. It sees every request, also those that the gate denies.
     pub(crate) fn ask_candidate<'a>(
         &'a self,
         key: &'a [u8],
@@ -325,7 +326,7 @@ impl Gate {
         }
     }
 
-    /// Decides by the store, or by the failure mode if the store fails.
+    /// Lets the store decide, or the failure mode if the store fails.
     pub(crate) async fn check_store(
         &self,
         key: &[u8],
@@ -369,7 +370,7 @@ impl Gate {
         }
     }
 
-    /// Returns the time, if anything depends on it.
+    /// Returns the time, or zero if it is not needed.
     #[inline]
     pub(crate) fn now(&self) -> u64 {
         if self.is_observed() { self.clock.now() } else { 0 }
@@ -408,7 +409,7 @@ impl Gate {
         self.conclude(request, decision, candidate)
     }
 
-    /// Turns a decision into what the caller acts on, counts it and reports it.
+    /// Applies the rollout to a decision, counts it and reports it.
     #[inline]
     fn conclude(
         &self,
@@ -460,7 +461,7 @@ impl Gate {
     }
 }
 
-/// Returns the clock of gates that are not given another. One is enough for all gates.
+/// Returns the default clock, which all gates share.
 fn default_clock() -> Arc<dyn Clock> {
     static CLOCK: OnceLock<Arc<MonotonicClock>> = OnceLock::new();
     Arc::clone(CLOCK.get_or_init(|| Arc::new(MonotonicClock::new()))) as Arc<dyn Clock>
@@ -478,7 +479,7 @@ struct Request<'a> {
     tier: Option<TierId>,
     cost: Cost,
     caller: Caller<'a>,
-    /// When it came, if anything depends on it.
+    /// When the request arrived, if it is needed.
     began: u64,
 }
 
@@ -493,7 +494,7 @@ impl fmt::Debug for Gate {
     }
 }
 
-/// A gate in front of a limiter in memory.
+/// Creates a gate in front of a limiter in memory.
 impl From<slidegate::Limiter> for Gate {
     fn from(limiter: slidegate::Limiter) -> Self {
         Self::from(Arc::new(limiter))
@@ -521,7 +522,7 @@ impl From<Arc<slidegate_redis::RedisLimiter>> for Gate {
 }
 
 impl Gate {
-    /// A gate with the defaults, in front of a store that applies the failure mode itself.
+    /// Creates a gate with the defaults, in front of a store that applies the failure mode itself.
     pub(crate) fn unconfigured(store: Arc<dyn Store>) -> Self {
         let rollout = match store.policy().mode() {
             Mode::Shadow => Rollout::Shadow,

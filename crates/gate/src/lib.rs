@@ -1,7 +1,7 @@
-//! Slidegate's gate: everything between a store that can decide and a protocol that speaks.
+//! The layer between stores and protocols: policies with tiers, rollout, waiting and metrics.
 //!
 //! A [`Gate`] is a policy with its store, tiers, rollout and metrics. The tower middleware, the
-//! daemon and the Node and Python packages translate a request into [`Gate::check`] or
+//! daemon translate a request into [`Gate::check`] or
 //! [`check_all`], and the resulting [`Decided`] into a response.
 //!
 //! # Where to start

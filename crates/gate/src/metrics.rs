@@ -10,7 +10,7 @@ use crate::exposition::{Kind, Page};
 use crate::gate::Gate;
 use crate::observe::{GateOutcome, GuardEvent, Observer};
 
-/// Counts what gates and overload guards do, and writes it for Prometheus.
+/// Counts the decisions of gates and overload guards for Prometheus.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -42,7 +42,7 @@ use crate::observe::{GateOutcome, GuardEvent, Observer};
 #[derive(Debug, Default)]
 pub struct Metrics {
     gates: Mutex<BTreeMap<(Arc<str>, &'static str), Registered>>,
-    /// By their addresses, which find a store again in constant time.
+    /// Keyed by address, so that a store is found in constant time.
     stores: Mutex<HashMap<usize, RegisteredStore>>,
     guards: Mutex<BTreeMap<Box<str>, Arc<GuardCounters>>>,
 }
@@ -70,11 +70,11 @@ struct GuardCounters {
     queued: Count,
 }
 
-/// The most gates whose counters are kept. A program that creates gates without end must not
-/// create metrics without end.
+/// The maximum number of gates whose counters are kept, so that a program that keeps creating gates
+/// does not create metrics without bound.
 const GATES_MAX: usize = 65_536;
 
-/// The most overload guards whose counters are kept.
+/// The maximum number of overload guards whose counters are kept.
 const GUARDS_MAX: usize = 1024;
 
 impl Metrics {
@@ -89,7 +89,7 @@ impl Metrics {
         let candidate = gate.candidate.as_ref().map(|candidate| &candidate.store);
         for store in core::iter::once(&gate.store).chain(candidate) {
             let known = lock(&self.stores).get(&address(store)).cloned();
-            // The address may be that of a store that is gone.
+            // The address may be that of a store that was dropped.
             if known.is_none_or(|(_, known)| known.strong_count() == 0) {
                 let name = if store.in_process().is_some() { "memory" } else { "shared" };
                 self.register_store(name, store);
@@ -189,7 +189,7 @@ impl Metrics {
             .filter_map(|(labels, store)| Some((labels, store.upgrade()?.stats())))
             .collect();
         stores.sort_by(|(one, _), (other, _)| one.cmp(other));
-        // Two stores with the same labels, as during a reload, would be one series twice.
+        // Two stores with the same labels, as during a reload, would be a duplicate series.
         stores.dedup_by(|(one, _), (other, _)| one == other);
         let mut names: Vec<&Stat> = stores.iter().flat_map(|(_, stats)| stats).collect();
         let mut seen = HashSet::new();
@@ -218,7 +218,7 @@ impl Metrics {
         for (name, help, count) in [
             (
                 "rate_limit_guarded_total",
-                "Requests that came to an overload guard.",
+                "Requests that arrived at an overload guard.",
                 (|guard| guard.admitted.get() + guard.shed.get()) as fn(&GuardCounters) -> u64,
             ),
             ("rate_limit_shed_total", "Requests rejected by an overload guard.", |guard| {
@@ -244,7 +244,8 @@ impl Metrics {
     }
 }
 
-/// Counts overload guards. Gates count by themselves: see [`GateBuilder::metrics`].
+/// Counts the events of overload guards. Gates count their own decisions: see
+/// [`GateBuilder::metrics`].
 ///
 /// [`GateBuilder::metrics`]: crate::GateBuilder::metrics
 impl Observer for Metrics {
@@ -307,7 +308,7 @@ fn address(store: &Arc<dyn Store>) -> usize {
     Arc::as_ptr(store).addr()
 }
 
-/// A panic while the lock was held leaves nothing inconsistent: entries are added whole.
+/// Locks a mutex, also after a panic: entries are added in one step, so the map stays consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

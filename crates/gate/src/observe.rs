@@ -1,4 +1,4 @@
-//! What observers of a gate see.
+//! Observers of gates and their events.
 
 use core::fmt;
 use core::time::Duration;
@@ -11,7 +11,7 @@ use slidegate_http::TraceParent;
 
 use crate::gate::Gate;
 
-/// Observes every decision, for audits, traces and metrics of its own.
+/// Observes every decision, for audits, traces and custom metrics.
 ///
 /// It is called on the path of the request, so it must be fast and must not block. A panic is
 /// caught and changes nothing.
@@ -56,33 +56,33 @@ impl Observer for Vec<Arc<dyn Observer>> {
     }
 }
 
-/// One decision of one gate, and the request it was about.
+/// A decision of one gate, with its request.
 #[derive(Clone, Copy)]
 pub struct Observation<'a> {
     /// The gate that decided.
     pub gate: &'a Gate,
-    /// The key; empty if the request had none. It may be a secret: see
+    /// The key, or an empty slice if the request had none. It may be a secret: see
     /// [`Gate::has_secret_keys`].
     pub key: &'a [u8],
     /// The units requested.
     pub cost: Cost,
-    /// The decision; `None` if the request was rejected before the store was asked.
+    /// The decision, or `None` if the request was rejected before the store was called.
     pub decision: Option<&'a Decision>,
-    /// What happened to the request at this gate.
+    /// The outcome of the request at this gate.
     pub outcome: GateOutcome,
     /// Whether the failure mode decided.
     pub is_degraded: bool,
     /// Whether the request waited for units.
     pub has_waited: bool,
-    /// Whether the candidate would have denied the request; `None` without a candidate.
+    /// Whether the candidate would have denied the request, or `None` without a candidate.
     pub candidate_denies: Option<bool>,
     /// The time to decide, for all gates of the request together, including waiting.
     pub took: Duration,
-    /// Where the request came from.
+    /// The origin of the request.
     pub caller: Caller<'a>,
 }
 
-/// Leaves out the key, which may be a secret.
+/// Omits the key, which may be a secret.
 impl fmt::Debug for Observation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Observation")
@@ -93,22 +93,22 @@ impl fmt::Debug for Observation<'_> {
     }
 }
 
-/// What happened to a request at a gate.
+/// The outcome of a request at a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum GateOutcome {
-    /// It was allowed.
+    /// The request was allowed.
     Allowed,
     /// A quota was used up.
     Denied,
-    /// This gate had room, but another gate denied the request, so nothing was taken.
+    /// This gate would have allowed the request, but another gate denied it, so nothing was taken.
     DeniedByOther,
-    /// It would have been denied if the policy were enforced for its key.
+    /// The request would have been denied if the policy were enforced for its key.
     ShadowDenied,
-    /// The store failed, and the failure mode denies.
+    /// The store failed, and the failure mode is to deny.
     StoreFailed,
-    /// It had no key, and the gate denies such requests.
+    /// The request had no key, and the gate denies such requests.
     NoKey,
-    /// The server does not pass on peer addresses, which is a mistake in its setup.
+    /// The server does not pass on peer addresses, which is an error in its setup.
     NoPeer,
     /// The gate is switched off.
     Off,
@@ -161,10 +161,10 @@ pub struct GuardEvent<'a> {
     pub queued: Duration,
 }
 
-/// Where a request came from.
+/// The origin of a request.
 ///
-/// Two words, so that every call can carry it. The header fields are read only when an observer
-/// asks.
+/// It has two words, so that every call can carry it. The header fields are read only when an
+/// observer needs them.
 #[derive(Clone, Copy)]
 pub struct Caller<'a> {
     listener: Listener,
@@ -225,15 +225,15 @@ impl Listener {
     }
 }
 
-/// Leaves out the header fields, which carry secrets.
+/// Omits the header fields, which may contain secrets.
 impl fmt::Debug for Caller<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Caller").field("listener", &self.listener).finish_non_exhaustive()
     }
 }
 
-/// Calls a user's function. If it panics, the request goes on as if it had not been called.
+/// Calls a user's function and ignores a panic.
 pub fn catch_panic(call: impl FnOnce()) {
-    // Our own state is not touched inside the call, so it cannot be left inconsistent.
+    // The call does not access state of this crate, so a panic cannot leave it inconsistent.
     let _ = catch_unwind(AssertUnwindSafe(call));
 }

@@ -1,4 +1,4 @@
-//! What a gate can do with a key besides checking it.
+//! Operations of a gate other than checks.
 
 use slidegate::{Cost, Decision, Error, Event, Receipt, Target, Usage};
 
@@ -6,11 +6,11 @@ use crate::gate::{Decided, Gate, TierId};
 use crate::rollout::Rollout;
 
 impl Gate {
-    /// Decides without taking anything.
+    /// Evaluates a request without taking units.
     ///
     /// # Errors
     ///
-    /// Returns an error if the store did not answer.
+    /// Returns an error if the store did not reply.
     pub async fn peek(
         &self,
         key: &[u8],
@@ -24,11 +24,11 @@ impl Gate {
         Ok(if self.is_enforced(key) { decision } else { decision.into_shadow() })
     }
 
-    /// Returns the exact units of a receipt. Returns how many were still counted.
+    /// Refunds exactly the units of a receipt. Returns the number that was still counted.
     ///
     /// # Errors
     ///
-    /// Returns an error if the store did not answer.
+    /// Returns an error if the store did not reply.
     pub async fn refund(
         &self,
         key: &[u8],
@@ -36,7 +36,7 @@ impl Gate {
         receipt: Receipt,
     ) -> Result<u64, Error> {
         match &self.local {
-            // The store knows nothing of units that were admitted without it.
+            // The store does not have units that were admitted without it.
             Some(local) if local.limiter.has_issued(key, &receipt) => {
                 Ok(local.with(tier).refund(receipt))
             }
@@ -44,11 +44,11 @@ impl Gate {
         }
     }
 
-    /// Corrects a reservation to its actual cost. Returns how many units are charged in all.
+    /// Corrects a reservation to its actual cost. Returns the total number of units charged.
     ///
     /// # Errors
     ///
-    /// Returns an error if the store did not answer.
+    /// Returns an error if the store did not reply.
     pub async fn settle(
         &self,
         key: &[u8],
@@ -64,13 +64,15 @@ impl Gate {
         }
     }
 
-    /// Charges a denied request of which only a part fits, above the limit: for callers that ask
-    /// after the fact. If nothing fits, nothing is charged, so that repeated requests do not delay
-    /// the moment when units are available again.
+    /// Charges a denied request of which only a part fits, above the limit, for work that is
+    /// already done.
+    ///
+    /// If nothing fits, nothing is charged, so that repeated requests do not delay the time at
+    /// which units are available again.
     ///
     /// # Errors
     ///
-    /// Returns an error if the store did not answer.
+    /// Returns an error if the store did not reply.
     pub async fn charge_denied(
         &self,
         key: &[u8],
@@ -85,20 +87,20 @@ impl Gate {
         Ok(())
     }
 
-    /// Records units without a check, above the limit if necessary. Returns how many.
+    /// Records units without a check, above the limit if necessary. Returns the number of units.
     ///
     /// # Errors
     ///
-    /// Returns an error if the store did not answer.
+    /// Returns an error if the store did not reply.
     pub async fn charge(&self, key: &[u8], tier: Option<TierId>, units: u64) -> Result<u64, Error> {
         self.store.charge(self.target(key, tier), units).await
     }
 
-    /// Returns up to `units` without a receipt. Returns how many there were.
+    /// Refunds up to `units` without a receipt. Returns the number of units refunded.
     ///
     /// # Errors
     ///
-    /// Returns an error if the store did not answer.
+    /// Returns an error if the store did not reply.
     pub async fn forgive(
         &self,
         key: &[u8],
@@ -112,7 +114,7 @@ impl Gate {
     ///
     /// # Errors
     ///
-    /// Returns an error if the store did not answer.
+    /// Returns an error if the store did not reply.
     pub async fn usage(&self, key: &[u8], tier: Option<TierId>) -> Result<Usage, Error> {
         self.store.usage(self.target(key, tier)).await
     }
@@ -121,16 +123,16 @@ impl Gate {
     ///
     /// # Errors
     ///
-    /// Returns an error if the algorithm keeps no times, or if the store did not answer.
+    /// Returns an error if the algorithm does not store times, or if the store did not reply.
     pub async fn history(&self, key: &[u8], tier: Option<TierId>) -> Result<Vec<Event>, Error> {
         self.store.history(self.target(key, tier)).await
     }
 
-    /// Forgets a key. Returns whether there was anything to forget.
+    /// Removes the key. Returns `true` if it existed.
     ///
     /// # Errors
     ///
-    /// Returns an error if the store did not answer.
+    /// Returns an error if the store did not reply.
     pub async fn reset(&self, key: &[u8]) -> Result<bool, Error> {
         let local = self.local.as_ref().is_some_and(|local| local.limiter.reset(key));
         Ok(self.store.reset(key).await? || local)
@@ -141,13 +143,13 @@ impl Gate {
         self.store.receipt(key, units, tick, epoch)
     }
 
-    /// Returns the units of a request that turned out not to count, the candidate's too, and
-    /// updates the decision to what remains afterwards. Returns how many units were still counted.
+    /// Refunds the units of a request that does not count, also those of the candidate, and updates
+    /// the decision. Returns the number of units that were still counted.
     pub async fn uncount(&self, key: &[u8], tier: Option<TierId>, decided: &mut Decided) -> u64 {
         if let Some((candidate, decision)) = self.candidate.as_ref().zip(decided.candidate.take())
             && let Some(receipt) = decision.into_receipt()
         {
-            // Units that cannot be returned count until they expire, which is the safe side.
+            // Units that cannot be refunded count until they expire, which never over-admits.
             let _ = candidate.store.refund(Target::new(key, candidate.own.as_ref()), receipt).await;
         }
         let returned = match decided.decision.take_receipt() {

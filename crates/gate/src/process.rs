@@ -4,8 +4,8 @@ use std::fs;
 
 use crate::exposition::{Kind, Page};
 
-/// Adds the process's memory, processor time and open files to a page. On systems without `/proc`
-/// it adds nothing.
+/// Adds the memory, processor time and open files of the process to a page. It adds nothing on
+/// systems without `/proc`.
 pub fn write_process(page: &mut Page) {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kibibytes = |name: &str| -> Option<u64> {
@@ -31,16 +31,16 @@ pub fn write_process(page: &mut Page) {
         page.sample(&[], open.count() as u64);
     }
     if let Some(most) = open_files_max() {
-        page.family("process_max_fds", Kind::Gauge, "Most open file descriptors.");
+        page.family("process_max_fds", Kind::Gauge, "Maximum number of open file descriptors.");
         page.sample(&[], most);
     }
 }
 
-/// Linux reports times to programs in this unit, whatever the kernel's own tick is.
+/// The unit in which Linux reports times to programs, independent of the kernel's own tick.
 const TICKS_PER_SECOND: u64 = 100;
 
-/// Returns user and system time. The fields are counted after the program's name, which may
-/// contain anything but ends with the last parenthesis.
+/// Returns user and system time. The fields are counted from the last parenthesis, which ends the
+/// program's name.
 fn processor_ticks() -> Option<u64> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
     let (_, fields) = stat.rsplit_once(')')?;

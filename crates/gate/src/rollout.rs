@@ -7,7 +7,7 @@ use siphasher::sip::SipHasher13;
 /// Whether a gate enforces its denials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Rollout {
-    /// A denial denies.
+    /// Denials are enforced.
     #[default]
     Enforce,
     /// Evaluated and counted, never enforced.
@@ -17,7 +17,7 @@ pub enum Rollout {
 }
 
 impl Rollout {
-    /// Returns the word for it in the daemon's configuration.
+    /// Returns the name of the mode in the daemon's configuration.
     pub fn name(self) -> &'static str {
         match self {
             Self::Enforce => "enforce",
@@ -27,8 +27,8 @@ impl Rollout {
     }
 }
 
-/// A share of all keys, chosen by hash. A key that is in the share stays in it: in every process,
-/// over restarts, and when the share grows.
+/// A share of all keys, chosen by hash. A key stays in the share in every process, across restarts,
+/// and when the share grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
     percent: u8,
@@ -48,8 +48,8 @@ impl Share {
         self.percent == 100
     }
 
-    /// Returns whether a key of this policy is in the share. Each policy chooses other keys, so
-    /// that not always the same clients are the first to meet a new limit.
+    /// Returns `true` if a key of this policy is in the share. Each policy selects other keys, so
+    /// that the same clients are not always the first to get a new limit.
     #[inline]
     pub fn contains(self, policy: &str, key: &[u8]) -> bool {
         if self.is_all() {

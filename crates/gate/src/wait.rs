@@ -11,17 +11,17 @@ use slidegate::{Decision, RetryAfter, SleepFn};
 
 use crate::all::{Ask, take};
 
-/// Lets requests wait for units, for a bounded time and in a bounded number, instead of denying
-/// them.
+/// Lets requests wait for units instead of denying them. The time and the number of waiters are
+/// bounded.
 ///
-/// A store in memory whose algorithm is a log or GCRA serves requests in order of arrival, and
-/// units that come back move the line up. With several gates, a request waits in the line of the
-/// gate that it would wait for longest, and takes from the others when its turn comes. If one of
-/// them denies, it gives the units back and waits for that gate. With other stores and algorithms,
-/// a request asks again when its `retry_after` has passed.
+/// A store in memory with the log or GCRA serves requests in order of arrival, and refunded units
+/// move the queue up. With several gates, a request waits in the queue of the gate with the longest
+/// wait, and then takes from the others. If one of them denies, the request refunds the units and
+/// waits for that gate. With other stores and algorithms, a request is checked again after its
+/// `retry_after`.
 ///
 /// A request that would have to wait longer than `time_max`, or that finds `waiters_max` others
-/// waiting, is denied at once.
+/// waiting, is denied immediately.
 #[derive(Debug, Clone)]
 pub struct Waiting {
     time_max: Duration,
@@ -32,28 +32,27 @@ pub struct Waiting {
 
 const WAITERS_MAX: usize = 1024;
 
-/// The most times that a request asks again. Each time another request was faster; one that never
-/// is fast enough is denied in the end.
+/// The maximum number of times that a request is checked again. Each time, another request was
+/// faster. After that, the request is denied.
 const ROUNDS_MAX: usize = 64;
 
-/// The shortest sleep. A failed store reports zero, and asking it again at once would be a busy
-/// loop.
+/// The shortest sleep. A failed store reports zero, and retrying immediately would be a busy loop.
 const SLEEP_MIN: Duration = Duration::from_millis(1);
 
 impl Waiting {
-    /// Lets at most 1024 requests wait at a time, each for at most `time_max`.
+    /// Lets at most 1024 requests wait at the same time, each for at most `time_max`.
     pub fn new(time_max: Duration, sleep: Sleep) -> Self {
         Self { time_max, waiters_max: WAITERS_MAX, sleep, waiters: Arc::default() }
     }
 
-    /// Lets at most `waiters` requests wait at a time.
+    /// Sets the maximum number of requests that wait at the same time.
     #[must_use]
     pub fn waiters_max(mut self, waiters: usize) -> Self {
         self.waiters_max = waiters;
         self
     }
 
-    /// Waits for the units that `denied` says are missing, if there is time and room to wait.
+    /// Waits for the units that are missing according to `denied`, if time and bounds permit.
     /// Returns the decisions and whether the request waited.
     pub(crate) async fn wait(
         &self,
@@ -69,8 +68,8 @@ impl Waiting {
         (self.take_in_time(asks, denied).await, true)
     }
 
-    /// Waits for the gate that is furthest from passing and takes from all, until all pass or the
-    /// time is over.
+    /// Waits for the gate with the longest wait and takes from all, until all allow or the time is
+    /// over.
     async fn take_in_time(&self, asks: &[&Ask<'_>], mut decisions: Vec<Decision>) -> Vec<Decision> {
         let mut left = self.time_max;
         for _ in 0..ROUNDS_MAX {
@@ -101,7 +100,7 @@ impl Waiting {
         decisions
     }
 
-    /// Waits in the line of one gate, then takes from the others. Returns `false` if waiting
+    /// Waits in the queue of one gate, then takes from the others. Returns `false` if waiting
     /// longer does not help.
     async fn wait_in_line(
         &self,
@@ -125,7 +124,7 @@ impl Waiting {
         let mut decisions = take(&others).await;
         if !decisions.iter().all(Decision::is_allowed) {
             if let Some(receipt) = decision.take_receipt() {
-                // Units that cannot be returned count until they expire, which is the safe side.
+                // Units that cannot be refunded count until they expire, which never over-admits.
                 let _ = gate.refund(key, tier, receipt).await;
             }
             let looked = gate.store().peek(target, cost).await;
@@ -136,21 +135,21 @@ impl Waiting {
     }
 
     fn enter(&self) -> Option<Waiter<'_>> {
-        // Counted before it is compared, so that the bound holds under concurrency.
+        // Incremented before the comparison, so that the bound holds under concurrency.
         let before = self.waiters.fetch_add(1, Ordering::Relaxed);
         let waiter = Waiter(&self.waiters);
         (before < self.waiters_max).then_some(waiter)
     }
 }
 
-/// Returns the time after which every ask may pass, or `None` if one never does.
+/// Returns the time after which every check may pass, or `None` if one never does.
 pub(crate) fn retry_after(decisions: &[Decision]) -> Option<Duration> {
     let denied = decisions.iter().filter(|decision| !decision.is_allowed());
     denied.map(Decision::retry_after).max().unwrap_or(RetryAfter::Now).duration()
 }
 
-/// Returns the denied ask that takes longest to pass, and how long that is. Returns `None` if all
-/// pass or one never does.
+/// Returns the denied check with the longest wait, and that wait. Returns `None` if all pass or one
+/// never does.
 fn slowest(decisions: &[Decision]) -> Option<(usize, Duration)> {
     let after = retry_after(decisions)?;
     let is_slowest = |decision: &Decision| {
@@ -159,7 +158,7 @@ fn slowest(decisions: &[Decision]) -> Option<(usize, Duration)> {
     decisions.iter().position(is_slowest).map(|place| (place, after))
 }
 
-/// Counts a request as waiting for as long as it lives.
+/// Counts a request as waiting until it is dropped.
 struct Waiter<'a>(&'a AtomicUsize);
 
 impl Drop for Waiter<'_> {
@@ -168,14 +167,14 @@ impl Drop for Waiter<'_> {
     }
 }
 
-/// How to sleep: by a runtime's timer or, in a test, by moving a clock.
+/// Sleeps with the timer of a runtime or, in a test, by advancing a clock.
 ///
 /// ```
 /// use std::time::Duration;
 /// use slidegate::ManualClock;
 /// use slidegate_gate::Sleep;
 ///
-/// // No time passes: sleeping moves the clock of the test.
+/// // No real time passes: sleeping advances the clock of the test.
 /// let clock = ManualClock::new(Duration::from_secs(1_700_000_000));
 /// let _sleep = Sleep::new(move |time| {
 ///     clock.advance(time);
@@ -186,7 +185,7 @@ impl Drop for Waiter<'_> {
 pub struct Sleep(Arc<SleepFn>);
 
 impl Sleep {
-    /// Sleeps by a function whose future is ready when the time has passed.
+    /// Sleeps with a function whose future is ready when the time has passed.
     pub fn new<F>(sleep: impl Fn(Duration) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
@@ -194,7 +193,7 @@ impl Sleep {
         Self(Arc::new(move |time| Box::pin(sleep(time))))
     }
 
-    /// Sleeps by tokio's timers. Requests must be served inside a tokio runtime.
+    /// Sleeps with tokio's timers. Requests must be served in a tokio runtime.
     #[cfg(feature = "tokio")]
     pub fn tokio() -> Self {
         Self::new(tokio::time::sleep)

@@ -3,7 +3,7 @@
 //! What could go wrong: a client that chooses its key with a header, two keys for two notations of
 //! one address, one key for all clients of a dual-stack socket, a panic on input from a client.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

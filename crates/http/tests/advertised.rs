@@ -3,7 +3,7 @@
 //! What could go wrong: a wait that is shorter than the server wants, a wait so long that a client
 //! never returns, one quota read as two, a panic on input from a server.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::time::{Duration, SystemTime};
 

@@ -3,7 +3,7 @@
 //! What could go wrong: a client that returns before it is allowed, a field that parsers reject,
 //! two members with one name, numbers above the maximum of a structured field.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::collections::HashSet;
 use std::time::{Duration, SystemTime};

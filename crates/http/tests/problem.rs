@@ -1,6 +1,6 @@
 //! The body of a 429 and of a 503: its content, and that it is valid JSON.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::time::Duration;
 

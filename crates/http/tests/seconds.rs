@@ -3,7 +3,7 @@
 //! What could go wrong: a client that waits for the stated time and is denied again, or one that
 //! waits a second longer than necessary.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::time::{Duration, SystemTime};
 

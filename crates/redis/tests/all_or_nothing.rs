@@ -1,7 +1,7 @@
 //! Several keys in one decision: as in memory within one slot, never over and with exact units
 //! given back across the slots of a cluster.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod common;
 

@@ -1,7 +1,7 @@
 //! Connections that are cut, jammed, slow or full of garbage: nobody gets another's answer, and all
 //! is well again by itself.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod common;
 

@@ -1,6 +1,6 @@
 //! The server's clock jumps: noticed, told once, and nobody pays for longer than a window.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 #![expect(clippy::print_stdout, reason = "a test tells what it measured")]
 
 mod common;

@@ -1,6 +1,6 @@
 //! The conformance traces, and random ones against the model, on real servers.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a panic fails the test")]
 
 mod common;
 

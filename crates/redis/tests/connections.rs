@@ -1,7 +1,7 @@
 //! Every way to a server: passwords, users, databases, protocols, sockets, TLS, Sentinel, Cluster;
 //! what a way that is closed says; and who meets whom behind it.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a panic fails the test")]
 
 mod common;
 

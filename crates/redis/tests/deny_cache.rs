@@ -1,7 +1,7 @@
 //! Denials repeated from memory: never one that Redis would have allowed, never for longer than
 //! told, and in bounded room.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod common;
 

@@ -1,7 +1,7 @@
 //! Primaries die, slots move, Sentinels choose: those concerned are back within seconds, all others
 //! notice nothing.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod common;
 

@@ -1,7 +1,7 @@
 //! Redis hangs, dies and comes back, and answers get lost: every caller has an answer in time, and
 //! nothing is counted twice.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 #![expect(clippy::print_stdout, reason = "a test tells what it measured")]
 
 mod common;

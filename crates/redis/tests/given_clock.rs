@@ -1,7 +1,7 @@
 //! Every algorithm on a clock that the test sets: steps of the server's clock, numbers at the edges of
 //! their ranges, and what is written.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod common;
 

@@ -1,7 +1,7 @@
 //! What lies in the servers: every key ends by itself, secrets do not get there, and nobody's text
 //! chooses a slot.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod common;
 

@@ -1,7 +1,7 @@
 //! Leases in one process: what they save, what they give back, and what becomes of them when
 //! something goes wrong.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod common;
 

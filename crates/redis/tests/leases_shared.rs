@@ -1,6 +1,6 @@
 //! Leases of several processes at one key: never over, hardly under.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod common;
 

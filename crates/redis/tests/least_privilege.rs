@@ -1,7 +1,7 @@
 //! A user with only the rights that docs/redis-acl.md names: all that we do works, each right is
 //! needed, and nothing else can be done.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a panic fails the test")]
 
 mod common;
 

@@ -1,7 +1,7 @@
 //! Failure mode `local`: this process decides while Redis cannot, with its share of every limit, and
 //! reports to Redis afterwards what it admitted.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod common;
 

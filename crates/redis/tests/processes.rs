@@ -1,7 +1,7 @@
 //! Several processes at one key: exactly the limit passes, also while the server forgets its
 //! scripts, and in no stretch of the server's time is it more.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod common;
 

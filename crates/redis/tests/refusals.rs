@@ -1,7 +1,7 @@
 //! Servers that answer, but not with a decision: each time the failure mode decides, for those it
 //! concerns and no longer than it must.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod common;
 

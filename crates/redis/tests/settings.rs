@@ -1,7 +1,7 @@
 //! Settings at and beyond their ranges: a typed error that names the value, the bound and what to
 //! do, before any server is asked; at the bounds themselves everything works.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a panic fails the test")]
 
 mod common;
 

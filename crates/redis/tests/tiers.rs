@@ -3,7 +3,7 @@
 //! What could go wrong: units of a tier that go back by the policy's quotas, a paying customer judged
 //! by everybody's while Redis is away, a receipt of this process's limiter given back to Redis.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod common;
 

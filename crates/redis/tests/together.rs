@@ -1,6 +1,6 @@
 //! Checks that come at the same time go to the server in one call: fewer calls, the same answers.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod common;
 

@@ -1,7 +1,7 @@
 //! What operators need: where memory stands, settings that make limits leak, and keys of policies
 //! that are gone.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod common;
 

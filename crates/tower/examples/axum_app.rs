@@ -1,8 +1,8 @@
-//! An axum app with a limit by address for everybody and one by API key, with a tier.
+//! An axum app with one limit per address and another per API key, with a tier.
 //!
 //! `cargo run -p slidegate-tower --example axum_app`
 
-#![expect(clippy::print_stdout, reason = "the example shows what came back")]
+#![expect(clippy::print_stdout, reason = "the example prints its results")]
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -19,11 +19,11 @@ use slidegate_tower::{Gate, KeyBy, Metrics, Missing, RateLimitLayer, Rule};
 use tokio::net::TcpListener;
 
 fn app(metrics: &Arc<Metrics>) -> Result<Router, slidegate::Error> {
-    // Everybody: twenty requests in a minute from one address.
+    // Every client: twenty requests per minute from one address.
     let by_address = Limiter::new(Policy::new("address", Quota::per_minute(20))?)?;
 
-    // With an API key: three, or six for those who pay. Requests without one are no business of
-    // this gate.
+    // With an API key: three requests, or six for paying clients. Requests without a key skip this
+    // rule.
     let by_key = Limiter::new(Policy::new("api-key", Quota::per_minute(3))?)?;
     let by_key = Gate::builder(by_key).tier("paid", [Quota::per_minute(6)]).build()?;
     let paid = by_key.tier("paid");
@@ -31,7 +31,7 @@ fn app(metrics: &Arc<Metrics>) -> Result<Router, slidegate::Error> {
     let by_key = Rule::new(by_key)
         .key(KeyBy::header("x-api-key"))
         .missing(Missing::Skip)
-        // A real app has looked the key up in an outer layer.
+        // A real app looks up the key in an outer layer.
         .tier_by(move |head| paid.filter(|_| head.only(&field).is_some_and(is_paid)));
 
     let layer = RateLimitLayer::builder()
@@ -54,7 +54,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let metrics = Arc::new(Metrics::new());
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
-    // With connect info: without it nobody could be told apart, and every request would be a 500.
+    // Without connect info, clients cannot be distinguished, and every response is a 500.
     let app = app(&metrics)?.into_make_service_with_connect_info::<SocketAddr>();
     let server = tokio::spawn(async move { axum::serve(listener, app).await });
 
@@ -65,7 +65,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("without a key: {}", ask(address, "/", None).await?);
     println!("/health: {}", ask(address, "/health", None).await?);
-    println!("\nwhat Prometheus would read:");
+    println!("\nmetrics for Prometheus:");
     for line in metrics.render().lines().filter(|line| line.starts_with("rate_limit_rejected")) {
         println!("{line}");
     }
@@ -73,7 +73,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Makes a request and tells what came back, in one line.
+/// Sends a request and returns its result in one line.
 async fn ask(address: SocketAddr, path: &str, key: Option<&str>) -> Result<String, Box<dyn Error>> {
     let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
     let mut request = http::Request::get(format!("http://{address}{path}"));

@@ -1,8 +1,9 @@
-//! A login page: five failures in a minute for a user from an address; right passwords are free.
+//! A login page: five failures per minute for each user and address. Successful logins are not
+//! counted.
 //!
 //! `cargo run -p slidegate-tower --example axum_login`
 
-#![expect(clippy::print_stdout, reason = "the example shows what came back")]
+#![expect(clippy::print_stdout, reason = "the example prints its results")]
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -25,7 +26,7 @@ async fn login(headers: HeaderMap) -> StatusCode {
 fn app(clock: &ManualClock) -> Result<Router, slidegate::Error> {
     let policy = Policy::new("login", Quota::per_minute(5))?;
     let limiter = Limiter::builder(policy).clock(clock.clone()).build()?;
-    // By name and address: by the name alone, anybody could lock the user out.
+    // By name and address: with the name alone, an attacker could lock the user out.
     let gate =
         Rule::new(limiter).key(KeyBy::header("x-user").and(KeyBy::peer())).count(Count::failed());
     Ok(Router::new().route("/login", post(login)).route_layer(RateLimitLayer::new(gate)?))
@@ -36,7 +37,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let clock = ManualClock::new(Duration::from_secs(1_700_000_000));
     let app = app(&clock)?;
 
-    println!("five failures a minute\n");
+    println!("five failures per minute\n");
     for _ in 0..100 {
         try_to_log_in(&app, "correct horse").await?;
     }
@@ -44,7 +45,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     for number in 1..=6 {
         println!("wrong password {number}: {}", try_to_log_in(&app, "guess").await?);
     }
-    println!("the right one, too late: {}", try_to_log_in(&app, "correct horse").await?);
+    println!("right password, too late: {}", try_to_log_in(&app, "correct horse").await?);
     clock.advance(Duration::from_secs(60));
     println!("a minute later: {}", try_to_log_in(&app, "correct horse").await?);
     Ok(())

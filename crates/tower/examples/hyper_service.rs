@@ -1,8 +1,8 @@
-//! A service on hyper alone, behind a limit and an overload guard.
+//! A hyper service behind a limit and an overload guard.
 //!
 //! `cargo run -p slidegate-tower --example hyper_service`
 
-#![expect(clippy::print_stdout, reason = "the example shows what came back")]
+#![expect(clippy::print_stdout, reason = "the example prints its results")]
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -32,9 +32,10 @@ async fn serve(listener: TcpListener) -> Result<(), Box<dyn Error + Send + Sync>
     loop {
         let (stream, peer) = listener.accept().await?;
         let service = ServiceBuilder::new()
-            // The guard outside: what is shed should cost least.
+            // The guard is the outermost layer, so that a rejected request costs as little as
+            // possible.
             .layer(guard.clone())
-            // hyper does not tell who is at the other end, so we do.
+            // hyper does not provide the peer's address.
             .map_request(move |mut request: Request<Incoming>| {
                 request.extensions_mut().insert(PeerAddr(peer));
                 request

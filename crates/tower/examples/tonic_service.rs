@@ -1,8 +1,8 @@
-//! A tonic service behind a limit; its client reads when to come again.
+//! A tonic service behind a limit, with a client that reads when to retry.
 //!
 //! `cargo run -p slidegate-tower --example tonic_service`
 
-#![expect(clippy::print_stdout, reason = "the example shows what came back")]
+#![expect(clippy::print_stdout, reason = "the example prints its results")]
 
 use std::error::Error;
 
@@ -18,12 +18,12 @@ use tonic_types::StatusExt;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let limiter = Limiter::new(Policy::new("grpc", Quota::per_minute(3))?)?;
-    // By the peer's address, which tonic knows.
+    // By the peer's address, which tonic provides.
     let layer = RateLimitLayer::builder().rule(Rule::new(limiter)).grpc().build()?;
 
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
-    // Any service would do; this one comes with tonic.
+    // Any service works. This one is part of tonic.
     let (_, health) = tonic_health::server::health_reporter();
     let server = Server::builder().layer(layer).add_service(health);
     let server = tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));

@@ -1,15 +1,15 @@
-//! Which responses count.
+//! Responses that count.
 
 use core::fmt;
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
-/// Which responses count. Units are taken before a request is served, and those of a response that
-/// does not count are given back: the very units, so that nothing else changes.
+/// Selects the responses that count.
 ///
-/// To look first and count afterwards would let any number of parallel requests through before
-/// the first of them is counted.
+/// Units are taken before a request is served. If the response does not count, exactly those units
+/// are refunded. Checking first and counting afterwards would allow any number of parallel requests
+/// before the first of them is counted.
 ///
 /// A request that is cancelled before it has a response stays counted.
 #[derive(Clone, Default)]
@@ -24,30 +24,30 @@ enum Rule {
     When(Arc<dyn Fn(&Served<'_>) -> bool + Send + Sync>),
 }
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct Served<'a> {
-    /// None if the service failed without a response.
+    /// `None` if the service failed without a response.
     pub(crate) response: Option<(StatusCode, &'a HeaderMap)>,
 }
 
 impl Count {
-    /// Every response counts.
+    /// Counts every response.
     pub fn all() -> Self {
         Self(Rule::All)
     }
 
-    /// Only failures count, as for a login page: see [`Served::is_failure`].
+    /// Counts only failures, as for a login page: see [`Served::is_failure`].
     pub fn failed() -> Self {
         Self(Rule::Failed)
     }
 
-    /// Only successes count: a client is not charged for our errors, nor for its own.
+    /// Counts only successes: a client is not charged for errors of the server, nor for its own.
     pub fn successful() -> Self {
         Self(Rule::Successful)
     }
 
-    /// Those count of which a function says so.
+    /// Counts the responses for which a function returns `true`.
     pub fn when(counts: impl Fn(&Served<'_>) -> bool + Send + Sync + 'static) -> Self {
         Self(Rule::When(Arc::new(counts)))
     }
@@ -70,19 +70,20 @@ const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_OK: HeaderValue = HeaderValue::from_static("0");
 
 impl<'a> Served<'a> {
-    /// The status; none if the service failed without a response.
+    /// Returns the status, or `None` if the service failed without a response.
     pub fn status(&self) -> Option<StatusCode> {
         self.response.map(|(status, _)| status)
     }
 
-    /// The header fields of the response.
+    /// Returns the header fields of the response.
     pub fn headers(&self) -> Option<&'a HeaderMap> {
         self.response.map(|(_, headers)| headers)
     }
 
-    /// Whether there is no response, its status is 400 or above, or it is a gRPC response without
-    /// a message whose status is not OK. (Of a gRPC response with a message the status comes after
-    /// it; that is too late.)
+    /// Returns `true` if there is no response, its status is 400 or above, or it is a gRPC response
+    /// without a message whose status is not OK.
+    ///
+    /// The status of a gRPC response with a message comes after the message, which is too late.
     pub fn is_failure(&self) -> bool {
         let Some((status, headers)) = self.response else { return true };
         status.as_u16() >= 400 || headers.get(GRPC_STATUS).is_some_and(|status| *status != GRPC_OK)
@@ -105,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_failure_is() {
+    fn recognizes_failures() {
         fn of(status: StatusCode, headers: &HeaderMap) -> Served<'_> {
             Served { response: Some((status, headers)) }
         }

@@ -1,4 +1,4 @@
-//! What was decided about a request, for its handler.
+//! The decision about a request, for its handler.
 
 use core::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,19 +10,19 @@ use slidegate_gate::{Decided, Gate, GateOutcome, TierId};
 use crate::key::KeyBytes;
 use crate::rules::LayerRules;
 
-/// What the layer decided about a request that it let through, as an extension of the request.
+/// The decision of the layer about an allowed request, as a request extension.
 ///
-/// It has a [`Charge`] for each policy that applied. A handler reads what remains, and corrects what
-/// the layer took before the real cost was known.
+/// It has a [`Charge`] for each policy that applied. A handler reads the remaining units, and
+/// corrects the units that the layer took before the real cost was known.
 ///
-/// It is there if the layer was built with
-/// [`share_decision`](crate::RateLimitLayerBuilder::share_decision). With the feature `axum` it is an
-/// extractor; otherwise get it from the request's extensions.
+/// It exists if the layer was built with
+/// [`share_decision`](crate::RateLimitLayerBuilder::share_decision). With the feature `axum` it is
+/// an extractor; otherwise get it from the request's extensions.
 ///
 /// ```
 /// use slidegate_tower::RateLimitDecision;
 ///
-/// /// Takes 1000 tokens before it runs, and knows afterwards how many there were.
+/// /// The layer takes 1000 tokens before the call. The real number is known afterwards.
 /// async fn complete(decision: RateLimitDecision) -> Result<String, slidegate::Error> {
 ///     let (text, tokens) = ("an answer".to_owned(), 120);
 ///     if let Some(charge) = decision.policy("tokens") {
@@ -33,14 +33,14 @@ use crate::rules::LayerRules;
 /// # let _ = complete;
 /// ```
 ///
-/// Of two layers that share their decisions, one inside of the other, the handler gets the charges of
+/// If two nested layers share their decisions, the handler gets the charges of
 /// both, those of the outer layer first.
 #[derive(Clone)]
 pub struct RateLimitDecision {
     charges: Vec<Charge>,
 }
 
-/// What one policy decided about a request and took for it.
+/// The decision of one policy about a request, and the units that it took.
 ///
 /// Clones are the same charge, so one can be moved into a task or a response body that settles it
 /// when the work is done. A charge that is not settled stays as it was taken.
@@ -50,18 +50,18 @@ pub struct Charge {
     decided: Arc<RuleDecided>,
 }
 
-/// What the gate of one rule decided.
+/// The result of the gate of one rule.
 pub(crate) struct RuleDecided {
     pub(crate) rule: usize,
     pub(crate) tier: Option<TierId>,
-    /// Kept if the units may have to be returned or settled.
+    /// Kept if the units may have to be refunded or settled.
     pub(crate) key: Option<Box<KeyBytes>>,
     pub(crate) partition_key: Option<Box<[u8]>>,
     decided: Mutex<Decided>,
 }
 
 impl RateLimitDecision {
-    /// Inserts the decisions of one layer, after those of the layers around it.
+    /// Inserts the decisions of one layer after those of outer layers.
     #[cold]
     pub(crate) fn insert(
         decided: &[Arc<RuleDecided>],
@@ -106,59 +106,60 @@ impl Charge {
         &self.rules.rules[self.decided.rule].gate
     }
 
-    /// Returns the tier of the key; `None` for the policy's own quotas.
+    /// Returns the tier of the key, or `None` for the quotas of the policy.
     pub fn tier(&self) -> Option<TierId> {
         self.decided.tier
     }
 
-    /// Returns the key as the gate knows it, for [`Gate::settle`] and the like. It may contain a
-    /// credential that the client sent.
+    /// Returns the key in the form that the gate uses, for [`Gate::settle`] and similar methods. It
+    /// may contain a credential of the client.
     pub fn key(&self) -> &[u8] {
         self.decided.key.as_ref().map_or(&[], |key| key.as_slice())
     }
 
-    /// Returns the status of each quota: at the time of the decision, corrected by what was settled
-    /// since.
+    /// Returns the status of each quota at the time of the decision, corrected by later
+    /// settlements.
     pub fn quotas(&self) -> Vec<QuotaDecision> {
         self.decided.lock().decision.quotas().to_vec()
     }
 
-    /// Returns what happened to the request at this policy.
+    /// Returns the outcome of the request at this policy.
     pub fn outcome(&self) -> GateOutcome {
         self.decided.lock().outcome
     }
 
-    /// Returns whether denials of this policy are enforced for the key.
+    /// Returns `true` if denials of this policy are enforced for the key.
     pub fn is_enforced(&self) -> bool {
         self.decided.lock().is_enforced
     }
 
-    /// Returns whether the store failed, so that the failure mode decided.
+    /// Returns `true` if the store failed, so that the failure mode decided.
     pub fn is_degraded(&self) -> bool {
         self.decided.lock().decision.is_degraded()
     }
 
-    /// Returns why the store did not decide, or `None` if it did.
+    /// Returns the reason why the store did not decide, or `None` if it did.
     pub fn degraded_reason(&self) -> Option<DegradedReason> {
         self.decided.lock().decision.degraded_reason()
     }
 
-    /// Returns the units that were taken and can still be settled. Zero if nothing was taken (in
-    /// shadow mode over the limit, switched off, or while the store fails), or if the receipt is
-    /// gone.
+    /// Returns the units that were taken and can still be settled. Returns zero if nothing was
+    /// taken (in shadow mode over the limit, switched off, or while the store fails), or if the
+    /// receipt was taken.
     pub fn units(&self) -> u64 {
         self.decided.lock().decision.receipt().map_or(0, Receipt::units)
     }
 
-    /// Corrects what was taken to the actual cost, once. Returns how many units are charged in all;
-    /// zero if there is [nothing to settle](Self::units).
+    /// Corrects the taken units to the actual cost, once. Returns the total number of units
+    /// charged, or zero if there is [nothing to settle](Self::units).
     ///
-    /// Less than was taken returns the rest. More is charged also above the limit: it was used.
-    /// Fields of the response show the corrected numbers if this completes before the response.
+    /// If the actual cost is lower, the difference is refunded. If it is higher, the difference is
+    /// charged even above the limit, because it was used. Fields of the response show the corrected
+    /// numbers if this completes before the response.
     ///
     /// # Errors
     ///
-    /// Returns an error if the store did not answer. The charge then stays as it was taken.
+    /// Returns an error if the store did not reply. The charge then stays as it was taken.
     pub async fn settle(&self, actual: u64) -> Result<u64, Error> {
         let Some(receipt) = self.take_receipt() else { return Ok(0) };
         let taken = receipt.units();
@@ -167,11 +168,11 @@ impl Charge {
         Ok(charged)
     }
 
-    /// Returns all units that were taken, once. Returns how many were still counted.
+    /// Refunds all units that were taken, once. Returns the number that was still counted.
     ///
     /// # Errors
     ///
-    /// Returns an error if the store did not answer. The charge then stays as it was taken.
+    /// Returns an error if the store did not reply. The charge then stays as it was taken.
     pub async fn refund(&self) -> Result<u64, Error> {
         let Some(receipt) = self.take_receipt() else { return Ok(0) };
         let returned = self.gate().refund(self.key(), self.tier(), receipt).await?;
@@ -182,8 +183,8 @@ impl Charge {
     /// Takes the receipt, to settle or refund it later with [`gate`](Self::gate),
     /// [`key`](Self::key) and [`tier`](Self::tier).
     ///
-    /// The layer has no receipt then: it returns no units of a response that does not
-    /// [count](crate::Count).
+    /// Afterwards, the layer has no receipt and does not refund the units of a response that does
+    /// not [count](crate::Count).
     pub fn take_receipt(&self) -> Option<Receipt> {
         self.decided.lock().decision.take_receipt()
     }
@@ -194,7 +195,8 @@ impl RuleDecided {
         Self { rule, tier, key: None, partition_key: None, decided: Mutex::new(decided) }
     }
 
-    /// A panic while it was locked left it whole: nothing here calls a user's function.
+    /// Locks the decision, also after a panic: no user function runs under the lock, so it is
+    /// consistent.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Decided> {
         self.decided.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -204,7 +206,7 @@ impl RuleDecided {
         decided.is_enforced && !decided.decision.is_allowed()
     }
 
-    /// Returns the units of a response that does not count, unless the handler has settled them.
+    /// Refunds the units of a response that does not count, unless the handler has settled them.
     pub(crate) async fn uncount(&self, gate: &Gate) {
         let Some(key) = &self.key else { return };
         let mut taken = {
@@ -221,7 +223,7 @@ impl RuleDecided {
         self.lock().decision.return_units(returned);
     }
 
-    /// Updates what remains after `taken` units became `charged`.
+    /// Updates the remaining units after `taken` units became `charged`.
     fn correct(&self, taken: u64, charged: u64) {
         let mut decided = self.lock();
         if charged <= taken {
@@ -251,7 +253,7 @@ impl<S: Sync> axum::extract::FromRequestParts<S> for RateLimitDecision {
         _: &S,
     ) -> Result<Self, Self::Rejection> {
         let missing = "no rate limit decision: build the RateLimitLayer with `.share_decision()`, \
-            and place it so that it is around this handler";
+            and apply it to this handler";
         let found = parts.extensions.get::<Self>().cloned();
         found.ok_or((http::StatusCode::INTERNAL_SERVER_ERROR, missing))
     }
@@ -263,7 +265,7 @@ impl fmt::Debug for RateLimitDecision {
     }
 }
 
-/// Without the key, which may be a secret.
+/// Omits the key, which may be a secret.
 impl fmt::Debug for Charge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Charge")

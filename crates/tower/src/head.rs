@@ -1,4 +1,4 @@
-//! What a gate sees of a request: everything but its body.
+//! The part of a request that rules see: everything except its body.
 
 use core::fmt;
 use core::net::IpAddr;
@@ -8,9 +8,9 @@ use http::{Extensions, HeaderMap, HeaderName, Method, Request, Uri};
 
 use crate::{peer, route};
 
-/// A request without its body, to find keys, costs, tiers and exemptions by.
+/// A request without its body, from which rules find keys, costs, tiers and exemptions.
 ///
-/// Its `Debug` form shows the method and the path, no field: fields carry secrets.
+/// Its `Debug` form shows the method and the path, but no header fields, which may contain secrets.
 #[derive(Clone, Copy)]
 pub struct Head<'a> {
     method: &'a Method,
@@ -20,7 +20,7 @@ pub struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    /// The head of a request.
+    /// Returns the head of a request.
     #[inline]
     pub fn of<B>(request: &'a Request<B>) -> Self {
         Self {
@@ -31,52 +31,54 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// The method.
+    /// Returns the method.
     pub fn method(&self) -> &'a Method {
         self.method
     }
 
-    /// The target as it was asked for. A client chooses it, so it makes a poor key.
+    /// Returns the request target. The client chooses it, so it is not a good key.
     pub fn uri(&self) -> &'a Uri {
         self.uri
     }
 
-    /// All header fields.
+    /// Returns all header fields.
     pub fn headers(&self) -> &'a HeaderMap {
         self.headers
     }
 
-    /// What layers outside of this one have noted.
+    /// Returns the request extensions, which outer layers insert.
     pub fn extensions(&self) -> &'a Extensions {
         self.extensions
     }
 
-    /// The only line of a header field as text; nothing if there are several or it is no text.
+    /// Returns the only line of a header field as text, or `None` if there are several or it is not
+    /// text.
     ///
-    /// Of two lines, one reader takes the first and another the last. A client that sends both
-    /// must not choose by which it is counted.
+    /// If there are two lines, some readers take the first and others the last. A client that sends
+    /// both must not choose which one counts.
     pub fn only(&self, name: &HeaderName) -> Option<&'a str> {
         only(self.headers, name).and_then(|value| value.to_str().ok())
     }
 
-    /// The address at the other end of the connection, if whoever serves has noted it.
+    /// Returns the peer's address, if the server provides it.
     ///
-    /// That is [`PeerAddr`](crate::PeerAddr), axum's `ConnectInfo<SocketAddr>` (feature `axum`) or
-    /// tonic's `TcpConnectInfo` (feature `tonic`).
+    /// It comes from [`PeerAddr`](crate::PeerAddr), axum's `ConnectInfo<SocketAddr>` (feature
+    /// `axum`) or tonic's `TcpConnectInfo` (feature `tonic`).
     #[inline]
     pub fn peer(&self) -> Option<IpAddr> {
         peer::find(self.extensions)
     }
 
-    /// The template of the matched route, `/users/{id}`, if whoever routes has noted it.
+    /// Returns the template of the matched route, `/users/{id}`, if the router provides it.
     ///
-    /// That is [`MatchedRoute`](crate::MatchedRoute) or axum's `MatchedPath` (feature `axum`).
+    /// It comes from [`MatchedRoute`](crate::MatchedRoute) or axum's `MatchedPath` (feature
+    /// `axum`).
     pub fn route(&self) -> Option<&'a str> {
         route::find(self.extensions)
     }
 }
 
-/// The only line of a header field.
+/// Returns the only line of a header field.
 pub(crate) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a http::HeaderValue> {
     let mut lines = headers.get_all(name).iter();
     let first = lines.next()?;
@@ -105,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_of_two_lines_has_no_only_line() {
+    fn a_repeated_field_is_missing() {
         let mut request = Request::new(());
         let name = HeaderName::from_static("x-api-key");
         request.headers_mut().append(&name, "one".parse().unwrap());
@@ -114,7 +116,7 @@ mod tests {
         assert_eq!(Head::of(&request).only(&name), None);
     }
 
-    // A log line of a request must not tell its credentials.
+    // A log line must not contain credentials.
     #[test]
     fn shows_no_field_and_no_query() {
         let mut request = Request::new(());

@@ -1,11 +1,11 @@
-//! Slidegate's limits in front of services: tower, axum, hyper and tonic.
+//! Rate limits for tower services: axum, hyper and tonic.
 //!
 //! ```
 //! use axum::{Router, routing::get};
 //! use slidegate::{Limiter, Policy, Quota};
 //! use slidegate_tower::{RateLimitLayer, Rule};
 //!
-//! // One hundred requests in any minute from one address.
+//! // At most 100 requests in any minute from one address.
 //! let limiter = Limiter::new(Policy::new("address", Quota::per_minute(100))?)?;
 //! let layer = RateLimitLayer::new(Rule::new(limiter))?;
 //! let app: Router = Router::new().route("/", get(|| async { "hello" })).layer(layer);
@@ -15,20 +15,21 @@
 //!
 //! # Where to start
 //!
-//! A [`Rule`] puts a [`Gate`] in front of a service: by what requests are counted ([`KeyBy`]),
-//! what they cost, which responses count ([`Count`]), and which requests it is for. The gate is a
+//! A [`Rule`] applies a [`Gate`] to requests: it sets the key that they are counted by ([`KeyBy`]),
+//! their cost, which responses count ([`Count`]), and which requests it applies to. The gate is a
 //! policy with its store, tiers, rollout and metrics. A [`RateLimitLayer`] has one or several
-//! rules; a request takes units at all of them or at none. An [`OverloadLayer`] sheds load when
-//! more requests come than usual. An [`Observer`] sees every decision; [`Metrics`] exports them.
+//! rules, and a request takes units from all of them or from none. An [`OverloadLayer`] rejects
+//! requests when far more arrive than usual. An [`Observer`] gets every decision, and [`Metrics`]
+//! exports them.
 //!
-//! Rules see the [`Head`] of a request: everything but the body. The response to a rejected request
-//! is made from a [`Denial`] by an [`Answer`].
+//! Rules see the [`Head`] of a request: everything except the body. The response to a rejected
+//! request is created from a [`Denial`] by an [`Answer`].
 //!
 //! The page `docs/tower.md` is the reference, and `docs/how-to` has a page for each task.
 //!
 //! # Features
 //!
-//! `axum`, `tonic`, `redis`, `tracing` and `tokio`; none is on by default. They only add.
+//! `axum`, `tonic`, `redis`, `tracing` and `tokio`. None is enabled by default.
 
 #![forbid(unsafe_code)]
 
@@ -70,7 +71,7 @@ pub use slidegate_gate::{
     Sleep, TierId, Waiting,
 };
 
-/// The code of the pages about this crate, compiled and run.
+/// Compiles and runs the code of the pages about this crate.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../../../docs/tower.md")]

@@ -1,4 +1,4 @@
-//! What clients see of the key they are counted by.
+//! The form of a key that clients see.
 
 use core::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::head::Head;
 use crate::key::{Digest, KeyPart};
 
-/// What clients see of the key they are counted by: the parameter `pk` of `RateLimit` and
+/// The form of a key that clients see: the parameter `pk` of `RateLimit` and
 /// `RateLimit-Policy`.
 ///
 /// ```
@@ -32,18 +32,20 @@ enum Source {
 type Find = dyn Fn(&Head<'_>) -> Option<Box<[u8]>> + Send + Sync;
 
 impl PartitionKey {
-    /// A keyed hash of the key, 16 bytes. It distinguishes keys and reveals nothing about them.
+    /// Uses a keyed hash of the key, 16 bytes. It distinguishes keys and reveals nothing about
+    /// them.
     ///
-    /// The key of the hash is [`RateLimitLayerBuilder::secret`](crate::RateLimitLayerBuilder::secret).
-    /// Without one it is random, so that the same key has another hash in each process.
+    /// The key of the hash is
+    /// [`RateLimitLayerBuilder::secret`](crate::RateLimitLayerBuilder::secret). Without one it is
+    /// random, so the hash differs between processes.
     pub fn digest() -> Self {
         Self(Source::Digest)
     }
 
-    /// Bytes that a function makes from the request; `None` for no partition key.
+    /// Uses the bytes that a function returns, or no partition key if it returns `None`.
     ///
-    /// Everyone who sees the response sees them: never return a credential. The draft recommends to
-    /// use only what is in the request and to document how, so that clients can predict the key.
+    /// Every reader of the response sees them, so never return a credential. The draft recommends
+    /// using only parts of the request and documenting them, so that clients can predict the key.
     pub fn with<K: KeyPart>(of: impl Fn(&Head<'_>) -> Option<K> + Send + Sync + 'static) -> Self {
         let find = move |head: &Head<'_>| {
             let mut found: Option<Box<[u8]>> = None;
@@ -55,7 +57,7 @@ impl PartitionKey {
 
     pub(crate) fn of(&self, head: &Head<'_>, key: &[u8], digest: &Digest) -> Option<Box<[u8]>> {
         match &self.0 {
-            // Not the digest that a secret part of the key has in a shared store.
+            // Differs from the digest of a secret key part in a shared store.
             Source::Digest => Some(digest.of(&[b"pk", key].concat()).into()),
             Source::With(find) => find(head),
         }

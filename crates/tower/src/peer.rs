@@ -4,9 +4,9 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use http::Extensions;
 
-/// The address at the other end of the connection, as an extension of a request.
+/// The address of the peer, as a request extension.
 ///
-/// axum and tonic insert types of their own, which are read with the features of these names. A
+/// axum and tonic insert their own types, which are read with the features of these names. A
 /// server that uses hyper directly inserts this one into every request of a connection.
 ///
 /// ```
@@ -25,18 +25,18 @@ use http::Extensions;
 pub struct PeerAddr(pub SocketAddr);
 
 impl PeerAddr {
-    /// The peer of a unix socket, which has no address: it counts as `127.0.0.1`.
+    /// The peer of a unix socket. It has no address and counts as `127.0.0.1`.
     ///
     /// All clients of the socket therefore share one key. Behind a proxy, trust `127.0.0.1` in the
-    /// [`ClientAddress`](slidegate_http::ClientAddress), and the field that the proxy writes
+    /// [`ClientAddress`](slidegate_http::ClientAddress), so that the field of the proxy
     /// distinguishes them.
     pub const UNIX: Self = Self(SocketAddr::new(UNIX, 0));
 }
 
 const UNIX: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// Ours comes first: a program that inserts it, behind a load balancer with the PROXY protocol for
-/// example, knows better than the socket.
+/// Finds the peer's address. `PeerAddr` takes precedence: a program that inserts it, for example
+/// behind a load balancer with the PROXY protocol, has a better address than the socket.
 #[inline]
 pub(crate) fn find(extensions: &Extensions) -> Option<IpAddr> {
     if let Some(PeerAddr(address)) = extensions.get() {
@@ -76,7 +76,7 @@ mod axum_peer {
         find_other(extensions)
     }
 
-    /// Like axum's own extractor, a mock is used if there is nothing else.
+    /// Like axum's own extractor, uses a mock if there is nothing else.
     fn find_other(extensions: &Extensions) -> Option<SocketAddr> {
         if let Some(ConnectInfo(PeerAddr(address))) = extensions.get() {
             return Some(*address);
@@ -101,7 +101,7 @@ mod axum_peer {
     }
 }
 
-/// The body of a 500 if no extension has the address.
+/// The body of the 500 if no extension has the address.
 pub(crate) const UNKNOWN: &str = "the peer's address is not known, so clients cannot be \
     distinguished: with axum serve `into_make_service_with_connect_info::<PeerAddr>()` \
     (`slidegate_tower::PeerAddr` works for TCP and unix sockets), with hyper insert `PeerAddr` into \

@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use http::Extensions;
 
-/// The template of the matched route, `/users/{id}`, as an extension of a request.
+/// The template of the matched route, `/users/{id}`, as a request extension.
 ///
-/// axum notes it in a form of its own, which is read with the feature `axum`. Never put the path
-/// that was asked for here: a client would get a new key for every path that it makes up.
+/// axum inserts its own type, which is read with the feature `axum`. Never insert the path of the
+/// request: a client would get a new key for every path.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct MatchedRoute(Arc<str>);
 
 impl MatchedRoute {
-    /// A template.
+    /// Creates a route from its template.
     pub fn new(template: impl Into<Arc<str>>) -> Self {
         Self(template.into())
     }
 
-    /// The template.
+    /// Returns the template.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! A gate in front of a service, and how requests are translated for it.
+//! A gate with the requests that it applies to.
 
 use core::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,8 +13,8 @@ use crate::head::Head;
 use crate::key::{Absent, Digest, KeyBy, KeyBytes, PARTS_MAX, Part, fallback};
 use crate::partition_key::PartitionKey;
 
-/// A gate in front of a service: which requests it is for, by what key they are counted, and what
-/// they cost.
+/// A gate with the requests that it applies to, the key that they are counted by, and
+/// their cost.
 ///
 /// ```
 /// use slidegate::{Cost, Limiter, Policy, Quota};
@@ -40,7 +40,7 @@ use crate::partition_key::PartitionKey;
 /// | [`unit`](Rule::unit) | [`QuotaUnit::REQUESTS`] |
 /// | [`partition_key`](Rule::partition_key) | none |
 ///
-/// Tiers, rollout, candidates and stores of your own are settings of the [`Gate`]: see
+/// Tiers, rollout, candidates and custom stores are settings of the [`Gate`]: see
 /// [`Gate::builder`]. If a function given here panics, the policy's
 /// [`FailureMode`](slidegate::FailureMode) decides.
 #[derive(Clone)]
@@ -54,33 +54,33 @@ pub struct Rule {
     pub(crate) count: Count,
     pub(crate) unit: QuotaUnit,
     partition_key: Option<PartitionKey>,
-    /// Whether a user's function is called for each request; known when the layer is built.
+    /// Whether a user's function is called for each request. Set when the layer is built.
     is_custom: bool,
-    /// Whether keys leave the process; known when the layer is built.
+    /// Whether keys leave the process. Set when the layer is built.
     is_shared: bool,
 }
 
 type CostOf = dyn Fn(&Head<'_>) -> Cost + Send + Sync;
 type TierOf = dyn Fn(&Head<'_>) -> Option<TierId> + Send + Sync;
 
-/// Selects the requests that a rule is for.
+/// Selects the requests that a rule applies to.
 #[derive(Clone)]
 struct Filter {
     matches: Arc<dyn Fn(&Head<'_>) -> bool + Send + Sync>,
-    /// Whether the rule is for the requests that match, or for the others.
+    /// Whether the rule applies to the matching requests or to the others.
     wanted: bool,
 }
 
-/// What happens to a request that has no key.
+/// The treatment of a request without a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Missing {
-    /// It is counted by the peer's address, separately from all other keys.
+    /// The request is counted by the peer's address, separately from all other keys.
     #[default]
     Peer,
-    /// It passes uncounted.
+    /// The request is allowed without being counted.
     Skip,
-    /// It is rejected with 403: no wait would help.
+    /// The request is rejected with 403, because no wait would help.
     Deny,
 }
 
@@ -90,14 +90,14 @@ pub(crate) struct RuleAsk {
     pub(crate) key: KeyBytes,
     pub(crate) cost: Cost,
     pub(crate) tier: Option<TierId>,
-    /// What the response says about the key.
+    /// The partition key of the response.
     pub(crate) partition_key: Option<Box<[u8]>>,
 }
 
-/// Why the gate is not asked about a request.
+/// The reason why the gate does not check a request.
 #[derive(Clone, Copy)]
 pub(crate) enum Unasked {
-    /// The rule is not for this request.
+    /// The rule does not apply to this request.
     Skip,
     /// The request has no key, and the rule denies such requests.
     NoKey,
@@ -108,7 +108,7 @@ pub(crate) enum Unasked {
 }
 
 impl Rule {
-    /// Puts a gate in front of a service: a [`Gate`], or a limiter with the gate's defaults.
+    /// Creates a rule for a [`Gate`], or for a limiter with the defaults of a gate.
     pub fn new(gate: impl Into<Gate>) -> Self {
         Self {
             gate: gate.into(),
@@ -125,31 +125,31 @@ impl Rule {
         }
     }
 
-    /// Sets by what requests are counted.
+    /// Sets the key that requests are counted by.
     #[must_use]
     pub fn key(mut self, key: KeyBy) -> Self {
         self.key = key;
         self
     }
 
-    /// Sets what happens to a request without a key.
+    /// Sets the treatment of a request without a key.
     ///
-    /// A server that does not pass on peer addresses is a mistake in its setup, not a missing key:
-    /// the response is 500 with a sentence that says what to do.
+    /// If the server does not provide peer addresses, its setup is wrong, and the key is not just
+    /// missing: the response is a 500 that describes the fix.
     #[must_use]
     pub fn missing(mut self, missing: Missing) -> Self {
         self.missing = missing;
         self
     }
 
-    /// Sets how many units a request costs.
+    /// Sets the number of units that a request costs.
     #[must_use]
     pub fn cost(mut self, cost: impl Fn(&Head<'_>) -> Cost + Send + Sync + 'static) -> Self {
         self.cost = Some(Arc::new(cost));
         self
     }
 
-    /// Chooses the tier of a request; `None` for the policy's own quotas.
+    /// Sets a function that returns the tier of a request, or `None` for the quotas of the policy.
     ///
     /// ```
     /// use slidegate::{Limiter, Policy, Quota};
@@ -205,18 +205,18 @@ impl Rule {
         self
     }
 
-    /// Sets what the policy counts, for clients: `qu` in `RateLimit-Policy`. Requests by default.
+    /// Sets the unit that clients see: `qu` in `RateLimit-Policy`. The default is requests.
     ///
-    /// It does not change what is counted: that is the [`cost`](Rule::cost).
+    /// It does not change what is counted. [`cost`](Rule::cost) does that.
     #[must_use]
     pub fn unit(mut self, unit: QuotaUnit) -> Self {
         self.unit = unit;
         self
     }
 
-    /// Adds the partition key `pk` to `RateLimit` and `RateLimit-Policy`. Not there by default.
+    /// Adds the partition key `pk` to `RateLimit` and `RateLimit-Policy`. There is none by default.
     ///
-    /// A client that sends requests for several keys, on behalf of several users for example, can
+    /// A client that sends requests for several keys, for example on behalf of several users, can
     /// then keep their quotas separate.
     #[must_use]
     pub fn partition_key(mut self, key: PartitionKey) -> Self {
@@ -224,7 +224,7 @@ impl Rule {
         self
     }
 
-    /// Prepares the rule for requests, once its settings are final.
+    /// Prepares the rule when its settings are final.
     pub(crate) fn prepare(&mut self) {
         let custom = |part: &Part| matches!(part, Part::Custom { .. });
         self.is_custom = self.cost.is_some()
@@ -235,12 +235,12 @@ impl Rule {
         self.is_shared = !self.gate.is_in_process();
     }
 
-    /// Returns whether more of a decision is needed after the response than its numbers.
+    /// Returns `true` if more of a decision than its numbers is needed after the response.
     pub(crate) fn keeps_decision(&self) -> bool {
         self.may_uncount() || self.partition_key.is_some()
     }
 
-    /// Returns whether the units of a request may have to be returned after its response.
+    /// Returns `true` if the units of a request may have to be refunded after its response.
     pub(crate) fn may_uncount(&self) -> bool {
         !self.count.is_all()
     }
@@ -283,7 +283,7 @@ impl Rule {
         Ok(RuleAsk { key, cost: Cost::ONE, tier: None, partition_key: None })
     }
 
-    /// Finds settings that cannot work.
+    /// Returns an error if a setting is invalid.
     pub(crate) fn validate(&self, has_secret: bool) -> Result<(), Error> {
         let name = self.gate.name();
         let parts = self.key.parts();
@@ -301,8 +301,7 @@ impl Rule {
         let is_shared = !self.gate.is_in_process();
         if is_shared && !has_secret && parts.iter().any(Part::may_be_digest) {
             return Err(refused(format!(
-                "gate {name:?} counts by {parts:?} in a shared store: all processes must hash \
-                 alike, so give RateLimitLayerBuilder::secret the same 16 bytes in each"
+                "gate {name:?} counts by {parts:?} in a shared store: all processes must use the same hash, so set RateLimitLayerBuilder::secret to the same 16 bytes in each"
             )));
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! All rules of a layer, and what they make of a request.
+//! All rules of a layer.
 
 use core::future::Future;
 use core::pin::Pin;
@@ -27,7 +27,7 @@ pub(crate) struct LayerRules {
     pub(crate) rules: Vec<Rule>,
     pub(crate) digest: Digest,
     pub(crate) fields: Option<Fields>,
-    /// Precomputed fields, for the only rule if its policy has one quota.
+    /// Prepared fields, if there is one rule and its policy has one quota.
     pub(crate) policy_fields: Option<PolicyFields>,
     /// The clock, if the fields contain a time of day.
     pub(crate) clock: Option<Arc<dyn Clock>>,
@@ -35,31 +35,31 @@ pub(crate) struct LayerRules {
     pub(crate) trace_id: Option<Box<TraceId>>,
     /// Whether every store is in this process.
     pub(crate) is_in_process: bool,
-    /// Whether there is one rule, decided in this process without waiting, and nothing but the numbers
-    /// of its decision is needed afterwards.
+    /// Whether there is one rule, decided in this process without waiting, and only the numbers of
+    /// its decision are needed afterwards.
     pub(crate) is_plain: bool,
     /// Whether handlers get the decisions.
     pub(crate) shares_decision: bool,
 }
 
-/// Finds the trace that a request belongs to.
+/// Returns the trace id of a request.
 pub(crate) type TraceId = dyn Fn(&Head<'_>) -> Option<String> + Send + Sync;
 
-/// What to do with a request.
+/// The next step of a request.
 pub(crate) enum Next {
     Serve(Passed),
     Reject(Box<Denial>),
-    /// Wait until this is ready.
+    /// Wait until the future is ready.
     Wait(Pending),
 }
 
 pub(crate) type Pending = Pin<Box<dyn Future<Output = Result<Passed, Box<Denial>>> + Send>>;
 
-/// What is kept of the decisions while a request is served.
+/// The part of the decisions that is kept while a request is served.
 pub(crate) enum Passed {
     /// No enforced rule applied.
     Nothing,
-    /// The only rule's only quota, to be written into the response.
+    /// The only quota of the only rule, to be written into the response.
     One {
         quota: QuotaDecision,
         tier: Option<TierId>,
@@ -93,7 +93,7 @@ impl LayerRules {
                 let decided = Arc::new(RuleDecided::new(0, *tier, decided));
                 Next::Reject(Box::new(self.denial(&[decided], self.trace_id(head))))
             }
-            // With a candidate, or switched off.
+            // The gate has a candidate or is switched off.
             None => self.decide_later(vec![(0, ask.clone())], head),
         }
     }
@@ -122,8 +122,8 @@ impl LayerRules {
         if !self.is_in_process {
             return Next::Wait(pending);
         }
-        // Stores in memory are ready at once. If not, the request waits for units, and the first
-        // poll by the service registers its waker.
+        // Stores in memory are ready immediately. Otherwise the request waits for units, and the
+        // first poll by the service registers its waker.
         match pending.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(Ok(passed)) => Next::Serve(passed),
             Poll::Ready(Err(denial)) => Next::Reject(denial),
@@ -214,8 +214,8 @@ impl LayerRules {
         PolicyDecision::new(gate.store().policy(), decision).quotas(quotas).unit(unit)
     }
 
-    /// Writes where the quotas stand into an allowed response. A response that an inner service
-    /// rejected already says why, and is left as it is.
+    /// Writes the status of the quotas into an allowed response. A rejection by an inner service is
+    /// not changed.
     #[inline]
     pub(crate) fn write<R>(&self, passed: &Passed, response: &mut Response<R>) {
         let denied = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
@@ -248,7 +248,7 @@ impl LayerRules {
         }
     }
 
-    /// The time of day by the layer's clock, or the epoch if no field contains it.
+    /// Returns the time of day from the layer's clock, or the epoch if no field contains it.
     fn system_time(&self) -> SystemTime {
         let nanos = self.clock.as_ref().map_or(0, |clock| clock.now());
         SystemTime::UNIX_EPOCH + Duration::from_nanos(nanos)
@@ -262,17 +262,17 @@ impl LayerRules {
         found.or_else(|| TraceParent::of(head.headers()).map(|parent| parent.trace_id().to_owned()))
     }
 
-    /// Returns the rejection of a request that the gate was not asked about; `None` if it passes.
+    /// Returns the rejection of a request that the gate did not check, or `None` if it passes.
     #[cold]
     fn reject(&self, rule: &Rule, unasked: Unasked, head: &Head<'_>) -> Option<Box<Denial>> {
         let gate = &rule.gate;
-        // Without a key it is unknown whether the request is in the share.
+        // Without a key, it is unknown whether the request is in the share.
         let is_enforced = gate.rollout() == Rollout::Enforce && gate.share().is_all();
         let (denial, outcome) = match unasked {
             Unasked::Skip => return None,
             Unasked::NoKey if is_enforced => (Denial::no_key(), GateOutcome::NoKey),
             Unasked::NoKey => (Denial::no_key(), GateOutcome::ShadowDenied),
-            // A mistake in the server's setup is reported even in shadow mode.
+            // An error in the server's setup is reported even in shadow mode.
             Unasked::NoPeer => (Denial::no_peer(), GateOutcome::NoPeer),
             Unasked::Panicked => return self.fail(rule, head),
         };
@@ -300,10 +300,10 @@ impl LayerRules {
     }
 }
 
-/// Looked up in every response; a constant would be copied each time.
+/// A static, because it is looked up in every response and a constant would be copied.
 static DENIAL_FIELD: HeaderName = RETRY_AFTER;
 
-/// What is kept of a decision of the only rule, whose units are never returned.
+/// Returns the part of the decision of the only rule that is kept. Its units are never refunded.
 #[inline]
 fn passed(decided: Decided, tier: Option<TierId>) -> Passed {
     if !decided.is_enforced {
@@ -316,7 +316,7 @@ fn passed(decided: Decided, tier: Option<TierId>) -> Passed {
 }
 
 impl Passed {
-    /// Returns whether nothing is left to do after the response.
+    /// Returns `true` if nothing has to be done after the response.
     #[inline]
     pub(crate) fn is_done(&self, rules: &LayerRules) -> bool {
         match self {
@@ -326,7 +326,7 @@ impl Passed {
         }
     }
 
-    /// Inserts the decisions into the extensions of the request, if the handler is to get them.
+    /// Inserts the decisions into the request extensions, if handlers get them.
     #[inline]
     pub(crate) fn share(&self, rules: &Arc<LayerRules>, extensions: &mut Extensions) {
         if let Self::Many(decided) = self
@@ -343,7 +343,7 @@ impl Passed {
         counts.contains(&false).then_some(counts)
     }
 
-    /// Returns the units of responses that do not count. `counts` has an entry for each decision.
+    /// Refunds the units of responses that do not count. `counts` has an entry for each decision.
     pub(crate) async fn uncount(self, rules: &LayerRules, counts: &[bool]) -> Self {
         if let Self::Many(all) = &self {
             for (one, counts) in all.iter().zip(counts) {
@@ -358,7 +358,7 @@ impl Passed {
 
 impl RuleDecided {
     fn counts(&self, rules: &LayerRules, served: &Served<'_>) -> bool {
-        // A function that panics has not said that the response does not count.
+        // If the function panics, the response counts.
         let mut counts = true;
         if self.key.is_some() {
             catch_panic(|| counts = rules.rules[self.rule].count.counts(served));

@@ -1,8 +1,8 @@
-//! Events of `tracing`: bounded in number, and without any secret.
+//! `tracing` events: bounded in number, and without secrets.
 //!
-//! A program of its own: which events are wanted is a thing of the whole process.
+//! This is a separate program, because the subscriber is global.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::convert::Infallible;
 use std::io;
@@ -38,7 +38,7 @@ impl MakeWriter<'_> for Lines {
 }
 
 #[tokio::test]
-async fn a_flood_is_a_few_lines_and_none_tells_the_key() {
+async fn a_flood_makes_few_lines_without_keys() {
     let lines = Lines::default();
     let subscriber = tracing_subscriber::fmt().with_writer(lines.clone()).with_ansi(false).finish();
     let _guard = tracing::subscriber::set_default(subscriber);

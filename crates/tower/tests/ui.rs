@@ -4,6 +4,6 @@
 //! -p slidegate-tower --test ui` writes them.
 
 #[test]
-fn mistakes_have_messages_that_say_what_to_do() {
+fn compiler_errors_describe_the_fix() {
     trybuild::TestCases::new().compile_fail("tests/ui/*.rs");
 }

@@ -1,6 +1,6 @@
 //! A reqwest client and a server that Slidegate limits, over real sockets.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod refused;
 mod server;

@@ -1,6 +1,6 @@
 //! The machine under made-up time: no clock, no runtime, no socket.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a panic fails the test")]
 
 mod driver;
 mod herd;

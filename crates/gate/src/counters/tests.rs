@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_time_is_counted_in_the_first_bucket_that_holds_it() {
+fn a_time_is_counted_in_the_smallest_fitting_bucket() {
     for (nanos, bucket) in [
         (0, 0),
         (1_000, 0),

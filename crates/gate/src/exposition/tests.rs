@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_page_reads_as_prometheus_wants_it() {
+fn writes_the_prometheus_format() {
     let mut page = Page::new();
     page.family("a_total", Kind::Counter, "Things.");
     page.sample(&[], 1);

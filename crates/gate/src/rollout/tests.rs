@@ -8,7 +8,7 @@ fn within(percent: u8, policy: &str) -> Vec<u32> {
 }
 
 #[test]
-fn a_share_has_about_its_size_and_keeps_its_keys_when_it_grows() {
+fn a_growing_share_keeps_its_keys() {
     let mut before = Vec::new();
     for percent in [0, 1, 10, 50, 99, 100] {
         let now = within(percent, "api");
@@ -22,7 +22,7 @@ fn a_share_has_about_its_size_and_keeps_its_keys_when_it_grows() {
     assert_eq!(Share::new(101), None);
 }
 
-// A hash that changed with the version of a library would move the limits of live clients.
+// A hash that changed with the version of a library would change the limits of live clients.
 #[test]
 fn every_process_chooses_the_same_keys() {
     let share = Share::new(30).unwrap();

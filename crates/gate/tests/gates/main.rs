@@ -1,6 +1,6 @@
 //! Gates over several stores: all or nothing, failures, rollout and metrics.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod remote;
 
@@ -40,10 +40,9 @@ fn outcomes(decided: &[Decided]) -> Vec<GateOutcome> {
     decided.iter().map(|decided| decided.outcome).collect()
 }
 
-// A request that is denied must report every gate: those asked, those not asked, and whether a
-// store failed on the way.
+// A denied request must report every gate: those checked, those not checked, and failed stores.
 #[tokio::test]
-async fn a_denial_across_stores_returns_units_and_reports_every_gate() {
+async fn a_denial_across_stores_refunds_units_and_reports_every_gate() {
     let (first, first_limiter, is_down) = remote(policy("first", 9));
     let (last, last_limiter, _) = remote(policy("last", 9));
     let first = Gate::builder(first).build().unwrap();
@@ -56,7 +55,7 @@ async fn a_denial_across_stores_returns_units_and_reports_every_gate() {
     let by_other = GateOutcome::DeniedByOther;
     assert_eq!(outcomes(&denied), [by_other, GateOutcome::Denied, by_other]);
     assert!(denied.iter().all(|decided| !decided.decision.is_allowed()));
-    assert_eq!(denied[2].decision.remaining(), 8, "looked at, not taken from");
+    assert_eq!(denied[2].decision.remaining(), 8, "evaluated without taking units");
     assert_eq!(first_limiter.usage("alice").units(0), 1);
     assert_eq!(last_limiter.usage("alice").units(0), 1);
 
@@ -90,7 +89,7 @@ async fn a_third_store_has_tiers_rollout_and_every_operation() {
 }
 
 #[tokio::test]
-async fn a_failed_store_is_decided_by_the_failure_mode_with_tiers() {
+async fn the_failure_mode_applies_tiers_when_a_store_fails() {
     let quotas = [Quota::per_minute(2)];
     for (mode, outcomes) in [
         (FailureMode::Allow, [GateOutcome::Allowed; 3]),
@@ -112,7 +111,7 @@ async fn a_failed_store_is_decided_by_the_failure_mode_with_tiers() {
 }
 
 #[tokio::test]
-async fn shadow_by_the_policy_and_by_the_gate_are_the_same() {
+async fn shadow_mode_of_policy_and_gate_are_equal() {
     let metrics = Arc::new(Metrics::new());
     let by_policy = limiter(policy("by_policy", 1).mode(Mode::Shadow));
     let by_policy = Gate::builder(by_policy).metrics(&metrics).build().unwrap();
@@ -135,7 +134,7 @@ async fn shadow_by_the_policy_and_by_the_gate_are_the_same() {
 }
 
 #[tokio::test]
-async fn metrics_have_every_series_once_and_outlive_their_gates() {
+async fn metrics_have_unique_series_and_outlive_their_gates() {
     let metrics = Arc::new(Metrics::new());
     let gate = || Gate::builder(limiter(policy("api", 2))).metrics(&metrics).build().unwrap();
     for _ in 0..2 {
@@ -146,7 +145,7 @@ async fn metrics_have_every_series_once_and_outlive_their_gates() {
     let allowed = r#"rate_limit_requests_total{policy="api",mode="enforce",outcome="allowed"} 2"#;
     assert!(text.lines().any(|line| line == allowed), "{text}");
     let keys = r#"rate_limit_keys{store="memory",policy="api",algorithm="log"} 0"#;
-    assert!(text.lines().any(|line| line == keys), "only the living store: {text}");
+    assert!(text.lines().any(|line| line == keys), "only the existing store: {text}");
     let mut series: Vec<&str> =
         text.lines().filter_map(|line| Some(line.rsplit_once(' ')?.0)).collect();
     let lines = series.len();

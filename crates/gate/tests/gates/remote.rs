@@ -1,4 +1,4 @@
-//! A third store: not in this process, as far as the layer knows, and it can be switched off.
+//! A custom store that is not in this process, and that can be switched off.
 
 use std::any::Any;
 use std::sync::Arc;

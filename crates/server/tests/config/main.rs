@@ -4,7 +4,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    reason = "in a test, to panic is to fail"
+    reason = "a panic fails the test"
 )]
 
 mod commands;

@@ -1,6 +1,6 @@
 //! The program `slidegate`, as its users run it.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a panic fails the test")]
 
 mod bypass;
 #[cfg(feature = "otlp")]

@@ -1,6 +1,6 @@
 //! Envoy's rate limit service: what descriptors mean, and the protocol over real sockets.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a panic fails the test")]
 
 #[path = "../protocols/frozen_time.rs"]
 mod frozen_time;

@@ -1,7 +1,7 @@
 //! The engine and everything that speaks to it but Envoy: HTTP, forward auth, the Redis protocol and the
 //! admin listener, over real sockets in this process.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a panic fails the test")]
 
 mod frozen_time;
 mod http_client;

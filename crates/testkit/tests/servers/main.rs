@@ -1,6 +1,6 @@
 //! The servers that tests start, and the proxy that breaks connections to them.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod clusters;
 mod proxy;

@@ -1,4 +1,4 @@
-//! Why a request was denied.
+//! The reason for a denial.
 
 use core::time::Duration;
 
@@ -9,7 +9,7 @@ use slidegate_http::{Body, Problem, ProblemKind, wait_seconds};
 
 use crate::peer;
 
-/// Why a request was denied.
+/// The reason why a request was denied.
 #[derive(Debug, Clone)]
 pub struct Denial {
     cause: Cause,
@@ -24,19 +24,19 @@ enum Cause {
     NoPeer,
 }
 
-/// Whose fault it is, and so which status it has.
+/// The kind of a denial, which determines its status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DenialKind {
     /// A quota is used up: 429.
     QuotaExceeded,
-    /// The store failed, and the policy denies then: 503.
+    /// The store failed, and the failure mode is to deny: 503.
     StoreFailed,
-    /// There is more to do than this server can: 503.
+    /// The server is overloaded: 503.
     Overloaded,
-    /// There is nothing to count the request by, and the gate denies then: 403.
+    /// The request has no key, and the rule denies such requests: 403.
     NoKey,
-    /// The server does not know its peers, a mistake in how it is served: 500.
+    /// The server does not pass on peer addresses, which is an error in its setup: 500.
     NoPeer,
 }
 
@@ -53,7 +53,7 @@ impl Denial {
         Self::new(Cause::NoPeer, None)
     }
 
-    /// A denial with `Cache-Control: no-store`, and `Retry-After` if the wait is known.
+    /// Creates a denial with `Cache-Control: no-store`, and `Retry-After` if the wait is known.
     fn new(cause: Cause, retry_after: Option<Duration>) -> Self {
         let mut fields = vec![(CACHE_CONTROL, HeaderValue::from_static("no-store"))];
         if let Some(after) = retry_after {
@@ -69,7 +69,7 @@ impl Denial {
         self
     }
 
-    /// Whose fault it is.
+    /// Returns the kind of the denial.
     pub fn kind(&self) -> DenialKind {
         match &self.cause {
             Cause::Problem(problem) => match problem.kind() {
@@ -82,7 +82,7 @@ impl Denial {
         }
     }
 
-    /// The status of the response.
+    /// Returns the status of the response.
     pub fn status(&self) -> StatusCode {
         match &self.cause {
             Cause::Problem(problem) => problem.status(),
@@ -91,7 +91,7 @@ impl Denial {
         }
     }
 
-    /// One sentence of what happened. It names policies, never keys.
+    /// Returns the reason as one sentence. It names policies, never keys.
     pub fn message(&self) -> String {
         match &self.cause {
             Cause::Problem(problem) => match problem.kind() {
@@ -106,7 +106,7 @@ impl Denial {
         }
     }
 
-    /// The names of the policies that denied.
+    /// Returns the names of the policies that denied.
     pub fn violated_policies(&self) -> &[String] {
         match &self.cause {
             Cause::Problem(problem) => problem.violated_policies(),
@@ -114,22 +114,22 @@ impl Denial {
         }
     }
 
-    /// How long to wait. Returns `None` if no wait would help, or if the time is not known.
+    /// Returns the time to wait, or `None` if no wait would help or the time is unknown.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
 
-    /// The header fields of the response: the status of the quotas, `Retry-After` and
+    /// Returns the header fields of the response: the status of the quotas, `Retry-After` and
     /// `Cache-Control: no-store`, as chosen by
     /// [`RateLimitLayerBuilder::fields`](crate::RateLimitLayerBuilder::fields).
     ///
-    /// The layer adds them to whatever an [`Answer`](crate::Answer) returns, so there is no need to
-    /// copy them.
+    /// The layer adds them to the response of an [`Answer`](crate::Answer), so they need not be
+    /// copied.
     pub fn fields(&self) -> &[(HeaderName, HeaderValue)] {
         &self.fields
     }
 
-    /// The body.
+    /// Returns the body.
     pub fn body(&self, form: Body) -> String {
         match &self.cause {
             Cause::Problem(problem) => problem.body(form),
@@ -140,7 +140,7 @@ impl Denial {
         }
     }
 
-    /// The whole response, with a body of this form.
+    /// Returns the whole response, with a body in this form.
     pub fn response(&self, form: Body) -> Response<String> {
         let mut response = Response::new(self.body(form));
         *response.status_mut() = self.status();
@@ -153,9 +153,9 @@ impl Denial {
     }
 }
 
-const NO_KEY: &str = "the request carries nothing to be counted by";
+const NO_KEY: &str = "the request has no key to be counted by";
 
-/// A body of texts of ours, which need no escapes.
+/// Formats constant texts, which need no escapes.
 fn plain(form: Body, title: &str, word: &str, status: StatusCode, detail: &str) -> String {
     let status = status.as_u16();
     match form {

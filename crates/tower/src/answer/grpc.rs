@@ -1,4 +1,4 @@
-//! Denials as gRPC clients understand them.
+//! Denials as gRPC statuses.
 
 use http::Response;
 use tonic::{Code, Status};
@@ -6,10 +6,10 @@ use tonic_types::{ErrorDetails, StatusExt};
 
 use super::{Answer, Denial, DenialKind};
 
-/// Answers with a gRPC status: `RESOURCE_EXHAUSTED` for a used-up quota, `UNAVAILABLE` for an
-/// overload or a failed store, each with a `RetryInfo` if there is a time to come again.
+/// Responds with a gRPC status: `RESOURCE_EXHAUSTED` for a used-up quota, `UNAVAILABLE` for an
+/// overload or a failed store, each with a `RetryInfo` if the wait is known.
 ///
-/// A quota's denial names the policies in a `QuotaFailure` too.
+/// A denial by a quota also names the policies in a `QuotaFailure`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Grpc;
 

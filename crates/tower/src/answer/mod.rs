@@ -12,14 +12,14 @@ pub use grpc::Grpc;
 
 use slidegate_http::Body;
 
-/// Makes the response to a denied request.
+/// Creates the response to a denied request.
 ///
-/// [`Http`] does so for every body that can be made from a `String`, `Grpc` (feature `tonic`) for
-/// tonic. A function from a [`Denial`] to a response is an `Answer` too.
+/// [`Http`] does so for every body that can be created from a `String`, and `Grpc` (feature
+/// `tonic`) for tonic. A function from a [`Denial`] to a response is an `Answer` too.
 ///
 /// The layer then adds the [fields](Denial::fields) of the denial that the response does not have:
-/// `Retry-After`, `RateLimit` and the like, and `Cache-Control: no-store`. A field that the response
-/// has is left as it is.
+/// `Retry-After`, `RateLimit` and similar, and `Cache-Control: no-store`. It does not replace
+/// fields of the response.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot answer denied requests of a service whose responses are `Response<{R}>`",
     label = "does not make a `Response<{R}>` from a `Denial`",
@@ -30,7 +30,7 @@ use slidegate_http::Body;
             with axum, end it with `.into_response()`"
 )]
 pub trait Answer<R> {
-    /// The response.
+    /// Returns the response.
     fn answer(&self, denial: &Denial) -> Response<R>;
 }
 
@@ -41,7 +41,7 @@ impl<R, F: Fn(&Denial) -> Response<R>> Answer<R> for F {
     }
 }
 
-/// Makes the response, and adds the fields of the denial that it does not have.
+/// Creates the response, and adds the fields of the denial that it does not have.
 pub(crate) fn respond<R>(answer: &impl Answer<R>, denial: &Denial) -> Response<R> {
     let mut response = answer.answer(denial);
     let headers = response.headers_mut();
@@ -53,19 +53,19 @@ pub(crate) fn respond<R>(answer: &impl Answer<R>, denial: &Denial) -> Response<R
     response
 }
 
-/// Answers with a status, a problem body and the header fields.
+/// Responds with a status, a problem body and the header fields.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Http {
     body: Body,
 }
 
 impl Http {
-    /// With `application/problem+json`.
+    /// Uses `application/problem+json`.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// With a body of another form.
+    /// Sets the form of the body.
     #[must_use]
     pub fn body(mut self, body: Body) -> Self {
         self.body = body;

@@ -1,32 +1,32 @@
-//! A key as bytes, each part with its kind and length.
+//! The bytes of a key: each part with its kind and length.
 
-/// A key as bytes. No two different lists of parts have the same bytes: every part is preceded by
-/// its kind and its length.
+/// The bytes of a key. Different lists of parts have different bytes, because every part is
+/// preceded by its kind and its length.
 #[derive(Clone)]
 pub(crate) struct KeyBytes {
     inline: [u8; INLINE],
     len: u8,
-    /// All bytes, once they are more than fit inline.
+    /// All bytes, if they do not fit inline.
     heap: Vec<u8>,
 }
 
-/// Fits an address with a short word, or a digest with an address.
+/// Enough for an address with a short word, or a digest with an address.
 const INLINE: usize = 56;
 
-/// What a part is, so that a value cannot pass for something else.
+/// The kind of a part, so that a value cannot imitate another kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A value as it came.
+    /// A value, unchanged.
     Value = b'v' as isize,
     /// The keyed hash of a value.
     Digest = b'd' as isize,
     /// An address.
     Address = b'a' as isize,
-    /// The peer's address in place of a key that is missing.
+    /// The peer's address, used because the key is missing.
     Fallback = b'p' as isize,
 }
 
-/// A kind and a length of two bytes.
+/// The size of a kind and a length of two bytes.
 const PREFIX: usize = 3;
 
 impl KeyBytes {
@@ -35,7 +35,7 @@ impl KeyBytes {
         Self { inline: [0; INLINE], len: 0, heap: Vec::new() }
     }
 
-    /// Adds a part of at most 256 bytes.
+    /// Appends a part of at most 256 bytes.
     #[inline]
     pub(crate) fn push(&mut self, kind: Kind, part: &[u8]) {
         debug_assert!(part.len() <= super::PART_MAX, "longer parts are digested first");

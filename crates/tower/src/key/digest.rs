@@ -1,4 +1,4 @@
-//! Parts of keys that are secret or too long, as keyed hashes.
+//! Keyed hashes of key parts that are secret or too long.
 
 use core::fmt;
 use core::hash::{BuildHasher, Hasher};
@@ -6,7 +6,7 @@ use std::hash::RandomState;
 
 use siphasher::sip128::{Hasher128, SipHasher24};
 
-/// Hashes parts under a secret. Its `Debug` form does not show the secret.
+/// Hashes parts with a secret. Its `Debug` form does not show the secret.
 #[derive(Clone)]
 pub(crate) struct Digest(SipHasher24);
 
@@ -15,13 +15,13 @@ impl Digest {
         Self(SipHasher24::new_with_key(secret))
     }
 
-    /// Under a secret of this process.
+    /// Uses a random secret of this process.
     pub(crate) fn random() -> Self {
         let half = || RandomState::new().build_hasher().finish();
         Self(SipHasher24::new_with_keys(half(), half()))
     }
 
-    /// 128 bits that say nothing about the part to those who do not know the secret.
+    /// Returns 128 bits that reveal nothing about the part without the secret.
     pub(crate) fn of(&self, part: &[u8]) -> [u8; 16] {
         let mut hasher = self.0;
         hasher.write(part);
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hangs_on_the_secret_and_hides_it() {
+    fn depends_on_the_secret_and_hides_it() {
         let (one, two) = (Digest::new(&[1; 16]), Digest::new(&[2; 16]));
         assert_eq!(one.of(b"key"), Digest::new(&[1; 16]).of(b"key"));
         assert_ne!(one.of(b"key"), two.of(b"key"));

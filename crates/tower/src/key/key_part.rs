@@ -7,10 +7,10 @@ use std::sync::Arc;
 use http::HeaderValue;
 use slidegate_http::AddressKey;
 
-/// A value that requests can be counted by, as bytes.
+/// A value that can be a part of a key, as bytes.
 ///
-/// Implemented for texts, bytes, integers and addresses. Implement it for a type of your own by
-/// passing its bytes on; two values that must be counted separately need different bytes.
+/// Implemented for texts, bytes, integers and addresses. To implement it for a custom type, pass
+/// its bytes to `put`. Values that must be counted separately need different bytes.
 #[diagnostic::on_unimplemented(
     message = "requests cannot be counted by `{Self}`",
     label = "cannot be part of a key",

@@ -1,4 +1,4 @@
-//! By what requests are counted.
+//! Keys that requests are counted by.
 
 mod bytes;
 mod digest;
@@ -17,53 +17,53 @@ pub(crate) use part::{Absent, Part};
 
 use crate::head::Head;
 
-/// The most bytes of a part that are taken as they are; of a longer one, its digest is taken.
+/// The maximum length of a part in bytes. Longer parts are replaced by their digest.
 pub(crate) const PART_MAX: usize = 256;
 
-/// By what requests are counted: one part, or several together.
+/// The key that requests are counted by: one part, or several together.
 ///
 /// ```
 /// use slidegate_tower::KeyBy;
 ///
-/// // Every user apart on every route.
+/// // Separately for each user and route.
 /// let _by_user_and_route = KeyBy::header("x-user").and(KeyBy::route());
-/// // Keys that are credentials are hashed before they go anywhere.
+/// // Credentials are hashed before they leave the process.
 /// let _by_api_key = KeyBy::header("x-api-key");
 /// ```
 ///
-/// Parts are put together so that no two lists of parts have the same key: `a` with `bc` is not
-/// `ab` with `c`. Of a part above 256 bytes a digest stands for it.
+/// Parts are combined so that different lists of parts have different keys: `a` with `bc` is not
+/// `ab` with `c`. A part longer than 256 bytes is replaced by a digest.
 ///
-/// A key is missing when one of its parts is: a header field that is absent, empty or there twice,
-/// a route that was not matched, a function that answered `None`. What happens then is chosen by
+/// A key is missing if one of its parts is: a header field that is absent, empty or repeated,
+/// a route that was not matched, a function that returned `None`. The effect is set by
 /// [`Rule::missing`](crate::Rule::missing).
 ///
-/// Before a client is authenticated, count by what it names *and* its address: by the name alone
-/// anybody could use up the units of somebody else.
+/// Before a client is authenticated, count by its name *and* its address: with the name alone,
+/// a client could use up the units of another client.
 #[derive(Debug, Clone)]
 pub struct KeyBy {
     parts: Vec<Part>,
 }
 
-/// The most parts of a key.
+/// The maximum number of parts of a key.
 pub(crate) const PARTS_MAX: usize = 8;
 
 impl KeyBy {
-    /// By the address at the other end of the connection, IPv6 by /64. Behind a proxy that is the
-    /// proxy's: use [`KeyBy::client`].
+    /// Counts by the peer's address, IPv6 by /64. Behind a proxy, the peer is the proxy: use
+    /// [`KeyBy::client`].
     pub fn peer() -> Self {
         Self::one(Part::Peer)
     }
 
-    /// By the client's address, which trusted proxies may tell.
+    /// Counts by the client's address, as trusted proxies report it.
     pub fn client(address: ClientAddress) -> Self {
         Self::one(Part::client(address))
     }
 
-    /// By a header field. Those that carry credentials (`authorization`, `cookie`,
-    /// `proxy-authorization`, `x-api-key`, `x-auth-token`) are secret without being told.
+    /// Counts by a header field. Fields that contain credentials (`authorization`, `cookie`,
+    /// `proxy-authorization`, `x-api-key`, `x-auth-token`) are secret by default.
     ///
-    /// A name that cannot be one is refused when the layer is built.
+    /// An invalid name is an error when the layer is built.
     pub fn header(name: &str) -> Self {
         let Ok(parsed) = name.parse::<HeaderName>() else {
             return Self::one(Part::Unusable(name.into()));
@@ -73,17 +73,17 @@ impl KeyBy {
         if secret { key.secret() } else { key }
     }
 
-    /// By the template of the matched route, never the path that was asked for.
+    /// Counts by the template of the matched route, never by the path of the request.
     pub fn route() -> Self {
         Self::one(Part::Route)
     }
 
-    /// By the method. Methods that HTTP does not define are one.
+    /// Counts by the method. All non-standard methods count as one.
     pub fn method() -> Self {
         Self::one(Part::Method)
     }
 
-    /// By what another layer has noted, a user's id for example.
+    /// Counts by a request extension, such as a user id that an outer layer inserted.
     ///
     /// ```
     /// use slidegate_tower::KeyBy;
@@ -106,7 +106,7 @@ impl KeyBy {
         }))
     }
 
-    /// By whatever a function makes of the request.
+    /// Counts by the result of a function.
     pub fn with<K: KeyPart>(of: impl Fn(&Head<'_>) -> Option<K> + Send + Sync + 'static) -> Self {
         Self::one(Part::custom(move |head, put| {
             of(head).is_some_and(|value| {
@@ -116,7 +116,7 @@ impl KeyBy {
         }))
     }
 
-    /// By a text of the request that a function points out.
+    /// Counts by a text of the request that a function returns.
     ///
     /// ```
     /// use slidegate_tower::KeyBy;
@@ -132,19 +132,19 @@ impl KeyBy {
         }))
     }
 
-    /// By nothing: all requests are counted together, on purpose.
+    /// Counts all requests together.
     pub fn global() -> Self {
         Self::one(Part::Global)
     }
 
-    /// By this and by another.
+    /// Counts by this key and another one.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.parts.extend(other.parts);
         self
     }
 
-    /// Takes the parts named so far as secret: a keyed hash of them leaves the process, never they.
+    /// Marks the parts so far as secret: only a keyed hash of them leaves the process.
     #[must_use]
     pub fn secret(mut self) -> Self {
         for part in &mut self.parts {
@@ -157,8 +157,8 @@ impl KeyBy {
         Self { parts: vec![part] }
     }
 
-    /// The key of a request. `hide` says whether it may leave the process, so that secret parts
-    /// are hashed.
+    /// Returns the key of a request. `hide` is set if the key may leave the process, so that secret
+    /// parts are hashed.
     #[inline]
     pub(crate) fn of(
         &self,
@@ -178,7 +178,7 @@ impl KeyBy {
     }
 }
 
-/// The peer's address in place of a key that is missing.
+/// Returns the peer's address as a replacement for a missing key.
 pub(crate) fn fallback(head: &Head<'_>) -> Result<KeyBytes, Absent> {
     let peer = head.peer().ok_or(Absent::Peer)?;
     let mut key = KeyBytes::new();
@@ -186,8 +186,8 @@ pub(crate) fn fallback(head: &Head<'_>) -> Result<KeyBytes, Absent> {
     Ok(key)
 }
 
-/// An address as it counts unless told otherwise: IPv4 alone, IPv6 by /64. The same bytes as
-/// `ClientAddress::peer().key_of(address)`, with less ado.
+/// Calls `put` with the bytes of an address: IPv4 whole, IPv6 by /64. They are the same as those of
+/// `ClientAddress::peer().key_of(address)`, and faster to compute.
 #[inline]
 fn with_address(address: IpAddr, put: impl FnOnce(&[u8])) {
     match address.to_canonical() {

@@ -11,7 +11,7 @@ use super::digest::Digest;
 use super::{PART_MAX, with_address};
 use crate::head::{self, Head};
 
-/// One part of a key: where it is found.
+/// One part of a key and its source.
 #[derive(Clone)]
 pub(crate) enum Part {
     Peer,
@@ -27,19 +27,19 @@ pub(crate) enum Part {
         secret: bool,
     },
     Global,
-    /// The name of a header field that cannot be one.
+    /// An invalid name of a header field.
     Unusable(Box<str>),
 }
 
-/// Hands the part to the function it is given; whether there was one.
+/// Calls its argument with the bytes of the part. Returns `false` if the part is missing.
 type Find = dyn Fn(&Head<'_>, &mut dyn FnMut(&[u8])) -> bool + Send + Sync;
 
 /// Why a request has no key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Absent {
-    /// The client did not send what it is counted by.
+    /// The client did not send a part of the key.
     Part,
-    /// The server does not know its peers: somebody forgot to tell.
+    /// The server does not provide the peer's address.
     Peer,
 }
 
@@ -54,14 +54,15 @@ impl Part {
         Self::Custom { find: Arc::new(find), secret: false }
     }
 
-    /// Addresses, routes and methods tell nothing that only the client may know.
+    /// Marks the part as secret. Addresses, routes and methods are not secret.
     pub(super) fn make_secret(&mut self) {
         if let Self::Header { secret, .. } | Self::Custom { secret, .. } = self {
             *secret = true;
         }
     }
 
-    /// Whether a digest may stand for it, so that processes that share keys must share a secret.
+    /// Returns `true` if the part may be replaced by a digest, so that processes that share keys
+    /// must share a secret.
     pub(crate) fn may_be_digest(&self) -> bool {
         matches!(self, Self::Header { .. } | Self::Custom { .. })
     }
@@ -125,7 +126,7 @@ impl Part {
     }
 }
 
-/// Any token may be a method: a client that makes them up gets no new keys by it.
+/// Returns the name of the method. A client can invent methods, so unknown ones share a name.
 fn method(method: &Method) -> &str {
     const DEFINED: &[Method] = &[
         Method::GET,

@@ -13,9 +13,9 @@ fn with_header(name: &str, value: &str) -> Request<()> {
     Request::builder().header(name, value).body(()).unwrap()
 }
 
-// Everybody with access to Redis could read a token that is stored there.
+// Every client with access to Redis could read a token that is stored there.
 #[test]
-fn credentials_are_hashed_without_being_told() {
+fn credentials_are_hashed_by_default() {
     for name in ["authorization", "X-Api-Key", "cookie"] {
         let bytes = key(&KeyBy::header(name), &with_header(name, "s3cret-token")).unwrap();
         assert!(!bytes.windows(6).any(|window| window == b"s3cret"), "{name}");
@@ -26,7 +26,7 @@ fn credentials_are_hashed_without_being_told() {
     assert!(!bytes.ends_with(b"alice"));
 }
 
-// Keys must not grow with what a client sends.
+// The size of keys must not depend on what a client sends.
 #[test]
 fn a_long_part_is_a_digest() {
     let long = "a".repeat(1 << 20);
@@ -47,7 +47,7 @@ fn a_part_that_is_missing_makes_the_key_missing() {
     let mut request = with_header("x-user", "alice");
     request.extensions_mut().insert(crate::MatchedRoute::new("/users/{id}"));
     assert!(key(&by, &request).unwrap().ends_with(b"/users/{id}"));
-    // An empty field names nobody.
+    // An empty field counts as missing.
     let mut request = with_header("x-user", "");
     request.extensions_mut().insert(crate::MatchedRoute::new("/users/{id}"));
     assert_eq!(key(&by, &request), Err(Absent::Part));
@@ -55,7 +55,7 @@ fn a_part_that_is_missing_makes_the_key_missing() {
 }
 
 #[test]
-fn made_up_methods_are_one() {
+fn unknown_methods_share_a_key() {
     let of = |method: &str| {
         let request = Request::builder().method(method).body(()).unwrap();
         key(&KeyBy::method(), &request).unwrap()
@@ -66,7 +66,7 @@ fn made_up_methods_are_one() {
 
 proptest! {
     #[test]
-    fn addresses_are_those_of_the_http_crate(bits: u128, v4: u32, mapped: bool) {
+    fn addresses_match_the_http_crate(bits: u128, v4: u32, mapped: bool) {
         let v6 = if mapped { 0xffff_0000_0000 | u128::from(v4) } else { bits };
         for address in [IpAddr::from(v4.to_be_bytes()), IpAddr::from(v6.to_be_bytes())] {
             let expected = ClientAddress::peer().key_of(address);
@@ -74,9 +74,9 @@ proptest! {
         }
     }
 
-    // User and endpoint: no pair may be taken for another.
+    // User and endpoint: different pairs must not collide.
     #[test]
-    fn pairs_are_apart(a in "[ab:/]{1,4}", b in "[ab:/]{1,4}", c in "[ab:/]{1,4}", d in "[ab:/]{1,4}") {
+    fn different_pairs_have_different_keys(a in "[ab:/]{1,4}", b in "[ab:/]{1,4}", c in "[ab:/]{1,4}", d in "[ab:/]{1,4}") {
         let by = KeyBy::header("x-one").and(KeyBy::header("x-two"));
         let of = |one: &str, two: &str| {
             let request = Request::builder().header("x-one", one).header("x-two", two);

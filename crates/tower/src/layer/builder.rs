@@ -1,4 +1,4 @@
-//! How a layer is made.
+//! Builds a layer.
 
 use core::fmt;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ use crate::rules::{LayerRules, TraceId};
 /// | [`fields`](Self::fields) | [`Fields::new`] |
 /// | [`answer`](Self::answer) | [`Http`], with `application/problem+json` |
 /// | [`share_decision`](Self::share_decision) | off |
-/// | [`wait`](Self::wait) | nobody waits: who is over the limit is denied |
+/// | [`wait`](Self::wait) | requests over the limit are denied |
 /// | [`trace_id`](Self::trace_id) | from the field `traceparent` |
-/// | [`secret`](Self::secret) | random, which does for memory |
+/// | [`secret`](Self::secret) | random, which is enough for stores in memory |
 /// | [`clock`](Self::clock) | [`MonotonicClock::precise`] |
-/// | [`observer`](Self::observer) | nobody |
+/// | [`observer`](Self::observer) | none |
 #[must_use = "call `build` to get a layer"]
 pub struct RateLimitLayerBuilder<A = Http> {
     rules: Vec<Rule>,
@@ -41,7 +41,7 @@ pub struct RateLimitLayerBuilder<A = Http> {
     clock: Option<Arc<dyn Clock>>,
 }
 
-/// The most rules of a layer.
+/// The maximum number of rules of a layer.
 const RULES_MAX: usize = 16;
 
 impl RateLimitLayerBuilder {
@@ -62,24 +62,24 @@ impl RateLimitLayerBuilder {
 }
 
 impl<A> RateLimitLayerBuilder<A> {
-    /// Adds a rule. A request takes units at the gates of all rules that are for it, or at none:
-    /// see [`check_all`](slidegate_gate::check_all).
+    /// Adds a rule. A request takes units from the gates of all rules that apply to it, or from
+    /// none: see [`check_all`](slidegate_gate::check_all).
     pub fn rule(mut self, rule: Rule) -> Self {
         self.rules.push(rule);
         self
     }
 
-    /// Which header fields responses carry; `None` for none but `Retry-After` and
-    /// `Cache-Control: no-store` on denials.
+    /// Sets the header fields of responses. With `None`, only denials have fields: `Retry-After`
+    /// and `Cache-Control: no-store`.
     pub fn fields(mut self, fields: impl Into<Option<Fields>>) -> Self {
         self.fields = fields.into();
         self
     }
 
-    /// Makes the responses to denied requests with a function.
+    /// Creates the responses to denied requests with a function.
     ///
     /// `Retry-After`, `Cache-Control: no-store` and the other [fields](Denial::fields) are added to
-    /// what it returns. A field that the function sets itself is left as it is.
+    /// the response. Fields that the function sets are not replaced.
     ///
     /// ```
     /// use slidegate::{Limiter, Policy, Quota};
@@ -104,7 +104,7 @@ impl<A> RateLimitLayerBuilder<A> {
         self.answer_with(answer)
     }
 
-    /// Makes the responses to denied requests with an [`Answer`](crate::Answer), such as
+    /// Creates the responses to denied requests with an [`Answer`](crate::Answer), such as
     /// `Http::new().body(Body::Json)`. The fields are added as with [`answer`](Self::answer).
     pub fn answer_with<B>(self, answer: B) -> RateLimitLayerBuilder<B> {
         RateLimitLayerBuilder {
@@ -121,14 +121,14 @@ impl<A> RateLimitLayerBuilder<A> {
         }
     }
 
-    /// Answers as gRPC clients understand it.
+    /// Responds to denied requests with gRPC statuses.
     #[cfg(feature = "tonic")]
     pub fn grpc(self) -> RateLimitLayerBuilder<crate::answer::Grpc> {
         self.answer_with(crate::answer::Grpc)
     }
 
-    /// Inserts a [`RateLimitDecision`](crate::RateLimitDecision) into the extensions of every request
-    /// that passes, so that its handler can read the decision and settle what was taken.
+    /// Inserts a [`RateLimitDecision`](crate::RateLimitDecision) into the extensions of every
+    /// allowed request, so that its handler can read the decision and settle the units.
     ///
     /// Off by default, because it allocates memory for each request.
     pub fn share_decision(mut self) -> Self {
@@ -154,8 +154,8 @@ impl<A> RateLimitLayerBuilder<A> {
         self
     }
 
-    /// Finds the trace that a denied request belongs to, from a tracer of the program's for
-    /// example. Where it answers `None`, the field `traceparent` is read.
+    /// Sets a function that returns the trace id of a denied request, for example from a tracer. If
+    /// it returns `None`, the field `traceparent` is read.
     pub fn trace_id(
         mut self,
         find: impl Fn(&Head<'_>) -> Option<String> + Send + Sync + 'static,
@@ -164,28 +164,28 @@ impl<A> RateLimitLayerBuilder<A> {
         self
     }
 
-    /// The secret under which parts of keys are hashed that are secret or above 256 bytes. All
-    /// processes that share a store need the same; 16 random bytes, kept as other credentials are.
+    /// Sets the secret with which parts of keys are hashed that are secret or longer than 256
+    /// bytes. All processes that share a store need the same 16 random bytes, stored like other
+    /// credentials.
     pub fn secret(mut self, secret: [u8; 16]) -> Self {
         self.secret = Some(secret);
         self
     }
 
-    /// The clock that decisions are timed by and that `X-RateLimit-Reset` is told by. Limiters
-    /// have a clock of their own; a test gives the same [`ManualClock`](slidegate::ManualClock) to
-    /// both.
+    /// Sets the clock for the time of decisions and for `X-RateLimit-Reset`. Limiters have a
+    /// separate clock; a test passes the same [`ManualClock`](slidegate::ManualClock) to both.
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
         self.clock = Some(Arc::new(clock));
         self
     }
 
-    /// Checks the settings and makes the layer.
+    /// Checks the settings and builds the layer.
     ///
     /// # Errors
     ///
-    /// Returns an error if there is no rule or more than 16, a key has more than eight parts or
-    /// names an invalid header field, or keys that may have to be hashed go to a shared store and
-    /// there is no secret.
+    /// Returns an error if there is no rule or more than 16, a key has more than eight parts or an
+    /// invalid header field, or if keys that may have to be hashed go to a shared store and there
+    /// is no secret.
     pub fn build(mut self) -> Result<RateLimitLayer<A>, Error> {
         let count = self.rules.len();
         if count == 0 || count > RULES_MAX {
@@ -239,7 +239,7 @@ impl<A> RateLimitLayerBuilder<A> {
     }
 }
 
-/// The fields of the only rule, as far as they are the same in every response.
+/// Returns the prepared fields of the only rule, if its responses have the same fields.
 fn policy_fields(rules: &[Rule], fields: Option<Fields>) -> Option<PolicyFields> {
     let [rule] = rules else { return None };
     let policy = rule.gate.store().policy();

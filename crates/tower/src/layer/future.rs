@@ -1,4 +1,4 @@
-//! A response on its way through the gates.
+//! The future of a response.
 
 use core::fmt;
 use core::future::Future;
@@ -15,7 +15,7 @@ use crate::count::Served;
 use crate::rules::{LayerRules, Passed, Pending};
 
 pin_project! {
-    /// The response of a service behind gates.
+    /// The future of a response of a [`RateLimit`](super::service::RateLimit) service.
     pub struct ResponseFuture<S, B, R, A>
     where
         S: Service<Request<B>>,
@@ -29,19 +29,19 @@ pin_project! {
     #[project = StateProj]
     #[project_replace = StateOwned]
     enum State<S, F, B, R, E, A> {
-        /// The service is at work, and nothing is left to do for us.
+        /// The service runs, and nothing has to be done afterwards.
         Passing {
             #[pin]
             future: F,
         },
-        /// The service is at work.
+        /// The service runs.
         Serving {
             #[pin]
             future: F,
             rules: Arc<LayerRules>,
             passed: Passed,
         },
-        /// The stores are asked, or the request waits for units.
+        /// The stores decide, or the request waits for units.
         Deciding {
             pending: Pending,
             service: S,
@@ -49,15 +49,15 @@ pin_project! {
             rules: Arc<LayerRules>,
             answer: A,
         },
-        /// Units that do not count go back.
+        /// Units that do not count are refunded.
         Refunding {
             refund: Pin<Box<dyn Future<Output = Passed> + Send>>,
             result: Result<Response<R>, E>,
             rules: Arc<LayerRules>,
         },
-        /// There is a response.
+        /// The response is ready.
         Answered { result: Result<Response<R>, E> },
-        /// It was handed over.
+        /// The response was returned.
         Done,
     }
 }
@@ -101,7 +101,7 @@ where
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.project().state;
-        // The common state first: a choice among six takes longer.
+        // The common state first, because matching six states takes longer.
         if let StateProj::Passing { future } = state.as_mut().project() {
             return future.poll(cx);
         }
@@ -157,7 +157,7 @@ where
                     };
                     return Poll::Ready(result);
                 }
-                // Polled after it was ready, which a caller must not do.
+                // Polled after completion, which a caller must not do.
                 StateProj::Done => return Poll::Pending,
             }
         }

@@ -18,10 +18,10 @@ use crate::answer::Http;
 use crate::rule::Rule;
 use crate::rules::LayerRules;
 
-/// Puts gates in front of a service.
+/// Limits the requests to a service with one or more rules.
 ///
-/// Clones share their counts. Placed outside of a router it sees every request, before routing;
-/// placed on a route (`route_layer` in axum), those of that route.
+/// Clones share their counts. Around a router, the layer applies to every request, before routing.
+/// On a route (`route_layer` in axum), it applies to the requests of that route.
 ///
 /// ```
 /// use slidegate::{Limiter, Policy, Quota};
@@ -48,7 +48,7 @@ impl RateLimitLayer {
         Self::builder().rule(rule).build()
     }
 
-    /// Starts a layer.
+    /// Returns a builder.
     pub fn builder() -> RateLimitLayerBuilder {
         RateLimitLayerBuilder::new()
     }

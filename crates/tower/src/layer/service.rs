@@ -13,7 +13,7 @@ use crate::answer::{Answer, Denial, respond};
 use crate::head::Head;
 use crate::rules::{LayerRules, Next, Pending};
 
-/// A service behind gates: made by [`RateLimitLayer`](crate::RateLimitLayer).
+/// A service with rate limits, created by [`RateLimitLayer`](crate::RateLimitLayer).
 #[derive(Clone)]
 pub struct RateLimit<S, A> {
     inner: S,
@@ -58,7 +58,7 @@ where
     }
 }
 
-// In functions of their own, so that the path of an allowed request stays small.
+// Separate functions keep the path of an allowed request small.
 impl<S, A> RateLimit<S, A> {
     #[cold]
     fn reject<B, R>(&self, denial: &Denial) -> ResponseFuture<S, B, R, A>
@@ -75,7 +75,7 @@ impl<S, A> RateLimit<S, A> {
         S: Service<Request<B>, Response = Response<R>> + Clone,
         A: Answer<R> + Clone,
     {
-        // The service that is ready is used; its clone becomes ready later.
+        // The service that is ready is used, and its clone becomes ready later.
         let clone = self.inner.clone();
         let ready = mem::replace(&mut self.inner, clone);
         let (rules, answer) = (Arc::clone(&self.rules), self.answer.clone());

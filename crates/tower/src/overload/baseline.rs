@@ -1,35 +1,35 @@
-//! How many requests usually arrive.
+//! The usual number of requests.
 
-/// A moving average of arrivals in an interval, exponentially weighted.
+/// An exponentially weighted moving average of the arrivals per interval.
 ///
-/// Time is an argument. Numbers are in parts of 2^16 of a request; divisions round down, which
-/// makes the average at most one part too small.
+/// Time is an argument. Numbers are in units of 2^-16 requests. Divisions round down, which makes
+/// the average at most one such unit too small.
 #[derive(Debug, Clone)]
 pub(super) struct Baseline {
-    /// Nanoseconds.
+    /// In nanoseconds.
     interval: u64,
-    /// Each interval moves the average by its difference over this.
+    /// Each interval moves the average by its difference divided by this.
     weight: u64,
-    /// Intervals of plain averaging before the average is relied on.
+    /// The number of intervals of plain averaging before the average is used.
     warm_up: u64,
-    /// How far above the average an interval may pull it, in per cent of it.
+    /// The maximum of an interval that counts, in percent of the average.
     percent: u64,
-    /// The least that the average is taken for, in parts.
+    /// The minimum of the average, in parts.
     floor: u64,
     start: Option<u64>,
     arrivals: u64,
-    /// Intervals that are over.
+    /// The number of completed intervals.
     seen: u64,
     level: u64,
 }
 
-/// Parts of a request.
+/// The parts per request.
 const PARTS: u64 = 1 << 16;
 
-/// After so many intervals without a request nothing is left of the average.
+/// After this number of intervals without a request, the average is zero.
 const IDLE_MAX: u64 = 1024;
 
-/// An interval with more arrivals than this reads as this: keeps every product in range.
+/// The maximum number of arrivals of an interval. It keeps every product in range.
 const ARRIVALS_MAX: u64 = 1 << 32;
 
 impl Baseline {
@@ -47,13 +47,13 @@ impl Baseline {
         }
     }
 
-    /// Notes a request. Time that goes back stands still.
+    /// Counts a request. Time that goes back is ignored.
     pub(super) fn arrive(&mut self, now: u64) {
         self.advance(now);
         self.arrivals = (self.arrivals + 1).min(ARRIVALS_MAX);
     }
 
-    /// Ends the intervals that are over by `now`.
+    /// Completes the intervals that ended before `now`.
     pub(super) fn advance(&mut self, now: u64) {
         let start = *self.start.get_or_insert(now);
         let over = now.saturating_sub(start) / self.interval;
@@ -75,8 +75,8 @@ impl Baseline {
     fn end(&mut self, arrivals: u64) {
         let sample = arrivals * PARTS;
         if self.is_warm() {
-            // A flood must not teach us that floods are usual: it moves the average by no more
-            // than what is allowed does.
+            // A flood must not become the usual rate: it moves the average by no more than the
+            // allowed rate does.
             let sample = sample.min(self.allowed());
             self.level = moved(self.level, sample, self.weight);
         } else {
@@ -85,24 +85,24 @@ impl Baseline {
         self.seen = self.seen.saturating_add(1);
     }
 
-    /// Whether enough intervals were seen to rely on the average.
+    /// Returns `true` if enough intervals were seen to use the average.
     pub(super) fn is_warm(&self) -> bool {
         self.seen >= self.warm_up
     }
 
-    /// The average in an interval, in parts; not below the floor.
+    /// Returns the average per interval in parts, at least the floor.
     fn level(&self) -> u64 {
         self.level.max(self.floor)
     }
 
-    /// What an interval may have, in parts: at least one request.
+    /// Returns the allowed number per interval in parts, at least one request.
     fn allowed(&self) -> u64 {
         let allowed = u128::from(self.level()) * u128::from(self.percent) / 100;
         u64::try_from(allowed).unwrap_or(u64::MAX).max(PARTS)
     }
 
-    /// Nanoseconds from one request to the next at the rate that is allowed, rounded up: no more
-    /// than allowed pass.
+    /// Returns the nanoseconds between requests at the allowed rate, rounded up so that no more are
+    /// allowed.
     pub(super) fn period(&self) -> u64 {
         let parts = u128::from(self.interval) * u128::from(PARTS);
         u64::try_from(parts.div_ceil(u128::from(self.allowed()))).unwrap_or(u64::MAX)
@@ -112,13 +112,13 @@ impl Baseline {
         self.interval
     }
 
-    /// The average in an interval, in whole requests, rounded to the nearest.
+    /// Returns the average per interval in whole requests, rounded to the nearest.
     pub(super) fn arrivals(&self) -> u64 {
         (self.level() + PARTS / 2) / PARTS
     }
 }
 
-/// `level`, moved towards `sample` by the `weight`-th part of their difference.
+/// Moves `level` towards `sample` by the `weight`-th part of their difference.
 fn moved(level: u64, sample: u64, weight: u64) -> u64 {
     if sample >= level {
         level + (sample - level) / weight

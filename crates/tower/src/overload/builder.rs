@@ -1,4 +1,4 @@
-//! How an overload guard is made.
+//! Builds an overload guard.
 
 use core::time::Duration;
 
@@ -45,74 +45,76 @@ impl OverloadGuardBuilder {
         }
     }
 
-    /// How far arrivals may exceed their baseline, in per cent of it: 101 to 10000.
+    /// Sets how far arrivals may exceed their baseline, in percent of it: 101 to 10000.
     pub fn multiple_percent(mut self, percent: u32) -> Self {
         self.settings.percent = percent;
         self
     }
 
-    /// The time over which arrivals are counted, 10 ms to 1 h.
+    /// Sets the interval over which arrivals are counted: 10 ms to 1 h.
     pub fn interval(mut self, interval: Duration) -> Self {
         self.settings.interval = interval;
         self
     }
 
-    /// Each interval moves the baseline by its difference over this, 1 to 1024.
+    /// Sets the weight of the baseline: each interval moves it by its difference divided by this, 1
+    /// to 1024.
     pub fn weight(mut self, weight: u32) -> Self {
         self.settings.weight = weight;
         self
     }
 
-    /// Intervals of learning after the first request, in which only the bound on concurrency
-    /// holds; at most 100000.
+    /// Sets the number of intervals of learning after the first request, at most 100000. During
+    /// these, only the bound on concurrency applies.
     pub fn warm_up(mut self, intervals: u32) -> Self {
         self.settings.warm_up = intervals;
         self
     }
 
-    /// Requests in an interval that the baseline does not fall below, so that a quiet night does
-    /// not make the morning an overload; 1 or more.
+    /// Sets the minimum of the baseline in requests per interval, at least 1, so that a quiet night
+    /// does not make the morning an overload.
     pub fn floor(mut self, arrivals: u32) -> Self {
         self.settings.floor = arrivals;
         self
     }
 
-    /// Requests that may be served at a time; 1 or more.
+    /// Sets the maximum number of requests in service, at least 1.
     pub fn concurrency_max(mut self, requests: usize) -> Self {
         self.settings.concurrency_max = requests;
         self
     }
 
-    /// Requests that may be queued at a time; with zero, excess is shed at once.
+    /// Sets the maximum number of requests in the queue. With zero, excess requests are rejected
+    /// immediately.
     pub fn queue_max(mut self, requests: usize) -> Self {
         self.settings.queue_max = requests;
         self
     }
 
-    /// How long a request may be queued, at most 60 s.
+    /// Sets the maximum time of a request in the queue, at most 60 s.
     pub fn delay_max(mut self, delay: Duration) -> Self {
         self.settings.delay_max = delay;
         self
     }
 
-    /// Whether it guards at all; [`OverloadGuard::set_enabled`] changes it later. A guard that is
-    /// off still counts, so that it knows its baseline when it is turned on.
+    /// Sets whether the guard is enabled. [`OverloadGuard::set_enabled`] changes it later. A
+    /// disabled guard still counts, so that it knows its baseline when it is enabled.
     pub fn enabled(mut self, enabled: bool) -> Self {
         self.settings.enabled = enabled;
         self
     }
 
-    /// Takes time from `clock`.
+    /// Sets the clock.
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
         self.clock = Some(Box::new(clock));
         self
     }
 
-    /// Checks everything and makes the guard.
+    /// Checks the settings and builds the guard.
     ///
     /// # Errors
     ///
-    /// When the name could not be a policy's, or a setting is out of its range.
+    /// Returns an error if the name is not a valid policy name, or a setting is out of range.
     pub fn build(self) -> Result<OverloadGuard, Error> {
         let settings = self.settings;
         check_name(&settings.name)?;
@@ -131,7 +133,7 @@ impl OverloadGuardBuilder {
     }
 }
 
-/// The rules of policies' names, so that it can stand in a metric as it is.
+/// Checks the name by the rules for policy names, so that it can be a metric label.
 fn check_name(name: &str) -> Result<(), Error> {
     slidegate::Policy::new(name, slidegate::Quota::per_second(1)).map(|_| ())
 }

@@ -1,4 +1,4 @@
-//! Decides which requests there is room for.
+//! Decides which requests to serve when far more arrive than usual.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
@@ -10,19 +10,19 @@ use super::baseline::Baseline;
 use super::bucket::{Bucket, Place};
 use super::builder::OverloadGuardBuilder;
 
-/// Decides which requests there is room for, when more come than usual.
+/// Decides which requests to serve when far more arrive than usual.
 ///
-/// It learns how many requests usually arrive: an average over intervals, exponentially weighted,
-/// relied on after a warm-up. A bucket refills at a multiple of that. Who finds it empty is queued,
-/// each a little longer than the one before, and who would be queued for too long is shed. Besides,
-/// no more than a bounded number of requests are served at a time; who comes on top is queued with
-/// doubling delays, then shed.
+/// It learns the usual number of requests: an exponentially weighted average over intervals, used
+/// after a warm-up. A token bucket refills at a multiple of it. A request that finds it empty is
+/// queued, each slightly longer than the one before. A request that would be queued for too long is
+/// rejected. In addition, the number of requests in service is bounded. A request above that bound
+/// is queued with doubling delays, then rejected.
 ///
-/// A flood raises the average no faster than what is allowed does: with the defaults by at most a
-/// sixteenth a second. After a pause it falls to the `floor`, not below.
+/// A flood raises the average no faster than allowed traffic does: with the defaults by at most a
+/// sixteenth per second. After a pause it falls to the `floor`, not below.
 ///
-/// It owns no timer and no thread: time comes from its clock, and whoever is queued sleeps by its
-/// own means. Clones are one guard. [`OverloadLayer`](crate::OverloadLayer) puts it in front of a
+/// It has no timer and no thread: time comes from its clock, and a queued request sleeps by its
+/// own means. Clones share one guard. [`OverloadLayer`](crate::OverloadLayer) applies it to a
 /// service.
 ///
 /// ```
@@ -77,19 +77,19 @@ struct Flow {
     bucket: Bucket,
 }
 
-/// What becomes of a request.
+/// The decision about a request.
 #[derive(Debug)]
-#[must_use = "a pass that is dropped makes room for the next request"]
+#[must_use = "dropping the pass admits the next request"]
 pub enum Arrival {
-    /// There is room: serve it, and hold on to the pass meanwhile.
+    /// Serve the request, and keep the pass until it is done.
     Admitted(Pass),
     /// Not yet: sleep for [`Queued::delay`], then call [`Queued::again`].
     Queued(Queued),
-    /// There is no room and none soon: answer 503, and tell to come again after this time.
+    /// Reject the request with 503 and this `Retry-After`.
     Shed(Duration),
 }
 
-/// Room for one request while it is served. Dropping it makes room.
+/// The permission to serve one request. Dropping it admits another one.
 #[derive(Debug)]
 pub struct Pass {
     inner: Arc<Inner>,
@@ -100,39 +100,39 @@ pub struct Pass {
 pub struct Queued {
     inner: Arc<Inner>,
     delay: Duration,
-    /// All delays so far, this one included.
+    /// The sum of all delays so far, including this one.
     total: Duration,
-    /// The next delay, if too many are being served then.
+    /// The next delay, if too many requests are in service then.
     next: Duration,
 }
 
-/// Where a guard stands.
+/// The status of a guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OverloadStats {
-    /// Requests that usually arrive in an interval, at least the floor.
+    /// The usual number of requests per interval, at least the floor.
     pub baseline: u64,
     /// Whether the warm-up is over.
     pub is_warm: bool,
-    /// Requests being served.
+    /// Requests in service.
     pub serving: usize,
     /// Requests in the queue.
     pub queued: usize,
     /// Requests admitted so far.
     pub admitted: u64,
-    /// Requests shed so far.
+    /// Requests rejected so far.
     pub shed: u64,
 }
 
-/// The first delay of a request that finds too many being served; each further one is doubled.
+/// The first delay of a request that finds too many in service. Each further delay is doubled.
 const FIRST_DELAY: Duration = Duration::from_millis(5);
 
-/// What those are told to wait who are shed because too many are being served: nobody knows how
-/// long these take.
+/// The `Retry-After` of a request that is rejected because too many are in service. The time that
+/// these take is unknown.
 const BUSY_RETRY: Duration = Duration::from_secs(1);
 
 impl OverloadGuard {
-    /// Starts a guard. The name is for metrics; the rules of policies' names hold.
+    /// Returns a builder. The name is for metrics and follows the rules for policy names.
     pub fn builder(name: &str) -> OverloadGuardBuilder {
         OverloadGuardBuilder::new(name)
     }
@@ -158,7 +158,7 @@ impl OverloadGuard {
         Self { inner: Arc::new(inner) }
     }
 
-    /// A request is there.
+    /// Decides about a request that has arrived.
     pub fn arrive(&self) -> Arrival {
         let inner = &self.inner;
         let place = inner.place();
@@ -175,17 +175,17 @@ impl OverloadGuard {
         }
     }
 
-    /// Turns it on or off.
+    /// Enables or disables the guard.
     pub fn set_enabled(&self, enabled: bool) {
         self.inner.enabled.store(enabled, Ordering::Relaxed);
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.inner.settings.name
     }
 
-    /// Where it stands.
+    /// Returns the current status.
     pub fn stats(&self) -> OverloadStats {
         let inner = &self.inner;
         let mut flow = inner.flow.lock().unwrap_or_else(PoisonError::into_inner);
@@ -202,7 +202,7 @@ impl OverloadGuard {
 }
 
 impl Inner {
-    /// Counts a request and finds its place in the bucket's flow.
+    /// Counts a request and finds its place in the bucket.
     fn place(&self) -> Place {
         let now = self.clock.now();
         let mut flow = self.flow.lock().unwrap_or_else(PoisonError::into_inner);
@@ -214,9 +214,9 @@ impl Inner {
         flow.bucket.take(now, period, burst, nanos(self.settings.delay_max))
     }
 
-    /// Serves a request if not too many are being served; else it is queued for `delay`.
+    /// Admits a request if not too many are in service. Otherwise queues it for `delay`.
     fn enter(self: &Arc<Self>, total: Duration, delay: Duration) -> Arrival {
-        // Counted first, so that the bound holds; nothing else hangs on the order.
+        // Incremented first, so that the bound holds. No other ordering is needed.
         let pass = Pass::new(self);
         if self.serving.load(Ordering::Relaxed) <= self.settings.concurrency_max {
             return Arrival::Admitted(pass);
@@ -253,7 +253,7 @@ impl Pass {
         Self { inner: Arc::clone(inner) }
     }
 
-    /// Drops it as if it had never been.
+    /// Drops the pass without counting the request as admitted.
     fn revoke(self) {
         self.inner.admitted.fetch_sub(1, Ordering::Relaxed);
     }
@@ -266,20 +266,20 @@ impl Drop for Pass {
 }
 
 impl Queued {
-    /// How long to sleep.
+    /// Returns the time to sleep.
     pub fn delay(&self) -> Duration {
         self.delay
     }
 
-    /// How long it has been queued in all, this delay included.
+    /// Returns the total time in the queue, including this delay.
     pub fn total(&self) -> Duration {
         self.total
     }
 
-    /// Tries again, after the delay.
+    /// Tries again after the delay.
     pub fn again(self) -> Arrival {
         let (inner, total, next) = (Arc::clone(&self.inner), self.total, self.next);
-        // Leaves the queue first: it may come back to the very place.
+        // Leaves the queue first, so that it can take the same place again.
         drop(self);
         inner.enter(total, next)
     }

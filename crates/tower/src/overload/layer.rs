@@ -1,4 +1,4 @@
-//! The layer: a guard in front of a service.
+//! The layer that applies a guard to a service.
 
 use core::fmt;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use super::guard::OverloadGuard;
 use super::service::Overload;
 use crate::answer::{Denial, Http};
 
-/// Puts an [`OverloadGuard`] in front of a service: who is shed is answered with 503 and
+/// Applies an [`OverloadGuard`] to a service. Rejected requests get a 503 with
 /// `Retry-After`.
 ///
-/// It belongs outside of everything else, so that what is shed costs least. A request counts as
-/// being served until its response is there; a body that is sent afterwards does not count.
+/// Make it the outermost layer, so that a rejected request costs as little as possible. A request
+/// is in service until its response is returned. A body that is sent afterwards does not count.
 ///
 /// ```
 /// use slidegate_tower::{OverloadGuard, OverloadLayer, Sleep};
@@ -42,8 +42,8 @@ pub(super) struct Shared {
 }
 
 impl OverloadLayer {
-    /// A guard in front of services. Without [`sleep`](OverloadLayer::sleep) nobody is queued: who
-    /// would be is shed.
+    /// Creates a layer with a guard. Without [`sleep`](OverloadLayer::sleep), requests are rejected
+    /// instead of queued.
     pub fn new(guard: OverloadGuard) -> Self {
         let shared = Shared {
             guard,
@@ -57,19 +57,19 @@ impl OverloadLayer {
 }
 
 impl<A> OverloadLayer<A> {
-    /// How those who are queued sleep.
+    /// Sets how queued requests sleep.
     #[must_use]
     pub fn sleep(self, sleep: Sleep) -> Self {
         self.with(|shared| shared.sleep = Some(sleep))
     }
 
-    /// Who is told what the guard does.
+    /// Reports the decisions of the guard to an observer.
     #[must_use]
     pub fn observer(self, observer: Arc<impl Observer>) -> Self {
         self.with(|shared| shared.observer = Some(observer))
     }
 
-    /// Makes the responses to requests that are shed with a function. `Retry-After` and
+    /// Creates the responses to rejected requests with a function. `Retry-After` and
     /// `Cache-Control: no-store` are added if the response does not have them.
     pub fn answer<F, R>(self, answer: F) -> OverloadLayer<F>
     where
@@ -78,13 +78,13 @@ impl<A> OverloadLayer<A> {
         self.answer_with(answer)
     }
 
-    /// Makes the responses to requests that are shed with an [`Answer`](crate::Answer), such as
+    /// Creates the responses to rejected requests with an [`Answer`](crate::Answer), such as
     /// `Http::new().body(Body::Json)`.
     pub fn answer_with<B>(self, answer: B) -> OverloadLayer<B> {
         OverloadLayer { shared: self.shared, answer }
     }
 
-    /// Answers as gRPC clients understand it.
+    /// Responds to rejected requests with gRPC statuses.
     #[cfg(feature = "tonic")]
     pub fn grpc(self) -> OverloadLayer<crate::answer::Grpc> {
         self.answer_with(crate::answer::Grpc)

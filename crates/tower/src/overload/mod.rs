@@ -1,4 +1,4 @@
-//! Protection from more requests than the server can serve, whoever sends them.
+//! Protection from more requests than the server can serve, from any clients.
 
 mod baseline;
 mod bucket;

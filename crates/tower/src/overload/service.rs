@@ -1,4 +1,4 @@
-//! A service behind a guard.
+//! A service with an overload guard.
 
 use core::fmt;
 use core::future::Future;
@@ -17,7 +17,7 @@ use super::guard::{Arrival, Pass, Queued};
 use super::layer::Shared;
 use crate::answer::{Answer, Denial, respond};
 
-/// A service behind a guard: made by [`OverloadLayer`](crate::OverloadLayer).
+/// A service with an overload guard, created by [`OverloadLayer`](crate::OverloadLayer).
 #[derive(Clone)]
 pub struct Overload<S, A> {
     inner: S,
@@ -51,7 +51,7 @@ where
                 State::Serving { future: self.inner.call(request), pass }
             }
             (Arrival::Queued(place), Some(sleep)) => {
-                // The one that was made ready is used; its clone has to be made ready anew.
+                // The service that is ready is used, and its clone becomes ready later.
                 let clone = self.inner.clone();
                 State::Queued {
                     sleeping: sleep.sleep(place.delay()),
@@ -74,7 +74,7 @@ where
 }
 
 pin_project! {
-    /// The response of a service behind a guard.
+    /// The future of a response of an [`Overload`] service.
     pub struct OverloadFuture<S, B, R, A>
     where
         S: Service<Request<B>>,
@@ -88,13 +88,13 @@ pin_project! {
     #[project = StateProj]
     #[project_replace = StateOwned]
     enum State<S, F, B, R, A> {
-        /// The service is at work.
+        /// The service runs.
         Serving {
             #[pin]
             future: F,
             pass: Pass,
         },
-        /// There is no room yet.
+        /// The request is queued.
         Queued {
             sleeping: Pin<Box<dyn Future<Output = ()> + Send>>,
             place: Option<Queued>,
@@ -103,9 +103,9 @@ pin_project! {
             shared: Arc<Shared>,
             answer: A,
         },
-        /// There was no room.
+        /// The request was rejected.
         Answered { response: Response<R> },
-        /// The response was handed over.
+        /// The response was returned.
         Done,
     }
 }
@@ -123,7 +123,7 @@ where
             match state.as_mut().project() {
                 StateProj::Serving { future, .. } => {
                     let result = ready!(future.poll(cx));
-                    // The pass goes now, not when the caller drops this future.
+                    // Drops the pass now, not when the caller drops this future.
                     state.set(State::Done);
                     return Poll::Ready(result);
                 }
@@ -147,7 +147,7 @@ where
                     };
                     return Poll::Ready(Ok(response));
                 }
-                // Polled after it was ready, which a caller must not do.
+                // Polled after completion, which a caller must not do.
                 StateProj::Done => return Poll::Pending,
             }
         }
@@ -159,7 +159,7 @@ where
     S: Service<Request<B>, Response = Response<R>>,
     A: Answer<R>,
 {
-    /// Serves or sheds a request that was queued for `queued`.
+    /// Serves or rejects a request that was in the queue for `queued`.
     fn leave_queue(mut self: Pin<&mut Self>, arrival: Arrival, queued: Duration) {
         let StateOwned::Queued { mut service, request, shared, answer, .. } =
             self.as_mut().project_replace(Self::Done)

@@ -1,7 +1,7 @@
-//! Responses that a function of the user makes: the fields of the denial are added to them.
+//! Responses from a user's function: the fields of the denial are added to them.
 //!
-//! What could go wrong: a response that does not say when to come back, so that clients guess, or one
-//! that a cache keeps; a field that the user set is overwritten.
+//! What could go wrong: a response without a retry time, so that clients guess; one that a cache
+//! stores; a field of the user that is overwritten.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ async fn fields_are_added_to_the_response_of_a_function() {
         .rule(Rule::new(limiter("api", 1, &clock)))
         .answer(|denial| {
             let response = Response::builder().status(denial.status());
-            // Two fields of its own, one of them more than once.
+            // The response has two fields, one of them repeated.
             let response = response.header("cache-control", "max-age=1").header("x-mine", "1");
             response.header("x-ratelimit-limit", "many").body("no".to_owned()).unwrap()
         })
@@ -39,14 +39,14 @@ async fn fields_are_added_to_the_response_of_a_function() {
     assert_eq!(headers["ratelimit"], r#""api";r=0;t=60"#);
     assert_eq!(headers["ratelimit-policy"], r#""api";q=1;w=60"#);
     assert_eq!(headers["x-ratelimit-remaining"], "0");
-    // What the function set is left as it is.
+    // Fields that the function set are not replaced.
     assert_eq!(headers.get_all("cache-control").iter().collect::<Vec<_>>(), ["max-age=1"]);
     assert_eq!(headers["x-ratelimit-limit"], "many");
     assert_eq!(headers["x-mine"], "1");
 }
 
 #[tokio::test]
-async fn denials_without_quotas_are_not_cached_either() {
+async fn denials_without_quotas_are_not_cached() {
     let clock = clock();
     let rule = Rule::new(limiter("api", 1, &clock))
         .key(slidegate_tower::KeyBy::header("x-user"))
@@ -67,9 +67,9 @@ async fn denials_without_quotas_are_not_cached_either() {
     drop(busy);
 }
 
-// The proxy in front writes its own.
+// The proxy writes the field.
 #[tokio::test]
-async fn retry_after_is_left_out_if_chosen() {
+async fn retry_after_can_be_omitted() {
     let clock = clock();
     let layer = RateLimitLayer::builder()
         .rule(Rule::new(limiter("api", 1, &clock)))
@@ -85,7 +85,7 @@ async fn retry_after_is_left_out_if_chosen() {
     assert_eq!(denied.headers()["cache-control"], "no-store");
 }
 
-/// Tokio's time, which moves on by itself when every task waits.
+/// Tokio's time, which advances automatically when every task waits.
 #[derive(Debug, Clone, Copy)]
 struct TokioClock(Instant);
 
@@ -96,10 +96,10 @@ impl Clock for TokioClock {
     }
 }
 
-// Two clients that do not know of each other share a key, so some of their requests are denied. Each
-// must learn from the response when to send again, so that no denial reaches its caller.
+// Two independent clients share a key, so some of their requests are denied. Each must learn from
+// the response when to send again, so that no denial reaches its caller.
 #[tokio::test(start_paused = true)]
-async fn two_clients_of_ours_surface_no_denial_of_a_function() {
+async fn pacing_clients_hide_denials_of_a_custom_answer() {
     const REQUESTS: usize = 40;
     let clock = TokioClock(Instant::now());
     let policy = Policy::new("api", Quota::new(10, Duration::from_secs(10)).unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! A small service behind gates, called without a network.
+//! A small service with rules, called without a network.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -12,7 +12,7 @@ use slidegate::{Limiter, ManualClock, Policy, Quota};
 use slidegate_tower::{PeerAddr, RateLimitLayer, RateLimitLayerBuilder, Rule};
 use tower::{Layer, Service, ServiceExt};
 
-/// Answers with the status that the path names, 200 unless it does, and counts.
+/// Responds with the status in the path, 200 by default, and counts requests.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct App {
     pub(crate) served: Arc<AtomicU64>,
@@ -50,7 +50,7 @@ pub(crate) fn clock() -> ManualClock {
     ManualClock::new(Duration::from_secs(1_700_000_000))
 }
 
-/// So many in a minute, by this clock.
+/// Returns a limiter with a limit per minute and this clock.
 pub(crate) fn limiter(name: &str, limit: u32, clock: &ManualClock) -> Limiter {
     let policy = Policy::new(name, Quota::per_minute(limit)).unwrap();
     Limiter::builder(policy).clock(clock.clone()).memory_limit(4 << 20).build().unwrap()
@@ -61,7 +61,7 @@ pub(crate) fn layer(gates: impl IntoIterator<Item = Rule>) -> RateLimitLayer {
     builder.build().unwrap()
 }
 
-/// A request from an address.
+/// Returns a request from an address.
 pub(crate) fn from(peer: &str) -> Request<()> {
     let mut request = Request::new(());
     let peer: SocketAddr = format!("{peer}:4711").parse().unwrap();
@@ -69,14 +69,14 @@ pub(crate) fn from(peer: &str) -> Request<()> {
     request
 }
 
-/// A request from one address, with a header field.
+/// Returns a request from one address, with a header field.
 pub(crate) fn with(name: &'static str, value: &str) -> Request<()> {
     let mut request = from("192.0.2.1");
     request.headers_mut().insert(name, value.parse().unwrap());
     request
 }
 
-/// A request from one address, for a path.
+/// Returns a request from one address, for a path.
 pub(crate) fn get(path: &str) -> Request<()> {
     let mut request = from("192.0.2.1");
     *request.uri_mut() = path.parse().unwrap();
@@ -97,7 +97,7 @@ where
     send(service, request).await.status().as_u16()
 }
 
-/// An app behind gates.
+/// Returns an app behind a layer.
 pub(crate) fn behind<A: Clone>(
     layer: &RateLimitLayer<A>,
 ) -> (App, <RateLimitLayer<A> as Layer<App>>::Service) {

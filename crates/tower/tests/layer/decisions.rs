@@ -1,8 +1,8 @@
 //! Decisions that handlers read, and charges that they settle.
 //!
-//! What could go wrong: a charge settled twice; units returned at another key, tier or store than they
-//! were taken from; fields that show what was taken, not what was charged; a handler's charge and the
-//! layer's own return of units both counted.
+//! What could go wrong: a charge settled twice; units refunded to another key, tier or store than
+//! they were taken from; fields that show the taken units, not the charged ones; a charge that both
+//! the handler and the layer refund.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -22,7 +22,7 @@ use crate::remote::Remote;
 
 type App = BoxCloneSyncService<Request<()>, Response<String>, Infallible>;
 
-/// A service that does something with the decision of its requests.
+/// Returns a service that does something with the decision of its requests.
 fn app<F>(handle: impl Fn(RateLimitDecision) -> F + Clone + Send + Sync + 'static) -> App
 where
     F: Future<Output = String> + Send + 'static,
@@ -38,7 +38,7 @@ fn tokens(units: u64) -> impl Fn(&slidegate_tower::Head<'_>) -> Cost + Clone + S
     move |_| Cost::new(units).unwrap()
 }
 
-/// The same limiter as a store in memory and as one that is not in this process.
+/// Returns the same limiter as a store in memory and as one outside this process.
 fn stores(limit: u32, clock: &ManualClock) -> [(Gate, Arc<Limiter>); 2] {
     [false, true].map(|is_remote| {
         let limiter = Arc::new(limiter("tokens", limit, clock));
@@ -59,7 +59,7 @@ fn build(rules: impl IntoIterator<Item = Rule>) -> RateLimitLayer {
 }
 
 #[tokio::test]
-async fn a_handler_settles_what_the_layer_took_in_any_store() {
+async fn a_handler_settles_a_charge_in_any_store() {
     let clock = clock();
     for (gate, _) in stores(1000, &clock) {
         let rule = Rule::new(gate).key(KeyBy::header("x-user")).cost(tokens(400));
@@ -68,7 +68,7 @@ async fn a_handler_settles_what_the_layer_took_in_any_store() {
             assert_eq!(charge.units(), 400);
             let before = decision.remaining().unwrap();
             assert_eq!(charge.settle(50).await.unwrap(), 50);
-            // Once only.
+            // Only once.
             assert_eq!((charge.settle(400).await.unwrap(), charge.units()), (0, 0));
             assert_eq!(charge.refund().await.unwrap(), 0);
             assert_eq!(decision.remaining(), Some(before + 350));
@@ -76,9 +76,9 @@ async fn a_handler_settles_what_the_layer_took_in_any_store() {
         }));
         let first = send(&service, with("x-user", "alice")).await;
         assert_eq!(first.body(), "600");
-        // Settled before the response, so the fields know.
+        // Settled before the response, so the fields are correct.
         assert_eq!(first.headers()["x-ratelimit-remaining"], "950");
-        // Three would not fit if each took 400.
+        // Three requests would not fit if each took 400.
         for number in 2..=12_u64 {
             let response = send(&service, with("x-user", "alice")).await;
             let left = (1000 - number * 50).to_string();
@@ -90,7 +90,7 @@ async fn a_handler_settles_what_the_layer_took_in_any_store() {
 }
 
 #[tokio::test]
-async fn more_than_was_taken_is_charged_above_the_limit() {
+async fn settling_for_more_charges_above_the_limit() {
     let clock = clock();
     for (gate, _) in stores(100, &clock) {
         let rule = Rule::new(gate).key(KeyBy::header("x-user")).cost(tokens(10));
@@ -119,7 +119,7 @@ async fn a_tier_and_several_rules_are_settled_separately() {
             assert!(decision.policy("other").is_none());
             let budget = decision.policy("tokens").unwrap();
             assert_eq!(budget.tier(), gold);
-            // The receipt can also be taken, for later.
+            // The receipt can also be taken and used later.
             let receipt = budget.take_receipt().unwrap();
             let charged = budget.gate().settle(budget.key(), budget.tier(), receipt, 100).await;
             charged.unwrap().to_string()
@@ -137,9 +137,9 @@ async fn a_tier_and_several_rules_are_settled_separately() {
     }
 }
 
-// The layer returns units of responses that do not count. A handler that has settled decides alone.
+// The layer refunds responses that do not count, unless the handler has settled them.
 #[tokio::test]
-async fn what_a_handler_settled_is_not_returned_by_the_layer_again() {
+async fn settled_units_are_not_refunded_by_the_layer() {
     let clock = clock();
     for settles in [false, true] {
         for (gate, limiter) in stores(100, &clock) {
@@ -159,7 +159,7 @@ async fn what_a_handler_settled_is_not_returned_by_the_layer_again() {
 }
 
 #[tokio::test]
-async fn a_store_that_fails_leaves_the_charge_as_it_was() {
+async fn a_failed_store_keeps_the_charge() {
     let clock = clock();
     let limiter = Arc::new(limiter("tokens", 100, &clock));
     let is_down = Arc::new(AtomicBool::new(false));
@@ -180,7 +180,7 @@ async fn a_store_that_fails_leaves_the_charge_as_it_was() {
 }
 
 #[tokio::test]
-async fn the_charges_of_two_layers_are_all_there() {
+async fn nested_layers_share_all_charges() {
     let clock = clock();
     let inner = build([Rule::new(limiter("inner", 10, &clock))]);
     let outer = build([Rule::new(limiter("outer", 5, &clock))]);
@@ -240,7 +240,7 @@ async fn units_and_partition_keys_are_in_the_fields() {
 }
 
 #[tokio::test]
-async fn a_policy_of_several_quotas_is_settled_in_all() {
+async fn settles_all_quotas_of_a_policy() {
     let clock = clock();
     let policy =
         Policy::builder("tokens").quota(Quota::per_second(100)).quota(Quota::per_hour(1000));

@@ -1,7 +1,7 @@
-//! Whom gates count, how much, and what they answer.
+//! Keys, costs and responses of rules.
 //!
-//! What could go wrong: two clients in one bucket; one client in two; a request that is charged by
-//! one gate and denied by another; a 429 that a cache keeps; a right password that costs units.
+//! What could go wrong: two clients with one key; one client with two; a request that one gate
+//! charges and another denies; a 429 that a cache stores; a correct password that costs units.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use slidegate_tower::{
 };
 
 #[tokio::test]
-async fn an_address_has_its_limit_and_is_told() {
+async fn limits_each_address_and_reports_the_quota() {
     let clock = clock();
     let (app, service) = behind(&layer([Rule::new(limiter("ip", 2, &clock))]));
 
@@ -39,11 +39,11 @@ async fn an_address_has_its_limit_and_is_told() {
     let body: serde_json::Value = serde_json::from_str(response.body()).unwrap();
     assert_eq!(body["violated-policies"][0], "ip");
     assert_eq!(body["retry_after"], 40);
-    // Who is denied does not reach the service, and others are not concerned.
+    // A denied request does not reach the service, and other clients are not affected.
     assert_eq!(app.served(), 2);
     assert_eq!(status(&service, from("192.0.2.2")).await, 200);
 
-    // To the second: what was said is so.
+    // Exact to the millisecond.
     clock.advance(Duration::from_millis(39_999));
     assert_eq!(status(&service, from("192.0.2.1")).await, 429);
     clock.advance(Duration::from_millis(1));
@@ -51,7 +51,7 @@ async fn an_address_has_its_limit_and_is_told() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_know_its_peers_says_so_and_counts_nobody_together() {
+async fn missing_peer_addresses_are_a_server_error() {
     let clock = clock();
     let (app, service) = behind(&layer([Rule::new(limiter("ip", 100, &clock))]));
     let response = send(&service, Request::new(())).await;
@@ -61,7 +61,7 @@ async fn a_server_that_does_not_know_its_peers_says_so_and_counts_nobody_togethe
 }
 
 #[tokio::test]
-async fn what_happens_without_a_key_is_chosen() {
+async fn missing_keys_follow_the_setting() {
     let clock = clock();
     let gate = |missing| {
         let gate = Rule::new(limiter("api", 1, &clock)).key(KeyBy::header("x-user"));
@@ -85,7 +85,7 @@ async fn what_happens_without_a_key_is_chosen() {
     assert_eq!(status(&peer, from("192.0.2.1")).await, 200);
     assert_eq!(status(&peer, from("192.0.2.1")).await, 429);
     assert_eq!(status(&peer, from("192.0.2.2")).await, 200);
-    // Whoever sends the bytes of an address as a name is not that address.
+    // A name with the bytes of an address is not that address.
     assert_eq!(status(&peer, with("x-user", "192.0.2.1")).await, 200);
     assert_eq!(status(&peer, Request::new(())).await, 500);
 }
@@ -103,7 +103,7 @@ async fn user_and_route_are_counted_together_and_the_path_is_not() {
         request
     };
     assert_eq!(status(&service, ask("alice", "/verify/{code}", "/verify/1")).await, 200);
-    // Rotating what a client chooses does not help.
+    // Varying parts that the client chooses does not help.
     assert_eq!(status(&service, ask("alice", "/verify/{code}", "/verify/2")).await, 429);
     assert_eq!(status(&service, ask("alice", "/search", "/search")).await, 200);
     assert_eq!(status(&service, ask("bob", "/verify/{code}", "/verify/1")).await, 200);
@@ -141,7 +141,7 @@ async fn costs_exemptions_and_extensions() {
 }
 
 #[tokio::test]
-async fn a_cost_above_the_limit_never_passes_and_names_no_time() {
+async fn a_cost_above_the_limit_has_no_retry_time() {
     let clock = clock();
     let gate = Rule::new(limiter("api", 5, &clock)).cost(|_| Cost::new(6).unwrap());
     let (_, service) = behind(&layer([gate]));
@@ -152,7 +152,7 @@ async fn a_cost_above_the_limit_never_passes_and_names_no_time() {
 }
 
 #[tokio::test]
-async fn a_tier_has_its_own_quotas_and_they_are_told() {
+async fn a_tier_has_its_own_quotas_and_fields() {
     let clock = clock();
     let gate = Gate::builder(limiter("api", 1, &clock));
     let gate = gate.tier("gold", [Quota::per_hour(1000)]).build().unwrap();
@@ -183,21 +183,21 @@ async fn several_gates_take_all_or_nothing() {
     assert_eq!(status(&service, with("x-user", "alice")).await, 200);
     let response = send(&service, with("x-user", "alice")).await;
     assert_eq!(response.status(), 429);
-    // Who is in the way is named, and nobody else.
+    // Only the policy that denied is named.
     let body: serde_json::Value = serde_json::from_str(response.body()).unwrap();
     assert_eq!(body["violated-policies"], serde_json::json!(["user"]));
-    // The address was charged for the request that passed, not for the other.
+    // The address was charged for the allowed request, not for the other.
     let response = send(&service, with("x-user", "bob")).await;
     assert_eq!(response.headers()["ratelimit"], r#""ip";r=98;t=60, "user";r=0;t=60"#);
 }
 
-/// Five failures a minute.
+/// Five failures per minute.
 fn login_guard(clock: &ManualClock, count: Count) -> RateLimitLayer {
     layer([Rule::new(limiter("login", 5, clock)).count(count)])
 }
 
 #[tokio::test]
-async fn right_passwords_cost_nothing_and_wrong_ones_do() {
+async fn only_wrong_passwords_count() {
     let clock = clock();
     let (app, service) = behind(&login_guard(&clock, Count::failed()));
     for _ in 0..50 {
@@ -209,16 +209,16 @@ async fn right_passwords_cost_nothing_and_wrong_ones_do() {
         let response = send(&service, get("/401")).await;
         assert_eq!(response.headers()["x-ratelimit-remaining"], left);
     }
-    // Now a right one is not looked at either.
+    // Now even a correct password is denied.
     assert_eq!(status(&service, get("/200")).await, 429);
     assert_eq!(app.served(), 55);
     clock.advance(Duration::from_secs(60));
     assert_eq!(status(&service, get("/200")).await, 200);
 }
 
-// A bucket of the policy's rate would get a hundred units back for one of the tier's.
+// With the policy's rate, a bucket would get a hundred units back for one of the tier's.
 #[tokio::test]
-async fn what_does_not_count_goes_back_by_the_tier() {
+async fn refunds_use_the_quotas_of_the_tier() {
     let quota = Quota::per_minute(10);
     let policy = Policy::builder("login").quota(quota).algorithm(Algorithm::Gcra).build().unwrap();
     let limiter = Limiter::builder(policy).clock(clock()).memory_limit(4 << 20).build().unwrap();
@@ -237,7 +237,7 @@ async fn what_does_not_count_goes_back_by_the_tier() {
 }
 
 #[tokio::test]
-async fn only_successes_count_or_whatever_a_function_says() {
+async fn counts_successes_or_by_a_function() {
     let clock = clock();
     let (_, service) = behind(&login_guard(&clock, Count::successful()));
     for _ in 0..20 {
@@ -304,7 +304,7 @@ async fn a_denial_carries_the_trace_id() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_a_reason() {
+fn rejects_invalid_settings_with_a_reason() {
     let clock = clock();
     let gate = || Rule::new(limiter("api", 1, &clock));
     let refusal = |gates: Vec<Rule>| {

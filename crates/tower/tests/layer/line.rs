@@ -1,6 +1,6 @@
-//! Requests that wait in line behind gates.
+//! Requests that wait in a queue behind gates.
 //!
-//! What could go wrong: requests whose clients have gone keep their places; with several gates, a
+//! What could go wrong: requests of closed connections keep their places; with several gates, a
 //! later request takes the units that an earlier one waits for.
 
 use std::future::Future;
@@ -14,7 +14,7 @@ use slidegate::{Clock, Limiter, ManualClock, Policy, Quota};
 use slidegate_tower::{KeyBy, RateLimitLayer, Rule, Sleep, Waiting};
 use tower::ServiceExt;
 
-/// Sleeps until the clock shows the time.
+/// Sleeps until the clock reaches the time.
 fn waiting(clock: &ManualClock, time_max: u64) -> Waiting {
     let clock = clock.clone();
     let sleep = Sleep::new(move |time: Duration| {
@@ -30,7 +30,7 @@ fn waiting(clock: &ManualClock, time_max: u64) -> Waiting {
 
 type Task = Pin<Box<dyn Future<Output = Response<String>>>>;
 
-/// The status, if the response is ready.
+/// Returns the status, if the response is ready.
 fn poll(task: &mut Task) -> Option<u16> {
     match task.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(response) => Some(response.status().as_u16()),
@@ -38,9 +38,9 @@ fn poll(task: &mut Task) -> Option<u16> {
     }
 }
 
-// Ten per second, and 90 clients in front close their connections: the last ten come next.
+// Ten per second, and the first 90 clients close their connections: the last ten come next.
 #[tokio::test]
-async fn closed_connections_move_the_line_up() {
+async fn closed_connections_move_the_queue_up() {
     let clock = clock();
     let policy = Policy::new("api", Quota::per_second(10)).unwrap();
     let limiter = Limiter::builder(policy).clock(clock.clone()).build().unwrap();
@@ -62,9 +62,9 @@ async fn closed_connections_move_the_line_up() {
     assert_eq!(app.served(), 20);
 }
 
-// A request that waits for one gate of several must not lose its turn to a later one.
+// A request that waits for one gate of several must not lose its place to a later one.
 #[tokio::test]
-async fn a_request_behind_two_gates_keeps_its_turn() {
+async fn a_request_behind_two_gates_keeps_its_place() {
     let clock = clock();
     let by_user = Rule::new(limiter("user", 9, &clock)).key(KeyBy::header("x-user"));
     let layer = RateLimitLayer::builder()
@@ -87,9 +87,9 @@ async fn a_request_behind_two_gates_keeps_its_turn() {
     assert_eq!(poll(&mut second), Some(200));
 }
 
-// Units taken from one gate go back when another denies, and the line behind gets them.
+// Units taken from one gate are refunded when another denies, and the next waiter gets them.
 #[tokio::test]
-async fn a_request_that_the_second_gate_denies_gives_its_turn_to_the_next() {
+async fn a_request_denied_by_the_second_gate_yields_to_the_next() {
     let clock = clock();
     let by_user = Rule::new(limiter("user", 1, &clock)).key(KeyBy::header("x-user"));
     let layer = RateLimitLayer::builder()

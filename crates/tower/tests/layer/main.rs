@@ -1,6 +1,6 @@
-//! The layers, called without a network, by a clock of the tests'.
+//! The layers, called without a network and with a test clock.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod answers;
 mod app;

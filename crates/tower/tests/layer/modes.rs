@@ -1,8 +1,8 @@
-//! Waiting, shadow, canary, candidates; who is told; what happens when something fails.
+//! Waiting, shadow mode, canary, candidates, observers and failures.
 //!
-//! What could go wrong: a wait without end; a shadow that denies; a canary that changes its mind; an
-//! observer, or a function of the user's, that takes a request down; a dead store that takes all
-//! requests down, or a denial by it that blames the client.
+//! What could go wrong: a wait without end; a shadow policy that denies; a canary that changes its
+//! keys; an observer or a user's function that fails a request; a failed store that fails all
+//! requests, or whose denial blames the client.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ use slidegate_tower::{
 };
 use tower::{Service, ServiceExt};
 
-/// What an observer was told, in words.
+/// The observations as text.
 #[derive(Debug, Default)]
 struct Notes(Mutex<Vec<String>>);
 
@@ -67,7 +67,7 @@ fn builder(gate: Rule) -> RateLimitLayerBuilder {
 }
 
 #[tokio::test]
-async fn who_waits_is_served_when_there_are_units() {
+async fn a_waiter_is_served_when_units_are_available() {
     let clock = clock();
     let notes = Arc::new(Notes::default());
     let gate = Rule::new(limiter("api", 1, &clock));
@@ -86,7 +86,7 @@ async fn who_waits_is_served_when_there_are_units() {
 
 // Tokio's clock jumps to the next timer whenever all tasks wait.
 #[tokio::test(start_paused = true)]
-async fn a_waiter_is_woken_by_tokios_timers() {
+async fn tokio_timers_wake_a_waiter() {
     let clock = clock();
     let ticking = clock.clone();
     tokio::spawn(async move {
@@ -106,12 +106,12 @@ async fn a_waiter_is_woken_by_tokios_timers() {
 }
 
 #[tokio::test]
-async fn who_would_wait_too_long_is_denied_at_once() {
+async fn a_wait_that_would_be_too_long_is_denied_immediately() {
     let clock = clock();
     let gate = Rule::new(limiter("api", 1, &clock));
     let (_, service) = behind(&builder(gate).wait(waiting(&clock, 59)).build().unwrap());
     assert_eq!(status(&service, from("192.0.2.1")).await, 200);
-    // The clock did not move: nobody slept.
+    // The clock did not advance: no request slept.
     assert_eq!(send(&service, from("192.0.2.1")).await.headers()["retry-after"], "60");
 }
 
@@ -136,7 +136,7 @@ async fn tiers_several_gates_and_other_algorithms_wait_too() {
 }
 
 #[tokio::test]
-async fn waiters_are_bounded_and_a_cancelled_wait_leaves_no_trace() {
+async fn waiters_are_bounded_and_a_cancelled_wait_takes_no_units() {
     let clock = clock();
     let never = Sleep::new(|_| std::future::pending());
     let waiting = Waiting::new(Duration::from_secs(60), never).waiters_max(1);
@@ -148,7 +148,7 @@ async fn waiters_are_bounded_and_a_cancelled_wait_leaves_no_trace() {
     let mut first = Box::pin(first.ready().await.unwrap().call(from("192.0.2.1")));
     let poll = std::future::poll_fn(|cx| std::task::Poll::Ready(first.as_mut().poll(cx)));
     assert!(poll.await.is_pending());
-    assert_eq!(status(&service, from("192.0.2.1")).await, 429, "one waits already");
+    assert_eq!(status(&service, from("192.0.2.1")).await, 429, "another request waits");
     drop(first);
     let mut second = service.clone();
     let mut second = Box::pin(second.ready().await.unwrap().call(from("192.0.2.1")));
@@ -157,7 +157,7 @@ async fn waiters_are_bounded_and_a_cancelled_wait_leaves_no_trace() {
 }
 
 #[tokio::test]
-async fn shadow_denies_nobody_and_tells() {
+async fn shadow_mode_allows_and_reports() {
     let clock = clock();
     let notes = Arc::new(Notes::default());
     let limiter = built(policy("api", 1).mode(Mode::Shadow), &clock);
@@ -166,7 +166,7 @@ async fn shadow_denies_nobody_and_tells() {
     for _ in 0..2 {
         let response = send(&service, with("x-user", "alice")).await;
         assert_eq!(response.status(), 200);
-        // A client that slows down for a limit that is not enforced spoils what is observed.
+        // A client that slows down for a limit that is not enforced would distort the measurement.
         assert!(!response.headers().contains_key("ratelimit"));
     }
     assert_eq!(status(&service, from("192.0.2.1")).await, 200);
@@ -174,7 +174,7 @@ async fn shadow_denies_nobody_and_tells() {
 }
 
 #[tokio::test]
-async fn a_canary_is_enforced_for_its_share_of_keys_and_for_the_same_ones() {
+async fn a_canary_is_enforced_for_the_same_share_of_keys() {
     let clock = clock();
     let gate = |percent| {
         let gate = Gate::builder(limiter("api", 1, &clock)).enforce_percent(percent);
@@ -190,9 +190,9 @@ async fn a_canary_is_enforced_for_its_share_of_keys_and_for_the_same_ones() {
             assert_eq!(status(service, with("x-user", &user)).await, 200);
             let second = status(service, with("x-user", &user)).await;
             let third = status(service, with("x-user", &user)).await;
-            assert_eq!(second, third, "a key does not change sides");
+            assert_eq!(second, third, "a key keeps its mode");
             let is_denied = second == 429;
-            // Whoever is in at 10 % is in at 30 %, but not at 0 %.
+            // A key that is enforced at 10 % is enforced at 30 %, but not at 0 %.
             assert!(is_denied || !was_denied || std::ptr::eq(service, &raw const none));
             was_denied = is_denied;
             *count += usize::from(is_denied);
@@ -204,13 +204,13 @@ async fn a_canary_is_enforced_for_its_share_of_keys_and_for_the_same_ones() {
 }
 
 #[tokio::test]
-async fn a_candidate_is_judged_beside_the_live_policy_and_denies_nobody() {
+async fn a_candidate_is_evaluated_and_never_denies() {
     let clock = clock();
     let notes = Arc::new(Notes::default());
     let gate = Gate::builder(limiter("live", 3, &clock)).candidate(limiter("next", 1, &clock));
     let gate = Rule::new(gate.build().unwrap()).count(Count::failed());
     let (_, service) = behind(&builder(gate).observer(Arc::clone(&notes)).build().unwrap());
-    // What the live policy gets back, the candidate gets back too.
+    // Units that the live policy refunds, the candidate refunds too.
     for path in ["/200", "/200", "/401", "/401", "/401", "/401"] {
         status(&service, get(path)).await;
     }
@@ -227,13 +227,13 @@ async fn a_candidate_is_judged_beside_the_live_policy_and_denies_nobody() {
     );
 }
 
-// An alert that names the wrong policy sends people to the wrong place.
+// An alert that names the wrong policy would be misleading.
 #[tokio::test]
-async fn of_several_policies_the_one_in_the_way_is_named() {
+async fn names_the_policy_that_denied() {
     let clock = clock();
     let (store, _, _) = remote(policy("remote", 9), &clock);
     for layer in [
-        // In one step, and in turn.
+        // In one step, and one after the other.
         builder(Rule::new(limiter("wide", 9, &clock))),
         builder(Rule::new(store)),
     ] {
@@ -251,7 +251,7 @@ async fn of_several_policies_the_one_in_the_way_is_named() {
 }
 
 #[tokio::test]
-async fn an_observer_that_panics_takes_no_request_down() {
+async fn a_panicking_observer_does_not_fail_the_request() {
     #[derive(Debug)]
     struct Angry(AtomicUsize);
     impl Observer for Angry {
@@ -271,7 +271,7 @@ async fn an_observer_that_panics_takes_no_request_down() {
 }
 
 #[tokio::test]
-async fn a_function_that_panics_is_answered_by_the_failure_mode() {
+async fn the_failure_mode_decides_when_a_function_panics() {
     let clock = clock();
     for (mode, expected, told) in [
         (FailureMode::Allow, 200, "api allowed, degraded"),
@@ -296,7 +296,7 @@ fn remote(
 }
 
 #[tokio::test]
-async fn a_store_elsewhere_decides_and_gets_units_back() {
+async fn a_remote_store_decides_and_gets_refunds() {
     let clock = clock();
     let (store, limiter, _) = remote(policy("login", 2), &clock);
     let gate = Rule::new(store).count(Count::failed());
@@ -312,7 +312,7 @@ async fn a_store_elsewhere_decides_and_gets_units_back() {
 }
 
 #[tokio::test]
-async fn stores_in_different_places_take_all_or_nothing() {
+async fn different_stores_take_all_or_nothing() {
     let clock = clock();
     let (store, _, _) = remote(policy("shared", 100), &clock);
     let layer =
@@ -329,13 +329,13 @@ async fn stores_in_different_places_take_all_or_nothing() {
     let response = send(&service, from("192.0.2.2")).await;
     assert_eq!(response.headers()["ratelimit"], r#""shared";r=99;t=60, "here";r=0;t=60"#);
     clock.advance(Duration::from_secs(1));
-    // One of the first address counts, not six.
+    // One request of the first address counts, not six.
     let response = send(&service, from("192.0.2.1")).await;
     assert_eq!(response.headers()["ratelimit"], r#""shared";r=99;t=60, "here";r=0;t=60"#);
 }
 
 #[tokio::test]
-async fn a_dead_store_is_answered_by_its_policy() {
+async fn the_failure_mode_decides_when_a_store_fails() {
     let clock = clock();
     for (mode, expected) in [
         (FailureMode::Allow, ["200 down allowed, degraded"; 3]),
@@ -363,16 +363,16 @@ async fn a_dead_store_is_answered_by_its_policy() {
                 assert!(!response.body().contains("quota"), "{}", response.body());
             }
         }
-        // It comes back by itself.
+        // It recovers without help.
         is_down.store(false, Ordering::Relaxed);
         assert_eq!(status(&service, from("192.0.2.9")).await, 200);
         assert_eq!(notes.take(), ["down allowed"]);
     }
 }
 
-// The store has never heard of units that were taken without it.
+// The store has no record of units that were taken without it.
 #[tokio::test]
-async fn what_was_taken_without_the_store_goes_back_without_it() {
+async fn units_of_the_local_limiter_are_refunded_locally() {
     let clock = clock();
     let (store, limiter, is_down) =
         remote(policy("login", 2).failure_mode(FailureMode::Local), &clock);

@@ -1,7 +1,8 @@
-//! The overload guard, by a clock of the test's.
+//! The overload guard, with a test clock.
 //!
-//! What could go wrong: usual traffic that is shed; a flood that passes, or that passes after a
-//! minute because it was learned; a queue without end; a guard that leaks its passes.
+//! What could go wrong: usual traffic that is rejected; a flood that is admitted, or that is
+//! admitted after a minute because it became the baseline; an unbounded queue; a guard that leaks
+//! its passes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +18,7 @@ fn guard(clock: &ManualClock) -> OverloadGuardBuilder {
     OverloadGuard::builder("front").warm_up(10).floor(10).clock(clock.clone())
 }
 
-/// Requests of one second, evenly; how many were admitted, queued and shed.
+/// Sends the requests of one second, evenly. Returns how many were admitted, queued and rejected.
 fn second(guard: &OverloadGuard, clock: &ManualClock, rate: u32) -> [u32; 3] {
     let mut counts = [0; 3];
     for _ in 0..rate {
@@ -35,10 +36,10 @@ fn second(guard: &OverloadGuard, clock: &ManualClock, rate: u32) -> [u32; 3] {
 }
 
 #[test]
-fn usual_traffic_passes_and_a_flood_is_held_at_twice_of_it() {
+fn a_flood_is_limited_to_twice_the_usual_traffic() {
     let clock = clock();
     let guard = guard(&clock).build().unwrap();
-    // The warm-up, and traffic that doubles for a while, as traffic does.
+    // The warm-up, and traffic that doubles for a while.
     for rate in [100; 12].into_iter().chain([150, 180, 120, 100, 90, 100]) {
         assert_eq!(second(&guard, &clock, rate), [rate, 0, 0], "{:?}", guard.stats());
     }
@@ -46,7 +47,7 @@ fn usual_traffic_passes_and_a_flood_is_held_at_twice_of_it() {
     let usual = guard.stats().baseline;
     assert!((95..=115).contains(&usual), "{usual}");
 
-    // Ten times as much. The first second has the bucket, the following what refills.
+    // Ten times as many. The first second has the whole bucket, later ones only the refill.
     let first = second(&guard, &clock, 1000);
     assert!(first[0] < 520 && first[2] > 400, "{first:?}");
     for _ in 0..5 {
@@ -55,9 +56,9 @@ fn usual_traffic_passes_and_a_flood_is_held_at_twice_of_it() {
         assert!(queued > 0, "a few are queued before they are shed");
         assert!(shed > 650, "{shed}");
     }
-    // It is not learned faster than what is allowed: (17/16)^6 = 1.44.
+    // The baseline rises no faster than allowed traffic: (17/16)^6 = 1.44.
     assert!(guard.stats().baseline <= usual * 3 / 2, "{:?}", guard.stats());
-    // And when it is over, it is over.
+    // When the flood ends, requests are admitted again.
     clock.advance(Duration::from_secs(2));
     assert_eq!(second(&guard, &clock, 100), [100, 0, 0]);
 }
@@ -85,7 +86,7 @@ fn delays_grow_until_requests_are_shed() {
     assert!(delays.windows(2).all(|pair| pair[0] < pair[1]), "{delays:?}");
     assert!(*delays.last().unwrap() <= Duration::from_millis(250));
     assert_eq!(guard.stats().queued, places.len());
-    // Each has its turn when its delay is over.
+    // Each is admitted when its delay is over.
     clock.advance(Duration::from_millis(250));
     for place in places {
         assert!(matches!(place.again(), Arrival::Admitted(_)));
@@ -103,7 +104,7 @@ fn the_queue_is_bounded_and_the_bound_on_concurrency_holds() {
     assert!(queued.iter().all(|arrival| matches!(arrival, Arrival::Queued(_))));
     assert!(matches!(guard.arrive(), Arrival::Shed(_)));
     assert_eq!((guard.stats().serving, guard.stats().queued, guard.stats().shed), (3, 2, 1));
-    // Who is queued waits 5, 10, 20, 40, 80 ms, and is shed before it would be more than 250.
+    // A queued request waits 5, 10, 20, 40, 80 ms, and is rejected before the sum exceeds 250.
     let mut delays = Vec::new();
     let mut arrival = queued.into_iter().next().unwrap();
     while let Arrival::Queued(place) = arrival {
@@ -118,7 +119,7 @@ fn the_queue_is_bounded_and_the_bound_on_concurrency_holds() {
 }
 
 #[test]
-fn off_is_off_and_on_is_on_at_once() {
+fn enabling_and_disabling_take_effect_immediately() {
     let clock = clock();
     let guard = guard(&clock).enabled(false).concurrency_max(1).build().unwrap();
     for _ in 0..12 {
@@ -126,7 +127,7 @@ fn off_is_off_and_on_is_on_at_once() {
     }
     assert_eq!(second(&guard, &clock, 5000), [5000, 0, 0]);
     guard.set_enabled(true);
-    assert!(guard.stats().is_warm, "it has counted meanwhile");
+    assert!(guard.stats().is_warm, "it counts while disabled");
     let [_, _, shed] = second(&guard, &clock, 5000);
     assert!(shed > 4000, "{shed}");
 }
@@ -145,7 +146,7 @@ fn settings_out_of_range_are_refused() {
 }
 
 #[tokio::test]
-async fn the_layer_queues_then_sheds_and_tells() {
+async fn the_layer_queues_then_rejects_and_reports() {
     let clock = clock();
     let metrics = Arc::new(Metrics::new());
     let guard = guard(&clock).concurrency_max(1).build().unwrap();
@@ -159,7 +160,7 @@ async fn the_layer_queues_then_sheds_and_tells() {
 
     assert_eq!(status(&service, from("192.0.2.1")).await, 200);
     assert_eq!(guard.stats().serving, 0);
-    let Arrival::Admitted(busy) = guard.arrive() else { unreachable!("nobody is served") };
+    let Arrival::Admitted(busy) = guard.arrive() else { unreachable!("no request is in service") };
     let response = send(&service, from("192.0.2.1")).await;
     assert_eq!(response.status(), 503);
     assert_eq!(response.headers()["retry-after"], "1");
@@ -178,12 +179,12 @@ async fn the_layer_queues_then_sheds_and_tells() {
 }
 
 #[tokio::test]
-async fn who_is_queued_is_served_when_there_is_room_and_leaves_the_queue_when_cancelled() {
+async fn queued_requests_are_served_or_leave_when_cancelled() {
     let clock = clock();
     let guard = guard(&clock).concurrency_max(1).build().unwrap();
     let layer = OverloadLayer::new(guard.clone()).sleep(Sleep::new(|_| tokio::task::yield_now()));
     let mut service = layer.layer(App::default());
-    let Arrival::Admitted(busy) = guard.arrive() else { unreachable!("nobody is served") };
+    let Arrival::Admitted(busy) = guard.arrive() else { unreachable!("no request is in service") };
 
     let cancelled = service.ready().await.unwrap().call(from("192.0.2.1"));
     assert_eq!(guard.stats().queued, 1);
@@ -198,11 +199,11 @@ async fn who_is_queued_is_served_when_there_is_room_and_leaves_the_queue_when_ca
 }
 
 #[tokio::test]
-async fn without_a_way_to_sleep_nobody_is_queued() {
+async fn without_sleep_requests_are_rejected() {
     let clock = clock();
     let guard = guard(&clock).concurrency_max(1).build().unwrap();
     let service = OverloadLayer::new(guard.clone()).layer(App::default());
-    let Arrival::Admitted(_busy) = guard.arrive() else { unreachable!("nobody is served") };
+    let Arrival::Admitted(_busy) = guard.arrive() else { unreachable!("no request is in service") };
     assert_eq!(status(&service, from("192.0.2.1")).await, 503);
     assert_eq!(guard.stats().queued, 0);
 }

@@ -1,4 +1,4 @@
-//! Counts in a real Redis: shared, refunded, all or nothing, and when it dies.
+//! Counts in a real Redis: shared, refunded, all or nothing, and when it fails.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -17,7 +17,7 @@ fn policy(name: &str, limit: u32) -> PolicyBuilder {
     Policy::builder(name).quota(Quota::per_hour(limit))
 }
 
-/// With time to answer on a busy machine: a check past its deadline is allowed.
+/// With a long deadline for a busy machine: a check past its deadline is allowed.
 fn redis(server: &RedisServer) -> Redis {
     let patience = Duration::from_secs(2);
     let redis = Redis::single(&server.url()).unwrap();
@@ -60,7 +60,7 @@ async fn two_processes_share_limits_and_no_credential_reaches_redis() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn right_passwords_cost_nothing_in_redis_either() {
+async fn only_wrong_passwords_count_in_redis() {
     let server = RedisServer::start().unwrap();
     let gate = Rule::new(limiter(&redis(&server), policy("login", 2))).count(Count::failed());
     let (_, service) = behind(&RateLimitLayer::new(gate).unwrap());
@@ -73,14 +73,14 @@ async fn right_passwords_cost_nothing_in_redis_either() {
     assert_eq!(status(&service, get("/200")).await, 429);
 }
 
-/// A hundred a day for everybody, under a policy of one an hour: a unit of the policy's rate is four
-/// of the tier's.
+/// A tier of a hundred per day for all keys, with a policy of one per hour: a unit of the policy's
+/// rate is four of the tier's.
 fn tiered(server: &RedisServer) -> Rule {
     let policy = policy("login", 1).algorithm(Algorithm::Gcra);
     gold(limiter(&redis(server), policy), Quota::per_day(100))
 }
 
-/// A rule under which everybody has the tier.
+/// A rule in which every key has the tier.
 fn gold(limiter: RedisLimiter, quota: Quota) -> Rule {
     let gate = Gate::builder(limiter).tier("gold", [quota]).build().unwrap();
     let gold = gate.tier("gold");
@@ -92,7 +92,7 @@ fn is_gold(key: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn units_of_a_tier_go_back_to_redis_by_the_tier() {
+async fn refunds_in_redis_use_the_quotas_of_the_tier() {
     let server = RedisServer::start().unwrap();
     let (_, service) =
         behind(&RateLimitLayer::new(tiered(&server).count(Count::failed())).unwrap());
@@ -105,9 +105,9 @@ async fn units_of_a_tier_go_back_to_redis_by_the_tier() {
     assert_eq!(response.headers()["x-ratelimit-remaining"], "94");
 }
 
-// What another gate denies is taken from Redis first, and goes back.
+// Units are taken from Redis first, and refunded when another gate denies.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn units_of_a_tier_go_back_by_the_tier_when_another_gate_denies() {
+async fn a_denial_by_another_gate_refunds_units_of_the_tier() {
     let server = RedisServer::start().unwrap();
     let clock = clock();
     let here = Rule::new(crate::app::limiter("here", 5, &clock));
@@ -125,9 +125,9 @@ async fn units_of_a_tier_go_back_by_the_tier_when_another_gate_denies() {
     assert!(told.starts_with(r#""login";r=94;"#), "{told}");
 }
 
-// A paying customer stays one while Redis is away, and what does not count still does not.
+// Tiers and refunds keep working while Redis is unavailable.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tiers_and_refunds_go_on_without_redis() {
+async fn tiers_and_refunds_work_without_redis() {
     let mut server = RedisServer::start().unwrap();
     let policy = policy("login", 1).failure_mode(FailureMode::Local);
     let rule = gold(limiter(&redis(&server), policy), Quota::per_day(3));
@@ -160,10 +160,10 @@ async fn several_policies_of_one_redis_take_all_or_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_waits_is_served_when_redis_has_units() {
+async fn a_waiter_is_served_when_redis_has_units() {
     let server = Arc::new(RedisServer::valkey().fake_clock().start().unwrap());
     let policy = Policy::builder("api").quota(Quota::per_minute(1));
-    // To sleep is to move the server's clock.
+    // Sleeping advances the server's clock.
     let (clock, offset) = (Arc::clone(&server), AtomicI64::new(0));
     let sleep = Sleep::new(move |time| {
         let millis = i64::try_from(time.as_millis()).unwrap() + 1;
@@ -172,7 +172,7 @@ async fn who_waits_is_served_when_redis_has_units() {
         std::future::ready(())
     });
     let waiting = Waiting::new(Duration::from_secs(60), sleep);
-    // Denials are remembered by this machine's clock, which stays as it is.
+    // The deny cache uses the clock of this machine, which does not advance.
     let limiter = redis(&server).limiter(policy.build().unwrap()).deny_cache(0).build().unwrap();
     let layer = RateLimitLayer::builder().rule(Rule::new(limiter)).wait(waiting).build().unwrap();
     let (app, service) = behind(&layer);
@@ -182,7 +182,7 @@ async fn who_waits_is_served_when_redis_has_units() {
     assert_eq!(app.served(), 3);
 }
 
-/// Counts what was answered by a failure mode.
+/// Counts decisions by a failure mode.
 #[derive(Debug, Default)]
 struct Degraded(AtomicU64);
 
@@ -194,7 +194,7 @@ impl Observer for Degraded {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dead_redis_is_answered_by_the_policy() {
+async fn the_failure_mode_decides_when_redis_fails() {
     for (mode, expected) in [
         (FailureMode::Allow, [200, 200, 200]),
         (FailureMode::Deny, [503, 503, 503]),

@@ -68,7 +68,7 @@ async fn a_used_up_quota_is_resource_exhausted_with_a_time_to_retry() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_peer_is_known_without_being_told_and_failures_are_told_apart() {
+async fn tonic_provides_the_peer_and_failures_have_distinct_statuses() {
     let gate = Rule::new(limiter(1)).count(Count::failed());
     let mut client = serve!(RateLimitLayer::builder().rule(gate).grpc().build().unwrap());
     for _ in 0..5 {

@@ -1,4 +1,4 @@
-//! One HTTP/1.1 request over a real socket, written by hand: what is sent is what is meant.
+//! One HTTP/1.1 request over a real socket, written by hand to control every byte.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpSocket;
 
-/// A response, its head in lower case.
+/// A response. Its head is in lowercase.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -14,7 +14,7 @@ pub(crate) struct Answer {
     pub(crate) body: String,
 }
 
-/// Sends a request with these header lines from one of the machine's own addresses.
+/// Sends a request with these header lines from one of the machine's addresses.
 pub(crate) async fn get(from: Ipv4Addr, to: SocketAddr, path: &str, lines: &[String]) -> Answer {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind((from, 0).into()).unwrap();

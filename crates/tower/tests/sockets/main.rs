@@ -1,6 +1,6 @@
 //! The layers over real sockets: axum, hyper, tonic, and behind real proxies.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod grpc;
 mod http1;

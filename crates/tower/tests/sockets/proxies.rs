@@ -1,6 +1,6 @@
-//! Behind real proxies: no header field that a client forges changes its key.
+//! Behind real proxies: no forged header field changes a client's key.
 //!
-//! How it would show: a client with a new `X-Forwarded-For` for every request would never see 429.
+//! Otherwise, a client with a new `X-Forwarded-For` for every request would never get a 429.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -16,13 +16,13 @@ use crate::http1;
 
 const LIMIT: u32 = 5;
 
-/// Where the proxies are. All of 127.0.0.0/8 is this machine, so that clients can have addresses of
-/// their own.
+/// The address of the proxies. All of 127.0.0.0/8 is this machine, so that clients can have
+/// different addresses.
 const PROXIES: &str = "127.0.0.1";
 const ALICE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const BOB: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 3);
 
-/// A service that trusts what the proxies write.
+/// Starts a service that trusts the proxies.
 async fn service() -> SocketAddr {
     let client = ClientAddress::builder().field(HopField::XForwardedFor).trust(PROXIES).build();
     let policy = Policy::new("client", Quota::per_hour(LIMIT)).unwrap();
@@ -37,7 +37,7 @@ async fn service() -> SocketAddr {
     address
 }
 
-/// Forgeries of all kinds, another one for every request.
+/// Returns forged fields of all kinds, different for every request.
 fn forged(number: u32) -> Vec<String> {
     let kinds = [
         format!("X-Forwarded-For: 203.0.113.{number}"),
@@ -48,11 +48,11 @@ fn forged(number: u32) -> Vec<String> {
         format!("X-Real-IP: 203.0.113.{number}"),
     ];
     let kind = usize::try_from(number).unwrap() % kinds.len();
-    // Two lines at once too.
+    // Two lines as well.
     vec![kinds[kind].clone(), kinds[(kind + 1) % kinds.len()].clone()]
 }
 
-/// The statuses of so many requests, each with other forgeries.
+/// Sends requests with different forged fields. Returns the statuses.
 async fn forge(from: Ipv4Addr, proxy: SocketAddr, requests: u32) -> Vec<u16> {
     let mut statuses = Vec::new();
     for number in 0..requests {
@@ -61,7 +61,7 @@ async fn forge(from: Ipv4Addr, proxy: SocketAddr, requests: u32) -> Vec<u16> {
     statuses
 }
 
-/// As many as the limit pass, none of the others.
+/// Expects as many allowed requests as the limit, and denials after them.
 fn limited(requests: u32) -> Vec<u16> {
     (0..requests).map(|number| if number < LIMIT { 200 } else { 429 }).collect()
 }
@@ -71,9 +71,9 @@ async fn behind(start: fn(SocketAddr) -> Result<ReverseProxy, ServerError>) {
     let proxy = tokio::task::spawn_blocking(move || start(upstream)).await.unwrap().unwrap();
     let requests = LIMIT + 13;
     assert_eq!(forge(ALICE, proxy.address(), requests).await, limited(requests));
-    // Another client of the same proxy has a limit of its own, whatever it says.
+    // Another client of the same proxy has a separate limit, whatever it sends.
     assert_eq!(forge(BOB, proxy.address(), requests).await, limited(requests));
-    // And one who comes past the proxy is known by its own address.
+    // A client that bypasses the proxy is counted by its own address.
     let past = Ipv4Addr::new(127, 0, 0, 4);
     assert_eq!(forge(past, upstream, requests).await, limited(requests));
     let told = http1::get(past, upstream, "/", &["X-Forwarded-For: 203.0.113.77".to_owned()]).await;
@@ -82,11 +82,11 @@ async fn behind(start: fn(SocketAddr) -> Result<ReverseProxy, ServerError>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nginx_passes_forgeries_on_and_they_change_nothing() {
+async fn forged_fields_through_nginx_change_nothing() {
     behind(ReverseProxy::nginx).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn haproxy_passes_forgeries_on_and_they_change_nothing() {
+async fn forged_fields_through_haproxy_change_nothing() {
     behind(ReverseProxy::haproxy).await;
 }

@@ -44,7 +44,7 @@ async fn axum_before_and_after_routing() {
         .metrics(&metrics)
         .build()
         .unwrap();
-    // After routing: the template is known, and other routes are not concerned.
+    // After routing, the template is known, and other routes are not affected.
     let user_route =
         Rule::new(limiter("user-route", 1)).key(KeyBy::header("x-user").and(KeyBy::route()));
     let inside = RateLimitLayer::new(user_route).unwrap();
@@ -64,14 +64,14 @@ async fn axum_before_and_after_routing() {
     let denied = ask(address, "/users/2", alice).await;
     assert_eq!(denied.status, 429);
     assert!(denied.head.contains("retry-after: 360"), "{}", denied.head);
-    // The layer outside has units left, but it is not its turn to tell.
+    // The outer layer has units left, but the response shows the layer that denied.
     assert!(denied.head.contains("ratelimit: \"user-route\";r=0"), "{}", denied.head);
     assert!(denied.body.contains("user-route"), "{}", denied.body);
     assert_eq!(ask(address, "/items/1", alice).await.status, 200);
     let free = ask(address, "/free", &[]).await;
     assert_eq!(free.status, 200);
     assert!(free.head.contains("ratelimit: \"everything\";r=2;t=360"), "{}", free.head);
-    // Paths that lead nowhere are counted by the layer that is outside.
+    // Unknown paths are counted by the outer layer.
     assert_eq!(ask(address, "/nowhere", &[]).await.status, 404);
     assert_eq!(ask(address, "/free", &[]).await.status, 200);
     assert_eq!(ask(address, "/nowhere", &[]).await.status, 429);
@@ -81,7 +81,7 @@ async fn axum_before_and_after_routing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn axum_without_connect_info_is_a_loud_error() {
+async fn axum_without_connect_info_is_a_server_error() {
     let layer = RateLimitLayer::new(Rule::new(limiter("ip", 100))).unwrap();
     let app = Router::new().route("/", get(|| async { "served" })).layer(layer);
     let (listener, address) = listen().await;
@@ -91,7 +91,7 @@ async fn axum_without_connect_info_is_a_loud_error() {
     assert!(answer.body.contains("into_make_service_with_connect_info"), "{}", answer.body);
 }
 
-/// A directory that is removed at the end, for a socket.
+/// A directory for a socket that is removed at the end.
 struct SocketDir(std::path::PathBuf);
 
 impl SocketDir {
@@ -112,8 +112,8 @@ impl Drop for SocketDir {
     }
 }
 
-// The peer of a unix socket counts as 127.0.0.1. If that is a trusted proxy, its field distinguishes
-// clients; otherwise they share a key.
+// The peer of a unix socket counts as 127.0.0.1. If that is a trusted proxy, its field
+// distinguishes clients; otherwise they share a key.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn axum_on_a_unix_socket() {
     let trusting =
@@ -135,7 +135,7 @@ async fn axum_on_a_unix_socket() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn axum_with_our_connect_info_over_tcp() {
+async fn axum_with_peer_addr_over_tcp() {
     let layer = RateLimitLayer::new(Rule::new(limiter("ip", 1))).unwrap();
     let app = Router::new().route("/", get(|| async { "served" })).layer(layer);
     let (listener, address) = listen().await;
@@ -147,7 +147,7 @@ async fn axum_with_our_connect_info_over_tcp() {
     assert_eq!(other.status, 200);
 }
 
-// As with axum's own extractor: a mock is used if there is no connect info.
+// Like axum's own extractor: a mock is used if there is no connect info.
 #[tokio::test]
 async fn axum_with_a_mock_instead_of_connect_info() {
     let peer = SocketAddr::from(([192, 0, 2, 7], 1));
@@ -167,7 +167,7 @@ async fn axum_with_a_mock_instead_of_connect_info() {
     }
 }
 
-// The handler of a layer that does not share its decision says what to do.
+// If the layer does not share its decision, the handler's error describes the fix.
 #[tokio::test]
 async fn axum_handlers_extract_the_decision() {
     for shares in [false, true] {

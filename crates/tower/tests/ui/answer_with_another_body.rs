@@ -1,4 +1,4 @@
-//! A function whose responses have another body than those of the service.
+//! A function whose responses have another body type than those of the service.
 
 use axum::{Router, routing::get};
 use http::Response;

@@ -8,7 +8,7 @@ fn kind() -> impl Strategy<Value = Kind> {
 }
 
 fn parts() -> impl Strategy<Value = Vec<(Kind, Vec<u8>)>> {
-    // Short ones of few different bytes, so that two lists are often nearly the same.
+    // Short parts of few different bytes, so that two lists are often similar.
     let byte = prop_oneof![Just(0u8), Just(b'v'), Just(b'd'), Just(b'{'), Just(b':')];
     let short = prop::collection::vec(byte, 0..6);
     let long = prop::collection::vec(any::<u8>(), 0..257);
@@ -34,14 +34,14 @@ fn decode(mut bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
 }
 
 proptest! {
-    // a:b + c must not be a + b:c, and a value must not pass for a digest.
+    // a:b + c must not equal a + b:c, and a value must not equal a digest.
     #[test]
-    fn different_parts_are_different_keys(one in parts(), other in parts()) {
+    fn different_parts_make_different_keys(one in parts(), other in parts()) {
         prop_assert_eq!(encode(&one) == encode(&other), one == other);
     }
 
     #[test]
-    fn what_went_in_comes_out(parts in parts()) {
+    fn parts_round_trip(parts in parts()) {
         let expected: Vec<_> =
             parts.iter().map(|(kind, part)| (*kind as u8, part.clone())).collect();
         prop_assert_eq!(decode(&encode(&parts)), expected);

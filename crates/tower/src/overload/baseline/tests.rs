@@ -9,7 +9,7 @@ fn baseline() -> Baseline {
     Baseline::new(SECOND, 16, 10, 200, 10)
 }
 
-/// So many requests in each of some seconds, evenly.
+/// Feeds `rate` requests per second for some seconds, evenly.
 fn feed(baseline: &mut Baseline, from: u64, seconds: u64, rate: u64) -> u64 {
     for second in 0..seconds {
         for request in 0..rate {
@@ -27,7 +27,7 @@ fn learns_in_the_warm_up_and_follows_slowly_afterwards() {
     let at = feed(&mut baseline, at, 1, 100);
     assert!(baseline.is_warm());
     assert_eq!(baseline.arrivals(), 100);
-    // One second of half as much more moves it by a sixteenth of the difference.
+    // One second with half as many more moves it by a sixteenth of the difference.
     let at = feed(&mut baseline, at, 1, 148);
     baseline.advance(START + at * SECOND);
     assert_eq!(baseline.arrivals(), 103);
@@ -35,7 +35,7 @@ fn learns_in_the_warm_up_and_follows_slowly_afterwards() {
 
 // Otherwise an attack of a minute would raise the limit for the attacker.
 #[test]
-fn a_flood_is_learned_no_faster_than_what_is_allowed() {
+fn a_flood_raises_the_baseline_no_faster_than_allowed_traffic() {
     let mut flooded = baseline();
     let at = feed(&mut flooded, 0, 11, 100);
     let at = feed(&mut flooded, at, 8, 100_000);
@@ -45,19 +45,19 @@ fn a_flood_is_learned_no_faster_than_what_is_allowed() {
 }
 
 #[test]
-fn quiet_hours_lead_down_to_the_floor_and_not_below() {
+fn quiet_hours_lower_the_baseline_to_the_floor() {
     let mut quiet = baseline();
     feed(&mut quiet, 0, 11, 100);
     quiet.advance(START + 100 * SECOND);
     assert_eq!(quiet.arrivals(), 10);
     quiet.advance(START + 1_000_000 * SECOND);
     assert_eq!(quiet.arrivals(), 10);
-    // 2 x 10 a second.
+    // 2 x 10 per second.
     assert_eq!(quiet.period(), SECOND / 20);
 }
 
 #[test]
-fn any_numbers_do() {
+fn any_numbers_are_accepted() {
     for (interval, weight, percent, floor) in
         [(0, 0, 0, 0), (1, 1, 1, u64::MAX), (u64::MAX, u64::MAX, u64::MAX, u64::MAX)]
     {
