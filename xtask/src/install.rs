@@ -105,6 +105,8 @@ const SERVERS: &[Package] = &[
     Package { name: "curl", is_there: || command::succeeds("curl", &["--version"]) },
     // Reverse proxies. `/usr/sbin` is not on the search path of every user.
     Package { name: "nginx-light", is_there: || command::succeeds("/usr/sbin/nginx", &["-v"]) },
+    // Checks the Lua scripts.
+    Package { name: "lua-check", is_there: || command::succeeds("luacheck", &["--version"]) },
     Package { name: "haproxy", is_there: || command::succeeds("/usr/sbin/haproxy", &["-v"]) },
 ];
 

@@ -164,12 +164,13 @@ const RETURN_REPLY: &str = "if reply then return reply end";
 fn text(kind: ScriptKind, clock: Clock, main: &str) -> String {
     let mut files = clock.files().to_vec();
     if let Some(quick) = kind.quick() {
-        files.push("local i, reply = 1");
+        files.push("do\nlocal i, reply = 1");
         files.extend(quick);
         files.push(RETURN_REPLY);
-    }
-    if kind == ScriptKind::Log {
-        files.extend([LOG_REFUND_QUICK, RETURN_REPLY]);
+        if kind == ScriptKind::Log {
+            files.extend([LOG_REFUND_QUICK, RETURN_REPLY]);
+        }
+        files.push("end");
     }
     files.push(PRELUDE);
     files.extend_from_slice(kind.algorithms());

@@ -60,11 +60,9 @@ windows[67] = function(kit)
     return math.min(rest > 0 and whole + 1 or whole, q.previous)
   end
 
-  -- The largest overlap at which `count` units weigh no more than `room`, rounded down.
+  -- The largest overlap at which `count` units, which are more than `room`, weigh no more than it. It is
+  -- rounded down.
   local function overlap_for(room, count, window)
-    if count <= room then
-      return window
-    end
     return math.min((kit.muldiv(room, window, count)), window)
   end
 

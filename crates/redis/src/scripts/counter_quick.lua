@@ -48,6 +48,7 @@ elseif op ~= 67 then
   current, used, ttl = current + cost, used + cost, 2 * window
   state = struct.pack('<I3I2i6I6i6I7I7', magic, epoch, now, window, start, previous, current)
 end
+reset = 0
 if carry > 0 then
   local room = (carry - 1) * window
   reset = left - (room - room % previous) / previous

@@ -1,6 +1,7 @@
 -- The part of fixed in small_quick.lua.
 
 local magic, seen, span, start = 83457, now, window, 0
+used = 0
 if value then
   if #value ~= 30 then
     break

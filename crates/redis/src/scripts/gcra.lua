@@ -18,7 +18,7 @@ windows[71] = function(kit)
   local NEXT_EPOCH = 27285
   local gcra = {}
 
-  function gcra.read(s, q, value, at)
+  function gcra.read(_, q, value, at)
     -- Under a limit of zero nothing is taken, and what other limits took refills at one per window.
     q.rate = math.max(q.limit, 1)
     q.full_at, q.parts = 0, 0

@@ -31,6 +31,7 @@ elseif op ~= 67 then
   parts = ahead % limit
   state = struct.pack('<I3I2i6i6I7', magic, epoch, now, now + (ahead - parts) / limit, parts)
 end
+used, reset = 0, 0
 if ahead > 0 then
   used = ahead + window - 1
   used = (used - used % window) / window

@@ -325,10 +325,8 @@ windows[76] = function(kit)
         kit.fault('is cut short')
       end
       for _, edited in ipairs(s.edits or {}) do
+        -- At or behind the front, which no edit passes.
         local bytes, at = edited.bytes, edited.place - from
-        if at < 0 then
-          bytes, at = sub(bytes, 1 - at), 0
-        end
         s.text = sub(s.text, 1, at) .. bytes .. sub(s.text, at + #bytes + 1)
       end
       s.text = s.text .. s.tail

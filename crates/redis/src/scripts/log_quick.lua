@@ -64,7 +64,7 @@ repeat
   pending = (pending - open) / 65536
   local phase = pending - pending % 16
   pending = pending - phase
-  if stop > size or size > 65599 or pending > 12 or (#text < 128 and #text ~= size) then
+  if from < 63 or stop > size or size > 65599 or pending > 12 or (#text < 128 and #text ~= size) then
     break
   end
 

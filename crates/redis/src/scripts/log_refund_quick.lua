@@ -37,7 +37,7 @@ repeat
   pending = (pending - open) / 65536
   local phase = pending - pending % 16
   pending = pending - phase
-  if stop > size or size > 65599 or pending > 12 or (#text < 128 and #text ~= size) then
+  if from < 63 or stop > size or size > 65599 or pending > 12 or (#text < 128 and #text ~= size) then
     break
   end
   local tail = string.sub(text, 52, 51 + pending)
@@ -87,7 +87,7 @@ repeat
     end
 
     -- The first entry at or after it that has units.
-    local p, there, gap, bytes = 1, 0, 0, 0
+    local p, gap, there, bytes = 1, 0
     local before, before_units, before_gap
     while true do
       local code, second, third, fourth = byte(codes, p, p + 3)
@@ -163,9 +163,7 @@ repeat
       local room
       edit_place, room, gap = place + before - 1, p + bytes - before, before_gap + gap
       edit = ''
-      if before_units > 16383 then
-        break
-      elseif before_units > 127 then
+      if before_units > 127 then
         local low = before_units % 128
         edit = char(254, 128 + low, (before_units - low) / 128)
       elseif before_units ~= 1 then

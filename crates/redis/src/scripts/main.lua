@@ -15,8 +15,8 @@
 -- Or an error that begins with SLIDEGATE, for values that are not ours and asks that make no sense.
 -- Cost: one TIME, and what the algorithm says for each key.
 
--- What is asked, by number. 64 more says that a short cut may answer.
-local CHECK, SHADOW, PEEK, LEASE, CHARGE, REFUND, RESET, HISTORY = 1, 2, 3, 4, 5, 6, 7, 8
+-- What is asked, by number. 2 is a check in shadow mode. 64 more says that a short cut may answer.
+local CHECK, PEEK, LEASE, CHARGE, REFUND, RESET, HISTORY = 1, 3, 4, 5, 6, 7, 8
 local FORGIVE, AT_MOST = 9, 10
 
 -- An ask: operation, units; microseconds of a tick, limit and window of the first quota, the
@@ -29,7 +29,7 @@ local QUOTA, QUOTA_BYTES = '<I7I6', 13
 local CHARGE_FORM, CHARGE_BYTES = '<I7I6', 13
 
 local pack, unpack = struct.pack, struct.unpack
-local kit = kit(us, SLACK)
+local kit = make_kit(us, SLACK)
 local HUGE = kit.HUGE
 local made = {}
 
@@ -248,13 +248,13 @@ if done then
 end
 if type(reply) == 'table' and reply.fault then
   return redis.error_reply(string.format('SLIDEGATE the key %s', reply.fault))
-elseif type(reply) == 'table' and reply.err then
-  return { err = reply.err }
 end
--- An error of the server, caught, is its text or has it as `err`. It begins with a code, which
--- raising it once more would hide behind another: the client has to tell a replica from a bug.
-local text = type(reply) == 'table' and reply.err or reply
-if type(text) == 'string' and string.find(text, '^%u+ ') then
+-- An error of the server, caught, is its text or has it as `err`. The text begins with a code, which
+-- raising it once more would hide behind another: the client has to distinguish a replica from a defect.
+local text = type(reply) == 'table' and reply.err
+  or type(reply) == 'string' and string.match(reply, '^%u+ .*')
+if text then
   return redis.error_reply(text)
 end
+-- Never runs: all other errors are defects of the scripts.
 error(reply)

@@ -8,16 +8,16 @@
 -- below 2^53 `a % b` is exact: a / b is off by less than 1 / b, so its floor is the true one.
 --
 -- Cost. The whole text runs on every call, and making a function takes as long as ten additions,
--- catching a local of the outside as long as another. So what is rarely needed is made within `kit`
+-- catching a local of the outside as long as another. So what is rarely needed is made within `make_kit`
 -- and within the functions of `windows`, and these catch nothing.
 
 -- Makers of the algorithms, by number.
 local windows = {}
 
-local function kit(us, slack)
+local function make_kit(micros, slack)
   local pack, unpack, byte, format = struct.pack, struct.unpack, string.byte, string.format
   local HUGE = 9007199254740992
-  local kit = { us = us, HUGE = HUGE, NEVER = HUGE }
+  local kit = { us = micros, HUGE = HUGE, NEVER = HUGE }
 
   -- Gives up: main.lua turns it into an error reply, and nothing has been written yet.
   function kit.fault(text)

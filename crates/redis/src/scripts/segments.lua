@@ -195,8 +195,8 @@ windows[83] = function(kit)
     return wait
   end
 
-  -- Makes `segment` the newest: the places from the newest so far on are emptied. What a unit dated
-  -- ahead would push out is counted as a segment later.
+  -- Makes `segment` the newest: the places from the newest so far on are emptied. What was there has
+  -- expired, as no unit is dated more than a tick ahead.
   local function open_segment(q, segment)
     local from, to = newest(q) + 1, math.min(segment, newest(q) + q.places)
     if q.sum == 0 then
@@ -204,15 +204,7 @@ windows[83] = function(kit)
       return
     end
     for next_one = from, to do
-      local pushed = next_one - q.places
-      local units = pushed >= q.oldest and get(q, next_one) or 0
       overwrite(q, next_one % q.places, string.rep('\0', q.width))
-      if pushed >= q.oldest then
-        q.oldest = pushed + 1
-        if units > 0 then
-          add(q, pushed + 1, units)
-        end
-      end
     end
   end
 

@@ -6,8 +6,8 @@
 -- Stored: see the algorithm.
 -- Cost: one GET, and one SET if something was taken.
 --
--- The algorithm's part, in the place of ALGORITHM, sets what the reply needs, and `state` and `ttl`,
--- in ticks, if it takes.
+-- The algorithm's part, in the place of ALGORITHM, sets `used` and `reset`, `wait` if it denies, and
+-- `state` and `ttl`, in ticks, if it takes.
 
 repeat
   local op, cost, tick_us, limit, window = struct.unpack('<BI7I4I7I6', ARGV[i])
@@ -21,7 +21,7 @@ repeat
   -- The epoch of a new key, see prelude.lua.
   local low = now % 65536
   local epoch = (low + (now - low) / 65536 * 40503) % 65536
-  local used, wait, reset, state, ttl = 0, 0, 0
+  local wait, used, reset, state, ttl = 0
   -- ALGORITHM
   if state then
     ttl = ttl * tick_us / 1000 + SLACK

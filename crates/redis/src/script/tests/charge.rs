@@ -31,7 +31,7 @@ impl Caller {
 // After an outage the units of a whole window arrive at once. Dated now, they would count for up to
 // twice their window; dated too early, they would let others through.
 #[test]
-fn charges_with_an_age_count_as_if_recorded_in_time() {
+pub(super) fn charges_with_an_age_count_as_if_recorded_in_time() {
     let mut caller = Caller::start();
     let mut random = Random::new(3);
     for round in 0..180 {
@@ -64,7 +64,7 @@ fn charges_with_an_age_count_as_if_recorded_in_time() {
 
 // Others go on while a process waits to report: its units are then older than those on record.
 #[test]
-fn charges_behind_later_units_never_over_admit() {
+pub(super) fn charges_behind_later_units_never_over_admit() {
     let mut caller = Caller::start();
     let mut random = Random::new(4);
     for round in 0..120 {
@@ -108,7 +108,7 @@ fn charges_behind_later_units_never_over_admit() {
 }
 
 #[test]
-fn charges_older_than_every_window_are_not_recorded() {
+pub(super) fn charges_older_than_every_window_are_not_recorded() {
     let mut caller = Caller::start();
     for algorithm in ALGORITHMS {
         caller.flush();
@@ -124,7 +124,7 @@ fn charges_older_than_every_window_are_not_recorded() {
 
 // Debt does not end at the limit, and a check that follows sees it.
 #[test]
-fn charges_may_exceed_the_limit() {
+pub(super) fn charges_may_exceed_the_limit() {
     let mut caller = Caller::start();
     for algorithm in ALGORITHMS {
         caller.flush();

@@ -1,5 +1,7 @@
 //! Values that are damaged, cut short or somebody else's.
 
+use core::time::Duration;
+
 use proptest::prelude::*;
 use redis::Value;
 use slidegate::{Algorithm, ErrorKind};
@@ -63,7 +65,7 @@ fn damage(value: &[u8], random: &mut Random) -> Vec<u8> {
 
 // A script that fails in the middle, or never ends, would take the whole server with it.
 #[test]
-fn damaged_values_are_an_error_of_ours_or_an_answer() {
+pub(super) fn damaged_values_are_an_error_of_ours_or_an_answer() {
     let mut caller = Caller::start();
     let mut random = Random::new(5);
     for round in 0..1200 {
@@ -96,8 +98,127 @@ fn damaged_values_are_an_error_of_ours_or_an_answer() {
     }
 }
 
+/// Logs of several lengths: without stored codes, with some, with long gaps, and with an index.
+fn logs(caller: &mut Caller) -> Vec<(Vec<u8>, Duration)> {
+    let limits = limits(Algorithm::Log, &[(1000, 600_000)]);
+    let shapes = [(5, 1), (40, 1), (30, 300), (25, 16_000), (170, 1), (560, 1)];
+    let logs = shapes.map(|(entries, gap)| {
+        caller.command::<()>("DEL k");
+        let mut now = START;
+        for entry in 0..entries {
+            now += ms(gap);
+            let cost = if entry % 7 == 3 { 2 } else { 1 };
+            let _ = caller.run(now, "k", &limits, Op::Check { cost }).unwrap();
+        }
+        (caller.command("GET k"), now)
+    });
+    logs.into()
+}
+
+/// Whatever can be asked of a log, under one quota and under two.
+fn operations_on_log(epoch: u16, now: Duration) -> Vec<(Vec<(u64, u64)>, Op<'static>)> {
+    let (first, last) = (1_700_000_000_000, u64::try_from(now.as_millis()).unwrap());
+    let refund = |tick, units| Op::Refund { tick, units, epoch };
+    let ops = [
+        Op::Check { cost: 1 },
+        Op::Peek { cost: 990 },
+        Op::History { from: 0 },
+        Op::Forgive { units: 1 },
+        Op::Forgive { units: 300 },
+        refund(first + 1, 1),
+        refund(u64::midpoint(first, last), 1),
+        refund(last - 1, 1),
+        refund(first + 5, 600),
+    ];
+    let wide = (1000, 600_000);
+    let quotas = [vec![wide], vec![(1000, 100), wide], vec![(1000, 700_000), wide]];
+    ops.iter().flat_map(|op| quotas.clone().map(|quotas| (quotas, *op))).collect()
+}
+
+/// An operation on a damaged log replies or reports it, and changes nothing then.
+fn try_on(caller: &mut Caller, damaged: &[u8], now: Duration, quotas: &[(u64, u64)], op: Op<'_>) {
+    caller.set("k", damaged);
+    if let Err(error) = caller.run(now, "k", &limits(Algorithm::Log, quotas), op) {
+        let text = error.to_string();
+        assert!(text.contains("SLIDEGATE"), "{op:?}, {damaged:?}: {text}");
+        let after: Vec<u8> = caller.command("GET k");
+        assert_eq!(after, damaged, "{op:?}");
+    }
+}
+
+// The same as above, at every byte.
 #[test]
-fn values_of_others_are_named() {
+pub(super) fn log_damaged_at_any_byte_is_an_error_of_ours_or_an_answer() {
+    let mut caller = Caller::start();
+    let mut step = 0;
+    for (value, now) in logs(&mut caller) {
+        let ops = operations_on_log(u16::from_le_bytes([value[24], value[25]]), now);
+        let codes_end = usize::from(value[29]) + 256 * usize::from(value[30]);
+        for place in 0..value.len() {
+            // The tail, the first code and the index get more operations.
+            let is_short = (51..64).contains(&place) || place >= codes_end;
+            for bytes in [&[0x7F][..], &[0xFC], &[0xFE], &[0xFF], &[0; 5]] {
+                let mut damaged = value.clone();
+                let end = value.len().min(place + bytes.len());
+                damaged[place..end].copy_from_slice(&bytes[..end - place]);
+                step += 1;
+                let some = ops.iter().cycle().skip(step % ops.len());
+                for (quotas, op) in some.take(if is_short { 13 } else { 1 }) {
+                    try_on(&mut caller, &damaged, now, quotas, *op);
+                }
+            }
+        }
+    }
+}
+
+// There are spare bytes behind the last code, which are no part of it.
+#[test]
+pub(super) fn code_that_runs_past_the_last_one_is_damaged() {
+    let mut caller = Caller::start();
+    let limits = limits(Algorithm::Log, &[(1000, 600_000)]);
+    let mut faults = 0;
+    for step in 0..60 {
+        let now = START + ms(step);
+        let _ = caller.run(now, "k", &limits, Op::Check { cost: 1 }).unwrap();
+        let value: Vec<u8> = caller.command("GET k");
+        let stop = usize::from(value[26]) + 256 * usize::from(value[27]);
+        let mut damaged = value.clone();
+        damaged[stop - 1] = 0xFC;
+        caller.set("k", &damaged);
+        if let Err(error) = caller.run(now, "k", &limits, Op::History { from: 0 }) {
+            assert!(error.to_string().contains("damaged code"), "{error}");
+            faults += 1;
+        }
+        caller.set("k", &value);
+    }
+    assert!(faults > 9, "{faults}");
+}
+
+#[test]
+pub(super) fn log_cut_anywhere_is_an_error_of_ours_or_an_answer() {
+    let mut caller = Caller::start();
+    for (value, now) in logs(&mut caller) {
+        let ops = operations_on_log(u16::from_le_bytes([value[24], value[25]]), now);
+        for length in (1..value.len()).step_by(9) {
+            for (quotas, op) in &ops {
+                try_on(&mut caller, &value[..length], now, quotas, *op);
+            }
+        }
+    }
+    // The rings of two quotas, one behind the other.
+    let segments = limits(Algorithm::Segments { count: 60 }, &[(40, 1000), (60, 9000)]);
+    caller.command::<()>("DEL k");
+    let _ = caller.run(START, "k", &segments, Op::Check { cost: 1 }).unwrap();
+    let value: Vec<u8> = caller.command("GET k");
+    for length in 1..value.len() {
+        caller.set("k", &value[..length]);
+        let error = caller.run(START, "k", &segments, Op::Check { cost: 1 }).unwrap_err();
+        assert!(error.to_string().contains("SLIDEGATE"), "{length}: {error}");
+    }
+}
+
+#[test]
+pub(super) fn values_of_others_are_named() {
     let mut caller = Caller::start();
     for algorithm in ALGORITHMS {
         let limits = limits(algorithm, &[(5, 1000)]);

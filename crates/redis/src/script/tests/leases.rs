@@ -7,7 +7,7 @@ use super::{Caller, START, decided, limits, ms, retry_after};
 
 // A lease takes what there is and counts from its end, so that its holder may use it until then.
 #[test]
-fn a_lease_takes_what_fits_and_is_dated_ahead() {
+pub(super) fn a_lease_takes_what_fits_and_is_dated_ahead() {
     let mut caller = Caller::start();
     let window = ms(1000);
     let limits = limits(Algorithm::Log, &[(10, 1000)]);
@@ -36,7 +36,7 @@ fn a_lease_takes_what_fits_and_is_dated_ahead() {
 
 // What is not used goes back, and a clock gone back is not taken for one that is leased ahead.
 #[test]
-fn a_lease_is_given_back_and_moves_with_the_clock() {
+pub(super) fn a_lease_is_given_back_and_moves_with_the_clock() {
     let mut caller = Caller::start();
     for algorithm in [Algorithm::Log, Algorithm::Gcra] {
         caller.flush();

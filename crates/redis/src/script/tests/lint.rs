@@ -1,32 +1,11 @@
 //! The text of the scripts: what it must not contain, and the bytes of the log's codes.
 
-use super::super::{
-    COUNTER, COUNTER_QUICK, Clock, FIXED, FIXED_QUICK, GCRA, GCRA_QUICK, LOG, LOG_BLOCKS,
-    LOG_CODES, LOG_MERGE, LOG_QUICK, LOG_REFUND, LOG_REFUND_QUICK, MAIN, PRELUDE, READ_CLOCK,
-    SEGMENTS, SMALL_QUICK, ScriptKind, batch_text, text,
-};
-use super::Caller;
+use std::io::Write;
+use std::process::{Command, Stdio};
 
-const FILES: [&str; 18] = [
-    READ_CLOCK,
-    PRELUDE,
-    SMALL_QUICK,
-    LOG_QUICK,
-    LOG_REFUND_QUICK,
-    LOG_CODES,
-    LOG_MERGE,
-    LOG_BLOCKS,
-    LOG_REFUND,
-    LOG,
-    COUNTER,
-    COUNTER_QUICK,
-    GCRA_QUICK,
-    FIXED_QUICK,
-    SEGMENTS,
-    GCRA,
-    FIXED,
-    MAIN,
-];
+use super::super::{Clock, MAIN, ScriptKind, batch_text, text};
+use super::Caller;
+use super::source::{origins, source_files};
 
 /// Lines of code, with the comments gone.
 fn lines(text: &str) -> impl Iterator<Item = &str> {
@@ -39,8 +18,8 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
 /// numbers of 31 bits, which is all that `long` has on some machines.
 #[test]
 fn no_script_rounds_or_rolls_dice() {
-    for file in FILES {
-        for line in lines(file) {
+    for file in source_files() {
+        for line in lines(&file.text) {
             for banned in ["tostring", "math.random", "math.floor", "%d", "os.", "cjson"] {
                 let is_ttl = banned == "%d" && line.contains("ttl < 2147483648 and '%d'");
                 assert!(is_ttl || !line.contains(banned), "{banned}: {line}");
@@ -75,8 +54,8 @@ fn only_bytes_are_put_together() {
         "index",
         "'\\0",
     ];
-    for file in FILES {
-        for line in lines(file).filter(|line| line.contains("..")) {
+    for file in source_files() {
+        for line in lines(&file.text).filter(|line| line.contains("..")) {
             let line = line.replace("...", "");
             let right = line.split_once('=').map_or(line.as_str(), |(_, right)| right);
             for part in right.split("..").map(str::trim) {
@@ -86,6 +65,57 @@ fn only_bytes_are_put_together() {
             }
         }
     }
+}
+
+// Shadowed and undefined names are not errors in Lua until the line runs.
+#[test]
+fn luacheck_finds_nothing() {
+    let files = source_files();
+    let texts = |kind| [Some(text(kind, Clock::Given, MAIN)), batch_text(kind, Clock::Given)];
+    for text in ScriptKind::ALL.into_iter().flat_map(texts).flatten() {
+        let findings = luacheck(&text);
+        let origins = origins(&text, &files);
+        let shown: Vec<String> = findings
+            .lines()
+            .map(|finding| {
+                let line = finding.split(':').nth(1).and_then(|line| line.parse::<usize>().ok());
+                let origin = line.and_then(|line| origins.get(line - 1)?.as_ref());
+                origin.map_or_else(|| finding.to_owned(), |origin| format!("{origin}: {finding}"))
+            })
+            .collect();
+        assert!(shown.is_empty(), "{}", shown.join("\n"));
+    }
+}
+
+#[test]
+fn luacheck_is_run_with_the_names_that_redis_defines() {
+    let found = luacheck("local x = KEYS[1]\nlocal function f(x) return x, redis, struct, y end\n");
+    assert!(found.contains("shadowing upvalue 'x'") && found.contains("undefined variable 'y'"));
+    assert!(!found.contains("'redis'") && !found.contains("'KEYS'"), "{found}");
+}
+
+/// The findings in a script, one per line: `stdin:LINE:COLUMN: TEXT`.
+fn luacheck(text: &str) -> String {
+    let mut command = Command::new("luacheck");
+    command.args([
+        "--no-config",
+        "--std",
+        "lua51",
+        "--read-globals",
+        "KEYS",
+        "ARGV",
+        "redis",
+        "struct",
+    ]);
+    command.args(["--no-max-line-length", "--formatter", "plain", "-"]);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("luacheck is missing: install Debian's package `lua-check`");
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
 }
 
 /// A production script that took its time from an argument would let any caller set it.
@@ -104,7 +134,7 @@ fn production_scripts_do_not_read_the_test_clock() {
 
 /// A script that ends here writes and reads the codes of a log.
 const WRITE_AND_READ_CODES: &str = "
-local codes = log_codes(kit(us, SLACK))
+local codes = log_codes(make_kit(us, SLACK))
 local code = codes.write(tonumber(ARGV[1]), tonumber(ARGV[2]))
 local units, gap, bytes = codes.read(ARGV[3], 1)
 return { code, string.format('%.0f %.0f %.0f', units, gap, bytes) }

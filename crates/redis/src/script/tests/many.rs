@@ -5,6 +5,7 @@ use slidegate::Algorithm;
 use slidegate_testkit::Random;
 
 use super::super::{ALONE, Clock, KeyOp, Op, ScriptKind, ScriptLimits, batch_text, parse, time};
+use super::coverage::prepare;
 use super::{Caller, START, decided, limits, ms};
 
 /// Those that have a fast path.
@@ -24,7 +25,7 @@ fn run_batch(
     ops: &[KeyOp<'_>],
 ) -> Vec<Vec<u8>> {
     let script = batch_text(ScriptKind::of(ops), Clock::Given).unwrap();
-    let script = redis::Script::new(&script);
+    let script = prepare(&script);
     let mut call = script.prepare_invoke();
     for key in keys {
         call.key(key);
@@ -32,12 +33,13 @@ fn run_batch(
     for op in ops {
         call.arg(op.argument(true));
     }
-    call.arg(time(now)).invoke(&mut caller.connection).unwrap()
+    let value = caller.invoke(call.arg(time(now))).unwrap();
+    redis::from_redis_value(value).unwrap()
 }
 
 // A check in a batch must get the reply it would have got alone, and leave the same state.
 #[test]
-fn batch_decides_like_single_calls() {
+pub(super) fn batch_decides_like_single_calls() {
     let mut caller = Caller::start();
     for algorithm in ALGORITHMS {
         caller.flush();
@@ -86,7 +88,7 @@ fn batch_decides_like_single_calls() {
 
 // Unlike in an all-or-nothing call, a key may occur several times: each check sees those before it.
 #[test]
-fn repeated_key_in_a_batch_gets_its_limit() {
+pub(super) fn repeated_key_in_a_batch_gets_its_limit() {
     let mut caller = Caller::start();
     for algorithm in ALGORITHMS {
         caller.flush();
@@ -104,7 +106,7 @@ fn repeated_key_in_a_batch_gets_its_limit() {
 
 // A damaged or foreign value must not fail the other checks.
 #[test]
-fn unreadable_key_is_sent_alone() {
+pub(super) fn unreadable_key_is_sent_alone() {
     let mut caller = Caller::start();
     for algorithm in ALGORITHMS {
         caller.flush();

@@ -2,18 +2,23 @@
 //!
 //! `tests/conformance.rs` runs the traces of every algorithm, `tests/given_clock.rs` steps the clock.
 
+mod borders;
 mod charge;
+mod coverage;
 mod damage;
 mod leases;
 mod lint;
 mod many;
+mod numbers;
 mod refund;
+mod refused;
 mod server_clock;
+mod source;
 mod together;
 
 use core::time::Duration;
 
-use redis::{Connection, FromRedisValue, Value};
+use redis::{Connection, FromRedisValue, ScriptInvocation, Value};
 use slidegate::{Algorithm, Error, ErrorKind, Quota};
 use slidegate_testkit::server::RedisServer;
 
@@ -44,7 +49,7 @@ struct Caller {
 impl Caller {
     fn start() -> Self {
         let server = RedisServer::start().unwrap();
-        let script = |kind| redis::Script::new(&text(kind, Clock::Given, MAIN));
+        let script = |kind| coverage::prepare(&text(kind, Clock::Given, MAIN));
         let scripts = ScriptKind::ALL.map(script);
         Self { connection: server.connection().unwrap(), scripts, _server: server }
     }
@@ -56,17 +61,22 @@ impl Caller {
         keys: &[&str],
         ops: &[KeyOp<'_>],
     ) -> Result<ScriptReply, Error> {
-        let mut call = self.scripts[ScriptKind::of(ops) as usize].prepare_invoke();
+        let script = self.scripts[ScriptKind::of(ops) as usize].clone();
+        let mut call = script.prepare_invoke();
         for key in keys {
             call.key(*key);
         }
         for argument in arguments(ops, Some(now)) {
             call.arg(argument);
         }
-        let value: Value = call
-            .invoke(&mut self.connection)
-            .map_err(|error| Error::new(ErrorKind::Store, error.to_string()))?;
-        parse(value, ops)
+        parse(self.invoke(&call)?, ops)
+    }
+
+    /// Runs a script that [`coverage::prepare`] returned.
+    fn invoke(&mut self, call: &ScriptInvocation<'_>) -> Result<Value, Error> {
+        let failed = |text: String| Error::new(ErrorKind::Store, text);
+        let value = call.invoke(&mut self.connection);
+        coverage::record(value.map_err(|error| failed(error.to_string()))?).map_err(failed)
     }
 
     /// The reply for one key.

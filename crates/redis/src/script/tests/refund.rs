@@ -10,13 +10,13 @@ use super::{Caller, START, decided, limits, ms};
 
 /// What a log must hold.
 #[derive(Default)]
-struct Model {
+pub(super) struct Model {
     /// Ticks and units, oldest first.
-    entries: Vec<(u64, u64)>,
+    pub(super) entries: Vec<(u64, u64)>,
 }
 
 impl Model {
-    fn take(&mut self, tick: u64, units: u64) {
+    pub(super) fn take(&mut self, tick: u64, units: u64) {
         match self.entries.last_mut() {
             Some((last, sum)) if *last == tick => *sum += units,
             _ => self.entries.push((tick, units)),
@@ -24,7 +24,7 @@ impl Model {
     }
 
     /// Takes units off the first entries at or after a tick.
-    fn give_back(&mut self, tick: u64, units: u64) -> u64 {
+    pub(super) fn give_back(&mut self, tick: u64, units: u64) -> u64 {
         let mut left = units;
         for (_, there) in self.entries.iter_mut().filter(|(at, _)| *at >= tick) {
             let given = left.min(*there);
@@ -34,7 +34,7 @@ impl Model {
         units - left
     }
 
-    fn used(&self, now: u64, window: u64) -> u64 {
+    pub(super) fn used(&self, now: u64, window: u64) -> u64 {
         self.entries.iter().filter(|(at, _)| at + window > now).map(|(_, units)| units).sum()
     }
 
@@ -53,7 +53,7 @@ impl Model {
 
 impl Caller {
     /// Every page of the history.
-    fn history(&mut self, now: Duration, limits: &ScriptLimits) -> Vec<(u64, u64)> {
+    pub(super) fn history(&mut self, now: Duration, limits: &ScriptLimits) -> Vec<(u64, u64)> {
         let (mut entries, mut from) = (Vec::new(), Some(0));
         while let Some(tick) = from {
             let KeyReply::History(page) =
@@ -67,7 +67,7 @@ impl Caller {
         entries
     }
 
-    fn given(&mut self, now: Duration, limits: &ScriptLimits, op: Op<'_>) -> u64 {
+    pub(super) fn given(&mut self, now: Duration, limits: &ScriptLimits, op: Op<'_>) -> u64 {
         self.run(now, "k", limits, op).unwrap().units().unwrap()
     }
 }
@@ -108,7 +108,7 @@ impl Round {
 // Codes are changed where they lie, and an index leads to them: a gap, a record or a cursor that is
 // off by one would show as another tick, another sum or a damaged log.
 #[test]
-fn refunds_anywhere_in_a_log_are_exact() {
+pub(super) fn refunds_anywhere_in_a_log_are_exact() {
     let mut caller = Caller::start();
     let mut random = Random::new(8);
     for number in 0..24 {
@@ -161,7 +161,7 @@ fn refunds_anywhere_in_a_log_are_exact() {
 
 // Many entries expire at once, and a large cost waits for many: whole blocks are passed.
 #[test]
-fn long_logs_expire_and_wait_exactly() {
+pub(super) fn long_logs_expire_and_wait_exactly() {
     let mut caller = Caller::start();
     let quotas = [(3000, 20_000), (4000, 60_000)];
     for quotas in [&quotas[..1], &quotas[..]] {

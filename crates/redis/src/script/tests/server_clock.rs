@@ -1,11 +1,11 @@
 //! The scripts on the server's own clock.
 
-use redis::Value;
 use slidegate::Algorithm;
 
 use super::super::{
     Charge, Clock, KeyOp, KeyReply, MAIN, Op, ScriptKind, ScriptLimits, arguments, parse, text,
 };
+use super::coverage::prepare;
 use super::{ALGORITHMS, Caller, START, charge, decided, limits, refund_of};
 
 /// Five units of debt.
@@ -21,9 +21,9 @@ impl Caller {
         op: Op<'_>,
     ) -> KeyReply {
         let ops = [KeyOp { limits, op }];
-        let script = redis::Script::new(&text(kind, Clock::Server, MAIN));
+        let script = prepare(&text(kind, Clock::Server, MAIN));
         let [argument] = arguments(&ops, None).try_into().unwrap();
-        let value: Value = script.key(key).arg(argument).invoke(&mut self.connection).unwrap();
+        let value = self.invoke(script.key(key).arg(argument)).unwrap();
         let mut reply = parse(value, &ops).unwrap();
         assert!(reply.server_time > START);
         reply.keys.remove(0)
@@ -32,7 +32,7 @@ impl Caller {
 
 // Without it a key would stay for ever, or go while its units still count.
 #[test]
-fn every_write_leaves_a_ttl_that_outlives_what_counts() {
+pub(super) fn every_write_leaves_a_ttl_that_outlives_what_counts() {
     let mut caller = Caller::start();
     for algorithm in ALGORITHMS {
         caller.flush();
@@ -57,7 +57,7 @@ fn every_write_leaves_a_ttl_that_outlives_what_counts() {
 
 // Every kind must compile and run on the server's own clock too.
 #[test]
-fn all_scripts_run_on_the_servers_clock() {
+pub(super) fn all_scripts_run_on_the_servers_clock() {
     let mut caller = Caller::start();
     for algorithm in ALGORITHMS {
         let limits = limits(algorithm, &[(2, 60_000)]);

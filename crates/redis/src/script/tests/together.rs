@@ -11,7 +11,7 @@ fn used(caller: &mut Caller, key: &str, limits: &ScriptLimits) -> u64 {
 
 // A key that was charged for what another denied would be half a request.
 #[test]
-fn all_or_nothing() {
+pub(super) fn all_or_nothing() {
     let mut caller = Caller::start();
     let wide = limits(Algorithm::Log, &[(5, 60_000)]);
     let tight = limits(Algorithm::Log, &[(1, 60_000)]);
@@ -28,7 +28,7 @@ fn all_or_nothing() {
 }
 
 #[test]
-fn a_shadow_stands_in_nobodys_way() {
+pub(super) fn a_shadow_stands_in_nobodys_way() {
     let mut caller = Caller::start();
     let wide = limits(Algorithm::Gcra, &[(5, 60_000)]);
     let tight = limits(Algorithm::Fixed, &[(1, 60_000)]);
@@ -47,7 +47,7 @@ fn a_shadow_stands_in_nobodys_way() {
 
 // Whoever wrote second would undo the first.
 #[test]
-fn a_key_named_twice_is_refused() {
+pub(super) fn a_key_named_twice_is_refused() {
     let mut caller = Caller::start();
     let limits = limits(Algorithm::Counter, &[(5, 60_000)]);
     let op = KeyOp { limits: &limits, op: Op::Check { cost: 1 } };
@@ -56,7 +56,7 @@ fn a_key_named_twice_is_refused() {
 }
 
 #[test]
-fn a_fault_in_one_key_leaves_the_others_as_they_were() {
+pub(super) fn a_fault_in_one_key_leaves_the_others_as_they_were() {
     let mut caller = Caller::start();
     let limits = limits(Algorithm::Log, &[(5, 60_000)]);
     let ops = [KeyOp { limits: &limits, op: Op::Check { cost: 1 } }; 2];
