@@ -1,11 +1,11 @@
 //! The names of keys in Redis.
 //!
 //! ```text
-//! sg:{0123456789abcdef}:policy;tkey
-//! |   |                 |     ||
-//! |   |                 |     |+ the key: text with %XX for other bytes, or a digest
-//! |   |                 |     + what it is: t text, d digest of a long key, s digest of a secret
-//! |   |                 + the policy's name, behind @ the algorithm and the tick if not log and a millisecond
+//! sg:{012345}:policy;tkey
+//! |   |       |     ||
+//! |   |       |     |+ the key: text with %XX for other bytes, or a digest
+//! |   |       |     + what it is: t text, d digest of a long key, s digest of a secret
+//! |   |       + the policy's name, behind @ the algorithm and the tick if not log and a millisecond
 //! |   + digest of the key alone, so that one key's policies share a slot
 //! + prefix
 //! ```
@@ -30,6 +30,9 @@ pub(crate) struct KeyNames {
     /// Derived from the secret if there is one, so that a client without it cannot choose its slot.
     tag_keys: (u64, u64),
 }
+
+/// Hexadecimal digits of the digest: a thousand values per slot of a cluster, of which there are 16,384.
+const TAG_DIGITS: usize = 6;
 
 /// A key in the tables of this process: its fingerprint and its tier.
 ///
@@ -79,7 +82,7 @@ impl KeyNames {
     pub(crate) fn name(&self, policy: &str, key: &[u8], is_secret: bool) -> Vec<u8> {
         let mut name = String::with_capacity(32 + policy.len() + key.len());
         // Writing to a string does not fail.
-        let _ = write!(name, "{}:{{{:016x}}}:{policy};", self.prefix, self.tag(key));
+        let _ = write!(name, "{}:{{{:0TAG_DIGITS$x}}}:{policy};", self.prefix, self.tag(key));
         if is_secret {
             name.push('s');
             push_hex(&mut name, &self.secret_digest(key)[..16]);
@@ -101,7 +104,7 @@ impl KeyNames {
     /// The policy that a name is of; none if the name is not ours.
     pub(crate) fn policy_of<'a>(&self, name: &'a [u8]) -> Option<&'a str> {
         let rest = name.strip_prefix(self.start().as_bytes())?;
-        let (tag, rest) = rest.split_at_checked(16)?;
+        let (tag, rest) = rest.split_at_checked(TAG_DIGITS)?;
         let rest = rest.strip_prefix(b"}:")?;
         let end = rest.iter().position(|byte| *byte == b';')?;
         let known = tag.iter().all(u8::is_ascii_hexdigit)
@@ -113,7 +116,7 @@ impl KeyNames {
     fn tag(&self, key: &[u8]) -> u64 {
         let mut hasher = SipHasher13::new_with_keys(self.tag_keys.0, self.tag_keys.1);
         hasher.write(key);
-        hasher.finish()
+        hasher.finish() % (1 << (4 * TAG_DIGITS))
     }
 
     fn secret_digest(&self, key: &[u8]) -> [u8; 32] {

@@ -108,12 +108,12 @@ const FOREIGN: [&str; 12] = [
     "sg:{",
     "sg:{}:gone;tx",
     "sg:{0123}:gone;tx",
-    "sg:{0123456789abcdef}",
-    "sg:{0123456789abcdef}:gone",
-    "sg:{0123456789abcdef}:gone;x",
-    "sg:{0123456789abcdeg}:gone;tx",
-    "sg2:{0123456789abcdef}:gone;tx",
-    "xsg:{0123456789abcdef}:gone;tx",
+    "sg:{012345}",
+    "sg:{012345}:gone",
+    "sg:{012345}:gone;x",
+    "sg:{01234g}:gone;tx",
+    "sg2:{012345}:gone;tx",
+    "xsg:{012345}:gone;tx",
     "session:42",
 ];
 
