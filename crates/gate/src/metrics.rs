@@ -189,8 +189,15 @@ impl Metrics {
             .filter_map(|(labels, store)| Some((labels, store.upgrade()?.stats())))
             .collect();
         stores.sort_by(|(one, _), (other, _)| one.cmp(other));
-        // Two stores with the same labels, as during a reload, would be a duplicate series.
-        stores.dedup_by(|(one, _), (other, _)| one == other);
+        // Two stores with the same labels, as with two failure modes or during a reload, would be a
+        // duplicate series.
+        stores.dedup_by(|(labels, stats), (kept_labels, kept)| {
+            let is_same = labels == kept_labels;
+            if is_same {
+                add(kept, stats);
+            }
+            is_same
+        });
         let mut names: Vec<&Stat> = stores.iter().flat_map(|(_, stats)| stats).collect();
         let mut seen = HashSet::new();
         names.retain(|stat| seen.insert(stat.name));
@@ -278,6 +285,19 @@ fn write_candidates(page: &mut Page, gates: &[([(&str, &str); 2], &Registered)])
                 }
             }
         }
+    }
+}
+
+/// Adds the values of a store to those of another one with the same labels. Both report the same
+/// about servers that they share.
+fn add(kept: &mut [Stat], more: &[Stat]) {
+    for (kept, more) in kept.iter_mut().zip(more).filter(|(kept, _)| !kept.is_shared) {
+        kept.value = match (kept.value, more.value) {
+            (StatValue::Count(one), StatValue::Count(other)) => StatValue::Count(one + other),
+            (StatValue::Gauge(one), StatValue::Gauge(other)) => StatValue::Gauge(one + other),
+            (StatValue::Time(one), StatValue::Time(other)) => StatValue::Time(one.max(other)),
+            (kept, _) => kept,
+        };
     }
 }
 

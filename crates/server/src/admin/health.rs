@@ -50,7 +50,7 @@ impl Reasons {
             }
             let (store, policy) = (&id.store, &id.name);
             let (to, does) = match state.policy().failure_mode() {
-                FailureMode::Deny => (&mut reasons.against, "denies"),
+                FailureMode::Deny => (&mut reasons.against, "rejects requests"),
                 FailureMode::Local => (&mut reasons.notes, "is judged in this process"),
                 FailureMode::Allow => (&mut reasons.notes, "lets everything through"),
             };

@@ -3,13 +3,15 @@
 use serde_json::{Value, json};
 use slidegate::Algorithm;
 
-use crate::spec::{DescriptorSpec, DomainSpec, LimitSpec, MEMORY};
+use crate::spec::{DescriptorSpec, DomainSpec, EnvoyFailureMode, LimitSpec, MEMORY};
 
 /// A domain with all its levels.
 pub(super) fn domain(spec: &DomainSpec) -> Value {
     let descriptors: Vec<Value> = spec.descriptors.iter().map(descriptor).collect();
     let mut domain = json!({"domain": spec.name, "descriptors": descriptors});
+    // Memory does not fail.
     if spec.store != MEMORY {
+        domain["failure_mode"] = json!(spec.failure_mode.name());
         domain["store"] = json!(spec.store);
     }
     domain
@@ -26,6 +28,7 @@ fn descriptor(spec: &DescriptorSpec) -> Value {
         "detailed_metric": spec.detailed_metric,
         "value_to_metric": spec.value_to_metric,
         "share_threshold": spec.share_threshold,
+        "failure_mode": spec.failure_mode.map(EnvoyFailureMode::name),
         "metadata": spec.metadata,
         "descriptors": descriptors,
     }))

@@ -314,7 +314,7 @@ impl Loading<'_> {
         let mut reader = Reader { files: &mut self.files, report };
         let settings = settings::settings(tree, &mut reader);
         let mut spec = spec(tree, &mut reader);
-        let mut domains = Domains::new(settings.envoy.merge_domains);
+        let mut domains = Domains::new(settings.envoy.merge_domains, settings.envoy.failure_mode);
         for node in tree.get("domains").map(Node::items).unwrap_or_default() {
             domains.read(node, MEMORY, true, report);
         }

@@ -52,9 +52,11 @@ impl Loaded {
     /// Returns the settings whose values differ from those of another configuration and are read at
     /// the start only, by their paths.
     pub fn settings_changed_since(&self, other: &Self) -> Vec<String> {
-        // The rest of `memory` is applied by a reload.
-        let needs_restart =
-            |path: &str| !path.starts_with("memory.") || path == "memory.sweep_interval";
+        let needs_restart = |path: &str| match path {
+            "allow_empty" | "envoy.failure_mode" => false,
+            // The rest of `memory` is applied by a reload.
+            path => !path.starts_with("memory.") || path == "memory.sweep_interval",
+        };
         let value = |loaded: &Self, path: &str, field: &Field| match loaded.tree.find(path) {
             Some(node) => to_json(node, &field.kind),
             None => absent_json(field),

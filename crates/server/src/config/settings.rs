@@ -11,7 +11,7 @@ use super::report::Report;
 use super::statsd::{STATSD, StatsdSettings};
 use super::table::{ListenAddress, Read, Reader, given, section, words};
 use super::yaml::Node;
-use crate::spec::{DOMAIN, MEMORY_KEYS, POLICY, RULE, STORE, mebibytes};
+use crate::spec::{DOMAIN, EnvoyFailureMode, MEMORY_KEYS, POLICY, RULE, STORE, mebibytes};
 
 section! {
     /// Settings of the process. Each has a default, so that no file is needed.
@@ -20,6 +20,9 @@ section! {
         /// The version of this format.
         key slidegate = Whole(1, 1), absent "the format is detected from the other keys",
             example "1";
+        /// Whether a reload may remove all policies or all domains. Otherwise it is refused, because
+        /// an empty file is more often a mistake.
+        allow_empty: bool = Flag, default "false", example "true";
         /// Where it listens.
         listen: ListenSettings = Section(&LISTEN), absent "all listeners on loopback",
             example "{http: 0.0.0.0:8080, resp: off}";
@@ -189,6 +192,14 @@ section! {
             example "X-RateLimit-Reset";
         /// Whether answers carry the metadata of descriptors.
         dynamic_metadata: bool = Flag, default "false", example "true";
+        /// What is answered when the store of a domain fails, unless the domain or a descriptor says
+        /// otherwise: an RPC error, on which Envoy's `failure_mode_deny` decides, or a decision.
+        failure_mode: EnvoyFailureMode = Choice(EnvoyFailureMode::WORDS), default "error",
+            example "local";
+        /// Whether `/healthcheck` and gRPC health fail while a store of a domain does not answer.
+        health_needs_store: bool = Flag, default "false", example "true";
+        /// Whether `/healthcheck` and gRPC health fail while there is no domain.
+        health_needs_limits: bool = Flag, default "false", example "true";
         /// Whether several files may add to one domain.
         merge_domains: bool = Flag, default "false", example "true";
         /// The share of a limit from which on a request counts as near it; to thousandths.

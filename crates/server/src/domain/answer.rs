@@ -1,8 +1,10 @@
 //! The answer to a list of descriptors.
 
+use core::fmt;
+
 use slidegate_gate::Caller;
 
-use super::decide::Judge;
+use super::decide::{Failures, Judge};
 use super::meter::Met;
 use super::question::{Invalid, Question};
 use super::response::{Code, Response, Status};
@@ -35,22 +37,48 @@ impl From<&Settings> for Options {
     }
 }
 
+/// Why a list of descriptors gets no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AnswerError {
+    /// The question is empty or beyond a bound.
+    Invalid(Invalid),
+    /// A store gave no answer, and the failure mode is an error.
+    StoreFailed,
+}
+
+impl From<Invalid> for AnswerError {
+    fn from(invalid: Invalid) -> Self {
+        Self::Invalid(invalid)
+    }
+}
+
+impl fmt::Display for AnswerError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Invalid(invalid) => invalid.fmt(formatter),
+            Self::StoreFailed => formatter.write_str("the store gave no answer: ask again later"),
+        }
+    }
+}
+
+impl core::error::Error for AnswerError {}
+
 /// Answers a list of descriptors: asks every limit that they meet, and says what becomes of the
 /// request. In memory it never waits.
 ///
 /// # Errors
 ///
-/// When the question is empty or beyond a bound.
+/// When the question is empty or beyond a bound, or when a store fails whose failure mode is an error.
 pub async fn answer(
     domains: &Domains,
     question: &Question<'_>,
     options: &Options,
     caller: Caller<'_>,
-) -> Result<Response, Invalid> {
+) -> Result<Response, AnswerError> {
     let statistics = domains.statistics();
     if let Err(invalid) = question.check(options.descriptors_max) {
         statistics.service_error.add(1);
-        return Err(invalid);
+        return Err(invalid.into());
     }
     let mut met = match domains.get(question.domain) {
         Some(domain) => meet(domain, question, options.key_max),
@@ -64,8 +92,20 @@ pub async fn answer(
         Met::Limited(meter) => Some(&mut **meter),
         Met::Free | Met::Unlimited => None,
     });
-    let mut judge = Judge { meters: meters.collect(), free_quotas, options, statistics, caller };
+    let mut judge = Judge {
+        meters: meters.collect(),
+        free_quotas,
+        options,
+        failures: Failures::default(),
+        caller,
+    };
     let is_over = judge.judge().await;
+    if judge.failures.any {
+        statistics.store_error.add(1);
+    }
+    if judge.failures.errors {
+        return Err(AnswerError::StoreFailed);
+    }
     for meter in &judge.meters {
         meter.count(options.envoy.near_limit_thousandths);
     }

@@ -1,12 +1,12 @@
 //! Asking the limits that a request has met, all or nothing.
 
-use slidegate::{Cost, Decision};
+use slidegate::{Cost, Decision, Error};
 use slidegate_gate::{Ask, Caller, Decided, check_all};
 
 use super::answer::Options;
-use super::meter::{Meter, Standing};
+use super::meter::Meter;
 use super::question::Hits;
-use super::statistics::Statistics;
+use crate::spec::EnvoyFailureMode;
 
 /// The limits of one request.
 pub(super) struct Judge<'a, 'd> {
@@ -14,17 +14,49 @@ pub(super) struct Judge<'a, 'd> {
     /// Descriptors without a limit that count among those in quota mode.
     pub(super) free_quotas: usize,
     pub(super) options: &'a Options,
-    pub(super) statistics: &'a Statistics,
+    pub(super) failures: Failures,
     pub(super) caller: Caller<'a>,
+}
+
+/// What stores did not answer.
+#[derive(Debug, Default)]
+pub(super) struct Failures {
+    /// Whether a store failed.
+    pub(super) any: bool,
+    /// Whether the request gets an error because of it.
+    pub(super) errors: bool,
+}
+
+impl Failures {
+    fn note(&mut self, mode: EnvoyFailureMode) {
+        self.any = true;
+        self.errors |= mode == EnvoyFailureMode::Error;
+    }
+
+    fn note_error<T>(&mut self, mode: EnvoyFailureMode, result: &Result<T, Error>) {
+        if result.is_err() {
+            self.note(mode);
+        }
+    }
+
+    fn note_degraded(&mut self, mode: EnvoyFailureMode, decision: &Decision) {
+        if decision.is_degraded() {
+            self.note(mode);
+        }
+    }
 }
 
 impl Judge<'_, '_> {
     /// Asks all limits; whether the request is over them.
     ///
     /// A request passes when no limit denies, of those in quota mode not all. One that does not pass
-    /// is charged nowhere, unless every limit is charged by itself.
+    /// is charged nowhere, unless every limit is charged by itself. The rest is not asked when a
+    /// failed store makes the answer an error.
     pub(super) async fn judge(&mut self) -> bool {
         self.look_and_give_back().await;
+        if self.failures.errors {
+            return true;
+        }
         if self.options.envoy.charge_all {
             self.take_each().await;
         } else if self.is_denied() {
@@ -37,7 +69,7 @@ impl Judge<'_, '_> {
 
     /// First whatever takes nothing.
     async fn look_and_give_back(&mut self) {
-        let (statistics, caller) = (self.statistics, self.caller);
+        let (failures, caller) = (&mut self.failures, self.caller);
         let has_grace = self.options.envoy.look_grace;
         for meter in &mut self.meters {
             if meter.gate.is_none() {
@@ -47,26 +79,27 @@ impl Judge<'_, '_> {
             match meter.hits {
                 Hits::Take(_) => {}
                 Hits::Look => {
-                    look(meter, statistics).await;
+                    look(meter, failures).await;
                     if has_grace && meter.denies() && meter.take_grace(caller).await {
                         meter.standing.is_over = false;
                     }
                 }
-                Hits::GiveBack(units) => give_back(meter, units, statistics).await,
+                Hits::GiveBack(units) => give_back(meter, units, failures).await,
             }
         }
     }
 
     /// Every limit by itself. What is denied because only a part of it fits is charged whole.
     async fn take_each(&mut self) {
-        let (statistics, caller) = (self.statistics, self.caller);
+        let (failures, caller) = (&mut self.failures, self.caller);
         for meter in &mut self.meters {
             let Some(Ask { gate, key, cost, .. }) = ask(meter) else { continue };
             let Decided { decision, .. } = gate.check(key, None, cost, caller).await;
+            failures.note_degraded(meter.failure_mode, &decision);
             let is_over = is_over(&decision);
             if is_over && decision.remaining() > 0 {
                 let charged = gate.charge_denied(key, None, cost).await;
-                statistics.note_store(&charged);
+                failures.note_error(meter.failure_mode, &charged);
             }
             meter.decided(decision, is_over, !is_over);
         }
@@ -75,6 +108,9 @@ impl Judge<'_, '_> {
     /// All limits or none; then those in quota mode, of which one is enough.
     async fn take_all_or_none(&mut self) {
         self.take_rates().await;
+        if self.failures.errors {
+            return;
+        }
         if self.is_denied() {
             return self.look_at(|meter| meter.quota_mode).await;
         }
@@ -90,6 +126,7 @@ impl Judge<'_, '_> {
         let all = check_all(&asks, None, self.caller).await;
         let rates = self.meters.iter_mut().filter(|meter| !meter.quota_mode);
         for (meter, decided) in rates.filter(|meter| ask(meter).is_some()).zip(all) {
+            self.failures.note_degraded(meter.failure_mode, &decided.decision);
             let is_over = decided.is_over();
             let charged = decided.decision.is_allowed() && !is_over;
             meter.decided(decided.decision, is_over, charged);
@@ -100,6 +137,7 @@ impl Judge<'_, '_> {
         for meter in self.meters.iter_mut().filter(|meter| meter.quota_mode) {
             if let Some(Ask { gate, key, cost, .. }) = ask(meter) {
                 let Decided { decision, .. } = gate.check(key, None, cost, self.caller).await;
+                self.failures.note_degraded(meter.failure_mode, &decision);
                 let is_over = is_over(&decision);
                 meter.decided(decision, is_over, !is_over);
             }
@@ -108,24 +146,24 @@ impl Judge<'_, '_> {
 
     /// Gives back what the request took before its quota was found to be used up.
     async fn give_up(&mut self) {
-        let statistics = self.statistics;
+        let failures = &mut self.failures;
         for meter in &mut self.meters {
             let receipt = meter.standing.decision.take().and_then(Decision::into_receipt);
             if let (Some(receipt), Some(gate)) = (receipt, meter.gate.as_deref()) {
                 // What cannot be given back counts until its window has passed: the safe side.
                 let given = gate.refund(meter.key.as_slice(), None, receipt).await;
-                statistics.note_store(&given);
-                look(meter, statistics).await;
+                failures.note_error(meter.failure_mode, &given);
+                look(meter, failures).await;
             }
         }
     }
 
     /// Looks at limits that the request will not take from.
     async fn look_at(&mut self, wanted: impl Fn(&Meter<'_>) -> bool) {
-        let statistics = self.statistics;
+        let failures = &mut self.failures;
         for meter in self.meters.iter_mut().filter(|meter| wanted(meter)) {
             if ask(meter).is_some() {
-                look(meter, statistics).await;
+                look(meter, failures).await;
             }
         }
     }
@@ -148,32 +186,31 @@ fn ask<'m>(meter: &'m Meter<'_>) -> Option<Ask<'m>> {
     Some(Ask { gate, key: meter.key.as_slice(), tier: None, cost })
 }
 
-async fn look(meter: &mut Meter<'_>, statistics: &Statistics) {
+async fn look(meter: &mut Meter<'_>, failures: &mut Failures) {
     let Some(gate) = meter.gate.as_deref() else { return };
     let cost = match meter.hits {
         Hits::Take(cost) => cost,
         _ => Cost::ONE,
     };
     let looked = gate.peek(meter.key.as_slice(), None, cost).await;
-    statistics.note_store(&looked);
+    failures.note_error(meter.failure_mode, &looked);
     match looked {
         Ok(decision) => {
             // What gives back is never over, however little is left.
             let is_over = !matches!(meter.hits, Hits::GiveBack(_)) && is_over(&decision);
             meter.decided(decision, is_over, false);
         }
-        // Nobody is denied because a store is down.
-        Err(_) => meter.standing = Standing::unknown(meter.requests),
+        Err(_) => meter.unanswered(),
     }
 }
 
-async fn give_back(meter: &mut Meter<'_>, units: u64, statistics: &Statistics) {
+async fn give_back(meter: &mut Meter<'_>, units: u64, failures: &mut Failures) {
     let Some(gate) = meter.gate.as_deref() else { return };
     if units > 0 {
         let given = gate.forgive(meter.key.as_slice(), None, units).await;
-        statistics.note_store(&given);
+        failures.note_error(meter.failure_mode, &given);
     }
-    look(meter, statistics).await;
+    look(meter, failures).await;
 }
 
 fn is_over(decision: &Decision) -> bool {

@@ -14,7 +14,7 @@ use super::question::Hits;
 use super::response::{Code, CurrentLimit, Status};
 use super::statistics::HitCounts;
 use crate::gates::UnitGates;
-use crate::spec::Unit;
+use crate::spec::{EnvoyFailureMode, Unit};
 
 /// What one descriptor has met.
 #[derive(Debug)]
@@ -37,6 +37,7 @@ pub(super) struct Meter<'d> {
     pub(super) gate: Option<Held<'d, Gate, Box<Gate>>>,
     pub(super) shadow_mode: bool,
     pub(super) quota_mode: bool,
+    pub(super) failure_mode: EnvoyFailureMode,
     pub(super) metadata: Option<&'d Map<String, Value>>,
     pub(super) counts: Held<'d, HitCounts, Arc<HitCounts>>,
     pub(super) key: KeyBytes,
@@ -112,6 +113,14 @@ impl Meter<'_> {
         decided.decision.is_allowed() && !decided.decision.is_degraded()
     }
 
+    /// The store gave no answer to a look.
+    pub(super) fn unanswered(&mut self) {
+        match self.failure_mode {
+            EnvoyFailureMode::Deny => self.closed(),
+            _ => self.standing = Standing::unknown(self.requests),
+        }
+    }
+
     /// Nothing passes.
     pub(super) fn closed(&mut self) {
         let is_over = !matches!(self.hits, Hits::GiveBack(_));
@@ -160,7 +169,7 @@ impl Meter<'_> {
 }
 
 impl Standing {
-    /// As if nothing had been taken: before anybody was asked, and when nobody answered.
+    /// As if nothing had been taken: before a limit was asked, and when its store did not answer.
     pub(super) fn unknown(requests: u32) -> Self {
         let (remaining, until) = (u64::from(requests), Duration::ZERO);
         Self { is_over: false, remaining, charged: 0, until, decision: None }

@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use slidegate::{Algorithm, Error, ErrorKind};
 
-pub use self::answer::{Options, answer};
+pub use self::answer::{AnswerError, Options, answer};
 pub(crate) use self::json::read as json_form;
 pub use self::json::{JsonReply, healthcheck, json};
 use self::key::KeyBytes;
@@ -44,8 +44,8 @@ use self::rule::Rule;
 pub use self::statistics::{Book, HitCounts, OTHER, SEEN_MAX, Statistics};
 use self::tree::{Builder, Naming, TreeLevel};
 pub(crate) use self::tree::{How, LevelNames};
-use crate::gates::{GateFactory, UnitGates};
-use crate::spec::DomainSpec;
+use crate::gates::{DomainStore, GateFactory, UnitGates};
+use crate::spec::{DomainSpec, EnvoyFailureMode};
 
 /// A tree of descriptors at work.
 #[derive(Debug)]
@@ -54,6 +54,8 @@ pub struct Domain {
     root: TreeLevel,
     /// For limits that requests bring along.
     units: UnitGates,
+    /// What is answered to them when the store fails.
+    failure_mode: EnvoyFailureMode,
     book: Arc<Book>,
 }
 
@@ -122,10 +124,12 @@ impl Domain {
         let book = statistics.book(&spec.name);
         // Limits that requests bring along count as the first that is configured does.
         let algorithm = spec.algorithms().first().copied().unwrap_or(Algorithm::Log);
-        let units = factory.units(&spec.store, &format!("{}:override", spec.name), algorithm)?;
-        let mut builder = Builder { store: &spec.store, book: &book, factory };
-        let root = builder.level(&spec.descriptors, &spec.name, 0, false)?;
-        Ok(Self { name: spec.name.as_str().into(), root, units, book })
+        let store = DomainStore { name: &spec.store, failure_mode: spec.failure_mode };
+        let units = factory.units(store, &format!("{}:override", spec.name), algorithm)?;
+        let mut builder = Builder { book: &book, factory };
+        let root = builder.level(&spec.descriptors, &spec.name, 0, false, store)?;
+        let failure_mode = spec.failure_mode;
+        Ok(Self { name: spec.name.as_str().into(), root, units, failure_mode, book })
     }
 
     /// The name.
@@ -178,6 +182,7 @@ impl Domain {
             gate: rate.gate.as_deref().map(Held::Configured),
             shadow_mode: rule.shadow_mode,
             quota_mode: rule.quota_mode,
+            failure_mode: rule.failure_mode,
             metadata: rule.metadata.as_ref(),
             counts,
             key,
@@ -213,6 +218,7 @@ impl Domain {
                 .map(|gate| Held::Made(Box::new(gate))),
             shadow_mode: false,
             quota_mode: false,
+            failure_mode: self.failure_mode,
             metadata: None,
             counts: Held::Made(self.book.seen(&label)),
             key,

@@ -8,7 +8,8 @@ use slidegate_gate::{Gate, Rollout};
 
 use super::statistics::HitCounts;
 use super::tree::Builder;
-use crate::spec::{DescriptorSpec, LimitSpec, Unit};
+use crate::gates::DomainStore;
+use crate::spec::{DescriptorSpec, EnvoyFailureMode, LimitSpec, Unit};
 
 /// The limit of a level.
 #[derive(Debug)]
@@ -19,6 +20,7 @@ pub(super) struct Rule {
     pub(super) replaces: Box<[Box<str>]>,
     pub(super) shadow_mode: bool,
     pub(super) quota_mode: bool,
+    pub(super) failure_mode: EnvoyFailureMode,
     pub(super) metadata: Option<Map<String, Value>>,
     /// Under its configured name.
     pub(super) counts: Arc<HitCounts>,
@@ -40,6 +42,7 @@ impl Rule {
         spec: &DescriptorSpec,
         limit: &LimitSpec,
         label: &str,
+        store: DomainStore<'_>,
         builder: &mut Builder<'_, '_>,
     ) -> Result<Self, Error> {
         check_names(limit, label)?;
@@ -48,7 +51,7 @@ impl Rule {
             Some(rate) => {
                 let gate = match rate.requests {
                     0 => None,
-                    _ => Some(builder.factory.descriptor(builder.store, label, rate, rollout)?),
+                    _ => Some(builder.factory.descriptor(store, label, rate, rollout)?),
                 };
                 Some(Rate { requests: rate.requests, unit: rate.unit, gate })
             }
@@ -60,6 +63,7 @@ impl Rule {
             replaces: limit.replaces.iter().map(|name| name.as_str().into()).collect(),
             shadow_mode: spec.shadow_mode,
             quota_mode: spec.quota_mode,
+            failure_mode: store.failure_mode,
             metadata: metadata(spec, label)?,
             counts: builder.book.configured(label),
             label: label.into(),

@@ -15,7 +15,7 @@ pub struct Statistics {
     pub domain_not_found: Count,
     /// Requests that could not be answered, because of what they asked.
     pub service_error: Count,
-    /// Questions that a store had no answer to; the descriptor passed.
+    /// Requests for which a store gave no answer, whatever the failure mode.
     pub store_error: Count,
     /// Requests that are over the limit, and passed because all are in shadow.
     pub global_shadow_mode: Count,
@@ -65,13 +65,6 @@ impl Statistics {
             self.books.lock().iter().map(|(name, book)| (name.to_string(), book.clone())).collect();
         books.sort_by(|one, other| one.0.cmp(&other.0));
         books
-    }
-
-    /// Takes note of a store that gave no answer.
-    pub(super) fn note_store<T>(&self, answer: &Result<T, slidegate::Error>) {
-        if answer.is_err() {
-            self.store_error.add(1);
-        }
     }
 
     pub(super) fn book(&self, domain: &str) -> Arc<Book> {

@@ -8,7 +8,7 @@ use super::pattern::Pattern;
 use super::question::{ENTRIES_MAX, Entry, TEXT_MAX};
 use super::rule::{Rule, wrong};
 use super::statistics::Book;
-use crate::gates::GateFactory;
+use crate::gates::{DomainStore, GateFactory};
 use crate::spec::DescriptorSpec;
 
 /// What an entry can be at one place of the tree.
@@ -74,7 +74,6 @@ pub(super) enum Naming {
 
 /// What all descriptors of a domain have in common while it is built.
 pub(super) struct Builder<'a, 'p> {
-    pub(super) store: &'a str,
     pub(super) book: &'a Book,
     pub(super) factory: &'a mut GateFactory<'p>,
 }
@@ -199,6 +198,7 @@ impl Builder<'_, '_> {
         label: &str,
         depth: usize,
         by_values: bool,
+        store: DomainStore<'_>,
     ) -> Result<TreeLevel, Error> {
         let mut level = TreeLevel::default();
         if !specs.is_empty() && depth >= ENTRIES_MAX {
@@ -212,11 +212,13 @@ impl Builder<'_, '_> {
                 return Err(wrong(format!("{label}: {message}")));
             }
             let by_values = by_values || spec.value_to_metric;
+            let failure_mode = spec.failure_mode.unwrap_or(store.failure_mode);
+            let store = DomainStore { failure_mode, ..store };
             let rule = match &spec.limit {
-                Some(limit) => Some(Rule::new(spec, limit, &label, self)?),
+                Some(limit) => Some(Rule::new(spec, limit, &label, store, self)?),
                 None => None,
             };
-            let below = self.level(&spec.descriptors, &label, depth + 1, by_values)?;
+            let below = self.level(&spec.descriptors, &label, depth + 1, by_values, store)?;
             if !level.names.add(name.clone(), level.nodes.len()) {
                 return Err(wrong(format!("{label} is there twice: leave one out")));
             }

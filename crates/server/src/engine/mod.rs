@@ -9,6 +9,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
+use parking_lot::Mutex;
 use slidegate::{Error, ManualClock, MonotonicClock};
 use slidegate_gate::{Metrics, Observer};
 use tokio::time::timeout;
@@ -28,6 +29,8 @@ pub struct Engine {
     stores: Stores,
     settings: GateSettings,
     statistics: Arc<Statistics>,
+    /// Held while the plan or the stores that it does not use change.
+    turn: Mutex<()>,
 }
 
 impl Engine {
@@ -77,8 +80,10 @@ impl Engine {
         let settings = GateSettings { metrics: Arc::default(), observer, clock };
         let statistics = Arc::default();
         let factory = GateFactory::new(spec, &stores, &settings, restore);
-        let plan = ArcSwap::from_pointee(Plan::new(spec, factory, &statistics)?);
-        Ok(Self { plan, stores, settings, statistics })
+        let plan = Plan::new(spec, factory, &statistics)?;
+        plan.share_memory(0);
+        let (plan, turn) = (ArcSwap::from_pointee(plan), Mutex::default());
+        Ok(Self { plan, stores, settings, statistics, turn })
     }
 
     /// Returns the plan in force.
@@ -87,19 +92,32 @@ impl Engine {
     }
 
     /// Puts another configuration in force. Gates that are in both keep their state, and those
-    /// whose quotas changed keep what can be kept, rounded conservatively. If there is an error,
-    /// nothing changes.
+    /// whose quotas changed keep what can be kept, rounded conservatively. The state in memory of
+    /// gates that are gone is kept for their longest window. If there is an error, nothing changes.
     ///
     /// # Errors
     ///
     /// As [`new`](Engine::new).
     pub fn swap(&self, spec: &Spec) -> Result<(), Error> {
+        let _turn = self.turn.lock();
         let mut restore = NoRestore;
         let factory = GateFactory::new(spec, &self.stores, &self.settings, &mut restore);
         let plan = Arc::new(Plan::new(spec, factory, &self.statistics)?);
         self.plan.store(Arc::clone(&plan));
-        self.stores.retain(plan.stores());
+        self.keep_unused(&plan);
         Ok(())
+    }
+
+    /// Drops the state of gates that were removed longer ago than their longest window.
+    pub fn drop_expired(&self) {
+        let _turn = self.turn.lock();
+        self.keep_unused(&self.plan());
+    }
+
+    /// Keeps the state of removed gates, in up to half of the memory. The others share the rest.
+    fn keep_unused(&self, plan: &Plan) {
+        let unused = self.stores.retain(plan.stores(), plan.spec().memory().limit / 2);
+        plan.share_memory(unused);
     }
 
     /// Returns the metrics of all gates and stores.

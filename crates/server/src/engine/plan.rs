@@ -6,6 +6,7 @@ use std::sync::Arc;
 use slidegate::{Algorithm, Error, Quota, Store};
 use slidegate_gate::Gate;
 
+use crate::config::EnvoySettings;
 use crate::domain::{Domains, Statistics};
 use crate::gates::{GateFactory, StateId, StoreList};
 use crate::spec::{PolicySpec, RuleSpec, Spec};
@@ -41,16 +42,8 @@ impl Plan {
         })?;
         let domains = Domains::new(&spec.domains, &mut factory, statistics)?;
         let (gates, stores) = factory.finish();
-        let plan = Self {
-            spec: spec.clone(),
-            policies: policies.into(),
-            gates,
-            domains,
-            throttle,
-            stores,
-        };
-        plan.share_memory();
-        Ok(plan)
+        let (spec, policies) = (spec.clone(), policies.into());
+        Ok(Self { spec, policies, gates, domains, throttle, stores })
     }
 
     /// Returns the gate of the policy of this name.
@@ -90,6 +83,17 @@ impl Plan {
         &self.stores
     }
 
+    /// Returns whether Envoy's health checks should pass: whether there are domains and their stores
+    /// answer, as far as the settings ask for that.
+    pub fn is_healthy(&self, envoy: &EnvoySettings) -> bool {
+        let domains = &self.spec.domains;
+        let has_store = |name: &str| domains.iter().any(|domain| domain.store == name);
+        let is_down =
+            |(id, store): &(StateId, Arc<dyn Store>)| has_store(&id.store) && !store.is_available();
+        (!envoy.health_needs_limits || !domains.is_empty())
+            && (!envoy.health_needs_store || !self.stores.iter().any(is_down))
+    }
+
     /// Returns one store per name. All policies of a name report the same about its servers.
     pub fn distinct_stores(&self) -> impl Iterator<Item = (&str, &Arc<dyn Store>)> {
         let mut seen = HashSet::new();
@@ -97,14 +101,14 @@ impl Plan {
         stores.map(|(id, store)| (id.store.as_str(), store))
     }
 
-    /// Gives every store in memory an equal share of the budget, also those that an older plan
-    /// made, and applies the configured treatment of keys that find no room.
-    fn share_memory(&self) {
+    /// Gives every store in memory an equal share of the budget without `unused` bytes, also those
+    /// that an older plan made, and applies the configured treatment of keys that find no room.
+    pub(super) fn share_memory(&self, unused: usize) {
         let limiters: Vec<_> =
             self.stores.iter().filter_map(|(_, store)| store.in_process()).collect();
         let memory = self.spec.memory();
         for limiter in &limiters {
-            limiter.set_memory_limit(memory.limit / limiters.len());
+            limiter.set_memory_limit(memory.limit.saturating_sub(unused) / limiters.len());
             limiter.set_on_full(memory.on_full);
         }
     }

@@ -7,7 +7,7 @@ use slidegate::{Algorithm, Clock, Error, Quota, Store};
 use slidegate_gate::{Gate, GateBuilder, Metrics, Observer, Rollout};
 
 use super::stores::{Restore, StoreList, Stores, algorithm_name};
-use crate::spec::{MEMORY, PolicySpec, RateSpec, Spec, Unit};
+use crate::spec::{EnvoyFailureMode, MEMORY, PolicySpec, RateSpec, Spec, Unit};
 
 /// Makes gates from the configuration. Gates of a new configuration continue the state and the
 /// counters of the one before.
@@ -20,6 +20,15 @@ pub struct GateFactory<'a> {
     memory_limit: usize,
     used: StoreList,
     all: Vec<Arc<Gate>>,
+}
+
+/// The store of a limit in a domain.
+#[derive(Debug, Clone, Copy)]
+pub struct DomainStore<'a> {
+    /// Its name in the configuration.
+    pub name: &'a str,
+    /// What is answered when it fails.
+    pub failure_mode: EnvoyFailureMode,
 }
 
 /// What all gates share.
@@ -102,7 +111,7 @@ impl<'a> GateFactory<'a> {
     /// Returns an error if the rate is zero or the store is not configured.
     pub fn descriptor(
         &mut self,
-        store: &str,
+        store: DomainStore<'_>,
         name: &str,
         rate: &RateSpec,
         rollout: Rollout,
@@ -119,7 +128,7 @@ impl<'a> GateFactory<'a> {
     /// Returns an error if the store is not configured.
     pub fn units(
         &mut self,
-        store: &str,
+        store: DomainStore<'_>,
         name: &str,
         algorithm: Algorithm,
     ) -> Result<UnitGates, Error> {
@@ -137,7 +146,7 @@ impl<'a> GateFactory<'a> {
 
     fn unit_gate(
         &mut self,
-        store: &str,
+        store: DomainStore<'_>,
         name: &str,
         rate: &RateSpec,
         rollout: Rollout,
@@ -150,7 +159,8 @@ impl<'a> GateFactory<'a> {
         };
         let store = self.store(&PolicySpec {
             algorithm,
-            store: store.to_owned(),
+            store: store.name.to_owned(),
+            failure_mode: store.failure_mode.into(),
             ..PolicySpec::new(&policy, vec![Quota::new(1, unit.window())?])
         })?;
         let quota = Quota::new(u64::from(requests), unit.window())?;
@@ -168,7 +178,7 @@ impl<'a> GateFactory<'a> {
 
     fn store(&mut self, wanted: &PolicySpec) -> Result<Arc<dyn Store>, Error> {
         let (id, store) = self.stores.get(wanted, self.memory_limit, self.spec, self.restore)?;
-        if !self.used.iter().any(|(used, _)| *used == id) {
+        if !self.used.iter().any(|(_, used)| Arc::ptr_eq(used, &store)) {
             self.shared.metrics.register_store(&id.store, &store);
             self.used.push((id, Arc::clone(&store)));
         }

@@ -3,5 +3,5 @@
 mod factory;
 mod stores;
 
-pub use self::factory::{GateFactory, GateSettings, UnitGates};
+pub use self::factory::{DomainStore, GateFactory, GateSettings, UnitGates};
 pub use self::stores::{NoRestore, Restore, StateId, StoreList, Stores};

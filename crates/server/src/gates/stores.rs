@@ -1,23 +1,48 @@
 //! The stores of all gates, by what they belong to, so that a reload finds the state again.
 
+use core::time::Duration;
 use std::collections::HashMap;
 use std::io::Read;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use slidegate::{
-    Algorithm, Error, ErrorKind, Limiter, LimiterBuilder, ManualClock, Policy, RestoreReport, Store,
+    Algorithm, Clock, Error, ErrorKind, FailureMode, Limiter, LimiterBuilder, ManualClock,
+    MonotonicClock, Policy, RestoreReport, Store,
 };
 use slidegate_redis::Redis;
+use tracing::warn;
 
 use crate::spec::{PolicySpec, RedisPlace, RedisSpec, SharedSpec, Spec, StoreSpec};
 
 /// The stores of all gates.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Stores {
-    found: Mutex<HashMap<StateId, Arc<dyn Store>>>,
+    found: Mutex<HashMap<StateId, Vec<Found>>>,
     servers: Mutex<HashMap<String, (RedisSpec, Redis)>>,
-    clock: Option<ManualClock>,
+    manual: Option<ManualClock>,
+    clock: Arc<dyn Clock>,
+}
+
+/// A store, and how long its state counts.
+#[derive(Debug)]
+struct Found {
+    store: Arc<dyn Store>,
+    /// The settings of a shared store. State in memory depends on none of them.
+    shared: Option<SharedSettings>,
+    /// The longest window of the policy.
+    window: Duration,
+    /// When the last window of a store in memory ends that no gate uses any more, in nanoseconds.
+    expires: Option<u64>,
+}
+
+/// The settings that a shared store is made with. With others it is another store for the same
+/// state.
+#[derive(Debug, Clone, PartialEq)]
+struct SharedSettings {
+    failure_mode: FailureMode,
+    shared: SharedSpec,
+    secret_keys: bool,
 }
 
 /// What state belongs to. Another algorithm or another number of quotas is other state.
@@ -93,9 +118,13 @@ pub(super) fn algorithm_name(algorithm: Algorithm) -> String {
 }
 
 impl Stores {
-    /// Creates an empty set. With `clock`, stores in memory read that clock.
-    pub fn new(clock: Option<ManualClock>) -> Self {
-        Self { clock, ..Self::default() }
+    /// Creates an empty set. With `manual`, stores in memory read that clock.
+    pub fn new(manual: Option<ManualClock>) -> Self {
+        let clock: Arc<dyn Clock> = match &manual {
+            Some(manual) => Arc::new(manual.clone()),
+            None => Arc::new(MonotonicClock::new()),
+        };
+        Self { found: Mutex::default(), servers: Mutex::default(), manual, clock }
     }
 
     /// Returns the store of a policy, created if it does not exist yet. One in memory may take
@@ -108,54 +137,61 @@ impl Stores {
         restore: &mut dyn Restore,
     ) -> Result<(StateId, Arc<dyn Store>), Error> {
         let id = StateId::from(wanted);
-        if let Some(store) = self.found.lock().get(&id) {
-            return Ok((id, Arc::clone(store)));
-        }
-        let store: Arc<dyn Store> = match spec.store(&wanted.store) {
+        let store_spec = spec.store(&wanted.store);
+        let shared = matches!(store_spec, Some(StoreSpec::Redis(..))).then(|| SharedSettings {
+            failure_mode: wanted.failure_mode,
+            shared: wanted.shared.clone(),
+            secret_keys: wanted.secret_keys,
+        });
+        let window = longest_window(wanted);
+        let store: Arc<dyn Store> = match store_spec {
             Some(StoreSpec::Memory(memory)) => {
+                if let Some(store) = self.find(&id, None, window) {
+                    return Ok((id, store));
+                }
                 let builder = || -> Result<_, Error> {
                     let builder = Limiter::builder(policy(wanted)?).memory_limit(memory_limit);
                     Ok(self.with_clock(builder.on_full(memory.on_full)))
                 };
                 Arc::new(in_memory(builder, &id, restore)?)
             }
-            Some(StoreSpec::Redis(name, redis)) => self.in_redis(wanted, &name, &redis)?,
+            Some(StoreSpec::Redis(name, redis)) => {
+                // Other servers make the stores on the old ones disappear, so this comes first.
+                let redis = self.redis(&name, &redis)?;
+                if let Some(store) = self.find(&id, shared.as_ref(), window) {
+                    return Ok((id, store));
+                }
+                in_redis(wanted, &redis)?
+            }
             None => {
                 let name = &wanted.store;
                 let message = format!("store {name:?} is not configured: add it to `stores`");
                 return Err(Error::new(ErrorKind::Setting, message));
             }
         };
-        self.found.lock().insert(id.clone(), Arc::clone(&store));
+        let found = Found { store: Arc::clone(&store), shared, window, expires: None };
+        self.found.lock().entry(id.clone()).or_default().push(found);
         Ok((id, store))
     }
 
+    /// Returns the store of this state that was made with these settings.
+    fn find(
+        &self,
+        id: &StateId,
+        shared: Option<&SharedSettings>,
+        window: Duration,
+    ) -> Option<Arc<dyn Store>> {
+        let mut found = self.found.lock();
+        let found = found.get_mut(id)?.iter_mut().find(|found| found.shared.as_ref() == shared)?;
+        found.window = window;
+        Some(Arc::clone(&found.store))
+    }
+
     fn with_clock(&self, builder: LimiterBuilder) -> LimiterBuilder {
-        match &self.clock {
+        match &self.manual {
             Some(clock) => builder.clock(clock.clone()),
             None => builder,
         }
-    }
-
-    fn in_redis(
-        &self,
-        wanted: &PolicySpec,
-        name: &str,
-        spec: &RedisSpec,
-    ) -> Result<Arc<dyn Store>, Error> {
-        let redis = self.redis(name, spec)?;
-        let SharedSpec { nodes, guard_band, deny_cache, leases } = wanted.shared;
-        let mut builder = redis.limiter(policy(wanted)?).nodes(nodes).deny_cache(deny_cache);
-        if let Some(share) = guard_band {
-            builder = builder.guard_band(share);
-        }
-        if let Some(length) = leases {
-            builder = builder.leases(length);
-        }
-        if wanted.secret_keys {
-            builder = builder.secret_keys();
-        }
-        Ok(Arc::new(builder.build()?))
     }
 
     /// Returns the servers of a store; the same as before while its settings are the same.
@@ -174,10 +210,58 @@ impl Stores {
         Ok(redis)
     }
 
-    /// Drops all stores that are not in `used`.
-    pub fn retain(&self, used: &[(StateId, Arc<dyn Store>)]) {
-        self.found.lock().retain(|id, _| used.iter().any(|(used, _)| used == id));
+    /// Keeps the stores in `used`, and of the others those in memory whose counts still matter, so
+    /// that a policy that comes back continues with them. Their memory is bounded by `unused_max`:
+    /// above it, those that expire first are dropped. Returns how many bytes they take.
+    pub fn retain(&self, used: &[(StateId, Arc<dyn Store>)], unused_max: usize) -> usize {
+        let now = self.clock.now();
+        let mut unused: Vec<(u64, StateId, usize)> = Vec::new();
+        let mut all = self.found.lock();
+        for (id, several) in &mut *all {
+            several.retain_mut(|found| {
+                if used.iter().any(|(_, store)| Arc::ptr_eq(store, &found.store)) {
+                    found.expires = None;
+                    return true;
+                }
+                let Some(stats) = found.store.in_process().map(Limiter::stats) else {
+                    return false;
+                };
+                let window = u64::try_from(found.window.as_nanos()).unwrap_or(u64::MAX);
+                let expires = *found.expires.get_or_insert(now.saturating_add(window));
+                let matters = expires > now && (stats.keys > 0 || stats.overflowed > 0);
+                if matters {
+                    // The sketches of a table that was full are not among its bytes.
+                    let is_full = stats.overflowed > 0;
+                    let sketches = stats.memory_limit.saturating_sub(stats.table_limit);
+                    let bytes = stats.bytes + if is_full { sketches } else { 0 };
+                    unused.push((expires, id.clone(), bytes));
+                }
+                matters
+            });
+        }
+        let mut bytes = unused.iter().map(|(.., bytes)| bytes).sum();
+        unused.sort_by_key(|(expires, ..)| *expires);
+        for (_, id, its_bytes) in unused {
+            if bytes <= unused_max {
+                break;
+            }
+            let name = &id.name;
+            warn!(
+                "the counts of policy {name:?}, which is no longer configured, are dropped: such \
+                 counts may take {unused_max} bytes. If it comes back, it starts empty"
+            );
+            all.remove(&id);
+            bytes -= its_bytes;
+        }
+        all.retain(|_, several| !several.is_empty());
+        bytes
     }
+}
+
+/// Returns the longest window of a policy and its tiers.
+fn longest_window(policy: &PolicySpec) -> Duration {
+    let quotas = policy.quotas.iter().chain(policy.tiers.values().flatten());
+    quotas.map(slidegate::Quota::window).max().unwrap_or_default()
 }
 
 /// Makes a limiter, with its state from a snapshot if there is one.
@@ -196,6 +280,22 @@ fn in_memory(
         }
     }
     builder()?.build()
+}
+
+/// Makes the limiter of a policy on these servers.
+fn in_redis(wanted: &PolicySpec, redis: &Redis) -> Result<Arc<dyn Store>, Error> {
+    let SharedSpec { nodes, guard_band, deny_cache, leases } = wanted.shared;
+    let mut builder = redis.limiter(policy(wanted)?).nodes(nodes).deny_cache(deny_cache);
+    if let Some(share) = guard_band {
+        builder = builder.guard_band(share);
+    }
+    if let Some(length) = leases {
+        builder = builder.leases(length);
+    }
+    if wanted.secret_keys {
+        builder = builder.secret_keys();
+    }
+    Ok(Arc::new(builder.build()?))
 }
 
 fn connect(spec: &RedisSpec) -> Result<Redis, Error> {

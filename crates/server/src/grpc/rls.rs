@@ -16,7 +16,7 @@ use tonic_types::{ErrorDetails, StatusExt};
 
 use super::codec::RlsCodec;
 use super::message::{RateLimitRequest, RateLimitResponse};
-use crate::domain::{Options, answer};
+use crate::domain::{AnswerError, Options, answer};
 use crate::engine::Engine;
 use crate::net::catch_panic;
 use crate::overload::admit;
@@ -62,10 +62,9 @@ impl RateLimitService {
         let plan = self.engine.plan();
         let question =
             request.question().inspect_err(|_| plan.domains().statistics().service_error.add(1));
-        let invalid = |error: crate::domain::Invalid| Status::invalid_argument(error.to_string());
-        let question = question.map_err(invalid)?;
-        let response =
-            answer(plan.domains(), &question, &self.options, caller).await.map_err(invalid)?;
+        let question = question.map_err(|invalid| status(&invalid.into()))?;
+        let answered = answer(plan.domains(), &question, &self.options, caller).await;
+        let response = answered.map_err(|error| status(&error))?;
         Ok(tonic::Response::new(response.into()))
     }
 
@@ -79,6 +78,14 @@ impl RateLimitService {
             Ok(_pass) => self.call(request).await,
             Err(after) => shed(after).into_http(),
         }
+    }
+}
+
+/// Returns the status of a call without an answer. On any but `OK`, Envoy's `failure_mode_deny` decides.
+fn status(error: &AnswerError) -> Status {
+    match error {
+        AnswerError::Invalid(_) => Status::invalid_argument(error.to_string()),
+        AnswerError::StoreFailed => Status::unavailable(error.to_string()),
     }
 }
 

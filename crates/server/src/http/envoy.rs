@@ -29,7 +29,8 @@ pub(super) async fn handle(
         return Err(ApiError::wrong_method(method, path, allow));
     }
     if request.method() != Method::POST {
-        let is_healthy = !settings.is_ending.load(Ordering::Relaxed);
+        let is_healthy = !settings.is_ending.load(Ordering::Relaxed)
+            && state.engine().plan().is_healthy(&settings.envoy.envoy);
         return Ok(Some(reply(domain::healthcheck(is_healthy))));
     }
     let body = body::read_any(request, settings, settings.message_max).await?;

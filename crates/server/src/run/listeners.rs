@@ -18,10 +18,10 @@ use super::reference_statistics::ReferenceStatistics;
 use super::reload::Reloader;
 use super::tls::{GRPC, HTTP, PLAIN, ReloadableTls};
 use crate::admin::{Access, AdminState, MetricsOnly, MetricsSource, may_listen};
-use crate::config::{Loaded, OverloadSettings, Settings, TlsSettings};
+use crate::config::{EnvoySettings, Loaded, OverloadSettings, Settings, TlsSettings};
 use crate::domain;
 use crate::engine::Engine;
-use crate::grpc::{self, GrpcLimits};
+use crate::grpc::{self, GrpcLimits, Health};
 use crate::http::{HttpSettings, HttpState, ServeLimits, Server, ShedLoad};
 use crate::net::{Connections, Stop, accept_all, listen};
 use crate::overload;
@@ -160,11 +160,13 @@ impl Listeners {
                 .await
                 .message_max(settings.limits.message_max)
                 .guard(guard);
-            let (health, ended) = (service.health(), stop.clone());
-            tasks.spawn(async move {
-                ended.wait().await;
-                health.set(false).await;
-            });
+            let health = report_health(
+                service.health(),
+                Arc::clone(engine),
+                settings.envoy.clone(),
+                stop.clone(),
+            );
+            tasks.spawn(health);
             let grpc = Protocol::Grpc(service, grpc_limits(settings));
             let connections = pool("grpc", budget.data);
             tasks.spawn(serve_protocol(listener, grpc, connections, stop.clone()));
@@ -286,6 +288,25 @@ fn resp_limits(settings: &Settings) -> RespLimits {
         command_max: settings.limits.header_timeout,
         key_max: settings.limits.key_max,
         ..RespLimits::default()
+    }
+}
+
+/// How often the status of gRPC health is determined.
+const HEALTH_EVERY: Duration = Duration::from_secs(1);
+
+/// Keeps the status of gRPC health up to date until shutdown.
+async fn report_health(health: Health, engine: Arc<Engine>, envoy: EnvoySettings, stop: Stop) {
+    let mut reported = true;
+    loop {
+        let is_healthy = engine.plan().is_healthy(&envoy);
+        if is_healthy != reported {
+            health.set(is_healthy).await;
+            reported = is_healthy;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(HEALTH_EVERY) => {}
+            () = stop.clone().wait() => return health.set(false).await,
+        }
     }
 }
 

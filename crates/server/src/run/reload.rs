@@ -52,6 +52,7 @@ impl Reloader {
 
     fn try_reload(&self) -> Result<String, String> {
         let loaded = self.load_again()?;
+        self.refuse_emptied(&loaded)?;
         for certificate in &self.certificates {
             certificate.reload()?;
         }
@@ -63,6 +64,26 @@ impl Reloader {
         let waiting = waiting.join(", ");
         warn!("these settings have changed and take effect after a restart: {waiting}");
         Ok(format!("in force: {}; after a restart: {waiting}", loaded.spec.counts()))
+    }
+
+    /// Refuses a configuration that has lost all its policies or all its domains: a file that was
+    /// truncated, or a directory that is not there yet, would lift every limit.
+    fn refuse_emptied(&self, loaded: &Loaded) -> Result<(), String> {
+        let plan = self.engine.plan();
+        let (before, after) = (plan.spec(), &loaded.spec);
+        for (what, before, after) in [
+            ("policies", before.policies.len(), after.policies.len()),
+            ("domains", before.domains.len(), after.domains.len()),
+        ] {
+            if before > 0 && after == 0 && !loaded.settings.allow_empty {
+                return Err(format!(
+                    "the new configuration has no {what}, and the current one has {before}: if that \
+                     is intended, set `allow_empty: true` in the file, or start with \
+                     `--set allow_empty=true`"
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Loads, and remembers the files as they were before.

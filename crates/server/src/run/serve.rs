@@ -198,6 +198,7 @@ async fn sweep(engine: &Engine, every: Duration, stop: Stop) {
             () = tokio::time::sleep(every) => {}
             () = stop.clone().wait() => return,
         }
+        engine.drop_expired();
         let plan = arc_swap::Guard::into_inner(engine.plan());
         for limiter in plan.stores().iter().filter_map(|(_, store)| store.in_process()) {
             let keys = usize::try_from(limiter.stats().keys).unwrap_or(usize::MAX);

@@ -3,8 +3,9 @@
 use core::time::Duration;
 
 use serde_json::Value;
-use slidegate::Algorithm;
+use slidegate::{Algorithm, FailureMode};
 
+use super::MEMORY;
 use crate::config::table::{Words, section, words};
 
 section! {
@@ -13,6 +14,10 @@ section! {
         key domain = Leaf(&DOMAIN_NAME), required, example "shop";
         /// Where the counts of all its limits live. Not a key of envoyproxy/ratelimit.
         key store = Leaf(&NAME), default "memory", example "shared";
+        /// What is answered when the store fails: an RPC error, on which Envoy's `failure_mode_deny`
+        /// decides, or a decision. Not a key of envoyproxy/ratelimit.
+        key failure_mode = Choice(EnvoyFailureMode::WORDS), absent "`envoy.failure_mode`",
+            example "local";
         /// The first level.
         key descriptors = List(&Section(&DESCRIPTOR), 100_000), default "[]",
             example "[{key: user}]";
@@ -39,6 +44,10 @@ section! {
         key value_to_metric = Flag, default "false", example "true";
         /// All values that a `*` matches have one count.
         key share_threshold = Flag, default "false", example "true";
+        /// What is answered when the store fails, for this level and those below it. Not a key of
+        /// envoyproxy/ratelimit.
+        key failure_mode = Choice(EnvoyFailureMode::WORDS), absent "that of the level above",
+            example "deny";
         /// Returned with the answer.
         key metadata = Any, absent "none", example "{plan: gold}";
         /// Further levels.
@@ -80,9 +89,44 @@ pub struct DomainSpec {
     pub descriptors: Vec<DescriptorSpec>,
     /// The store of all its limits.
     pub store: String,
+    /// What is answered when the store fails.
+    pub failure_mode: EnvoyFailureMode,
+}
+
+words! {
+    /// What is answered to Envoy when the store fails.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub enum EnvoyFailureMode {
+        /// An RPC error, on which Envoy's `failure_mode_deny` decides, as with envoyproxy/ratelimit.
+        #[default]
+        Error = "error",
+        /// The request is allowed.
+        Allow = "allow",
+        /// The request is denied.
+        Deny = "deny",
+        /// This process decides.
+        Local = "local",
+    }
+}
+
+impl From<EnvoyFailureMode> for FailureMode {
+    fn from(mode: EnvoyFailureMode) -> Self {
+        match mode {
+            // Nothing is taken from other limits for a request that gets an error.
+            EnvoyFailureMode::Error | EnvoyFailureMode::Deny => Self::Deny,
+            EnvoyFailureMode::Allow => Self::Allow,
+            EnvoyFailureMode::Local => Self::Local,
+        }
+    }
 }
 
 impl DomainSpec {
+    /// A domain in memory.
+    pub fn new(name: &str, descriptors: Vec<DescriptorSpec>) -> Self {
+        let (name, store) = (name.to_owned(), MEMORY.to_owned());
+        Self { name, descriptors, store, failure_mode: EnvoyFailureMode::default() }
+    }
+
     /// How its limits count, the first first; exactly, where it has none.
     pub fn algorithms(&self) -> Vec<Algorithm> {
         fn add(descriptors: &[DescriptorSpec], found: &mut Vec<Algorithm>) {
@@ -125,6 +169,8 @@ pub struct DescriptorSpec {
     pub value_to_metric: bool,
     /// All values that a pattern matches have one count.
     pub share_threshold: bool,
+    /// What is answered when the store fails; `None` is as above.
+    pub failure_mode: Option<EnvoyFailureMode>,
     /// Returned with the answer.
     pub metadata: Option<Value>,
     /// Further levels.

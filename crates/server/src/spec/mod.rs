@@ -9,7 +9,7 @@ mod rule;
 mod store;
 
 pub(crate) use domain::{DESCRIPTOR, DOMAIN, RATE_LIMIT};
-pub use domain::{DescriptorSpec, DomainSpec, LimitSpec, RateSpec, Unit};
+pub use domain::{DescriptorSpec, DomainSpec, EnvoyFailureMode, LimitSpec, RateSpec, Unit};
 pub(crate) use policy::POLICY;
 pub use policy::{CandidateSpec, PolicySpec, SharedSpec};
 pub use rule::{KeyPart, MatchSpec, MissingKey, RuleSpec};

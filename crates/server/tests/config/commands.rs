@@ -233,12 +233,7 @@ proptest! {
     ) {
         number_limits(&mut level, &mut 0);
         let mut loaded = good("own/listens.yaml");
-        let domain = DomainSpec {
-            name: "d".to_owned(),
-            descriptors: level,
-            store: "memory".to_owned(),
-        };
-        loaded.spec.domains = vec![domain];
+        loaded.spec.domains = vec![DomainSpec::new("d", level)];
         let entry = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
         let subject = Subject::Descriptor {
             domain: "d".to_owned(),

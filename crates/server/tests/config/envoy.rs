@@ -4,7 +4,7 @@
 use serde_json::json;
 use slidegate::Algorithm;
 use slidegate_server::config::{Environment, Format, Loaded, Request, load};
-use slidegate_server::spec::{DescriptorSpec, DomainSpec, RateSpec, Unit};
+use slidegate_server::spec::{DescriptorSpec, DomainSpec, EnvoyFailureMode, RateSpec, Unit};
 
 use crate::files::{bad, codes, good, path, shown};
 
@@ -190,6 +190,21 @@ fn our_algorithms_by_a_mark_or_a_flag() {
     let mut request = Request::new([path("envoy/extensions_without_mark.yaml")]);
     request.envoy_extensions = true;
     assert_eq!(algorithm(&load(&request).unwrap(), 0), Algorithm::Gcra);
+}
+
+#[test]
+fn failure_modes_of_domains_and_descriptors() {
+    let loaded = good("envoy/failure_mode.yaml");
+    let domain = &loaded.spec.domains[0];
+    assert_eq!(domain.failure_mode, EnvoyFailureMode::Local);
+    assert_eq!(domain.descriptors[0].failure_mode, Some(EnvoyFailureMode::Deny));
+    assert_eq!(domain.descriptors[1].failure_mode, None);
+
+    let request = Request::new([path("envoy/basic_config.yaml")]);
+    let mode = |request: &Request| load(request).unwrap().spec.domains[0].failure_mode;
+    assert_eq!(mode(&request), EnvoyFailureMode::Error, "as that service");
+    let environment = variables(&[("SLIDEGATE_ENVOY_FAILURE_MODE", "allow")]);
+    assert_eq!(mode(&Request { environment, ..request }), EnvoyFailureMode::Allow);
 }
 
 #[test]

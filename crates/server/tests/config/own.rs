@@ -291,8 +291,8 @@ error[unknown-key]: `listn` is not a key of the configuration
  2 | listn:
    | ^^^^^
    = did you mean `listen`?
-   = allowed: slidegate, listen, tls, grpc_tls, admin, memory, snapshot, stores, trusted_proxies, address, \
-policies, rules, domains, envoy, overload, audit, limits, log, tracing, statsd
+   = allowed: slidegate, allow_empty, listen, tls, grpc_tls, admin, memory, snapshot, stores, trusted_proxies, \
+address, policies, rules, domains, envoy, overload, audit, limits, log, tracing, statsd
 ",
         "\
 error[value]: `8080` is not usable as `http`

@@ -7,6 +7,7 @@ mod bypass;
 mod collector;
 mod drop_in;
 mod floods;
+mod outage;
 mod overload;
 mod process;
 mod reference;

@@ -49,6 +49,48 @@ fn a_bad_file_changes_nothing_and_is_reported() {
 }
 
 #[test]
+fn a_reload_to_nothing_is_refused_unless_it_is_allowed() {
+    let folder = Folder::new("emptied");
+    let path = folder.write("limits.yaml", &config(3));
+    let daemon = Daemon::with_config(&path);
+    assert_eq!(daemon.allowed("api", "k", 2), 2);
+    let emptied = ["", "# comment\n", "slidegate: 1\npolicies: []\n"];
+    for (text, failed) in emptied.into_iter().zip([1.0, 2.0, 3.0]) {
+        folder.write("limits.yaml", text);
+        let (status, body) = daemon.admin("POST", "/-/reload");
+        assert!(status == 422 && body.contains("has no policies"), "{text:?}: {status} {body}");
+        wait_for(&daemon, FAILED, failed);
+        assert!(daemon.metric(RELOADED) == Some(0.0), "{text:?}");
+    }
+    daemon.signal("HUP");
+    daemon.hears("set `allow_empty: true`");
+    assert_eq!(daemon.allowed("api", "k", 5), 1, "the limit and its counts stay");
+
+    folder.write("limits.yaml", "slidegate: 1\nallow_empty: true\n");
+    let (status, body) = daemon.admin("POST", "/-/reload");
+    assert!(status == 200 && body.contains("0 policies"), "{status} {body}");
+    // What returns continues.
+    folder.write("limits.yaml", &config(4));
+    assert_eq!(daemon.admin("POST", "/-/reload").0, 200);
+    assert_eq!(daemon.allowed("api", "k", 5), 1);
+}
+
+#[test]
+fn a_directory_of_envoyproxy_ratelimit_that_loses_all_files_is_refused() {
+    let folder = Folder::new("emptied_envoy");
+    let root = folder.path("ratelimit");
+    fs::create_dir(&root).unwrap();
+    let limit = "{unit: hour, requests_per_unit: 1}";
+    let domain = format!("domain: shop\ndescriptors: [{{key: user, rate_limit: {limit}}}]\n");
+    fs::write(root.join("shop.yaml"), domain).unwrap();
+    let daemon = Daemon::with_config(&root);
+    fs::remove_file(root.join("shop.yaml")).unwrap();
+    let (status, body) = daemon.admin("POST", "/-/reload");
+    assert!(status == 422 && body.contains("has no domains"), "{status} {body}");
+    assert!(daemon.admin("GET", "/rlconfig").1.contains("shop.user"));
+}
+
+#[test]
 fn by_signal_and_by_call() {
     let folder = Folder::new("signal");
     let path = folder.write("limits.yaml", &config(3));

@@ -348,7 +348,10 @@ async fn a_store_that_fails_makes_unready_only_where_it_denies() {
     });
     let ready = unready.await.unwrap();
     assert_eq!(ready["reasons"].as_array().unwrap().len(), 1, "{ready}");
-    assert!(ready["reasons"][0].as_str().unwrap().contains("\"closed\" denies"), "{ready}");
+    assert!(
+        ready["reasons"][0].as_str().unwrap().contains("\"closed\" rejects requests"),
+        "{ready}"
+    );
     assert_eq!(ready["notes"].as_array().unwrap().len(), 2, "{ready}");
     assert_eq!(client.get("/livez").await.status, 200);
     // A store that gives no answer holds up nobody who asks for metrics.

@@ -144,6 +144,73 @@ async fn another_configuration_keeps_what_can_be_kept() {
 }
 
 #[tokio::test]
+async fn a_removed_policy_continues_if_it_returns_within_its_longest_window() {
+    let gold = [("gold".to_owned(), vec![Quota::per_hour(5)])];
+    let tiered = || PolicySpec { tiers: gold.clone().into(), ..policy("tiered", 3) };
+    let both = || spec([policy("plain", 3), tiered()]);
+    let (engine, clock) = engine(&both());
+    for name in ["plain", "tiered"] {
+        assert_eq!(allowed(&engine, name, "k", 5).await, 3);
+    }
+    engine.swap(&spec([policy("other", 1)])).unwrap();
+    engine.drop_expired();
+    clock.advance(Duration::from_secs(59));
+    engine.swap(&both()).unwrap();
+    assert_eq!(allowed(&engine, "plain", "k", 5).await, 0);
+    assert_eq!(allowed(&engine, "tiered", "k", 5).await, 0);
+    // Removed again, the time begins again.
+    assert_eq!(allowed(&engine, "plain", "late", 5).await, 3);
+    engine.swap(&spec([])).unwrap();
+    clock.advance(Duration::from_secs(59));
+    engine.drop_expired();
+    engine.swap(&both()).unwrap();
+    assert_eq!(allowed(&engine, "plain", "late", 5).await, 0);
+}
+
+#[tokio::test]
+async fn state_of_a_removed_policy_is_dropped_after_its_longest_window() {
+    let (engine, clock) = engine(&spec([policy("gone", 3), policy("kept", 3)]));
+    assert_eq!(allowed(&engine, "gone", "k", 3).await, 3);
+    let state = {
+        let plan = engine.plan();
+        std::sync::Arc::downgrade(plan.gate("gone").unwrap().store())
+    };
+    engine.swap(&spec([policy("kept", 3)])).unwrap();
+    clock.advance(Duration::from_secs(59));
+    engine.drop_expired();
+    assert!(state.upgrade().is_some());
+    clock.advance(Duration::from_secs(2));
+    engine.drop_expired();
+    assert!(state.upgrade().is_none());
+}
+
+// Configurations that rename a policy again and again must not add up.
+#[tokio::test]
+async fn state_of_removed_policies_takes_at_most_half_of_the_memory() {
+    const LIMIT: usize = 8 << 20;
+    let with = |name: &str| Spec {
+        stores: vec![StoreSpec::Memory(MemorySpec { limit: LIMIT, ..MemorySpec::default() })],
+        ..spec([PolicySpec::new(name, vec![Quota::per_day(1)])])
+    };
+    let name = |number: usize| format!("p{number}");
+    let (engine, _) = engine(&with(&name(0)));
+    let mut states = Vec::new();
+    for number in 0..8 {
+        for key in 0..20_000 {
+            allowed(&engine, &name(number), &key.to_string(), 1).await;
+        }
+        states.push(std::sync::Arc::downgrade(engine.plan().gate(&name(number)).unwrap().store()));
+        engine.swap(&with(&name(number + 1))).unwrap();
+        let alive = states.iter().filter_map(std::sync::Weak::upgrade);
+        let bytes: usize = alive.map(|state| state.in_process().unwrap().stats().bytes).sum();
+        assert!(bytes <= LIMIT / 2, "{bytes} after {number}");
+    }
+    // The latest is the one that is most likely to return.
+    engine.swap(&with(&name(7))).unwrap();
+    assert_eq!(allowed(&engine, &name(7), "0", 1).await, 0);
+}
+
+#[tokio::test]
 async fn a_configuration_that_cannot_be_changes_nothing() {
     let (engine, _) = engine(&spec([policy("api", 3)]));
     assert_eq!(allowed(&engine, "api", "k", 2).await, 2);

@@ -21,8 +21,8 @@ use slidegate_server::grpc::{self, GrpcLimits};
 use slidegate_server::http::{HttpSettings, HttpState, ShedLoad};
 use slidegate_server::run::Audit;
 use slidegate_server::spec::{
-    DescriptorSpec, DomainSpec, KeyPart, LimitSpec, MEMORY, MatchSpec, MissingKey, PolicySpec,
-    RateSpec, RuleSpec, Spec, Unit,
+    DescriptorSpec, DomainSpec, KeyPart, LimitSpec, MatchSpec, MissingKey, PolicySpec, RateSpec,
+    RuleSpec, Spec, Unit,
 };
 use slidegate_testkit::server::poll_async;
 use slidegate_tower::OverloadGuard;
@@ -53,11 +53,7 @@ fn spec() -> Spec {
     Spec {
         policies: vec![PolicySpec::new("one", vec![Quota::per_hour(1)])],
         rules: vec![rule],
-        domains: vec![DomainSpec {
-            name: "shop".to_owned(),
-            descriptors: vec![user],
-            store: MEMORY.to_owned(),
-        }],
+        domains: vec![DomainSpec::new("shop", vec![user])],
         ..Spec::default()
     }
 }

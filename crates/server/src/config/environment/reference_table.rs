@@ -2,7 +2,7 @@
 //! those that are not honored.
 
 /// Variables that set one setting, as it is.
-pub(super) const SETS: [(&str, &str); 10] = [
+pub(super) const SETS: [(&str, &str); 12] = [
     ("LOG_FORMAT", "log.format"),
     ("NEAR_LIMIT_RATIO", "envoy.near_limit_ratio"),
     ("LIMIT_RESPONSE_HEADERS_ENABLED", "envoy.response_headers"),
@@ -13,6 +13,8 @@ pub(super) const SETS: [(&str, &str); 10] = [
     ("QUOTA_MODE", "envoy.quota_mode"),
     ("RESPONSE_DYNAMIC_METADATA", "envoy.dynamic_metadata"),
     ("MERGE_DOMAIN_CONFIG", "envoy.merge_domains"),
+    ("HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED", "envoy.health_needs_limits"),
+    ("REDIS_HEALTH_CHECK_ACTIVE_CONNECTION", "envoy.health_needs_store"),
 ];
 
 /// Variables that `reference.rs` reads together.
@@ -33,10 +35,9 @@ pub(super) const COMMON: &str = "\
     TRACING_EXPORTER_PROTOCOL TRACING_SAMPLING_RATE";
 
 /// Variables that are not honored: the reason, and their names.
-pub(super) const IGNORED: [(&str, &str); 17] = [
+pub(super) const IGNORED: [(&str, &str); 15] = [
     ("gRPC is served over TCP only: set GRPC_HOST and GRPC_PORT", "GRPC_UDS"),
     ("connections have no maximum age", "GRPC_MAX_CONNECTION_AGE GRPC_MAX_CONNECTION_AGE_GRACE"),
-    ("a daemon without limits is healthy", "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED"),
     (
         "limits are read from files",
         "CONFIG_GRPC_XDS_NODE_ID CONFIG_GRPC_XDS_NODE_METADATA CONFIG_GRPC_XDS_SERVER_URL \
@@ -59,7 +60,6 @@ pub(super) const IGNORED: [(&str, &str); 17] = [
     ),
     ("no client certificate is sent to Redis", "REDIS_TLS_CLIENT_CERT REDIS_TLS_CLIENT_KEY"),
     ("the server's name is always verified", "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION"),
-    ("/readyz reports the store", "REDIS_HEALTH_CHECK_ACTIVE_CONNECTION"),
     (
         "the daemon starts without waiting for Redis",
         "REDIS_STARTUP_INITIAL_INTERVAL REDIS_STARTUP_MAX_INTERVAL REDIS_STARTUP_MAX_ELAPSED_TIME",

@@ -6,11 +6,13 @@ use super::keys::check_map;
 use super::limit::limit;
 use super::metadata::metadata;
 use super::scalar::{flag, text, wrong_type};
+use crate::config::check::check;
 use crate::config::report::Report;
 use crate::config::source::Span;
+use crate::config::table::{Section, Words};
 use crate::config::yaml::{Node, Shape};
 use crate::domain::ENTRIES_MAX;
-use crate::spec::{DESCRIPTOR, DescriptorSpec};
+use crate::spec::{DESCRIPTOR, DescriptorSpec, EnvoyFailureMode};
 
 /// The keys and values of one level, as that service names them, and where they are.
 #[derive(Debug, Default)]
@@ -67,6 +69,7 @@ fn descriptor(
         detailed_metric: flag(node, "detailed_metric", report),
         value_to_metric: flag(node, "value_to_metric", report),
         share_threshold: flag(node, "share_threshold", report),
+        failure_mode: failure_mode(node, &DESCRIPTOR, extensions, report),
         metadata: metadata(node, report),
         descriptors: descriptors(node, &mut level.below(), extensions, report),
         value,
@@ -74,6 +77,18 @@ fn descriptor(
     check_key(&spec, node, level, report);
     check_share(&spec, node, report);
     Some(spec)
+}
+
+/// The failure mode of a domain or a descriptor, if it has one of its own.
+pub(super) fn failure_mode(
+    node: &Node,
+    section: &Section,
+    extensions: bool,
+    report: &mut Report,
+) -> Option<EnvoyFailureMode> {
+    let found = node.get("failure_mode").filter(|_| extensions)?;
+    check("failure_mode", found, section.kind("failure_mode"), report);
+    Words::of(&found.as_scalar()?.text)
 }
 
 fn check_key(spec: &DescriptorSpec, node: &Node, level: &mut Level, report: &mut Report) {

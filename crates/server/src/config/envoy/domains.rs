@@ -2,18 +2,20 @@
 
 use std::collections::HashMap;
 
-use super::descriptor::{Level, descriptors};
+use super::descriptor::{Level, descriptors, failure_mode};
 use super::keys::check_map;
 use super::scalar::text;
 use crate::config::report::Report;
 use crate::config::source::Span;
 use crate::config::yaml::Node;
-use crate::spec::{DOMAIN, DomainSpec};
+use crate::spec::{DOMAIN, DomainSpec, EnvoyFailureMode};
 
 /// Domains in the order of their files.
 pub(in crate::config) struct Domains {
     /// Whether a second file may add to a domain.
     merge: bool,
+    /// The failure mode of domains that have none of their own.
+    failure_mode: EnvoyFailureMode,
     list: Vec<Draft>,
     by_name: HashMap<String, usize>,
 }
@@ -27,8 +29,8 @@ struct Draft {
 }
 
 impl Domains {
-    pub(in crate::config) fn new(merge: bool) -> Self {
-        Self { merge, list: Vec::new(), by_name: HashMap::new() }
+    pub(in crate::config) fn new(merge: bool, failure_mode: EnvoyFailureMode) -> Self {
+        Self { merge, failure_mode, list: Vec::new(), by_name: HashMap::new() }
     }
 
     /// Reads a file, or an item of `domains`.
@@ -66,6 +68,9 @@ impl Domains {
         let named = found.and_then(Node::as_scalar).map_or(store, |scalar| &scalar.text);
         named.clone_into(&mut draft.spec.store);
         draft.store_span = found.map(|found| found.span).or(draft.store_span);
+        if let Some(mode) = failure_mode(node, &DOMAIN, extensions, report) {
+            draft.spec.failure_mode = mode;
+        }
         let read = descriptors(node, &mut draft.level, extensions, report);
         draft.spec.descriptors.extend(read);
     }
@@ -89,8 +94,12 @@ impl Domains {
             return None;
         }
         let at = self.list.len();
-        let spec =
-            DomainSpec { name: name.to_owned(), descriptors: Vec::new(), store: String::new() };
+        let spec = DomainSpec {
+            name: name.to_owned(),
+            descriptors: Vec::new(),
+            store: String::new(),
+            failure_mode: self.failure_mode,
+        };
         self.list.push(Draft { spec, span, level: Level::default(), store_span: None });
         self.by_name.insert(name.to_owned(), at);
         Some(at)

@@ -10,7 +10,7 @@ use crate::config::yaml::{Node, Shape, Value};
 use crate::spec::{DESCRIPTOR, DOMAIN, RATE_LIMIT};
 
 /// Keys of ours that the reference service does not have.
-const EXTENSIONS: [&str; 2] = ["algorithm", "store"];
+const EXTENSIONS: [&str; 3] = ["algorithm", "store", "failure_mode"];
 
 /// Returns `true` if `node` is a map. Reports the keys that do not belong here.
 ///

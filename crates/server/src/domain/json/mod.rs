@@ -5,7 +5,7 @@ mod write;
 
 use slidegate_gate::Caller;
 
-use super::{Code, Domains, Options, answer};
+use super::{AnswerError, Code, Domains, Options, answer};
 use crate::grpc::message::RateLimitRequest;
 
 /// An answer over HTTP.
@@ -26,7 +26,8 @@ const DENIED: &[(&str, &str)] =
     &[("content-type", "application/json"), ("cache-control", "no-store")];
 
 /// Answers `POST /json`: a `RateLimitRequest` in the JSON form of protocol buffers. 200 if it
-/// passes, 429 if not, 400 if it is malformed. The caller bounds the size of the body.
+/// passes, 429 if not, 400 if it is malformed, 503 if a store failed and the failure mode is an error.
+/// The caller bounds the size of the body.
 pub async fn json(
     domains: &Domains,
     options: &Options,
@@ -44,7 +45,7 @@ pub async fn json(
         Ok(question) => answer(domains, &question, options, caller).await,
         Err(invalid) => {
             domains.statistics().service_error.add(1);
-            Err(invalid)
+            Err(invalid.into())
         }
     };
     match answered {
@@ -55,7 +56,10 @@ pub async fn json(
                 Code::OverLimit => JsonReply { status: 429, headers: DENIED, body },
             }
         }
-        Err(invalid) => JsonReply::wrong(&invalid),
+        Err(AnswerError::Invalid(invalid)) => JsonReply::wrong(&invalid),
+        Err(failed @ AnswerError::StoreFailed) => {
+            JsonReply { status: 503, ..JsonReply::wrong(&failed) }
+        }
     }
 }
 

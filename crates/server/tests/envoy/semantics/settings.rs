@@ -112,3 +112,26 @@ fn long_texts_and_many_entries_are_decided_and_never_errors() {
     assert_eq!(house.ask(vec![own()]).overall, Code::Ok);
     assert_eq!(house.ask(vec![own()]).overall, Code::OverLimit);
 }
+
+#[test]
+fn a_domain_that_was_removed_continues_if_it_returns_within_its_longest_window() {
+    let limits = || vec![minute("user", 2), limited("team", 1, Unit::Day)];
+    let house = House::new(limits());
+    assert_eq!(house.passes(&[("user", "a")]), 2);
+    assert_eq!(house.passes(&[("team", "x")]), 1);
+    house.engine.swap(&Spec::default()).unwrap();
+    house.clock.advance(59 * SECOND);
+    house.engine.drop_expired();
+    house.engine.swap(&spec(limits())).unwrap();
+    assert_eq!(house.passes(&[("user", "a")]), 0);
+    house.engine.swap(&Spec::default()).unwrap();
+    house.clock.advance(3600 * SECOND);
+    house.engine.drop_expired();
+    house.engine.swap(&spec(limits())).unwrap();
+    assert_eq!(house.passes(&[("user", "a")]), 2);
+    assert_eq!(house.passes(&[("team", "x")]), 0);
+    // A descriptor that is gone for a while, too.
+    house.engine.swap(&spec(vec![minute("user", 2)])).unwrap();
+    house.engine.swap(&spec(limits())).unwrap();
+    assert_eq!(house.passes(&[("team", "x")]), 0);
+}

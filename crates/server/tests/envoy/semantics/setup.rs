@@ -7,11 +7,11 @@ use std::time::Duration;
 use slidegate::{Algorithm, ManualClock};
 use slidegate_gate::Caller;
 use slidegate_server::domain::{
-    self, Code, Descriptor, Entry, Invalid, Options, Question, Response, Status,
+    self, AnswerError, Code, Descriptor, Entry, Options, Question, Response, Status,
 };
 use slidegate_server::engine::Engine;
 use slidegate_server::gates::NoRestore;
-use slidegate_server::spec::{DescriptorSpec, DomainSpec, LimitSpec, MEMORY, RateSpec, Spec, Unit};
+use slidegate_server::spec::{DescriptorSpec, DomainSpec, LimitSpec, RateSpec, Spec, Unit};
 
 /// An engine in memory whose time stands still until it is moved.
 pub(crate) struct House {
@@ -38,7 +38,7 @@ impl House {
         self.try_ask(&Question { domain: DOMAIN, descriptors, hits_addend: 0 }).unwrap()
     }
 
-    pub(crate) fn try_ask(&self, question: &Question<'_>) -> Result<Response, Invalid> {
+    pub(crate) fn try_ask(&self, question: &Question<'_>) -> Result<Response, AnswerError> {
         now(domain::answer(
             self.engine.plan().domains(),
             question,
@@ -87,8 +87,7 @@ pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
 }
 
 pub(crate) fn spec(descriptors: Vec<DescriptorSpec>) -> Spec {
-    let domain = DomainSpec { name: DOMAIN.to_owned(), descriptors, store: MEMORY.to_owned() };
-    Spec { domains: vec![domain], ..Spec::default() }
+    Spec { domains: vec![DomainSpec::new(DOMAIN, descriptors)], ..Spec::default() }
 }
 
 /// Why a tree is refused.

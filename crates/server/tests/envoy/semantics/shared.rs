@@ -1,12 +1,17 @@
 //! The same in a real Redis, and by every algorithm: what was taken elsewhere counts here, what is
-//! looked at or given back is judged by the limit's own number, and a store that dies denies nobody.
+//! looked at or given back is judged by the limit's own number, and the failure mode answers for a
+//! store that is gone.
 
 use slidegate::Algorithm;
 use slidegate_gate::Caller;
-use slidegate_server::domain::{self, Code, Descriptor, Options, Override, Question, Response};
+use slidegate_server::domain::{
+    self, AnswerError, Code, Descriptor, Options, Override, Question, Response,
+};
 use slidegate_server::engine::Engine;
 use slidegate_server::gates::NoRestore;
-use slidegate_server::spec::{DescriptorSpec, RedisPlace, RedisSpec, Spec, StoreSpec, Unit};
+use slidegate_server::spec::{
+    DescriptorSpec, EnvoyFailureMode, RedisPlace, RedisSpec, Spec, StoreSpec, Unit,
+};
 use slidegate_testkit::server::RedisServer;
 
 use super::setup::*;
@@ -32,8 +37,16 @@ fn in_redis(server: &RedisServer, descriptors: Vec<DescriptorSpec>) -> Spec {
 }
 
 async fn ask(engine: &Engine, options: &Options, descriptors: Vec<Descriptor<'_>>) -> Response {
+    try_ask(engine, options, descriptors).await.unwrap()
+}
+
+async fn try_ask(
+    engine: &Engine,
+    options: &Options,
+    descriptors: Vec<Descriptor<'_>>,
+) -> Result<Response, AnswerError> {
     let question = Question { domain: DOMAIN, descriptors, hits_addend: 0 };
-    domain::answer(engine.plan().domains(), &question, options, Caller::IN_PROCESS).await.unwrap()
+    domain::answer(engine.plan().domains(), &question, options, Caller::IN_PROCESS).await
 }
 
 fn user<'a>() -> Descriptor<'a> {
@@ -64,20 +77,94 @@ async fn two_daemons_share_the_counts_of_descriptors() {
     assert_eq!(remaining(&ask(&two, &options, vec![brought]).await), [97]);
 }
 
-#[tokio::test]
-async fn a_store_that_dies_denies_nobody_and_is_counted() {
-    let mut server = RedisServer::start().unwrap();
-    let engine = Engine::new(&in_redis(&server, vec![hour("user", 1)]), &mut NoRestore).unwrap();
-    let options = Options::default();
-    assert_eq!(ask(&engine, &options, vec![user()]).await.overall, Code::Ok);
-    server.kill().unwrap();
-    let other = || descriptor(&[("user", "b")]);
-    for _ in 0..3 {
-        assert_eq!(ask(&engine, &options, vec![other()]).await.overall, Code::Ok);
-        let looked = ask(&engine, &options, vec![hits(&[("user", "b")], 0)]).await;
-        assert_eq!((looked.overall, remaining(&looked)), (Code::Ok, vec![1]));
+/// The outcome of a request: `None` is an error.
+async fn code(engine: &Engine, options: &Options, descriptor: Descriptor<'_>) -> Option<Code> {
+    match try_ask(engine, options, vec![descriptor]).await {
+        Ok(response) => Some(response.overall),
+        Err(error) => {
+            assert_eq!(error, AnswerError::StoreFailed);
+            None
+        }
     }
-    assert_eq!(engine.plan().domains().statistics().store_error.get(), 3);
+}
+
+#[tokio::test]
+async fn the_failure_mode_of_the_domain_or_the_descriptor_answers_for_a_store_that_is_gone() {
+    use EnvoyFailureMode::{Allow, Deny, Error, Local};
+    let modes = [
+        (None, [None; 3]),
+        (Some(Error), [None; 3]),
+        (Some(Allow), [Some(Code::Ok); 3]),
+        // Units that cannot be given back deny nobody.
+        (Some(Deny), [Some(Code::OverLimit), Some(Code::OverLimit), Some(Code::Ok)]),
+        (Some(Local), [Some(Code::Ok); 3]),
+    ];
+    for charge_all in [false, true] {
+        for of_domain in [false, true] {
+            let mut server = RedisServer::start().unwrap();
+            let options = {
+                let mut options = Options::default();
+                options.envoy.charge_all = charge_all;
+                options
+            };
+            let mut engines = Vec::new();
+            for (mode, expected) in modes {
+                let mut spec = in_redis(&server, vec![hour("user", 1)]);
+                if of_domain {
+                    spec.domains[0].failure_mode = mode.unwrap_or_default();
+                } else {
+                    // Two levels: the one below has the mode of the one above.
+                    let above = with(above("user", vec![hour("path", 1)]), |above| {
+                        above.failure_mode = mode;
+                    });
+                    spec.domains[0].descriptors = vec![above];
+                }
+                let engine = Engine::new(&spec, &mut NoRestore).unwrap();
+                let name = if of_domain {
+                    vec![("user", "a")]
+                } else {
+                    vec![("user", "a"), ("path", "x")]
+                };
+                assert_eq!(code(&engine, &options, hits(&name, 0)).await, Some(Code::Ok));
+                engines.push((engine, name, mode, expected));
+            }
+            server.kill().unwrap();
+            for (engine, name, mode, [take, look, give]) in engines {
+                let back = Descriptor { is_negative_hits: true, ..hits(&name, 1) };
+                let got = [
+                    code(&engine, &options, descriptor(&name)).await,
+                    code(&engine, &options, hits(&name, 0)).await,
+                    code(&engine, &options, back).await,
+                ];
+                assert_eq!(got, [take, look, give], "{mode:?}, charge all {charge_all}");
+                if mode == Some(Local) {
+                    let over = code(&engine, &options, descriptor(&name)).await;
+                    assert_eq!(over, Some(Code::OverLimit), "this process has a limit too");
+                }
+                let errors = engine.plan().domains().statistics().store_error.get();
+                assert_eq!(errors, if mode == Some(Local) { 4 } else { 3 }, "{mode:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn one_descriptor_with_an_error_is_enough_and_modes_share_the_counts() {
+    let mut server = RedisServer::start().unwrap();
+    let allow =
+        |name| with(hour(name, 2), |spec| spec.failure_mode = Some(EnvoyFailureMode::Allow));
+    let mut spec = in_redis(&server, vec![hour("user", 2), allow("free")]);
+    let engine = Engine::new(&spec, &mut NoRestore).unwrap();
+    let options = Options::default();
+    let both = || vec![user(), descriptor(&[("free", "")])];
+    assert_eq!(remaining(&ask(&engine, &options, both()).await), [1, 1]);
+    // Another failure mode does not forget what was counted.
+    spec.domains[0].descriptors = vec![allow("user"), hour("free", 2)];
+    engine.swap(&spec).unwrap();
+    assert_eq!(remaining(&ask(&engine, &options, both()).await), [0, 0]);
+    server.kill().unwrap();
+    assert_eq!(try_ask(&engine, &options, both()).await.unwrap_err(), AnswerError::StoreFailed);
+    assert_eq!(ask(&engine, &options, vec![user()]).await.overall, Code::Ok);
 }
 
 fn algorithms() -> [Algorithm; 5] {

@@ -3,6 +3,7 @@
 mod bypass;
 mod files;
 mod grpc;
+mod outage;
 mod overload;
 mod proxy;
 mod served;

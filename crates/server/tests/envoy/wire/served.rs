@@ -9,7 +9,7 @@ use slidegate_server::domain::Options;
 use slidegate_server::engine::Engine;
 use slidegate_server::gates::NoRestore;
 use slidegate_server::grpc::{self, GrpcLimits, Service};
-use slidegate_server::spec::{DescriptorSpec, DomainSpec, LimitSpec, MEMORY, RateSpec, Spec, Unit};
+use slidegate_server::spec::{DescriptorSpec, DomainSpec, LimitSpec, RateSpec, Spec, Unit};
 use slidegate_tower::OverloadGuard;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -90,7 +90,5 @@ pub(crate) fn users(requests: u32, unit: Unit) -> Spec {
     let limit =
         LimitSpec { rate: Some(rate), name: Some("per-user".to_owned()), replaces: Vec::new() };
     let user = DescriptorSpec { key: "user".to_owned(), limit: Some(limit), ..Default::default() };
-    let domain =
-        DomainSpec { name: "shop".to_owned(), descriptors: vec![user], store: MEMORY.to_owned() };
-    Spec { domains: vec![domain], ..Spec::default() }
+    Spec { domains: vec![DomainSpec::new("shop", vec![user])], ..Spec::default() }
 }

@@ -7,7 +7,7 @@ use slidegate_server::domain::Options;
 use slidegate_server::grpc::message::{
     DescriptorEntry, RateLimitDescriptor, RateLimitRequest, RateLimitResponse,
 };
-use slidegate_server::spec::{DescriptorSpec, DomainSpec, LimitSpec, MEMORY, RateSpec, Spec, Unit};
+use slidegate_server::spec::{DescriptorSpec, DomainSpec, LimitSpec, RateSpec, Spec, Unit};
 use slidegate_testkit::{
     Algorithm as Named, Answer, Mode, Op, Refusal, Standing, Step, Subject, Trace, load_all, run,
 };
@@ -121,7 +121,7 @@ fn spoken(trace: &Trace) -> Vec<Step> {
 fn domain(name: &str, rate: RateSpec) -> DomainSpec {
     let limit = LimitSpec { rate: Some(rate), name: None, replaces: Vec::new() };
     let key = DescriptorSpec { key: "key".to_owned(), limit: Some(limit), ..Default::default() };
-    DomainSpec { name: name.to_owned(), descriptors: vec![key], store: MEMORY.to_owned() }
+    DomainSpec::new(name, vec![key])
 }
 
 #[test]

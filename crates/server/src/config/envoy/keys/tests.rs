@@ -14,6 +14,7 @@ fn the_table_has_the_sixteen_keys_and_ours() {
         "descriptors",
         "detailed_metric",
         "domain",
+        "failure_mode",
         "key",
         "metadata",
         "name",
