@@ -13,7 +13,7 @@ use std::time::Duration;
 use common::{crew, eventually, failing, patient, policy, runtime};
 use slidegate::{Cost, DegradedReason, FailureMode};
 use slidegate_redis::{BreakerState, Redis, RedisLimiter};
-use slidegate_testkit::server::{Door, Proxy, RedisServer, ReplyFault, Sentinel};
+use slidegate_testkit::server::{Cluster, Door, Proxy, RedisServer, ReplyFault, Sentinel};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -259,6 +259,28 @@ fn connection_closed_while_idle_is_replaced_before_the_next_check() {
 
 // A round trip takes longer than a check may. Finding the primary must go on from check to check, or
 // no check ever gets there.
+#[test]
+fn cluster_seeds_farther_away_than_the_deadline_are_found() {
+    crew().block_on(async {
+        let cluster = Cluster::start(&RedisServer::builder()).unwrap();
+        let nodes = cluster.nodes().iter();
+        let proxies: Vec<Proxy> = nodes.map(|node| Proxy::to_port(node.port()).unwrap()).collect();
+        for proxy in &proxies {
+            proxy.delay_replies(DEADLINE * 2);
+        }
+        let urls: Vec<&str> = proxies.iter().map(Proxy::url).collect();
+        let redis = Redis::cluster(&urls).unwrap().deadline(DEADLINE);
+        let redis = redis.connect_deadline(Duration::from_secs(10)).build().unwrap();
+        let limiter = redis.limiter(policy("far", LIMIT, HOUR_MS)).build().unwrap();
+        assert!(limiter.check("k").await.is_degraded());
+        let took = eventually("a decision", async || !limiter.check("k").await.is_degraded()).await;
+        let connections: u64 = proxies.iter().map(|proxy| proxy.counters().connections).sum();
+        println!("decided after {took:?}, {connections} connections");
+        assert!(connections <= proxies.len() as u64, "{connections} connections");
+    });
+}
+
+// The same for Sentinels.
 #[test]
 fn sentinels_farther_away_than_the_deadline_are_found() {
     crew().block_on(async {

@@ -72,7 +72,8 @@ windows[76] = function(kit)
     return units, gap, place + bytes
   end
 
-  local squeeze, blocks = log_merge(kit, codes, code_at), log_blocks(kit, code_at)
+  local blocks = log_blocks(kit, code_at)
+  local squeeze_part, squeeze = log_merge(kit, codes, blocks, code_at)
 
   -- Moves a cursor past everything at or before `now - window`, and past what refunds emptied.
   local function advance(s, c)
@@ -336,9 +337,9 @@ windows[76] = function(kit)
   end
 
   -- Puts every cursor at the front, with all there is, and moves it on from there.
-  local function recut(s, tick, high, low)
+  local function recut(s, place, tick, high, low)
     for _, c in ipairs(s.cursors) do
-      c.place, c.tick, c.high, c.low = s.base, tick, high, low
+      c.place, c.tick, c.high, c.low = place, tick, high, low
       advance(s, c)
     end
   end
@@ -428,6 +429,35 @@ windows[76] = function(kit)
     blocks.clear(s)
   end
 
+  -- Moves all places, so that the codes begin at `start`.
+  local function rebase(s, start)
+    for _, c in ipairs(s.cursors) do
+      c.place = c.place - s.base + start
+    end
+    s.start, s.base, s.stop = start, start, start + #s.text
+    s.end_stored, s.tail = s.stop, ''
+  end
+
+  -- Merges entries if there are too many.
+  local function shrink(s)
+    local function is_over()
+      return #s.text * 8 > s.param * 7
+    end
+    if is_over() then
+      local all = front(s)
+      squeeze_part(s)
+      recut(s, all.place, all.tick, all.high, all.low)
+    end
+    if is_over() then
+      trim(s)
+      rebase(s, s.start)
+      local all = front(s)
+      recut(s, s.base, squeeze(s, all), all.high, all.low)
+      trim(s)
+      rebase(s, s.start)
+    end
+  end
+
   -- Writes all codes again, with spare bytes and an index.
   local function rewrite(s, ttl)
     local start = start_for(#s.cursors)
@@ -435,25 +465,20 @@ windows[76] = function(kit)
     if #s.cursors == 0 then
       s.text, s.base = '', 0
       blocks.clear(s)
+      rebase(s, start)
     else
       gather(s)
-      if #s.text * 8 > s.param * 7 then
-        trim(s)
-        local all = front(s)
-        recut(s, squeeze(s, all), all.high, all.low)
-        trim(s)
-      elseif s.records == 0 then
+      if s.records == 0 then
         trim(s)
       end
+      rebase(s, start)
+      shrink(s)
       size = size_for(start + #s.text, math.max(8, (#s.text - #s.text % 16) / 16))
     end
-    for _, c in ipairs(s.cursors) do
-      c.place = c.place - s.base + start
-    end
-    s.start, s.base, s.stop = start, start, start + #s.text
-    s.end_stored, s.tail = s.stop, ''
-    -- Above the cap only with debt of many times 2^53 units, which takes several codes.
-    s.size = math.max(math.min(size, s.start + s.param), s.stop)
+    -- Not far beyond what makes entries merge, so that a part of them is enough. Above the cap only with
+    -- debt of many times 2^53 units, which takes several codes.
+    local most = math.min(s.param, (s.param - s.param % 8) / 8 * 7 + 512)
+    s.size = math.max(math.min(size, s.start + most), s.stop)
     if s.size - s.start < 256 then
       blocks.clear(s)
     else

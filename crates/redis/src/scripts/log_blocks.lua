@@ -11,7 +11,7 @@
 local function log_blocks(kit, code_at)
   local pack, unpack, sub, format = struct.pack, struct.unpack, string.sub, string.format
   local BLOCK, RECORD, RECORD_BYTES, MANY = 256, '<i6I2I5', 13, 1099511627775
-  local blocks = { RECORD_BYTES = RECORD_BYTES }
+  local blocks = { BYTES = BLOCK, RECORD_BYTES = RECORD_BYTES }
 
   -- Records that lie between the beginning of the codes and a place.
   function blocks.count(s, place)
@@ -196,6 +196,16 @@ local function log_blocks(kit, code_at)
     local dropped = (s.phase + bytes - phase) / BLOCK
     s.index, s.phase = sub(s.index, dropped * RECORD_BYTES + 1), phase
     s.records = math.max(s.records - dropped, 0)
+  end
+
+  -- Writes the records between two of them again, after what lies there became shorter by some blocks
+  -- and the second one begins at `place` now.
+  function blocks.splice(s, first, second, place, gain)
+    local records, behind = s.records - gain / BLOCK, sub(s.index, second * RECORD_BYTES + 1)
+    s.index, s.records = sub(s.index, 1, first * RECORD_BYTES), first
+    local tick, from = blocks.get(s, first)
+    blocks.extend(s, place, { place = from, tick = tick })
+    s.index, s.records = s.index .. behind, records
   end
 
   -- Adds the records of what has been written since, up to `stop`. `from` is the first entry there is.

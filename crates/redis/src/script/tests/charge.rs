@@ -6,6 +6,7 @@ use slidegate::Algorithm;
 use slidegate_testkit::Random;
 
 use super::super::{Charge, KeyOp, KeyReply, Op, ScriptLimits};
+use super::refund::Model;
 use super::{ALGORITHMS, Caller, START, charge, decided, limits, ms};
 
 impl Caller {
@@ -104,6 +105,37 @@ pub(super) fn charges_behind_later_units_never_over_admit() {
             );
             now += ms(random.between(1, 400));
         }
+    }
+}
+
+// Of a long log only a part is merged at a time, so that no call takes long.
+#[test]
+pub(super) fn long_capped_log_is_exact_to_a_quantum() {
+    let (mut caller, mut random) = (Caller::start(), Random::new(6));
+    // The quantum is the first power of two of at least 12 windows divided by the cap.
+    let (window, bytes_max, quantum) = (300_000, 16_384, 256);
+    for quotas in [&[(1 << 40, window)][..], &[(1 << 40, 20_000), (1 << 40, window)]] {
+        caller.flush();
+        let limits = limits(Algorithm::LogCapped { bytes_max }, quotas);
+        let (mut model, mut now) = (Model::default(), START);
+        for round in 0..240 {
+            now += ms(random.pick(&[100, 100, 100, 700, 9000]));
+            let charges: Vec<Charge> =
+                (0..100).rev().map(|age| charge(random.pick(&[1, 1, 3]), age)).collect();
+            caller.charge(now, "k", &limits, &charges);
+            let tick = u64::try_from(now.as_millis()).unwrap();
+            for (charge, age) in charges.iter().zip((0..100).rev()) {
+                model.take(tick - age, charge.units);
+            }
+            model.entries.retain(|(at, _)| at + window + quantum > tick);
+            for (used, (_, window)) in caller.used(now, "k", &limits).iter().zip(quotas) {
+                let [least, most] =
+                    [*window, window + quantum].map(|window| model.used(tick, window));
+                assert!((least..=most).contains(used), "round {round}: {least} {used} {most}");
+            }
+        }
+        let value: Vec<u8> = caller.command("GET k");
+        assert!((8000..18_000).contains(&value.len()), "{} bytes", value.len());
     }
 }
 

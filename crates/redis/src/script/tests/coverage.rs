@@ -99,6 +99,7 @@ fn drive() {
     borders::entries_at_the_border_of_a_block_are_refunded();
     borders::long_log_moves_with_the_clock();
     charge::charges_with_an_age_count_as_if_recorded_in_time();
+    charge::long_capped_log_is_exact_to_a_quantum();
     charge::charges_older_than_every_window_are_not_recorded();
     charge::charges_may_exceed_the_limit();
     damage::damaged_values_are_an_error_of_ours_or_an_answer();
