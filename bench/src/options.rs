@@ -18,7 +18,7 @@ inproc        time of a check, beside peers and a floor
 memory        resident memory after one window of filling and three of churn
 holds         the longest that a lock is held while 10 M keys come, are saved and swept
 redis         limits in Redis beside the usual sorted set, on a server started for it
-faults        every fault of a Redis store, staged on real servers; about five minutes
+faults        every fault of a Redis store, staged on real servers; about seven minutes
 instructions  instructions of a check, counted by callgrind
 tower         what a layer adds to a request, in time and instructions
 server        the daemon beside servers that do nothing, Redis and a peer

@@ -44,10 +44,12 @@ struct Node {
     /// in Redis afterwards.
     ledger: RedisLimiter,
     ledger_units: AtomicU64,
+    /// Whether it has begun to check.
+    has_begun: AtomicBool,
 }
 
 impl Load {
-    /// Starts the load on handles from `connect`, one per node.
+    /// Prepares the load on handles from `connect`, one per node. A node waits until it may begin.
     pub(super) fn start(
         connect: impl Fn() -> Result<RedisBuilder, Failure>,
     ) -> Result<Self, Failure> {
@@ -60,6 +62,20 @@ impl Load {
             tasks.spawn(check_until(Arc::clone(node), Arc::clone(&is_over)));
         }
         Ok(Self { tasks, is_over, nodes })
+    }
+
+    /// Lets every node check.
+    pub(super) fn begin_all(&self) {
+        for node in &self.nodes {
+            node.has_begun.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Lets only the first node check.
+    pub(super) fn begin_first(&self) {
+        if let Some(node) = self.nodes.first() {
+            node.has_begun.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Runs until the limit has been reached and the state is steady.
@@ -115,6 +131,7 @@ impl Node {
             limiter: redis.limiter(limited).nodes(NODES).build()?,
             ledger: redis.limiter(ledger).build()?,
             ledger_units: AtomicU64::new(0),
+            has_begun: AtomicBool::new(false),
         })
     }
 }
@@ -122,6 +139,10 @@ impl Node {
 async fn check_until(node: Arc<Node>, is_over: Arc<AtomicBool>) -> Vec<Observation> {
     let mut observations = Vec::new();
     while !is_over.load(Ordering::Relaxed) {
+        if !node.has_begun.load(Ordering::Relaxed) {
+            sleep(Duration::from_millis(1)).await;
+            continue;
+        }
         let sent = Instant::now();
         let decision = node.limiter.check(KEY).await;
         observations.push(Observation {

@@ -38,7 +38,7 @@ pub(super) struct Outcome {
     pub(super) lost: u64,
     /// Units that Redis recorded without a caller that received them.
     pub(super) unclaimed: u64,
-    /// Connections made after the fault began.
+    /// Connections that were made, before and after the fault.
     pub(super) connections: u64,
 }
 

@@ -48,6 +48,9 @@ pub(super) const FAULTS: &[Fault] = &[
     fault!("oom", "out of memory (noeviction) for 2 s", oom()),
     fault!("read-only", "server is a replica for 2 s", read_only()),
     fault!("cold-start", "cold start, replies take 12 ms of a 20 ms deadline", cold_start()),
+    fault!("cold-sentinel", "cold start, Sentinels reply after 40 ms", cold_sentinel()),
+    fault!("cold-cluster", "cold start, cluster seeds reply after 40 ms", cold_cluster()),
+    fault!("uneven", "server paused for 2 s, one node had all the load", uneven()),
     fault!("clock-400ms", "clock steps forward by 400 ms", clock(400)),
     fault!("clock-2h", "clock steps forward by 2 h", clock(7_200_000)),
     fault!("clock-back-400ms", "clock steps back by 400 ms", clock(-400)),
@@ -56,7 +59,8 @@ pub(super) const FAULTS: &[Fault] = &[
     fault!("sentinel-crash", "primary killed, Sentinel failover", sentinel_crash()),
     fault!("cluster-planned", "planned cluster failover", cluster_planned()),
     fault!("cluster-crash", "cluster primary killed", cluster_crash()),
-    fault!("evicted", "allkeys-lru evicts the key", evicted()),
+    fault!("cluster-other", "cluster primary of other keys killed", cluster_other()),
+    fault!("evicted", "allkeys-random evicts the key again and again", evicted()),
 ];
 
 /// Runs the load, then the fault, which returns when it is healed.
@@ -65,9 +69,17 @@ async fn staged(
     fault: impl AsyncFnOnce() -> Result<(), Failure>,
 ) -> Result<Outcome, Failure> {
     let load = Load::start(connect)?;
+    load.begin_all();
     load.warm_up().await;
+    run_fault(load, async |_: &Load| fault().await).await
+}
+
+async fn run_fault(
+    load: Load,
+    fault: impl AsyncFnOnce(&Load) -> Result<(), Failure>,
+) -> Result<Outcome, Failure> {
     let began = now();
-    fault().await?;
+    fault(&load).await?;
     load.finish(Span { began, healed: now() }).await
 }
 
@@ -215,10 +227,56 @@ async fn cold_start() -> Result<Outcome, Failure> {
     let server = RedisServer::start()?;
     let proxy = Proxy::in_front_of(&server)?;
     proxy.delay_replies(Duration::from_millis(12));
+    started(at(proxy.url().to_owned())).await
+}
+
+/// Starts the load, which is the fault.
+async fn started(connect: impl Fn() -> Result<RedisBuilder, Failure>) -> Result<Outcome, Failure> {
     let began = now();
-    let load = Load::start(at(proxy.url().to_owned()))?;
+    let load = Load::start(connect)?;
+    load.begin_all();
     load.warm_up().await;
     load.finish(Span { began, healed: began }).await
+}
+
+/// Proxies that delay the replies of servers by twice the deadline, and their addresses.
+fn far_away(servers: &[RedisServer]) -> Result<(Vec<Proxy>, Vec<String>), Failure> {
+    let mut proxies = Vec::with_capacity(servers.len());
+    for server in servers {
+        let proxy = Proxy::in_front_of(server)?;
+        proxy.delay_replies(Duration::from_millis(40));
+        proxies.push(proxy);
+    }
+    let urls = proxies.iter().map(|proxy| proxy.url().to_owned()).collect();
+    Ok((proxies, urls))
+}
+
+async fn cold_sentinel() -> Result<Outcome, Failure> {
+    let sentinel = Sentinel::start(&RedisServer::builder())?;
+    let (_proxies, urls) = far_away(sentinel.sentinels())?;
+    let service = sentinel.service_name();
+    started(move || Ok(Redis::sentinel(&urls, service)?)).await
+}
+
+async fn cold_cluster() -> Result<Outcome, Failure> {
+    let cluster = Cluster::start(&cluster_node())?;
+    let (_proxies, urls) = far_away(cluster.nodes())?;
+    started(move || Ok(Redis::cluster(&urls)?)).await
+}
+
+/// One node has used the limit before the fault, the others have not seen the key.
+async fn uneven() -> Result<Outcome, Failure> {
+    let mut server = RedisServer::start()?;
+    let load = Load::start(single(&server))?;
+    load.begin_first();
+    load.warm_up().await;
+    run_fault(load, async |load: &Load| {
+        server.suspend()?;
+        load.begin_all();
+        sleep(OUTAGE).await;
+        Ok(server.resume()?)
+    })
+    .await
 }
 
 async fn clock(millis: i64) -> Result<Outcome, Failure> {
@@ -304,6 +362,28 @@ async fn cluster_crash() -> Result<Outcome, Failure> {
             let old = cluster.kill_primary_of(&key)?;
             cluster.wait_for_failover(&key, old)?;
             Ok(())
+        },
+    )
+    .await
+}
+
+/// Kills a primary that does not have the keys of the load.
+async fn cluster_other() -> Result<Outcome, Failure> {
+    let mut cluster = Cluster::start(&cluster_node())?;
+    let urls = cluster.urls();
+    staged(
+        move || Ok(Redis::cluster(&urls)?),
+        async || {
+            let ours = cluster.primary_of(&stored_key(&cluster)?)?;
+            for number in 0..100 {
+                let other = format!("other:{number}");
+                if cluster.primary_of(&other)? != ours {
+                    let old = cluster.kill_primary_of(&other)?;
+                    cluster.wait_for_failover(&other, old)?;
+                    return Ok(());
+                }
+            }
+            Err("the cluster has one primary".into())
         },
     )
     .await
