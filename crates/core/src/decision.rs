@@ -42,6 +42,7 @@ impl Marks {
     const DENIED: Self = Self(1);
     const SHADOW_DENIED: Self = Self(2);
     const ESTIMATED: Self = Self(4);
+    const BLOCKED: Self = Self(8);
 
     #[inline]
     fn has(self, mark: Self) -> bool {
@@ -63,6 +64,7 @@ impl fmt::Debug for Marks {
             (Self::DENIED, "denied"),
             (Self::SHADOW_DENIED, "shadow_denied"),
             (Self::ESTIMATED, "estimated"),
+            (Self::BLOCKED, "blocked"),
         ];
         let set = names.iter().filter(|(mark, _)| self.has(*mark)).map(|(_, name)| name);
         f.debug_set().entries(set).finish()
@@ -210,6 +212,11 @@ impl Decision {
         self.marks.has(Marks::ESTIMATED)
     }
 
+    /// Returns `true` if the key is blocked: see [`Limiter::block`](crate::Limiter::block).
+    pub fn is_blocked(&self) -> bool {
+        self.marks.has(Marks::BLOCKED)
+    }
+
     /// Returns `true` if the store failed, so that the policy's failure mode decided.
     pub fn is_degraded(&self) -> bool {
         self.degraded.is_some()
@@ -264,16 +271,29 @@ impl Decision {
 
     /// Adds units that were returned to what remains in every quota.
     pub fn return_units(&mut self, units: u64) {
-        let quotas = match &mut self.quotas {
-            QuotaDecisions::One(quota) => core::slice::from_mut(quota),
-            QuotaDecisions::Many(array, len) => &mut array[..*len],
-        };
-        for quota in quotas {
+        for quota in self.quotas.as_mut_slice() {
             quota.remaining = quota.remaining.saturating_add(units).min(quota.limit);
             if quota.remaining == quota.limit {
                 quota.reset_after = 0;
             }
         }
+    }
+
+    /// Turns the decision into the denial of a key that is blocked for `left` more. For
+    /// implementations of [`Store`](crate::Store).
+    pub fn into_blocked(self, left: Duration) -> Self {
+        self.into_blocked_for(u64::try_from(left.as_nanos()).unwrap_or(NEVER).min(NEVER - 1))
+    }
+
+    /// As [`into_blocked`](Self::into_blocked), from nanoseconds.
+    pub(crate) fn into_blocked_for(mut self, left: u64) -> Self {
+        for quota in self.quotas.as_mut_slice() {
+            quota.remaining = 0;
+            quota.retry_after = quota.retry_after.max(left);
+            quota.reset_after = quota.reset_after.max(left);
+        }
+        self.marks.add(Marks::BLOCKED);
+        self.into_denied()
     }
 
     /// Marks the decision as one of the failure mode, made because the store failed for this reason.
@@ -397,6 +417,13 @@ impl PartialEq for QuotaDecisions {
 impl Eq for QuotaDecisions {}
 
 impl QuotaDecisions {
+    fn as_mut_slice(&mut self) -> &mut [QuotaDecision] {
+        match self {
+            Self::One(quota) => core::slice::from_mut(quota),
+            Self::Many(array, len) => &mut array[..*len],
+        }
+    }
+
     #[inline]
     fn as_slice(&self) -> &[QuotaDecision] {
         match self {

@@ -40,6 +40,8 @@ pub enum ErrorKind {
     Unsupported,
     /// Too many callers are waiting already.
     Waiters,
+    /// The memory limit has no room for what was asked.
+    Memory,
     /// A snapshot that is damaged, truncated, foreign or of another version.
     Snapshot,
     /// The store could not be reached or gave no usable answer.

@@ -99,8 +99,24 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Yields the requests in the longest window, oldest first, if the algorithm keeps them.
     fn history<'a>(&'a self, target: Target<'a>) -> StoreResult<'a, Vec<Event>>;
 
-    /// Forgets a key. Yields whether there was anything to forget.
+    /// Forgets a key, and ends its block. Yields whether there was anything to forget.
     fn reset<'a>(&'a self, key: &'a [u8]) -> StoreResult<'a, bool>;
+
+    /// Denies every check and wait of a key for a time, instead of an earlier block.
+    ///
+    /// The default is an error of the kind [`ErrorKind::Unsupported`].
+    fn block<'a>(&'a self, key: &'a [u8], time: Duration) -> StoreResult<'a, ()> {
+        let _ = (key, time);
+        unsupported("block")
+    }
+
+    /// Ends the block of a key. Yields whether there was one.
+    ///
+    /// The default is an error of the kind [`ErrorKind::Unsupported`].
+    fn unblock<'a>(&'a self, key: &'a [u8]) -> StoreResult<'a, bool> {
+        let _ = key;
+        unsupported("unblock")
+    }
 
     /// Rebuilds a receipt from the parts that were sent to a client.
     fn receipt(&self, key: &[u8], units: u64, tick: u64, epoch: u16) -> Receipt;
@@ -122,7 +138,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         StoreFuture::ready(Err(Error::new(ErrorKind::Unsupported, message)))
     }
 
-    /// Returns whether [`wait`](Store::wait) serves callers in order.
+    /// Returns whether [`wait`](Store::wait) serves the callers of this process in order.
     fn waits_in_order(&self) -> bool {
         false
     }

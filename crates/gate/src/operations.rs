@@ -1,5 +1,7 @@
 //! Operations of a gate other than checks.
 
+use core::time::Duration;
+
 use slidegate::{Cost, Decision, Error, Event, Receipt, Target, Usage};
 
 use crate::gate::{Decided, Gate, TierId};
@@ -128,7 +130,7 @@ impl Gate {
         self.store.history(self.target(key, tier)).await
     }
 
-    /// Removes the key. Returns `true` if it existed.
+    /// Removes the key and ends its block. Returns `true` if it existed.
     ///
     /// # Errors
     ///
@@ -136,6 +138,29 @@ impl Gate {
     pub async fn reset(&self, key: &[u8]) -> Result<bool, Error> {
         let local = self.local.as_ref().is_some_and(|local| local.limiter.reset(key));
         Ok(self.store.reset(key).await? || local)
+    }
+
+    /// Denies every check and wait of a key for a time, instead of an earlier block.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store did not answer or has no room for the block.
+    pub async fn block(&self, key: &[u8], time: Duration) -> Result<(), Error> {
+        self.store.block(key, time).await?;
+        match &self.local {
+            Some(local) => local.limiter.block(key, time),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends the block of a key. Returns whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store did not answer.
+    pub async fn unblock(&self, key: &[u8]) -> Result<bool, Error> {
+        let local = self.local.as_ref().is_some_and(|local| local.limiter.unblock(key));
+        Ok(self.store.unblock(key).await? || local)
     }
 
     /// Rebuilds a receipt from the parts that were sent to a client.

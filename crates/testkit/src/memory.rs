@@ -122,6 +122,14 @@ impl Subject for MemorySubject {
         Ok(self.limiter.charge(key, units))
     }
 
+    fn block(&mut self, key: &str, time: Duration) -> Result<(), Refusal> {
+        self.limiter.block(key, time).map_err(failed)
+    }
+
+    fn unblock(&mut self, key: &str) -> Result<bool, Refusal> {
+        Ok(self.limiter.unblock(key))
+    }
+
     fn reset(&mut self, key: &str) -> Result<bool, Refusal> {
         Ok(self.limiter.reset(key))
     }

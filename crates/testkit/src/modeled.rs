@@ -20,6 +20,8 @@ pub struct ModelSubject {
     /// Never goes back.
     now_ns: u64,
     keys: BTreeMap<String, Keyed>,
+    /// The tick at which the block of a key ends.
+    blocks: BTreeMap<String, u64>,
     /// How many keys were created. Each has its number, so that a receipt from before a reset finds
     /// nothing.
     births: u64,
@@ -47,6 +49,7 @@ impl ModelSubject {
             policy: trace.policy.clone(),
             now_ns: nanos(Duration::from_millis(trace.start_ms)),
             keys: BTreeMap::new(),
+            blocks: BTreeMap::new(),
             births: 0,
         }
     }
@@ -112,7 +115,7 @@ impl ModelSubject {
 
     fn answer(&self, key: &str, quotas: &[TickQuota], asked: Option<u64>, allowed: bool) -> Answer {
         let (now, tick_ns) = (self.now(), self.tick_ns());
-        let shadow = self.policy.mode == Mode::Shadow;
+        let (shadow, blocked) = (self.policy.mode == Mode::Shadow, self.blocked(key));
         // A decision cuts what is longer than 584 years.
         let longest = u64::MAX - 1;
         let duration =
@@ -121,9 +124,9 @@ impl ModelSubject {
             let standing = model.standing(place, quota, now, asked);
             Standing {
                 limit: quota.limit,
-                remaining: standing.remaining,
-                retry_after: standing.retry_after.map(duration),
-                reset_after: duration(standing.reset_after),
+                remaining: if blocked > 0 { 0 } else { standing.remaining },
+                retry_after: standing.retry_after.map(|ticks| duration(ticks.max(blocked))),
+                reset_after: duration(standing.reset_after.max(blocked)),
             }
         };
         let quotas = quotas.iter().enumerate();
@@ -136,7 +139,15 @@ impl ModelSubject {
         }
     }
 
+    /// The ticks until the block of a key ends; zero without one.
+    fn blocked(&self, key: &str) -> u64 {
+        self.blocks.get(key).map_or(0, |end| end.saturating_sub(self.now()))
+    }
+
     fn fits(&self, key: &str, quotas: &[TickQuota], cost: u64) -> bool {
+        if self.blocked(key) > 0 {
+            return false;
+        }
         let now = self.now();
         let mut quotas = quotas.iter().enumerate();
         self.look(key, |model| quotas.all(|(place, quota)| model.fits(place, *quota, now, cost)))
@@ -236,9 +247,22 @@ impl Subject for ModelSubject {
         Ok(units)
     }
 
+    fn block(&mut self, key: &str, time: Duration) -> Result<(), Refusal> {
+        let ticks = nanos(time).div_ceil(self.tick_ns());
+        self.blocks.insert(key.into(), self.date() + ticks);
+        Ok(())
+    }
+
+    fn unblock(&mut self, key: &str) -> Result<bool, Refusal> {
+        let was_blocked = self.blocked(key) > 0;
+        self.blocks.remove(key);
+        Ok(was_blocked)
+    }
+
     fn reset(&mut self, key: &str) -> Result<bool, Refusal> {
+        let was_blocked = self.unblock(key)?;
         let counts = self.usage(key)?.iter().any(|units| *units > 0);
-        Ok(self.keys.remove(key).is_some() && counts)
+        Ok((self.keys.remove(key).is_some() && counts) || was_blocked)
     }
 
     fn usage(&mut self, key: &str) -> Result<Vec<u64>, Refusal> {

@@ -18,10 +18,11 @@ use with_quotas::LimitsOf;
 pub use with_quotas::WithQuotas;
 
 use core::ops::Range;
+use core::time::Duration;
 
 use crate::cost::Cost;
 use crate::decision::Decision;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::key::{Key, Secret};
 use crate::memory::{AnyStore, OnFull, Request};
 use crate::policy::{Mode, Policy};
@@ -245,12 +246,52 @@ impl Limiter {
         WithQuotas { limiter: self, limits: LimitsOf::Prepared(&self.limits) }
     }
 
-    /// Removes a key. Returns `true` if it existed. Receipts handed out for it are void.
+    /// Removes a key and ends its block. Returns `true` if it existed. Receipts handed out for it are void.
     ///
     /// Callers that wait for units of the key stay in line, and those in front get theirs at once.
     /// What the overflow sketch may remember of the key stays until its windows have passed.
     pub fn reset<K: Key + ?Sized>(&self, key: &K) -> bool {
         self.store.reset(key.fingerprint(&self.secret), self.moment())
+    }
+
+    /// Denies every check and wait of a key for `time`, whatever its quotas say. It replaces an earlier
+    /// block, also by a shorter one. At most ten years, rounded up to a tick.
+    ///
+    /// `retry_after` is the time until the block ends, or the window's if that is longer, and nothing
+    /// remains. Usage, refunds and charges of the key work as before. Callers that wait are denied
+    /// when their turn comes. Blocks are part of a snapshot, and [`reset`](Limiter::reset) ends them.
+    ///
+    /// ```
+    /// use slidegate::{Limiter, Policy, Quota};
+    /// use std::time::Duration;
+    ///
+    /// let limiter = Limiter::new(Policy::new("login", Quota::per_minute(10))?)?;
+    /// limiter.block("mallory", Duration::from_secs(3600))?;
+    /// let decision = limiter.check("mallory");
+    /// assert!(!decision.is_allowed() && decision.is_blocked());
+    ///
+    /// assert!(limiter.unblock("mallory"));
+    /// assert!(limiter.check("mallory").is_allowed());
+    /// # Ok::<(), slidegate::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns an error of the kind [`ErrorKind::Memory`] if the memory limit has no room for another
+    /// block: all blocks together may take a sixteenth of it.
+    pub fn block<K: Key + ?Sized>(&self, key: &K, time: Duration) -> Result<(), Error> {
+        let ticks = self.scale.window(time.min(Quota::WINDOW_MAX));
+        if self.store.block(key.fingerprint(&self.secret), ticks, self.moment()) {
+            return Ok(());
+        }
+        let message = "no memory for another blocked key: raise memory_limit or unblock others";
+        Err(Error::new(ErrorKind::Memory, message))
+    }
+
+    /// Ends the block of a key. Returns `true` if there was one. What the key took before and during the
+    /// block still counts.
+    pub fn unblock<K: Key + ?Sized>(&self, key: &K) -> bool {
+        self.store.unblock(key.fingerprint(&self.secret), self.moment())
     }
 
     /// Drops keys that can no longer change a decision: looks at up to `slots_max` slots and goes
@@ -327,6 +368,7 @@ impl Limiter {
             swept: store.swept,
             longest_hold: store.longest_hold,
             waiters: store.waiters,
+            blocked: store.blocked,
         }
     }
 

@@ -34,6 +34,8 @@ pub struct Stats {
     pub longest_hold: Duration,
     /// Callers that wait in line.
     pub waiters: usize,
+    /// Keys that are blocked, as of the last sweep of each shard.
+    pub blocked: u64,
 }
 
 /// Units that count against each quota of a key.

@@ -101,6 +101,14 @@ impl Store for Limiter {
         StoreFuture::ready(Ok(self.reset(key)))
     }
 
+    fn block<'a>(&'a self, key: &'a [u8], time: Duration) -> StoreResult<'a, ()> {
+        StoreFuture::ready(self.block(key, time))
+    }
+
+    fn unblock<'a>(&'a self, key: &'a [u8]) -> StoreResult<'a, bool> {
+        StoreFuture::ready(Ok(self.unblock(key)))
+    }
+
     fn receipt(&self, key: &[u8], units: u64, tick: u64, epoch: u16) -> Receipt {
         self.receipt(key, units, tick, epoch)
     }
@@ -174,6 +182,7 @@ impl Store for Limiter {
                 Count(stats.overflowed),
             ),
             Stat::new("rate_limit_swept_total", "Expired keys dropped.", Count(stats.swept)),
+            Stat::new("rate_limit_blocked_keys", "Blocked keys.", Gauge(stats.blocked)),
             Stat::new("rate_limit_waiters", "Callers waiting.", Gauge(stats.waiters as u64)),
             Stat::new(
                 "rate_limit_lock_hold_longest_seconds",

@@ -11,6 +11,9 @@ pub(super) const SWEEP_FOR_NEW: usize = 4;
 /// Slots swept before a key that does not fit is evicted, denied or left to the sketches.
 const SWEEP_WHEN_FULL: usize = 64;
 
+/// Blocks that a sweep looks at, however few slots it does.
+const SWEEP_BLOCKS: usize = 16;
+
 /// Slots that a table loses at once.
 const SHRINK_STEP: usize = 1024;
 
@@ -50,7 +53,7 @@ impl IdleBound {
     }
 
     /// Keys have moved, perhaps from slots that the sweep has yet to see to others.
-    fn keys_moved(&mut self) {
+    pub(super) fn keys_moved(&mut self) {
         self.pass = 0;
     }
 
@@ -87,6 +90,7 @@ impl<W: Window> Shard<W> {
         let (mut seen, mut dropped) = (0, 0);
         let longest = shared.longest();
         self.rare.resets.sweep(slots, self.latest.now, longest, &shared.account);
+        self.sweep_blocks(slots.max(SWEEP_BLOCKS), shared);
         while seen < slots {
             if self.sweep_at == 0 {
                 if self.shrink(shared) {
@@ -226,7 +230,8 @@ impl<W: Window> Shard<W> {
         let idle_at = |at: usize| {
             let (fingerprint, window) = self.slots.get(at)?;
             let idle_at = window.idle_at(shared.longest());
-            (!self.rare.lines.has(fingerprint)).then_some((idle_at, at))
+            let key = self.rare.blocks.key_of(fingerprint);
+            (!self.rare.lines.has(key)).then_some((idle_at, at))
         };
         let nearest = self.slots.near(request.fingerprint).filter_map(idle_at);
         let (_, at) = nearest.take(EVICT_FROM).min()?;
@@ -247,9 +252,10 @@ impl<W: Window> Shard<W> {
     pub(super) fn remember(&mut self, at: usize, request: &Request<'_>, shared: &Shared) {
         self.open_sketches(shared);
         let now = request.moment.now;
-        let Some((fingerprint, _)) = self.slots.get(at) else {
+        let Some((stored, _)) = self.slots.get(at) else {
             return;
         };
+        let fingerprint = self.rare.blocks.key_of(stored);
         let window = self.slots.window(at);
         for (index, sketch) in self.sketches.iter_mut().enumerate() {
             // The key may have had other quotas than the one that pushes it out, so all that is on

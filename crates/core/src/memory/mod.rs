@@ -1,5 +1,8 @@
 //! The keyed store: sharded, budgeted, swept.
 
+mod any;
+mod blocks;
+mod contention;
 mod decide;
 mod evict;
 mod full;
@@ -16,5 +19,6 @@ pub(crate) use decide::Request;
 pub(crate) use longest::KeptWindows;
 pub use shard::OnFull;
 
+pub(crate) use any::AnyStore;
 pub(crate) use line::{Confirm, LineFull, LineUp, Turn, Wakers};
-pub(crate) use store::{AnyStore, LockedShard, MemoryStore, StoreSettings};
+pub(crate) use store::{LockedShard, MemoryStore, StoreSettings};

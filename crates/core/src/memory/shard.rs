@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::blocks::Blocks;
 use super::decide::{Known, Request, check_one_known, check_window, decide, deny_full, look, seed};
 use super::evict::{IdleBound, SWEEP_FOR_NEW};
 use super::line::{Aside, Lines, WaiterCount, Wakers};
@@ -151,6 +152,7 @@ pub(super) struct Rare {
     /// Keys of a snapshot that found no room, until its sketches are there; empty otherwise.
     pub(super) unplaced: Vec<(u64, [u64; QUOTAS_MAX])>,
     pub(super) resets: Resets,
+    pub(super) blocks: Blocks,
     pub(super) lines: Lines,
 }
 
@@ -262,6 +264,14 @@ impl<W: Window> Shard<W> {
 
     /// Decides as if asked, and takes nothing.
     pub(super) fn peek(&mut self, request: &Request<'_>, shared: &Shared) -> Decision {
+        if let Some(denial) = self.blocked_denial(request, shared) {
+            return denial;
+        }
+        self.with_slot(request.fingerprint, shared, |shard| shard.look_at(request, shared))
+    }
+
+    /// Decides by the key's window alone, and takes nothing.
+    pub(super) fn look_at(&mut self, request: &Request<'_>, shared: &Shared) -> Decision {
         let request = self.enter(request);
         match self.slots.find(request.fingerprint) {
             Some(at) => look(self.slots.window(at), &request, shared, |window| {
@@ -442,9 +452,16 @@ impl<W: Window> Shard<W> {
 
     #[cold]
     fn check_new(&mut self, request: &Request<'_>, shared: &Shared) -> Decision {
+        if let Some(denial) = self.blocked_denial(request, shared) {
+            return denial;
+        }
+        if self.end_block_in_time(request.fingerprint, shared) {
+            // Its slot can be found again.
+            return self.check(request, shared);
+        }
         let possible = request.limits.quotas().iter().all(|quota| request.cost <= quota.limit);
         if !possible {
-            return self.peek(request, shared);
+            return self.look_at(request, shared);
         }
         self.sweep_for_new(SWEEP_FOR_NEW, shared);
         let Some(at) = self.place_key(request, shared) else {

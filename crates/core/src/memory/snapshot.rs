@@ -4,6 +4,7 @@
 //! [keys, records ...]                                   fingerprint, epoch, window
 //! [sketches, shard, number of shards, records ...]
 //! [resets, shard, number of shards, tick, records ...]  see `resets.rs`
+//! [blocks, records ...]                                 see `blocks.rs`
 //! ```
 //!
 //! Keys are divided by ranges of their fingerprints and not by their places in the table, so that a
@@ -21,6 +22,7 @@ use crate::window::{DecodeContext, Window};
 const KEYS: u64 = 1;
 const SKETCHES: u64 = 2;
 const RESETS: u64 = 3;
+const BLOCKS: u64 = 4;
 
 /// Slots that one step looks at, about.
 const STEP: usize = 128;
@@ -53,6 +55,7 @@ pub(super) fn save<W: Window>(
         each(&frame)?;
     }
     save_resets(shard, place, each)?;
+    save_blocks(shard, each)?;
     Ok(saved)
 }
 
@@ -65,7 +68,8 @@ fn save_keys<W: Window>(
 ) -> u64 {
     let hold = Hold::start();
     let mut keys = 0;
-    shard.slots.between(from, to, |fingerprint, window| {
+    shard.slots.between(from, to, |stored, window| {
+        let fingerprint = shard.rare.blocks.key_of(stored);
         frame.put_u64(fingerprint);
         frame.put_u64(window.epoch().into());
         // Callers that wait do not survive a restart, so they are not charged.
@@ -115,6 +119,25 @@ fn save_resets<W: Window>(
         next = shard.rare.resets.encode(from, STEP, &mut frame);
         let is_empty = shard.rare.resets.bytes() == 0 && shard.rare.resets.void_before() == 0;
         shard.note_hold(hold);
+        drop(shard);
+        if !is_empty {
+            each(&frame)?;
+        }
+    }
+    Ok(())
+}
+
+fn save_blocks<W: Window>(
+    shard: &Mutex<Shard<W>>,
+    each: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut next = Some(0);
+    while let Some(from) = next {
+        let mut frame = Vec::new();
+        frame.put_u64(BLOCKS);
+        let shard = shard.lock();
+        let is_empty = shard.rare.blocks.len() == 0;
+        next = shard.rare.blocks.encode(from, STEP, &mut frame);
         drop(shard);
         if !is_empty {
             each(&frame)?;
@@ -180,6 +203,16 @@ pub(super) fn restore<'a, W: Window + 'a>(
                 let fingerprint = frame.take_u64()?;
                 let mut shard = lock(fingerprint);
                 shard.rare.resets.decode(fingerprint, &mut frame, shared.note_budget())?;
+            }
+        }
+        BLOCKS => {
+            while !frame.is_empty() {
+                let fingerprint = frame.take_u64()?;
+                let mut shard = lock(fingerprint);
+                shard.see(request.moment);
+                if !shard.restore_block(fingerprint, &mut frame, shared)? {
+                    restored.dropped += 1;
+                }
             }
         }
         _ => return Err(damaged("the kind of a frame")),

@@ -5,6 +5,7 @@ use core::hint::black_box;
 use core::task::Waker;
 use core::time::Duration;
 
+use super::contention::Contention;
 use super::decide::Request;
 use super::line::{Confirm, LineUp, Turn, WaiterCount, Wakers};
 use super::longest::{KeptWindows, Longest};
@@ -15,10 +16,10 @@ use crate::account::Account;
 use crate::decision::Decision;
 use crate::error::Error;
 use crate::policy::QUOTAS_MAX;
-use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard};
 use crate::time::{Moment, TickScale};
-use crate::window::{Counter, Limits, Log, Window};
+use crate::window::{Limits, Log, Window};
 
 /// What a limiter asks of memory, whatever the algorithm.
 pub(crate) trait KeyedStore: Debug + Send + Sync {
@@ -41,6 +42,10 @@ pub(crate) trait KeyedStore: Debug + Send + Sync {
     fn used(&self, request: &Request<'_>) -> [u64; QUOTAS_MAX];
     fn history(&self, request: &Request<'_>, each: &mut dyn FnMut(u64, u64)) -> bool;
     fn reset(&self, fingerprint: u64, moment: Moment) -> bool;
+    /// Denies a key for `ticks`. Returns `false` if there is no memory for it.
+    fn block(&self, fingerprint: u64, ticks: u64, moment: Moment) -> bool;
+    /// Ends a block. Returns `true` if there was one.
+    fn unblock(&self, fingerprint: u64, moment: Moment) -> bool;
     fn shard_of(&self, fingerprint: u64) -> usize;
     /// Keeps what is on record for at least `longest` ticks from now on.
     fn keep(&self, longest: u64);
@@ -88,6 +93,7 @@ pub(crate) trait LockedShard {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct StoreStats {
     pub(crate) keys: u64,
+    pub(crate) blocked: u64,
     pub(crate) bytes: usize,
     pub(crate) table_bytes: usize,
     pub(crate) table_limit: usize,
@@ -120,28 +126,6 @@ pub(crate) struct StoreSettings {
     pub(crate) waiters_per_key_max: usize,
 }
 
-/// The store of a limiter.
-#[derive(Debug)]
-pub(crate) enum AnyStore {
-    /// A log under one quota that is enforced, which is the default: without a virtual call.
-    Log(MemoryStore<Log>),
-    /// A counter under one quota that is enforced.
-    Counter(MemoryStore<Counter>),
-    Other(Box<dyn KeyedStore>),
-}
-
-impl core::ops::Deref for AnyStore {
-    type Target = dyn KeyedStore;
-
-    fn deref(&self) -> &Self::Target {
-        match self {
-            Self::Log(store) => store,
-            Self::Counter(store) => store,
-            Self::Other(store) => &**store,
-        }
-    }
-}
-
 /// Shards of windows of one algorithm.
 #[derive(Debug)]
 pub(crate) struct MemoryStore<W> {
@@ -155,33 +139,6 @@ pub(crate) struct MemoryStore<W> {
 struct Padded<T>(T, Contention);
 
 const _: () = assert!(size_of::<Shard<Log>>() <= 240, "a shard and its lock take 256 bytes");
-
-/// Remembers for a while that a batch found a shard's lock taken by another thread.
-///
-/// A batch holds its locks for as long as its memory takes to arrive, which is many times longer than
-/// a check takes. Two threads with batches that contain the same hot keys would mostly wait for each
-/// other, so batches leave such a shard to single checks.
-#[derive(Debug, Default)]
-struct Contention(AtomicU32);
-
-impl Contention {
-    /// Batches that do not lock the shard after one of them found it locked.
-    const BATCHES: u32 = 64;
-
-    fn mark(&self) {
-        self.0.store(Self::BATCHES, Ordering::Relaxed);
-    }
-
-    /// Returns `true` if the shard should not be locked, and counts the batch.
-    fn is_busy(&self) -> bool {
-        let left = self.0.load(Ordering::Relaxed);
-        // Another thread may count at the same time. One batch more or less does not matter.
-        if left > 0 {
-            self.0.store(left - 1, Ordering::Relaxed);
-        }
-        left > 0
-    }
-}
 
 /// How the memory budget is divided.
 struct Split {
@@ -248,9 +205,18 @@ impl<W: Window + Debug> MemoryStore<W> {
         change: impl FnOnce(&mut Shard<W>, &mut Wakers) -> R,
     ) -> R {
         let mut wakers = Wakers::default();
-        let result = change(&mut self.shard(fingerprint), &mut wakers);
+        let result = self
+            .shard(fingerprint)
+            .with_slot(fingerprint, &self.shared, |shard| change(shard, &mut wakers));
         wakers.wake();
         result
+    }
+
+    /// Runs `at_window` on a key's window, brought up to now.
+    fn look<R>(&self, request: &Request<'_>, at_window: impl FnOnce(&W, Moment) -> R) -> Option<R> {
+        self.shard(request.fingerprint).with_slot(request.fingerprint, &self.shared, |shard| {
+            shard.look(request, &self.shared, at_window)
+        })
     }
 
     #[inline]
@@ -407,7 +373,10 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
 
     fn line_up(&self, request: &Request<'_>, within: u64) -> LineUp {
         self.change(request.fingerprint, |shard, wakers| {
-            shard.line_up(request, within, &self.shared, wakers)
+            match shard.blocked_denial(request, &self.shared) {
+                Some(denial) => LineUp::Denied(denial),
+                None => shard.line_up(request, within, &self.shared, wakers),
+            }
         })
     }
 
@@ -419,7 +388,11 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
 
     fn confirm(&self, request: &Request<'_>, id: u64) -> Confirm {
         self.change(request.fingerprint, |shard, wakers| {
-            shard.confirm(request, id, &self.shared, wakers)
+            if !shard.is_blocked(request) {
+                return shard.confirm(request, id, &self.shared, wakers);
+            }
+            shard.leave(request, id, &self.shared, wakers);
+            Confirm::Denied(shard.peek(request, &self.shared))
         })
     }
 
@@ -432,7 +405,7 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
     fn used(&self, request: &Request<'_>) -> [u64; QUOTAS_MAX] {
         let mut used = [0; QUOTAS_MAX];
         let count = request.limits.quotas().len();
-        self.shard(request.fingerprint).look(request, &self.shared, |window, moment| {
+        self.look(request, |window, moment| {
             for (index, used) in used[..count].iter_mut().enumerate() {
                 *used = window.used(request.limits, index, moment.now);
             }
@@ -441,15 +414,23 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
     }
 
     fn history(&self, request: &Request<'_>, each: &mut dyn FnMut(u64, u64)) -> bool {
-        let mut shard = self.shard(request.fingerprint);
-        let kept = shard.look(request, &self.shared, |window, _| window.history(each));
+        let kept = self.look(request, |window, _| window.history(each));
         kept.unwrap_or_else(|| W::default().history(&mut |_, _| {}))
     }
 
     fn reset(&self, fingerprint: u64, moment: Moment) -> bool {
+        let was_blocked = self.unblock(fingerprint, moment);
         self.change(fingerprint, |shard, wakers| {
             shard.reset(fingerprint, moment, &self.shared, wakers)
-        })
+        }) || was_blocked
+    }
+
+    fn block(&self, fingerprint: u64, ticks: u64, moment: Moment) -> bool {
+        self.shard(fingerprint).block(fingerprint, ticks, moment, &self.shared)
+    }
+
+    fn unblock(&self, fingerprint: u64, moment: Moment) -> bool {
+        self.shard(fingerprint).unblock(fingerprint, moment, &self.shared)
     }
 
     fn shard_of(&self, fingerprint: u64) -> usize {
@@ -517,7 +498,9 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
             let Counters { evictions, overflowed, swept, longest_hold, log_units, .. } =
                 shard.counters;
             stats.log_units += log_units;
-            fixed += Slots::<W>::bytes(shard.slots.capacity()) + shard.rare.resets.bytes();
+            fixed += Slots::<W>::bytes(shard.slots.capacity());
+            fixed += shard.rare.resets.bytes() + shard.rare.blocks.bytes();
+            stats.blocked += shard.rare.blocks.len() as u64;
             stats.keys += shard.slots.len() as u64;
             stats.bytes += shard.sketch_bytes();
             stats.evictions += evictions;
@@ -584,7 +567,9 @@ impl<W: Window> LockedShard for Locked<'_, W> {
     }
 
     fn give_back(&mut self, request: &Request<'_>, tick: u64, epoch: u16, wakers: &mut Wakers) {
-        self.guard.give_back(request, tick, epoch, self.shared, wakers);
+        self.guard.with_slot(request.fingerprint, self.shared, |shard| {
+            shard.give_back(request, tick, epoch, self.shared, wakers);
+        });
     }
 }
 
