@@ -11,8 +11,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use slidegate::{
-    Algorithm, Ask, Cost, ErrorKind, Limiter, LimiterBuilder, ManualClock, OnFull, Policy, Quota,
-    RetryAfter, check_all,
+    Algorithm, Ask, Cost, Decision, ErrorKind, Limiter, LimiterBuilder, ManualClock, OnFull,
+    Policy, Quota, RetryAfter, check_all,
 };
 use slidegate_testkit::Random;
 
@@ -86,7 +86,7 @@ fn blocks_change_nothing_but_the_denials() {
                         blocking = restored.unwrap().0;
                     }
                     _ if is_blocked => {
-                        let left = RetryAfter::After(blocked[at] - now);
+                        let left = RetryAfter::After(blocked[at].saturating_sub(now));
                         for decision in [blocking.check(&key), blocking.peek(&key)] {
                             assert!(!decision.is_allowed() && decision.is_blocked(), "{what}");
                             assert_eq!(decision.remaining(), 0);
@@ -118,10 +118,10 @@ fn all_ways_to_take_units_are_blocked() {
     assert!(limiter.with(&gold).unwrap().check("k").is_blocked());
     let mut decisions = Vec::new();
     limiter.check_many(&["free", "k", "free"], Cost::ONE, &mut decisions);
-    let allowed: Vec<bool> = decisions.iter().map(|decision| decision.is_allowed()).collect();
+    let allowed: Vec<bool> = decisions.iter().map(Decision::is_allowed).collect();
     assert_eq!(allowed, [true, false, true]);
     let asks = [Ask::new(&limiter, "other", Cost::ONE), Ask::new(&limiter, "k", Cost::ONE)];
-    assert!(!check_all(&asks).unwrap().iter().any(|decision| decision.is_allowed()));
+    assert!(!check_all(&asks).unwrap().iter().any(Decision::is_allowed));
     assert_eq!(limiter.usage("other").units(0), 0);
     assert_eq!(limiter.usage("k").units(0), 2);
     assert_eq!(limiter.history("k").unwrap().len(), 1);

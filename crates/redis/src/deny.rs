@@ -41,6 +41,7 @@ struct Denial {
     /// The least cost that was denied.
     cost: u64,
     span: Span,
+    is_blocked: bool,
     quotas: Box<[QuotaDecision]>,
 }
 
@@ -70,6 +71,7 @@ pub(crate) struct DeniedCheck<'a> {
 pub(crate) enum CachedDenial {
     ByOne(QuotaDecision),
     ByMany(Vec<QuotaDecision>),
+    Blocked(Vec<QuotaDecision>),
 }
 
 /// When a call was sent and its reply received, on our clock.
@@ -144,11 +146,15 @@ impl<C: Clock> DenyCache<C> {
         let span = Span {
             received: now.saturating_sub(nanos(age)).saturating_add(lag),
             until: end(wait.min(longest).min(window)),
-            held_until: end(wait),
+            // Another process may end a block at any time.
+            held_until: if decision.is_blocked() { now } else { end(wait) },
         };
         let mut set = self.set(key.key).lock();
         if set.removed_at.is_none_or(|at| times.sent >= at) {
-            set.put(Denial { key, cost, span, quotas: decision.quotas().into() });
+            let is_blocked = decision.is_blocked();
+            // A block denies every cost.
+            let cost = if is_blocked { 1 } else { cost };
+            set.put(Denial { key, cost, span, is_blocked, quotas: decision.quotas().into() });
         }
     }
 
@@ -205,8 +211,15 @@ impl Denial {
     fn denied(&self, cost: u64, now: u64) -> CachedDenial {
         let age = Duration::from_nanos(now.saturating_sub(self.span.received));
         match &*self.quotas {
-            [quota] => CachedDenial::ByOne(aged(quota, cost, age)),
-            many => CachedDenial::ByMany(many.iter().map(|quota| aged(quota, cost, age)).collect()),
+            [quota] if !self.is_blocked => CachedDenial::ByOne(aged(quota, cost, age)),
+            many => {
+                let quotas = many.iter().map(|quota| aged(quota, cost, age)).collect();
+                if self.is_blocked {
+                    CachedDenial::Blocked(quotas)
+                } else {
+                    CachedDenial::ByMany(quotas)
+                }
+            }
         }
     }
 }
@@ -217,6 +230,9 @@ impl CachedDenial {
         match self {
             Self::ByOne(quota) => Decision::new(Outcome::Deny, &[*quota], None),
             Self::ByMany(quotas) => Decision::new(Outcome::Deny, quotas, None),
+            Self::Blocked(quotas) => {
+                Decision::new(Outcome::Deny, quotas, None).into_blocked(Duration::ZERO)
+            }
         }
     }
 }

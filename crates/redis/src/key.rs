@@ -37,7 +37,7 @@ const TAG_DIGITS: usize = 6;
 /// A key in the tables of this process: its fingerprint and its tier.
 ///
 /// A denial of one tier says nothing about another, while a refund concerns all tiers of a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct TieredKey {
     pub(crate) key: u64,
     /// Zero for the policy's own quotas.

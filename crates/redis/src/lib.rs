@@ -3,12 +3,15 @@
 #![forbid(unsafe_code)]
 
 mod batcher;
+#[cfg(feature = "blocking")]
+pub mod blocking;
 mod connect;
 mod deny;
 mod inspect;
 mod key;
 mod lease;
 mod limiter;
+mod line;
 mod local;
 mod redis;
 mod report;

@@ -64,6 +64,16 @@ impl LocalFallback {
         let _ = self.with(tier).check_cost(key, cost);
     }
 
+    /// Denies a key for a time.
+    pub(crate) fn block(&self, key: &[u8], time: Duration) -> Result<(), Error> {
+        self.limiter.block(key, time)
+    }
+
+    /// Ends a block. Returns `true` if there was one.
+    pub(crate) fn unblock(&self, key: &[u8]) -> bool {
+        self.limiter.unblock(key)
+    }
+
     /// Records what Redis reports as used by all processes: this process's share of what remains is
     /// all that it may admit. The units are dated now, so the share may be too small for a window.
     pub(crate) fn record_used(&self, key: &[u8], tier: Option<&Tier>, quotas: &[QuotaDecision]) {

@@ -29,7 +29,15 @@ fn put(
     fetch: &FetchGuard,
 ) -> (Decision, Option<UnusedUnits>) {
     let (quotas, used) = (quotas.to_vec(), Vec::new());
-    let reply = KeyReply::Decision { allowed: true, tick: 7, epoch: 3, units, quotas, used };
+    let reply = KeyReply::Decision {
+        allowed: true,
+        blocked: false,
+        tick: 7,
+        epoch: 3,
+        units,
+        quotas,
+        used,
+    };
     let lease = Lease::granted(&reply, sent, &limits(), SETTINGS.length, cost).unwrap();
     (lease.decision(ALICE, cost, sent), entry.put(lease, fetch))
 }

@@ -11,6 +11,7 @@ use super::tier::longest;
 use super::{Guard, Inner, RedisLimiter};
 use crate::deny::DenyCache;
 use crate::lease::{LeaseSettings, Leases};
+use crate::line::Lines;
 use crate::local::LocalFallback;
 use crate::redis::Redis;
 use crate::script::ScriptLimits;
@@ -30,6 +31,8 @@ pub struct RedisLimiterBuilder {
     lease_share: u64,
     nodes: u64,
     local_memory: usize,
+    waiters_max: usize,
+    waiters_per_key_max: usize,
 }
 
 impl RedisLimiterBuilder {
@@ -46,6 +49,8 @@ impl RedisLimiterBuilder {
             lease_share: 16,
             nodes: 1,
             local_memory: 32 << 20,
+            waiters_max: 1024,
+            waiters_per_key_max: 1000,
         }
     }
 
@@ -129,6 +134,21 @@ impl RedisLimiterBuilder {
         self
     }
 
+    /// Lets at most `waiters` callers of this process wait at a time, for all keys together; 1024 by
+    /// default. Callers that get their units at once do not count.
+    #[must_use]
+    pub fn waiters_max(mut self, waiters: usize) -> Self {
+        self.waiters_max = waiters;
+        self
+    }
+
+    /// Lets at most `waiters` callers of this process wait for units of the same key; 1000 by default.
+    #[must_use]
+    pub fn waiters_per_key_max(mut self, waiters: usize) -> Self {
+        self.waiters_per_key_max = waiters;
+        self
+    }
+
     /// Validates the settings; calls no server.
     ///
     /// # Errors
@@ -173,6 +193,7 @@ impl RedisLimiterBuilder {
                 Leases::new(LeaseSettings { length, keys_max: 1024, share: self.lease_share })
             }),
             local,
+            lines: Lines::new(self.waiters_max, self.waiters_per_key_max),
             reporter: BackgroundTask::default(),
             counts: LimiterCounts::default(),
             redis: self.redis,

@@ -122,9 +122,16 @@ impl Inner {
         }
     }
 
-    /// Records in the local fallback what a reply of Redis says about the use of a key.
+    /// Records in the local fallback what a reply of Redis says about a key's use and its block.
     pub(super) fn note_used(&self, key: &[u8], tier: Option<&RedisTier>, decision: &Decision) {
-        if let Some(local) = &self.local {
+        let Some(local) = &self.local else {
+            return;
+        };
+        if decision.is_blocked() {
+            // Without memory for it, the key is not blocked while Redis is unavailable.
+            let _ = local.block(key, decision.retry_after().duration().unwrap_or_default());
+        } else {
+            local.unblock(key);
             local.record_used(key, tier.and_then(RedisTier::local), decision.quotas());
         }
     }

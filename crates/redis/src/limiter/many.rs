@@ -1,15 +1,17 @@
 //! Many keys, each decided independently.
 
+use core::cmp::Reverse;
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use futures_util::future::{join, join_all};
-use slidegate::{Cost, Decision};
+use slidegate::{Cost, Decision, Outcome};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::tier::RedisTier;
 use super::{Check, Inner, Memory};
+use crate::key::TieredKey;
 use crate::lease::LeaseEntry;
 use crate::script::{KeyOp, Op, ScriptLimits};
 use crate::servers::Failure;
@@ -61,7 +63,33 @@ impl Inner {
         decisions.extend(together);
         decisions.extend(alone);
         decisions.sort_unstable_by_key(|(place, _)| *place);
-        decisions.into_iter().map(|(_, decision)| decision).collect()
+        let mut decisions: Vec<Decision> =
+            decisions.into_iter().map(|(_, decision)| decision).collect();
+        self.order_repeated(keys, &mut decisions);
+        decisions
+    }
+
+    /// Orders the decisions of a key that occurs several times as if its checks were made in order.
+    /// Calls that are in flight together may be executed in any order, but the checks are alike.
+    fn order_repeated(&self, keys: &[(&[u8], Option<&RedisTier>)], decisions: &mut [Decision]) {
+        let tiered_key = |(key, tier): &(&[u8], Option<&RedisTier>)| self.tiered_key(key, *tier);
+        let mut places: Vec<(TieredKey, usize)> =
+            keys.iter().map(tiered_key).zip(0..decisions.len()).collect();
+        places.sort_unstable();
+        for same in places.chunk_by(|(one, _), (other, _)| one == other) {
+            if let [_] = same {
+                continue;
+            }
+            let take = |(_, place): &(_, usize)| {
+                let empty = Decision::new(Outcome::Deny, &[], None);
+                core::mem::replace(&mut decisions[*place], empty)
+            };
+            let mut ordered: Vec<Decision> = same.iter().map(take).collect();
+            ordered.sort_by_key(|decision| Reverse((decision.is_allowed(), decision.remaining())));
+            for ((_, place), decision) in same.iter().zip(ordered) {
+                decisions[*place] = decision;
+            }
+        }
     }
 
     /// Sends checks in as few calls as possible.

@@ -1,6 +1,7 @@
 //! A policy whose state is in Redis.
 
 mod all;
+mod block;
 mod builder;
 mod call;
 mod charge;
@@ -11,6 +12,7 @@ mod report;
 mod stats;
 mod store;
 mod tier;
+mod wait;
 mod with_quotas;
 
 pub use all::{RedisAsk, check_all};
@@ -32,6 +34,7 @@ use tokio::time::Instant;
 use crate::deny::{CachedDenial, DeniedCheck, DenyCache, ReplyTimes};
 use crate::key::TieredKey;
 use crate::lease::{LeaseEntry, Leases};
+use crate::line::Lines;
 use crate::local::LocalFallback;
 use crate::redis::Redis;
 use crate::script::{KeyReply, Op, ScriptLimits};
@@ -75,6 +78,8 @@ struct Inner {
     deny: Option<DenyCache>,
     leases: Option<Leases>,
     local: Option<LocalFallback>,
+    /// Callers that wait for units.
+    lines: Lines,
     /// The task that reports what the local fallback admitted.
     reporter: BackgroundTask,
     counts: LimiterCounts,
@@ -112,7 +117,7 @@ impl RedisLimiter {
     }
 
     /// Checks many keys independently of each other, and stores one decision for each in the same order.
-    /// A key that occurs several times is checked as often.
+    /// A key that occurs several times with the same quotas is checked in order.
     ///
     /// Checks that can share a script call do, up to
     /// [`together_max`](crate::RedisBuilder::together_max) per call; in a cluster, only those of the
@@ -160,6 +165,21 @@ impl RedisLimiter {
     /// see [`RedisWithQuotas::reserve`].
     pub async fn reserve(&self, key: impl AsRef<[u8]>, estimate: u64) -> Decision {
         self.with_policy().reserve(key, estimate).await
+    }
+
+    /// Takes units as soon as they are available, within `timeout`: see
+    /// [`RedisWithQuotas::wait_timeout`].
+    ///
+    /// # Errors
+    ///
+    /// As [`RedisWithQuotas::wait_timeout`].
+    pub async fn wait_timeout(
+        &self,
+        key: impl AsRef<[u8]>,
+        cost: Cost,
+        timeout: Duration,
+    ) -> Result<Decision, Error> {
+        self.with_policy().wait_timeout(key, cost, timeout).await
     }
 
     /// Returns the exact units of a receipt: see [`RedisWithQuotas::refund`].
@@ -255,7 +275,7 @@ impl RedisLimiter {
         self.into()
     }
 
-    /// Removes a key, here and in Redis. Returns `true` if it existed. Its receipts and this limiter's
+    /// Removes a key and ends its block, here and in Redis. Returns `true` if it existed. Its receipts and this limiter's
     /// leases become void. Leases of other processes last to their end; until then each of them may
     /// allow what it has left in addition.
     ///
@@ -302,8 +322,9 @@ impl RedisLimiter {
 
     /// What has happened so far.
     pub fn stats(&self) -> RedisStats {
-        let Inner { counts, local, redis, .. } = &*self.inner;
-        RedisStats::new(counts, local.as_ref(), &redis.shared.servers)
+        let Inner { counts, local, lines, redis, .. } = &*self.inner;
+        let stats = RedisStats::new(counts, local.as_ref(), &redis.shared.servers);
+        stats.with_waiters(lines.waiters())
     }
 }
 
@@ -493,10 +514,13 @@ impl Inner {
         }
     }
 
+    /// Notes that units of a key may be available earlier than Redis said.
     fn forget_denial(&self, key: &[u8]) {
+        let key = self.tiered_key(key, None).key;
         if let Some(deny) = &self.deny {
-            deny.remove(self.tiered_key(key, None).key, Instant::now());
+            deny.remove(key, Instant::now());
         }
+        self.lines.notify(key);
     }
 
     /// In shadow mode a denial becomes an allowance that is marked as shadow-denied.

@@ -56,6 +56,8 @@ pub struct RedisStats {
     /// Units that the local fallback admitted and that Redis was not charged with: their window had
     /// passed, the reply to the charge was lost, or there was no room to remember them.
     pub local_units_unreported: u64,
+    /// Callers of this process that wait for units.
+    pub waiters: usize,
     /// The worst breaker of all servers.
     pub breaker: BreakerState,
     /// Commands sent to the servers.
@@ -107,6 +109,7 @@ impl RedisStats {
             lost_keys: get(&counts.lost_keys),
             local_units_reported: reports.map_or(0, |reports| get(&reports.reported)),
             local_units_unreported: reports.map_or(0, |reports| get(&reports.dropped)),
+            waiters: 0,
             breaker: servers.breaker_state(),
             calls: get(&shared.calls),
             timeouts: get(&shared.timeouts),
@@ -121,6 +124,10 @@ impl RedisStats {
             redirects: get(&shared.redirects),
             failures: shared.failures(),
         }
+    }
+
+    pub(super) fn with_waiters(self, waiters: usize) -> Self {
+        Self { waiters, ..self }
     }
 
     /// Returns the calls and connections that failed for a reason. Calls that an open breaker

@@ -1,9 +1,10 @@
 //! The limiter on Redis as a store.
 
 use core::any::Any;
+use core::time::Duration;
 
 use slidegate::{
-    Cost, Decision, DegradedReason, Error, ErrorKind, Event, Policy, Quota, Receipt, Stat,
+    Cost, Decision, DegradedReason, Error, ErrorKind, Event, Policy, Quota, Receipt, SleepFn, Stat,
     StatValue, Store, StoreAsk, StoreFuture, StoreGroup, StoreResult, Target, Tier, Usage,
 };
 
@@ -103,6 +104,14 @@ impl Store for RedisLimiter {
         StoreFuture::pending(self.reset(key))
     }
 
+    fn block<'a>(&'a self, key: &'a [u8], time: Duration) -> StoreResult<'a, ()> {
+        StoreFuture::pending(self.block(key, time))
+    }
+
+    fn unblock<'a>(&'a self, key: &'a [u8]) -> StoreResult<'a, bool> {
+        StoreFuture::pending(self.unblock(key))
+    }
+
     /// Redis finds the units by the key, so the fingerprint does not matter.
     fn receipt(&self, _: &[u8], units: u64, tick: u64, epoch: u16) -> Receipt {
         Receipt::new(0, units, tick, epoch)
@@ -128,6 +137,20 @@ impl Store for RedisLimiter {
             Ok(asks) => StoreFuture::pending(async move { check_all(&asks).await }),
             Err(error) => StoreFuture::ready(Err(error)),
         }
+    }
+
+    fn waits_in_order(&self) -> bool {
+        true
+    }
+
+    fn wait<'a>(
+        &'a self,
+        target: Target<'a>,
+        cost: Cost,
+        timeout: Duration,
+        sleep: &'a SleepFn,
+    ) -> StoreResult<'a, Decision> {
+        with!(self, target, limiter => limiter.wait_with(target.key, cost, timeout, sleep))
     }
 
     fn applies_failure_mode(&self) -> bool {
@@ -174,6 +197,11 @@ impl Store for RedisLimiter {
             "Largest of the smaller steps of a server's clock.",
             StatValue::Time(stats.small_clock_step_max),
         );
+        let waiters = Stat::new(
+            "rate_limit_waiters",
+            "Callers waiting.",
+            StatValue::Gauge(stats.waiters as u64),
+        );
         let own = own_counts(&stats)
             .map(|(name, help, count)| Stat::new(name, help, StatValue::Count(count)));
         let shared = shared_counts(&stats)
@@ -186,7 +214,7 @@ impl Store for RedisLimiter {
         });
         let usage = *self.inner.redis.shared.usage.lock();
         let usage = usage.into_iter().flat_map(usage_stats);
-        let gauges = [breaker, step];
+        let gauges = [breaker, step, waiters];
         own.into_iter().chain(gauges).chain(shared).chain(failures).chain(usage).collect()
     }
 }

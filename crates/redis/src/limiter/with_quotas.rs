@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::sync::Arc;
 
-use slidegate::{Cost, Decision, Error, ErrorKind, Event, Quota, Receipt, Usage};
+use slidegate::{Cost, Decision, Error, ErrorKind, Event, Quota, Receipt, SleepFn, Usage};
 use tokio::time::Instant;
 
 use super::RedisLimiter;
@@ -111,6 +111,44 @@ impl RedisWithQuotas<'_> {
     /// [`RetryAfter::Never`](slidegate::RetryAfter::Never). See [`Cost::saturating`].
     pub async fn reserve(&self, key: impl AsRef<[u8]>, estimate: u64) -> Decision {
         self.check_cost(key, Cost::saturating(estimate)).await
+    }
+
+    /// Takes units as soon as they are available, within `timeout`.
+    ///
+    /// Callers in this process that wait for the same key are served in order of arrival: only the first
+    /// of them calls Redis, when its `retry_after` has passed. Units that are returned in this process wake
+    /// it at once; those that other processes return are noticed within a second. There is no order
+    /// across processes, and a plain check may overtake a waiter. The limit is never exceeded: every waiter
+    /// takes its units by a check.
+    ///
+    /// If the caller's turn would come after the timeout, the wait is denied at once. If that turns out
+    /// later, it is denied then, at the latest when the timeout is over. Dropping the future gives the place
+    /// in line up; units that a check has taken for it meanwhile are returned.
+    ///
+    /// While Redis is unavailable, the failure mode decides each check.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error of the kind [`ErrorKind::Waiters`] if the caller would have to wait and
+    /// `waiters_max` callers wait already, or `waiters_per_key_max` for the same key.
+    pub async fn wait_timeout(
+        &self,
+        key: impl AsRef<[u8]>,
+        cost: Cost,
+        timeout: Duration,
+    ) -> Result<Decision, Error> {
+        self.wait_with(key.as_ref(), cost, timeout, &|time| Box::pin(tokio::time::sleep(time)))
+            .await
+    }
+
+    pub(super) async fn wait_with(
+        &self,
+        key: &[u8],
+        cost: Cost,
+        timeout: Duration,
+        sleep: &SleepFn,
+    ) -> Result<Decision, Error> {
+        self.limiter.inner.wait(key, self.tier(), cost, timeout, sleep).await
     }
 
     /// Returns the exact units of a receipt. Returns how many there were: none after they have

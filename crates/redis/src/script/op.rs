@@ -45,6 +45,10 @@ pub(crate) enum Op<'a> {
     Forgive { units: u64 },
     /// Empties the key.
     Reset,
+    /// Denies the key for a time.
+    Block { time: Duration },
+    /// Ends a block.
+    Unblock,
     /// Lists a page of the entries that count, from a tick on.
     History { from: u64 },
 }
@@ -85,6 +89,8 @@ impl KeyOp<'_> {
             Op::History { from } => (8, 0, from, 0),
             Op::Forgive { units } => (9, units.min(Quota::LIMIT_MAX), 0, 0),
             Op::AtMost { units_max } => (10, units_max.min(Quota::LIMIT_MAX), 0, 0),
+            Op::Block { time } => (11, self.limits.ticks(time), 0, 0),
+            Op::Unblock => (12, 0, 0, 0),
         };
         let mark = if alone && self.has_fast_path() { QUICK } else { 0 };
         let (front, back) = (&self.limits.front, &self.limits.back);

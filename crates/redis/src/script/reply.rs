@@ -21,6 +21,8 @@ pub(crate) enum KeyReply {
     /// To a check, a peek, a lease or a check of at most n units.
     Decision {
         allowed: bool,
+        /// The key is blocked.
+        blocked: bool,
         /// Tick, epoch and units for the receipt. Zero if nothing was taken.
         tick: u64,
         epoch: u16,
@@ -31,7 +33,7 @@ pub(crate) enum KeyReply {
     },
     /// Units given back, or charged.
     Units(u64),
-    /// Whether there was anything to reset.
+    /// Whether there was anything to reset, or a block.
     Found(bool),
     /// A page of the entries that count, oldest first.
     History(HistoryPage),
@@ -55,8 +57,10 @@ impl KeyReply {
                 let receipt = taken.then(|| Receipt::new(fingerprint, *units, *tick, *epoch));
                 Ok(Decision::new(Outcome::Allow, quotas, receipt))
             }
-            Self::Decision { allowed: false, quotas, .. } => {
-                Ok(Decision::new(Outcome::Deny, quotas, None))
+            Self::Decision { allowed: false, blocked, quotas, .. } => {
+                let denial = Decision::new(Outcome::Deny, quotas, None);
+                // Its waits are those of the block already.
+                Ok(if *blocked { denial.into_blocked(Duration::ZERO) } else { denial })
             }
             other => Err(other.unexpected()),
         }
@@ -86,8 +90,9 @@ impl KeyReply {
 /// The wait that never ends, and the first number that is not exact.
 const HUGE: u64 = Quota::LIMIT_MAX + 1;
 
-/// The outcome that is allowed and has taken; 0 is denied, 1 is allowed.
+/// The outcomes of a decision. 0 is denied, 1 is allowed.
 const TAKEN: u64 = 2;
+const BLOCKED: u64 = 3;
 
 /// Parses a reply.
 ///
@@ -149,13 +154,15 @@ impl Unread<'_> {
             Op::Charge { .. } | Op::Refund { .. } | Op::Forgive { .. } => {
                 Ok(KeyReply::Units(self.number::<7>()?))
             }
-            Op::Reset => Ok(KeyReply::Found(self.byte_up_to(1)? == 1)),
+            Op::Reset | Op::Block { .. } | Op::Unblock => {
+                Ok(KeyReply::Found(self.byte_up_to(1)? == 1))
+            }
             Op::History { .. } => self.history(),
         }
     }
 
     fn decision(&mut self, op: &KeyOp<'_>) -> Result<KeyReply, Error> {
-        let outcome = self.byte_up_to(TAKEN)?;
+        let outcome = self.byte_up_to(BLOCKED)?;
         let limits = &op.limits.limits;
         let mut quotas = Vec::with_capacity(limits.len());
         let mut used = Vec::with_capacity(limits.len());
@@ -177,7 +184,8 @@ impl Unread<'_> {
                 _ => self.number::<7>()?,
             };
         }
-        Ok(KeyReply::Decision { allowed: outcome > 0, tick, epoch, units, quotas, used })
+        let (allowed, blocked) = (matches!(outcome, 1 | TAKEN), outcome == BLOCKED);
+        Ok(KeyReply::Decision { allowed, blocked, tick, epoch, units, quotas, used })
     }
 
     /// A count, which may be more than a script has exact numbers for.

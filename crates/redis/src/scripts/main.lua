@@ -2,28 +2,29 @@
 --
 -- KEYS: one for each ask, in one slot, no key twice.
 -- ARGV: one for each key, packed as said below. (A test clock comes last.)
--- Stored: see the algorithms. Nothing is written before everything has been judged and packed, so
+-- Stored: see the algorithms. While a key is blocked, it holds the end of the block, which no fast path
+-- takes for a state, and its state has the same name with ;b behind it. Nothing is written before everything has been judged and packed, so
 -- that a fault leaves all keys as they were.
 -- Reply: one string. The server's microseconds I7, then for each key
---   a decision (check, shadow, peek, lease, at most): 0 for denied, 1 for allowed, 2 for allowed and taken
---     B; for each quota units that count I7 (2^53 for more: then how often 2^53 B, and the rest I7,
+--   a decision (check, shadow, peek, lease, at most): 0 for denied, 1 for allowed, 2 for allowed and taken,
+--     3 for blocked B; for each quota units that count I7 (2^53 for more: then how often 2^53 B, and the rest I7,
 --     follow), if not taken ticks until the cost passes I7 (2^53 for never), ticks until more units
 --     become available I7; if taken, tick I7 and epoch I2, and for a lease and at most units I7;
 --   units given back or recorded (refund, forgive, charge): I7, at most 2^53;
---   whether there was anything (reset): B;
+--   whether there was anything (reset), or a block (block, unblock): B;
 --   a page of entries (history): number I4, tick i7 and units I7 of each, and whether there are more B.
 -- Or an error that begins with SLIDEGATE, for values that are not ours and asks that make no sense.
 -- Cost: one TIME, and what the algorithm says for each key.
 
 -- What is asked, by number. 2 is a check in shadow mode. 64 more says that a short cut may answer.
 local CHECK, PEEK, LEASE, CHARGE, REFUND, RESET, HISTORY = 1, 3, 4, 5, 6, 7, 8
-local FORGIVE, AT_MOST = 9, 10
+local FORGIVE, AT_MOST, BLOCK, UNBLOCK = 9, 10, 11, 12
 
 -- An ask: operation, units; microseconds of a tick, limit and window of the first quota, the
 -- algorithm's parameter; tick and epoch; algorithm, number of quotas, ticks to keep entries for.
 -- Limit and window of the other quotas follow. A charge has its age in place of the tick and the
 -- number of further charges in place of the epoch. These come last, each with units and age, and all
--- are in order, oldest first.
+-- are in order, oldest first. A block has its ticks in place of the units.
 local ASK, ASK_BYTES = '<BI7I4I7I6I4I7I2BBI6', 46
 local QUOTA, QUOTA_BYTES = '<I7I6', 13
 local CHARGE_FORM, CHARGE_BYTES = '<I7I6', 13
@@ -61,11 +62,35 @@ local function read_ask(i)
   return s
 end
 
+-- Where the state of a blocked key is.
+local function beside(key)
+  return table.concat({ key, ';b' })
+end
+
+-- Opens the state of a key, blocked or not.
+local function open(s)
+  local opened, problem = pcall(s.window.open, s)
+  if not opened and type(problem) == 'table' and problem.block then
+    s.home, s.key, s.block_end = s.key, beside(s.key), problem.block
+    s.block_left = math.max(s.block_end - s.now, 0)
+    opened, problem = pcall(s.window.open, s)
+  end
+  s.unreadable = not opened
+  if not opened and s.op ~= RESET then
+    error(problem, 0)
+  end
+end
+
+-- Whether a block applies now; one that has ended is removed by the next write.
+local function is_blocked(s)
+  return s.home and s.block_left > 0
+end
+
 -- Whether the units pass every quota; and the waits until they do.
 local function judge(s, units)
-  s.waits, s.fits = {}, true
+  s.waits, s.fits = {}, not is_blocked(s)
   for i = 1, s.count do
-    s.waits[i] = s.window.retry(s, s.quotas[i], units)
+    s.waits[i] = math.max(s.window.retry(s, s.quotas[i], units), s.block_left or 0)
     s.fits = s.fits and s.waits[i] == 0
   end
 end
@@ -100,7 +125,7 @@ local function lease(s)
   end
   local least, units = math.max(s.at, 1), room(s)
   judge(s, least)
-  s.fits = units >= least
+  s.fits = units >= least and not is_blocked(s)
   if s.fits then
     take(s, s.date + s.of, units, s.window.take_ahead)
   end
@@ -144,13 +169,50 @@ local function forgive(s)
   return given
 end
 
+-- Empties a key; it is gone in a moment.
+local function empty(key)
+  return { 'SET', key, '', 'PX', '1' }
+end
+
+-- Writes the whole state under another name.
+local function move_to(s, name)
+  s.moved, s.lives, s.changed = true, -1, false
+  s.window.save(s)
+  s.writes[1][2] = name
+end
+
+local function has_state(s)
+  return s.changed or (s.stored or s.size) > 0
+end
+
+local function block(s)
+  local was_blocked = is_blocked(s)
+  if not s.home then
+    s.home = s.key
+    if has_state(s) then
+      move_to(s, beside(s.key))
+    end
+  end
+  s.block_left = s.date - s.now + s.units
+  s.block_end = s.date + s.units
+  s.holds = true
+  return was_blocked
+end
+
+local function unblock(s)
+  local was_blocked = is_blocked(s)
+  s.lifted = s.home ~= nil
+  return was_blocked or false
+end
+
 local function reset(s)
   if s.unreadable then
     -- Damaged, or not ours: empty now, and gone in a moment.
-    s.changed, s.writes = false, { { 'SET', s.key, '', 'PX', '1' } }
+    s.changed, s.writes = false, { empty(s.key), s.home and empty(s.home) }
     return true
   end
-  local found = s.window.forget(s)
+  local found = unblock(s)
+  found = s.window.forget(s) or found
   -- What remains is the epoch, so that receipts from before find nothing. A key that is not
   -- there gets a new one anyway.
   if found or s.changed then
@@ -160,7 +222,8 @@ local function reset(s)
 end
 
 local function decision(s)
-  local parts = { pack('<B', s.taken and 2 or s.allowed and 1 or 0) }
+  local outcome = s.taken and 2 or s.allowed and 1 or is_blocked(s) and 3 or 0
+  local parts = { pack('<B', outcome) }
   for i = 1, s.count do
     local high, low = s.window.used(s, s.quotas[i])
     local used_bytes = pack('<I7', low)
@@ -170,7 +233,8 @@ local function decision(s)
       used_bytes = pack('<I7BI7', HUGE, math.min(high, 255), low)
     end
     local wait_bytes = s.taken and '' or pack('<I7', s.waits[i])
-    parts[i + 1] = used_bytes .. wait_bytes .. pack('<I7', s.window.reset(s, s.quotas[i]))
+    local reset_in = math.max(s.window.reset(s, s.quotas[i]), s.block_left or 0)
+    parts[i + 1] = used_bytes .. wait_bytes .. pack('<I7', reset_in)
   end
   if s.taken then
     parts[#parts + 1] = pack('<I7I2', s.taken_at, s.epoch)
@@ -190,6 +254,10 @@ local function act(s, blocked)
     return pack('<I7', forgive(s))
   elseif op == RESET then
     return pack('<B', reset(s) and 1 or 0)
+  elseif op == BLOCK then
+    return pack('<B', block(s) and 1 or 0)
+  elseif op == UNBLOCK then
+    return pack('<B', unblock(s) and 1 or 0)
   elseif op == HISTORY then
     if not s.window.history then
       kit.fault('is asked for its history, which only log keeps')
@@ -207,6 +275,31 @@ local function act(s, blocked)
   return decision(s)
 end
 
+-- What is written for a key that is or was blocked. The block outlives the state.
+local function save_blocked(s)
+  local ended = s.lifted or (s.changed and s.block_left == 0)
+  if ended and has_state(s) then
+    move_to(s, s.home)
+    s.writes[2] = empty(s.key)
+  elseif ended then
+    s.writes = { empty(s.home) }
+  elseif s.changed then
+    s.window.save(s)
+    s.holds = true
+  end
+  if s.holds then
+    local ttl = kit.ttl(s, s.block_left + 2 * s.keep)
+    for _, write in ipairs(s.writes or {}) do
+      if write[1] == 'SET' and write[4] == 'PX' then
+        ttl = math.max(ttl, write[5] + s.block_left * s.tick / 1000)
+      end
+    end
+    s.writes = s.writes or {}
+    s.writes[#s.writes + 1] =
+      { 'SET', s.home, pack('<BI7', 2, s.block_end), 'PX', string.format('%.0f', ttl) }
+  end
+end
+
 local function run()
   local asks, named, blocked = {}, {}, false
   for i = 1, #KEYS do
@@ -215,11 +308,7 @@ local function run()
       kit.fault('is named twice')
     end
     named[s.key], asks[i] = true, s
-    if s.op == RESET then
-      s.unreadable = not pcall(s.window.open, s)
-    else
-      s.window.open(s)
-    end
+    open(s)
     if s.op <= PEEK then
       judge(s, s.units)
       blocked = blocked or (s.op == CHECK and not s.fits)
@@ -230,7 +319,9 @@ local function run()
     replies[i + 1] = act(s, blocked)
   end
   for _, s in ipairs(asks) do
-    if s.changed then
+    if s.home then
+      save_blocked(s)
+    elseif s.changed then
       s.window.save(s)
     end
   end

@@ -33,8 +33,12 @@ local function make_kit(micros, slack)
     kit.fault('is not a string')
   end
 
-  -- Version and algorithm, with which every value begins.
+  -- Version and algorithm, with which every value begins. A blocked key has version 2, then the tick at
+  -- which the block ends I7: see main.lua.
   function kit.check_head(value, kind)
+    if byte(value) == 2 and #value == 8 then
+      error({ block = (unpack('<I7', value, 2)) })
+    end
     if byte(value) ~= 1 then
       kit.fault('is of an unknown version')
     end

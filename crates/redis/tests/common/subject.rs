@@ -118,6 +118,14 @@ impl Subject for RedisSubject {
         self.runtime.block_on(self.limiter.charge(self.key(key), units)).map_err(failed)
     }
 
+    fn block(&mut self, key: &str, time: Duration) -> Result<(), Refusal> {
+        self.runtime.block_on(self.limiter.block(self.key(key), time)).map_err(failed)
+    }
+
+    fn unblock(&mut self, key: &str) -> Result<bool, Refusal> {
+        self.runtime.block_on(self.limiter.unblock(self.key(key))).map_err(failed)
+    }
+
     fn reset(&mut self, key: &str) -> Result<bool, Refusal> {
         self.runtime.block_on(self.limiter.reset(self.key(key))).map_err(failed)
     }

@@ -5,8 +5,11 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod block;
 mod many;
+mod outside;
 mod quotas;
+mod wait;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +26,9 @@ const ALGORITHMS: [Algorithm; 6] = [
     Algorithm::Fixed,
 ];
 
+/// What the clock of [`Stores`] shows at first.
+const START: Duration = Duration::from_secs(1_700_000_000);
+
 /// The same policy in memory and in Redis, on one clock.
 struct Stores {
     stores: [Arc<dyn Store>; 2],
@@ -31,7 +37,7 @@ struct Stores {
 
 impl Stores {
     fn new(server: &RedisServer, policy: &Policy) -> Self {
-        let clock = ManualClock::new(Duration::from_secs(1_700_000_000));
+        let clock = ManualClock::new(START);
         let memory = Limiter::builder(policy.clone()).clock(clock.clone()).build().unwrap();
         let redis = common::patient(&server.url()).test_clock(clock.clone()).build().unwrap();
         // The deny cache has a clock of its own.

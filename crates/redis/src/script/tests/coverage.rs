@@ -12,7 +12,7 @@ use redis::Value;
 
 use super::source::{Origin, SourceFile, origins, source_files, statements};
 use super::{
-    borders, charge, damage, leases, many, numbers, refund, refused, server_clock, together,
+    block, borders, charge, damage, leases, many, numbers, refund, refused, server_clock, together,
 };
 
 thread_local! {
@@ -91,6 +91,8 @@ fn excused(file: &SourceFile) -> BTreeSet<usize> {
 
 /// The tests that run the lines. They are run once more, so that one process sees all of them.
 fn drive() {
+    block::blocks_deny_and_keep_the_state();
+    block::reset_of_an_unreadable_state_ends_the_block();
     borders::unit_of_the_last_tick_belongs_to_the_next_window();
     borders::refunds_of_units_that_have_gone_give_nothing();
     borders::bursts_that_expire_in_part_are_exact();

@@ -2,6 +2,7 @@
 //!
 //! `tests/conformance.rs` runs the traces of every algorithm, `tests/given_clock.rs` steps the clock.
 
+mod block;
 mod borders;
 mod charge;
 mod coverage;
