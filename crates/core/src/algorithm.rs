@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind};
 /// | `LogCapped` | never | for a merged span, at most `24 x window / bytes_max` from 4096 bytes on | as `Log`, at most `bytes_max` |
 /// | `Counter` | up to twice the limit for bursts that straddle two windows in the worst case | up to one window | 37 to 43 bytes |
 /// | `Segments` | never | for one segment | 46 to 54 bytes, plus `count + 1` counters of 1 to 8 bytes |
-/// | `Gcra` | up to twice the limit (a full burst, then the refill) | never | 28 to 33 bytes |
+/// | `Gcra` | up to twice the limit (a full burst and the refill of a window) | never | 28 to 33 bytes |
 /// | `Fixed` | up to twice the limit (two bursts around a boundary) | never | 28 to 33 bytes |
 ///
 /// As text, an algorithm is its name, followed by its parameter if it has one:

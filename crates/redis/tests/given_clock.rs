@@ -443,3 +443,30 @@ fn receipts_are_void_after_a_reset_and_after_data_loss() {
         }
     }
 }
+
+// The bound of the algorithm, as in memory: a burst late in its tick and the refill of a window are exactly
+// twice the limit in less than a window.
+#[test]
+fn gcra_admits_up_to_twice_the_limit_in_a_window_and_no_more() {
+    let scene = Scene::start();
+    let limiter = scene.limiter(Algorithm::Gcra, &[(LIMIT, WINDOW_MS)]);
+    let mut admitted = Vec::new();
+    let mut ask = |now: Duration| {
+        let is_allowed = scene.check(now, &limiter, 1).is_allowed();
+        if is_allowed {
+            admitted.push((nanos(now), 1));
+        }
+        is_allowed
+    };
+    for _ in 0..LIMIT {
+        assert!(ask(START + Duration::from_micros(900)), "the burst is whole");
+    }
+    for refilled in 1..=3 * LIMIT {
+        let at = START + ms(refilled * WINDOW_MS / LIMIT);
+        assert!(!ask(at.saturating_sub(Duration::from_micros(1))));
+        assert!(ask(at));
+    }
+    let window = nanos(ms(WINDOW_MS));
+    assert!(never_over(&admitted, 2 * LIMIT - 1, window).is_some());
+    assert_eq!(never_over(&admitted, 2 * LIMIT, window), None);
+}

@@ -1,8 +1,12 @@
 //! The generic cell rate algorithm: a bucket of `limit` units that refills evenly.
 //!
-//! State is the theoretical arrival time, exact to a fraction of a tick. Bound: a full bucket
-//! and the refill of a window, so up to twice the limit in a window. A key takes a slot of 24
-//! bytes.
+//! State is the theoretical arrival time, exact to a fraction of a tick. Bound: a full bucket and the
+//! refill of a window, so up to twice the limit in an interval of one window, and exactly twice if a burst
+//! comes late in its tick. A clock that lags adds the refill of one tick, which is less than a unit up
+//! to a limit of one per tick. A key takes a slot of 24 bytes.
+//!
+//! Requests of one tick are at the start of it. Dated at its end, as entries of the log are, the first
+//! request of a burst would cost a tick more than its units, and the last one of the limit be denied.
 
 use super::stamp::Stamp;
 use super::{DecodeContext, Limits, NEVER, TickQuota, Window};
@@ -152,3 +156,6 @@ fn ticks_over(ahead: u128, limit: u64, window: u64) -> u64 {
     let over = ahead.saturating_sub(u128::from(limit) * u128::from(window));
     u64::try_from(over.div_ceil(u128::from(limit))).unwrap_or(NEVER - 1)
 }
+
+#[cfg(test)]
+mod tests;
