@@ -215,7 +215,10 @@ fn a_budget_is_no_less_than_the_shards_need() {
     assert_eq!(limiter.stats().memory_limit, least);
     assert_eq!(limiter.set_memory_limit(least + 1), least + 1);
     let (few, _) = self::limiter(1 << 16, OnFull::Overflow, Algorithm::Log);
-    assert_eq!(few.set_memory_limit(1), 1 << 16);
+    assert_eq!(few.set_memory_limit(1), few.memory_limit_min());
+    assert_eq!(few.memory_limit_min(), 40 << 10);
+    let (two, _) = self::limiter(Limiter::MEMORY_MIN, OnFull::Overflow, Algorithm::Log);
+    assert_eq!(two.set_memory_limit(1), Limiter::MEMORY_MIN);
 }
 
 // A reload may say that from now on new keys are denied, or make room again.

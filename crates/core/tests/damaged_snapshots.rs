@@ -52,6 +52,21 @@ fn what_is_cut_short_is_an_error() {
     }
 }
 
+// Two snapshots in one file, or a file that was not truncated before it was written.
+#[test]
+fn bytes_behind_the_end_are_an_error() {
+    for algorithm in ALGORITHMS {
+        let snapshot = small(algorithm, 1);
+        for rest in [&[0][..], &[0; 20], &snapshot] {
+            let error = restored(&[&snapshot, rest].concat(), algorithm, 1).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Snapshot, "{algorithm:?}, {} bytes", rest.len());
+        }
+        let mut frames = frames(&snapshot);
+        frames.last_mut().unwrap().push(0);
+        assert!(restored(&joined(&frames), algorithm, 1).is_err(), "{algorithm:?}");
+    }
+}
+
 // Checksums do not stop somebody who writes them: nothing that decodes may panic, then or later.
 #[test]
 fn a_forged_frame_never_panics() {
@@ -101,7 +116,7 @@ fn a_foreign_snapshot_names_both_values() {
     let mut newer = frames(&snapshot);
     newer[0][8] = 9;
     let error = restored(&joined(&newer), Algorithm::Log, 1).unwrap_err();
-    assert_eq!(error.to_string(), "snapshot has version 9, this limiter 2");
+    assert_eq!(error.to_string(), "snapshot has version 9, this limiter 3");
 
     let error = refused(builder(Algorithm::Log, 2));
     assert_eq!(error, "snapshot has number of quotas 1, this limiter 2");

@@ -230,10 +230,10 @@ fn the_settings_of_a_limiter_have_ranges() {
     for shards in [1, 2, 4096] {
         build(&|builder| builder.shards(shards)).unwrap();
     }
-    for bytes in [0, 65_535] {
+    for bytes in [0, 16_383] {
         refused(&|builder| builder.memory_limit(bytes), &format!("memory_limit {bytes}"));
     }
-    build(&|builder| builder.memory_limit(65_536)).unwrap();
+    build(&|builder| builder.memory_limit(16_384)).unwrap();
 }
 
 #[test]

@@ -57,6 +57,9 @@ async fn check_several(
     waiting: Option<&Waiting>,
     caller: Caller<'_>,
 ) -> Vec<Decided> {
+    if asks.iter().any(|ask| ask.gate.must_refuse(ask.key)) {
+        return refuse_all(asks, caller);
+    }
     let timed = asks.iter().find(|ask| ask.gate.is_observed());
     let began = timed.map_or(0, |ask| ask.gate.now());
     let mut candidates = Vec::with_capacity(asks.len());
@@ -90,7 +93,18 @@ async fn check_several(
         all.push(Decided { decision, outcome, is_enforced, candidate });
     }
     let took = timed.map_or(Duration::ZERO, |ask| ask.gate.since(began));
-    for (ask, decided) in asks.iter().zip(&all) {
+    observe_all(asks, &all, has_waited, took, caller);
+    all
+}
+
+fn observe_all(
+    asks: &[Ask<'_>],
+    all: &[Decided],
+    has_waited: bool,
+    took: Duration,
+    caller: Caller<'_>,
+) {
+    for (ask, decided) in asks.iter().zip(all) {
         ask.gate.observe(&Observation {
             gate: ask.gate,
             key: ask.key,
@@ -104,6 +118,23 @@ async fn check_several(
             caller,
         });
     }
+}
+
+/// Denies a request of which a decision could not be recorded. Nothing is taken.
+#[cold]
+fn refuse_all(asks: &[Ask<'_>], caller: Caller<'_>) -> Vec<Decided> {
+    let refuse = |ask: &Ask<'_>| {
+        let Ask { gate, key, tier, .. } = *ask;
+        let is_enforced = gate.is_enforced(key);
+        let (decision, outcome) = match gate.rollout() {
+            Rollout::Off => (gate.unlimited(tier), GateOutcome::Off),
+            _ if is_enforced => (gate.refusal(tier), GateOutcome::Unrecorded),
+            _ => (gate.unlimited(tier).into_denied(), GateOutcome::DeniedByOther),
+        };
+        Decided { decision, outcome, is_enforced, candidate: None }
+    };
+    let all: Vec<Decided> = asks.iter().map(refuse).collect();
+    observe_all(asks, &all, false, Duration::ZERO, caller);
     all
 }
 

@@ -216,6 +216,9 @@ impl Gate {
         if self.rollout == Rollout::Off {
             return StoreFuture::ready(self.decide_off(&request));
         }
+        if self.must_refuse(key) {
+            return StoreFuture::ready(self.refuse(&request));
+        }
         if self.candidate.is_some() {
             return self.check_with_candidate(request);
         }
@@ -241,7 +244,7 @@ impl Gate {
         cost: Cost,
         caller: Caller<'_>,
     ) -> Option<Decided> {
-        if self.candidate.is_some() || self.rollout == Rollout::Off {
+        if self.candidate.is_some() || self.rollout == Rollout::Off || self.must_refuse(key) {
             return None;
         }
         let limiter = self.store.in_process()?;
@@ -360,6 +363,35 @@ impl Gate {
         Decision::new(Outcome::Allow, &quotas, None)
     }
 
+    /// Returns whether a request must be denied because its decision could not be recorded.
+    #[inline]
+    pub(crate) fn must_refuse(&self, key: &[u8]) -> bool {
+        let observer = self.observer.as_ref();
+        observer.is_some_and(|observer| !observer.can_record()) && self.is_enforced(key)
+    }
+
+    /// Returns the denial of a request whose decision could not be recorded.
+    pub(crate) fn refusal(&self, tier: Option<TierId>) -> Decision {
+        let none = |quota: &Quota| {
+            let wait = RetryAfter::After(REFUSED_FOR);
+            QuotaDecision::new(quota.limit(), 0, wait, REFUSED_FOR)
+        };
+        let quotas: Vec<_> = self.quotas(tier).iter().map(none).collect();
+        Decision::new(Outcome::Deny, &quotas, None)
+    }
+
+    #[cold]
+    fn refuse(&self, request: &Request<'_>) -> Decided {
+        let decided = Decided {
+            decision: self.refusal(request.tier),
+            outcome: GateOutcome::Unrecorded,
+            is_enforced: true,
+            candidate: None,
+        };
+        self.report(request, &decided);
+        decided
+    }
+
     #[inline]
     pub(crate) fn observe(&self, observation: &Observation<'_>) {
         if let Some(counters) = &self.counters {
@@ -460,6 +492,9 @@ impl Gate {
         Decision::new(outcome, &[], None).into_degraded(DegradedReason::Other)
     }
 }
+
+/// When to try again after a request whose decision could not be recorded.
+const REFUSED_FOR: Duration = Duration::from_secs(1);
 
 /// Returns the default clock, which all gates share.
 fn default_clock() -> Arc<dyn Clock> {

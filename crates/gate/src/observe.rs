@@ -35,6 +35,12 @@ pub trait Observer: fmt::Debug + Send + Sync + 'static {
     /// Called after a gate has decided about a request.
     fn decided(&self, observation: &Observation<'_>);
 
+    /// Returns `false` while decisions must not be made because they could not be recorded. Gates then
+    /// deny every request that they enforce, with the outcome [`GateOutcome::Unrecorded`].
+    fn can_record(&self) -> bool {
+        true
+    }
+
     /// Called after an overload guard has admitted or rejected a request.
     fn guarded(&self, event: &GuardEvent<'_>) {
         let _ = event;
@@ -47,6 +53,10 @@ impl Observer for Vec<Arc<dyn Observer>> {
         for observer in self {
             observer.decided(observation);
         }
+    }
+
+    fn can_record(&self) -> bool {
+        self.iter().all(|observer| observer.can_record())
     }
 
     fn guarded(&self, event: &GuardEvent<'_>) {
@@ -112,11 +122,13 @@ pub enum GateOutcome {
     NoPeer,
     /// The gate is switched off.
     Off,
+    /// The observer could not record the decision, so the request was denied without one.
+    Unrecorded,
 }
 
 impl GateOutcome {
     /// All outcomes, in the order of the variants.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Allowed,
         Self::Denied,
         Self::DeniedByOther,
@@ -125,12 +137,15 @@ impl GateOutcome {
         Self::NoKey,
         Self::NoPeer,
         Self::Off,
+        Self::Unrecorded,
     ];
 
     /// Returns whether this gate rejected the request.
     pub fn is_rejected(self) -> bool {
         match self {
-            Self::Denied | Self::StoreFailed | Self::NoKey | Self::NoPeer => true,
+            Self::Denied | Self::StoreFailed | Self::NoKey | Self::NoPeer | Self::Unrecorded => {
+                true
+            }
             Self::Allowed | Self::DeniedByOther | Self::ShadowDenied | Self::Off => false,
         }
     }
@@ -146,6 +161,7 @@ impl GateOutcome {
             Self::NoKey => "no_key",
             Self::NoPeer => "no_peer",
             Self::Off => "off",
+            Self::Unrecorded => "unrecorded",
         }
     }
 }

@@ -10,6 +10,7 @@ pub mod engine;
 pub mod gates;
 pub mod grpc;
 pub mod http;
+mod json_object;
 mod nearest;
 pub mod net;
 mod overload;

@@ -39,7 +39,8 @@ pub struct LimiterBuilder {
     secret: Option<Secret>,
 }
 
-const MEMORY_MIN: usize = 64 * 1024;
+/// Two shards.
+pub(super) const MEMORY_MIN: usize = 16 * 1024;
 const SHARDS_MAX: usize = 65_536;
 
 impl LimiterBuilder {
@@ -80,7 +81,7 @@ impl LimiterBuilder {
         self
     }
 
-    /// Keeps all state within `bytes`, at least 64 KiB.
+    /// Keeps all state within `bytes`, at least [`Limiter::MEMORY_MIN`].
     pub fn memory_limit(mut self, bytes: usize) -> Self {
         self.memory_limit = bytes;
         self
@@ -166,7 +167,7 @@ impl LimiterBuilder {
     /// The number of shards, checked; each shard takes some 256 bytes when empty.
     fn shard_count(&self) -> Result<usize, Error> {
         if self.memory_limit < MEMORY_MIN {
-            let (value, allowed) = (self.memory_limit, "65536 bytes or more");
+            let (value, allowed) = (self.memory_limit, "16384 bytes or more");
             return Err(Error::out_of_range(ErrorKind::Setting, "memory_limit", value, allowed));
         }
         let most = (self.memory_limit / 8192).next_power_of_two().min(SHARDS_MAX);

@@ -74,6 +74,9 @@ pub struct Limiter {
 }
 
 impl Limiter {
+    /// The least memory limit, in bytes: 16 KiB.
+    pub const MEMORY_MIN: usize = builder::MEMORY_MIN;
+
     /// A limiter with everything by default: see [`LimiterBuilder`] for what that is.
     ///
     /// # Errors
@@ -339,11 +342,17 @@ impl Limiter {
     /// # Ok::<(), slidegate::Error>(())
     /// ```
     pub fn set_memory_limit(&self, bytes: usize) -> usize {
-        let bytes = bytes.max(builder::memory_least(self.store.shards()));
+        let bytes = bytes.max(self.memory_limit_min());
         if self.memory_limit.swap(bytes, Ordering::Relaxed) != bytes {
             self.store.set_memory_limit(bytes);
         }
         bytes
+    }
+
+    /// Returns the least memory limit that this limiter can be set to. It grows with the number of
+    /// shards, which does not change.
+    pub fn memory_limit_min(&self) -> usize {
+        builder::memory_least(self.store.shards())
     }
 
     /// Treats keys that find no room in another way from now on. Those in the overflow sketch are

@@ -2,14 +2,16 @@
 //!
 //! ```text
 //! header                a frame: magic, version, algorithm, quotas, tick, now, secret,
+//!                       1 with boot id and time since boot, or 0,
 //!                       date, longest windows, number of lost ranges, lost ranges
 //! frame, frame, ...     each: length, bytes, checksum
-//! end                   a frame of length zero, then the number of frames
+//! end                   a frame of length zero, then the number of frames, and nothing else
 //! ```
 //!
-//! Version 1 had no epochs, and its header ended with the secret. It is still read; receipts from
-//! before such a snapshot are void.
+//! Version 2 had no time since boot. Version 1 had no epochs either, and its header ended with the
+//! secret. Both are still read; receipts from before a snapshot of version 1 are void.
 
+use core::time::Duration;
 use std::io::{Read, Write};
 
 use super::{Limiter, LimiterBuilder};
@@ -18,9 +20,11 @@ use crate::error::{Error, ErrorKind};
 use crate::key::Secret;
 use crate::memory::KeptWindows;
 use crate::policy::{Algorithm, Policy};
+use crate::time::BootTime;
 
 const MAGIC: &[u8; 8] = b"slidegat";
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
+const VERSION_WITHOUT_BOOT_TIME: u64 = 2;
 const VERSION_WITHOUT_EPOCHS: u64 = 1;
 /// The most ranges of lost ticks that are kept; the oldest are joined.
 const LOST_MAX: usize = 16;
@@ -48,7 +52,11 @@ impl Limiter {
     ///
     /// Returns an error if `out` fails.
     pub fn save(&self, out: &mut impl Write) -> Result<u64, Error> {
-        write_frame(out, &self.header())?;
+        self.save_at(out, self.clock.boot_time())
+    }
+
+    fn save_at(&self, out: &mut impl Write, boot: Option<BootTime>) -> Result<u64, Error> {
+        write_frame(out, &self.header(boot))?;
         let (mut frames, mut keys) = (0u64, 0);
         for shard in 0..self.store.shards() {
             keys += self.store.save(shard, &mut |frame| {
@@ -64,7 +72,7 @@ impl Limiter {
         Ok(keys)
     }
 
-    fn header(&self) -> Vec<u8> {
+    fn header(&self, boot: Option<BootTime>) -> Vec<u8> {
         let mut header = MAGIC.to_vec();
         header.put_u64(VERSION);
         header.put_u64(algorithm_number(&self.policy));
@@ -74,6 +82,11 @@ impl Limiter {
         let (moment, latest) = (self.moment(), self.store.latest());
         header.put_u64(moment.now.max(latest.now));
         header.extend_from_slice(&self.secret.bytes());
+        header.put_u64(boot.is_some().into());
+        if let Some(BootTime { id, elapsed }) = boot {
+            header.extend_from_slice(&id);
+            header.put_u64(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX));
+        }
         header.put_u64(moment.date.max(latest.date));
         let KeptWindows { own, restored, until } = self.store.kept_windows();
         header.put_u64(own);
@@ -89,9 +102,13 @@ impl Limiter {
 }
 
 impl LimiterBuilder {
-    /// Creates the limiter with the state that [`Limiter::save`] wrote, older by the wall time that
-    /// has passed since. The secret is the snapshot's. Receipts that were issued before the save
-    /// stay valid.
+    /// Creates the limiter with the state that [`Limiter::save`] wrote, older by the time that has
+    /// passed since. The secret is the snapshot's. Receipts that were issued before the save stay
+    /// valid. `input` must end with the snapshot.
+    ///
+    /// With the default clock on Linux, the time is that since boot, unless the machine was restarted:
+    /// a wall clock that was set forward forgives nothing. Otherwise it is the time that the clock
+    /// shows.
     ///
     /// The policy may have other limits and windows than before. If the snapshot was written under
     /// tiers, their keys are kept for the longest of their windows, so that the tiers can be created
@@ -116,7 +133,15 @@ impl LimiterBuilder {
     ///
     /// Returns an error if a setting is out of range, if `input` fails, or if the snapshot is
     /// damaged, cut short, of a later version, or of another algorithm, number of quotas or tick.
-    pub fn restore(mut self, input: &mut impl Read) -> Result<(Limiter, RestoreReport), Error> {
+    pub fn restore(self, input: &mut impl Read) -> Result<(Limiter, RestoreReport), Error> {
+        self.restore_at(input, Limiter::boot_time)
+    }
+
+    fn restore_at(
+        mut self,
+        input: &mut impl Read,
+        boot_time: impl FnOnce(&Limiter) -> Option<BootTime>,
+    ) -> Result<(Limiter, RestoreReport), Error> {
         let header = read_frame(input)?;
         let mut fields = header.as_slice();
         if fields.take_raw(8).ok() != Some(MAGIC) {
@@ -124,7 +149,8 @@ impl LimiterBuilder {
         }
         let version = fields.take_u64()?;
         let has_epochs = version != VERSION_WITHOUT_EPOCHS;
-        if has_epochs {
+        let has_boot_time = has_epochs && version != VERSION_WITHOUT_BOOT_TIME;
+        if has_boot_time {
             expect("version", version, VERSION)?;
         }
         expect("algorithm", fields.take_u64()?, algorithm_number(self.policy()))?;
@@ -135,6 +161,12 @@ impl LimiterBuilder {
         secret.copy_from_slice(fields.take_raw(16)?);
         self.set_secret(Secret::new(secret));
         let mut limiter = self.build()?;
+        if has_boot_time
+            && let Some(saved) = take_boot_time(&mut fields)?
+            && let Some(age) = boot_time(&limiter).and_then(|now| now.since(&saved))
+        {
+            limiter.set_age(saved_at, age)?;
+        }
         limiter.continue_from(saved_at)?;
         if has_epochs {
             limiter.read_history(&mut fields, saved_at)?;
@@ -148,6 +180,19 @@ impl LimiterBuilder {
 }
 
 impl Limiter {
+    fn boot_time(&self) -> Option<BootTime> {
+        self.clock.boot_time()
+    }
+
+    /// Makes the clock show `age` more than `saved_at`.
+    fn set_age(&mut self, saved_at: u64, age: Duration) -> Result<(), Error> {
+        if saved_at > self.scale.latest() {
+            return Err(damaged("the time"));
+        }
+        self.clock.set(self.scale.since_epoch(saved_at).saturating_add(age));
+        Ok(())
+    }
+
     /// Makes sure that time does not go back. Both processes count ticks from the Unix epoch, so
     /// this only changes something if the wall clock went back. Then stored time runs ahead of the
     /// clock: entries and receipts keep their ticks, and nothing has aged.
@@ -200,8 +245,31 @@ impl Limiter {
             frames += 1;
         }
         self.store.place_rest();
-        expect("number of frames", read_frame(input)?.as_slice().take_u64()?, frames)?;
-        Ok(report)
+        let end = read_frame(input)?;
+        let mut end = end.as_slice();
+        expect("number of frames", end.take_u64()?, frames)?;
+        if !end.is_empty() {
+            return Err(damaged("the length of the end"));
+        }
+        // What follows was not written with the snapshot: two files in one, or a write that went wrong.
+        match input.read(&mut [0]) {
+            Ok(0) => Ok(report),
+            Ok(_) => Err(damaged("the length: bytes follow the end")),
+            Err(error) => Err(failed("read", &error)),
+        }
+    }
+}
+
+fn take_boot_time(fields: &mut &[u8]) -> Result<Option<BootTime>, Error> {
+    match fields.take_u64()? {
+        0 => Ok(None),
+        1 => {
+            let mut id = [0; 16];
+            id.copy_from_slice(fields.take_raw(16)?);
+            let elapsed = Duration::from_nanos(fields.take_u64()?);
+            Ok(Some(BootTime { id, elapsed }))
+        }
+        _ => Err(damaged("the time since boot")),
     }
 }
 
@@ -257,3 +325,6 @@ fn algorithm_number(policy: &Policy) -> u64 {
         Algorithm::Fixed => 5,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,11 +1,12 @@
 //! The clock of a limiter: the two we know without a virtual call, or anybody's.
 
+use core::time::Duration;
 use std::sync::Arc;
 
 use super::cycle_clock::CycleClock;
 use super::monotonic::Cycles;
 use super::tick::NANOS_MAX;
-use super::{Clock, ManualClock, MonotonicClock};
+use super::{BootTime, Clock, ManualClock, MonotonicClock};
 
 #[derive(Debug, Clone)]
 pub(crate) enum AnyClock {
@@ -30,6 +31,20 @@ impl AnyClock {
             Self::Monotonic(clock) => clock.lag(),
             Self::Manual(clock) => clock.lag(),
             Self::Other(clock) => clock.lag(),
+        }
+    }
+}
+
+impl AnyClock {
+    /// Returns the time since boot, if this clock runs with it.
+    pub(crate) fn boot_time(&self) -> Option<BootTime> {
+        matches!(self, Self::Monotonic(_)).then(BootTime::now).flatten()
+    }
+
+    /// Makes a monotonic clock show `since_epoch` now. Other clocks stay as they are.
+    pub(crate) fn set(&mut self, since_epoch: Duration) {
+        if let Self::Monotonic(clock) = self {
+            *self = clock.starting_at(since_epoch).into();
         }
     }
 }

@@ -1,12 +1,14 @@
 //! Where time comes from. Nothing below the limiter reads a clock.
 
 mod any;
+mod boot;
 mod cycle_clock;
 mod manual;
 mod monotonic;
 mod tick;
 
 pub(crate) use any::AnyClock;
+pub(crate) use boot::BootTime;
 pub use manual::ManualClock;
 pub use monotonic::MonotonicClock;
 pub(crate) use tick::{Moment, TICK_BITS, TickScale};

@@ -10,7 +10,9 @@ use super::tick::NANOS_MAX;
 
 /// Monotonic time, anchored once to the Unix epoch.
 ///
-/// Wall time is read once, at the start; a step of the wall clock afterwards changes nothing.
+/// Wall time is read once, at the start; a step of the wall clock afterwards changes nothing. On Linux, a
+/// snapshot that is restored before the machine is restarted is aged by the time since boot, so that a
+/// wall clock that was set meanwhile changes nothing either.
 ///
 /// On Linux on x86-64, when the kernel itself keeps time by the processor's cycle counter, the
 /// time between two readings of the monotonic clock is filled in from that counter: about 12 ns a
@@ -43,6 +45,16 @@ impl MonotonicClock {
             Kind::Cycles(CycleClock::new(Cycles(anchor)))
         } else {
             Kind::Instant(anchor)
+        };
+        Self { kind }
+    }
+
+    /// Returns a clock of the same kind that shows `since_epoch` now, whatever the wall clock shows.
+    pub(crate) fn starting_at(&self, since_epoch: Duration) -> Self {
+        let anchor = Anchor { since_epoch, ..Anchor::new() };
+        let kind = match self.kind {
+            Kind::Cycles(_) => Kind::Cycles(CycleClock::new(Cycles(anchor))),
+            Kind::Instant(_) => Kind::Instant(anchor),
         };
         Self { kind }
     }

@@ -115,10 +115,19 @@ fn serve(arguments: &ServeArguments) -> Result<u8, u8> {
         let print = if arguments.json { print_config_json } else { print_config };
         return Ok(ended(print(&loaded, &mut io::stdout().lock())));
     }
+    let findings = config::start_findings(&crate::run::preflight(&loaded.settings));
+    if !findings.is_empty() {
+        tell(&findings);
+        return Err(exit::CONFIG);
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failed(&error, exit::FAILED))?;
     let again = move || crate::config::load(&request.request());
-    Ok(ended(runtime.block_on(crate::run::serve(loaded, again))))
+    match runtime.block_on(crate::run::serve(loaded, again)) {
+        Ok(()) => Ok(exit::OK),
+        Err(error) if error.is_configuration => Err(failed(&error, exit::CONFIG)),
+        Err(error) => Err(failed(&error, exit::FAILED)),
+    }
 }
 
 fn ended(result: Result<(), impl Display>) -> u8 {

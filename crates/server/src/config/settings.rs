@@ -1,6 +1,7 @@
 //! The file, and the settings of the process: those that are not about limits, and are read once
 //! at the start.
 
+use core::fmt;
 use core::net::SocketAddr;
 use core::time::Duration;
 use std::path::PathBuf;
@@ -11,7 +12,9 @@ use super::report::Report;
 use super::statsd::{STATSD, StatsdSettings};
 use super::table::{ListenAddress, Read, Reader, given, section, words};
 use super::yaml::Node;
-use crate::spec::{DOMAIN, EnvoyFailureMode, MEMORY_KEYS, POLICY, RULE, STORE, mebibytes};
+use crate::spec::{
+    DOMAIN, EnvoyFailureMode, MEMORY_KEYS, POLICY, RULE, STORE, key_secret, mebibytes,
+};
 
 section! {
     /// Settings of the process. Each has a default, so that no file is needed.
@@ -39,7 +42,7 @@ section! {
         key memory = Section(&MEMORY_KEYS), absent "the defaults below", example "{limit_mb: 512}";
         /// Keeps the counts in memory over a restart.
         snapshot: Option<SnapshotSettings> = Section(&SNAPSHOT),
-            absent "counts are lost at a restart", example "{path: slidegate.snapshot}";
+            absent "counts are lost at a restart", example "{path: /var/lib/slidegate}";
         /// Redis or Valkey servers that share counts, by names of your choice.
         key stores = Named(&NAME, &Section(&STORE), 64), absent "only `memory`",
             example "{shared: {redis: \"redis://127.0.0.1:6379\"}}";
@@ -140,11 +143,11 @@ section! {
     /// What is kept on disk.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct SnapshotSettings, SNAPSHOT = "a snapshot" {
-        /// The file, or a directory.
-        path: PathBuf = Leaf(&PATH), required, example "slidegate.snapshot";
+        /// A directory for one file per policy, created if it does not exist. Each daemon needs its own.
+        path: PathBuf = Leaf(&PATH), required, example "/var/lib/slidegate";
         /// How often it is written. After a crash, counts since the last one are lost.
         interval: Duration = Time(SECOND, DAY), default "30s", example "10s";
-        /// Whether to start without counts when the file is damaged; otherwise the daemon does not
+        /// Whether to start without the counts of a file that is damaged; otherwise the daemon does not
         /// start.
         start_empty_if_damaged: bool = Flag, default "false", example "true";
     }
@@ -227,7 +230,7 @@ section! {
 
 section! {
     /// The audit log: a line of JSON for each decision.
-    #[derive(Debug, Clone, PartialEq, Eq)]
+    #[derive(Clone, PartialEq, Eq)]
     pub struct AuditSettings, AUDIT = "the audit log" {
         /// The file; older ones get a number behind the name.
         path: PathBuf = Leaf(&PATH), required, example "audit.log";
@@ -241,6 +244,24 @@ section! {
             via mebibytes;
         /// Files kept, the current one included.
         files: u32 = Whole(1, 1000), default "5", example "10";
+        /// Whether lines are brought to the disk (fsync) when they are written, five times per second.
+        fsync: bool = Flag, default "false", example "true";
+        /// Whether requests are denied while decisions cannot be recorded, with `decisions: all`.
+        required: bool = Flag, default "false", example "true";
+        /// A file of at least 16 bytes that secret keys are hashed with, so that the same key has the same
+        /// hash on all nodes.
+        key key_secret_file = Leaf(&PATH),
+            absent "the file `PATH.secret` next to the log, which is created",
+            example "audit.secret";
+        /// What secret keys are hashed with: never shown.
+        let key_secret: Option<Vec<u8>> = key_secret, else None;
+    }
+}
+
+impl fmt::Debug for AuditSettings {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The secret is left out.
+        formatter.debug_struct("AuditSettings").field("path", &self.path).finish_non_exhaustive()
     }
 }
 
@@ -384,7 +405,19 @@ pub(super) fn settings(root: &Node, reader: &mut Reader<'_>) -> Settings {
     let settings = Settings::read(root, reader).unwrap_or_default();
     check_listeners(root, &settings, reader.report);
     check_admin(root, &settings, reader.report);
+    check_audit(root, &settings, reader.report);
     settings
+}
+
+/// A log that leaves out decisions cannot be required for them.
+fn check_audit(root: &Node, settings: &Settings, report: &mut Report) {
+    let Some(audit) = &settings.audit else { return };
+    if let (true, Some(node)) = (audit.required, root.find("audit.required"))
+        && audit.decisions != AuditDecisions::All
+    {
+        let message = "`required` is for a log of all decisions";
+        report.error(node.span, "value", message).help("set `decisions: all`");
+    }
 }
 
 /// Two listeners on one address would only be found out at the start.
@@ -394,8 +427,10 @@ fn check_listeners(root: &Node, settings: &Settings, report: &mut Report) {
         [("http", http), ("grpc", grpc), ("resp", resp), ("admin", admin), ("metrics", metrics)];
     for (index, (name, address)) in all.iter().enumerate() {
         // Port 0 is any free one.
-        let taken = |other: &&(&str, _)| other.1 == *address;
         let Some(address) = address.filter(|address| address.port() != 0) else { continue };
+        let taken = |other: &&(&str, Option<SocketAddr>)| {
+            other.1.is_some_and(|other| overlap(address, other))
+        };
         let Some((other, _)) = all[..index].iter().find(taken) else { continue };
         let node = [name, other].into_iter().find_map(|name| root.find(&format!("listen.{name}")));
         if let Some(node) = node {
@@ -403,6 +438,17 @@ fn check_listeners(root: &Node, settings: &Settings, report: &mut Report) {
             report.error(node.span, "listeners", message).help("use another port for one of them");
         }
     }
+}
+
+/// Returns whether a process cannot listen on both addresses. `0.0.0.0` is every IPv4 address, and `[::]`
+/// every address.
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let covers = |wide: SocketAddr, address: SocketAddr| {
+        let is_any = wide.ip().is_unspecified();
+        is_any && (wide.is_ipv6() || address.is_ipv4())
+    };
+    let is_same = one.ip() == other.ip() || covers(one, other) || covers(other, one);
+    one.port() == other.port() && is_same
 }
 
 /// Beyond loopback, any client that reaches the port could reset limits.

@@ -5,6 +5,7 @@
 
 mod plan;
 
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use tokio::time::timeout;
 
 pub use self::plan::Plan;
 use crate::domain::Statistics;
-use crate::gates::{GateFactory, GateSettings, NoRestore, Restore, Stores};
+use crate::gates::{GateFactory, GateSettings, NoRestore, Restore, Stores, throttle_state};
 use crate::spec::Spec;
 
 /// The time for one store to report about its servers.
@@ -77,11 +78,12 @@ impl Engine {
     ) -> Result<Self, Error> {
         let stores = Stores::new(clock);
         let clock = Arc::new(MonotonicClock::new());
-        let settings = GateSettings { metrics: Arc::default(), observer, clock };
+        let throttle = AtomicBool::new(restore.open(&throttle_state())?.is_some());
+        let settings = GateSettings { metrics: Arc::default(), observer, clock, throttle };
         let statistics = Arc::default();
-        let factory = GateFactory::new(spec, &stores, &settings, restore);
+        let factory = GateFactory::new(spec, &stores, &settings, restore)?;
         let plan = Plan::new(spec, factory, &statistics)?;
-        plan.share_memory(0);
+        plan.share_memory(0)?;
         let (plan, turn) = (ArcSwap::from_pointee(plan), Mutex::default());
         Ok(Self { plan, stores, settings, statistics, turn })
     }
@@ -100,9 +102,33 @@ impl Engine {
     /// As [`new`](Engine::new).
     pub fn swap(&self, spec: &Spec) -> Result<(), Error> {
         let _turn = self.turn.lock();
+        self.replace(spec)
+    }
+
+    /// Creates the gate of `CL.THROTTLE` if it does not exist yet. It takes a share of the memory, so it
+    /// is created when it is used for the first time.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the memory is too small for one more table.
+    pub fn start_throttle(&self) -> Result<(), Error> {
+        let _turn = self.turn.lock();
+        if self.plan().throttle().is_some() {
+            return Ok(());
+        }
+        self.settings.throttle.store(true, Ordering::Relaxed);
+        let started = self.replace(self.plan().spec());
+        if started.is_err() {
+            self.settings.throttle.store(false, Ordering::Relaxed);
+        }
+        started
+    }
+
+    fn replace(&self, spec: &Spec) -> Result<(), Error> {
         let mut restore = NoRestore;
-        let factory = GateFactory::new(spec, &self.stores, &self.settings, &mut restore);
+        let factory = GateFactory::new(spec, &self.stores, &self.settings, &mut restore)?;
         let plan = Arc::new(Plan::new(spec, factory, &self.statistics)?);
+        plan.share_memory(0)?;
         self.plan.store(Arc::clone(&plan));
         self.keep_unused(&plan);
         Ok(())
@@ -114,10 +140,13 @@ impl Engine {
         self.keep_unused(&self.plan());
     }
 
-    /// Keeps the state of removed gates, in up to half of the memory. The others share the rest.
+    /// Keeps the state of removed gates, in up to half of the memory and in what the others can spare. The
+    /// others share the rest.
     fn keep_unused(&self, plan: &Plan) {
-        let unused = self.stores.retain(plan.stores(), plan.spec().memory().limit / 2);
-        plan.share_memory(unused);
+        let unused_max = plan.spare_memory().min(plan.spec().memory().limit / 2);
+        let unused = self.stores.retain(plan.stores(), unused_max);
+        // The others can spare it, so this does not fail.
+        let _ = plan.share_memory(unused);
     }
 
     /// Returns the metrics of all gates and stores.

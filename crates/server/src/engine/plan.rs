@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use slidegate::{Algorithm, Error, Quota, Store};
+use slidegate::{Error, Limiter, Store};
 use slidegate_gate::Gate;
 
 use crate::config::EnvoySettings;
 use crate::domain::{Domains, Statistics};
-use crate::gates::{GateFactory, StateId, StoreList};
-use crate::spec::{PolicySpec, RuleSpec, Spec};
+use crate::gates::{GateFactory, StateId, StoreList, divide_memory};
+use crate::spec::{RuleSpec, Spec};
 
 /// A configuration in force. It never changes: a reload makes another one.
 #[derive(Debug)]
@@ -20,12 +20,9 @@ pub struct Plan {
     /// Includes the gates of domains.
     gates: Vec<Arc<Gate>>,
     domains: Domains,
-    throttle: Arc<Gate>,
+    throttle: Option<Arc<Gate>>,
     stores: StoreList,
 }
-
-/// The name under which `CL.THROTTLE` counts.
-const THROTTLE: &str = "cl.throttle";
 
 impl Plan {
     pub(super) fn new(
@@ -36,10 +33,7 @@ impl Plan {
         let policies = spec.policies.iter().map(|policy| factory.policy(policy));
         let mut policies = policies.collect::<Result<Vec<_>, _>>()?;
         policies.sort_by(|one, other| one.name().cmp(other.name()));
-        let throttle = factory.policy(&PolicySpec {
-            algorithm: Algorithm::Gcra,
-            ..PolicySpec::new(THROTTLE, vec![Quota::per_minute(1)])
-        })?;
+        let throttle = factory.throttle()?;
         let domains = Domains::new(&spec.domains, &mut factory, statistics)?;
         let (gates, stores) = factory.finish();
         let (spec, policies) = (spec.clone(), policies.into());
@@ -63,9 +57,10 @@ impl Plan {
         &self.domains
     }
 
-    /// Returns the gate of `CL.THROTTLE`, whose calls bring their own quotas.
-    pub fn throttle(&self) -> &Arc<Gate> {
-        &self.throttle
+    /// Returns the gate of `CL.THROTTLE`, whose calls bring their own quotas. `None` until it is used: see
+    /// [`Engine::start_throttle`](super::Engine::start_throttle).
+    pub fn throttle(&self) -> Option<&Arc<Gate>> {
+        self.throttle.as_ref()
     }
 
     /// Returns the configuration that the plan was made from.
@@ -101,15 +96,25 @@ impl Plan {
         stores.map(|(id, store)| (id.store.as_str(), store))
     }
 
-    /// Gives every store in memory an equal share of the budget without `unused` bytes, also those
-    /// that an older plan made, and applies the configured treatment of keys that find no room.
-    pub(super) fn share_memory(&self, unused: usize) {
-        let limiters: Vec<_> =
-            self.stores.iter().filter_map(|(_, store)| store.in_process()).collect();
+    /// Returns the memory that the stores in memory do not need at least.
+    pub(super) fn spare_memory(&self) -> usize {
+        let least: usize = self.limiters().map(Limiter::memory_limit_min).sum();
+        self.spec.memory().limit.saturating_sub(least)
+    }
+
+    /// Divides the memory without `unused` bytes among the stores in memory, also those that an older plan
+    /// made, and applies the configured treatment of keys that do not fit.
+    pub(super) fn share_memory(&self, unused: usize) -> Result<(), Error> {
+        let limiters: Vec<_> = self.limiters().collect();
         let memory = self.spec.memory();
+        divide_memory(memory.limit.saturating_sub(unused), &limiters)?;
         for limiter in &limiters {
-            limiter.set_memory_limit(memory.limit.saturating_sub(unused) / limiters.len());
             limiter.set_on_full(memory.on_full);
         }
+        Ok(())
+    }
+
+    fn limiters(&self) -> impl Iterator<Item = &Limiter> {
+        self.stores.iter().filter_map(|(_, store)| store.in_process())
     }
 }

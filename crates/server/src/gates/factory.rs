@@ -1,13 +1,15 @@
 //! Makes gates from the configuration.
 
 use core::fmt;
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
 use slidegate::{Algorithm, Clock, Error, Quota, Store};
 use slidegate_gate::{Gate, GateBuilder, Metrics, Observer, Rollout};
 
-use super::stores::{Restore, StoreList, Stores, algorithm_name};
-use crate::spec::{EnvoyFailureMode, MEMORY, PolicySpec, RateSpec, Spec, Unit};
+use super::memory_share::share_of_new;
+use super::stores::{Restore, StateId, StoreList, Stores, algorithm_name};
+use crate::spec::{EnvoyFailureMode, PolicySpec, RateSpec, Spec, Unit};
 
 /// Makes gates from the configuration. Gates of a new configuration continue the state and the
 /// counters of the one before.
@@ -40,6 +42,15 @@ pub struct GateSettings {
     pub observer: Option<Arc<dyn Observer>>,
     /// Measures the time of decisions.
     pub clock: Arc<dyn Clock>,
+    /// Whether `CL.THROTTLE` is used. Its table takes a share of the memory.
+    pub throttle: AtomicBool,
+}
+
+impl GateSettings {
+    fn has_throttle(&self) -> bool {
+        // Written and read by the one thread that makes a plan, under the engine's lock.
+        self.throttle.load(Ordering::Relaxed)
+    }
 }
 
 /// A gate of every unit in a domain's store, for limits that requests bring along.
@@ -63,15 +74,19 @@ impl UnitGates {
 
 impl<'a> GateFactory<'a> {
     /// Starts with nothing made.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the memory is too small for the number of policies.
     pub fn new(
         spec: &'a Spec,
         stores: &'a Stores,
         shared: &'a GateSettings,
         restore: &'a mut dyn Restore,
-    ) -> Self {
-        let memory_limit = spec.memory().limit / stores_in_memory(spec);
+    ) -> Result<Self, Error> {
+        let memory_limit = share_of_new(spec, shared.has_throttle())?;
         let (used, all) = (Vec::new(), Vec::new());
-        Self { spec, stores, shared, restore, memory_limit, used, all }
+        Ok(Self { spec, stores, shared, restore, memory_limit, used, all })
     }
 
     /// Makes the gate of a policy.
@@ -101,6 +116,18 @@ impl<'a> GateFactory<'a> {
         let gate = Arc::new(self.build(gate)?);
         self.all.push(Arc::clone(&gate));
         Ok(gate)
+    }
+
+    /// Makes the gate of `CL.THROTTLE`, if it is used.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if its state cannot be restored.
+    pub fn throttle(&mut self) -> Result<Option<Arc<Gate>>, Error> {
+        if !self.shared.has_throttle() {
+            return Ok(None);
+        }
+        self.policy(&throttle_policy()).map(Some)
     }
 
     /// Makes the gate of a descriptor. All descriptors of one unit share a store, in which their
@@ -168,7 +195,7 @@ impl<'a> GateFactory<'a> {
     }
 
     fn build(&self, gate: GateBuilder) -> Result<Gate, Error> {
-        let GateSettings { metrics, observer, clock } = self.shared;
+        let GateSettings { metrics, observer, clock, .. } = self.shared;
         let gate = gate.metrics(metrics).clock(Arc::clone(clock));
         match observer {
             Some(observer) => gate.observer(Arc::clone(observer)).build(),
@@ -192,18 +219,15 @@ impl fmt::Debug for GateFactory<'_> {
     }
 }
 
-/// Returns how many stores share the memory: policies, candidates, the units of domains, and
-/// `CL.THROTTLE`.
-fn stores_in_memory(spec: &Spec) -> usize {
-    let policies = spec.policies.iter().filter(|policy| policy.store == MEMORY);
-    let own: usize = policies.map(|policy| 1 + usize::from(policy.candidate.is_some())).sum();
-    let mut algorithms: Vec<Algorithm> = Vec::new();
-    for domain in spec.domains.iter().filter(|domain| domain.store == MEMORY) {
-        for algorithm in domain.algorithms() {
-            if !algorithms.contains(&algorithm) {
-                algorithms.push(algorithm);
-            }
-        }
+/// The policy under which `CL.THROTTLE` counts. Its calls bring their own quotas.
+fn throttle_policy() -> PolicySpec {
+    PolicySpec {
+        algorithm: Algorithm::Gcra,
+        ..PolicySpec::new("cl.throttle", vec![Quota::per_minute(1)])
     }
-    1 + own + algorithms.len() * Unit::ALL.len()
+}
+
+/// Returns what the state of `CL.THROTTLE` belongs to.
+pub fn throttle_state() -> StateId {
+    StateId::from(&throttle_policy())
 }

@@ -204,8 +204,7 @@ pub(super) async fn refund(state: &HttpState, request: &mut Request<Incoming>) -
     let refund: RefundRequest<'_> = parse(&body)?;
     let plan = state.engine().plan();
     let KeyTarget { gate, tier, key } = refund.find(&plan, state.settings().key_max)?;
-    let receipt = request::receipt(&refund.receipt)?.for_gate(gate, key);
-    let units = gate.refund(key, tier, receipt).await?;
+    let units = request::receipt(&refund.receipt)?.refund(gate, key, tier).await?;
     Ok(reply::plain(&json!({"policy": gate.name(), "refunded": units})))
 }
 
@@ -215,9 +214,9 @@ pub(super) async fn settle(state: &HttpState, request: &mut Request<Incoming>) -
     let settle: SettleRequest<'_> = parse(&body)?;
     let plan = state.engine().plan();
     let KeyTarget { gate, tier, key } = settle.find(&plan, state.settings().key_max)?;
-    let receipt = request::receipt(&settle.receipt)?.for_gate(gate, key);
+    let receipt = request::receipt(&settle.receipt)?;
     let actual = request::units("actual", &settle.actual, 0)?;
-    let units = gate.settle(key, tier, receipt, actual).await?;
+    let units = receipt.settle(gate, key, tier, actual).await?;
     Ok(reply::plain(&json!({"policy": gate.name(), "charged": units})))
 }
 

@@ -4,7 +4,7 @@ use core::fmt;
 use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use slidegate::{Cost, Quota};
 use slidegate_gate::{Ask, Gate, TierId};
@@ -12,6 +12,7 @@ use slidegate_gate::{Ask, Gate, TierId};
 use super::error::{ApiError, ApiErrorKind, shown};
 use super::reply::DenialStatus;
 use crate::engine::Plan;
+use crate::json_object::{Object, without_values};
 use crate::receipt::PortableReceipt;
 
 /// Defines the body of a request about one key.
@@ -66,8 +67,15 @@ key_request!(
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ChecksRequest<'a> {
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "objects")]
     pub(super) asks: Vec<CheckRequest<'a>>,
+}
+
+fn objects<'de: 'a, 'a, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<CheckRequest<'a>>, D::Error> {
+    let objects = Vec::<Object<CheckRequest<'a>>>::deserialize(deserializer)?;
+    Ok(objects.into_iter().map(|Object(check)| check).collect())
 }
 
 /// Forgets a key under every tier.
@@ -168,18 +176,18 @@ pub(super) fn units(name: &str, value: &Value, least: u64) -> Result<u64, ApiErr
     })
 }
 
-/// Reads a body as JSON.
+/// Reads a body as a JSON object.
 pub(super) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiError> {
     // As text: UTF-8 is then checked once, and not for each string.
     let text = core::str::from_utf8(body).map_err(|error| malformed(&error))?;
-    serde_json::from_str(text).map_err(|error| malformed(&error))
+    let Object(request) = serde_json::from_str(text).map_err(|error| malformed(&error))?;
+    Ok(request)
 }
 
 #[cold]
 fn malformed(error: &dyn fmt::Display) -> ApiError {
-    // It may quote the body, so it is cut.
-    let reason: String = error.to_string().chars().take(200).collect();
-    ApiError::malformed(format!("the body is not what is asked for: {reason}"))
+    let reason: String = without_values(&error.to_string()).chars().take(200).collect();
+    ApiError::malformed(format!("invalid request body: {reason}"))
 }
 
 /// Reads a check from a query.
@@ -236,7 +244,10 @@ fn parse_status(value: &str) -> Result<DenialStatus, ApiError> {
 pub(super) fn no_query(query: Option<&str>) -> Result<(), ApiError> {
     match query {
         None | Some("") => Ok(()),
-        Some(query) => Err(unknown_parameter(query, "none")),
+        // Its value may be a key.
+        Some(query) => {
+            Err(unknown_parameter(query.split(['=', '&']).next().unwrap_or_default(), "none"))
+        }
     }
 }
 
@@ -262,8 +273,9 @@ pub(super) fn parameters(query: &str) -> Result<form_urlencoded::Parse<'_>, ApiE
 
 /// Decodes `%XX`, strictly.
 pub(super) fn decode(text: &str) -> Result<Cow<'_, str>, ApiError> {
+    // The text is not shown: it may contain a key.
     let refused = |what: &str| {
-        ApiError::malformed(format!("{} {what}: write bytes of UTF-8 as %XX", shown(text)))
+        ApiError::malformed(format!("the address {what}: write bytes of UTF-8 as %XX"))
     };
     let is_code = |rest: &str| {
         rest.as_bytes().get(..2).is_some_and(|code| code.iter().all(u8::is_ascii_hexdigit))

@@ -82,6 +82,20 @@ pub(crate) fn listen(name: &str, address: SocketAddr) -> Result<TcpListener, Str
     })
 }
 
+/// Checks whether an address can be listened on by this process, now or when it is free.
+///
+/// # Errors
+///
+/// When it is not local, or the port is privileged. The message contains `name`.
+pub(crate) fn may_bind(name: &str, address: SocketAddr) -> Result<(), String> {
+    match std::net::TcpListener::bind(address) {
+        Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
+            Err(format!("cannot listen on {address} for {name}: {error}"))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     // Connections of an earlier process that linger in the kernel do not block a restart.

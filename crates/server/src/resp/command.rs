@@ -179,9 +179,9 @@ impl Call<'_> {
     async fn refund(&mut self) -> Result<(), ErrorReply> {
         let plan = self.engine.plan();
         let (gate, key) = self.limit_and_key(&plan, 4, "policy key receipt [TIER name]")?;
-        let receipt = self.receipt(3)?.for_gate(gate, key);
+        let receipt = self.receipt(3)?;
         let (_, tier) = self.options(gate, 4)?;
-        let units = gate.refund(key, tier, receipt).await.map_err(failed)?;
+        let units = receipt.refund(gate, key, tier).await.map_err(failed)?;
         self.replies.units(units);
         Ok(())
     }
@@ -190,10 +190,10 @@ impl Call<'_> {
     async fn settle(&mut self) -> Result<(), ErrorReply> {
         let plan = self.engine.plan();
         let (gate, key) = self.limit_and_key(&plan, 5, "policy key receipt actual [TIER name]")?;
-        let receipt = self.receipt(3)?.for_gate(gate, key);
+        let receipt = self.receipt(3)?;
         let actual = self.number(4)?;
         let (_, tier) = self.options(gate, 5)?;
-        let units = gate.settle(key, tier, receipt, actual).await.map_err(failed)?;
+        let units = receipt.settle(gate, key, tier, actual).await.map_err(failed)?;
         self.replies.units(units);
         Ok(())
     }
@@ -280,8 +280,7 @@ impl Call<'_> {
         let key = self.key(1)?;
         let rate = [self.number(2)?, self.number(3)?, self.number(4)?];
         let quantity = if self.arguments.len() == 6 { self.number(5)? } else { 1 };
-        let plan = self.engine.plan();
-        let gate = self.throttles.get(&plan, rate)?;
+        let gate = self.throttles.get(self.engine, rate)?;
         let decision = match Cost::new(quantity) {
             Ok(cost) => gate.check(key, None, cost, Caller::RESP).await.decision,
             // Takes nothing, and returns the current state.
@@ -389,7 +388,8 @@ impl<'a> Call<'a> {
                 let unknown = || format!("ERR policy '{}' has no tier '{name}'", gate.name());
                 tier = Some(found.ok_or_else(unknown)?);
             } else {
-                return Err(format!("ERR unknown option '{}': use COST or TIER", shown(word)));
+                // It is not shown: it may be a key in the wrong place.
+                return Err(format!("ERR argument {at} is not an option: use COST or TIER"));
             }
         }
         Ok((cost, tier))
@@ -402,13 +402,13 @@ impl<'a> Call<'a> {
     fn number(&self, index: usize) -> Result<u64, ErrorReply> {
         let text = self.argument(index);
         let read = core::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
-        read.ok_or_else(|| format!("ERR '{}' is not a number from 0 to {}", shown(text), u64::MAX))
+        read.ok_or_else(|| format!("ERR argument {index} is not a number from 0 to {}", u64::MAX))
     }
 
     fn receipt(&self, index: usize) -> Result<PortableReceipt, ErrorReply> {
         let text = shown(self.argument(index));
         PortableReceipt::parse(&text)
-            .ok_or_else(|| format!("ERR '{text}' is no receipt: use what SG.RESERVE gave"))
+            .ok_or_else(|| format!("ERR argument {index} is not a receipt of SG.RESERVE"))
     }
 
     fn wrong_number(&self, wanted: &str) -> ErrorReply {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use slidegate_gate::Gate;
 
 use super::command::quota;
-use crate::engine::Plan;
+use crate::engine::Engine;
 
 /// The limits of the rates that a connection used last: clients repeat a few.
 #[derive(Debug, Default)]
@@ -20,8 +20,15 @@ const KEPT: usize = 16;
 
 impl Throttles {
     /// The limit of a rate: max burst, count, period in seconds.
-    pub(super) fn get(&mut self, plan: &Plan, rate: [u64; 3]) -> Result<&Gate, String> {
-        let current = plan.throttle();
+    pub(super) fn get(&mut self, engine: &Engine, rate: [u64; 3]) -> Result<&Gate, String> {
+        let mut plan = engine.plan();
+        if plan.throttle().is_none() {
+            engine.start_throttle().map_err(|error| format!("ERR {error}"))?;
+            plan = engine.plan();
+        }
+        let Some(current) = plan.throttle() else {
+            return Err("ERR CL.THROTTLE is not available".to_owned());
+        };
         if !self.state.as_ref().is_some_and(|state| Arc::ptr_eq(state, current)) {
             self.made.clear();
             self.state = Some(Arc::clone(current));

@@ -1,37 +1,47 @@
-//! The audit log: one line of JSON per decision, in files that are rotated by size.
+//! The audit log: one line of JSON per decision.
+
+mod writer;
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::fs::{self, OpenOptions};
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use serde_json::json;
 use slidegate::{Clock, Decision, Key, MonotonicClock, Secret};
 use slidegate_gate::{GateOutcome, Observation, Observer};
 
+use self::writer::{AuditWriter, WriterState};
+use super::paths::check_directory;
 use crate::admin::ResultCounts;
 use crate::config::{AuditDecisions, AuditSettings};
 
 /// The maximum number of lines that wait to be written. More are dropped and counted.
 const WAITING_MAX: usize = 16_384;
-/// The maximum time that a line is buffered.
-const FLUSH: Duration = Duration::from_millis(200);
+/// The number of waiting lines from which on requests are denied, if the log is required. The rest is
+/// for requests that are being decided at that moment.
+const WAITING_HIGH: u64 = WAITING_MAX as u64 / 2;
 
-/// Logs decisions. A slow disk never delays a request: lines are dropped instead.
+/// Logs decisions. A slow disk never delays a request: lines are dropped instead or, if the log is
+/// required, requests are denied.
 #[derive(Debug)]
 pub struct Audit {
     lines: Option<SyncSender<String>>,
     writer: Option<JoinHandle<()>>,
     decisions: AuditDecisions,
     sample_percent: u64,
+    is_required: bool,
     asked: AtomicU64,
     counts: Arc<ResultCounts>,
+    state: Arc<WriterState>,
     clock: MonotonicClock,
-    /// Hashes secret keys, so that equal keys of one run have equal hashes.
+    /// Hashes secret keys. It outlives the process, so that equal keys have equal hashes.
     secret: Secret,
 }
 
@@ -42,32 +52,61 @@ impl Audit {
     ///
     /// When the file cannot be opened.
     pub fn start(settings: &AuditSettings) -> Result<Self, String> {
-        let mut file = Rotated::open(settings)
-            .map_err(|error| format!("audit log {}: {error}", settings.path.display()))?;
+        let named = |error: io::Error| format!("audit log {}: {error}", settings.path.display());
+        let secret = match &settings.key_secret {
+            Some(secret) => derived(secret),
+            None => derived(&own_secret(&secret_path(&settings.path))?),
+        };
         let (sender, receiver) = sync_channel(WAITING_MAX);
         let results = ["written", "dropped", "failed"];
         let (name, help) = ("slidegate_audit_lines_total", "Audit lines by result.");
         let counts = Arc::new(ResultCounts::new(name, help, &results));
-        let of_writer = Arc::clone(&counts);
+        let state = Arc::new(WriterState::default());
+        let mut writer = AuditWriter::open(settings, &counts, &state).map_err(named)?;
         let writer = std::thread::Builder::new()
             .name("audit".to_owned())
-            .spawn(move || file.write_all(&receiver, &of_writer))
+            .spawn(move || writer.run(&receiver))
             .map_err(|error| format!("audit log: {error}"))?;
         Ok(Self {
             lines: Some(sender),
             writer: Some(writer),
             decisions: settings.decisions,
             sample_percent: u64::from(settings.sample_percent.min(100)),
+            is_required: settings.required,
             asked: AtomicU64::new(0),
             counts,
+            state,
             clock: MonotonicClock::new(),
-            secret: Secret::random(),
+            secret,
         })
+    }
+
+    /// Checks whether the log can be written, without changing anything.
+    ///
+    /// # Errors
+    ///
+    /// When its directory does not exist or cannot be written.
+    pub(super) fn check(settings: &AuditSettings) -> Result<(), String> {
+        let path = &settings.path;
+        if path.is_dir() {
+            let path = path.display();
+            return Err(format!("audit.path {path} is a directory: name a file in it"));
+        }
+        // Devices and pipes are not created here.
+        if path.exists() && !path.is_file() {
+            return Ok(());
+        }
+        check_directory("audit.path", path, path.parent().unwrap_or(Path::new(".")))
     }
 
     /// Returns what became of the lines so far.
     pub fn counts(&self) -> &Arc<ResultCounts> {
         &self.counts
+    }
+
+    /// Opens the file again, after it was renamed or removed.
+    pub fn reopen(&self) {
+        self.state.reopen();
     }
 
     fn wants(&self, observation: &Observation<'_>) -> bool {
@@ -116,11 +155,23 @@ impl Observer for Audit {
         if observation.outcome == GateOutcome::Off || !self.wants(observation) {
             return;
         }
-        let line = self.line(observation, decision);
-        let sent = self.lines.as_ref().is_some_and(|lines| lines.try_send(line).is_ok());
-        if !sent {
+        // Lines that say that nothing can be written would only be in the way of the others.
+        let is_lost = observation.outcome == GateOutcome::Unrecorded || {
+            let line = self.line(observation, decision);
+            self.state.waiting_more();
+            let sent = self.lines.as_ref().is_some_and(|lines| lines.try_send(line).is_ok());
+            if !sent {
+                self.state.waiting_less();
+            }
+            !sent
+        };
+        if is_lost {
             self.counts.add("dropped", 1);
         }
+    }
+
+    fn can_record(&self) -> bool {
+        !self.is_required || (!self.state.is_failing() && self.state.waiting() < WAITING_HIGH)
     }
 }
 
@@ -128,88 +179,61 @@ impl Drop for Audit {
     fn drop(&mut self) {
         // Without a sender the writer finishes its queue.
         self.lines = None;
+        self.state.end();
         if let Some(writer) = self.writer.take() {
             let _ = writer.join();
         }
     }
 }
 
-/// A file that is renamed when it is full: `audit.log.1`, `audit.log.2`, ...
-#[derive(Debug)]
-struct Rotated {
-    path: PathBuf,
-    size_max: u64,
-    files: u32,
-    file: BufWriter<File>,
-    size: u64,
+/// Two hashes of a secret of any length.
+fn derived(secret: &[u8]) -> Secret {
+    let mut bytes = [0; 16];
+    for (number, half) in bytes.chunks_exact_mut(8).enumerate() {
+        let salt = Secret::new([u8::try_from(number).unwrap_or(0); 16]);
+        half.copy_from_slice(&secret.fingerprint(&salt).to_le_bytes());
+    }
+    Secret::new(bytes)
 }
 
-impl Rotated {
-    fn open(settings: &AuditSettings) -> io::Result<Self> {
-        let (file, size) = open(&settings.path)?;
-        Ok(Self {
-            path: settings.path.clone(),
-            size_max: settings.size_max.max(1),
-            files: settings.files.max(1),
-            file,
-            size,
-        })
-    }
+/// `audit.log.secret` for `audit.log`.
+fn secret_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".secret");
+    PathBuf::from(name)
+}
 
-    /// Writes lines until the sender is dropped. A line that cannot be written is lost; the daemon keeps
-    /// limiting.
-    fn write_all(&mut self, lines: &Receiver<String>, counts: &ResultCounts) {
-        // Lines in the buffer: written or failed when it is flushed.
-        let mut buffered = 0;
-        let flush = |file: &mut BufWriter<File>, buffered: &mut u64| {
-            let result = if file.flush().is_ok() { "written" } else { "failed" };
-            counts.add(result, core::mem::take(buffered));
-        };
-        loop {
-            match lines.recv_timeout(FLUSH) {
-                Ok(line) => match self.write(&line) {
-                    Ok(()) => buffered += 1,
-                    Err(_) => counts.add("failed", 1),
-                },
-                Err(RecvTimeoutError::Timeout) => flush(&mut self.file, &mut buffered),
-                Err(RecvTimeoutError::Disconnected) => {
-                    return flush(&mut self.file, &mut buffered);
-                }
+/// The secret in a file, which is created if it does not exist. A log that is not a file has none.
+fn own_secret(path: &Path) -> Result<Vec<u8>, String> {
+    let random = || -> Vec<u8> {
+        // The keys of each are random.
+        let parts = [(); 4].map(|()| RandomState::new().hash_one(path));
+        parts.iter().flat_map(|part| part.to_le_bytes()).collect()
+    };
+    let named = |error: io::Error| format!("audit secret {}: {error}", path.display());
+    if path.parent().is_some_and(|folder| folder.starts_with("/dev") || folder.starts_with("/proc"))
+    {
+        return Ok(random());
+    }
+    let mut options = OpenOptions::new();
+    match options.write(true).create_new(true).mode(0o600).open(path) {
+        Ok(mut file) => {
+            let secret = random();
+            file.write_all(&secret).and_then(|()| file.sync_all()).map_err(named)?;
+            Ok(secret)
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let secret = fs::read(path).map_err(named)?;
+            if secret.len() < 16 {
+                return Err(format!(
+                    "audit secret {}: {} bytes are too few, use 16 or more, or remove the file for \
+                     a new one",
+                    path.display(),
+                    secret.len()
+                ));
             }
+            Ok(secret)
         }
+        Err(error) => Err(named(error)),
     }
-
-    fn write(&mut self, line: &str) -> io::Result<()> {
-        let length = line.len() as u64 + 1;
-        if self.size > 0 && self.size + length > self.size_max {
-            self.rotate()?;
-        }
-        self.size += length;
-        writeln!(self.file, "{line}")
-    }
-
-    fn rotate(&mut self) -> io::Result<()> {
-        self.file.flush()?;
-        let numbered = |number: u32| {
-            let mut name = self.path.clone().into_os_string();
-            name.push(format!(".{number}"));
-            PathBuf::from(name)
-        };
-        for number in (1..self.files.saturating_sub(1)).rev() {
-            let _ = fs::rename(numbered(number), numbered(number + 1));
-        }
-        if self.files > 1 {
-            fs::rename(&self.path, numbered(1))?;
-        } else {
-            fs::remove_file(&self.path)?;
-        }
-        (self.file, self.size) = open(&self.path)?;
-        Ok(())
-    }
-}
-
-fn open(path: &Path) -> io::Result<(BufWriter<File>, u64)> {
-    let file = OpenOptions::new().create(true).append(true).open(path)?;
-    let size = file.metadata()?.len();
-    Ok((BufWriter::new(file), size))
 }

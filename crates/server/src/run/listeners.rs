@@ -23,7 +23,7 @@ use crate::domain;
 use crate::engine::Engine;
 use crate::grpc::{self, GrpcLimits, Health};
 use crate::http::{HttpSettings, HttpState, ServeLimits, Server, ShedLoad};
-use crate::net::{Connections, Stop, accept_all, listen};
+use crate::net::{Connections, Stop, accept_all, listen, may_bind};
 use crate::overload;
 use crate::resp::{self, RespLimits};
 
@@ -195,6 +195,29 @@ impl Listeners {
     }
 }
 
+/// Checks certificates, tokens and addresses, without listening. An address that is in use is not
+/// reported.
+pub(super) fn check(settings: &Settings) -> Vec<String> {
+    let at = &settings.listen;
+    let tls = [
+        settings.tls.as_ref().filter(|_| at.http.or(at.grpc).or(at.resp).is_some()),
+        settings.grpc_tls.as_ref().filter(|_| at.grpc.is_some()),
+        settings.admin.tls.as_ref().filter(|_| at.admin.is_some()),
+    ];
+    let tls = tls.into_iter().flatten().map(|tls| ReloadableTls::new(tls, PLAIN).map(|_| ()));
+    let access = at.admin.map(|_| admin_access(settings).map(|_| ()));
+    let all = [
+        ("http", at.http),
+        ("grpc", at.grpc),
+        ("resp", at.resp),
+        ("admin", at.admin),
+        ("metrics", at.metrics),
+    ];
+    let addresses =
+        all.iter().filter_map(|(name, address)| address.map(|address| may_bind(name, address)));
+    tls.chain(access).chain(addresses).filter_map(Result::err).collect()
+}
+
 fn admin_access(settings: &Settings) -> Result<Access, String> {
     let token_file = settings.admin.token_file.as_ref();
     let has_mtls = settings.admin.tls.as_ref().is_some_and(|tls| tls.client_authority.is_some());
@@ -227,7 +250,7 @@ fn admin_state(
     }
 }
 
-fn guard(settings: &OverloadSettings) -> Result<Option<OverloadGuard>, String> {
+pub(super) fn guard(settings: &OverloadSettings) -> Result<Option<OverloadGuard>, String> {
     if !settings.enabled {
         return Ok(None);
     }

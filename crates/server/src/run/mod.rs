@@ -5,6 +5,8 @@ mod descriptors;
 mod listeners;
 #[cfg(not(feature = "otlp"))]
 mod no_spans;
+mod paths;
+mod preflight;
 mod process;
 mod reference_statistics;
 mod reload;
@@ -12,6 +14,7 @@ mod serve;
 mod snapshot;
 #[cfg(feature = "otlp")]
 mod spans;
+mod state_log;
 mod statsd;
 mod tls;
 mod watch;
@@ -19,7 +22,8 @@ mod watch;
 pub use audit::Audit;
 #[cfg(not(feature = "otlp"))]
 pub use no_spans::Spans;
-pub use serve::serve;
+pub use preflight::{build_problems, preflight};
+pub use serve::{ServeError, serve};
 pub use snapshot::{Restorer, SaveReport, Snapshots};
 #[cfg(feature = "otlp")]
 pub use spans::Spans;

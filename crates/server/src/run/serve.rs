@@ -1,5 +1,6 @@
 //! The daemon's life cycle: start, reload, shutdown.
 
+use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,22 +9,53 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 use tracing::{error, info, warn};
 
+use slidegate::{Error, ErrorKind};
 use slidegate_gate::Observer;
 
 use super::listeners::{Listeners, Services};
 use super::process::{notify_systemd, start_log};
 use super::reference_statistics::ReferenceStatistics;
 use super::reload::Reloader;
+use super::state_log::StateLog;
 use super::statsd::StatsdSender;
 use super::{Audit, Snapshots, Spans};
 use crate::admin::MetricsSource;
-use crate::config::{Loaded, Refused, SnapshotSettings};
+use crate::config::{Loaded, Refused};
 use crate::engine::Engine;
 use crate::gates::NoRestore;
 use crate::net::{Stop, Stopper};
 
 /// The time for requests in flight at shutdown.
 const DRAIN: Duration = Duration::from_secs(10);
+
+/// Why the daemon did not start, or did not end well.
+#[derive(Debug)]
+pub struct ServeError {
+    /// Whether the configuration has to be changed.
+    pub is_configuration: bool,
+    message: String,
+}
+
+impl From<String> for ServeError {
+    fn from(message: String) -> Self {
+        Self { is_configuration: false, message }
+    }
+}
+
+impl From<Error> for ServeError {
+    fn from(error: Error) -> Self {
+        let is_configuration = !matches!(error.kind(), ErrorKind::Snapshot | ErrorKind::Store);
+        Self { is_configuration, message: error.to_string() }
+    }
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl core::error::Error for ServeError {}
 
 /// Runs until SIGTERM or SIGINT.
 ///
@@ -33,11 +65,12 @@ const DRAIN: Duration = Duration::from_secs(10);
 pub async fn serve(
     loaded: Loaded,
     load: impl Fn() -> Result<Loaded, Box<Refused>> + Send + Sync + 'static,
-) -> Result<(), String> {
+) -> Result<(), ServeError> {
     let settings = &loaded.settings;
     start_log(settings.log);
     let control = Control::new()?;
-    let snapshots = open_snapshots(settings.snapshot.as_ref())?;
+    let snapshots = settings.snapshot.as_ref();
+    let snapshots = snapshots.map(|settings| Snapshots::new(&settings.path)).transpose()?;
     let spans = settings.tracing.as_ref().map(Spans::start).transpose()?.map(Arc::new);
     let audit = loaded.settings.audit.as_ref().map(Audit::start).transpose()?.map(Arc::new);
     let observer = observers(audit.as_ref(), spans.as_ref());
@@ -76,8 +109,10 @@ pub async fn serve(
         tasks.spawn(statsd.run(stopper.stop()));
     }
     start_background_tasks(&mut tasks, &engine, &loaded, snapshots.as_ref(), &stopper);
+    let counts = audit.as_ref().map(|audit| Arc::clone(audit.counts()));
+    tasks.spawn(StateLog::new(counts).run(Arc::clone(&engine), stopper.stop()));
     notify_systemd("READY=1");
-    control.run(&reloader).await;
+    control.run(&reloader, audit.as_deref()).await;
 
     is_ending.store(true, Ordering::Relaxed);
     notify_systemd("STOPPING=1");
@@ -97,7 +132,7 @@ pub async fn serve(
     if let Some(spans) = spans {
         let _ = tokio::task::spawn_blocking(move || spans.end()).await;
     }
-    saved
+    Ok(saved?)
 }
 
 /// Metrics other than the engine's.
@@ -125,29 +160,21 @@ fn sources(
     sources
 }
 
-fn open_snapshots(settings: Option<&SnapshotSettings>) -> Result<Option<Snapshots>, String> {
-    let open = |settings: &SnapshotSettings| {
-        Snapshots::new(&settings.path).map_err(|error| {
-            format!("cannot use {} for snapshots: {error}", settings.path.display())
-        })
-    };
-    settings.map(open).transpose()
-}
-
 fn make_engine(
     loaded: &Loaded,
     snapshots: Option<&Snapshots>,
     observer: Option<Arc<dyn Observer>>,
-) -> Result<Engine, String> {
+) -> Result<Engine, Error> {
     let (Some(snapshots), Some(settings)) = (snapshots, &loaded.settings.snapshot) else {
-        return Engine::with_observer(&loaded.spec, observer, &mut NoRestore)
-            .map_err(|error| error.to_string());
+        return Engine::with_observer(&loaded.spec, observer, &mut NoRestore);
     };
     let mut restorer = snapshots.restorer(settings.start_empty_if_damaged);
-    let engine = Engine::with_observer(&loaded.spec, observer, &mut restorer)
-        .map_err(|error| error.to_string())?;
-    for line in restorer.told {
+    let engine = Engine::with_observer(&loaded.spec, observer, &mut restorer)?;
+    for line in restorer.restored {
         info!("{line}");
+    }
+    for line in restorer.damaged {
+        warn!("{line}");
     }
     Ok(engine)
 }
@@ -273,12 +300,18 @@ impl Control {
     }
 
     /// Reloads on SIGHUP and when files change. Returns at shutdown.
-    async fn run(mut self, reloader: &Arc<Reloader>) {
+    ///
+    /// SIGHUP also opens the audit log again, for programs that rotate logs.
+    async fn run(mut self, reloader: &Arc<Reloader>, audit: Option<&Audit>) {
         loop {
             tokio::select! {
                 _ = self.terminate.recv() => return,
                 _ = self.interrupt.recv() => return,
-                _ = self.hang_up.recv() => {}
+                _ = self.hang_up.recv() => {
+                    if let Some(audit) = audit {
+                        audit.reopen();
+                    }
+                }
                 () = reloader.changed() => {}
             }
             notify_systemd("RELOADING=1");

@@ -1,25 +1,31 @@
 //! Counts on disk, so that a restart forgives nothing.
 //!
-//! One file for each pool in a folder. A file is written beside its place, brought to the disk, and
-//! only then renamed: a crash leaves the old one or the new one.
+//! A directory with one file for each pool of counts. A file is written under another name, brought to the
+//! disk, and only then renamed: a crash leaves the old one or the new one. A lock on the directory keeps
+//! other processes from writing theirs.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, BufReader, BufWriter, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::fs::{FlockOperation, OFlags, flock};
 use slidegate::{Error, ErrorKind, RestoreReport};
 
+use super::paths::check_directory;
 use crate::admin::ResultCounts;
 use crate::engine::Plan;
 use crate::gates::{Restore, StateId};
 
-/// A folder of snapshots.
+/// A directory of snapshots, locked.
 #[derive(Debug, Clone)]
 pub struct Snapshots {
     folder: PathBuf,
     saves: Arc<ResultCounts>,
+    /// Locked until it is closed.
+    _lock: Arc<File>,
 }
 
 /// What was written.
@@ -36,21 +42,46 @@ pub struct SaveReport {
 pub struct Restorer {
     snapshots: Snapshots,
     start_empty_if_damaged: bool,
-    /// What to tell the operator: a line for each file.
-    pub told: Vec<String>,
+    /// Messages for the operator: a line for each file that was restored.
+    pub restored: Vec<String>,
+    /// Warnings for the operator: a line for each damaged file that was moved aside.
+    pub damaged: Vec<String>,
 }
 
 impl Snapshots {
-    /// The snapshots in `folder`, which is made if it is not there.
+    /// Opens a directory, which is created if it does not exist, and locks it.
     ///
     /// # Errors
     ///
-    /// When it cannot be made.
-    pub fn new(folder: &Path) -> io::Result<Self> {
-        fs::create_dir_all(folder)?;
+    /// When it cannot be created or written, or another process has locked it.
+    pub fn new(folder: &Path) -> Result<Self, String> {
+        Self::check(folder)?;
+        let named =
+            |error: io::Error| format!("cannot use {} for snapshots: {error}", folder.display());
+        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(named)?;
+        let lock = lock(folder)?;
+        remove_leftovers(folder).map_err(named)?;
         let (name, help) = ("slidegate_snapshots_total", "Times all state was written.");
         let saves = Arc::new(ResultCounts::new(name, help, &["ok", "failed"]));
-        Ok(Self { folder: folder.to_owned(), saves })
+        Ok(Self { folder: folder.to_owned(), saves, _lock: Arc::new(lock) })
+    }
+
+    /// Checks whether a directory can be used, without changing anything.
+    ///
+    /// # Errors
+    ///
+    /// When it is a file, or cannot be created or written.
+    pub(super) fn check(folder: &Path) -> Result<(), String> {
+        if folder.exists() && !folder.is_dir() {
+            return Err(format!(
+                "snapshot.path {} is a file: use a directory, which holds one file per policy and is \
+                 created if it does not exist",
+                folder.display()
+            ));
+        }
+        // The nearest directory that exists, in which the others are created.
+        let existing = folder.ancestors().find(|path| path.exists()).unwrap_or(Path::new("."));
+        check_directory("snapshot.path", folder, existing)
     }
 
     /// Writes all that is in memory.
@@ -85,25 +116,27 @@ impl Snapshots {
 
     /// Restores into a new engine.
     pub fn restorer(&self, start_empty_if_damaged: bool) -> Restorer {
-        Restorer { snapshots: self.clone(), start_empty_if_damaged, told: Vec::new() }
+        Restorer {
+            snapshots: self.clone(),
+            start_empty_if_damaged,
+            restored: Vec::new(),
+            damaged: Vec::new(),
+        }
     }
 
+    /// Writes a file and puts it in place of `path` when it is on the disk.
     fn replace<T>(
         &self,
         path: &Path,
         write: impl FnOnce(&mut BufWriter<&File>) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let fresh = path.with_extension("fresh");
-        // It holds the secret of the fingerprints.
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
-        let file = options.open(&fresh).map_err(|error| failed(&error))?;
-        let mut buffer = BufWriter::with_capacity(1 << 20, &file);
-        let written = write(&mut buffer)?;
-        buffer.flush().map_err(|error| failed(&error))?;
-        drop(buffer);
-        file.sync_all().map_err(|error| failed(&error))?;
-        fs::rename(&fresh, path).map_err(|error| failed(&error))?;
+        let (fresh, file) = create_temporary(path).map_err(|error| failed(&error))?;
+        let written = write_and_rename(&file, &fresh, path, write);
+        if written.is_err() {
+            // The next start removes it if this fails too.
+            let _ = fs::remove_file(&fresh);
+        }
+        let written = written?;
         let folder = File::open(&self.folder).map_err(|error| failed(&error))?;
         folder.sync_all().map_err(|error| failed(&error))?;
         Ok(written)
@@ -134,7 +167,7 @@ impl Restore for Restorer {
         let path = self.snapshots.path(state);
         let error = match read {
             Ok(RestoreReport { keys, dropped, .. }) => {
-                self.told.push(format!(
+                self.restored.push(format!(
                     "{}: {keys} keys restored, {dropped} found no room and are counted together",
                     path.display()
                 ));
@@ -153,13 +186,86 @@ impl Restore for Restorer {
         }
         let aside = path.with_extension("damaged");
         fs::rename(&path, &aside).map_err(|error| at(&path, &failed(&error)))?;
-        self.told.push(format!(
+        self.damaged.push(format!(
             "{}: {error}; starting without these counts, the file is now {}",
             path.display(),
             aside.display()
         ));
         Ok(())
     }
+}
+
+/// Creates a file next to `path` under a random name. A file or link of that name is an
+/// error, so nothing outside of the directory is ever written.
+fn create_temporary(path: &Path) -> io::Result<(PathBuf, File)> {
+    let random = RandomState::new().hash_one(path);
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{random:016x}.{TEMPORARY}"));
+    let fresh = PathBuf::from(name);
+    // It holds the secret of the fingerprints.
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
+    Ok((fresh, file))
+}
+
+/// The extension of files that are being written.
+const TEMPORARY: &str = "tmp";
+
+fn write_and_rename<T>(
+    file: &File,
+    fresh: &Path,
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<&File>) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let mut buffer = BufWriter::with_capacity(1 << 20, file);
+    let written = write(&mut buffer)?;
+    buffer.flush().map_err(|error| failed(&error))?;
+    drop(buffer);
+    file.sync_all().map_err(|error| failed(&error))?;
+    fs::rename(fresh, path).map_err(|error| failed(&error))?;
+    Ok(written)
+}
+
+/// Locks a directory until the returned file is closed, which the kernel does at the end of the process.
+fn lock(folder: &Path) -> Result<File, String> {
+    let path = folder.join("lock");
+    let named = |error: &dyn core::fmt::Display| format!("cannot lock {}: {error}", path.display());
+    let flags = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or(0);
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(flags);
+    let mut file = options.open(&path).map_err(|error| named(&error))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            let mut owner = String::new();
+            let _ = (&mut file).take(32).read_to_string(&mut owner);
+            return Err(format!(
+                "snapshot.path {} is in use by another process (id {}): use another directory for each \
+                 daemon, or their counts would replace each other",
+                folder.display(),
+                owner.trim()
+            ));
+        }
+        Err(error) => return Err(named(&error)),
+    }
+    // Only for the message above.
+    let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+    Ok(file)
+}
+
+/// Removes files that an earlier process did not finish.
+fn remove_leftovers(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let ends_with = |end: &str| path.extension().is_some_and(|extension| extension == end);
+        // `api.log.1.snapshot.0123456789abcdef.tmp`, and what older versions wrote.
+        let is_temporary = path.file_name().is_some_and(|name| {
+            ends_with(TEMPORARY) && name.to_string_lossy().contains(".snapshot.")
+        });
+        if is_temporary || ends_with("fresh") {
+            fs::remove_file(&path)?;
+        }
+    }
+    Ok(())
 }
 
 fn failed(error: &io::Error) -> Error {

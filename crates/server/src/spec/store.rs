@@ -211,7 +211,8 @@ fn password(node: &Node, reader: &mut Reader<'_>) -> Option<String> {
     Some(scalar.text.clone())
 }
 
-fn key_secret(node: &Node, reader: &mut Reader<'_>) -> Option<Vec<u8>> {
+/// Reads the file `key_secret_file`.
+pub(crate) fn key_secret(node: &Node, reader: &mut Reader<'_>) -> Option<Vec<u8>> {
     let Reader { files, report } = reader;
     let file = node.get("key_secret_file")?;
     let mut secret = files.content(file, report)?;

@@ -15,4 +15,5 @@ mod reload;
 mod snapshot;
 mod spans;
 mod start;
+mod state_log;
 mod watch;

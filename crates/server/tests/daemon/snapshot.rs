@@ -6,7 +6,7 @@ use std::net::TcpStream;
 
 use serde_json::Value;
 
-use crate::process::{Daemon, Folder, output, post};
+use crate::process::{Daemon, Folder, command, free_ports, output, post};
 
 fn config(folder: &Folder, extra: &str) -> String {
     let path = folder.path("state");
@@ -123,4 +123,45 @@ fn a_damaged_snapshot_is_refused_with_what_to_do() {
     let daemon = Daemon::with_config(&folder.write("limits.yaml", &told));
     daemon.hears("starting without these counts");
     assert_eq!(daemon.allowed("api", "k", 5), 5);
+}
+
+// Only the time since boot counts while the machine runs: a wall clock that is set forgives nothing.
+#[test]
+fn a_wall_clock_that_was_set_forward_forgives_nothing() {
+    let folder = Folder::new("forward");
+    let path = folder.write("limits.yaml", &config(&folder, ""));
+    let daemon = Daemon::with_config(&path);
+    assert_eq!(daemon.allowed("api", "k", 60), 60);
+    assert!(daemon.terminate().0.success());
+    let library = fs::read_dir("/usr/lib").unwrap().find_map(|entry| {
+        let path = entry.unwrap().path().join("faketime/libfaketimeMT.so.1");
+        path.exists().then_some(path)
+    });
+    let library = library.unwrap_or_else(|| panic!("install Debian's package `libfaketime`"));
+    let arguments: Vec<&str> = free_ports().collect();
+    let mut serve = command(&[&["serve"], &arguments[..]].concat());
+    serve.args(["--config", path.to_str().unwrap()]);
+    serve
+        .env("LD_PRELOAD", library)
+        .env("FAKETIME", "+2h")
+        .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+    let daemon = Daemon::with(serve);
+    daemon.hears("1 keys restored");
+    assert_eq!(daemon.allowed("api", "k", 60), 40);
+}
+
+#[test]
+fn a_second_daemon_does_not_write_into_the_directory_of_the_first() {
+    let folder = Folder::new("second");
+    let path = folder.write("limits.yaml", &config(&folder, ""));
+    let _first = Daemon::with_config(&path);
+    let arguments: Vec<&str> = free_ports().collect();
+    let refused =
+        output(&[&["serve", "--config", path.to_str().unwrap()], &arguments[..]].concat());
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(said.contains("in use by another process"), "{said}");
+    // The configuration is good: a check before a restart must not fail.
+    let checked = output(&["config", "check", path.to_str().unwrap()]);
+    assert_eq!(checked.status.code(), Some(0));
 }

@@ -137,7 +137,7 @@ fn a_program_without_tracing_that_is_told_to_trace_says_so() {
     let mut command = crate::process::command(&arguments);
     command.env("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4317");
     let refused = command.output().unwrap();
-    assert_eq!(refused.status.code(), Some(1));
+    assert_eq!(refused.status.code(), Some(78));
     let said = String::from_utf8(refused.stderr).unwrap();
     assert!(said.contains("--features otlp") && said.contains("http://127.0.0.1:4317"), "{said}");
 }

@@ -186,3 +186,44 @@ fn certificates_are_replaced_while_it_runs() {
     daemon.hears("stays as it was");
     assert_eq!(ask(&second), Some(200));
 }
+
+// A configuration that passes the check and stops the daemon at the next restart is worse than no check.
+#[test]
+fn check_refuses_what_serve_refuses_with_the_same_words_and_code() {
+    let folder = Folder::new("refused");
+    folder.write("short", "short");
+    folder.write("broken.pem", "broken");
+    folder.write("file", "");
+    let path = |name: &str| folder.path(name).display().to_string();
+    let mut cases = vec![
+        (format!("audit: {{path: {}}}", path("missing/audit.log")), "does not exist: create it"),
+        (format!("audit: {{path: {}}}", path("")), "is a directory: name a file in it"),
+        ("audit: {path: audit.log, required: true}".to_owned(), "decisions: all"),
+        (format!("snapshot: {{path: {}}}", path("file")), "is a file: use a directory"),
+        (format!("admin: {{token_file: {}}}", path("short")), "5 bytes is too short"),
+        (format!("tls: {{certificate: {0}, key: {0}}}", path("broken.pem")), "certificate"),
+        ("listen: {http: \"192.0.2.1:8080\"}".to_owned(), "cannot listen on 192.0.2.1:8080"),
+        ("listen: {http: 127.0.0.1:7001, resp: 0.0.0.0:7001}".to_owned(), "both listen on"),
+        ("memory: {limit_mb: 1}\ndomains: []".to_owned(), "set memory.limit_mb to 2 or more"),
+    ];
+    if cfg!(not(feature = "otlp")) {
+        let tracing = "tracing: {endpoint: \"http://127.0.0.1:4317\"}".to_owned();
+        cases.push((tracing, "built without tracing"));
+    }
+    for (settings, words) in cases {
+        let policy = |number| format!("  - {{name: p{number}, quotas: [1/hour]}}");
+        let policies = (0..100).map(policy).collect::<Vec<_>>().join("\n");
+        let text = format!("slidegate: 1\n{settings}\npolicies:\n{policies}\n");
+        let config = folder.write("limits.yaml", &text);
+        let config = config.to_str().unwrap();
+        let checked = output(&["config", "check", config]);
+        let served = output(&["serve", "--config", config]);
+        for (name, output) in [("check", &checked), ("serve", &served)] {
+            let said = [output.stdout.clone(), output.stderr.clone()].concat();
+            let said = String::from_utf8(said).unwrap();
+            assert_eq!(output.status.code(), Some(78), "{name}, {settings}: {said}");
+            assert!(said.contains(words), "{name}, {settings}: {said}");
+        }
+    }
+    assert!(!folder.path("audit.log").exists(), "a check creates nothing");
+}

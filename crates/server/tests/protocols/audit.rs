@@ -1,6 +1,7 @@
 //! Decisions written down.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -37,6 +38,9 @@ fn settings(folder: &Folder, decisions: AuditDecisions) -> AuditSettings {
         sample_percent: 10,
         size_max: 1 << 20,
         files: 3,
+        fsync: true,
+        required: false,
+        key_secret: None,
     }
 }
 
@@ -106,8 +110,10 @@ async fn files_give_way_when_they_are_full_and_the_oldest_goes() {
     let mut names: Vec<_> =
         fs::read_dir(&folder.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
-    assert_eq!(names, ["audit.log", "audit.log.1", "audit.log.2"]);
+    assert_eq!(names, ["audit.log", "audit.log.1", "audit.log.2", "audit.log.secret"]);
     for name in names {
+        let mode = fs::metadata(folder.0.join(&name)).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "{name:?}");
         assert!(fs::metadata(folder.0.join(name)).unwrap().len() <= 2000);
     }
     let last = lines(&settings.path);
@@ -141,5 +147,127 @@ async fn lines_that_were_written_and_lines_that_failed_are_counted() {
         let text = page.finish();
         let line = format!("slidegate_audit_lines_total{{result=\"{result}\"}} 5");
         assert!(text.lines().any(|found| found == line), "{text}");
+    }
+}
+
+fn secret_keys(settings: &AuditSettings) -> Vec<String> {
+    let mut keys: Vec<String> =
+        lines(&settings.path).iter().map(|line| line["key"].to_string()).collect();
+    keys.dedup();
+    keys
+}
+
+// An investigation spans restarts and nodes.
+#[tokio::test]
+async fn digests_of_secret_keys_are_the_same_after_a_restart_and_with_the_same_secret() {
+    let folder = Folder::new("audit_digests");
+    let own = settings(&folder, AuditDecisions::All);
+    let mut digests = Vec::new();
+    for _ in 0..2 {
+        ask(&own, true).await;
+        digests.push(secret_keys(&own));
+        fs::remove_file(&own.path).unwrap();
+    }
+    assert_eq!(digests[0], digests[1]);
+    let shared =
+        AuditSettings { key_secret: Some(b"sixteen bytes or more".to_vec()), ..own.clone() };
+    let mut configured = Vec::new();
+    for name in ["one.log", "two.log"] {
+        let settings = AuditSettings { path: folder.0.join(name), ..shared.clone() };
+        ask(&settings, true).await;
+        configured.push(secret_keys(&settings));
+        assert!(!folder.0.join(format!("{name}.secret")).exists());
+    }
+    assert_eq!(configured[0], configured[1]);
+    assert_ne!(configured[0], digests[0]);
+}
+
+fn audited(settings: &AuditSettings) -> (Arc<Audit>, Engine) {
+    let spec = Spec {
+        policies: vec![PolicySpec::new("api", vec![Quota::per_hour(1_000_000)])],
+        ..Spec::default()
+    };
+    let audit = Arc::new(Audit::start(settings).unwrap());
+    let observer: Arc<dyn slidegate_gate::Observer> = audit.clone();
+    let engine = Engine::with_observer(&spec, Some(observer), &mut NoRestore).unwrap();
+    (audit, engine)
+}
+
+async fn is_allowed(engine: &Engine) -> bool {
+    let plan = engine.plan();
+    let gate = plan.gate("api").unwrap();
+    gate.check(b"bob", None, Cost::ONE, Caller::IN_PROCESS).await.decision.is_allowed()
+}
+
+async fn wait_until(what: &str, mut is_done: impl AsyncFnMut() -> bool) {
+    let done = slidegate_testkit::server::poll_async(what, async || is_done().await.then_some(()));
+    done.await.unwrap();
+}
+
+// Programs such as logrotate rename the file and send SIGHUP.
+#[tokio::test]
+async fn a_file_that_was_renamed_is_opened_again() {
+    let folder = Folder::new("audit_reopen");
+    let settings = settings(&folder, AuditDecisions::All);
+    let (audit, engine) = audited(&settings);
+    assert!(is_allowed(&engine).await);
+    wait_until("the first line", async || audit.counts().get("written") == 1).await;
+    let moved = folder.0.join("moved");
+    fs::rename(&settings.path, &moved).unwrap();
+    audit.reopen();
+    wait_until("the new file", async || settings.path.exists()).await;
+    assert!(is_allowed(&engine).await);
+    wait_until("the second line", async || audit.counts().get("written") == 2).await;
+    assert_eq!((lines(&moved).len(), lines(&settings.path).len()), (1, 1));
+}
+
+// A request that leaves no trace can be worse than one that is denied.
+#[tokio::test]
+async fn requests_are_denied_while_a_required_log_cannot_be_written() {
+    let folder = Folder::new("audit_required");
+    let pipe = folder.0.join("audit.pipe");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &pipe,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o600),
+        0,
+    )
+    .unwrap();
+    // A pipe fails when its reader is gone, and works again when there is a new one.
+    let reader = || fs::OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
+    for required in [false, true] {
+        let first = reader();
+        let settings = AuditSettings {
+            path: pipe.clone(),
+            required,
+            ..settings(&folder, AuditDecisions::All)
+        };
+        let (audit, engine) = audited(&settings);
+        assert!(is_allowed(&engine).await);
+        wait_until("a line", async || audit.counts().get("written") == 1).await;
+        drop(first);
+        if !required {
+            for _ in 0..100 {
+                assert!(is_allowed(&engine).await, "requests do not depend on the log");
+            }
+            drop((audit, engine));
+            continue;
+        }
+        wait_until("denials", async || !is_allowed(&engine).await).await;
+        let plan = engine.plan();
+        let asks = [b"one", b"two"].map(|key| slidegate_gate::Ask {
+            gate: plan.gate("api").unwrap(),
+            key,
+            tier: None,
+            cost: Cost::ONE,
+        });
+        for decided in slidegate_gate::check_all(&asks, None, Caller::IN_PROCESS).await {
+            assert_eq!(decided.outcome, slidegate_gate::GateOutcome::Unrecorded);
+            assert!(!decided.decision.is_allowed());
+        }
+        assert!(audit.counts().get("dropped") >= 3);
+        let _second = reader();
+        wait_until("allowances", async || is_allowed(&engine).await).await;
     }
 }

@@ -193,13 +193,14 @@ async fn state_of_removed_policies_takes_at_most_half_of_the_memory() {
         ..spec([PolicySpec::new(name, vec![Quota::per_day(1)])])
     };
     let name = |number: usize| format!("p{number}");
-    let (engine, _) = engine(&with(&name(0)));
+    let (engine, clock) = engine(&with(&name(0)));
     let mut states = Vec::new();
     for number in 0..8 {
         for key in 0..20_000 {
             allowed(&engine, &name(number), &key.to_string(), 1).await;
         }
         states.push(std::sync::Arc::downgrade(engine.plan().gate(&name(number)).unwrap().store()));
+        clock.advance(Duration::from_secs(1));
         engine.swap(&with(&name(number + 1))).unwrap();
         let alive = states.iter().filter_map(std::sync::Weak::upgrade);
         let bytes: usize = alive.map(|state| state.in_process().unwrap().stats().bytes).sum();
@@ -244,11 +245,11 @@ async fn a_restart_forgives_nothing() {
     let (before, _) = engine(&spec);
     assert_eq!(allowed(&before, "api/v1:*", "k", 2).await, 2);
     let report = snapshots.save(&before.plan()).unwrap();
-    assert_eq!((report.files, report.keys), (2, 1));
+    assert_eq!((report.files, report.keys), (1, 1));
     let mut restorer = snapshots.restorer(false);
     let after = Engine::with_clock(&spec, Some(clock()), &mut restorer).unwrap();
     assert_eq!(allowed(&after, "api/v1:*", "k", 9).await, 1);
-    assert!(restorer.told.iter().any(|line| line.contains("1 keys restored")), "{restorer:?}");
+    assert!(restorer.restored.iter().any(|line| line.contains("1 keys restored")), "{restorer:?}");
 }
 
 #[tokio::test]
@@ -291,8 +292,11 @@ async fn shares_of_memory_follow_the_configuration() {
         let limiters = plan.stores().iter().filter_map(|(_, store)| store.in_process());
         limiters.map(|limiter| limiter.stats().memory_limit).collect()
     };
-    // One more than policies: that of `CL.THROTTLE`.
     let (engine, _) = engine(&with(&["one"], 64 * MIB));
+    assert_eq!(shares(&engine), [64 * MIB]);
+    // `CL.THROTTLE` gets its share when it is used.
+    engine.start_throttle().unwrap();
+    engine.start_throttle().unwrap();
     assert_eq!(shares(&engine), [32 * MIB; 2]);
     assert_eq!(allowed(&engine, "one", "k", 2).await, 2);
     engine.swap(&with(&["one", "two", "three"], 64 * MIB)).unwrap();
@@ -302,6 +306,80 @@ async fn shares_of_memory_follow_the_configuration() {
     engine.swap(&with(&["one"], 256 * MIB)).unwrap();
     assert_eq!(shares(&engine), [128 * MIB; 2]);
     assert_eq!(allowed(&engine, "one", "k", 2).await, 1, "counts are kept on the way");
+}
+
+#[tokio::test]
+async fn ten_thousand_policies_share_the_default_memory() {
+    let names: Vec<String> = (0..10_000).map(|number| format!("p{number}")).collect();
+    let spec = spec(names.iter().map(|name| policy(name, 3)));
+    let (engine, _) = engine(&spec);
+    assert_eq!(allowed(&engine, "p9999", "k", 5).await, 3);
+    let plan = engine.plan();
+    let limits = plan.stores().iter().filter_map(|(_, store)| store.in_process());
+    let total: usize = limits.map(|limiter| limiter.stats().memory_limit).sum();
+    assert!(total <= 256 << 20, "{total}");
+}
+
+// A table that was made for a large share cannot shrink at will: the sum must stay within the limit.
+#[tokio::test]
+async fn a_reload_that_does_not_fit_into_the_memory_is_refused() {
+    let names: Vec<String> = (0..1000).map(|number| format!("p{number}")).collect();
+    let with = |count: usize| Spec {
+        stores: vec![StoreSpec::Memory(MemorySpec { limit: 16 << 20, ..MemorySpec::default() })],
+        ..spec(names[..count].iter().map(|name| policy(name, 3)))
+    };
+    let (engine, _) = engine(&with(4));
+    let error = engine.swap(&with(1000)).unwrap_err().to_string();
+    assert!(error.contains("restart with this configuration"), "{error}");
+    assert!(engine.plan().gate("p3").is_some() && engine.plan().gate("p4").is_none());
+    engine.swap(&with(200)).unwrap();
+    let plan = engine.plan();
+    let limits = plan.stores().iter().filter_map(|(_, store)| store.in_process());
+    let total: usize = limits.map(|limiter| limiter.stats().memory_limit).sum();
+    assert!(total <= 16 << 20, "{total}");
+}
+
+#[test]
+fn a_directory_of_snapshots_belongs_to_one_process_and_must_be_a_directory() {
+    let folder = Folder::new("a_directory_of_snapshots");
+    let first = Snapshots::new(&folder.0.join("state")).unwrap();
+    let error = Snapshots::new(&folder.0.join("state")).unwrap_err();
+    let id = std::process::id().to_string();
+    assert!(error.contains("in use by another process") && error.contains(&id), "{error}");
+    drop(first);
+    Snapshots::new(&folder.0.join("state")).unwrap();
+    let file = folder.0.join("file");
+    fs::write(&file, "").unwrap();
+    for path in [file.clone(), file.join("below")] {
+        let error = Snapshots::new(&path).unwrap_err();
+        assert!(error.contains("snapshot.path") && error.contains("a "), "{error}");
+    }
+    assert!(Snapshots::new(&file).unwrap_err().contains("is a file: use a directory"));
+}
+
+// A name that can be foreseen would let any user who can write there have another file overwritten.
+#[tokio::test]
+async fn snapshots_are_written_through_no_link_and_leave_nothing_behind() {
+    let folder = Folder::new("snapshots_through_no_link");
+    let (state, victim) = (folder.0.join("state"), folder.0.join("victim"));
+    fs::create_dir_all(&state).unwrap();
+    fs::write(&victim, "untouched").unwrap();
+    for name in ["api.log.1.fresh", "api.log.1.snapshot", "api.log.1.snapshot.0.tmp"] {
+        std::os::unix::fs::symlink(&victim, state.join(name)).unwrap();
+    }
+    let (engine, _) = engine(&spec([policy("api", 3)]));
+    let snapshots = Snapshots::new(&state).unwrap();
+    for _ in 0..3 {
+        snapshots.save(&engine.plan()).unwrap();
+    }
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "untouched");
+    let mut names: Vec<_> =
+        fs::read_dir(&state).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["api.log.1.snapshot", "lock"]);
+    let file = fs::symlink_metadata(state.join("api.log.1.snapshot")).unwrap();
+    assert!(file.is_file());
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&file.permissions()) & 0o777, 0o600);
 }
 
 // What an operator says of a full table must not wait for a restart: that would empty it.

@@ -74,6 +74,9 @@ impl Audited {
             sample_percent: 100,
             size_max: 1 << 20,
             files: 1,
+            fsync: false,
+            required: false,
+            key_secret: None,
         };
         let audit = Arc::new(Audit::start(&settings).unwrap());
         let engine = Engine::with_observer(&spec(), Some(audit), &mut NoRestore).unwrap();

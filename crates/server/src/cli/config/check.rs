@@ -1,4 +1,5 @@
-//! `config check`: by the code that loads, and by that which makes limits of it.
+//! `config check`: runs what `serve` runs before it listens. It loads the configuration, checks the settings
+//! against this build and this machine, and makes the limits.
 
 use std::io::{self, Write};
 
@@ -10,6 +11,7 @@ use crate::config::report::{Diagnostic, Severity, write_json, write_text};
 use crate::config::{Loaded, Request, load};
 use crate::engine::Engine;
 use crate::gates::NoRestore;
+use crate::run::{build_problems, preflight};
 
 /// How findings are written, and what they mean.
 #[derive(Debug, Clone, Copy, Default)]
@@ -53,15 +55,26 @@ struct Outcome {
 fn look_at(request: &Request) -> Outcome {
     match load(request) {
         Err(refused) => Outcome { findings: refused.findings, holds: None },
-        Ok(Loaded { spec, mut warnings, .. }) => match Engine::new(&spec, &mut NoRestore) {
-            Ok(_) => Outcome { findings: warnings, holds: Some(spec.counts()) },
-            Err(error) => {
-                warnings
-                    .insert(0, Diagnostic::general(Severity::Error, "engine", error.to_string()));
-                Outcome { findings: warnings, holds: None }
+        Ok(Loaded { settings, spec, warnings, .. }) => {
+            let mut findings: Vec<Diagnostic> = if request.secrets {
+                start_findings(&preflight(&settings))
+            } else {
+                start_findings(&build_problems(&settings))
+            };
+            if let Err(error) = Engine::new(&spec, &mut NoRestore) {
+                findings.push(Diagnostic::general(Severity::Error, "engine", error.to_string()));
             }
-        },
+            let holds = findings.is_empty().then(|| spec.counts());
+            findings.extend(warnings);
+            Outcome { findings, holds }
+        }
     }
+}
+
+/// What keeps the daemon from starting, as findings.
+pub(in crate::cli) fn start_findings(problems: &[String]) -> Vec<Diagnostic> {
+    let finding = |problem: &String| Diagnostic::general(Severity::Error, "start", problem.clone());
+    problems.iter().map(finding).collect()
 }
 
 fn tell(

@@ -7,6 +7,7 @@ mod explain;
 mod rule;
 mod test;
 
+pub(super) use check::start_findings;
 pub use check::{CheckOptions, check};
 pub use explain::{Subject, explain};
 pub use test::{TestOptions, test};

@@ -7,6 +7,7 @@ use slidegate_gate::Caller;
 
 use super::{AnswerError, Code, Domains, Options, answer};
 use crate::grpc::message::RateLimitRequest;
+use crate::json_object::{Object, without_values};
 
 /// An answer over HTTP.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,10 +36,10 @@ pub async fn json(
     caller: Caller<'_>,
 ) -> JsonReply {
     let request = match serde_json::from_slice(body) {
-        Ok(read::Object(request)) => request,
+        Ok(Object(request)) => request,
         Err(error) => {
             domains.statistics().service_error.add(1);
-            return JsonReply::wrong(&error);
+            return JsonReply::wrong(&without_values(&error.to_string()));
         }
     };
     let answered = match RateLimitRequest::question(&request) {

@@ -2,19 +2,14 @@
 //! numbers or strings, `null` for what is not said.
 
 use core::fmt;
-use core::marker::PhantomData;
 
 use serde::Deserialize;
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
+use serde::de::{Deserializer, Error as _, Visitor};
 use serde_json::Value;
 
 use crate::domain::{number_of, unknown_unit};
+use crate::json_object::Object;
 use crate::spec::Unit;
-
-/// Something written with names: a list of its values is not the same.
-#[derive(Debug)]
-pub(super) struct Object<T>(pub(super) T);
 
 /// A whole number, also as a string.
 #[derive(Debug, Clone, Copy)]
@@ -57,26 +52,6 @@ pub(crate) fn unit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i32, D:
     };
     let shown = given.as_str().map_or_else(|| given.to_string(), str::to_owned);
     number.ok_or_else(|| D::Error::custom(unknown_unit(shown)))
-}
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(ObjectVisitor(PhantomData))
-    }
-}
-
-struct ObjectVisitor<T>(PhantomData<T>);
-
-impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
-    type Value = Object<T>;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
-        T::deserialize(MapAccessDeserializer::new(map)).map(Object)
-    }
 }
 
 impl<'de> Deserialize<'de> for Number {

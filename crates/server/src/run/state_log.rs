@@ -1,0 +1,219 @@
+//! Logs changes of state while the daemon runs: stores that fail and return, decisions of the failure
+//! mode, memory that fills up, audit lines that are lost.
+//!
+//! The state is looked at once per second, so a flood of requests is not a flood of lines. Events of
+//! single connections to Redis are logged by `slidegate-redis`.
+
+use core::fmt;
+use core::time::Duration;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use slidegate::Limiter;
+use slidegate_gate::Gate;
+use tokio::time::Instant;
+use tracing::{error, info, warn};
+
+use crate::admin::ResultCounts;
+use crate::engine::{Engine, Plan};
+use crate::gates::StateId;
+use crate::net::{LogInterval, Stop};
+
+/// The time between two looks.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// Memory is examined at every fifth look: that takes the lock of every shard.
+const MEMORY_EVERY: u32 = 5;
+/// Decisions of the failure mode have ended when there were none for this time.
+const QUIET: Duration = Duration::from_secs(5);
+/// The maximum number of lines about memory per look.
+const LINES_MAX: usize = 10;
+
+/// What was logged last.
+#[derive(Debug, Default)]
+pub(super) struct StateLog {
+    audit: Option<Arc<ResultCounts>>,
+    audit_lost: u64,
+    audit_interval: LogInterval,
+    /// Stores that do not reply, by name, since when.
+    failing: HashMap<String, Instant>,
+    degraded: Degraded,
+    memory: HashMap<StateId, MemoryNotes>,
+}
+
+/// Decisions of the failure mode.
+#[derive(Debug, Default)]
+struct Degraded {
+    total: u64,
+    /// When they began, the total then, and the last time there were any.
+    current: Option<(Instant, u64, Instant)>,
+}
+
+/// What was logged about one table.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct MemoryNotes {
+    is_nearly_full: bool,
+    has_overflowed: bool,
+}
+
+impl StateLog {
+    pub(super) fn new(audit: Option<Arc<ResultCounts>>) -> Self {
+        Self { audit, ..Self::default() }
+    }
+
+    /// Looks until shutdown.
+    pub(super) async fn run(mut self, engine: Arc<Engine>, stop: Stop) {
+        let mut looks = 0u32;
+        while !stop.is_over() {
+            tokio::select! {
+                () = tokio::time::sleep(INTERVAL) => {}
+                () = stop.clone().wait() => {}
+            }
+            let plan = arc_swap::Guard::into_inner(engine.plan());
+            self.look_at_stores(&plan);
+            self.look_at_decisions(plan.gates());
+            self.look_at_audit();
+            if looks.is_multiple_of(MEMORY_EVERY) {
+                self.look_at_memory(&plan);
+            }
+            looks = looks.wrapping_add(1);
+        }
+    }
+
+    fn look_at_stores(&mut self, plan: &Plan) {
+        let now = Instant::now();
+        for (name, store) in plan.distinct_stores() {
+            let is_available = store.is_available();
+            match self.failing.get(name).copied() {
+                None if !is_available => {
+                    self.failing.insert(name.to_owned(), now);
+                    warn!(
+                        "store {name}: circuit breaker open, policies decide by their failure mode"
+                    );
+                }
+                Some(since) if is_available => {
+                    self.failing.remove(name);
+                    let time = Seconds(now - since);
+                    info!("store {name}: circuit breaker closed after {time}");
+                }
+                _ => {}
+            }
+        }
+        self.failing.retain(|name, _| plan.distinct_stores().any(|(known, _)| known == name));
+    }
+
+    fn look_at_decisions(&mut self, gates: &[Arc<Gate>]) {
+        let of = |gate: &Gate| gate.counters().map_or(0, |counters| counters.degraded.get());
+        let total = gates.iter().map(|gate| of(gate)).sum::<u64>();
+        // Gates that a reload removed take their counts along.
+        let more = total.saturating_sub(self.degraded.total);
+        let before = core::mem::replace(&mut self.degraded.total, total);
+        let now = Instant::now();
+        match &mut self.degraded.current {
+            None if more > 0 => {
+                self.degraded.current = Some((now, before, now));
+                let names: Vec<&str> = gates
+                    .iter()
+                    .filter(|gate| of(gate) > 0 && !gate.store().is_available())
+                    .map(|gate| gate.name())
+                    .take(3)
+                    .collect();
+                let names = names.join(", ");
+                warn!(
+                    decisions = more,
+                    policies = names,
+                    "degraded: the failure mode decides, because a store did not reply in time"
+                );
+            }
+            Some((_, _, last)) if more > 0 => *last = now,
+            Some((since, at, last)) if now - *last >= QUIET => {
+                let (time, decisions) = (Seconds(*last - *since), total.saturating_sub(*at));
+                info!(decisions, "no longer degraded: the failure mode decided for {time}");
+                self.degraded.current = None;
+            }
+            _ => {}
+        }
+    }
+
+    fn look_at_audit(&mut self) {
+        let Some(counts) = &self.audit else { return };
+        let (dropped, failed) = (counts.get("dropped"), counts.get("failed"));
+        let more = (dropped + failed).saturating_sub(self.audit_lost);
+        if more > 0 && self.audit_interval.has_passed() {
+            self.audit_lost = dropped + failed;
+            error!(dropped, failed, "audit log: {more} lines are lost");
+        }
+    }
+
+    fn look_at_memory(&mut self, plan: &Plan) {
+        let mut lines = Vec::new();
+        for (id, store) in plan.stores() {
+            let Some(limiter) = store.in_process() else { continue };
+            let notes = self.memory.entry(id.clone()).or_default();
+            lines.extend(notes.look(&id.name, limiter));
+        }
+        self.memory.retain(|id, _| plan.stores().iter().any(|(known, _)| known == id));
+        let more = lines.len().saturating_sub(LINES_MAX);
+        for line in lines.iter().take(LINES_MAX) {
+            warn!("{line}");
+        }
+        if more > 0 {
+            warn!("{more} more policies are short of memory: see rate_limit_memory_used_ratio");
+        }
+    }
+}
+
+impl MemoryNotes {
+    /// Returns what is new about a table.
+    fn look(&mut self, name: &str, limiter: &Limiter) -> Option<String> {
+        let stats = limiter.stats();
+        let percent = stats.table_bytes.saturating_mul(100) / stats.table_limit.max(1);
+        let was = *self;
+        self.has_overflowed |= stats.overflowed > 0 || stats.evictions > 0;
+        // Once it was nearly full, a little less is no news.
+        self.is_nearly_full = percent >= if was.is_nearly_full { 80 } else { 90 };
+        let (keys, limit) = (stats.keys, stats.memory_limit >> 10);
+        if self.has_overflowed && !was.has_overflowed {
+            return Some(format!(
+                "policy {name}: the first key did not fit into its {limit} KiB of memory ({keys} keys); \
+                 `memory.on_full` applies: raise `memory.limit_mb`"
+            ));
+        }
+        (self.is_nearly_full && !was.is_nearly_full).then(|| {
+            format!(
+                "policy {name}: {percent} % of its memory for keys is used ({keys} keys, {limit} KiB in \
+                 all): raise `memory.limit_mb`"
+            )
+        })
+    }
+}
+
+/// Whole seconds, for people.
+struct Seconds(Duration);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} s", self.0.as_secs())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use slidegate::{Policy, Quota};
+
+    #[test]
+    fn memory_is_reported_when_it_is_nearly_full_and_when_the_first_key_does_not_fit() {
+        let policy = Policy::new("api", Quota::per_hour(10)).unwrap();
+        let limiter = Limiter::builder(policy).memory_limit(64 << 10).build().unwrap();
+        let mut notes = MemoryNotes::default();
+        assert_eq!(notes.look("api", &limiter), None);
+        let mut lines = Vec::new();
+        for key in 0..3000_u64 {
+            let _ = limiter.check(&key);
+            lines.extend(notes.look("api", &limiter));
+        }
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines[0].contains("90 % of its memory"), "{lines:?}");
+        assert!(lines[1].contains("the first key did not fit"), "{lines:?}");
+    }
+}

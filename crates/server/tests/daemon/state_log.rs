@@ -1,0 +1,82 @@
+//! What the log says about stores, decisions and memory while the daemon runs.
+
+use std::fs;
+
+use slidegate_testkit::server::{RedisServer, poll};
+
+use crate::process::{Daemon, Folder};
+
+// At three in the morning the log is what there is.
+#[test]
+fn a_redis_that_fails_and_returns_is_logged() {
+    let folder = Folder::new("log-redis");
+    let mut redis = RedisServer::start().unwrap();
+    let config = format!(
+        "slidegate: 1\nstores:\n  shared: {{redis: \"{}\"}}\npolicies:\n  - name: api\n    \
+         store: shared\n    failure_mode: allow\n    quotas: [1000000/hour]\n",
+        redis.url()
+    );
+    let daemon = Daemon::with_config(&folder.write("limits.yaml", &config));
+    poll("a decision of Redis", || {
+        let _ = daemon.check("api", "k");
+        let degraded = "rate_limit_degraded_total{policy=\"api\"";
+        Ok(daemon.metric(degraded).is_none_or(|count| count == 0.0).then_some(()))
+    })
+    .unwrap();
+    redis.suspend().unwrap();
+    for words in ["circuit breaker open", "degraded: the failure mode decides"] {
+        poll(words, || {
+            assert!(daemon.check("api", "k"));
+            Ok(daemon.said().contains(words).then_some(()))
+        })
+        .unwrap_or_else(|error| panic!("{error}: {}", daemon.said()));
+    }
+    redis.resume().unwrap();
+    for words in ["circuit breaker closed", "no longer degraded"] {
+        poll(words, || {
+            assert!(daemon.check("api", "k"));
+            Ok(daemon.said().contains(words).then_some(()))
+        })
+        .unwrap_or_else(|error| panic!("{error}: {}", daemon.said()));
+    }
+    let said = daemon.said();
+    let lines = said.lines().filter(|line| line.contains("WARN")).count();
+    assert!(lines < 100, "{lines} lines:\n{said}");
+}
+
+#[test]
+fn memory_that_is_full_is_logged_once() {
+    let folder = Folder::new("log-memory");
+    let config = "slidegate: 1\nmemory: {limit_mb: 1}\npolicies:\n  - name: api\n    \
+                  quotas: [10/hour]\n";
+    let daemon = Daemon::with_config(&folder.write("limits.yaml", config));
+    let ask = |key: usize| format!(r#"{{"policy": "api", "key": "{key}"}}"#);
+    for start in (0..30_000).step_by(500) {
+        let asks: Vec<String> = (start..start + 500).map(ask).collect();
+        let body = format!(r#"{{"asks": [{}]}}"#, asks.join(","));
+        let stream = std::net::TcpStream::connect(daemon.http).unwrap();
+        assert_eq!(crate::process::post(stream, "/v1/batch", &body).0, 200);
+    }
+    daemon.hears("policy api: the first key did not fit into its 1024 KiB of memory");
+    assert_eq!(daemon.said().matches("the first key did not fit").count(), 1);
+}
+
+#[test]
+fn lost_audit_lines_and_damaged_snapshots_are_problems_in_the_log() {
+    let folder = Folder::new("log-loss");
+    let state = folder.path("state");
+    fs::create_dir(&state).unwrap();
+    fs::write(state.join("api.log.1.snapshot"), "damaged").unwrap();
+    let config = format!(
+        "slidegate: 1\nsnapshot: {{path: {}, start_empty_if_damaged: true}}\naudit: {{path: /dev/full, \
+         decisions: all, required: true}}\npolicies:\n  - name: api\n    quotas: [1000/hour]\n",
+        state.display()
+    );
+    let daemon = Daemon::with_config(&folder.write("limits.yaml", &config));
+    let said = daemon.said();
+    let line = said.lines().find(|line| line.contains("starting without these counts")).unwrap();
+    assert!(line.contains("WARN"), "{line}");
+    poll("denials", || Ok((!daemon.check("api", "k")).then_some(()))).unwrap();
+    daemon.hears("audit log /dev/full: cannot write, lines wait");
+    daemon.hears("lines are lost");
+}
