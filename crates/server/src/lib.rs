@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod admin;
 pub mod cli;
 pub mod config;

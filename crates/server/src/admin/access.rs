@@ -1,25 +1,25 @@
 //! Who may use the admin listener.
 
-use core::fmt;
-use core::hint::black_box;
 use core::net::SocketAddr;
+use std::sync::Arc;
 
-use http::header::{AUTHORIZATION, HOST, ORIGIN};
-use http::{HeaderMap, HeaderValue};
+use arc_swap::ArcSwapOption;
+use http::{HeaderMap, Uri};
 use slidegate::{Error, ErrorKind};
 
+use crate::access::{HostNames, Token, bearer_token, is_loopback};
 use crate::http::Peer;
 use crate::http::error::{ApiError, ApiErrorKind};
 
 /// Who may use the admin listener. With a token, clients that send it; without one, clients on this
 /// machine and clients with a verified certificate.
-#[derive(Clone, Default)]
+///
+/// Clones share the token, which a reload replaces.
+#[derive(Debug, Clone, Default)]
 pub struct Access {
-    token: Option<Box<[u8]>>,
+    token: Arc<ArcSwapOption<Token>>,
+    names: HostNames,
 }
-
-/// The minimum length of a token.
-const TOKEN_MIN: usize = 16;
 
 /// Checks whether the admin listener may use an address.
 ///
@@ -27,7 +27,7 @@ const TOKEN_MIN: usize = 16;
 ///
 /// When it is not loopback and there is neither a token nor a client authority.
 pub fn may_listen(address: SocketAddr, has_token: bool, has_mtls: bool) -> Result<(), Error> {
-    if address.ip().to_canonical().is_loopback() || has_token || has_mtls {
+    if is_loopback(address) || has_token || has_mtls {
         return Ok(());
     }
     let message = format!(
@@ -49,72 +49,48 @@ impl Access {
     ///
     /// When it is shorter than 16 bytes or not valid in a header field.
     pub fn token(token: &str) -> Result<Self, Error> {
-        let token = token.trim();
-        let refused = |why: String| Err(Error::new(ErrorKind::Setting, why));
-        if token.len() < TOKEN_MIN {
-            let len = token.len();
-            return refused(format!(
-                "a token of {len} bytes is too short: use at least {TOKEN_MIN}"
-            ));
-        }
-        if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return refused("a token has letters, digits and signs of ASCII only".to_owned());
-        }
-        Ok(Self { token: Some(token.as_bytes().into()) })
+        let token = Token::new(token.as_bytes());
+        let token = token.map_err(|problem| Error::new(ErrorKind::Setting, problem))?;
+        let access = Self::local();
+        access.set(Some(token));
+        Ok(access)
     }
 
-    pub(super) fn check(&self, peer: &Peer, headers: &HeaderMap) -> Result<(), ApiError> {
-        let Some(token) = &self.token else {
-            if peer.is_verified || peer.address.ip().to_canonical().is_loopback() {
-                return Ok(());
+    /// Sets the names by which clients call the listener.
+    #[must_use]
+    pub fn names(mut self, names: HostNames) -> Self {
+        self.names = names;
+        self
+    }
+
+    /// Replaces the token. The old one is refused from now on.
+    pub fn set(&self, token: Option<Token>) {
+        self.token.store(token.map(Arc::new));
+    }
+
+    pub(super) fn check(
+        &self,
+        peer: &Peer,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Result<(), ApiError> {
+        let token = self.token.load();
+        let Some(token) = &*token else {
+            if peer.is_verified || is_loopback(peer.address) {
+                // No page of another site knows a token, but every page can send a request.
+                return Ok(self.names.check(uri, headers)?);
             }
-            let detail = "this address may not ask: no token is configured";
+            let detail = "this address may not send requests: no token is configured";
             return Err(ApiError::new(ApiErrorKind::Forbidden, detail));
         };
-        let sent = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
-        match sent.and_then(bearer) {
-            Some(sent) if is_same(sent, token) => Ok(()),
+        match bearer_token(headers) {
+            Some(sent) if token.is(sent) => Ok(()),
             _ => {
                 let detail = "send the token: Authorization: Bearer TOKEN";
                 Err(ApiError::new(ApiErrorKind::Unauthorized, detail))
             }
         }
     }
-}
-
-impl fmt::Debug for Access {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let has_token = self.token.is_some();
-        formatter.debug_struct("Access").field("has_token", &has_token).finish()
-    }
-}
-
-/// Refuses requests that a browser sends for a page of another site.
-pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), ApiError> {
-    let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
-    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
-    let from = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
-    match (from, host) {
-        (Some((_, from)), Some(host)) if from.eq_ignore_ascii_case(host) => Ok(()),
-        _ => Err(ApiError::new(ApiErrorKind::Forbidden, "a page of another site may not ask this")),
-    }
-}
-
-fn bearer(value: &[u8]) -> Option<&[u8]> {
-    let (scheme, token) = value.split_at_checked(7)?;
-    scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
-}
-
-/// Compares in constant time, except for the length.
-fn is_same(sent: &[u8], token: &[u8]) -> bool {
-    if sent.len() != token.len() {
-        return false;
-    }
-    let differing = sent
-        .iter()
-        .zip(token)
-        .fold(0, |differing, (one, other)| black_box(differing | (one ^ other)));
-    black_box(differing) == 0
 }
 
 #[cfg(test)]

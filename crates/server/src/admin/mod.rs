@@ -51,7 +51,7 @@ async fn handle(
     peer: &Peer,
 ) -> Result<Reply, ApiError> {
     let path = request.uri().path();
-    let is_known = state.access.check(peer, request.headers());
+    let is_known = state.access.check(peer, request.uri(), request.headers());
     // Supervisors need only yes or no, and often have no token.
     match path {
         "/livez" => return read_only(request).map(|()| health::live()),
@@ -65,7 +65,6 @@ async fn handle(
             if request.method() != Method::POST {
                 return Err(ApiError::wrong_method(request.method().as_str(), path, "POST"));
             }
-            access::check_origin(request.headers())?;
             reload(state).await
         }
         path => {

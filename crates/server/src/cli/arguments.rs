@@ -165,6 +165,9 @@ pub(super) struct CheckArguments {
         env = "SLIDEGATE_ADDRESS"
     )]
     pub(super) address: String,
+    /// A file with the token to send, if the daemon wants one.
+    #[arg(long, value_name = "PATH")]
+    pub(super) token_file: Option<PathBuf>,
     /// Print the answer as JSON.
     #[arg(long)]
     pub(super) json: bool,

@@ -53,7 +53,7 @@ fn tell(out: &mut impl Write, answer: &Value) -> io::Result<()> {
 }
 
 fn ask(arguments: &CheckArguments) -> io::Result<(u16, Value)> {
-    let CheckArguments { policy, key, cost, tier, peek, address, .. } = arguments;
+    let CheckArguments { policy, key, cost, tier, peek, address, token_file, .. } = arguments;
     let mut body = json!({ "policy": policy, "key": key, "cost": cost });
     if let Some(tier) = tier {
         body["tier"] = json!(tier);
@@ -61,9 +61,15 @@ fn ask(arguments: &CheckArguments) -> io::Result<(u16, Value)> {
     let path = if *peek { "/v1/peek" } else { "/v1/check" };
     let mut stream = connect(address)?;
     let body = body.to_string();
+    let token = match token_file {
+        Some(path) => {
+            format!("Authorization: Bearer {}\r\n", std::fs::read_to_string(path)?.trim())
+        }
+        None => String::new(),
+    };
     write!(
         stream,
-        "POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
+        "POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n{token}\
          Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
         body.len()
     )?;

@@ -1,9 +1,10 @@
-//! Files that a configuration names: read within bounds, and remembered for the watch.
+//! Files and variables that a configuration names: read within bounds, and remembered for the watch.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
+use super::environment::Environment;
 use super::report::Report;
 use super::source::{Origin, Span};
 use super::yaml::Node;
@@ -19,12 +20,24 @@ const SECRET_MAX: usize = 64 << 10;
 pub(crate) struct Files {
     /// Whether files with secrets are read at all.
     pub(super) secrets: bool,
+    environment: Environment,
     read: Vec<PathBuf>,
 }
 
 impl Files {
     pub(super) fn new(secrets: bool) -> Self {
-        Self { secrets, read: Vec::new() }
+        Self { secrets, environment: Environment::default(), read: Vec::new() }
+    }
+
+    /// Sets the variables that may hold secrets too.
+    pub(super) fn environment(mut self, environment: Environment) -> Self {
+        self.environment = environment;
+        self
+    }
+
+    /// The value of a variable that holds a secret.
+    pub(super) fn variable(&self, name: &str) -> Option<&str> {
+        self.environment.get(name)
     }
 
     /// All that were read, or tried to be: what to watch.

@@ -146,7 +146,7 @@ pub fn load(request: &Request) -> Result<Loaded, Box<Refused>> {
     let mut loading = Loading {
         request,
         report: Report::default(),
-        files: Files::new(request.secrets),
+        files: Files::new(request.secrets).environment(request.environment.clone()),
         own: None,
         sliding: None,
         domains: Vec::new(),

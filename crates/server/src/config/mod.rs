@@ -1,5 +1,6 @@
 //! Reads files, the environment and flags into [`Settings`] and a [`Spec`](crate::spec::Spec).
 
+mod access;
 mod check;
 mod domain_json;
 mod environment;
@@ -22,6 +23,7 @@ mod statsd;
 pub(crate) mod table;
 pub(crate) mod yaml;
 
+pub use access::AccessSettings;
 pub use environment::Environment;
 pub(crate) use envoy::list_directory;
 pub use format::Format;

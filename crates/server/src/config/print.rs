@@ -53,7 +53,7 @@ impl Loaded {
     /// the start only, by their paths.
     pub fn settings_changed_since(&self, other: &Self) -> Vec<String> {
         let needs_restart = |path: &str| match path {
-            "allow_empty" | "envoy.failure_mode" => false,
+            "allow_empty" | "access.anonymous" | "admin.token_file" | "envoy.failure_mode" => false,
             // The rest of `memory` is applied by a reload.
             path => !path.starts_with("memory.") || path == "memory.sweep_interval",
         };

@@ -8,10 +8,12 @@ use std::path::PathBuf;
 
 use slidegate_http::{ClientAddress, HopField};
 
+use super::access::{ACCESS, AccessSettings, admin_token, check_data_listeners};
 use super::report::Report;
 use super::statsd::{STATSD, StatsdSettings};
 use super::table::{ListenAddress, Read, Reader, given, section, words};
 use super::yaml::Node;
+use crate::access::Token;
 use crate::spec::{
     DOMAIN, EnvoyFailureMode, MEMORY_KEYS, POLICY, RULE, STORE, key_secret, mebibytes,
 };
@@ -35,6 +37,9 @@ section! {
         /// TLS of the gRPC listener, instead of `tls`.
         grpc_tls: Option<TlsSettings> = Section(&TLS), absent "`tls`, if that is there",
             example "{certificate: server.pem, key: server.key}";
+        /// Access to the data listeners.
+        access: AccessSettings = Section(&ACCESS), absent "the defaults below",
+            example "{tokens: [{file: app.token, scopes: [check]}]}";
         /// Access to the admin listener.
         admin: AdminSettings = Section(&ADMIN), absent "loopback only",
             example "{token_file: admin.token}";
@@ -131,11 +136,13 @@ section! {
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct AdminSettings, ADMIN = "admin access" {
         /// A file with the token that requests must carry as `Authorization: Bearer`.
-        token_file: Option<PathBuf> = Leaf(&FILE), absent "no token is required",
+        token_file: Option<PathBuf> = Leaf(&PATH), absent "no token is required",
             example "admin.token";
         /// TLS of the admin listener.
         tls: Option<TlsSettings> = Section(&TLS), absent "no TLS",
             example "{certificate: admin.pem, key: admin.key}";
+        /// The token in that file.
+        let token: Option<Token> = admin_token, else None;
     }
 }
 
@@ -406,6 +413,7 @@ pub(super) fn settings(root: &Node, reader: &mut Reader<'_>) -> Settings {
     check_listeners(root, &settings, reader.report);
     check_admin(root, &settings, reader.report);
     check_audit(root, &settings, reader.report);
+    check_data_listeners(root, &settings, reader.report);
     settings
 }
 

@@ -84,6 +84,11 @@ pub(super) enum Hits {
 }
 
 impl Question<'_> {
+    /// Returns whether a descriptor gives back units.
+    pub fn gives_back(&self) -> bool {
+        self.descriptors.iter().any(|descriptor| descriptor.is_negative_hits)
+    }
+
     /// Checks what only the configuration of the proxy can get wrong. The length of texts and the
     /// number of entries are not bounded here, only by the size of the message: an error would lift
     /// the limit of clients that send long values.

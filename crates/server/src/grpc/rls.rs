@@ -16,6 +16,7 @@ use tonic_types::{ErrorDetails, StatusExt};
 
 use super::codec::RlsCodec;
 use super::message::{RateLimitRequest, RateLimitResponse};
+use crate::access::{Access, Refusal, Scope};
 use crate::domain::{AnswerError, Options, answer};
 use crate::engine::Engine;
 use crate::net::catch_panic;
@@ -37,6 +38,7 @@ pub(super) struct RateLimitService {
     pub(super) engine: Arc<Engine>,
     pub(super) options: Arc<Options>,
     pub(super) message_max: usize,
+    pub(super) access: Access,
 }
 
 type RlsResult = Result<tonic::Response<RateLimitResponse>, Status>;
@@ -63,6 +65,13 @@ impl RateLimitService {
         let question =
             request.question().inspect_err(|_| plan.domains().statistics().service_error.add(1));
         let question = question.map_err(|invalid| status(&invalid.into()))?;
+        let scopes = [Some(Scope::Check), question.gives_back().then_some(Scope::Change)];
+        for scope in scopes.into_iter().flatten() {
+            self.access.check_headers(scope, metadata.as_ref()).map_err(|refusal| {
+                plan.domains().statistics().service_error.add(1);
+                refused(refusal)
+            })?;
+        }
         let answered = answer(plan.domains(), &question, &self.options, caller).await;
         let response = answered.map_err(|error| status(&error))?;
         Ok(tonic::Response::new(response.into()))
@@ -87,6 +96,11 @@ fn status(error: &AnswerError) -> Status {
         AnswerError::Invalid(_) => Status::invalid_argument(error.to_string()),
         AnswerError::StoreFailed => Status::unavailable(error.to_string()),
     }
+}
+
+fn refused(refusal: Refusal) -> Status {
+    let code = if refusal.needs_token() { Code::Unauthenticated } else { Code::PermissionDenied };
+    Status::new(code, refusal.to_string())
 }
 
 /// Tells gRPC clients to try another server, or this one after `after`.

@@ -17,6 +17,7 @@ use tonic_reflection::server::Builder;
 use tower_service::Service as TowerService;
 
 use super::rls::{MESSAGE_MAX, NAME, PATH, RateLimitService};
+use crate::access::Access;
 use crate::domain::Options;
 use crate::engine::Engine;
 
@@ -52,7 +53,8 @@ impl Service {
         let reporter = HealthReporter::new();
         Health(reporter.clone()).set(true).await;
         let health = HealthServer::new(HealthService::from_health_reporter(reporter.clone()));
-        let rls = RateLimitService { engine, options, message_max: MESSAGE_MAX };
+        let rls =
+            RateLimitService { engine, options, message_max: MESSAGE_MAX, access: Access::open() };
         Self { rls, health, reporter, reflection: reflection(), guard: None }
     }
 
@@ -60,6 +62,13 @@ impl Service {
     #[must_use]
     pub fn message_max(mut self, bytes: usize) -> Self {
         self.rls.message_max = bytes;
+        self
+    }
+
+    /// Sets what clients may do. Health and reflection are for all of them.
+    #[must_use]
+    pub fn access(mut self, access: Access) -> Self {
+        self.rls.access = access;
         self
     }
 

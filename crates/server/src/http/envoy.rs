@@ -11,6 +11,7 @@ use slidegate_gate::Caller;
 
 use super::error::ApiError;
 use super::{HttpState, Reply, body};
+use crate::access::Scope;
 use crate::domain;
 
 /// Replies if the path is one of these.
@@ -33,10 +34,20 @@ pub(super) async fn handle(
             && state.engine().plan().is_healthy(&settings.envoy.envoy);
         return Ok(Some(reply(domain::healthcheck(is_healthy))));
     }
+    settings.names.check(request.uri(), request.headers())?;
+    settings.access.check_headers(Scope::Check, request.headers())?;
+    let may_give_back = settings.access.check_headers(Scope::Change, request.headers());
     let body = body::read_any(request, settings, settings.message_max).await?;
     let caller = Caller::http(request.headers());
     Ok(Some(reply(
-        domain::json(state.engine().plan().domains(), &settings.envoy, &body, caller).await,
+        domain::json(
+            state.engine().plan().domains(),
+            &settings.envoy,
+            &body,
+            caller,
+            may_give_back,
+        )
+        .await,
     )))
 }
 

@@ -12,6 +12,7 @@ use slidegate_gate::Caller;
 
 use super::Reply;
 use super::reply::json;
+use crate::access::{ForeignRequest, Refusal};
 
 /// Why a request was not carried out.
 #[derive(Debug)]
@@ -185,6 +186,23 @@ pub(crate) struct ErrorBody<'a> {
     nearest: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     trace_id: Option<&'a str>,
+}
+
+impl From<Refusal> for ApiError {
+    fn from(refusal: Refusal) -> Self {
+        let kind = if refusal.needs_token() {
+            ApiErrorKind::Unauthorized
+        } else {
+            ApiErrorKind::Forbidden
+        };
+        Self::new(kind, refusal.to_string())
+    }
+}
+
+impl From<ForeignRequest> for ApiError {
+    fn from(foreign: ForeignRequest) -> Self {
+        Self::new(ApiErrorKind::Forbidden, foreign.to_string())
+    }
 }
 
 impl From<Error> for ApiError {

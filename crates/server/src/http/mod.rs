@@ -29,6 +29,7 @@ use self::error::{ApiError, ApiErrorKind};
 use self::reply::traced;
 use self::route::{Operation, RouteMatch};
 pub use self::serve::{ConnectionSlot, Connections, Handle, Peer, ServeLimits, Server, TlsConfig};
+use crate::access::{Access, HostNames, Scope};
 use crate::domain::Options;
 use crate::engine::Engine;
 use crate::overload::admit;
@@ -64,6 +65,10 @@ pub struct HttpSettings {
     /// How forward auth finds the client's address. If any proxy is trusted, only trusted proxies may
     /// use it.
     pub client: ClientAddress,
+    /// What clients may do.
+    pub access: Access,
+    /// The names by which clients call the listener.
+    pub names: HostNames,
     /// Options of Envoy's `/json`.
     pub envoy: Arc<Options>,
     /// Set before the process exits, so that `/healthcheck` fails.
@@ -88,6 +93,23 @@ impl HttpState {
     }
 }
 
+impl HttpState {
+    /// Checks that a request may do this.
+    fn permit(&self, operation: Operation, request: &Request<Incoming>) -> Result<(), ApiError> {
+        let HttpSettings { access, names, .. } = &self.settings;
+        // `Host`, `Origin` and `Authorization` are those of the request that the proxy has received. A
+        // page of another site cannot set the fields that describe such a request.
+        if operation == Operation::Auth {
+            return Ok(access.check_own_header(Scope::Check, request.headers())?);
+        }
+        names.check(request.uri(), request.headers())?;
+        match operation.scope() {
+            Some(scope) => Ok(access.check_headers(scope, request.headers())?),
+            None => Ok(()),
+        }
+    }
+}
+
 impl Default for HttpSettings {
     fn default() -> Self {
         Self {
@@ -99,6 +121,8 @@ impl Default for HttpSettings {
             together_max: ASKS_MAX,
             history_max: 10_000,
             client: ClientAddress::peer(),
+            access: Access::open(),
+            names: HostNames::default(),
             envoy: Arc::default(),
             is_ending: Arc::default(),
         }
@@ -108,7 +132,12 @@ impl Default for HttpSettings {
 impl Handle for HttpState {
     async fn handle(&self, request: &mut Request<Incoming>, peer: &Peer) -> Reply {
         let replied = match route::find(request.method(), request.uri().path()) {
-            RouteMatch::Found(Operation::Check, _) => api::check(self, request).await,
+            RouteMatch::Found(Operation::Check, _) => {
+                match self.permit(Operation::Check, request) {
+                    Ok(()) => api::check(self, request).await,
+                    Err(error) => Err(error),
+                }
+            }
             _ => Box::pin(handle_any(self, request, peer)).await,
         };
         replied.unwrap_or_else(|error| error.reply(Caller::http(request.headers())))
@@ -134,6 +163,7 @@ async fn handle_any(
             return Err(ApiError::unknown(ApiErrorKind::UnknownPath, &"path", path, paths));
         }
     };
+    state.permit(operation, request)?;
     match operation {
         Operation::Check => api::check(state, request).await,
         Operation::CheckQuery => api::check_query(state, request).await,

@@ -171,6 +171,10 @@ fn responses(route: &Route) -> Value {
     responses.insert(status, described(good, "All is well"));
     let problem = || json!({"content": {PROBLEM_TYPE: {"schema": reference("Problem")}}});
     let mut reasons: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
+    reasons.entry(403).or_default().push("A page of another site, or a scope that is off");
+    if route.operation.scope().is_some() {
+        reasons.entry(401).or_default().push("A token is needed");
+    }
     for error in route.errors {
         reasons.entry(error.status().as_u16()).or_default().push(error.title());
     }

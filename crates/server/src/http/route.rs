@@ -6,6 +6,7 @@ use super::error::ApiErrorKind::{
     self, Failed, Forbidden, Malformed, NotJson, Slow, StoreFailed, TooLarge, UnknownPolicy,
     UnknownTier, Unsupported,
 };
+use crate::access::Scope;
 
 /// An operation and where it is found.
 #[derive(Debug)]
@@ -39,6 +40,25 @@ pub(super) enum Operation {
     Policy,
     Auth,
     Document,
+}
+
+impl Operation {
+    /// The scope that it needs; `None` for what every client may see.
+    pub(super) fn scope(self) -> Option<Scope> {
+        match self {
+            Self::Check
+            | Self::CheckQuery
+            | Self::CheckAll
+            | Self::Batch
+            | Self::Reserve
+            | Self::Policies
+            | Self::Policy
+            | Self::Auth => Some(Scope::Check),
+            Self::Peek | Self::Usage | Self::History => Some(Scope::Look),
+            Self::Refund | Self::Settle | Self::Reset => Some(Scope::Change),
+            Self::Document => None,
+        }
+    }
 }
 
 /// The shape of a successful reply.

@@ -8,6 +8,7 @@ use slidegate_gate::{ASKS_MAX, Ask, Caller, Decided, Gate, TierId, check_all};
 use super::parse::CommandArguments;
 use super::reply::{Replies, shown};
 use super::throttle::Throttles;
+use crate::access::{Access, Refusal, Scope};
 use crate::engine::{Engine, Plan};
 use crate::nearest;
 use crate::receipt::{PortableReceipt, TEXT_MAX as RECEIPT_MAX};
@@ -28,6 +29,10 @@ pub(super) struct Call<'a> {
     pub(super) throttles: &'a mut Throttles,
     /// The longest key, in bytes.
     pub(super) key_max: usize,
+    pub(super) access: &'a Access,
+    /// The token of the connection's last `AUTH`. It is compared again for each command, so that a
+    /// token that was replaced is refused.
+    pub(super) token: &'a mut Option<Box<[u8]>>,
 }
 
 /// The text of an error reply.
@@ -44,10 +49,30 @@ const NAME_MAX: usize = 11;
 const INFO: &str =
     concat!("# Server\r\nserver:slidegate\r\nversion:", env!("CARGO_PKG_VERSION"), "\r\n");
 
+/// The methods of HTTP.
+const METHODS: &str = "get head post put delete connect options trace patch";
+
+/// Returns the scope that a command needs; `None` for those that any client may send.
+fn scope(name: &[u8]) -> Option<Scope> {
+    match name {
+        b"sg.check" | b"cl.throttle" | b"sg.reserve" | b"sg.all" | b"sg.policies" => {
+            Some(Scope::Check)
+        }
+        b"sg.peek" | b"sg.usage" | b"sg.history" => Some(Scope::Look),
+        b"sg.settle" | b"sg.refund" | b"sg.reset" => Some(Scope::Change),
+        _ => None,
+    }
+}
+
 impl Call<'_> {
     /// Runs the command and writes its reply.
     pub(super) async fn run(&mut self) -> Then {
         let Some(name) = self.arguments.get(self.input, 0) else { return Then::Go };
+        if self.is_http(name) {
+            self.replies
+                .error("ERR this is the Redis protocol, not HTTP: the connection is closed");
+            return Then::Quit;
+        }
         // Names are compared in lower case, without an allocation.
         let mut lower = [0; NAME_MAX];
         let lower = &mut lower[..name.len().min(NAME_MAX)];
@@ -60,7 +85,20 @@ impl Call<'_> {
         })
     }
 
+    /// Returns whether a browser sends HTTP here. The body of such a request could hold commands.
+    fn is_http(&self, name: &[u8]) -> bool {
+        let is = |word: &str| name.eq_ignore_ascii_case(word.as_bytes());
+        if self.input.first() == Some(&b'*') {
+            return is("post") || is("host:");
+        }
+        let is_version = self.argument(2).starts_with(b"HTTP/");
+        is_version || is("host:") || METHODS.split(' ').any(is)
+    }
+
     async fn execute(&mut self, name: &[u8]) -> Result<Then, ErrorReply> {
+        if let Some(scope) = scope(name) {
+            self.access.check(scope, self.token.as_deref()).map_err(refused)?;
+        }
         match name {
             b"sg.check" => self.check().await?,
             b"cl.throttle" => self.throttle().await?,
@@ -82,8 +120,11 @@ impl Call<'_> {
             // Clients send these without needing the reply.
             b"command" | b"config" => self.replies.array(0),
             b"info" => self.replies.bulk(INFO.as_bytes()),
-            b"reset" => self.replies.simple("RESET"),
-            b"auth" => return Err("ERR no password is set".to_owned()),
+            b"reset" => {
+                *self.token = None;
+                self.replies.simple("RESET");
+            }
+            b"auth" => self.auth()?,
             b"readonly" | b"readwrite" => self.replies.simple("OK"),
             b"quit" => {
                 self.replies.simple("OK");
@@ -101,13 +142,48 @@ impl Call<'_> {
         }
     }
 
-    fn hello(&mut self) -> Result<(), ErrorReply> {
-        match self.arguments.get(self.input, 1) {
-            None => {}
-            Some(b"2") => self.replies.is_resp3 = false,
-            Some(b"3") => self.replies.is_resp3 = true,
-            Some(_) => return Err("NOPROTO use 2 or 3".to_owned()),
+    /// `AUTH token` or `AUTH user token`. The user does not matter.
+    fn auth(&mut self) -> Result<(), ErrorReply> {
+        let count = self.arguments.len();
+        if !(2..=3).contains(&count) {
+            return Err(self.wrong_number("[user] token"));
         }
+        self.log_in(count - 1)?;
+        self.replies.simple("OK");
+        Ok(())
+    }
+
+    fn log_in(&mut self, index: usize) -> Result<(), ErrorReply> {
+        let token = self.argument(index);
+        self.access.log_in(token).map_err(|refusal| match refusal {
+            Some(refusal) => refused(refusal),
+            None => "ERR AUTH without any token configured: add one to `access.tokens`".to_owned(),
+        })?;
+        *self.token = Some(token.into());
+        Ok(())
+    }
+
+    /// `HELLO [2|3 [AUTH user token] [SETNAME name]]`
+    fn hello(&mut self) -> Result<(), ErrorReply> {
+        let is_resp3 = match self.arguments.get(self.input, 1) {
+            None => self.replies.is_resp3,
+            Some(b"2") => false,
+            Some(b"3") => true,
+            Some(_) => return Err("NOPROTO use 2 or 3".to_owned()),
+        };
+        let mut at = 2;
+        while at < self.arguments.len() {
+            let word = self.argument(at);
+            if word.eq_ignore_ascii_case(b"auth") && at + 2 < self.arguments.len() {
+                self.log_in(at + 2)?;
+                at += 3;
+            } else if word.eq_ignore_ascii_case(b"setname") && at + 1 < self.arguments.len() {
+                at += 2;
+            } else {
+                return Err(self.wrong_number("[2|3 [AUTH user token] [SETNAME name]]"));
+            }
+        }
+        self.replies.is_resp3 = is_resp3;
         let protocol = if self.replies.is_resp3 { 3 } else { 2 };
         self.replies.map(4);
         for (name, value) in [
@@ -422,6 +498,15 @@ fn unknown(name: &[u8]) -> ErrorReply {
     let near = nearest(&name, NAMES.split(' '));
     let meant = near.map(|near| format!(": did you mean '{near}'?")).unwrap_or_default();
     format!("ERR unknown command '{name}'{meant}")
+}
+
+fn refused(refusal: Refusal) -> ErrorReply {
+    let code = match refusal {
+        Refusal::UnknownToken => "WRONGPASS",
+        Refusal::TokenNeeded(_) => "NOAUTH",
+        Refusal::ScopeMissing(_) | Refusal::Off(_) => "NOPERM",
+    };
+    format!("{code} {refusal}")
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]

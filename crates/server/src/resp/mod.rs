@@ -22,6 +22,7 @@ use self::command::{Call, Then};
 use self::parse::CommandArguments;
 use self::reply::Replies;
 use self::throttle::Throttles;
+use crate::access::Access;
 use crate::engine::Engine;
 
 /// Bounds on a connection.
@@ -65,6 +66,7 @@ const PENDING_MAX: usize = 1024 * 1024;
 pub async fn serve<S>(
     mut stream: S,
     engine: Arc<Engine>,
+    access: Access,
     limits: RespLimits,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()>
@@ -75,7 +77,7 @@ where
     let mut beat = pin!(sleep(timer.period));
     let mut input: Vec<u8> = Vec::new();
     let (mut replies, mut throttles) = (Replies::default(), Throttles::default());
-    let mut arguments = CommandArguments::default();
+    let (mut arguments, mut token) = (CommandArguments::default(), None);
     loop {
         input.reserve(if input.len() < FIRST_READ { FIRST_READ } else { READ });
         let read = {
@@ -110,6 +112,8 @@ where
                         replies: &mut replies,
                         throttles: &mut throttles,
                         key_max: limits.key_max,
+                        access: &access,
+                        token: &mut token,
                     };
                     then = call.run().await;
                     used += length;

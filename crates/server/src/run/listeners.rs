@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use arc_swap::ArcSwap;
 use slidegate_tower::OverloadGuard;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
@@ -15,9 +16,10 @@ use tokio::time::timeout;
 
 use super::descriptors::ConnectionBudget;
 use super::reference_statistics::ReferenceStatistics;
-use super::reload::Reloader;
+use super::reload::{Reloader, Secrets};
 use super::tls::{GRPC, HTTP, PLAIN, ReloadableTls};
-use crate::admin::{Access, AdminState, MetricsOnly, MetricsSource, may_listen};
+use crate::access::{Access, HostNames, Reach, SharedRules, is_loopback};
+use crate::admin::{Access as AdminAccess, AdminState, MetricsOnly, MetricsSource, may_listen};
 use crate::config::{EnvoySettings, Loaded, OverloadSettings, Settings, TlsSettings};
 use crate::domain;
 use crate::engine::Engine;
@@ -31,6 +33,8 @@ use crate::resp::{self, RespLimits};
 struct Listener {
     socket: TcpListener,
     tls: Option<ReloadableTls>,
+    address: SocketAddr,
+    verifies_clients: bool,
 }
 
 /// All configured listeners. They are bound before anything is served, so that an address in use is
@@ -39,8 +43,9 @@ pub(super) struct Listeners {
     http: Option<Listener>,
     grpc: Option<Listener>,
     resp: Option<Listener>,
-    admin: Option<(Listener, Access)>,
+    admin: Option<(Listener, AdminAccess)>,
     metrics: Option<Listener>,
+    rules: SharedRules,
 }
 
 /// What the listeners serve.
@@ -62,8 +67,20 @@ impl Listener {
         protocols: &'static [&'static [u8]],
     ) -> Result<Option<Self>, String> {
         let Some(address) = address else { return Ok(None) };
+        let verifies_clients = tls.is_some_and(|tls| tls.client_authority.is_some());
         let tls = tls.map(|tls| ReloadableTls::new(tls, protocols)).transpose()?;
-        Ok(Some(Self { socket: listen(name, address)?, tls }))
+        let socket = listen(name, address)?;
+        Ok(Some(Self { socket, tls, address, verifies_clients }))
+    }
+
+    /// What its clients may do.
+    fn access(&self, rules: &SharedRules) -> Access {
+        Access::new(Arc::clone(rules), Reach::new(self.address, self.verifies_clients))
+    }
+
+    /// The names by which its clients may call it.
+    fn names(&self, settings: &Settings) -> HostNames {
+        HostNames::new(&settings.access.allowed_hosts, is_loopback(self.address))
     }
 }
 
@@ -72,7 +89,10 @@ impl Listeners {
         let (at, tls) = (&settings.listen, settings.tls.as_ref());
         let admin_tls = settings.admin.tls.as_ref();
         let admin = match Listener::bind("admin", at.admin, admin_tls, HTTP)? {
-            Some(listener) => Some((listener, admin_access(settings)?)),
+            Some(listener) => {
+                let access = admin_access(settings)?.names(listener.names(settings));
+                Some((listener, access))
+            }
             None => None,
         };
         Ok(Self {
@@ -81,13 +101,20 @@ impl Listeners {
             resp: Listener::bind("resp", at.resp, tls, PLAIN)?,
             admin,
             metrics: Listener::bind("metrics", at.metrics, None, HTTP)?,
+            rules: Arc::new(ArcSwap::from_pointee(settings.access.rules())),
         })
     }
 
-    pub(super) fn certificates(&self) -> Vec<ReloadableTls> {
+    /// The secrets that a reload replaces.
+    pub(super) fn secrets(&self) -> Secrets {
         let admin = self.admin.as_ref().map(|(listener, _)| listener);
         let all = [self.http.as_ref(), self.grpc.as_ref(), self.resp.as_ref(), admin];
-        all.into_iter().flatten().filter_map(|listener| listener.tls.clone()).collect()
+        let with_tls = all.into_iter().flatten().filter_map(|listener| listener.tls.clone());
+        Secrets {
+            certificates: with_tls.collect(),
+            rules: Arc::clone(&self.rules),
+            admin: self.admin.as_ref().map(|(_, access)| access.clone()),
+        }
     }
 
     /// Prints the addresses and a command to try.
@@ -150,7 +177,9 @@ impl Listeners {
             sources.push(Box::new(move |page| overload::write_metrics(&guard, page)));
         }
         if let Some(listener) = self.http {
-            let state = HttpState::new(Arc::clone(engine), http_settings(&services, &options));
+            let (access, names) = (listener.access(&self.rules), listener.names(settings));
+            let http = HttpSettings { access, names, ..http_settings(&services, &options) };
+            let state = HttpState::new(Arc::clone(engine), http);
             let handler = ShedLoad::new(state, guard.clone());
             let server = server(listener, Arc::new(handler), settings, pool("http", budget.data));
             tasks.spawn(server.serve(stop.clone().wait()));
@@ -159,6 +188,7 @@ impl Listeners {
             let service = grpc::Service::new(Arc::clone(engine), Arc::clone(&options))
                 .await
                 .message_max(settings.limits.message_max)
+                .access(listener.access(&self.rules))
                 .guard(guard);
             let health = report_health(
                 service.health(),
@@ -173,12 +203,12 @@ impl Listeners {
         }
         if let Some(listener) = self.resp {
             let limits = resp_limits(settings);
-            let resp = Protocol::Resp(Arc::clone(engine), limits);
+            let resp = Protocol::Resp(Arc::clone(engine), listener.access(&self.rules), limits);
             let connections = pool("resp", budget.data);
             tasks.spawn(serve_protocol(listener, resp, connections, stop.clone()));
         }
         let (access, admin) = self.admin.map(|(listener, access)| (access, listener)).unzip();
-        let access = access.unwrap_or_else(Access::local);
+        let access = access.unwrap_or_else(AdminAccess::local);
         let of_admin = admin.is_some().then(|| pool("admin", budget.admin));
         let of_metrics =
             self.metrics.is_some().then(|| pool("metrics", budget.admin.min(budget.data)));
@@ -218,20 +248,19 @@ pub(super) fn check(settings: &Settings) -> Vec<String> {
     tls.chain(access).chain(addresses).filter_map(Result::err).collect()
 }
 
-fn admin_access(settings: &Settings) -> Result<Access, String> {
-    let token_file = settings.admin.token_file.as_ref();
+fn admin_access(settings: &Settings) -> Result<AdminAccess, String> {
+    let has_token = settings.admin.token_file.is_some();
     let has_mtls = settings.admin.tls.as_ref().is_some_and(|tls| tls.client_authority.is_some());
     if let Some(address) = settings.listen.admin {
-        may_listen(address, token_file.is_some(), has_mtls).map_err(|error| error.to_string())?;
+        may_listen(address, has_token, has_mtls).map_err(|error| error.to_string())?;
     }
-    let Some(path) = token_file else { return Ok(Access::local()) };
-    let named = |error: &dyn core::fmt::Display| format!("admin token {}: {error}", path.display());
-    let token = std::fs::read_to_string(path).map_err(|error| named(&error))?;
-    Access::token(&token).map_err(|error| named(&error))
+    let access = AdminAccess::local();
+    access.set(settings.admin.token.clone());
+    Ok(access)
 }
 
 fn admin_state(
-    access: Access,
+    access: AdminAccess,
     services: &Services<'_>,
     listeners: Vec<Arc<Connections>>,
 ) -> AdminState {
@@ -337,7 +366,7 @@ async fn report_health(health: Health, engine: Arc<Engine>, envoy: EnvoySettings
 #[derive(Clone)]
 enum Protocol {
     Grpc(grpc::Service, GrpcLimits),
-    Resp(Arc<Engine>, RespLimits),
+    Resp(Arc<Engine>, Access, RespLimits),
 }
 
 impl Protocol {
@@ -348,7 +377,9 @@ impl Protocol {
     {
         match self {
             Self::Grpc(service, limits) => grpc::serve(stream, service, limits, ended).await,
-            Self::Resp(engine, limits) => resp::serve(stream, engine, limits, ended).await,
+            Self::Resp(engine, access, limits) => {
+                resp::serve(stream, engine, access, limits, ended).await
+            }
         }
     }
 }

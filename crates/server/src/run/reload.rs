@@ -7,12 +7,32 @@ use tracing::warn;
 
 use super::tls::ReloadableTls;
 use super::watch::{INTERVAL, QUIET_LOOKS, Stamps, Watched};
-use crate::admin::{ResultCounts, reloads};
-use crate::config::{Loaded, Refused};
+use crate::access::SharedRules;
+use crate::admin::{Access as AdminAccess, ResultCounts, reloads};
+use crate::config::{Loaded, Refused, Settings};
 use crate::engine::Engine;
 
 /// Loads the configuration again.
 type LoadConfiguration = dyn Fn() -> Result<Loaded, Box<Refused>> + Send + Sync;
+
+/// The secrets of the listeners.
+pub(super) struct Secrets {
+    pub(super) certificates: Vec<ReloadableTls>,
+    /// Tokens of the data listeners.
+    pub(super) rules: SharedRules,
+    /// The token of the admin listener.
+    pub(super) admin: Option<AdminAccess>,
+}
+
+impl Secrets {
+    /// Replaces all tokens. The old ones are refused from now on, on open connections too.
+    fn replace_tokens(&self, settings: &Settings) {
+        self.rules.store(Arc::new(settings.access.rules()));
+        if let Some(admin) = &self.admin {
+            admin.set(settings.admin.token.clone());
+        }
+    }
+}
 
 /// Reloads the configuration. An invalid one changes nothing.
 pub(super) struct Reloader {
@@ -21,25 +41,24 @@ pub(super) struct Reloader {
     /// The configuration that the process was started with.
     started_with: Loaded,
     watched: Mutex<Watched>,
-    certificates: Vec<ReloadableTls>,
+    secrets: Secrets,
     reloads: Arc<ResultCounts>,
     /// One at a time, so that an older configuration never overtakes a newer one.
     turn: Mutex<()>,
 }
 
 impl Reloader {
-    /// Reloads `engine` and the certificates with what `load` returns. They were started with
-    /// `loaded`.
+    /// Reloads `engine` and `secrets` with what `load` returns. They were started with `loaded`.
     pub(super) fn new(
         engine: Arc<Engine>,
-        certificates: Vec<ReloadableTls>,
+        secrets: Secrets,
         loaded: &Loaded,
         load: impl Fn() -> Result<Loaded, Box<Refused>> + Send + Sync + 'static,
     ) -> Self {
         let watched = Mutex::new(Watched::new(loaded.files.clone(), loaded.dotfiles));
         let started_with = loaded.clone();
         let (reloads, turn) = (reloads(), Mutex::default());
-        Self { engine, load: Box::new(load), started_with, watched, certificates, reloads, turn }
+        Self { engine, load: Box::new(load), started_with, watched, secrets, reloads, turn }
     }
 
     /// Reloads once. Returns a message for the operator.
@@ -53,10 +72,11 @@ impl Reloader {
     fn try_reload(&self) -> Result<String, String> {
         let loaded = self.load_again()?;
         self.refuse_emptied(&loaded)?;
-        for certificate in &self.certificates {
+        for certificate in &self.secrets.certificates {
             certificate.reload()?;
         }
         self.engine.swap(&loaded.spec).map_err(|error| error.to_string())?;
+        self.secrets.replace_tokens(&loaded.settings);
         let waiting = loaded.settings_changed_since(&self.started_with);
         if waiting.is_empty() {
             return Ok(format!("in force: {}", loaded.spec.counts()));

@@ -76,8 +76,7 @@ pub async fn serve(
     let observer = observers(audit.as_ref(), spans.as_ref());
     let engine = Arc::new(make_engine(&loaded, snapshots.as_ref(), observer)?);
     let listeners = Listeners::bind(settings)?;
-    let reloader =
-        Arc::new(Reloader::new(Arc::clone(&engine), listeners.certificates(), &loaded, load));
+    let reloader = Arc::new(Reloader::new(Arc::clone(&engine), listeners.secrets(), &loaded, load));
     let statistics = ReferenceStatistics {
         engine: Arc::clone(&engine),
         reloads: Arc::clone(reloader.reloads()),

@@ -239,7 +239,7 @@ fn the_directory_is_named_by_three_variables() {
     let loaded = load(&request).unwrap();
     assert_eq!(
         (loaded.spec.domains.len(), codes(&loaded.warnings)),
-        (0, vec!["file", "backend-type", "reference"])
+        (0, vec!["file", "backend-type", "reference", "data-closed"])
     );
     let request = runtime(&[("RUNTIME_ROOT", "/nowhere")]);
     assert_eq!(codes(&load(&request).unwrap_err().findings)[0], "file");

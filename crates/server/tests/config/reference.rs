@@ -70,7 +70,7 @@ fn port_alone_is_honored_and_the_example_announced() {
     let loaded = load_environment(&[("PORT", "9000"), ("HOST", "builder")]).unwrap();
     assert_eq!(loaded.settings.listen.http, Some("0.0.0.0:9000".parse().unwrap()));
     assert_eq!(loaded.settings.listen.grpc, Some("127.0.0.1:8081".parse().unwrap()));
-    assert_eq!(codes(&loaded.warnings), ["example"]);
+    assert_eq!(codes(&loaded.warnings), ["example", "data-closed"]);
     let root = runtime_root();
     let runtime = [("RUNTIME_ROOT", root.as_str()), ("RUNTIME_SUBDIRECTORY", "ratelimit")];
     let loaded = load_environment(&[&runtime[..], &[("PORT", "9000")]].concat()).unwrap();
@@ -185,7 +185,8 @@ fn variables_beside_files_are_honored() {
     assert_eq!(redis.place, place);
     assert_eq!(redis.password.as_deref(), Some("secret"));
     assert_eq!(redis.prefix, "shop");
-    assert_eq!(codes(&loaded.warnings), ["reference"], "{}", shown(&loaded.warnings));
+    let found = codes(&loaded.warnings);
+    assert_eq!(found, ["reference", "data-closed"], "{}", shown(&loaded.warnings));
 }
 
 #[test]
@@ -215,7 +216,7 @@ fn variables_that_cannot_be_honored_are_not_passed_over() {
     assert_eq!(codes(&refused.findings)[0], "config-type");
     let loaded =
         load(&request("envoy/wildcard.yaml", &[("BACKEND_TYPE", "memcache")], &[])).unwrap();
-    assert_eq!(codes(&loaded.warnings), ["backend-type", "reference"]);
+    assert_eq!(codes(&loaded.warnings), ["backend-type", "reference", "data-closed"]);
     // Ours are stronger than theirs.
     let variables = [("PORT", "1"), ("SLIDEGATE_LISTEN_HTTP", "off")];
     let loaded = load(&request("envoy/wildcard.yaml", &variables, &[])).unwrap();

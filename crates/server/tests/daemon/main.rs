@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a panic fails the test")]
 
+mod access;
 mod bypass;
 #[cfg(feature = "otlp")]
 mod collector;

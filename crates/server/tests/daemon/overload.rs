@@ -35,7 +35,7 @@ fn requests_over_http_leave_no_room_for_calls_over_grpc() {
 
     // A request whose body does not come holds the only place.
     let mut slow = TcpStream::connect(daemon.http).unwrap();
-    slow.write_all(b"POST /v1/check HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n").unwrap();
+    slow.write_all(b"POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\n").unwrap();
     slow.write_all(b"content-type: application/json\r\n\r\n").unwrap();
     poll("the guard", || Ok((runtime.block_on(ask(&daemon)) == Code::Unavailable).then_some(())))
         .unwrap();

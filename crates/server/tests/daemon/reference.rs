@@ -1,7 +1,7 @@
 //! The daemon in the place of envoyproxy/ratelimit.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
@@ -50,8 +50,12 @@ fn metrics_alone_are_served_without_a_token_and_nothing_else() {
     assert_eq!(ask("POST", "/-/reload").0, 405);
 }
 
-/// Whether the gRPC listener sends its settings to a client with this certificate.
-fn is_served(daemon: &Daemon, certificates: &Certificates) -> bool {
+/// Connects with a client certificate.
+pub(crate) fn connect(
+    address: SocketAddr,
+    certificates: &Certificates,
+    protocol: &[u8],
+) -> rustls::StreamOwned<rustls::ClientConnection, TcpStream> {
     let pem = |text: &str| CertificateDer::from_pem_slice(text.as_bytes()).unwrap();
     let mut roots = rustls::RootCertStore::empty();
     roots.add(pem(certificates.authority())).unwrap();
@@ -63,11 +67,15 @@ fn is_served(daemon: &Daemon, certificates: &Certificates) -> bool {
         .with_root_certificates(roots)
         .with_client_auth_cert(vec![pem(certificates.server())], key)
         .unwrap();
-    config.alpn_protocols = vec![b"h2".to_vec()];
+    config.alpn_protocols = vec![protocol.to_vec()];
     let name = ServerName::try_from("localhost").unwrap();
     let client = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
-    let stream = TcpStream::connect(daemon.grpc).unwrap();
-    let mut stream = rustls::StreamOwned::new(client, stream);
+    rustls::StreamOwned::new(client, TcpStream::connect(address).unwrap())
+}
+
+/// Whether the gRPC listener sends its settings to a client with this certificate.
+fn is_served(daemon: &Daemon, certificates: &Certificates) -> bool {
+    let mut stream = connect(daemon.grpc, certificates, b"h2");
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
     let mut reply = [0; 9];
     stream.write_all(preface).is_ok() && stream.read_exact(&mut reply).is_ok()

@@ -28,7 +28,7 @@ mod sent {
     fn check(daemon: &Daemon, key: &str, field: &str) {
         let mut stream = TcpStream::connect(daemon.http).unwrap();
         let head = format!(
-            "GET /v1/check?policy=api&key={key} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{field}\r\n"
+            "GET /v1/check?policy=api&key={key} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{field}\r\n"
         );
         stream.write_all(head.as_bytes()).unwrap();
         let mut answer = String::new();

@@ -6,6 +6,7 @@
 mod frozen_time;
 mod http_client;
 
+mod access;
 mod admin;
 mod audit;
 mod auth;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use slidegate::{Algorithm, ManualClock, Quota};
+use slidegate_server::access::{Access, Reach};
 use slidegate_server::engine::Engine;
 use slidegate_server::gates::NoRestore;
 use slidegate_server::resp::{self, RespLimits};
@@ -26,6 +27,10 @@ impl Server {
     }
 
     async fn with_limits(limits: RespLimits) -> Self {
+        Self::with(limits, Access::open()).await
+    }
+
+    async fn with(limits: RespLimits, access: Access) -> Self {
         let mut api = PolicySpec::new("api", vec![Quota::per_minute(3)]);
         api.tiers.insert("gold".to_owned(), vec![Quota::per_minute(5)]);
         let both = vec![Quota::per_second(2), Quota::per_hour(9)];
@@ -42,8 +47,8 @@ impl Server {
         let port = listener.local_addr().unwrap().port();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let engine = Arc::clone(&engine);
-                tokio::spawn(resp::serve(stream, engine, limits, std::future::pending()));
+                let (engine, access) = (Arc::clone(&engine), access.clone());
+                tokio::spawn(resp::serve(stream, engine, access, limits, std::future::pending()));
             }
         });
         Self { port, clock }
@@ -164,7 +169,7 @@ async fn errors_name_what_is_wrong() {
         ("SG.CHECK aip k", "-ERR no policy 'aip': did you mean 'api'?\r\n"),
         ("SG.CHECK zzz k", "-ERR no policy 'zzz': SG.POLICIES tells which there are\r\n"),
         ("SG.CHEK api k", "-ERR unknown command 'SG.CHEK': did you mean 'sg.check'?\r\n"),
-        ("GET k", "-ERR unknown command 'GET'\r\n"),
+        ("SET k 1", "-ERR unknown command 'SET'\r\n"),
         (
             "SG.CHECK api",
             "-ERR wrong number of arguments for 'sg.check': use policy key [COST n] [TIER name]\r\n",
@@ -230,4 +235,65 @@ async fn an_incomplete_command_has_a_deadline() {
     let closed = stream.read_to_end(&mut rest);
     time.until(limits.command_max, "the connection to be closed", closed).await.unwrap();
     assert_eq!(rest, b"+PONG\r\n");
+}
+
+// A page can make a browser send these to any port of its visitor's machine.
+#[tokio::test(flavor = "multi_thread")]
+async fn http_is_refused_before_commands_in_its_body_run() {
+    let server = Server::start().await;
+    server.cli(&["SG.CHECK", "api", "k", "COST", "3"]);
+    let refused = "-ERR this is the Redis protocol, not HTTP: the connection is closed\r\n";
+    let command = "SG.RESET api k\r\n";
+    let methods = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
+    let heads = methods.map(|method| format!("{method} /x HTTP/1.1\r\nHost: a\r\n\r\n"));
+    let others = ["Host: a\r\n", "host: a\r\n", "PRI * HTTP/2.0\r\n", "*1\r\n$4\r\npost\r\n"];
+    for head in heads.iter().map(String::as_str).chain(others) {
+        let mut stream = server.connect().await;
+        stream.write_all(format!("{head}{command}").as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        // Closing with input that was not read may reset the connection.
+        let _ = stream.read_to_end(&mut answer).await;
+        let answer = String::from_utf8(answer).unwrap();
+        assert!(answer.is_empty() || answer == refused, "{head}: {answer}");
+    }
+    assert_eq!(server.cli(&["SG.USAGE", "api", "k"]), "3");
+    // Clients of Redis may try GET.
+    server.ask(b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\nPING\r\n", "-ERR unknown command 'GET'").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_allow_their_scopes() {
+    let rules = crate::access::rules(None);
+    let access = Access::new(Arc::clone(&rules), Reach::Network);
+    let server = Server::with(RespLimits::default(), access).await;
+    let reset = ["SG.RESET", "api", "k"];
+    assert_eq!(server.cli(&["SG.CHECK", "api", "k"]), "1 3 2 0 60000");
+    assert!(server.cli(&["SG.PEEK", "api", "k"]).starts_with("NOAUTH "));
+    assert!(server.cli(&reset).starts_with("NOAUTH "));
+    let with = |token: &str, arguments: &[&str]| {
+        let token = ["--no-auth-warning", "-a", token];
+        server.cli(&[&token[..], arguments].concat())
+    };
+    assert!(with("token-of-the-app-01", &reset).starts_with("NOPERM "));
+    assert_eq!(with("token-of-the-eye-02", &["SG.USAGE", "api", "k"]), "1");
+    assert!(with("token-of-the-eye-02", &reset).starts_with("NOPERM "));
+    assert_eq!(with("token-of-the-ops-03", &reset), "1");
+    server.ask(b"AUTH token-of-no-client\r\n", "-WRONGPASS this token is not known\r\n").await;
+    let ops = ["--user", "ops", "--no-auth-warning", "-a", "token-of-the-ops-03", "-3"];
+    assert_eq!(server.cli(&[&ops[..], &reset].concat()), "0");
+
+    let hello = b"HELLO 3 AUTH u token-of-the-ops-03 SETNAME me\r\nSG.RESET api k\r\n";
+    let mut stream = server.connect().await;
+    stream.write_all(hello).await.unwrap();
+    let mut answer = vec![0; 1024];
+    let mut read = 0;
+    while !answer[..read].ends_with(b":0\r\n") {
+        read += stream.read(&mut answer[read..]).await.unwrap();
+    }
+    // A token that is replaced is refused on open connections too.
+    rules.store(Arc::default());
+    stream.write_all(b"SG.RESET api k\r\n").await.unwrap();
+    let read = stream.read(&mut answer).await.unwrap();
+    assert!(answer[..read].starts_with(b"-NOPERM "), "{:?}", answer.get(..read));
+    server.ask(b"AUTH some-token\r\n", "-ERR AUTH without any token configured").await;
 }

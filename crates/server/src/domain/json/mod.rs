@@ -6,6 +6,7 @@ mod write;
 use slidegate_gate::Caller;
 
 use super::{AnswerError, Code, Domains, Options, answer};
+use crate::access::Refusal;
 use crate::grpc::message::RateLimitRequest;
 use crate::json_object::{Object, without_values};
 
@@ -28,12 +29,14 @@ const DENIED: &[(&str, &str)] =
 
 /// Answers `POST /json`: a `RateLimitRequest` in the JSON form of protocol buffers. 200 if it
 /// passes, 429 if not, 400 if it is malformed, 503 if a store failed and the failure mode is an error.
-/// The caller bounds the size of the body.
+/// 401 or 403 if it gives back units and `may_give_back` refuses that. The caller bounds the size of the
+/// body.
 pub async fn json(
     domains: &Domains,
     options: &Options,
     body: &[u8],
     caller: Caller<'_>,
+    may_give_back: Result<(), Refusal>,
 ) -> JsonReply {
     let request = match serde_json::from_slice(body) {
         Ok(Object(request)) => request,
@@ -43,7 +46,13 @@ pub async fn json(
         }
     };
     let answered = match RateLimitRequest::question(&request) {
-        Ok(question) => answer(domains, &question, options, caller).await,
+        Ok(question) => match may_give_back {
+            Err(refusal) if question.gives_back() => {
+                domains.statistics().service_error.add(1);
+                return JsonReply::refused(refusal);
+            }
+            _ => answer(domains, &question, options, caller).await,
+        },
         Err(invalid) => {
             domains.statistics().service_error.add(1);
             Err(invalid.into())
@@ -72,6 +81,11 @@ pub fn healthcheck(is_healthy: bool) -> JsonReply {
 }
 
 impl JsonReply {
+    fn refused(refusal: Refusal) -> Self {
+        let status = if refusal.needs_token() { 401 } else { 403 };
+        Self { status, ..Self::wrong(&refusal) }
+    }
+
     fn wrong(error: &dyn core::fmt::Display) -> Self {
         Self { status: 400, headers: TEXT, body: format!("{error}\n").into_bytes() }
     }

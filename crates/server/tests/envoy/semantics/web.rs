@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use slidegate_gate::Caller;
+use slidegate_server::access::{Refusal, Scope};
 use slidegate_server::domain::{self, JsonReply};
 
 use super::setup::*;
@@ -12,6 +13,7 @@ fn post(house: &House, body: &str) -> JsonReply {
         &house.options,
         body.as_bytes(),
         Caller::IN_PROCESS,
+        Ok(()),
     ))
 }
 
@@ -130,4 +132,24 @@ fn health_is_a_word_or_a_failure() {
         (200, b"OK".to_vec())
     );
     assert_eq!(domain::healthcheck(false).status, 500);
+}
+
+#[test]
+fn units_are_given_back_only_with_the_scope_for_changes() {
+    let house = House::new(vec![minute("user", 2)]);
+    let entries = r#""entries": [{"key": "user", "value": "a"}]"#;
+    let ask = |more: &str, may| {
+        let body = format!(r#"{{"domain": "shop", "descriptors": [{{{entries}{more}}}]}}"#);
+        let (plan, options) = (house.engine.plan(), &house.options);
+        now(domain::json(plan.domains(), options, body.as_bytes(), Caller::IN_PROCESS, may)).status
+    };
+    let back = r#", "isNegativeHits": true"#;
+    for (refusal, status) in
+        [(Refusal::Off(Scope::Change), 403), (Refusal::TokenNeeded(Scope::Change), 401)]
+    {
+        assert_eq!(ask("", Err(refusal)), 200);
+        assert_eq!(ask(back, Err(refusal)), status);
+    }
+    assert_eq!(ask("", Ok(())), 429);
+    assert_eq!((ask(back, Ok(())), ask("", Ok(()))), (200, 200));
 }

@@ -53,11 +53,20 @@ async fn call(
     method: &str,
     request: RateLimitRequest,
 ) -> Result<RateLimitResponse, Status> {
+    send(channel, method, Request::new(request)).await
+}
+
+/// Sends a request with its metadata.
+pub(crate) async fn send(
+    channel: &Channel,
+    method: &str,
+    request: Request<RateLimitRequest>,
+) -> Result<RateLimitResponse, Status> {
     let mut client = Grpc::new(channel.clone());
     client.ready().await.unwrap();
     let path: PathAndQuery = format!("/{NAME}/{method}").parse().unwrap();
     let codec = ProstCodec::<RateLimitRequest, RateLimitResponse>::default();
-    Ok(client.unary(Request::new(request), path, codec).await?.into_inner())
+    Ok(client.unary(request, path, codec).await?.into_inner())
 }
 
 pub(crate) fn user(name: &str) -> RateLimitRequest {

@@ -1,5 +1,6 @@
 //! Envoy's protocol over real sockets: a tonic client, and Envoy itself.
 
+mod access;
 mod bypass;
 mod files;
 mod grpc;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use slidegate::{Algorithm, ManualClock};
+use slidegate_server::access::Access;
 use slidegate_server::domain::Options;
 use slidegate_server::engine::Engine;
 use slidegate_server::gates::NoRestore;
@@ -30,11 +31,16 @@ impl Served {
     }
 
     pub(crate) async fn limited(spec: &Spec, options: Options, limits: GrpcLimits) -> Self {
-        Self::with(spec, options, limits, None).await
+        Self::with(spec, options, limits, None, Access::open()).await
     }
 
     pub(crate) async fn guarded(spec: &Spec, guard: &OverloadGuard) -> Self {
-        Self::with(spec, Options::default(), GrpcLimits::default(), Some(guard.clone())).await
+        let (options, limits) = (Options::default(), GrpcLimits::default());
+        Self::with(spec, options, limits, Some(guard.clone()), Access::open()).await
+    }
+
+    pub(crate) async fn accessed(spec: &Spec, access: Access) -> Self {
+        Self::with(spec, Options::default(), GrpcLimits::default(), None, access).await
     }
 
     async fn with(
@@ -42,11 +48,13 @@ impl Served {
         options: Options,
         limits: GrpcLimits,
         guard: Option<OverloadGuard>,
+        access: Access,
     ) -> Self {
         let clock = ManualClock::new(Duration::from_secs(1_700_000_000));
         let engine = Engine::with_clock(spec, Some(clock.clone()), &mut NoRestore);
         let engine = Arc::new(engine.unwrap());
-        let service = Service::new(Arc::clone(&engine), Arc::new(options)).await.guard(guard);
+        let service = Service::new(Arc::clone(&engine), Arc::new(options)).await;
+        let service = service.guard(guard).access(access);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = watch::channel(());

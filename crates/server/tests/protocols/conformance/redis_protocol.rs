@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use redis::{Connection, RedisResult, Value};
 use slidegate::ManualClock;
+use slidegate_server::access::Access;
 use slidegate_server::resp::{self, RespLimits};
 use slidegate_testkit::{Answer, Capability, Refusal, Standing, Subject};
 use tokio::net::TcpListener;
@@ -131,7 +132,13 @@ fn traces_through_the_redis_protocol() {
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let (engine, limits) = (Arc::clone(&engine), RespLimits::default());
-                tokio::spawn(resp::serve(stream, engine, limits, std::future::pending()));
+                tokio::spawn(resp::serve(
+                    stream,
+                    engine,
+                    Access::open(),
+                    limits,
+                    std::future::pending(),
+                ));
             }
         });
         port
