@@ -1,12 +1,16 @@
 //! What the servers report: memory, keys, settings that make limits leak.
 
 use core::fmt;
+use core::sync::atomic::Ordering;
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use redis::Value;
 use slidegate::Error;
+use tokio::time::Instant;
 
 use crate::redis::Redis;
-use crate::servers::Failure;
+use crate::servers::{Failure, Node};
 
 /// The memory of the servers, summed over all primaries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -14,6 +18,8 @@ use crate::servers::Failure;
 pub struct StoreUsage {
     /// Bytes that the servers use, for all their keys.
     pub bytes: u64,
+    /// Of these, bytes of keys and values, without what the servers need for themselves.
+    pub dataset_bytes: u64,
     /// Bytes that they may use; zero if one of them has no bound.
     pub bytes_max: u64,
     /// Keys there are, also those that are not ours.
@@ -36,6 +42,33 @@ pub enum Warning {
         /// Its `maxmemory-policy`.
         policy: String,
     },
+    /// With `cluster-require-full-coverage yes`, a node refuses every key as soon as one range of slots
+    /// has no node, and all policies are answered by their failure modes. Reported only if the user may
+    /// send `CONFIG GET`.
+    FullCoverage {
+        /// The server.
+        address: String,
+    },
+    /// Clocks of servers stepped since the last call of [`Redis::warnings`]. A step forward lets units
+    /// expire early.
+    ClockStepped {
+        /// The number of steps beyond [`RedisBuilder::clock_step`](crate::RedisBuilder::clock_step).
+        steps: u64,
+    },
+}
+
+impl Warning {
+    /// All values of [`kind`](Warning::kind).
+    pub(crate) const KINDS: [&'static str; 3] = ["evicts", "full_coverage", "clock_stepped"];
+
+    /// Returns the kind of problem in a word: the label `kind` of metrics.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Evicts { .. } => Self::KINDS[0],
+            Self::FullCoverage { .. } => Self::KINDS[1],
+            Self::ClockStepped { .. } => Self::KINDS[2],
+        }
+    }
 }
 
 impl Redis {
@@ -52,6 +85,7 @@ impl Redis {
             let most = number("maxmemory").unwrap_or(0);
             bounded &= most > 0;
             all.bytes += number("used_memory").unwrap_or(0);
+            all.dataset_bytes += number("used_memory_dataset").unwrap_or(0);
             all.bytes_max += most;
             all.evicted += number("evicted_keys").unwrap_or(0);
             all.keys += info.keys;
@@ -75,6 +109,19 @@ impl Redis {
                 warnings.push(Warning::Evicts { address: info.address, policy });
             }
         }
+        let shared = &self.shared;
+        if shared.servers.is_cluster() {
+            for node in shared.servers.primaries().await? {
+                if requires_full_coverage(&node, shared.servers.query_deadline()).await {
+                    warnings.push(Warning::FullCoverage { address: node.address().to_owned() });
+                }
+            }
+        }
+        let steps = shared.servers.counts.clock_steps.load(Ordering::Relaxed);
+        let steps = steps.saturating_sub(shared.warned_steps.swap(steps, Ordering::Relaxed));
+        if steps > 0 {
+            warnings.push(Warning::ClockStepped { steps });
+        }
         Ok(warnings)
     }
 
@@ -97,6 +144,16 @@ impl Redis {
         }
         Ok(all)
     }
+}
+
+/// Whether a node of a cluster serves no key unless all slots are served. A user that may not ask is not
+/// warned.
+async fn requires_full_coverage(node: &Arc<Node>, until: Instant) -> bool {
+    let mut get = redis::cmd("CONFIG");
+    get.arg("GET").arg("cluster-require-full-coverage");
+    let Ok(reply) = node.query(&get, until).await else { return false };
+    let setting: Option<HashMap<String, String>> = redis::from_redis_value(reply).ok();
+    setting.is_some_and(|setting| setting.values().any(|value| value == "yes"))
 }
 
 struct Info {
@@ -128,6 +185,16 @@ impl fmt::Display for Warning {
                 f,
                 "{address} has maxmemory-policy {policy}: when its memory runs out it forgets keys \
                  that still count; set it to noeviction"
+            ),
+            Self::FullCoverage { address } => write!(
+                f,
+                "{address} has cluster-require-full-coverage yes: when one range of slots has no node, \
+                 no key is decided by Redis; set it to no"
+            ),
+            Self::ClockStepped { steps } => write!(
+                f,
+                "clocks of servers have stepped {steps} times: a step forward lets units expire early; \
+                 have the clocks slewed, not stepped"
             ),
         }
     }

@@ -103,14 +103,19 @@ impl KeyNames {
 
     /// The policy that a name is of; none if the name is not ours.
     pub(crate) fn policy_of<'a>(&self, name: &'a [u8]) -> Option<&'a str> {
+        let policy = self.stored_policy_of(name)?;
+        Some(policy.split_once('@').map_or(policy, |(policy, _)| policy))
+    }
+
+    /// The policy that a name is of, with algorithm and tick if they are part of it.
+    pub(crate) fn stored_policy_of<'a>(&self, name: &'a [u8]) -> Option<&'a str> {
         let rest = name.strip_prefix(self.start().as_bytes())?;
         let (tag, rest) = rest.split_at_checked(TAG_DIGITS)?;
         let rest = rest.strip_prefix(b"}:")?;
         let end = rest.iter().position(|byte| *byte == b';')?;
         let known = tag.iter().all(u8::is_ascii_hexdigit)
             && rest.get(end + 1).is_some_and(|form| b"tds".contains(form));
-        let policy = core::str::from_utf8(&rest[..end]).ok().filter(|_| known)?;
-        Some(policy.split_once('@').map_or(policy, |(policy, _)| policy))
+        core::str::from_utf8(&rest[..end]).ok().filter(|_| known)
     }
 
     fn tag(&self, key: &[u8]) -> u64 {

@@ -15,6 +15,7 @@ mod line;
 mod local;
 mod redis;
 mod report;
+mod sample;
 mod script;
 mod servers;
 mod sweep;
@@ -26,5 +27,6 @@ pub use limiter::{
     RedisAsk, RedisLimiter, RedisLimiterBuilder, RedisStats, RedisWithQuotas, check_all,
 };
 pub use redis::{Redis, RedisBuilder};
+pub use sample::KeySample;
 pub use servers::BreakerState;
-pub use sweep::SweepReport;
+pub use sweep::{SweepOptions, SweepReport};

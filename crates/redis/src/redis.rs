@@ -1,6 +1,7 @@
 //! The servers that limits are shared through, and how they are reached.
 
 use core::fmt;
+use core::sync::atomic::AtomicU64;
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -13,9 +14,10 @@ use redis::{
 use slidegate::{Error, ErrorKind, Policy};
 
 use crate::batcher::Batcher;
-use crate::inspect::StoreUsage;
+use crate::inspect::{StoreUsage, Warning};
 use crate::key::KeyNames;
 use crate::limiter::RedisLimiterBuilder;
+use crate::sample::KeySample;
 use crate::servers::{
     BreakerSettings, Cluster, Failure, GivenConnection, Greeting, Layout, MakeNode, Node, Sentinel,
     ServerCounts, Servers, Timing,
@@ -54,6 +56,12 @@ pub(crate) struct Shared {
     pub(crate) batcher: Batcher,
     /// What the servers reported last.
     pub(crate) usage: Mutex<Option<StoreUsage>>,
+    /// The number of warnings of each kind, in the order of [`Warning::KINDS`].
+    pub(crate) warnings: Mutex<[u64; Warning::KINDS.len()]>,
+    /// Clock steps that a warning was about.
+    pub(crate) warned_steps: AtomicU64,
+    /// What random keys showed about policies.
+    pub(crate) sample: Mutex<KeySample>,
     #[cfg(feature = "test-clock")]
     pub(crate) clock: Option<slidegate::ManualClock>,
 }
@@ -301,6 +309,9 @@ impl RedisBuilder {
             names: KeyNames::new(&self.prefix, self.secret.as_deref())?,
             batcher: Batcher::new(self.together_max),
             usage: Mutex::default(),
+            warnings: Mutex::default(),
+            warned_steps: AtomicU64::new(0),
+            sample: Mutex::default(),
             #[cfg(feature = "test-clock")]
             clock: self.clock,
         };

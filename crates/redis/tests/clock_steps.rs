@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::{crew, eventually, failing, patient, policy, runtime};
-use slidegate::{Algorithm, FailureMode, Policy, Quota};
+use slidegate::{Algorithm, FailureMode, Policy, Quota, Store};
 use slidegate_redis::{BreakerState, RedisLimiter};
 use slidegate_testkit::server::{PATIENCE, RedisServer};
 use tokio::task::JoinSet;
@@ -66,6 +66,10 @@ fn every_jump_is_told_once() {
             let stats = limiter.stats();
             assert_eq!((stats.clock_steps, stats.breaker_opened), (jumps, jumps), "{stats:?}");
             assert!(stats.degraded > 0);
+            let warnings = Store::warnings(&*limiter).await.unwrap();
+            assert!(matches!(&*warnings, [one] if one.contains("stepped 1 times")), "{warnings:?}");
+            // Once each, or a step of last year would be warned of today.
+            assert!(Store::warnings(&*limiter).await.unwrap().is_empty());
         }
         over.store(true, Ordering::Relaxed);
         callers.join_all().await;

@@ -382,6 +382,56 @@ fn a_primary_becomes_a_replica_while_sentinels_are_out_of_reach() {
     });
 }
 
+// A replica keeps expired keys until its primary removes them. When it is promoted, it must expire them by
+// itself, and keep what still counts.
+#[test]
+fn keys_expire_on_a_promoted_replica() {
+    crew().block_on(async {
+        let mut sentinel = Sentinel::start(&RedisServer::builder()).unwrap();
+        let redis = Redis::sentinel(&sentinel.sentinel_urls(), sentinel.service_name()).unwrap();
+        let redis = patient(redis);
+        let long = limiter(&redis, "long", 3);
+        for _ in 0..3 {
+            assert!(long.check("k").await.is_allowed());
+        }
+        let brief = limiter(&redis, "brief", 3);
+        for number in 0..20 {
+            assert!(brief.check(number.to_string()).await.is_allowed());
+        }
+        let old = sentinel.primary().unwrap();
+        let mut connection = sentinel.servers()[old].connection().unwrap();
+        let copies: i64 = redis::cmd("WAIT").arg(1).arg(10_000).query(&mut connection).unwrap();
+        assert_eq!(copies, 1);
+        // Every key has a TTL, on the replica too.
+        for server in sentinel.servers() {
+            let keys = common::keys(server);
+            assert_eq!(keys.len(), 21);
+            assert!(keys.iter().all(|(_, ttl)| *ttl > 0), "{keys:?}");
+        }
+        // The windows of most keys are about to pass.
+        for (name, _) in common::keys(&sentinel.servers()[old]) {
+            if name.contains("brief") {
+                let mut expire = redis::cmd("PEXPIRE");
+                expire.arg(name).arg(1000).exec(&mut connection).unwrap();
+            }
+        }
+        let copies: i64 = redis::cmd("WAIT").arg(1).arg(10_000).query(&mut connection).unwrap();
+        assert_eq!(copies, 1);
+        assert_eq!(sentinel.kill_primary().unwrap(), old);
+        let new = sentinel.wait_for_failover(old).unwrap();
+        eventually("another primary", async || {
+            let decision = long.check("k").await;
+            assert!(!decision.is_allowed());
+            !decision.is_degraded()
+        })
+        .await;
+        let promoted = &sentinel.servers()[new];
+        eventually("the keys to expire", async || common::keys(promoted).len() == 1).await;
+        let (name, ttl) = common::keys(promoted).remove(0);
+        assert!(name.contains("long") && ttl > 0, "{name} {ttl}");
+    });
+}
+
 // Replicas are not asked, so what becomes of them is nobody's business.
 #[test]
 fn a_stopped_replica_changes_nothing() {

@@ -107,6 +107,7 @@ async fn decide_briefly(redis: &Redis) -> Result<(), Error> {
 async fn keep_up(redis: &Redis) -> Result<(), Error> {
     redis.usage().await?;
     redis.warnings().await?;
+    redis.sample(200).await?;
     redis.sweep(&["p0", "p1"], true).await.map(|_| ())
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use common::{patient, policy, runtime};
 use slidegate::{StatValue, Store};
-use slidegate_redis::{Redis, Warning};
+use slidegate_redis::{Redis, SweepOptions, SweepReport, Warning};
 use slidegate_testkit::server::{Cluster, RedisServer};
 
 const HOUR_MS: u64 = 3_600_000;
@@ -190,11 +190,63 @@ fn in_a_cluster_all_primaries_are_looked_at() {
         assert_eq!((usage.keys, usage.bytes_max), (1200, 3 * (64 << 20)));
         let warnings = redis.warnings().await.unwrap();
         let warned: BTreeSet<String> = warnings.iter().map(ToString::to_string).collect();
-        assert_eq!(warned.len(), 3, "{warned:?}");
+        // Each evicts keys, and refuses all of them when some slots are not served.
+        assert_eq!(warned.len(), 6, "{warned:?}");
+        for kind in ["evicts", "full_coverage"] {
+            assert_eq!(warnings.iter().filter(|warning| warning.kind() == kind).count(), 3);
+        }
+        for server in cluster.nodes() {
+            let mut set = redis::cmd("CONFIG");
+            set.arg("SET").arg("cluster-require-full-coverage").arg("no");
+            set.exec(&mut server.connection().unwrap()).unwrap();
+        }
+        assert_eq!(redis.warnings().await.unwrap().len(), 3);
 
         let report = redis.sweep(&["api"], true).await.unwrap();
         assert_eq!(report.removed, 900, "{report:?}");
         assert_eq!(redis.usage().await.unwrap().keys, 300);
         assert_eq!(redis.sweep(&["api"], true).await.unwrap().orphans, 0);
+    });
+}
+
+#[test]
+fn a_sample_tells_the_policies_that_fill_the_server() {
+    let server = RedisServer::start().unwrap();
+    let redis = patient(&server.url()).build().unwrap();
+    runtime().block_on(async {
+        assert_eq!(redis.sample(100).await.unwrap().samples, 0);
+        fill(&redis, "api", 300).await;
+        fill(&redis, "rare", 30).await;
+        let mut connection = server.connection().unwrap();
+        for number in 0..300 {
+            let name = format!("foreign{number}");
+            redis::cmd("SET").arg(name).arg("data").exec(&mut connection).unwrap();
+        }
+        let sample = redis.sample(1000).await.unwrap();
+        assert_eq!(sample.samples, 1000);
+        let (keys, bytes) = sample.policies["api"];
+        // 476 of a thousand are expected; 20 of those are one standard deviation.
+        assert!((300..650).contains(&keys), "{sample:?}");
+        assert!(bytes / keys > 60 && bytes / keys < 1000, "{sample:?}");
+        assert!(sample.policies["rare"].0 < keys / 3, "{sample:?}");
+        assert_eq!(sample.policies.len(), 2);
+    });
+}
+
+#[test]
+fn a_sweep_keeps_to_its_pace_and_shows_its_progress() {
+    let server = RedisServer::start().unwrap();
+    let redis = patient(&server.url()).build().unwrap();
+    runtime().block_on(async {
+        fill(&redis, "api", 2000).await;
+        let options = SweepOptions::default().keys_per_second(4000);
+        let (mut steps, started) = (Vec::new(), tokio::time::Instant::now());
+        let progress = |report: &SweepReport| steps.push(report.keys);
+        let report = redis.sweep_with(&["api"], options, progress).await.unwrap();
+        // At least three pauses of an eighth of a second, since a step examines about 512 keys.
+        assert!(started.elapsed() >= Duration::from_millis(375), "{:?}", started.elapsed());
+        assert!(steps.len() >= 4 && steps.is_sorted(), "{steps:?}");
+        assert_eq!((report.orphans, report.without_ttl), (0, 0));
+        assert!(report.keys >= 2000);
     });
 }

@@ -9,7 +9,7 @@ use slidegate::{
 };
 
 use super::{RedisAsk, RedisLimiter, RedisStats, RedisWithQuotas, check_all};
-use crate::inspect::StoreUsage;
+use crate::inspect::{StoreUsage, Warning};
 use crate::servers::BreakerState;
 
 /// Calls a method of a limiter with its quotas, or returns the error of a foreign tier.
@@ -163,7 +163,10 @@ impl Store for RedisLimiter {
 
     fn warnings(&self) -> StoreResult<'_, Vec<String>> {
         StoreFuture::pending(async move {
-            let warnings = self.inner.redis.warnings().await?;
+            let redis = &self.inner.redis;
+            let warnings = redis.warnings().await?;
+            let of = |kind: &str| warnings.iter().filter(|warning| warning.kind() == kind).count();
+            *redis.shared.warnings.lock() = Warning::KINDS.map(|kind| of(kind) as u64);
             Ok(warnings.iter().map(ToString::to_string).collect())
         })
     }
@@ -173,6 +176,10 @@ impl Store for RedisLimiter {
             let redis = &self.inner.redis;
             let usage = redis.usage().await;
             *redis.shared.usage.lock() = usage.as_ref().ok().copied();
+            // A user that may not do this has no such metrics.
+            if let (Ok(usage), Ok(sample)) = (&usage, redis.sample(SAMPLES).await) {
+                redis.shared.sample.lock().add(&sample, usage.keys);
+            }
             usage.map(|_| ())
         })
     }
@@ -212,18 +219,45 @@ impl Store for RedisLimiter {
             Stat::shared("rate_limit_redis_failures_total", help, count)
                 .with_label("reason", reason.name())
         });
-        let usage = *self.inner.redis.shared.usage.lock();
+        let servers = &self.inner.redis.shared;
+        let usage = *servers.usage.lock();
         let usage = usage.into_iter().flat_map(usage_stats);
+        let warnings = *servers.warnings.lock();
+        let warnings = Warning::KINDS.into_iter().zip(warnings).map(|(kind, count)| {
+            let help = "Problems of the servers that an operator should fix.";
+            Stat::shared("rate_limit_store_warnings", help, StatValue::Gauge(count))
+                .with_label("kind", kind)
+        });
+        let sampled = servers.sample.lock().estimate(&self.inner.stored_as);
+        let sampled = sampled.into_iter().flat_map(sampled_stats);
         let gauges = [breaker, step, waiters];
-        own.into_iter().chain(gauges).chain(shared).chain(failures).chain(usage).collect()
+        let shared = shared.into_iter().chain(failures).chain(usage).chain(warnings);
+        own.into_iter().chain(sampled).chain(gauges).chain(shared).collect()
     }
 }
 
+/// Keys that are sampled on each server, each time that its metrics are refreshed.
+const SAMPLES: usize = 32;
+
+/// What random keys show about a policy.
+fn sampled_stats((keys, bytes): (u64, u64)) -> [Stat; 2] {
+    [
+        ("rate_limit_redis_sampled_keys", "Keys of the policy, estimated from a sample.", keys),
+        ("rate_limit_redis_sampled_bytes", "Bytes of these keys, estimated likewise.", bytes),
+    ]
+    .map(|(name, help, value)| Stat::new(name, help, StatValue::Gauge(value)))
+}
+
 /// What the servers report about themselves.
-fn usage_stats(usage: StoreUsage) -> [Stat; 5] {
-    let StoreUsage { bytes, bytes_max, keys, evicted, evicting } = usage;
+fn usage_stats(usage: StoreUsage) -> [Stat; 6] {
+    let StoreUsage { bytes, dataset_bytes, bytes_max, keys, evicted, evicting } = usage;
     [
         ("rate_limit_store_memory_bytes", "Bytes in use.", StatValue::Gauge(bytes)),
+        (
+            "rate_limit_store_dataset_bytes",
+            "Of these, bytes of keys and values.",
+            StatValue::Gauge(dataset_bytes),
+        ),
         (
             "rate_limit_store_memory_limit_bytes",
             "Bytes that may be used; 0 without a bound.",
