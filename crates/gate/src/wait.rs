@@ -45,6 +45,13 @@ impl Waiting {
         Self { time_max, waiters_max: WAITERS_MAX, sleep, waiters: Arc::default() }
     }
 
+    /// Returns the same with another maximum time. Requests that wait under either share one bound on
+    /// their number.
+    #[must_use]
+    pub fn within(&self, time_max: Duration) -> Self {
+        Self { time_max, ..self.clone() }
+    }
+
     /// Sets the maximum number of requests that wait at the same time.
     #[must_use]
     pub fn waiters_max(mut self, waiters: usize) -> Self {

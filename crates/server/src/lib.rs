@@ -19,5 +19,6 @@ mod receipt;
 pub mod resp;
 pub mod run;
 pub mod spec;
+mod wall_clock;
 
 pub use nearest::nearest;

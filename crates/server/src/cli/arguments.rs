@@ -36,6 +36,9 @@ pub(super) enum Command {
     /// Ask a running daemon whether a request would be allowed, and take it if so.
     #[command(before_long_help = words::CHECK_EXAMPLES)]
     Check(CheckArguments),
+    /// Look after the keys in Redis.
+    #[command(subcommand, before_long_help = words::REDIS_EXAMPLES)]
+    Redis(RedisCommand),
     /// Print a script that completes commands in a shell.
     Completions {
         /// Which shell.
@@ -99,6 +102,33 @@ pub(super) enum ConfigCommand {
         #[arg(long)]
         markdown: bool,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum RedisCommand {
+    /// Find keys of policies that are not configured any more, and remove them with --remove.
+    ///
+    /// Such keys expire by themselves when their windows have passed. Name the configuration of every
+    /// process that uses the same prefix: keys of policies that only another one has count as orphans.
+    Sweep(SweepArguments),
+}
+
+#[derive(Debug, Clone, Args)]
+pub(super) struct SweepArguments {
+    #[command(flatten)]
+    pub(super) load: LoadArguments,
+    /// The store, if not all stores in Redis.
+    #[arg(long, value_name = "NAME")]
+    pub(super) store: Option<String>,
+    /// Remove the keys; without this, they are only counted.
+    #[arg(long)]
+    pub(super) remove: bool,
+    /// The maximum number of keys examined per second.
+    #[arg(long, value_name = "KEYS", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) keys_per_second: u32,
+    /// Print one JSON object per store.
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 /// What a configuration is read from.

@@ -3,6 +3,7 @@
 mod arguments;
 mod ask;
 pub mod config;
+mod redis;
 mod words;
 
 use core::fmt::Display;
@@ -13,7 +14,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 
 pub use self::arguments::Arguments;
-use self::arguments::{Command, ConfigCommand, LoadArguments, ServeArguments};
+use self::arguments::{Command, ConfigCommand, LoadArguments, RedisCommand, ServeArguments};
 use crate::config::{Loaded, Request, print_config, print_config_json, report};
 
 /// How the program ends.
@@ -24,7 +25,7 @@ pub mod exit {
     pub const FAILED: u8 = 1;
     /// The command line makes no sense.
     pub const USAGE: u8 = 2;
-    /// The daemon could not be reached.
+    /// The daemon or a store could not be reached.
     pub const UNAVAILABLE: u8 = 69;
     /// The configuration is wrong.
     pub const CONFIG: u8 = 78;
@@ -49,6 +50,7 @@ impl Arguments {
             Command::Serve(arguments) => serve(&arguments).unwrap_or_else(|code| code),
             Command::Config(command) => command.run(),
             Command::Check(arguments) => ask::run(&arguments),
+            Command::Redis(RedisCommand::Sweep(arguments)) => redis::sweep(&arguments),
             Command::Completions { shell } => {
                 let mut command = Self::command();
                 clap_complete::generate(shell, &mut command, "slidegate", &mut io::stdout());

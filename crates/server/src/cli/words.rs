@@ -40,11 +40,18 @@ Examples:
   slidegate check api alice --peek || echo too many
 ";
 
+pub(super) const REDIS_EXAMPLES: &str = "\
+Examples:
+  slidegate redis sweep --config limits.yaml
+  slidegate redis sweep --config limits.yaml --store shared --remove --keys-per-second 2000
+  slidegate redis sweep --config limits.yaml --json
+";
+
 pub(super) const EXIT_CODES: &str = "\
 Exit codes:
   0   all is well; `check`: allowed
   1   something failed; `check`: denied
   2   the command line makes no sense
-  69  the daemon could not be reached
+  69  the daemon or the store could not be reached
   78  the configuration is wrong
 ";

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use slidegate_http::{ClientAddress, HopField};
 
 use super::access::{ACCESS, AccessSettings, admin_token, check_data_listeners};
+use super::headers::{HEADERS, HeaderSettings};
 use super::report::Report;
 use super::statsd::{STATSD, StatsdSettings};
 use super::table::{ListenAddress, Read, Reader, given, section, words};
@@ -68,6 +69,9 @@ section! {
         /// How requests of Envoy are answered.
         envoy: EnvoySettings = Section(&ENVOY), absent "the defaults below",
             example "{response_headers: true}";
+        /// The rate limit fields of HTTP replies.
+        headers: HeaderSettings = Section(&HEADERS), absent "the defaults below",
+            example "{x_ratelimit: epoch}";
         /// The guard against more requests than usual.
         overload: OverloadSettings = Section(&OVERLOAD), absent "no guard",
             example "{enabled: true, concurrency_max: 512}";
@@ -200,6 +204,8 @@ section! {
         /// The header with the number of seconds until more is available.
         reset_header: String = Leaf(&HEADER), default "RateLimit-Reset",
             example "X-RateLimit-Reset";
+        /// Whether that header contains seconds since the epoch, by this machine's clock, instead.
+        reset_epoch: bool = Flag, default "false", example "true";
         /// Whether answers carry the metadata of descriptors.
         dynamic_metadata: bool = Flag, default "false", example "true";
         /// What is answered when the store of a domain fails, unless the domain or a descriptor says
@@ -309,6 +315,11 @@ section! {
         /// The longest key of the HTTP API and of the Redis protocol, in bytes. Longer values in
         /// Envoy's descriptors and in the keys of rules are counted by their digest.
         key_max: usize = Whole(16, 65_536), default "1024", example "256";
+        /// The longest time that a request of the HTTP API, of forward auth or of the Redis protocol may
+        /// wait for units; 0 for none.
+        wait_max: Duration = Time(Duration::ZERO, HOUR), default "30s", example "5s";
+        /// Requests that wait for units at a time. More are denied at once.
+        waiters_max: usize = Whole(1, 1_000_000), default "1024", example "100";
         /// Descriptors in one request of Envoy.
         descriptors_max: usize = Whole(1, 64), default "64", example "16";
         /// Requests in flight on one HTTP/2 connection.

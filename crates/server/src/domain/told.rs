@@ -1,11 +1,15 @@
 //! What a response tells besides its codes: fields for the client, metadata for other filters.
 
+use core::time::Duration;
+use std::time::SystemTime;
+
 use serde_json::{Map, Value, json};
 
 use super::meter::Met;
 use super::question::{Descriptor, Entry, Question};
 use super::response::{Code, CurrentLimit, Status};
 use crate::config::EnvoySettings;
+use crate::wall_clock::wall_clock;
 
 /// Fields of the descriptor that is nearest to its limit, or of the last that is over it.
 pub(super) fn headers(
@@ -24,12 +28,20 @@ pub(super) fn headers(
         }
     }
     let Some((status, limit)) = nearest else { return Vec::new() };
-    let seconds = status.until.unwrap_or_default().as_secs();
+    let until = status.until.unwrap_or_default();
+    let seconds = if settings.reset_epoch { since_epoch(until) } else { until.as_secs() };
     vec![
         (settings.limit_header.clone(), limit.requests.to_string()),
         (settings.remaining_header.clone(), status.remaining.to_string()),
         (settings.reset_header.clone(), seconds.to_string()),
     ]
+}
+
+/// The end of a wait that begins now, in seconds since the epoch, rounded up.
+fn since_epoch(wait: Duration) -> u64 {
+    let now = wall_clock().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let end = now.saturating_add(wait);
+    end.as_secs().saturating_add(u64::from(end.subsec_nanos() > 0))
 }
 
 /// The request, and the metadata of all descriptors that passed.

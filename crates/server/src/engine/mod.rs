@@ -12,7 +12,8 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
 use slidegate::{Error, ManualClock, MonotonicClock};
-use slidegate_gate::{Metrics, Observer};
+use slidegate_gate::{Ask, Caller, Decided, Metrics, Observer, Sleep, Waiting, check_all};
+use slidegate_redis::Redis;
 use tokio::time::timeout;
 
 pub use self::plan::Plan;
@@ -32,6 +33,19 @@ pub struct Engine {
     statistics: Arc<Statistics>,
     /// Held while the plan or the stores that it does not use change.
     turn: Mutex<()>,
+    /// Bounds the requests that wait for units, over all protocols.
+    waiting: Waiting,
+}
+
+/// A store in Redis.
+#[derive(Debug)]
+pub struct RedisStore {
+    /// The name in the configuration.
+    pub name: String,
+    /// The servers.
+    pub redis: Redis,
+    /// The policies whose keys are there, candidates and units of domains included.
+    pub policies: Vec<String>,
 }
 
 impl Engine {
@@ -85,7 +99,30 @@ impl Engine {
         let plan = Plan::new(spec, factory, &statistics)?;
         plan.share_memory(0)?;
         let (plan, turn) = (ArcSwap::from_pointee(plan), Mutex::default());
-        Ok(Self { plan, stores, settings, statistics, turn })
+        let waiting = Waiting::new(Duration::ZERO, Sleep::tokio());
+        Ok(Self { plan, stores, settings, statistics, turn, waiting })
+    }
+
+    /// Lets at most `waiters` requests wait for units at a time; 1024 by default.
+    #[must_use]
+    pub fn waiters_max(mut self, waiters: usize) -> Self {
+        self.waiting = self.waiting.waiters_max(waiters);
+        self
+    }
+
+    /// Returns how a request waits for units for at most `time`.
+    pub fn waiting(&self, time: Duration) -> Waiting {
+        self.waiting.within(time)
+    }
+
+    /// Checks, and waits for units for at most `time`.
+    pub async fn check_or_wait(&self, ask: Ask<'_>, time: Duration, caller: Caller<'_>) -> Decided {
+        let mut all = check_all(&[ask], Some(&self.waiting(time)), caller).await;
+        match all.pop() {
+            Some(decided) => decided,
+            // There is one result per ask.
+            None => ask.gate.check(ask.key, ask.tier, ask.cost, caller).await,
+        }
     }
 
     /// Returns the plan in force.
@@ -147,6 +184,22 @@ impl Engine {
         let unused = self.stores.retain(plan.stores(), unused_max);
         // The others can spare it, so this does not fail.
         let _ = plan.share_memory(unused);
+    }
+
+    /// Returns the stores of the plan in force that are in Redis, each with the names of all policies in
+    /// it.
+    pub fn redis_stores(&self) -> Vec<RedisStore> {
+        let plan = Guard::into_inner(self.plan());
+        let policies = |name: &str| {
+            let stores = plan.stores().iter().filter(|(id, _)| id.store == name);
+            stores.map(|(id, _)| id.name.clone()).collect::<Vec<_>>()
+        };
+        let stores = self.stores.redis_servers().into_iter();
+        let stores = stores.map(|(name, redis)| {
+            let policies = policies(&name);
+            RedisStore { name, redis, policies }
+        });
+        stores.filter(|store| !store.policies.is_empty()).collect()
     }
 
     /// Returns the metrics of all gates and stores.

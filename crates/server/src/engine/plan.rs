@@ -1,10 +1,11 @@
 //! The configuration in force: every gate by its name, and what leads to it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use slidegate::{Error, Limiter, Store};
 use slidegate_gate::Gate;
+use slidegate_http::QuotaUnit;
 
 use crate::config::EnvoySettings;
 use crate::domain::{Domains, Statistics};
@@ -22,6 +23,8 @@ pub struct Plan {
     domains: Domains,
     throttle: Option<Arc<Gate>>,
     stores: StoreList,
+    /// Of policies that do not count requests.
+    quota_units: HashMap<String, QuotaUnit>,
 }
 
 impl Plan {
@@ -37,7 +40,8 @@ impl Plan {
         let domains = Domains::new(&spec.domains, &mut factory, statistics)?;
         let (gates, stores) = factory.finish();
         let (spec, policies) = (spec.clone(), policies.into());
-        Ok(Self { spec, policies, gates, domains, throttle, stores })
+        let quota_units = quota_units(&spec);
+        Ok(Self { spec, policies, gates, domains, throttle, stores, quota_units })
     }
 
     /// Returns the gate of the policy of this name.
@@ -45,6 +49,11 @@ impl Plan {
     pub fn gate(&self, policy: &str) -> Option<&Arc<Gate>> {
         let found = self.policies.binary_search_by(|gate| gate.name().cmp(policy)).ok()?;
         self.policies.get(found)
+    }
+
+    /// Returns what the quotas of a policy count, if not requests.
+    pub fn quota_unit(&self, policy: &str) -> Option<&QuotaUnit> {
+        self.quota_units.get(policy)
     }
 
     /// Returns every gate, in the order of the configuration.
@@ -117,4 +126,10 @@ impl Plan {
     fn limiters(&self) -> impl Iterator<Item = &Limiter> {
         self.stores.iter().filter_map(|(_, store)| store.in_process())
     }
+}
+
+fn quota_units(spec: &Spec) -> HashMap<String, QuotaUnit> {
+    let policies = spec.policies.iter();
+    let others = policies.filter(|policy| policy.quota_unit != QuotaUnit::REQUESTS);
+    others.map(|policy| (policy.name.clone(), policy.quota_unit.clone())).collect()
 }

@@ -210,6 +210,15 @@ impl Stores {
         Ok(redis)
     }
 
+    /// Returns the servers of all stores in Redis, by name.
+    pub fn redis_servers(&self) -> Vec<(String, Redis)> {
+        let servers = self.servers.lock();
+        let mut servers: Vec<_> =
+            servers.iter().map(|(name, (_, redis))| (name.clone(), redis.clone())).collect();
+        servers.sort_by(|(one, _), (other, _)| one.cmp(other));
+        servers
+    }
+
     /// Keeps the stores in `used`, and of the others those in memory whose counts still matter, so
     /// that a policy that comes back continues with them. Their memory is bounded by `unused_max`:
     /// above it, those that expire first are dropped. Returns how many bytes they take.

@@ -9,13 +9,13 @@ use hyper::body::{Bytes, Incoming};
 use serde_json::{Map, Value, json};
 use slidegate::{Quota, StoreFuture};
 use slidegate_gate::{Ask, Caller, Decided, check_all as check_asks};
-use slidegate_http::Problem;
 
 use super::error::ApiError;
+use super::judged::{self, judged_all};
 use super::reply::{self, DecisionWriter, DenialStatus, ReplyOptions, Seconds};
 use super::request::{
-    self, CheckRequest, ChecksRequest, KeyRequest, KeyTarget, RefundRequest, ReserveRequest,
-    ResetRequest, SettleRequest, denial_status, no_query, parse,
+    self, CheckOptions, CheckRequest, ChecksRequest, KeyRequest, KeyTarget, RefundRequest,
+    ReserveRequest, ResetRequest, SettleRequest, check_options, no_query, parse,
 };
 use super::{HttpState, Reply, body};
 use crate::spec::{CandidateSpec, PolicySpec};
@@ -24,16 +24,17 @@ type ApiResult = Result<Reply, ApiError>;
 
 /// `POST /v1/check`
 pub(super) async fn check(state: &HttpState, request: &mut Request<Incoming>) -> ApiResult {
-    let (body, options) = read_check(state, request).await?;
+    let (body, options) = read_check(state, request, true).await?;
     reply_to_check(state, &parse(&body)?, options).await
 }
 
 /// `GET /v1/check`
 pub(super) async fn check_query(state: &HttpState, request: &Request<Incoming>) -> ApiResult {
     let query = request.uri().query().unwrap_or_default();
-    let (check, denial) = request::check_query(query)?;
+    let (check, options) = request::check_query(query, state.settings().wait_max)?;
+    let CheckOptions { denial, wait } = options;
     let caller = Caller::http(request.headers());
-    reply_to_check(state, &check, ReplyOptions { denial, is_get: true, caller }).await
+    reply_to_check(state, &check, ReplyOptions { denial, wait, is_get: true, caller }).await
 }
 
 async fn reply_to_check(
@@ -43,8 +44,16 @@ async fn reply_to_check(
 ) -> ApiResult {
     let plan = state.engine().plan();
     let ask = check.ask(&plan, state.settings().key_max)?;
-    let Decided { decision, .. } = decide(&ask, options.caller).await;
-    Ok(reply::decision(&ask, &decision, options))
+    let Decided { decision, .. } = decide_or_wait(state, &ask, options).await;
+    Ok(reply::decision(&state.settings().headers, &plan, &ask, &decision, options))
+}
+
+async fn decide_or_wait(state: &HttpState, ask: &Ask<'_>, options: ReplyOptions<'_>) -> Decided {
+    if options.wait.is_zero() {
+        return decide(ask, options.caller).await;
+    }
+    // Boxed, so that checks that do not wait do not carry it.
+    Box::pin(state.engine().check_or_wait(*ask, options.wait, options.caller)).await
 }
 
 fn decide<'a>(ask: &Ask<'a>, caller: Caller<'a>) -> StoreFuture<'a, Decided> {
@@ -53,28 +62,28 @@ fn decide<'a>(ask: &Ask<'a>, caller: Caller<'a>) -> StoreFuture<'a, Decided> {
 
 /// `POST /v1/peek`
 pub(super) async fn peek(state: &HttpState, request: &mut Request<Incoming>) -> ApiResult {
-    let (body, options) = read_check(state, request).await?;
+    let (body, options) = read_check(state, request, false).await?;
     let check: CheckRequest<'_> = parse(&body)?;
     let plan = state.engine().plan();
     let ask = check.ask(&plan, state.settings().key_max)?;
     let decision = ask.gate.peek(ask.key, ask.tier, ask.cost).await?;
-    Ok(reply::decision(&ask, &decision, options))
+    Ok(reply::decision(&state.settings().headers, &plan, &ask, &decision, options))
 }
 
 /// `POST /v1/reserve`
 pub(super) async fn reserve(state: &HttpState, request: &mut Request<Incoming>) -> ApiResult {
-    let (body, options) = read_check(state, request).await?;
+    let (body, options) = read_check(state, request, true).await?;
     let reserve: ReserveRequest<'_> = parse(&body)?;
     let plan = state.engine().plan();
     let target = reserve.find(&plan, state.settings().key_max)?;
     let ask = target.ask(request::cost(&reserve.cost)?);
-    let Decided { decision, .. } = decide(&ask, options.caller).await;
-    Ok(reply::decision(&ask, &decision, options))
+    let Decided { decision, .. } = decide_or_wait(state, &ask, options).await;
+    Ok(reply::decision(&state.settings().headers, &plan, &ask, &decision, options))
 }
 
 /// `POST /v1/check_all`: all or nothing.
 pub(super) async fn check_all(state: &HttpState, request: &mut Request<Incoming>) -> ApiResult {
-    let (body, options) = read_check(state, request).await?;
+    let (body, options) = read_check(state, request, true).await?;
     let settings = state.settings();
     let ChecksRequest { asks: checks } = parse(&body)?;
     check_count(&checks, settings.together_max)?;
@@ -84,18 +93,16 @@ pub(super) async fn check_all(state: &HttpState, request: &mut Request<Incoming>
         ask.map_err(|error| error.in_part(&format_args!("asks[{index}]")))
     };
     let asks = checks.iter().enumerate().map(find).collect::<Result<Vec<_>, _>>()?;
-    let all = check_asks(&asks, None, options.caller).await;
+    let waiting = (!options.wait.is_zero()).then(|| state.engine().waiting(options.wait));
+    let all = check_asks(&asks, waiting.as_ref(), options.caller).await;
 
+    let headers = &settings.headers;
     let mut judged = Vec::new();
     if options.denial == DenialStatus::TooMany {
-        for (ask, decided) in asks.iter().zip(&all) {
-            if decided.is_enforced {
-                judged.push(reply::judged(ask.gate, ask.tier, &decided.decision));
-            }
-        }
+        judged = judged_all(headers, &asks, &all);
     }
-    if let Some(problem) = Problem::of(&judged) {
-        return Ok(reply::denied(problem, &judged, options.caller));
+    if let Some(problem) = judged::problem(&judged, &plan) {
+        return Ok(judged::denied(headers, problem, &judged, &plan, options.caller));
     }
     let is_allowed = all.iter().all(|decided| decided.decision.is_allowed());
     let mut body = DecisionWriter::with_capacity(all.len());
@@ -107,7 +114,9 @@ pub(super) async fn check_all(state: &HttpState, request: &mut Request<Incoming>
         body.decision(ask.gate, ask.tier, &decided.decision, is_over, options.caller);
     }
     body.text("]}");
-    Ok(reply::with_fields(body.finish(), &judged, false))
+    let mut reply = reply::with_body(body.finish(), false);
+    judged::write_fields(headers, &judged, &plan, reply.headers_mut());
+    Ok(reply)
 }
 
 /// `POST /v1/batch`: each on its own. An unknown policy or tier is reported in its place; if anything
@@ -145,7 +154,7 @@ pub(super) async fn batch(state: &HttpState, request: &mut Request<Incoming>) ->
         }
     }
     body.text("]}");
-    Ok(reply::with_fields(body.finish(), &[], true))
+    Ok(reply::with_body(body.finish(), true))
 }
 
 /// Checks of one batch that wait for a store at the same time.
@@ -261,15 +270,17 @@ pub(super) async fn reset(state: &HttpState, request: &mut Request<Incoming>) ->
     Ok(reply::plain(&json!({"policy": gate.name(), "reset": existed})))
 }
 
-/// Reads the body of a check, and how its query wants a denial to be reported.
+/// Reads the body of a check, and how its query wants it to be carried out.
 async fn read_check<'a>(
     state: &HttpState,
     request: &'a mut Request<Incoming>,
+    may_wait: bool,
 ) -> Result<(Bytes, ReplyOptions<'a>), ApiError> {
-    let denial = denial_status(request.uri().query())?;
+    let wait_max = may_wait.then_some(state.settings().wait_max);
+    let CheckOptions { denial, wait } = check_options(request.uri().query(), wait_max)?;
     let body = body::read_json(request, state.settings()).await?;
     let caller = Caller::http(request.headers());
-    Ok((body, ReplyOptions { denial, is_get: false, caller }))
+    Ok((body, ReplyOptions { denial, wait, is_get: false, caller }))
 }
 
 /// Reads the body of a request that takes no query.

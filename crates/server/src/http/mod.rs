@@ -8,6 +8,7 @@ pub(crate) mod auth;
 mod body;
 mod envoy;
 pub(crate) mod error;
+mod judged;
 mod openapi;
 pub(crate) mod reply;
 mod request;
@@ -30,6 +31,7 @@ use self::reply::traced;
 use self::route::{Operation, RouteMatch};
 pub use self::serve::{ConnectionSlot, Connections, Handle, Peer, ServeLimits, Server, TlsConfig};
 use crate::access::{Access, HostNames, Scope};
+use crate::config::HeaderSettings;
 use crate::domain::Options;
 use crate::engine::Engine;
 use crate::overload::admit;
@@ -60,6 +62,8 @@ pub struct HttpSettings {
     pub batch_max: usize,
     /// The maximum number of checks in an all-or-nothing request, at most [`ASKS_MAX`].
     pub together_max: usize,
+    /// The longest time that a check may wait for units.
+    pub wait_max: Duration,
     /// The maximum number of entries in a key's history; later entries win.
     pub history_max: usize,
     /// How forward auth finds the client's address. If any proxy is trusted, only trusted proxies may
@@ -69,6 +73,8 @@ pub struct HttpSettings {
     pub access: Access,
     /// The names by which clients call the listener.
     pub names: HostNames,
+    /// The rate limit fields of replies.
+    pub headers: HeaderSettings,
     /// Options of Envoy's `/json`.
     pub envoy: Arc<Options>,
     /// Set before the process exits, so that `/healthcheck` fails.
@@ -119,10 +125,12 @@ impl Default for HttpSettings {
             key_max: 1024,
             batch_max: 1000,
             together_max: ASKS_MAX,
+            wait_max: Duration::from_secs(30),
             history_max: 10_000,
             client: ClientAddress::peer(),
             access: Access::open(),
             names: HostNames::default(),
+            headers: HeaderSettings::default(),
             envoy: Arc::default(),
             is_ending: Arc::default(),
         }

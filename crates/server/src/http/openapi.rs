@@ -34,7 +34,7 @@ fn describe(settings: &HttpSettings, policies: &[&str]) -> Value {
     let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
     for route in ROUTES {
         let method = route.method.to_ascii_lowercase();
-        paths.entry(route.path).or_default().insert(method, operation(route));
+        paths.entry(route.path).or_default().insert(method, operation(settings, route));
     }
     json!({
         "openapi": "3.1.0",
@@ -52,11 +52,11 @@ fn describe(settings: &HttpSettings, policies: &[&str]) -> Value {
     })
 }
 
-fn operation(route: &Route) -> Value {
+fn operation(settings: &HttpSettings, route: &Route) -> Value {
     let mut operation = Map::new();
     operation.insert("operationId".to_owned(), json!(operation_id(route.operation)));
     operation.insert("summary".to_owned(), json!(route.summary));
-    let parameters = parameters(route);
+    let parameters = parameters(settings, route);
     if !parameters.is_empty() {
         operation.insert("parameters".to_owned(), Value::from(parameters));
     }
@@ -114,7 +114,7 @@ fn reference(name: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{name}")})
 }
 
-fn parameters(route: &Route) -> Vec<Value> {
+fn parameters(settings: &HttpSettings, route: &Route) -> Vec<Value> {
     let query = |name: &str, required: bool, schema: Value| json!({"name": name, "in": "query", "required": required, "schema": schema});
     let header = |name: &str, what: &str| json!({"name": name, "in": "header", "required": true, "description": what, "schema": {"type": "string"}});
     let mut parameters = match route.operation {
@@ -132,6 +132,7 @@ fn parameters(route: &Route) -> Vec<Value> {
             header("X-Forwarded-Uri", "Path and query; nginx sends X-Original-URI instead"),
             // The other value, `original`, goes with nginx's fields.
             query("headers", false, json!({"enum": ["forwarded"]})),
+            query("problem", false, json!({"enum": ["header"]})),
         ],
         Operation::Check
         | Operation::CheckAll
@@ -153,6 +154,13 @@ fn parameters(route: &Route) -> Vec<Value> {
     };
     if let Some(statuses) = denials {
         parameters.push(query("status", false, json!({"enum": statuses})));
+    }
+    if denials.is_some() && route.operation != Operation::Peek {
+        let most = settings.wait_max.as_secs_f64();
+        let schema = json!({"type": "number", "minimum": 0, "maximum": most});
+        let mut wait = query("wait", false, schema);
+        wait["description"] = json!("Seconds to wait for units instead of being denied");
+        parameters.push(wait);
     }
     parameters
 }

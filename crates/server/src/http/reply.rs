@@ -1,19 +1,21 @@
 //! Decisions as JSON replies.
 
 use core::time::Duration;
-use std::time::SystemTime;
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue, Response};
+use http::{HeaderValue, Response};
 use http_body_util::Full;
 use hyper::body::Bytes;
 use serde::{Serialize, Serializer};
 use slidegate::{Decision, QuotaDecision, RetryAfter};
 use slidegate_gate::{Ask, Caller, Gate, TierId};
-use slidegate_http::{Body, Fields, PolicyDecision, Problem};
+use slidegate_http::Problem;
 
 use super::Reply;
 use super::body::JSON;
+use super::judged::{self, Judged};
+use crate::config::HeaderSettings;
+use crate::engine::Plan;
 use crate::receipt::{PortableReceipt, TEXT_MAX as RECEIPT_MAX};
 
 /// The status of a reply that denies.
@@ -31,6 +33,8 @@ pub(super) enum DenialStatus {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ReplyOptions<'a> {
     pub(super) denial: DenialStatus,
+    /// How long to wait for units instead of denying.
+    pub(super) wait: Duration,
     pub(super) is_get: bool,
     pub(super) caller: Caller<'a>,
 }
@@ -175,40 +179,35 @@ impl DecisionWriter {
 const DECISION_BYTES: usize = 256;
 
 /// The reply to one check.
-pub(super) fn decision(ask: &Ask<'_>, decision: &Decision, options: ReplyOptions<'_>) -> Reply {
+pub(super) fn decision(
+    settings: &HeaderSettings,
+    plan: &Plan,
+    ask: &Ask<'_>,
+    decision: &Decision,
+    options: ReplyOptions<'_>,
+) -> Reply {
     let Ask { gate, key, tier, .. } = *ask;
     let mut judged = None;
-    // A client that slows down for a limit that is not enforced would distort what is observed.
-    if options.denial == DenialStatus::TooMany && gate.is_enforced(key) {
-        judged = Some(self::judged(gate, tier, decision));
+    if options.denial == DenialStatus::TooMany {
+        judged = Judged::new(settings, ask, decision, gate.is_enforced(key));
     }
     let judged = judged.as_slice();
-    if let Some(problem) = Problem::of(judged) {
-        return denied(problem, judged, options.caller);
+    if let Some(problem) = judged::problem(judged, plan) {
+        return judged::denied(settings, problem, judged, plan, options.caller);
     }
     let mut body = DecisionWriter::with_capacity(1);
     body.decision(gate, tier, decision, false, options.caller);
-    with_fields(body.finish(), judged, options.is_get)
-}
-
-/// A JSON reply with the rate limit fields of `judged`.
-pub(super) fn with_fields(body: Bytes, judged: &[PolicyDecision<'_>], is_get: bool) -> Reply {
-    let mut reply = with_json(body);
-    let headers = reply.headers_mut();
-    if is_get {
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    }
-    if !judged.is_empty() {
-        write_fields(judged, headers);
-    }
+    let mut reply = with_body(body.finish(), options.is_get);
+    judged::write_fields(settings, judged, plan, reply.headers_mut());
     reply
 }
 
-/// A denial as an error.
-#[cold]
-pub(super) fn denied(problem: Problem, judged: &[PolicyDecision<'_>], caller: Caller<'_>) -> Reply {
-    let mut reply = traced(problem, caller).response(Body::Problem).map(Full::from);
-    write_fields(judged, reply.headers_mut());
+/// A JSON reply, which no cache keeps if `is_get`.
+pub(super) fn with_body(body: Bytes, is_get: bool) -> Reply {
+    let mut reply = with_json(body);
+    if is_get {
+        reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
     reply
 }
 
@@ -220,23 +219,9 @@ pub(super) fn traced(problem: Problem, caller: Caller<'_>) -> Problem {
     }
 }
 
-pub(super) fn write_fields(judged: &[PolicyDecision<'_>], headers: &mut HeaderMap) {
-    // The default fields hold durations only, so the wall clock is not needed.
-    Fields::new().write(judged, SystemTime::UNIX_EPOCH, headers);
-}
-
-/// A gate's decision, for rate limit fields and problems.
-pub(super) fn judged<'a>(
-    gate: &'a Gate,
-    tier: Option<TierId>,
-    decision: &'a Decision,
-) -> PolicyDecision<'a> {
-    PolicyDecision::new(gate.store().policy(), decision).quotas(gate.quotas(tier))
-}
-
 /// A JSON reply that no cache keeps.
 pub(crate) fn plain(body: &impl Serialize) -> Reply {
-    with_fields(to_json(body), &[], true)
+    with_body(to_json(body), true)
 }
 
 /// A JSON reply.

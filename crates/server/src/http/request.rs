@@ -1,6 +1,7 @@
 //! Requests of the HTTP API: bodies, and the queries that replace them.
 
 use core::fmt;
+use core::time::Duration;
 use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
@@ -190,9 +191,21 @@ fn malformed(error: &dyn fmt::Display) -> ApiError {
     ApiError::malformed(format!("invalid request body: {reason}"))
 }
 
+/// How to carry out a check: the parameters that go with a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct CheckOptions {
+    pub(super) denial: DenialStatus,
+    /// How long to wait for units.
+    pub(super) wait: Duration,
+}
+
 /// Reads a check from a query.
-pub(super) fn check_query(query: &str) -> Result<(CheckRequest<'_>, DenialStatus), ApiError> {
-    let (mut policy, mut key, mut cost, mut tier, mut denial) = (None, None, None, None, None);
+pub(super) fn check_query(
+    query: &str,
+    wait_max: Duration,
+) -> Result<(CheckRequest<'_>, CheckOptions), ApiError> {
+    let (mut policy, mut key, mut cost, mut tier) = (None, None, None, None);
+    let (mut denial, mut wait) = (None, None);
     for (name, value) in parameters(query)? {
         match &*name {
             "policy" => once(&mut policy, "policy", value)?,
@@ -200,7 +213,8 @@ pub(super) fn check_query(query: &str) -> Result<(CheckRequest<'_>, DenialStatus
             "cost" => once(&mut cost, "cost", digits(&value))?,
             "tier" => once(&mut tier, "tier", value.into_owned())?,
             "status" => once(&mut denial, "status", parse_status(&value)?)?,
-            name => return Err(unknown_parameter(name, "policy, key, cost, tier, status")),
+            "wait" => once(&mut wait, "wait", parse_wait(&value, wait_max)?)?,
+            name => return Err(unknown_parameter(name, "policy, key, cost, tier, status, wait")),
         }
     }
     let (Some(policy), Some(key)) = (policy, key) else {
@@ -208,7 +222,9 @@ pub(super) fn check_query(query: &str) -> Result<(CheckRequest<'_>, DenialStatus
         let detail = format!("the query lacks policy or key: ask like {example}");
         return Err(ApiError::malformed(detail));
     };
-    Ok((CheckRequest { policy, key, tier, cost }, denial.unwrap_or_default()))
+    let options =
+        CheckOptions { denial: denial.unwrap_or_default(), wait: wait.unwrap_or_default() };
+    Ok((CheckRequest { policy, key, tier, cost }, options))
 }
 
 /// A number if the text is digits only, otherwise the text.
@@ -218,18 +234,36 @@ fn digits(text: &str) -> Value {
     number.map_or_else(|| Value::from(text), Value::from)
 }
 
-/// Reads how a denial is reported. Any other parameter is an error: a misspelled `cost` must not be
-/// charged as one unit.
-pub(super) fn denial_status(query: Option<&str>) -> Result<DenialStatus, ApiError> {
-    let Some(query) = query else { return Ok(DenialStatus::default()) };
-    let mut denial = None;
+/// Reads how to carry out a check that is in the body. With `wait_max` it may wait. Any other parameter
+/// is an error: a misspelled `cost` must not be charged as one unit.
+pub(super) fn check_options(
+    query: Option<&str>,
+    wait_max: Option<Duration>,
+) -> Result<CheckOptions, ApiError> {
+    let Some(query) = query else { return Ok(CheckOptions::default()) };
+    let (mut denial, mut wait) = (None, None);
     for (name, value) in parameters(query)? {
-        if name != "status" {
-            return Err(unknown_parameter(&name, "status"));
+        match (&*name, wait_max) {
+            ("status", _) => once(&mut denial, "status", parse_status(&value)?)?,
+            ("wait", Some(most)) => once(&mut wait, "wait", parse_wait(&value, most)?)?,
+            (name, Some(_)) => return Err(unknown_parameter(name, "status, wait")),
+            (name, None) => return Err(unknown_parameter(name, "status")),
         }
-        once(&mut denial, "status", parse_status(&value)?)?;
     }
-    Ok(denial.unwrap_or_default())
+    Ok(CheckOptions { denial: denial.unwrap_or_default(), wait: wait.unwrap_or_default() })
+}
+
+/// Reads a time to wait, in seconds.
+pub(super) fn parse_wait(value: &str, most: Duration) -> Result<Duration, ApiError> {
+    let seconds = serde_json::from_str(value).ok();
+    let wait = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    wait.filter(|wait| *wait <= most).ok_or_else(|| {
+        ApiError::malformed(format!(
+            "wait {} is out of range: use 0 to {} seconds, which `limits.wait_max` sets",
+            shown(value),
+            most.as_secs_f64()
+        ))
+    })
 }
 
 fn parse_status(value: &str) -> Result<DenialStatus, ApiError> {

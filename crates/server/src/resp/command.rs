@@ -33,6 +33,10 @@ pub(super) struct Call<'a> {
     /// The token of the connection's last `AUTH`. It is compared again for each command, so that a
     /// token that was replaced is refused.
     pub(super) token: &'a mut Option<Box<[u8]>>,
+    /// The longest time that a check may wait for units.
+    pub(super) wait_max: Duration,
+    /// Whether the command is part of a transaction, where no command waits.
+    pub(super) in_transaction: bool,
 }
 
 /// The text of an error reply.
@@ -41,10 +45,13 @@ type ErrorReply = String;
 /// The names that are suggested for an unknown one.
 const NAMES: &str = "sg.check sg.peek sg.reserve sg.settle sg.refund sg.usage sg.history sg.reset \
     sg.all sg.policies cl.throttle ping echo hello select client command config info reset auth \
-    readonly readwrite quit";
+    readonly readwrite multi exec discard watch unwatch quit";
 
 /// The length of the longest name.
 const NAME_MAX: usize = 11;
+
+const NO_WATCH: &str = "ERR WATCH is not supported: there are no keys to watch; SG.ALL checks all or \
+    nothing";
 
 const INFO: &str =
     concat!("# Server\r\nserver:slidegate\r\nversion:", env!("CARGO_PKG_VERSION"), "\r\n");
@@ -125,7 +132,8 @@ impl Call<'_> {
                 self.replies.simple("RESET");
             }
             b"auth" => self.auth()?,
-            b"readonly" | b"readwrite" => self.replies.simple("OK"),
+            b"readonly" | b"readwrite" | b"unwatch" => self.replies.simple("OK"),
+            b"watch" => return Err(NO_WATCH.to_owned()),
             b"quit" => {
                 self.replies.simple("OK");
                 return Ok(Then::Quit);
@@ -214,13 +222,23 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// `SG.CHECK policy key [COST n] [TIER name]`
+    /// `SG.CHECK policy key [COST n] [TIER name] [WAIT milliseconds]`
     async fn check(&mut self) -> Result<(), ErrorReply> {
         let plan = self.engine.plan();
-        let Ask { gate, key, tier, cost } = self.ask(&plan, "policy key [COST n] [TIER name]")?;
-        let decided = gate.check(key, tier, cost, Caller::RESP).await;
+        let (ask, wait) = self.ask_and_wait(&plan)?;
+        let decided = self.decide(ask, wait).await;
         self.decision(&decided.decision);
         Ok(())
+    }
+
+    /// Checks, and waits for units for up to `wait`.
+    async fn decide(&self, ask: Ask<'_>, wait: Duration) -> Decided {
+        let Ask { gate, key, tier, cost } = ask;
+        if wait.is_zero() {
+            return gate.check(key, tier, cost, Caller::RESP).await;
+        }
+        // Boxed, so that checks that do not wait do not carry it.
+        Box::pin(self.engine.check_or_wait(ask, wait, Caller::RESP)).await
     }
 
     /// `SG.PEEK policy key [COST n] [TIER name]`
@@ -232,12 +250,12 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// `SG.RESERVE policy key [COST n] [TIER name]`: as a check, with the receipt as sixth.
+    /// `SG.RESERVE policy key [COST n] [TIER name] [WAIT milliseconds]`: as a check, with the receipt as
+    /// sixth.
     async fn reserve(&mut self) -> Result<(), ErrorReply> {
         let plan = self.engine.plan();
-        let ask = self.ask(&plan, "policy key [COST n] [TIER name]")?;
-        let Ask { gate, key, tier, cost } = ask;
-        let Decided { decision, .. } = gate.check(key, tier, cost, Caller::RESP).await;
+        let (ask, wait) = self.ask_and_wait(&plan)?;
+        let Decided { decision, .. } = self.decide(ask, wait).await;
         self.replies.array(6);
         self.five(&decision);
         // Units allowed while the store was unavailable were not recorded there.
@@ -256,7 +274,7 @@ impl Call<'_> {
         let plan = self.engine.plan();
         let (gate, key) = self.limit_and_key(&plan, 4, "policy key receipt [TIER name]")?;
         let receipt = self.receipt(3)?;
-        let (_, tier) = self.options(gate, 4)?;
+        let (_, tier) = self.options(gate, 4, None)?;
         let units = receipt.refund(gate, key, tier).await.map_err(failed)?;
         self.replies.units(units);
         Ok(())
@@ -268,7 +286,7 @@ impl Call<'_> {
         let (gate, key) = self.limit_and_key(&plan, 5, "policy key receipt actual [TIER name]")?;
         let receipt = self.receipt(3)?;
         let actual = self.number(4)?;
-        let (_, tier) = self.options(gate, 5)?;
+        let (_, tier) = self.options(gate, 5, None)?;
         let units = receipt.settle(gate, key, tier, actual).await.map_err(failed)?;
         self.replies.units(units);
         Ok(())
@@ -309,12 +327,18 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// `SG.ALL policy key cost [policy key cost ...]`: all or nothing; one answer each.
+    /// `SG.ALL policy key cost [policy key cost ...] [WAIT milliseconds]`: all or nothing; one answer
+    /// each.
     async fn all(&mut self) -> Result<(), ErrorReply> {
         let plan = self.engine.plan();
-        let rest = self.arguments.len() - 1;
+        let mut rest = self.arguments.len() - 1;
+        let mut wait = Duration::ZERO;
+        if rest % 3 == 2 && self.argument(rest - 1).eq_ignore_ascii_case(b"wait") {
+            wait = self.wait(rest)?;
+            rest -= 2;
+        }
         if rest == 0 || !rest.is_multiple_of(3) || rest / 3 > ASKS_MAX {
-            let wanted = format!("policy key cost, one to {ASKS_MAX} times");
+            let wanted = format!("policy key cost, one to {ASKS_MAX} times, [WAIT milliseconds]");
             return Err(self.wrong_number(&wanted));
         }
         let mut asks = Vec::with_capacity(rest / 3);
@@ -323,7 +347,8 @@ impl Call<'_> {
             let (key, cost) = (self.key(at + 1)?, self.cost(at + 2)?);
             asks.push(Ask { gate, key, tier: None, cost });
         }
-        let all = check_all(&asks, None, Caller::RESP).await;
+        let waiting = (!wait.is_zero()).then(|| self.engine.waiting(wait));
+        let all = check_all(&asks, waiting.as_ref(), Caller::RESP).await;
         self.replies.array(all.len());
         for decided in all {
             self.decision(&decided.decision);
@@ -399,6 +424,34 @@ impl Call<'_> {
 }
 
 impl<'a> Call<'a> {
+    /// Whether the command may wait for units; then the connection is watched meanwhile.
+    pub(super) fn may_wait(&self) -> bool {
+        let is_wait = |at| self.argument(at).eq_ignore_ascii_case(b"wait");
+        !self.in_transaction && (3..self.arguments.len()).any(is_wait)
+    }
+
+    /// Returns an error if there is no command of this name.
+    pub(super) fn unknown(name: &[u8]) -> Option<ErrorReply> {
+        let is_known = NAMES.split(' ').any(|known| name.eq_ignore_ascii_case(known.as_bytes()));
+        (!is_known).then(|| unknown(name))
+    }
+
+    /// `policy key [COST n] [TIER name] [WAIT milliseconds]`
+    fn ask_and_wait<'p>(&self, plan: &'p Plan) -> Result<(Ask<'p>, Duration), ErrorReply>
+    where
+        'a: 'p,
+    {
+        let wanted = "policy key [COST n] [TIER name] [WAIT milliseconds]";
+        let count = self.arguments.len();
+        if !(3..=9).contains(&count) || count.is_multiple_of(2) {
+            return Err(self.wrong_number(wanted));
+        }
+        let (gate, key) = (self.gate(plan, 1)?, self.key(2)?);
+        let mut wait = Duration::ZERO;
+        let (cost, tier) = self.options(gate, 3, Some(&mut wait))?;
+        Ok((Ask { gate, key, tier, cost }, wait))
+    }
+
     fn ask<'p>(&self, plan: &'p Plan, wanted: &str) -> Result<Ask<'p>, ErrorReply>
     where
         'a: 'p,
@@ -408,7 +461,7 @@ impl<'a> Call<'a> {
             return Err(self.wrong_number(wanted));
         }
         let (gate, key) = (self.gate(plan, 1)?, self.key(2)?);
-        let (cost, tier) = self.options(gate, 3)?;
+        let (cost, tier) = self.options(gate, 3, None)?;
         Ok(Ask { gate, key, tier, cost })
     }
 
@@ -451,8 +504,13 @@ impl<'a> Call<'a> {
         Err(format!("ERR a key of {len} bytes is out of range: use 1 to {max}"))
     }
 
-    /// `COST n` and `TIER name`, in any order.
-    fn options(&self, gate: &Gate, from: usize) -> Result<(Cost, Option<TierId>), ErrorReply> {
+    /// `COST n`, `TIER name` and, if the command takes it, `WAIT milliseconds`, in any order.
+    fn options(
+        &self,
+        gate: &Gate,
+        from: usize,
+        mut wait: Option<&mut Duration>,
+    ) -> Result<(Cost, Option<TierId>), ErrorReply> {
         let (mut cost, mut tier) = (Cost::ONE, None);
         for at in (from..self.arguments.len()).step_by(2) {
             let word = self.argument(at);
@@ -463,12 +521,27 @@ impl<'a> Call<'a> {
                 let found = gate.tier(&name);
                 let unknown = || format!("ERR policy '{}' has no tier '{name}'", gate.name());
                 tier = Some(found.ok_or_else(unknown)?);
+            } else if let (true, Some(wait)) = (word.eq_ignore_ascii_case(b"wait"), &mut wait) {
+                **wait = self.wait(at + 1)?;
             } else {
                 // It is not shown: it may be a key in the wrong place.
-                return Err(format!("ERR argument {at} is not an option: use COST or TIER"));
+                let known = if wait.is_some() { "COST, TIER or WAIT" } else { "COST or TIER" };
+                return Err(format!("ERR argument {at} is not an option: use {known}"));
             }
         }
         Ok((cost, tier))
+    }
+
+    /// The time of `WAIT`. In a transaction, no command waits.
+    fn wait(&self, index: usize) -> Result<Duration, ErrorReply> {
+        let wait = Duration::from_millis(self.number(index)?);
+        if wait > self.wait_max {
+            let most = self.wait_max.as_millis();
+            return Err(format!(
+                "ERR WAIT is out of range: use 0 to {most} milliseconds (`limits.wait_max`)"
+            ));
+        }
+        Ok(if self.in_transaction { Duration::ZERO } else { wait })
     }
 
     fn cost(&self, index: usize) -> Result<Cost, ErrorReply> {

@@ -7,6 +7,7 @@ mod command;
 mod parse;
 mod reply;
 mod throttle;
+mod transaction;
 
 use core::future::poll_fn;
 use core::pin::{Pin, pin};
@@ -22,6 +23,7 @@ use self::command::{Call, Then};
 use self::parse::CommandArguments;
 use self::reply::Replies;
 use self::throttle::Throttles;
+use self::transaction::{Next, Queue, Transaction};
 use crate::access::Access;
 use crate::engine::Engine;
 
@@ -36,6 +38,8 @@ pub struct RespLimits {
     pub write_max: Duration,
     /// The longest key, in bytes.
     pub key_max: usize,
+    /// The longest time that a check may wait for units.
+    pub wait_max: Duration,
 }
 
 impl Default for RespLimits {
@@ -45,6 +49,7 @@ impl Default for RespLimits {
             idle_max: Duration::from_secs(300),
             write_max: Duration::from_secs(10),
             key_max: 1024,
+            wait_max: Duration::from_secs(30),
         }
     }
 }
@@ -76,13 +81,14 @@ where
     let (mut stop, mut timer) = (pin!(stop), CommandTimer::new(limits));
     let mut beat = pin!(sleep(timer.period));
     let mut input: Vec<u8> = Vec::new();
-    let (mut replies, mut throttles) = (Replies::default(), Throttles::default());
-    let (mut arguments, mut token) = (CommandArguments::default(), None);
+    // What arrived while a check waited for units.
+    let mut ahead: Vec<u8> = Vec::new();
+    let mut session = Session::new(engine, limits, access);
     loop {
-        input.reserve(if input.len() < FIRST_READ { FIRST_READ } else { READ });
-        let read = {
+        if ahead.is_empty() {
+            input.reserve(if input.len() < FIRST_READ { FIRST_READ } else { READ });
             let mut reading = pin!(stream.read_buf(&mut input));
-            poll_fn(|cx| {
+            let read = poll_fn(|cx| {
                 // While bytes arrive, nothing else is polled.
                 if let Poll::Ready(read) = reading.as_mut().poll(cx) {
                     return Poll::Ready(Some(read));
@@ -91,55 +97,153 @@ where
                     return Poll::Ready(None);
                 }
                 timer.poll(beat.as_mut(), cx)
-            })
-            .await
-        };
-        match read {
-            Some(Ok(0)) | None => return Ok(()),
-            Some(Ok(_)) => {}
-            Some(Err(error)) => return Err(error),
+            });
+            match read.await {
+                Some(Ok(0)) | None => return Ok(()),
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return Err(error),
+            }
+        } else {
+            input.append(&mut ahead);
         }
         let mut used = 0;
         let mut then = Then::Go;
         while then == Then::Go {
             let rest = &input[used..];
-            match arguments.read(rest) {
+            match session.arguments.read(rest) {
                 Ok(Some(length)) => {
-                    let mut call = Call {
-                        engine: &engine,
-                        input: rest,
-                        arguments: &arguments,
-                        replies: &mut replies,
-                        throttles: &mut throttles,
-                        key_max: limits.key_max,
-                        access: &access,
-                        token: &mut token,
-                    };
-                    then = call.run().await;
                     used += length;
+                    then = match session.take(rest, length) {
+                        Next::Run if session.call(rest).may_wait() => {
+                            let call = session.call(rest);
+                            let ran = run_watched(call, &mut stream, &mut ahead, stop.as_mut());
+                            let Some(then) = ran.await? else { return Ok(()) };
+                            then
+                        }
+                        Next::Run => session.call(rest).run().await,
+                        Next::Replied => Then::Go,
+                        Next::Exec(queue) => session.execute(queue, &mut stream).await?,
+                    };
                 }
                 Ok(None) if rest.len() > PENDING_MAX => {
-                    replies.error("ERR Protocol error: a command has at most 1 MiB");
+                    session.replies.error("ERR Protocol error: a command has at most 1 MiB");
                     then = Then::Quit;
                 }
                 Ok(None) => break,
                 Err(malformed) => {
-                    replies.error(&format!("ERR {malformed}"));
+                    session.replies.error(&format!("ERR {malformed}"));
                     then = Then::Quit;
                 }
             }
-            if replies.bytes().len() >= WRITE {
-                send(&mut stream, &mut replies, limits).await?;
-            }
+            session.send_if_long(&mut stream).await?;
         }
         input.drain(..used);
         timer.note(used > 0, !input.is_empty());
         if input.is_empty() {
             input.shrink_to(READ);
         }
-        send(&mut stream, &mut replies, limits).await?;
+        send(&mut stream, &mut session.replies, limits).await?;
         if then == Then::Quit {
             return stream.shutdown().await;
+        }
+    }
+}
+
+/// What the commands of a connection share.
+struct Session {
+    engine: Arc<Engine>,
+    limits: RespLimits,
+    replies: Replies,
+    throttles: Throttles,
+    arguments: CommandArguments,
+    transaction: Transaction,
+    access: Access,
+    /// The token of the last `AUTH`.
+    token: Option<Box<[u8]>>,
+}
+
+impl Session {
+    fn new(engine: Arc<Engine>, limits: RespLimits, access: Access) -> Self {
+        let (replies, throttles) = (Replies::default(), Throttles::default());
+        let (arguments, transaction) = (CommandArguments::default(), Transaction::default());
+        Self { engine, limits, replies, throttles, arguments, transaction, access, token: None }
+    }
+
+    /// The command that was parsed last, at the front of `input`.
+    fn call<'a>(&'a mut self, input: &'a [u8]) -> Call<'a> {
+        Call {
+            engine: &self.engine,
+            input,
+            arguments: &self.arguments,
+            replies: &mut self.replies,
+            throttles: &mut self.throttles,
+            key_max: self.limits.key_max,
+            access: &self.access,
+            token: &mut self.token,
+            wait_max: self.limits.wait_max,
+            in_transaction: false,
+        }
+    }
+
+    /// Decides what to do with the command that was parsed last.
+    fn take(&mut self, input: &[u8], length: usize) -> Next {
+        let name = self.arguments.get(input, 0).unwrap_or_default();
+        let unknown = || Call::unknown(name);
+        self.transaction.take(name, &input[..length], unknown, &mut self.replies)
+    }
+
+    /// Runs the commands of a transaction.
+    async fn execute<S: AsyncWrite + Unpin>(
+        &mut self,
+        queue: Queue,
+        stream: &mut S,
+    ) -> io::Result<Then> {
+        self.replies.array(queue.commands);
+        let mut rest = &*queue.bytes;
+        while let Ok(Some(length)) = self.arguments.read(rest) {
+            Call { in_transaction: true, ..self.call(rest) }.run().await;
+            rest = &rest[length..];
+            self.send_if_long(stream).await?;
+        }
+        Ok(Then::Go)
+    }
+
+    async fn send_if_long<S: AsyncWrite + Unpin>(&mut self, stream: &mut S) -> io::Result<()> {
+        if self.replies.bytes().len() < WRITE {
+            return Ok(());
+        }
+        send(stream, &mut self.replies, self.limits).await
+    }
+}
+
+/// Runs a command that may wait for units, until the client closes the connection or the daemon stops:
+/// then it returns `None`, and the command no longer waits. Input that arrives meanwhile is kept.
+async fn run_watched<S: AsyncRead + Unpin>(
+    mut call: Call<'_>,
+    stream: &mut S,
+    ahead: &mut Vec<u8>,
+    mut stop: Pin<&mut impl Future<Output = ()>>,
+) -> io::Result<Option<Then>> {
+    let mut run = pin!(call.run());
+    loop {
+        ahead.reserve(FIRST_READ);
+        let mut reading = pin!(stream.read_buf(ahead));
+        let read = poll_fn(|cx| {
+            if let Poll::Ready(then) = run.as_mut().poll(cx) {
+                return Poll::Ready(Ok(Some(then)));
+            }
+            if stop.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Ok(None));
+            }
+            reading.as_mut().poll(cx).map(Err)
+        });
+        match read.await {
+            Ok(ended) => return Ok(ended),
+            Err(Ok(0)) => return Ok(None),
+            Err(Err(error)) => return Err(error),
+            // A client that sends more than this without its replies is not watched any longer.
+            Err(Ok(_)) if ahead.len() > READ => return Ok(Some(run.await)),
+            Err(Ok(_)) => {}
         }
     }
 }

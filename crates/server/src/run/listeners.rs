@@ -302,7 +302,9 @@ fn http_settings(services: &Services<'_>, envoy: &Arc<domain::Options>) -> HttpS
         message_max: limits.message_max,
         key_max: limits.key_max,
         batch_max: limits.batch_max,
+        wait_max: limits.wait_max,
         client: settings.address.clone(),
+        headers: settings.headers.clone(),
         ..HttpSettings::default()
     }
 }
@@ -313,10 +315,13 @@ fn server<H>(
     settings: &Settings,
     connections: Arc<Connections>,
 ) -> Server<H> {
+    let default = ServeLimits::default();
     let limits = ServeLimits {
         header_timeout: settings.limits.header_timeout,
         streams_max: settings.limits.streams_max,
-        ..ServeLimits::default()
+        // A request that waits for units has time to be sent and answered too.
+        request_timeout: default.request_timeout.max(settings.limits.wait_max + WAIT_SPARE),
+        ..default
     };
     Server {
         listener: listener.socket,
@@ -326,6 +331,9 @@ fn server<H>(
         tls: listener.tls.map(|tls| tls.shared()),
     }
 }
+
+/// The time for a request that waits, besides the wait.
+const WAIT_SPARE: Duration = Duration::from_secs(10);
 
 fn grpc_limits(settings: &Settings) -> GrpcLimits {
     GrpcLimits {
@@ -339,6 +347,7 @@ fn resp_limits(settings: &Settings) -> RespLimits {
     RespLimits {
         command_max: settings.limits.header_timeout,
         key_max: settings.limits.key_max,
+        wait_max: settings.limits.wait_max,
         ..RespLimits::default()
     }
 }

@@ -17,6 +17,7 @@ mod spans;
 mod state_log;
 mod statsd;
 mod tls;
+mod upkeep;
 mod watch;
 
 pub use audit::Audit;

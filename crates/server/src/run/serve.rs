@@ -18,6 +18,7 @@ use super::reference_statistics::ReferenceStatistics;
 use super::reload::Reloader;
 use super::state_log::StateLog;
 use super::statsd::StatsdSender;
+use super::upkeep::{RedisSweeps, watch_stores};
 use super::{Audit, Snapshots, Spans};
 use crate::admin::MetricsSource;
 use crate::config::{Loaded, Refused};
@@ -74,7 +75,8 @@ pub async fn serve(
     let spans = settings.tracing.as_ref().map(Spans::start).transpose()?.map(Arc::new);
     let audit = loaded.settings.audit.as_ref().map(Audit::start).transpose()?.map(Arc::new);
     let observer = observers(audit.as_ref(), spans.as_ref());
-    let engine = Arc::new(make_engine(&loaded, snapshots.as_ref(), observer)?);
+    let engine = make_engine(&loaded, snapshots.as_ref(), observer)?;
+    let engine = Arc::new(engine.waiters_max(settings.limits.waiters_max));
     let listeners = Listeners::bind(settings)?;
     let reloader = Arc::new(Reloader::new(Arc::clone(&engine), listeners.secrets(), &loaded, load));
     let statistics = ReferenceStatistics {
@@ -83,6 +85,7 @@ pub async fn serve(
     };
     let statsd = settings.statsd.as_ref();
     let statsd = statsd.map(|settings| Arc::new(StatsdSender::new(settings, statistics.clone())));
+    let sweeps = RedisSweeps::new();
     let stopper = Stopper::default();
     let mut tasks = JoinSet::new();
     listeners.announce(&loaded);
@@ -99,6 +102,7 @@ pub async fn serve(
             spans.as_ref(),
             audit.as_ref(),
             statsd.as_ref(),
+            &sweeps,
         ),
         statistics: &statistics,
         stop,
@@ -107,7 +111,7 @@ pub async fn serve(
     if let Some(statsd) = statsd {
         tasks.spawn(statsd.run(stopper.stop()));
     }
-    start_background_tasks(&mut tasks, &engine, &loaded, snapshots.as_ref(), &stopper);
+    start_background_tasks(&mut tasks, &engine, &loaded, snapshots.as_ref(), sweeps, &stopper);
     let counts = audit.as_ref().map(|audit| Arc::clone(audit.counts()));
     tasks.spawn(StateLog::new(counts).run(Arc::clone(&engine), stopper.stop()));
     notify_systemd("READY=1");
@@ -141,6 +145,7 @@ fn sources(
     spans: Option<&Arc<Spans>>,
     audit: Option<&Arc<Audit>>,
     statsd: Option<&Arc<StatsdSender>>,
+    sweeps: &RedisSweeps,
 ) -> Vec<MetricsSource> {
     let statistics = statistics.clone();
     let mut sources: Vec<MetricsSource> = vec![Box::new(move |page| statistics.write(page))];
@@ -148,6 +153,7 @@ fn sources(
         sources.push(Box::new(move |page| statsd.results().write(page)));
     }
     let counts = [
+        Some(sweeps.counts()),
         snapshots.map(Snapshots::counts),
         spans.map(|spans| spans.counts()),
         audit.map(|audit| audit.counts()),
@@ -194,6 +200,7 @@ fn start_background_tasks(
     engine: &Arc<Engine>,
     loaded: &Loaded,
     snapshots: Option<&Snapshots>,
+    sweeps: RedisSweeps,
     stopper: &Stopper,
 ) {
     let (swept, every, stop) =
@@ -208,6 +215,7 @@ fn start_background_tasks(
     tasks.spawn(async move {
         tokio::select! {
             _ = watch_stores(&engine) => {}
+            _ = sweeps.run(&engine) => {}
             () = stop.wait() => {}
         }
     });
@@ -253,30 +261,6 @@ async fn save(engine: &Arc<Engine>, snapshots: &Snapshots) -> Result<(), String>
     let (plan, snapshots) = (Arc::clone(&engine.plan()), snapshots.clone());
     let saved = tokio::task::spawn_blocking(move || snapshots.save(&plan)).await;
     saved.map_err(|error| error.to_string())?.map(|_| ()).map_err(|error| error.to_string())
-}
-
-/// How often stores fetch what they report about their servers.
-const STORES_EVERY: Duration = Duration::from_secs(15);
-
-/// Logs what the stores report as problems, such as settings of Redis servers, and keeps what they
-/// report in metrics up to date.
-async fn watch_stores(engine: &Engine) -> ! {
-    let plan = arc_swap::Guard::into_inner(engine.plan());
-    for (name, store) in plan.distinct_stores() {
-        match store.warnings().await {
-            Ok(warnings) => {
-                for warning in warnings {
-                    warn!("store {name}: {warning}");
-                }
-            }
-            Err(error) => warn!("store {name}: {error}; policies answer by their failure mode"),
-        }
-    }
-    drop(plan);
-    loop {
-        engine.refresh_stats().await;
-        tokio::time::sleep(STORES_EVERY).await;
-    }
 }
 
 /// The signals that cause a reload or the shutdown. Subscribed before the first request is served, so

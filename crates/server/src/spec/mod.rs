@@ -16,7 +16,7 @@ pub use rule::{KeyPart, MatchSpec, MissingKey, RuleSpec};
 pub(crate) use rule::{RULE, units};
 pub use slidegate_gate::Rollout;
 pub use store::{MEMORY, MemorySpec, RedisPlace, RedisSpec, StoreSpec};
-pub(crate) use store::{MEMORY_KEYS, STORE, key_secret, mebibytes};
+pub(crate) use store::{MEMORY_KEYS, STORE, key_secret, mebibytes, read_secret};
 
 /// Everything that can be swapped while the daemon runs.
 #[derive(Debug, Clone, PartialEq, Default)]

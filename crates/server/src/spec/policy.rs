@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use slidegate::{Algorithm, FailureMode, Quota};
 use slidegate_gate::Rollout;
+use slidegate_http::QuotaUnit;
 
 use crate::config::table::{Reader, given, section, words};
 use crate::config::yaml::Node;
@@ -35,6 +36,8 @@ section! {
         failure_mode: FailureMode = Choice(FailureMode::WORDS), default "allow", example "local";
         /// Whether keys are secrets, such as API tokens, that no log and no server may see.
         secret_keys: bool = Flag, default "false", example "true";
+        /// What a unit is, for clients: `qu` in `RateLimit-Policy`. `requests` is not written.
+        quota_unit: QuotaUnit = Leaf(&QUOTA_UNIT), default "requests", example "tokens";
         /// Whether the limit is meant to hold over all nodes. In `memory` it cannot, which is
         /// reported as a warning.
         global: bool = Flag, default "false", example "true";

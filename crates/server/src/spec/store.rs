@@ -125,6 +125,10 @@ section! {
         in_flight_max: usize = Whole(1, 1 << 20), default "1024", example "256";
         /// Checks that are sent in one call if they come at the same time; 1 for none.
         together_max: usize = Whole(1, 256), default "32", example "1";
+        /// How often keys of policies that are not configured any more are removed. All processes that use
+        /// this prefix must then have the same policies: others' keys would be removed too.
+        sweep_every("sweep_interval"): Option<Duration> = Time(SECOND, DAY),
+            absent "they expire by themselves", example "6h";
         /// Authorities as PEM: the certificate of a `rediss://` server must be of one of them.
         key tls_authority = Leaf(&PATH), absent "the machine's authorities",
             example "redis-ca.pem";
@@ -213,15 +217,19 @@ fn password(node: &Node, reader: &mut Reader<'_>) -> Option<String> {
 
 /// Reads the file `key_secret_file`.
 pub(crate) fn key_secret(node: &Node, reader: &mut Reader<'_>) -> Option<Vec<u8>> {
+    read_secret(node.get("key_secret_file")?, reader)
+}
+
+/// Reads a file with a secret that all nodes share.
+pub(crate) fn read_secret(file: &Node, reader: &mut Reader<'_>) -> Option<Vec<u8>> {
     let Reader { files, report } = reader;
-    let file = node.get("key_secret_file")?;
     let mut secret = files.content(file, report)?;
     // Written by an editor, it ends in a line break that another node may not have.
     while secret.last().is_some_and(|byte| b"\r\n".contains(byte)) {
         secret.pop();
     }
     if secret.len() < KEY_SECRET_MIN {
-        let message = format!("a key secret of {} bytes is too short", secret.len());
+        let message = format!("a secret of {} bytes is too short", secret.len());
         let help = format!("use at least {KEY_SECRET_MIN}, the same on all nodes");
         report.error(file.span, "file", message).help(help);
         return None;

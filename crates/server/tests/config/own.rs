@@ -146,7 +146,7 @@ fn every_setting_of_a_store() {
     let loaded = from_text(
         "stores:\n  one: {redis: \"redis://h:1\", username: me, password_file: secret, \
          database: 2, prefix: p, key_secret_file: secret, deadline: 5ms, connect_deadline: 1s, \
-         in_flight_max: 9, together_max: 7, tls_authority: secret}\n  \
+         in_flight_max: 9, together_max: 7, sweep_interval: 6h, tls_authority: secret}\n  \
          two: {sentinel: {addresses: [\"redis://h:2\"], service: main}}\n  \
          three: {cluster: [\"redis://h:3\", \"redis://h:4\"]}\n\
          memory: {limit_mb: 1, on_full: deny, sweep_interval: 2s}\n",
@@ -166,6 +166,7 @@ fn every_setting_of_a_store() {
         connect_deadline: Duration::from_secs(1),
         in_flight_max: 9,
         together_max: 7,
+        sweep_every: Some(Duration::from_secs(6 * 3600)),
         tls_authority: Some(format!("{secret}\n").into()),
     };
     let two = RedisPlace::Sentinel {
@@ -292,7 +293,7 @@ error[unknown-key]: `listn` is not a key of the configuration
    | ^^^^^
    = did you mean `listen`?
    = allowed: slidegate, allow_empty, listen, tls, grpc_tls, access, admin, memory, snapshot, stores, trusted_proxies, \
-address, policies, rules, domains, envoy, overload, audit, limits, log, tracing, statsd
+address, policies, rules, domains, envoy, headers, overload, audit, limits, log, tracing, statsd
 ",
         "\
 error[value]: `8080` is not usable as `http`

@@ -11,6 +11,7 @@ mod floods;
 mod outage;
 mod overload;
 mod process;
+mod redis;
 mod reference;
 mod reload;
 mod snapshot;

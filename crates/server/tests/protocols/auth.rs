@@ -104,8 +104,10 @@ async fn all_rules_that_match_apply_and_a_denial_costs_nothing() {
     assert_eq!(denied.field("cache-control"), Some("no-store"));
     assert_eq!(denied.field("content-type"), Some("application/problem+json"));
     assert_eq!(denied.json()["violated-policies"], json!(["login"]));
-    let denied = ask(&mut proxy, "/auth?status=403", &caddy("POST", "/login", "192.0.2.1")).await;
+    let path = "/auth?status=403&problem=header";
+    let denied = ask(&mut proxy, path, &caddy("POST", "/login", "192.0.2.1")).await;
     assert_eq!((denied.status, denied.field("retry-after")), (403, Some("3600")));
+    assert_eq!(denied.field("x-ratelimit-problem"), Some(denied.text()));
     // What was denied was not counted against the other policy, whose key the API knows too.
     let usage = json!({"policy": "all", "key": "address=192.0.2.1"});
     assert_eq!(proxy.post("/v1/usage", &usage).await.json()["quotas"][0]["used"], LIMIT);
@@ -182,6 +184,9 @@ impl Handle for Upstream {
     }
 }
 
+/// The trace of every request.
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+
 const PAGE: &str = include_str!("../../../../docs/forward-auth.md");
 
 /// A file of the page, with the ports of this test.
@@ -228,7 +233,8 @@ async fn behind(
         for number in 0..20usize {
             let mut connection = Client::connect_from(client, proxy.address()).await;
             let path = SPELLINGS[number % SPELLINGS.len()];
-            let length = "content-length: 0\r\n".to_owned();
+            let length =
+                format!("content-length: 0\r\ntraceparent: 00-{TRACE}-00f067aa0ba902b7-01\r\n");
             let answer = connection.send("POST", path, &(length + &forged(number)), "").await;
             let told = answer.field("ratelimit").unwrap_or_else(|| panic!("{answer:?}"));
             if (number as u64) < LIMIT {
@@ -240,6 +246,14 @@ async fn behind(
                 assert_eq!(answer.field("retry-after"), Some("3600"));
                 assert_eq!(answer.field("cache-control"), Some("no-store"));
                 assert!(told.starts_with("\"login\";r=0;t=3600,"), "{told}");
+                // The problem reaches the client, with the trace of its request.
+                assert_eq!(answer.field("content-type"), Some("application/problem+json"));
+                let problem = answer.json();
+                assert_eq!(problem["violated-policies"], json!(["login"]), "{problem}");
+                assert_eq!(
+                    (&problem["status"], &problem["trace_id"]),
+                    (&json!(429), &json!(TRACE))
+                );
             }
             assert!(answer.field("ratelimit-policy").unwrap().starts_with("\"login\";q=3;w=3600"));
         }

@@ -172,15 +172,28 @@ async fn errors_name_what_is_wrong() {
         ("SET k 1", "-ERR unknown command 'SET'\r\n"),
         (
             "SG.CHECK api",
-            "-ERR wrong number of arguments for 'sg.check': use policy key [COST n] [TIER name]\r\n",
+            "-ERR wrong number of arguments for 'sg.check': use policy key [COST n] [TIER name] \
+             [WAIT milliseconds]\r\n",
         ),
         (
             "SG.CHECK api k COST x",
             "-ERR argument 4 is not a number from 0 to 18446744073709551615\r\n",
         ),
-        ("SG.CHECK api k hunter2 1", "-ERR argument 3 is not an option: use COST or TIER\r\n"),
+        (
+            "SG.CHECK api k hunter2 1",
+            "-ERR argument 3 is not an option: use COST, TIER or WAIT\r\n",
+        ),
         ("SG.CHECK api k TIER tin", "-ERR policy 'api' has no tier 'tin'\r\n"),
-        ("SG.CHECK api k FOO 1", "-ERR argument 3 is not an option: use COST or TIER\r\n"),
+        ("SG.CHECK api k FOO 1", "-ERR argument 3 is not an option: use COST, TIER or WAIT\r\n"),
+        ("SG.PEEK api k WAIT 1", "-ERR argument 3 is not an option: use COST or TIER\r\n"),
+        (
+            "SG.CHECK api k WAIT 30001",
+            "-ERR WAIT is out of range: use 0 to 30000 milliseconds (`limits.wait_max`)\r\n",
+        ),
+        (
+            "WATCH k",
+            "-ERR WATCH is not supported: there are no keys to watch; SG.ALL checks all or nothing\r\n",
+        ),
         ("SG.REFUND api k 1.2", "-ERR argument 3 is not a receipt of SG.RESERVE\r\n"),
         ("CL.THROTTLE k 1 0 1", "-ERR count and period must be above zero\r\n"),
         ("SELECT 1", "-ERR there is one database, 0\r\n"),
@@ -193,6 +206,54 @@ async fn errors_name_what_is_wrong() {
     server
         .ask(long.as_bytes(), "-ERR a key of 1025 bytes is out of range: use 1 to 1024\r\n")
         .await;
+}
+
+// What redis-py sends for a pipeline by default.
+#[tokio::test]
+async fn a_transaction_runs_its_commands_at_exec() {
+    let server = Server::start().await;
+    let queued = "SG.CHECK api k\r\nSG.CHECK api k COST 9\r\nSG.CHECK none k\r\nPING\r\n";
+    server
+        .ask(
+            format!("MULTI\r\n{queued}EXEC\r\nSG.USAGE api k\r\n").as_bytes(),
+            "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*4\r\n\
+             *5\r\n:1\r\n:3\r\n:2\r\n:0\r\n:60000\r\n\
+             *5\r\n:0\r\n:3\r\n:2\r\n:-1\r\n:60000\r\n\
+             -ERR no policy 'none': SG.POLICIES tells which there are\r\n+PONG\r\n\
+             *1\r\n:1\r\n",
+        )
+        .await;
+    // No command of these runs.
+    server
+        .ask(
+            b"MULTI\r\nSG.CHECK api k\r\nGET k\r\nEXEC\r\n\
+              MULTI\r\nSG.CHECK api k\r\nDISCARD\r\nSG.USAGE api k\r\n",
+            "+OK\r\n+QUEUED\r\n-ERR unknown command 'GET'\r\n\
+             -EXECABORT Transaction discarded because of previous errors.\r\n\
+             +OK\r\n+QUEUED\r\n+OK\r\n*1\r\n:1\r\n",
+        )
+        .await;
+    server
+        .ask(
+            b"EXEC\r\nDISCARD\r\nMULTI\r\nMULTI\r\nEXEC\r\nUNWATCH\r\n",
+            "-ERR EXEC without MULTI\r\n-ERR DISCARD without MULTI\r\n+OK\r\n\
+             -ERR MULTI calls can not be nested\r\n*0\r\n+OK\r\n",
+        )
+        .await;
+}
+
+#[tokio::test]
+async fn a_transaction_has_a_largest_size() {
+    let server = Server::start().await;
+    let command = format!("ECHO {}\r\n", "x".repeat(60_000));
+    let fit = 1024 * 1024 / command.len();
+    let input = format!("MULTI\r\n{}EXEC\r\nPING\r\n", command.repeat(fit + 1));
+    let expected = format!(
+        "+OK\r\n{}-ERR a transaction has at most 1048576 bytes\r\n\
+         -EXECABORT Transaction discarded because of previous errors.\r\n+PONG\r\n",
+        "+QUEUED\r\n".repeat(fit)
+    );
+    server.ask(input.as_bytes(), &expected).await;
 }
 
 #[tokio::test]

@@ -6,13 +6,16 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use slidegate::{Algorithm, Cost, Quota};
+use slidegate_server::http::{HttpSettings, HttpState};
 use slidegate_server::spec::{KeyPart, MatchSpec, MissingKey, PolicySpec, Rollout, RuleSpec, Spec};
 use slidegate_testkit::server::PythonTool;
 
-use crate::http_client::{Client, api};
+use crate::http_client::{Client, Running, engine};
 
 const REQUIREMENTS: &str = include_str!("schemathesis_files/requirements.txt");
 
@@ -74,7 +77,9 @@ fn run(document: &Path, address: &str, mode: &str) -> std::process::Output {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn schemathesis_finds_nothing() {
-    let (server, _clock) = api(&spec()).await;
+    let (engine, _clock) = engine(&spec());
+    let settings = HttpSettings { wait_max: Duration::from_millis(20), ..HttpSettings::default() };
+    let server = Running::of(Arc::new(HttpState::new(engine, settings))).await;
     let mut client = Client::connect(server.address).await;
     let document = client.get("/openapi.json").await.json();
     let mut receipts = Vec::new();

@@ -4,7 +4,7 @@ use core::net::SocketAddr;
 use core::time::Duration;
 
 use slidegate::{ErrorKind, Policy, Quota};
-use slidegate_http::{ClientAddress, HopField};
+use slidegate_http::{ClientAddress, HopField, QuotaUnit};
 use slidegate_redis::Redis;
 
 use super::Leaf;
@@ -127,6 +127,11 @@ pub(crate) static QUOTA: Leaf = Leaf::new(
         Err(error) => Err(error.to_string()),
     },
 );
+
+pub(crate) static QUOTA_UNIT: Leaf =
+    Leaf::new("the name of a unit", "^[ !#-\\[\\]-~]{1,64}$", |text| {
+        QuotaUnit::new(text.to_owned()).map(|_| ()).map_err(|error| error.to_string())
+    });
 
 pub(crate) static HEADER: Leaf =
     Leaf::new("a header's name", "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$", |text| {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use slidegate::{Algorithm, FailureMode, OnFull, Quota, parse_duration};
+use slidegate_http::QuotaUnit;
 
 use super::leaves::endpoint;
 use super::{Absent, FILE, Kind, Section, section, words};
@@ -95,6 +96,7 @@ read_scalar! {
     Duration: scalar => parse_duration(&scalar.text).ok();
     IpAddr: scalar => scalar.text.parse().ok();
     String: scalar => Some(scalar.text.clone());
+    QuotaUnit: scalar => Self::new(scalar.text.clone()).ok();
     ListenAddress: scalar => endpoint(&scalar.text).ok().map(ListenAddress);
 }
 

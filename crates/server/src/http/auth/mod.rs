@@ -10,7 +10,9 @@ mod original;
 mod path;
 mod rule;
 
-use http::{HeaderMap, Request, Response, StatusCode};
+use core::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use slidegate_gate::{ASKS_MAX, Ask, Caller, check_all};
@@ -21,9 +23,11 @@ use self::original::FieldFamily;
 pub(crate) use self::original::OriginalRequest;
 pub(crate) use self::rule::{Mismatch, matches, only};
 use super::error::{ApiError, ApiErrorKind, shown};
-use super::reply::{self, write_fields};
-use super::request::parameters;
+use super::judged::{self, judged_all};
+use super::reply::traced;
+use super::request::{parameters, parse_wait};
 use super::{HttpState, Peer, Reply};
+use crate::config::HeaderSettings;
 use crate::engine::Plan;
 
 /// `GET /auth`: checks all rules that match, all or nothing.
@@ -38,7 +42,8 @@ pub(super) async fn authorize(
         let detail = "this address is not a trusted proxy: add it to `trusted_proxies`";
         return Err(ApiError::new(ApiErrorKind::Forbidden, detail));
     }
-    let options = AuthOptions::read(request.uri().query().unwrap_or_default())?;
+    let options =
+        AuthOptions::read(request.uri().query().unwrap_or_default(), state.settings().wait_max)?;
     let original = OriginalRequest::read(request.headers(), options.family)?;
     let (plan, caller) = (state.engine().plan(), Caller::http(request.headers()));
     let source = KeySource {
@@ -48,16 +53,17 @@ pub(super) async fn authorize(
     };
     let rules = matching_rules(&plan, &source, request.headers())?;
     let asks: Vec<Ask<'_>> = rules.iter().map(|(ask, key)| Ask { key, ..*ask }).collect();
-    let all = check_all(&asks, None, caller).await;
+    let waiting = (!options.wait.is_zero()).then(|| state.engine().waiting(options.wait));
+    let all = check_all(&asks, waiting.as_ref(), caller).await;
 
-    let mut judged = Vec::with_capacity(all.len());
-    for (ask, decided) in asks.iter().zip(&all) {
-        if decided.is_enforced {
-            judged.push(reply::judged(ask.gate, ask.tier, &decided.decision));
+    let headers = &state.settings().headers;
+    let judged = judged_all(headers, &asks, &all);
+    if let Some(problem) = judged::problem(&judged, &plan) {
+        let field = options.problem_field.then(|| problem_field(&problem, headers, caller));
+        let mut reply = judged::denied(headers, problem, &judged, &plan, caller);
+        if let Some(value) = field.flatten() {
+            reply.headers_mut().insert(PROBLEM_FIELD, value);
         }
-    }
-    if let Some(problem) = Problem::of(&judged) {
-        let mut reply = reply::denied(problem, &judged, caller);
         if let Some(status) = options.denied {
             *reply.status_mut() = status;
         }
@@ -65,8 +71,23 @@ pub(super) async fn authorize(
     }
     let mut reply = Response::new(Full::new(Bytes::new()));
     *reply.status_mut() = StatusCode::NO_CONTENT;
-    write_fields(&judged, reply.headers_mut());
+    judged::write_fields(headers, &judged, &plan, reply.headers_mut());
     Ok(reply)
+}
+
+/// The body of a denial as a field, for proxies that do not read bodies.
+const PROBLEM_FIELD: HeaderName = HeaderName::from_static("x-ratelimit-problem");
+
+/// The longest body that is sent as a field: proxies bound the head of a reply, often to 4 KiB.
+const PROBLEM_FIELD_MAX: usize = 2048;
+
+fn problem_field(
+    problem: &Problem,
+    settings: &HeaderSettings,
+    caller: Caller<'_>,
+) -> Option<HeaderValue> {
+    let body = traced(problem.clone(), caller).body(settings.body());
+    HeaderValue::try_from(body).ok().filter(|value| value.len() <= PROBLEM_FIELD_MAX)
 }
 
 /// The checks and keys of all rules that match.
@@ -106,27 +127,35 @@ struct AuthOptions {
     family: Option<FieldFamily>,
     /// Instead of 429, which nginx treats as a failure.
     denied: Option<StatusCode>,
+    /// How long to wait for units.
+    wait: Duration,
+    /// Whether denials carry their body as a field too.
+    problem_field: bool,
 }
 
 impl AuthOptions {
-    fn read(query: &str) -> Result<Self, ApiError> {
-        let (mut family, mut denied) = (None, None);
+    fn read(query: &str, wait_max: Duration) -> Result<Self, ApiError> {
+        let (mut family, mut denied, mut wait, mut problem) = (None, None, None, None);
         for (name, value) in parameters(query)? {
             let is_again = match (&*name, &*value) {
                 ("headers", "original") => family.replace(FieldFamily::Original).is_some(),
                 ("headers", "forwarded") => family.replace(FieldFamily::Forwarded).is_some(),
                 ("status", "429") => denied.replace(StatusCode::TOO_MANY_REQUESTS).is_some(),
                 ("status", "403") => denied.replace(StatusCode::FORBIDDEN).is_some(),
+                ("problem", "header") => problem.replace(true).is_some(),
+                ("wait", value) => wait.replace(parse_wait(value, wait_max)?).is_some(),
                 _ => true,
             };
             if is_again {
                 return Err(ApiError::malformed(format!(
                     "parameter {} is not known here, has another value, or comes twice: use \
-                     headers=original|forwarded, status=403|429",
+                     headers=original|forwarded, status=403|429, problem=header, \
+                     wait=SECONDS",
                     shown(&name)
                 )));
             }
         }
-        Ok(Self { family, denied })
+        let (wait, problem_field) = (wait.unwrap_or_default(), problem.is_some());
+        Ok(Self { family, denied, wait, problem_field })
     }
 }

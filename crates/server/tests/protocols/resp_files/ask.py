@@ -24,6 +24,13 @@ for protocol in (2, 3):
     allowed = [answer[0] for answer in pipe.execute()]
     assert allowed == [1, 1, 1, 0, 0], allowed
 
+    # A pipeline is a transaction by default.
+    pipe = client.pipeline()
+    for _ in range(5):
+        pipe.execute_command("SG.CHECK", "api", f"{key} transaction")
+    allowed = [answer[0] for answer in pipe.execute()]
+    assert allowed == [1, 1, 1, 0, 0], allowed
+
     try:
         client.execute_command("SG.CHECK", "nothing", key)
     except redis.ResponseError as error:

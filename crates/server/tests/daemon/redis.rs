@@ -1,0 +1,117 @@
+//! Redis behind the daemon: sweeps, warnings and metrics.
+
+use serde_json::{Value, json};
+use slidegate_testkit::server::{RedisServer, poll};
+
+use crate::process::{Daemon, Folder, output};
+
+/// A configuration with these policies in Redis, all of an hour.
+fn config(folder: &Folder, redis: &RedisServer, policies: &[&str], more: &str) -> String {
+    let policies: Vec<String> = policies
+        .iter()
+        .map(|name| format!("{{name: {name}, quotas: [100/h], store: shared}}"))
+        .collect();
+    let text = format!(
+        "stores: {{shared: {{redis: \"{}\", deadline: 10s{more}}}}}\npolicies: [{}]\n",
+        redis.url(),
+        policies.join(", ")
+    );
+    let path = folder.write(&format!("{}.yaml", policies.len()), &text);
+    path.to_str().unwrap().to_owned()
+}
+
+fn keys(redis: &RedisServer) -> usize {
+    ::redis::cmd("DBSIZE").query(&mut redis.connection().unwrap()).unwrap()
+}
+
+fn swept(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output = output(&[&["redis", "sweep"], arguments].concat());
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn a_sweep_finds_keys_of_policies_that_are_gone() {
+    let (folder, redis) = (Folder::new("redis_sweep"), RedisServer::start().unwrap());
+    let before = config(&folder, &redis, &["api", "old", "older"], "");
+    let after = config(&folder, &redis, &["api"], "");
+    let daemon = Daemon::start(&["--config", &before]);
+    for key in 0..30 {
+        for (policy, share) in [("api", 1), ("old", 2), ("older", 3)] {
+            if key % share == 0 {
+                assert!(daemon.check(policy, &key.to_string()));
+            }
+        }
+    }
+    daemon.kill();
+    let persist = |script: &str| {
+        let mut connection = redis.connection().unwrap();
+        ::redis::cmd("EVAL").arg(script).arg(0).exec(&mut connection).unwrap();
+    };
+    persist("redis.call('PERSIST', redis.call('KEYS', 'sg:*:api;t7')[1])");
+
+    let (code, out, errors) = swept(&["--config", &after, "--json"]);
+    assert_eq!(code, Some(0), "{errors}");
+    let report = json!({
+        "store": "shared", "keys": 55, "orphans": 25, "removed": 0, "without_ttl": 1,
+        "orphans_by_policy": {"old": 15, "older": 10},
+    });
+    assert_eq!(serde_json::from_str::<Value>(&out).unwrap(), report);
+    assert_eq!(keys(&redis), 55);
+
+    let (code, out, errors) = swept(&["--config", &after]);
+    let text = "shared: 55 keys, 25 of policies that are not configured\n  old: 15\n  older: 10\n  1 \
+                keys never expire: another program has removed their TTL\n  nothing was removed: \
+                --remove removes them\n";
+    assert_eq!((code, out.as_str(), errors.as_str()), (Some(0), text, ""));
+
+    let (code, out, _) = swept(&["--config", &after, "--store", "shared", "--remove"]);
+    assert_eq!(code, Some(0));
+    assert!(out.ends_with("  removed: 25\n"), "{out}");
+    assert_eq!(keys(&redis), 30);
+
+    let (code, _, errors) = swept(&["--config", &after, "--store", "other"]);
+    assert_eq!(code, Some(2));
+    assert!(errors.contains("use one of shared"), "{errors}");
+    let (code, _, errors) = swept(&["--set", "memory.limit_mb=1"]);
+    assert_eq!(code, Some(78));
+    assert!(errors.contains("is in Redis"), "{errors}");
+    drop(redis);
+    assert_eq!(swept(&["--config", &after]).0, Some(69));
+}
+
+#[test]
+fn a_scheduled_sweep_removes_them_and_metrics_name_problems() {
+    let folder = Folder::new("redis_schedule");
+    let redis = RedisServer::builder().max_memory(64 << 20, "allkeys-lru").start().unwrap();
+    let config = |names: &[&str]| config(&folder, &redis, names, ", sweep_interval: 1s");
+    let (before, after) = (config(&["api", "old"]), config(&["api"]));
+    let first = Daemon::start(&["--config", &before]);
+    for key in 0..20 {
+        assert!(first.check("api", &key.to_string()) && first.check("old", &key.to_string()));
+    }
+    first.kill();
+    let daemon = Daemon::start(&["--config", &after]);
+    poll("the sweep", || Ok((keys(&redis) == 20).then_some(()))).unwrap();
+    let metric = |name: &str| daemon.metric(name);
+    let removed = "slidegate_redis_swept_keys_total{result=\"removed\"}";
+    poll(removed, || Ok((metric(removed) == Some(20.0)).then_some(()))).unwrap();
+
+    daemon.hears("has maxmemory-policy allkeys-lru");
+    let warnings = "rate_limit_store_warnings{store=\"shared\",kind=\"evicts\"}";
+    poll(warnings, || Ok((metric(warnings) == Some(1.0)).then_some(()))).unwrap();
+    assert_eq!(
+        metric("rate_limit_store_warnings{store=\"shared\",kind=\"clock_stepped\"}"),
+        Some(0.0)
+    );
+    let policy = "{store=\"shared\",policy=\"api\",algorithm=\"log\"}";
+    let bytes = format!("rate_limit_redis_sampled_bytes{policy}");
+    let bytes = poll("the sample", || Ok(metric(&bytes).filter(|bytes| *bytes > 0.0))).unwrap();
+    assert!((1000.0..20_000.0).contains(&bytes), "{bytes}");
+    // All that is there now; keys of the other policy may be in the first sample.
+    let keys = metric(&format!("rate_limit_redis_sampled_keys{policy}")).unwrap();
+    assert!((5.0..=40.0).contains(&keys), "{keys}");
+    let dataset = metric("rate_limit_store_dataset_bytes{store=\"shared\"}").unwrap();
+    let all = metric("rate_limit_store_memory_bytes{store=\"shared\"}").unwrap();
+    assert!(dataset > 0.0 && dataset < all, "{dataset} of {all}");
+}
