@@ -1,7 +1,7 @@
 //! What is done for stores in the background: warnings, metrics of their servers, sweeps.
 
 use core::time::Duration;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use slidegate_redis::SweepOptions;
@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
 use crate::admin::ResultCounts;
-use crate::engine::Engine;
+use crate::engine::{Engine, Plan};
 use crate::spec::StoreSpec;
 
 /// How often stores fetch what they report about their servers.
@@ -78,16 +78,29 @@ impl RedisSweeps {
     }
 
     /// Sweeps every store once per its `sweep_interval`.
+    ///
+    /// Policies that a reload removed stay known until the daemon restarts, so that one that comes back
+    /// continues with its counts.
     pub(super) async fn run(&self, engine: &Engine) -> ! {
         let mut last: HashMap<String, Instant> = HashMap::new();
+        let mut known: HashMap<String, BTreeSet<String>> = HashMap::new();
+        let mut seen: Option<Arc<Plan>> = None;
         loop {
             let plan = arc_swap::Guard::into_inner(engine.plan());
+            if !seen.as_ref().is_some_and(|seen| Arc::ptr_eq(seen, &plan)) {
+                for store in engine.redis_stores() {
+                    known.entry(store.name).or_default().extend(store.policies);
+                }
+                seen = Some(Arc::clone(&plan));
+            }
             for store in &plan.spec().stores {
                 let StoreSpec::Redis(name, redis) = store else { continue };
                 let Some(every) = redis.sweep_every else { continue };
                 let last = last.entry(name.clone()).or_insert_with(Instant::now);
                 if last.elapsed() >= every {
-                    self.sweep(engine, name).await;
+                    let policies: Vec<String> =
+                        known.get(name).into_iter().flatten().cloned().collect();
+                    self.sweep(engine, name, &policies).await;
                     *last = Instant::now();
                 }
             }
@@ -96,12 +109,12 @@ impl RedisSweeps {
         }
     }
 
-    async fn sweep(&self, engine: &Engine, name: &str) {
+    async fn sweep(&self, engine: &Engine, name: &str, policies: &[String]) {
         let Some(store) = engine.redis_stores().into_iter().find(|store| store.name == name) else {
             return;
         };
         let options = SweepOptions::default().remove(true);
-        match store.redis.sweep_with(&store.policies, options, |_| {}).await {
+        match store.redis.sweep_with(policies, options, |_| {}).await {
             Ok(report) => {
                 let (keys, removed) = (report.keys, report.removed);
                 info!("store {name}: swept {keys} keys, removed {removed} of unknown policies");

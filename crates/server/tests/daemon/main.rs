@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a panic fails the test")]
 
 mod access;
+mod bad_night;
 mod bypass;
 #[cfg(feature = "otlp")]
 mod collector;
