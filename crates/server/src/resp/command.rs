@@ -2,12 +2,12 @@
 
 use core::time::Duration;
 
-use slidegate::{Cost, Decision, Error, Quota, RetryAfter};
+use slidegate::{Cost, Decision, Error, RetryAfter};
 use slidegate_gate::{ASKS_MAX, Ask, Caller, Decided, Gate, TierId, check_all};
 
 use super::parse::CommandArguments;
 use super::reply::{Replies, shown};
-use super::throttle::Throttles;
+use super::throttle::{Throttles, until_full};
 use crate::access::{Access, Refusal, Scope};
 use crate::engine::{Engine, Plan};
 use crate::nearest;
@@ -597,26 +597,4 @@ fn millis(duration: Duration) -> i64 {
 /// Rounded up, so that waiting this long is always enough.
 fn seconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos().div_ceil(1_000_000_000)).unwrap_or(i64::MAX)
-}
-
-/// The time until the whole burst is available again, rounded up to a unit.
-fn until_full(gate: &Gate, decision: &Decision) -> Duration {
-    let Some(quota) = gate.quotas(None).first() else { return Duration::ZERO };
-    let missing = quota.limit().saturating_sub(decision.remaining());
-    let nanos = quota.window().as_nanos().saturating_mul(u128::from(missing));
-    let nanos = nanos.div_ceil(u128::from(quota.limit()));
-    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
-}
-
-/// The quota that redis-cell means: a burst of one more than `max_burst`, refilled at `count` in
-/// `period` seconds.
-pub(super) fn quota(max_burst: u64, count: u64, period: u64) -> Result<Quota, ErrorReply> {
-    if count == 0 || period == 0 {
-        return Err("ERR count and period must be above zero".to_owned());
-    }
-    let burst = max_burst.checked_add(1).ok_or("ERR max_burst is out of range")?;
-    let nanos = u128::from(period) * 1_000_000_000 * u128::from(burst);
-    let window = u64::try_from(nanos.div_ceil(u128::from(count)))
-        .map_err(|_| "ERR a burst that takes over 500 years to refill is out of range")?;
-    Quota::new(burst, Duration::from_nanos(window)).map_err(failed)
 }

@@ -1,10 +1,11 @@
 //! The limits behind `CL.THROTTLE`.
 
+use core::time::Duration;
 use std::sync::Arc;
 
+use slidegate::{Decision, Quota};
 use slidegate_gate::Gate;
 
-use super::command::quota;
 use crate::engine::Engine;
 
 /// The limits of the rates that a connection used last: clients repeat a few.
@@ -49,4 +50,26 @@ impl Throttles {
         };
         Ok(&self.made[at].1)
     }
+}
+
+/// The time until the whole burst is available again, rounded up to a unit.
+pub(super) fn until_full(gate: &Gate, decision: &Decision) -> Duration {
+    let Some(quota) = gate.quotas(None).first() else { return Duration::ZERO };
+    let missing = quota.limit().saturating_sub(decision.remaining());
+    let nanos = quota.window().as_nanos().saturating_mul(u128::from(missing));
+    let nanos = nanos.div_ceil(u128::from(quota.limit()));
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+/// The quota that redis-cell means: a burst of one more than `max_burst`, refilled at `count` in
+/// `period` seconds.
+fn quota(max_burst: u64, count: u64, period: u64) -> Result<Quota, String> {
+    if count == 0 || period == 0 {
+        return Err("ERR count and period must be above zero".to_owned());
+    }
+    let burst = max_burst.checked_add(1).ok_or("ERR max_burst is out of range")?;
+    let nanos = u128::from(period) * 1_000_000_000 * u128::from(burst);
+    let window = u64::try_from(nanos.div_ceil(u128::from(count)))
+        .map_err(|_| "ERR a burst that takes over 500 years to refill is out of range")?;
+    Quota::new(burst, Duration::from_nanos(window)).map_err(|error| format!("ERR {error}"))
 }

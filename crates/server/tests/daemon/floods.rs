@@ -133,3 +133,33 @@ fn hundreds_of_connections_wait_in_the_backlog() {
     daemon.signal("CONT");
     assert_eq!(waiting.len(), 300);
 }
+
+// With glibc's allocator, all of it stayed, and more after every round.
+#[cfg(feature = "jemalloc")]
+#[test]
+fn memory_of_closed_connections_is_returned() {
+    /// In bytes. The connections take 25 MB in a debug build while they are open.
+    const KEPT_MAX: f64 = 12e6;
+    let folder = Folder::new("closed_connections");
+    let daemon = daemon(&folder, "{header_timeout: 1m}");
+    let rss = || daemon.metric("process_resident_memory_bytes").unwrap();
+    let head = format!("GET /v1/check HTTP/1.1\r\nhost: a\r\nx: {}", "y".repeat(300));
+    let start = rss();
+    for round in 0..3 {
+        for (address, name, bytes) in [
+            (daemon.http, "http", head.as_bytes()),
+            (daemon.grpc, "grpc", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"),
+            (daemon.resp, "resp", b"*3\r\n$8\r\nSG.CHECK\r\n$7\r\nexa"),
+        ] {
+            let open = format!("slidegate_connections_open{{listener=\"{name}\"}}");
+            let held = hold(address, 1000, bytes);
+            wait_for(&daemon, &open, 1000.0);
+            drop(held);
+            poll("the end", || Ok((daemon.metric(&open) == Some(0.0)).then_some(()))).unwrap();
+        }
+        let kept = || Ok(Some(rss() - start).filter(|kept| *kept < KEPT_MAX));
+        poll("the memory", kept).unwrap_or_else(|error| {
+            panic!("{error}: round {round}, {} above {start}", rss() - start)
+        });
+    }
+}
