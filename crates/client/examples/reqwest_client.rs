@@ -1,4 +1,4 @@
-//! A reqwest client that keeps to the limit of a server, both in this program.
+//! A reqwest client that stays within the limit of a server. Both are in this program.
 //!
 //! `cargo run -p slidegate-client --example reqwest_client`
 
@@ -21,12 +21,14 @@ use tokio::net::TcpListener;
 async fn main() -> Result<(), Box<dyn Error>> {
     let url = serve(Policy::new("api", Quota::new(5, Duration::from_secs(1))?)?).await?;
 
-    println!("Five in any second. Twelve at once, paced:");
+    println!("Five per second. Twelve requests at once, paced:");
     let pacer = Pacer::new();
     send(&client(&pacer)?, &url, 12).await?;
     println!("  {:?}", pacer.stats());
 
-    println!("The same without pacing: refused, and sent again as told, within a budget:");
+    println!(
+        "The same without pacing: refused, and retried after the server's time, within a budget:"
+    );
     let settings = Settings::builder().pacing(false).learn_first(Duration::ZERO).build()?;
     let pacer = Pacer::builder().settings(settings).build();
     send(&client(&pacer)?, &url, 12).await?;
@@ -59,7 +61,7 @@ async fn send(
     Ok(())
 }
 
-/// A server on loopback that keeps to a policy, and the address of it.
+/// Starts a server on loopback that enforces a policy. Returns its address.
 async fn serve(policy: Policy) -> Result<String, Box<dyn Error>> {
     let limiter = Arc::new(Limiter::new(policy)?);
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
@@ -80,7 +82,7 @@ async fn answer(State(limiter): State<Arc<Limiter>>) -> Response {
     response
 }
 
-#[expect(clippy::disallowed_methods, reason = "a server tells the true time")]
+#[expect(clippy::disallowed_methods, reason = "a server sends the real time")]
 fn now() -> SystemTime {
     SystemTime::now()
 }

@@ -1,4 +1,4 @@
-//! The answer of a server.
+//! The response of a server.
 
 use core::time::Duration;
 use std::time::SystemTime;
@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use http::{HeaderMap, StatusCode};
 use slidegate_http::AdvertisedLimits;
 
-/// The status of a response and the limits it advertises.
+/// The status of a response and the limits that it advertises.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     status: StatusCode,
@@ -14,37 +14,38 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// An answer with this status and these limits.
+    /// Creates an answer with this status and these limits.
     pub fn new(status: StatusCode, limits: AdvertisedLimits) -> Self {
         Self { status, limits }
     }
 
-    /// Reads the fields of a response that came at `now`, a time since the epoch.
+    /// Reads the fields of a response that arrived at `now`, a time since the epoch.
     ///
-    /// Dates are measured by the server's clock if the response has a date: this machine's may be
-    /// wrong.
+    /// Dates are measured by the server's clock if the response has a date, because the local clock
+    /// may be wrong.
     pub fn read(status: StatusCode, headers: &HeaderMap, now: Duration) -> Self {
         let here = SystemTime::UNIX_EPOCH.checked_add(now).unwrap_or(SystemTime::UNIX_EPOCH);
         let there = AdvertisedLimits::date(headers, here).unwrap_or(here);
         Self::new(status, AdvertisedLimits::read(headers, there))
     }
 
-    /// The limits it advertises.
+    /// Returns the limits that the server advertises.
     pub fn limits(&self) -> &AdvertisedLimits {
         &self.limits
     }
 
-    /// Whether the server refused the request: 429 or 503.
+    /// Returns `true` if the server refused the request: 429 or 503.
     pub fn is_refused(&self) -> bool {
         self.is_over_quota() || self.status == StatusCode::SERVICE_UNAVAILABLE
     }
 
-    /// Whether a quota was used up: 429.
+    /// Returns `true` if a quota was used up: 429.
     pub fn is_over_quota(&self) -> bool {
         self.status == StatusCode::TOO_MANY_REQUESTS
     }
 
-    /// How long the server asked to wait, if it refused the request and gave a time in the future.
+    /// Returns the wait that the server requested, if it refused the request and the time is in the
+    /// future.
     pub(crate) fn delay(&self) -> Option<Duration> {
         let delay = match (self.is_over_quota(), self.is_refused()) {
             (true, _) => Some(self.limits.wait()),

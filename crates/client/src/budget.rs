@@ -6,19 +6,19 @@ use crate::settings::Settings;
 
 /// A bucket of retries: a share of the requests, and a minimum per minute.
 ///
-/// Without it, a server in trouble would receive every request `attempts_max` times.
+/// Without it, an overloaded server would receive every request `attempts_max` times.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
-    /// Hundredths of a retry.
+    /// In hundredths of a retry.
     balance: u64,
-    /// Until when the minimum per minute has been added.
+    /// The time up to which the minimum per minute has been added.
     filled_at: Duration,
 }
 
-/// Hundredths in a retry.
+/// The hundredths of one retry.
 const RETRY: u64 = 100;
 
-/// Retries that can be saved up from requests, above the floor.
+/// The maximum number of retries saved from requests, above the floor.
 const SAVED_MAX: u64 = 100;
 
 const MINUTE_NANOS: u128 = 60_000_000_000;
@@ -28,7 +28,7 @@ impl Budget {
         Self { balance: u64::from(settings.budget_floor) * RETRY, filled_at: now }
     }
 
-    /// A request was sent for the first time.
+    /// Adds the share of a request that is sent for the first time.
     pub(crate) fn earn(&mut self, settings: &Settings, now: Duration) {
         self.fill(settings, now);
         let most = (u64::from(settings.budget_floor) + SAVED_MAX) * RETRY;
@@ -52,7 +52,7 @@ impl Budget {
             return;
         }
         let earned = u64::try_from(earned).unwrap_or(u64::MAX);
-        // Time fills up to the floor only; savings above it stay.
+        // Time fills only up to the floor. Savings above it stay.
         let filled = self.balance.saturating_add(earned).min(floor);
         self.balance = self.balance.max(filled);
         self.filled_at = now;

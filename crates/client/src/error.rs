@@ -1,11 +1,11 @@
-//! Why a request was not sent, or a setting is invalid.
+//! The error of a request that was not sent, or of an invalid setting.
 
 use core::fmt;
 use core::time::Duration;
 
-/// Why a request was not sent, or a setting is invalid.
+/// The error of a request that was not sent, or of an invalid setting.
 ///
-/// A server's refusal is not an `Error`: the response is returned unchanged.
+/// A refusal by a server is not an `Error`: the response is returned unchanged.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Error {
     kind: ErrorKind,
@@ -30,12 +30,12 @@ pub enum ErrorKind {
 }
 
 impl Error {
-    /// The kind of this error.
+    /// Returns the kind of this error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// How long until the request could be sent, if known.
+    /// Returns the time until the request could be sent, if known.
     pub fn wait(&self) -> Option<Duration> {
         self.wait
     }
@@ -72,7 +72,7 @@ impl Error {
 
     pub(crate) fn scopes(scopes: usize) -> Self {
         let message = format!(
-            "all {scopes} scopes are held, stopped or in use: raise scopes_max, or make fewer scopes"
+            "all {scopes} scopes are held, stopped or in use: raise scopes_max, or use fewer scopes"
         );
         Self::new(ErrorKind::Scopes, message, None)
     }

@@ -1,18 +1,20 @@
-//! For programs that call limited APIs: learns a server's quotas, paces, waits and retries.
+//! A client for limited APIs: it learns a server's quotas, paces requests, waits and retries.
 //!
 //! Works with [reqwest](PacingMiddleware) and with [tower](PacingLayer) clients, and by hand with
 //! any other: see [`PacedRequest`].
 //!
 //! # What it does
 //!
-//! * **Paces.** Every answer's `RateLimit`, `X-RateLimit` and `Retry-After` fields are read. Requests
-//!   wait before a quota is used up, in the same sliding window as the server's.
-//! * **Shares.** All requests to a scope share what one of them learns: quotas, and how long to wait.
-//! * **Waits.** After a 429 or 503 nothing is sent earlier than the server said, and waiting requests
+//! * **Paces.** It reads the `RateLimit`, `X-RateLimit` and `Retry-After` fields of every response.
+//!   Requests wait before a quota is used up, in the same sliding window as the server's.
+//! * **Shares.** All requests to a scope share what one of them learns: quotas, and how long to
+//!   wait.
+//! * **Waits.** After a 429 or 503, nothing is sent before the server's time, and waiting requests
 //!   are spread out. Without a time: exponential backoff with full jitter.
-//! * **Retries** only what is safe to send again, within a number of attempts, a budget and a deadline.
+//! * **Retries** only what is safe to send again, within a number of attempts, a budget and a
+//!   deadline.
 //! * **Stops** sending for a while to a server that keeps refusing.
-//! * **Is bounded:** scopes, waiting requests, waits and quotas, whatever a server answers.
+//! * **Is bounded:** scopes, waiting requests, waits and quotas, whatever a server sends.
 //!
 //! # Where to start
 //!

@@ -1,4 +1,4 @@
-//! One request that waits until it may be sent, independent of a runtime.
+//! A request that waits until it may be sent, independent of a runtime.
 
 use core::future::{Future, poll_fn};
 use core::pin::pin;
@@ -16,10 +16,10 @@ use crate::repeat::Repeat;
 use crate::scope::Scope;
 use crate::ticket::Ticket;
 
-/// One request that waits until it may be sent.
+/// A request that waits until it may be sent.
 ///
-/// Dropping it frees its position in the queue. For clients that the middleware of this crate does
-/// not fit:
+/// Dropping it frees its position in the queue. Use it with clients that the middleware of this
+/// crate does not support:
 ///
 /// ```
 /// use http::{HeaderMap, StatusCode};
@@ -46,13 +46,13 @@ pub struct PacedRequest {
     waited: Duration,
 }
 
-/// How long a request waited and how often it was sent; in the extensions of its response.
+/// How long a request waited and how often it was sent. It is in the extensions of the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PacingReport {
-    /// How often it was sent.
+    /// The number of attempts.
     pub attempts: u32,
-    /// How long it waited before it was sent, all attempts together.
+    /// The time that the request waited before it was sent, all attempts together.
     pub waited: Duration,
 }
 
@@ -69,8 +69,8 @@ impl PacedRequest {
     ///
     /// # Errors
     ///
-    /// If the request must not be sent: it would wait past its deadline, too many requests wait
-    /// already, or the scope is stopped.
+    /// Returns an error if the request must not be sent: it would wait past its deadline, too many
+    /// requests wait already, or the scope is stopped.
     pub async fn ready<S, F>(&mut self, mut sleep: S) -> Result<(), Error>
     where
         S: FnMut(Duration) -> F,
@@ -80,7 +80,7 @@ impl PacedRequest {
         loop {
             let shared = Arc::clone(&self.shared);
             let mut news = pin!(shared.news.notified());
-            // Before asking, otherwise news in between would be missed.
+            // Enabled before the call, so that a notification in between is not missed.
             news.as_mut().enable();
             let (now, ticket) = (shared.now(), &mut self.ticket);
             match shared.with(|State { pacing, random }| pacing.ask(ticket, now, random)) {
@@ -93,7 +93,8 @@ impl PacedRequest {
         Ok(())
     }
 
-    /// Learns from the answer. Returns whether to return it, or to drop it and send again.
+    /// Learns from the response. Returns whether to return it, or to drop it and send the request
+    /// again.
     pub fn answered(&mut self, status: StatusCode, headers: &HeaderMap, repeat: Repeat) -> Next {
         let now = self.shared.now();
         let answer = Answer::read(status, headers, now);
@@ -102,7 +103,7 @@ impl PacedRequest {
             .with(|State { pacing, random }| pacing.answer(ticket, &answer, repeat, now, random))
     }
 
-    /// The report up to now.
+    /// Returns the report so far.
     pub fn report(&self) -> PacingReport {
         PacingReport { attempts: self.ticket.attempts(), waited: self.waited }
     }
@@ -115,7 +116,7 @@ impl Drop for PacedRequest {
     }
 }
 
-/// Ends with whichever of the two ends first.
+/// Returns when the first of the two futures is ready.
 async fn either(one: impl Future<Output = ()>, other: impl Future<Output = ()>) {
     let (mut one, mut other) = (pin!(one), pin!(other));
     poll_fn(|context| {

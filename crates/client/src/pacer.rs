@@ -16,8 +16,8 @@ use crate::settings::Settings;
 
 /// [`Pacing`] with a clock and a lock, shared by the requests of a program.
 ///
-/// Cheap to clone; clones share everything. Give clones to all clients that call the same
-/// servers, so that they learn from each other's answers.
+/// It is cheap to clone, and clones share all state. Pass clones to all clients that call the same
+/// servers, so that they learn from each other's responses.
 ///
 /// ```
 /// use slidegate_client::Pacer;
@@ -39,13 +39,13 @@ pub struct Pacer {
 #[derive(Debug)]
 pub(crate) struct Shared {
     state: Mutex<State>,
-    /// Wakes waiting requests when they should ask again.
+    /// Wakes waiting requests when they should check again.
     pub(crate) news: Notify,
     clock: Box<dyn Clock>,
     scope: ScopeOf,
 }
 
-/// Finds the scope of a request.
+/// Returns the scope of a request.
 struct ScopeOf(Box<dyn Fn(&Target<'_>) -> Scope + Send + Sync>);
 
 impl fmt::Debug for ScopeOf {
@@ -61,18 +61,18 @@ pub(crate) struct State {
 }
 
 impl Pacer {
-    /// A pacer with the default settings.
+    /// Creates a pacer with the default settings.
     pub fn new() -> Self {
         Self::builder().build()
     }
 
-    /// Starts with the default settings.
+    /// Returns a builder with the default settings.
     pub fn builder() -> PacerBuilder {
         let scope = ScopeOf(Box::new(|target: &Target<'_>| target.scope()));
         PacerBuilder { settings: Settings::default(), clock: None, random: None, scope }
     }
 
-    /// The scope of a request.
+    /// Returns the scope of a request.
     pub fn scope(&self, target: &Target<'_>) -> Scope {
         (self.shared.scope.0)(target)
     }
@@ -82,7 +82,7 @@ impl Pacer {
         PacedRequest::new(Arc::clone(&self.shared), scope)
     }
 
-    /// What has happened so far.
+    /// Returns the counters.
     pub fn stats(&self) -> Stats {
         self.shared.state.lock().pacing.stats()
     }
@@ -99,7 +99,7 @@ impl Shared {
         Duration::from_nanos(self.clock.now())
     }
 
-    /// Runs `work` on the state, and wakes waiting requests if they should ask again.
+    /// Runs `work` on the state, and wakes waiting requests if they should check again.
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.state.lock();
         let result = work(&mut state);
@@ -123,25 +123,26 @@ pub struct PacerBuilder {
 }
 
 impl PacerBuilder {
-    /// The settings.
+    /// Sets the settings.
     pub fn settings(mut self, settings: Settings) -> Self {
         self.settings = settings;
         self
     }
 
-    /// The clock; a [`MonotonicClock`] by default.
+    /// Sets the clock. The default is a [`MonotonicClock`].
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
         self.clock = Some(Box::new(clock));
         self
     }
 
-    /// The source of jitter; seeded by the system by default.
+    /// Sets the source of jitter. The default is seeded by the system.
     pub fn random(mut self, random: Random) -> Self {
         self.random = Some(random);
         self
     }
 
-    /// Chooses the scope of a request; [`Target::scope`] by default, which is a host with its port.
+    /// Sets a function that returns the scope of a request. The default is [`Target::scope`], a
+    /// host with its port.
     pub fn scope(mut self, scope: impl Fn(&Target<'_>) -> Scope + Send + Sync + 'static) -> Self {
         self.scope = ScopeOf(Box::new(scope));
         self

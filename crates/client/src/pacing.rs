@@ -1,4 +1,4 @@
-//! The state machine that decides what to do with each request.
+//! The state machine that decides when each request is sent.
 
 use core::time::Duration;
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use crate::scope_state::{Context, ScopeState};
 use crate::settings::Settings;
 use crate::ticket::Ticket;
 
-/// Decides what to do with each request: a state machine without clock, lock, runtime or I/O.
+/// Decides when each request is sent: a state machine without clock, lock, runtime or I/O.
 ///
 /// Time is a duration since the epoch that the caller passes. [`Pacer`](crate::Pacer) adds a clock
 /// and a lock.
@@ -54,46 +54,46 @@ pub struct Pacing {
     stats: Stats,
 }
 
-/// What a request is to do.
+/// The next step of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// Send it now.
+    /// Send the request now.
     Go,
-    /// Ask again after this time. Never past the request's deadline.
+    /// Check again after this time, which is never past the request's deadline.
     Wait(Duration),
-    /// Do not send it.
+    /// Do not send the request.
     Refuse(Error),
 }
 
-/// What to do with an answer.
+/// What to do with a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Next {
     /// Return it.
     Done,
-    /// Drop it, and ask when to send the request again.
+    /// Drop it, and check when to send the request again.
     Again,
 }
 
-/// What has happened so far.
+/// Counters of a pacer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Scopes that are remembered now.
+    /// Scopes in memory now.
     pub scopes: usize,
     /// Requests that wait now.
     pub waiting: usize,
-    /// Requests sent, retries included.
+    /// Requests sent, including retries.
     pub sent: u64,
-    /// Requests sent again.
+    /// Retries.
     pub retries: u64,
-    /// Answers 429.
+    /// Responses with status 429.
     pub refusals: u64,
     /// Requests that were not sent, with an error.
     pub refused: u64,
 }
 
 impl Pacing {
-    /// Starts without knowledge of any server.
+    /// Creates a state machine without knowledge of any server.
     pub fn new(settings: Settings) -> Self {
         Self { settings, ..Self::default() }
     }
@@ -114,7 +114,7 @@ impl Pacing {
         }
     }
 
-    /// What a request is to do now.
+    /// Returns the next step of a request.
     pub fn ask(&mut self, ticket: &mut Ticket, now: Duration, random: &mut Random) -> Step {
         let step = match self.ask_scope(ticket, now, random) {
             Ok(Some(at)) => return Step::Wait(at.saturating_sub(now)),
@@ -132,7 +132,7 @@ impl Pacing {
         step
     }
 
-    /// Learns from the answer to a request that was sent.
+    /// Learns from the response to a request that was sent.
     pub fn answer(
         &mut self,
         ticket: &mut Ticket,
@@ -143,7 +143,7 @@ impl Pacing {
     ) -> Next {
         self.stats.refusals += u64::from(answer.is_over_quota());
         if self.make_room(&ticket.scope, now).is_err() {
-            // All other scopes are needed, so this one is not remembered.
+            // All other scopes are needed, so this one is not stored.
             ticket.sent = None;
             return Next::Done;
         }
@@ -154,7 +154,8 @@ impl Pacing {
         if again { Next::Again } else { Next::Done }
     }
 
-    /// Ends a request: answered, failed or cancelled. Its position in the queue becomes free.
+    /// Ends a request that was answered, failed or cancelled. Its position in the queue becomes
+    /// free.
     pub fn end(&mut self, ticket: &mut Ticket) {
         self.stop_waiting(ticket);
         if let Some(scope) = self.scopes.get_mut(&ticket.scope) {
@@ -162,17 +163,18 @@ impl Pacing {
         }
     }
 
-    /// Whether anything was learned since the last call that waiting requests should ask again for.
+    /// Returns `true` if waiting requests should check again because of changes since the last
+    /// call.
     pub fn take_news(&mut self) -> bool {
         core::mem::take(&mut self.has_news)
     }
 
-    /// What has happened so far.
+    /// Returns the counters.
     pub fn stats(&self) -> Stats {
         Stats { scopes: self.scopes.len(), waiting: self.waiting, ..self.stats }
     }
 
-    /// Returns `None` if the request goes, otherwise when to ask again.
+    /// Returns `None` if the request is sent, otherwise the time to check again.
     fn ask_scope(
         &mut self,
         ticket: &mut Ticket,
@@ -199,7 +201,7 @@ impl Pacing {
         }
     }
 
-    /// Makes sure that a scope is remembered, if necessary by forgetting the least recently used one.
+    /// Stores a scope, and removes the least recently used one if necessary.
     fn make_room(&mut self, scope: &Scope, now: Duration) -> Result<(), Error> {
         if self.scopes.contains_key(scope) {
             return Ok(());

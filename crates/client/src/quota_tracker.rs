@@ -1,4 +1,4 @@
-//! One quota of a server, and the requests sent under it.
+//! A quota of a server, and the requests sent under it.
 
 use core::time::Duration;
 
@@ -11,44 +11,47 @@ use crate::settings::Settings;
 use crate::ticket::Taken;
 use crate::unit_counter::UnitCounter;
 
-/// One quota of a server, as far as it is advertised, and the requests sent under it.
+/// A quota that a server advertises, and the requests sent under it.
 ///
-/// With a limit and a window, own requests are counted in the server's window, with a slightly longer
-/// window and a slightly lower limit. Units that the server counts beyond them belong to other
-/// clients, and are assumed until the next answer. Without a window, only the remaining number
-/// counts. A server that refuses what this count allows counts differently and dislikes bursts:
-/// requests are then spread over the window for a while, and slower with each further refusal.
+/// With a limit and a window, the client counts its own requests in the server's window, with a
+/// slightly longer window and a slightly lower limit. Further units that the server counts belong
+/// to other clients, and are assumed until the next response. Without a window, only the remaining
+/// number is used.
+///
+/// If a server refuses requests that this count allows, it counts differently and does not accept
+/// bursts. Requests are then spread over the window for a while, and slow down with each further
+/// refusal.
 #[derive(Debug, Default)]
 pub(crate) struct QuotaTracker {
     pub(crate) number: u64,
     name: Option<Box<str>>,
     limit: Option<u64>,
     window: Option<Duration>,
-    /// Own units, and whether there is room for more; `None` without a limit and a window.
+    /// Own units, and whether more are allowed. `None` without a limit and a window.
     own: Option<UnitCounter>,
     /// Own units that the server may still count: those of the last window and round trip.
     lasting: Option<UnitCounter>,
     /// Own units in a part of the window, while they are spread over it.
     spread: Option<Spread>,
-    /// Units ever sent.
+    /// The total number of units sent.
     total: u64,
     status: Option<QuotaStatus>,
-    /// When a request was sent to find out if units are available again.
+    /// When a request was sent as a probe for available units.
     probe: Option<Duration>,
     pub(crate) updated_at: Duration,
 }
 
-/// The quota's status according to the latest answer.
+/// The status of the quota in the latest response.
 #[derive(Debug, Clone, Copy)]
 struct QuotaStatus {
     /// Units left, minus those sent since.
     left: u64,
-    /// Units that the server counts and other clients sent.
+    /// Units that the server counts for other clients.
     foreign: u64,
-    /// When the server said that more units become available.
+    /// When more units become available according to the server.
     reset_at: Duration,
     received_at: Duration,
-    /// Units ever sent when the request of that answer was sent.
+    /// The total number of units sent when the request of that response was sent.
     total: u64,
 }
 
@@ -63,26 +66,26 @@ struct Spread {
     slack: u32,
 }
 
-/// Whether units are available.
+/// The availability of units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Room {
     Free,
-    /// Unknown, and it is time to find out.
+    /// Unknown, and it is time to send a probe.
     Probe,
-    /// Ask again then.
+    /// Check again at this time.
     At(Duration),
 }
 
-/// The part of an answer about one quota.
+/// The part of a response about one quota.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct QuotaUpdate<'a> {
     pub(crate) quota: &'a AdvertisedQuota,
-    /// What the request took, if the quota was known when it was sent.
+    /// The units that the request took, if the quota was known when it was sent.
     pub(crate) taken: Option<&'a Taken>,
     pub(crate) trips: &'a RoundTrips,
     /// Requests of the scope in flight, including this one.
     pub(crate) in_flight: u64,
-    /// Whether the answer is a 429.
+    /// Whether the response is a 429.
     pub(crate) is_over_quota: bool,
     pub(crate) now: Duration,
 }
@@ -93,29 +96,30 @@ const PARTS: u32 = 10;
 /// Requests are spread for this number of windows after an unexpected refusal.
 const SPREAD_WINDOWS: u32 = 20;
 
-/// What another such refusal adds to the window, in percent, and its maximum.
+/// The percentage that each further refusal adds to the window, and its maximum.
 const SLACK: u32 = 2;
 const SLACK_MAX: u32 = 20;
 
-/// How long to wait for the answer to a probe before the next one.
+/// The time to wait for the response to a probe before the next one.
 const PROBE_PATIENCE: Duration = Duration::from_secs(1);
 
-/// A quota that is not advertised for this long, or for two windows, is forgotten.
+/// The time after which a quota is removed if it is no longer advertised, unless two windows are
+/// longer.
 const FORGET_AFTER: Duration = Duration::from_secs(600);
 
-/// The longest name that is kept.
+/// The maximum length of a stored name.
 const NAME_BYTES_MAX: usize = 256;
 
 /// The largest limit that can be counted.
 const LIMIT_MAX: u64 = Quota::LIMIT_MAX;
 
 impl QuotaTracker {
-    /// A quota that is advertised for the first time.
+    /// Creates a tracker for a quota that is advertised for the first time.
     pub(crate) fn new(number: u64, update: &QuotaUpdate<'_>, settings: &Settings) -> Self {
         let name = update.quota.name().map(|name| split_at_most(name, NAME_BYTES_MAX).0.into());
         let mut tracker = Self { number, name, ..Self::default() };
         tracker.learn(update, settings);
-        // All requests in flight count, though they were sent before the quota was known.
+        // All requests in flight count, although they were sent before the quota was known.
         tracker.total = update.in_flight;
         for counter in tracker.own.iter().chain(&tracker.lasting) {
             let _receipt = counter.take(update.in_flight, update.now);
@@ -124,7 +128,7 @@ impl QuotaTracker {
         tracker
     }
 
-    /// Whether this tracker is for an advertised quota.
+    /// Returns `true` if this tracker is for an advertised quota.
     pub(crate) fn tracks(&self, quota: &AdvertisedQuota) -> bool {
         match (&self.name, quota.name()) {
             (Some(name), Some(other)) => **name == *split_at_most(other, NAME_BYTES_MAX).0,
@@ -133,10 +137,10 @@ impl QuotaTracker {
         }
     }
 
-    /// Learns from another answer. Returns whether it is the answer to a probe.
+    /// Learns from another response. Returns `true` if it is the response to a probe.
     pub(crate) fn apply(&mut self, update: &QuotaUpdate<'_>, settings: &Settings) -> bool {
         self.learn(update, settings);
-        // A request sent before the quota was known is older than the answer that made it known.
+        // A request sent before the quota was known is older than the response that advertised it.
         let Some(taken) = update.taken else { return false };
         let is_fresh = self.status.is_none_or(|status| status.total <= taken.total);
         if is_fresh {
@@ -150,7 +154,7 @@ impl QuotaTracker {
         self.give_up(taken.is_probe)
     }
 
-    /// Whether the last of `units` could go now.
+    /// Returns whether the last of `units` could be sent now.
     pub(crate) fn room(&self, units: u64, now: Duration) -> Room {
         match &self.own {
             Some(own) => match self.room_in_part(units, now) {
@@ -195,7 +199,7 @@ impl QuotaTracker {
         self.give_up(taken.is_probe);
     }
 
-    /// Ends a probe. Returns whether the request was the current one.
+    /// Ends a probe. Returns `true` if the request was the current probe.
     pub(crate) fn give_up(&mut self, is_probe: bool) -> bool {
         is_probe && self.probe.take().is_some()
     }
@@ -203,12 +207,12 @@ impl QuotaTracker {
     pub(crate) fn is_stale(&self, now: Duration) -> bool {
         let windows = self.window.unwrap_or_default().saturating_mul(2);
         let forgotten = self.updated_at.saturating_add(windows.max(FORGET_AFTER));
-        // The advertised reset is kept, however long no request is sent.
+        // The advertised reset applies, however long no request is sent.
         let reset = self.status.map_or(Duration::ZERO, |status| status.reset_at);
         now > forgotten.max(reset)
     }
 
-    /// The room in the current part of the window, if requests are spread.
+    /// Returns the availability in the current part of the window, if requests are spread.
     fn room_in_part(&self, units: u64, now: Duration) -> Room {
         match &self.spread {
             Some(spread) if now < spread.until => {
@@ -223,13 +227,13 @@ impl QuotaTracker {
         let Some(own) = &self.own else { return };
         let quota = own.quota();
         let parts = u32::try_from(quota.limit()).map_or(PARTS, |limit| limit.min(PARTS));
-        // Rounded up: the sum of the shares must not be less than the limit.
+        // Rounded up, so that the sum of the shares is not less than the limit.
         let share = quota.limit().div_ceil(u64::from(parts));
         let until = now.saturating_add(quota.window().saturating_mul(SPREAD_WINDOWS));
         let Ok(share) = Quota::new(share, quota.window() / parts) else { return };
         match &mut self.spread {
             Some(spread) if now < spread.until => {
-                // Several refusals within a window are one reason to be slower.
+                // Several refusals within a window count once.
                 if now >= spread.since.saturating_add(quota.window()) {
                     spread.slack = (spread.slack + SLACK).min(SLACK_MAX);
                     spread.since = now;
@@ -244,33 +248,33 @@ impl QuotaTracker {
         }
     }
 
-    /// The room for own units together with those of other clients, in one window.
+    /// Returns the availability for own units together with those of other clients, in one window.
     fn room_in_window(&self, own: &UnitCounter, units: u64, now: Duration) -> Room {
         let after_own = now.saturating_add(own.wait(units, now));
         let (foreign, window) = (self.foreign(now), own.quota().window());
         let Some(status) = self.status.filter(|_| foreign > 0) else {
             return at(after_own, now);
         };
-        // The units of others expire at the latest one window after the answer.
+        // The units of other clients expire at the latest one window after the response.
         let gone = status.received_at.saturating_add(window);
         let all = units.saturating_add(foreign);
         let after_all = now.saturating_add(own.wait(all, now)).min(gone).max(after_own);
         let is_free = after_all <= now;
-        // Other clients send too, so the remaining number is not exceeded before the next answer.
+        // Other clients send too, so the remaining number is not exceeded before the next response.
         if is_free && units <= status.left {
             return Room::Free;
         }
         if !is_free && status.reset_at >= after_all {
             return Room::At(after_all);
         }
-        // The server said that more are available before that.
+        // According to the server, more units are available before that.
         match self.probing(units, status.reset_at.max(after_own), now) {
             Room::At(next) => Room::At(next.min(if is_free { gone } else { after_all })),
             room => room,
         }
     }
 
-    /// From `time` on, one request at a time is sent as a probe.
+    /// Returns `Probe` from `time` on, for one request at a time.
     fn probing(&self, units: u64, time: Duration, now: Duration) -> Room {
         if now < time {
             return Room::At(time);
@@ -299,17 +303,17 @@ impl QuotaTracker {
         change(&mut self.lasting, lasting);
     }
 
-    /// The quota of the counter `lasting`, which has no effective limit.
+    /// Returns the quota of the counter `lasting`, which has no effective limit.
     fn lasting(&self, trip: Duration) -> Option<Quota> {
         let window = self.own.as_ref()?.quota().window();
         longer(LIMIT_MAX, window, steps_up(trip.max(window / 64), window / 64, 64))
     }
 
-    /// The quota for own requests, slightly below the server's.
+    /// Returns the quota for own requests, slightly below the server's.
     fn paced(&self, update: &QuotaUpdate<'_>, settings: &Settings) -> Option<Quota> {
         let limit = self.limit?.min(LIMIT_MAX);
         let window = self.window?;
-        // Rounded down: one unit would be a large share of a small limit.
+        // Rounded down, because one unit would be a large share of a small limit.
         let reserve = limit / 100 * u64::from(settings.reserve_percent)
             + limit % 100 * u64::from(settings.reserve_percent) / 100;
         let margin = steps_up(update.trips.spread(), window / 80, 4);
@@ -318,7 +322,8 @@ impl QuotaTracker {
         longer(limit.saturating_sub(reserve), window, margin.saturating_add(slack))
     }
 
-    /// Sets the status, if it is advertised. `own` is what this client has certainly sent.
+    /// Sets the status, if it is advertised. `own` is the number of units that this client has
+    /// certainly sent.
     fn set_status(&mut self, update: &QuotaUpdate<'_>, own: u64, total: u64, settings: &Settings) {
         let (quota, now) = (update.quota, update.now);
         let Some(remaining) = quota.remaining() else { return };
@@ -336,7 +341,7 @@ impl QuotaTracker {
     }
 }
 
-/// Changes the counter's quota; without a quota there is no counter.
+/// Changes the quota of the counter, or removes the counter without a quota.
 fn change(counter: &mut Option<UnitCounter>, quota: Option<Quota>) {
     match (quota, &mut *counter) {
         (Some(quota), Some(counter)) => counter.change(quota),
@@ -346,13 +351,13 @@ fn change(counter: &mut Option<UnitCounter>, quota: Option<Quota>) {
 }
 
 /// Rounds a time up to a multiple of `step`, at most `count` of them, so that the quota does not
-/// change with every answer.
+/// change with every response.
 fn steps_up(time: Duration, step: Duration, count: u32) -> Duration {
     (0..count).map(|steps| step * steps).find(|rounded| *rounded >= time).unwrap_or(step * count)
 }
 
-/// A quota whose window is longer by `margin`, unless that is longer than a window may be. Returns
-/// `None` for a limit of zero, which leaves nothing to pace.
+/// Returns a quota whose window is longer by `margin`, up to the maximum. Returns `None` for a
+/// limit of zero, for which nothing can be paced.
 fn longer(limit: u64, window: Duration, margin: Duration) -> Option<Quota> {
     if limit == 0 {
         return None;

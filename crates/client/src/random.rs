@@ -3,36 +3,37 @@
 use core::time::Duration;
 use std::hash::{BuildHasher, RandomState};
 
-/// Random numbers for jitter, from a seed: good enough to spread waits, not for secrets.
+/// Random numbers for jitter, from a seed. They are good enough to spread waits, but not for
+/// secrets.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// The same numbers for the same seed.
+    /// Creates a generator that returns the same numbers for the same seed.
     pub fn from_seed(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Other numbers in every process, so that processes that were denied together retry at
-    /// different times.
+    /// Creates a generator with a different seed in every process, so that processes that were
+    /// denied together retry at different times.
     pub fn from_system() -> Self {
         Self(RandomState::new().hash_one(0))
     }
 
-    /// A number below `bound`; zero if `bound` is zero.
+    /// Returns a number below `bound`, or zero if `bound` is zero.
     pub fn below(&mut self, bound: u64) -> u64 {
-        // The upper half of the product: without a division, and even enough for waits.
+        // The upper half of the product needs no division and is even enough for waits.
         let product = u128::from(self.next()) * u128::from(bound);
         u64::try_from(product >> 64).unwrap_or(0)
     }
 
-    /// A time from zero up to `most`.
+    /// Returns a time from zero up to `most`.
     pub(crate) fn within(&mut self, most: Duration) -> Duration {
         let nanos = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
         Duration::from_nanos(self.below(nanos.saturating_add(1)))
     }
 
-    /// `SplitMix64`: every seed is as good as any other.
+    /// Returns the next number of `SplitMix64`, for which every seed is equally good.
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;

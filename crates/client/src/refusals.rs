@@ -1,4 +1,4 @@
-//! The number of 429s of a scope, and when it stops.
+//! The number of 429s of a scope.
 
 use core::time::Duration;
 
@@ -23,7 +23,7 @@ impl Refusals {
     pub(crate) fn note(&mut self, settings: &Settings, now: Duration) {
         let (most, window) = (settings.refusals_max, settings.refusals_window);
         if self.count.is_none() {
-            // The settings were checked against the same bounds, so this is a quota.
+            // The settings were checked against the same bounds, so this is a valid quota.
             self.count = Quota::new(most, window).and_then(UnitCounter::new).ok();
         }
         let Some(count) = &self.count else { return };
@@ -34,7 +34,7 @@ impl Refusals {
         }
     }
 
-    /// How long the scope is stopped; zero if it is not.
+    /// Returns the time for which the scope is stopped, or zero.
     pub(crate) fn stop(&self, now: Duration) -> Duration {
         self.stopped_until.saturating_sub(now)
     }

@@ -10,15 +10,16 @@ use crate::settings::Settings;
 pub enum Repeat {
     /// Never: its body can be read only once.
     Never,
-    /// If the server certainly did not handle it, because it answered 429.
+    /// Only if the server certainly did not handle it, because the status is 429.
     Refused,
-    /// Even if the server may have handled it: doing it twice is the same as once.
+    /// Even if the server may have handled it, because the request is idempotent.
     Always,
 }
 
 impl Repeat {
-    /// For a request whose body, if there is one, can be sent again: [`Repeat::Always`] for
-    /// idempotent methods and for requests with an `Idempotency-Key`, else [`Repeat::Refused`].
+    /// Returns [`Repeat::Always`] for idempotent methods and for requests with an
+    /// `Idempotency-Key`, otherwise [`Repeat::Refused`]. The body, if there is one, must be
+    /// repeatable.
     pub fn of(method: &Method, headers: &HeaderMap) -> Self {
         if method.is_idempotent() || headers.contains_key("idempotency-key") {
             Self::Always

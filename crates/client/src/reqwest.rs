@@ -12,9 +12,10 @@ use crate::scope::Target;
 
 /// Middleware for reqwest that learns a server's quotas, paces, waits and retries.
 ///
-/// Put it innermost, so that it sees every attempt of the middleware around it. A request with a streaming
-/// body is sent once. Every response carries a [`PacingReport`](crate::PacingReport) in its extensions. A request that
-/// is not sent fails with an [`Error`](crate::Error) inside [`Error::Middleware`].
+/// Make it the innermost middleware, so that it sees every attempt of the others. A request with a
+/// streaming body is sent once. Every response has a [`PacingReport`](crate::PacingReport) in its
+/// extensions. A request that is not sent fails with an [`Error`](crate::Error) inside
+/// [`Error::Middleware`].
 ///
 /// ```
 /// use reqwest_middleware::ClientBuilder;
@@ -31,7 +32,7 @@ pub struct PacingMiddleware {
 }
 
 impl PacingMiddleware {
-    /// Paced by `pacer`, together with all clients that share it.
+    /// Creates middleware that is paced by `pacer`, together with all clients that share it.
     pub fn new(pacer: Pacer) -> Self {
         Self { pacer }
     }

@@ -1,10 +1,10 @@
-//! How much round trip times differ.
+//! The variation of round-trip times.
 
 use core::time::Duration;
 
 /// The longest and the shortest recent round trip.
 ///
-/// Of two requests sent one window after the other, the second may arrive less than a window
+/// If two requests are sent one window after the other, the second may arrive less than a window
 /// later, by at most the difference of the two.
 #[derive(Debug, Default)]
 pub(crate) struct RoundTrips {
@@ -12,7 +12,8 @@ pub(crate) struct RoundTrips {
     shortest: Option<Duration>,
 }
 
-/// Each trip moves the bounds by this fraction, so that an outlier is forgotten after some hundred.
+/// Each trip moves the bounds by this fraction, so that an outlier loses its effect after a few
+/// hundred trips.
 const FORGET: u32 = 64;
 
 impl RoundTrips {
@@ -22,12 +23,12 @@ impl RoundTrips {
         self.shortest = Some(trip.min(shortest.saturating_add(shortest / FORGET)));
     }
 
-    /// The longest recent trip.
+    /// Returns the longest recent trip.
     pub(crate) fn longest(&self) -> Duration {
         self.longest
     }
 
-    /// The largest difference between two recent trips.
+    /// Returns the largest difference between two recent trips.
     pub(crate) fn spread(&self) -> Duration {
         self.longest.saturating_sub(self.shortest.unwrap_or_default())
     }

@@ -9,8 +9,9 @@ use http::{HeaderMap, Method, Uri};
 
 /// A group of requests that share a server's quotas: by default a host with its port.
 ///
-/// Requests of one scope learn from each other's answers and wait for each other. Parts that are
-/// added to a scope are kept as a digest only, so a credential does not stay in memory or in a log.
+/// Requests of one scope learn from each other's responses and wait for each other. Parts that are
+/// added to a scope are stored only as a digest, so a credential does not stay in memory or in a
+/// log.
 ///
 /// ```
 /// use slidegate_client::Scope;
@@ -26,18 +27,18 @@ pub struct Scope {
     digest: u64,
 }
 
-/// The longest name of a host that is kept; the rest becomes part of the digest.
+/// The maximum length of a stored host name. The rest becomes part of the digest.
 const HOST_BYTES_MAX: usize = 256;
 
 impl Scope {
-    /// A host, in any case of letters.
+    /// Creates the scope of a host. Case does not matter.
     pub fn new(host: &str) -> Self {
         let (host, rest) = split_at_most(host, HOST_BYTES_MAX);
         let scope = Self { host: host.to_ascii_lowercase().into(), digest: 0 };
         if rest.is_empty() { scope } else { scope.and(rest) }
     }
 
-    /// A part of the scope: a group of paths, an account.
+    /// Adds a part to the scope, such as a group of paths or an account.
     #[must_use]
     pub fn and(mut self, part: &str) -> Self {
         let mut hasher = DefaultHasher::new();
@@ -46,7 +47,7 @@ impl Scope {
         self
     }
 
-    /// The host.
+    /// Returns the host.
     pub fn host(&self) -> &str {
         &self.host
     }
@@ -61,7 +62,7 @@ impl fmt::Debug for Scope {
     }
 }
 
-/// The parts of a request from which a scope can be made.
+/// The parts of a request from which a scope can be created.
 #[derive(Debug, Clone, Copy)]
 pub struct Target<'a> {
     method: &'a Method,
@@ -72,7 +73,7 @@ pub struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// The parts of a request. If the URI has no host, the `Host` field is used.
+    /// Reads the parts of a request. If the URI has no host, the `Host` field is used.
     pub fn new(method: &'a Method, uri: &'a Uri, headers: &'a HeaderMap) -> Self {
         let host = uri.host().or_else(|| headers.get(HOST)?.to_str().ok()).unwrap_or_default();
         let port = uri.port_u16().or_else(|| default_port(uri.scheme_str()?));
@@ -89,32 +90,32 @@ impl<'a> Target<'a> {
         Self { method, host, port: url.port_or_known_default(), path: url.path(), headers }
     }
 
-    /// The method.
+    /// Returns the method.
     pub fn method(&self) -> &'a Method {
         self.method
     }
 
-    /// The host, without its port.
+    /// Returns the host without its port.
     pub fn host(&self) -> &'a str {
         self.host
     }
 
-    /// The port, or the default port of the scheme.
+    /// Returns the port, or the default port of the scheme.
     pub fn port(&self) -> Option<u16> {
         self.port
     }
 
-    /// The path.
+    /// Returns the path.
     pub fn path(&self) -> &'a str {
         self.path
     }
 
-    /// The header fields.
+    /// Returns the header fields.
     pub fn headers(&self) -> &'a HeaderMap {
         self.headers
     }
 
-    /// The default scope: the host with its port, whatever the path.
+    /// Returns the default scope: the host with its port, independent of the path.
     pub fn scope(&self) -> Scope {
         match self.port {
             Some(port) => Scope::new(&format!("{}:{port}", self.host)),

@@ -33,20 +33,20 @@ pub(crate) struct ScopeState {
     in_flight: u64,
 }
 
-/// Until when the server asked not to be sent requests.
+/// The time until which the server requested a pause.
 #[derive(Debug, Clone, Copy, Default)]
 struct Hold {
     until: Duration,
-    /// The most jitter of requests that wait for it.
+    /// The maximum jitter of requests that wait for it.
     spread: Duration,
 }
 
-/// Whether the server has answered yet.
+/// Whether the server has replied yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Learned {
     #[default]
     Nothing,
-    /// The first request was sent then.
+    /// The first request was sent at this time.
     Asked(Duration),
     Answered,
 }
@@ -65,16 +65,16 @@ impl ScopeState {
         Self { number, used_at: now, budget, ..Self::default() }
     }
 
-    /// Whether the scope can be forgotten without breaking a promise.
+    /// Returns `true` if the scope can be removed without sending a request too early.
     pub(crate) fn is_forgettable(&self, now: Duration) -> bool {
         let is_held = self.hold.until.saturating_add(self.hold.spread) > now;
         let is_stopped = !self.refusals.stop(now).is_zero();
         !is_held && !is_stopped && self.in_flight == 0 && self.queue.is_empty()
     }
 
-    /// Sends a request if it may go now; it then has taken what it needs.
+    /// Sends a request if it is allowed now, and takes its units.
     ///
-    /// Returns `None` if it goes, otherwise when to ask again.
+    /// Returns `None` if it is sent, otherwise the time to check again.
     pub(crate) fn ask(
         &mut self,
         ticket: &mut Ticket,
@@ -102,8 +102,8 @@ impl ScopeState {
         result
     }
 
-    /// Learns from an answer. Returns whether to send the request again, and whether waiting
-    /// requests should ask again.
+    /// Learns from a response. Returns whether to send the request again, and whether waiting
+    /// requests should check again.
     pub(crate) fn answer(
         &mut self,
         ticket: &mut Ticket,
@@ -128,7 +128,7 @@ impl ScopeState {
         (again, has_news)
     }
 
-    /// Ends a request. Returns whether waiting requests should ask again.
+    /// Ends a request. Returns `true` if waiting requests should check again.
     pub(crate) fn end(&mut self, ticket: &mut Ticket) -> bool {
         let mut has_news = self.queue.remove(ticket.number);
         let Some(sent) = self.returned(ticket) else { return has_news };
@@ -153,7 +153,7 @@ impl ScopeState {
         }
     }
 
-    /// Returns the trackers that the request probes if it goes now, or when to ask again.
+    /// Returns the trackers that the request probes if it is sent now, or the time to check again.
     fn probes(&mut self, ticket: &Ticket, context: &Context<'_>) -> Result<Vec<u64>, Duration> {
         let now = context.now;
         if ticket.not_before > now {
@@ -199,7 +199,7 @@ impl ScopeState {
         ticket.sent = Some(Sent { at: now, scope: self.number, is_first, taken });
     }
 
-    /// Learns the quotas of an answer. Returns whether waiting requests should ask again.
+    /// Learns the quotas of a response. Returns `true` if waiting requests should check again.
     fn learn(&mut self, ticket: &mut Ticket, answer: &Answer, context: &Context<'_>) -> bool {
         let now = context.now;
         let mut has_news = self.learned != Learned::Answered;
@@ -237,7 +237,7 @@ impl ScopeState {
         has_news
     }
 
-    /// Gives back the units of named quotas that the answer, which names others, leaves out: the
+    /// Returns the units of named quotas that the response omits although it names others: the
     /// request did not count there. Quotas without a name always count.
     fn give_back(&mut self, taken: Vec<Taken>, updated: &[u64], answer: &Answer, now: Duration) {
         if !answer.limits().quotas().iter().any(|quota| quota.name().is_some()) {
@@ -260,7 +260,7 @@ impl ScopeState {
         self.next_tracker += 1;
     }
 
-    /// Holds the scope for as long as the server asked, or this request for some time.
+    /// Holds the scope for as long as the server requested, or this request for some time.
     fn back_off(&mut self, ticket: &mut Ticket, answer: &Answer, context: &mut Context<'_>) {
         let (now, settings) = (context.now, context.settings);
         if let Some(delay) = answer.delay() {
@@ -271,7 +271,8 @@ impl ScopeState {
             let until = now.saturating_add(backoff);
             // A hold for which jitter was drawn may be longer.
             ticket.not_before = ticket.not_before.max(until);
-            // A 503 without a time may come from one bad server of many; a 429 is about the client.
+            // A 503 without a time may come from one faulty server of many. A 429 is about the
+            // client.
             if answer.is_over_quota() {
                 self.hold(until, Duration::ZERO);
             }
@@ -285,9 +286,9 @@ impl ScopeState {
         }
     }
 
-    /// What a request had taken, now that it is no longer in flight.
+    /// Returns the units of a request that is no longer in flight.
     fn returned(&mut self, ticket: &mut Ticket) -> Option<Sent> {
-        // If the scope was forgotten in the meantime, this is another state.
+        // If the scope was removed in the meantime, this is another state.
         let sent = ticket.sent.take().filter(|sent| sent.scope == self.number)?;
         self.in_flight = self.in_flight.saturating_sub(1);
         Some(sent)

@@ -14,17 +14,17 @@ use crate::error::Error;
 /// |---|---|---|
 /// | `pacing` | on | requests wait before an advertised quota is used up |
 /// | `reserve_percent` | 5 | share of a limit that is kept in reserve; none of a limit below 20 |
-/// | `learn_first` | 1 s | how long requests to a new scope wait for its first answer |
+/// | `learn_first` | 1 s | how long requests to a new scope wait for its first response |
 /// | `deadline` | 2 min | the longest total wait of a request |
 /// | `attempts_max` | 5 | times a request is sent, the first included |
 /// | `repeat_refused` | on | a 429 is retried with any method, because the request was not handled |
 /// | `backoff` | 500 ms to 30 s | waits after a refusal without a time |
-/// | `jitter` | 10 %, at most 5 s | added at random to the time that a server asks for |
-/// | `hold_max` | 24 h | the longest wait that a server can ask for |
+/// | `jitter` | 10 %, at most 5 s | random time added to the time that a server requests |
+/// | `hold_max` | 24 h | the longest wait that a server can request |
 /// | `budget` | 10 %, 10 per minute | retries: share of the requests, and minimum |
 /// | `refusals` | 1000 in 10 min | a scope with this number of 429s is stopped for 10 min |
-/// | `scopes_max` | 256 | scopes remembered |
-/// | `waiters_max` | 1024 | requests that wait at a time |
+/// | `scopes_max` | 256 | scopes in memory |
+/// | `waiters_max` | 1024 | requests that wait at the same time |
 ///
 /// ```
 /// use std::time::Duration;
@@ -60,19 +60,19 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Starts with the defaults.
+    /// Returns a builder with the defaults.
     pub fn builder() -> SettingsBuilder {
         SettingsBuilder { settings: Self::default() }
     }
 
-    /// The most that is added at random to a wait of `delay` that a server asked for.
+    /// Returns the maximum jitter for a wait of `delay` that a server requested.
     pub(crate) fn jitter(&self, delay: Duration) -> Duration {
         let share = delay / 100 * u32::from(self.jitter_percent);
         share.min(self.jitter_max)
     }
 
-    /// The most that a request waits after its `attempts`th refusal without a time: twice as long
-    /// each time.
+    /// Returns the maximum wait after the `attempts`th refusal without a time. It doubles each
+    /// time.
     pub(crate) fn backoff(&self, attempts: u32) -> Duration {
         let doublings = attempts.saturating_sub(1).min(31);
         self.backoff_first.saturating_mul(1 << doublings).min(self.backoff_max)
@@ -110,7 +110,7 @@ pub struct SettingsBuilder {
     settings: Settings,
 }
 
-/// The longest of all times: ten years.
+/// The maximum of all times: ten years.
 const TIME_MAX: Duration = AdvertisedLimits::WAIT_MAX;
 
 /// Adds a method to the builder for each setting with one value.
@@ -127,62 +127,64 @@ macro_rules! setters {
 }
 
 setters! {
-    /// Whether requests wait before an advertised quota is used up.
+    /// Sets whether requests wait before an advertised quota is used up.
     pacing: bool,
-    /// Keeps back a share of every limit, 0 to 90 percent, rounded down.
+    /// Sets the share of every limit that is kept in reserve, 0 to 90 percent, rounded down.
     reserve_percent: u8,
-    /// How long requests to a new scope wait for the answer to its first; zero disables this.
+    /// Sets how long requests to a new scope wait for its first response. Zero disables this.
     learn_first: Duration,
-    /// The longest total wait of a request: in the queue, while its scope is held, between attempts.
-    /// The time that the server takes to answer is not limited.
+    /// Sets the maximum total wait of a request: in the queue, while its scope is held, between
+    /// attempts. The response time of the server is not limited.
     deadline: Duration,
-    /// Times that a request is sent, the first included: 1 to 100. One means no retry.
+    /// Sets the maximum number of attempts, 1 to 100. One means no retry.
     attempts_max: u32,
-    /// Whether a 429 is retried with methods that are not idempotent too, as `POST`.
+    /// Sets whether a 429 is also retried with methods that are not idempotent, such as `POST`.
     repeat_refused: bool,
-    /// The longest wait that a server can ask for; longer ones are cut to it.
+    /// Sets the longest wait that a server can request. Longer ones are shortened to it.
     hold_max: Duration,
-    /// Remembers up to this number of scopes, 1 to 65536.
+    /// Sets the maximum number of scopes in memory, 1 to 65536.
     scopes_max: usize,
-    /// Allows up to this number of requests to wait at a time, at most 65536.
+    /// Sets the maximum number of requests that wait at the same time, at most 65536.
     waiters_max: usize,
 }
 
 impl SettingsBuilder {
-    /// The bounds of the waits after refusals without a time. A wait is drawn from zero to the
-    /// bound, which starts at `first` and doubles up to `most`.
+    /// Sets the bounds of the waits after refusals without a time. A wait is random from zero to
+    /// the bound, which starts at `first` and doubles up to `most`.
     pub fn backoff(mut self, first: Duration, most: Duration) -> Self {
         self.settings.backoff_first = first;
         self.settings.backoff_max = most;
         self
     }
 
-    /// Adds up to `percent` (0 to 100) of the time that a server asks for, at most `most`.
+    /// Sets the jitter: up to `percent` (0 to 100) of the time that a server requests, at most
+    /// `most`.
     pub fn jitter(mut self, percent: u8, most: Duration) -> Self {
         self.settings.jitter_percent = percent;
         self.settings.jitter_max = most;
         self
     }
 
-    /// Allows retries for `percent` (0 to 100) of a scope's requests, and at least `floor` per minute.
+    /// Allows retries for `percent` (0 to 100) of a scope's requests, and at least `floor` per
+    /// minute.
     pub fn budget(mut self, percent: u8, floor: u32) -> Self {
         self.settings.budget_percent = percent;
         self.settings.budget_floor = floor;
         self
     }
 
-    /// Stops a scope that answers 429 `most` times within `window` for another `window`.
+    /// Sets when a scope is stopped: `most` times 429 within `window` stop it for another `window`.
     pub fn refusals(mut self, most: u64, window: Duration) -> Self {
         self.settings.refusals_max = most;
         self.settings.refusals_window = window;
         self
     }
 
-    /// Checks everything.
+    /// Checks and builds the settings.
     ///
     /// # Errors
     ///
-    /// When a setting is out of its range.
+    /// Returns an error if a setting is out of range.
     pub fn build(self) -> Result<Settings, Error> {
         let settings = self.settings;
         check("reserve_percent", settings.reserve_percent, 0..=90)?;

@@ -15,46 +15,46 @@ pub struct Ticket {
     pub(crate) scope: Scope,
     /// Its position in the order of arrival.
     pub(crate) number: u64,
-    /// Until when it may wait.
+    /// The time until which it may wait.
     pub(crate) deadline: Duration,
     pub(crate) attempts: u32,
-    /// Set by its own backoff and jitter.
+    /// The earliest time, set by its own backoff and jitter.
     pub(crate) not_before: Duration,
     /// The end of the hold that jitter was drawn for, so that it is drawn once.
     pub(crate) held_until: Duration,
     /// Whether it counts as a waiting request.
     pub(crate) is_waiting: bool,
-    /// What it took, while it is in flight.
+    /// The units that it took, while it is in flight.
     pub(crate) sent: Option<Sent>,
 }
 
 impl Ticket {
-    /// How often the request was sent.
+    /// Returns the number of attempts.
     pub fn attempts(&self) -> u32 {
         self.attempts
     }
 }
 
-/// What a request took when it was sent.
+/// The units that a request took when it was sent.
 #[derive(Debug)]
 pub(crate) struct Sent {
     pub(crate) at: Duration,
-    /// The number of the scope's state, so that the answer is not applied to another one.
+    /// The number of the scope's state, so that the response is not applied to another one.
     pub(crate) scope: u64,
-    /// Whether other requests wait for its answer.
+    /// Whether other requests wait for its response.
     pub(crate) is_first: bool,
     pub(crate) taken: Vec<Taken>,
 }
 
-/// What a request took from one quota.
+/// The units that a request took from one quota.
 #[derive(Debug)]
 pub(crate) struct Taken {
     pub(crate) tracker: u64,
     pub(crate) receipt: Option<Receipt>,
     /// Own units that the server may count, including this one.
     pub(crate) used: u64,
-    /// Units ever sent under the quota, including this one.
+    /// The total number of units sent under the quota, including this one.
     pub(crate) total: u64,
-    /// Whether it was sent to find out if units are available again.
+    /// Whether it was sent as a probe for available units.
     pub(crate) is_probe: bool,
 }

@@ -16,9 +16,8 @@ use crate::scope::Target;
 
 /// Wraps a client service so that it learns a server's quotas, paces, waits and retries.
 ///
-/// By default every request is sent once: it waits before it is sent, and its response is learned
-/// from, but it is not retried. [`replay_clones`](PacingLayer::replay_clones) is for bodies that can
-/// be cloned.
+/// By default, every request is sent once: it is paced, and its response is learned from, but it is
+/// not retried. [`replay_clones`](PacingLayer::replay_clones) is for bodies that can be cloned.
 #[derive(Debug, Clone, Default)]
 pub struct PacingLayer<R = Once> {
     pacer: Pacer,
@@ -26,7 +25,7 @@ pub struct PacingLayer<R = Once> {
 }
 
 impl PacingLayer {
-    /// Paced by `pacer`, together with all clients that share it.
+    /// Creates a layer that is paced by `pacer`, together with all clients that share it.
     pub fn new(pacer: Pacer) -> Self {
         Self { pacer, replay: Once }
     }
@@ -51,17 +50,17 @@ impl<S, R: Clone> Layer<S> for PacingLayer<R> {
     }
 }
 
-/// How a body is sent twice.
+/// Copies request bodies, so that they can be sent again.
 pub trait Replay<B> {
-    /// A copy of a body that was not sent yet; `None` if it can be read only once.
+    /// Returns a copy of a body that was not sent yet, or `None` if it can be read only once.
     fn copy(&self, body: &B) -> Option<B>;
 }
 
-/// No body is sent twice.
+/// Never sends a body again.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Once;
 
-/// Bodies are cloned.
+/// Clones bodies.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Cloned;
 
@@ -85,8 +84,8 @@ impl<B, F: Fn(&B) -> Option<B>> Replay<B> for F {
 
 /// A client service that learns a server's quotas, paces, waits and retries.
 ///
-/// Always ready: a request is paced first and then waits for the inner service, so that it does not
-/// occupy that service's capacity while it is paced. Every response carries a
+/// It is always ready: a request is paced first and then waits for the inner service, so that it
+/// does not occupy that service's capacity while it is paced. Every response has a
 /// [`PacingReport`](crate::PacingReport) in its extensions.
 #[derive(Debug, Clone)]
 pub struct PacingService<S, R = Once> {

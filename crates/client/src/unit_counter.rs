@@ -1,4 +1,4 @@
-//! Counts units in a sliding window with Slidegate's own log; time is an argument.
+//! Counts units in a sliding window with Slidegate's log. Time is an argument.
 
 use core::time::Duration;
 
@@ -8,7 +8,7 @@ use slidegate::{
 
 /// Counts units in a sliding window.
 ///
-/// The limiter's clock shows the time that the last caller passed.
+/// The limiter's clock returns the time that the last caller passed.
 #[derive(Debug)]
 pub(crate) struct UnitCounter {
     limiter: Limiter,
@@ -17,13 +17,14 @@ pub(crate) struct UnitCounter {
     tier: Tier,
 }
 
-/// A log of this size merges neighbors, and then denies early by at most 0.3 % of a window.
+/// A log of this size merges neighboring entries, and then denies early by at most 0.3 % of a
+/// window.
 const BYTES_MAX: u32 = 8192;
 
-/// The smallest bound that a limiter may have; it uses less.
+/// The minimum memory limit of a limiter. It uses less.
 const MEMORY_LIMIT: usize = 64 * 1024;
 
-/// The one key of the limiter.
+/// The only key of the limiter.
 const KEY: &str = "own";
 
 impl UnitCounter {
@@ -37,12 +38,12 @@ impl UnitCounter {
         Ok(Self { limiter, clock, quota, tier })
     }
 
-    /// Changes the quota; recorded units stay.
+    /// Changes the quota. Recorded units stay.
     pub(crate) fn change(&mut self, quota: Quota) {
         if quota == self.quota {
             return;
         }
-        // One quota always fits a policy of one.
+        // One quota always fits a policy with one quota.
         if let Ok(tier) = self.limiter.tier(&[quota]) {
             self.tier = tier;
             self.quota = quota;
@@ -54,11 +55,11 @@ impl UnitCounter {
     }
 
     fn limiter(&self) -> WithQuotas<'_> {
-        // Its own limiter created the tier, so it is accepted.
+        // This limiter created the tier, so it accepts it.
         self.limiter.with(&self.tier).unwrap_or_else(|_| WithQuotas::from(&self.limiter))
     }
 
-    /// Takes up to `units`, as far as they fit. Returns the receipt to give them back.
+    /// Takes up to `units`, as many as fit. Returns the receipt to refund them.
     pub(crate) fn take(&self, units: u64, now: Duration) -> Option<Receipt> {
         let room = self.quota.limit().saturating_sub(self.used(now));
         let cost = Cost::new(units.min(room)).ok()?;
@@ -70,15 +71,15 @@ impl UnitCounter {
         self.limiter.refund(receipt);
     }
 
-    /// The units that count at `now`.
+    /// Returns the units that count at `now`.
     pub(crate) fn used(&self, now: Duration) -> u64 {
         self.clock.set(now);
         let decision = self.limiter().peek(KEY);
         self.quota.limit().saturating_sub(decision.remaining())
     }
 
-    /// How long until the last of `units` fits, if each is sent as early as possible; zero if all
-    /// fit now. More units than the limit take further windows.
+    /// Returns the time until the last of `units` fits, if each is sent as early as possible, or
+    /// zero if all fit now. More units than the limit take further windows.
     pub(crate) fn wait(&self, units: u64, now: Duration) -> Duration {
         let limit = self.quota.limit();
         let windows = units.saturating_sub(1) / limit;

@@ -7,22 +7,23 @@ use core::time::Duration;
 /// A request never takes the units of those before it, even if they wake late.
 #[derive(Debug, Default)]
 pub(crate) struct WaitQueue {
-    /// Ordered by number; at most `waiters_max`.
+    /// Ordered by number, at most `waiters_max`.
     tickets: Vec<QueuedTicket>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct QueuedTicket {
     number: u64,
-    /// When it should ask again.
+    /// When it should check again.
     due: Duration,
 }
 
-/// A ticket that is overdue by more than this blocks no other: its owner may have stopped polling.
+/// A ticket that is overdue by more than this blocks no other, because its owner may have stopped
+/// polling.
 const LATE_MAX: Duration = Duration::from_secs(1);
 
 impl WaitQueue {
-    /// The number of requests that wait before `number`.
+    /// Returns the number of requests that wait before `number`.
     pub(crate) fn before(&self, number: u64, now: Duration) -> u64 {
         let earlier = self.tickets.iter().take_while(|ticket| ticket.number < number);
         let alive = earlier.filter(|ticket| ticket.due.saturating_add(LATE_MAX) >= now);
@@ -37,7 +38,7 @@ impl WaitQueue {
         }
     }
 
-    /// Removes `number`. Returns whether others move up.
+    /// Removes `number`. Returns `true` if others move up.
     pub(crate) fn remove(&mut self, number: u64) -> bool {
         let Ok(at) = self.find(number) else { return false };
         self.tickets.remove(at);

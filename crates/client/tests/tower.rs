@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tower::util::BoxCloneService;
 use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
 
-/// Tokio's time, which tests can stop, since an epoch.
+/// Tokio's time since an epoch, which tests can pause.
 #[derive(Debug, Clone)]
 struct TokioClock(Instant);
 
@@ -48,7 +48,7 @@ fn response(status: StatusCode, headers: HeaderMap) -> Response<String> {
 /// The inner service.
 type Inner = BoxCloneService<Request<String>, Response<String>, BoxError>;
 
-/// Refuses the first request with `status` and half a minute to wait.
+/// Refuses the first request with `status` and a wait of half a minute.
 fn refuses_once(status: StatusCode, sent: &Arc<AtomicU32>) -> Inner {
     let sent = Arc::clone(sent);
     BoxCloneService::new(service_fn(move |request: Request<String>| {
@@ -82,7 +82,7 @@ where
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_can_be_cloned_is_sent_again_after_the_time_told() {
+async fn clonable_requests_are_retried_after_the_servers_time() {
     for status in [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE] {
         let layer = PacingLayer::new(pacer()).replay_clones();
         let (last, paced, took) = call(layer, Method::GET, status).await;
@@ -93,7 +93,7 @@ async fn what_can_be_cloned_is_sent_again_after_the_time_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_copied_is_sent_once() {
+async fn other_requests_are_sent_once() {
     let refused = StatusCode::TOO_MANY_REQUESTS;
     let streaming = |_: &String| None;
     let (status, paced, took) = call(PacingLayer::new(pacer()), Method::GET, refused).await;
@@ -106,7 +106,7 @@ async fn what_cannot_be_copied_is_sent_once() {
     assert_eq!((status, paced.attempts), (StatusCode::SERVICE_UNAVAILABLE, 1));
 }
 
-/// Limited by a limiter, with its fields.
+/// Enforces a limiter, with its fields.
 fn limited(limit: u32, statuses: &Arc<Mutex<Vec<StatusCode>>>) -> Inner {
     let policy = Policy::new("api", Quota::per_minute(limit)).unwrap();
     let limiter = Arc::new(Limiter::builder(policy).clock(clock()).build().unwrap());
@@ -127,9 +127,9 @@ fn limited(limit: u32, statuses: &Arc<Mutex<Vec<StatusCode>>>) -> Inner {
     }))
 }
 
-// Twenty at once against ten per minute: the first learns, and none is ever refused.
+// Twenty at once with ten per minute: the first learns, and none is refused.
 #[tokio::test(start_paused = true)]
-async fn requests_at_the_same_time_share_what_one_learned() {
+async fn concurrent_requests_share_learned_quotas() {
     let statuses = Arc::default();
     let layer = PacingLayer::new(pacer());
     let service = ServiceBuilder::new().layer(layer).service(limited(10, &statuses));
@@ -145,7 +145,7 @@ async fn requests_at_the_same_time_share_what_one_learned() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_dropped_gives_its_place_back() {
+async fn a_dropped_call_frees_its_place() {
     let pacer = pacer();
     let statuses = Arc::default();
     let layer = PacingLayer::new(pacer.clone());
@@ -159,14 +159,14 @@ async fn a_call_that_is_dropped_gives_its_place_back() {
     let (given_up, served) = tokio::join!(place(5), place(90));
     assert!(given_up.is_err());
     assert_eq!(served.unwrap().unwrap().status(), StatusCode::OK);
-    // Behind the one that gave up it would have been served after two minutes.
+    // Behind the cancelled request, it would have been served after two minutes.
     let took = start.0.elapsed();
     assert!((Duration::from_secs(59)..Duration::from_secs(62)).contains(&took), "{took:?}");
     assert_eq!(pacer.stats().waiting, 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_sent_is_an_error_that_says_why() {
+async fn unsent_requests_fail_with_a_reason() {
     let settings = Settings::builder().deadline(Duration::from_secs(10)).build().unwrap();
     let pacer = Pacer::builder().settings(settings).clock(clock()).build();
     let statuses = Arc::default();
@@ -180,7 +180,7 @@ async fn what_is_not_sent_is_an_error_that_says_why() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_inside_is_handed_on_and_the_next_one_goes() {
+async fn inner_errors_are_returned_and_the_next_request_is_sent() {
     let fails = service_fn(|_: Request<String>| async {
         Err::<Response<String>, BoxError>("the wire is cut".into())
     });

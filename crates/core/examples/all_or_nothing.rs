@@ -1,4 +1,4 @@
-//! A quota per address and one per user: a request takes from both or from none.
+//! A quota per address and one per user: a request takes from both or from neither.
 //!
 //! `cargo run -p slidegate --example all_or_nothing`
 
@@ -20,7 +20,7 @@ fn main() -> Result<(), Error> {
     let by_user = limiter("user", 2)?;
     let office = Ipv4Addr::new(192, 0, 2, 1);
 
-    println!("5 a minute for an address, 2 a minute for a user, all from one address\n");
+    println!("5 per minute per address, 2 per minute per user, all from one address\n");
     for user in ["alice", "alice", "alice", "bob", "bob", "carol", "carol"] {
         let decisions = check_all(&[
             Ask::new(&by_address, &office, Cost::ONE),
@@ -28,7 +28,7 @@ fn main() -> Result<(), Error> {
         ])?;
         let allowed = decisions.iter().all(Decision::is_allowed);
         print!("{user:<6}{}", if allowed { "allow" } else { "deny, because of" });
-        // Of a denial, those in the way are the ones that say how long to wait.
+        // In a denial, the decisions with a wait are the ones that denied.
         for (name, decision) in ["the address", "the user"].iter().zip(&decisions) {
             if decision.retry_after() != RetryAfter::Now {
                 print!(" {name}");
@@ -37,8 +37,8 @@ fn main() -> Result<(), Error> {
         println!();
     }
 
-    // Two checks, one after the other, would have charged the address for what the user's quota
-    // denied. Here denials took nothing: 5 units for 5 allowed requests.
+    // Two separate checks would have charged the address for requests that the user's quota denied.
+    // Here, denials took nothing: 5 units for 5 allowed requests.
     println!("\naddress: {} units used", by_address.usage(&office).units(0));
     for user in ["alice", "bob", "carol"] {
         println!("{user}: {} units used", by_user.usage(user).units(0));

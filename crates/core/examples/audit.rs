@@ -1,4 +1,4 @@
-//! Who took what, and when: the exact history of a key.
+//! The exact history of a key.
 //!
 //! `cargo run -p slidegate --example audit`
 
@@ -15,7 +15,7 @@ fn main() -> Result<(), Error> {
     let policy = Policy::new("exports", Quota::per_hour(10))?;
     let limiter = Limiter::builder(policy).clock(clock.clone()).build()?;
 
-    println!("Limit: 10 units an hour.\n");
+    println!("Limit: 10 units per hour.\n");
     for (minute, cost) in [(0, 3), (10, 1), (10, 1), (25, 4), (40, 2)] {
         clock.set(START + Duration::from_secs(minute * 60));
         let decision = limiter.check_cost("alice", Cost::new(cost)?);
@@ -23,14 +23,14 @@ fn main() -> Result<(), Error> {
         println!("minute {minute:>2}: cost {cost}, {word}, {} left", decision.remaining());
     }
 
-    println!("\nWhat counts at minute 40. Denied requests left no trace:");
+    println!("\nEntries that count at minute 40, without denied requests:");
     show(&limiter)?;
 
     clock.set(START + Duration::from_secs(3600));
-    println!("\nAt minute 60 the first has expired, to the tick:");
+    println!("\nAt minute 60, the first entry has expired:");
     show(&limiter)?;
 
-    // Counters keep no times.
+    // Counters do not store times.
     let policy = Policy::builder("exports").quota(Quota::per_hour(10));
     let counter = Limiter::new(policy.algorithm(Algorithm::Counter).build()?)?;
     if let Err(error) = counter.history("alice") {
@@ -41,7 +41,7 @@ fn main() -> Result<(), Error> {
 
 fn show(limiter: &Limiter) -> Result<(), Error> {
     for event in limiter.history("alice")? {
-        // Times count from the Unix epoch, in ticks of 1 ms.
+        // Times are since the Unix epoch, in ticks of 1 ms.
         let minute = event.at.saturating_sub(START).as_secs() / 60;
         println!("  {} ms (minute {minute}): {}", event.at.as_millis(), event.units);
     }

@@ -1,4 +1,4 @@
-//! The library deciding: an exact sliding window beside a fixed one, under a boundary attack.
+//! An exact sliding window compared with a fixed one, under a boundary attack.
 //!
 //! `cargo run -p slidegate --example basic`
 
@@ -8,18 +8,19 @@ use std::time::Duration;
 
 use slidegate::{Algorithm, Decision, Error, Limiter, ManualClock, Policy, Quota, RetryAfter};
 
-/// A moment at which a minute begins, so that the table below starts at 0:00.
+/// The start of a minute, so that the table below starts at 0:00.
 const MINUTE: Duration = Duration::from_secs(28_333_334 * 60);
 
 fn main() -> Result<(), Error> {
-    // Time is under our control here. Leave `.clock(..)` out for the machine's own.
+    // A clock that the example controls. Without `.clock(..)`, the limiter uses the machine's
+    // clock.
     let clock = ManualClock::new(MINUTE);
     let quota = Quota::per_minute(5);
     let exact = Limiter::builder(Policy::new("exact", quota)?).clock(clock.clone()).build()?;
     let aligned = Policy::builder("fixed").quota(quota).algorithm(Algorithm::Fixed).build()?;
     let fixed = Limiter::builder(aligned).clock(clock.clone()).build()?;
 
-    println!("Limit: 5 a minute. Five requests at 0:58, five more at 1:02.\n");
+    println!("Limit: 5 per minute. Five requests at 0:58, five more at 1:02.\n");
     println!("         exact log                         fixed window");
     println!("time     decision remaining retry_after    decision remaining retry_after");
     let (mut by_log, mut by_fixed) = (0, 0);
@@ -32,7 +33,7 @@ fn main() -> Result<(), Error> {
             by_fixed += u32::from(leaky.is_allowed());
         }
     }
-    println!("\nWithin four seconds the log let {by_log} through, the fixed window {by_fixed}.\n");
+    println!("\nWithin four seconds, the log allowed {by_log}, the fixed window {by_fixed}.\n");
 
     println!("`retry_after` is exact to the tick of 1 ms:");
     let wait = exact.check("alice").retry_after().duration().unwrap_or_default();

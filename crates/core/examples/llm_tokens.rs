@@ -1,4 +1,4 @@
-//! A budget of tokens of a language model: reserve an estimate, settle the real number.
+//! A token budget for a language model: reserve an estimate, settle the real number.
 //!
 //! `cargo run -p slidegate --example llm_tokens`
 
@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use slidegate::{Error, Limiter, ManualClock, Policy, Quota, RetryAfter};
 
-/// Asks the model if the budget allows, and charges what the answer really took.
+/// Calls the model if the budget allows it, and charges the tokens that it used.
 ///
-/// `estimate` is the prompt plus the most the answer may have; `model` returns what was used.
+/// `estimate` is the prompt plus the maximum length of the answer. `model` returns the tokens used.
 fn ask(limiter: &Limiter, team: &str, estimate: u64, model: fn() -> u64) {
     let decision = limiter.reserve(team, estimate);
     if !decision.is_allowed() {
         match decision.retry_after() {
             RetryAfter::Now => {}
             RetryAfter::After(wait) => {
-                println!("reserve {estimate:>5}: deny, enough is free after {wait:?}");
+                println!("reserve {estimate:>5}: deny, retry after {wait:?}");
             }
             // More than the whole limit.
             RetryAfter::Never => println!("reserve {estimate:>5}: deny, it will never fit"),
@@ -28,9 +28,9 @@ fn ask(limiter: &Limiter, team: &str, estimate: u64, model: fn() -> u64) {
     let used = model();
     if let Some(receipt) = decision.into_receipt() {
         let on_record = limiter.settle(receipt, used);
-        print!("used {used:>4}, on record {on_record:>4}; ");
+        print!("used {used:>4}, recorded {on_record:>4}; ");
     }
-    println!("the team has {} on record", limiter.usage(team).units(0));
+    println!("the team has used {}", limiter.usage(team).units(0));
 }
 
 fn main() -> Result<(), Error> {
@@ -38,16 +38,16 @@ fn main() -> Result<(), Error> {
     let policy = Policy::new("model", Quota::per_minute(10_000))?;
     let limiter = Limiter::builder(policy).clock(clock.clone()).build()?;
 
-    println!("10000 units a minute, a unit is a token of the model\n");
+    println!("10000 units per minute; a unit is a token of the model\n");
 
-    println!("An estimate that was too high gives the rest back:");
+    println!("If the estimate was too high, the rest is refunded:");
     ask(&limiter, "search", 4_000, || 1_200);
 
-    println!("\nOne that was too low is recorded as debt, also above the limit:");
+    println!("\nIf it was too low, the rest is recorded as debt, even above the limit:");
     clock.advance(Duration::from_secs(20));
     ask(&limiter, "search", 8_000, || 9_500);
 
-    println!("\nDebt is paid by waiting; `retry_after` counts it:");
+    println!("\nDebt expires with time; `retry_after` includes it:");
     ask(&limiter, "search", 500, || 500);
     ask(&limiter, "search", 20_000, || 0);
 
@@ -55,7 +55,7 @@ fn main() -> Result<(), Error> {
     clock.advance(Duration::from_secs(40));
     ask(&limiter, "search", 500, || 350);
 
-    println!("\nA call that failed costs nothing:");
+    println!("\nA failed call is refunded:");
     ask(&limiter, "search", 100, || 0);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Five failed logins a minute: only failures count.
+//! Five failed logins per minute: only failures count.
 //!
 //! `cargo run -p slidegate --example login_guard`
 
@@ -9,17 +9,17 @@ use std::time::Duration;
 
 use slidegate::{Error, Limiter, ManualClock, Policy, Quota};
 
-/// What a login page has to know.
+/// The result of a login.
 enum Login {
     Welcome,
     WrongPassword { tries_left: u64 },
     TooManyFailures { retry_after: Duration },
 }
 
-/// Takes a unit *before* the password is looked at and gives it back if it was right.
+/// Takes a unit *before* the password is checked and refunds it if the password was right.
 ///
-/// The other way round, to look first and to count a failure afterwards, would let any number of
-/// parallel guesses through before the first of them is counted.
+/// If failures were counted only afterwards, any number of parallel guesses could pass before the
+/// first one is counted.
 fn login(guard: &Limiter, user: &str, from: IpAddr, is_right: impl FnOnce() -> bool) -> Login {
     let decision = guard.check(&(user, from));
     if !decision.is_allowed() {
@@ -42,15 +42,15 @@ fn main() -> Result<(), Error> {
     let guard = Limiter::builder(policy).clock(clock.clone()).build()?;
     let from = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
 
-    println!("five failures a minute\n");
-    // Right passwords cost nothing, however many there are.
+    println!("five failures per minute\n");
+    // Right passwords cost nothing.
     for _ in 0..100 {
         login(&guard, "alice", from, || true);
     }
     println!("100 right passwords: {} units used", guard.usage(&("alice", from)).units(0));
 
     for second in 0..7 {
-        // The fourth is right, and gives its unit back. The last is right too, and comes too late.
+        // The fourth is right, and its unit is refunded. The last is right too, but too late.
         let is_right = second == 3 || second == 6;
         let answer = login(&guard, "alice", from, || is_right);
         let typed = if is_right { "right" } else { "wrong" };
@@ -58,7 +58,7 @@ fn main() -> Result<(), Error> {
         clock.advance(Duration::from_secs(1));
     }
 
-    // The first failure was a minute ago at second 60.
+    // At second 60, the first failure is a minute old.
     clock.advance(Duration::from_secs(53));
     let answer = login(&guard, "alice", from, || true);
     println!("second 60, right password: {}", words(&answer));
@@ -69,6 +69,8 @@ fn words(answer: &Login) -> String {
     match answer {
         Login::Welcome => "welcome".to_owned(),
         Login::WrongPassword { tries_left } => format!("wrong, {tries_left} tries left"),
-        Login::TooManyFailures { retry_after } => format!("not looked at, try in {retry_after:?}"),
+        Login::TooManyFailures { retry_after } => {
+            format!("not checked, retry after {retry_after:?}")
+        }
     }
 }

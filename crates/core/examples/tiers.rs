@@ -1,4 +1,4 @@
-//! Other quotas for some keys: free and paying customers under one limiter.
+//! Other quotas for some keys: free and paying customers with one limiter.
 //!
 //! `cargo run -p slidegate --example tiers`
 
@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use slidegate::{Decision, Error, Limiter, ManualClock, Policy, Quota, RetryAfter, Tier};
 
-/// What your own customer database says.
+/// The plan of a customer, from a database.
 enum Plan {
     Free,
     Gold,
 }
 
-/// One limiter for all plans. Tiers are made once and used often.
+/// One limiter for all plans. Tiers are created once and used often.
 struct Gate {
     limiter: Limiter,
     gold: Tier,
@@ -25,7 +25,7 @@ impl Gate {
         let quotas = [Quota::per_second(2), Quota::per_minute(3)];
         let policy = Policy::builder("api").quotas(quotas).build()?;
         let limiter = Limiter::builder(policy).clock(clock).build()?;
-        // As many quotas as the policy has; with the log, fewer would do too.
+        // The same number of quotas as the policy. With the log, fewer are possible.
         let gold = limiter.tier(&[Quota::per_second(5), Quota::per_minute(20)])?;
         Ok(Self { limiter, gold })
     }
@@ -42,16 +42,16 @@ fn main() -> Result<(), Error> {
     let clock = ManualClock::new(Duration::from_secs(1_700_000_000));
     let gate = Gate::new(clock.clone())?;
 
-    println!("free: 2 a second and 3 a minute; gold: 5 a second and 20 a minute\n");
+    println!("free: 2 per second and 3 per minute; gold: 5 per second and 20 per minute\n");
     for (customer, plan) in [("alice", Plan::Free), ("bob", Plan::Gold)] {
         for number in 1..=6 {
             show(customer, number, &gate.check(customer, &plan)?);
         }
     }
 
-    println!("\nalice pays. What she has taken stays on record:");
+    println!("\nalice pays. Her recorded units still count:");
     show("alice", 7, &gate.check("alice", &Plan::Gold)?);
-    println!("\nShe goes back to free at once. Three units of the last minute count:");
+    println!("\nShe returns to free. Three units of the last minute count:");
     show("alice", 8, &gate.check("alice", &Plan::Free)?);
     clock.advance(Duration::from_secs(60));
     println!("\nA minute later:");

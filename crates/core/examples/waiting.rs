@@ -1,4 +1,4 @@
-//! Waiting in line: first come, first served, with a deadline; blocking and `async`.
+//! Waiting for units in order of arrival, with a deadline: blocking and `async`.
 //!
 //! `cargo run -p slidegate --example waiting`
 
@@ -29,22 +29,23 @@ fn main() -> Result<(), Error> {
         println!("  {:>4} ms  call {call} allowed: {}", elapsed(), decision.is_allowed());
     }
 
-    println!("If the wait would be longer than the deadline, the answer comes at once:");
+    println!("If the wait would exceed the deadline, the call is denied immediately:");
     let decision =
         limiter.wait_timeout_blocking("blocking", Cost::ONE, Duration::from_millis(5))?;
     println!("  {:>4} ms  allowed: {}", elapsed(), decision.is_allowed());
 
-    println!("The same with `async`, on a hand-made executor:");
+    println!("The same with `async`, on a minimal executor:");
     block_on(async {
         for call in 1..=6 {
-            // With a runtime: `limiter.wait_timeout("async", Cost::ONE, DEADLINE, tokio::time::sleep)`.
+            // With a runtime: `limiter.wait_timeout("async", Cost::ONE, DEADLINE,
+            // tokio::time::sleep)`.
             let decision = limiter.wait_timeout("async", Cost::ONE, DEADLINE, Sleep::new).await?;
             println!("  {:>4} ms  call {call} allowed: {}", elapsed(), decision.is_allowed());
         }
         Ok::<(), Error>(())
     })?;
 
-    println!("Who gives up gives the place back:");
+    println!("Dropping the future leaves the queue:");
     let abandoned = limiter.wait_timeout("async", Cost::ONE, DEADLINE, Sleep::new);
     poll_once_and_drop(abandoned);
     println!(
@@ -55,7 +56,7 @@ fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// A future that is ready after a time, woken by a thread of its own.
+/// A future that is ready after a time, woken by a separate thread.
 struct Sleep {
     time: Duration,
     over: Option<Arc<AtomicBool>>,
@@ -90,7 +91,7 @@ impl Future for Sleep {
     }
 }
 
-/// Runs a future to its end on this thread.
+/// Runs a future to completion on this thread.
 fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(Thread);
     impl Wake for Unpark {

@@ -1,17 +1,17 @@
-//! Bytes, counted as they are taken.
+//! Memory accounting.
 
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// What all state may take, and what it takes.
+/// The memory limit of all state, and the bytes in use.
 ///
-/// Counts the table's arrays, every block of a log or ring with the allocator's share, and the
-/// overflow sketches. Growth asks first, so the sum stays within the limit.
+/// It counts the arrays of the table, every block of a log or ring with the allocator's overhead,
+/// and the overflow sketches. Growth reserves bytes first, so the sum stays within the limit.
 #[derive(Debug)]
 pub(crate) struct Account {
     used: AtomicUsize,
-    /// May change while it is in use: what was taken stays taken.
+    /// May change while in use. Bytes in use stay counted.
     limit: AtomicUsize,
-    /// Whether the last request for bytes was refused.
+    /// Whether the last reservation failed.
     is_full: AtomicBool,
 }
 
@@ -29,10 +29,10 @@ impl Account {
         Self::new(usize::MAX / 2)
     }
 
-    /// Takes `bytes` if the limit allows.
-    // One counter that orders no other memory, so `Relaxed` is enough throughout.
+    /// Reserves `bytes` if the limit allows.
+    // One counter that orders no other memory, so `Relaxed` is enough.
     pub(crate) fn try_grow(&self, bytes: usize) -> bool {
-        // Reads first: in a flood nearly all requests are refused, and a refusal must not take the
+        // Reads first: in a flood, nearly all reservations fail, and a failure must not take the
         // cache line away from other threads.
         if self.used().saturating_add(bytes) > self.limit() {
             if !self.is_full.load(Ordering::Relaxed) {
@@ -54,7 +54,7 @@ impl Account {
         fits
     }
 
-    /// Takes `bytes` that are in use already, whatever the limit says.
+    /// Counts `bytes` that are in use already, regardless of the limit.
     pub(crate) fn grow(&self, bytes: usize) {
         if bytes > 0 {
             self.used.fetch_add(bytes, Ordering::Relaxed);
@@ -64,26 +64,26 @@ impl Account {
     pub(crate) fn shrink(&self, bytes: usize) {
         if bytes > 0 {
             let before = self.used.fetch_sub(bytes, Ordering::Relaxed);
-            debug_assert!(before >= bytes, "gave back {bytes} of {before} bytes");
-            // Written only when it changes: the cache line is shared by all threads.
+            debug_assert!(before >= bytes, "released {bytes} of {before} bytes");
+            // Written only if it changes, because all threads share the cache line.
             if self.is_full.load(Ordering::Relaxed) {
                 self.is_full.store(false, Ordering::Relaxed);
             }
         }
     }
 
-    /// Whether what was taken whatever the limit says is still within it.
+    /// Returns `true` if the bytes in use are within the limit.
     pub(crate) fn fits(&self) -> bool {
         self.used() <= self.limit()
     }
 
-    /// From now on, growth is held against this.
+    /// Sets the limit for later reservations.
     pub(crate) fn set_limit(&self, limit: usize) {
         self.limit.store(limit, Ordering::Relaxed);
     }
 
-    /// Bytes that cannot be taken any more: the limit as soon as a request was refused, although
-    /// a few bytes less than that request may be left.
+    /// Returns the bytes that cannot be reserved any more: the limit as soon as a reservation
+    /// failed, although a few bytes may be left.
     pub(crate) fn unavailable(&self) -> usize {
         if self.is_full.load(Ordering::Relaxed) {
             self.used().max(self.limit())

@@ -1,12 +1,13 @@
-//! Numbers and bytes of a snapshot.
+//! Encoding of numbers and bytes in snapshots.
 
 use crate::error::{Error, ErrorKind};
 use crate::time::TICK_BITS;
 
-/// The most units that a window counts. More are not recorded: such a key is denied anyway.
+/// The maximum number of units that a window counts. More are not recorded, because such a key is
+/// denied anyway.
 pub(crate) const UNITS_MAX: u64 = (1 << 56) - 1;
 
-/// Writes a snapshot's values.
+/// Writes the values of a snapshot.
 pub(crate) trait Writer {
     fn put_u64(&mut self, value: u64);
     fn put_bytes(&mut self, bytes: &[u8]);
@@ -23,7 +24,7 @@ impl Writer for Vec<u8> {
     }
 }
 
-/// Reads a snapshot's values; never past the end.
+/// Reads the values of a snapshot, and never past its end.
 pub(crate) trait Reader<'a> {
     fn take_raw(&mut self, count: usize) -> Result<&'a [u8], Error>;
 
@@ -32,13 +33,13 @@ pub(crate) trait Reader<'a> {
         Ok(bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)))
     }
 
-    /// A tick, which has 48 bits.
+    /// Reads a tick of 48 bits.
     fn take_tick(&mut self) -> Result<u64, Error> {
         let tick = self.take_u64()?;
         if tick >> TICK_BITS == 0 { Ok(tick) } else { Err(damaged("a tick")) }
     }
 
-    /// Units that a window counts. Debt may have made them more than the largest limit.
+    /// Reads the units of a window. Debt may make them larger than the largest limit.
     fn take_units(&mut self) -> Result<u64, Error> {
         let units = self.take_u64()?;
         if units <= UNITS_MAX { Ok(units) } else { Err(damaged("a count")) }
@@ -60,10 +61,10 @@ impl<'a> Reader<'a> for &'a [u8] {
     }
 }
 
-/// What a snapshot that cannot be read says.
+/// Returns the error for an unreadable snapshot.
 #[cold]
 pub(crate) fn damaged(what: &str) -> Error {
     let message =
-        format!("snapshot is damaged: {what} is wrong; start without it, limits count from zero");
+        format!("damaged snapshot: invalid {what}; start without it, and limits count from zero");
     Error::new(ErrorKind::Snapshot, message)
 }

@@ -1,4 +1,4 @@
-//! How many units one request asks for.
+//! The cost of a request.
 
 use core::fmt;
 use core::num::NonZeroU64;
@@ -6,7 +6,7 @@ use core::num::NonZeroU64;
 use crate::error::{Error, ErrorKind};
 use crate::quota::Quota;
 
-/// Units that one request takes: never zero, at most 2^53 - 1 if they are to fit any limit.
+/// The number of units that a request takes: at least 1, at most 2^53 - 1.
 ///
 /// A cost above a quota's limit is not an error. It is denied with
 /// [`RetryAfter::Never`](crate::RetryAfter::Never).
@@ -28,11 +28,11 @@ impl Cost {
     /// One unit more than the largest limit.
     const ABOVE_LIMITS: Self = Self(NonZeroU64::MIN.saturating_add(Quota::LIMIT_MAX));
 
-    /// A cost of `units`.
+    /// Creates a cost of `units`.
     ///
     /// # Errors
     ///
-    /// When `units` is zero or above 2^53 - 1. To look without taking, use
+    /// Returns an error if `units` is zero or above 2^53 - 1. To check without taking units, use
     /// [`Limiter::peek`](crate::Limiter::peek).
     pub fn new(units: u64) -> Result<Self, Error> {
         match NonZeroU64::new(units) {
@@ -41,10 +41,10 @@ impl Cost {
         }
     }
 
-    /// A cost of `units`, where 0 counts as 1. More than 2^53 - 1 units become 2^53, which no limit
-    /// admits.
+    /// Creates a cost of `units`, where 0 counts as 1. More than 2^53 - 1 units become 2^53, which
+    /// no limit admits.
     ///
-    /// For constants, and for numbers that come from elsewhere: a request of 0 units still takes one,
+    /// Use it for constants and for external numbers: a request of 0 units still takes one,
     /// and one that is too large is denied with [`RetryAfter::Never`](crate::RetryAfter::Never).
     ///
     /// ```
@@ -62,7 +62,7 @@ impl Cost {
         }
     }
 
-    /// The units.
+    /// Returns the units.
     pub const fn get(self) -> u64 {
         self.0.get()
     }

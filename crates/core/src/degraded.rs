@@ -1,8 +1,8 @@
-//! Why a store did not decide.
+//! The reason why a store did not decide.
 
 use core::fmt;
 
-/// The reason for which a policy's failure mode decided instead of the store.
+/// The reason why the failure mode of a policy decided instead of the store.
 ///
 /// See [`Decision::degraded_reason`](crate::Decision::degraded_reason). While a circuit breaker is
 /// open, this is the reason that opened it.
@@ -28,7 +28,8 @@ pub enum DegradedReason {
     BadReply,
     /// This process has too many calls in flight.
     InFlightMax,
-    /// The store is back, and the fallback still denies because of what it admitted meanwhile.
+    /// The store is available again, but the fallback still denies because of units that it
+    /// admitted.
     Recovering,
     /// The check was made outside of an async runtime.
     NoRuntime,

@@ -16,25 +16,25 @@ const UNITS: [(&str, u64); 8] = [
     ("ns", 1),
 ];
 
-/// Parses a duration: whole numbers with their units, such as `500ms`, `10s` or `1h30m`. The units
-/// are `w`, `d`, `h`, `m`, `s`, `ms`, `us` and `ns`.
+/// Parses a duration: whole numbers with units, such as `500ms`, `10s` or `1h30m`. The units are
+/// `w`, `d`, `h`, `m`, `s`, `ms`, `us` and `ns`.
 ///
 /// # Errors
 ///
-/// When a number has no unit, a unit is unknown, or the sum exceeds 584 years.
+/// Returns an error if a number has no unit, a unit is unknown, or the sum exceeds 584 years.
 pub fn parse_duration(text: &str) -> Result<Duration, Error> {
     let total = if text.is_empty() { None } else { nanos(text) };
     total.map(Duration::from_nanos).ok_or_else(|| {
         let message = format!(
-            "duration {text:?} is not usable: use a number with its unit, such as 500ms, 10s, 5m, \
+            "invalid duration {text:?}: use a number with a unit, such as 500ms, 10s, 5m, \
              1h30m or 7d"
         );
         Error::new(ErrorKind::Window, message)
     })
 }
 
-/// Formats a duration in its largest unit that leaves no rest, such as `90m` or `1500ms`, for
-/// [`parse_duration`] to read.
+/// Formats a duration in its largest exact unit, such as `90m` or `1500ms`. [`parse_duration`]
+/// reads it.
 pub fn format_duration(duration: Duration) -> String {
     let nanos = duration.as_nanos();
     if nanos == 0 {

@@ -1,11 +1,11 @@
-//! What can go wrong when a limiter is built or asked the impossible.
+//! Errors of the library.
 
 use core::fmt;
 
-/// Why a value was refused or a request could not be carried out.
+/// The error of an invalid value or a failed operation.
 ///
-/// A denial is never an `Error`: it is a [`Decision`](crate::Decision). An `Error` says that a
-/// policy could not be built, that an algorithm cannot do what was asked, or that a store failed.
+/// A denial is never an `Error`: it is a [`Decision`](crate::Decision). An `Error` means that a
+/// value is invalid, that an algorithm does not support an operation, or that a store failed.
 ///
 /// ```
 /// use slidegate::{ErrorKind, Quota};
@@ -22,7 +22,7 @@ pub struct Error {
     message: Box<str>,
 }
 
-/// The family an [`Error`] belongs to.
+/// The kind of an [`Error`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -32,11 +32,11 @@ pub enum ErrorKind {
     Window,
     /// A cost outside 1 to 2^53 - 1.
     Cost,
-    /// A policy with no quota, too many, or a bad name.
+    /// A policy with no quota, too many quotas, or an invalid name.
     Policy,
     /// A setting of the limiter outside its range.
     Setting,
-    /// The algorithm cannot do what was asked.
+    /// The algorithm does not support the operation.
     Unsupported,
     /// Too many callers are waiting already.
     Waiters,
@@ -44,23 +44,23 @@ pub enum ErrorKind {
     Memory,
     /// A snapshot that is damaged, truncated, foreign or of another version.
     Snapshot,
-    /// The store could not be reached or gave no usable answer.
+    /// The store could not be reached or sent an invalid reply.
     Store,
 }
 
 impl Error {
-    /// An error of a family, with a message that names the value, the bound and what to do.
+    /// Creates an error of a kind. The message should name the value, the bound and the fix.
     #[cold]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into().into_boxed_str() }
     }
 
-    /// The family this error belongs to.
+    /// Returns the kind of this error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// Whether the store failed, so that the policy's failure mode decides.
+    /// Returns `true` if the store failed, so that the policy's failure mode decides.
     pub fn is_store(&self) -> bool {
         self.kind == ErrorKind::Store
     }
@@ -75,7 +75,7 @@ impl Error {
         Self::new(kind, format!("{what} {value} is out of range: use {allowed}"))
     }
 
-    /// The one of `all` that has this name, or an error that lists the names.
+    /// Returns the item of `all` with this name, or an error that lists the names.
     pub(crate) fn find_name<T: Copy>(
         what: &str,
         name: &str,
@@ -85,8 +85,7 @@ impl Error {
         all.iter().copied().find(|one| name_of(*one) == name).ok_or_else(|| {
             let names: Vec<_> = all.iter().map(|one| name_of(*one)).collect();
             let (last, others) = names.split_last().unwrap_or((&"", &[]));
-            let message =
-                format!("{what} {name:?} is unknown: use {} or {last}", others.join(", "));
+            let message = format!("unknown {what} {name:?}: use {} or {last}", others.join(", "));
             Self::new(ErrorKind::Policy, message)
         })
     }

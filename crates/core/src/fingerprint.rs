@@ -1,14 +1,14 @@
-//! The keyed hash that turns a run of bytes into a fingerprint.
+//! The keyed hash that turns bytes into a fingerprint.
 //!
-//! Pairs of words are multiplied, each word first hidden by a random word of its own; products
-//! are summed in 128 bits, and the sum is multiplied down to 64 (the NH construction of UMAC). For
-//! any two keys that an attacker picks without knowing the random words, the odds that they meet are
-//! about 1 in 2^63, whatever the keys are. Fingerprints are never shown, so nothing can be
-//! learned from them.
+//! A random word is added to each word of the key. Pairs of words are multiplied, the products are
+//! summed in 128 bits, and the sum is folded to 64 bits by another multiplication (the NH
+//! construction of UMAC). For any two keys chosen without knowledge of the random words, the
+//! probability of a collision is about 1 in 2^63. Fingerprints are never shown, so an attacker
+//! learns nothing from them.
 //!
-//! Why not SipHash, which the standard library uses: it takes 95 instructions for a key of
-//! twelve bytes where this takes 25, and a whole check takes 250. Keys beyond 256 bytes are hashed
-//! by it all the same.
+//! SipHash, the hash of the standard library, takes 95 instructions for a key of twelve bytes. This
+//! one takes 25, and a whole check takes 250. Keys longer than 256 bytes are still hashed with
+//! SipHash.
 
 use core::hash::Hasher;
 
@@ -18,17 +18,17 @@ use siphasher::sip::SipHasher13;
 #[derive(Clone)]
 pub(crate) struct Fingerprint {
     words: [u64; WORDS],
-    /// Hide the sum before it is multiplied down.
+    /// Added to the sum before it is folded.
     last: [u64; 2],
     long: SipHasher13,
 }
 
-/// Bytes up to which a key is hashed in pairs of words.
+/// The maximum length of a key that is hashed in pairs of words.
 const SHORT_MAX: usize = 256;
 const WORDS: usize = SHORT_MAX / 8;
 
 impl Fingerprint {
-    /// Spreads a secret of 128 bits over all words.
+    /// Derives all words from a secret of 128 bits.
     pub(crate) fn new(first: u64, second: u64) -> Self {
         let word = |number: usize| {
             let mut hasher = SipHasher13::new_with_keys(first, second);
@@ -56,7 +56,7 @@ impl Fingerprint {
         low ^ high
     }
 
-    /// All pairs; the last one may overlap the one before, and the length says how far.
+    /// Sums all pairs. The last one may overlap the one before, because the length is hashed too.
     fn sum(&self, bytes: &[u8]) -> u128 {
         let mut sum = bytes.last_chunk().map_or(0, |last| self.product(WORDS - 2, pair(last)));
         for (number, chunk) in bytes[..bytes.len() - 1].chunks_exact(16).enumerate() {
@@ -72,7 +72,7 @@ impl Fingerprint {
     }
 }
 
-/// Up to sixteen bytes as two words: overlapping, since the length is hashed too.
+/// Returns up to sixteen bytes as two words, which overlap because the length is hashed too.
 #[inline]
 fn short_pair(bytes: &[u8]) -> (u64, u64) {
     if let (Some(first), Some(last)) = (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) {

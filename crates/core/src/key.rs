@@ -11,12 +11,13 @@ use siphasher::sip::SipHasher13;
 
 use crate::fingerprint::Fingerprint;
 
-/// What is counted separately: text, bytes, integers, addresses, and options and tuples of them.
+/// A key that is counted separately: text, bytes, integers, addresses, and options and tuples of
+/// them.
 ///
-/// A key is never stored. It becomes a 64-bit fingerprint under a secret, so that no client can make
-/// two keys collide on purpose; at ten million keys the odds that any two collide by chance are
-/// three in a million. Tuples are hashed so that no two different tuples can be taken for each
-/// other: `("ab", "c")` and `("a", "bc")` differ.
+/// A key is never stored. It is hashed to a 64-bit fingerprint with a secret, so that no client can
+/// make two keys collide on purpose. With ten million keys, the probability that any two collide is
+/// three in a million. Tuples are hashed so that different tuples have different encodings: `("ab",
+/// "c")` and `("a", "bc")` differ.
 ///
 /// ```
 /// use slidegate::{Limiter, Policy, Quota};
@@ -28,7 +29,7 @@ use crate::fingerprint::Fingerprint;
 /// # Ok::<(), slidegate::Error>(())
 /// ```
 ///
-/// Implement it for a type of your own by feeding its parts:
+/// To implement it for a custom type, feed its parts:
 ///
 /// ```
 /// use slidegate::{Key, KeyHasher};
@@ -51,10 +52,10 @@ use crate::fingerprint::Fingerprint;
     note = "for another type, pass one of its fields or a tuple of them, or implement `slidegate::Key`"
 )]
 pub trait Key {
-    /// Feeds the key to the hasher in a form that says where it ends.
+    /// Feeds the key to the hasher in an encoding that marks its end.
     fn feed(&self, hasher: &mut KeyHasher);
 
-    /// The key's fingerprint under a secret.
+    /// Returns the fingerprint of the key under a secret.
     #[inline]
     fn fingerprint(&self, secret: &Secret) -> u64 {
         let mut hasher = KeyHasher(secret.parts);
@@ -63,7 +64,7 @@ pub trait Key {
     }
 }
 
-/// Takes the parts of a key. Its `Debug` form does not show the secret.
+/// Hashes the parts of a key. Its `Debug` form does not show the secret.
 pub struct KeyHasher(SipHasher13);
 
 impl fmt::Debug for KeyHasher {
@@ -73,32 +74,33 @@ impl fmt::Debug for KeyHasher {
 }
 
 impl KeyHasher {
-    /// A part of any length.
+    /// Adds a part of any length.
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.0.write_u64(bytes.len() as u64);
         self.0.write(bytes);
     }
 
-    /// A number.
+    /// Adds a number.
     pub fn number(&mut self, number: u64) {
         self.0.write_u64(number);
     }
 }
 
-/// What makes fingerprints unforgeable: 128 random bits.
+/// The secret of fingerprints: 128 random bits. Without it, fingerprints cannot be predicted.
 ///
 /// Its `Debug` form does not show it.
 #[derive(Clone)]
 pub struct Secret {
-    /// For keys that are one run of bytes, hashed as they are.
+    /// For keys that are one sequence of bytes.
     whole: Fingerprint,
-    /// For everything else; a secret of its own, so that the two forms cannot meet.
+    /// For all other keys. It is a separate secret, so that the two forms cannot collide on
+    /// purpose.
     parts: SipHasher13,
     bytes: [u8; 16],
 }
 
 impl Secret {
-    /// The secret that these bytes are.
+    /// Creates a secret from these bytes.
     pub fn new(bytes: [u8; 16]) -> Self {
         let (first, second) = halves(bytes);
         Self {
@@ -108,7 +110,7 @@ impl Secret {
         }
     }
 
-    /// A secret of this process, from the system's randomness that seeds every `HashMap`.
+    /// Creates a random secret, from the random source of `HashMap`.
     pub fn random() -> Self {
         use core::hash::BuildHasher;
         let half = || std::collections::hash_map::RandomState::new().build_hasher().finish();
@@ -158,7 +160,7 @@ impl Key for str {
     }
 }
 
-/// Types whose key is the key of what they deref to.
+/// Implements `Key` for types by their target.
 macro_rules! key_as {
     ($({$($generics:tt)*} $owned:ty => $borrowed:ty;)*) => {$(
         impl<$($generics)*> Key for $owned {
@@ -195,7 +197,7 @@ impl<const N: usize> Key for [u8; N] {
     }
 }
 
-/// Integers of up to 64 bits, which become one number.
+/// Implements `Key` for integers of up to 64 bits, as one number.
 macro_rules! key_integers {
     ($($integer:ty)*) => {$(
         impl Key for $integer {
@@ -297,7 +299,7 @@ impl<K: Key> Key for Option<K> {
     }
 }
 
-/// Tuples: their length first, so that a short one is no prefix of a long one.
+/// Tuples start with their length, so that a short one is not a prefix of a long one.
 macro_rules! key_tuples {
     ($($length:literal: $($name:ident)*;)*) => {$(
         impl<$($name: Key),*> Key for ($($name,)*) {

@@ -1,9 +1,9 @@
-//! Sliding-window rate limiting in memory, exact at about a byte a request.
+//! Exact sliding-window rate limiting in memory, at one to two bytes per recorded request.
 //!
 //! ```
 //! use slidegate::{Limiter, Policy, Quota};
 //!
-//! // One hundred requests in any minute, separately for each key.
+//! // At most 100 requests in any minute, separately for each key.
 //! const API: Quota = Quota::per_minute(100);
 //!
 //! let limiter = Limiter::new(Policy::new("api", API)?)?;
@@ -14,20 +14,21 @@
 //! # Ok::<(), slidegate::Error>(())
 //! ```
 //!
-//! # Promises
+//! # Guarantees
 //!
-//! * **Never over.** With the exact log, no stretch of real time as long as the window ever
+//! * **Exact.** With the default algorithm, no interval of real time as long as the window
 //!   contains more than the limit.
-//! * **Denied costs nothing.** A denied request is not recorded: flooding neither grows memory nor
+//! * **Denials are free.** A denied request is not recorded, so a flood neither grows memory nor
 //!   prolongs a denial.
-//! * **`retry_after` is exact.** Asked a tick earlier: denied. Asked then: allowed.
-//! * **All or nothing.** Several quotas, several keys: taken from all or from none.
-//! * **Memory is a budget.** State never exceeds it, and nothing is forgiven to make room.
+//! * **`retry_after` is exact.** One tick earlier, the request is denied. At that time, it is
+//!   allowed.
+//! * **All or nothing.** A request takes units from several quotas and keys together, or from none.
+//! * **Memory is bounded.** If the budget is full, usage is over-counted, and never forgotten.
 //!
 //! # Where to start
 //!
-//! A [`Quota`] is a limit of units per window; a [`Policy`] has one to eight of them and an
-//! [`Algorithm`]; a [`Limiter`] holds a policy's state and gives a [`Decision`] for each
+//! A [`Quota`] is a limit of units per window. A [`Policy`] has one to eight quotas and an
+//! [`Algorithm`]. A [`Limiter`] holds the state of a policy and returns a [`Decision`] for each
 //! [`Key`]. Tests use a [`ManualClock`].
 
 mod account;

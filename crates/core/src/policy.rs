@@ -1,4 +1,4 @@
-//! Named quotas, how they are counted, and what a denial means.
+//! Policies: named quotas with an algorithm and a mode.
 
 use core::fmt;
 use core::str::FromStr;
@@ -13,7 +13,7 @@ pub(crate) const QUOTAS_MAX: usize = Policy::QUOTAS_MAX;
 
 /// Named quotas with their algorithm, mode and failure mode.
 ///
-/// A policy has one to eight quotas; a request takes from all of them or from none.
+/// A policy has one to eight quotas. A request takes units from all of them or from none.
 ///
 /// ```
 /// use slidegate::{Algorithm, Policy, Quota};
@@ -37,32 +37,32 @@ pub struct Policy {
     failure_mode: FailureMode,
 }
 
-/// What a denial means.
+/// Whether denials are enforced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Mode {
-    /// A denial denies.
+    /// Denials are enforced.
     #[default]
     Enforce,
-    /// Evaluated, never denied. What would have been denied is not recorded, so the counts are
-    /// those that enforcing would give.
+    /// Requests are evaluated and never denied. A request that would be denied is not recorded, so
+    /// the counts are the same as with enforcement.
     Shadow,
 }
 
-/// What to decide when a store fails.
+/// The decision when a store fails.
 ///
-/// Memory never fails; this is for stores behind a network.
+/// Memory never fails. This is for stores behind a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum FailureMode {
-    /// Let the request through.
+    /// Allows the request.
     #[default]
     Allow,
-    /// Deny the request.
+    /// Denies the request.
     Deny,
-    /// Decide with a limiter in this process.
+    /// Decides with a limiter in this process.
     Local,
 }
 
@@ -70,7 +70,7 @@ impl Mode {
     /// Every mode.
     pub const ALL: [Self; 2] = [Self::Enforce, Self::Shadow];
 
-    /// The name, as in configurations.
+    /// Returns the name, as in configuration files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Enforce => "enforce",
@@ -83,7 +83,7 @@ impl FailureMode {
     /// Every failure mode.
     pub const ALL: [Self; 3] = [Self::Allow, Self::Deny, Self::Local];
 
-    /// The name, as in configurations.
+    /// Returns the name, as in configuration files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Allow => "allow",
@@ -93,7 +93,7 @@ impl FailureMode {
     }
 }
 
-/// `Display` and `FromStr` by name.
+/// Implements `Display` and `FromStr` by name.
 macro_rules! text_by_name {
     ($($named:ty => $what:literal),*) => {$(
         impl fmt::Display for $named {
@@ -115,23 +115,23 @@ macro_rules! text_by_name {
 text_by_name!(Mode => "mode", FailureMode => "failure mode");
 
 impl Policy {
-    /// Maximum number of quotas in one policy.
+    /// The maximum number of quotas in one policy.
     pub const QUOTAS_MAX: usize = 8;
 
-    /// Maximum length of a name, in bytes.
+    /// The maximum length of a name, in bytes.
     pub const NAME_LENGTH_MAX: usize = 64;
 
-    /// A policy of one quota, counted exactly and enforced.
+    /// Creates a policy with one quota, counted exactly and enforced.
     ///
     /// # Errors
     ///
-    /// When the name is not usable, see [`Policy::builder`].
+    /// Returns an error if the name is invalid, see [`Policy::builder`].
     pub fn new(name: &str, quota: Quota) -> Result<Self, Error> {
         Self::builder(name).quota(quota).build()
     }
 
-    /// Starts a policy. A name has 1 to 64 characters out of `a-z A-Z 0-9 _ - . : / *` and starts
-    /// with a letter, so that it can stand in a header field and in a metric as it is.
+    /// Returns a builder. A name has 1 to 64 characters of `a-z A-Z 0-9 _ - . : / *` and starts
+    /// with a letter, so that it is valid in header fields and metrics.
     pub fn builder(name: &str) -> PolicyBuilder {
         PolicyBuilder {
             name: name.into(),
@@ -142,27 +142,27 @@ impl Policy {
         }
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The quotas, in the order they were given.
+    /// Returns the quotas, in the order they were added.
     pub fn quotas(&self) -> &[Quota] {
         &self.quotas
     }
 
-    /// How units are counted.
+    /// Returns the algorithm.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
-    /// What a denial means.
+    /// Returns whether denials are enforced.
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// What to decide when the store fails.
+    /// Returns the failure mode.
     pub fn failure_mode(&self) -> FailureMode {
         self.failure_mode
     }
@@ -198,33 +198,33 @@ impl PolicyBuilder {
         self
     }
 
-    /// Chooses how units are counted. The default is [`Algorithm::Log`].
+    /// Sets the algorithm. The default is [`Algorithm::Log`].
     #[must_use]
     pub fn algorithm(mut self, algorithm: Algorithm) -> Self {
         self.algorithm = algorithm;
         self
     }
 
-    /// Chooses what a denial means. The default is [`Mode::Enforce`].
+    /// Sets whether denials are enforced. The default is [`Mode::Enforce`].
     #[must_use]
     pub fn mode(mut self, mode: Mode) -> Self {
         self.mode = mode;
         self
     }
 
-    /// Chooses what to decide when the store fails. The default is [`FailureMode::Allow`].
+    /// Sets the decision when the store fails. The default is [`FailureMode::Allow`].
     #[must_use]
     pub fn failure_mode(mut self, failure_mode: FailureMode) -> Self {
         self.failure_mode = failure_mode;
         self
     }
 
-    /// Checks everything and makes the policy.
+    /// Checks the settings and builds the policy.
     ///
     /// # Errors
     ///
-    /// When the name is not usable, there is no quota or more than eight, or the algorithm's
-    /// parameter is out of range.
+    /// Returns an error if the name is invalid, there is no quota or more than eight, or the
+    /// parameter of the algorithm is out of range.
     pub fn build(self) -> Result<Policy, Error> {
         check_name(&self.name)?;
         check_quotas(&self.quotas)?;
@@ -256,7 +256,7 @@ fn check_name(name: &str) -> Result<(), Error> {
         return Ok(());
     }
     let message = format!(
-        "policy name {name:?} is not usable: use 1 to 64 of a-z A-Z 0-9 _ - . : / *, a letter first"
+        "invalid policy name {name:?}: use 1 to 64 of a-z A-Z 0-9 _ - . : / *, a letter first"
     );
     Err(Error::new(ErrorKind::Policy, message))
 }

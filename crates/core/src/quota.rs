@@ -17,12 +17,12 @@ use crate::error::{Error, ErrorKind};
 /// use slidegate::Quota;
 /// use std::time::Duration;
 ///
-/// // One hundred in any sixty seconds, not "one every hundred minutes".
+/// // At most 100 in any 60 seconds.
 /// const API: Quota = Quota::per_minute(100);
 /// assert_eq!(API.limit(), 100);
 /// assert_eq!(API.window(), Duration::from_secs(60));
 ///
-/// // Any other limit and window can be out of range.
+/// // Other limits and windows are checked.
 /// let five_minutes = Quota::new(2000, Duration::from_secs(300))?;
 /// assert_eq!(five_minutes.limit(), 2000);
 ///
@@ -43,7 +43,7 @@ const NAMED_WINDOWS: [(&str, u64); 5] =
     [("second", 1), ("minute", 60), ("hour", 3600), ("day", 86_400), ("week", 604_800)];
 
 impl Quota {
-    /// The largest limit and cost, 2^53 - 1: above it a Redis script could not count exactly.
+    /// The largest limit and cost, 2^53 - 1. Above it, a Redis script could not count exactly.
     pub const LIMIT_MAX: u64 = (1 << 53) - 1;
 
     /// The longest window, ten years.
@@ -95,12 +95,12 @@ impl Quota {
         Self { limit: limit as u64, window: Duration::from_secs(seconds) }
     }
 
-    /// Returns the units that any interval of one window may contain.
+    /// Returns the maximum number of units in any interval of one window.
     pub const fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// Returns how long a unit counts.
+    /// Returns the time for which a unit counts.
     pub const fn window(&self) -> Duration {
         self.window
     }
@@ -126,7 +126,7 @@ impl FromStr for Quota {
         });
         let Some((limit, window)) = parts else {
             let message = format!(
-                "quota {text:?} is not usable: use a limit and a window, such as 100/minute, 5/s, \
+                "invalid quota {text:?}: use a limit and a window, such as 100/minute, 5/s, \
                  1000/1h or 20/10s"
             );
             return Err(Error::new(ErrorKind::Policy, message));

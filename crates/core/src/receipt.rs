@@ -1,10 +1,9 @@
-//! What an allowed check hands out.
+//! Receipts of allowed checks.
 
-/// Names exactly the units that an allowed check took, so that they can be refunded.
+/// Identifies the units that an allowed check took, so that they can be refunded.
 ///
-/// Consumed by value by [`Limiter::refund`](crate::Limiter::refund) or
-/// [`Limiter::settle`](crate::Limiter::settle), so it works once. After a reset of the key it
-/// gives back nothing.
+/// [`Limiter::refund`](crate::Limiter::refund) and [`Limiter::settle`](crate::Limiter::settle) take
+/// it by value, so it can be used once. After a reset of the key, it refunds nothing.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "drop it, refund it or settle it"]
 pub struct Receipt {
@@ -15,23 +14,22 @@ pub struct Receipt {
 }
 
 impl Receipt {
-    /// Creates the receipt of a store that is not in memory: how many units, taken when, in which
-    /// epoch of the key.
+    /// Creates the receipt of a store that is not in memory, from its units, tick and epoch.
     pub fn new(fingerprint: u64, units: u64, tick: u64, epoch: u16) -> Self {
         Self { fingerprint, tick, units, epoch }
     }
 
-    /// Units taken.
+    /// Returns the number of units taken.
     pub fn units(&self) -> u64 {
         self.units
     }
 
-    /// The tick the units are dated, in ticks since the Unix epoch.
+    /// Returns the tick at which the units are recorded, in ticks since the Unix epoch.
     pub fn tick(&self) -> u64 {
         self.tick
     }
 
-    /// The epoch of the key's state when the units were taken.
+    /// Returns the epoch of the key's state when the units were taken.
     pub fn epoch(&self) -> u16 {
         self.epoch
     }

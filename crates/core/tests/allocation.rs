@@ -1,7 +1,7 @@
-//! No allocation per check in steady state, shown by an allocator that counts.
+//! No allocation per check in steady state, measured with a counting allocator.
 //!
-//! What could go wrong: a vector built for a decision, a block that is given back and taken again
-//! at every turn of the window, a key that is formatted on the way to its hash.
+//! What could go wrong: a vector built for a decision, a block that is released and allocated again
+//! in every window, a key that is formatted before it is hashed.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
@@ -23,7 +23,7 @@ const ALGORITHMS: [Algorithm; 6] = [
     Algorithm::Fixed,
 ];
 
-// If the counter did not count, everything below would pass.
+// If the counter did not count, all tests below would pass.
 #[test]
 fn the_allocator_counts() {
     assert_eq!(allocations(|| drop(std::hint::black_box(Box::new(1)))), 1);
@@ -42,7 +42,7 @@ fn checks_allocate_nothing() {
     assert_eq!(seen, NONE);
 }
 
-// Two quotas are judged over one run of codes that is cut into chunks: chunks come and go.
+// Two quotas share one log in chunks, which are created and removed.
 #[test]
 fn checks_under_two_quotas_allocate_nothing() {
     let mut seen = Vec::new();
@@ -55,7 +55,7 @@ fn checks_under_two_quotas_allocate_nothing() {
     assert_eq!(seen, NONE);
 }
 
-// A log of many thousand entries is cut into chunks as well.
+// A log of many thousand entries has chunks too.
 #[test]
 fn checks_of_a_long_log_allocate_nothing() {
     let mut seen = Vec::new();
@@ -65,7 +65,7 @@ fn checks_of_a_long_log_allocate_nothing() {
             let _ = limiter.check(key);
         }));
     }
-    // The list of its chunks may grow once more, by doubling.
+    // The list of chunks may grow once more, by doubling.
     seen.retain(|(_, count)| *count > 1);
     assert_eq!(seen, NONE);
 }
@@ -75,7 +75,7 @@ fn denied_checks_allocate_nothing() {
     let mut seen = Vec::new();
     for algorithm in ALGORITHMS {
         let traffic = Traffic::new(&[(5, 60)], algorithm);
-        // Somebody else's traffic: these keys are nearly always over their limit.
+        // These keys are nearly always over their limit.
         let traffic = Traffic { gap: traffic.gap / 10, ..traffic };
         let mut denied = 0_u64;
         seen.extend(traffic.allocations(|limiter, key| {
@@ -121,7 +121,7 @@ fn batches_into_a_used_vector_allocate_nothing() {
     assert_eq!(seen, NONE);
 }
 
-// Text, addresses and tuples are hashed as they lie.
+// Text, addresses and tuples are hashed in place.
 #[test]
 fn keys_of_every_kind_allocate_nothing() {
     let traffic = Traffic::new(&[(100, 60)], Algorithm::Log);
@@ -136,7 +136,7 @@ fn keys_of_every_kind_allocate_nothing() {
     assert_eq!(seen, None);
 }
 
-// Shadow mode and tiers take another way through the code.
+// Shadow mode and tiers use another code path.
 #[test]
 fn tiers_and_shadows_allocate_nothing() {
     let mut seen = Vec::new();
@@ -153,15 +153,15 @@ fn tiers_and_shadows_allocate_nothing() {
     assert_eq!(seen, NONE);
 }
 
-/// What a test should see: no algorithm with any number of allocations.
+/// The expected result: no algorithm with allocations.
 const NONE: [(Algorithm, u64); 0] = [];
 
-/// Keys that ask at irregular moments, each a little more often than its limit allows.
+/// Keys that are checked at irregular times, slightly more often than their limit allows.
 struct Traffic {
     limiter: Limiter,
     clock: ManualClock,
     keys: u64,
-    /// Nanoseconds between two requests, on average.
+    /// The average time between two requests in nanoseconds.
     gap: u64,
     window: u64,
 }
@@ -179,19 +179,20 @@ impl Traffic {
         let quota = *policy.quotas().last().unwrap();
         let window = u64::try_from(quota.window().as_nanos()).unwrap();
         let gap = window / quota.limit();
-        // With one secret the same keys share the same shards in every run.
+        // With one secret, the same keys share the same shards in every run.
         let builder = Limiter::builder(policy).clock(clock.clone()).secret([7; 16]);
         let limiter = builder.build().unwrap();
         Self { limiter, clock, keys: 16, gap, window }
     }
 
-    /// Warms up for five windows, then counts over 100,000 calls; none if there was nothing.
+    /// Warms up for five windows, then counts over 100,000 calls. Returns `None` if nothing was
+    /// allocated.
     fn allocations(&self, mut ask: impl FnMut(&Limiter, &u64)) -> Option<(Algorithm, u64)> {
         let mut random = Random::new(7);
         let gap = self.gap / self.keys;
         let mut run = |calls: u64| {
             for _ in 0..calls {
-                // A third faster than the limit, so that now and then somebody is denied.
+                // A third faster than the limit, so that some requests are denied.
                 self.clock.advance(Duration::from_nanos(random.between(0, gap * 3 / 2)));
                 let key = random.between(1, self.keys);
                 ask(&self.limiter, &key);
@@ -203,7 +204,7 @@ impl Traffic {
     }
 }
 
-/// How often this thread asked for memory while `run` ran.
+/// Returns the number of allocations of this thread while `run` ran.
 fn allocations(run: impl FnOnce()) -> u64 {
     let before = COUNT.get();
     run();
@@ -214,18 +215,18 @@ thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The system's allocator, and a count for each thread.
+/// The system's allocator with a counter per thread.
 struct Counting;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
 #[expect(unsafe_code, reason = "an allocator cannot be written without")]
-// SAFETY: every call is passed on as it is; counting neither allocates nor panics.
+// SAFETY: every call is passed on unchanged; counting neither allocates nor panics.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: the caller's promises are the system allocator's.
+        // SAFETY: the caller upholds the contract of the system allocator.
         unsafe { System.alloc(layout) }
     }
 

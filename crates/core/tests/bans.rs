@@ -1,4 +1,4 @@
-//! A limit of zero bans: every request is denied for ever, and nothing is stored.
+//! A limit of zero bans: every request is denied forever, and nothing is stored.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
@@ -76,8 +76,7 @@ fn shadow_mode_reports_the_ban() {
     }
 }
 
-// The ban decides nothing about the units that the key has taken before: they count again when it
-// is lifted, no more and no fewer.
+// The ban does not affect units that the key took before: they count again when it is lifted.
 #[test]
 fn a_banned_tier_keeps_the_units_of_a_key() {
     for algorithm in Algorithm::ALL {
@@ -94,7 +93,7 @@ fn a_banned_tier_keeps_the_units_of_a_key() {
         // GCRA rounds up to a whole tick when the limit changes.
         let rounded = u64::from(algorithm == Algorithm::Gcra);
         assert_eq!(limiter.peek("alice").remaining(), 4 - rounded, "{algorithm:?}");
-        // Debt that is settled during the ban counts too, and neither divides by the limit.
+        // Debt that is settled during the ban counts too, without a division by the limit.
         assert_eq!(limiter.with(&banned).unwrap().settle(receipt, 5), 5, "{algorithm:?}");
         assert_banned(&limiter.with(&banned).unwrap().check("alice"), &format!("{algorithm:?}"));
         assert!(limiter.peek("alice").remaining() <= 2, "{algorithm:?}");

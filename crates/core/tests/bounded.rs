@@ -1,7 +1,7 @@
-//! Memory is a budget: floods of one-off keys push nobody out and lock nobody out.
+//! Memory is bounded: floods of one-off keys neither push out nor lock out other keys.
 //!
-//! What could go wrong: a table that grows with the keys; a flood that makes a guilty key
-//! forgotten; a sketch so full that innocent keys are denied; memory that never comes back.
+//! What could go wrong: a table that grows with the keys; a flood that removes the record of a key
+//! over its limit; a sketch so full that other keys are denied; memory that is never released.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 #![expect(clippy::print_stdout, reason = "the floods report what they measured")]
@@ -13,7 +13,7 @@ use slidegate::{Algorithm, Cost, Limiter, ManualClock, OnFull, Policy, Quota, Re
 
 const FLOOD: u64 = 20_000_000;
 const BUDGET: usize = 256 << 20;
-/// Fresh keys of which each asks once.
+/// New keys that each send one request.
 const FRESH: u64 = 100_000;
 
 #[test]
@@ -28,7 +28,8 @@ fn a_flood_of_20_million_keys_at_limit_5() {
     assert!(false_denials <= 0.1, "{:.3} % of innocent keys denied", 100.0 * false_denials);
 }
 
-/// One flood against the default settings; the worst share of fresh keys that were denied.
+/// Runs one flood with the default settings. Returns the highest share of new keys that were
+/// denied.
 fn flood(limit: u64) -> f64 {
     let _alone = alone();
     let resident_before = resident();
@@ -40,7 +41,8 @@ fn flood(limit: u64) -> f64 {
         for key in step * FLOOD / 100..(step + 1) * FLOOD / 100 {
             let _ = limiter.check(&key);
         }
-        // A minute in all would let the first expire; half of one keeps all in one window.
+        // In a whole minute, the first requests would expire; half a minute keeps all in one
+        // window.
         clock.advance(Duration::from_millis(300));
         let stats = limiter.stats();
         assert!(stats.bytes <= stats.memory_limit, "{stats:?} after step {step}");
@@ -49,7 +51,7 @@ fn flood(limit: u64) -> f64 {
         assert!(!limiter.check("early").is_allowed(), "forgotten in step {step}");
         assert!(!limiter.peek("early").is_allowed());
         if step == 50 {
-            assert!(stats.overflowed > 0, "the table was never full: this floods nothing");
+            assert!(stats.overflowed > 0, "the table was never full: the flood is too small");
             exhaust(&limiter, "late", limit);
         }
         if step > 50 {
@@ -61,7 +63,7 @@ fn flood(limit: u64) -> f64 {
     }
     let stats = limiter.stats();
     println!(
-        "limit {limit}: {} keys in the table, {} requests judged by the sketch\n\
+        "limit {limit}: {} keys in the table, {} requests decided by the sketch\n\
          accounted {bytes_most} bytes, resident {resident_most} bytes, budget {BUDGET}\n\
          false denials through the flood: {rates:?}\nlongest hold {:?}",
         stats.keys, stats.overflowed, stats.longest_hold
@@ -70,9 +72,9 @@ fn flood(limit: u64) -> f64 {
     rates.into_iter().fold(0.0, f64::max)
 }
 
-// Under `lru` the guilty key is pushed out of the table; what it took must follow it.
+// With `lru`, the key over its limit is evicted, and its usage must be kept.
 #[test]
-fn a_key_that_was_evicted_over_its_limit_comes_back_denied() {
+fn an_evicted_key_over_its_limit_is_still_denied() {
     let _alone = alone();
     let quotas = [Quota::per_minute(3), Quota::per_hour(5)];
     let mut forgiven = Vec::new();
@@ -86,7 +88,7 @@ fn a_key_that_was_evicted_over_its_limit_comes_back_denied() {
             }
         }
         assert!(limiter.stats().evictions > 50_000, "{algorithm:?} {:?}", limiter.stats());
-        // Aligned windows make everybody of a window equally old, so there luck decides who goes.
+        // With aligned windows, all keys of a window are equally old, so the evicted key is random.
         let aligned = matches!(algorithm, Algorithm::Counter | Algorithm::Fixed);
         let evicted = limiter.usage("guilty").units(0) == 0;
         assert!(evicted || aligned, "{algorithm:?}: it was not evicted");
@@ -95,12 +97,12 @@ fn a_key_that_was_evicted_over_its_limit_comes_back_denied() {
             forgiven.push((algorithm, count));
         }
     }
-    assert_eq!(forgiven, [], "algorithms and quotas under which the guilty were forgiven");
+    assert_eq!(forgiven, [], "algorithms and quotas that forgot keys over their limit");
 }
 
-// Under `deny` newcomers are told when to come back, and those who are in notice nothing.
+// With `deny`, new keys get a retry time, and existing keys are not affected.
 #[test]
-fn a_full_table_denies_new_keys_and_leaves_old_ones_alone() {
+fn a_full_table_denies_only_new_keys() {
     let _alone = alone();
     for algorithm in ALGORITHMS {
         let (limiter, _) = limiter(3, 1 << 20, OnFull::Deny, algorithm);
@@ -121,9 +123,9 @@ fn a_full_table_denies_new_keys_and_leaves_old_ones_alone() {
     }
 }
 
-// Told to come back after a window, a newcomer must not find the table full of the dead.
+// After the retry time, the table must not be full of expired keys.
 #[test]
-fn a_full_table_has_room_again_after_the_window() {
+fn a_full_table_accepts_new_keys_after_the_window() {
     let _alone = alone();
     let mut denied = Vec::new();
     for algorithm in ALGORITHMS {
@@ -139,17 +141,17 @@ fn a_full_table_has_room_again_after_the_window() {
     assert_eq!(denied, [], "algorithms, and how many of 1000 were denied by expired keys");
 }
 
-// The same where what is missing is not a slot but the bytes of a window: of the few slots that are
-// looked at for a new key, all may be empty while the dead of its shard have all the memory.
+// The same if bytes are missing and not a slot: all of the few slots that a new key sweeps may be
+// empty while expired keys of its shard use all the memory.
 #[test]
-fn the_dead_keep_no_bytes_from_a_new_key() {
+fn expired_keys_make_room_for_new_keys() {
     let _alone = alone();
     let mut denied = 0;
     for _ in 0..300 {
         let segments = Algorithm::Segments { count: 6 };
         let (limiter, clock) = limiter(3, 1 << 20, OnFull::Deny, segments);
         (0..12_000_u64).for_each(|key| drop(limiter.check(&key)));
-        assert!(limiter.stats().overflowed > 0, "there was room for all");
+        assert!(limiter.stats().overflowed > 0, "all keys fit");
         clock.advance(Duration::from_secs(180));
         let fresh = (1 << 40)..(1 << 40) + 100_u64;
         denied += fresh.filter(|key| !limiter.check(key).is_allowed()).count();
@@ -157,10 +159,10 @@ fn the_dead_keep_no_bytes_from_a_new_key() {
     assert_eq!(denied, 0, "of 30,000 new keys");
 }
 
-// A shard all of whose keys are dead is left without a table when it looks for room; the key for which
-// it looked must get a new one. These secrets once made it panic, or deny.
+// A shard whose keys have all expired is left without a table when it is swept, and the new key
+// must get a new one. These secrets once caused a panic or a denial.
 #[test]
-fn a_shard_that_is_swept_empty_takes_the_new_key() {
+fn an_emptied_shard_accepts_a_new_key() {
     let _alone = alone();
     let clock = ManualClock::new(Duration::from_secs(60 * 28_333_333));
     for seed in (0..300_u64).chain([716, 908, 1802, 2732, 3911, 4484, 5282, 5567, 6185]) {
@@ -179,10 +181,10 @@ fn a_shard_that_is_swept_empty_takes_the_new_key() {
     }
 }
 
-// Several keys together are looked at before they are taken from: who only looks must see past the
-// dead as well, or nobody who always asks so is ever let in again.
+// Several keys are evaluated before units are taken, so the evaluation must also sweep expired
+// keys. Otherwise a caller that always checks several keys would never be allowed again.
 #[test]
-fn the_dead_keep_no_room_from_a_pair() {
+fn expired_keys_make_room_for_pairs() {
     let _alone = alone();
     let (limiter, clock) = limiter(3, 1 << 20, OnFull::Deny, Algorithm::Log);
     (0..100_000_u64).for_each(|key| drop(limiter.check(&key)));
@@ -196,9 +198,10 @@ fn the_dead_keep_no_room_from_a_pair() {
     }
 }
 
-// A check sweeps also when it does not go the short way: who asks less than once a window never does.
+// Checks outside the fast path sweep too: keys that are checked less than once per window never use
+// it.
 #[test]
-fn the_dead_go_while_only_known_keys_ask_seldom() {
+fn rare_checks_sweep_expired_keys() {
     let clock = ManualClock::new(Duration::from_secs(1_800_000_000));
     let policy = Policy::new("seldom", Quota::per_minute(3)).unwrap();
     let limiter = Limiter::builder(policy).clock(clock.clone()).shards(1).build().unwrap();
@@ -210,8 +213,7 @@ fn the_dead_go_while_only_known_keys_ask_seldom() {
     assert_eq!(limiter.stats().keys, 1);
 }
 
-// New keys sweep only when something may have expired: however keys came and changed, that must not
-// keep expired ones in the table.
+// New keys sweep only if something may have expired. That must not keep expired keys in the table.
 #[test]
 fn new_keys_drop_expired_keys() {
     let mut kept = Vec::new();
@@ -224,8 +226,8 @@ fn new_keys_drop_expired_keys() {
             clock.advance(Duration::from_millis(600));
             most = most.max(limiter.stats().keys);
         }
-        // A thousand keys come in each window. Some algorithms remember two windows, and a pass of
-        // the sweep takes a part of one.
+        // A thousand keys arrive in each window. Some algorithms keep two windows, and a pass of
+        // the sweep takes part of one.
         kept.extend((most > 2800).then_some((algorithm, most)));
     }
     assert_eq!(kept, [], "algorithms, and how many keys were in the table at most");
@@ -264,10 +266,10 @@ fn new_keys_drop_expired_keys_of_a_snapshot() {
     assert!(limiter.stats().keys <= 600, "{:?}", limiter.stats());
 }
 
-// A pair of keys of which one finds no room: the other gives back what it took, and the one that
-// was in the way says so.
+// If one of a pair of keys does not fit, the other is refunded, and the one that denied is
+// reported.
 #[test]
-fn a_full_table_denies_a_pair_whole() {
+fn a_full_table_denies_a_pair_as_a_whole() {
     let _alone = alone();
     let (limiter, _) = limiter(3, 1 << 20, OnFull::Deny, Algorithm::Log);
     assert_eq!(limiter.check("old").remaining(), 2);
@@ -282,13 +284,13 @@ fn a_full_table_denies_a_pair_whole() {
     assert!(decisions.iter().all(|decision| !decision.is_allowed()));
     assert_eq!(limiter.usage("old").units(0), 1, "nothing was taken from it");
     assert_eq!(decisions[0].retry_after(), RetryAfter::Now);
-    assert_ne!(decisions[1].retry_after(), RetryAfter::Now, "it was in the way");
+    assert_ne!(decisions[1].retry_after(), RetryAfter::Now, "it denied");
     assert!(!limiter.peek("new").is_allowed(), "peek decides as check would");
 }
 
-// What a flood took must come back once it is over, or one bad minute would cost for ever.
+// Memory that a flood used must be released when it is over.
 #[test]
-fn memory_comes_back_after_everything_has_expired() {
+fn memory_is_released_after_everything_has_expired() {
     let _alone = alone();
     let mut kept = Vec::new();
     for on_full in [OnFull::Overflow, OnFull::Lru, OnFull::Deny] {
@@ -312,7 +314,7 @@ fn memory_comes_back_after_everything_has_expired() {
     assert!(kept.is_empty(), "still there after a sweep of everything:\n{}", kept.join("\n"));
 }
 
-// A state that is put on the heap without asking would pass the budget by a little for every key.
+// Heap memory without a reservation would exceed the budget slightly for every key.
 #[test]
 fn one_and_two_quotas_stay_within_the_budget() {
     let _alone = alone();
@@ -338,10 +340,10 @@ fn one_and_two_quotas_stay_within_the_budget() {
     assert!(over.is_empty(), "over 1048576 bytes:\n{}", over.join("\n"));
 }
 
-// The sketch counts in quanta of a limit. If a tier with a huge one opens it, a quantum of that
-// tier must not be a quantum for everybody.
+// The sketch counts in quanta of a limit. The quantum of a tier with a huge limit must not apply to
+// other keys.
 #[test]
-fn a_tier_with_a_huge_limit_does_not_spoil_the_sketch_for_others() {
+fn a_tier_with_a_huge_limit_does_not_affect_other_keys() {
     let _alone = alone();
     let (limiter, _) = limiter(100, 1 << 20, OnFull::Overflow, Algorithm::Log);
     let huge = limiter.tier(&[Quota::new(1 << 50, Duration::from_secs(60)).unwrap()]).unwrap();
@@ -356,7 +358,7 @@ fn a_tier_with_a_huge_limit_does_not_spoil_the_sketch_for_others() {
     assert!(denied <= 10, "{denied} of 10000 fresh keys denied one of two requests");
 }
 
-// Whoever waits must be told the same as whoever asks.
+// A waiter must get the same result as a check.
 #[test]
 fn a_full_table_denies_new_keys_that_wait() {
     let _alone = alone();
@@ -371,9 +373,9 @@ fn a_full_table_denies_new_keys_that_wait() {
     }
 }
 
-// A cost above the limit never passes, whether there is room in the table or not.
+// A cost above the limit is never allowed, whether the table is full or not.
 #[test]
-fn a_full_table_still_says_never() {
+fn a_full_table_still_reports_never() {
     let _alone = alone();
     for on_full in [OnFull::Overflow, OnFull::Lru, OnFull::Deny] {
         let (limiter, _) = limiter(3, 1 << 20, on_full, Algorithm::Log);
@@ -388,7 +390,7 @@ fn a_full_table_still_says_never() {
     }
 }
 
-// Long logs, not many keys, may fill the budget too: then they are merged, and nobody gets more.
+// Long logs, not many keys, may fill the budget too. Then they are merged, and no key gets more.
 #[test]
 fn long_logs_stay_within_the_budget_and_the_limit() {
     let _alone = alone();
@@ -425,7 +427,7 @@ fn limiter(
     build(&[Quota::new(limit, Duration::from_secs(60)).unwrap()], memory_limit, on_full, algorithm)
 }
 
-/// With windows that have just begun, so that half a minute later they still run.
+/// Builds a limiter whose windows have just started, so that they still run half a minute later.
 fn build(
     quotas: &[Quota],
     memory_limit: usize,
@@ -454,21 +456,21 @@ fn exhaust(limiter: &Limiter, key: &str, limit: u64) {
     assert!(!limiter.check(key).is_allowed());
 }
 
-/// The share of fresh keys that are denied their first request.
+/// Returns the share of new keys whose first request is denied.
 fn denied_of_fresh(limiter: &Limiter, step: u64) -> f64 {
     let first = (1 << 40) + step * FRESH;
     let denied = (first..first + FRESH).filter(|key| !limiter.check(key).is_allowed()).count();
     f64::from(u32::try_from(denied).unwrap()) / 100_000.0
 }
 
-/// Bytes of this process in real memory.
+/// Returns the resident memory of this process.
 fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 1024
 }
 
-/// One test at a time, where they share a process: they measure its memory.
+/// Runs one test at a time, because they measure the memory of the process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,4 +1,5 @@
-//! Clocks that jump, lag and go back: no panic, no denial without end, never over in real time.
+//! Clocks that jump, lag and go back: no panic, no endless denial, never over the limit in real
+//! time.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
@@ -21,11 +22,11 @@ const ALGORITHMS: [Algorithm; 7] = [
 ];
 const TEN_YEARS: u64 = 10 * 366 * 24 * 3600 * SECOND;
 const SECOND: u64 = 1_000_000_000;
-/// Where time ends for a limiter, in the year 2116: whatever is later is read as this.
+/// The latest time of a limiter, in the year 2116. Later readings are clamped to it.
 const LATEST: u64 = (1 << 62) - (1 << 50) - SECOND;
 const SEEDS: u64 = 1500;
 
-// Sums of a time and a window, differences of a time and an earlier one: each may leave its range.
+// Sums of a time and a window and differences of times may leave their range.
 #[test]
 fn no_walk_of_the_clock_panics() {
     for algorithm in ALGORITHMS {
@@ -39,8 +40,8 @@ fn no_walk_of_the_clock_panics() {
     }
 }
 
-// Units that are dated ahead of all times to come would deny for ever. After the latest time that
-// the limiter has seen, two windows must be enough for anybody, whatever happened before.
+// Units recorded in the far future would deny forever. After the latest time that the limiter has
+// seen, every request must be allowed within two windows.
 #[test]
 fn no_denial_lasts_longer_than_two_windows() {
     let mut locked = Vec::new();
@@ -54,7 +55,7 @@ fn no_denial_lasts_longer_than_two_windows() {
                 let _ = walk.limiter.check_cost("key", cost);
             }
             let longest = walk.quotas.iter().map(|quota| quota.1).max().unwrap();
-            // A window is rounded up to whole ticks, and so is the date of a unit.
+            // A window is rounded up to whole ticks, and so is the time of a unit.
             let end = walk.latest + (2 * longest.div_ceil(walk.tick) + 1) * walk.tick;
             walk.clock.set(Duration::from_nanos(end));
             if !walk.limiter.check("key").is_allowed() {
@@ -65,7 +66,7 @@ fn no_denial_lasts_longer_than_two_windows() {
     assert_eq!(locked, [""; 0]);
 }
 
-// A tick more or less would be a denial too long, or a retry that is denied again.
+// A tick more would deny too long, and a tick less would make the retry fail.
 #[test]
 fn retry_after_is_exact() {
     let mut wrong = Vec::new();
@@ -100,9 +101,9 @@ fn retry_after_is_exact() {
     assert_eq!(wrong, [""; 0]);
 }
 
-// Ticks of the latest times need nearly all of the bits that there are for them.
+// Ticks of the latest times need nearly all of their bits.
 #[test]
-fn the_limit_holds_at_any_time_a_clock_can_show() {
+fn the_limit_holds_at_any_time() {
     let mut wrong = Vec::new();
     for algorithm in ALGORITHMS {
         for tick in [SECOND / 10_000, SECOND / 1000, SECOND] {
@@ -122,10 +123,10 @@ fn the_limit_holds_at_any_time_a_clock_can_show() {
     assert!(wrong.is_empty(), "of a limit of 3:\n{}", wrong.join("\n"));
 }
 
-// A machine that was suspended, or a clock that stepped, must not free what has not expired; a
-// clock that goes back stands still for the limiter.
+// A suspended machine or a clock step must not expire units early. A clock that goes back stops for
+// the limiter.
 #[test]
-fn a_clock_that_goes_back_stands_still() {
+fn a_clock_that_goes_back_is_clamped() {
     for algorithm in ALGORITHMS {
         let start = Duration::from_secs(1_700_000_000);
         let clock = ManualClock::new(start);
@@ -141,8 +142,8 @@ fn a_clock_that_goes_back_stands_still() {
     }
 }
 
-// A clock that lags shows a time at which the units were not yet taken: dated so, they would stop
-// counting too early. Every reading lags by another amount, so the clock also goes back.
+// A lagging clock returns a time before the units were taken, with which they would expire too
+// early. Every reading lags by another amount, so the clock also goes back.
 #[test]
 fn a_clock_with_a_lag_is_never_over_in_real_time() {
     let (mut over, mut too_strict, mut misdated) = (Vec::new(), Vec::new(), Vec::new());
@@ -155,7 +156,7 @@ fn a_clock_with_a_lag_is_never_over_in_real_time() {
             let clock = Lagging::new(&mut random, tick);
             let limiter = limiter(&[(limit, window)], algorithm, tick, clock.clone());
             let mut admitted = Vec::new();
-            // Two ticks of rounding, and the lag once in the date and once in the reading.
+            // Two ticks of rounding, and the lag once in the recorded time and once in the reading.
             let slack = 2 * tick + 2 * clock.lag;
             let lenient_quota = TickQuota { limit, window: window.div_ceil(tick) * tick + slack };
             let mut lenient = ListModel::new(Counting::Log);
@@ -184,7 +185,7 @@ fn a_clock_with_a_lag_is_never_over_in_real_time() {
 
 const SEGMENTS: Algorithm = Algorithm::Segments { count: 7 };
 
-/// A coarse clock: each reading is behind real time by anything up to its lag.
+/// A coarse clock: each reading is behind real time by up to its lag.
 #[derive(Debug, Clone)]
 struct Lagging {
     real: Arc<AtomicU64>,
@@ -215,13 +216,13 @@ impl Clock for Lagging {
     }
 }
 
-/// A limiter with a clock that goes anywhere.
+/// A limiter with a clock that jumps at random.
 struct Walk {
     random: Random,
     limiter: Limiter,
     clock: ManualClock,
     tick: u64,
-    /// Limits and windows in nanoseconds.
+    /// Limits, and windows in nanoseconds.
     quotas: Vec<(u64, u64)>,
     latest: u64,
 }
@@ -253,7 +254,7 @@ impl Walk {
         Cost::new(units).unwrap()
     }
 
-    /// Anywhere, also back, but no later than `latest`.
+    /// Jumps to a random time, also back, but no later than `latest`.
     fn jump(&mut self, latest: u64) {
         let Self { random, clock, .. } = self;
         let window = random.pick(&self.quotas).1;
@@ -282,7 +283,7 @@ impl Walk {
         self.clock.advance(Duration::from_nanos(by));
     }
 
-    /// Everything that a key can be asked.
+    /// Calls every operation of a key.
     fn ask(&mut self) {
         let cost = self.cost();
         let Self { random, limiter, .. } = self;

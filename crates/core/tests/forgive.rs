@@ -1,4 +1,4 @@
-//! Units given back without a receipt.
+//! Refunds without a receipt.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
@@ -13,7 +13,7 @@ fn limiter(algorithm: Algorithm, clock: &ManualClock) -> Limiter {
 }
 
 #[test]
-fn what_is_forgiven_can_be_taken_again() {
+fn forgiven_units_can_be_taken_again() {
     for algorithm in [
         Algorithm::Log,
         Algorithm::Counter,
@@ -32,7 +32,7 @@ fn what_is_forgiven_can_be_taken_again() {
 }
 
 #[test]
-fn never_more_than_there_is_and_other_keys_are_left_alone() {
+fn forgives_at_most_the_recorded_units_of_the_key() {
     let clock = ManualClock::new(Duration::from_secs(1_000_020));
     let limiter = limiter(Algorithm::Log, &clock);
     assert_eq!(limiter.forgive("k", 3), 0);
@@ -43,9 +43,9 @@ fn never_more_than_there_is_and_other_keys_are_left_alone() {
     assert_eq!(limiter.usage("other").units(0), 1);
 }
 
-// The oldest would be free again soonest anyway: to give back the newest would free more.
+// The oldest units would expire first anyway; refunding the newest would free more.
 #[test]
-fn of_the_log_the_oldest_go_first() {
+fn a_log_forgives_the_oldest_units_first() {
     let clock = ManualClock::new(Duration::from_secs(1_000_000));
     let limiter = limiter(Algorithm::Log, &clock);
     for _ in 0..3 {

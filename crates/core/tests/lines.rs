@@ -1,7 +1,7 @@
-//! Lines against a model that keeps every entry and plans by brute force.
+//! Wait queues compared with a model that stores every entry and plans by brute force.
 //!
-//! What could go wrong: units that come back reach a later check instead of the line; a waiter
-//! sleeps although its units are there; `retry_after` counts waiters that have left.
+//! What could go wrong: refunded units reach a later check instead of the queue; a waiter sleeps
+//! although its units are available; `retry_after` counts waiters that have left.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
@@ -33,7 +33,7 @@ fn several_quotas() {
     run(|random| Setup::log(random, 3, 1));
 }
 
-// Units beyond 16 and 32 bits are kept in other forms.
+// Units beyond 16 and 32 bits have other encodings.
 #[test]
 fn large_costs() {
     run(|random| Setup::log(random, 1, 70_000));
@@ -52,7 +52,7 @@ fn gcra() {
 
 // If refunds or cancelled waits never happened, the tests above would prove little.
 #[test]
-fn the_walks_go_everywhere() {
+fn the_walks_cover_all_events() {
     let mut seen = [0; EVENTS];
     for seed in 0..40 {
         let mut random = Random::new(seed);
@@ -72,7 +72,7 @@ fn run(setup: impl Fn(&mut Random) -> Setup) {
     }
 }
 
-/// The limit and the window in milliseconds.
+/// Limits, and windows in milliseconds.
 type Limits = Vec<(u64, u64)>;
 
 #[derive(Debug)]
@@ -90,8 +90,8 @@ impl Setup {
         Self { algorithm: Algorithm::Log, limits: vec![limits], scale }
     }
 
-    /// A larger limit in the same window: so what the policy allows, the tier allows too, and a
-    /// check never passes a waiter.
+    /// A larger limit in the same window: the tier allows what the policy allows, and a check never
+    /// overtakes a waiter.
     fn tiers(random: &mut Random) -> Self {
         let (limit, window) = (random.between(1, 8), random.between(20, 60));
         let tier = (limit + random.between(1, 8), window);
@@ -109,16 +109,16 @@ impl Setup {
     }
 }
 
-/// What the limiter should do.
+/// The expected behavior of the limiter.
 enum Model {
-    /// Every unit used, with its time.
+    /// Every used unit with its time.
     Log(Vec<(u64, u64)>),
     /// The time at which the bucket is full.
     Gcra(u64),
 }
 
 impl Model {
-    /// The earliest time from `from` on at which the quotas have room for `cost`.
+    /// Returns the earliest time from `from` on at which the quotas allow `cost`.
     fn earliest(&self, limits: &Limits, from: u64, cost: u64) -> u64 {
         match self {
             Self::Log(used) => {
@@ -149,7 +149,7 @@ impl Model {
         }
     }
 
-    /// Gives back units taken at `tick`; of a log those taken later, if they are gone.
+    /// Refunds units taken at `tick`. For a log, refunds later ones if they are gone.
     fn give_back(&mut self, limits: &Limits, now: u64, tick: u64, units: u64) -> u64 {
         match self {
             Self::Log(used) => {
@@ -199,10 +199,10 @@ struct Walk<'a> {
     model: Model,
     queue: VecDeque<Queued>,
     tasks: Vec<Task>,
-    /// With the cost and the time that the model knows.
+    /// With the cost and the time in the model.
     receipts: Vec<(Receipt, u64, u64)>,
     next_id: u64,
-    /// How often each kind of event happened.
+    /// The number of events of each kind.
     seen: [u64; EVENTS],
 }
 
@@ -233,7 +233,7 @@ impl<'a> Walk<'a> {
             walk.settle_down();
             walk.compare_peek();
         }
-        // Everyone is served or denied in the end.
+        // Every waiter is served or denied in the end.
         while !walk.queue.is_empty() {
             walk.pass();
         }
@@ -413,7 +413,7 @@ impl<'a> Walk<'a> {
             let (id, cost) = (*id, *cost);
             let is_awake = woken.0.swap(false, Ordering::Relaxed) || asleep_until.get() <= self.now;
             match if is_awake { self.poll(index) } else { None } {
-                // One that leaves may wake any other.
+                // A waiter that leaves may wake any other.
                 Some(decision) => {
                     done.push((id, decision.is_allowed()));
                     if let Some(receipt) = decision.into_receipt() {
@@ -430,7 +430,7 @@ impl<'a> Walk<'a> {
         assert_eq!(done, expected, "served or denied at {}", self.now);
     }
 
-    /// Serves the model's queue: in order, as soon as possible, until the deadline.
+    /// Serves the model's queue in order, as soon as possible, until the deadline.
     fn serve(&mut self) -> Vec<(u64, bool)> {
         let mut done = Vec::new();
         loop {
@@ -453,7 +453,7 @@ impl<'a> Walk<'a> {
         self.model.earliest(&self.setup.limits[limits], from, cost)
     }
 
-    /// Returns the model with the whole queue served, and when its last is due.
+    /// Returns the model with the whole queue served, and the time of its last waiter.
     fn plan(&self) -> (Model, u64) {
         let (mut model, mut due) = (self.model.copy(), self.now);
         for Queued { cost, limits, .. } in &self.queue {
@@ -488,8 +488,8 @@ impl<'a> Walk<'a> {
         self.receipts.push((decision.into_receipt().unwrap(), cost, self.now));
     }
 
-    /// Tasks that are due at the same time may run in any order, as long as they have the same
-    /// quotas. Otherwise one further back with larger quotas may leave too little for the first.
+    /// Removes a task. Tasks that are due at the same time may run in any order, if they have the
+    /// same quotas. Otherwise a later one with larger quotas may leave too little for the first.
     fn remove_task(&mut self, index: usize) -> Task {
         if self.setup.limits.len() == 1 {
             self.tasks.swap_remove(index)

@@ -1,4 +1,4 @@
-//! Charges, checks of at most n units: what the traces in `conformance/` cannot show.
+//! Charges and checks of at most n units: cases that the traces in `conformance/` do not cover.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
@@ -27,8 +27,8 @@ fn limiter(algorithm: Algorithm) -> (Limiter, ManualClock) {
     (builder(algorithm, &clock).build().unwrap(), clock)
 }
 
-/// Repeated charges add up to more than a count has room for. Expiry must not subtract what was
-/// never added, and a snapshot with such debt must be readable.
+/// Repeated charges exceed the capacity of a count. Expiry must not subtract units that were never
+/// added, and a snapshot with such debt must be readable.
 #[test]
 fn huge_debt_expires_and_survives_a_restart() {
     for algorithm in ALGORITHMS {
@@ -63,7 +63,7 @@ fn charge_of_nothing_records_nothing() {
     assert_eq!(limiter.stats().keys, 0);
 }
 
-/// The unit that a denied check of at most n leaves behind would be a unit that no receipt names.
+/// A unit left behind by a denied check would have no receipt.
 #[test]
 fn denied_check_at_most_costs_no_memory() {
     let (limiter, _) = limiter(Algorithm::Log);

@@ -1,7 +1,7 @@
-//! Receipts over restarts and resets: each returns exactly its own units, or none.
+//! Receipts across restarts and resets: each refunds exactly its own units, or none.
 //!
-//! What could go wrong: a receipt that no longer finds its units after a restore, or one that
-//! returns the units of another request.
+//! What could go wrong: a receipt that does not find its units after a restore, or one that refunds
+//! the units of another request.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
@@ -23,7 +23,7 @@ const START_MS: u64 = 1_700_000_012_345;
 const START: Duration = Duration::from_millis(START_MS);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// A receipt as it travels to a client and back.
+/// A receipt as it is sent to a client and back.
 #[derive(Debug, Clone, Copy)]
 struct Parts {
     key: u64,
@@ -42,7 +42,7 @@ fn refund(limiter: &Limiter, parts: Parts) -> u64 {
     limiter.refund(limiter.receipt(&key, units, tick, epoch))
 }
 
-/// Quotas over days, so that seconds expire nothing and refill less than a unit.
+/// Quotas over days, so that nothing expires within seconds, and less than a unit is refilled.
 fn builder(algorithm: Algorithm, quotas: usize, clock: &ManualClock) -> LimiterBuilder {
     let all = [Quota::new(1000, DAY).unwrap(), Quota::new(5000, 7 * DAY).unwrap()];
     let policy = Policy::builder("receipts").quotas(all.into_iter().take(quotas));
@@ -88,8 +88,8 @@ fn every_receipt_survives_restores() {
     }
 }
 
-// After a crash, units that were taken after the snapshot are not on record. Their receipts must not
-// return what the key took later.
+// After a crash, units that were taken after the snapshot are not recorded. Their receipts must not
+// refund units that the key took later.
 #[test]
 fn receipts_issued_after_the_snapshot_are_void() {
     for (algorithm, quotas) in variants() {
@@ -109,7 +109,7 @@ fn receipts_issued_after_the_snapshot_are_void() {
             assert_eq!(refund(&limiter, receipt), 0, "{algorithm:?}, {quotas} quotas");
         }
         assert_eq!(limiter.usage(&1_u64).units(0), 21, "{algorithm:?}, {quotas} quotas");
-        // The sixteen latest restarts are told from each other.
+        // The sixteen latest restarts are distinguished.
         for receipt in &kept[5..] {
             assert_eq!(refund(&limiter, *receipt), 1, "{algorithm:?}, {quotas} quotas");
         }
@@ -139,7 +139,7 @@ fn no_receipt_outlives_70_000_resets_in_one_tick() {
     }
 }
 
-// A shard counts epochs with sixteen bits: the counter comes round while the key is gone.
+// A shard counts epochs with sixteen bits: the counter wraps around while the key is gone.
 #[test]
 fn no_receipt_outlives_a_reset_and_65_535_other_keys() {
     let clock = ManualClock::new(START);
@@ -160,9 +160,9 @@ fn no_receipt_outlives_a_reset_and_65_535_other_keys() {
     }
 }
 
-// A note of a reset is not kept for longer than receipts could be presented.
+// The record of a reset is not kept for longer than receipts could be used.
 #[test]
-fn resets_cost_no_memory_in_the_end() {
+fn resets_release_their_memory() {
     let clock = ManualClock::new(START);
     let limiter = builder(Algorithm::Log, 1, &clock).build().unwrap();
     let empty = limiter.stats().bytes;
@@ -188,7 +188,7 @@ fn a_snapshot_of_version_1_is_read_without_its_receipts() {
     assert_eq!((report.keys, report.dropped), (2, 0));
     let used = |key: &str| limiter.usage(key).units(0);
     assert_eq!((used("alice"), used("bob"), used("carol")), (1, 3, 0));
-    // One of the epochs is the key's own by now.
+    // One of the epochs is that of the key.
     let returned: u64 = (0..=u16::MAX)
         .map(|epoch| limiter.refund(limiter.receipt("alice", 1, START_MS, epoch)))
         .sum();
@@ -197,20 +197,19 @@ fn a_snapshot_of_version_1_is_read_without_its_receipts() {
     assert_eq!(used("bob"), 2);
 }
 
-/// What is on record: units by the number of the receipt.
+/// The recorded units by the number of the receipt.
 type Record = BTreeMap<usize, Parts>;
 
-// Checks, refunds, resets, restarts and crashes in any order, against a plain list of receipts. Every
-// receipt that was ever issued and not used is presented at some time.
+// Checks, refunds, resets, restarts and crashes in any order, compared with a plain list of
+// receipts. Every unused receipt is used at some time.
 #[test]
-fn receipts_return_their_units_exactly_if_these_are_on_record() {
-    // GCRA refills, so what a good receipt returns depends on the time.
+fn receipts_refund_exactly_their_recorded_units() {
+    // GCRA refills, so the refund of a valid receipt depends on the time.
     let variants = variants().filter(|(algorithm, _)| *algorithm != Algorithm::Gcra);
     for (algorithm, quotas) in variants {
         for seed in 0..60 {
             let context = format!("{algorithm:?}, {quotas} quotas, seed {seed}");
-            // A wall clock that went back and a crash together would leave no way to know which
-            // ticks were lost.
+            // If a wall clock went back and there was a crash, the lost ticks are unknown.
             walk(algorithm, quotas, seed % 2 == 0, &mut Random::new(seed), &context);
         }
     }

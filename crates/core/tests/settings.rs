@@ -1,4 +1,4 @@
-//! Settings at and beyond their ranges: a typed error or a documented answer, never a panic.
+//! Settings at and beyond their ranges: a typed error or a documented result, never a panic.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
@@ -84,7 +84,7 @@ fn saturating_costs_take_at_least_one_unit_and_never_fit_if_too_large() {
     }
 }
 
-// `reserve` and `settle` take the same type, so a reservation of what was measured needs no check.
+// `reserve` and `settle` take the same type, so a measured cost needs no conversion.
 #[test]
 fn estimates_of_any_size_are_decided() {
     for algorithm in ALGORITHMS {
@@ -112,13 +112,13 @@ fn a_cloned_decision_has_no_receipt() {
     assert_eq!(clone, decision);
 }
 
-// No wait would help: a retry_after of some time would be a lie.
+// No wait would help, so `retry_after` must not be a time.
 #[test]
-fn a_cost_above_the_limit_is_denied_for_ever_and_not_recorded() {
+fn a_cost_above_the_limit_is_never_allowed_nor_recorded() {
     for algorithm in ALGORITHMS {
         for quotas in [&[(5, 60)][..], &[(5, 60), (100, 3600)], &[(100, 3600), (5, 60)]] {
             let (limiter, _) = limiter(quotas, algorithm);
-            // For a key that is not there, and for one that is.
+            // For a new key, and for an existing one.
             for used in [0, 1] {
                 for decision in [
                     limiter.check_cost("alice", cost(6)),
@@ -137,7 +137,7 @@ fn a_cost_above_the_limit_is_denied_for_ever_and_not_recorded() {
     }
 }
 
-// Sums, products and dates of the largest numbers there are must neither wrap nor panic.
+// Sums, products and times of the largest numbers must neither wrap nor panic.
 #[test]
 fn the_largest_numbers_are_counted() {
     for algorithm in ALGORITHMS {
@@ -163,7 +163,7 @@ fn the_largest_numbers_are_counted() {
     }
 }
 
-// Debt has no limit: the largest there is must deny, and say how much of it was recorded.
+// Debt has no limit: the largest must deny, and the result is the recorded number.
 #[test]
 fn settling_with_the_largest_number_denies() {
     for algorithm in ALGORITHMS {
@@ -182,7 +182,7 @@ fn settling_with_the_largest_number_denies() {
     }
 }
 
-// Many reservations may be open when their costs turn out: all of their debts add up.
+// Many reservations may be open, and all of their debts add up.
 #[test]
 fn thousands_of_debts_add_up_without_wrapping() {
     for algorithm in ALGORITHMS {
@@ -194,7 +194,7 @@ fn thousands_of_debts_add_up_without_wrapping() {
             if round % 100 == 0 {
                 clock.advance(Duration::from_millis(3));
                 assert!(!limiter.check("alice").is_allowed(), "{algorithm:?}, round {round}");
-                // GCRA keeps when the debt is paid, at most some thousand years from now.
+                // GCRA stores when the debt is refilled, at most some thousand years from now.
                 let enough = limiter.usage("alice").units(0) >= UNITS_MAX;
                 assert!(enough || algorithm == Algorithm::Gcra, "{algorithm:?}");
             }
@@ -225,7 +225,7 @@ fn the_settings_of_a_limiter_have_ranges() {
     for shards in [0, 3, 1023, 131_072, usize::MAX] {
         refused(&|builder| builder.shards(shards), &format!("shards {shards}"));
     }
-    // So many shards have no room in so little memory.
+    // This number of shards does not fit into so little memory.
     refused(&|builder| builder.memory_limit(65_536).shards(1024), "at most 8");
     for shards in [1, 2, 4096] {
         build(&|builder| builder.shards(shards)).unwrap();
@@ -280,7 +280,8 @@ fn the_parameters_of_an_algorithm_have_ranges() {
     }
 }
 
-// A log takes a tier of fewer quotas; the others keep a state a quota and must have as many.
+// A log accepts a tier with fewer quotas. Other algorithms have one state per quota and need the
+// same number.
 #[test]
 fn a_tier_must_fit_the_policy() {
     let quotas = vec![Quota::per_minute(9); 9];
@@ -306,7 +307,7 @@ fn a_tier_must_fit_the_policy() {
     }
 }
 
-// Whoever can read the logs of a program must not be able to make keys collide.
+// A reader of a program's logs must not be able to make keys collide.
 #[test]
 fn debug_shows_no_secret() {
     const SECRET: [u8; 16] = *b"\xA1\xB2\xC3\xD4\xE5\xF6\x17\x28\x39\x4A\x5B\x6C\x7D\x8E\x9F\xAB";
@@ -328,13 +329,13 @@ fn debug_shows_no_secret() {
     assert!(!shown(&format!("{limiter:?}")));
     assert!(!shown(&format!("{limiter:#?}")));
     assert!(!shown(&format!("{:?}", slidegate::Ask::new(&limiter, "alice", Cost::ONE))));
-    // A key that somebody else writes sees the hasher.
+    // A custom key has access to the hasher.
     let curious = Curious(RefCell::default());
     let _ = limiter.check(&curious);
     assert!(!shown(&curious.0.into_inner()), "the hasher shows it");
 }
 
-/// A key that keeps what the hasher says of itself.
+/// A key that stores the `Debug` output of the hasher.
 struct Curious(RefCell<String>);
 
 impl Key for Curious {
@@ -349,7 +350,7 @@ fn builder(quotas: &[Quota], algorithm: Algorithm) -> Result<LimiterBuilder, Err
     Ok(Limiter::builder(policy.build()?))
 }
 
-/// A limiter of quotas in units and seconds.
+/// Returns a limiter with quotas in units and seconds.
 fn limiter(quotas: &[(u64, u64)], algorithm: Algorithm) -> (Limiter, ManualClock) {
     let quotas: Vec<_> = quotas
         .iter()

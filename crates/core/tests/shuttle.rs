@@ -1,6 +1,6 @@
-//! Every lock and atomic under a scheduler that tries orders a machine would hardly ever take.
+//! All locks and atomics under a scheduler that tries rare orders of execution.
 //!
-//! Run by `cargo xtask test` with `--cfg shuttle`, which makes the crate use shuttle's locks.
+//! `cargo xtask test` runs it with `--cfg shuttle`, with which the crate uses shuttle's locks.
 #![cfg(shuttle)]
 
 use std::sync::Arc;
@@ -48,8 +48,8 @@ fn one_key_admits_exactly_its_limit() {
     });
 }
 
-// A batch that locks several shards must neither miss what single checks take nor wait in a ring
-// with another batch.
+// A batch that locks several shards must neither miss units of single checks nor deadlock with
+// another batch.
 #[test]
 fn batches_and_single_checks_share_one_limit() {
     run(|| {
@@ -65,14 +65,14 @@ fn batches_and_single_checks_share_one_limit() {
         let (one, two) = (batch(["a", "b", "a"]), batch(["b", "a", "b"]));
         let single = u64::from(limiter.check("a").is_allowed());
         let admitted = one.join().unwrap() + two.join().unwrap() + single;
-        // a is asked for four times, b three times.
+        // a is checked four times, b three times.
         assert_eq!(admitted, 6);
         assert_eq!(limiter.usage("a").units(0), 3);
     });
 }
 
-// Two callers that name two limiters in opposite order must not wait for each other, and none may
-// be charged for half.
+// Two callers that name two limiters in opposite order must not deadlock, and none may be charged
+// for half.
 #[test]
 fn all_or_nothing_takes_both_or_none() {
     run(|| {
@@ -95,9 +95,9 @@ fn all_or_nothing_takes_both_or_none() {
     });
 }
 
-// Units given back may be taken again, but never more than were given.
+// Refunded units may be taken again, but never more.
 #[test]
-fn refunds_free_what_they_name_and_no_more() {
+fn refunds_free_exactly_their_units() {
     run(|| {
         let limiter = limiter(1);
         let receipt = limiter.check("key").into_receipt().unwrap();
@@ -112,9 +112,9 @@ fn refunds_free_what_they_name_and_no_more() {
     });
 }
 
-// A key that is swept, evicted and brought back while it is checked must not be forgiven.
+// A key that is swept, evicted and restored while it is checked must not be forgotten.
 #[test]
-fn sweeping_and_evicting_forgive_nobody() {
+fn sweeping_and_evicting_forget_no_key() {
     run(|| {
         let policy = Policy::new("evict", Quota::per_minute(2)).unwrap();
         let limiter = Limiter::builder(policy)
@@ -127,7 +127,7 @@ fn sweeping_and_evicting_forgive_nobody() {
             .unwrap();
         let limiter = Arc::new(limiter);
         let first = u64::from(limiter.check("victim").is_allowed());
-        // The table is full from here on: every new key pushes one out.
+        // The table is full from here on: every new key evicts one.
         for number in 0..1000u64 {
             let _ = limiter.check(&number);
         }
@@ -149,10 +149,9 @@ fn sweeping_and_evicting_forgive_nobody() {
     });
 }
 
-// Units that come back while a caller in front gives up must reach the next in line: not a check,
-// and not nobody.
+// Units that are refunded while an earlier caller gives up must reach the next waiter, not a check.
 #[test]
-fn cancelled_and_refunded_units_reach_the_line() {
+fn cancelled_and_refunded_units_reach_the_queue() {
     run(|| {
         let limiter = limiter(1);
         let receipt = limiter.check("key").into_receipt().unwrap();
@@ -164,7 +163,7 @@ fn cancelled_and_refunded_units_reach_the_line() {
         let cancel = thread::spawn(move || poll(&mut first).is_some());
         let served_early = poll(&mut second).is_some();
         assert_eq!(refund.join().unwrap(), 1);
-        assert!(!check.join().unwrap(), "overtakes the line");
+        assert!(!check.join().unwrap(), "overtakes the queue");
         let first_was_served = cancel.join().unwrap();
         let served = served_early || poll(&mut second).is_some();
         assert!(first_was_served != served, "one unit, one caller");
@@ -188,7 +187,7 @@ fn poll(task: &mut Task) -> Option<Decision> {
     }
 }
 
-// A snapshot taken between two steps of others holds every key that was there before.
+// A snapshot taken between two steps of other threads contains every key that existed before.
 #[test]
 fn a_snapshot_misses_no_key() {
     run(|| {

@@ -1,7 +1,7 @@
-//! All state to bytes and back: the same decisions, older by the time that passed.
+//! Snapshots: the same decisions after a restore, aged by the time that passed.
 //!
-//! What could go wrong: a key lost or forgiven, a denial that outlives its window because the clock
-//! went back, somebody who gets more because the new table is smaller.
+//! What could go wrong: a key that is lost or forgotten, a denial that outlives its window because
+//! the clock went back, a key that gets more because the new table is smaller.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
@@ -27,9 +27,9 @@ const MINUTE: Duration = Duration::from_secs(60);
 const START_MS: u64 = 1_700_000_012_345;
 const START: Duration = Duration::from_millis(START_MS);
 
-// Both go on side by side after the restart: a difference that a single look would miss shows.
+// Both limiters continue after the restart, to detect differences that one comparison would miss.
 #[test]
-fn nobody_notices_a_restart() {
+fn decisions_are_the_same_after_a_restart() {
     for (algorithm, quotas) in variants() {
         let (before, clock) = busy(algorithm, quotas);
         let (after, report) = restore(&save(&before), builder(algorithm, quotas, &clock));
@@ -39,14 +39,18 @@ fn nobody_notices_a_restart() {
             clock.advance(Duration::from_micros(random.between(0, 100_000)));
             let (key, cost) = (random.between(0, KEYS), cost(random.between(1, 5)));
             let (old, new) = (before.check_cost(&key, cost), after.check_cost(&key, cost));
-            assert_eq!(told(&old), told(&new), "{algorithm:?}, {quotas} quotas, step {step}");
+            assert_eq!(
+                without_receipt(&old),
+                without_receipt(&new),
+                "{algorithm:?}, {quotas} quotas, step {step}"
+            );
             assert_eq!(before.usage(&key), after.usage(&key), "{algorithm:?}, step {step}");
             assert_eq!(before.history(&key), after.history(&key), "{algorithm:?}, step {step}");
         }
     }
 }
 
-// Time goes on while the program is down.
+// Time passes while the program is down.
 #[test]
 fn state_is_older_by_the_time_that_passed() {
     for (algorithm, quotas) in variants() {
@@ -57,15 +61,19 @@ fn state_is_older_by_the_time_that_passed() {
             let (after, _) = restore(&saved, builder(algorithm, quotas, &clock));
             for key in 0..KEYS {
                 let (old, new) = (before.check(&key), after.check(&key));
-                assert_eq!(told(&old), told(&new), "{algorithm:?}, {passed} ms, key {key}");
+                assert_eq!(
+                    without_receipt(&old),
+                    without_receipt(&new),
+                    "{algorithm:?}, {passed} ms, key {key}"
+                );
             }
         }
     }
 }
 
-// A wall clock that was set back must neither forgive nor lock anybody out until it has caught up.
+// A wall clock that was set back must neither forget units nor lock keys until it has caught up.
 #[test]
-fn a_clock_that_went_back_neither_forgives_nor_locks() {
+fn a_clock_that_went_back_neither_forgets_nor_locks() {
     let mut wrong = Vec::new();
     for (algorithm, quotas) in variants() {
         for back in [1, 30_000, 60_000, 61_234, 600_000, 1_000_000_000_000] {
@@ -79,7 +87,7 @@ fn a_clock_that_went_back_neither_forgives_nor_locks() {
                 more += u64::from(new.remaining() > old.remaining());
                 denied.extend((!new.is_allowed()).then_some(key));
             }
-            // A log forgets after the window; the others count whole windows or segments.
+            // A log counts for one window; the others count whole windows or segments.
             clock.advance(longest(quotas) * if is_log(algorithm) { 1 } else { 2 });
             let locked = denied.iter().filter(|key| !after.check(*key).is_allowed()).count();
             if denied.is_empty() || more > 0 || locked > 0 {
@@ -91,8 +99,8 @@ fn a_clock_that_went_back_neither_forgives_nor_locks() {
     assert!(wrong.is_empty(), "of {KEYS} keys:\n{}", wrong.join("\n"));
 }
 
-// The units of the previous window weigh by how far the current one has come, so a window that
-// begins elsewhere after the restart would let most of them go.
+// The weight of the previous window depends on the progress of the current one, so a window that
+// starts at another time after the restart would drop most of its units.
 #[test]
 fn a_clock_that_went_back_does_not_reweigh_the_previous_window() {
     for algorithm in ALGORITHMS {
@@ -112,13 +120,14 @@ fn a_clock_that_went_back_does_not_reweigh_the_previous_window() {
     }
 }
 
-// The sketch knows who was over the limit when the table was full; a restart must not forget it.
+// The sketch contains keys over their limit from when the table was full; a restart must not lose
+// them.
 #[test]
-fn what_the_sketch_remembers_comes_back() {
+fn the_sketch_is_restored() {
     let mut wrong = Vec::new();
     for (algorithm, quotas) in variants() {
         for on_full in [OnFull::Overflow, OnFull::Lru] {
-            // Other secrets, other shards: which keys find no room depends on them.
+            // Other secrets and shards: they determine which keys do not fit.
             for secret in 0..6 {
                 let clock = ManualClock::new(START);
                 let small = || small(algorithm, quotas, &clock, 64 << 10).on_full(on_full);
@@ -138,9 +147,9 @@ fn what_the_sketch_remembers_comes_back() {
     assert!(wrong.is_empty(), "of 8000 keys:\n{}", wrong.join("\n"));
 }
 
-// A smaller table has no room for everybody: who finds none must still be counted.
+// Not all keys fit into a smaller table. The others must still be counted.
 #[test]
-fn a_smaller_memory_limit_is_kept_and_gives_nobody_more() {
+fn a_smaller_memory_limit_forgets_no_key() {
     let mut wrong = Vec::new();
     for (algorithm, quotas) in variants() {
         for (from, to) in [(4 << 20, 128 << 10), (256 << 10, 128 << 10), (64 << 10, 4 << 20)] {
@@ -160,9 +169,9 @@ fn a_smaller_memory_limit_is_kept_and_gives_nobody_more() {
     assert!(wrong.is_empty(), "of 8000 keys:\n{}", wrong.join("\n"));
 }
 
-// The number of shards is a setting like others: another one must not lose anybody.
+// A different number of shards must not lose keys.
 #[test]
-fn another_number_of_shards_gives_nobody_more() {
+fn another_number_of_shards_forgets_no_key() {
     for memory in [4 << 20, 64 << 10] {
         for (from, to) in [(8, 2), (2, 8)] {
             let clock = ManualClock::new(START);
@@ -176,7 +185,7 @@ fn another_number_of_shards_gives_nobody_more() {
     }
 }
 
-// A key under a tier is kept for the tier's window, which the policy alone does not know.
+// A key with a tier is kept for the tier's window, which the policy does not know.
 #[test]
 fn tiers_are_kept() {
     for algorithm in ALGORITHMS {
@@ -196,8 +205,8 @@ fn tiers_are_kept() {
     }
 }
 
-// Requests may come before the program has created its tiers again. The windows of those tiers are
-// kept until nothing in the snapshot counts any more, also over a second restart.
+// Requests may arrive before the program has created its tiers again. The windows of those tiers
+// are kept until nothing in the snapshot counts any more, also across a second restart.
 #[test]
 fn keys_of_a_longer_tier_are_kept_until_the_tier_is_created() {
     for algorithm in ALGORITHMS {
@@ -237,9 +246,9 @@ fn keys_of_a_longer_tier_are_kept_until_the_tier_is_created() {
     }
 }
 
-// Keys move when a table grows: a save in steps must miss none that was there from the start.
+// Keys move when a table grows: a save in steps must include every key that existed from the start.
 #[test]
-fn a_save_beside_other_threads_misses_nobody() {
+fn a_concurrent_save_includes_every_key() {
     let clock = ManualClock::new(START);
     let limiter = builder(Algorithm::Log, 1, &clock).build().unwrap();
     for key in 0..20_000_u64 {
@@ -250,7 +259,7 @@ fn a_save_beside_other_threads_misses_nobody() {
         for thread in 1..=2_u64 {
             let (limiter, done) = (&limiter, &done);
             scope.spawn(move || {
-                // New keys make the tables grow, resets make keys move up into the holes.
+                // New keys make the tables grow, and resets move keys into the holes.
                 for key in (thread << 40)..(thread << 40) + 150_000 {
                     let _ = limiter.check(&key);
                     let _ = limiter.check(&(key % 20_000));
@@ -305,7 +314,7 @@ fn longest(quotas: usize) -> Duration {
     if quotas == 1 { MINUTE } else { 60 * MINUTE }
 }
 
-/// A limiter after five minutes in which its keys have asked more and less than they may.
+/// Returns a limiter after five minutes of requests below and above the limit.
 fn busy(algorithm: Algorithm, quotas: usize) -> (Limiter, ManualClock) {
     let clock = ManualClock::new(before_now(300_000));
     let limiter = builder(algorithm, quotas, &clock).build().unwrap();
@@ -322,14 +331,14 @@ fn before_now(millis: u64) -> Duration {
     Duration::from_millis(START_MS - millis)
 }
 
-/// 8000 keys, of which every fourth uses up its limit.
+/// Sends requests for 8000 keys, of which every fourth uses up its limit.
 fn flood(limiter: &Limiter) {
     for key in 0..8000_u64 {
         let _ = limiter.check_cost(&key, cost(if key % 4 == 0 { 20 } else { 1 }));
     }
 }
 
-/// Keys that were denied before and are not after.
+/// Returns the keys that were denied before and are not after.
 fn forgiven(before: &Limiter, after: &Limiter) -> Vec<u64> {
     let denied = |limiter: &Limiter, key: &u64| !limiter.peek(key).is_allowed();
     (0..8000).filter(|key| denied(before, key) && !denied(after, key)).collect()
@@ -346,8 +355,8 @@ fn restore(snapshot: &[u8], builder: LimiterBuilder) -> (Limiter, u64) {
     (limiter, report.keys)
 }
 
-/// What a decision says, without the receipt: its epoch may differ.
-fn told(decision: &Decision) -> (bool, Vec<slidegate::QuotaDecision>) {
+/// Returns the parts of a decision without the receipt, whose epoch may differ.
+fn without_receipt(decision: &Decision) -> (bool, Vec<slidegate::QuotaDecision>) {
     (decision.is_allowed(), decision.quotas().to_vec())
 }
 

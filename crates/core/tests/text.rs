@@ -26,11 +26,11 @@ fn algorithms_are_formatted_and_parsed() {
 }
 
 #[test]
-fn unusable_algorithms_are_refused_with_what_is_allowed() {
+fn invalid_algorithms_are_rejected_with_the_allowed_values() {
     for (text, message) in [
         (
             "sliding",
-            "algorithm \"sliding\" is unknown: use log, log_capped, counter, segments, gcra or fixed",
+            "unknown algorithm \"sliding\": use log, log_capped, counter, segments, gcra or fixed",
         ),
         ("segments", "algorithm segments needs a number: use segments: 60, for example"),
         ("segments: x", "algorithm parameter \"x\" is not a whole number"),
@@ -44,7 +44,7 @@ fn unusable_algorithms_are_refused_with_what_is_allowed() {
     }
 }
 
-// A limiter that disagreed would deny waits that could be had, or lease units it cannot date.
+// Otherwise a limiter would deny waits that are possible, or lease units that it cannot record.
 #[test]
 fn algorithms_that_support_future_entries_let_callers_wait() {
     for algorithm in Algorithm::ALL {
@@ -69,9 +69,9 @@ fn modes_are_formatted_and_parsed() {
         assert_eq!(from_value::<FailureMode>(json!(mode.name())).unwrap(), mode);
     }
     let error = "of".parse::<Mode>().unwrap_err();
-    assert_eq!(error.to_string(), "mode \"of\" is unknown: use enforce or shadow");
+    assert_eq!(error.to_string(), "unknown mode \"of\": use enforce or shadow");
     let error = "open".parse::<FailureMode>().unwrap_err();
-    assert_eq!(error.to_string(), "failure mode \"open\" is unknown: use allow, deny or local");
+    assert_eq!(error.to_string(), "unknown failure mode \"open\": use allow, deny or local");
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn quotas_are_parsed_and_formatted() {
     }
     for text in ["", "100", "100/", "/minute", "100/fortnight", "-1/s", "1.5/s"] {
         let message = text.parse::<Quota>().unwrap_err().to_string();
-        assert!(message.starts_with(&format!("quota {text:?} is not usable: use a limit")));
+        assert!(message.starts_with(&format!("invalid quota {text:?}: use a limit")));
     }
     let error = "9007199254740992/s".parse::<Quota>().unwrap_err();
     let message = "limit 9007199254740992 is out of range: use 0 to 9007199254740991";
@@ -144,17 +144,17 @@ fn policies_are_serde_values() {
 }
 
 #[test]
-fn serde_refuses_what_a_builder_refuses() {
+fn serde_rejects_what_a_builder_rejects() {
     let with = |name: &str, value: Value| {
         let mut policy = json!({"name": "api", "quotas": ["1/s"]});
         policy[name] = value;
         from_value::<Policy>(policy).unwrap_err().to_string()
     };
     for (message, part) in [
-        (with("name", json!("1api")), "policy name \"1api\" is not usable"),
+        (with("name", json!("1api")), "invalid policy name \"1api\""),
         (with("quotas", json!([])), "number of quotas 0 is out of range"),
-        (with("quotas", json!(["1"])), "quota \"1\" is not usable"),
-        (with("algorithm", json!("lgo")), "algorithm \"lgo\" is unknown"),
+        (with("quotas", json!(["1"])), "invalid quota \"1\""),
+        (with("algorithm", json!("lgo")), "unknown algorithm \"lgo\""),
         (with("algorithm", json!({"segments": 2000})), "segment count 2000 is out of range"),
         (with("algorithm", json!({})), "expected an algorithm"),
         (with("algorithm", json!({"segments": 1, "log_capped": 64})), "expected one algorithm"),

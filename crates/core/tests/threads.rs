@@ -1,4 +1,4 @@
-//! Several threads at one limiter: exactly the limit passes, and `check_all` never half-takes.
+//! Several threads with one limiter: exactly the limit is allowed, and `check_all` is atomic.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a panic fails the test")]
 
@@ -24,8 +24,8 @@ const ALGORITHMS: [Algorithm; 6] = [
     Algorithm::Fixed,
 ];
 
-// A check that looks and takes under two locks, or a key that two threads add at once, would let
-// one too many through; a lost place would let one too few through.
+// A check that reads and takes under two locks, or a key that two threads add at once, would admit
+// one too many; a lost entry would admit one too few.
 #[test]
 fn threads_on_one_key_admit_exactly_the_limit() {
     for algorithm in ALGORITHMS {
@@ -35,7 +35,7 @@ fn threads_on_one_key_admit_exactly_the_limit() {
     }
 }
 
-// The same where a single mistake doubles the limit, and with the new key itself contended.
+// The same where one mistake doubles the limit, and the new key itself is contended.
 #[test]
 fn a_limit_of_one_admits_one() {
     for algorithm in ALGORITHMS {
@@ -45,7 +45,7 @@ fn a_limit_of_one_admits_one() {
     }
 }
 
-// Two quotas are judged together: a thread between the two would take from one of them only.
+// Two quotas are decided together: a thread in between must not take from one of them only.
 #[test]
 fn two_quotas_are_taken_together() {
     for algorithm in ALGORITHMS {
@@ -60,9 +60,9 @@ fn two_quotas_are_taken_together() {
     }
 }
 
-// Units that are given back while others take must be neither lost nor given back twice.
+// Units that are refunded while others take must be neither lost nor refunded twice.
 #[test]
-fn what_is_taken_and_not_given_back_is_what_counts() {
+fn taken_minus_refunded_units_count() {
     for algorithm in ALGORITHMS {
         let limiter = limiter(6, algorithm);
         let kept = race(TRIALS / 4, |trial, thread| {
@@ -85,8 +85,8 @@ fn what_is_taken_and_not_given_back_is_what_counts() {
     }
 }
 
-// A batch holds several locks at once; a single check in between must see all of it or nothing,
-// and two batches that name the same keys in opposite order must not wait for each other.
+// A batch holds several locks at once. A single check in between must see all of it or nothing, and
+// two batches with the same keys in opposite order must not deadlock.
 #[test]
 fn batches_and_single_checks_are_exact_together() {
     let limiter = limiter(9, Algorithm::Log);
@@ -111,14 +111,14 @@ fn batches_and_single_checks_are_exact_together() {
             }
         })
     });
-    // Ten keys, each asked for sixteen times under a limit of nine.
+    // Ten keys, each checked sixteen times with a limit of nine.
     assert_eq!(wrong(&admitted, 90), []);
 }
 
-// Taking from the first limiter and not from the second, or locking in the order of the call,
-// would show as unequal sums or as a standstill.
+// Taking from the first limiter and not from the second, or locking in the order of the call, would
+// cause unequal sums or a deadlock.
 #[test]
-fn check_all_takes_from_both_or_from_none_in_any_order() {
+fn check_all_is_atomic_in_any_order() {
     let (left, right) = (limiter(40, Algorithm::Log), limiter(30, Algorithm::Gcra));
     let (taken, left, right) = within(Duration::from_secs(60), move || {
         let taken = race(TRIALS / 4, |trial, thread| {
@@ -141,11 +141,12 @@ fn check_all_takes_from_both_or_from_none_in_any_order() {
     }
 }
 
-// Single checks drain one side meanwhile: a pair that finds it empty must leave the other alone.
+// Single checks drain one side at the same time: a pair that finds it empty must not take from the
+// other.
 #[test]
-fn check_all_never_half_takes_while_others_take() {
+fn check_all_is_atomic_under_contention() {
     let (left, right) = (limiter(25, Algorithm::Log), limiter(100, Algorithm::Log));
-    // What was taken from the left alone, and a thousand times what was taken from both.
+    // Units taken from the left alone, and a thousand times the units taken from both.
     let taken = race(TRIALS / 4, |trial, thread| {
         if thread < 2 {
             return take(&left, trial, 10);
@@ -163,7 +164,7 @@ fn check_all_never_half_takes_while_others_take() {
 
 // One limiter, many keys in opposite orders: the shards are the locks here.
 #[test]
-fn check_all_over_the_shards_of_one_limiter_does_not_stand_still() {
+fn check_all_within_one_limiter_does_not_deadlock() {
     let limiter = limiter(1000, Algorithm::Log);
     let taken = within(Duration::from_secs(60), move || {
         let taken = race(20, |_, thread| {
@@ -182,7 +183,7 @@ fn check_all_over_the_shards_of_one_limiter_does_not_stand_still() {
     assert_eq!(taken.iter().sum::<u64>(), 20 * 5 * THREADS);
 }
 
-// Judged one by one, three and three would each fit into five.
+// Checked separately, three and three would each fit into five.
 #[test]
 fn a_key_named_twice_is_summed() {
     for algorithm in ALGORITHMS {
@@ -199,9 +200,9 @@ fn a_key_named_twice_is_summed() {
     }
 }
 
-// The one that is in the way must be told from those that would have passed.
+// The decision that denied must be distinguishable from those that would have allowed.
 #[test]
-fn a_denial_charges_nobody_and_names_who_was_in_the_way() {
+fn a_denial_charges_no_key_and_names_the_one_that_denied() {
     for algorithm in ALGORITHMS {
         let (wide, narrow) = (limiter(10, algorithm), limiter(1, algorithm));
         assert!(narrow.check("alice").is_allowed());
@@ -225,7 +226,7 @@ fn a_denial_charges_nobody_and_names_who_was_in_the_way() {
 
 // A shadow policy must neither deny the others nor be charged for what the others deny.
 #[test]
-fn a_shadow_denies_nobody_and_takes_only_what_enforcing_would() {
+fn a_shadow_policy_never_denies_and_counts_like_enforcement() {
     let quota = Quota::per_minute(1);
     let shadow = still(Policy::builder("shadow").quota(quota).mode(Mode::Shadow).build().unwrap());
     let enforced = limiter(2, Algorithm::Log);
@@ -243,9 +244,9 @@ fn a_shadow_denies_nobody_and_takes_only_what_enforcing_would() {
     assert_eq!((ask(), used()), (vec![(true, true), (false, false)], (1, 2)));
 }
 
-// Every ask may hold a lock: without a bound, one call could hold all of them.
+// Every check may hold a lock: without a bound, one call could hold all of them.
 #[test]
-fn more_than_64_asks_are_refused() {
+fn rejects_more_than_64_checks() {
     let limiter = limiter(100, Algorithm::Log);
     let asks = [Ask::new(&limiter, "alice", Cost::ONE); 65];
     assert!(check_all(&asks[..64]).unwrap()[63].is_allowed());
@@ -255,7 +256,7 @@ fn more_than_64_asks_are_refused() {
     assert!(check_all(&[]).unwrap().is_empty());
 }
 
-/// A limiter whose clock stands still in the middle of a window, so that nothing is ever freed.
+/// Returns a limiter whose clock is stopped in the middle of a window, so that nothing expires.
 fn limiter(limit: u64, algorithm: Algorithm) -> Limiter {
     let quota = Quota::new(limit, Duration::from_secs(60)).unwrap();
     still(Policy::builder("race").quota(quota).algorithm(algorithm).build().unwrap())
@@ -266,7 +267,7 @@ fn still(policy: Policy) -> Limiter {
     Limiter::builder(policy).clock(clock).build().unwrap()
 }
 
-/// Lets all threads begin every trial together; the sums of what they return, by trial.
+/// Starts every trial on all threads together. Returns the sums of their results, by trial.
 fn race(trials: u64, run: impl Fn(u64, u64) -> u64 + Sync) -> Vec<u64> {
     let arrived = AtomicU64::new(0);
     let sums: Vec<AtomicU64> = (0..trials).map(|_| AtomicU64::new(0)).collect();
@@ -276,8 +277,8 @@ fn race(trials: u64, run: impl Fn(u64, u64) -> u64 + Sync) -> Vec<u64> {
             scope.spawn(move || {
                 let _leaving = Leaving(arrived);
                 for (trial, sum) in (0..).zip(sums) {
-                    // A `Barrier` wakes its threads one by one, and the trial of the first would
-                    // be over before the second is there.
+                    // A `Barrier` wakes its threads one by one, and the trial of the first would be
+                    // over before the second starts.
                     arrived.fetch_add(1, Ordering::Relaxed);
                     while arrived.load(Ordering::Relaxed) < (trial + 1) * THREADS {
                         thread::yield_now();
@@ -290,7 +291,7 @@ fn race(trials: u64, run: impl Fn(u64, u64) -> u64 + Sync) -> Vec<u64> {
     sums.into_iter().map(AtomicU64::into_inner).collect()
 }
 
-/// Lets the others go on when a thread panics, so that the test fails and does not hang.
+/// Lets the other threads continue when one panics, so that the test fails instead of hanging.
 struct Leaving<'a>(&'a AtomicU64);
 
 impl Drop for Leaving<'_> {
@@ -301,13 +302,13 @@ impl Drop for Leaving<'_> {
     }
 }
 
-/// Fails instead of hanging for ever when `run` stands still.
+/// Fails instead of hanging if `run` does not end in time.
 fn within<R: Send + 'static>(time: Duration, run: impl FnOnce() -> R + Send + 'static) -> R {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || sender.send(run()));
     receiver
         .recv_timeout(time)
-        .expect("ends in time and without a panic: else the threads wait for each other")
+        .expect("ends in time and without a panic: otherwise the threads are deadlocked")
 }
 
 fn take(limiter: &Limiter, key: u64, times: u64) -> u64 {
@@ -318,7 +319,7 @@ fn count(items: impl Iterator) -> u64 {
     u64::try_from(items.count()).unwrap()
 }
 
-/// Trials that did not come out as they must, with what came out.
+/// Returns the trials with a wrong result, with that result.
 fn wrong(sums: &[u64], expected: u64) -> Vec<(usize, u64)> {
     sums.iter().copied().enumerate().filter(|(_, sum)| *sum != expected).collect()
 }

@@ -1,6 +1,6 @@
-//! What the compiler says about common mistakes.
+//! Compiler messages for common mistakes.
 //!
-//! `TRYBUILD=overwrite cargo test -p slidegate --test ui` writes the expected messages again.
+//! `TRYBUILD=overwrite cargo test -p slidegate --test ui` updates the expected messages.
 
 #[test]
 fn compiler_messages() {

@@ -1,7 +1,8 @@
-//! Checks, late wake-ups, cancelled waits and refunds at random, over real instants in nanoseconds.
+//! Random checks, late wake-ups, cancelled waits and refunds, over real times in nanoseconds.
 //!
-//! What could go wrong: a place in line is dated at the moment it should be used. Who wakes later
-//! uses it later, so if it kept its old date it would stop counting before a window has passed.
+//! What could go wrong: a place in the queue is recorded at the tick at which it is due. A waiter
+//! that wakes later uses its units later. With the old tick, they would expire before a window has
+//! passed.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
@@ -20,7 +21,7 @@ const STEPS: usize = 250;
 
 const LOGS: [Algorithm; 2] = [Algorithm::Log, Algorithm::LogCapped { bytes_max: 64 }];
 
-// Under one quota a log is one block of codes, under several it is cut into chunks.
+// With one quota, a log is one block of codes; with several, it has chunks.
 #[test]
 fn waits_are_never_over_under_one_quota() {
     for algorithm in LOGS {
@@ -35,9 +36,9 @@ fn waits_are_never_over_under_two_quotas() {
     }
 }
 
-// If refunds, cancels or late wake-ups never happened, the two above would prove little.
+// If refunds, cancels or late wake-ups never happened, the two tests above would prove little.
 #[test]
-fn the_walks_go_everywhere() {
+fn the_walks_cover_all_events() {
     let mut seen = [0; 5];
     for seed in 0..100 {
         let walk = Walk::run(seed, Algorithm::Log, 1);
@@ -49,7 +50,7 @@ fn the_walks_go_everywhere() {
     assert!(seen.iter().all(|count| *count > 500), "{seen:?}");
 }
 
-// Units that are nobody's would deny for ever; a waiter that is never told would hang.
+// Units without an owner would deny forever, and a waiter that is never woken would hang.
 #[test]
 fn every_wait_ends() {
     for seed in 0..SEEDS {
@@ -66,11 +67,11 @@ fn every_wait_ends() {
     }
 }
 
-// A sleep that ends after the deadline holds the caller for longer than it agreed to.
+// A sleep that ends after the deadline holds the caller for too long.
 #[test]
-fn nobody_is_asked_to_sleep_past_the_deadline() {
+fn no_sleep_exceeds_the_deadline() {
     let mut broken = Vec::new();
-    // A limiter whose clock stands still cannot know that the deadline has passed.
+    // A limiter whose clock is stopped cannot know that the deadline has passed.
     for seed in (0..SEEDS).filter(|seed| !seed.is_multiple_of(3)) {
         let walk = Walk::run(seed, Algorithm::Log, 1 + seed % 2);
         let over = *walk.sleeps.over.borrow();
@@ -93,18 +94,18 @@ fn broken(algorithm: Algorithm, quotas: u64) -> Vec<String> {
 
 const TICK: u64 = 1_000_000;
 
-/// One key, everything that really happened to it, and who waits for it.
+/// One key, everything that really happened to it, and its waiters.
 struct Walk {
     random: Random,
     limiter: Rc<Limiter>,
     clock: ManualClock,
     quotas: Vec<(u64, u64)>,
     sleeps: Rc<Sleeps>,
-    /// How far the limiter's clock has fallen behind real time.
+    /// How far the limiter's clock is behind real time.
     behind: u64,
-    /// Real instants at which units were used, without what was given back.
+    /// The real times at which units were used, without refunded ones.
     used: Vec<(u64, u64)>,
-    /// With the place in `used` of what each is for.
+    /// With the index in `used`.
     receipts: Vec<(Receipt, usize)>,
     waiting: Vec<(Task, u64)>,
     counts: Counts,
@@ -119,13 +120,13 @@ struct Counts {
     refunded: u64,
 }
 
-/// Real time, and how those who sleep wake.
+/// Real time, and the delays of sleeping waiters.
 struct Sleeps {
     now: Cell<u64>,
     random: RefCell<Random>,
     late: Cell<u64>,
     late_max: u64,
-    /// The first sleep that was longer than the time left to the deadline, and that time.
+    /// The first sleep that was longer than the time to the deadline, and that time.
     over: RefCell<Option<(u64, u64)>>,
 }
 
@@ -161,7 +162,7 @@ impl Walk {
             now: Cell::new(now),
             random: RefCell::new(Random::new(!seed)),
             late: Cell::new(0),
-            // One walk in four wakes on time, one in four a little late, the others very late.
+            // One walk in four wakes on time, one in four slightly late, the others very late.
             late_max: [0, TICK, longest, 3 * longest][random.index(4)],
             over: RefCell::new(None),
         };
@@ -251,7 +252,7 @@ impl Walk {
         }
     }
 
-    /// Polls everybody who waits, some of them first and some of them not at all.
+    /// Polls the waiters in a random order, and skips some of them.
     fn poll_all(&mut self) {
         for _ in 0..self.waiting.len() {
             if !self.waiting.is_empty() {
@@ -287,7 +288,7 @@ impl Sleeps {
     fn sleep(self: &Rc<Self>, asked: Duration, end: u64) -> Sleep {
         let asked = u64::try_from(asked.as_nanos()).unwrap();
         let left = end.saturating_sub(self.now.get());
-        // Both the present and the deadline are rounded to a tick.
+        // Both the current time and the deadline are rounded to a tick.
         if asked > left + 2 * TICK && self.over.borrow().is_none() {
             self.over.replace(Some((asked, left)));
         }

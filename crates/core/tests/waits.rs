@@ -1,4 +1,4 @@
-//! Waiting in line, with time and polling in the test's hands.
+//! Waiting in order, with time and polling controlled by the test.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
@@ -14,11 +14,11 @@ use slidegate::{
     Quota, RetryAfter,
 };
 
-/// Both algorithms that have a line.
+/// The algorithms that support waiting.
 const LINED: [Algorithm; 3] =
     [Algorithm::Log, Algorithm::LogCapped { bytes_max: 64 }, Algorithm::Gcra];
 
-// A waiter that asks again when it wakes would be overtaken by whoever asks at that moment.
+// A waiter that checks again when it wakes would be overtaken by a check at that moment.
 #[test]
 fn first_come_first_served() {
     for algorithm in LINED {
@@ -31,8 +31,8 @@ fn first_come_first_served() {
         assert!(poll(&mut third).is_none());
         let mut served = [None; 3];
         for second_passed in 0..240 {
-            assert!(!limiter.check("alice").is_allowed(), "{algorithm:?} let somebody overtake");
-            // Those who came last are polled first: the order must not come from the polling.
+            assert!(!limiter.check("alice").is_allowed(), "{algorithm:?} was overtaken");
+            // The last waiters are polled first: the order must not depend on polling.
             for (place, task) in [(2, &mut third), (1, &mut second), (0, &mut first)] {
                 if served[place].is_none() && poll(task).is_some_and(|d| d.unwrap().is_allowed()) {
                     served[place] = Some(second_passed);
@@ -53,7 +53,7 @@ fn first_come_first_served() {
 
 // Sleeping first and denying at the deadline would hold the caller for nothing.
 #[test]
-fn a_wait_past_the_deadline_is_denied_at_once_and_takes_nothing() {
+fn a_wait_past_the_deadline_is_denied_immediately() {
     for algorithm in LINED {
         let (limiter, clock) = limiter(1, algorithm);
         assert!(limiter.check("alice").is_allowed());
@@ -77,9 +77,9 @@ fn a_wait_past_the_deadline_is_denied_at_once_and_takes_nothing() {
     }
 }
 
-// However long the deadline: a cost above the limit would wait for ever.
+// With any deadline, a cost above the limit would wait forever.
 #[test]
-fn a_cost_above_the_limit_is_denied_at_once() {
+fn a_cost_above_the_limit_is_denied_immediately() {
     for algorithm in LINED {
         let (limiter, _) = limiter(3, algorithm);
         let wait = limiter.wait_timeout("alice", cost(4), Duration::MAX, never);
@@ -90,9 +90,9 @@ fn a_cost_above_the_limit_is_denied_at_once() {
     }
 }
 
-// A place that outlives its future would deny everybody behind it for nothing.
+// A place that outlives its future would delay all later waiters for nothing.
 #[test]
-fn dropping_the_future_gives_the_place_back() {
+fn dropping_the_future_frees_the_place() {
     for algorithm in LINED {
         let (limiter, clock) = limiter(2, algorithm);
         assert!(limiter.check_cost("alice", cost(2)).is_allowed());
@@ -113,7 +113,7 @@ fn dropping_the_future_gives_the_place_back() {
     }
 }
 
-// A future that was never polled has no place yet, and one that is done has none any more.
+// A future that was never polled has no place yet, and a completed one has none any more.
 #[test]
 fn dropping_before_the_first_poll_or_after_the_last_changes_nothing() {
     for algorithm in LINED {
@@ -132,10 +132,10 @@ fn dropping_before_the_first_poll_or_after_the_last_changes_nothing() {
     }
 }
 
-// What was waited for can be given back like what was taken at once, also after a late wake-up,
-// which dates it anew.
+// Units of a wait can be refunded like those of a check, also after a late wake-up, which records
+// them at a new tick.
 #[test]
-fn a_receipt_of_a_wait_gives_back_the_very_units() {
+fn a_receipt_of_a_wait_refunds_its_units() {
     for late in [0, 7] {
         for algorithm in LINED {
             let (limiter, clock) = limiter(4, algorithm);
@@ -151,7 +151,7 @@ fn a_receipt_of_a_wait_gives_back_the_very_units() {
     }
 }
 
-// Without a bound a flood of waiters would be a queue without end.
+// Without a bound, a flood of waiters would be an unbounded queue.
 #[test]
 fn one_waiter_too_many_is_an_error() {
     let clock = ManualClock::new(START);
@@ -162,11 +162,11 @@ fn one_waiter_too_many_is_an_error() {
     let error = poll(&mut waits[2]).unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Waiters);
     assert!(error.to_string().contains("2 callers wait already"), "{error}");
-    assert_eq!(limiter.usage("alice").units(0), 3, "who was refused has no place");
+    assert_eq!(limiter.usage("alice").units(0), 3, "a refused caller has no place");
 
     drop(waits.remove(0));
     let mut next = task(&limiter, &clock, 1, SECONDS_600);
-    assert!(poll(&mut next).is_none(), "a place in line was free again");
+    assert!(poll(&mut next).is_none(), "a place in the queue was free again");
 }
 
 // One key with many waiters would use up the places of all others, and hold its lock for long.
@@ -183,13 +183,13 @@ fn one_waiter_too_many_for_a_key_is_an_error() {
     assert_eq!(error.kind(), ErrorKind::Waiters);
     assert!(error.to_string().contains("2 callers wait for this key already"), "{error}");
     let mut other = task_for(&limiter, &clock, "bob", 1, SECONDS_600);
-    assert!(poll(&mut other).is_none(), "another key has a line of its own");
+    assert!(poll(&mut other).is_none(), "another key has a separate queue");
     assert_eq!(limiter.stats().waiters, 3);
 }
 
 // A caller that need not wait must not be refused because others wait.
 #[test]
-fn a_full_line_refuses_no_caller_that_need_not_wait() {
+fn a_full_queue_allows_callers_that_need_not_wait() {
     let clock = ManualClock::new(START);
     let limiter = bounded(&clock, 1, 1000);
     assert!(limiter.check("alice").is_allowed());
@@ -204,7 +204,7 @@ fn a_full_line_refuses_no_caller_that_need_not_wait() {
 
 // Ten per second: if the 90 in front give up, the last ten come next.
 #[test]
-fn cancelled_waits_move_the_line_up() {
+fn cancelled_waits_move_the_queue_up() {
     for algorithm in LINED {
         let quota = Quota::per_second(10);
         let (limiter, clock) = limiter_of(quota, algorithm);
@@ -215,14 +215,14 @@ fn cancelled_waits_move_the_line_up() {
         drop(waits.drain(..90));
         let at_most = Duration::from_millis(1900);
         let retry_after = limiter.peek("alice").retry_after().duration().unwrap();
-        assert!(retry_after <= at_most, "{algorithm:?}: {retry_after:?} with ten in line");
+        assert!(retry_after <= at_most, "{algorithm:?}: {retry_after:?} with ten in the queue");
         if algorithm == Algorithm::Log {
             assert_eq!(retry_after, at_most);
             clock.set(START + Duration::from_millis(999));
             assert!(waits.iter_mut().all(|wait| poll(wait).is_none()));
         }
         clock.set(START + Duration::from_secs(1));
-        assert!(!limiter.check("alice").is_allowed(), "{algorithm:?}: overtakes the line");
+        assert!(!limiter.check("alice").is_allowed(), "{algorithm:?}: overtakes the queue");
         assert!(waits.iter_mut().all(is_served), "{algorithm:?}");
         let retry_after = limiter.peek("alice").retry_after().duration().unwrap();
         assert!(retry_after <= Duration::from_secs(1), "{algorithm:?}: {retry_after:?}");
@@ -231,7 +231,7 @@ fn cancelled_waits_move_the_line_up() {
 
 // A token budget: the estimate was far too high, and the rest of it is the next caller's.
 #[test]
-fn settled_units_reach_the_line_before_any_check() {
+fn settled_units_reach_the_queue_before_any_check() {
     for algorithm in LINED {
         let (limiter, clock) = limiter(1000, algorithm);
         let receipt = limiter.reserve("alice", 1000).into_receipt().unwrap();
@@ -283,7 +283,7 @@ fn a_snapshot_leaves_waiters_out() {
         assert!(waits.iter_mut().all(|wait| poll(wait).is_none()));
         let mut file = Vec::new();
         limiter.save(&mut file).unwrap();
-        assert_eq!(limiter.usage("alice").units(0), 5, "{algorithm:?}: the line stays");
+        assert_eq!(limiter.usage("alice").units(0), 5, "{algorithm:?}: the queue stays");
         let builder = Limiter::builder(limiter.policy().clone()).clock(clock.clone());
         let (restored, _) = builder.restore(&mut file.as_slice()).unwrap();
         assert_eq!(restored.usage("alice").units(0), 2, "{algorithm:?}");
@@ -330,7 +330,7 @@ fn a_blocked_thread_is_woken_when_units_come_back() {
 
 // A future-dated unit in an algorithm that has none would be counted now or never.
 #[test]
-fn algorithms_without_a_line_say_so() {
+fn unsupported_algorithms_return_an_error() {
     for algorithm in [Algorithm::Counter, Algorithm::Segments { count: 6 }, Algorithm::Fixed] {
         let (limiter, _) = limiter(1, algorithm);
         let wait = limiter.wait_timeout("alice", cost(1), SECONDS_600, never);
@@ -352,7 +352,7 @@ fn a_reset_serves_the_waiters_in_order() {
         assert!(waits.iter_mut().all(|wait| poll(wait).is_none()));
         clock.advance(Duration::from_secs(1));
         assert!(limiter.reset("alice"));
-        assert!(!limiter.check("alice").is_allowed(), "{algorithm:?}: overtakes the line");
+        assert!(!limiter.check("alice").is_allowed(), "{algorithm:?}: overtakes the queue");
         let served: Vec<bool> = waits.iter_mut().map(is_served).collect();
         assert_eq!(served, [true, true, false], "{algorithm:?}");
         assert_eq!(limiter.usage("alice").units(0), 3, "{algorithm:?}");
@@ -363,7 +363,7 @@ fn a_reset_serves_the_waiters_in_order() {
 
 // A place behind one that is dated later than the free moment must not outlast the deadline.
 #[test]
-fn nobody_waits_past_the_deadline_behind_a_later_place() {
+fn no_caller_waits_past_the_deadline_behind_a_later_place() {
     let (limiter, clock) = limiter(10, Algorithm::Log);
     let _first = limiter.check_cost("alice", cost(5));
     clock.advance(Duration::from_secs(30));
@@ -402,7 +402,7 @@ fn a_place_that_has_expired_is_not_used_for_free() {
 // A stalled program wakes everybody at once: GCRA says that at most twice the limit passes in a
 // window, the log that no more than the limit does.
 #[test]
-fn all_who_wake_late_together_stay_within_the_bound() {
+fn waiters_that_wake_late_together_stay_within_the_bound() {
     for (algorithm, bound) in [(Algorithm::Log, 1), (Algorithm::Gcra, 2)] {
         let (limiter, clock) = limiter(1, algorithm);
         assert!(limiter.check("alice").is_allowed());
@@ -418,7 +418,7 @@ fn all_who_wake_late_together_stay_within_the_bound() {
 // A check behind a later place is dated as late as that place, but used at once: who comes back for
 // a place that has expired must count it.
 #[test]
-fn what_is_dated_ahead_counts_for_who_lost_a_place() {
+fn units_in_the_future_count_for_a_waiter_that_lost_its_place() {
     let (limiter, clock) = limiter(2, Algorithm::Log);
     let at = |seconds| clock.set(START + Duration::from_secs(seconds));
     assert!(limiter.check_cost("alice", cost(2)).is_allowed());
@@ -437,7 +437,7 @@ fn what_is_dated_ahead_counts_for_who_lost_a_place() {
 
 // Places that were used late are dated later than those that came behind them, and count.
 #[test]
-fn who_was_late_counts_for_those_behind() {
+fn late_waiters_count_for_later_ones() {
     let (limiter, clock) = limiter(2, Algorithm::Log);
     let at = |seconds| clock.set(START + Duration::from_secs(seconds));
     assert!(limiter.check("alice").is_allowed());
@@ -458,7 +458,7 @@ fn who_was_late_counts_for_those_behind() {
 
 // Real threads and the real clock: four who wait for one unit in 20 ms need three windows.
 #[test]
-fn blocked_threads_are_served_a_window_apart() {
+fn blocked_threads_are_served_one_window_after_another() {
     let window = Duration::from_millis(20);
     let policy = Policy::new("wait", Quota::new(1, window).unwrap()).unwrap();
     let limiter = Limiter::new(policy).unwrap();

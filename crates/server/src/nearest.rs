@@ -1,10 +1,10 @@
-//! The word that was probably meant.
+//! Suggestions for misspelled words.
 
-/// Returns the candidate nearest to `word`, if one is near enough to be a typing mistake.
+/// Returns the candidate most similar to `word`, if it is similar enough to be a typo.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    /// Longer words are not compared: it would take too long.
+    /// Longer words are not compared, because it would take too long.
     const WORD_MAX: usize = 64;
-    /// A configuration may name any number.
+    /// A configuration may contain any number of names.
     const CANDIDATES_MAX: usize = 1000;
     if word.len() > WORD_MAX {
         return None;
@@ -21,7 +21,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, candidate)| candidate)
 }
 
-/// Returns `: did you mean ...?` for the nearest candidate, or an empty text.
+/// Returns `: did you mean ...?` for the most similar candidate, or an empty text.
 pub(crate) fn hint<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
     let near = nearest(word, candidates);
     near.map(|near| format!(": did you mean `{near}`?")).unwrap_or_default()

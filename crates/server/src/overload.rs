@@ -10,7 +10,7 @@ use crate::admin::{Kind, Page};
 ///
 /// # Errors
 ///
-/// When the request is shed: the time after which to try again.
+/// Returns the time after which to retry if the request is rejected.
 pub(crate) async fn admit(guard: &OverloadGuard) -> Result<Pass, Duration> {
     let mut arrival = guard.arrive();
     loop {
@@ -25,16 +25,24 @@ pub(crate) async fn admit(guard: &OverloadGuard) -> Result<Pass, Duration> {
     }
 }
 
-/// Adds the guard's state to a page of metrics.
+/// Adds the guard's status to a page of metrics.
 pub(crate) fn write_metrics(guard: &OverloadGuard, page: &mut Page) {
     let OverloadStats { baseline, serving, queued, admitted, shed, .. } = guard.stats();
-    page.family("slidegate_overload_requests_total", Kind::Counter, "Requests that were guarded.");
+    page.family(
+        "slidegate_overload_requests_total",
+        Kind::Counter,
+        "Requests that passed through the overload guard, by outcome.",
+    );
     page.sample(&[("outcome", "admitted")], admitted);
     page.sample(&[("outcome", "shed")], shed);
     for (name, help, value) in [
-        ("slidegate_overload_serving", "Requests being served.", serving as u64),
-        ("slidegate_overload_queued", "Requests that wait for room.", queued as u64),
-        ("slidegate_overload_baseline", "Requests that usually arrive in a second.", baseline),
+        ("slidegate_overload_serving", "Requests in service.", serving as u64),
+        (
+            "slidegate_overload_queued",
+            "Requests in the queue of the overload guard.",
+            queued as u64,
+        ),
+        ("slidegate_overload_baseline", "Usual number of requests per second.", baseline),
     ] {
         page.family(name, Kind::Gauge, help);
         page.sample(&[], value);

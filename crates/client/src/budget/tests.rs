@@ -26,20 +26,20 @@ fn a_tenth_of_the_requests_may_be_retries() {
 }
 
 #[test]
-fn the_floor_comes_back_with_time_and_no_further() {
+fn time_refills_up_to_the_floor() {
     let (settings, minute) = (settings(0, 10), Duration::from_secs(60));
     let mut budget = Budget::new(&settings, minute);
     assert_eq!(spent(&mut budget, &settings, minute), 10);
     assert_eq!(spent(&mut budget, &settings, minute + Duration::from_secs(6)), 1);
     assert_eq!(spent(&mut budget, &settings, minute * 100), 10);
-    // Fractions of a retry must not be lost when it is called every millisecond.
+    // Fractions of a retry must not be lost if it is called every millisecond.
     let times = (0..60_000).map(|millis| minute * 100 + Duration::from_millis(millis));
     let spent = times.filter(|now| budget.spend(&settings, *now)).count();
     assert!((9..=10).contains(&spent), "{spent}");
 }
 
 #[test]
-fn savings_are_bounded_and_time_may_run_back() {
+fn savings_are_bounded_and_time_may_go_back() {
     let settings = settings(100, 5);
     let mut budget = Budget::new(&settings, Duration::from_secs(9));
     for _ in 0..10_000 {

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn numbers_stay_below_the_bound_and_reach_all_of_it() {
+fn numbers_cover_the_range_below_the_bound() {
     let mut random = Random::from_seed(1);
     let mut seen = [0u32; 10];
     for _ in 0..10_000 {

@@ -7,7 +7,7 @@ fn seconds(seconds: u64) -> Duration {
 }
 
 #[test]
-fn too_many_within_the_window_stop_the_scope_and_the_count_starts_again() {
+fn too_many_refusals_stop_the_scope_and_reset_the_count() {
     let settings = Settings::builder().refusals(3, seconds(60)).build().unwrap();
     let mut refusals = Refusals::default();
     for at in [0, 50, 61] {
@@ -22,7 +22,7 @@ fn too_many_within_the_window_stop_the_scope_and_the_count_starts_again() {
 }
 
 #[test]
-fn one_can_be_too_many() {
+fn one_refusal_can_stop_the_scope() {
     let settings = Settings::builder().refusals(1, seconds(5)).build().unwrap();
     let mut refusals = Refusals::default();
     refusals.note(&settings, seconds(7));

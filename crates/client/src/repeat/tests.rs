@@ -5,7 +5,7 @@ use http::{HeaderValue, StatusCode};
 use slidegate_http::AdvertisedLimits;
 
 #[test]
-fn methods_that_can_be_done_twice() {
+fn recognizes_idempotent_requests() {
     let mut headers = HeaderMap::new();
     let always = [Method::GET, Method::HEAD, Method::PUT, Method::DELETE, Method::OPTIONS];
     assert!(always.iter().all(|method| Repeat::of(method, &headers) == Repeat::Always));
@@ -16,7 +16,7 @@ fn methods_that_can_be_done_twice() {
 }
 
 #[test]
-fn only_refusals_are_repeated_and_what_may_have_begun_only_if_harmless() {
+fn repeats_refusals_and_503_only_if_idempotent() {
     let answer = |status| Answer::new(status, AdvertisedLimits::default());
     let settings = Settings::default();
     let allowed = |repeat: Repeat, status| repeat.is_allowed(&answer(status), &settings);

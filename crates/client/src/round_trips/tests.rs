@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn outlier_counts_at_once_and_is_forgotten_in_time() {
+fn outliers_count_immediately_and_fade() {
     let millis = Duration::from_millis;
     let mut trips = RoundTrips::default();
     assert_eq!(trips.spread(), Duration::ZERO);

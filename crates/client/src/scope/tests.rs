@@ -7,7 +7,7 @@ fn scope(uri: &'static str) -> Scope {
 }
 
 #[test]
-fn one_host_is_one_scope_however_it_is_written() {
+fn notations_of_one_host_share_a_scope() {
     assert_eq!(scope("https://Api.Example.com/a"), scope("https://api.example.com:443/b?c"));
     assert_ne!(scope("https://api.example.com/"), scope("http://api.example.com/"));
     assert_ne!(scope("http://127.0.0.1:8001/"), scope("http://127.0.0.1:8002/"));

@@ -27,7 +27,7 @@ fn backoff_doubles_up_to_its_bound() {
 }
 
 #[test]
-fn what_is_out_of_range_is_named() {
+fn errors_name_the_setting() {
     let year = Duration::from_secs(366 * 24 * 3600);
     let bad = [
         (Settings::builder().reserve_percent(91), "reserve_percent 91"),

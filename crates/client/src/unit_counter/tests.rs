@@ -7,7 +7,7 @@ fn seconds(seconds: u64) -> Duration {
 }
 
 #[test]
-fn the_last_of_many_goes_windows_later() {
+fn the_last_of_many_waits_several_windows() {
     let count = UnitCounter::new(Quota::new(2, seconds(10)).unwrap()).unwrap();
     assert!(count.take(1, seconds(100)).is_some());
     assert!(count.take(1, seconds(103)).is_some());
@@ -17,7 +17,7 @@ fn the_last_of_many_goes_windows_later() {
 }
 
 #[test]
-fn what_is_given_back_can_be_taken_again() {
+fn refunded_units_can_be_taken_again() {
     let count = UnitCounter::new(Quota::per_minute(3)).unwrap();
     let receipt = count.take(9, seconds(5)).unwrap();
     assert_eq!((receipt.units(), count.used(seconds(6))), (3, 3));
@@ -26,7 +26,7 @@ fn what_is_given_back_can_be_taken_again() {
 }
 
 #[test]
-fn another_quota_keeps_what_was_taken() {
+fn changing_the_quota_keeps_units() {
     let mut count = UnitCounter::new(Quota::per_minute(10)).unwrap();
     let _taken = count.take(6, seconds(1));
     count.change(Quota::per_minute(4));

@@ -1,4 +1,4 @@
-//! A reqwest client and a server that Slidegate limits, over real sockets.
+//! A reqwest client and a server limited by Slidegate, over real sockets.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 

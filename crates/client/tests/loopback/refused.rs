@@ -8,7 +8,7 @@ use slidegate_client::{ErrorKind, PacingReport, Settings};
 
 use crate::server::{Driver, Server, client, refusal, send};
 
-/// Refuses the first, with a second to wait, and takes the others.
+/// Refuses the first request, with a wait of a second, and allows the others.
 async fn refuses_once(status: StatusCode) -> Server {
     Server::answering(move |number| match number {
         0 => refusal(status, "1"),
@@ -22,7 +22,7 @@ fn attempts(response: &reqwest::Response) -> u32 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_get_is_sent_again_and_never_earlier_than_told() {
+async fn a_get_is_retried_not_before_the_servers_time() {
     for status in [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE] {
         let server = refuses_once(status).await;
         let pacer = server.pacer().build();
@@ -34,7 +34,7 @@ async fn a_get_is_sent_again_and_never_earlier_than_told() {
     }
 }
 
-// A body that is read while it is sent is gone: a second attempt would send nothing, or half.
+// A streamed body is gone after it is sent: a second attempt would send nothing, or half.
 #[tokio::test(start_paused = true)]
 async fn a_post_with_a_streaming_body_is_sent_once() {
     let server = refuses_once(StatusCode::TOO_MANY_REQUESTS).await;
@@ -49,7 +49,7 @@ async fn a_post_with_a_streaming_body_is_sent_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_post_with_a_whole_body_is_sent_again_after_a_429_and_not_after_a_503() {
+async fn a_buffered_post_is_retried_after_429_but_not_503() {
     for (status, expected) in
         [(StatusCode::TOO_MANY_REQUESTS, 2), (StatusCode::SERVICE_UNAVAILABLE, 1)]
     {
@@ -65,7 +65,7 @@ async fn a_post_with_a_whole_body_is_sent_again_after_a_429_and_not_after_a_503(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_date_is_waited_for() {
+async fn waits_until_a_date() {
     // The server starts at a whole second, so its date is two seconds ahead.
     let date = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_002);
     let text = httpdate::fmt_http_date(date);
@@ -82,21 +82,21 @@ async fn a_date_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_given_up_leaves_nothing_behind() {
+async fn a_cancelled_request_leaves_no_state() {
     let server = refuses_once(StatusCode::TOO_MANY_REQUESTS).await;
     let pacer = server.pacer().build();
     let client = client(&pacer);
     let waiting = tokio::spawn(client.get(server.url()).send());
     let driver = Driver::new(&pacer);
     while pacer.stats().waiting == 0 {
-        // No time passes: one more than there is never waits.
+        // No time passes: with one more request than exist, it never waits.
         driver.step(2).await;
     }
     waiting.abort();
     assert!(waiting.await.unwrap_err().is_cancelled());
     assert_eq!(pacer.stats().waiting, 0);
     assert_eq!(server.seen().len(), 1);
-    // The next one still waits as long as the server asked.
+    // The next request still waits for the server's time.
     let response = send(&pacer, client.get(server.url())).await.unwrap();
     assert_eq!((response.status(), attempts(&response)), (StatusCode::OK, 1));
     let seen = server.seen();
@@ -104,7 +104,7 @@ async fn a_request_that_is_given_up_leaves_nothing_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_keeps_refusing_is_left_alone() {
+async fn stops_sending_to_a_server_that_keeps_refusing() {
     let server = Server::answering(|_| refusal(StatusCode::TOO_MANY_REQUESTS, "0")).await;
     let settings = Settings::builder().refusals(3, Duration::from_secs(600));
     let settings = settings.backoff(Duration::ZERO, Duration::ZERO).build().unwrap();
@@ -119,9 +119,9 @@ async fn a_server_that_keeps_refusing_is_left_alone() {
     assert_eq!(server.seen().len(), 3);
 }
 
-// Requests share what one of them learns: the first is refused, the others never are.
+// Requests share a refusal: the first is refused, the others never are.
 #[tokio::test(start_paused = true)]
-async fn requests_at_the_same_time_share_a_refusal() {
+async fn concurrent_requests_share_a_refusal() {
     let server = refuses_once(StatusCode::TOO_MANY_REQUESTS).await;
     let pacer = server.pacer().build();
     let client = client(&pacer);

@@ -1,7 +1,7 @@
 //! A server on loopback, limited with `slidegate` and `slidegate-http`, and tokio's paused clock.
 //!
-//! Requests travel over real sockets, and time only moves when every unfinished request waits in
-//! the pacer. So a round trip takes no time, and no test depends on the speed of the machine.
+//! Requests use real sockets, and time advances only when every unfinished request waits in the
+//! pacer. So a round trip takes no time, and no test depends on the speed of the machine.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -53,7 +53,7 @@ pub(crate) struct Server {
     task: JoinHandle<()>,
 }
 
-/// One request, as the server saw it.
+/// A request, as the server received it.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
     pub(crate) at: Duration,
@@ -61,7 +61,7 @@ pub(crate) struct Seen {
     pub(crate) status: StatusCode,
 }
 
-/// The server's answer to its n-th request.
+/// Returns the server's response to its n-th request.
 type Answers = Arc<dyn Fn(usize) -> (StatusCode, HeaderMap) + Send + Sync>;
 
 #[derive(Clone)]
@@ -72,7 +72,7 @@ struct Shared {
 }
 
 impl Server {
-    /// Limited by a policy, with all its fields.
+    /// Starts a server that enforces a policy, with all its fields.
     pub(crate) async fn limited(policy: Policy) -> Self {
         let clock = TokioClock::start();
         let limiter = Limiter::builder(policy).clock(clock).build().unwrap();
@@ -115,7 +115,7 @@ impl Server {
         self.seen.lock().unwrap().clone()
     }
 
-    /// A pacer with the server's clock.
+    /// Returns a pacer with the server's clock.
     pub(crate) fn pacer(&self) -> PacerBuilder {
         Pacer::builder().clock(self.clock)
     }
@@ -140,7 +140,7 @@ async fn handle(State(shared): State<Shared>, body: Bytes) -> Response {
     response
 }
 
-/// A refusal with a `Retry-After`.
+/// Returns a refusal with a `Retry-After`.
 pub(crate) fn refusal(status: StatusCode, retry_after: &str) -> (StatusCode, HeaderMap) {
     let mut headers = HeaderMap::new();
     headers.insert("retry-after", HeaderValue::from_str(retry_after).unwrap());
@@ -160,17 +160,17 @@ pub(crate) async fn send(
     Driver::new(pacer).finish(vec![tokio::spawn(request.send())]).await.remove(0)
 }
 
-/// Moves tokio's clock for the requests of a pacer.
+/// Advances tokio's clock for the requests of a pacer.
 pub(crate) struct Driver<'a> {
     pacer: &'a Pacer,
     real: MonotonicClock,
     deadline: u64,
 }
 
-/// How far time moves at once.
+/// The step by which time advances.
 const STEP: Duration = Duration::from_millis(1);
 
-/// How long a test may take in real time.
+/// The maximum real time of a test.
 const REAL_TIME_MAX: Duration = Duration::from_secs(120);
 
 impl<'a> Driver<'a> {
@@ -180,7 +180,7 @@ impl<'a> Driver<'a> {
         Self { pacer, real, deadline }
     }
 
-    /// Runs requests to their ends.
+    /// Runs requests until they end.
     pub(crate) async fn finish<T>(&self, requests: Vec<JoinHandle<T>>) -> Vec<T> {
         loop {
             match requests.iter().filter(|request| !request.is_finished()).count() {
@@ -195,9 +195,9 @@ impl<'a> Driver<'a> {
         results
     }
 
-    /// Moves time if all `unfinished` requests wait in the pacer, otherwise lets them run.
+    /// Advances time if all `unfinished` requests wait in the pacer, otherwise lets them run.
     ///
-    /// This never leaves the runtime idle, so tokio does not move the paused clock by itself.
+    /// The runtime is never idle, so tokio does not advance the paused clock itself.
     pub(crate) async fn step(&self, unfinished: usize) {
         assert!(self.real.now() < self.deadline, "requests neither end nor wait");
         if self.pacer.stats().waiting == unfinished {

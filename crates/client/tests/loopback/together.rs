@@ -24,7 +24,7 @@ async fn saturate() -> Vec<Seen> {
     let worker = || {
         let (client, is_over, url) = (client.clone(), Arc::clone(&is_over), server.url());
         tokio::spawn(async move {
-            // Ordering: a worker that sees it late sends one request more.
+            // Ordering: a worker that sees it late sends one more request.
             while !is_over.load(Ordering::Relaxed) {
                 client.get(&url).send().await.unwrap();
             }
@@ -41,10 +41,10 @@ async fn saturate() -> Vec<Seen> {
     server.seen()
 }
 
-// The client aims at 95 % of the limit. At least 99 % of its requests must be allowed, and the allowed
-// ones must be at least 90 % of the limit.
+// The client aims at 95 % of the limit. At least 99 % of its requests must be allowed, and the
+// allowed ones must be at least 90 % of the limit.
 #[tokio::test(start_paused = true)]
-async fn nearly_nothing_is_refused_and_nearly_all_of_the_limit_is_used() {
+async fn few_requests_are_refused_and_most_of_the_limit_is_used() {
     let seen = saturate().await;
     let end = seen[0].at + WINDOW * WINDOWS;
     let within: Vec<&Seen> = seen.iter().filter(|seen| seen.at < end).collect();

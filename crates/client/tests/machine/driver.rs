@@ -1,4 +1,4 @@
-//! The machine with a time of its own.
+//! The state machine with simulated time.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use slidegate_client::{
     Answer, Error, Next, Pacing, Random, Repeat, Scope, Settings, SettingsBuilder, Step, Ticket,
 };
 
-/// November 2023.
+/// A time in November 2023.
 pub(crate) const START: Duration = Duration::from_secs(1_700_000_000);
 
-/// [`Pacing`] with a time and randomness of its own, all for one host unless told.
+/// [`Pacing`] with simulated time and randomness, for one host by default.
 pub(crate) struct Machine {
     pub(crate) pacing: Pacing,
     pub(crate) random: Random,
@@ -39,14 +39,14 @@ impl Machine {
         self.pacing.ask(ticket, self.now, &mut self.random)
     }
 
-    /// A request that goes at once.
+    /// Returns a request that was sent immediately.
     pub(crate) fn sent(&mut self) -> Ticket {
         let mut ticket = self.begin();
         assert_eq!(self.ask(&mut ticket), Step::Go);
         ticket
     }
 
-    /// How long a request is told to wait.
+    /// Returns the wait of a request.
     pub(crate) fn wait(&mut self, ticket: &mut Ticket) -> Duration {
         match self.ask(ticket) {
             Step::Wait(wait) => wait,
@@ -54,7 +54,7 @@ impl Machine {
         }
     }
 
-    /// Why a request is refused.
+    /// Returns the error of a request.
     pub(crate) fn refused(&mut self, ticket: &mut Ticket) -> Error {
         match self.ask(ticket) {
             Step::Refuse(error) => error,

@@ -1,4 +1,5 @@
-//! A thousand clients that were refused together do not come back together, and none too early.
+//! A thousand clients that were refused together do not return together, and none returns too
+//! early.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use slidegate_client::{Next, Random, Step};
 
 const CLIENTS: u64 = 1000;
 
-/// When each of the clients comes back after a 429 at `START`, by the fields of that.
+/// Returns when each client returns after a 429 with these fields at `START`.
 fn returns(fields: &[(&str, &str)]) -> Vec<Duration> {
     let one = |seed| {
         let mut client = Machine::new();
@@ -24,7 +25,7 @@ fn returns(fields: &[(&str, &str)]) -> Vec<Duration> {
     (0..CLIENTS).map(one).collect()
 }
 
-/// The most that come back in any stretch of a second, beginning at any of them.
+/// Returns the maximum number of clients that return within any second.
 fn peak(returns: &[Duration]) -> usize {
     let within = |from: &Duration| {
         returns.iter().filter(|at| (*from..*from + seconds(1)).contains(*at)).count()
@@ -32,10 +33,10 @@ fn peak(returns: &[Duration]) -> usize {
     returns.iter().map(within).max().unwrap()
 }
 
-// `max(server's time, jitter)` has no jitter when the server's time is the longer: all 1000 would
-// come back in one moment.
+// `max(server's time, jitter)` has no jitter if the server's time is longer: all 1000 would return
+// at the same time.
 #[test]
-fn a_thousand_clients_come_back_spread_and_never_early() {
+fn a_thousand_clients_return_spread_and_never_early() {
     let returns = returns(&[("retry-after", "60")]);
     assert!(returns.iter().all(|at| *at >= seconds(60)), "{:?}", returns.iter().min());
     assert!(returns.iter().all(|at| *at <= seconds(65)), "{:?}", returns.iter().max());
@@ -44,7 +45,7 @@ fn a_thousand_clients_come_back_spread_and_never_early() {
 }
 
 #[test]
-fn a_date_or_a_used_up_quota_is_spread_alike() {
+fn dates_and_used_up_quotas_are_spread_too() {
     let date = ("date", "Tue, 14 Nov 2023 22:13:20 GMT");
     let forms: [&[(&str, &str)]; 3] = [
         &[date, ("retry-after", "Tue, 14 Nov 2023 22:14:20 GMT")],
@@ -59,7 +60,7 @@ fn a_date_or_a_used_up_quota_is_spread_alike() {
 }
 
 #[test]
-fn without_a_time_the_whole_backoff_is_jitter() {
+fn without_a_time_the_backoff_is_fully_random() {
     let returns = returns(&[]);
     assert!(returns.iter().all(|at| *at <= Duration::from_millis(500)));
     for tenth in 0..10 {

@@ -1,4 +1,4 @@
-//! What is learned from fields, and what follows from it.
+//! Quotas learned from fields, and their effects.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn learned(fields: &[(&str, &str)]) -> Machine {
     client
 }
 
-/// How many go at once, each answered by nobody yet.
+/// Returns the requests that are sent immediately, without responses.
 fn go_at_once(client: &mut Machine) -> Vec<Ticket> {
     let mut gone = Vec::new();
     for _ in 0..10_000 {
@@ -29,9 +29,9 @@ fn go_at_once(client: &mut Machine) -> Vec<Ticket> {
 }
 
 #[test]
-fn every_form_is_kept_to() {
+fn respects_every_form() {
     let (date, reset) = (("date", "Tue, 14 Nov 2023 22:13:20 GMT"), "1700000060");
-    // Ten in a minute, of which this was the first: nine go, then nobody for a minute.
+    // Ten per minute, and this was the first: nine are sent, then none for a minute.
     let forms: [&[(&str, &str)]; 9] = [
         &[("ratelimit-policy", r#""api";q=10;w=60"#), ("ratelimit", r#""api";r=9;t=60"#)],
         &[("ratelimit-policy", r#""api";q=10;w=60"#)],
@@ -59,7 +59,7 @@ fn every_form_is_kept_to() {
 }
 
 #[test]
-fn nothing_told_is_nothing_kept_to() {
+fn does_not_pace_without_fields() {
     for fields in [&[][..], &[("ratelimit", "?"), ("x-ratelimit-limit", "many")]] {
         assert_eq!(go_at_once(&mut learned(fields)).len(), 10_000);
     }
@@ -70,7 +70,7 @@ fn nothing_told_is_nothing_kept_to() {
 }
 
 #[test]
-fn a_twentieth_is_kept_back_and_nothing_of_a_small_limit() {
+fn reserves_a_twentieth_except_of_small_limits() {
     for (limit, expected) in [(1, 1), (10, 10), (19, 19), (20, 19), (100, 95), (1000, 950)] {
         let policy = format!(r#""api";q={limit};w=60"#);
         let mut client = learned(&[("ratelimit-policy", &policy)]);
@@ -78,9 +78,9 @@ fn a_twentieth_is_kept_back_and_nothing_of_a_small_limit() {
     }
 }
 
-// Without it, a thousand requests at the start would meet a limit of ten that nobody knows yet.
+// Without it, a thousand requests at the start would hit an unknown limit of ten.
 #[test]
-fn the_first_goes_alone_and_the_others_wait_for_what_it_learns() {
+fn the_first_request_is_sent_alone() {
     let mut client = Machine::new();
     let mut first = client.sent();
     let mut others: Vec<Ticket> = (0..19).map(|_| client.begin()).collect();
@@ -90,14 +90,14 @@ fn the_first_goes_alone_and_the_others_wait_for_what_it_learns() {
     client.advance(millis(30));
     let fields = [("ratelimit-policy", r#""api";q=10;w=60"#), ("ratelimit", r#""api";r=9;t=60"#)];
     client.answer(&mut first, 200, &fields);
-    assert!(client.pacing.take_news(), "those who wait must be told");
+    assert!(client.pacing.take_news(), "waiting requests must be notified");
     let steps: Vec<Step> = others.iter_mut().map(|other| client.ask(other)).collect();
     assert!(steps[..9].iter().all(|step| *step == Step::Go), "{steps:?}");
     assert!(steps[9..].iter().all(|step| matches!(step, Step::Wait(_))), "{steps:?}");
 }
 
 #[test]
-fn a_first_that_never_answers_does_not_hold_the_others_for_long() {
+fn a_slow_first_request_delays_others_for_a_second() {
     let mut client = Machine::new();
     let mut first = client.sent();
     let mut other = client.begin();
@@ -108,26 +108,26 @@ fn a_first_that_never_answers_does_not_hold_the_others_for_long() {
     assert_eq!(client.ask(&mut other), Step::Go);
     let mut third = client.begin();
     client.wait(&mut third);
-    // Slow: after a second nobody waits for it any more.
+    // Slow: after a second, no request waits for it.
     client.advance(seconds(1));
     assert_eq!(client.ask(&mut third), Step::Go);
 }
 
 #[test]
-fn first_come_first_served_and_a_cancelled_place_is_the_next_ones() {
+fn requests_are_served_in_order_and_cancelled_ones_leave() {
     let mut client = learned(&[("ratelimit-policy", r#""api";q=2;w=10"#)]);
     client.advance(seconds(4));
     let _second = client.sent();
     let mut waiting: Vec<Ticket> = (0..4).map(|_| client.begin()).collect();
     let waits: Vec<Duration> = waiting.iter_mut().map(|ticket| client.wait(ticket)).collect();
     assert_eq!(waits, [6, 10, 16, 20].map(seconds));
-    // Those behind the second move up when it goes away.
+    // The ones behind the second move up when it leaves.
     let mut cancelled = waiting.remove(1);
     client.pacing.end(&mut cancelled);
-    assert!(client.pacing.take_news(), "those behind must be told");
+    assert!(client.pacing.take_news(), "later requests must be notified");
     let waits: Vec<Duration> = waiting.iter_mut().map(|ticket| client.wait(ticket)).collect();
     assert_eq!(waits, [6, 10, 16].map(seconds));
-    // The last asks first when units are free, and must not overtake.
+    // The last request checks first when units are free, and must not overtake.
     client.advance(seconds(6));
     assert_eq!(client.wait(&mut waiting[2]), seconds(10));
     let mut new = client.begin();
@@ -138,7 +138,7 @@ fn first_come_first_served_and_a_cancelled_place_is_the_next_ones() {
 }
 
 #[test]
-fn who_stopped_asking_does_not_block_the_line() {
+fn a_stalled_request_does_not_block_the_queue() {
     let mut client = learned(&[("ratelimit-policy", r#""api";q=1;w=10"#)]);
     let (mut asleep, mut awake) = (client.begin(), client.begin());
     assert_eq!([client.wait(&mut asleep), client.wait(&mut awake)], [10, 20].map(seconds));
@@ -147,7 +147,7 @@ fn who_stopped_asking_does_not_block_the_line() {
 }
 
 #[test]
-fn a_wait_past_the_deadline_is_refused_at_once_and_takes_no_place() {
+fn a_wait_past_the_deadline_fails_immediately() {
     let mut client = learned(&[("ratelimit-policy", r#""api";q=1;w=100"#)]);
     let (mut one, mut two, mut three) = (client.begin(), client.begin(), client.begin());
     assert_eq!(client.wait(&mut one), seconds(100));
@@ -156,9 +156,9 @@ fn a_wait_past_the_deadline_is_refused_at_once_and_takes_no_place() {
     assert_eq!(client.wait(&mut three), seconds(100));
 }
 
-// Others use the same quota. Their units are gone when the server says so, not a window from now.
+// Other clients use the same quota. Their units expire at the server's time, not a window from now.
 #[test]
-fn units_of_others_are_believed_until_the_server_frees_them() {
+fn units_of_other_clients_count_until_the_reset() {
     let used_up =
         [("ratelimit-policy", r#""api";q=1000;w=3600"#), ("ratelimit", r#""api";r=0;t=100"#)];
     let mut client = learned(&used_up);
@@ -167,7 +167,7 @@ fn units_of_others_are_believed_until_the_server_frees_them() {
     client.wait(&mut other);
     client.advance(seconds(100));
     assert_eq!(client.ask(&mut probe), Step::Go);
-    // One at a time finds out; the others wait for its answer.
+    // One request at a time is a probe. The others wait for its response.
     assert_eq!(client.wait(&mut other), seconds(1));
     client.advance(millis(50));
     let freed =
@@ -190,14 +190,14 @@ fn a_probe_that_is_lost_is_followed_by_another() {
     client.pacing.end(&mut probe);
     assert!(client.pacing.take_news());
     assert_eq!(client.ask(&mut other), Step::Go);
-    // Not lost, but slow.
+    // Slow, but not lost.
     client.wait(&mut third);
     client.advance(seconds(1));
     assert_eq!(client.ask(&mut third), Step::Go);
 }
 
 #[test]
-fn several_quotas_are_all_kept_to() {
+fn respects_all_of_several_quotas() {
     let mut client = learned(&[
         ("ratelimit-policy", r#""api-1s";q=5;w=1, "api-60s";q=12;w=60"#),
         ("ratelimit", r#""api-1s";r=4;t=1, "api-60s";r=11;t=60"#),
@@ -212,7 +212,7 @@ fn several_quotas_are_all_kept_to() {
 }
 
 #[test]
-fn a_quota_that_did_not_judge_is_not_charged() {
+fn an_omitted_quota_is_not_charged() {
     let search = [("ratelimit-policy", r#""search";q=3;w=60"#)];
     let other = [("ratelimit-policy", r#""other";q=100;w=60"#)];
     let mut client = learned(&search);
@@ -225,7 +225,7 @@ fn a_quota_that_did_not_judge_is_not_charged() {
 }
 
 #[test]
-fn a_limit_that_changes_is_followed() {
+fn follows_a_changed_limit() {
     let mut client = learned(&[("ratelimit-policy", r#""api";q=10;w=60"#)]);
     let mut ticket = client.sent();
     client.answer(&mut ticket, 200, &[("ratelimit-policy", r#""api";q=18;w=60"#)]);
@@ -237,11 +237,11 @@ fn a_limit_that_changes_is_followed() {
 }
 
 #[test]
-fn what_is_not_told_any_more_is_forgotten() {
+fn forgets_quotas_that_are_no_longer_advertised() {
     let mut client = learned(&[("ratelimit", r#""api";r=0;t=30"#)]);
     client.advance(seconds(601));
     assert_eq!(go_at_once(&mut client).len(), 10_000);
-    // But not before the time that the server named.
+    // But not before the server's time.
     let mut client = learned(&[("ratelimit", r#""api";r=0;t=7200"#)]);
     client.advance(seconds(7199));
     let mut early = client.begin();

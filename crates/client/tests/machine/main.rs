@@ -1,4 +1,4 @@
-//! The machine under made-up time: no clock, no runtime, no socket.
+//! The state machine with simulated time: no clock, no runtime, no socket.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a panic fails the test")]
 

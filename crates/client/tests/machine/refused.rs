@@ -1,4 +1,4 @@
-//! What follows a 429 or 503: waits, retries, and when there are none.
+//! The effects of a 429 or 503: waits, retries, and when there are none.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::driver::{Machine, START, millis, seconds};
 use slidegate_client::{ErrorKind, Next, Random, Repeat, Settings, Step};
 
 #[test]
-fn one_refusal_holds_back_all_of_its_host_and_nobody_else() {
+fn one_refusal_holds_back_all_requests_of_its_host() {
     for status in [429, 503] {
         let mut client = Machine::new();
         let mut first = client.sent();
@@ -15,7 +15,7 @@ fn one_refusal_holds_back_all_of_its_host_and_nobody_else() {
         for ticket in [&mut first, &mut other] {
             let wait = client.wait(ticket);
             assert!((seconds(30)..=seconds(33)).contains(&wait), "{wait:?}");
-            // Asked again, it is told the same moment: jitter is drawn once.
+            // Checked again, it gets the same time: jitter is drawn once.
             client.advance(seconds(1));
             assert_eq!(client.wait(ticket) + seconds(1), wait);
             client.now = START;
@@ -28,7 +28,7 @@ fn one_refusal_holds_back_all_of_its_host_and_nobody_else() {
 }
 
 #[test]
-fn a_longer_hold_that_comes_meanwhile_counts() {
+fn a_longer_hold_replaces_a_shorter_one() {
     let mut client = Machine::with(Settings::builder().learn_first(Duration::ZERO));
     let (mut one, mut two) = (client.sent(), client.sent());
     client.answer(&mut one, 429, &[("retry-after", "10")]);
@@ -46,7 +46,7 @@ fn a_longer_hold_that_comes_meanwhile_counts() {
     assert!(client.wait(&mut late) >= seconds(59));
 }
 
-// Found by the walks: a backoff after a second answer once replaced the time told by the first.
+// Found by the random walks: a backoff after a second response once replaced the time of the first.
 #[test]
 fn a_backoff_does_not_shorten_a_hold() {
     let mut client = Machine::new();
@@ -59,7 +59,7 @@ fn a_backoff_does_not_shorten_a_hold() {
 #[test]
 fn a_date_is_measured_by_the_servers_clock() {
     let mut client = Machine::new();
-    // This machine believes it is 2023, the server knows better.
+    // This machine's clock says 2023, the server's is right.
     let fields = [
         ("date", "Sun, 15 Nov 2026 12:00:00 GMT"),
         ("retry-after", "Sun, 15 Nov 2026 12:00:40 GMT"),
@@ -80,9 +80,10 @@ fn a_503_without_a_time_delays_only_itself() {
     assert_eq!(client.ask(&mut other), Step::Go);
 }
 
-// Negative, past and malformed times are no times: the client must neither come at once nor never.
+// Negative, past and malformed times are ignored: the client must neither return immediately nor
+// never.
 #[test]
-fn what_is_no_time_is_backed_off_from() {
+fn invalid_times_cause_a_backoff() {
     for value in ["-60", "0", "soon", "", "1e9", "Tue, 14 Nov 2000 22:13:20 GMT"] {
         let wait = |seed| {
             let mut client = Machine::new();
@@ -97,9 +98,9 @@ fn what_is_no_time_is_backed_off_from() {
     }
 }
 
-// A server's mistake must not make a program wait for years, nor must a program come too early.
+// A server's mistake must not make a program wait for years, nor may a program return too early.
 #[test]
-fn absurd_times_are_handed_on_and_capped() {
+fn extreme_times_are_capped() {
     for value in ["86401", "999999999", "99999999999999999999999", "Fri, 31 Dec 9999 23:59:59 GMT"]
     {
         let mut client = Machine::new();
@@ -116,7 +117,7 @@ fn absurd_times_are_handed_on_and_capped() {
 }
 
 #[test]
-fn attempts_have_an_end() {
+fn attempts_are_bounded() {
     let mut client = Machine::with(Settings::builder().attempts_max(3));
     let mut ticket = client.sent();
     for attempt in 1..=3 {
@@ -146,7 +147,7 @@ fn backoff_doubles_up_to_thirty_seconds() {
         };
         assert!(wait <= bound, "{wait:?} after {attempt}");
         longest = longest.max(wait);
-        // The budget is another matter: a minute gives ten.
+        // The budget is separate: a minute gives ten.
         client.advance(wait.max(seconds(30)));
         assert_eq!(client.ask(&mut ticket), Step::Go);
     }
@@ -158,7 +159,7 @@ fn nothing_waits_past_the_deadline() {
     let mut client = Machine::with(Settings::builder().deadline(seconds(20)));
     let mut ticket = client.sent();
     let mut other = client.begin();
-    // Too long for the first, so it is handed on; the other may not wait as long either.
+    // Too long for the first, so the response is returned. The other may not wait that long either.
     assert_eq!(client.answer(&mut ticket, 429, &[("retry-after", "21")]), Next::Done);
     let error = client.refused(&mut other);
     assert_eq!(error.kind(), ErrorKind::Deadline);
@@ -166,7 +167,7 @@ fn nothing_waits_past_the_deadline() {
     assert!(error.to_string().contains("may wait 20s"), "{error}");
 }
 
-// A server in trouble must not be sent every request five times.
+// An overloaded server must not be sent every request five times.
 #[test]
 fn retries_are_a_tenth_of_the_requests_and_a_floor() {
     let settings = Settings::builder().refusals(1_000_000, seconds(60)).budget(10, 10);
@@ -182,7 +183,7 @@ fn retries_are_a_tenth_of_the_requests_and_a_floor() {
 }
 
 #[test]
-fn only_what_is_safe_is_sent_again() {
+fn only_safe_requests_are_retried() {
     let cases = [
         (Repeat::Never, 429, Next::Done),
         (Repeat::Never, 503, Next::Done),
@@ -201,9 +202,9 @@ fn only_what_is_safe_is_sent_again() {
     }
 }
 
-// Services shut out who goes on after thousands of refusals; a client must stop before.
+// Services block clients that continue after thousands of refusals, so a client must stop before.
 #[test]
-fn a_server_that_keeps_refusing_is_left_alone() {
+fn stops_sending_to_a_server_that_keeps_refusing() {
     let mut client = Machine::with(Settings::builder().refusals(3, seconds(600)));
     for refusal in 1..=3 {
         let mut ticket = client.begin();
@@ -227,7 +228,7 @@ fn a_server_that_keeps_refusing_is_left_alone() {
 }
 
 #[test]
-fn only_so_many_wait() {
+fn waiters_are_bounded() {
     let mut client = Machine::with(Settings::builder().waiters_max(2));
     let mut first = client.sent();
     client.answer(&mut first, 429, &[("retry-after", "9")]);
@@ -236,7 +237,7 @@ fn only_so_many_wait() {
     client.wait(&mut two);
     assert_eq!(client.refused(&mut three).kind(), ErrorKind::Waiters);
     client.wait(&mut one);
-    // A place that is given back is the next one's.
+    // A freed place is given to the next request.
     client.pacing.end(&mut one);
     client.wait(&mut three);
     assert_eq!(client.pacing.stats().waiting, 2);
@@ -245,9 +246,9 @@ fn only_so_many_wait() {
     assert_eq!(client.pacing.stats().waiting, 0);
 }
 
-// Forgetting a hold to make room would send the next request too early.
+// Removing a hold to make space would send the next request too early.
 #[test]
-fn only_so_many_hosts_are_remembered_and_a_held_one_is_not_forgotten() {
+fn scopes_are_bounded_and_held_ones_stay() {
     let mut client = Machine::with(Settings::builder().scopes_max(3));
     let mut held = client.begin_at("held");
     client.ask(&mut held);
@@ -263,7 +264,7 @@ fn only_so_many_hosts_are_remembered_and_a_held_one_is_not_forgotten() {
     }
     let mut again = client.begin_at("held");
     assert!(client.wait(&mut again) >= seconds(99));
-    // With requests out to the other two, there is no room for a fourth.
+    // With requests in flight to the other two, there is no space for a fourth.
     let (mut one, mut two) = (client.begin_at("host-98"), client.begin_at("host-99"));
     assert_eq!([client.ask(&mut one), client.ask(&mut two)], [Step::Go, Step::Go]);
     let mut fourth = client.begin_at("fourth");

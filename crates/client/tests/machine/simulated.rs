@@ -1,4 +1,4 @@
-//! Clients and a server that Slidegate limits, with latency, in made-up time.
+//! Clients and a server limited by Slidegate, with latency, in simulated time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,14 +11,14 @@ use slidegate_http::{Fields, Form, PolicyDecision, Reset};
 
 use crate::driver::{START, millis, seconds};
 
-/// A server, some programs and their requests on the way.
+/// A server, some programs and their requests in flight.
 struct World {
     now: Duration,
     server: Limiter,
     clock: ManualClock,
     fields: Fields,
     random: Random,
-    /// The longest that a request or an answer may take; half of it is the shortest.
+    /// The maximum latency of a request or a response. The minimum is half of it.
     latency: Duration,
     programs: Vec<Program>,
     events: BinaryHeap<Reverse<(Duration, u64, Event)>>,
@@ -26,7 +26,7 @@ struct World {
     counts: Counts,
 }
 
-/// One process: a machine, and workers that always have another request.
+/// A process: a state machine, and workers that always have another request.
 struct Program {
     pacing: Pacing,
     tickets: Vec<Option<Ticket>>,
@@ -39,7 +39,7 @@ struct Counts {
     denied: u64,
 }
 
-/// Which worker of which program.
+/// The indexes of a program and its worker.
 type Worker = (usize, usize);
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
@@ -163,13 +163,13 @@ impl World {
         let woken: Vec<usize> =
             (0..is_waiting.len()).filter(|w| has_news && is_waiting[*w]).collect();
         for other in woken {
-            // Its timer is still set, and then finds nothing to do.
+            // Its timer is still set, and then does nothing.
             self.wake((program, other));
         }
         self.later(Duration::ZERO, Event::Asks((program, worker)));
     }
 
-    /// Asks again before the time.
+    /// Checks again early.
     fn wake(&mut self, worker: Worker) {
         let is_its = |event: &Event| matches!(event, Event::Asks(asks) if *asks == worker);
         self.events.retain(|Reverse((_, _, event))| !is_its(event));
@@ -186,9 +186,9 @@ fn percent(part: u64, whole: u64) -> u64 {
     part * 100 / whole.max(1)
 }
 
-// More workers than the limit has room for, and latency that differs from request to request.
+// More workers than the limit allows, and latency that varies between requests.
 #[test]
-fn a_program_that_always_wants_more_gets_its_share_and_is_hardly_refused() {
+fn a_saturating_program_gets_its_share_and_is_rarely_refused() {
     let quotas = [(100, 1), (10, 1), (1, 1), (1000, 60), (60, 60), (5, 10)];
     for (limit, window) in quotas {
         for latency in [1, 20, 80] {
@@ -205,10 +205,10 @@ fn a_program_that_always_wants_more_gets_its_share_and_is_hardly_refused() {
     }
 }
 
-// The server counts in another way than the client: it must still hardly refuse. Segments admit no
-// more than ten elevenths of the limit, so a client that goes for 95 % of it is refused now and then.
+// If the server counts differently than the client, it must still rarely refuse. Segments admit at
+// most ten elevenths of the limit, so a client that aims at 95 % of it is sometimes refused.
 #[test]
-fn servers_that_count_otherwise_hardly_refuse() {
+fn servers_with_other_algorithms_rarely_refuse() {
     let algorithms = [
         (Algorithm::Counter, 75),
         (Algorithm::Gcra, 90),
@@ -225,7 +225,8 @@ fn servers_that_count_otherwise_hardly_refuse() {
     }
 }
 
-// Without a window the client knows only what is left, and asks one at a time when that is used up.
+// Without a window the client knows only the remaining units, and sends one probe at a time when
+// they are used up.
 #[test]
 fn fields_without_a_window_are_enough() {
     let forms = [
@@ -250,7 +251,7 @@ fn fields_without_a_window_are_enough() {
 }
 
 #[test]
-fn two_programs_share_a_quota_that_neither_knows_the_other_uses() {
+fn two_independent_programs_share_a_quota() {
     let mut world = World::new(policy(100, seconds(10), Algorithm::Log), Fields::new(), millis(20));
     world.program(10);
     world.program(10);

@@ -1,5 +1,5 @@
-//! Anything may come from a server, in any order: no panic, no wait past the deadline, no request
-//! before the time that was told.
+//! Any responses in any order: no panic, no wait past the deadline, no request before the server's
+//! time.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -61,7 +61,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// What must hold, kept by other means than the machine's.
+/// The invariants, tracked independently of the state machine.
 struct Walk {
     pacing: Pacing,
     random: Random,
@@ -140,7 +140,7 @@ impl Walk {
         let answer = Answer::read(status, &headers, self.now);
         let ticket = &mut request.ticket;
         self.pacing.answer(ticket, &answer, Repeat::Always, self.now, &mut self.random);
-        // An answer that nobody waited for may find no room to be remembered.
+        // A response without a waiting request may not be stored.
         let is_out = std::mem::take(&mut request.is_out);
         if let Some(wait) = answer.limits().retry_after().filter(|_| answer.is_refused())
             && is_out

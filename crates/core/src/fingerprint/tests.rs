@@ -4,9 +4,9 @@ use super::*;
 use proptest::prelude::*;
 use std::collections::HashSet;
 
-// A key that loses a byte, or whose bytes meet those of another length, would share a bucket.
+// A key that loses a byte, or collides with a key of another length, would share a count.
 #[test]
-fn keys_that_differ_a_little_are_apart() {
+fn similar_keys_have_different_fingerprints() {
     let hash = Fingerprint::new(1, 2);
     let mut seen = HashSet::new();
     let mut count = 0;
@@ -28,9 +28,9 @@ fn keys_that_differ_a_little_are_apart() {
     assert_eq!(seen.len(), count);
 }
 
-// Shards are chosen by the lower bits, places by the upper ones: all must be even.
+// The lower bits select shards and the upper ones positions, so all must be unbiased.
 #[test]
-fn bits_are_even() {
+fn bits_are_unbiased() {
     let hash = Fingerprint::new(3, 4);
     let mut ones = [0u32; 64];
     for number in 0..20_000u32 {
@@ -46,7 +46,7 @@ fn bits_are_even() {
 
 proptest! {
     #[test]
-    fn secrets_matter(bytes in prop::collection::vec(any::<u8>(), 0..400), a: u64, b: u64) {
+    fn different_secrets_give_different_fingerprints(bytes in prop::collection::vec(any::<u8>(), 0..400), a: u64, b: u64) {
         prop_assume!(a != b);
         prop_assert_ne!(Fingerprint::new(a, 5).of(&bytes), Fingerprint::new(b, 5).of(&bytes));
     }

@@ -3,9 +3,9 @@
 use super::*;
 use proptest::prelude::*;
 
-// One secret for both forms would let a client choose text that meets a tuple's encoding.
+// With one secret for both forms, a client could choose text that collides with a tuple's encoding.
 #[test]
-fn one_run_of_bytes_and_parts_do_not_meet() {
+fn bytes_and_parts_do_not_collide() {
     let secret = Secret::new([7; 16]);
     let mut encoded = 1u64.to_le_bytes().to_vec();
     encoded.push(b'a');
@@ -22,7 +22,7 @@ impl Key for KeyedText {
 }
 
 #[test]
-fn secrets_of_two_limiters_differ_and_hide() {
+fn secrets_differ_and_are_not_shown() {
     let (one, two) = (Secret::random(), Secret::random());
     assert_ne!("alice".fingerprint(&one), "alice".fingerprint(&two));
     assert_eq!(format!("{one:?}"), "Secret(..)");
@@ -32,7 +32,7 @@ fn fingerprint<K: Key + ?Sized>(key: &K) -> u64 {
     key.fingerprint(&Secret::new([7; 16]))
 }
 
-// Snapshots hold fingerprints, so these must stay what they are.
+// Snapshots contain fingerprints, so these must not change.
 #[test]
 fn fingerprints_are_stable() {
     let address = Ipv4Addr::new(192, 0, 2, 1);
@@ -47,7 +47,7 @@ fn fingerprints_are_stable() {
     }
 }
 
-// The owner of a text, and the width of an unsigned integer, do not make another key.
+// The owner of a text and the width of an unsigned integer do not change the key.
 #[test]
 fn the_same_value_in_another_type_is_the_same_key() {
     let text = fingerprint("alice");
@@ -61,7 +61,7 @@ fn the_same_value_in_another_type_is_the_same_key() {
     assert_eq!([fingerprint(&7_u8), fingerprint(&7_u16), fingerprint(&7_usize)], [number; 3]);
 }
 
-/// Fails if two of these keys, which all differ, have one fingerprint.
+/// Fails if two of these keys, which all differ, have the same fingerprint.
 #[track_caller]
 fn assert_distinct<K: Key>(keys: impl IntoIterator<Item = K>) {
     let mut seen = std::collections::HashSet::new();
@@ -96,7 +96,7 @@ fn different_keys_of_one_type_differ() {
 
 #[cfg(feature = "uuid")]
 #[test]
-fn a_uuid_is_its_bytes() {
+fn a_uuid_equals_its_bytes() {
     let bytes = *b"0123456789abcdef";
     assert_eq!(fingerprint(&uuid::Uuid::from_bytes(bytes)), fingerprint(&bytes));
 }
@@ -110,9 +110,9 @@ const GOLDEN: [u64; 5] = [
 ];
 
 proptest! {
-    // a:b + c must not be a + b:c.
+    // a:b + c must differ from a + b:c.
     #[test]
-    fn tuples_are_apart(a: String, b: String, c: String, d: String) {
+    fn different_tuples_differ(a: String, b: String, c: String, d: String) {
         let secret = Secret::new([1; 16]);
         let same = a == c && b == d;
         prop_assert_eq!((&a, &b).fingerprint(&secret) == (&c, &d).fingerprint(&secret), same);

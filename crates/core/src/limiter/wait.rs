@@ -1,4 +1,4 @@
-//! Waiting in line: first come, first served.
+//! Waiting for units, in order of arrival.
 
 use core::cell::Cell;
 use core::future::{Future, poll_fn};
@@ -21,13 +21,13 @@ impl Limiter {
     /// Takes units as soon as they are available, within `timeout`.
     ///
     /// Callers that wait for the same key are served in order, and no check overtakes them. Units
-    /// that come back early, because a caller in front gives up or a reservation is settled, move
-    /// the whole line up and wake the callers whose turn has come. If the caller's turn would come
-    /// after the timeout, the wait is denied at once. If that turns out later, it is denied when the
-    /// timeout is over. Dropping the future gives the place in line up.
+    /// that are refunded, because an earlier caller gives up or a reservation is settled, move the
+    /// queue up and wake the callers that are due. If the caller would be due after the timeout,
+    /// the wait is denied immediately. If that becomes known later, it is denied when the timeout
+    /// expires. Dropping the future leaves the queue.
     ///
-    /// The future is bound to no runtime: `sleep` is called with the time to sleep, and its future
-    /// is polled until it is ready or the caller's turn comes earlier.
+    /// The future does not depend on a runtime: `sleep` is called with the time to sleep, and its
+    /// future is polled until it is ready or the caller is due earlier.
     ///
     /// ```
     /// use slidegate::{Cost, Limiter, ManualClock, Policy, Quota};
@@ -73,11 +73,12 @@ impl Limiter {
         self.with_policy().wait_timeout(key, cost, timeout, sleep).await
     }
 
-    /// Blocks the thread until it has the units: see [`wait_timeout`](Limiter::wait_timeout).
+    /// Blocks the thread until the units are available: see
+    /// [`wait_timeout`](Limiter::wait_timeout).
     ///
     /// # Errors
     ///
-    /// As [`wait_timeout`](Limiter::wait_timeout).
+    /// The same as [`wait_timeout`](Limiter::wait_timeout).
     pub fn wait_timeout_blocking<K: Key + ?Sized>(
         &self,
         key: &K,
@@ -92,7 +93,7 @@ impl Limiter {
             return Ok(());
         }
         let message = format!(
-            "{:?} has no line to wait in: use Algorithm::Log or Algorithm::Gcra",
+            "{:?} does not support waiting: use Algorithm::Log or Algorithm::Gcra",
             self.policy.algorithm()
         );
         Err(Error::new(ErrorKind::Unsupported, message))
@@ -119,7 +120,7 @@ impl WithQuotas<'_> {
     ///
     /// # Errors
     ///
-    /// As [`Limiter::wait_timeout`].
+    /// The same as [`Limiter::wait_timeout`].
     pub async fn wait_timeout<K, S, F>(
         &self,
         key: &K,
@@ -164,11 +165,11 @@ impl WithQuotas<'_> {
         }
     }
 
-    /// Blocks the thread until it has the units: see [`Limiter::wait_timeout`].
+    /// Blocks the thread until the units are available: see [`Limiter::wait_timeout`].
     ///
     /// # Errors
     ///
-    /// As [`Limiter::wait_timeout`].
+    /// The same as [`Limiter::wait_timeout`].
     pub fn wait_timeout_blocking<K: Key + ?Sized>(
         &self,
         key: &K,
@@ -180,8 +181,7 @@ impl WithQuotas<'_> {
     }
 }
 
-/// A place in line, given up when it is dropped. After the caller has left the line that does
-/// nothing.
+/// A place in the queue. Dropping it leaves the queue, unless the caller has left already.
 struct PlaceInLine<'a> {
     limiter: &'a Limiter,
     request: Request<'a>,
@@ -189,7 +189,7 @@ struct PlaceInLine<'a> {
 }
 
 impl PlaceInLine<'_> {
-    /// Waits until `sleep` is ready or the caller's turn comes earlier than `turn` says.
+    /// Waits until `sleep` is ready or the caller is due earlier than `turn`.
     async fn sleep(&self, turn: &Turn, sleep: impl Future<Output = ()>) {
         let mut sleep = pin!(sleep);
         let store = &self.limiter.store;
@@ -213,7 +213,7 @@ impl Drop for PlaceInLine<'_> {
 /// Blocks a thread until a time, or until it is woken.
 #[derive(Default)]
 struct Alarm {
-    /// When to wake; `None` is never.
+    /// The time to wake, or `None` for never.
     at: Cell<Option<Instant>>,
 }
 

@@ -1,4 +1,4 @@
-//! From a window's numbers to a decision.
+//! Creates decisions from the numbers of a window.
 
 use super::shard::Shared;
 use crate::decision::{Decision, Outcome, QuotaDecision};
@@ -7,7 +7,7 @@ use crate::receipt::Receipt;
 use crate::time::{Moment, TickScale};
 use crate::window::{DecodeContext, Limits, NEVER, Standing, Window};
 
-/// What a shard is asked.
+/// A request to a shard.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Request<'a> {
     pub(crate) fingerprint: u64,
@@ -16,7 +16,7 @@ pub(crate) struct Request<'a> {
     pub(crate) cost: u64,
 }
 
-/// The answer for a key that was known, as small as can be.
+/// The result for an existing key, in a compact form.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Known {
     pub(super) standing: Standing,
@@ -39,14 +39,14 @@ impl Known {
     }
 }
 
-/// Kept out of the path of an allowed check, which it would make longer by a twentieth.
+/// Not inlined into the path of an allowed check, which would take a twentieth longer.
 #[inline(never)]
 fn deny(limit: u64, used: u64, retry: u64, reset: u64) -> Decision {
     let quota = QuotaDecision::from_nanos(limit, limit.saturating_sub(used), retry, reset);
     Decision::one(Outcome::Deny, quota, None)
 }
 
-/// Decides for a key that is known under the only quota, and takes if it passes.
+/// Decides for an existing key with one quota, and takes the units if allowed.
 #[inline]
 pub(super) fn check_window<W: Window>(
     window: &mut W,
@@ -61,8 +61,8 @@ pub(super) fn check_window<W: Window>(
     Known { standing, epoch: window.epoch() }
 }
 
-/// Decides for one unit of a key that is known, where [`Window::check_fast`] did not. Called with
-/// values and not with a request, which every check would have to write to memory for it.
+/// Decides for one unit of an existing key, if [`Window::check_fast`] did not. It takes values
+/// instead of a request, which every check would have to write to memory.
 #[cold]
 #[inline(never)]
 pub(super) fn check_one_known<W: Window>(
@@ -76,7 +76,7 @@ pub(super) fn check_one_known<W: Window>(
     Known { standing, epoch: window.epoch() }.decision(&request, &shared.scale)
 }
 
-/// Starts a new key with what the sketch remembers of it.
+/// Starts a new key with the estimates of the sketch.
 pub(super) fn seed<W: Window>(
     window: &mut W,
     request: &Request<'_>,
@@ -85,7 +85,7 @@ pub(super) fn seed<W: Window>(
 ) {
     window.advance(request.limits, request.moment.now, &shared.account);
     if estimates.iter().any(|estimate| *estimate > 0) {
-        // More than the limit denies no more than the limit does.
+        // More units than the limit have no further effect.
         let mut units = *estimates;
         for (units, quota) in units.iter_mut().zip(request.limits.quotas()) {
             *units = (*units).min(quota.limit);
@@ -95,8 +95,8 @@ pub(super) fn seed<W: Window>(
     window.advance(request.limits, request.moment.now, &shared.account);
 }
 
-/// Runs `at_window` on a window brought up to now; on a copy of it if that would drop what
-/// another tier still counts.
+/// Runs `at_window` on a window that is advanced to now. Uses a copy if advancing would drop
+/// entries that another tier still counts.
 pub(super) fn look<W: Window, R>(
     window: &mut W,
     request: &Request<'_>,
@@ -116,7 +116,7 @@ pub(super) fn look<W: Window, R>(
     at_window(window)
 }
 
-/// Copies a window. The caller gives the copy's bytes back to the account.
+/// Copies a window. The caller returns the copy's bytes to the account.
 pub(super) fn copy<W: Window>(window: &W, limits: &Limits, shared: &Shared) -> Option<W> {
     let mut bytes = Vec::new();
     window.encode(&mut bytes);
@@ -125,7 +125,7 @@ pub(super) fn copy<W: Window>(window: &W, limits: &Limits, shared: &Shared) -> O
     W::decode(&mut bytes.as_slice(), &context).ok()
 }
 
-/// Decides for a window that was brought up to now, and takes if allowed and `take` is set.
+/// Decides for a window that was advanced to now, and takes the units if allowed and `take` is set.
 pub(super) fn decide<W: Window>(
     window: &mut W,
     request: &Request<'_>,
@@ -156,7 +156,7 @@ pub(super) fn decide<W: Window>(
     Decision::collect(outcome, quotas, receipt)
 }
 
-/// The decision of [`OnFull::Deny`](super::OnFull::Deny) when the table is full.
+/// Returns the decision of [`OnFull::Deny`](super::OnFull::Deny) for a full table.
 #[cold]
 pub(super) fn deny_full(request: &Request<'_>, shared: &Shared) -> Decision {
     let wait = shared.scale.nanos(request.limits.longest());

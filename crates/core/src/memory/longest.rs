@@ -1,20 +1,19 @@
-//! For how long entries are kept.
+//! How long entries are kept.
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 
-/// The longest window that any key may be counted under.
+/// The longest window that any key may be counted with.
 #[derive(Debug)]
 pub(super) struct Longest {
-    /// The longest window of the policy and the tiers that were created since the start.
+    /// The longest window of the policy and of the tiers created so far.
     own: AtomicU64,
-    /// The longest window that the restored snapshot was written under. Zero if there is none, and
-    /// after `until`.
+    /// The longest window of the restored snapshot. Zero if there is none, and after `until`.
     restored: AtomicU64,
-    /// The tick at which nothing in the restored snapshot counts any more.
+    /// The tick from which nothing in the restored snapshot counts.
     until: AtomicU64,
 }
 
-/// The windows that a snapshot is written under, in ticks.
+/// The windows of a snapshot, in ticks.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct KeptWindows {
     pub(crate) own: u64,
@@ -33,7 +32,7 @@ impl Longest {
         Self { own: AtomicU64::new(window), restored: AtomicU64::new(0), until: AtomicU64::new(0) }
     }
 
-    // Set before a tier is handed out, so every user of the tier sees it.
+    // Set before a tier is returned, so every user of the tier sees it.
     pub(super) fn get(&self) -> u64 {
         self.own.load(Ordering::Relaxed).max(self.restored.load(Ordering::Relaxed))
     }
@@ -51,8 +50,8 @@ impl Longest {
         }
     }
 
-    /// Keeps entries for the windows of a snapshot that was written at `saved_at`, whose tiers may
-    /// not have been created yet. Called before the store is used.
+    /// Keeps entries for the windows of a snapshot that was written at `saved_at`, because its
+    /// tiers may not have been created yet. Called before the store is used.
     pub(super) fn restore(&self, windows: KeptWindows, saved_at: u64) {
         let KeptWindows { own, until, .. } = windows;
         // A counter counts units for up to two windows.
@@ -60,7 +59,7 @@ impl Longest {
         self.restored.store(windows.longest(), Ordering::Relaxed);
     }
 
-    /// Ends the windows of the restored snapshot once nothing in it counts any more.
+    /// Stops using the windows of the restored snapshot when nothing in it counts any more.
     pub(super) fn expire(&self, now: u64) {
         if self.restored.load(Ordering::Relaxed) > 0 && self.until.load(Ordering::Relaxed) <= now {
             self.restored.store(0, Ordering::Relaxed);

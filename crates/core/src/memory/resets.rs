@@ -1,11 +1,11 @@
-//! Keys that were reset, until no receipt from before the reset can return units.
+//! Keys that were reset, until no receipt from before the reset can refund units.
 //!
-//! A slot has sixteen bits for its epoch and no room for the epochs that the key had before. A
-//! shard therefore notes each reset: the key continues with the next epoch, and after 65,536
-//! resets, when no epoch is left, the receipts issued so far are refused by their tick.
+//! A slot has sixteen bits for its epoch and no space for the epochs that the key had before. A
+//! shard therefore records each reset. The key continues with the next epoch, and after 65,536
+//! resets, when no epoch is left, the receipts issued so far are rejected by their tick.
 //!
-//! Eviction and the sweep need no note. Units that were evicted are still counted, and units that
-//! were swept have expired.
+//! Eviction and the sweep need no record: evicted units are still counted, and swept units have
+//! expired.
 
 use std::collections::BTreeMap;
 
@@ -17,32 +17,33 @@ use crate::error::Error;
 #[derive(Debug, Default)]
 pub(super) struct Resets {
     keys: BTreeMap<u64, Reset>,
-    /// Receipts of every key are void before this tick: notes of earlier resets were dropped.
+    /// Receipts of every key are void before this tick, because records of earlier resets were
+    /// dropped.
     void_before: u64,
-    /// The fingerprint that the next sweep starts at.
+    /// The fingerprint at which the next sweep starts.
     sweep_at: u64,
 }
 
 /// The resets of one key.
 #[derive(Debug, Clone, Copy, Default)]
 struct Reset {
-    /// The latest tick that a receipt from before the last reset can name.
+    /// The latest tick of a receipt from before the last reset.
     through: u64,
     /// Receipts before this tick are void, whatever their epoch.
     void_before: u64,
     /// The epoch that the last reset ended.
     epoch: u16,
-    /// Epochs that resets have ended since `void_before` was set.
+    /// The number of epochs that resets have ended since `void_before` was set.
     ended: u16,
 }
 
-/// Bytes of a key, with its share of a tree whose nodes are half full.
+/// Bytes per key, with its share of a tree whose nodes are half full.
 const KEY_BYTES: usize = 2 * (size_of::<u64>() + size_of::<Reset>());
 
-/// Keys compared to find one to drop when there is no memory for another.
+/// The number of keys that are compared to find one to drop.
 const DROP_FROM: usize = 16;
 
-/// What the notes of a shard may take.
+/// The memory budget of the records of a shard.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NoteBudget<'a> {
     pub(super) bytes_max: usize,
@@ -50,7 +51,7 @@ pub(super) struct NoteBudget<'a> {
 }
 
 impl Resets {
-    /// Notes that a key of `epoch` was reset, whose receipts name ticks up to `through`.
+    /// Records that a key with `epoch` was reset, whose receipts have ticks up to `through`.
     pub(super) fn note(
         &mut self,
         fingerprint: u64,
@@ -79,7 +80,7 @@ impl Resets {
         tick < self.void_before || of_key()
     }
 
-    /// Looks at up to `count` keys and drops those whose receipts have expired.
+    /// Examines up to `count` keys and drops those whose receipts have expired.
     pub(super) fn sweep(&mut self, count: usize, now: u64, longest: u64, account: &Account) {
         for _ in 0..count {
             let Some((&fingerprint, reset)) = self.keys.range(self.sweep_at..).next() else {
@@ -95,7 +96,7 @@ impl Resets {
         }
     }
 
-    /// Bytes that the account counts.
+    /// Returns the bytes that the account counts.
     pub(super) fn bytes(&self) -> usize {
         self.keys.len() * KEY_BYTES
     }
@@ -147,12 +148,12 @@ impl Resets {
         }
     }
 
-    /// Takes the bytes of one more key, if they are available.
+    /// Reserves the bytes of one more key, if they are available.
     fn has_grown(&self, budget: NoteBudget<'_>) -> bool {
         self.bytes() + KEY_BYTES <= budget.bytes_max && budget.account.try_grow(KEY_BYTES)
     }
 
-    /// Drops the oldest of a few notes. Returns `false` if there is none.
+    /// Drops the oldest of a few records. Returns `false` if there is none.
     fn drop_old(&mut self, budget: NoteBudget<'_>) -> bool {
         let behind = self.keys.range(self.sweep_at..);
         let keys = behind.chain(self.keys.range(..self.sweep_at)).take(DROP_FROM);

@@ -1,4 +1,4 @@
-//! The lock of a shard, which is held for some ten nanoseconds as a rule.
+//! The lock of a shard, which is usually held for about ten nanoseconds.
 
 use core::hint;
 use core::time::Duration;
@@ -8,8 +8,8 @@ use spin::mutex::SpinMutex;
 
 pub(crate) type MutexGuard<'a, T> = lock_api::MutexGuard<'a, SpinMutex<()>, T>;
 
-/// A lock that is given back by a plain write. One that has to look for sleepers then takes a second
-/// atomic operation, which is a twentieth of a check.
+/// A lock that is released by a plain store. A lock that has to look for sleeping threads needs a
+/// second atomic operation, which is a twentieth of a check.
 #[derive(Debug)]
 pub(crate) struct Mutex<T>(lock_api::Mutex<SpinMutex<()>, T>);
 
@@ -38,7 +38,7 @@ impl<T> Mutex<T> {
         loop {
             pause(looks);
             looks = looks.saturating_add(1);
-            // To look first, as a try takes the lock's memory away from the thread that works on it.
+            // Reads first, because an attempt takes the cache line away from the holder.
             if !self.0.is_locked()
                 && let Some(guard) = self.0.try_lock()
             {
@@ -48,21 +48,21 @@ impl<T> Mutex<T> {
     }
 }
 
-/// Looks at the lock with only a short pause in between.
+/// The number of attempts with a short pause in between.
 const LOOKS_SOON: u32 = 16;
-/// Further looks that let other threads run in between.
+/// The number of further attempts that yield in between.
 const LOOKS_POLITE: u32 = 512;
-/// The pause before every later look. Sleeping comes late, because a sleeping thread may hold other
-/// locks and does not wake when this one is free.
+/// The pause before every later attempt. Threads sleep late, because a sleeping thread may hold
+/// other locks and does not wake when this one is released.
 const SLEEP: Duration = Duration::from_micros(50);
 
-/// What lies between two looks that come soon: about half a microsecond where it was measured. Two threads that ask for
-/// one key again and again get twice as many answers as with looks all the time, since each
-/// has the memory to itself for longer.
+/// The number of spin hints between the first attempts, about half a microsecond where it was
+/// measured. Two threads that check one key continuously get twice the throughput of continuous
+/// attempts, because each has the cache line for longer.
 const PAUSES: u32 = 30;
 
-/// Waits for the next look, longer the more there were. A thread that holds a lock that long was
-/// interrupted and may have a lower priority than the waiting one, so yielding is not enough.
+/// Pauses before the next attempt, longer after more attempts. A holder that takes that long was
+/// preempted and may have a lower priority than the waiting thread, so yielding is not enough.
 fn pause(looks: u32) {
     if looks < LOOKS_SOON {
         (0..PAUSES).for_each(|_| hint::spin_loop());

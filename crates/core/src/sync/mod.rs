@@ -1,6 +1,6 @@
-//! The one door for locks and atomics, so that a concurrency checker can replace them.
+//! All locks and atomics of the crate, so that a concurrency checker can replace them.
 //!
-//! Under `--cfg shuttle` every lock and atomic of the crate is shuttle's.
+//! With `--cfg shuttle`, every lock and atomic of the crate is shuttle's.
 
 #[cfg(not(shuttle))]
 mod lock;
@@ -12,7 +12,7 @@ pub(crate) use lock::{Mutex, MutexGuard};
 #[cfg(shuttle)]
 pub(crate) use shuttle::sync::{MutexGuard, atomic};
 
-/// Shuttle's mutex with the face of ours: locking cannot fail.
+/// Shuttle's mutex with the same interface: locking cannot fail.
 #[cfg(shuttle)]
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);

@@ -1,53 +1,53 @@
-//! A cycle counter read as a clock that never runs ahead.
+//! A cycle counter that is used as a clock and never runs ahead.
 //!
-//! Reading the processor's cycle counter takes a third of the time that `Instant::now` takes. On
-//! its own it is no clock: it drifts, it may stop or jump when a machine sleeps or moves. So it
-//! only fills the gaps between two readings of the true clock:
+//! Reading the processor's cycle counter takes a third of the time of `Instant::now`. Alone, it is
+//! not a clock: it drifts, and it may stop or jump when a machine is suspended or migrated. So it
+//! only interpolates between readings of the system's monotonic clock:
 //!
-//! * its rate is measured against the true clock and then set 0.11 % low: the system may slew the
-//!   true clock by 0.05 % one way while it is measured and the other way afterwards, so it lags and
-//!   never leads;
-//! * every 25 ms it is set again, so that it lags by at most [`LAG`];
-//! * when a reading does not agree with the true clock, it is not used any more.
+//! * Its rate is measured against the system clock and then set 0.11 % low. The system may slew its
+//!   clock by 0.05 % in one direction during the measurement and in the other afterwards, so the
+//!   counter lags and never leads.
+//! * It is synchronized every 25 ms, so that it lags by at most [`LAG`].
+//! * If a reading does not agree with the system clock, the counter is no longer used.
 
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// A counter, and the true clock it is measured against.
+/// A counter, and the system clock that it is measured against.
 pub(crate) trait Source {
-    /// Cycles since some moment.
+    /// Returns the cycles since an arbitrary time.
     fn count(&self) -> u64;
-    /// The true time in nanoseconds.
+    /// Returns the system time in nanoseconds.
     fn nanos(&self) -> u64;
 }
 
-/// The most nanoseconds by which a reading lags behind the true clock.
+/// The maximum number of nanoseconds by which a reading lags behind the system clock.
 pub(crate) const LAG: u64 = 100_000;
 
-/// How long the counter runs on its own: 25 ms at (0.11 + 0.10 + 0.01) % is 55 us, within `LAG`.
+/// The time between synchronizations: 25 ms at (0.11 + 0.10 + 0.01) % is 55 us, within `LAG`.
 const INTERVAL: u64 = 25_000_000;
-/// How long the rate is measured before it is used.
+/// The duration of the measurement of the rate.
 const WARM_UP: u64 = 200_000_000;
-/// The longest interruption between the readings of both clocks that is accepted.
+/// The longest accepted interruption between the readings of both clocks.
 const TEAR: u64 = 15_000;
 const _: () = assert!(INTERVAL / 10_000 * 22 + 2 * TEAR < LAG);
-// A tear makes the rate wrong by less than the 0.01 % by which it is set lower than it needs to be.
+// An interruption makes the rate wrong by less than 0.01 %, which is included in the margin.
 const _: () = assert!(TEAR * 10_000 < WARM_UP);
 
-/// A counter that is kept in step with the true clock.
+/// A counter that is synchronized with the system clock.
 #[derive(Debug)]
 pub(crate) struct CycleClock<S> {
     source: S,
-    /// Units of four nanoseconds a cycle, times 2^64; fixed once measured.
+    /// Units of four nanoseconds per cycle, times 2^64. Constant once measured.
     rate: AtomicU64,
-    /// Cycles the counter may run on its own; zero while it must not be used.
+    /// The number of cycles between synchronizations. Zero while the counter must not be used.
     interval: AtomicU64,
-    /// What to add to the scaled count. Written before `set_at`, so that a reader of a new `set_at`
-    /// sees an offset at least as new.
+    /// The offset of the scaled count. Written before `set_at`, so that a reader of a new `set_at`
+    /// sees an offset that is at least as new.
     offset: AtomicU64,
-    /// The count at which the offset was set.
+    /// The count at the last synchronization.
     set_at: AtomicU64,
-    /// Whether the counter is no clock here, for good.
+    /// Whether the counter cannot be used as a clock on this machine.
     is_refused: AtomicBool,
     state: Mutex<State>,
 }
@@ -61,7 +61,7 @@ enum State {
     Refused,
 }
 
-/// Both clocks, read at about the same moment.
+/// Both clocks, read at about the same time.
 #[derive(Debug, Clone, Copy)]
 struct Pair {
     count: u64,
@@ -87,7 +87,7 @@ impl<S: Source> CycleClock<S> {
         self.count().map_or_else(|nanos| nanos, |count| self.nanos(count))
     }
 
-    /// The count, where [`nanos`](Self::nanos) can make a time of it; else the true time.
+    /// Returns the count, if [`nanos`](Self::nanos) can convert it, otherwise the system time.
     #[inline]
     pub(crate) fn count(&self) -> Result<u64, u64> {
         let count = self.source.count();
@@ -95,8 +95,9 @@ impl<S: Source> CycleClock<S> {
         if since < self.interval.load(Ordering::Acquire) { Ok(count) } else { Err(self.set()) }
     }
 
-    /// The time of a count. If the counter was set again since, it may be a little later than
-    /// when the count was taken, but never later than now: it is reckoned back from the setting.
+    /// Returns the time of a count. If the counter was synchronized since, the result may be
+    /// slightly later than when the count was taken, but never later than now: it is calculated
+    /// back from the synchronization.
     #[inline]
     pub(crate) fn nanos(&self, count: u64) -> u64 {
         self.scaled(count).wrapping_add(self.offset.load(Ordering::Relaxed))
@@ -110,11 +111,11 @@ impl<S: Source> CycleClock<S> {
     #[inline]
     fn scaled(&self, count: u64) -> u64 {
         let wide = u128::from(count) * u128::from(self.rate.load(Ordering::Relaxed));
-        // The upper word as it is, which is cheaper than any other part of it.
+        // The upper word needs no shift.
         ((wide >> 64) as u64).wrapping_mul(4)
     }
 
-    /// Reads the true clock, and sets the counter by it unless another thread is at it.
+    /// Reads the system clock, and synchronizes the counter unless another thread does.
     #[cold]
     fn set(&self) -> u64 {
         if self.is_refused.load(Ordering::Relaxed) {
@@ -158,7 +159,8 @@ impl<S: Source> CycleClock<S> {
         self.set_at.store(pair.count, Ordering::Release);
     }
 
-    /// Whether the counter, run on from `last`, shows what the true clock shows, or a little less.
+    /// Returns `true` if the counter, extrapolated from `last`, agrees with the system clock or is
+    /// slightly behind.
     fn agrees(&self, last: Pair, now: Pair) -> bool {
         let counted = self.scaled(now.count).wrapping_sub(self.scaled(last.count));
         let passed = now.nanos.saturating_sub(last.nanos);
@@ -166,7 +168,7 @@ impl<S: Source> CycleClock<S> {
     }
 }
 
-/// Both clocks at one moment. Returns `None` if every attempt was interrupted.
+/// Reads both clocks at one time. Returns `None` if every attempt was interrupted.
 fn pair(source: &impl Source) -> Option<Pair> {
     for _ in 0..4 {
         let before = source.nanos();
@@ -178,8 +180,8 @@ fn pair(source: &impl Source) -> Option<Pair> {
     None
 }
 
-/// The rate, set low, and the cycles in an interval; none of a counter that went back, or is slower
-/// than 250 MHz.
+/// Returns the lowered rate and the cycles per interval. Returns `None` for a counter that went
+/// back or is slower than 250 MHz.
 fn measure(start: Pair, now: Pair) -> Option<(u64, u64)> {
     let nanos = now.nanos.checked_sub(start.nanos)?;
     let cycles = now.count.checked_sub(start.count).filter(|cycles| *cycles > nanos / 4)?;

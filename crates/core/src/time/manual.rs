@@ -7,9 +7,9 @@ use super::Clock;
 use super::tick::NANOS_MAX;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
-/// A clock that stands still until it is set or advanced.
+/// A clock that changes only when it is set or advanced.
 ///
-/// Clones share one time, so a test keeps one and gives the limiter another.
+/// Clones share one time, so a test keeps one and passes another to the limiter.
 ///
 /// ```
 /// use slidegate::{Limiter, ManualClock, Policy, Quota};
@@ -30,14 +30,14 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 pub struct ManualClock(Arc<AtomicU64>);
 
 impl ManualClock {
-    /// A clock that shows `since_epoch`, at most 146 years: the year 2116.
+    /// Creates a clock that returns `since_epoch`, at most 146 years: the year 2116.
     pub fn new(since_epoch: Duration) -> Self {
         Self(Arc::new(AtomicU64::new(nanos(since_epoch))))
     }
 
-    /// Moves forward.
+    /// Advances the clock.
     pub fn advance(&self, by: Duration) {
-        // Several threads may advance at once; each of them moves the time once.
+        // Several threads may advance at once. Each advances the time once.
         let by = nanos(by);
         let mut now = self.0.load(Ordering::Relaxed);
         while let Err(seen) = self.0.compare_exchange_weak(
@@ -50,7 +50,7 @@ impl ManualClock {
         }
     }
 
-    /// Jumps to `since_epoch`, also backwards.
+    /// Sets the clock to `since_epoch`, which may be earlier.
     pub fn set(&self, since_epoch: Duration) {
         self.0.store(nanos(since_epoch), Ordering::Relaxed);
     }

@@ -1,38 +1,38 @@
-//! Stored time: nanoseconds become ticks, to the safe side.
+//! Ticks: stored time, rounded so that a limit is never exceeded.
 
 use core::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 
-/// What a decision knows of time.
+/// The current time of a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Moment {
-    /// The last tick that has surely begun: what has expired is judged by it.
+    /// The last tick that has certainly started. Expiry is decided with it.
     pub(crate) now: u64,
-    /// The first tick that has surely not begun before the request came: units are dated by it.
+    /// The first tick that had certainly not started before the request. Units are recorded at it.
     pub(crate) date: u64,
 }
 
-/// How nanoseconds become ticks.
+/// Converts nanoseconds to ticks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TickScale {
     nanos: u64,
-    /// `2^(64 + shift) / nanos`, rounded up: division becomes a multiplication, which costs a
-    /// twentieth.
+    /// `2^(64 + shift) / nanos`, rounded up: a division becomes a multiplication, which takes a
+    /// twentieth of the time.
     reciprocal: u64,
     shift: u32,
-    /// What the clock may lag behind, and a tick but a nanosecond: with it added, to round down is to
-    /// round up.
+    /// The lag of the clock plus a tick minus a nanosecond: adding it turns rounding down into
+    /// rounding up.
     ceiling: u64,
-    /// Nanoseconds by which stored time is ahead of the clock, whole ticks. Zero unless the limiter was restored after
-    /// the wall clock had gone back.
+    /// Nanoseconds by which stored time is ahead of the clock, in whole ticks. Zero unless the
+    /// limiter was restored after the wall clock had gone back.
     ahead: u64,
 }
 
 const TICK_MIN: u64 = 100_000;
 const TICK_MAX: u64 = 1_000_000_000;
 
-/// Ticks of any time a clock can show, and ten years more, stay below 2^48.
+/// The number of bits of a tick: enough for any time that a clock can return and ten years more.
 pub(crate) const TICK_BITS: u32 = 48;
 const _: () = assert!(u64::MAX / TICK_MIN + 10 * 366 * 86_400 * 10_000 < 1 << TICK_BITS);
 
@@ -40,7 +40,7 @@ impl TickScale {
     pub(crate) fn new(tick: Duration) -> Result<Self, Error> {
         match u64::try_from(tick.as_nanos()) {
             Ok(nanos) if (TICK_MIN..=TICK_MAX).contains(&nanos) => {
-                // Exact below 2^62, since the error, below one in 2^(64 + shift), is then less
+                // Exact below 2^62, because the error, below one in 2^(64 + shift), is then less
                 // than one part of `nanos`.
                 let shift = nanos.ilog2() - 1;
                 let reciprocal = (1u128 << (64 + shift)).div_ceil(u128::from(nanos));
@@ -56,36 +56,37 @@ impl TickScale {
         }
     }
 
-    /// The same scale for a clock that may lag by `lag` nanoseconds.
+    /// Returns the same scale for a clock that may lag by `lag` nanoseconds.
     pub(crate) fn with_lag(self, lag: u64) -> Self {
         Self { ceiling: lag.min(LAG_MAX) + self.nanos - 1, ..self }
     }
 
-    /// The same scale, with stored time `ticks` ahead of the clock.
+    /// Returns the same scale, with stored time `ticks` ahead of the clock.
     pub(crate) fn ahead_by(self, ticks: u64) -> Self {
         Self { ahead: self.nanos(ticks), ..self }
     }
 
-    /// The latest tick that a clock can show.
+    /// Returns the latest tick that a clock can return.
     pub(crate) fn latest(&self) -> u64 {
         self.divide(NANOS_MAX)
     }
 
-    /// A clock's reading as ticks: `now` rounded down; `date`, which allows for the clock's lag,
-    /// rounded up. It is at most [`NANOS_MAX`].
+    /// Converts a clock reading of at most [`NANOS_MAX`]: `now` is rounded down, and `date`, which
+    /// includes the clock's lag, is rounded up.
     #[inline]
     pub(crate) fn moment(&self, nanos: u64) -> Moment {
         let nanos = nanos + self.ahead;
         Moment { now: self.divide(nanos), date: self.divide(nanos + self.ceiling) }
     }
 
-    /// A window in ticks, rounded up: a unit never counts for less than the window.
+    /// Converts a window to ticks, rounded up: a unit never counts for less than the window.
     pub(crate) fn window(&self, window: Duration) -> u64 {
         let ticks = window.as_nanos().div_ceil(u128::from(self.nanos));
         u64::try_from(ticks).unwrap_or(u64::MAX).clamp(1, 1 << (TICK_BITS - 1))
     }
 
-    /// Ticks as nanoseconds, at most 584 years; but `u64::MAX`, which is never, stays what it is.
+    /// Converts ticks to nanoseconds, at most 584 years. `u64::MAX`, which means never, is
+    /// unchanged.
     #[inline]
     pub(crate) fn nanos(&self, ticks: u64) -> u64 {
         match ticks.checked_mul(self.nanos) {
@@ -99,7 +100,7 @@ impl TickScale {
         Duration::from_nanos(self.nanos(ticks))
     }
 
-    /// The time since the Unix epoch, by the clock, at which a tick begins.
+    /// Returns the time since the Unix epoch, on the clock, at which a tick starts.
     pub(crate) fn since_epoch(&self, tick: u64) -> Duration {
         Duration::from_nanos(self.nanos(tick).saturating_sub(self.ahead))
     }
@@ -115,13 +116,13 @@ impl TickScale {
     }
 }
 
-/// Any time up to here is divided exactly.
+/// The largest time that is divided exactly.
 const EXACT_MAX: u64 = (1 << 62) - 1;
 
-/// More than any clock lags behind: thirteen days.
+/// More than any clock lags: thirteen days.
 const LAG_MAX: u64 = 1 << 50;
 
-/// The latest time, in the year 2116; a clock that shows more is read as this.
+/// The latest time, in the year 2116. Later readings are clamped to it.
 pub(crate) const NANOS_MAX: u64 = EXACT_MAX + 1 - LAG_MAX - TICK_MAX;
 
 #[cfg(test)]
@@ -130,7 +131,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        // A quotient off by one would move every expiry by a tick.
+        // A quotient that is off by one would move every expiry by a tick.
         #[test]
         fn divides_exactly(nanos: u64, tick in TICK_MIN..=TICK_MAX) {
             let scale = TickScale::new(Duration::from_nanos(tick)).unwrap();
@@ -142,7 +143,7 @@ mod tests {
         }
 
         #[test]
-        fn dates_up_and_judges_down(nanos in 0..NANOS_MAX, lag in 0u64..LAG_MAX) {
+        fn records_rounded_up_and_decides_rounded_down(nanos in 0..NANOS_MAX, lag in 0u64..LAG_MAX) {
             let scale = TickScale::new(Duration::from_millis(1)).unwrap();
             let moment = scale.with_lag(lag).moment(nanos);
             prop_assert_eq!(moment.now, nanos / 1_000_000);

@@ -1,11 +1,11 @@
-//! Several quotas under an algorithm that keeps a state a quota.
+//! Several quotas for an algorithm with one state per quota.
 
 use super::{DecodeContext, Limits, Window};
 use crate::account::Account;
 use crate::error::Error;
 use crate::time::Moment;
 
-/// One window a quota, side by side.
+/// One window per quota.
 #[derive(Debug, Default)]
 pub(crate) struct Many<W>(Box<[W]>);
 

@@ -1,4 +1,5 @@
-//! Pure state machines: state, now and cost make a decision. No lock, no key, no clock.
+//! Algorithms as pure state machines: state, time and cost make a decision. They have no locks,
+//! keys or clocks.
 //!
 //! A new algorithm is one new file here that implements [`Window`].
 
@@ -25,62 +26,65 @@ use crate::account::Account;
 use crate::error::Error;
 use crate::time::Moment;
 
-/// The wait that never ends.
+/// A wait that never ends.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// Where a quota stands after a check, in ticks.
+/// The status of a quota after a check, in ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Standing {
     pub(crate) used: u64,
-    /// Zero if it passed.
+    /// Zero if allowed.
     pub(crate) retry: u64,
     pub(crate) reset: u64,
-    /// What a receipt should name, if it passed.
+    /// The tick for a receipt, if allowed.
     pub(crate) tick: u64,
 }
 
-/// How a window is read from a snapshot.
+/// The context for decoding a window from a snapshot.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DecodeContext<'a> {
     pub(crate) limits: &'a Limits,
-    /// The epoch of the window: receipts of another one are void.
+    /// The epoch of the window. Receipts of another one are void.
     pub(crate) epoch: u16,
     pub(crate) account: &'a Account,
 }
 
-/// What one key has taken, under one algorithm.
+/// The state of one key for one algorithm.
 ///
-/// `advance` comes first in every operation; the readers below it rely on it. Time given to a
-/// window never decreases: the store clamps it.
+/// Every operation calls `advance` first, and the readers below rely on it. The time never
+/// decreases, because the store clamps it.
 ///
-/// The default is what an empty slot of the table holds. It has no heap memory and is never used.
+/// The default value is the content of an empty slot of the table. It has no heap memory and is
+/// never used.
 pub(crate) trait Window: Default + Send {
-    /// Nothing taken. Receipts of another epoch are not honored.
+    /// Creates an empty window. Receipts of another epoch are void.
     fn new(limits: &Limits, epoch: u16) -> Self;
 
     fn epoch(&self) -> u16;
 
-    /// Drops what no longer counts, and follows a change of the limits.
+    /// Drops expired entries, and applies changed limits.
     fn advance(&mut self, limits: &Limits, now: u64, account: &Account);
 
-    /// Units that count against quota `index`.
+    /// Returns the units that count against quota `index`.
     fn used(&self, limits: &Limits, index: usize, now: u64) -> u64;
 
-    /// Units that may still count against quota `index` under any window: at least [`used`].
+    /// Returns the units that may still count against quota `index` with any window: at least
+    /// [`used`].
     ///
     /// [`used`]: Window::used
     fn on_record(&self, limits: &Limits, index: usize, now: u64) -> u64 {
         self.used(limits, index, now)
     }
 
-    /// Ticks until `cost` passes quota `index`: zero if it does now, [`NEVER`] if it never will.
+    /// Returns the ticks until quota `index` allows `cost`: zero if it does now, [`NEVER`] if it
+    /// never will.
     fn retry(&self, limits: &Limits, index: usize, now: u64, cost: u64) -> u64;
 
-    /// Ticks until more units become available in quota `index`; zero if all are.
+    /// Returns the ticks until more units become available in quota `index`, or zero if all are.
     fn reset(&self, limits: &Limits, index: usize, now: u64) -> u64;
 
-    /// Decides under the only quota, and takes if it passes: `advance`, `retry`, `take`, `used`
-    /// and `reset` in one, which an algorithm may do in fewer steps.
+    /// Decides with the only quota, and takes the units if allowed: `advance`, `retry`, `take`,
+    /// `used` and `reset` in one, which an algorithm may do in fewer steps.
     #[inline]
     fn check(&mut self, limits: &Limits, moment: Moment, cost: u64, account: &Account) -> Standing {
         self.advance(limits, moment.now, account);
@@ -90,8 +94,8 @@ pub(crate) trait Window: Default + Send {
         Standing { used, retry, reset: self.reset(limits, 0, moment.now), tick }
     }
 
-    /// Does what [`check`](Window::check) does, in the usual case. Returns `None` in all others: then
-    /// `check` has to be called. An algorithm that implements this needs no function call for it.
+    /// Does the same as [`check`](Window::check) in the usual case, without a function call.
+    /// Otherwise returns `None`, and `check` has to be called.
     #[inline]
     fn check_fast(
         &mut self,
@@ -103,17 +107,17 @@ pub(crate) trait Window: Default + Send {
         Some(self.check(limits, moment, cost, account))
     }
 
-    /// Takes `cost` without asking, and says which tick a receipt should name.
+    /// Takes `cost` without a check, and returns the tick for a receipt.
     fn take(&mut self, limits: &Limits, moment: Moment, cost: u64, account: &Account) -> u64;
 
-    /// Takes what a sketch remembers of a key, by quota, before anything else is taken.
+    /// Takes the units that a sketch estimates for a key, by quota, before anything else is taken.
     fn seed(&mut self, limits: &Limits, moment: Moment, units: &[u64], account: &Account) {
         if let Some(units) = units.first().copied().filter(|units| *units > 0) {
             self.take(limits, moment, units, account);
         }
     }
 
-    /// Gives back exactly the units dated `tick`. Returns how many there were.
+    /// Refunds exactly the units recorded at `tick`. Returns their number.
     fn give_back(
         &mut self,
         limits: &Limits,
@@ -123,8 +127,8 @@ pub(crate) trait Window: Default + Send {
         account: &Account,
     ) -> u64;
 
-    /// Removes the recorded units of callers that wait in line, in the order of the line. Units
-    /// that have expired are not removed again.
+    /// Removes the recorded units of waiting callers, in the order of the queue. Expired units are
+    /// not removed again.
     fn withdraw_all<'a>(
         &mut self,
         limits: &[Limits],
@@ -137,9 +141,9 @@ pub(crate) trait Window: Default + Send {
         }
     }
 
-    /// Records the units of callers that wait in line: each at the earliest tick that its quotas
-    /// permit, and not before the caller in front of it. Requires an algorithm whose units can be
-    /// dated ahead.
+    /// Records the units of waiting callers: each at the earliest tick that its quotas permit, and
+    /// not before the caller in front of it. Requires an algorithm that supports entries in the
+    /// future.
     fn place_all<'a>(
         &mut self,
         limits: &[Limits],
@@ -160,38 +164,38 @@ pub(crate) trait Window: Default + Send {
         }
     }
 
-    /// Takes units of a caller that waits in line, dated at the tick at which it is due. Returns
-    /// the tick that [`withdraw_all`](Window::withdraw_all) needs.
+    /// Takes units of a waiting caller, recorded at the tick at which it is due. Returns the tick
+    /// that [`withdraw_all`](Window::withdraw_all) needs.
     fn take_ahead(&mut self, limits: &Limits, moment: Moment, cost: u64, account: &Account) -> u64 {
         self.take(limits, moment, cost, account)
     }
 
-    /// The tick from which on nothing counts in any window up to `longest`.
+    /// Returns the tick from which nothing counts in any window up to `longest`.
     fn idle_at(&self, longest: u64) -> u64;
 
-    /// Bytes on the heap, as the account counts them.
+    /// Returns the bytes on the heap, as the account counts them.
     fn heap_bytes(&self) -> usize {
         0
     }
 
-    /// Gives heap memory back that is not needed any more.
+    /// Releases heap memory that is no longer needed.
     fn trim(&mut self, limits: &Limits, account: &Account) {
         let _ = (limits, account);
     }
 
-    /// Returns the units on record, if the algorithm is a log. Some may have expired.
+    /// Returns the recorded units, if the algorithm is a log. Some may have expired.
     fn recorded_units(&self) -> u64 {
         0
     }
 
-    /// Calls `each` with the tick and units of every entry, oldest first; false if the algorithm
-    /// keeps none.
+    /// Calls `each` with the tick and units of every entry, oldest first. Returns `false` if the
+    /// algorithm does not store entries.
     fn history(&self, each: &mut dyn FnMut(u64, u64)) -> bool {
         let _ = each;
         false
     }
 
-    /// Reads what a check will read, so that the memory of many checks comes at once.
+    /// Reads the memory that a check will read, so that the cache misses of many checks overlap.
     fn touch(&self) -> u64 {
         u64::from(self.epoch())
     }

@@ -1,15 +1,15 @@
-//! A caller's place in the line of a key.
+//! A caller's place in the queue of a key.
 
-/// What a window knows of a caller that waits for units.
+/// A caller that waits for units.
 ///
-/// The units are recorded ahead of time, at the tick at which the caller may take them. So every
-/// check counts them without knowing that there is a line.
+/// The units are recorded in advance, at the tick at which the caller may take them. So every check
+/// counts them without knowing the queue.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
-    /// The caller's quotas, as an index into those of the line.
+    /// The caller's quotas, as an index into those of the queue.
     pub(crate) limits: usize,
     pub(crate) cost: u64,
-    /// The tick from which on the caller may take its units.
+    /// The tick from which the caller may take its units.
     pub(crate) due: u64,
     /// The tick that [`Window::take_ahead`](super::Window::take_ahead) returned for the units, or
     /// [`Place::ASIDE`].

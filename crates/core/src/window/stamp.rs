@@ -1,4 +1,4 @@
-//! A tick with sixteen spare bits for something else, in one word.
+//! A tick with sixteen spare bits in one word.
 
 use crate::coding::UNITS_MAX;
 
@@ -25,7 +25,7 @@ impl Stamp {
         self.0 as u16
     }
 
-    /// Moves the tick on. The sum stays below 2^48.
+    /// Adds ticks. The sum stays below 2^48.
     #[inline]
     pub(super) fn add(&mut self, ticks: u64) {
         self.0 += ticks << 16;
@@ -37,7 +37,7 @@ impl Stamp {
     }
 }
 
-/// A count below 2^56 with eight spare bits, in one word.
+/// A count below 2^56 with eight spare bits in one word.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Count(u64);
 
@@ -65,17 +65,17 @@ impl Count {
         self.0 += units << 8;
     }
 
-    /// Sets the count; above the largest it stays there, which denies.
+    /// Sets the count. Larger values are capped, which denies.
     #[inline]
     pub(super) fn set(&mut self, count: u64) {
         self.0 = count.min(Self::MAX) << 8 | self.0 & 0xFF;
     }
 }
 
-/// Sixteen bits that distinguish window lengths.
+/// Returns sixteen bits that distinguish window lengths.
 ///
-/// Two lengths that share them (1 in 65536 pairs) are taken for equal when a window changes, so
-/// that the counts of the old one are read as the new one's, for one window.
+/// Two lengths that share them (1 in 65536 pairs) are treated as equal when a window changes, so
+/// that the counts of the old one are read as those of the new one, for one window.
 pub(super) fn window_tag(window: u64) -> u16 {
     #[expect(clippy::cast_possible_truncation, reason = "folds 48 bits into 16")]
     let tag = (window ^ window >> 16 ^ window >> 32) as u16;
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn usual_windows_have_tags_of_their_own() {
+    fn usual_windows_have_different_tags() {
         let windows = [1, 100, 1000, 5000, 10_000, 30_000, 60_000, 300_000, 600_000, 900_000];
         let long = [3_600_000, 21_600_000, 86_400_000, 604_800_000, 2_592_000_000];
         let mut tags: Vec<u16> = windows.iter().chain(&long).map(|w| window_tag(*w)).collect();

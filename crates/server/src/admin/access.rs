@@ -1,4 +1,4 @@
-//! Who may use the admin listener.
+//! Access control of the admin listener.
 
 use core::net::SocketAddr;
 use std::sync::Arc;
@@ -25,29 +25,30 @@ pub struct Access {
 ///
 /// # Errors
 ///
-/// When it is not loopback and there is neither a token nor a client authority.
+/// Returns an error if the address is not loopback and there is neither a token nor a client
+/// authority.
 pub fn may_listen(address: SocketAddr, has_token: bool, has_mtls: bool) -> Result<(), Error> {
     if is_loopback(address) || has_token || has_mtls {
         return Ok(());
     }
     let message = format!(
-        "admin on {address} could be used by anybody: listen on loopback, or set `admin.token_file` \
+        "the admin listener on {address} would be open to every client: listen on loopback, or set `admin.token_file` \
          or `admin.tls.client_authority`"
     );
     Err(Error::new(ErrorKind::Setting, message))
 }
 
 impl Access {
-    /// Access without a token.
+    /// Returns access without a token.
     pub fn local() -> Self {
         Self::default()
     }
 
-    /// Access with a token, which every client must send.
+    /// Returns access with a token, which every client must send.
     ///
     /// # Errors
     ///
-    /// When it is shorter than 16 bytes or not valid in a header field.
+    /// Returns an error if it is shorter than 16 bytes or not valid in a header field.
     pub fn token(token: &str) -> Result<Self, Error> {
         let token = Token::new(token.as_bytes());
         let token = token.map_err(|problem| Error::new(ErrorKind::Setting, problem))?;

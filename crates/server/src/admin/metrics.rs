@@ -1,4 +1,4 @@
-//! The metrics of everything that is in force.
+//! The metrics page of the daemon.
 
 use slidegate_gate::Kind::{Counter, Gauge};
 use slidegate_gate::{Count, Page, write_process};
@@ -6,7 +6,7 @@ use slidegate_gate::{Count, Page, write_process};
 use super::AdminState;
 use crate::http::Connections;
 
-/// Counts what became of something: one family of metrics, with the label `result`.
+/// Counts results of an operation: one metric family with the label `result`.
 #[derive(Debug)]
 pub struct ResultCounts {
     name: &'static str,
@@ -15,7 +15,7 @@ pub struct ResultCounts {
 }
 
 impl ResultCounts {
-    /// The counts of these results, all zero.
+    /// Creates counters for these results.
     pub fn new(name: &'static str, help: &'static str, results: &[&'static str]) -> Self {
         let counts = results.iter().map(|result| (*result, Count::default())).collect();
         Self { name, help, counts }
@@ -48,7 +48,7 @@ impl ResultCounts {
     }
 }
 
-/// The whole page.
+/// Returns the whole page.
 pub(super) fn write(state: &AdminState) -> String {
     let mut page = Page::new();
     write_build(&mut page, state);
@@ -62,7 +62,7 @@ pub(super) fn write(state: &AdminState) -> String {
 }
 
 fn write_build(page: &mut Page, state: &AdminState) {
-    page.family("slidegate_build_info", Gauge, "The version that runs.");
+    page.family("slidegate_build_info", Gauge, "The version of the daemon.");
     page.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
     state.reloads.write(page);
 }
@@ -75,7 +75,7 @@ fn write_listeners(page: &mut Page, state: &AdminState) {
         }
     };
     each("slidegate_connections_open", Gauge, "Open connections.", |all| all.open() as u64);
-    each("slidegate_connections_max", Gauge, "The maximum of open connections.", |all| {
+    each("slidegate_connections_max", Gauge, "Maximum number of open connections.", |all| {
         all.max() as u64
     });
     each("slidegate_connections_total", Counter, "Connections accepted.", |all| all.accepted.get());

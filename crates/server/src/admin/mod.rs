@@ -1,4 +1,5 @@
-//! The admin listener: metrics, health, reload. It is separate from the data listeners and restricted.
+//! The admin listener: metrics, health, reload. It is separate from the data listeners and
+//! restricted.
 
 mod access;
 mod health;
@@ -32,7 +33,7 @@ impl Handle for AdminState {
     }
 }
 
-/// Serves metrics under every path, and nothing else.
+/// Serves metrics on every path, and nothing else.
 #[derive(Debug)]
 pub struct MetricsOnly(pub Arc<AdminState>);
 
@@ -101,10 +102,10 @@ fn version() -> Reply {
     reply::plain(&json!({"name": "slidegate", "version": env!("CARGO_PKG_VERSION")}))
 }
 
-/// Reloads the configuration, off the threads that serve.
+/// Reloads the configuration on a separate thread.
 async fn reload(state: &AdminState) -> Result<Reply, ApiError> {
     let Some(reload) = state.reload.clone() else {
-        let detail = "there is no configuration to read again: start with a file";
+        let detail = "no configuration file to reload: start the daemon with --config";
         return Err(ApiError::new(ApiErrorKind::NotReloaded, detail));
     };
     let failed = |_| ApiError::new(ApiErrorKind::Failed, "reading the configuration panicked");

@@ -8,7 +8,7 @@ use super::{Access, Page, ResultCounts};
 use crate::engine::Engine;
 use crate::http::Connections;
 
-/// Reloads the configuration. Returns what it did, or what is wrong.
+/// Reloads the configuration. Returns a description of the result, or the errors.
 pub type Reload = Arc<dyn Fn() -> Result<String, String> + Send + Sync>;
 
 /// Adds metrics to a page.
@@ -17,15 +17,15 @@ pub type MetricsSource = Box<dyn Fn(&mut Page) + Send + Sync>;
 /// A page of text, such as Envoy's `/rlconfig`.
 pub type TextPage = Box<dyn Fn() -> String + Send + Sync>;
 
-/// What the admin listener shows, and who may see it.
+/// The state of the admin listener.
 pub struct AdminState {
     /// The engine.
     pub engine: Arc<Engine>,
-    /// Who may use the listener.
+    /// Access control of the listener.
     pub access: Access,
     /// The connections of each listener.
     pub listeners: Vec<Arc<Connections>>,
-    /// Reloads by result, whether a signal, a changed file or an admin request caused them.
+    /// Reloads by result, caused by a signal, a changed file or an admin request.
     pub reloads: Arc<ResultCounts>,
     /// `None` without a configuration file.
     pub reload: Option<Reload>,
@@ -33,12 +33,12 @@ pub struct AdminState {
     pub sources: Vec<MetricsSource>,
     /// Further text pages, by path.
     pub pages: Vec<(&'static str, TextPage)>,
-    /// Set before the process exits: it still serves, but is no longer ready.
+    /// Set before the process exits: it still serves, but is not ready.
     pub is_ending: Arc<AtomicBool>,
 }
 
 impl AdminState {
-    /// The state of an engine alone.
+    /// Creates the state for an engine, without listeners.
     pub fn new(engine: Arc<Engine>, access: Access) -> Self {
         Self {
             engine,
@@ -53,9 +53,9 @@ impl AdminState {
     }
 }
 
-/// Counts reloads, none so far.
+/// Creates the counters of reloads.
 pub(crate) fn reloads() -> Arc<ResultCounts> {
-    let (name, help) = ("slidegate_config_reloads_total", "Configurations read again.");
+    let (name, help) = ("slidegate_config_reloads_total", "Reloads of the configuration.");
     Arc::new(ResultCounts::new(name, help, &["ok", "failed"]))
 }
 

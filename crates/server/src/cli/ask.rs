@@ -1,4 +1,4 @@
-//! `check`: asks a running daemon.
+//! `check`: sends a check to a running daemon.
 
 use core::time::Duration;
 use std::io::{self, Read, Write};
@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use super::arguments::CheckArguments;
 use super::exit;
 
-/// How long a daemon may take to answer.
+/// The maximum time for a reply.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The longest answer that is read.
+/// The maximum length of a reply.
 const ANSWER_MAX: u64 = 1 << 20;
 
 pub(super) fn run(arguments: &CheckArguments) -> u8 {
@@ -20,8 +20,8 @@ pub(super) fn run(arguments: &CheckArguments) -> u8 {
         Ok(answered) => answered,
         Err(error) => {
             let address = &arguments.address;
-            let _ = writeln!(err, "slidegate: no answer from {address}: {error}");
-            let _ = writeln!(err, "Is the daemon running there? --address names another place.");
+            let _ = writeln!(err, "slidegate: no reply from {address}: {error}");
+            let _ = writeln!(err, "Is the daemon running there? Use --address for another one.");
             return exit::UNAVAILABLE;
         }
     };
@@ -40,11 +40,11 @@ fn tell(out: &mut impl Write, answer: &Value) -> io::Result<()> {
     if answer["allowed"] == true {
         writeln!(out, "allowed: {} of {} left", number("remaining"), number("limit"))
     } else if answer["retry_after"].is_null() {
-        writeln!(out, "denied: it never fits, the limit is {}", number("limit"))
+        writeln!(out, "denied: the cost is above the limit of {}", number("limit"))
     } else {
         writeln!(
             out,
-            "denied: {} of {} left, again in {} s",
+            "denied: {} of {} left, retry after {} s",
             number("remaining"),
             number("limit"),
             number("retry_after")
@@ -75,11 +75,11 @@ fn ask(arguments: &CheckArguments) -> io::Result<(u16, Value)> {
     )?;
     let mut answer = Vec::new();
     stream.take(ANSWER_MAX).read_to_end(&mut answer)?;
-    parse(&answer).ok_or_else(|| io::Error::other("this is no answer of a daemon"))
+    parse(&answer).ok_or_else(|| io::Error::other("the reply is not from a slidegate daemon"))
 }
 
 fn connect(address: &str) -> io::Result<TcpStream> {
-    let mut failed = io::Error::other("the name has no address");
+    let mut failed = io::Error::other("the host name has no address");
     for place in address.to_socket_addrs()? {
         match TcpStream::connect_timeout(&place, PATIENCE) {
             Ok(stream) => {
@@ -93,7 +93,7 @@ fn connect(address: &str) -> io::Result<TcpStream> {
     Err(failed)
 }
 
-/// Status and body of an answer that ends with its connection.
+/// Parses status and body of a reply that ends with its connection.
 fn parse(answer: &[u8]) -> Option<(u16, Value)> {
     let end = answer.windows(4).position(|four| four == b"\r\n\r\n")?;
     let head = core::str::from_utf8(&answer[..end]).ok()?;
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_status_and_body() {
+    fn parses_status_and_body() {
         let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 16\r\n\r\n{\"allowed\":true}";
         assert_eq!(parse(answer), Some((200, json!({ "allowed": true }))));
         for bad in [&b""[..], b"HTTP/1.1 200 OK\r\n\r\nno json", b"SSH-2.0\r\n\r\n{}"] {

@@ -1,4 +1,4 @@
-//! Holds a tree against the table of keys, and tells all that is wrong with it.
+//! Checks a tree against the table of keys, and reports all errors.
 
 use std::collections::HashMap;
 
@@ -11,11 +11,11 @@ use super::table::{Kind, Section};
 use super::yaml::{Node, Scalar, Shape, Style};
 use crate::spec::DOMAIN;
 
-const TIME_HELP: &str = "use a number with its unit, such as 500ms, 10s, 5m, 1h30m or 7d";
+const TIME_HELP: &str = "use a number with a unit, such as 500ms, 10s, 5m, 1h30m or 7d";
 
 /// Checks the value of `key`.
 pub(super) fn check(key: &str, node: &Node, kind: &Kind, report: &mut Report) {
-    // A key without a value is as absent as one that is not there.
+    // A key without a value counts as absent.
     if node.is_null() {
         return;
     }
@@ -28,14 +28,13 @@ pub(super) fn check(key: &str, node: &Node, kind: &Kind, report: &mut Report) {
             }
             for entry in twice(node, report) {
                 if let Err(help) = (name.check)(&entry.key.text) {
-                    let message =
-                        format!("`{}` is not usable as a name in `{key}`", entry.key.text);
+                    let message = format!("invalid name `{}` in `{key}`", entry.key.text);
                     report.error(entry.key_span, "value", message).help(help);
                 }
                 check(&entry.key.text, &entry.value, of, report);
             }
         }
-        // Trees of descriptors have rules of their own, and their own reader.
+        // Descriptor trees have separate rules and a separate reader.
         Kind::Section(section) if core::ptr::eq(*section, &raw const DOMAIN) => {}
         Kind::Section(section) => check_section(key, node, section, report),
         Kind::One(section) => check_one(key, node, section, report),
@@ -77,19 +76,20 @@ pub(super) fn check_section(key: &str, node: &Node, section: &Section, report: &
     }
 }
 
-/// A map with exactly one of the keys.
+/// Checks a map that must have exactly one of the keys.
 fn check_one(key: &str, node: &Node, section: &Section, report: &mut Report) {
     check_section(key, node, section, report);
     let given = section.names().filter(|name| node.get(name).is_some()).count();
     let names: Vec<&str> = section.names().collect();
     if given != 1 && node.entries().iter().all(|entry| names.contains(&entry.key.text.as_str())) {
-        let message = format!("{} has {given} of its keys, and must have one", section.what);
+        let message =
+            format!("{} must have exactly one of its keys, but has {given}", section.what);
         report.error(node.span, "one-of", message).choices("", names);
     }
 }
 
 fn check_list(key: &str, node: &Node, of: &Kind, most: usize, report: &mut Report) {
-    // A variable knows no lists: its items stand between commas.
+    // A variable has no lists: its items are separated by commas.
     if let Some(scalar) = node.as_scalar().filter(|scalar| scalar.style == Style::Given) {
         for item in leaf::items(&scalar.text) {
             check_scalar(key, &Scalar::given(item), node.span, of, report);
@@ -97,7 +97,7 @@ fn check_list(key: &str, node: &Node, of: &Kind, most: usize, report: &mut Repor
         return;
     }
     let Shape::List(items) = &node.kind else {
-        let message = format!("`{key}` is {}, and must be a list", node.what());
+        let message = format!("`{key}` must be a list, but is {}", node.what());
         report.error(node.span, "type", message).help("write `- ` before each item, or [a, b]");
         return;
     };
@@ -134,7 +134,7 @@ fn check_scalar(key: &str, scalar: &Scalar, span: Span, kind: &Kind, report: &mu
         },
         Kind::Choice(words) => {
             if !words.contains(&text.as_str()) {
-                let message = format!("`{}` is not a value of `{key}`", shown(text));
+                let message = format!("invalid value `{}` for `{key}`", shown(text));
                 report.error(span, "value", message).choices(text, words.iter().copied());
             }
             return;
@@ -149,20 +149,20 @@ fn check_scalar(key: &str, scalar: &Scalar, span: Span, kind: &Kind, report: &mu
     if let Err((code, help)) = outcome {
         let message = match code {
             "range" => format!("`{key}` {} is out of range", shown(text)),
-            _ => format!("`{}` is not usable as `{key}`", shown(text)),
+            _ => format!("invalid value `{}` for `{key}`", shown(text)),
         };
         report.error(span, code, message).help(help);
     }
 }
 
-/// Tells keys that come twice, and gives the entries.
+/// Reports duplicate keys, and returns the entries.
 fn twice<'a>(node: &'a Node, report: &mut Report) -> &'a [super::yaml::MapEntry] {
     let mut seen: HashMap<&str, Span> = HashMap::new();
     for entry in node.entries() {
         if let Some(first) = seen.insert(&entry.key.text, entry.key_span) {
-            let message = format!("`{}` is given twice", entry.key.text);
+            let message = format!("duplicate key `{}`", entry.key.text);
             let finding = report.error(entry.key_span, "duplicate-key", message);
-            finding.related(first, "first given here").help("keep one of them");
+            finding.related(first, "first defined here").help("keep one of them");
         }
     }
     node.entries()
@@ -171,7 +171,7 @@ fn twice<'a>(node: &'a Node, report: &mut Report) -> &'a [super::yaml::MapEntry]
 fn expect_map(key: &str, node: &Node, report: &mut Report) -> bool {
     let is_map = matches!(node.kind, Shape::Map(_));
     if !is_map {
-        let message = format!("`{key}` is {}, and must be a map", node.what());
+        let message = format!("`{key}` must be a map, but is {}", node.what());
         report.error(node.span, "type", message).help("write `key: value` lines below it");
     }
     is_map
@@ -180,7 +180,7 @@ fn expect_map(key: &str, node: &Node, report: &mut Report) -> bool {
 fn too_many(key: &str, node: &Node, most: usize, report: &mut Report) -> bool {
     let count = node.items().len() + node.entries().len();
     if count > most {
-        let message = format!("`{key}` has {count} items, more than {most}");
+        let message = format!("`{key}` has {count} items, but the maximum is {most}");
         report.error(node.span, "range", message).help(format!("use at most {most}"));
     }
     count > most
@@ -201,7 +201,7 @@ fn has_shape(kind: &Kind, node: &Node) -> bool {
     }
 }
 
-/// A value as a message shows it: its beginning is enough.
+/// Shortens a value for a message.
 pub(super) fn shown(text: &str) -> String {
     const SHOWN_MAX: usize = 60;
     let mut shown: String =

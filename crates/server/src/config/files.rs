@@ -9,16 +9,16 @@ use super::report::Report;
 use super::source::{Origin, Span};
 use super::yaml::Node;
 
-/// The maximum size of a file of settings, far above that of any real one.
+/// The maximum size of a configuration file, far above that of any real one.
 pub(super) const CONFIG_MAX: usize = 32 << 20;
 
-/// The largest secret or certificate.
+/// The maximum size of a secret or certificate.
 const SECRET_MAX: usize = 64 << 10;
 
-/// Files that a configuration names.
+/// The files of a configuration.
 #[derive(Debug)]
 pub(crate) struct Files {
-    /// Whether files with secrets are read at all.
+    /// Whether files with secrets are read.
     pub(super) secrets: bool,
     environment: Environment,
     read: Vec<PathBuf>,
@@ -40,7 +40,7 @@ impl Files {
         self.environment.get(name)
     }
 
-    /// All that were read, or tried to be: what to watch.
+    /// Returns all files that were read or could not be read, for the watcher.
     pub(super) fn into_paths(self) -> Vec<PathBuf> {
         self.read
     }
@@ -51,12 +51,12 @@ impl Files {
         }
     }
 
-    /// A file of settings.
+    /// Reads a configuration file.
     pub(super) fn config(&mut self, path: &Path) -> Result<String, String> {
         self.remember(path);
         let bytes = read(path, CONFIG_MAX).map_err(|problem| match problem {
             Problem::TooLarge(message) => {
-                format!("{message}: put each domain into a file of its own")
+                format!("{message}: use a separate file for each domain")
             }
             Problem::Unreadable(message) => message,
         })?;
@@ -66,8 +66,8 @@ impl Files {
         })
     }
 
-    /// The content of the file that a value names; `None` if it could not be read, and said so,
-    /// or if secrets are not to be read.
+    /// Returns the content of the file that a value names. Returns `None` if it could not be read,
+    /// which is reported, or if secrets are not read.
     pub(crate) fn content(&mut self, node: &Node, report: &mut Report) -> Option<Vec<u8>> {
         let path = resolve(node, report)?;
         self.remember(&path);
@@ -83,8 +83,8 @@ impl Files {
         }
     }
 
-    /// Remembers the file that a value names and that is read elsewhere. Reports it if it cannot
-    /// be opened.
+    /// Records the file that a value names and that is read elsewhere. Reports it if it cannot be
+    /// opened.
     pub(super) fn watch(&mut self, node: &Node, report: &mut Report) {
         let Some(path) = resolve(node, report) else { return };
         self.remember(&path);
@@ -97,7 +97,7 @@ impl Files {
     }
 }
 
-/// A path as a value gives it: in a file it is relative to that file.
+/// Returns the path in a value. In a file, it is relative to that file.
 pub(super) fn resolve(node: &Node, report: &Report) -> Option<PathBuf> {
     let text = &node.as_scalar()?.text;
     Some(folder(node.span, report).join(text))
@@ -110,7 +110,7 @@ fn folder(span: Span, report: &Report) -> PathBuf {
     }
 }
 
-/// Why a file was not read, with its name.
+/// The reason why a file was not read, with its name.
 enum Problem {
     TooLarge(String),
     Unreadable(String),
@@ -131,12 +131,12 @@ fn read(path: &Path, most: usize) -> Result<Vec<u8>, Problem> {
     Ok(bytes)
 }
 
-/// An error of the system in few words.
+/// Describes an error of the operating system.
 fn in_words(error: &std::io::Error) -> String {
     match error.kind() {
-        ErrorKind::NotFound => "there is no such file".to_owned(),
-        ErrorKind::PermissionDenied => "it may not be read".to_owned(),
-        ErrorKind::IsADirectory => "it is a directory".to_owned(),
-        _ => format!("it cannot be read ({error})"),
+        ErrorKind::NotFound => "no such file".to_owned(),
+        ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        ErrorKind::IsADirectory => "is a directory".to_owned(),
+        _ => format!("cannot be read ({error})"),
     }
 }

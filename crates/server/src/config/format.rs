@@ -1,29 +1,30 @@
-//! Which format a file is in.
+//! The format of a configuration file.
 
 use super::report::Report;
 use super::table::{ROOT, Words, words};
 use super::yaml::Node;
 
 words! {
-    /// The formats that are read.
+    /// The formats of configuration files.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Format {
-        /// Ours: policies, rules, stores, listeners.
+        /// The native format: policies, rules, stores, listeners.
         Own = "own",
         /// `rate_limiting.sliding_window`.
         Sliding = "sliding",
-        /// That of envoyproxy/ratelimit.
+        /// The format of envoyproxy/ratelimit.
         Envoy = "envoy",
     }
 }
 
 impl Format {
-    /// The format of this name.
+    /// Returns the format with this name.
     pub fn parse(name: &str) -> Option<Self> {
         Words::of(name)
     }
 
-    /// The format by the top-level keys of a file; `None` if they do not tell, and said so.
+    /// Detects the format from the top-level keys of a file. Returns `None` if they are ambiguous,
+    /// which is reported.
     pub(super) fn detect(root: &Node, report: &mut Report) -> Option<Self> {
         let has = |key: &str| root.entries().iter().any(|entry| entry.key.text == key);
         if has("slidegate") {
@@ -38,12 +39,10 @@ impl Format {
         if root.is_null() || ROOT.names().any(has) {
             return Some(Self::Own);
         }
-        let message = "this is none of the formats that are read, by its keys";
+        let message = "cannot detect the file format from its top-level keys";
         let finding = report.error(root.span.at_start(), "format", message);
         finding.help(
-            "begin with `slidegate: 1` for the own format, `domain:` for that of \
-             envoyproxy/ratelimit, `rate_limiting:` for a sliding window; or say which with \
-             --format",
+            "start with `slidegate: 1`, `domain:` (envoyproxy/ratelimit) or `rate_limiting:` (sliding window), or pass --format",
         );
         None
     }

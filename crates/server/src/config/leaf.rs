@@ -1,14 +1,14 @@
-//! Values without parts, read from their text. An error says what is allowed.
+//! Parses scalar values. An error describes the allowed values.
 
 use super::yaml::{Scalar, Style, Value};
 
-/// The most bytes of any text.
+/// The maximum length of a text in bytes.
 pub(super) const TEXT_MAX: usize = 4096;
 
 pub(super) fn flag(scalar: &Scalar) -> Option<bool> {
     match scalar.value() {
         Value::Flag(flag) => Some(flag),
-        // Variables are often set so.
+        // Environment variables often use these words.
         _ if scalar.style == Style::Given => match scalar.text.to_ascii_lowercase().as_str() {
             "1" | "yes" | "on" | "true" => Some(true),
             "0" | "no" | "off" | "false" => Some(false),
@@ -18,7 +18,7 @@ pub(super) fn flag(scalar: &Scalar) -> Option<bool> {
     }
 }
 
-/// A whole number, which may be grouped as in `10_000`.
+/// Parses a whole number, which may be grouped as in `10_000`.
 pub(super) fn whole(scalar: &Scalar) -> Option<i128> {
     match scalar.value() {
         Value::Whole(number) => Some(number),
@@ -36,13 +36,13 @@ pub(super) fn whole(scalar: &Scalar) -> Option<i128> {
 pub(super) fn decimal(scalar: &Scalar) -> Option<f64> {
     match scalar.value() {
         Value::Decimal(number) => Some(number),
-        // Where a decimal is asked for, a whole number is small or out of range anyway.
+        // Where a decimal is expected, a whole number is small or out of range.
         Value::Whole(number) => i32::try_from(number).ok().map(f64::from),
         _ => None,
     }
 }
 
-/// The items of a list in one text, between commas.
+/// Returns the items of a comma-separated list.
 pub(super) fn items(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|item| !item.is_empty())
 }

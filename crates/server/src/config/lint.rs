@@ -1,4 +1,4 @@
-//! Settings that work, and may hurt.
+//! Warnings about settings that are valid but may be unintended.
 
 use core::time::Duration;
 
@@ -9,10 +9,10 @@ use super::source::Span;
 use super::yaml::Node;
 use crate::spec::{KeyPart, MEMORY, PolicySpec, RuleSpec};
 
-/// Below this, when units are dated matters as much as that they are.
+/// Below this, the recorded time of units matters as much as their number.
 const WINDOW_SHORT: Duration = Duration::from_millis(100);
 
-/// From this on, people expect a limit to start from zero at midnight.
+/// From this on, users expect a limit to start from zero at midnight.
 const WINDOW_LONG: Duration = Duration::from_secs(86_400);
 
 /// Above this, the exact log of a key takes kilobytes.
@@ -21,20 +21,20 @@ const LOG_LARGE: u64 = 10_000;
 const SWEEP_SHORT: Duration = Duration::from_secs(1);
 const SWEEP_LONG: Duration = Duration::from_secs(30);
 
-/// Words in the paths of requests before a login.
+/// Words in paths of requests before a login.
 const BEFORE_LOGIN: [&str; 10] = [
     "login", "signin", "sign-in", "auth", "password", "reset", "otp", "verify", "register",
     "signup",
 ];
 
-/// Words in the names of headers that identify a person and can be guessed.
+/// Words in names of headers that identify a person and can be guessed.
 const IDENTIFIERS: [&str; 6] = ["user", "email", "account", "login", "phone", "customer"];
 
-/// Words in the names of headers with secrets.
+/// Words in names of headers with secrets.
 const SECRETS: [&str; 8] =
     ["authorization", "cookie", "api-key", "apikey", "token", "secret", "session", "password"];
 
-/// Warnings about a policy.
+/// Warns about a policy.
 pub(super) fn policy(spec: &PolicySpec, node: &Node, report: &mut Report) {
     let span = |key: &str| node.get(key).map_or(node.span, |value| value.span);
     let items = node.get("quotas").map(Node::items).unwrap_or_default();
@@ -50,8 +50,7 @@ pub(super) fn policy(spec: &PolicySpec, node: &Node, report: &mut Report) {
     algorithm(spec.algorithm, span("algorithm"), report);
     if spec.global && spec.store == MEMORY {
         let message = format!(
-            "the policy `{}` is meant to be global, and its counts live in this process: N nodes \
-             let through up to N times the limit",
+            "the policy `{}` is global, but its counts are in this process: N nodes allow up to N times the limit",
             spec.name
         );
         report.warning(span("global"), "global-memory", message).help("name a shared `store`");
@@ -64,7 +63,7 @@ pub(super) fn policy(spec: &PolicySpec, node: &Node, report: &mut Report) {
     }
 }
 
-/// Warnings about a quota, at the places of its limit and its window.
+/// Warns about a quota, at the places of its limit and its window.
 pub(super) fn quota(
     quota: Quota,
     algorithm: Algorithm,
@@ -80,7 +79,7 @@ pub(super) fn quota(
     }
     if limit > LOG_LARGE && algorithm == Algorithm::Log {
         let message = format!(
-            "the exact log of {limit} requests takes some {} KiB per key",
+            "the exact log of {limit} requests takes about {} KiB per key",
             limit.div_ceil(1024)
         );
         let help = "above 10,000 use `algorithm: {log_capped: 4096}`, `counter` or `gcra`";
@@ -95,7 +94,7 @@ pub(super) fn quota(
 
 pub(super) fn algorithm(algorithm: Algorithm, span: Span, report: &mut Report) {
     if algorithm == Algorithm::Fixed {
-        let message = "`fixed` lets up to twice the limit through around a boundary";
+        let message = "`fixed` allows up to twice the limit around a boundary";
         report.warning(span, "fixed", message).help("`log` is exact, `gcra` the smallest");
     }
 }
@@ -112,7 +111,7 @@ pub(super) fn sweep_interval(interval: Duration, span: Span, report: &mut Report
     report.warning(span, "sweep-interval", message).help("use 1s to 30s");
 }
 
-/// Warnings about a rule.
+/// Warns about a rule.
 pub(super) fn rule(spec: &RuleSpec, policy: &PolicySpec, span: Span, report: &mut Report) {
     let headers = || {
         spec.key.iter().filter_map(|part| match part {
@@ -125,13 +124,13 @@ pub(super) fn rule(spec: &RuleSpec, policy: &PolicySpec, span: Span, report: &mu
     let named = headers().find(|name| before_login || has(name, &IDENTIFIERS));
     if let (Some(name), false) = (named, spec.key.contains(&KeyPart::Address)) {
         let message = format!(
-            "whoever sends somebody else's `{name}` locks them out: nobody has checked it yet"
+            "a client that sends another client's `{name}` locks it out: the value is not authenticated yet"
         );
         report.warning(span, "lock-out", message).help("add `address` to the key");
     }
     let secret = headers().find(|name| has(name, &SECRETS));
     if let (Some(name), false) = (secret, policy.secret_keys) {
-        let message = format!("`{name}` looks like a secret, and logs and stores would see it");
+        let message = format!("`{name}` looks like a secret, and would appear in logs and stores");
         let help = format!("set `secret_keys: true` in the policy `{}`", policy.name);
         report.warning(span, "secret-key", message).help(help);
     }

@@ -1,10 +1,10 @@
-//! The reference of the own format for `docs/configuration.md`, made from the table.
+//! The reference of the native format in `docs/configuration.md`, generated from the table.
 
 use core::fmt::Write;
 
 use super::table::{Absent, Kind, ROOT, Section, settings, variable};
 
-/// Every key of the own format as Markdown: what it takes, what its absence means, an example.
+/// Returns every key of the native format as Markdown: its type, its default, an example.
 pub fn reference() -> String {
     let mut text = String::new();
     let mut open: Vec<(String, &'static Section)> = vec![("The file".to_owned(), &ROOT)];
@@ -21,9 +21,9 @@ pub fn reference() -> String {
             inside(&field.kind, &path, &mut open);
         }
     }
-    text.push_str("### Variables\n\nEach sets the setting of its name. Lists have commas.\n\n");
+    text.push_str("### Variables\n\nEach variable sets the setting of its name. Lists are separated by commas.\n\n");
     for (path, _) in settings() {
-        // Writing to a text cannot fail.
+        // Writing to a string never fails.
         let _ = writeln!(text, "- `{}`: `{path}`", variable(&path));
     }
     text
@@ -32,10 +32,10 @@ pub fn reference() -> String {
 fn table(text: &mut String, title: &str, section: &Section) {
     let heading = if title == "The file" { title.to_owned() } else { format!("`{title}`") };
     let _ = writeln!(text, "### {heading}\n");
-    text.push_str("| key | meaning | takes | when absent | example |\n|---|---|---|---|---|\n");
+    text.push_str("| key | meaning | type | default | example |\n|---|---|---|---|---|\n");
     for field in section.fields() {
         let absent = match field.absent {
-            Absent::Refused => "**must be there**".to_owned(),
+            Absent::Refused => "**required**".to_owned(),
             Absent::Default(value) => format!("`{value}`"),
             Absent::Means(what) => what.to_owned(),
         };
@@ -46,7 +46,7 @@ fn table(text: &mut String, title: &str, section: &Section) {
     text.push('\n');
 }
 
-/// What a key takes; sections have tables of their own.
+/// Describes the type of a key. Sections have separate tables.
 fn takes(kind: &Kind) -> String {
     match kind {
         Kind::Section(_) => "a map, see below".to_owned(),
@@ -64,7 +64,7 @@ fn path_of(title: &str, name: &str) -> String {
     if title == "The file" { name.to_owned() } else { format!("{title}.{name}") }
 }
 
-/// The sections inside a kind, with how they are called.
+/// Returns the sections inside a kind, with their names.
 fn inside(kind: &'static Kind, path: &str, open: &mut Vec<(String, &'static Section)>) {
     match kind {
         Kind::Section(section) | Kind::One(section) => open.push((path.to_owned(), section)),

@@ -1,4 +1,4 @@
-//! The JSON Schema of the own format, made from the table.
+//! The JSON Schema of the native format, generated from the table.
 
 use std::collections::BTreeMap;
 
@@ -10,9 +10,9 @@ use super::table::{Absent, Field, Kind, ROOT, Section};
 /// A time: numbers with units.
 const TIME_PATTERN: &str = "^([0-9]+(w|d|h|m|s|ms|us|ns))+$";
 
-/// The JSON Schema of the own format, for editors and other tools.
+/// Returns the JSON Schema of the native format, for editors and other tools.
 ///
-/// What it refuses is refused by loading too; loading checks more.
+/// Loading rejects everything that the schema rejects, and checks more.
 pub fn schema() -> Value {
     let mut definitions = BTreeMap::new();
     let mut root = section(&ROOT, &mut definitions);
@@ -94,14 +94,14 @@ fn kind(of: &'static Kind, definitions: &mut Definitions) -> Value {
     }
 }
 
-/// Sections are named, because descriptors hold descriptors.
+/// Returns a reference to a section by name, because descriptors contain descriptors.
 fn reference(of: &'static Section, one: bool, definitions: &mut Definitions) -> Value {
     let name = of.title();
     let pointer = json!({"$ref": format!("#/$defs/{name}")});
     if definitions.contains_key(&name) {
         return pointer;
     }
-    // The place is taken before its insides are looked at, or it would never end.
+    // Inserted before its parts are visited, because sections can be recursive.
     definitions.insert(name.clone(), Value::Null);
     let mut schema = section(of, definitions);
     if let (Value::Object(members), true) = (&mut schema, one) {

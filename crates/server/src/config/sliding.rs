@@ -1,16 +1,16 @@
-//! The file with `rate_limiting.sliding_window`: one policy, and what memory it may take.
+//! The format with `rate_limiting.sliding_window`: one policy and its memory.
 
 use super::check::check_section;
 use super::report::Report;
 use super::table::section;
 use super::yaml::{Node, Scalar, Shape};
 
-/// What the policy and its rule are called.
+/// The name of the policy and of its rule.
 const NAME: &str = "default";
 
 section! {
     static FILE = "the file" {
-        /// Everything.
+        /// All settings.
         key rate_limiting = Section(&RATE_LIMITING), required,
             example "{sliding_window: {window_size_ms: 60000, max_requests: 100}}";
     }
@@ -30,18 +30,18 @@ section! {
         key window_size_ms = Whole(1, 10 * 366 * 86_400_000), required, example "60000";
         /// Requests in any interval of the window's length.
         key max_requests = Whole(0, LIMIT_MAX), required, example "100";
-        /// How often expired keys are dropped, in milliseconds.
+        /// The interval at which expired keys are removed, in milliseconds.
         key cleanup_interval_ms = Whole(1, 3_600_000), default "10000", example "10000";
-        /// What all counts together may take, in MiB.
+        /// The memory limit of all counts, in MiB.
         key memory_limit_mb = Whole(1, 1 << 20), default "256", example "256";
-        /// What happens to a key that does not fit.
+        /// The treatment of a key that does not fit.
         key eviction_policy = Choice(&["lru", "overflow", "deny"]), default "overflow",
             example "lru";
     }
 }
 
-/// Checks the file against its table, and puts what it says into a tree of the own format: the
-/// settings of memory, one policy, and for forward auth one rule that counts by address.
+/// Checks the file against its table, and converts it to a tree of the native format: the settings
+/// of memory, one policy, and for forward auth one rule that counts by address.
 pub(super) fn translate(root: &Node, tree: &mut Node, report: &mut Report) {
     let before = report.errors();
     check_section("the file", root, &FILE, report);

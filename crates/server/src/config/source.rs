@@ -1,8 +1,8 @@
-//! Where values come from: files, environment variables, flags; and places in them.
+//! The origin of values: files, environment variables, flags, and places in them.
 
 use std::path::PathBuf;
 
-/// A stretch of a source, in bytes.
+/// A part of a source, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Span {
     pub(super) source: u32,
@@ -10,7 +10,7 @@ pub(crate) struct Span {
     pub(super) end: u32,
 }
 
-/// What a value came from.
+/// The origin of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// A file.
@@ -26,7 +26,7 @@ pub enum Origin {
 pub(super) struct Source {
     pub(super) origin: Origin,
     pub(super) text: String,
-    /// Where lines begin.
+    /// The start of each line.
     lines: Vec<usize>,
 }
 
@@ -37,17 +37,17 @@ pub(crate) struct Sources {
 }
 
 impl Span {
-    /// The place of a value that has none, such as a default.
+    /// The span of a value without a place, such as a default.
     pub(super) const NOWHERE: Self = Self { source: u32::MAX, start: 0, end: 0 };
 
-    /// An empty stretch at its beginning.
+    /// Returns an empty span at the start.
     pub(super) fn at_start(self) -> Self {
         Self { end: self.start, ..self }
     }
 }
 
 impl Origin {
-    /// What to call it: the path as it was given, or the name.
+    /// Returns the path as it was given, or the name.
     pub fn name(&self) -> String {
         match self {
             Self::File(path) => path.display().to_string(),
@@ -63,13 +63,13 @@ impl Source {
         Self { origin, text, lines }
     }
 
-    /// The line of a place and the bytes before it on that line, both counted from zero.
+    /// Returns the line of a position and the bytes before it on that line, both counted from zero.
     pub(super) fn locate(&self, at: usize) -> (usize, usize) {
         let line = self.lines.partition_point(|start| *start <= at).saturating_sub(1);
         (line, at - self.lines.get(line).copied().unwrap_or(0))
     }
 
-    /// A line without its end.
+    /// Returns a line without its line break.
     pub(super) fn line(&self, line: usize) -> &str {
         let start = self.lines.get(line).copied().unwrap_or(self.text.len());
         let end = self.lines.get(line + 1).copied().unwrap_or(self.text.len());
@@ -78,8 +78,8 @@ impl Source {
 }
 
 impl Sources {
-    /// Takes a text in, and gives the whole of it as a span. The text is below 4 GiB: files are
-    /// capped, and no system has larger variables.
+    /// Adds a text, and returns its span. The text is shorter than 4 GiB: files are bounded, and no
+    /// system has longer variables.
     pub(super) fn add(&mut self, origin: Origin, text: String) -> Span {
         let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
         let span = Span { source: number(self.list.len()), start: 0, end: number(text.len()) };
@@ -87,7 +87,7 @@ impl Sources {
         span
     }
 
-    /// Takes in `NAME=value`, and gives the value as a span.
+    /// Adds `NAME=value`, and returns the span of the value.
     pub(super) fn add_pair(&mut self, origin: Origin, value: &str) -> Span {
         let name = origin.name();
         let span = self.add(origin, format!("{name}={value}"));

@@ -1,21 +1,22 @@
-//! Where statistics are sent.
+//! The StatsD server for statistics.
 
 use core::time::Duration;
 
 use super::table::{section, words};
 
 section! {
-    /// Where statistics of Envoy's domains are sent, under the names of envoyproxy/ratelimit.
+    /// The StatsD server for statistics of Envoy's domains, under the names of
+    /// envoyproxy/ratelimit.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct StatsdSettings, STATSD = "StatsD" {
         /// The host and port of the server.
         address: String = Leaf(&HOST_AND_PORT), needed "nowhere", example "\"127.0.0.1:8125\"";
-        /// How the server is reached. envoyproxy/ratelimit uses TCP.
+        /// The protocol to the server. envoyproxy/ratelimit uses TCP.
         protocol: StatsdProtocol = Choice(StatsdProtocol::WORDS), default "udp", example "tcp";
-        /// How tags are written: as part of the name, as envoyproxy/ratelimit does, or behind the value.
+        /// The format of tags: part of the name, as in envoyproxy/ratelimit, or after the value.
         dialect: StatsdDialect = Choice(StatsdDialect::WORDS), default "statsd",
             example "dogstatsd";
-        /// How often counts are sent.
+        /// The interval at which counts are sent.
         interval: Duration = Time(SECOND, HOUR), default "10s", example "1m";
         /// Tags of every statistic.
         tags: Vec<String> = List(&Leaf(&TAG), 32), default "[]", example "[\"zone:eu\"]";
@@ -23,7 +24,7 @@ section! {
 }
 
 words! {
-    /// How a StatsD server is reached.
+    /// The protocol to a StatsD server.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub enum StatsdProtocol {
         /// Datagrams, which may be lost.
@@ -35,7 +36,7 @@ words! {
 }
 
 words! {
-    /// How tags are written.
+    /// The format of tags.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub enum StatsdDialect {
         /// `name.__zone=eu:1|c`

@@ -4,8 +4,8 @@ use slidegate_gate::digest_if_long;
 
 use super::question::Entry;
 
-/// The bytes of a path. No two different paths have the same: every text is preceded by its
-/// length, and a text that is too long is replaced by its digest.
+/// The bytes of a path. Different paths have different bytes: every text is preceded by its length,
+/// and a text that is too long is replaced by its digest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct KeyBytes {
     bytes: Vec<u8>,
@@ -16,7 +16,7 @@ pub(super) struct KeyBytes {
 const DIGEST: u16 = u16::MAX;
 
 impl KeyBytes {
-    /// Starts the key of a domain. Texts longer than `text_max` bytes are counted by their digest.
+    /// Creates the key of a domain. Texts longer than `text_max` bytes are counted by their digest.
     pub(super) fn new(domain: &str, text_max: usize) -> Self {
         let text_max = text_max.min(usize::from(DIGEST) - 1);
         let mut key = Self { bytes: Vec::with_capacity(64), text_max };
@@ -44,7 +44,7 @@ impl KeyBytes {
 
     fn push(&mut self, text: &str) {
         let digest = digest_if_long(text.as_bytes(), self.text_max);
-        // Shorter texts fit, because `text_max` is below the largest number.
+        // Shorter texts fit, because `text_max` is below the maximum.
         let len = if digest.is_some() { DIGEST } else { u16::try_from(text.len()).unwrap_or(0) };
         self.bytes.extend_from_slice(&len.to_be_bytes());
         self.bytes.extend_from_slice(digest.as_ref().map_or(text.as_bytes(), <[u8; 32]>::as_slice));

@@ -1,17 +1,17 @@
-//! A text with `*` in it.
+//! A text with `*`.
 
-/// Matches texts: every `*` stands for any number of characters, none too.
+/// Matches texts: every `*` matches any number of characters, including none.
 #[derive(Debug)]
 pub(super) struct Pattern {
     first: Box<str>,
     middle: Box<[Box<str>]>,
     last: Box<str>,
-    /// Of all parts together.
+    /// The length of all parts together.
     len: usize,
 }
 
 impl Pattern {
-    /// `None` for a text without `*`.
+    /// Returns `None` for a text without `*`.
     pub(super) fn new(text: &str) -> Option<Self> {
         let (first, rest) = text.split_once('*')?;
         let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));
@@ -22,13 +22,13 @@ impl Pattern {
     }
 
     pub(super) fn matches(&self, text: &str) -> bool {
-        // Beginning and end may not overlap.
+        // Start and end may not overlap.
         if text.len() < self.len {
             return false;
         }
         let Some(rest) = text.strip_prefix(&*self.first) else { return false };
         let Some(mut rest) = rest.strip_suffix(&*self.last) else { return false };
-        // The first place where a part fits leaves the most for those behind it.
+        // The first match of a part leaves the most text for later parts.
         for part in &self.middle {
             let Some((_, behind)) = rest.split_once(&**part) else { return false };
             rest = behind;

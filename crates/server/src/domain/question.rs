@@ -1,4 +1,4 @@
-//! What a caller asks: a list of descriptors, as any form of the protocol carries it.
+//! Requests for decisions, independent of the form of the protocol: a list of descriptors.
 
 use core::fmt;
 
@@ -7,61 +7,62 @@ use slidegate_gate::ASKS_MAX;
 
 use crate::spec::Unit;
 
-/// A list of descriptors.
+/// A request with a list of descriptors.
 #[derive(Debug, Clone, Default)]
 pub struct Question<'a> {
-    /// Whose tree is asked.
+    /// The domain.
     pub domain: &'a str,
-    /// What the request is.
+    /// The descriptors.
     pub descriptors: Vec<Descriptor<'a>>,
-    /// Units for descriptors that do not say; zero means one.
+    /// Units for descriptors without their own. Zero means one.
     pub hits_addend: u32,
 }
 
 /// One path through the tree.
 #[derive(Debug, Clone, Default)]
 pub struct Descriptor<'a> {
-    /// One for each level.
+    /// One entry per level.
     pub entries: Vec<Entry<'a>>,
-    /// Instead of the limit that is configured.
+    /// A limit that replaces the configured one.
     pub limit: Option<Override>,
-    /// Units; zero looks without taking.
+    /// Units. Zero checks without taking.
     pub hits_addend: Option<u64>,
-    /// Whether the units are given back.
+    /// Whether the units are refunded.
     pub is_negative_hits: bool,
 }
 
 /// A key and its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// What it is about.
+    /// The key.
     pub key: &'a str,
-    /// May be empty.
+    /// The value, which may be empty.
     pub value: &'a str,
 }
 
-/// A limit that a request brings along.
+/// A limit in a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Override {
-    /// Zero denies everything.
+    /// The limit. Zero denies every request.
     pub requests: u32,
     /// The window.
     pub unit: Unit,
 }
 
-/// The maximum number of descriptors in a request: so many limits are decided together.
+/// The maximum number of descriptors in a request, which is the number of limits that can be
+/// decided together.
 pub const DESCRIPTORS_MAX: usize = ASKS_MAX;
-/// The maximum number of levels of a tree. A request may have more entries; they match nothing.
+/// The maximum number of levels of a tree. A request may have more entries, which match nothing.
 pub const ENTRIES_MAX: usize = 128;
 /// The maximum length of a key or a value in a tree, in bytes. Those of requests may be longer.
 pub const TEXT_MAX: usize = 16 << 10;
 
-/// Why a question has no answer.
+/// The reason why a request is invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Invalid(String);
 
 impl Invalid {
-    /// A message that names the value, the bound and what to do.
+    /// Creates an error from a message with the value, the bound and the fix.
     pub fn new(message: impl Into<String>) -> Self {
         Self(message.into())
     }
@@ -75,7 +76,7 @@ impl fmt::Display for Invalid {
 
 impl core::error::Error for Invalid {}
 
-/// What is asked of one limit.
+/// The operation on one limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hits {
     Take(Cost),
@@ -93,7 +94,7 @@ impl Question<'_> {
     /// number of entries are not bounded here, only by the size of the message: an error would lift
     /// the limit of clients that send long values.
     pub(super) fn check(&self, most: usize) -> Result<(), Invalid> {
-        // The reference service's messages: monitoring matches them.
+        // The messages of the reference service, which monitoring may match.
         if self.domain.is_empty() {
             return Err(Invalid::new("rate limit domain must not be empty"));
         }
@@ -112,7 +113,7 @@ impl Question<'_> {
 
     pub(super) fn hits(&self, descriptor: &Descriptor<'_>) -> Hits {
         let units = descriptor.hits_addend.unwrap_or(u64::from(self.hits_addend.max(1)));
-        // More than any limit there can be, and few enough to be counted.
+        // More than any limit, and small enough to be counted.
         let units = units.min(u64::from(u32::MAX) + 1);
         match Cost::new(units) {
             _ if descriptor.is_negative_hits => Hits::GiveBack(units),
@@ -122,13 +123,13 @@ impl Question<'_> {
     }
 }
 
-/// The unit of a number of the protocol. Requests know no week; its number in answers is taken all
-/// the same, as the reference service does.
+/// Returns the unit of a number in the protocol. Requests have no week, but its number is accepted,
+/// as in the reference service.
 pub fn unit_of(number: i32) -> Option<Unit> {
     Unit::ALL.into_iter().find(|unit| number_of(*unit) == number)
 }
 
-/// The number of a unit in the protocol.
+/// Returns the number of a unit in the protocol.
 pub fn number_of(unit: Unit) -> i32 {
     match unit {
         Unit::Second => 1,
@@ -141,7 +142,7 @@ pub fn number_of(unit: Unit) -> i32 {
     }
 }
 
-/// The error for a unit that has no such number or name.
+/// Returns the error for an unknown unit.
 pub fn unknown_unit(given: impl fmt::Display) -> Invalid {
-    Invalid::new(format!("unit {given} of a limit is unknown: use SECOND to YEAR, 1 to 7"))
+    Invalid::new(format!("unknown unit {given} of a limit: use SECOND to YEAR, 1 to 7"))
 }

@@ -1,4 +1,4 @@
-//! What a caller is told, as any form of the protocol can carry it.
+//! Responses, independent of the form of the protocol.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -7,62 +7,62 @@ use serde_json::{Map, Value};
 
 use crate::spec::Unit;
 
-/// The answer to a [`Question`](super::Question).
+/// The response to a [`Question`](super::Question).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Response {
-    /// What becomes of the request.
+    /// The result for the request.
     pub overall: Code,
-    /// One for each descriptor, in its order.
+    /// One status per descriptor, in its order.
     pub statuses: Vec<Status>,
     /// Fields for the response to the client.
     pub headers: Vec<(String, String)>,
-    /// Handed on to other filters.
+    /// Metadata for other filters.
     pub metadata: Option<Map<String, Value>>,
 }
 
-/// Whether there is room.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code {
-    /// There is.
+    /// Within the limit.
     Ok,
-    /// There is not.
+    /// Over the limit.
     OverLimit,
 }
 
-/// Where one descriptor stands.
+/// The status of one descriptor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
-    /// Of this descriptor alone.
+    /// The result of this descriptor alone.
     pub code: Code,
-    /// The limit that judged; `None` if none did.
+    /// The limit that applied, or `None`.
     pub limit: Option<CurrentLimit>,
-    /// Units left; none where it is over the limit.
+    /// Units left. Zero if over the limit.
     pub remaining: u32,
-    /// Over the limit: the time until this request would pass, at least one second. Otherwise: the time
-    /// until more units are available. Whole seconds, rounded up.
+    /// If over the limit, the time until this request would be allowed, at least one second.
+    /// Otherwise, the time until more units are available. In whole seconds, rounded up.
     pub until: Option<Duration>,
 }
 
-/// The limit that judged.
+/// The limit that applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CurrentLimit {
-    /// As configured.
+    /// The configured name.
     pub name: Option<Arc<str>>,
-    /// So many.
+    /// The number of requests.
     pub requests: u32,
-    /// In so much time.
+    /// The time unit.
     pub unit: Unit,
 }
 
 impl Status {
-    /// Of a descriptor that no limit judged.
+    /// The status of a descriptor without a limit.
     pub(super) const FREE: Self = Self { code: Code::Ok, limit: None, remaining: 0, until: None };
-    /// Of a descriptor without a bound.
+    /// The status of an unlimited descriptor.
     pub(super) const UNLIMITED: Self = Self { remaining: u32::MAX, ..Self::FREE };
 }
 
 impl Code {
-    /// The number of the protocol.
+    /// Returns the number in the protocol.
     pub fn number(self) -> i32 {
         match self {
             Self::Ok => 1,
@@ -70,7 +70,7 @@ impl Code {
         }
     }
 
-    /// The word of the protocol.
+    /// Returns the word in the protocol.
     pub fn word(self) -> &'static str {
         match self {
             Self::Ok => "OK",

@@ -1,9 +1,9 @@
 //! Runs the calls of a connection in batches.
 //!
-//! With a task per call, which is hyper's default, a call wakes another thread, and that takes longer
-//! than a decision in memory. If each call ran as soon as it was read, h2 would write each reply by
-//! itself. So calls are collected until everything that the client sent is read, and then run in a row.
-//! The effect is in `docs/design/0008-fast-paths.md`.
+//! With a task per call, which is hyper's default, a call wakes another thread, and that takes
+//! longer than a decision in memory. If each call ran as soon as it was read, h2 would write each
+//! reply separately. So calls are collected until everything that the client sent is read, and then
+//! run one after the other. `docs/design/0008-fast-paths.md` has the measurements.
 
 use core::panic::AssertUnwindSafe;
 use core::pin::Pin;
@@ -43,8 +43,8 @@ impl BatchExecutor {
         }
     }
 
-    /// Polls every collected call once, and spawns those that are not ready. Returns `false` if there
-    /// were none.
+    /// Polls every collected call once, and spawns those that are not ready. Returns `false` if
+    /// there were none.
     fn run(&self) -> bool {
         let calls = core::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         let had_calls = !calls.is_empty();

@@ -1,8 +1,8 @@
 //! The codec of the rate limit service.
 //!
-//! Envoy puts header values into descriptors without checking that they are UTF-8, as protocol buffers
-//! require. An error would lift the limit of a client that sends such a value, so it is read with
-//! U+FFFD in place of the invalid bytes.
+//! Envoy puts header values into descriptors without checking that they are UTF-8, as protocol
+//! buffers require. An error would lift the limit of a client that sends such a value, so invalid
+//! bytes are replaced by U+FFFD.
 
 use prost::Message;
 use prost::bytes::Buf;
@@ -45,7 +45,7 @@ impl Decoder for RlsDecoder {
         let bytes = source.copy_to_bytes(source.remaining());
         let request = RateLimitRequest::decode(bytes.clone()).or_else(|_| {
             RawRequest::decode(bytes).map(RateLimitRequest::from).map_err(|error| {
-                Status::invalid_argument(format!("the message is not a RateLimitRequest: {error}"))
+                Status::invalid_argument(format!("invalid RateLimitRequest: {error}"))
             })
         });
         request.map(Some)

@@ -1,4 +1,4 @@
-//! From messages to questions, and from responses to messages.
+//! Converts messages to questions, and responses to messages.
 
 use prost_types::value::Kind;
 use prost_types::{ListValue, Struct, Value};
@@ -87,7 +87,7 @@ fn value(json: Json) -> Value {
     let kind = match json {
         Json::Null => Kind::NullValue(0),
         Json::Bool(bool) => Kind::BoolValue(bool),
-        // The protocol has no other numbers.
+        // The protocol has only floating-point numbers.
         Json::Number(number) => Kind::NumberValue(number.as_f64().unwrap_or(f64::NAN)),
         Json::String(string) => Kind::StringValue(string),
         Json::Array(values) => {

@@ -1,4 +1,4 @@
-//! Envoy's messages, as far as they are spoken. The `.proto` files beside them say the same.
+//! Envoy's messages, as far as they are supported. They match the `.proto` files in `proto/`.
 //!
 //! Requests are also read in their JSON form.
 
@@ -8,19 +8,19 @@ use serde::Deserialize;
 
 use crate::domain::json_form;
 
-/// What is asked.
+/// A request.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct RateLimitRequest {
-    /// Whose tree is asked.
+    /// The domain.
     #[prost(string, tag = "1")]
     #[serde(deserialize_with = "json_form::or_default")]
     pub domain: String,
-    /// What the request is.
+    /// The descriptors.
     #[prost(message, repeated, tag = "2")]
     #[serde(deserialize_with = "json_form::objects")]
     pub descriptors: Vec<RateLimitDescriptor>,
-    /// Units for descriptors that do not say; zero means one.
+    /// Units for descriptors without their own. Zero means one.
     #[prost(uint32, tag = "3")]
     #[serde(alias = "hits_addend", deserialize_with = "json_form::number")]
     pub hits_addend: u32,
@@ -30,19 +30,19 @@ pub struct RateLimitRequest {
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct RateLimitDescriptor {
-    /// One for each level.
+    /// One entry per level.
     #[prost(message, repeated, tag = "1")]
     #[serde(deserialize_with = "json_form::objects")]
     pub entries: Vec<DescriptorEntry>,
-    /// Instead of the limit that is configured.
+    /// A limit that replaces the configured one.
     #[prost(message, optional, tag = "2")]
     #[serde(deserialize_with = "json_form::object")]
     pub limit: Option<RateLimitOverride>,
-    /// Units; zero looks without taking.
+    /// Units. Zero checks without taking.
     #[prost(message, optional, tag = "3")]
     #[serde(alias = "hits_addend", deserialize_with = "json_form::number")]
     pub hits_addend: Option<u64>,
-    /// Whether the units are given back.
+    /// Whether the units are refunded.
     #[prost(bool, tag = "4")]
     #[serde(alias = "is_negative_hits", deserialize_with = "json_form::or_default")]
     pub is_negative_hits: bool,
@@ -52,21 +52,21 @@ pub struct RateLimitDescriptor {
 #[derive(Clone, PartialEq, Eq, Message, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct DescriptorEntry {
-    /// What it is about.
+    /// The key.
     #[prost(string, tag = "1")]
     #[serde(deserialize_with = "json_form::or_default")]
     pub key: String,
-    /// May be empty.
+    /// The value, which may be empty.
     #[prost(string, tag = "2")]
     #[serde(deserialize_with = "json_form::or_default")]
     pub value: String,
 }
 
-/// A limit that a request brings along.
+/// A limit in a request.
 #[derive(Clone, Copy, PartialEq, Eq, Message, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct RateLimitOverride {
-    /// Zero denies everything.
+    /// The limit. Zero denies every request.
     #[prost(uint32, tag = "1")]
     #[serde(alias = "requests_per_unit", deserialize_with = "json_form::number")]
     pub requests_per_unit: u32,
@@ -76,57 +76,57 @@ pub struct RateLimitOverride {
     pub unit: i32,
 }
 
-/// What is answered.
+/// A response.
 #[derive(Clone, PartialEq, Message)]
 pub struct RateLimitResponse {
-    /// 1 passes, 2 does not.
+    /// 1 is within the limit, 2 over it.
     #[prost(int32, tag = "1")]
     pub overall_code: i32,
-    /// One for each descriptor, in its order.
+    /// One status per descriptor, in its order.
     #[prost(message, repeated, tag = "2")]
     pub statuses: Vec<DescriptorStatus>,
     /// Fields for the response to the client.
     #[prost(message, repeated, tag = "3")]
     pub response_headers_to_add: Vec<HeaderValue>,
-    /// Fields for the request to the service behind Envoy: none.
+    /// Fields for the request to the service behind Envoy: always empty.
     #[prost(message, repeated, tag = "4")]
     pub request_headers_to_add: Vec<HeaderValue>,
-    /// The body of a denial: none.
+    /// The body of a denial: always empty.
     #[prost(bytes = "vec", tag = "5")]
     pub raw_body: Vec<u8>,
-    /// Handed on to other filters.
+    /// Metadata for other filters.
     #[prost(message, optional, tag = "6")]
     pub dynamic_metadata: Option<Struct>,
 }
 
-/// Where one descriptor stands.
+/// The status of one descriptor.
 #[derive(Clone, PartialEq, Message)]
 pub struct DescriptorStatus {
-    /// 1 has room, 2 has not.
+    /// 1 is within the limit, 2 over it.
     #[prost(int32, tag = "1")]
     pub code: i32,
-    /// The limit that judged.
+    /// The limit that applied.
     #[prost(message, optional, tag = "2")]
     pub current_limit: Option<RateLimit>,
     /// Units left.
     #[prost(uint32, tag = "3")]
     pub limit_remaining: u32,
-    /// Over the limit: the time until this request would pass. Otherwise: the time until more units are
-    /// available. Whole seconds, rounded up.
+    /// If over the limit, the time until this request would be allowed. Otherwise, the time until
+    /// more units are available. In whole seconds, rounded up.
     #[prost(message, optional, tag = "4")]
     pub duration_until_reset: Option<Duration>,
 }
 
-/// The limit that judged.
+/// The limit that applied.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct RateLimit {
-    /// So many.
+    /// The number of requests.
     #[prost(uint32, tag = "1")]
     pub requests_per_unit: u32,
     /// A number of [`number_of`](crate::domain::number_of).
     #[prost(int32, tag = "2")]
     pub unit: i32,
-    /// As configured.
+    /// The configured name.
     #[prost(string, tag = "3")]
     pub name: String,
 }
@@ -134,13 +134,13 @@ pub struct RateLimit {
 /// A header field.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct HeaderValue {
-    /// Its name.
+    /// The name.
     #[prost(string, tag = "1")]
     pub key: String,
-    /// Its value.
+    /// The value.
     #[prost(string, tag = "2")]
     pub value: String,
-    /// Its value, if that is no text.
+    /// The value, if it is not text.
     #[prost(bytes = "vec", tag = "3")]
     pub raw_value: Vec<u8>,
 }

@@ -1,6 +1,6 @@
 //! Envoy's rate limit service over gRPC, with health and reflection.
 //!
-//! A [`Service`] answers one call and [`serve()`] one connection, plain or TLS with ALPN `h2`. The
+//! A [`Service`] handles one call and [`serve()`] one connection, plain or TLS with ALPN `h2`. The
 //! number of connections is bounded where they are accepted:
 //!
 //! ```text

@@ -22,17 +22,17 @@ use crate::net::{
 /// Bounds on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GrpcLimits {
-    /// The time for a client to send the HTTP/2 preface and to acknowledge our settings.
+    /// The time for a client to send the HTTP/2 preface and to acknowledge the settings.
     pub opening_max: Duration,
     /// The time for a call, including its message.
     pub call_max: Duration,
     /// The time for a client to read its replies.
     pub write_max: Duration,
-    /// A connection without a call is closed after this time.
+    /// The time after which a connection without a call is closed.
     pub idle_max: Duration,
     /// The maximum number of concurrent calls.
     pub streams_max: u32,
-    /// A client that is silent for this long is pinged.
+    /// The time after which a silent client is pinged.
     pub quiet_max: Duration,
     /// The time for the reply to a ping, after which the connection is closed.
     pub ping_max: Duration,
@@ -65,7 +65,7 @@ impl Default for GrpcLimits {
 ///
 /// # Errors
 ///
-/// [`TimedOut`](io::ErrorKind::TimedOut) when the client was too slow or flooded the server.
+/// Returns [`TimedOut`](io::ErrorKind::TimedOut) if the client was too slow or flooded the server.
 pub async fn serve<S>(
     stream: S,
     service: Service,
@@ -128,7 +128,7 @@ impl<C: Drive + Future> Drive for BatchConnection<C> {
     }
 }
 
-/// The service of one connection, which notes its calls.
+/// The service of one connection, which records its calls.
 struct ObservedService {
     service: Service,
     activity: Arc<Activity>,

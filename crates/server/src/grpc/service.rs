@@ -41,14 +41,15 @@ pub(super) type ResponseFuture =
 /// Both versions of the reflection service, whose types cannot be named.
 type Reflection = [Box<dyn Fn(Request<Body>) -> ResponseFuture + Send + Sync>; 2];
 
-/// The files that reflection serves, compiled from `proto/` by the test `grpc`.
+/// The files of the reflection service, compiled from `proto/` by the test `grpc`.
 const FILES: &[u8] = include_bytes!("../../proto/files.bin");
 
 /// The name under which the reference service reports its health.
 const REFERENCE_NAME: &str = "ratelimit";
 
 impl Service {
-    /// Creates the rate limit service with reflection and health, which reports every name as serving.
+    /// Creates the rate limit service with reflection and health, which reports every name as
+    /// serving.
     pub async fn new(engine: Arc<Engine>, options: Arc<Options>) -> Self {
         let reporter = HealthReporter::new();
         Health(reporter.clone()).set(true).await;
@@ -80,7 +81,7 @@ impl Service {
         self
     }
 
-    /// Sets the health status.
+    /// Returns a handle that sets the health status.
     pub fn health(&self) -> Health {
         Health(self.reporter.clone())
     }
@@ -105,13 +106,13 @@ impl Service {
                 return v1alpha(request.map(Body::new));
             }
         }
-        let status = Status::unimplemented("there is no such method");
+        let status = Status::unimplemented("unknown method");
         Box::pin(async move { Ok(status.into_http()) })
     }
 }
 
 impl Health {
-    /// Reports the status to clients that ask or watch.
+    /// Sets the status that clients get or watch.
     pub async fn set(&self, is_healthy: bool) {
         let status = if is_healthy { ServingStatus::Serving } else { ServingStatus::NotServing };
         for name in ["", NAME, REFERENCE_NAME] {
@@ -122,7 +123,7 @@ impl Health {
 
 fn reflection() -> Option<Arc<Reflection>> {
     let files = || Builder::configure().register_encoded_file_descriptor_set(FILES);
-    // The files are our own; a test builds both services from them.
+    // The files are constant, and a test builds both services from them.
     let (v1, v1alpha) = (files().build_v1().ok()?, files().build_v1alpha().ok()?);
     Some(Arc::new([
         Box::new(move |request| v1.clone().call(request)),

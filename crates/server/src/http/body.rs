@@ -1,4 +1,4 @@
-//! Request bodies, read whole and bounded.
+//! Request bodies with a bounded size.
 
 use core::time::Duration;
 
@@ -31,15 +31,15 @@ pub(super) async fn read_any(
     let is_http2 = request.version() == Version::HTTP_2;
     let body = request.body_mut();
     if !is_http2 {
-        // The connection's timeout covers the whole request.
+        // The timeout of the connection covers the whole request.
         return read(body, max).await;
     }
-    // A slow body does not block the others of an HTTP/2 connection, so it has its own timeout.
+    // A slow body does not block other requests of an HTTP/2 connection, so it has its own timeout.
     let read = Box::pin(timeout(settings.body_timeout, read(body, max)));
     read.await.unwrap_or_else(|_| Err(slow(settings.body_timeout)))
 }
 
-/// Requires `application/json`, so that no form on a foreign page passes for a request: browsers send
+/// Requires `application/json`, so that a form on another site cannot send a request: browsers send
 /// JSON to another site only after a preflight.
 fn check_type(request: &Request<Incoming>) -> Result<(), ApiError> {
     match request.headers().get(CONTENT_TYPE) {
@@ -57,11 +57,11 @@ async fn read(body: &mut Incoming, max: usize) -> Result<Bytes, ApiError> {
     if body.size_hint().lower() > max as u64 {
         return Err(too_large(max));
     }
-    // Most bodies come in one piece, which is not copied.
+    // Most bodies arrive in one piece, which is not copied.
     let mut first = Bytes::new();
     let mut all = Vec::new();
     while let Some(frame) = body.frame().await {
-        let cut = |_| ApiError::malformed("the body ended before it was whole");
+        let cut = |_| ApiError::malformed("the body is incomplete");
         let Ok(data) = frame.map_err(cut)?.into_data() else { continue };
         if first.len() + all.len() + data.len() > max {
             return Err(too_large(max));
@@ -81,20 +81,20 @@ async fn read(body: &mut Incoming, max: usize) -> Result<Bytes, ApiError> {
 
 #[cold]
 fn too_large(max: usize) -> ApiError {
-    let detail = format!("the body has more than {max} bytes: send less at a time");
+    let detail = format!("the body has more than {max} bytes: send fewer checks per request");
     ApiError::new(ApiErrorKind::TooLarge, detail)
 }
 
 #[cold]
 fn not_json(what: &str) -> ApiError {
     let detail = match what {
-        "" => format!("there is no Content-Type: send {JSON} (curl --json)"),
-        what => format!("Content-Type {} is not understood: send {JSON}", shown(what)),
+        "" => format!("missing Content-Type: send {JSON} (curl --json)"),
+        what => format!("unsupported Content-Type {}: send {JSON}", shown(what)),
     };
     ApiError::new(ApiErrorKind::NotJson, detail)
 }
 
 #[cold]
 fn slow(after: Duration) -> ApiError {
-    ApiError::new(ApiErrorKind::Slow, format!("the body was not there after {after:?}"))
+    ApiError::new(ApiErrorKind::Slow, format!("the body was not complete after {after:?}"))
 }

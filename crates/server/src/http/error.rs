@@ -1,6 +1,6 @@
 //! Errors of the HTTP API as problem details (RFC 9457).
 //!
-//! Denials use the problems of `slidegate-http`. These are for requests that were never decided.
+//! Denials use the problems of `slidegate-http`. These are for requests that were not checked.
 
 use core::fmt::Display;
 
@@ -14,7 +14,7 @@ use super::Reply;
 use super::reply::json;
 use crate::access::{ForeignRequest, Refusal};
 
-/// Why a request was not carried out.
+/// The reason why a request failed.
 #[derive(Debug)]
 pub(crate) struct ApiError(Box<Details>);
 
@@ -22,12 +22,12 @@ pub(crate) struct ApiError(Box<Details>);
 struct Details {
     kind: ApiErrorKind,
     detail: String,
-    /// The known name closest to an unknown one.
+    /// The known name most similar to an unknown one.
     nearest: Option<String>,
     allow: Option<HeaderValue>,
 }
 
-/// What is wrong with a request.
+/// The kind of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ApiErrorKind {
     Malformed,
@@ -64,18 +64,20 @@ impl ApiErrorKind {
         }
     }
 
-    /// The problem's own type and title, if it has any. Otherwise the status says it all.
+    /// Returns the type and title of the problem, or `None` if the status is enough.
     fn problem_type(self) -> Option<(&'static str, &'static str)> {
         Some(match self {
             Self::Malformed => ("urn:slidegate:malformed", "The request is malformed"),
-            Self::UnknownPolicy => ("urn:slidegate:unknown-policy", "There is no such policy"),
-            Self::UnknownTier => ("urn:slidegate:unknown-tier", "The policy has no such tier"),
+            Self::UnknownPolicy => ("urn:slidegate:unknown-policy", "Unknown policy"),
+            Self::UnknownTier => ("urn:slidegate:unknown-tier", "Unknown tier"),
             Self::TooLarge => ("urn:slidegate:too-large", "The request is too large"),
-            Self::Unsupported => ("urn:slidegate:unsupported", "The policy cannot do this"),
+            Self::Unsupported => {
+                ("urn:slidegate:unsupported", "The policy does not support this operation")
+            }
             Self::NotReloaded => {
                 ("urn:slidegate:not-reloaded", "The configuration was not reloaded")
             }
-            Self::StoreFailed => ("urn:slidegate:store-failed", "The store gave no answer"),
+            Self::StoreFailed => ("urn:slidegate:store-failed", "The store did not reply"),
             Self::Unauthorized
             | Self::Forbidden
             | Self::UnknownPath
@@ -104,13 +106,14 @@ impl ApiError {
 
     #[cold]
     pub(crate) fn wrong_method(method: &str, path: &str, allow: &str) -> Self {
-        let detail = format!("{} does not work on {}: use {allow}", shown(method), shown(path));
+        let detail =
+            format!("method {} is not allowed for {}: use {allow}", shown(method), shown(path));
         let mut error = Self::new(ApiErrorKind::WrongMethod, detail);
         error.0.allow = HeaderValue::from_str(allow).ok();
         error
     }
 
-    /// An unknown name, with the closest of the known ones.
+    /// Creates an error for an unknown name, with the most similar known one.
     #[cold]
     pub(crate) fn unknown<'a>(
         kind: ApiErrorKind,
@@ -123,7 +126,7 @@ impl ApiError {
             Some(name) => format!(": did you mean {name:?}?"),
             None => String::new(),
         };
-        let mut error = Self::new(kind, format!("there is no {what} {}{hint}", shown(wanted)));
+        let mut error = Self::new(kind, format!("unknown {what} {}{hint}", shown(wanted)));
         error.0.nearest = nearest;
         error
     }
@@ -142,7 +145,7 @@ impl ApiError {
         self.0.kind == ApiErrorKind::Malformed
     }
 
-    /// The members of the problem.
+    /// Returns the members of the problem.
     pub(crate) fn body<'a>(&'a self, caller: Caller<'a>) -> ErrorBody<'a> {
         let Details { kind, detail, nearest, .. } = &*self.0;
         ErrorBody {
@@ -208,27 +211,26 @@ impl From<ForeignRequest> for ApiError {
 impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
         match error.kind() {
-            // A store's message may name servers, which is for logs only.
+            // The message of a store may name servers, so it is only logged.
             ErrorKind::Store => {
-                Self::new(ApiErrorKind::StoreFailed, "the store gave no answer: ask again later")
+                Self::new(ApiErrorKind::StoreFailed, "the store did not reply: retry later")
             }
             ErrorKind::Unsupported => Self::new(ApiErrorKind::Unsupported, error.to_string()),
-            // The kinds of another crate, which may add more.
+            // Kinds of another crate, which may add more.
             _ => Self::malformed(error.to_string()),
         }
     }
 }
 
-/// The reply to a request whose handler panicked.
+/// Returns the reply to a request whose handler panicked.
 #[cold]
 pub(super) fn panicked() -> Reply {
-    ApiError::new(ApiErrorKind::Failed, "this request met an error of the server")
-        .reply(Caller::IN_PROCESS)
+    ApiError::new(ApiErrorKind::Failed, "internal server error").reply(Caller::IN_PROCESS)
 }
 
 pub(crate) const PROBLEM_TYPE: &str = "application/problem+json";
 
-/// Quotes a client's value for a message, cut to 80 characters.
+/// Quotes a client's value for a message, at most 80 characters.
 pub(crate) fn shown(value: &str) -> String {
     if value.chars().nth(SHOWN_MAX).is_none() {
         return format!("{value:?}");

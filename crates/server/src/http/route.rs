@@ -8,11 +8,11 @@ use super::error::ApiErrorKind::{
 };
 use crate::access::Scope;
 
-/// An operation and where it is found.
+/// An operation and its path.
 #[derive(Debug)]
 pub(super) struct Route {
     pub(super) method: &'static str,
-    /// A last part in braces matches anything.
+    /// A last part in braces matches any text.
     pub(super) path: &'static str,
     pub(super) operation: Operation,
     pub(super) summary: &'static str,
@@ -22,7 +22,7 @@ pub(super) struct Route {
     pub(super) errors: &'static [ApiErrorKind],
 }
 
-/// What is done.
+/// The operation of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operation {
     Check,
@@ -64,27 +64,27 @@ impl Operation {
 /// The shape of a successful reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReplySchema {
-    /// This schema, with rate limit fields. `?status=` chooses 200 or 429 for a denial.
+    /// This schema, with rate limit fields. `?status=` selects 200 or 429 for a denial.
     Decision(&'static str),
     /// This schema.
     Plain(&'static str),
-    /// Rate limit fields only. `?status=` chooses 403 or 429 for a denial.
+    /// Rate limit fields only. `?status=` selects 403 or 429 for a denial.
     Empty,
     /// Any object.
     Object,
 }
 
-/// The result of looking for a route.
+/// The result of a route lookup.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum RouteMatch<'a> {
-    /// The operation, and the part of the path in place of the braces.
+    /// The operation, and the text at the braces.
     Found(Operation, &'a str),
-    /// The path exists for these methods only.
+    /// The path exists only for these methods.
     WrongMethod(String),
     UnknownPath,
 }
 
-/// Looks for the route of a request.
+/// Returns the route of a request.
 pub(super) fn find<'a>(method: &Method, path: &'a str) -> RouteMatch<'a> {
     for route in ROUTES {
         if let Some(rest) = route.matches(path)
@@ -132,7 +132,7 @@ impl Route {
         self
     }
 
-    /// The part of `path` in place of the braces, if the route has this path.
+    /// Returns the text at the braces if the route matches this path.
     fn matches<'a>(&self, path: &'a str) -> Option<&'a str> {
         if self.path == path {
             return Some("");
@@ -153,41 +153,38 @@ const CHECK_ERRORS: &[ApiErrorKind] = body_errors!(UnknownPolicy, UnknownTier, S
 const UNITS_ERRORS: &[ApiErrorKind] =
     body_errors!(UnknownPolicy, UnknownTier, Unsupported, StoreFailed);
 
-/// The most frequent first. Envoy's `POST /json` and `GET /healthcheck` are in `envoy.rs`.
+/// All routes, the most frequent first. Envoy's `POST /json` and `GET /healthcheck` are in
+/// `envoy.rs`.
 pub(super) static ROUTES: &[Route] = &[
     Route::post(
         "/v1/check",
         Operation::Check,
-        "Asks whether a request may go on, and takes its units if so",
+        "Checks a request, and takes its units if it is allowed",
     )
     .takes("Ask")
     .replies(ReplySchema::Decision("Answer"))
     .fails(CHECK_ERRORS),
-    Route::get("/v1/check", Operation::CheckQuery, "The same, asked in a query")
+    Route::get("/v1/check", Operation::CheckQuery, "Checks a request with query parameters")
         .replies(ReplySchema::Decision("Answer"))
         .fails(&[Malformed, UnknownPolicy, UnknownTier, Failed, StoreFailed]),
-    Route::get(
-        "/auth",
-        Operation::Auth,
-        "Checks a request that a proxy has received, by the rules",
-    )
-    .replies(ReplySchema::Empty)
-    .fails(&[Malformed, Forbidden, Failed, StoreFailed]),
-    Route::post("/v1/check_all", Operation::CheckAll, "Asks several policies, all or nothing")
+    Route::get("/auth", Operation::Auth, "Checks a request of a proxy against the rules")
+        .replies(ReplySchema::Empty)
+        .fails(&[Malformed, Forbidden, Failed, StoreFailed]),
+    Route::post("/v1/check_all", Operation::CheckAll, "Checks several policies, all or nothing")
         .takes("AsksTogether")
         .replies(ReplySchema::Decision("AnswerTogether"))
         .fails(CHECK_ERRORS),
-    Route::post("/v1/batch", Operation::Batch, "Asks many times at once, each on its own")
+    Route::post("/v1/batch", Operation::Batch, "Runs many independent checks")
         .takes("Asks")
         .replies(ReplySchema::Plain("Answers")),
-    Route::post("/v1/peek", Operation::Peek, "Returns what a check would answer; takes nothing")
+    Route::post("/v1/peek", Operation::Peek, "Evaluates a check without taking units")
         .takes("Ask")
         .replies(ReplySchema::Decision("Answer"))
         .fails(CHECK_ERRORS),
     Route::post(
         "/v1/reserve",
         Operation::Reserve,
-        "Takes an estimate, to be settled when the real cost is known",
+        "Takes an estimate, which is settled when the real cost is known",
     )
     .takes("Reservation")
     .replies(ReplySchema::Decision("Answer"))
@@ -196,11 +193,11 @@ pub(super) static ROUTES: &[Route] = &[
         .takes("Settlement")
         .replies(ReplySchema::Plain("Settled"))
         .fails(UNITS_ERRORS),
-    Route::post("/v1/refund", Operation::Refund, "Returns exactly the units that a receipt names")
+    Route::post("/v1/refund", Operation::Refund, "Refunds exactly the units of a receipt")
         .takes("Refund")
         .replies(ReplySchema::Plain("Refunded"))
         .fails(UNITS_ERRORS),
-    Route::post("/v1/usage", Operation::Usage, "Returns how many units of a key count now")
+    Route::post("/v1/usage", Operation::Usage, "Returns the units of a key that count now")
         .takes("Who")
         .replies(ReplySchema::Plain("Usage"))
         .fails(CHECK_ERRORS),

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn slips_find_their_word() {
+fn suggests_the_intended_word() {
     let words = ["quotas", "algorithm", "store", "mode"];
     for (slip, word) in
         [("qoutas", "quotas"), ("quota", "quotas"), ("Algoritm", "algorithm"), ("stroe", "store")]

@@ -24,22 +24,22 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// The connections of the listener `name`, at most `max` at a time.
+    /// Creates the state of the listener `name`, with at most `max` connections.
     pub fn new(name: &'static str, max: usize) -> Arc<Self> {
         Arc::new(Self { name, max, ..Self::default() })
     }
 
-    /// The name of the listener.
+    /// Returns the name of the listener.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// The maximum number of open connections.
+    /// Returns the maximum number of open connections.
     pub fn max(&self) -> usize {
         self.max
     }
 
-    /// Connections that are open.
+    /// Returns the number of open connections.
     pub fn open(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }
@@ -47,7 +47,7 @@ impl Connections {
     /// Takes a slot. Returns `None` if all are taken.
     pub fn enter(self: &Arc<Self>) -> Option<ConnectionSlot> {
         let one_more = |open| (open < self.max).then_some(open + 1);
-        // Only the number itself matters, so nothing has to be ordered with it.
+        // Only the number matters, so no ordering is needed.
         match self.open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more) {
             Ok(_) => {
                 self.accepted.add(1);

@@ -11,7 +11,7 @@ use super::timeouts::{Activity, Beat, ConnectionTimeouts, Timeouts};
 
 /// A connection that can be polled and shut down.
 pub(crate) trait Drive {
-    /// Polls the connection. Ready when it has ended, for whatever reason.
+    /// Polls the connection. Ready when it has ended, for any reason.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()>;
     /// Finishes requests in flight and accepts no more.
     fn shut_down(self: Pin<&mut Self>);
@@ -27,20 +27,20 @@ impl<C: GracefulConnection> Drive for C {
     }
 }
 
-/// How a connection ended.
+/// The way a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// The client closed it, or it was idle, or the process ends.
+    /// The client closed it, it was idle, or the process shuts down.
     Closed,
     /// The client was too slow, or flooded the server.
     Cut,
 }
 
-/// Polls a connection until it ends, a timeout expires, or `stopped` is ready and requests in flight
-/// are finished.
+/// Polls a connection until it ends, a timeout expires, or `stopped` is ready and requests in
+/// flight are finished.
 ///
-/// The timer and `stopped` are polled once, to register this task, and then only when the timer has fired
-/// and when `may_stop` returns `true`: requests do not pay for them.
+/// The timer and `stopped` are polled once to register this task, and then only when the timer has
+/// fired or `may_stop` returns `true`. So requests do not pay for them.
 pub(crate) async fn drive(
     connection: impl Drive,
     activity: &Activity,
@@ -72,7 +72,7 @@ pub(crate) async fn drive(
         }
         is_registered = true;
         connection.as_mut().poll(cx).map(|()| {
-            // A flood shows as a failed read, which ends the connection.
+            // A flood causes a failed read, which ends the connection.
             if activity.is_flooded() { Ended::Cut } else { Ended::Closed }
         })
     })

@@ -1,12 +1,12 @@
 //! The frames that a client sends over HTTP/2.
 //!
-//! SETTINGS and PING frames are acknowledged, `WINDOW_UPDATE` frames are processed, and none of them is a
-//! request: a client could keep a server busy with them forever. So they are counted here, and a client
-//! that sends many of them without requests is disconnected.
+//! SETTINGS and PING frames are acknowledged and `WINDOW_UPDATE` frames are processed, but none of
+//! them is a request, so a client could keep a server busy with them forever. This module counts
+//! them, and a client that sends many of them without requests is disconnected.
 
 use super::timeouts::Activity;
 
-/// What every HTTP/2 client sends first.
+/// The first bytes of every HTTP/2 client.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// The length of a frame's head.
@@ -15,11 +15,11 @@ const HEAD: usize = 9;
 /// Control frames that a client may send without a request.
 const CONTROL_MAX: u32 = 1024;
 
-/// Control frames that a client may send per request, or per end of a request. A client that grants the
-/// window of each reply and pings with each of them sends about four.
+/// Control frames that a client may send per request, or per end of a request. A client that grants
+/// a window for each reply and sends a ping with it sends about four.
 const CONTROL_PER_EVENT: u64 = 16;
 
-/// Follows the frames of a connection. Does nothing if the client does not speak HTTP/2.
+/// Follows the frames of a connection. Does nothing if the client does not use HTTP/2.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     state: State,
@@ -36,7 +36,7 @@ enum State {
     Start,
     /// This many bytes of a frame's head have arrived.
     Head(usize, [u8; HEAD]),
-    /// This many bytes of a frame's payload are yet to come.
+    /// This many bytes of a frame's payload are missing.
     Payload(usize),
     NotHttp2,
 }
@@ -50,7 +50,7 @@ impl Frames {
     ///
     /// # Errors
     ///
-    /// When the client floods the server with control frames.
+    /// Returns an error if the client floods the server with control frames.
     #[inline]
     pub(super) fn read(&mut self, bytes: &[u8], activity: &Activity) -> Result<(), Flooded> {
         if matches!(self.state, State::NotHttp2) { Ok(()) } else { self.follow(bytes, activity) }
@@ -111,7 +111,7 @@ impl Frames {
         if kind == SETTINGS && flags & ACK != 0 {
             activity.note_open();
         }
-        // The library bounds the frames of a head by itself.
+        // The library bounds the frames of a head.
         if matches!(kind, HEADERS | CONTINUATION) || kind == DATA && payload(head) > 0 {
             return Ok(());
         }

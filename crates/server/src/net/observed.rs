@@ -1,4 +1,4 @@
-//! A stream that records what a client does.
+//! A stream that records the activity of a client.
 
 use core::pin::Pin;
 use core::task::{Context, Poll};
@@ -10,8 +10,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::frames::Frames;
 use super::timeouts::Activity;
 
-/// A stream of plain text whose reads and writes are noted in an [`Activity`]. It fails when the client
-/// floods it with HTTP/2 control frames.
+/// A plain-text stream whose reads and writes are recorded in an [`Activity`]. It fails if the
+/// client floods it with HTTP/2 control frames.
 #[derive(Debug)]
 pub(crate) struct ObservedStream<S> {
     stream: S,
@@ -75,7 +75,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ObservedStream<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(cx);
-        // TLS buffers what is written, so a client that does not read may show only here.
+        // TLS buffers written data, so a client that does not read may be detected only here.
         self.activity.note_write(flushed.is_pending());
         flushed
     }

@@ -1,7 +1,7 @@
 //! The timeouts of a connection, without a timer per request.
 //!
-//! Requests and bytes are noted in [`Activity`]. A timer beats a few times per timeout; a timeout has
-//! expired when nothing changed for as many beats as it has.
+//! Requests and bytes are recorded in [`Activity`]. A timer ticks a few times per timeout. A
+//! timeout has expired if nothing changed for its number of ticks.
 
 use core::ops::Deref;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -10,36 +10,36 @@ use core::time::Duration;
 /// The timeouts of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ConnectionTimeouts {
-    /// For the head of a request, from its first byte.
+    /// The time for the head of a request, from its first byte.
     pub(crate) header: Duration,
-    /// For a whole request, including its body.
+    /// The time for a whole request, including its body.
     pub(crate) request: Duration,
-    /// For a client that does not read its reply.
+    /// The time for a client to read its reply.
     pub(crate) write: Duration,
-    /// A connection without a request is closed after this time.
+    /// The time after which a connection without a request is closed.
     pub(crate) idle: Duration,
-    /// For replies that are still being sent when the connection is closed.
+    /// The time for replies that are still being sent when the connection is closed.
     pub(crate) drain: Duration,
 }
 
-/// What a connection has done. Nothing has to be ordered: it is read by the task that wrote it, or
-/// for HTTP/2 one beat late at worst.
+/// The activity of a connection. No ordering is needed: it is read by the task that wrote it, or
+/// for HTTP/2 at worst one tick late.
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
-    /// Requests begun plus requests ended.
+    /// Requests started plus requests ended.
     events: AtomicU64,
     in_flight: AtomicU32,
-    /// Bytes arrived and no request has begun since.
+    /// Bytes arrived and no request has started since.
     is_partial: AtomicBool,
-    /// The client does not read what is written.
+    /// The client does not read its replies.
     is_stalled: AtomicBool,
-    /// The client speaks HTTP/2 and has acknowledged our settings.
+    /// The client uses HTTP/2 and has acknowledged the settings.
     is_open: AtomicBool,
     is_flooded: AtomicBool,
 }
 
 impl Activity {
-    /// The activity of a client that must speak first: it has the time for a head to do so.
+    /// Returns the activity of a client that must send first, within the time for a head.
     pub(crate) fn opening() -> Self {
         Self { is_partial: AtomicBool::new(true), ..Self::default() }
     }
@@ -78,7 +78,7 @@ impl Activity {
 pub(crate) struct ActiveRequest<A: Deref<Target = Activity>>(A);
 
 impl<A: Deref<Target = Activity>> ActiveRequest<A> {
-    /// Notes the beginning of a request.
+    /// Records the start of a request.
     #[inline]
     pub(crate) fn begin(activity: A) -> Self {
         activity.is_partial.store(false, Ordering::Relaxed);
@@ -96,32 +96,32 @@ impl<A: Deref<Target = Activity>> Drop for ActiveRequest<A> {
     }
 }
 
-/// What to do with a connection.
+/// The action for a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Beat {
     Keep,
     /// It is idle: shut it down gracefully.
     Close,
-    /// The client is too slow: close it at once.
+    /// The client is too slow: close it immediately.
     Cut,
 }
 
-/// Compares the activity with the timeouts, beat by beat.
+/// Compares the activity with the timeouts at every tick.
 #[derive(Debug)]
 pub(super) struct Timeouts {
     events: u64,
-    /// Beats since the last event.
+    /// Ticks since the last event.
     still: u32,
-    /// Beats during which a head was incomplete.
+    /// Ticks during which a head was incomplete.
     partial: u32,
-    /// Beats during which the client read nothing.
+    /// Ticks during which the client read nothing.
     stalled: u32,
-    /// Beats since the connection was shut down gracefully.
+    /// Ticks since the connection was shut down gracefully.
     closing: Option<u32>,
     max: BeatsMax,
 }
 
-/// Timeouts in beats.
+/// Timeouts in ticks.
 #[derive(Debug, Clone, Copy)]
 struct BeatsMax {
     head: u32,
@@ -131,11 +131,11 @@ struct BeatsMax {
     drain: u32,
 }
 
-/// Beats per shortest timeout. A timeout expires between its length and a third more.
+/// Ticks per shortest timeout. A timeout expires between its length and a third more.
 const BEATS: u32 = 4;
 
 impl ConnectionTimeouts {
-    /// The time between two beats.
+    /// Returns the time between two ticks.
     pub(super) fn period(&self) -> Duration {
         let shortest = self.header.min(self.write).min(self.idle).min(self.request).min(self.drain);
         (shortest / BEATS).max(Duration::from_millis(1))
@@ -145,7 +145,7 @@ impl ConnectionTimeouts {
 impl Timeouts {
     pub(super) fn new(limits: &ConnectionTimeouts) -> Self {
         let beat = limits.period();
-        // Rounded up, plus one: the first beat may come right after the activity.
+        // Rounded up, plus one: the first tick may come right after the activity.
         let beats = |timeout: Duration| {
             let beats = timeout.as_nanos().div_ceil(beat.as_nanos().max(1));
             u32::try_from(beats).unwrap_or(u32::MAX).saturating_add(1)
@@ -160,7 +160,7 @@ impl Timeouts {
         Self { events: 0, still: 0, partial: 0, stalled: 0, closing: None, max }
     }
 
-    /// Starts the time for replies that are still being sent.
+    /// Starts the timeout for replies that are still being sent.
     pub(super) fn close(&mut self) {
         self.closing.get_or_insert(0);
     }

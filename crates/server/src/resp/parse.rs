@@ -8,14 +8,15 @@ pub(super) const ARGUMENT_MAX: usize = 64 * 1024;
 /// The maximum number of arguments, including the command's name.
 pub(super) const ARGUMENTS_MAX: usize = 256;
 
-/// The positions of a command's arguments in the input. Reused for the next command, so that parsing
-/// does not allocate.
+/// The positions of a command's arguments in the input. Reused for the next command, so that
+/// parsing does not allocate.
 #[derive(Debug, Default)]
 pub(super) struct CommandArguments {
     ranges: Vec<Range<usize>>,
 }
 
-/// Input that is not a command. The connection is closed, because the next command cannot be found.
+/// Input that is not a command. The connection is closed, because the start of the next command is
+/// unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Malformed {
     /// A bad number, or a missing line end.
@@ -41,8 +42,8 @@ impl fmt::Display for Malformed {
 }
 
 impl CommandArguments {
-    /// Parses the command at the front of `input`. Returns its length, or `None` if it is incomplete.
-    /// An empty line is a command without arguments.
+    /// Parses the first command of `input`. Returns its length, or `None` if it is incomplete. An
+    /// empty line is a command without arguments.
     pub(super) fn read(&mut self, input: &[u8]) -> Result<Option<usize>, Malformed> {
         self.ranges.clear();
         match input.first() {
@@ -52,7 +53,7 @@ impl CommandArguments {
         }
     }
 
-    /// An argument, in the input that was parsed.
+    /// Returns an argument from the parsed input.
     pub(super) fn get<'a>(&self, input: &'a [u8], index: usize) -> Option<&'a [u8]> {
         input.get(self.ranges.get(index)?.clone())
     }
@@ -91,7 +92,7 @@ impl CommandArguments {
         Ok(Some(at))
     }
 
-    /// An inline command: words separated by whitespace.
+    /// Parses an inline command: words separated by whitespace.
     fn read_line(&mut self, input: &[u8]) -> Result<Option<usize>, Malformed> {
         let Some(end) = input.iter().position(|byte| *byte == b'\n') else {
             return if input.len() > ARGUMENT_MAX { Err(Malformed::TooLong) } else { Ok(None) };
@@ -121,7 +122,7 @@ impl CommandArguments {
 /// Reads the number at `at`. Returns it and the start of the next line, or `None` if the line is
 /// incomplete.
 fn number(input: &[u8], at: usize) -> Result<Option<(i64, usize)>, Malformed> {
-    /// The digits of the largest number.
+    /// The number of digits of the largest number.
     const DIGITS_MAX: usize = 19;
     let invalid = Malformed::Protocol("invalid number");
     let rest = input.get(at..).unwrap_or_default();

@@ -1,13 +1,13 @@
 //! Encodes replies.
 
-/// The largest buffer that an idle connection keeps, in bytes.
+/// The maximum buffer size that an idle connection keeps, in bytes.
 const KEPT_MAX: usize = 16 * 1024;
 
 /// Replies that have not been sent yet.
 #[derive(Debug, Default)]
 pub(super) struct Replies {
     bytes: Vec<u8>,
-    /// RESP3 has maps.
+    /// Whether the client uses RESP3, which has maps.
     pub(super) is_resp3: bool,
 }
 
@@ -25,7 +25,7 @@ impl Replies {
         self.line(b'+', text);
     }
 
-    /// An error. Control characters in the text are replaced, so that it stays one line.
+    /// Appends an error. Control characters in the text are replaced, so that it is one line.
     pub(super) fn error(&mut self, text: &str) {
         self.line(b'-', &shown(text.as_bytes()));
     }
@@ -35,7 +35,7 @@ impl Replies {
         self.number(number);
     }
 
-    /// A number of units, at most `i64::MAX`.
+    /// Appends a number of units, at most `i64::MAX`.
     pub(super) fn units(&mut self, number: u64) {
         self.integer(i64::try_from(number).unwrap_or(i64::MAX));
     }
@@ -56,7 +56,7 @@ impl Replies {
         self.number(i64::try_from(length).unwrap_or(i64::MAX));
     }
 
-    /// The head of a map. In RESP2, an array of keys and values.
+    /// Appends the head of a map. In RESP2, it is an array of keys and values.
     pub(super) fn map(&mut self, pairs: usize) {
         if self.is_resp3 {
             self.bytes.push(b'%');
@@ -78,7 +78,7 @@ impl Replies {
     }
 }
 
-/// A client's bytes for a message: at most 200, without control characters.
+/// Formats a client's bytes for a message: at most 200, without control characters.
 pub(super) fn shown(bytes: &[u8]) -> String {
     const SHOWN_MAX: usize = 200;
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(SHOWN_MAX)]);

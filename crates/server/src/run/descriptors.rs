@@ -3,14 +3,15 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::warn;
 
-/// Descriptors for everything but connections of clients: files, listeners, connections to stores and
-/// collectors, and one per listener for a connection that is refused.
+/// Descriptors for everything except client connections: files, listeners, connections to stores
+/// and collectors, and one per listener for a refused connection.
 const RESERVE: u64 = 64;
 /// The maximum number of admin connections.
 const ADMIN_MAX: u64 = 64;
 
 /// The maximum number of connections of each listener. Together they fit under the limit of file
-/// descriptors, so that a flood of one listener cannot stop the others or the process's own files.
+/// descriptors, so that a flood on one listener cannot block the others or the files of the
+/// process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ConnectionBudget {
     /// Of each data listener.
@@ -20,8 +21,8 @@ pub(super) struct ConnectionBudget {
 }
 
 impl ConnectionBudget {
-    /// Raises the soft limit of descriptors as far as the hard limit allows, and divides it. Warns if
-    /// `wanted` connections for each of `listeners` data listeners do not fit.
+    /// Raises the soft limit of descriptors as far as the hard limit allows, and divides it. Warns
+    /// if `wanted` connections for each of `listeners` data listeners do not fit.
     pub(super) fn new(wanted: usize, listeners: usize) -> Self {
         let limit = raise_limit();
         let budget = Self::within(limit, wanted, listeners);
@@ -40,7 +41,7 @@ impl ConnectionBudget {
 
     fn within(limit: u64, wanted: usize, listeners: usize) -> Self {
         let available = limit.saturating_sub(RESERVE);
-        // Under a very low limit every listener gets less, but never nothing.
+        // Under a very low limit every listener gets less, but at least one.
         let admin = ADMIN_MAX.min(available / 4).max(1);
         let share = available.saturating_sub(admin) / (listeners.max(1) as u64);
         let share = usize::try_from(share).unwrap_or(usize::MAX);

@@ -27,10 +27,11 @@ pub(super) fn start_log(settings: LogSettings) {
     drop(started);
 }
 
-/// Sends a state such as `READY=1`, `RELOADING=1` or `STOPPING=1` to systemd, if it started us.
+/// Sends a state such as `READY=1`, `RELOADING=1` or `STOPPING=1` to systemd, if it started the
+/// process.
 pub(super) fn notify_systemd(state: &str) {
     if let Err(error) = send_to_systemd(state) {
-        warn!("systemd could not be told {state}: {error}");
+        warn!("cannot send {state} to systemd: {error}");
     }
 }
 

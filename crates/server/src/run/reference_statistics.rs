@@ -1,7 +1,8 @@
-//! What has happened to Envoy's requests, under the names of envoyproxy/ratelimit.
+//! Statistics of Envoy's requests, under the names of envoyproxy/ratelimit.
 //!
-//! That service names statistics for StatsD, such as `ratelimit.service.rate_limit.shop.user.total_hits`,
-//! and maps them to metrics of Prometheus with labels. Both forms are written here.
+//! That service names statistics for StatsD, such as
+//! `ratelimit.service.rate_limit.shop.user.total_hits`, and maps them to Prometheus metrics with
+//! labels. This module writes both forms.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,7 +14,7 @@ use crate::admin::{Kind, Page, ResultCounts};
 use crate::domain::HitCounts;
 use crate::engine::Engine;
 
-/// A statistic of a limit: its name, what it counts, and where that is.
+/// A statistic of a limit: its name, its description, and its counter.
 type HitFamily = (&'static str, &'static str, fn(&HitCounts) -> &Count);
 
 const HITS: [HitFamily; 6] = [
@@ -22,7 +23,7 @@ const HITS: [HitFamily; 6] = [
     ("near_limit", "Hits close to the limit.", |it| &it.near_limit),
     ("within_limit", "Hits within the limit.", |it| &it.within_limit),
     ("shadow_mode", "Hits above a limit in shadow mode.", |it| &it.shadow_mode),
-    ("negative_hits", "Hits given back.", |it| &it.total_negative_hits),
+    ("negative_hits", "Hits refunded.", |it| &it.total_negative_hits),
 ];
 
 /// The names of the metrics of [`HITS`].
@@ -74,8 +75,8 @@ impl ReferenceStatistics {
         counters
     }
 
-    /// Returns the number of calls that took at most each of the bounds of [`BOUNDS`]; the last number
-    /// counts all.
+    /// Returns the number of calls that took at most each of the bounds of [`BOUNDS`]. The last
+    /// number counts all.
     pub(super) fn response_times(&self) -> [u64; BOUNDS.len() + 1] {
         self.engine.plan().domains().statistics().calls.cumulative()
     }
@@ -84,7 +85,7 @@ impl ReferenceStatistics {
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         for (name, value) in self.counters() {
-            // Writing to a string cannot fail.
+            // Writing to a string never fails.
             let _ = writeln!(text, "{name}: {value}");
         }
         text
@@ -94,7 +95,7 @@ impl ReferenceStatistics {
     pub(super) fn write(&self, page: &mut Page) {
         let mut hits: BTreeMap<HitLabels, [u64; HITS.len()]> = BTreeMap::new();
         for (series, counts) in self.series() {
-            // Levels below the second have no label: their counts are added up.
+            // Levels below the second have no label: their counts are summed.
             let sums = hits.entry(labels(&series)).or_default();
             for (sum, (_, _, get)) in sums.iter_mut().zip(HITS) {
                 *sum += get(&counts).get();
@@ -125,13 +126,13 @@ impl ReferenceStatistics {
         page.family("ratelimit_service_total_requests", Kind::Counter, "Calls, by method.");
         page.sample(&method, calls(&statistics.calls));
         let name = "ratelimit_service_response_time_seconds";
-        page.family(name, Kind::Histogram, "Time to answer a call.");
+        page.family(name, Kind::Histogram, "Time to reply to a call.");
         let times = &statistics.calls;
         page.histogram(&method, &BOUNDS, &times.cumulative(), times.sum());
         for (name, help, value) in [
             (
                 "ratelimit_service_config_load_success",
-                "Configurations loaded, the first one included.",
+                "Configurations loaded, including the first one.",
                 self.loads(),
             ),
             (
@@ -146,7 +147,7 @@ impl ReferenceStatistics {
             ),
             (
                 "ratelimit_service_global_shadow_mode",
-                "Requests over a limit that passed because all limits are in shadow mode.",
+                "Requests over a limit that were allowed because all limits are in shadow mode.",
                 statistics.global_shadow_mode.get(),
             ),
         ] {
@@ -162,7 +163,7 @@ impl ReferenceStatistics {
         series.map(|(name, counts)| (sanitized(&name), counts)).collect()
     }
 
-    /// Returns how many configurations were loaded. The daemon does not run without the first one.
+    /// Returns the number of loaded configurations. The daemon does not run without the first one.
     fn loads(&self) -> u64 {
         1 + self.reloads.get("ok")
     }
@@ -179,7 +180,7 @@ fn labels(series: &str) -> HitLabels {
     (next(), next(), parts.next())
 }
 
-/// Replaces `:` and `|`, which StatsD uses itself, and the dots of IPv4 addresses.
+/// Replaces `:` and `|`, which StatsD reserves, and the dots of IPv4 addresses.
 fn sanitized(name: &str) -> String {
     let mut bytes = name.as_bytes().to_vec();
     for byte in &mut bytes {
@@ -198,11 +199,11 @@ fn sanitized(name: &str) -> String {
             None => at += 1,
         }
     }
-    // Only single bytes of ASCII were replaced.
+    // Only single ASCII bytes were replaced.
     String::from_utf8(bytes).unwrap_or_else(|_| name.to_owned())
 }
 
-/// Returns the length of four numbers of up to three digits with dots between, if `bytes` starts so.
+/// Returns the length of an IPv4 address at the start of `bytes`.
 fn address_len(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     for part in 0..4 {

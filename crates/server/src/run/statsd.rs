@@ -16,10 +16,10 @@ use crate::admin::ResultCounts;
 use crate::config::{StatsdDialect, StatsdProtocol, StatsdSettings};
 use crate::net::Stop;
 
-/// The time to connect, and to write.
+/// The timeout for connecting and for writing.
 const DEADLINE: Duration = Duration::from_secs(2);
 
-/// The statistic with the time to answer a call, in milliseconds.
+/// The statistic with the reply time of a call, in milliseconds.
 const RESPONSE_TIME: &str = "ratelimit_server.ShouldRateLimit.response_time";
 
 /// Sends the changes since the last time. Counts that could not be sent are sent the next time.
@@ -27,7 +27,7 @@ const RESPONSE_TIME: &str = "ratelimit_server.ShouldRateLimit.response_time";
 pub(super) struct StatsdSender {
     settings: StatsdSettings,
     statistics: ReferenceStatistics,
-    /// What was sent so far.
+    /// The values that were sent so far.
     sent: Mutex<Sent>,
     results: ResultCounts,
 }
@@ -36,7 +36,7 @@ pub(super) struct StatsdSender {
 struct Sent {
     counters: HashMap<String, u64>,
     times: [u64; BOUNDS.len() + 1],
-    /// Whether the last attempt failed: only changes are logged.
+    /// Whether the last attempt failed, so that only changes are logged.
     has_failed: bool,
 }
 
@@ -52,7 +52,7 @@ impl StatsdSender {
         &self.results
     }
 
-    /// Sends at every interval, and once more at shutdown.
+    /// Sends at every interval, and once at shutdown.
     pub(super) async fn run(self: Arc<Self>, stop: Stop) {
         loop {
             tokio::select! {
@@ -60,7 +60,7 @@ impl StatsdSender {
                 () = stop.clone().wait() => {}
             }
             let sender = Arc::clone(&self);
-            // Names are resolved and sockets written in blocking calls.
+            // Name resolution and writing are blocking calls.
             if tokio::task::spawn_blocking(move || sender.flush()).await.is_err() || stop.is_over()
             {
                 return;
@@ -75,7 +75,7 @@ impl StatsdSender {
         let address = &self.settings.address;
         match (&done, sent.has_failed) {
             (Err(error), false) => {
-                warn!("statistics cannot be sent to StatsD at {address}: {error}; trying again");
+                warn!("cannot send statistics to StatsD at {address}: {error}; retrying");
             }
             (Ok(()), true) => info!("statistics are sent to StatsD at {address} again"),
             _ => {}
@@ -102,8 +102,8 @@ impl StatsdSender {
         Ok(())
     }
 
-    /// Sends one sample for all calls that took the same number of milliseconds, with a rate that says
-    /// how many there were.
+    /// Sends one sample for all calls that took the same number of milliseconds, with a sample rate
+    /// that gives their number.
     fn send_times(&self, client: &StatsdClient, times: &[u64], sent: &[u64]) -> Result<(), String> {
         let name = self.named(RESPONSE_TIME);
         let new: Vec<u64> =
@@ -140,7 +140,7 @@ impl StatsdSender {
         self.settings.tags.iter().filter_map(|tag| tag.split_once(':'))
     }
 
-    /// Connects anew for every flush, so that a server that moves or restarts is found.
+    /// Connects again for every flush, so that a server that moves or restarts is found.
     fn client(&self) -> io::Result<StatsdClient> {
         let address = resolve(&self.settings.address)?;
         let mut builder = match self.settings.protocol {
@@ -161,11 +161,12 @@ impl StatsdSender {
 }
 
 fn resolve(address: &str) -> io::Result<SocketAddr> {
-    let unknown = || io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    let unknown = || io::Error::new(io::ErrorKind::NotFound, "the host name has no address");
     address.to_socket_addrs()?.next().ok_or_else(unknown)
 }
 
-/// Writes a statistic per line to a connection. The lock is std's because cadence wants it unwind safe.
+/// Writes one statistic per line to a connection. The lock is std's because cadence requires it to
+/// be unwind safe.
 struct TcpSink(std::sync::Mutex<BufWriter<TcpStream>>);
 
 impl TcpSink {

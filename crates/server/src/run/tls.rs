@@ -16,7 +16,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::config::TlsSettings;
 
-/// A TLS configuration. New connections use the one that was loaded last.
+/// A TLS configuration. New connections use the latest one.
 #[derive(Debug, Clone)]
 pub(super) struct ReloadableTls {
     settings: TlsSettings,
@@ -41,18 +41,18 @@ impl ReloadableTls {
         Ok(Self { settings: settings.clone(), protocols, current })
     }
 
-    /// Reads the files again. On an error the old certificate is kept.
+    /// Reads the files again. On an error, the current certificate stays active.
     pub(super) fn reload(&self) -> Result<(), String> {
         self.current.store(Arc::new(read(&self.settings, self.protocols)?));
         Ok(())
     }
 
-    /// The configuration for an HTTP listener.
+    /// Returns the configuration for an HTTP listener.
     pub(super) fn shared(&self) -> Arc<ArcSwap<ServerConfig>> {
         Arc::clone(&self.current)
     }
 
-    /// The acceptor of one connection.
+    /// Returns the acceptor for one connection.
     pub(super) fn acceptor(&self) -> TlsAcceptor {
         TlsAcceptor::from(self.current.load_full())
     }
@@ -152,5 +152,5 @@ fn certificates(path: &std::path::Path) -> Result<Vec<CertificateDer<'static>>, 
         |error: &dyn core::fmt::Display| format!("certificate {}: {error}", path.display());
     let found = CertificateDer::pem_file_iter(path).map_err(|error| failed(&error))?;
     let all = found.collect::<Result<Vec<_>, _>>().map_err(|error| failed(&error))?;
-    if all.is_empty() { Err(failed(&"there is none in it")) } else { Ok(all) }
+    if all.is_empty() { Err(failed(&"the file contains none")) } else { Ok(all) }
 }

@@ -1,9 +1,9 @@
 //! Watches the files of the configuration.
 //!
-//! The files are polled. Notifications of the kernel belong to a directory that exists, so they miss
-//! directories that are replaced, links that lead elsewhere and directories that are created later, and
-//! they report every other file in a directory. Looking at a file twice a second costs a few
-//! microseconds, and sees what the next load would read.
+//! The files are polled. Kernel notifications are tied to an existing directory, so they miss
+//! replaced directories, changed links and directories that are created later, and they report
+//! every other file in a directory. Examining a file twice a second takes a few microseconds, and
+//! sees what the next load would read.
 
 use core::hash::{Hash, Hasher};
 use core::time::Duration;
@@ -15,17 +15,17 @@ use std::path::{Path, PathBuf};
 
 use crate::config::list_directory;
 
-/// The time between two looks.
+/// The polling interval.
 pub(super) const INTERVAL: Duration = Duration::from_millis(500);
 
-/// Changed files are loaded when they were the same in this many further looks: a file that is being
-/// written is not loaded halfway.
+/// Changed files are loaded when they were the same in this many further polls, so that a file is
+/// not loaded while it is being written.
 pub(super) const QUIET_LOOKS: u32 = 2;
 
-/// The most bytes of one file that are compared.
+/// The maximum number of bytes of a file that are compared.
 const READ_MAX: u64 = 16 << 20;
 
-/// The identity and the times of every watched file. `None` if it cannot be found.
+/// The identity and the times of every watched file. `None` if it does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Stamps(Vec<(PathBuf, Option<Stamp>)>);
 
@@ -48,7 +48,7 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    /// Watches these files and directories. In directories, files whose names begin with a dot are
+    /// Watches these files and directories. In directories, files whose names start with a dot are
     /// watched only with `dotfiles`.
     pub(super) fn new(files: Vec<PathBuf>, dotfiles: bool) -> Self {
         let stamps = Stamps::of(&files, dotfiles);
@@ -56,24 +56,24 @@ impl Watched {
         Self { files, dotfiles, stamps, contents }
     }
 
-    /// Returns the same files as they are now.
+    /// Returns the current state of the same files.
     pub(super) fn again(&self) -> Self {
         Self::new(self.files.clone(), self.dotfiles)
     }
 
-    /// Watches `files` from now on. Returns `self` if it does so already.
+    /// Watches `files` from now on. Returns `self` if they are watched already.
     pub(super) fn or_of(self, files: Vec<PathBuf>) -> Self {
         if self.files == files { self } else { Self::new(files, self.dotfiles) }
     }
 
-    /// Returns the present stamps if they differ from those at the last load.
+    /// Returns the current stamps if they differ from those at the last load.
     pub(super) fn look(&self) -> Option<Stamps> {
         let stamps = Stamps::of(&self.files, self.dotfiles);
         (stamps != self.stamps).then_some(stamps)
     }
 
-    /// Returns whether the contents differ as well. If they do not, `stamps` are those to compare with
-    /// from now on.
+    /// Returns `true` if the contents differ too. If they do not, later polls compare with
+    /// `stamps`.
     pub(super) fn has_new_contents(&mut self, stamps: Stamps) -> bool {
         let is_new = stamps.contents() != self.contents;
         if !is_new {
@@ -88,7 +88,7 @@ impl Stamps {
         let mut stamps = Vec::new();
         for path in files {
             if path.is_dir() {
-                // A directory that cannot be listed has no files: loading says why.
+                // A directory that cannot be listed has no files. Loading reports the reason.
                 let listed = list_directory(path, dotfiles).unwrap_or_default();
                 stamps.extend(listed.into_iter().map(Self::one));
             } else {

@@ -1,4 +1,4 @@
-//! A rule as configured: which requests of forward auth are checked against which policy.
+//! A rule: the forward auth requests that it matches, and their policy.
 
 use slidegate::Cost;
 
@@ -7,37 +7,37 @@ use crate::config::table::{Kind, Pairs, Read, Reader, given, section, words};
 use crate::config::yaml::Node;
 
 section! {
-    /// Requests that match are checked against a policy.
+    /// A rule that checks matching requests against a policy.
     #[derive(Debug, Clone, PartialEq)]
     pub struct RuleSpec, RULE = "a rule" {
-        /// For metrics and messages.
+        /// The name in metrics and messages.
         name: String = Leaf(&NAME), required, example "login";
-        /// Which requests: everything that is named here must match.
+        /// The requests that match. All of the given parts must match.
         matches("match"): MatchSpec = Section(&MATCH), absent "every request",
             example "{path: /login, method: POST}";
-        /// What requests are counted by: all parts together.
+        /// The key that requests are counted by: all parts together.
         key: Vec<KeyPart> = Either(&[KEY_WORD, List(&KEY_PART, 8)]), required,
             example "[address, {header: x-api-key}]";
         /// The policy that they are checked against.
         policy: String = Leaf(&NAME), required, example "api";
-        /// The header whose value names a tier. It must come from your own proxy: clients can
-        /// write what they like.
-        tier_header: Option<String> = Leaf(&HEADER), absent "the policy's own quotas",
+        /// The header whose value names a tier. Your proxy must set it, because clients can send
+        /// any value.
+        tier_header: Option<String> = Leaf(&HEADER), absent "the quotas of the policy",
             example "x-plan", via lowercase;
         /// Units of one request.
         cost: Cost = Whole(1, LIMIT_MAX), default "1", example "5", via units;
-        /// What happens to a request that lacks a part of the key: the rule does not apply; it is
-        /// denied; it is counted by its address.
+        /// The treatment of a request without a part of the key: skip the rule, deny the request,
+        /// or count it by its address.
         missing("missing_key"): MissingKey = Choice(MissingKey::WORDS), default "skip",
             example "address";
     }
 }
 
 section! {
-    /// What a request must have; an empty list matches everything.
+    /// The parts of a request that must match. An empty list matches everything.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct MatchSpec, MATCH = "a match" {
-        /// One of these paths; `*` at the end matches every path with this beginning.
+        /// One of these paths. `*` at the end matches every path with this prefix.
         paths("path"): Vec<String> = PATHS, absent "any",
             example "[/login, /api/*]";
         /// One of these methods.
@@ -46,13 +46,13 @@ section! {
         /// One of these hosts, without a port.
         hosts("host"): Vec<String> = HOSTS, absent "any",
             example "api.example.com", via all_lowercase;
-        /// All of these headers with these values; `"*"` is any value.
+        /// All of these headers with these values. `"*"` is any value.
         headers("header"): Vec<(String, Option<String>)> = Named(&HEADER, &Leaf(&TEXT), 32),
             absent "any", example "{x-plan: gold, authorization: \"*\"}", via header_matches;
     }
 }
 
-/// One text of a form, or a list of them.
+/// One text of a format, or a list of them.
 macro_rules! one_or_more {
     ($leaf:ident, $most:literal) => {
         Kind::Either(&[Kind::Leaf(&$leaf), Kind::List(&Kind::Leaf(&$leaf), $most)])
@@ -66,16 +66,16 @@ const HOSTS: Kind = one_or_more!(HOST, 256);
 section! {
     static KEY_PART_MAP = "a part of a key" {
         /// The value of a header.
-        key header = Leaf(&HEADER), absent "the other is there", example "x-api-key";
-        /// The same for all requests.
-        key constant = Leaf(&TEXT), absent "the other is there", example "everybody";
+        key header = Leaf(&HEADER), absent "the other is set", example "x-api-key";
+        /// A constant: all requests are counted together.
+        key constant = Leaf(&TEXT), absent "the other is set", example "everybody";
     }
 }
 
 /// A part of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyPart {
-    /// The client's address, by the trusted proxies that are configured.
+    /// The client's address, as the trusted proxies report it.
     Address,
     /// The value of a header.
     Header(String),
@@ -83,9 +83,9 @@ pub enum KeyPart {
     Host,
     /// The method.
     Method,
-    /// The path of the match, as configured: clients could make up the request's own.
+    /// The path pattern of the match. A client could invent the path of a request.
     Path,
-    /// The same for all requests.
+    /// A constant.
     Constant(String),
 }
 
@@ -112,7 +112,7 @@ impl Read for KeyPart {
 }
 
 words! {
-    /// What happens to a request that lacks a part of the key.
+    /// The treatment of a request without a part of the key.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub enum MissingKey {
         /// The rule does not apply.
@@ -125,7 +125,7 @@ words! {
     }
 }
 
-/// A cost from a number that has been checked.
+/// Converts a number that has been checked to a cost.
 pub(crate) fn units(count: u64) -> Cost {
     Cost::new(count).unwrap_or(Cost::ONE)
 }

@@ -5,9 +5,9 @@ use proptest::prelude::*;
 use std::collections::HashMap;
 
 proptest! {
-    // An estimate below the truth would let a key exceed its limit.
+    // An estimate that is too low would let a key exceed its limit.
     #[test]
-    fn never_counts_too_little(
+    fn never_undercounts(
         steps in prop::collection::vec((0u64..40, 1u64..9, 0u64..30, any::<bool>()), 1..400),
         limit in prop::sample::select(vec![5u64, 100, 1 << 40]),
     ) {
@@ -37,9 +37,9 @@ proptest! {
 }
 
 proptest! {
-    // Another memory limit or number of shards makes sketches of another size.
+    // Another memory limit or number of shards changes the size of sketches.
     #[test]
-    fn a_sketch_of_another_size_forgives_nobody(
+    fn a_sketch_of_another_size_never_undercounts(
         taken in prop::collection::vec((any::<u64>(), 1u64..50), 1..200),
         bytes in (64usize..2000, 64usize..2000),
     ) {
@@ -56,7 +56,7 @@ proptest! {
 }
 
 #[test]
-fn a_full_count_denies() {
+fn a_saturated_count_denies() {
     let mut sketch = Sketch::new(256, 100);
     sketch.add(7, u64::MAX);
     assert_eq!(sketch.estimate(7), u64::MAX);

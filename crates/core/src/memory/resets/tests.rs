@@ -1,4 +1,4 @@
-//! Epochs and notes of reset keys.
+//! Epochs and records of reset keys.
 
 use super::*;
 
@@ -8,9 +8,9 @@ fn budget(account: &Account) -> NoteBudget<'_> {
 
 const KEY: u64 = 7;
 
-// Epochs as a shard hands them out, against a set of all that were ended.
+// Epochs as a shard assigns them, compared with the set of all that were ended.
 #[test]
-fn no_epoch_comes_again_before_receipts_are_refused_by_tick() {
+fn no_epoch_is_reused_before_receipts_are_rejected_by_tick() {
     let account = Account::unlimited();
     let mut resets = Resets::default();
     let mut epoch = 65_000;
@@ -24,7 +24,7 @@ fn no_epoch_comes_again_before_receipts_are_refused_by_tick() {
         }
         assert_eq!(resets.is_void(KEY, 11), reset >= 65_535, "reset {reset}");
     }
-    assert!(!resets.is_void(KEY, 12), "later receipts are good again");
+    assert!(!resets.is_void(KEY, 12), "later receipts are valid again");
     assert!(!resets.is_void(KEY + 1, 10), "other keys are not affected");
 }
 
@@ -46,7 +46,7 @@ fn a_note_is_kept_for_two_windows() {
     assert_eq!((resets.bytes(), account.used()), (0, 0));
 }
 
-// A note that is dropped voids every receipt of the shard that it could have been for.
+// A dropped record voids every receipt of the shard that it could have covered.
 #[test]
 fn without_memory_the_oldest_receipts_are_void() {
     let account = Account::new(4 * KEY_BYTES);
@@ -67,7 +67,7 @@ fn without_memory_the_oldest_receipts_are_void() {
 }
 
 #[test]
-fn without_any_memory_no_earlier_receipt_is_good() {
+fn without_memory_all_earlier_receipts_are_void() {
     let account = Account::new(0);
     let mut resets = Resets::default();
     resets.note(1, 5, 10, budget(&account));

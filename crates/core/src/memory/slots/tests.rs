@@ -14,7 +14,7 @@ fn fingerprint(number: u64) -> u64 {
         .wrapping_mul(0xd6e8_feb8_6659_fd93)
 }
 
-// A batch that guessed wrong would still be right, but no faster than one check after the other.
+// A batch with wrong guesses would be correct, but no faster than single checks.
 #[test]
 fn most_guesses_are_right() {
     let mut slots = Slots::<Log>::new();
@@ -35,16 +35,16 @@ fn most_guesses_are_right() {
 #[derive(Debug, Clone)]
 enum Step {
     Insert(u64),
-    /// Removes the key that is nearest to the fingerprint.
+    /// Removes the key nearest to the fingerprint.
     Remove(u64),
-    /// Replaces one of the keys nearest to the fingerprint by a key of that fingerprint.
+    /// Replaces one of the keys nearest to the fingerprint by a key with that fingerprint.
     Replace(u64, usize),
     Grow,
     Shrink,
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    // Many keys belong to the last slots, so that runs of keys go round the end of the table.
+    // Many keys belong to the last slots, so that runs of keys wrap around the end of the table.
     let fingerprint = || {
         prop_oneof![
             any::<u64>(),
@@ -61,7 +61,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A table and what it should hold: the epoch of each key.
+/// A table and its expected content: the epoch of each key.
 #[derive(Debug)]
 struct Compared {
     slots: Slots<Log>,
@@ -140,10 +140,10 @@ impl Compared {
 }
 
 proptest! {
-    // What could go wrong: a key that a search misses, because growth or a removal left an empty
-    // slot between its home and its place.
+    // What could go wrong: a search misses a key, because growth or a removal left an empty slot
+    // between its home and its slot.
     #[test]
-    fn the_table_holds_what_a_hash_map_holds(
+    fn the_table_matches_a_hash_map(
         steps in prop::collection::vec(step(), 1..400),
     ) {
         let mut compared = Compared::new();

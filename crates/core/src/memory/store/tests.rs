@@ -1,4 +1,4 @@
-//! Batches beside single checks.
+//! Batches compared with single checks.
 
 use std::sync::mpsc;
 use std::thread;
@@ -29,10 +29,10 @@ fn request(store: &MemoryStore<Log>, fingerprint: u64, cost: u64) -> Request<'_>
 }
 
 proptest! {
-    // Keys that are in several shards, new and known, several times in a batch, with some of the
-    // shards left to single checks.
+    // Keys in several shards, new and existing, repeated in a batch, with some of the shards left
+    // to single checks.
     #[test]
-    fn a_batch_decides_as_single_checks_do(
+    fn a_batch_decides_like_single_checks(
         batches in prop::collection::vec(
             (prop::collection::vec(0u64..12, 1..40), prop::collection::vec(0usize..4, 0..3)),
             1..10,
@@ -55,7 +55,7 @@ proptest! {
     }
 }
 
-// With a lock held while it waits for another, a batch would make a third thread wait for both.
+// If a batch waited for a lock while it holds others, a third thread would wait for both.
 #[test]
 fn a_batch_holds_no_lock_while_it_waits_for_one() {
     for taken in [0, 1] {
@@ -71,7 +71,7 @@ fn a_batch_holds_no_lock_while_it_waits_for_one() {
                 decisions
             });
             scope.spawn(|| {
-                // The batch has reached the lock that is taken once it has marked the shard.
+                // The batch has reached the taken lock once it has marked the shard.
                 while store.shards[taken].1.0.load(Ordering::Relaxed) == 0 {
                     thread::yield_now();
                 }
@@ -87,7 +87,7 @@ fn a_batch_holds_no_lock_while_it_waits_for_one() {
 }
 
 #[test]
-fn a_shard_takes_part_in_batches_again_after_a_while() {
+fn a_shard_is_batched_again_later() {
     let contention = Contention::default();
     assert!(!contention.is_busy());
     contention.mark();

@@ -27,7 +27,7 @@ fn one_at_a_time() {
 
 // The lock is not fair, so a thread might wait forever.
 #[test]
-fn nobody_starves_beside_a_busy_thread() {
+fn no_thread_starves() {
     let (lock, done) = (Mutex::new(0u64), AtomicBool::new(false));
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -42,7 +42,7 @@ fn nobody_starves_beside_a_busy_thread() {
     });
 }
 
-// The holder sleeps for longer than all looks that come soon, so this comes to the sleeps too.
+// The holder sleeps for longer than the first attempts, so the waiting thread sleeps too.
 #[test]
 fn waits_for_a_slow_holder() {
     let (lock, held, seen) = (Mutex::new(0), AtomicBool::new(false), AtomicBool::new(false));

@@ -4,7 +4,7 @@ use super::*;
 use core::cell::Cell;
 use std::rc::Rc;
 
-/// A machine whose true clock and counter the test moves.
+/// A machine whose system clock and counter are set by the test.
 #[derive(Clone, Default)]
 struct Machine {
     nanos: Rc<Cell<u64>>,
@@ -34,11 +34,12 @@ fn assert_close(counter: &CycleClock<Machine>, machine: &Machine) {
     assert!(real - shown <= LAG, "{shown} lags behind {real}");
 }
 
-// A reading ahead of real time would free units early; one far behind would date them early.
+// A reading ahead of real time would expire units early, and one far behind would record them
+// early.
 #[test]
-fn lags_a_little_and_never_leads() {
-    // Cycles a microsecond while the rate is measured, and afterwards: both ends of what the system
-    // may do, and a slow counter.
+fn lags_slightly_and_never_leads() {
+    // Cycles per microsecond during and after the measurement: both extremes of slewing, and a slow
+    // counter.
     for (measured, slew) in [(4000, 4000), (3998, 4002), (4002, 3998), (806, 806)] {
         let machine = Machine::default();
         machine.nanos.set(1_000_000_000_000);
@@ -52,7 +53,7 @@ fn lags_a_little_and_never_leads() {
 }
 
 #[test]
-fn a_long_idle_time_is_no_drift() {
+fn a_long_idle_time_is_not_drift() {
     let machine = Machine::default();
     let counter = CycleClock::new(machine.clone());
     for nanos in [1_000, 300_000_000, 1_000, 86_400_000_000_000, 1_000, 7_000_000] {
@@ -61,9 +62,9 @@ fn a_long_idle_time_is_no_drift() {
     }
 }
 
-// Between a count and its time a thread may be interrupted for long.
+// A thread may be preempted for long between a count and its conversion.
 #[test]
-fn a_count_that_waited_is_never_ahead() {
+fn a_delayed_count_is_never_ahead() {
     for (slew, wait) in [(2599, 50), (2601, 50), (2600, 30_000), (2601, 100_000)] {
         let machine = Machine::default();
         machine.nanos.set(1_000_000_000_000);
@@ -81,7 +82,7 @@ fn a_count_that_waited_is_never_ahead() {
 }
 
 #[test]
-fn a_slow_counter_is_refused() {
+fn rejects_a_slow_counter() {
     let machine = Machine::default();
     let counter = CycleClock::new(machine.clone());
     machine.run(300_000_000, 249);
@@ -91,9 +92,9 @@ fn a_slow_counter_is_refused() {
     assert_eq!(counter.now(), machine.nanos.get());
 }
 
-// A machine that slept may start its counter from zero, and one that moved may count faster.
+// A machine that was suspended may reset its counter, and one that was migrated may count faster.
 #[test]
-fn a_counter_that_jumps_or_changes_its_rate_is_refused() {
+fn rejects_a_counter_that_jumps_or_changes_its_rate() {
     for disturb in [
         (|machine: &Machine| machine.count.set(5)) as fn(&Machine),
         |machine| machine.count.set(machine.count.get() + (1 << 60)),

@@ -1,4 +1,4 @@
-//! Where the codes of a log live: in the slot, in one block on the heap, or in chunks.
+//! The storage of the codes of a log: in the slot, in one block on the heap, or in chunks.
 
 use super::code::{ShortCode, UNITS};
 use super::codes::{Codes, TURN};
@@ -11,13 +11,13 @@ use crate::account::Account;
 /// Wide    [tag, pointer]
 /// ```
 ///
-/// `open` is the units of the last entry, which has no code yet: a gap is only known when the
-/// next entry comes, and until then units of the same tick cost no byte.
+/// `open` is the units of the last entry, which has no code yet: its gap is known only when the
+/// next entry is recorded. Until then, units of the same tick need no byte.
 ///
-/// A ring, so that a block need be no larger than what is in it: codes go from `start` to `end`,
-/// or, when `end` lies before `start`, to the end of the block and on from its front. No code is
-/// cut in two: where one does not fit before the end of the block, it is written to the front,
-/// and [`TURN`] where it would have begun. `start` and `end` meet only when there are no codes.
+/// The codes form a ring, so that a block is no larger than necessary: they go from `start` to
+/// `end`, or, if `end` is before `start`, to the end of the block and on from its front. No code is
+/// split: a code that does not fit before the end of the block is written to the front, with
+/// [`TURN`] at its original place. `start` and `end` are equal only if there are no codes.
 #[derive(Debug)]
 pub(super) enum Body {
     Inline { len: u8, open: u16, bytes: [u8; INLINE] },
@@ -27,10 +27,10 @@ pub(super) enum Body {
 
 pub(super) const INLINE: usize = 20;
 
-/// The most bytes in one block; beyond it a log is cut into chunks, so that no step is long.
+/// The maximum size of one block. A longer log is divided into chunks, so that no step takes long.
 pub(super) const FLAT_MAX: usize = 16 * 1024 - 8;
 
-/// The largest block that a cap can ask for: positions have sixteen bits.
+/// The largest block for a byte cap, because positions have sixteen bits.
 pub(super) const CAPPED_MAX: usize = 64 * 1024 - 8;
 
 const _: () = assert!(size_of::<Body>() == 24);
@@ -44,7 +44,7 @@ impl Default for Body {
 impl Body {
     pub(super) const EMPTY: Self = Self::Inline { len: 0, open: 0, bytes: [0; INLINE] };
 
-    /// The codes, oldest first. A wide body has its own.
+    /// Returns the codes, oldest first. A wide body has its own method.
     #[inline]
     pub(super) fn codes(&self) -> Codes<'_> {
         match self {
@@ -56,7 +56,7 @@ impl Body {
         }
     }
 
-    /// Bytes that the codes take, with those left unused where they turn.
+    /// Returns the bytes that the codes take, including unused ones at the wrap-around.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Inline { len, .. } => usize::from(*len),
@@ -84,7 +84,7 @@ impl Body {
         }
     }
 
-    /// Forgets all codes and the open units; keeps the block.
+    /// Removes all codes and the open units, but keeps the block.
     #[inline]
     pub(super) fn clear(&mut self) {
         match self {
@@ -94,7 +94,7 @@ impl Body {
         }
     }
 
-    /// Drops all codes before the place `at` of one of them.
+    /// Drops all codes before position `at`, which is the start of a code.
     #[expect(clippy::cast_possible_truncation, reason = "a place in a block below 64 KiB")]
     pub(super) fn drop_to(&mut self, at: usize) {
         match self {
@@ -108,7 +108,7 @@ impl Body {
         }
     }
 
-    /// Everything in the block from the first code on, up to the end of the block.
+    /// Returns the block from the first code to its end.
     #[inline]
     pub(super) fn rest_of_block(&self) -> &[u8] {
         match self {
@@ -120,7 +120,7 @@ impl Body {
         }
     }
 
-    /// Whether the first entry surely has one unit.
+    /// Returns `true` if the first entry certainly has one unit.
     #[inline]
     pub(super) fn first_is_one(&self) -> bool {
         match self.rest_of_block().first() {
@@ -129,7 +129,7 @@ impl Body {
         }
     }
 
-    /// Reads what a check will read.
+    /// Reads the memory that a check will read.
     #[inline]
     pub(super) fn touch(&self) -> u64 {
         match self {
@@ -141,8 +141,8 @@ impl Body {
         }
     }
 
-    /// Appends the code of an open entry of one unit, if there is room for two bytes right behind
-    /// the last code. Then another entry of one unit is open.
+    /// Appends the code of an open entry of one unit, if two bytes fit directly after the last
+    /// code. Then another entry of one unit is open.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "one or two")]
     pub(super) fn push_short(&mut self, code: ShortCode) -> bool {
@@ -150,7 +150,7 @@ impl Body {
             if *open != 1 {
                 return false;
             }
-            // Bytes up to the first code; very many if that is not in the way.
+            // The number of bytes up to the first code. Very large if the code is not in the way.
             let free = start.wrapping_sub(*end).wrapping_sub(1);
             if free < 2 {
                 return false;
@@ -169,7 +169,7 @@ impl Body {
         true
     }
 
-    /// Appends if there is room.
+    /// Appends a code if it fits.
     #[expect(clippy::cast_possible_truncation, reason = "places in a block below 64 KiB")]
     pub(super) fn push(&mut self, code: &[u8]) -> bool {
         match self {
@@ -195,7 +195,7 @@ impl Body {
         true
     }
 
-    /// The codes as one run, at the front of the block.
+    /// Moves the codes to the front of the block, without a wrap-around.
     #[expect(clippy::cast_possible_truncation, reason = "places in a block below 64 KiB")]
     pub(super) fn straighten(&mut self) -> &[u8] {
         let turn = self.codes().turn();
@@ -219,7 +219,7 @@ impl Body {
         &self.bytes_mut()[..len]
     }
 
-    /// Replaces `old` bytes at `at` by `new`, if they fit. The codes have been straightened.
+    /// Replaces `old` bytes at `at` by `new`, if they fit. The codes must not wrap around.
     pub(super) fn splice(&mut self, at: usize, old: usize, new: &[u8]) -> bool {
         let used = self.len();
         if used - old + new.len() > self.capacity() {
@@ -242,8 +242,8 @@ impl Body {
         true
     }
 
-    /// Makes room for `more` bytes behind the last code in a larger block, of `likely` bytes if
-    /// that is more than needed, up to `most`. False if none can be had.
+    /// Allocates a larger block with space for `more` bytes after the last code, of `likely` bytes
+    /// if that is more, up to `most`. Returns `false` if that is not possible.
     #[cold]
     pub(super) fn make_room(
         &mut self,
@@ -262,8 +262,8 @@ impl Body {
             || (needed >= used + more && self.resize(needed, account))
     }
 
-    /// Gives back what is clearly too much: three quarters of a block, or all of it when nothing
-    /// is on record. Less would be wanted again soon.
+    /// Releases unused memory if at least three quarters of a block are unused, or the whole block
+    /// if the log is empty. Smaller amounts would soon be needed again.
     pub(super) fn trim(&mut self, account: &Account) {
         let used = self.len();
         if used == 0 && self.open() == 0 {
@@ -315,7 +315,7 @@ impl Body {
         }
     }
 
-    /// The codes lie at the front.
+    /// Sets the length of codes that start at the front.
     #[expect(clippy::cast_possible_truncation, reason = "blocks are below 64 KiB")]
     fn set_len(&mut self, used: usize) {
         match self {
@@ -326,8 +326,8 @@ impl Body {
     }
 }
 
-/// Where a code of `len` bytes can go in a ring from `start` to `end`: behind the last one, or at
-/// the front. It may not reach the first one, or the ring would look empty.
+/// Returns the position for a code of `len` bytes in a ring from `start` to `end`: after the last
+/// code, or at the front. It must not reach the first code, or the ring would look empty.
 fn free(start: usize, end: usize, buffer: &[u8], len: usize) -> Option<usize> {
     if end < start {
         return (end + len < start).then_some(end);
@@ -338,10 +338,11 @@ fn free(start: usize, end: usize, buffer: &[u8], len: usize) -> Option<usize> {
     (len < start).then_some(0)
 }
 
-/// What the allocator keeps beside each block.
+/// The allocator's overhead per block.
 pub(super) const BLOCK_OVERHEAD: usize = 8;
 
-/// A block of at least `bytes`, in the allocator's steps, eight bytes of it the allocator's own.
+/// Returns the size of a block for at least `bytes`, in the allocator's steps, without its eight
+/// bytes.
 fn block(bytes: usize) -> usize {
     (bytes + BLOCK_OVERHEAD).next_multiple_of(16) - BLOCK_OVERHEAD
 }

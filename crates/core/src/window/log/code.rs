@@ -1,6 +1,6 @@
-//! The bytes a log is made of.
+//! The encoding of log entries.
 //!
-//! One code an entry: its units, and the gap in ticks to the entry after it.
+//! Each entry has one code: its units, and the gap in ticks to the next entry.
 //!
 //! ```text
 //! 00..BF                 1 unit, gap 0..191
@@ -13,23 +13,23 @@
 //!
 //! The same bytes are stored in Redis, so they do not change without a new version.
 
-/// One entry as read from its code.
+/// An entry, decoded from its code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) units: u64,
     pub(super) gap: u64,
-    /// Bytes of the code.
+    /// The length of the code in bytes.
     pub(super) len: usize,
 }
 
-/// A code as written; eighteen bytes are the most.
+/// An encoded entry of at most eighteen bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Code {
     bytes: [u8; CODE_MAX],
     len: usize,
 }
 
-/// A code of one or two bytes; the second means nothing if there is but one.
+/// A code of one or two bytes. The second is unused if there is only one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ShortCode {
     pub(super) bytes: [u8; 2],
@@ -38,16 +38,16 @@ pub(super) struct ShortCode {
 
 pub(super) const CODE_MAX: usize = 18;
 
-/// Gaps below it take one byte.
+/// Gaps below this take one byte.
 pub(super) const SHORT: u64 = 0xC0;
 const PAIR_BASE: u64 = SHORT;
-/// Gaps below it take one or two bytes.
+/// Gaps below this take one or two bytes.
 pub(super) const PAIR_END: u64 = PAIR_BASE + 60 * 256;
-/// What a gap of two bytes, written with the upper byte first, has more than the gap itself.
+/// The difference between a gap of two bytes, written with the upper byte first, and the gap.
 const PAIR_FIRST: u64 = (SHORT << 8) - PAIR_BASE;
 const TRIPLE: u8 = 0xFC;
 const LONG: u8 = 0xFD;
-/// Begins the code of an entry that has not one unit.
+/// The first byte of the code of an entry with more than one unit.
 pub(super) const UNITS: u8 = 0xFE;
 
 impl Code {
@@ -63,8 +63,8 @@ impl Code {
         code
     }
 
-    /// The usual codes, of one unit and one or two bytes. Without a branch between the two, since
-    /// nothing could foretell it.
+    /// Encodes the usual entries, of one unit and one or two bytes. There is no branch between the
+    /// two, because it would not be predictable.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "less than 2^16")]
     pub(super) fn short(gap: u64) -> Option<ShortCode> {
@@ -114,8 +114,8 @@ impl Code {
     }
 }
 
-/// Reads the first code of `bytes`. Bytes that are no code read as an empty entry that takes them
-/// all; only a damaged snapshot could hold such, and [`is_valid`] refuses it.
+/// Reads the first code of `bytes`. Invalid bytes read as an empty entry that takes them all. Only
+/// a damaged snapshot could contain them, and [`is_valid`] rejects it.
 #[inline]
 pub(super) fn read(bytes: &[u8]) -> Entry {
     match bytes.first() {
@@ -128,8 +128,8 @@ pub(super) fn read(bytes: &[u8]) -> Entry {
     }
 }
 
-/// Gap and length of the code at a place, if it is one of the usual, of one unit and one or two
-/// bytes, and is not the last byte there is. As [`Code::short`], without a branch.
+/// Returns gap and length of the code at a position, if it is a usual one, of one unit and one or
+/// two bytes, and not the last byte. Like [`Code::short`], it has no branch.
 #[inline]
 pub(super) fn peek_at(bytes: &[u8], at: u32) -> Option<(u64, u32)> {
     let at = at as usize;
@@ -163,7 +163,8 @@ fn read_long(bytes: &[u8]) -> Option<Entry> {
     Some(Entry { units, gap, len: used + len })
 }
 
-/// A number of up to 63 bits, seven a byte, and the bytes read with the mark before it.
+/// Reads a number of up to 63 bits, seven per byte. Returns it with the number of bytes, including
+/// the mark.
 fn read_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     let mut value = 0;
     for (index, byte) in bytes.iter().take(9).enumerate() {
@@ -179,7 +180,7 @@ fn little_endian(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
 }
 
-/// Whether `bytes` is a run of whole codes; with their units and the sum of their gaps.
+/// Returns the units and the sum of the gaps, if `bytes` is a sequence of complete codes.
 pub(super) fn totals(bytes: &[u8]) -> Option<(u64, u64)> {
     let (mut units, mut span) = (0u64, 0u64);
     let mut rest = bytes;
@@ -197,7 +198,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    // These bytes are stored in Redis too, where a script reads and writes them: a change is a
+    // The same bytes are stored in Redis, where a script reads and writes them: a change would be a
     // change of format.
     #[test]
     fn golden_bytes() {
@@ -216,7 +217,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn reads_what_it_wrote(units in 0u64..1 << 53, gap in 0u64..1 << 48, small in 0u64..20_000) {
+        fn codes_round_trip(units in 0u64..1 << 53, gap in 0u64..1 << 48, small in 0u64..20_000) {
             for gap in [gap, small] {
                 let code = Code::new(units, gap);
                 let len = code.as_slice().len();

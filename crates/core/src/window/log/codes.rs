@@ -1,9 +1,9 @@
-//! The codes of a log one by one, oldest first.
+//! Iterates over the codes of a log, oldest first.
 
 use super::code::{Entry, read};
 
-/// Reads codes from a place in a block up to another. When that lies before the first, the codes
-/// go on at the front of the block once they come to its end or to [`TURN`].
+/// Reads codes from one position in a block to another. If the end is before the start, the codes
+/// continue at the front after the end of the block or after [`TURN`].
 #[derive(Debug, Clone)]
 pub(super) struct Codes<'a> {
     bytes: &'a [u8],
@@ -11,7 +11,7 @@ pub(super) struct Codes<'a> {
     end: usize,
 }
 
-/// Stands where a code would begin that did not fit before the end of the block.
+/// Marks the position of a code that did not fit before the end of the block.
 pub(super) const TURN: u8 = 0xFF;
 
 impl<'a> Codes<'a> {
@@ -20,12 +20,12 @@ impl<'a> Codes<'a> {
         Self { bytes, at, end }
     }
 
-    /// The place of the next code, or behind the last.
+    /// Returns the position of the next code, or the end.
     pub(super) fn at(&self) -> usize {
         self.at
     }
 
-    /// The place behind the last code before they go on at the front; none if they do not.
+    /// Returns the position after the last code before the wrap-around, or `None` if there is none.
     pub(super) fn turn(mut self) -> Option<usize> {
         if self.at <= self.end {
             return None;

@@ -1,25 +1,25 @@
-//! Where one quota's window begins in a wide log, and what it sums up to.
+//! The start of a quota's window in a wide log, and the sum of its units.
 
 use std::collections::VecDeque;
 
 use super::code::read;
 use super::codes::Codes;
 
-/// A run of codes with the sum of their units. The tick of a chunk's first entry is kept separately,
-/// so that a chunk can be read, skipped or merged without the ones before it.
+/// A sequence of codes with the sum of their units. The tick of the first entry is stored
+/// separately, so that a chunk can be read, skipped or merged without the ones before it.
 #[derive(Debug)]
 pub(super) struct Chunk {
     /// The tick of the entry at `start`.
     pub(super) first: u64,
-    /// Units of the entries from `start` on.
+    /// The units of the entries from `start` on.
     pub(super) units: u64,
-    /// Bytes that are no longer needed.
+    /// The number of bytes that are no longer needed.
     pub(super) start: usize,
     pub(super) codes: Vec<u8>,
 }
 
 impl Chunk {
-    /// Calls `each` with byte, tick, units and length of every entry until it says to stop.
+    /// Calls `each` with position, tick, units and length of every entry until it returns `false`.
     pub(super) fn scan(&self, mut each: impl FnMut(usize, u64, u64, usize) -> bool) {
         let (mut at, mut tick) = (self.start, self.first);
         while at < self.codes.len() {
@@ -32,7 +32,7 @@ impl Chunk {
         }
     }
 
-    /// The tick and units of every entry.
+    /// Returns the tick and units of every entry.
     pub(super) fn walk(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let mut tick = self.first;
         Codes::new(&self.codes, self.start, self.codes.len()).map(move |entry| {
@@ -49,24 +49,24 @@ pub(super) struct Cursor {
     pub(super) window: u64,
     pub(super) tick: u64,
     pub(super) units: u64,
-    /// The chunk, counted from the first there ever was; [`OPEN`] for the open entry.
+    /// The number of the chunk since the creation of the log, or [`OPEN`] for the open entry.
     pub(super) chunk: u64,
     pub(super) offset: usize,
 }
 
-/// The place of the open entry, which is in no chunk.
+/// The chunk number of the open entry, which is in no chunk.
 pub(super) const OPEN: u64 = u64::MAX;
 
 impl Cursor {
-    /// Moves past everything at or before `now - window`. `base` is the number of the front chunk
-    /// and `last` the tick of the open entry.
+    /// Advances past all entries at or before `now - window`. `base` is the number of the front
+    /// chunk and `last` the tick of the open entry.
     pub(super) fn advance(&mut self, chunks: &VecDeque<Chunk>, base: u64, last: u64, now: u64) {
         let horizon = now.checked_sub(self.window);
         let expired = |tick: u64| horizon.is_some_and(|horizon| tick <= horizon);
         while self.units > 0 {
             let Some(index) = self.index(base).filter(|index| *index < chunks.len()) else {
                 if expired(self.tick) {
-                    // The open entry has expired, and nothing is behind it.
+                    // The open entry has expired, and it is the last.
                     self.units = 0;
                 }
                 return;
@@ -80,7 +80,7 @@ impl Cursor {
                 continue;
             }
             let entry = read(&chunk.codes[self.offset..]);
-            // An entry that a refund emptied is passed too.
+            // Entries that a refund emptied are skipped too.
             if entry.units > 0 && !expired(self.tick) {
                 return;
             }
@@ -93,7 +93,7 @@ impl Cursor {
         }
     }
 
-    /// The index of its chunk; none for the open entry.
+    /// Returns the index of its chunk, or `None` for the open entry.
     pub(super) fn index(&self, base: u64) -> Option<usize> {
         (self.chunk != OPEN).then(|| usize::try_from(self.chunk - base).unwrap_or(usize::MAX))
     }

@@ -1,4 +1,4 @@
-//! Taking units off the record again.
+//! Refunds of recorded units.
 
 use super::Log;
 use super::body::CAPPED_MAX;
@@ -20,8 +20,8 @@ impl Log {
         units - left
     }
 
-    /// Gives back up to `units` from the first entry at or after `tick` that has any. A merged
-    /// entry is dated later than what went into it, so "at or after" finds it.
+    /// Refunds up to `units` from the first entry at or after `tick` that has any. A merged entry
+    /// has a later tick than its parts, so "at or after" finds it.
     fn give_back_once(&mut self, tick: u64, units: u64, account: &Account) -> Option<u64> {
         self.body.straighten();
         let (mut at, mut before, mut here) = (0, None, self.head.tick());
@@ -54,8 +54,8 @@ impl Log {
         Some(given)
     }
 
-    /// Takes `given` units off the entry at byte `at`; an entry of no units goes. False if there
-    /// is no memory left for a gap that takes a byte more.
+    /// Removes `given` units from the entry at position `at`, and the entry if none are left.
+    /// Returns `false` if there is no memory for a gap that takes one more byte.
     fn reduce(
         &mut self,
         at: usize,
@@ -87,7 +87,8 @@ impl Log {
             && self.body.splice(from, old, code.as_slice())
     }
 
-    /// The last entry has no units left: the one before it becomes the open one again.
+    /// Removes the last entry, which has no units left. The one before it becomes the open entry
+    /// again.
     fn reopen(&mut self, before: Option<(usize, Entry)>) {
         if self.units == 0 {
             self.body.clear();

@@ -1,4 +1,4 @@
-//! Units dated ahead, of callers that wait in line.
+//! Units of waiting callers, recorded in the future.
 
 use core::iter::Peekable;
 
@@ -30,9 +30,10 @@ impl Log {
             let mut left = place.cost;
             while left > 0 && at < tail.len() {
                 let (tick, units) = &mut tail[at];
-                // What lies ahead has not expired, but may have been merged into a later entry. A
-                // place in the past may have expired. Then a later entry is not its own, and if it
-                // was merged after all, its units stay: they count too long rather than too short.
+                // Units in the future have not expired, but may have been merged into a later
+                // entry. A place in the past may have expired. Then a later entry belongs to
+                // another request, and if the units were merged after all, they stay: they count
+                // too long rather than too short.
                 if place.tick <= now && *tick > place.tick {
                     break;
                 }
@@ -50,8 +51,8 @@ impl Log {
 
     /// Decides when `places` are due, without recording them. Returns copies of them.
     ///
-    /// Reads the log once per window length, because callers further back never wait for entries
-    /// that expire earlier.
+    /// It reads the log once per window length, because later waiters never wait for entries that
+    /// expire earlier.
     pub(super) fn plan<'a>(
         &self,
         limits: &[Limits],
@@ -84,7 +85,7 @@ impl Log {
         Expiry { window, entries: entries.peekable(), placed: 0, freed: 0, at: 0 }
     }
 
-    /// Records units before some that are dated ahead, because they wait in line.
+    /// Records units before the units of waiting callers.
     #[cold]
     pub(super) fn insert(
         &mut self,
@@ -135,7 +136,7 @@ impl Log {
         tail
     }
 
-    /// Drops all codes from byte `at` on. The entry there becomes the open one.
+    /// Drops all codes from position `at` on. The entry there becomes the open one.
     fn truncate(&mut self, at: usize, last: u64, units: u64) {
         let len = self.body.len() - at;
         match u16::try_from(units) {
@@ -143,7 +144,7 @@ impl Log {
                 self.body.splice(at, len, &[]);
                 self.body.set_open(open);
             }
-            // More units than an open entry holds: all but one keep a code, with the same tick.
+            // More units than fit in an open entry: all but one get a code with the same tick.
             Err(_) => {
                 self.body.splice(at, len, Code::new(units - 1, 0).as_slice());
                 self.body.set_open(1);
@@ -157,20 +158,20 @@ impl Log {
 
 type Entries<'a> = Box<dyn Iterator<Item = Dated> + 'a>;
 
-/// The expiry of a log's entries under one window length, oldest first.
+/// The expiry of a log's entries for one window length, oldest first.
 struct Expiry<I: Iterator> {
     window: u64,
     entries: Peekable<I>,
-    /// The places that have expired.
+    /// The number of places that have expired.
     placed: usize,
-    /// Units that have expired, and the tick at which the last of them did.
+    /// The units that have expired, and the tick at which the last of them did.
     freed: u64,
     at: u64,
 }
 
 impl<I: Iterator<Item = Dated>> Expiry<I> {
-    /// Returns the tick at which `over` units have expired, of the log and of `placed`. It must
-    /// not be asked for fewer units than before.
+    /// Returns the tick at which `over` units of the log and of `placed` have expired. Each call
+    /// must have at least as many units as the one before.
     fn freed_at(&mut self, over: u64, placed: &[Place]) -> u64 {
         while self.freed < over {
             let place = placed.get(self.placed).map(|place| (place.tick, place.cost));

@@ -1,16 +1,16 @@
-//! Making a log smaller without letting anybody through: neighbors become one entry, dated at
-//! the later.
+//! Makes a log smaller without over-admitting: neighboring entries become one entry at the later
+//! tick.
 
 use std::cell::RefCell;
 
 use super::code::{Code, read};
 
-/// Merges all entries that fall into the same aligned stretch of `quantum` ticks, and returns the
-/// tick of the first entry, which may now be later.
+/// Merges all entries in the same aligned interval of `quantum` ticks, and returns the tick of the
+/// first entry, which may now be later.
 ///
-/// `first` is the tick of the first entry, `end` the tick that the last gap leads to. Stretches
-/// are aligned, and quanta are powers of two, so merging again never adds up: no unit is ever
-/// dated later by `quantum` ticks or more.
+/// `first` is the tick of the first entry, `end` the tick after the last gap. Intervals are
+/// aligned, and quanta are powers of two, so repeated merging does not accumulate: no unit is ever
+/// recorded `quantum` ticks or more too late.
 pub(super) fn merge(codes: &[u8], first: u64, end: u64, quantum: u64, out: &mut Vec<u8>) -> u64 {
     out.clear();
     let mut merged_first = end;
@@ -39,20 +39,19 @@ pub(super) fn merge(codes: &[u8], first: u64, end: u64, quantum: u64, out: &mut 
     }
     if !codes.is_empty() {
         close(group, out);
-        // Closes the last group against the tick behind it.
+        // Closes the last group with the tick after it.
         close((end, 0), out);
     }
     merged_first
 }
 
-/// The quantum at which a log of `window` ticks surely takes less than half of `bytes_max`:
-/// a merged entry takes up to six bytes.
+/// Returns the quantum with which a log of `window` ticks takes less than half of `bytes_max`. A
+/// merged entry takes up to six bytes.
 pub(super) fn first_quantum(window: u64, bytes_max: usize) -> u64 {
     (window.saturating_mul(12) / (bytes_max.max(1) as u64)).max(1).next_power_of_two()
 }
 
-/// Lends a buffer that lives as long as the thread, so that merging allocates nothing in steady
-/// state.
+/// Runs `work` with a buffer of the thread, so that merging does not allocate in steady state.
 pub(super) fn with_scratch<R>(work: impl FnOnce(&mut Vec<u8>) -> R) -> R {
     thread_local! {
         static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };

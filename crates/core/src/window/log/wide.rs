@@ -1,8 +1,8 @@
-//! The form of a log that is huge, or has several quotas over one run of codes.
+//! The form of a log that is very long or has several quotas.
 //!
-//! Codes are cut into chunks of 4 KiB with the sum of their units, so that mass expiry, a refund
-//! in the middle and the `retry_after` of a large cost read sums and at most two chunks. Every
-//! quota has a cursor: where its window begins, and the units from there on.
+//! Codes are divided into chunks of 4 KiB with the sum of their units. So mass expiry, a refund in
+//! the middle and the `retry_after` of a large cost read sums and at most two chunks. Every quota
+//! has a cursor: the start of its window, and the units from there on.
 
 use std::collections::VecDeque;
 
@@ -15,23 +15,23 @@ use crate::policy::QUOTAS_MAX;
 use crate::time::Moment;
 use crate::window::Limits;
 
-/// Entries of one key, in chunks.
+/// The entries of one key, in chunks.
 #[derive(Debug)]
 pub(super) struct Wide {
     chunks: VecDeque<Chunk>,
-    /// The number of the front chunk, counted from the first there ever was.
+    /// The number of the front chunk since the creation of the log.
     base: u64,
     /// The tick of the open entry.
     last: u64,
-    /// Units of the last entry, which has no code yet.
+    /// The units of the last entry, which has no code yet.
     open: u64,
-    /// All units on record.
+    /// All recorded units.
     units: u64,
-    /// One a quota; none after a change that moved codes, until the next `advance`.
+    /// One per quota. Empty after a change that moved codes, until the next `advance`.
     cursors: Vec<Cursor>,
-    /// A block that the last chunk left, so that there is always room for a first one.
+    /// The block of the last removed chunk, so that there is always space for a first one.
     spare: Vec<u8>,
-    /// Bytes of codes, and of the blocks they lie in.
+    /// The bytes of codes, and of their blocks.
     code_bytes: usize,
     chunk_bytes: usize,
 }
@@ -40,7 +40,7 @@ const CHUNK: usize = 4096;
 const CHUNK_FIRST: usize = 64;
 
 impl Wide {
-    /// What a wide log takes beside its chunks: itself, and eight cursors at the most.
+    /// The bytes of a wide log without its chunks: the struct, and at most eight cursors.
     const FIXED_BYTES: usize =
         size_of::<Self>() + QUOTAS_MAX * size_of::<Cursor>() + 3 * BLOCK_OVERHEAD;
 
@@ -85,7 +85,7 @@ impl Wide {
         self.cursors.get(index).map_or(self.units, |cursor| cursor.units)
     }
 
-    /// The tick of the first entry that counts in quota `index`.
+    /// Returns the tick of the first entry that counts in quota `index`.
     pub(super) fn first(&self, index: usize) -> Option<u64> {
         self.cursors.get(index).filter(|cursor| cursor.units > 0).map(|cursor| cursor.tick)
     }
@@ -94,7 +94,7 @@ impl Wide {
         if self.units == 0 { 0 } else { self.last + longest }
     }
 
-    /// The tick of the entry whose expiry frees the last of `over` units of quota `index`.
+    /// Returns the tick of the entry whose expiry frees the last of `over` units of quota `index`.
     pub(super) fn freeing(&self, index: usize, over: u64) -> u64 {
         let Some(cursor) = self.cursors.get(index) else {
             return self.last;
@@ -123,7 +123,7 @@ impl Wide {
         self.last
     }
 
-    /// Takes without asking; the tick is at or after every other.
+    /// Takes units without a check. The tick must not be before any other.
     pub(super) fn take(
         &mut self,
         limits: &Limits,
@@ -151,7 +151,7 @@ impl Wide {
         self.last
     }
 
-    /// Gives back up to `units` dated `tick`, or merged into the entry after it.
+    /// Refunds up to `units` recorded at `tick`, or merged into the entry after it.
     pub(super) fn give_back(&mut self, tick: u64, units: u64, account: &Account) -> u64 {
         let mut left = units;
         while left > 0 {
@@ -201,14 +201,14 @@ impl Wide {
         self.walk().for_each(|(tick, units)| each(tick, units));
     }
 
-    /// Every entry with its tick, oldest first.
+    /// Returns every entry with its tick, oldest first.
     pub(super) fn walk(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let entries = self.chunks.iter().flat_map(Chunk::walk);
         let open = (self.last, self.open);
         entries.chain(core::iter::once(open)).filter(|(_, units)| *units > 0)
     }
 
-    /// Gives back a spare block that is larger than a first chunk needs, when there is no chunk.
+    /// Releases a spare block that is larger than a first chunk needs, if there is no chunk.
     pub(super) fn trim(&mut self, account: &Account) {
         if self.chunks.is_empty() {
             let room = self.spare.capacity();
@@ -219,12 +219,12 @@ impl Wide {
         }
     }
 
-    /// The tick of the last entry.
+    /// Returns the tick of the last entry.
     pub(super) fn end(&self) -> u64 {
         if self.units == 0 { 0 } else { self.last }
     }
 
-    /// Makes a cursor for every quota; those of a new window start at the front.
+    /// Creates a cursor for every quota. Cursors of a new window start at the front.
     pub(super) fn sync(&mut self, limits: &Limits) {
         let quotas = limits.quotas();
         let windows = self.cursors.iter().map(|cursor| cursor.window);
@@ -246,7 +246,7 @@ impl Wide {
         }));
     }
 
-    /// Drops what is before every cursor.
+    /// Drops the codes before every cursor.
     fn drop_front(&mut self, account: &Account) {
         let live = self.cursors.iter().filter(|cursor| cursor.units > 0);
         let Some(first) = live.min_by_key(|cursor| (cursor.chunk, cursor.offset)).copied() else {
@@ -296,7 +296,7 @@ impl Wide {
         account.shrink(bytes);
     }
 
-    /// What a chunk takes beside its codes; the deque may be half empty.
+    /// The bytes of a chunk without its codes. The deque may be half empty.
     const CHUNK_BYTES: usize = 2 * size_of::<Chunk>() + BLOCK_OVERHEAD;
 
     fn clear(&mut self, account: &Account) {
@@ -309,7 +309,7 @@ impl Wide {
         }
     }
 
-    /// Writes the code of the open entry, now that the gap to the next is known.
+    /// Writes the code of the open entry when the gap to the next is known.
     fn close(&mut self, date: u64, limits: &Limits, account: &Account) {
         let code = Code::new(self.open, date - self.last);
         self.make_room(account);
@@ -332,8 +332,8 @@ impl Wide {
         }
     }
 
-    /// Makes sure that the back chunk has room for a code. When the budget is spent, its entries
-    /// are merged; if even that gives no room, the block grows all the same, by a code.
+    /// Makes space for a code in the back chunk. If the budget is spent, its entries are merged. If
+    /// that is not enough, the block grows by one code above the budget.
     fn make_room(&mut self, account: &Account) {
         let full = self.chunks.back().is_none_or(|chunk| chunk.codes.len() + CODE_MAX > CHUNK);
         if full && (self.spare.capacity() > 0 || account.try_grow(CHUNK + Self::CHUNK_BYTES)) {
@@ -366,7 +366,7 @@ impl Wide {
         }
     }
 
-    /// Merges the entries of one chunk. Cursors are made again.
+    /// Merges the entries of one chunk. Cursors are created again.
     fn squeeze(&mut self, index: usize, quantum: u64) {
         let end = self.chunks.get(index + 1).map_or(self.last, |next| next.first);
         let Some(chunk) = self.chunks.get_mut(index) else {
@@ -412,7 +412,8 @@ impl Wide {
         Some(given)
     }
 
-    /// Takes up to `units` off the entry at byte `at` of a chunk; an entry of no units goes.
+    /// Removes up to `units` from the entry at position `at` of a chunk, and the entry if none are
+    /// left.
     fn reduce(
         &mut self,
         index: usize,
@@ -432,20 +433,20 @@ impl Wide {
                 let previous = read(&chunk.codes[from..]);
                 (from, Code::new(previous.units, previous.gap + entry.gap))
             }
-            // An entry of no units stays where there is none before it in the chunk.
+            // An empty entry stays if it is the first of its chunk.
             _ => (at, Code::new(entry.units - given, entry.gap)),
         };
         chunk.codes.splice(from..at + entry.len, code.as_slice().iter().copied());
         self.code_bytes = self.code_bytes + chunk.codes.len() - length;
-        // A gap that was joined may take a byte more than there was room for.
+        // A joined gap may take one byte more than there was space for.
         let more = chunk.codes.capacity() - room;
         self.chunk_bytes += more;
         account.grow(more);
         given
     }
 
-    /// The last entry is gone: the one before it becomes the open one again. False if there is
-    /// none.
+    /// Removes the last entry. The one before it becomes the open entry again. Returns `false` if
+    /// there is none.
     fn reopen(&mut self, account: &Account) -> bool {
         let Some(chunk) = self.chunks.back_mut() else {
             return false;

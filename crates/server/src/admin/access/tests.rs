@@ -22,7 +22,7 @@ fn status(access: &Access, peer: &Peer, authorization: Option<&str>) -> u16 {
 }
 
 #[test]
-fn only_loopback_is_open_without_a_proof() {
+fn only_loopback_is_open_without_authentication() {
     for (address, token, mtls, may) in [
         ("127.0.0.1:1", false, false, true),
         ("127.9.9.9:1", false, false, true),
@@ -50,7 +50,7 @@ fn without_a_token_the_peer_decides() {
 }
 
 #[test]
-fn with_a_token_nothing_else_does() {
+fn with_a_token_only_the_token_decides() {
     let access = Access::token(&format!("{TOKEN}\n")).unwrap();
     for peer in [peer("127.0.0.1:9", false), peer("192.0.2.1:9", true)] {
         assert_eq!(status(&access, &peer, Some(&format!("Bearer {TOKEN}"))), 200);
@@ -72,7 +72,7 @@ fn with_a_token_nothing_else_does() {
 }
 
 #[test]
-fn tokens_that_protect_nothing_are_refused_and_none_is_shown() {
+fn weak_tokens_are_rejected_and_not_shown() {
     assert!(Access::token("").is_err());
     assert!(Access::token("short").is_err());
     assert!(Access::token("0123456789 abcdef").is_err());

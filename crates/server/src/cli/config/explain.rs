@@ -1,11 +1,11 @@
-//! `config explain`: which rule and which limit something meets, and why.
+//! `config explain`: the rules and limits that apply to a request, and why.
 
 use std::io::{self, Write};
 
 use serde_json::{Value, json};
 use slidegate::format_duration;
 
-use super::rule::{AuthRequest, Meeting};
+use super::rule::{AuthRequest, RuleMatch};
 use super::{quotas_in_words, written};
 use crate::cli::exit;
 use crate::config::Loaded;
@@ -14,28 +14,28 @@ use crate::domain::{Entry, How, LevelNames};
 use crate::nearest::hint;
 use crate::spec::{DescriptorSpec, DomainSpec, LimitSpec, PolicySpec, Rollout, RuleSpec};
 
-/// What is to be explained.
+/// The request to explain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
     /// A descriptor of a domain: keys with values.
     Descriptor {
         /// The domain.
         domain: String,
-        /// One for each level.
+        /// One entry for each level.
         entries: Vec<(String, String)>,
     },
-    /// A request of forward auth.
+    /// A forward auth request.
     Request(HttpRequest),
 }
 
 impl Subject {
-    /// Reads `shop user=alice,path=/cart`, or `POST /login x-plan:gold address=203.0.113.9`.
+    /// Parses `shop user=alice,path=/cart`, or `POST /login x-plan:gold address=203.0.113.9`.
     ///
     /// # Errors
     ///
-    /// When it is neither; the text says what to write.
+    /// Returns the expected syntax if the input is neither.
     pub fn parse(words: &[String]) -> Result<Self, String> {
-        let wrong = "say DOMAIN KEY=VALUE,KEY=VALUE, or METHOD /PATH [NAME:VALUE...] \
+        let wrong = "use DOMAIN KEY=VALUE,KEY=VALUE, or METHOD /PATH [NAME:VALUE...] \
                      [address=ADDRESS] [host=HOST]";
         match words {
             [domain, entries] if !entries.starts_with('/') => {
@@ -72,12 +72,12 @@ fn add(request: &mut HttpRequest, word: &str) -> Result<(), String> {
     } else if let Some((name, value)) = word.split_once(':') {
         request.headers.push((name.trim().to_ascii_lowercase(), value.trim().to_owned()));
     } else {
-        return Err(format!("{word} is not understood: use NAME:VALUE, address=..., host=..."));
+        return Err(format!("invalid argument {word}: use NAME:VALUE, address=..., host=..."));
     }
     Ok(())
 }
 
-/// Says what a subject meets. Ends with 1 when it meets nothing.
+/// Explains which limits apply to a subject. Returns exit code 1 if none applies.
 pub fn explain(loaded: &Loaded, subject: &Subject, json: bool, out: &mut dyn Write) -> u8 {
     let (met, lines, object) = match subject {
         Subject::Descriptor { domain, entries } => {
@@ -108,12 +108,12 @@ fn rules(loaded: &Loaded, request: &HttpRequest) -> (bool, Vec<String>, Value) {
     let mut any = false;
     let request = AuthRequest::new(request, &loaded.settings);
     for rule in &loaded.spec.rules {
-        let meeting = request.meet(rule);
-        any |= !matches!(meeting, Meeting::Passes(_));
-        objects.push(tell_rule(loaded, rule, request.tier(rule), &meeting, &mut lines));
+        let found = request.match_rule(rule);
+        any |= !matches!(found, RuleMatch::Passes(_));
+        objects.push(tell_rule(loaded, rule, request.tier(rule), &found, &mut lines));
     }
     if !any {
-        lines.push("no rule applies: the request is allowed, and counted nowhere".to_owned());
+        lines.push("no rule applies: the request is allowed and not counted".to_owned());
     }
     (any, lines, json!({"met": any, "rules": objects}))
 }
@@ -122,20 +122,20 @@ fn tell_rule(
     loaded: &Loaded,
     rule: &RuleSpec,
     tier: Option<&str>,
-    meeting: &Meeting,
+    found: &RuleMatch,
     lines: &mut Vec<String>,
 ) -> Value {
     let name = &rule.name;
-    match meeting {
-        Meeting::Passes(why) => {
+    match found {
+        RuleMatch::Passes(why) => {
             lines.push(format!("- rule {name} does not apply: {why}"));
             json!({"rule": name, "applies": false, "why": why})
         }
-        Meeting::Denies(why) => {
+        RuleMatch::Denies(why) => {
             lines.push(format!("- rule {name} denies: {why}"));
             json!({"rule": name, "applies": true, "why": why, "denies": true})
         }
-        Meeting::Counts { why, key } => {
+        RuleMatch::Counts { why, key } => {
             let policy = loaded.spec.policy(&rule.policy);
             let shown = match policy {
                 Some(policy) if policy.secret_keys => "(secret)",
@@ -164,25 +164,25 @@ fn tell_rule(
     }
 }
 
-/// How a policy is counted and what its denial means.
+/// Describes the algorithm of a policy and whether its denials are enforced.
 fn how(policy: &PolicySpec) -> String {
     let switch = match (policy.rollout, policy.enforce_percent) {
         (Rollout::Enforce, 100) => "enforced".to_owned(),
-        (Rollout::Enforce, share) => format!("enforced for {share} of a hundred keys"),
-        (Rollout::Shadow, _) => "in shadow: never denied".to_owned(),
-        (Rollout::Off, _) => "switched off: not even counted".to_owned(),
+        (Rollout::Enforce, share) => format!("enforced for {share} % of the keys"),
+        (Rollout::Shadow, _) => "shadow mode: never denied".to_owned(),
+        (Rollout::Off, _) => "switched off: not counted".to_owned(),
     };
     format!("{}, in {}, {switch}", policy.algorithm, policy.store)
 }
 
-/// An entry, and what it meets at its level.
+/// An entry, and the node that matches it at its level.
 struct LevelMatch<'a> {
     entry: &'a (String, String),
-    /// The path ends without.
+    /// `None` if nothing matches, which ends the path.
     met: Option<(&'a DescriptorSpec, How)>,
 }
 
-/// The path of a descriptor through a tree.
+/// Returns the path of a descriptor through a tree.
 fn walk<'a>(domain: &'a DomainSpec, entries: &'a [(String, String)]) -> Vec<LevelMatch<'a>> {
     let mut steps = Vec::with_capacity(entries.len());
     let mut level = domain.descriptors.as_slice();
@@ -203,7 +203,7 @@ fn descriptor(domain: &DomainSpec, entries: &[(String, String)]) -> (bool, Vec<S
     lines.extend(steps.iter().map(tell_step));
     let last = steps.last().and_then(|step| step.met).filter(|_| steps.len() == entries.len());
     let (met, verdict) = match last {
-        None => (false, "nothing of the tree fits: not limited".to_owned()),
+        None => (false, "no entry of the tree matches: not limited".to_owned()),
         Some((spec, _)) => match &spec.limit {
             None if !spec.descriptors.is_empty() => {
                 (false, "the limits are deeper in the tree: not limited".to_owned())
@@ -212,7 +212,7 @@ fn descriptor(domain: &DomainSpec, entries: &[(String, String)]) -> (bool, Vec<S
             Some(limit) => {
                 let mode = match (spec.shadow_mode, spec.quota_mode) {
                     (true, _) => ", in shadow mode: never denied",
-                    (_, true) => ", in quota mode: denies only with all others of its kind",
+                    (_, true) => ", in quota mode: denies only if all others in quota mode deny",
                     _ => "",
                 };
                 (true, format!("{}{mode}, counted in {}", tell_limit(limit), domain.store))
@@ -235,15 +235,15 @@ fn tell_step(step: &LevelMatch<'_>) -> String {
     let (key, value) = step.entry;
     let entry = if value.is_empty() { key.clone() } else { format!("{key}={value}") };
     match step.met {
-        None => format!("- {entry} meets nothing at this level"),
+        None => format!("- {entry} matches nothing at this level"),
         Some((spec, how)) => {
             let name = spec.composite();
             let how = match how {
                 How::Value => "by key and value",
-                How::Wildcard => "by its `*`, the first that fits",
-                How::Key => "by its key, whatever the value",
+                How::Wildcard => "by its `*`, the first match",
+                How::Key => "by its key, for any value",
             };
-            format!("- {entry} meets {name} {how}")
+            format!("- {entry} matches {name} {how}")
         }
     }
 }
@@ -252,7 +252,7 @@ fn tell_limit(limit: &LimitSpec) -> String {
     let name = limit.name.as_ref().map(|name| format!("limit {name}: ")).unwrap_or_default();
     let replaces = match limit.replaces.as_slice() {
         [] => String::new(),
-        names => format!(", in place of {}", names.join(", ")),
+        names => format!(", instead of {}", names.join(", ")),
     };
     let what = match limit.rate {
         None => "unlimited".to_owned(),
@@ -267,7 +267,8 @@ fn tell_limit(limit: &LimitSpec) -> String {
     format!("{name}{what}{replaces}")
 }
 
-/// What tells this count from others: the value, or the pattern where it is shared.
+/// Returns the parts that distinguish this count from others: the value, or the pattern if values
+/// share a count.
 fn counted(steps: &[LevelMatch<'_>]) -> String {
     let part = |step: &LevelMatch<'_>| {
         let (key, value) = step.entry;

@@ -8,18 +8,18 @@ use crate::config::scenario::HttpRequest;
 use crate::http::auth::{KeySource, Mismatch, OriginalRequest, RuleKey, matches, only};
 use crate::spec::RuleSpec;
 
-/// What a rule makes of a request.
+/// The result of a rule for a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Meeting {
-    /// It does not apply, because.
+pub(super) enum RuleMatch {
+    /// The rule does not apply, for this reason.
     Passes(String),
-    /// It applies, because; and the request is counted by this key.
+    /// The rule applies, for this reason, and the request is counted by this key.
     Counts { why: String, key: String },
-    /// It applies, and denies, because the key cannot be made.
+    /// The rule applies and denies, because the key cannot be created.
     Denies(String),
 }
 
-/// A request as forward auth sees it.
+/// A request in the form of forward auth.
 #[derive(Debug)]
 pub(super) struct AuthRequest {
     original: OriginalRequest,
@@ -31,7 +31,7 @@ pub(super) struct AuthRequest {
 impl AuthRequest {
     pub(super) fn new(request: &HttpRequest, settings: &Settings) -> Self {
         let HttpRequest { method, host, path, address, headers } = request.clone();
-        // What is not a header cannot be sent to the daemon either.
+        // An invalid header cannot be sent to the daemon either.
         let header = |(name, value): (String, String)| {
             Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?))
         };
@@ -49,8 +49,8 @@ impl AuthRequest {
         KeySource { address: *address, original, value_max: *value_max }
     }
 
-    /// Holds the request against a rule.
-    pub(super) fn meet(&self, rule: &RuleSpec) -> Meeting {
+    /// Evaluates a rule for the request.
+    pub(super) fn match_rule(&self, rule: &RuleSpec) -> RuleMatch {
         let OriginalRequest { method, host, path } = &self.original;
         let wanted = &rule.matches;
         let matched = match matches(wanted, &self.original, &self.headers) {
@@ -59,7 +59,7 @@ impl AuthRequest {
                 let none_of = |what: &str, found: &str, wanted: &[String]| {
                     format!("{what} {found} is not {}", wanted.join(" or "))
                 };
-                return Meeting::Passes(match mismatch {
+                return RuleMatch::Passes(match mismatch {
                     Mismatch::Host => none_of("host", host, &wanted.hosts),
                     Mismatch::Method => none_of("method", method, &wanted.methods),
                     Mismatch::Path => none_of("path", path, &wanted.paths),
@@ -81,16 +81,16 @@ impl AuthRequest {
         let shown = |key: Vec<u8>| String::from_utf8_lossy(&key).into_owned();
         let lacks = |lack| format!("{lack} (missing_key: {})", rule.missing.name());
         match self.source().key(rule, matched.pattern(), &self.headers) {
-            RuleKey::Key(key) => Meeting::Counts { why, key: shown(key) },
+            RuleKey::Key(key) => RuleMatch::Counts { why, key: shown(key) },
             RuleKey::Instead(key, lack) => {
-                Meeting::Counts { why: format!("{why}; {}", lacks(lack)), key: shown(key) }
+                RuleMatch::Counts { why: format!("{why}; {}", lacks(lack)), key: shown(key) }
             }
-            RuleKey::Skip(lack) => Meeting::Passes(lacks(lack)),
-            RuleKey::Deny(lack) => Meeting::Denies(lacks(lack)),
+            RuleKey::Skip(lack) => RuleMatch::Passes(lacks(lack)),
+            RuleKey::Deny(lack) => RuleMatch::Denies(lacks(lack)),
         }
     }
 
-    /// The tier that the request has by a rule; a header that comes twice names none.
+    /// Returns the tier of the request in a rule. A repeated header selects none.
     pub(super) fn tier(&self, rule: &RuleSpec) -> Option<&str> {
         only(&self.headers, rule.tier_header.as_deref()?)
     }

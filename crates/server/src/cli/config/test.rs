@@ -1,4 +1,4 @@
-//! `config test`: plays timed requests against the real engine, by a clock set by hand.
+//! `config test`: runs timed requests against the real engine, with a simulated clock.
 
 use core::future::Future;
 use core::pin::pin;
@@ -24,20 +24,20 @@ use crate::http::auth::matching_rules;
 use crate::nearest::hint;
 use crate::spec::{MEMORY, Spec, StoreSpec};
 
-/// What to play, and how to tell.
+/// The tests to run, and the output format.
 #[derive(Debug, Clone)]
 pub struct TestOptions {
-    /// Files of tests.
+    /// Test files.
     pub files: Vec<PathBuf>,
-    /// The configuration of files that name none; its variables and flags are for all.
+    /// The configuration of test files that name none. Its variables and flags apply to all.
     pub request: Request,
-    /// One object a line, for programs.
+    /// Writes one JSON object per line, for programs.
     pub json: bool,
     /// Whether to write in colors.
     pub colors: bool,
 }
 
-/// Plays all tests of all files. Ends with 1 when one fails, with 78 when a file is wrong.
+/// Runs all tests of all files. Returns exit code 1 if one fails, and 78 if a file is invalid.
 pub fn test(options: &TestOptions, out: &mut dyn Write) -> u8 {
     let mut tally = Tally { passed: 0, failed: 0, code: exit::OK };
     for file in &options.files {
@@ -90,7 +90,7 @@ impl Tally {
     }
 }
 
-/// Where a test went wrong.
+/// The place and reason of a failed test.
 struct Failure {
     line: usize,
     what: String,
@@ -106,7 +106,7 @@ fn play(
     if let Some(config) = &scenario.config {
         request.paths = vec![config.clone()];
     }
-    // Nothing is asked of a real store, so its secrets are not needed.
+    // No real store is used, so its secrets are not needed.
     request.secrets = false;
     let mut loaded = match load(&request) {
         Ok(loaded) => loaded,
@@ -121,7 +121,7 @@ fn play(
     Ok(())
 }
 
-/// The limits are what is tried, not the network: everything is counted in this process.
+/// Replaces all stores by memory: the limits are tested, not the network.
 fn into_memory(spec: &mut Spec) {
     spec.stores.retain(|store| matches!(store, StoreSpec::Memory(_)));
     for policy in &mut spec.policies {
@@ -152,11 +152,11 @@ fn tell(
     }
 }
 
-/// When tests begin: a moment at which windows of every named length begin, so that those which are
-/// aligned (`fixed`, `counter`) start with the test.
+/// The start time of tests. Windows of every named length start at this time, so that aligned
+/// windows (`fixed`, `counter`) start with the test.
 const START: Duration = Duration::from_secs(7 * 30 * 73 * 86_400);
 
-/// Plays one test with fresh counts.
+/// Runs one test with empty counts.
 fn run(loaded: &Loaded, test: &Test) -> Result<(), Failure> {
     let clock = ManualClock::new(START);
     let engine = Engine::with_clock(&loaded.spec, Some(clock.clone()), &mut NoRestore)
@@ -174,7 +174,7 @@ fn run(loaded: &Loaded, test: &Test) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What came of a step.
+/// The result of a step.
 struct Seen {
     allowed: bool,
     remaining: Option<u64>,
@@ -261,11 +261,11 @@ fn ask_domain(
     })
 }
 
-/// In memory nothing waits: an answer is there at once.
+/// Returns the result of a future that never waits, as in memory.
 fn ready<T>(answer: impl Future<Output = T>) -> Result<T, String> {
     match pin!(answer).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => Ok(answer),
-        Poll::Pending => Err("a store that is not memory was asked".to_owned()),
+        Poll::Pending => Err("internal error: a test used a store other than memory".to_owned()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Settings from the environment and from flags, put over those of files.
+//! Settings from environment variables and flags, which override those of files.
 
 mod reference;
 mod reference_table;
@@ -9,20 +9,20 @@ use core::fmt;
 pub(super) use reference::Reference;
 pub(super) use variables::{flags, standard, variables};
 
-/// The variables of a process, or of a test.
+/// The environment variables of a process, or of a test.
 #[derive(Clone, Default)]
 pub struct Environment {
     list: Vec<(String, String)>,
 }
 
 impl Environment {
-    /// Those of this process. What is not UTF-8 is read as far as it is.
+    /// Returns the variables of this process. Invalid UTF-8 is replaced.
     pub fn of_process() -> Self {
         let text = |value: std::ffi::OsString| value.to_string_lossy().into_owned();
         std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect()
     }
 
-    /// The value of a variable; an empty one is as good as none.
+    /// Returns the value of a variable. An empty value counts as absent.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         let found = self.list.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
@@ -35,7 +35,7 @@ impl Environment {
 
 impl fmt::Debug for Environment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Values may be passwords, and most are none of ours.
+        // Values may be passwords, and most belong to other programs.
         f.debug_list().entries(self.names()).finish()
     }
 }

@@ -9,7 +9,7 @@ use crate::config::report::{Report, Severity};
 use crate::config::source::{Origin, Span};
 use crate::config::yaml::Node;
 
-/// The name of the domains' store, when variables name a Redis.
+/// The name of the store of the domains, if variables configure a Redis.
 pub(in crate::config) const STORE: &str = "redis";
 
 /// The variables of envoyproxy/ratelimit.
@@ -22,7 +22,7 @@ impl<'a> Reference<'a> {
         Self { environment }
     }
 
-    /// Returns the variables that show that the environment was made for that service.
+    /// Returns the variables that show that the environment is meant for that service.
     pub(in crate::config) fn marks(&self) -> Vec<&'static str> {
         let is_common = |name: &str| COMMON.split_whitespace().any(|common| common == name);
         let set = names().filter(|name| self.environment.get(name).is_some());
@@ -31,7 +31,7 @@ impl<'a> Reference<'a> {
 
     /// Applies the variables to a tree. Returns the store of the domains if it is not memory.
     ///
-    /// In an environment that was made for that service, its defaults apply too.
+    /// If the environment is meant for that service, its defaults apply too.
     pub(in crate::config) fn apply(
         &self,
         root: &mut Node,
@@ -40,8 +40,7 @@ impl<'a> Reference<'a> {
         let marks = self.marks();
         if !marks.is_empty() {
             let message = format!(
-                "this environment was made for envoyproxy/ratelimit ({} set): its variables and \
-                 defaults apply",
+                "environment of envoyproxy/ratelimit detected ({} set): its variables and defaults apply",
                 marks.join(", ")
             );
             report.general(Severity::Note, "reference", message);
@@ -61,50 +60,49 @@ impl<'a> Reference<'a> {
         self.config_type(report);
         let store = self.redis(root, report);
         if store.is_none() && !marks.is_empty() && !report.has("backend-type") {
-            let message = "REDIS_URL is not set: counts live in this process, and N nodes admit up to \
-                           N times the limit";
+            let message = "REDIS_URL is not set: counts are in this process, so N nodes admit up to N times the limit";
             report.general(Severity::Warning, "backend-type", message);
         }
         store
     }
 
-    /// `PORT` without any file: many platforms set it for whatever they start.
+    /// Applies `PORT` if there is no file, because many platforms set it.
     pub(in crate::config) fn apply_port(&self, root: &mut Node, report: &mut Report) {
         if let Some(port) = self.environment.get("PORT") {
             put(root, "listen.http", "PORT", &format!("0.0.0.0:{port}"), report);
-            let message =
-                "PORT is set, and no limits are configured: the built-in example is served";
+            let message = "PORT is set but no limits are configured: using the built-in example";
             let finding = report.general(Severity::Warning, "example", message);
             finding.help("name a file with --config, or a directory with RUNTIME_ROOT");
         }
     }
 
-    /// Names each variable that is set and not honored.
+    /// Reports each variable that is set but not supported.
     fn name_ignored(&self, report: &mut Report) {
         for (why, names) in IGNORED {
             for name in names.split_whitespace() {
                 if self.environment.get(name).is_some() {
                     let span = self.span(name, report);
-                    let message = format!("{name} is not honored: {why}");
+                    let message = format!("{name} is not supported: {why}");
                     report.note(span, "ignored-variable", message);
                 }
             }
         }
     }
 
-    /// Puts the value of a variable at a path, if it has one.
+    /// Sets the value of a variable at a path, if it has one.
     fn set(&self, root: &mut Node, path: &str, name: &str, report: &mut Report) {
         if let Some(value) = self.environment.get(name) {
             put(root, path, name, value, report);
         }
     }
 
-    /// Whether a flag is set; absent and malformed ones are not.
+    /// Returns `true` if a flag is set. Absent and malformed flags are not.
     pub(in crate::config) fn is_set(&self, name: &str) -> bool {
         self.environment.get(name).and_then(truth).unwrap_or(false)
     }
 
-    /// That service can stop to charge, and this one can charge all: the opposite.
+    /// Converts the setting of that service, which stops charging, to the opposite setting here,
+    /// which charges all.
     fn charge_all(&self, root: &mut Node, report: &mut Report) {
         const NAME: &str = "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT";
         let Some(value) = self.environment.get(NAME) else { return };
@@ -116,12 +114,13 @@ impl<'a> Reference<'a> {
         put(root, "envoy.charge_all", NAME, opposite, report);
     }
 
-    /// `HOST` and `PORT`: if either is set, or all defaults apply, both are as that service has them.
+    /// Applies `HOST` and `PORT`. If either is set, or all defaults apply, both have the values of
+    /// that service.
     fn listeners(&self, root: &mut Node, with_defaults: bool, report: &mut Report) {
         for (path, host, any, port, usual) in [
             ("listen.http", "HOST", "0.0.0.0", "PORT", "8080"),
             ("listen.grpc", "GRPC_HOST", "0.0.0.0", "GRPC_PORT", "8081"),
-            // Its debug port is open to all; ours requires a token beyond loopback.
+            // Its debug port is open to all clients. Here, it requires a token except on loopback.
             ("listen.admin", "DEBUG_HOST", "127.0.0.1", "DEBUG_PORT", "6070"),
         ] {
             let (given_host, given_port) = (self.environment.get(host), self.environment.get(port));
@@ -134,7 +133,7 @@ impl<'a> Reference<'a> {
         }
     }
 
-    /// TLS of the gRPC listener alone.
+    /// Applies TLS for the gRPC listener only.
     fn tls(&self, root: &mut Node, report: &mut Report) {
         if !self.is_set("GRPC_SERVER_USE_TLS") {
             return;
@@ -148,14 +147,14 @@ impl<'a> Reference<'a> {
             self.set(root, path, name, report);
             if is_required && self.environment.get(name).is_none() {
                 let span = self.span("GRPC_SERVER_USE_TLS", report);
-                let message = format!("GRPC_SERVER_USE_TLS is set, and {name} is not");
+                let message = format!("GRPC_SERVER_USE_TLS is set but {name} is not");
                 let finding = report.error(span, "missing-key", message);
                 finding.help(format!("set {name} to the path of a PEM file"));
             }
         }
     }
 
-    /// Where statistics go: to StatsD by default, as that service does, or to Prometheus.
+    /// Applies the destination of statistics: StatsD by default, as in that service, or Prometheus.
     fn statistics(&self, root: &mut Node, with_defaults: bool, report: &mut Report) {
         if self.is_set("DISABLE_STATS") {
             return;
@@ -200,17 +199,16 @@ impl<'a> Reference<'a> {
             return;
         };
         let span = self.span("CONFIG_TYPE", report);
-        let message = format!("limits cannot be loaded by {kind}");
+        let message = format!("limits cannot be loaded with {kind}");
         report.error(span, "config-type", message).help("use files, and CONFIG_TYPE=FILE");
     }
 
-    /// The Redis that `REDIS_URL` names, as a store.
+    /// Applies `REDIS_URL` as a store.
     fn redis(&self, root: &mut Node, report: &mut Report) -> Option<&'static str> {
         if let Some(kind) = self.environment.get("BACKEND_TYPE").filter(|kind| *kind != "redis") {
             let span = self.span("BACKEND_TYPE", report);
             let message = format!(
-                "{kind} is not a store: counts live in this process, and N nodes admit up to N times \
-                 the limit"
+                "{kind} is not a store: counts are in this process, so N nodes admit up to N times the limit"
             );
             report.warning(span, "backend-type", message).help("set REDIS_URL to share counts");
             return None;
@@ -248,7 +246,7 @@ impl<'a> Reference<'a> {
             self.set(root, &format!("{store}.{key}"), name, report);
         }
         if let Some(prefix) = self.environment.get("CACHE_KEY_PREFIX") {
-            // Our keys have a colon behind the prefix anyway.
+            // Keys have a colon after the prefix anyway.
             let prefix = prefix.strip_suffix(':').filter(|rest| !rest.is_empty()).unwrap_or(prefix);
             put(root, &format!("{store}.prefix"), "CACHE_KEY_PREFIX", prefix, report);
         }
@@ -268,7 +266,7 @@ impl<'a> Reference<'a> {
         addresses.split(',').map(with_password).collect::<Vec<_>>().join(",")
     }
 
-    /// `REDIS_AUTH` is a password, or a user and a password with a colon between.
+    /// Applies `REDIS_AUTH`: a password, or a user and a password separated by a colon.
     fn credentials(&self, root: &mut Node, store: &str, report: &mut Report) {
         let Some(auth) = self.environment.get("REDIS_AUTH") else { return };
         let (user, password) =
@@ -285,18 +283,18 @@ impl<'a> Reference<'a> {
     }
 }
 
-/// Puts the value of a variable at a path.
+/// Sets the value of a variable at a path.
 fn put(root: &mut Node, path: &str, name: &str, value: &str, report: &mut Report) {
     variables::put(root, path, Origin::Environment(name.to_owned()), value, report);
 }
 
-/// A host and a port as one address.
+/// Joins a host and a port.
 fn joined(host: &str, port: &str) -> String {
     let bare = host.contains(':') && !host.starts_with('[');
     if bare { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
-/// Flags as that service's language reads them.
+/// Parses flags as Go does.
 fn truth(value: &str) -> Option<bool> {
     match value {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),

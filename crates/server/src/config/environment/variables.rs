@@ -1,4 +1,4 @@
-//! Our own variables, `SLIDEGATE_LISTEN_HTTP`, and flags.
+//! Variables of the daemon, such as `SLIDEGATE_LISTEN_HTTP`, and flags.
 
 use super::Environment;
 use crate::config::report::Report;
@@ -6,16 +6,16 @@ use crate::config::source::Origin;
 use crate::config::table::{self, VARIABLE_PREFIX};
 use crate::config::yaml::{Node, Scalar};
 
-/// Variables of ours that are read elsewhere.
+/// Variables that are read elsewhere.
 const ELSEWHERE: [&str; 2] = ["SLIDEGATE_CONFIG", "SLIDEGATE_ADDRESS"];
 
-/// Variables that mean the same to every program; the last one takes precedence.
+/// Variables that have the same meaning in every program. The last one takes precedence.
 const STANDARD: [(&str, &str); 2] = [
     ("OTEL_EXPORTER_OTLP_ENDPOINT", "tracing.endpoint"),
     ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "tracing.endpoint"),
 ];
 
-/// Puts the values of variables that are common to many programs into a tree.
+/// Applies variables that are common to many programs.
 pub(in crate::config) fn standard(environment: &Environment, root: &mut Node, report: &mut Report) {
     for (name, path) in STANDARD {
         if let Some(value) = environment.get(name) {
@@ -24,7 +24,7 @@ pub(in crate::config) fn standard(environment: &Environment, root: &mut Node, re
     }
 }
 
-/// Puts the values of our variables into a tree.
+/// Applies the variables of the daemon.
 pub(in crate::config) fn variables(
     environment: &Environment,
     root: &mut Node,
@@ -44,7 +44,7 @@ pub(in crate::config) fn variables(
         }
         let value = environment.get(name).unwrap_or_default();
         let span = report.sources.add_pair(Origin::Environment(name.to_owned()), value);
-        let message = format!("{name} sets nothing");
+        let message = format!("unknown variable {name}");
         let finding = report.warning(span, "unknown-variable", message);
         finding
             .choices(name, known.iter().map(String::as_str))
@@ -52,7 +52,7 @@ pub(in crate::config) fn variables(
     }
 }
 
-/// Puts the values of flags, by the paths of their settings, into a tree.
+/// Applies flags, which are named by the paths of their settings.
 pub(in crate::config) fn flags(flags: &[(String, String)], root: &mut Node, report: &mut Report) {
     let known = table::settings();
     for (path, value) in flags {
@@ -62,13 +62,13 @@ pub(in crate::config) fn flags(flags: &[(String, String)], root: &mut Node, repo
             continue;
         }
         let span = report.sources.add_pair(origin, value).at_start();
-        let message = format!("there is no setting `{path}`");
+        let message = format!("unknown setting `{path}`");
         let names = known.iter().map(|(path, _)| path.as_str());
         report.error(span, "unknown-setting", message).choices(path, names);
     }
 }
 
-/// Puts a value with its origin at a path.
+/// Sets a value with its origin at a path.
 pub(super) fn put(root: &mut Node, path: &str, origin: Origin, value: &str, report: &mut Report) {
     let span = report.sources.add_pair(origin, value);
     root.put(path, Node::scalar(Scalar::given(value), span));

@@ -3,28 +3,28 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where the files are unless `RUNTIME_ROOT` and its companions say otherwise.
+/// The default directory, unless `RUNTIME_ROOT` and related variables set another one.
 const ROOT: &str = "/srv/runtime_data/current";
 const APP_DIRECTORY: &str = "config";
 
-/// The most files of a directory.
+/// The maximum number of files in a directory.
 const FILES_MAX: usize = 10_000;
 
-/// The deepest nesting of directories.
+/// The maximum nesting of directories.
 const DEPTH_MAX: usize = 8;
 
-/// What a directory holds.
+/// The files of a directory.
 #[derive(Debug, Default)]
 pub(in crate::config) struct Listing {
-    /// Files, in the order of their paths.
+    /// Files, ordered by path.
     pub(in crate::config) files: Vec<PathBuf>,
-    /// How many were passed over because their names begin with a dot.
+    /// The number of files that were skipped because their names start with a dot.
     pub(in crate::config) hidden: usize,
 }
 
-/// All files in and below a directory.
+/// Lists all files in and below a directory.
 ///
-/// Names that begin with two dots are never read: Kubernetes keeps its own copies under them.
+/// Names that start with two dots are never read: Kubernetes keeps its own copies under them.
 pub(in crate::config) fn list(directory: &Path, dotfiles: bool) -> Result<Listing, String> {
     let mut listing = Listing::default();
     walk(directory, dotfiles, 0, &mut listing)?;
@@ -32,11 +32,11 @@ pub(in crate::config) fn list(directory: &Path, dotfiles: bool) -> Result<Listin
     Ok(listing)
 }
 
-/// The files that a load of this directory reads, in the order of their paths.
+/// Returns the files of a directory that are loaded, ordered by path.
 ///
 /// # Errors
 ///
-/// When a directory cannot be read, or there are too many files.
+/// Returns an error if a directory cannot be read, or there are too many files.
 pub(crate) fn list_directory(directory: &Path, dotfiles: bool) -> Result<Vec<PathBuf>, String> {
     list(directory, dotfiles).map(|listing| listing.files)
 }
@@ -50,10 +50,10 @@ fn walk(
     let name = directory.display();
     if depth > DEPTH_MAX {
         return Err(format!(
-            "{name}: directories nested deeper than {DEPTH_MAX}: use fewer levels"
+            "{name}: directories are nested deeper than {DEPTH_MAX} levels: use fewer levels"
         ));
     }
-    let unreadable = |error: std::io::Error| format!("{name}: it cannot be read ({error})");
+    let unreadable = |error: std::io::Error| format!("{name}: cannot be read ({error})");
     for entry in fs::read_dir(directory).map_err(unreadable)? {
         let entry = entry.map_err(unreadable)?;
         let file_name = entry.file_name();
@@ -66,7 +66,7 @@ fn walk(
             continue;
         }
         let path = entry.path();
-        // A link is what it leads to, so that swapped links of Kubernetes are files.
+        // Links are followed, so that swapped links of Kubernetes count as files.
         if path.is_dir() {
             walk(&path, dotfiles, depth + 1, listing)?;
         } else {
@@ -81,7 +81,7 @@ fn walk(
     Ok(())
 }
 
-/// The directory that the reference service would read, by its variables.
+/// Returns the directory that the reference service would read, from its variables.
 pub(in crate::config) fn reference_directory(variable: &dyn Fn(&str) -> Option<String>) -> PathBuf {
     let part = |name: &str, absent: &str| variable(name).unwrap_or_else(|| absent.to_owned());
     PathBuf::from(part("RUNTIME_ROOT", ROOT))

@@ -11,7 +11,7 @@ use crate::config::table::algorithm as read_algorithm;
 use crate::config::yaml::{Node, Shape};
 use crate::spec::{LimitSpec, RATE_LIMIT, RateSpec, Unit};
 
-/// The limit of a descriptor; `None` if it has none.
+/// Reads the limit of a descriptor, or `None` if it has none.
 pub(super) fn limit(node: &Node, extensions: bool, report: &mut Report) -> Option<LimitSpec> {
     let found = node.get("rate_limit")?;
     if !check_map("`rate_limit`", found, &RATE_LIMIT, extensions, report) {
@@ -31,8 +31,8 @@ pub(super) fn limit(node: &Node, extensions: bool, report: &mut Report) -> Optio
 fn rate(node: &Node, extensions: bool, report: &mut Report) -> Option<RateSpec> {
     let requests_per_unit = requests(node, "requests_per_unit", report);
     if node.get("requests_per_unit").is_none() {
-        let message = "without `requests_per_unit` everything is denied";
-        report.warning(node.span, "denies-all", message).help("say 0 if that is meant");
+        let message = "without `requests_per_unit`, every request is denied";
+        report.warning(node.span, "denies-all", message).help("write 0 if this is intended");
     }
     let unit = unit(node, report)?;
     let algorithm = if extensions { algorithm(node, report) } else { Algorithm::Log };
@@ -47,14 +47,14 @@ fn unit(node: &Node, report: &mut Report) -> Option<Unit> {
     let names = || Unit::ALL.into_iter().map(Unit::name);
     let Some(word) = text(node, "unit", report) else {
         if node.get("unit").is_none() {
-            let message = "a rate limit lacks `unit`";
+            let message = "rate limit without `unit`";
             report.error(node.span, "missing-key", message).choices("", names());
         }
         return None;
     };
     let unit = Unit::parse(&word);
     if let (None, Some(found)) = (unit, node.get("unit")) {
-        let message = format!("`{word}` is not a unit");
+        let message = format!("unknown unit `{word}`");
         report.error(found.span, "unit", message).choices(&word, names());
     }
     unit
@@ -70,25 +70,25 @@ fn algorithm(node: &Node, report: &mut Report) -> Algorithm {
     algorithm
 }
 
-/// With `unlimited`, a unit is refused as the reference service refuses it.
+/// Rejects a unit with `unlimited`, as the reference service does.
 fn check_unlimited(node: &Node, report: &mut Report) {
     if let Some(found) = node.get("unit") {
         let word = found.as_scalar().map_or("", |scalar| &scalar.text);
         if Unit::parse(word).is_some() {
-            let message = "`unlimited` has no unit";
+            let message = "`unlimited` must not have a unit";
             let finding = report.error(found.span, "unlimited-unit", message);
-            finding.help("leave out `unit` or `unlimited`");
+            finding.help("remove `unit` or `unlimited`");
         }
     }
     for key in ["requests_per_unit", "algorithm"] {
         if let Some(found) = node.get(key) {
             let message = format!("`{key}` has no effect with `unlimited`");
-            report.warning(found.span, "no-effect", message).help("leave it out");
+            report.warning(found.span, "no-effect", message).help("remove it");
         }
     }
 }
 
-/// What messages call one entry of `replaces`.
+/// The name of an entry of `replaces` in messages.
 const REPLACED: &str = "an item of `replaces`";
 
 fn replaces(node: &Node, name: Option<&str>, report: &mut Report) -> Vec<String> {
@@ -100,7 +100,7 @@ fn replaces(node: &Node, name: Option<&str>, report: &mut Report) -> Vec<String>
     let mut names = Vec::with_capacity(items.len());
     for item in items {
         let Shape::Map(_) = item.kind else {
-            let message = format!("{} is {}, and must be a map", REPLACED, item.what());
+            let message = format!("{} must be a map, but is {}", REPLACED, item.what());
             report.error(item.span, "non-map-list", message).help("write `- name: base`");
             continue;
         };

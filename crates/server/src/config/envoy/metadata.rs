@@ -1,4 +1,4 @@
-//! What a descriptor hands back with the answer.
+//! The metadata of a descriptor, which is part of the response.
 
 use serde_json::{Map, Number, Value as Json};
 
@@ -6,7 +6,7 @@ use super::scalar;
 use crate::config::report::Report;
 use crate::config::yaml::{Node, Scalar, Shape, Value};
 
-/// The metadata of a descriptor; none if it is empty.
+/// Reads the metadata of a descriptor, or `None` if it is empty.
 pub(super) fn metadata(node: &Node, report: &mut Report) -> Option<Json> {
     let found = node.get("metadata")?;
     if !matches!(found.kind, Shape::Map(_)) {
@@ -30,7 +30,7 @@ fn convert(node: &Node, report: &mut Report) -> Json {
         }
         Shape::List(items) => Json::Array(items.iter().map(|item| convert(item, report)).collect()),
         Shape::Scalar(scalar) => number_or_text(scalar).unwrap_or_else(|| {
-            let message = format!("`{}` cannot be told in an answer", scalar.text);
+            let message = format!("`{}` cannot be part of a response", scalar.text);
             report.error(node.span, "value", message).help("put it in quotes");
             Json::Null
         }),

@@ -1,7 +1,7 @@
-//! Files of envoyproxy/ratelimit, unchanged: what that service loads is loaded with the same
-//! meaning, and what it refuses is refused.
+//! Files of envoyproxy/ratelimit, unchanged: the files that it loads have the same meaning here,
+//! and the files that it rejects are rejected.
 //!
-//! What it ignores in silence, such as a known key in the wrong place, is a warning here.
+//! Settings that it ignores silently, such as a known key in the wrong place, cause a warning here.
 
 mod descriptor;
 mod directory;
@@ -15,10 +15,10 @@ pub(crate) use directory::list_directory;
 pub(super) use directory::{list, reference_directory};
 pub(super) use domains::Domains;
 
-/// The comment in a file's first line that turns our keys on.
+/// The comment in the first line of a file that enables extension keys.
 const EXTENSIONS_MARK: &str = "# slidegate: extensions";
 
-/// Whether the first line of a file turns our keys on.
+/// Returns `true` if the first line of a file enables extension keys.
 pub(super) fn has_extensions(text: &str) -> bool {
     let first = text.trim_start_matches('\u{feff}').lines().next().unwrap_or_default();
     first.trim_end() == EXTENSIONS_MARK

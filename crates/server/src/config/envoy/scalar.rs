@@ -1,11 +1,11 @@
-//! Scalars as that service reads them: by YAML 1.1.
+//! Scalars as envoyproxy/ratelimit reads them, in YAML 1.1.
 
 use crate::config::check::shown;
 use crate::config::report::Report;
 use crate::config::yaml::{Node, Scalar, Style, Value};
 use crate::domain::TEXT_MAX;
 
-/// What a scalar says by YAML 1.1.
+/// Returns the YAML 1.1 value of a scalar.
 pub(super) fn value(scalar: &Scalar) -> Value {
     if scalar.style != Style::Plain {
         return Value::Text;
@@ -15,7 +15,7 @@ pub(super) fn value(scalar: &Scalar) -> Value {
         "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => Value::Flag(false),
         text => match whole(text) {
             Some(number) => Value::Whole(number),
-            // `0o17` and the like are texts by 1.1, and whole numbers by 1.2.
+            // `0o17` and similar are texts in 1.1, and whole numbers in 1.2.
             None => match scalar.value() {
                 Value::Whole(_) => Value::Text,
                 other => other,
@@ -24,7 +24,7 @@ pub(super) fn value(scalar: &Scalar) -> Value {
     }
 }
 
-/// A whole number: with underscores, `0x1f`, `0b101`, or octal with a zero in front.
+/// Parses a whole number: with underscores, `0x1f`, `0b101`, or octal with a leading zero.
 fn whole(text: &str) -> Option<i128> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     if !digits.starts_with(|first: char| first.is_ascii_digit()) {
@@ -43,7 +43,7 @@ fn whole(text: &str) -> Option<i128> {
     number.ok().map(|number| if text.starts_with('-') { -number } else { number })
 }
 
-/// The text of a key; numbers and flags are taken as they are written.
+/// Returns the text of a key. Numbers and flags are used as they are written.
 pub(super) fn text(node: &Node, key: &str, report: &mut Report) -> Option<String> {
     let found = node.get(key)?;
     let Some(scalar) = found.as_scalar() else {
@@ -51,7 +51,8 @@ pub(super) fn text(node: &Node, key: &str, report: &mut Report) -> Option<String
         return None;
     };
     if let Value::Decimal(_) = value(scalar) {
-        let message = format!("`{}` is a decimal number, and `{key}` a text", shown(&scalar.text));
+        let message =
+            format!("`{key}` must be a text, but `{}` is a decimal number", shown(&scalar.text));
         report.error(found.span, "type", message).help("put it in quotes");
         return None;
     }
@@ -59,13 +60,13 @@ pub(super) fn text(node: &Node, key: &str, report: &mut Report) -> Option<String
         let message = format!("`{key}` has {} bytes", scalar.text.len());
         report
             .error(found.span, "range", message)
-            .help(format!("use at most {TEXT_MAX}, or a `*` in place of the rest"));
+            .help(format!("use at most {TEXT_MAX}, or end it with `*`"));
         return None;
     }
     Some(scalar.text.clone()).filter(|text| !text.is_empty())
 }
 
-/// The flag of a key; false if absent.
+/// Returns the flag of a key, or false if it is absent.
 pub(super) fn flag(node: &Node, key: &str, report: &mut Report) -> bool {
     let Some(found) = node.get(key) else { return false };
     match found.as_scalar().map(value) {
@@ -77,7 +78,7 @@ pub(super) fn flag(node: &Node, key: &str, report: &mut Report) -> bool {
     }
 }
 
-/// A number of requests; zero if absent.
+/// Returns a number of requests, or zero if it is absent.
 pub(super) fn requests(node: &Node, key: &str, report: &mut Report) -> u32 {
     let Some(found) = node.get(key) else { return 0 };
     match found.as_scalar().map(value) {
@@ -95,7 +96,7 @@ pub(super) fn requests(node: &Node, key: &str, report: &mut Report) -> u32 {
 
 pub(super) fn wrong_type(node: &Node, key: &str, must: &str, report: &mut Report) {
     let message = match node.as_scalar() {
-        Some(scalar) => format!("`{}` is not usable as `{key}`", shown(&scalar.text)),
+        Some(scalar) => format!("invalid value `{}` for `{key}`", shown(&scalar.text)),
         None => format!("`{key}` is {}", node.what()),
     };
     report.error(node.span, "type", message).help(format!("use {must}"));

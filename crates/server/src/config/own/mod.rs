@@ -1,4 +1,5 @@
-//! The own format: what is checked beyond single values, from a checked tree to settings and limits.
+//! The native format: checks beyond single values, and the conversion of a checked tree to settings
+//! and limits.
 
 mod policy;
 mod rule;
@@ -11,7 +12,7 @@ use crate::spec::{MEMORY, MemorySpec, StoreSpec};
 pub(super) use policy::{policies, unknown_store};
 pub(super) use rule::rules;
 
-/// Memory as a store.
+/// Reads the settings of memory as a store.
 pub(super) fn memory(root: &Node, reader: &mut Reader<'_>) -> MemorySpec {
     let spec: MemorySpec = given(&ROOT, "memory", root, reader).unwrap_or_default();
     if let Some(node) = root.find("memory.sweep_interval") {
@@ -20,13 +21,13 @@ pub(super) fn memory(root: &Node, reader: &mut Reader<'_>) -> MemorySpec {
     spec
 }
 
-/// The names of all stores, also of those with mistakes.
+/// Returns the names of all stores, including invalid ones.
 pub(super) fn store_names(root: &Node) -> Vec<&str> {
     let entries = root.get("stores").map(Node::entries).unwrap_or_default();
     core::iter::once(MEMORY).chain(entries.iter().map(|entry| entry.key.text.as_str())).collect()
 }
 
-/// All stores under `stores`.
+/// Reads all stores under `stores`.
 pub(super) fn stores(root: &Node, reader: &mut Reader<'_>) -> Vec<StoreSpec> {
     let entries = root.get("stores").map(Node::entries).unwrap_or_default();
     entries.iter().filter_map(|entry| StoreSpec::read(entry, reader)).collect()

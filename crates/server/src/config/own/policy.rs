@@ -12,10 +12,10 @@ use crate::config::table::{Read, Reader};
 use crate::config::yaml::Node;
 use crate::spec::{MEMORY, PolicySpec};
 
-/// Settings that mean something in a shared store only.
+/// Settings that apply only to shared stores.
 const SHARED_ONLY: [&str; 5] = ["failure_mode", "nodes", "guard_band", "deny_cache", "leases"];
 
-/// All policies of a tree.
+/// Reads all policies of a tree.
 pub(in crate::config) fn policies(root: &Node, reader: &mut Reader<'_>) -> Vec<PolicySpec> {
     let mut names = HashMap::new();
     let items = root.get("policies").map(Node::items).unwrap_or_default();
@@ -23,7 +23,7 @@ pub(in crate::config) fn policies(root: &Node, reader: &mut Reader<'_>) -> Vec<P
     for node in items {
         let spec: Option<PolicySpec> = Read::read(node, reader);
         let report = &mut *reader.report;
-        // A policy without a name or quotas is not complete, which has been reported.
+        // A policy without a name or quotas is incomplete, which has been reported.
         let (Some(spec), Some(quotas)) = (spec, node.get("quotas")) else { continue };
         if spec.quotas.is_empty() && quotas.items().is_empty() && quotas.as_scalar().is_none() {
             let message = format!("the policy `{}` has no quota", spec.name);
@@ -38,7 +38,7 @@ pub(in crate::config) fn policies(root: &Node, reader: &mut Reader<'_>) -> Vec<P
     policies
 }
 
-/// Reports a name that another one of its kind has.
+/// Reports a name that another item of the same kind has.
 pub(super) fn check_name(
     kind: &str,
     name: &str,
@@ -54,7 +54,7 @@ pub(super) fn check_name(
     }
 }
 
-/// Reports, with its place, what the library itself would refuse later.
+/// Reports, with its place, what the library would reject later.
 fn check_policy(spec: &PolicySpec, node: &Node, report: &mut Report) {
     if spec.quotas.is_empty() {
         return;
@@ -75,8 +75,8 @@ fn check_policy(spec: &PolicySpec, node: &Node, report: &mut Report) {
     let candidate = spec.candidate.as_ref().filter(|it| it.quotas.len() > spec.quotas.len());
     if let (Some(candidate), Some(node)) = (candidate, node.find("candidate.quotas")) {
         let (given, most) = (candidate.quotas.len(), spec.quotas.len());
-        let message = format!("a candidate of {given} quotas for a policy of {most}");
-        report.error(node.span, "value", message).help("use as many, or fewer");
+        let message = format!("the candidate has {given} quotas, but the policy has {most}");
+        report.error(node.span, "value", message).help("use the same number, or fewer");
     }
     check_leases(spec, node, report);
 }
@@ -87,20 +87,20 @@ fn check_tier(quotas: &[Quota], spec: &PolicySpec, span: Span, report: &mut Repo
     if given == most || (log && given < most) {
         return;
     }
-    let message = format!("a tier of {given} quotas does not fit a policy of {most}");
-    let help = if log { "use as many, or fewer" } else { "use as many" };
+    let message = format!("the tier has {given} quotas, but the policy has {most}");
+    let help = if log { "use the same number, or fewer" } else { "use as many" };
     report.error(span, "value", message).help(help);
 }
 
 fn check_leases(spec: &PolicySpec, node: &Node, report: &mut Report) {
     let (Some(length), Some(node)) = (spec.shared.leases, node.get("leases")) else { return };
     if !spec.algorithm.supports_future_entries() {
-        let message = "leases date units ahead, which this algorithm cannot";
+        let message = "this algorithm does not support leases";
         report.error(node.span, "value", message).help("use log, log_capped or gcra");
     }
     let shortest = spec.quotas.iter().map(Quota::window).min().unwrap_or_default();
     if length > shortest {
-        let message = "a lease longer than the shortest window";
+        let message = "the lease is longer than the shortest window";
         report.error(node.span, "range", message).help("use a few milliseconds");
     }
 }
@@ -109,9 +109,9 @@ fn check_store(spec: &PolicySpec, node: &Node, root: &Node, report: &mut Report)
     if spec.store == MEMORY {
         for key in SHARED_ONLY {
             if let Some(value) = node.get(key) {
-                let message = format!("`{key}` means nothing in memory");
+                let message = format!("`{key}` has no effect in memory");
                 let finding = report.warning(value.span, "no-effect", message);
-                finding.help("name a shared store with `store`, or leave it out");
+                finding.help("set `store` to a shared store, or remove it");
             }
         }
         return;
@@ -123,14 +123,13 @@ fn check_store(spec: &PolicySpec, node: &Node, root: &Node, report: &mut Report)
     };
     let lacks = spec.secret_keys && store.get("key_secret_file").is_none();
     if let (true, Some(flag)) = (lacks, node.get("secret_keys")) {
-        let message = format!("secret keys need a secret that the store `{}` lacks", spec.store);
+        let message = format!("secret keys need a secret, but the store `{}` has none", spec.store);
         let finding = report.error(flag.span, "missing-key", message);
         finding.help(format!("add `key_secret_file` to the store `{}`", spec.store));
     }
 }
 
-/// Reports a store that does not exist, with the names of those that do, also of those with
-/// mistakes.
+/// Reports a store that does not exist, with the names of all stores, including invalid ones.
 pub(in crate::config) fn unknown_store(
     name: &str,
     span: Span,
@@ -138,7 +137,7 @@ pub(in crate::config) fn unknown_store(
     report: &mut Report,
 ) {
     if !names.contains(&name) {
-        let message = format!("there is no store `{name}`");
+        let message = format!("unknown store `{name}`");
         report.error(span, "unknown-store", message).choices(name, names.iter().copied());
     }
 }

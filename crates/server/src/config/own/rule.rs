@@ -10,7 +10,7 @@ use crate::config::yaml::Node;
 use crate::spec::{KeyPart, PolicySpec, RuleSpec};
 use slidegate_gate::ASKS_MAX;
 
-/// All rules of a tree.
+/// Reads all rules of a tree.
 pub(in crate::config) fn rules(
     root: &Node,
     policies: &[PolicySpec],
@@ -27,15 +27,16 @@ pub(in crate::config) fn rules(
         rules.push(spec);
     }
     if let (Some((path, count)), Some(node)) = (most_together(&rules), root.get("rules")) {
-        let message = format!("a request to {path} could meet {count} rules, more than {ASKS_MAX}");
+        let message =
+            format!("a request to {path} could match {count} rules, but the maximum is {ASKS_MAX}");
         let finding = reader.report.error(node.span, "too-many-rules", message);
-        finding.help("name the paths more closely");
+        finding.help("use more specific paths");
     }
     rules
 }
 
-/// The path that most rules match, if they are more than can be checked together. Hosts, methods and
-/// headers are not considered: the count is an upper bound.
+/// Returns the path that most rules match, if there are too many to check together. Hosts, methods
+/// and headers are ignored: the count is an upper bound.
 fn most_together(rules: &[RuleSpec]) -> Option<(String, usize)> {
     if rules.len() <= ASKS_MAX {
         return None;
@@ -70,14 +71,13 @@ fn check_rule(spec: &RuleSpec, node: &Node, policies: &[PolicySpec], report: &mu
         report.error(key_span, "value", message).help(help);
     }
     if spec.key.contains(&KeyPart::Path) && spec.matches.paths.is_empty() {
-        let message = "the path in a key is that of the match, and this rule matches any";
-        let help = "name the paths under `match.path`, or leave it out of the key: with the \
-                    request's own path, a client could make up a new key for every request";
+        let message = "the path in a key is that of the match, but this rule matches any path";
+        let help = "set `match.path`, or remove the path from the key: with the path of the request, a client could get a new key for every request";
         report.error(key_span, "key-path", message).help(help);
     }
     let Some(policy) = policies.iter().find(|policy| policy.name == spec.policy) else {
         let span = node.get("policy").map_or(node.span, |policy| policy.span);
-        let message = format!("there is no policy `{}`", spec.policy);
+        let message = format!("unknown policy `{}`", spec.policy);
         let names = policies.iter().map(|policy| policy.name.as_str());
         report.error(span, "unknown-policy", message).choices(&spec.policy, names);
         return;
@@ -85,7 +85,7 @@ fn check_rule(spec: &RuleSpec, node: &Node, policies: &[PolicySpec], report: &mu
     if let (Some(header), true) = (node.get("tier_header"), policy.tiers.is_empty()) {
         let message = format!("the policy `{}` has no tiers", policy.name);
         let finding = report.warning(header.span, "no-effect", message);
-        finding.help("add `tiers` to the policy, or leave `tier_header` out");
+        finding.help("add `tiers` to the policy, or remove `tier_header`");
     }
     lint::rule(spec, policy, key_span, report);
 }

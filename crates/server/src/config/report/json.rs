@@ -1,4 +1,4 @@
-//! Findings for programs.
+//! Findings as JSON.
 
 use std::io::{self, Write};
 
@@ -7,11 +7,11 @@ use serde_json::{Map, Value, json};
 use super::{Diagnostic, Place};
 use crate::config::source::Origin;
 
-/// Writes findings as JSON, one object a line.
+/// Writes findings as JSON, one object per line.
 ///
 /// # Errors
 ///
-/// When `out` cannot be written to.
+/// Returns an error if `out` cannot be written to.
 pub fn write_json(out: &mut dyn Write, findings: &[Diagnostic]) -> Result<(), io::Error> {
     for finding in findings {
         writeln!(out, "{}", object(finding))?;

@@ -1,15 +1,15 @@
-//! Keeps secrets out of what is shown.
+//! Removes secrets from messages.
 
-/// Keys of a line whose values are secrets.
+/// Keys whose values are secrets.
 const SECRET_KEYS: [&str; 4] = ["password", "REDIS_AUTH", "REDIS_PERSECOND_AUTH", "SENTINEL_AUTH"];
 
-/// A line of a source, character for character, with its secrets as stars.
+/// Returns a line of a source with its secrets replaced by stars, character for character.
 pub(in crate::config) fn line(line: &str) -> String {
     for key in SECRET_KEYS {
         let Some(at) = line.find(key) else { continue };
         let rest = &line[at + key.len()..];
         let Some(sign) = rest.find([':', '=']) else { continue };
-        // `password_file` is a path, and shown.
+        // `password_file` is a path and is shown.
         if rest[..sign].trim_matches(['"', '\'', ' ']).is_empty() {
             let (open, secret) = line.split_at(at + key.len() + sign + 1);
             return open.chars().chain(secret.chars().map(star)).collect();
@@ -18,7 +18,7 @@ pub(in crate::config) fn line(line: &str) -> String {
     message(line)
 }
 
-/// A text with the passwords of addresses, `redis://user:secret@host`, as stars.
+/// Returns a text with the passwords of addresses, `redis://user:secret@host`, replaced by stars.
 pub(in crate::config) fn message(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
@@ -27,7 +27,7 @@ pub(in crate::config) fn message(text: &str) -> String {
         shown.push_str(before);
         let end = behind.find(is_end).unwrap_or(behind.len());
         let (authority, after) = behind.split_at(end);
-        // A password may itself hold `@`: the last one ends it.
+        // A password may contain `@`: the last one ends it.
         match authority.rsplit_once('@') {
             Some((credentials, host)) => {
                 let (user, secret) = credentials.split_once(':').unwrap_or((credentials, ""));
@@ -45,10 +45,10 @@ pub(in crate::config) fn message(text: &str) -> String {
     shown
 }
 
-/// A message that may quote a file: without secrets, without control characters, and of bounded
-/// length.
+/// Returns a message that may quote a file, without secrets and control characters and with a
+/// bounded length.
 pub(in crate::config) fn shown(text: &str) -> String {
-    // Room for the names of all settings.
+    // Enough for the names of all settings.
     const SHOWN_MAX: usize = 2000;
     let mut shown: String = message(text).chars().take(SHOWN_MAX).map(visible).collect();
     if text.chars().nth(SHOWN_MAX).is_some() {
@@ -57,7 +57,7 @@ pub(in crate::config) fn shown(text: &str) -> String {
     shown
 }
 
-/// Replaces control characters, so that a file that is only shown cannot control a terminal.
+/// Replaces control characters, so that a quoted file cannot control a terminal.
 pub(super) fn visible(character: char) -> char {
     match character {
         '\t' => ' ',

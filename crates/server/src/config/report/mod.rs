@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, and where.
+//! Errors and warnings about a configuration, with their places.
 
 mod json;
 mod mask;
@@ -17,39 +17,39 @@ use crate::nearest;
 /// One finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Whether the configuration may be used all the same.
+    /// Whether the configuration can still be used.
     pub severity: Severity,
     /// A stable word for the kind of finding, such as `unknown-key`.
     pub code: &'static str,
     /// What is wrong, with the value.
     pub message: String,
-    /// Where, unless it is about the whole.
+    /// The place, unless the finding is about the whole configuration.
     pub place: Option<Place>,
-    /// What could stand there, or what to do.
+    /// The allowed values, or the fix.
     pub help: Option<String>,
-    /// The nearest right word.
+    /// The most similar valid word.
     pub did_you_mean: Option<String>,
-    /// Another place that it is about, and why.
+    /// Another place that the finding refers to, and why.
     pub related: Option<(Place, &'static str)>,
 }
 
 words! {
-    /// How bad a finding is.
+    /// The severity of a finding.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Severity {
         /// The configuration is not used.
         Error = "error",
-        /// It is used, and may hurt.
+        /// The configuration is used, but may be unintended.
         Warning = "warning",
-        /// Worth knowing.
+        /// Information.
         Note = "note",
     }
 }
 
-/// More findings than this are only counted: the first ones explain the others.
+/// Further findings are only counted, because the first ones usually explain them.
 const FINDINGS_MAX: usize = 100;
 
-/// All findings about one configuration, with the texts that they are about.
+/// All findings about one configuration, with their sources.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub(super) sources: Sources,
@@ -86,7 +86,7 @@ impl Report {
         self.push(Severity::Note, Some(span), code, &message.into())
     }
 
-    /// About a file that could not be read, or the whole.
+    /// Reports a finding about a file that could not be read, or about the whole configuration.
     pub(super) fn general(
         &mut self,
         severity: Severity,
@@ -100,22 +100,22 @@ impl Report {
         self.errors > 0
     }
 
-    /// How many errors there were up to now: to tell whether a step found any.
+    /// Returns the number of errors so far.
     pub(super) fn errors(&self) -> usize {
         self.errors
     }
 
-    /// The line of a span, counted from one.
+    /// Returns the line of a span, counted from one.
     pub(super) fn line(&self, span: Span) -> usize {
         Place::new(&self.sources, span).map_or(0, |place| place.line)
     }
 
-    /// Whether anything of this kind was found: some things are worth saying once.
+    /// Returns `true` if there is a finding with this code.
     pub(super) fn has(&self, code: &str) -> bool {
         self.findings.iter().any(|finding| finding.code == code)
     }
 
-    /// All findings, errors first.
+    /// Returns all findings, errors first.
     pub(super) fn into_findings(mut self) -> Vec<Diagnostic> {
         self.findings.sort_by_key(|finding| finding.severity);
         if self.left_out > 0 {
@@ -144,7 +144,7 @@ impl Report {
     }
 }
 
-/// A finding that can be said more about.
+/// A finding to which details can be added.
 pub(crate) struct Finding<'a> {
     /// `None` if it is not reported.
     finding: Option<&'a mut Diagnostic>,
@@ -152,7 +152,7 @@ pub(crate) struct Finding<'a> {
 }
 
 impl Finding<'_> {
-    /// What could stand there, or what to do.
+    /// Sets the allowed values, or the fix.
     pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
         if let Some(finding) = &mut self.finding {
             finding.help = Some(mask::shown(&help.into()));
@@ -160,7 +160,7 @@ impl Finding<'_> {
         self
     }
 
-    /// All that could stand there, and which of it was probably meant.
+    /// Sets all allowed values, and suggests the most similar one.
     pub(crate) fn choices<'b>(
         self,
         word: &str,
@@ -180,7 +180,7 @@ impl Finding<'_> {
         finding
     }
 
-    /// Another place that it is about.
+    /// Sets another place that the finding refers to.
     pub(super) fn related(mut self, span: Span, why: &'static str) -> Self {
         if let Some(finding) = &mut self.finding {
             finding.related = Place::new(self.sources, span).map(|place| (place, why));
@@ -190,12 +190,12 @@ impl Finding<'_> {
 }
 
 impl Diagnostic {
-    /// A finding about the whole.
+    /// Creates a finding about the whole configuration.
     pub fn general(severity: Severity, code: &'static str, message: String) -> Self {
         Self { severity, code, message, place: None, help: None, did_you_mean: None, related: None }
     }
 
-    /// Whether the configuration is not used because of it.
+    /// Returns `true` if the configuration is not used because of this finding.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }

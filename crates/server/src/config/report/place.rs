@@ -1,25 +1,25 @@
-//! Where a finding is, with the line that it is on.
+//! The place of a finding, with its line.
 
 use super::mask;
 use crate::config::source::{Origin, Sources, Span};
 
-/// The most of a line that is shown, in characters.
+/// The maximum number of characters of a line that are shown.
 const SHOWN_MAX: usize = 120;
 
-/// A stretch of a line.
+/// A part of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// What the value came from.
+    /// The origin of the value.
     pub origin: Origin,
     /// Counted from one.
     pub line: usize,
     /// In characters, counted from one.
     pub column: usize,
-    /// Where the stretch ends on this line: the column behind it.
+    /// The column after the end of the part on this line.
     pub end_column: usize,
-    /// The line, or the part of it around the stretch; secrets are masked.
+    /// The line, or the part of it around the value, with masked secrets.
     pub excerpt: String,
-    /// Characters of the excerpt before the stretch.
+    /// Characters of the excerpt before the part.
     pub indent: usize,
 }
 
@@ -28,7 +28,7 @@ impl Place {
         let source = sources.get(span)?;
         let (line, before) = source.locate(span.start as usize);
         let whole = source.line(line);
-        // What lies beyond the line is not shown; and a span never splits a character.
+        // Text beyond the line is not shown, and a span never splits a character.
         let length = (span.end.saturating_sub(span.start)) as usize;
         let start = floor(whole, before);
         let end = floor(whole, before + length).max(start);
@@ -47,14 +47,14 @@ impl Place {
         })
     }
 
-    /// How many characters to underline: at least one, and none beyond the excerpt.
+    /// Returns the number of characters to underline: at least one, and none beyond the excerpt.
     pub fn width(&self) -> usize {
         let shown = self.excerpt.chars().count().saturating_sub(self.indent);
         (self.end_column - self.column).min(shown).max(1)
     }
 }
 
-/// The last place not behind `at` where a character begins.
+/// Returns the last character boundary that is not after `at`.
 fn floor(text: &str, at: usize) -> usize {
     let mut at = at.min(text.len());
     while !text.is_char_boundary(at) {

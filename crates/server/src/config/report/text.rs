@@ -1,4 +1,4 @@
-//! Findings for people.
+//! Findings as text.
 
 use std::io::{self, Write};
 
@@ -11,11 +11,11 @@ const BLUE: &str = "\u{1b}[1;34m";
 const BOLD: &str = "\u{1b}[1m";
 const RESET: &str = "\u{1b}[0m";
 
-/// Writes findings with the lines that they are about, in colors if asked.
+/// Writes findings with their lines, optionally in colors.
 ///
 /// # Errors
 ///
-/// When `out` cannot be written to.
+/// Returns an error if `out` cannot be written to.
 pub fn write_text(
     out: &mut dyn Write,
     findings: &[Diagnostic],
@@ -82,7 +82,7 @@ fn write_place(
     writeln!(out, "{:margin$} {bar} {:2$}{3}", "", "", place.indent, paint.with(color, &carets))
 }
 
-/// Room for the longest line number.
+/// Returns the width of the longest line number.
 fn margin(finding: &Diagnostic) -> usize {
     let related = finding.related.as_ref().map(|(place, _)| place);
     let lines = finding.place.iter().chain(related).map(|place| place.line);

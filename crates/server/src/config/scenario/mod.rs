@@ -1,4 +1,4 @@
-//! Files of timed requests and the decisions that are expected of them.
+//! Test files: timed requests and their expected decisions.
 
 mod read;
 
@@ -16,13 +16,13 @@ pub use read::read;
 section! {
     /// A file of tests.
     #[derive(Debug, Clone, PartialEq)]
-    pub struct Scenario, FILE = "a file of tests" {
+    pub struct Scenario, FILE = "a test file" {
         /// The version of this format.
         key slidegate_test = Whole(1, 1), absent "this version", example "1";
         /// The configuration under test, relative to this file.
-        config: Option<PathBuf> = Leaf(&PATH), absent "as the command line says",
+        config: Option<PathBuf> = Leaf(&PATH), absent "from the command line",
             example "slidegate.yaml";
-        /// Each starts with fresh counts.
+        /// The tests. Each starts with empty counts.
         tests: Vec<Test> = List(&Section(&TEST), 10_000), required, example "[]";
     }
 }
@@ -31,12 +31,12 @@ section! {
     /// Requests at their times, one after another.
     #[derive(Debug, Clone, PartialEq)]
     pub struct Test, TEST = "a test" {
-        /// What it shows.
-        name: String = Leaf(&TEXT), required, example "five logins a minute";
-        /// Requests, in the order of time.
+        /// The name of the test.
+        name: String = Leaf(&TEXT), required, example "five logins per minute";
+        /// Requests, ordered by time.
         key steps = List(&Section(&STEP), 100_000), required,
             example "[{at: 0s, policy: api, key: alice, expect: allow}]";
-        /// Requests, in the order of time.
+        /// Requests, ordered by time.
         let steps: Vec<Step> = read::steps, else Vec::new();
     }
 }
@@ -44,23 +44,23 @@ section! {
 section! {
     /// The keys of a step.
     struct StepKeys, STEP = "a step" {
-        /// When, from the start of the test.
+        /// The time, from the start of the test.
         at: Option<Duration> = Time(Duration::ZERO, CENTURY), absent "the time of the step before",
             example "59s";
         /// Checks a policy.
-        policy: Option<String> = Leaf(&NAME), absent "`request` or `domain` is there",
+        policy: Option<String> = Leaf(&NAME), absent "`request` or `domain` is set",
             example "login";
         /// The key that the policy checks.
         key: Option<String> = Leaf(&TEXT), absent "only without `policy`", example "alice";
         /// The tier of the key.
-        tier: Option<String> = Leaf(&NAME), absent "the policy's own quotas", example "gold";
+        tier: Option<String> = Leaf(&NAME), absent "the quotas of the policy", example "gold";
         /// Units that the policy checks.
         cost: Cost = Whole(1, LIMIT_MAX), default "1", example "5", via units;
         /// Checks a request by the rules.
-        request: Option<HttpRequest> = Section(&REQUEST), absent "`policy` or `domain` is there",
+        request: Option<HttpRequest> = Section(&REQUEST), absent "`policy` or `domain` is set",
             example "{method: POST, path: /login}";
         /// Checks a domain.
-        domain: Option<String> = Leaf(&DOMAIN_NAME), absent "`policy` or `request` is there",
+        domain: Option<String> = Leaf(&DOMAIN_NAME), absent "`policy` or `request` is set",
             example "shop";
         /// The descriptors that the domain checks: lists of entries.
         descriptors: Option<Vec<Vec<Pairs>>> =
@@ -68,16 +68,16 @@ section! {
             absent "only without `domain`", example "[[{user: alice}, {path: /cart}]]";
         /// Units that the domain checks.
         hits: u32 = Whole(1, u32::MAX as u64), default "1", example "5";
-        /// How often, one after another; the same decision is expected of each.
+        /// The number of repetitions. Each is expected to have the same decision.
         times: u32 = Whole(1, 1_000_000), default "1", example "5";
         /// The decision.
         key expect = Choice(ExpectedDecision::WORDS), required, example "deny";
         /// Units left after the last of `times`, in the tightest quota.
         remaining: Option<u64> = Whole(0, LIMIT_MAX), absent "any", example "4";
-        /// How long to wait, if it is denied.
+        /// The wait of a denied request.
         retry_after: Option<Duration> = Time(Duration::ZERO, CENTURY), absent "any",
             example "1s";
-        /// The decision; `None` has been reported.
+        /// The decision. `None` has been reported.
         let expect: Option<ExpectedDecision> = read::expect, else None;
     }
 }
@@ -87,7 +87,7 @@ const CENTURY: Duration = Duration::from_secs(100 * 366 * 86_400);
 static ENTRY_KEY: Form = Form::new("a key", "^.+$", text);
 
 words! {
-    /// The decision that is expected.
+    /// The expected decision.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum ExpectedDecision {
         /// The request is allowed.
@@ -97,16 +97,16 @@ words! {
     }
 }
 
-/// One request, or several alike.
+/// A request, or several identical ones.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
-    /// When, from the start of the test.
+    /// The time, from the start of the test.
     pub at: Duration,
-    /// What is checked.
+    /// The check.
     pub ask: Asked,
-    /// How often, one after another.
+    /// The number of repetitions.
     pub times: u32,
-    /// What is expected of each.
+    /// The expected result of each.
     pub expect: Expected,
     /// The line of the file.
     pub line: usize,
@@ -152,7 +152,7 @@ section! {
         /// The client's address.
         address: IpAddr = Leaf(&ADDRESS), default "192.0.2.1", example "203.0.113.9",
             via known;
-        /// Header fields, names in lower case.
+        /// Header fields, with lowercase names.
         headers: Vec<(String, String)> = Named(&HEADER, &Leaf(&TEXT), 64), default "{}",
             example "{x-plan: gold}", via lowercase_names;
     }
@@ -171,19 +171,19 @@ fn lowercase_names(Pairs(pairs): Pairs) -> Vec<(String, String)> {
     pairs.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)).collect()
 }
 
-/// What is expected.
+/// The expected result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expected {
     /// Whether it is allowed.
     pub allowed: bool,
     /// Units left afterwards, in the tightest quota.
     pub remaining: Option<u64>,
-    /// How long to wait, of a denied one.
+    /// The wait of a denied request.
     pub retry_after: Option<Duration>,
 }
 
 impl HttpRequest {
-    /// A `GET` of a path with every other setting at its default.
+    /// Returns a `GET` request with the defaults.
     pub fn get(path: &str) -> Self {
         Self { path: path.to_owned(), ..Self::default() }
     }

@@ -1,4 +1,4 @@
-//! From a file to tests.
+//! Reads test files.
 
 use core::time::Duration;
 use std::path::Path;
@@ -14,11 +14,11 @@ use crate::config::source::Origin;
 use crate::config::table::{Pairs, Read, Reader, given};
 use crate::config::yaml::{Node, parse};
 
-/// Reads a file of tests.
+/// Reads a test file.
 ///
 /// # Errors
 ///
-/// When anything is wrong with it; all errors are reported at once.
+/// Returns all errors of the file at once.
 pub fn read(path: &Path) -> Result<Scenario, Box<Refused>> {
     let mut report = Report::default();
     let mut files = Files::new(true);
@@ -44,7 +44,7 @@ fn scenario(root: &Node, files: &mut Files, report: &mut Report) -> Option<Scena
     Scenario::read(root, &mut Reader { files, report })
 }
 
-/// Reads the steps of a test, in the order of time.
+/// Reads the steps of a test, ordered by time.
 pub(super) fn steps(test: &Node, reader: &mut Reader<'_>) -> Vec<Step> {
     let mut before = Duration::ZERO;
     let mut steps = Vec::new();
@@ -55,11 +55,11 @@ pub(super) fn steps(test: &Node, reader: &mut Reader<'_>) -> Vec<Step> {
         if at < before {
             let span = node.get("at").map_or(node.span, |at| at.span);
             let message = format!(
-                "a step at {} behind one at {}",
+                "a step at {} after one at {}",
                 format_duration(at),
                 format_duration(before)
             );
-            report.error(span, "time", message).help("put steps in the order of time");
+            report.error(span, "time", message).help("order the steps by time");
         }
         before = before.max(at);
         steps.extend(step(node, before, keys, report));
@@ -76,8 +76,8 @@ fn step(node: &Node, at: Duration, keys: StepKeys, report: &mut Report) -> Optio
     let allowed = keys.expect == Some(ExpectedDecision::Allow);
     let ask = asked(node, keys, report)?;
     if let (true, Some(_), Some(wait)) = (allowed, retry_after, node.get("retry_after")) {
-        let message = "an allowed request has nothing to wait for";
-        report.error(wait.span, "value", message).help("leave `retry_after` out");
+        let message = "an allowed request has no `retry_after`";
+        report.error(wait.span, "value", message).help("remove `retry_after`");
     }
     let expect = Expected { allowed, remaining, retry_after };
     Some(Step { at, ask, times, expect, line: report.line(node.span) })
@@ -87,7 +87,7 @@ fn asked(node: &Node, keys: StepKeys, report: &mut Report) -> Option<Asked> {
     let kinds = ["policy", "request", "domain"];
     let given = kinds.into_iter().filter(|kind| node.get(kind).is_some()).count();
     if given != 1 {
-        let message = format!("a step asks {given} of these, and must ask one");
+        let message = format!("a step must have exactly one of these, but has {given}");
         report.error(node.span, "one-of", message).choices("", kinds);
         return None;
     }

@@ -1,8 +1,8 @@
-//! Declarations of the configuration's keys, and what follows from them.
+//! Declarations of the configuration keys.
 //!
-//! Each key is declared once, with [`section!`](section), where the struct that it is read into is:
+//! Each key is declared once, with [`section!`](section), next to the struct that it is read into:
 //! in `config/settings.rs` and in `spec`. Reading, checks, environment variables, the printed
-//! configuration, the JSON Schema and the reference in `docs/configuration.md` come from there.
+//! configuration, the JSON Schema and the reference in `docs/configuration.md` are derived from it.
 
 pub(crate) mod leaves;
 mod read;
@@ -45,7 +45,7 @@ pub(crate) mod prelude {
 
 /// A map with known keys.
 pub(crate) struct Section {
-    /// What it is, for messages: "a policy".
+    /// The description for messages: "a policy".
     pub(crate) what: &'static str,
     pub(crate) fields: &'static [Field],
     /// A section whose keys are in the same map.
@@ -57,23 +57,23 @@ pub(crate) struct Field {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
     pub(crate) absent: Absent,
-    /// What it means, in a sentence.
+    /// The meaning, in one sentence.
     pub(crate) about: &'static str,
-    /// A value, as YAML.
+    /// An example value, as YAML.
     pub(crate) example: &'static str,
 }
 
-/// What it means that a key is absent.
+/// The meaning of an absent key.
 pub(crate) enum Absent {
-    /// It is an error.
+    /// An error.
     Refused,
     /// The same as this value, as YAML: a scalar, `[]` or `{}`.
     Default(&'static str),
-    /// This, in words.
+    /// This description.
     Means(&'static str),
 }
 
-/// What a key takes. Numbers and times have a least and a largest value, lists and maps a largest
+/// The type of a value. Numbers and times have a minimum and a maximum, lists and maps a maximum
 /// length.
 pub(crate) enum Kind {
     Flag,
@@ -88,19 +88,19 @@ pub(crate) enum Kind {
     Section(&'static Section),
     /// A map with exactly one of the keys.
     One(&'static Section),
-    /// The first that fits by its shape: a scalar, a list or a map.
+    /// The first alternative with the right shape: a scalar, a list or a map.
     Either(&'static [Self]),
-    /// Anything at all.
+    /// Any value.
     Any,
 }
 
-/// A text of a certain form.
+/// A text with a certain format.
 pub(crate) struct Leaf {
-    /// What it is, for the reference.
+    /// The description for the reference.
     pub(crate) what: &'static str,
     /// A regular expression that such texts match, for the JSON Schema.
     pub(crate) pattern: &'static str,
-    /// Returns what is allowed if a text is not of this form.
+    /// Returns the allowed format if a text is invalid.
     pub(crate) check: fn(&str) -> Result<(), String>,
     pub(crate) secret: bool,
 }
@@ -116,7 +116,7 @@ impl Leaf {
 }
 
 impl Section {
-    /// All keys, with those of the flattened section.
+    /// Returns all keys, including those of the flattened section.
     pub(crate) fn fields(&self) -> impl Iterator<Item = &'static Field> {
         self.fields.iter().chain(self.flattened.into_iter().flat_map(|section| section.fields))
     }
@@ -125,12 +125,12 @@ impl Section {
         self.fields().find(|field| field.name == name)
     }
 
-    /// What the value of a key is; anything for an unknown one.
+    /// Returns the type of a key, or `Any` for an unknown one.
     pub(crate) fn kind(&self, name: &str) -> &'static Kind {
         self.field(name).map_or(&Kind::Any, |field| &field.kind)
     }
 
-    /// What it is without the article, in one word: `policy`, `rate-limit`.
+    /// Returns the description without the article, in one word: `policy`, `rate-limit`.
     pub(crate) fn title(&self) -> String {
         let bare =
             self.what.trim_start_matches("a ").trim_start_matches("an ").trim_start_matches("the ");
@@ -149,7 +149,7 @@ impl Field {
 }
 
 impl Kind {
-    /// What it takes, in words.
+    /// Describes the type.
     pub(crate) fn what(&self) -> String {
         match self {
             Self::Flag => "true or false".to_owned(),
@@ -173,12 +173,12 @@ impl Kind {
         }
     }
 
-    /// Whether a scalar of this kind is not printed as it is written.
+    /// Returns `true` if a scalar of this type is not printed as it is written.
     pub(crate) fn is_list_or_secret(&self) -> bool {
         matches!(self, Self::List(..)) || matches!(self, Self::Leaf(leaf) if leaf.secret)
     }
 
-    /// What the items of a list are.
+    /// Returns the type of the items of a list.
     pub(crate) fn item(&self) -> &Self {
         match self {
             Self::List(of, _) => of,
@@ -187,7 +187,7 @@ impl Kind {
         }
     }
 
-    /// What the value of a key of a map is.
+    /// Returns the type of a key of a map.
     pub(crate) fn member(&self, name: &str) -> &Self {
         match self {
             Self::Section(section) | Self::One(section) => section.kind(name),
@@ -197,7 +197,7 @@ impl Kind {
         }
     }
 
-    /// Whether it is a value without parts, or a list of such: what a variable can set.
+    /// Returns `true` for a scalar or a list of scalars, which a variable can set.
     pub(crate) fn is_setting(&self) -> bool {
         match self {
             Self::List(of, _) => of.is_scalar(),
@@ -218,9 +218,9 @@ impl Kind {
     }
 }
 
-/// Every setting of the process that has a value of its own, by its path: `listen.http`.
+/// Returns every setting of the process with a value, by its path: `listen.http`.
 ///
-/// Stores, policies, rules and domains are lists or have names, and are not among them.
+/// Stores, policies, rules and domains are lists or have names, and are not included.
 pub(crate) fn settings() -> Vec<(String, &'static Field)> {
     let mut found = Vec::new();
     collect("", &ROOT, &mut found);
@@ -240,12 +240,12 @@ fn collect(path: &str, section: &'static Section, found: &mut Vec<(String, &'sta
     }
 }
 
-/// The variable that sets a setting: `SLIDEGATE_LISTEN_HTTP`.
+/// Returns the variable of a setting: `SLIDEGATE_LISTEN_HTTP`.
 pub(crate) fn variable(path: &str) -> String {
     format!("{VARIABLE_PREFIX}{}", path.replace('.', "_").to_ascii_uppercase())
 }
 
-/// What our variables begin with.
+/// The prefix of the daemon's variables.
 pub(crate) const VARIABLE_PREFIX: &str = "SLIDEGATE_";
 
 #[cfg(test)]

@@ -13,8 +13,8 @@
 /// /// The key is `limit_mb`, and the member is in bytes.
 /// limit("limit_mb"): usize = Whole(1, 1024), default "256", example "512", via mebibytes;
 ///
-/// /// A key without a member of its own.
-/// key redis = Leaf(&REDIS), absent "`cluster` is there", example "redis://127.0.0.1";
+/// /// A key without a member.
+/// key redis = Leaf(&REDIS), absent "`cluster` is set", example "redis://127.0.0.1";
 ///
 /// /// A member that a function reads from the whole map, and its value in the struct's default.
 /// let place: RedisPlace = place, else RedisPlace::Single(String::new());
@@ -23,8 +23,8 @@
 /// flatten shared: SharedSpec, SHARED;
 /// ```
 ///
-/// The word behind the kind says what an absent key means: it is an error (`required`), it has a
-/// `default`, it is `absent` with the meaning that follows, or it is `needed`: then the whole map
+/// The word after the kind is the meaning of an absent key: it is an error (`required`), it has a
+/// `default`, it is `absent` with the given description, or it is `needed`: then the whole map
 /// counts as absent, which is not an error.
 macro_rules! section {
     ($(#[$meta:meta])* pub struct $($rest:tt)*) => {
@@ -130,7 +130,7 @@ macro_rules! section {
                 $node: &$crate::config::yaml::Node,
                 $reader: &mut $crate::config::table::Reader<'_>,
             ) -> Option<Self> {
-                // Everything is read before anything is given up, so that all errors are reported.
+                // Everything is read before the result is checked, so that all errors are reported.
                 $($reads)*
                 Some(Self { $($build)* })
             }
@@ -173,7 +173,7 @@ macro_rules! section {
     (@via [$via:path] $value:expr) => { $via($value) };
 }
 
-/// Declares the words of an enum: with the enum itself, or for one that exists.
+/// Declares the words of an enum: with the enum, or for an existing one.
 macro_rules! words {
     ($(#[$meta:meta])* pub enum $Enum:ident {
         $($(#[$variant_meta:meta])* $Variant:ident = $word:literal,)+
@@ -185,7 +185,7 @@ macro_rules! words {
             /// All values, in the order of the declaration.
             pub const ALL: [Self; { [$($word),+].len() }] = [$(Self::$Variant),+];
 
-            /// The word for it in a configuration.
+            /// Returns the word in the configuration.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$Variant => $word,)+ }
             }

@@ -30,9 +30,9 @@ fn inside(kind: &'static Kind, found: &mut Vec<&'static Section>) {
     }
 }
 
-// An example that is refused would teach a mistake.
+// An invalid example in the reference would be misleading.
 #[test]
-fn every_example_and_default_is_one_that_is_taken() {
+fn every_example_and_default_is_valid() {
     let mut count = 0;
     for field in sections().into_iter().flat_map(Section::fields) {
         let default = match field.absent {
@@ -51,7 +51,7 @@ fn every_example_and_default_is_one_that_is_taken() {
     assert!(count > 150, "{count}");
 }
 
-// An algorithm that is added to the library is not forgotten here.
+// An algorithm that is added to the library must be added here.
 #[test]
 fn every_algorithm_can_be_configured() {
     for algorithm in slidegate::Algorithm::ALL {

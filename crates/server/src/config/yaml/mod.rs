@@ -1,7 +1,7 @@
-//! YAML with places: a tree of our own, so that every finding can point at its line.
+//! YAML with places: a custom tree, so that every finding can point to its line.
 //!
-//! The only module that knows the YAML library. It was chosen over a typed reader because that
-//! one stops at the first mistake, and all mistakes of a configuration are reported at once.
+//! This is the only module that uses the YAML library. A typed reader would stop at the first
+//! error, but all errors of a configuration are reported at once.
 
 mod parse;
 
@@ -16,7 +16,7 @@ pub(crate) struct Node {
     pub(crate) span: Span,
 }
 
-/// What a value can be.
+/// The shape of a value.
 #[derive(Debug, Clone)]
 pub(crate) enum Shape {
     Map(Vec<MapEntry>),
@@ -24,7 +24,7 @@ pub(crate) enum Shape {
     Scalar(Scalar),
 }
 
-/// A key with its value. The same key may come twice: what that means is the reader's to say.
+/// A key with its value. A key may be repeated; the reader decides what that means.
 #[derive(Debug, Clone)]
 pub(crate) struct MapEntry {
     pub(crate) key: Scalar,
@@ -37,7 +37,7 @@ impl Node {
         Self { kind: Shape::Scalar(scalar), span }
     }
 
-    /// A map without keys.
+    /// Returns a map without keys.
     pub(crate) fn empty(span: Span) -> Self {
         Self { kind: Shape::Map(Vec::new()), span }
     }
@@ -67,13 +67,14 @@ impl Node {
         }
     }
 
-    /// The value of a key; the last one if it comes twice, and none if it is null.
+    /// Returns the value of a key. Returns the last one if it is repeated, and `None` if it is
+    /// null.
     pub(crate) fn get(&self, key: &str) -> Option<&Self> {
         let found = self.entries().iter().rfind(|entry| entry.key.text == key);
         found.map(|entry| &entry.value).filter(|value| !value.is_null())
     }
 
-    /// The value at a path such as `listen.http`.
+    /// Returns the value at a path such as `listen.http`.
     pub(crate) fn find(&self, path: &str) -> Option<&Self> {
         path.split('.').try_fold(self, |node, key| node.get(key))
     }
@@ -82,7 +83,7 @@ impl Node {
         self.as_scalar().is_some_and(Scalar::is_null)
     }
 
-    /// What it is, with an article.
+    /// Returns a description with an article.
     pub(crate) fn what(&self) -> &'static str {
         match &self.kind {
             Shape::Map(_) => "a map",
@@ -91,7 +92,7 @@ impl Node {
         }
     }
 
-    /// Puts a value at a path, in place of what is there; maps on the way are made.
+    /// Sets a value at a path, and creates maps on the way.
     pub(crate) fn put(&mut self, path: &str, value: Self) {
         let (key, rest) =
             path.split_once('.').map_or((path, None), |(key, rest)| (key, Some(rest)));
@@ -112,25 +113,25 @@ impl Node {
     }
 }
 
-/// A value without parts.
+/// A scalar.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Scalar {
     pub(crate) text: String,
     pub(crate) style: Style,
 }
 
-/// How it was written.
+/// The notation of a scalar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
-    /// Without quotes: it may be a number, a flag or null.
+    /// Without quotes: may be a number, a flag or null.
     Plain,
-    /// In quotes or as a block: it is a text.
+    /// In quotes or as a block: a text.
     Quoted,
-    /// By a variable or a flag, which know no types: it is what is asked for.
+    /// From a variable or a flag, which have no types: converted to the expected type.
     Given,
 }
 
-/// What a scalar says by the core schema of YAML 1.2.
+/// The value of a scalar in the core schema of YAML 1.2.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Value {
     Null,

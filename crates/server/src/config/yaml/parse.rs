@@ -1,4 +1,4 @@
-//! From text to a tree, within bounds.
+//! Parses text to a tree, within bounds.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,26 +8,26 @@ use super::{MapEntry, Node, Scalar, Shape, Style};
 use crate::config::report::Report;
 use crate::config::source::Span;
 
-/// The deepest nesting. A tree of descriptors takes two levels for each of its own, of which it may
-/// have 128.
+/// The maximum nesting. A descriptor tree takes two levels for each of its own, at most 128.
 const DEPTH_MAX: usize = 300;
 
 /// The maximum number of values in one file: about as many as fit into the largest file.
 const NODES_MAX: usize = 2_000_000;
 
-/// The maximum number of values that aliases repeat: an alias of aliases of aliases makes a small file
-/// a huge tree.
+/// The maximum number of values that aliases repeat: nested aliases can turn a small file into a
+/// huge tree.
 const REPEATED_MAX: usize = 200_000;
 
-/// What a file holds.
+/// The content of a file.
 pub(in crate::config) struct Document {
-    /// Null for a file without any value.
+    /// Null for a file without a value.
     pub(in crate::config) root: Node,
-    /// Where a second document begins; it is not read.
+    /// The start of a second document, which is not read.
     pub(in crate::config) second: Option<Span>,
 }
 
-/// The first document of a text that `whole` spans; `None` if it could not be read, and said so.
+/// Parses the first document of a text that `whole` spans. Returns `None` if it is invalid, which
+/// is reported.
 pub(in crate::config) fn parse(text: &str, whole: Span, report: &mut Report) -> Option<Document> {
     let mut options = Options::default();
     options.set_emit_comments(false);
@@ -50,13 +50,13 @@ pub(in crate::config) fn parse(text: &str, whole: Span, report: &mut Report) -> 
     }
 }
 
-/// Why a text is no tree.
+/// The reason why a text is not a tree.
 struct Fault {
     span: Span,
     message: String,
 }
 
-/// A tree that grows.
+/// A tree under construction.
 struct Tree {
     whole: Span,
     open: Vec<Open>,
@@ -66,7 +66,7 @@ struct Tree {
     root: Option<Node>,
 }
 
-/// A map or a list that is not complete.
+/// An incomplete map or list.
 struct Open {
     kind: Shape,
     span: Span,
@@ -117,7 +117,7 @@ impl Tree {
                 None => Ok(()),
             },
             Event::Alias(anchor) => {
-                let message = "an alias inside what it stands for has no end";
+                let message = "an alias inside its own anchor is endless";
                 let node = self.anchors.get(&anchor).cloned();
                 let node = node.ok_or_else(|| Fault { span, message: message.to_owned() })?;
                 self.repeat(nodes(&node), span)?;
@@ -149,11 +149,11 @@ impl Tree {
         self.nodes += 1;
         if self.nodes > NODES_MAX {
             let message =
-                format!("more than {NODES_MAX} values: put each domain into a file of its own");
+                format!("more than {NODES_MAX} values: use a separate file for each domain");
             return Err(Fault { span: node.span, message });
         }
         if anchor > 0 {
-            // Copies are counted too: a file of nested anchors would take their square.
+            // Copies are counted too: the size of nested anchors would be quadratic.
             self.repeat(nodes(&node), node.span)?;
             self.anchors.insert(anchor, node.clone());
         }
@@ -173,7 +173,7 @@ impl Tree {
             (Shape::Map(_), None) => match node.kind {
                 Shape::Scalar(key) => parent.key = Some((key, node.span)),
                 _ => {
-                    let message = "a key is a text, not a map or a list".to_owned();
+                    let message = "a key must be a text, not a map or a list".to_owned();
                     return Err(Fault { span: node.span, message });
                 }
             },
@@ -187,7 +187,8 @@ impl Tree {
         if self.repeated <= REPEATED_MAX {
             return Ok(());
         }
-        let message = format!("aliases repeat more than {REPEATED_MAX} values: write them out");
+        let message =
+            format!("aliases repeat more than {REPEATED_MAX} values: write the values instead");
         Err(Fault { span, message })
     }
 
@@ -202,12 +203,12 @@ impl Tree {
 
     fn scan_fault(&self, error: &ScanError) -> Fault {
         let span = self.span(&Mark::new(*error.marker(), *error.marker()));
-        Fault { span, message: format!("this is not YAML: {}", error.kind()) }
+        Fault { span, message: format!("invalid YAML: {}", error.kind()) }
     }
 }
 
 fn too_deep(span: Span) -> Fault {
-    Fault { span, message: format!("nested deeper than {DEPTH_MAX} levels: use fewer") }
+    Fault { span, message: format!("nested deeper than {DEPTH_MAX} levels: use fewer levels") }
 }
 
 /// A map with what its `<<` bring along; its own keys are stronger.
@@ -226,7 +227,7 @@ fn merged(kind: Shape, span: Span) -> Result<Shape, Fault> {
         };
         for map in maps {
             let Shape::Map(brought) = map.kind else {
-                let message = "`<<` takes a map or a list of maps".to_owned();
+                let message = "`<<` needs a map or a list of maps".to_owned();
                 return Err(Fault { span, message });
             };
             for entry in brought {
@@ -248,14 +249,14 @@ fn style_of(style: ScalarStyle, tag: Option<&Tag>, span: Span) -> Result<Style, 
 fn check_tag(tag: Option<&Tag>, span: Span) -> Result<(), Fault> {
     match tag {
         Some(tag) if tag.core_suffix().is_none() => {
-            let message = format!("the tag {:?} has no meaning here: leave it out", tag.original());
+            let message = format!("the tag {:?} is not supported: remove it", tag.original());
             Err(Fault { span, message })
         }
         _ => Ok(()),
     }
 }
 
-/// How many values there are in a tree, itself among them. No tree is deeper than the bound.
+/// Returns the number of values in a tree, including itself. The depth is bounded.
 fn nodes(node: &Node) -> usize {
     let items: usize = node.items().iter().map(nodes).sum();
     let values: usize = node.entries().iter().map(|entry| nodes(&entry.value)).sum();

@@ -1,4 +1,4 @@
-//! A response in the JSON form of protocol buffers: what is zero or empty is left out.
+//! Responses in the JSON form of protocol buffers: zero and empty values are omitted.
 
 use serde_json::{Map, Value};
 

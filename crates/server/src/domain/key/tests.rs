@@ -28,14 +28,15 @@ fn decode(mut bytes: &[u8]) -> Vec<String> {
 }
 
 proptest! {
-    // The reference service joins by `_`: there key `a` value `b_c` is key `a_b` value `c`.
+    // The reference service joins parts with `_`: there, key `a` value `b_c` equals key `a_b` value
+    // `c`.
     #[test]
     fn different_paths_are_different_keys(one in path(), other in path(), text_max in 0_usize..80) {
         prop_assert_eq!(encode(&one, text_max) == encode(&other, text_max), one == other);
     }
 
     #[test]
-    fn what_went_in_comes_out(path in path()) {
+    fn parts_round_trip(path in path()) {
         let (domain, entries) = path.clone();
         let mut expected = vec![domain];
         expected.extend(entries.into_iter().flat_map(|(key, value)| [key, value]));
@@ -44,7 +45,7 @@ proptest! {
 }
 
 #[test]
-fn a_long_text_takes_as_many_bytes_as_a_digest() {
+fn long_texts_take_the_size_of_a_digest() {
     let long = "x".repeat(70_000);
     for text_max in [16, usize::MAX] {
         let key = encode(&("shop".to_owned(), vec![("user".to_owned(), long.clone())]), text_max);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn every_star_is_any_text() {
+fn every_star_matches_any_text() {
     for (pattern, text, expected) in [
         ("key_a*", "key_a", true),
         ("key_a*", "key_abc", true),

@@ -22,7 +22,7 @@ fn hits_are_split_at_the_thresholds() {
 }
 
 #[test]
-fn made_up_series_are_bounded_in_number_and_length() {
+fn client_series_are_bounded_in_number_and_length() {
     let book = Book::new("d");
     for number in 0..2 * SEEN_MAX {
         book.seen(&format!("d.key_{number}")).total_hits.add(1);
@@ -38,7 +38,7 @@ fn made_up_series_are_bounded_in_number_and_length() {
 }
 
 #[test]
-fn a_name_is_there_once_whoever_made_it() {
+fn names_are_unique() {
     let book = Book::new("d");
     book.seen("d.late").total_hits.add(1);
     assert_eq!(book.configured("d.late").total_hits.get(), 1);

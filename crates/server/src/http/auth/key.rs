@@ -1,8 +1,8 @@
 //! The key of a rule, as readable text that also works with the API.
 //!
-//! Examples: `address=203.0.113.9`, `header:x-api-key=abc|method=POST`. Every part names its kind, and
-//! `|` and `\` in a value are escaped, so that no two lists of parts have the same text and no header
-//! can pass for an address. A value that is too long is replaced by its digest:
+//! Examples: `address=203.0.113.9`, `header:x-api-key=abc|method=POST`. Every part names its kind,
+//! and `|` and `\` in a value are escaped, so that different lists of parts have different texts
+//! and no header can imitate an address. A value that is too long is replaced by its digest:
 //! `digest:header:x-api-key=9f86d081...`.
 
 use core::fmt;
@@ -19,11 +19,11 @@ use crate::spec::{KeyPart, MissingKey, RuleSpec};
 pub(crate) struct KeySource<'a> {
     pub(crate) address: AddressKey,
     pub(crate) original: &'a OriginalRequest,
-    /// The longest value that is counted as it is, in bytes.
+    /// The maximum length of a value that is not digested, in bytes.
     pub(crate) value_max: usize,
 }
 
-/// The key of a request, or what happens to one without a key.
+/// The key of a request, or the treatment of a request without a key.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum RuleKey<'a> {
     /// The request is counted by this key.
@@ -36,7 +36,7 @@ pub(crate) enum RuleKey<'a> {
     Deny(Lack<'a>),
 }
 
-/// What a request lacks for a part of a key.
+/// The missing part of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lack<'a> {
     Header(&'a str),
@@ -53,7 +53,7 @@ impl fmt::Display for Lack<'_> {
 }
 
 impl KeySource<'_> {
-    /// The key of a rule whose path was matched by `pattern`.
+    /// Returns the key for a rule whose path was matched by `pattern`.
     pub(crate) fn key<'p>(
         &self,
         rule: &'p RuleSpec,
@@ -124,7 +124,7 @@ impl KeySource<'_> {
     }
 }
 
-/// All values of a field.
+/// Returns all values of a field.
 fn header<'p>(headers: &HeaderMap, name: &'p str) -> Result<Vec<u8>, Lack<'p>> {
     let mut all = Vec::new();
     for value in headers.get_all(name) {

@@ -10,18 +10,18 @@ use crate::http::error::ApiError;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct OriginalRequest {
     pub(crate) method: String,
-    /// Without the port, in lower case. Empty if unknown.
+    /// Without the port, in lowercase. Empty if unknown.
     pub(crate) host: String,
     /// Decoded and normalized, without the query.
     pub(crate) path: String,
 }
 
-/// The fields that describe it.
+/// The family of fields that describe the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FieldFamily {
-    /// `X-Original-Method`, `X-Original-URI`, `Host`: as nginx is configured to send.
+    /// `X-Original-Method`, `X-Original-URI`, `Host`: sent by nginx if configured.
     Original,
-    /// `X-Forwarded-Method`, `-Uri`, `-Host`: as Caddy and Traefik send.
+    /// `X-Forwarded-Method`, `-Uri`, `-Host`: sent by Caddy and Traefik.
     Forwarded,
 }
 
@@ -42,13 +42,14 @@ impl FieldFamily {
 
     fn host(self) -> Option<&'static str> {
         match self {
-            // No `X-Original-Host`: nginx would pass on a client's unless configured to replace it.
+            // `X-Original-Host` is not read: nginx would pass on a client's field unless configured
+            // to replace it.
             Self::Original => None,
             Self::Forwarded => Some("x-forwarded-host"),
         }
     }
 
-    /// Whether one of its distinctive fields is present.
+    /// Returns `true` if one of its distinctive fields is present.
     fn is_in(self, headers: &HeaderMap) -> bool {
         headers.contains_key(self.uri()) || headers.contains_key(self.method())
     }
@@ -58,12 +59,10 @@ impl FieldFamily {
             (true, false) => Ok(Self::Original),
             (false, true) => Ok(Self::Forwarded),
             (true, true) => Err(ApiError::malformed(
-                "both X-Original-* and X-Forwarded-* tell the request, and one may be the client's: \
-                 have the proxy ask at /auth?headers=original or /auth?headers=forwarded",
+                "both X-Original-* and X-Forwarded-* are present, and one may be from the client: configure the proxy to call /auth?headers=original or /auth?headers=forwarded",
             )),
             (false, false) => Err(ApiError::malformed(
-                "no field tells the request: have the proxy send X-Original-Method and \
-                 X-Original-URI, or X-Forwarded-Method and X-Forwarded-Uri",
+                "the original request is missing: configure the proxy to send X-Original-Method and X-Original-URI, or X-Forwarded-Method and X-Forwarded-Uri",
             )),
         }
     }
@@ -85,10 +84,11 @@ impl OriginalRequest {
     }
 }
 
-/// The value of a field that occurs exactly once: of two, one may be the client's.
+/// Returns the value of a field that occurs exactly once. Of two, one may be from the client.
 fn only<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<&'a str, ApiError> {
-    let refused =
-        |why: &str| ApiError::malformed(format!("{name} {why}: have the proxy set it once"));
+    let refused = |why: &str| {
+        ApiError::malformed(format!("{name} {why}: configure the proxy to set it exactly once"))
+    };
     let mut values = headers.get_all(name).into_iter();
     match (values.next(), values.next()) {
         (Some(value), None) => value.to_str().map_err(|_| refused("is not plain text")),
@@ -97,7 +97,7 @@ fn only<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<&'a str, ApiEr
     }
 }
 
-/// The host without port and trailing dot, in lower case.
+/// Returns the host without port and trailing dot, in lowercase.
 fn host_of(text: &str) -> String {
     let host = match (text.strip_prefix('['), text.split_once(':')) {
         (Some(rest), _) => rest.split(']').next().unwrap_or_default(),

@@ -1,20 +1,21 @@
-//! A path as servers understand it, however it was written.
+//! Normalized paths.
 
 use percent_encoding::percent_decode_str;
 
-/// The path of a URI, decoded once and without detours, as nginx and others make it before they choose
-/// what answers: otherwise `//login`, `/./login` and `/%6cogin` would pass by a rule for `/login`.
+/// Returns the path of a URI, decoded once and normalized, as nginx and other servers do before
+/// they select a handler. Otherwise `//login`, `/./login` and `/%6cogin` would bypass a rule for
+/// `/login`.
 ///
-/// An encoded slash counts as one. Where a service takes it for something else, a rule may match more
-/// than was meant, and never less.
+/// An encoded slash counts as a slash. If a service treats it differently, a rule may match more
+/// than intended, and never less.
 pub(super) fn plain(uri: &str) -> String {
     let path = uri.split(['?', '#']).next().unwrap_or_default();
     let path = match path.split_once("://") {
-        // With scheme and host, as proxies are asked.
+        // With scheme and host, as in requests to proxies.
         Some((_, rest)) if !path.starts_with('/') => rest.find('/').map_or("/", |at| &rest[at..]),
         _ => path,
     };
-    // Anything that is not `%XX` stays as it is.
+    // Anything that is not `%XX` is unchanged.
     let decoded = percent_decode_str(path).decode_utf8_lossy();
     let mut parts: Vec<&str> = Vec::new();
     for part in decoded.split('/') {

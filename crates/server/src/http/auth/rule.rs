@@ -5,7 +5,7 @@ use http::HeaderMap;
 use super::original::OriginalRequest;
 use crate::spec::MatchSpec;
 
-/// What matched: of hosts, methods and paths that a rule names, the first that fits.
+/// The matching values: the first match of the hosts, methods and paths of a rule.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Matched<'a> {
     pub(crate) host: Option<&'a str>,
@@ -13,17 +13,17 @@ pub(crate) struct Matched<'a> {
     pub(crate) path: Option<&'a str>,
 }
 
-/// The first thing that a request lacks to match a rule.
+/// The first part of a request that does not match a rule.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Mismatch<'a> {
     Host,
     Method,
-    /// A name, and the value it must have, if not any.
+    /// A name, and the required value, or `None` for any.
     Header(&'a str, Option<&'a str>),
     Path,
 }
 
-/// Matches a request with what a rule wants.
+/// Matches a request with a rule.
 pub(crate) fn matches<'a>(
     wanted: &'a MatchSpec,
     original: &OriginalRequest,
@@ -42,7 +42,7 @@ pub(crate) fn matches<'a>(
     Ok(Matched { host, method, path: one_of(&wanted.paths, is_path, Mismatch::Path)? })
 }
 
-/// The first that fits. `None` if none is named, which fits everything.
+/// Returns the first match. Returns `None` if the rule names none, which matches everything.
 fn one_of<'a>(
     wanted: &'a [String],
     fits: impl Fn(&str) -> bool,
@@ -55,7 +55,7 @@ fn one_of<'a>(
 }
 
 impl<'a> Matched<'a> {
-    /// The path pattern that a key names, `*` if the rule has none.
+    /// Returns the matching path pattern, or `*` if the rule has none.
     pub(crate) fn pattern(&self) -> &'a str {
         self.path.unwrap_or("*")
     }
@@ -76,7 +76,7 @@ fn has(headers: &HeaderMap, name: &str, value: Option<&str>) -> bool {
     }
 }
 
-/// The value of a field that occurs exactly once, as text.
+/// Returns the value of a field that occurs exactly once, as text.
 pub(crate) fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let mut values = headers.get_all(name).into_iter();
     match (values.next(), values.next()) {

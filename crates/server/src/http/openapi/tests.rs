@@ -47,7 +47,7 @@ fn every_route_is_described_once() {
 }
 
 #[test]
-fn bounds_are_those_in_force() {
+fn bounds_are_the_current_ones() {
     let settings = HttpSettings { key_max: 77, batch_max: 88, ..HttpSettings::default() };
     let document = describe(&settings, &["api"]);
     let schemas = &document["components"]["schemas"];

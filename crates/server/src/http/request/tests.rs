@@ -15,7 +15,7 @@ fn parameters_are_decoded() {
 }
 
 #[test]
-fn bad_encodings_are_refused() {
+fn rejects_invalid_encodings() {
     for query in ["a=%", "a=%4", "a=%zz", "a=%ff", "%c3=1"] {
         assert_eq!(read(query), None, "{query}");
     }

@@ -20,7 +20,7 @@ use super::{Connections, Handle, Peer, ServeLimits, TlsConfig};
 use crate::http::{Reply, error};
 use crate::net::{ActiveRequest, Activity, Ended, ObservedStream, Stop, catch_panic, drive};
 
-/// What all connections of a listener share.
+/// The state that all connections of a listener share.
 #[derive(Debug)]
 pub(super) struct Shared<H> {
     pub(super) handler: Arc<H>,
@@ -35,7 +35,7 @@ const HEAD_MIN: usize = 8192;
 
 pub(super) fn builder(limits: &ServeLimits) -> Builder<TokioExecutor> {
     let mut builder = Builder::new(TokioExecutor::new());
-    // Replies are small: copying one behind its head is cheaper than a vectored write.
+    // Replies are small: copying one after its head is cheaper than a vectored write.
     builder.http1().max_buf_size(limits.head_max.max(HEAD_MIN)).half_close(false).writev(false);
     builder
         .http2()
@@ -62,21 +62,21 @@ pub(super) async fn serve<H: Handle>(
             let peer = Peer { address, is_verified };
             exchange(shared, peer, stream, stop).await;
         }
-        // A client that does not speak TLS gets no reply.
+        // A client without TLS gets no reply.
         Ok(Err(_)) => {}
         Err(_) => shared.connections.cut.add(1),
     }
 }
 
-/// What all requests of a connection share, behind one reference count.
+/// The state that all requests of a connection share, behind one reference count.
 struct Connection<H> {
     shared: Arc<Shared<H>>,
     activity: Arc<Activity>,
     peer: Peer,
 }
 
-/// Boxed and built outside an async function: what it takes to build a connection is large, and would
-/// stay on the stack whenever the connection is polled.
+/// Boxed and built outside an async function: the state for building a connection is large, and
+/// would stay on the stack whenever the connection is polled.
 fn exchange<H: Handle, S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     shared: Arc<Shared<H>>,
     peer: Peer,

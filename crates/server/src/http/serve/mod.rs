@@ -1,4 +1,4 @@
-//! Serving HTTP: connections, their bounds and their shutdown, for any handler.
+//! HTTP connections with bounds and graceful shutdown, for any handler.
 
 mod connection;
 
@@ -19,7 +19,7 @@ use super::Reply;
 pub use crate::net::{ConnectionSlot, Connections};
 use crate::net::{ConnectionTimeouts, Stopper, accept_all};
 
-/// The current TLS configuration. New connections use the one that was stored last.
+/// The current TLS configuration. New connections use the latest one.
 pub type TlsConfig = Arc<ArcSwap<rustls::ServerConfig>>;
 
 /// The other end of a connection.
@@ -33,8 +33,9 @@ pub struct Peer {
 
 /// Replies to requests.
 pub trait Handle: Send + Sync + 'static {
-    /// Replies to one request. A panic becomes a 500 and does not end the connection. The request is
-    /// borrowed because it is large and every layer would move it.
+    /// Handles one request. A panic causes a 500 and does not end the connection.
+    ///
+    /// The request is borrowed because it is large and every layer would move it.
     fn handle(
         &self,
         request: &mut Request<Incoming>,
@@ -45,19 +46,19 @@ pub trait Handle: Send + Sync + 'static {
 /// Bounds on connections. The defaults suit a service behind proxies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServeLimits {
-    /// For the head of a request, from its first byte, and for a TLS handshake.
+    /// The time for the head of a request, from its first byte, and for a TLS handshake.
     pub header_timeout: Duration,
-    /// For a whole request, including its body.
+    /// The time for a whole request, including its body.
     pub request_timeout: Duration,
-    /// For a client that does not read its reply.
+    /// The time for a client to read its reply.
     pub write_timeout: Duration,
-    /// A connection without a request is closed after this time.
+    /// The time after which a connection without a request is closed.
     pub idle_timeout: Duration,
-    /// For requests in flight at shutdown.
+    /// The time for requests in flight at shutdown.
     pub drain_timeout: Duration,
     /// The maximum number of concurrent requests on an HTTP/2 connection.
     pub streams_max: u32,
-    /// The largest request head in bytes, at least 8192.
+    /// The maximum size of a request head in bytes, at least 8192.
     pub head_max: usize,
 }
 
@@ -114,7 +115,7 @@ impl<H: Handle> Server<H> {
         let shared = Arc::new(Shared { handler, limits, connections, tls, builder });
         let stopper = Stopper::default();
         let stop = stopper.stop();
-        // Dropped with this future, and every connection with it.
+        // Dropped with this future, together with every connection.
         let mut tasks = JoinSet::new();
         let serve = |stream, address, slot| {
             let (shared, stop) = (Arc::clone(&shared), stop.clone());

@@ -17,7 +17,7 @@ fn opened(activity: &Activity) -> Frames {
     frames
 }
 
-/// The number of frames after which the connection ends, within ten thousand.
+/// Returns the number of frames after which the connection ends, up to ten thousand.
 fn ends_after(frame: &[u8], piece: usize) -> Option<usize> {
     let activity = Activity::default();
     let mut frames = opened(&activity);
@@ -26,7 +26,7 @@ fn ends_after(frame: &[u8], piece: usize) -> Option<usize> {
 }
 
 #[test]
-fn floods_of_control_frames_end_however_they_are_cut() {
+fn floods_of_control_frames_end_at_any_piece_size() {
     let floods = [
         frame(4, 0, &[]),
         frame(4, 0, &[0, 3, 0, 0, 0, 1]),
@@ -46,7 +46,7 @@ fn floods_of_control_frames_end_however_they_are_cut() {
 }
 
 #[test]
-fn requests_pay_for_their_control_frames() {
+fn requests_allow_more_control_frames() {
     let activity = Arc::new(Activity::default());
     let mut frames = opened(&activity);
     let update = frame(8, 0, &[0, 0, 0, 1]);

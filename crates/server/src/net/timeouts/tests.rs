@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A beat a second.
+/// With a tick per second.
 fn timeouts() -> Timeouts {
     let seconds = Duration::from_secs;
     Timeouts::new(&ConnectionTimeouts {
@@ -14,7 +14,7 @@ fn timeouts() -> Timeouts {
     })
 }
 
-/// The first beat whose verdict is not `Keep`.
+/// Returns the first tick whose result is not `Keep`.
 fn end(timeouts: &mut Timeouts, activity: &Activity) -> (u32, Beat) {
     (1..100)
         .map(|beats| (beats, timeouts.beat(activity)))
@@ -32,7 +32,7 @@ fn every_slow_client_is_cut_or_closed() {
     let slow_body = Activity::default();
     let _busy = ActiveRequest::begin(&slow_body);
     slow_body.note_read();
-    // The beginning of the request is an event that the first beat sees.
+    // The start of the request is an event that the first tick sees.
     assert_eq!(end(&mut timeouts(), &slow_body), (14, Beat::Cut));
     let slow_reader = Activity::default();
     slow_reader.note_write(true);
@@ -51,8 +51,8 @@ fn active_connections_are_kept() {
     }
 }
 
-// HTTP/2 frames that belong to no request must neither look like a slow head nor keep an idle
-// connection open.
+// HTTP/2 frames without a request must neither look like a slow head nor keep an idle connection
+// open.
 #[test]
 fn pings_are_neither_heads_nor_requests() {
     let (mut timeouts, activity) = (timeouts(), Activity::opening());
@@ -64,7 +64,7 @@ fn pings_are_neither_heads_nor_requests() {
 
 // A client that grants no window keeps its streams open although nothing happens on them.
 #[test]
-fn a_connection_that_does_not_end_when_it_is_closed_is_cut() {
+fn a_connection_that_does_not_close_is_cut() {
     let (mut timeouts, activity) = (timeouts(), Activity::default());
     assert_eq!(end(&mut timeouts, &activity), (21, Beat::Close));
     assert_eq!(end(&mut timeouts, &activity), (6, Beat::Cut));

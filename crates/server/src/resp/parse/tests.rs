@@ -30,7 +30,7 @@ fn inline_commands_are_parsed() {
 }
 
 #[test]
-fn malformed_commands_are_refused() {
+fn rejects_malformed_commands() {
     for input in [
         &b"*x\r\n"[..],
         b"*1\r\n:1\r\n",

@@ -12,7 +12,7 @@ fn numbers_of_all_sizes() {
 }
 
 #[test]
-fn an_error_is_one_line_whatever_is_in_it() {
+fn an_error_is_always_one_line() {
     let mut replies = Replies::default();
     replies.error("ERR a\r\n+OK\r\n");
     assert_eq!(replies.bytes(), b"-ERR a  +OK  \r\n");

@@ -21,7 +21,7 @@ fn rule(key: Vec<KeyPart>, missing: MissingKey) -> RuleSpec {
     }
 }
 
-/// The key of a request, or the reason for none.
+/// Returns the key of a request, or the reason for none.
 fn key(rule: &RuleSpec, fields: &[(&'static str, &str)]) -> Result<String, String> {
     let mut headers = HeaderMap::new();
     for (name, value) in fields {
@@ -61,7 +61,7 @@ fn every_part_names_its_kind() {
 
 // Otherwise one client could use up the limit of another.
 #[test]
-fn no_value_passes_for_another_part() {
+fn no_value_imitates_another_part() {
     let one = rule(vec![header("a")], MissingKey::Address);
     let two = rule(vec![header("a"), header("b")], MissingKey::Skip);
     let forged = key(&one, &[("a", "1|header:b=2")]).unwrap();
@@ -75,7 +75,7 @@ fn no_value_passes_for_another_part() {
 }
 
 #[test]
-fn a_missing_header_is_handled_as_the_rule_says() {
+fn missing_headers_follow_the_rule() {
     for fields in [&[][..], &[("a", "")]] {
         let key = |missing| key(&rule(vec![header("a")], missing), fields);
         assert!(key(MissingKey::Skip).unwrap_err().starts_with("skipped: the "));
@@ -84,7 +84,7 @@ fn a_missing_header_is_handled_as_the_rule_says() {
     }
 }
 
-// A rule that did not apply would lift the limit of a client that sends a long value.
+// If the rule did not apply, a client could lift its limit with a long value.
 #[test]
 fn long_values_are_counted_by_their_digest() {
     let of = |value: &str| {

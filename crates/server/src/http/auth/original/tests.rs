@@ -28,14 +28,14 @@ const CADDY: [(&str, &str); 4] = [
 fn each_family_is_read() {
     assert_eq!(read(&NGINX, None), Some(original("POST", "shop.test", "/a")));
     assert_eq!(read(&CADDY, None), Some(original("PUT", "shop.test", "/d")));
-    // The field of a proxy in front of nginx is not of nginx's family.
+    // The field of a proxy in front of nginx belongs to another family.
     let before = [&NGINX[..], &CADDY[3..]].concat();
     assert_eq!(read(&before, None), Some(original("POST", "shop.test", "/a")));
 }
 
-// Otherwise a client could choose which request it is judged for.
+// Otherwise a client could choose the request that is checked.
 #[test]
-fn what_a_client_may_have_added_is_never_believed() {
+fn fields_that_a_client_may_have_added_are_rejected() {
     let both = [&NGINX[..], &CADDY[1..]].concat();
     assert_eq!(read(&both, None), None);
     assert_eq!(read(&[&NGINX[..], &CADDY[1..2]].concat(), None), None);

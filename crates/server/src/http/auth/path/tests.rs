@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn no_spelling_goes_past_a_rule() {
+fn no_notation_bypasses_a_rule() {
     for uri in [
         "/login",
         "/login?x=/other",
@@ -25,7 +25,7 @@ fn no_spelling_goes_past_a_rule() {
 }
 
 #[test]
-fn what_is_different_stays_so() {
+fn different_paths_stay_different() {
     for (uri, path) in [
         ("", "/"),
         ("/", "/"),

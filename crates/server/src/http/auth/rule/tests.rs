@@ -15,12 +15,12 @@ fn found(wanted: &MatchSpec) -> Option<&str> {
 }
 
 #[test]
-fn nothing_asked_for_matches_everything() {
+fn an_empty_match_matches_everything() {
     assert_eq!(found(&MatchSpec::default()), Some("*"));
 }
 
 #[test]
-fn one_of_each_and_all_of_the_headers() {
+fn matches_one_of_each_list_and_all_headers() {
     let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
     let plan = |value: Option<&str>| ("X-Plan".to_owned(), value.map(str::to_owned));
     let all = MatchSpec {
