@@ -1,7 +1,7 @@
-//! Redis hangs under load, and comes back.
+//! Redis hangs under load and recovers.
 //!
-//! Every request is answered within the deadline all the time: by Redis while it answers, by this
-//! process's own limiter while it does not.
+//! Every request is decided within the deadline: by Redis while it replies, and by a limiter in
+//! this process while it does not.
 //!
 //! ```sh
 //! cargo run -p slidegate-redis --example outage
@@ -28,11 +28,11 @@ async fn run() -> Result<(), Box<dyn Error>> {
         .failure_mode(FailureMode::Local)
         .build()?;
     let redis = Redis::single(&server.url())?.build()?;
-    // Two processes share the limit, so that each may let half of it through by itself.
+    // Two processes share the limit, so each may allow half of it alone.
     let limiter = redis.limiter(policy).nodes(2).build()?;
 
     println!(
-        "100 requests a second are allowed, 200 come, and one of two processes is this one.\n"
+        "The limit is 100 requests per second for two processes. This one sends 200 per second.\n"
     );
     println!("  until  allowed  denied  degraded  slowest  breaker");
     let began = Instant::now();
@@ -42,11 +42,13 @@ async fn run() -> Result<(), Box<dyn Error>> {
         println!("{at:5.2} s  {line}  {:?}", limiter.stats().breaker);
         match step {
             4 => {
-                println!("         Redis hangs: half of the limit is left to this process");
+                println!("         Redis hangs: this process allows half of the limit");
                 server.suspend()?;
             }
             8 => {
-                println!("         Redis goes on: for one second both have to agree");
+                println!(
+                    "         Redis replies again: for one second, both have to allow a request"
+                );
                 server.resume()?;
             }
             _ => {}
@@ -60,7 +62,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// 200 requests a second, for a while.
+/// Sends 200 requests per second for a while.
 async fn load(limiter: &RedisLimiter, time: Duration) -> String {
     let mut requests = tokio::time::interval(Duration::from_millis(5));
     let end = Instant::now() + time;

@@ -18,7 +18,7 @@ use slidegate::{Policy, Quota};
 use slidegate_redis::Redis;
 use slidegate_testkit::server::RedisServer;
 
-/// What both may do in any minute, together.
+/// The limit per minute of both processes together.
 const LIMIT: u32 = 10;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -27,19 +27,19 @@ fn main() -> Result<(), Box<dyn Error>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         return runtime.block_on(ask(name, url));
     }
-    // Your own server if there is one, or one for this example.
+    // An existing server, or one that the example starts.
     let own = std::env::var("REDIS_URL").ok();
     let server = if own.is_none() { Some(RedisServer::start()?) } else { None };
     let url = own.or_else(|| server.as_ref().map(RedisServer::url)).unwrap_or_default();
 
-    println!("Two processes, {LIMIT} requests a minute for both together, each asks for 8:\n");
+    println!("Two processes with {LIMIT} requests per minute together send 8 each:\n");
     let (lines, printed) = mpsc::channel();
     for name in ["one", "two"] {
         start(name, &url, lines.clone())?;
     }
     drop(lines);
     let mut allowed = 0;
-    // In the order in which they come, until both have ended.
+    // In order of arrival, until both have ended.
     for line in printed {
         allowed += u32::from(line.contains("allowed"));
         println!("  {line}");
@@ -48,14 +48,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Runs this example again, as one of the two; what it prints goes to `lines`.
+/// Runs this example again as one of the two processes, and sends its output to `lines`.
 fn start(name: &str, url: &str, lines: Sender<String>) -> Result<(), Box<dyn Error>> {
     let program = std::env::current_exe()?;
     let mut child = Command::new(program).args([name, url]).stdout(Stdio::piped()).spawn()?;
     let output = child.stdout.take().ok_or("a child without output")?;
     thread::spawn(move || {
         let printed = BufReader::new(output).lines().map_while(Result::ok);
-        // Whoever reads them is gone only when the example is.
+        // The receiver is dropped only when the example ends.
         let _ = printed.map(|line| lines.send(line)).all(|sent| sent.is_ok());
         child.wait()
     });
@@ -66,7 +66,7 @@ async fn ask(name: &str, url: &str) -> Result<(), Box<dyn Error>> {
     let redis = Redis::single(url)?.deadline(Duration::from_millis(500)).build()?;
     let policy = Policy::new("example", Quota::per_minute(LIMIT))?;
     let limiter = redis.limiter(policy).build()?;
-    // A key of its own for each run.
+    // A separate key for each run.
     let key = format!("run-{}", std::os::unix::process::parent_id());
     for _ in 0..8 {
         let decision = limiter.check(&key).await;

@@ -1,9 +1,9 @@
 //! Batching: independent checks that share one script call.
 //!
-//! Calling a script and reading the clock is about 40 % of the server's work for one check. So while
-//! other calls are in flight, new checks are collected for one turn of the async scheduler and then
-//! sent as one call. There is no timer, no check waits for another call's reply, and a check that
-//! finds nothing in flight is sent immediately.
+//! Calling a script and reading the clock is about 40 % of the server's work for one check. So
+//! while other calls are in flight, new checks are collected for one turn of the async scheduler
+//! and then sent as one call. There is no timer, no check waits for another call's reply, and a
+//! check that finds nothing in flight is sent immediately.
 
 use core::mem;
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ struct PendingCheck {
     reply: oneshot::Sender<CallResult>,
 }
 
-/// Where the reply to a check arrives.
+/// The receiver of the reply to a check.
 pub(crate) struct PendingReply(oneshot::Receiver<CallResult>);
 
 impl PendingCheck {
@@ -168,8 +168,8 @@ impl Redis {
     }
 
     /// Adds a check to a queue. The first check of a queue starts the task that sends all of them.
-    /// If its deadline is before `stalled`, that task's runtime has ended or is blocked, and the new
-    /// check starts another one.
+    /// If its deadline is before `stalled`, that task's runtime has ended or is blocked, and the
+    /// new check starts another one.
     fn enqueue(&self, queue: &BatchQueue, check: PendingCheck, stalled: Instant) {
         let mut pending = queue.pending.lock();
         let starts_task = pending.first().is_none_or(|first| first.until < stalled);
@@ -178,7 +178,7 @@ impl Redis {
         let full = is_full.then(|| mem::take(&mut *pending));
         drop(pending);
         let (redis, kind) = (self.clone(), queue.kind);
-        // On a task of its own: a caller that is dropped must not stop the others' call.
+        // On a separate task, so that a dropped caller does not cancel the call of the others.
         if let Some(checks) = full {
             tokio::spawn(async move { redis.send_batch(kind, checks).await });
         } else if starts_task {
@@ -210,17 +210,17 @@ impl Redis {
         let script = script::batch_script(kind).filter(|_| callers > 1);
         let script = script.unwrap_or_else(|| script::script(kind));
         let servers = &self.shared.servers;
-        // Earlier than the callers give up, so that they learn what became of the call.
+        // Earlier than the callers' deadlines, so that they learn the result of the call.
         let until = until.checked_sub(servers.timing.call / 16).unwrap_or(until);
         let result = servers.run_script(callers, script, &names, &arguments, until).await;
         for (result, sender) in split(result, senders.len()).zip(senders) {
-            // A caller that was dropped meanwhile has been charged all the same.
+            // A caller that was dropped has still been charged.
             let _ = sender.send(result);
         }
     }
 }
 
-/// The result for each of `count` callers.
+/// Returns the result for each of `count` callers.
 fn split(result: CallResult, count: usize) -> Box<dyn Iterator<Item = CallResult> + Send> {
     match result {
         Ok(RawReply { value: Value::Array(values), sent, node }) if values.len() == count => {

@@ -9,23 +9,22 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::redis::Redis;
 use crate::servers::Failure;
 
-/// How long to wait before servers that are not ready are tried again.
+/// The pause before servers that are not ready are tried again.
 const PAUSE: Duration = Duration::from_millis(20);
 
 impl Redis {
-    /// Connects to all servers, and waits until each of them runs scripts for us.
+    /// Connects to all servers, and waits until each of them runs scripts for this user.
     ///
-    /// Checks connect as well, but do not wait for it longer than their deadline, and what keeps
-    /// them from Redis is visible in their decisions only. Call this at startup so that a wrong
-    /// password is an error.
+    /// Checks connect too, but only within their deadline, and their decisions are the only sign of
+    /// a problem. Call this at startup so that a wrong password is an error.
     ///
     /// # Errors
     ///
-    /// Returns an error of the kind [`ErrorKind::Setting`] at once if a server rejects the
-    /// credentials, its TLS certificate is not trusted, or the user may not run scripts on our keys:
-    /// retrying cannot help. Returns an error of the kind [`ErrorKind::Store`], with the last failure,
-    /// if the servers are not ready `within` this time. Either way, the connections are kept
-    /// up in the background, and limiters work as soon as the cause is gone.
+    /// Returns an error of kind [`ErrorKind::Setting`] immediately if a server rejects the
+    /// credentials, its TLS certificate is not trusted, or the user may not run scripts on these
+    /// keys, because retrying cannot help. Returns an error of kind [`ErrorKind::Store`], with the
+    /// last failure, if the servers are not ready `within` this time. In both cases, connecting
+    /// continues in the background, and limiters work as soon as the cause is gone.
     pub async fn connect(&self, within: Duration) -> Result<(), Error> {
         if Handle::try_current().is_err() {
             return Err(Failure::no_runtime().into());
@@ -52,7 +51,7 @@ impl Redis {
         let servers = &self.shared.servers;
         let mut command = redis::cmd("EVAL");
         if servers.is_cluster() {
-            // A node has only some keys.
+            // A node has only some of the keys.
             command.arg("return 1").arg(0);
         } else {
             let key = format!("{}connect", self.shared.names.start());

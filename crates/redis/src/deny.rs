@@ -1,13 +1,13 @@
 //! The deny cache: repeats denials without calling Redis.
 //!
-//! A key that is over its limit stays so until time frees units, and the reply says when that is.
-//! The denial is repeated until then, or for a shorter time where refunds and resets can free units
-//! too. The time counts from the moment the call was sent, which is before Redis decided, and ends
+//! A key that is over its limit stays so until time frees units, and the reply contains that time.
+//! The denial is repeated until then, or for a shorter time if refunds and resets can free units
+//! too. The time is measured from when the call was sent, which is before Redis decided, and ends
 //! with the microsecond in which Redis would allow, not with the tick. So no check is denied that
 //! Redis would have allowed.
 //!
-//! A step back of the server's clock is the exception: the key was denied until a time that is now
-//! later. So Redis is asked again several times per window, whatever it replied before.
+//! The exception is a server clock that steps back: the key was denied until a time that is now
+//! later. So Redis is called again several times per window.
 
 use core::time::Duration;
 
@@ -17,28 +17,28 @@ use tokio::time::Instant;
 
 use crate::key::TieredKey;
 
-/// A bounded table of denials, in sets of four; the one that ends first makes room.
+/// A bounded table of denials, in sets of four. The denial that ends first is replaced.
 #[derive(Debug)]
 pub(crate) struct DenyCache<C = MonotonicClock> {
     sets: Box<[Mutex<Set>]>,
-    /// The longest that a denial is repeated. `None` if only time frees units.
+    /// The maximum time that a denial is repeated. `None` if only time frees units.
     cap: Option<Duration>,
-    /// Takes half the time of `Instant::now`, which would be most of what a denial takes.
+    /// Takes half the time of `Instant::now`, which would be most of the time of a denial.
     clock: C,
 }
 
 #[derive(Debug, Default)]
 struct Set {
     places: [Option<Denial>; WAYS],
-    /// When a key of this set was last removed. Replies to earlier calls may not include what was
-    /// given back since.
+    /// When a key of this set was last removed. Replies to earlier calls may not include later
+    /// refunds.
     removed_at: Option<Instant>,
 }
 
 #[derive(Debug)]
 struct Denial {
     key: TieredKey,
-    /// The least cost that was denied.
+    /// The lowest cost that was denied.
     cost: u64,
     span: Span,
     is_blocked: bool,
@@ -49,9 +49,9 @@ struct Denial {
 #[derive(Debug, Clone, Copy)]
 struct Span {
     received: u64,
-    /// Until when the denial is repeated.
+    /// The end of the denial.
     until: u64,
-    /// Until when none of the units that it is due to can have expired.
+    /// The time until which none of the units that cause it can have expired.
     held_until: u64,
 }
 
@@ -65,8 +65,7 @@ pub(crate) struct DeniedCheck<'a> {
     pub(crate) decision: &'a Decision,
 }
 
-/// The quotas of a repeated denial. A whole `Decision` is ten times as large, and would be copied on
-/// its way.
+/// The quotas of a repeated denial. A whole `Decision` is ten times as large, and would be copied.
 #[derive(Debug)]
 pub(crate) enum CachedDenial {
     ByOne(QuotaDecision),
@@ -74,25 +73,26 @@ pub(crate) enum CachedDenial {
     Blocked(Vec<QuotaDecision>),
 }
 
-/// When a call was sent and its reply received, on our clock.
+/// When a call was sent and its reply received, on the local clock.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReplyTimes {
     pub(crate) sent: Instant,
     pub(crate) received: Instant,
-    /// How far into a tick the server's clock was. Waits count from the beginning of the tick.
+    /// The time since the start of the server's tick. Waits are measured from the start of the
+    /// tick.
     pub(crate) into_tick: Duration,
 }
 
 const WAYS: usize = 4;
 
-/// Without a cap, Redis is asked again this many times per window.
+/// Without a cap, the number of calls to Redis per window.
 const REPLIES_PER_WINDOW: u32 = 16;
 
-/// But not before this time has passed.
+/// The minimum time between these calls.
 const UNCAPPED_MIN: Duration = Duration::from_millis(100);
 
 impl DenyCache {
-    /// Room for `keys` denials, at most about a hundred bytes each.
+    /// Creates a cache for `keys` denials, at most about a hundred bytes each.
     pub(crate) fn new(keys: usize, cap: Option<Duration>) -> Self {
         Self::with_clock(keys, cap, MonotonicClock::new())
     }
@@ -104,7 +104,7 @@ impl<C: Clock> DenyCache<C> {
         Self { sets: (0..sets).map(|_| Mutex::default()).collect(), cap, clock }
     }
 
-    /// The denial of `cost`, if it still applies.
+    /// Returns the denial of `cost`, if it still applies.
     #[inline]
     pub(crate) fn get(&self, key: TieredKey, cost: u64) -> Option<CachedDenial> {
         let set = self.set(key.key).lock();
@@ -113,8 +113,8 @@ impl<C: Clock> DenyCache<C> {
         denial.applies(cost, now).then(|| denial.denied(cost, now))
     }
 
-    /// Whether a denial of the key is due to units that cannot have expired yet. If Redis has none of
-    /// them any more, it has lost the key.
+    /// Returns `true` if a denial of the key is due to units that cannot have expired yet. If Redis
+    /// has none of them, it has lost the key.
     pub(crate) fn has_unexpired_units(&self, key: TieredKey) -> bool {
         let set = self.set(key.key).lock();
         set.find(key).is_some_and(|denial| self.clock.now() < denial.span.held_until)
@@ -122,21 +122,21 @@ impl<C: Clock> DenyCache<C> {
 
     /// Stores a denial.
     pub(crate) fn put(&self, denied: DeniedCheck<'_>, times: ReplyTimes) {
-        // Read first, so that it is not later than the instant it is compared with.
+        // Read first, so that it is not later than the instant that it is compared with.
         let now = self.clock.now();
         self.put_at(now, Instant::now(), denied, times);
     }
 
     fn put_at(&self, now: u64, real: Instant, denied: DeniedCheck<'_>, times: ReplyTimes) {
         let DeniedCheck { key, cost, window, decision } = denied;
-        // A cost above the limit is denied whatever the state; there is nothing to store.
+        // A cost above the limit is denied in any state, so there is nothing to store.
         let Some(wait) = decision.retry_after().duration() else {
             return;
         };
         let wait = wait.saturating_sub(times.into_tick);
         let longest = self.cap.unwrap_or_else(|| UNCAPPED_MIN.max(window / REPLIES_PER_WINDOW));
-        // The cache's clock may lag by this much, now or when it is read again. The denial must not
-        // end late, and its age must not be overstated.
+        // The cache's clock may lag by this much now or later. The denial must not end late, and
+        // its age must not be too large.
         let lag = self.clock.lag();
         let end = |wait: Duration| {
             let left = wait.saturating_sub(real.saturating_duration_since(times.sent));
@@ -158,7 +158,7 @@ impl<C: Clock> DenyCache<C> {
         }
     }
 
-    /// Removes a key, in all tiers, because units were given back to it.
+    /// Removes a key in all tiers, because units were refunded.
     pub(crate) fn remove(&self, key: u64, now: Instant) {
         let mut set = self.set(key).lock();
         set.removed_at = Some(now);
@@ -183,7 +183,7 @@ impl Set {
 
     fn put(&mut self, new: Denial) {
         let is_same = |place: &Option<Denial>| place.as_ref().is_some_and(|old| old.key == new.key);
-        // Its own place if it has one, else an empty one, else that of the first to end.
+        // Its own place if it has one, otherwise an empty one, otherwise that of the first to end.
         let order = |place: &&mut Option<Denial>| {
             (!is_same(place), place.as_ref().map(|old| old.span.until))
         };
@@ -204,9 +204,9 @@ impl Denial {
         now < self.span.until && cost >= self.cost
     }
 
-    /// The quotas of the reply, aged by the time since it was received, so that a caller that waits
-    /// for `retry_after` does not come too early. For a larger cost than was denied, `retry_after` is
-    /// a lower bound.
+    /// Returns the quotas of the reply, aged by the time since it was received, so that a caller
+    /// that waits for `retry_after` does not return too early. For a larger cost than was denied,
+    /// `retry_after` is a lower bound.
     #[inline]
     fn denied(&self, cost: u64, now: u64) -> CachedDenial {
         let age = Duration::from_nanos(now.saturating_sub(self.span.received));
@@ -237,7 +237,7 @@ impl CachedDenial {
     }
 }
 
-/// The state of a quota `age` later, for a check of `cost`.
+/// Returns the state of a quota `age` later, for a check of `cost`.
 #[inline]
 fn aged(quota: &QuotaDecision, cost: u64, age: Duration) -> QuotaDecision {
     let aged = quota.aged(age);

@@ -1,9 +1,9 @@
 //! Leases: units of a hot key, taken from Redis in one call and spent locally.
 //!
-//! The server records leased units at its current time *plus* the lease length. This process measures
-//! the same length from the moment it *sent* the request, so its lease ends first. A unit spent
-//! locally is thus spent before its recorded time and counts for at least a full window. The two
-//! clocks need not agree. Unused units are refunded when the lease expires.
+//! The server records leased units at its current time *plus* the lease length. This process
+//! measures the same length from the moment it *sent* the request, so its lease ends first. A unit
+//! spent locally is thus spent before its recorded time and counts for at least a full window. The
+//! two clocks need not agree. Unused units are refunded when the lease expires.
 //!
 //! Exception: the monotonic clock stops while the machine is suspended, so a process suspended
 //! during a lease can still spend the rest of it after resuming.
@@ -32,7 +32,7 @@ pub(crate) struct Leases {
 pub(crate) struct LeaseSettings {
     /// How long a lease lasts.
     pub(crate) length: Duration,
-    /// Keys that may have one at a time.
+    /// The maximum number of keys with a lease.
     pub(crate) keys_max: usize,
     /// One lease takes at most the limit divided by this.
     pub(crate) share: u64,
@@ -53,24 +53,24 @@ pub(crate) struct LeaseEntry {
 #[derive(Debug)]
 struct LeaseState {
     lease: Option<Lease>,
-    /// Closes when the fetch in flight has ended. `None` if there never was one.
+    /// Closes when the fetch in flight has ended. `None` if there was none.
     fetch: Option<watch::Receiver<()>>,
-    /// How often the key was reset: a lease requested before that is void.
+    /// The number of resets of the key. A lease requested before a reset is void.
     resets: u64,
-    /// Demand is counted in stretches of a lease length. This one began at `since`.
+    /// Demand is counted in intervals of a lease length. This one started at `since`.
     since: Instant,
     demand: u64,
     demand_before: u64,
-    /// When a caller last came.
+    /// When the key was last checked.
     seen: Instant,
 }
 
-/// A caller's part in fetching the next lease of a key.
+/// The role of a caller in fetching the next lease of a key.
 #[derive(Debug)]
 pub(crate) enum FetchRole {
     /// This caller.
     Leader(FetchGuard),
-    /// Another caller; the channel closes when its fetch has ended.
+    /// Another caller fetches. The channel closes when its fetch has ended.
     Follower(watch::Receiver<()>),
 }
 
@@ -94,7 +94,7 @@ pub(crate) struct Lease {
     quotas_len: usize,
 }
 
-/// Unspent units of an ended lease, and the limits they were taken under.
+/// Unspent units of an ended lease, with the limits that they were taken with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UnusedUnits {
     pub(crate) tick: u64,
@@ -103,7 +103,7 @@ pub(crate) struct UnusedUnits {
     pub(crate) limits: ScriptLimits,
 }
 
-/// Checks within one lease length that make a key worth a lease.
+/// The number of checks within one lease length from which a key is hot.
 const HOT: u64 = 4;
 
 impl Leases {
@@ -115,7 +115,7 @@ impl Leases {
         self.settings.length
     }
 
-    /// The entry of a key. Returns `None` if there are too many; the key then has no lease.
+    /// Returns the entry of a key, or `None` if there are too many. The key then has no lease.
     pub(crate) fn entry(&self, key: TieredKey, now: Instant) -> Option<Arc<LeaseEntry>> {
         let mut table = self.table.lock();
         if let Some(entry) = table.entries.get(&key) {
@@ -129,8 +129,8 @@ impl Leases {
         Some(entry)
     }
 
-    /// Removes idle entries. Returns `true` if there is room now. It visits all entries, so it runs
-    /// once per lease length at most: a flood of keys must not make every check do so.
+    /// Removes idle entries. Returns `true` if there is space now. It visits all entries, so it
+    /// runs at most once per lease length: a flood of keys must not make every check do so.
     fn sweep(&self, table: &mut LeaseTable, now: Instant) -> bool {
         let length = self.settings.length;
         if table.swept_at.is_some_and(|swept_at| now < swept_at + length) {
@@ -141,20 +141,20 @@ impl Leases {
         table.entries.len() < self.settings.keys_max
     }
 
-    /// Ends the leases of a key in all tiers, those in flight too. Returns their unused units.
+    /// Ends the leases of a key in all tiers, also those in flight. Returns their unused units.
     pub(crate) fn reset(&self, key: u64) -> Vec<UnusedUnits> {
         let table = self.table.lock();
         let of_key = table.entries.iter().filter(|(tiered, _)| tiered.key == key);
         of_key.filter_map(|(_, entry)| entry.reset()).collect()
     }
 
-    /// The number of units to request in a lease. Returns `None` if the key is not worth one.
+    /// Returns the number of units to request in a lease, or `None` if the key is not hot.
     pub(crate) fn wanted(&self, entry: &LeaseEntry, cost: u64, limit: u64) -> Option<u64> {
         let state = entry.state.lock();
         let demand = state.demand.max(state.demand_before);
         let most = (limit / self.settings.share.max(1)).max(1);
-        // A little more than last time, so that one lease suffices also when demand grows. What is
-        // left is refunded.
+        // Slightly more than last time, so that one lease suffices if demand grows. Unused units
+        // are refunded.
         let wanted = demand.saturating_add(demand / 4).min(most);
         (demand >= HOT.saturating_mul(cost) && wanted > cost).then_some(wanted)
     }
@@ -193,7 +193,7 @@ impl LeaseEntry {
         (state.demand, state.demand_before) = (0, 0);
     }
 
-    /// The caller's part in fetching a lease, so that one is fetched and not one per caller.
+    /// Returns the caller's role in fetching a lease, so that only one caller fetches.
     pub(crate) fn fetch_role(&self) -> FetchRole {
         let mut state = self.state.lock();
         if let Some(fetch) = state.fetch.as_ref().filter(|fetch| fetch.has_changed().is_ok()) {
@@ -204,7 +204,7 @@ impl LeaseEntry {
         FetchRole::Leader(FetchGuard { _ends: ends, resets: state.resets })
     }
 
-    /// Takes from the lease, if it lasts and holds enough.
+    /// Takes from the lease, if it has not expired and has enough units.
     pub(crate) fn take(&self, key: TieredKey, cost: u64, now: Instant) -> Option<Decision> {
         let mut state = self.state.lock();
         let lease = state.lease.as_mut()?;
@@ -215,8 +215,8 @@ impl LeaseEntry {
         Some(lease.decision(key, cost, now))
     }
 
-    /// Stores a lease. Returns unused units to give back: of the lease before, or of this one if the
-    /// key was reset since its fetch began.
+    /// Stores a lease. Returns unused units to refund: of the previous lease, or of this one if the
+    /// key was reset since its fetch started.
     pub(crate) fn put(&self, lease: Lease, fetch: &FetchGuard) -> Option<UnusedUnits> {
         let mut state = self.state.lock();
         let ended =
@@ -224,7 +224,7 @@ impl LeaseEntry {
         ended.and_then(Lease::unused)
     }
 
-    /// Ends the lease that was requested at `sent`, if it is still there.
+    /// Ends the lease that was requested at `sent`, if it still exists.
     pub(crate) fn end(&self, sent: Instant) -> Option<UnusedUnits> {
         let mut state = self.state.lock();
         state.lease.take_if(|lease| lease.sent == sent).and_then(Lease::unused)
@@ -239,8 +239,8 @@ impl LeaseEntry {
 }
 
 impl Lease {
-    /// The lease of a reply, without the `cost` of the caller that requested it: the reply itself
-    /// allows that, however late it is. Returns `None` if the lease was denied.
+    /// Returns the lease of a reply, without the `cost` of the caller that requested it: the reply
+    /// itself allows that, however late it is. Returns `None` if the lease was denied.
     pub(crate) fn granted(
         reply: &KeyReply,
         sent: Instant,
@@ -273,7 +273,7 @@ impl Lease {
         (left > 0).then_some(UnusedUnits { tick, units: left, epoch, limits })
     }
 
-    /// The quotas as they were when the lease was taken, with what is left of the lease.
+    /// Returns the quotas as of when the lease was taken, with the remaining units of the lease.
     pub(crate) fn decision(&self, key: TieredKey, cost: u64, now: Instant) -> Decision {
         let age = now.saturating_duration_since(self.sent);
         let mut quotas = self.quotas;

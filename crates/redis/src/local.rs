@@ -13,9 +13,9 @@ use crate::script::ScriptLimits;
 
 /// Decides instead of Redis with this process's share of every limit.
 ///
-/// It also records what Redis allows and what Redis reports as used, so that it does not start empty.
-/// What it admits itself is reported to Redis as soon as Redis is back. Until a key is reported, both
-/// decide it. All other keys are decided by Redis alone.
+/// It also records units that Redis allows and usage that Redis reports, so that it does not start
+/// empty. Units that it admits are reported to Redis as soon as Redis is back. Until a key is
+/// reported, both decide it. All other keys are decided by Redis alone.
 #[derive(Debug)]
 pub(crate) struct LocalFallback {
     limiter: Limiter,
@@ -29,14 +29,14 @@ pub(crate) struct LocalKey<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) fingerprint: u64,
     pub(crate) tier: Option<&'a Tier>,
-    /// The limits under which Redis counts the key.
+    /// The limits with which Redis counts the key.
     pub(crate) limits: &'a Arc<ScriptLimits>,
 }
 
 impl LocalFallback {
-    /// Each of `nodes` processes gets its share of `quotas`, rounded down, but at least one unit.
-    /// `quotas` are the policy's within the guard band. Besides the limiter's memory, half as much may
-    /// be taken by what is to be reported.
+    /// Creates a fallback for one of `nodes` processes, with its share of `quotas`, rounded down,
+    /// but at least one unit. `quotas` are those of the policy within the guard band. Unreported
+    /// units may take half of the limiter's memory in addition.
     pub(crate) fn new(
         policy: &Policy,
         quotas: &[Quota],
@@ -53,14 +53,14 @@ impl LocalFallback {
         })
     }
 
-    /// Other quotas for some keys, shared by the processes as well.
+    /// Creates a tier with this process's share of other quotas.
     pub(crate) fn tier(&self, quotas: &[Quota]) -> Result<Tier, Error> {
         self.limiter.tier(&shares(quotas, self.nodes)?)
     }
 
     /// Records units that Redis has allowed to this process.
     pub(crate) fn record_taken(&self, key: &[u8], tier: Option<&Tier>, cost: Cost) {
-        // Beyond its own limit it need not know.
+        // Units above its own limit have no effect.
         let _ = self.with(tier).check_cost(key, cost);
     }
 
@@ -91,8 +91,8 @@ impl LocalFallback {
         }
     }
 
-    /// Decides instead of Redis. `sent` is the call that Redis may have counted, and `grace` how long
-    /// both decide after the report.
+    /// Decides instead of Redis. `sent` is the call that Redis may have counted, and `grace` is how
+    /// long both decide after the report.
     pub(crate) fn decide(
         &self,
         key: LocalKey<'_>,
@@ -109,12 +109,12 @@ impl LocalFallback {
         decision
     }
 
-    /// Whether [`decide`](LocalFallback::decide) issued a receipt.
+    /// Returns `true` if [`decide`](LocalFallback::decide) issued a receipt.
     pub(crate) fn has_issued(&self, key: &[u8], receipt: &Receipt) -> bool {
         self.limiter.has_issued(key, receipt)
     }
 
-    /// Gives back units of [`decide`](LocalFallback::decide). Returns their number, and how many of
+    /// Refunds units of [`decide`](LocalFallback::decide). Returns their number, and how many of
     /// them Redis was charged with.
     pub(crate) fn give_back(
         &self,
@@ -126,8 +126,8 @@ impl LocalFallback {
         (given, self.reports.take_back(key.fingerprint, given, now))
     }
 
-    /// Corrects what [`decide`](LocalFallback::decide) took to the real cost. Returns the units charged in
-    /// total, and how many units have to be given back in Redis.
+    /// Corrects units of [`decide`](LocalFallback::decide) to the real cost. Returns the units
+    /// charged in total, and how many units have to be refunded in Redis.
     pub(crate) fn settle(
         &self,
         key: LocalKey<'_>,
@@ -152,24 +152,24 @@ impl LocalFallback {
         self.limiter.reset(key)
     }
 
-    /// The denial of a check while both decide. Returns `None` if this process has units left.
+    /// Returns the denial of a check while both decide, or `None` if this process has units left.
     pub(crate) fn denial(&self, key: &[u8], tier: Option<&Tier>, cost: Cost) -> Option<Decision> {
         let decision = self.with(tier).peek_cost(key, cost);
         (!decision.is_allowed()).then_some(decision)
     }
 
     fn with<'a>(&'a self, tier: Option<&'a Tier>) -> WithQuotas<'a> {
-        // Tiers are created by `LocalFallback::tier` only, so the limiter accepts them.
+        // Only `LocalFallback::tier` creates tiers, so the limiter accepts them.
         self.limiter.with(tier).unwrap_or_else(|_| WithQuotas::from(&self.limiter))
     }
 }
 
-/// One process's share of every limit.
+/// Returns one process's share of every limit.
 fn shares(quotas: &[Quota], nodes: u64) -> Result<Vec<Quota>, Error> {
     quotas.iter().map(|quota| Quota::new(share_of(quota.limit(), nodes), quota.window())).collect()
 }
 
-/// One process's share of some units, rounded down: at least one, unless there are none.
+/// Returns one process's share of some units, rounded down: at least one, unless there are none.
 fn share_of(units: u64, nodes: u64) -> u64 {
     (units / nodes).max(units.min(1))
 }

@@ -1,17 +1,18 @@
-//! Units that the local fallback admitted and that Redis does not know of yet.
+//! Units that the local fallback admitted and that are not recorded in Redis yet.
 //!
-//! Each key has a list of what was admitted and when, so that Redis can be charged with exactly that
-//! once it is back. No unit is charged twice: a charge without a reply is not repeated. The key is
-//! then decided by both until the window of those units has passed, unless a later reply on the same
-//! connection proves that the charge was executed. Redis executes the commands of a connection in
-//! order.
+//! Each key has a list of admitted units with their times, so that Redis can be charged with
+//! exactly those when it is back. No unit is charged twice: a charge without a reply is not
+//! repeated. The key is then decided by both until the window of those units has passed, unless a
+//! later reply on the same connection proves that the charge was executed. Redis executes the
+//! commands of a connection in order.
 //!
-//! The same proof settles checks that timed out and were then admitted here: they were executed, so
-//! they are not charged again. Without that proof they are, which may deny early and never
-//! over-admits.
+//! The same proof applies to checks that timed out and were then admitted here: they were executed,
+//! so they are not charged again. Without that proof they are charged, which may deny early and
+//! never over-admits.
 //!
-//! Other processes report at other times, because each finds out by itself that Redis is back. If the
-//! breaker was open, both decide for a grace period after the report, in which the others report.
+//! Other processes report at other times, because each detects the recovery of Redis separately. If
+//! the breaker was open, both decide for a grace period after the report, in which the others
+//! report.
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
@@ -24,28 +25,28 @@ use tokio::time::Instant;
 
 use crate::script::{Charge, ScriptLimits};
 
-/// A bounded table of what has to be reported, by the fingerprints of the keys.
+/// A bounded table of units to report, by the fingerprints of the keys.
 #[derive(Debug)]
 pub(crate) struct Reports {
     table: Mutex<Table>,
     bytes_max: usize,
-    /// Keys with units that are not reported: while there are none, no check takes the lock.
+    /// The number of keys with unreported units. If it is zero, no check takes the lock.
     unreported_keys: AtomicUsize,
     /// Units that Redis was charged with.
     pub(crate) reported: AtomicU64,
-    /// Units that Redis was not charged with in time, or that had no room.
+    /// Units that were not reported in time, or that did not fit into the table.
     pub(crate) dropped: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct Table {
     records: HashMap<u64, Record>,
-    /// Every record once, in the order in which they are reported in the background.
+    /// Every record once, in the order of background reports.
     queue: VecDeque<u64>,
     bytes: usize,
 }
 
-/// What was admitted for one key.
+/// The units that were admitted for one key.
 #[derive(Debug)]
 struct Record {
     /// The key's name in Redis.
@@ -61,26 +62,26 @@ struct Record {
     /// Units that Redis was charged with, until their refund or the end of their window.
     reported: u64,
     reported_until: Instant,
-    /// The longest grace period of what is being reported.
+    /// The longest grace period of the units being reported.
     grace: Duration,
-    /// Until when both decide after the report.
+    /// The time until which both decide after the report.
     both_until: Option<Instant>,
 }
 
-/// Units that were admitted instead of by Redis.
+/// Units that were admitted instead of Redis.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Admission {
     pub(crate) units: u64,
     pub(crate) sent: Sent,
-    /// How long both decide after the report, so that the other processes have reported theirs.
+    /// How long both decide after the report, so that the other processes can report theirs.
     pub(crate) grace: Duration,
 }
 
 /// The right to report a key.
 pub(crate) type Turn = Arc<AsyncMutex<()>>;
 
-/// Units that were admitted within a short time. They are dated at the last of them, so that they
-/// count for at least a full window.
+/// Units that were admitted within a short time. They are recorded at the last of them, so that
+/// they count for at least a full window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Admitted {
     first: Instant,
@@ -89,10 +90,10 @@ struct Admitted {
     sent: Sent,
 }
 
-/// The call by which Redis may have counted units already.
+/// The call with which Redis may have counted units already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sent {
-    /// None was sent, or Redis has refused it.
+    /// No call was sent, or Redis refused it.
     No,
     /// The check, on the connection with this number.
     Check(u64),
@@ -108,7 +109,7 @@ pub(crate) struct KeyReport {
     connection: u64,
 }
 
-/// What became of the call.
+/// The result of the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReportOutcome {
     Recorded,
@@ -118,17 +119,17 @@ pub(crate) enum ReportOutcome {
     Unknown,
 }
 
-/// A key's admissions within a window are reported as about this many charges.
+/// The approximate number of charges in which the units of a key within a window are reported.
 const CHARGES_PER_WINDOW: u32 = 16;
 
-/// The most entries of one key; admissions beyond it are added to the last entry.
+/// The maximum number of entries of one key. Further units are added to the last entry.
 const ENTRIES_MAX: usize = 64;
 
-/// Records that are looked at to make room for a new one.
+/// The number of records that are examined to make space for a new one.
 const SWEEP: usize = 8;
 
-/// What a record takes besides its name and its entries: its share of the map and of the queue, and
-/// what allocators add.
+/// The bytes of a record without its name and its entries: its share of the map and of the queue,
+/// and the allocator's overhead.
 const RECORD_BYTES: usize = 2 * size_of::<Record>() + 64;
 
 impl Reports {
@@ -142,7 +143,7 @@ impl Reports {
         }
     }
 
-    /// Adds units that were admitted now. They are dropped, which is counted, if there is no room.
+    /// Adds units that were admitted now. If they do not fit, they are dropped and counted.
     pub(crate) fn add(
         &self,
         key: u64,
@@ -161,7 +162,7 @@ impl Reports {
             return;
         };
         if !record.is_unreported() {
-            // Read by checks without the lock. A check that starts later reads it.
+            // Checks read it without the lock. A check that starts later sees it.
             self.unreported_keys.fetch_add(1, Ordering::Relaxed);
         }
         let before = record.bytes();
@@ -174,7 +175,7 @@ impl Reports {
         table.bytes = table.bytes + after - before;
     }
 
-    /// Whether Redis may not know all of a key's units that still count.
+    /// Returns `true` if Redis may not have all of a key's units that still count.
     pub(crate) fn is_unreported(&self, key: u64, now: Instant) -> bool {
         if self.unreported_keys.load(Ordering::Relaxed) == 0 {
             return false;
@@ -186,7 +187,8 @@ impl Reports {
         .unwrap_or(false)
     }
 
-    /// Returns the key's name and the right to report it. Returns `None` if nothing can be reported.
+    /// Returns the key's name and the right to report it. Returns `None` if nothing can be
+    /// reported.
     pub(crate) fn turn(&self, key: u64) -> Option<(Box<[u8]>, Turn)> {
         self.update(key, |record, _| record.turn())?
     }
@@ -196,8 +198,9 @@ impl Reports {
         self.table.lock().records.get(&key).map(|record| Arc::clone(&record.limits))
     }
 
-    /// Starts a report, after a reply on `connection`. What was sent before on this connection has
-    /// been executed. The caller holds the key's turn. Returns `None` if nothing is left to report.
+    /// Starts a report after a reply on `connection`. Everything that was sent before on this
+    /// connection has been executed. The caller holds the key's turn. Returns `None` if nothing is
+    /// left to report.
     pub(crate) fn start(&self, key: u64, connection: u64, now: Instant) -> Option<KeyReport> {
         self.update(key, |record, dropped| {
             *dropped += record.expire(now);
@@ -217,7 +220,7 @@ impl Reports {
         })?
     }
 
-    /// Ends a report that [`start`](Reports::start) began.
+    /// Ends a report of [`start`](Reports::start).
     pub(crate) fn finish(
         &self,
         key: u64,
@@ -240,8 +243,8 @@ impl Reports {
         });
     }
 
-    /// Takes back units of a key, oldest first. Returns those that were reported already, which have to be
-    /// given back in Redis.
+    /// Takes back units of a key, oldest first. Returns those that were already reported, which
+    /// have to be refunded in Redis.
     pub(crate) fn take_back(&self, key: u64, units: u64, now: Instant) -> u64 {
         let taken = self.update(key, |record, _| {
             let mut left = units;
@@ -269,7 +272,7 @@ impl Reports {
         });
     }
 
-    /// Returns up to `keys_max` keys that can be reported, other ones each time.
+    /// Returns up to `keys_max` keys that can be reported, different ones each time.
     pub(crate) fn next_keys(&self, keys_max: usize) -> Vec<u64> {
         let mut table = self.table.lock();
         let mut keys = Vec::new();
@@ -288,7 +291,7 @@ impl Reports {
         keys
     }
 
-    /// Whether any key has unreported units.
+    /// Returns `true` if any key has unreported units.
     pub(crate) fn is_any_unreported(&self) -> bool {
         self.unreported_keys.load(Ordering::Relaxed) > 0
     }
@@ -302,7 +305,7 @@ impl Reports {
         }
     }
 
-    /// Changes a record and keeps the counters. The change adds the units that it drops to its second
+    /// Changes a record and updates the counters. The change adds dropped units to its second
     /// argument.
     fn update<T>(&self, key: u64, change: impl FnOnce(&mut Record, &mut u64) -> T) -> Option<T> {
         let mut table = self.table.lock();
@@ -321,7 +324,7 @@ impl Reports {
 }
 
 impl Table {
-    /// Adds an empty record. Returns `false` if there is no room.
+    /// Adds an empty record. Returns `false` if it does not fit.
     fn insert(
         &mut self,
         key: u64,
@@ -351,8 +354,8 @@ impl Table {
         true
     }
 
-    /// Removes some of the records that have nothing left to report. Later refunds of their units are not
-    /// passed on to Redis, which may deny early.
+    /// Removes some of the records with nothing left to report. Later refunds of their units are
+    /// not sent to Redis, which may deny early.
     fn sweep(&mut self) {
         for _ in 0..SWEEP.min(self.queue.len()) {
             let Some(key) = self.queue.pop_front() else {
@@ -387,8 +390,8 @@ impl Record {
             .then(|| (self.name.clone(), Arc::clone(self.turn.get_or_insert_default())))
     }
 
-    /// Adds units to the last entry if it is recent, else to a new one. Returns the units that had to
-    /// make room.
+    /// Adds units to the last entry if it is recent, otherwise to a new one. Returns the units that
+    /// were dropped.
     fn add(&mut self, units: u64, sent: Sent, now: Instant) -> u64 {
         let is_full = self.admitted.len() >= ENTRIES_MAX;
         let span = self.window / CHARGES_PER_WINDOW;
@@ -399,12 +402,12 @@ impl Record {
             entry.units = entry.units.saturating_add(units);
             entry.last = entry.last.max(now);
             if entry.sent != sent {
-                // Not known of all of them: they are charged.
+                // Not known for all of them, so they are charged.
                 entry.sent = Sent::No;
             }
             return 0;
         }
-        // Full of charges without a reply, which happens if connections break all the time.
+        // Full of charges without a reply, which happens if connections break continuously.
         let dropped = if is_full { self.admitted.remove(0).units } else { 0 };
         self.admitted.push(Admitted { first: now, last: now, units, sent });
         dropped

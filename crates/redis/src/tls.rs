@@ -1,27 +1,27 @@
-//! Certificates, for servers that are reached over TLS.
+//! Certificates for connections over TLS.
 
 use redis::{Client, ConnectionInfo};
 use slidegate::Error;
 
-/// What to trust and what to show.
+/// The certificates to trust and to present.
 #[derive(Clone, Default)]
 pub(crate) struct Tls {
     /// PEM text of the authorities to trust instead of the system's.
     #[cfg(feature = "tls")]
     pub(crate) authority: Option<Vec<u8>>,
-    /// PEM text of our own certificate and its key.
+    /// PEM text of the client certificate and its key.
     #[cfg(feature = "tls")]
     pub(crate) certificate: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 #[cfg(feature = "tls")]
 impl Tls {
-    /// That there is something in what was given, and that it will be used.
+    /// Checks that the certificates are present and will be used.
     ///
     /// # Errors
     ///
-    /// When a text holds no certificate or no key, or an address is not one of TLS. No text is
-    /// repeated: there may be a key in it.
+    /// Returns an error if a text contains no certificate or no key, or an address does not use
+    /// TLS. No text is shown, because it may contain a key.
     pub(crate) fn check(&self, addresses: &[ConnectionInfo]) -> Result<(), Error> {
         use redis::ConnectionAddr::TcpTls;
         use rustls::pki_types::pem::PemObject;
@@ -31,19 +31,19 @@ impl Tls {
         let refuse = |message: &str| Err(Error::new(ErrorKind::Setting, message));
         let holds = |pem: &[u8]| CertificateDer::pem_slice_iter(pem).any(|found| found.is_ok());
         if self.authority.as_ref().is_some_and(|pem| !holds(pem)) {
-            return refuse("the TLS authority holds no certificate: use PEM text");
+            return refuse("the TLS authority contains no certificate: use PEM text");
         }
         if let Some((certificate, key)) = &self.certificate {
             if !holds(certificate) {
-                return refuse("the TLS certificate holds no certificate: use PEM text");
+                return refuse("the TLS certificate contains no certificate: use PEM text");
             }
             if PrivateKeyDer::from_pem_slice(key).is_err() {
-                return refuse("the key of the TLS certificate is none: use PEM text");
+                return refuse("the key of the TLS certificate is not a key: use PEM text");
             }
         }
         let given = self.authority.is_some() || self.certificate.is_some();
         if given && !addresses.iter().all(|info| matches!(info.addr(), TcpTls { .. })) {
-            return refuse("certificates are given, and an address is not of TLS: use rediss://");
+            return refuse("certificates are set, but an address does not use TLS: use rediss://");
         }
         Ok(())
     }
@@ -70,7 +70,7 @@ impl Tls {
     }
 
     pub(crate) fn open(&self, info: ConnectionInfo) -> redis::RedisResult<Client> {
-        // Says that it was built without TLS.
+        // Returns the error that TLS is not compiled in.
         Client::open(info)
     }
 }

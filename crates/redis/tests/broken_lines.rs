@@ -1,5 +1,5 @@
-//! Connections that are cut, jammed, slow or full of garbage: nobody gets another's answer, and all
-//! is well again by itself.
+//! Connections that are cut, jammed, slow or full of garbage: no caller gets the reply of another,
+//! and the limiter recovers.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
@@ -23,15 +23,15 @@ const HOUR_MS: u64 = 3_600_000;
 
 const KEYS: u64 = 8;
 const LIMIT: u64 = 10_000_000;
-/// How far apart the keys' units are: more than a test asks for.
-const APART: u64 = 1_000_000;
+/// The distance between the units of the keys: more than a test takes.
+const DISTANCE: u64 = 1_000_000;
 
-/// Key `n` has `n` times [`APART`] units on record, so that an answer tells whose it is.
-async fn set_apart(server: &RedisServer) {
+/// Key `n` has `n` times [`DISTANCE`] recorded units, so that a reply identifies its key.
+async fn separate_keys(server: &RedisServer) {
     let redis = patient(&server.url()).build().unwrap();
     let limiter = redis.limiter(policy("apart", LIMIT, HOUR_MS)).build().unwrap();
     for key in 1..KEYS {
-        let cost = Cost::new(key * APART).unwrap();
+        let cost = Cost::new(key * DISTANCE).unwrap();
         assert!(limiter.check_cost(key.to_string(), cost).await.is_allowed());
     }
 }
@@ -47,11 +47,11 @@ fn limiter_at(url: &str) -> Arc<RedisLimiter> {
     Arc::new(redis.limiter(quota).build().unwrap())
 }
 
-/// Callers that ask for all keys until they are told to stop.
+/// Callers that check all keys until they are stopped.
 struct Load {
     tasks: JoinSet<()>,
     over: Arc<AtomicBool>,
-    /// Answers that were another key's.
+    /// Replies that belonged to another key.
     wrong: Arc<AtomicU64>,
     slowest_ms: Arc<AtomicU64>,
 }
@@ -76,7 +76,7 @@ impl Load {
                     let decision = limiter.check(key.to_string()).await;
                     let took = u64::try_from(asked.elapsed().as_millis()).unwrap();
                     slowest_ms.fetch_max(took, Ordering::Relaxed);
-                    let whose = (LIMIT - decision.remaining()) / APART;
+                    let whose = (LIMIT - decision.remaining()) / DISTANCE;
                     let is_wrong = !decision.is_degraded() && whose != key;
                     wrong.fetch_add(is_wrong.into(), Ordering::Relaxed);
                     tokio::time::sleep(Duration::from_millis(1)).await;
@@ -94,16 +94,16 @@ impl Load {
     }
 }
 
-/// What breaks a line.
+/// Breaks a connection.
 type Breaks = Box<dyn Fn(&Proxy)>;
 
-// Each of these loses the place in a stream of answers, if anything can: from then on everybody
-// would get the answer of the one before, and never find out.
+// Each of these can shift the sequence of replies: from then on every caller would get the reply of
+// the one before, without noticing.
 #[test]
-fn nobody_gets_the_answer_of_another() {
+fn no_caller_gets_the_reply_of_another() {
     crew().block_on(async {
         let server = RedisServer::start().unwrap();
-        set_apart(&server).await;
+        separate_keys(&server).await;
         let slow = NonZeroU32::new(2_000);
         let long = DEADLINE * 2;
         let faults: [(&str, Breaks); 9] = [
@@ -123,7 +123,7 @@ fn nobody_gets_the_answer_of_another() {
             eventually("an answer", async || !limiter.check("0").await.is_degraded()).await;
             let load = Load::start(&limiter, 16);
             let before = limiter.stats();
-            // Again and again: who is quick may be through before it is noticed.
+            // Repeatedly, because a fast caller may finish before it is detected.
             eventually(name, async || {
                 fault(&proxy);
                 limiter.stats().degraded > before.degraded + 10
@@ -133,7 +133,7 @@ fn nobody_gets_the_answer_of_another() {
             let took = back_to_normal(&limiter).await;
             let (wrong, slowest) = load.stop().await;
             println!("{name}: normal after {took:?}, slowest answer {slowest:?}");
-            assert_eq!(wrong, 0, "{name}: answers of other keys");
+            assert_eq!(wrong, 0, "{name}: replies of other keys");
             assert!(slowest <= DEADLINE + SLACK, "{name}: {slowest:?}");
         }
     });
@@ -143,7 +143,7 @@ fn inject(bytes: &[u8]) -> ReplyFault {
     ReplyFault::Inject(bytes.to_vec())
 }
 
-/// Waits for a hundred decisions in a row that Redis made.
+/// Waits for a hundred decisions in a row from Redis.
 async fn back_to_normal(limiter: &RedisLimiter) -> Duration {
     let mut last = limiter.stats();
     eventually("all is well again", async || {
@@ -156,13 +156,13 @@ async fn back_to_normal(limiter: &RedisLimiter) -> Duration {
     .await
 }
 
-// A whole answer too many is the worst of garbage: nothing in the stream is broken. The one that
-// gets it knows that it is not its own, and from then on nobody may trust the connection.
+// A complete extra reply is the worst garbage: nothing in the stream is broken. The caller that
+// gets it detects that it is not its own, and from then on the connection must not be used.
 #[test]
-fn an_answer_too_many_ends_the_connection() {
+fn an_extra_reply_ends_the_connection() {
     runtime().block_on(async {
         let server = RedisServer::start().unwrap();
-        set_apart(&server).await;
+        separate_keys(&server).await;
         for extra in [&b"+OK\r\n"[..], b":1\r\n", b"$-1\r\n", b"$3\r\nabc\r\n"] {
             let shown = String::from_utf8_lossy(extra).into_owned();
             let proxy = Proxy::in_front_of(&server).unwrap();
@@ -174,15 +174,15 @@ fn an_answer_too_many_ends_the_connection() {
             eventually(&shown, async || limiter.stats().degraded > before.degraded).await;
             back_to_normal(&limiter).await;
             let (wrong, _) = load.stop().await;
-            assert_eq!(wrong, 0, "{shown:?}: answers of other keys");
+            assert_eq!(wrong, 0, "{shown:?}: replies of other keys");
         }
     });
 }
 
-// A connection on which nothing ever comes back, made while the breaker was open: if it were kept,
-// every probe would go there, and none would ever succeed. Connections of RESP3 begin with a reply.
+// A connection without any replies, opened while the breaker was open. If it were kept, every probe
+// would use it and fail. RESP3 connections start with a reply.
 #[test]
-fn a_probe_that_is_not_answered_takes_its_connection_along() {
+fn a_failed_probe_drops_its_connection() {
     runtime().block_on(async {
         let server = RedisServer::start().unwrap();
         let proxy = Proxy::in_front_of(&server).unwrap();
@@ -201,20 +201,20 @@ fn a_probe_that_is_not_answered_takes_its_connection_along() {
             limiter.stats().timeouts > timeouts
         })
         .await;
-        // Connections that are deaf stay so; new ones are not.
+        // Deaf connections stay deaf; new ones are not.
         proxy.heal().unwrap();
         let took = eventually("an answer", async || !limiter.check("0").await.is_degraded()).await;
         println!("an answer {took:?} after the network was whole");
     });
 }
 
-// Nobody accepts, not even to refuse: connecting takes as long as it may, and no caller longer than
-// its deadline.
+// The server accepts no connections: connecting uses its whole time budget, and no caller waits
+// longer than its deadline.
 #[test]
-fn a_server_that_accepts_nobody_delays_nobody() {
+fn a_server_that_accepts_no_connections_delays_no_caller() {
     crew().block_on(async {
         let server = RedisServer::start().unwrap();
-        set_apart(&server).await;
+        separate_keys(&server).await;
         let proxy = Proxy::in_front_of(&server).unwrap();
         let limiter = limiter(&proxy);
         eventually("an answer", async || !limiter.check("0").await.is_degraded()).await;
@@ -234,7 +234,7 @@ fn a_server_that_accepts_nobody_delays_nobody() {
     });
 }
 
-// Servers close idle connections. If only the next check finds out, it is lost.
+// Servers close idle connections. If only the next check detects that, it is lost.
 #[test]
 fn connection_closed_while_idle_is_replaced_before_the_next_check() {
     crew().block_on(async {
@@ -257,8 +257,8 @@ fn connection_closed_while_idle_is_replaced_before_the_next_check() {
     });
 }
 
-// A round trip takes longer than a check may. Finding the primary must go on from check to check, or
-// no check ever gets there.
+// A round trip takes longer than a check may. Finding the primary must continue from check to
+// check, or no check would ever succeed.
 #[test]
 fn cluster_seeds_farther_away_than_the_deadline_are_found() {
     crew().block_on(async {

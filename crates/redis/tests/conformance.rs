@@ -1,4 +1,4 @@
-//! The conformance traces, and random ones against the model, on real servers.
+//! The conformance traces, and random ones compared with the model, on real servers.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a panic fails the test")]
 
@@ -13,7 +13,7 @@ use slidegate_redis::{Redis, RedisBuilder};
 use slidegate_testkit::server::{Cluster, RedisServer, ServerBuilder};
 use slidegate_testkit::{Algorithm, Op, Trace, compare_with, load_all, random_trace, run};
 
-/// All traces, and `seeds` random ones of every algorithm.
+/// Runs all traces, and `seeds` random ones of every algorithm.
 fn all_traces(connect: &dyn Fn() -> RedisBuilder, seeds: u64) {
     let runtime = Arc::new(runtime());
     let traces = load_all().unwrap();
@@ -30,7 +30,7 @@ fn all_traces(connect: &dyn Fn() -> RedisBuilder, seeds: u64) {
     }
 }
 
-/// Random traces, compared with the model. A failure prints the shortest trace that shows it.
+/// Runs random traces, compared with the model. A failure prints the shortest trace that shows it.
 fn random_traces(
     connect: &dyn Fn() -> RedisBuilder,
     algorithm: Algorithm,
@@ -49,7 +49,7 @@ fn random_traces(
     }
 }
 
-/// Only the log sums up debt beyond 2^53; the others stop counting there, which the models do not.
+/// Only the log counts debt beyond 2^53. The others saturate, which the models do not.
 fn without_huge_debt(trace: &mut Trace) {
     if trace.policy.quotas.iter().any(|quota| quota.limit > 1 << 52) {
         trace.steps.retain(|step| !matches!(step.op, Op::Settle | Op::Charge));
@@ -78,40 +78,40 @@ fn redis() {
     on_one(&RedisServer::builder(), |connect| all_traces(connect, 0));
 }
 
-/// A thousand random traces, compared with the naive model.
-fn redis_is_the_model(algorithm: Algorithm, change: impl Fn(&mut Trace)) {
+/// Runs a thousand random traces, compared with the model.
+fn redis_matches_the_model(algorithm: Algorithm, change: impl Fn(&mut Trace)) {
     on_one(&RedisServer::builder(), |connect| random_traces(connect, algorithm, 1000, &change));
 }
 
 #[test]
-fn redis_log_is_the_model() {
-    redis_is_the_model(Algorithm::Log, |_| {});
+fn redis_log_matches_the_model() {
+    redis_matches_the_model(Algorithm::Log, |_| {});
 }
 
 // A byte cap that is never reached must change nothing.
 #[test]
-fn redis_log_below_its_cap_is_the_model() {
-    redis_is_the_model(Algorithm::Log, |trace| trace.policy.bytes_max = Some(65_536));
+fn redis_log_below_its_cap_matches_the_model() {
+    redis_matches_the_model(Algorithm::Log, |trace| trace.policy.bytes_max = Some(65_536));
 }
 
 #[test]
-fn redis_counter_is_the_model() {
-    redis_is_the_model(Algorithm::Counter, |_| {});
+fn redis_counter_matches_the_model() {
+    redis_matches_the_model(Algorithm::Counter, |_| {});
 }
 
 #[test]
-fn redis_segments_is_the_model() {
-    redis_is_the_model(Algorithm::Segments, |_| {});
+fn redis_segments_match_the_model() {
+    redis_matches_the_model(Algorithm::Segments, |_| {});
 }
 
 #[test]
-fn redis_gcra_is_the_model() {
-    redis_is_the_model(Algorithm::Gcra, |_| {});
+fn redis_gcra_matches_the_model() {
+    redis_matches_the_model(Algorithm::Gcra, |_| {});
 }
 
 #[test]
-fn redis_fixed_is_the_model() {
-    redis_is_the_model(Algorithm::Fixed, |_| {});
+fn redis_fixed_matches_the_model() {
+    redis_matches_the_model(Algorithm::Fixed, |_| {});
 }
 
 #[test]

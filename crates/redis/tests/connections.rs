@@ -1,5 +1,5 @@
-//! Every way to a server: passwords, users, databases, protocols, sockets, TLS, Sentinel, Cluster;
-//! what a way that is closed says; and who meets whom behind it.
+//! All ways to connect: passwords, users, databases, protocols, sockets, TLS, Sentinel, Cluster;
+//! their errors; and which limiters share state.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a panic fails the test")]
 
@@ -18,7 +18,7 @@ use slidegate_testkit::server::{Certificates, Cluster, PATIENCE, RedisServer, Se
 const HOUR_MS: u64 = 3_600_000;
 const PASSWORD: &str = "p@ss/word?#1 {secret}";
 
-/// Two of three pass, by the server's own word.
+/// Asserts that Redis allows two of three checks.
 fn works(builder: RedisBuilder) {
     let redis = builder.build().unwrap();
     let limiter = redis.limiter(policy("api", 2, HOUR_MS)).build().unwrap();
@@ -39,7 +39,8 @@ fn works(builder: RedisBuilder) {
     });
 }
 
-/// Nobody gets in: the failure mode answers, it is counted, and the error says why.
+/// Asserts that the failure mode decides, that it is counted, and that the error contains the
+/// reason.
 fn fails(builder: RedisBuilder, secrets: &[&str]) -> String {
     let shown = format!("{builder:?} ");
     let redis = builder.breaker(3, Duration::from_secs(60)).build().unwrap();
@@ -84,7 +85,7 @@ fn passwords() {
     let bare = format!("redis://127.0.0.1:{}", server.port());
     works(patient(&server.url()));
     works(patient(&bare).password(PASSWORD));
-    // What the builder says goes before what the address says.
+    // The builder takes precedence over the address.
     works(patient(&server.url_as("", "wrong")).password(PASSWORD));
 
     let error = fails(patient(&bare).password("not-the-word"), &["not-the-word"]);
@@ -104,7 +105,7 @@ fn users() {
 
     let error = fails(patient(&server.url_as("carol", "not-her-word")), &["not-her-word"]);
     assert!(error.contains("WRONGPASS"), "{error}");
-    // She may not touch what begins otherwise.
+    // The user may not access other prefixes.
     let other = patient(&server.url_as("carol", "carols-word")).prefix("other");
     let error = fails_unasked(other);
     assert!(error.to_lowercase().contains("permission"), "{error}");
@@ -113,7 +114,7 @@ fn users() {
 }
 
 #[test]
-fn a_database_of_its_own() {
+fn a_separate_database() {
     let server = RedisServer::start().unwrap();
     let in_address = format!("{}3", server.url());
     for (builder, number) in [(patient(&in_address), 3), (patient(&server.url()).database(5), 5)] {
@@ -157,7 +158,7 @@ fn a_socket() {
 }
 
 #[test]
-fn tls_with_an_authority_of_its_own() {
+fn tls_with_a_private_authority() {
     let (ours, theirs) = (Certificates::new().unwrap(), Certificates::new().unwrap());
     let server = RedisServer::builder().tls(&ours).password(PASSWORD).start().unwrap();
     let url = server.url_as("", PASSWORD);
@@ -169,12 +170,12 @@ fn tls_with_an_authority_of_its_own() {
         let error = fails(builder, &[PASSWORD, "BEGIN CERT"]);
         assert!(error.to_lowercase().contains("certificate"), "{error}");
     }
-    // Without TLS nothing can be read.
+    // Without TLS, nothing can be read.
     fails(patient(&url.replace("rediss", "redis")), &[PASSWORD]);
 }
 
 #[test]
-fn tls_with_a_certificate_to_show() {
+fn tls_with_a_client_certificate() {
     let (ours, theirs) = (Certificates::new().unwrap(), Certificates::new().unwrap());
     let server = RedisServer::builder().tls(&ours).config("tls-auth-clients yes").start().unwrap();
     let trusting = || patient(&server.url()).tls_authority(ours.authority().as_bytes());
@@ -186,7 +187,7 @@ fn tls_with_a_certificate_to_show() {
     fails(showing(&theirs), &[key_text]);
     fails(trusting(), &[]);
 
-    // What is no certificate is refused at once, without being repeated.
+    // An invalid certificate is rejected immediately, without being shown.
     for (certificate, key) in [("nonsense", ours.server_key()), (ours.server(), "my secret key")] {
         let builder = trusting().tls_certificate(certificate.as_bytes(), key.as_bytes());
         let error = builder.build().unwrap_err().to_string();
@@ -221,7 +222,7 @@ fn sentinels() {
     fails(builder(sentinel.service_name()).password("not the word"), &["not the word"]);
 }
 
-/// As `fails`, where there is no primary that a breaker could be of.
+/// Like `fails`, without a primary that could have a breaker.
 fn fails_unasked(builder: RedisBuilder) -> String {
     let limiter = builder.build().unwrap().limiter(policy("api", 2, HOUR_MS)).build().unwrap();
     runtime().block_on(async {
@@ -241,7 +242,7 @@ fn a_cluster_behind_tls_and_a_password() {
         let builder = Redis::cluster(&[url]).unwrap().deadline(long).connect_deadline(long);
         builder.tls_authority(certificates.authority().as_bytes())
     };
-    // One node is enough to find the others, and a replica will do.
+    // One node is enough to find the others, also a replica.
     let last = cluster.nodes().last().unwrap();
     let redis = builder(&last.url()).build().unwrap();
     let limiter = redis.limiter(policy("api", 2, HOUR_MS)).build().unwrap();
@@ -254,7 +255,7 @@ fn a_cluster_behind_tls_and_a_password() {
         }
         let stats = limiter.stats();
         assert_eq!((stats.redirects, stats.errors), (0, 0));
-        // Every primary, and the replica that was asked for the slots.
+        // Every primary, and the replica that was queried for the slots.
         assert!((3..=4).contains(&stats.connections), "{}", stats.connections);
         assert_eq!(redis.usage().await.unwrap().keys, 60);
     });
@@ -262,9 +263,10 @@ fn a_cluster_behind_tls_and_a_password() {
     assert!(!error.contains("not the word"), "{error}");
 }
 
-// All that may tell two states apart, with text that would run together if it were just joined.
+// Everything that distinguishes two states, with texts that would collide if they were just
+// concatenated.
 #[test]
-fn others_do_not_meet_and_the_same_do() {
+fn only_equal_settings_share_state() {
     let server = RedisServer::start().unwrap();
     let limiter = |prefix: &str, name: &str| {
         let redis = patient(&server.url()).prefix(prefix).build().unwrap();
@@ -306,9 +308,9 @@ fn others_do_not_meet_and_the_same_do() {
     });
 }
 
-// A typing mistake in a password must not switch off all limits in silence.
+// A typo in a password must not disable all limits silently.
 #[test]
-fn connect_reports_at_once_what_retrying_cannot_fix() {
+fn connect_reports_permanent_errors_immediately() {
     let long = Duration::from_secs(600);
     let certificates = [Certificates::new().unwrap(), Certificates::new().unwrap()];
     let users = "user default on >word ~* &* +@all\nuser reader on >word ~sg:* -@all +get\n";
@@ -358,7 +360,7 @@ fn connect_waits_for_a_server_that_is_down() {
     });
 }
 
-/// Polls a future once, without any runtime.
+/// Polls a future once, without a runtime.
 fn poll_once<F: Future>(future: F) -> F::Output {
     let mut context = Context::from_waker(Waker::noop());
     match pin!(future).poll(&mut context) {
@@ -394,8 +396,8 @@ fn outside_of_a_runtime_the_failure_mode_decides() {
     }
 }
 
-// Each `block_on` of a program without a runtime of its own is another runtime, and the connections
-// of the one before are gone with it.
+// Each `block_on` of a program without a global runtime creates a new one, and the connections of
+// the previous one are gone.
 #[test]
 fn limiter_survives_the_end_of_its_runtime() {
     let server = RedisServer::start().unwrap();

@@ -1,5 +1,5 @@
-//! Denials repeated from memory: never one that Redis would have allowed, never for longer than
-//! told, and in bounded room.
+//! Cached denials: never one that Redis would have allowed, never for longer than configured, and
+//! in bounded memory.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
@@ -19,33 +19,33 @@ const MS: Duration = Duration::from_millis(1);
 const MINUTE_MS: u64 = 60_000;
 const HOUR_MS: u64 = 60 * MINUTE_MS;
 
-/// What a noisy machine may add to a time that is promised.
+/// The time that a busy machine may add.
 const SLACK: Duration = Duration::from_secs(1);
 
 fn cost(units: u64) -> Cost {
     Cost::new(units).unwrap()
 }
 
-/// A limiter with a connection of its own, so that its calls are counted alone.
+/// Returns a limiter with a separate connection, so that its calls are counted separately.
 fn limiter(url: &str, limit: u64, window_ms: u64) -> RedisLimiterBuilder {
     patient(url).build().unwrap().limiter(policy("deny", limit, window_ms))
 }
 
-/// One that asks for everything.
+/// Returns a limiter that calls Redis for every check.
 fn twin(url: &str, limit: u64, window_ms: u64) -> RedisLimiterBuilder {
     limiter(url, limit, window_ms).deny_cache(0)
 }
 
-/// Whether an answer came without asking Redis.
+/// Returns `true` if a decision was made without calling Redis.
 async fn from_memory(limiter: &RedisLimiter, key: &str, cost: Cost) -> (Decision, bool) {
     let before = limiter.stats().denied_here;
     let decision = limiter.check_cost(key, cost).await;
     (decision, limiter.stats().denied_here > before)
 }
 
-// The cache must end with the moment in which units free, not with the tick after it: with a tick
-// of 20 ms it would deny for up to 20 ms what Redis allows. Looked at before and after a denial from
-// memory, Redis says "allowed" both times only if it would have allowed in between.
+// The cache must end at the time when units are free, not at the next tick: with a tick of 20 ms it
+// would deny for up to 20 ms what Redis allows. If Redis allows before and after a cached denial,
+// it would have allowed in between.
 #[test]
 fn no_denial_from_memory_that_redis_would_have_allowed() {
     let server = RedisServer::start().unwrap();
@@ -74,15 +74,15 @@ fn no_denial_from_memory_that_redis_would_have_allowed() {
                 allowed > 3 * limit && repeated > 500,
                 "{allowed} allowed, {repeated} repeated"
             );
-            // One call for every allowance, and about one for every time units had to be awaited.
+            // One call for every allowed check, and about one for every wait.
             assert!(stats.calls <= 2 * allowed + 10, "{stats:?}");
         });
     }
 }
 
-// A flood from everywhere at once: while the key is at its limit, nobody asks Redis twice.
+// A flood from many tasks: while the key is at its limit, no task calls Redis twice.
 #[test]
-fn a_flood_on_a_key_at_its_limit_asks_redis_once() {
+fn a_flood_on_a_key_at_its_limit_calls_redis_once() {
     let server = RedisServer::start().unwrap();
     runtime().block_on(async {
         let limiter = limiter(&server.url(), 1, MINUTE_MS).deny_cache_cap(None).build().unwrap();
@@ -105,7 +105,7 @@ fn a_flood_on_a_key_at_its_limit_asks_redis_once() {
     });
 }
 
-/// Asks until allowed; how long that took.
+/// Checks until allowed. Returns how long that took.
 async fn until_allowed(limiter: &RedisLimiter, key: &str) -> Duration {
     let start = Instant::now();
     while !limiter.check(key).await.is_allowed() {
@@ -115,9 +115,9 @@ async fn until_allowed(limiter: &RedisLimiter, key: &str) -> Duration {
     start.elapsed()
 }
 
-// What another process gives back must be seen after the cap, and what this one does at once.
+// Refunds of other processes must take effect after the cap, and those of this process immediately.
 #[test]
-fn what_is_given_back_is_seen_within_the_cap() {
+fn refunds_take_effect_within_the_cap() {
     let server = RedisServer::start().unwrap();
     runtime().block_on(async {
         let cap = 100 * MS;
@@ -149,9 +149,9 @@ fn what_is_given_back_is_seen_within_the_cap() {
     });
 }
 
-// The daemon reloads its policies: the limiter of the new one must not be held up by the old.
+// The daemon reloads its policies: the limiter of the new one must not be affected by the old one.
 #[test]
-fn a_raised_limit_holds_at_once_where_it_is_known() {
+fn a_raised_limit_applies_immediately_in_its_process() {
     let server = RedisServer::start().unwrap();
     runtime().block_on(async {
         let low = limiter(&server.url(), 1, MINUTE_MS).deny_cache_cap(None).build().unwrap();
@@ -165,7 +165,7 @@ fn a_raised_limit_holds_at_once_where_it_is_known() {
 }
 
 #[test]
-fn a_denied_cost_answers_for_larger_ones_only() {
+fn a_cached_denial_covers_larger_costs_only() {
     let server = RedisServer::start().unwrap();
     runtime().block_on(async {
         let limiter = limiter(&server.url(), 10, MINUTE_MS).deny_cache_cap(None).build().unwrap();
@@ -180,7 +180,7 @@ fn a_denied_cost_answers_for_larger_ones_only() {
             (2, true, false),
             (2, false, false),
             (1, true, false),
-            // Nothing is left: the least cost there is answers for all.
+            // Nothing is left: the lowest cost covers all.
             (1, false, false),
             (1, false, true),
             (2, false, true),
@@ -195,9 +195,9 @@ fn a_denied_cost_answers_for_larger_ones_only() {
     });
 }
 
-// A denial under one tier's quotas says nothing about another's; what is given back concerns all.
+// A denial with one tier's quotas does not apply to another's; refunds apply to all.
 #[test]
-fn tiers_do_not_poison_each_other() {
+fn tiers_do_not_affect_each_other() {
     let server = RedisServer::start().unwrap();
     runtime().block_on(async {
         let limiter = limiter(&server.url(), 1, MINUTE_MS).deny_cache_cap(None).build().unwrap();
@@ -221,10 +221,10 @@ fn tiers_do_not_poison_each_other() {
     });
 }
 
-// However many keys are denied, no more are remembered than there is room for. (A million of them,
-// without a server, is a test of `src/deny.rs`.)
+// However many keys are denied, the cache stays bounded. (A million of them, without a server, is a
+// test of `src/deny.rs`.)
 #[test]
-fn a_flood_of_denied_keys_takes_bounded_room() {
+fn a_flood_of_denied_keys_takes_bounded_memory() {
     const KEYS: u64 = 12_000;
     const ROOM: u64 = 1024;
     let server = RedisServer::start().unwrap();
@@ -252,8 +252,8 @@ fn a_flood_of_denied_keys_takes_bounded_room() {
     });
 }
 
-// A request that took long to arrive was judged late: who waits as told, from the sending on, would
-// come too early and be denied again. Told from the answer on, nobody does.
+// A request that took long to arrive was decided late: a client that waits from the time of sending
+// would return too early. Measured from the reply, it does not.
 #[test]
 fn retry_after_from_memory_is_exact() {
     let server = RedisServer::start().unwrap();
@@ -284,8 +284,8 @@ fn retry_after_from_memory_is_exact() {
     });
 }
 
-// Eviction, a flush and a failover forgive everything without an error. The next check of a key that
-// was denied a moment ago is the only sign of it.
+// Eviction, a flush and a failover forget everything without an error. The next check of a key that
+// was just denied is the only sign of it.
 #[test]
 fn lost_keys_are_counted_and_others_are_not() {
     let server = RedisServer::start().unwrap();

@@ -1,8 +1,8 @@
-//! Redis hangs, dies and comes back, and answers get lost: every caller has an answer in time, and
-//! nothing is counted twice.
+//! Redis hangs, crashes and recovers, and replies are lost: every caller gets a decision in time,
+//! and nothing is counted twice.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
-#![expect(clippy::print_stdout, reason = "a test tells what it measured")]
+#![expect(clippy::print_stdout, reason = "a test prints its measurements")]
 
 mod common;
 
@@ -19,12 +19,12 @@ use tokio::time::Instant;
 
 const DEADLINE: Duration = Duration::from_millis(200);
 
-/// What a busy machine may add to a deadline. The promise is a few milliseconds.
+/// The time that a busy machine may add to a deadline. The goal is a few milliseconds.
 const SLACK: Duration = Duration::from_secs(1);
 
 const HOUR_MS: u64 = 3_600_000;
 
-/// So many callers at once, each with one check; their decisions, and the longest that one waited.
+/// Runs one check in each of `callers` tasks at once. Returns the decisions, and the longest wait.
 async fn crowd(limiter: &Arc<RedisLimiter>, callers: usize) -> (Vec<Decision>, Duration) {
     let mut tasks = JoinSet::new();
     for _ in 0..callers {
@@ -44,17 +44,17 @@ fn allowed(decisions: &[Decision]) -> usize {
     decisions.iter().filter(|decision| decision.is_allowed()).count()
 }
 
-/// Units that Redis counts for a key, asked with all patience, past the limiter under test.
+/// Returns the units that Redis counts for a key, with a separate limiter and a long deadline.
 async fn used(server: &RedisServer, name: &str, key: &str) -> u64 {
     let redis = patient(&server.url()).build().unwrap();
     let limiter = redis.limiter(policy(name, 1_000_000, HOUR_MS)).build().unwrap();
     limiter.usage(key).await.unwrap().units(0)
 }
 
-// A limiter that waits for a hung server hangs the service with it; one that never asks again
-// stays degraded for good; one that asks all the time makes every request slow.
+// A limiter that waits for a hung server hangs the service; one that never calls it again stays
+// degraded; one that calls it all the time makes every request slow.
 #[test]
-fn a_server_that_hangs_delays_nobody_and_is_found_again() {
+fn a_server_that_hangs_delays_no_caller_and_recovers() {
     crew().block_on(async {
         let mut server = RedisServer::start().unwrap();
         let limiter = |name: &str, mode| {
@@ -68,7 +68,7 @@ fn a_server_that_hangs_delays_nobody_and_is_found_again() {
             limiter("local", FailureMode::Local),
         ];
         for limiter in &limiters {
-            // The first one has to connect, which may be late on a busy machine.
+            // The first check has to connect, which may be late on a busy machine.
             eventually("an answer", async || !limiter.check("k").await.is_degraded()).await;
         }
         server.suspend().unwrap();
@@ -81,14 +81,14 @@ fn a_server_that_hangs_delays_nobody_and_is_found_again() {
             let name = limiter.policy().name();
             let mut asked = 0;
             let normal = async || {
-                // Another key each time: the local limiter may deny one that comes too often.
+                // Another key each time: the local limiter may deny one that is checked too often.
                 asked += 1;
                 let undegraded = !limiter.check(format!("other-{asked}")).await.is_degraded();
                 undegraded && limiter.stats().breaker == BreakerState::Closed
             };
             let took = eventually("Redis is asked again", normal).await;
             println!("{name}: normal again {took:?} after the server went on");
-            // What was sent to the hung server may have been counted, once each.
+            // Calls to the hung server may have been counted, once each.
             let unknown = limiter.stats().unknown;
             let used = used(&server, name, "k").await;
             assert!((1..=1 + unknown).contains(&used), "{name}: {used} used, {unknown} unknown");
@@ -96,7 +96,7 @@ fn a_server_that_hangs_delays_nobody_and_is_found_again() {
     });
 }
 
-/// What one limiter does while the server hangs.
+/// Asserts the behavior of one limiter while the server hangs.
 async fn hung(limiter: &Arc<RedisLimiter>) {
     const CALLERS: usize = 60;
     let (name, before) = (limiter.policy().name(), limiter.stats());
@@ -110,7 +110,7 @@ async fn hung(limiter: &Arc<RedisLimiter>) {
     assert_eq!(stats.breaker_opened, before.breaker_opened + 1, "{name}: {stats:?}");
     assert!(stats.timeouts >= 1 && stats.unknown >= 5, "{name}: {stats:?}");
 
-    // Open: no more than a probe now and then is sent.
+    // Open: at most an occasional probe is sent.
     let (asked, began) = (stats.calls, Instant::now());
     let mut slowest = Duration::ZERO;
     for _ in 0..200 {
@@ -127,7 +127,7 @@ async fn hung(limiter: &Arc<RedisLimiter>) {
     assert_ne!(limiter.stats().breaker, BreakerState::Closed, "{name}");
 }
 
-/// That each failure mode answers as its documentation says.
+/// Asserts that each failure mode decides as documented.
 fn assert_modes(limiter: &RedisLimiter, decisions: &[Decision], used: u64) {
     match limiter.policy().failure_mode() {
         FailureMode::Allow => {
@@ -144,10 +144,10 @@ fn assert_modes(limiter: &RedisLimiter, decisions: &[Decision], used: u64) {
     assert!(decisions.iter().all(|decision| decision.quotas()[0].limit() == 40));
 }
 
-// An answer that is lost after Redis counted: to ask again would count twice, to forget it would
-// let one too many through.
+// A reply that is lost after Redis counted: a repeated call would count twice, and ignoring it
+// would over-admit by one.
 #[test]
-fn a_lost_answer_is_counted_once() {
+fn a_lost_reply_is_counted_once() {
     const CALLS: u64 = 24;
     runtime().block_on(async {
         let server = RedisServer::start().unwrap();
@@ -184,13 +184,13 @@ fn a_lost_answer_is_counted_once() {
             println!("{name}: {admitted} admitted, {unknown} unknown, {used} counted");
             assert!(unknown >= CALLS / 6, "{name}: the fault was not at work");
             assert!((admitted..=admitted + unknown).contains(&used), "{name}: {stats:?}");
-            // Sent at most once each.
+            // Each is sent at most once.
             assert!(stats.calls <= stats.decisions + stats.scripts_sent, "{name}: {stats:?}");
         }
     });
 }
 
-/// The first decision for which Redis was asked: not while the breaker is open.
+/// Returns the first decision for which Redis was called: not while the breaker is open.
 async fn asked_for(limiter: &RedisLimiter, key: &str) -> Decision {
     loop {
         let calls = limiter.stats().calls;
@@ -202,8 +202,8 @@ async fn asked_for(limiter: &RedisLimiter, key: &str) -> Decision {
     }
 }
 
-// A crash under load: whoever asks meanwhile is answered, the scripts are gone afterwards, and what
-// was counted before must still count, once.
+// A crash under load: every caller gets a decision, the scripts are gone afterwards, and earlier
+// units must still count, once.
 #[test]
 fn a_killed_server_is_used_again_when_it_is_back() {
     const CALLERS: u64 = 8;
@@ -262,9 +262,9 @@ fn a_killed_server_is_used_again_when_it_is_back() {
     });
 }
 
-// Callers without end on a server that hangs would take memory without end.
+// Unbounded callers on a server that hangs would take unbounded memory.
 #[test]
-fn callers_beyond_the_most_in_flight_are_answered_at_once() {
+fn callers_above_in_flight_max_are_decided_immediately() {
     const MOST: usize = 4;
     crew().block_on(async {
         let mut server = RedisServer::start().unwrap();
@@ -280,7 +280,7 @@ fn callers_beyond_the_most_in_flight_are_answered_at_once() {
             async move { crowd(&limiter, MOST).await }
         });
         let under_way = calls + u64::try_from(MOST).unwrap();
-        eventually("calls under way", async || limiter.stats().calls == under_way).await;
+        eventually("calls in flight", async || limiter.stats().calls == under_way).await;
         let (decisions, slowest) = crowd(&limiter, 20).await;
         println!("20 too many, the slowest answered after {slowest:?}");
         assert!(decisions.iter().all(|decision| decision.is_degraded() && !decision.is_allowed()));
@@ -291,7 +291,7 @@ fn callers_beyond_the_most_in_flight_are_answered_at_once() {
         server.resume().unwrap();
         let (decisions, _) = first.await.unwrap();
         assert!(decisions.iter().all(|decision| !decision.is_degraded()));
-        // The crowd says nothing about the server.
+        // Too many callers are not a fault of the server.
         assert_eq!(limiter.stats().breaker_opened, 0);
         assert_eq!(used(&server, "crowd", "k").await, 1 + u64::try_from(MOST).unwrap());
     });

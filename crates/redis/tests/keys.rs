@@ -1,5 +1,4 @@
-//! What lies in the servers: every key ends by itself, secrets do not get there, and nobody's text
-//! chooses a slot.
+//! Keys in the servers: every key expires, secrets are not stored, and no client chooses a slot.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
@@ -26,20 +25,20 @@ const ALGORITHMS: [(&str, Algorithm); 6] = [
     ("fixed", Algorithm::Fixed),
 ];
 
-/// Scripts with the clock of tests let a key outlive what it holds by an hour.
+/// Scripts with the test clock let a key outlive its content by an hour.
 const SLACK: Duration = Duration::from_secs(3600);
 const HOUR: Duration = Duration::from_secs(3600);
 
-// A write that sets no TTL, or one that takes it away, leaves a key for ever; a TTL that is too
-// short forgets units that still count.
+// A write without a TTL, or one that removes it, leaves a key forever; a TTL that is too short
+// forgets units that still count.
 #[test]
-fn every_key_ends_by_itself() {
+fn every_key_expires() {
     let server = RedisServer::start().unwrap();
     let redis = patient(&server.url()).build().unwrap();
     let mut longest = BTreeMap::new();
     let mut subjects = Vec::new();
     for (name, algorithm) in ALGORITHMS {
-        // Windows short enough to pass within the test, and windows beside which the slack is small.
+        // Windows short enough to pass within the test, and windows much longer than the slack.
         for (kind, windows) in [
             ("short", [ms(3), ms(20)]),
             ("long", [10 * HOUR, 40 * HOUR]),
@@ -82,7 +81,7 @@ fn ms(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
-/// A limiter that is asked for anything at all.
+/// A limiter on which any operation is called.
 struct Subject {
     limiter: RedisLimiter,
     tier: Tier,
@@ -90,7 +89,7 @@ struct Subject {
 }
 
 impl Subject {
-    /// The tier has the double windows.
+    /// The tier has windows of twice the length.
     fn new(redis: &Redis, name: &str, algorithm: Algorithm, windows: [Duration; 2]) -> Self {
         let quotas = |times: u32| {
             let quota = |(limit, window)| Quota::new(limit, window * times).unwrap();
@@ -124,7 +123,7 @@ impl Subject {
             }
             8 => {
                 if let Some((key, receipt)) = self.receipt(random) {
-                    // A little debt, too; of GCRA not, which has its end moved by it.
+                    // Some debt too, except for GCRA, whose end it moves.
                     let gcra = self.limiter.policy().algorithm() == Algorithm::Gcra;
                     let actual = random.between(0, if gcra { 1 } else { 4 });
                     self.limiter.settle(key, receipt, actual).await.unwrap();
@@ -148,7 +147,7 @@ impl Subject {
         Some(self.receipts.swap_remove(at))
     }
 
-    /// Where units still count, the key lives until none do.
+    /// If units still count, the key lives until none do.
     async fn outlives_its_units(&self, keys: &[(String, i64)]) {
         for number in 0..=3 {
             let key = format!("key{number}");
@@ -168,10 +167,10 @@ impl Subject {
     }
 }
 
-// What one algorithm wrote the others cannot read. A policy that gets another one starts anew; it
-// would otherwise be degraded until the old keys have expired, two days with a limit a day.
+// An algorithm cannot read the state of another. A policy with a new algorithm starts from zero;
+// otherwise it would be degraded until the old keys have expired, two days with a daily limit.
 #[test]
-fn another_algorithm_starts_anew() {
+fn another_algorithm_starts_from_zero() {
     let server = RedisServer::start().unwrap();
     let redis = patient(&server.url()).build().unwrap();
     runtime().block_on(async {
@@ -185,7 +184,7 @@ fn another_algorithm_starts_anew() {
                 assert!(!decision.is_degraded(), "{algorithm:?}");
                 admitted += u64::from(decision.is_allowed());
             }
-            // Both kinds of log read and write the same, so these go on.
+            // Both kinds of log share their state, so these continue.
             let is_capped = matches!(algorithm, Algorithm::LogCapped { .. });
             assert_eq!(admitted, if is_capped { 0 } else { 2 }, "{algorithm:?}");
         }
@@ -206,10 +205,10 @@ async fn ask_together(subjects: &[Subject], random: &mut Random) {
 const TOKEN: &str = "sk-live-4f9c81aa27";
 const KEY_SECRET: &[u8] = b"kept in the vault: 8231-5567";
 
-// A token that is used as a key must not be found by who reads the keyspace, the values, the
-// traffic, or what we show of ourselves; a key that is no secret proves that the search finds.
+// A token that is used as a key must not appear in the keyspace, the values, the traffic, or the
+// `Debug` output; a key that is not secret proves that the search works.
 #[test]
-fn secrets_stay_at_home() {
+fn secrets_do_not_leave_the_process() {
     let server = RedisServer::start().unwrap();
     let monitor = Monitor::start(&server);
     let redis = patient(&server.url()).key_secret(KEY_SECRET).build().unwrap();
@@ -239,7 +238,7 @@ fn secrets_stay_at_home() {
     }
 }
 
-/// Every operation on the token, and all that is shown of it.
+/// Calls every operation on the token, and returns all output.
 async fn use_up(limiter: &RedisLimiter) -> String {
     let mut shown = String::new();
     let mut show = |thing: &dyn std::fmt::Debug| {
@@ -265,7 +264,7 @@ async fn use_up(limiter: &RedisLimiter) -> String {
     shown
 }
 
-/// An error about the token's own key.
+/// Returns an error about the token's key.
 async fn damaged(server: &RedisServer, redis: &Redis) -> String {
     let policy = Policy::new("damaged", Quota::per_hour(2)).unwrap();
     let limiter = redis.limiter(policy).secret_keys().build().unwrap();
@@ -279,7 +278,7 @@ async fn damaged(server: &RedisServer, redis: &Redis) -> String {
     format!("{decision:?} {error} {error:?}")
 }
 
-/// How a secret might be written.
+/// Returns the notations of a secret.
 fn forms(secret: &[u8]) -> Vec<String> {
     let hex = |upper: bool| {
         secret.iter().fold(String::new(), |text, byte| {
@@ -287,14 +286,14 @@ fn forms(secret: &[u8]) -> Vec<String> {
         })
     };
     let whole = String::from_utf8(secret.to_vec()).unwrap();
-    // Its middle, too: a part of a token is as bad as all of it.
+    // Its middle too: a part of a token is as bad as all of it.
     let middle = whole[4..12].to_owned();
     let listed = format!("{secret:?}").trim_matches(['[', ']']).to_owned();
     let lines = secret.iter().map(ToString::to_string).collect::<Vec<_>>().join(",\n");
     vec![whole, middle, hex(false), hex(true), listed, lines]
 }
 
-/// Names and values, as they are and as the server would save them.
+/// Returns names and values, as they are and as the server would save them.
 fn everything(server: &RedisServer) -> String {
     let mut connection = server.connection().unwrap();
     let mut text = String::new();
@@ -307,7 +306,7 @@ fn everything(server: &RedisServer) -> String {
     text
 }
 
-/// All commands that the server gets, as it tells them.
+/// All commands that the server receives, from `MONITOR`.
 struct Monitor(BufReader<TcpStream>);
 
 impl Monitor {
@@ -330,10 +329,10 @@ impl Monitor {
     }
 }
 
-// If a client could choose its slot by braces in a key, it could pile its keys onto one node; if we
-// took another slot than the server does, every call would be redirected.
+// If a client could choose its slot with braces in a key, it could put all keys on one node; if the
+// slot differed from the server's, every call would be redirected.
 #[test]
-fn in_a_cluster_no_text_chooses_its_slot() {
+fn clients_cannot_choose_slots() {
     const KEYS: usize = 600;
     let cluster = Cluster::start(&RedisServer::builder()).unwrap();
     let long = Duration::from_secs(10);

@@ -1,5 +1,4 @@
-//! Leases in one process: what they save, what they give back, and what becomes of them when
-//! something goes wrong.
+//! Leases in one process: saved calls, refunds, and failures.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
@@ -18,11 +17,11 @@ use tokio::time::{Instant, sleep, timeout};
 const MS: Duration = Duration::from_millis(1);
 const MINUTE_MS: u64 = 60_000;
 
-/// What a noisy machine may add to a time that is promised.
+/// The time that a busy machine may add.
 const SLACK: Duration = Duration::from_secs(1);
 
 fn limiter(url: &str, limit: u64) -> RedisLimiterBuilder {
-    // Tests that move this process's clock on would take it for a jump of the server's.
+    // Tests that advance this process's clock would look like a jump of the server's clock.
     let redis = patient(url).clock_step(Duration::from_secs(24 * 3600)).build().unwrap();
     redis.limiter(policy("lease", limit, MINUTE_MS))
 }
@@ -31,7 +30,7 @@ async fn used(limiter: &RedisLimiter, key: &str) -> u64 {
     limiter.usage(key).await.unwrap().as_slice()[0]
 }
 
-/// Polls until a key's usage is what it should be; how long that took.
+/// Polls until the usage of a key has the expected value. Returns how long that took.
 async fn until_used(limiter: &RedisLimiter, key: &str, units: u64) -> Duration {
     let start = Instant::now();
     loop {
@@ -44,14 +43,14 @@ async fn until_used(limiter: &RedisLimiter, key: &str, units: u64) -> Duration {
     }
 }
 
-/// Moves this process's clock on, at once. The time that Redis and calls take stays real.
+/// Advances this process's clock. Redis and calls still take real time.
 async fn skip(time: Duration) {
     tokio::time::pause();
     tokio::time::advance(time).await;
     tokio::time::resume();
 }
 
-/// Checks so often that the key is hot; all are allowed.
+/// Checks so often that the key is hot. All checks are allowed.
 async fn heat(limiter: &RedisLimiter, key: &str, checks: u64) {
     for _ in 0..checks {
         assert!(limiter.check(key).await.is_allowed());
@@ -59,7 +58,7 @@ async fn heat(limiter: &RedisLimiter, key: &str, checks: u64) {
 }
 
 #[test]
-fn unused_units_come_back() {
+fn unused_units_are_refunded() {
     let server = RedisServer::start().unwrap();
     runtime().block_on(async {
         for (length, checks) in [(5 * MS, 2000), (200 * MS, 300)] {
@@ -72,7 +71,7 @@ fn unused_units_come_back() {
             assert!(took < length + SLACK);
             assert!(stats.leases > 0 && stats.lease_units_returned > 0, "{stats:?}");
             assert_eq!(stats.lease_units_lost, 0);
-            // And nothing more comes back later.
+            // Nothing more is refunded later.
             skip(2 * length).await;
             for _ in 0..3 {
                 assert_eq!(used(&limiter, &key).await, checks);
@@ -81,8 +80,8 @@ fn unused_units_come_back() {
     });
 }
 
-// Receipts of leased units name the lease: a refund must neither be lost nor be given back twice
-// when the lease ends.
+// Receipts of leased units refer to the lease: a refund must be neither lost nor repeated when the
+// lease ends.
 #[test]
 fn refunds_of_leased_units_are_counted_once() {
     let server = RedisServer::start().unwrap();
@@ -102,11 +101,11 @@ fn refunds_of_leased_units_are_counted_once() {
     });
 }
 
-// Up: a hot key costs a call in a while. Down: a lease is not larger than what is asked for, and a
-// key that has cooled down, or never was hot, takes none.
+// Up: a hot key needs an occasional call. Down: a lease is not larger than the demand, and a key
+// that has cooled down, or never was hot, has none.
 #[test]
 fn leases_follow_demand_up_and_down() {
-    // So long that a stall of the machine is a small part of it; nothing waits for it.
+    // Long enough that a stall of the machine is a small part of it; no test waits for it.
     const LENGTH: Duration = Duration::from_secs(1);
     let server = RedisServer::start().unwrap();
     runtime().block_on(async {
@@ -124,8 +123,8 @@ fn leases_follow_demand_up_and_down() {
         println!("{calls} calls for 5000 decisions on a hot key");
         assert!(calls < 500, "{after:?}");
 
-        // It was asked for thousands of times in a length; now five times: what a lease holds
-        // beyond what was used is no more than that.
+        // It was checked thousands of times per lease, and now five times: a lease must not hold
+        // much more than that.
         skip(2 * LENGTH).await;
         until_used(&limiter, "hot", 5000).await;
         let leases = limiter.stats().leases;
@@ -146,11 +145,11 @@ fn leases_follow_demand_up_and_down() {
     });
 }
 
-// The answer to a lease comes when the lease is over. Its units must not be used any more, and must
-// not be lost. The caller itself was allowed by Redis, as by any late answer; to call that a failure
+// The reply to a lease arrives when the lease is over. Its units must not be used, and must not be
+// lost. The caller itself was allowed by Redis, as by any late reply; treating that as a failure
 // would leave a hot key to the failure mode whenever Redis is farther away than a lease is long.
 #[test]
-fn a_lease_that_comes_late_neither_admits_nor_leaks() {
+fn a_late_lease_neither_admits_nor_leaks() {
     const LENGTH: Duration = Duration::from_millis(20);
     let server = RedisServer::start().unwrap();
     let proxy = Proxy::in_front_of(&server).unwrap();
@@ -181,9 +180,9 @@ fn a_lease_that_comes_late_neither_admits_nor_leaks() {
     });
 }
 
-// A lease lasts from the sending of the question on, not from its answer: the server dated it by a
-// clock that was on its way already. Nothing but the lease's own end can stop its use here, as the
-// only thread is kept from anything else until that is over.
+// A lease is measured from sending the request, not from its reply: the server recorded it with a
+// clock that was already running. Only the end of the lease can stop its use here, because the only
+// thread is blocked until then.
 #[test]
 fn a_lease_is_not_used_after_its_end() {
     const LENGTH: Duration = Duration::from_millis(500);
@@ -192,13 +191,14 @@ fn a_lease_is_not_used_after_its_end() {
     let proxy = Proxy::in_front_of(&server).unwrap();
     runtime().block_on(async {
         let limiter = limiter(proxy.url(), 10_000).leases(LENGTH).build().unwrap();
-        // On a busy machine a key may have cooled down before its fourth check: then another one.
+        // On a busy machine, a key may have cooled down before its fourth check: then another one
+        // is used.
         for key in 0..50 {
             let key = key.to_string();
             heat(&limiter, &key, 3).await;
             proxy.delay_replies(DELAY);
             assert!(limiter.check(&key).await.is_allowed());
-            // It was asked for before this by the delay at least.
+            // It was requested before this by at least the delay.
             let end = monotonic() + LENGTH.saturating_sub(DELAY);
             if limiter.stats().leases > 0 {
                 assert!(limiter.check(&key).await.is_allowed());
@@ -214,10 +214,10 @@ fn a_lease_is_not_used_after_its_end() {
     });
 }
 
-// Those who find somebody asking for a lease wait for it. If each of them then asked in turn, the
-// last of a hundred would wait for a hundred round trips.
+// Callers wait for a fetch in flight. If each of them then fetched in turn, the last of a hundred
+// would wait for a hundred round trips.
 #[test]
-fn nobody_stands_in_line_for_as_long_as_the_line_is() {
+fn waiting_callers_do_not_fetch_in_turn() {
     const DELAY: Duration = Duration::from_millis(150);
     const CALLERS: usize = 200;
     let server = RedisServer::start().unwrap();
@@ -242,17 +242,18 @@ fn nobody_stands_in_line_for_as_long_as_the_line_is() {
             let allowed = decisions.iter().filter(|decision| decision.is_allowed()).count();
             println!("deny cache of {deny_keys}: {CALLERS} callers were answered after {took:?}");
             assert!(decisions.iter().all(|decision| !decision.is_degraded()));
-            // Without what heated it, and without what a lease held while others were denied.
+            // Without the checks that heated it, and without units of a lease while others were
+            // denied.
             assert!((50..=96).contains(&allowed), "{allowed} allowed");
             assert!(took < Duration::from_secs(2) + SLACK, "{took:?}");
         }
     });
 }
 
-// A caller that goes away while a lease is asked for must not take its units along: a few of them
-// would lock the key for a window.
+// A caller that is dropped while a lease is fetched must not lose its units: a few of them would
+// lock the key for a window.
 #[test]
-fn callers_that_go_away_leave_the_units() {
+fn dropped_callers_do_not_lose_units() {
     const LENGTH: Duration = Duration::from_millis(300);
     let server = RedisServer::start().unwrap();
     let proxy = Proxy::in_front_of(&server).unwrap();
@@ -267,26 +268,26 @@ fn callers_that_go_away_leave_the_units() {
             proxy.delay_replies(100 * MS);
             let checked = timeout(20 * MS, limiter.check("k")).await;
             proxy.delay_replies(Duration::ZERO);
-            // Redis answers in turn: after this, it has answered that check too.
+            // Redis replies in order: after this, it has replied to that check too.
             let _ = used(&limiter, "k").await;
             match checked {
                 Ok(decision) => allowed += u64::from(decision.is_allowed()),
                 Err(_) if limiter.stats().leases > leases => gone += 1,
-                // The key was not hot any more: it asked for itself, and was charged.
+                // The key was not hot any more: it was checked alone, and charged.
                 Err(_) => charged += 1,
             }
         }
-        assert!(gone > 0, "nobody went away");
+        assert!(gone > 0, "no caller was dropped");
         let took = until_used(&limiter, "k", allowed + charged).await;
         println!("{gone} went away, {allowed} were allowed; no more are used after {took:?}");
         assert_eq!(limiter.stats().lease_units_lost, 0);
     });
 }
 
-// Redis granted units and the answer got lost. They cannot be given back, as nobody knows of them;
-// they are told as lost, and it does not go on like that.
+// Redis granted units and the reply was lost. They cannot be refunded; they are reported as lost,
+// and it does not repeat.
 #[test]
-fn units_of_an_answer_that_was_lost_are_counted_as_lost() {
+fn units_of_a_lost_reply_are_counted_as_lost() {
     let server = RedisServer::start().unwrap();
     let proxy = Proxy::in_front_of(&server).unwrap();
     runtime().block_on(async {
@@ -305,7 +306,7 @@ fn units_of_an_answer_that_was_lost_are_counted_as_lost() {
     });
 }
 
-// What Redis forgot it grants anew, so that a lease from before would come on top.
+// Units that Redis has reset are granted again, so an earlier lease would add to them.
 #[test]
 fn a_reset_ends_the_leases_of_this_limiter() {
     let server = RedisServer::start().unwrap();
@@ -329,7 +330,7 @@ fn a_reset_ends_the_leases_of_this_limiter() {
             sleep(MS).await;
         }
 
-        // Also one whose answer is under way when the reset is asked for.
+        // Also one whose reply is in flight when the reset is called.
         heat(&limiter, "late", 3).await;
         proxy.delay_replies(200 * MS);
         let asking = tokio::spawn({
@@ -352,10 +353,10 @@ fn a_reset_ends_the_leases_of_this_limiter() {
     });
 }
 
-// GCRA counts in parts of the limit: units of a tier that go back under the policy's quota would be
-// worth a hundred times as much, and let that much more through.
+// GCRA counts in fractions of the limit: units of a tier refunded with the policy's quota would be
+// worth a hundred times as much.
 #[test]
-fn units_of_a_tier_go_back_as_the_tiers() {
+fn refunds_use_the_quotas_of_the_tier() {
     let server = RedisServer::start().unwrap();
     runtime().block_on(async {
         for algorithm in [Algorithm::Log, Algorithm::Gcra] {
@@ -383,7 +384,7 @@ fn units_of_a_tier_go_back_as_the_tiers() {
                 last = 10_000 - decision.remaining();
             }
             println!("{algorithm:?}: 203 taken, {last} counted");
-            // GCRA refills 167 units a second meanwhile.
+            // GCRA refills 167 units per second meanwhile.
             let refilled = match algorithm {
                 Algorithm::Gcra => u64::try_from(began.elapsed().as_millis()).unwrap() / 5 + 1,
                 _ => 0,
@@ -394,7 +395,7 @@ fn units_of_a_tier_go_back_as_the_tiers() {
 }
 
 #[test]
-fn settings_hold_in_any_order_and_must_make_sense() {
+fn settings_are_validated_in_any_order() {
     let server = RedisServer::start().unwrap();
     let redis = patient(&server.url()).build().unwrap();
     // A unit would count for three windows instead of one.
@@ -402,7 +403,7 @@ fn settings_hold_in_any_order_and_must_make_sense() {
     let message = long.unwrap_err().to_string();
     assert!(message.contains("longer than the window of 50ms"), "{message}");
     runtime().block_on(async {
-        // Half of the limit makes a lease for a cost of ten; a sixteenth does not.
+        // Half of the limit is enough for a lease with a cost of ten; a sixteenth is not.
         let limiter = limiter(&server.url(), 100).lease_share(2).leases(Duration::from_secs(1));
         let limiter = limiter.build().unwrap();
         for _ in 0..6 {
@@ -421,15 +422,15 @@ fn with_mode(url: &str, mode: FailureMode) -> RedisLimiter {
     redis.limiter(policy).leases(400 * MS).build().unwrap()
 }
 
-// During a lease Redis is not needed. After it, the failure mode answers in time; what the lease had
-// left is lost and told so; and when Redis is back, all is as before.
+// During a lease, Redis is not needed. After it, the failure mode decides in time; unused units are
+// reported as lost; and when Redis is back, leases work again.
 #[test]
-fn redis_that_stops_during_a_lease() {
+fn redis_fails_during_a_lease() {
     for mode in [FailureMode::Allow, FailureMode::Deny, FailureMode::Local] {
         let mut server = RedisServer::start().unwrap();
         runtime().block_on(async {
             let limiter = with_mode(&server.url(), mode);
-            // Whether the machine was too busy for the deadline just then is not what this is about.
+            // This test does not check whether a busy machine misses the deadline.
             let start = Instant::now();
             while limiter.stats().leases == 0 || limiter.check("k").await.is_degraded() {
                 assert!(start.elapsed() < PATIENCE, "no lease: {:?}", limiter.stats());

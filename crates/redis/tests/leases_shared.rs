@@ -1,4 +1,4 @@
-//! Leases of several processes at one key: never over, hardly under.
+//! Leases of several processes on one key: never over the limit, and little below it.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
@@ -21,7 +21,7 @@ use tokio::time::sleep;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// What the processes do.
+/// The load of the processes.
 #[derive(Debug, Clone, Copy)]
 struct Load {
     limit: u64,
@@ -30,15 +30,15 @@ struct Load {
     share: u64,
     /// Tasks in each process.
     tasks: u64,
-    /// The longest that a task rests between two checks.
+    /// The maximum pause of a task between two checks.
     rest_us: u64,
-    /// One of so many admissions is given back.
+    /// One in this number of allowed checks is refunded.
     refund_one_of: u64,
     length_ms: u64,
 }
 
 /// About as much as the limit allows, so that leases last their time and their last units are used
-/// late: then a lease dated too early, or used too long, shows.
+/// late. Then a lease that is recorded too early, or used too long, is detected.
 const NEAR_THE_LIMIT: Load = Load {
     limit: 500,
     window_ms: 1000,
@@ -50,9 +50,9 @@ const NEAR_THE_LIMIT: Load = Load {
     length_ms: 5000,
 };
 
-// Every admission is somewhere between two looks at a clock that all processes share. If no place in
-// these brackets keeps all stretches of a window within the limit, units were used after the date
-// that Redis has for them, or twice.
+// Every admission is between two readings of a clock that all processes share. If no placement
+// within these brackets keeps all windows within the limit, units were used after their recorded
+// time, or twice.
 #[test]
 fn processes_with_leases_are_never_over() {
     let server = RedisServer::start().unwrap();
@@ -98,11 +98,11 @@ fn processes_with_leases_are_never_over() {
     assert!(violation.is_none(), "{}", violation.unwrap());
 }
 
-// What one process holds, another is denied: at any moment up to a share each. What is unused goes
-// back and is asked for again, so that in the end hardly anything is missing; if it did not, there
-// would be more missing than one share in all.
+// Units that one process holds are denied to another: up to a share each. Unused units are refunded
+// and requested again, so that little is lost in the end; otherwise more than one share would be
+// missing.
 #[test]
-fn processes_with_leases_use_what_there_is() {
+fn processes_with_leases_use_most_of_the_limit() {
     const PROCESSES: u64 = 4;
     let load = Load {
         limit: 4000,
@@ -129,16 +129,16 @@ fn processes_with_leases_use_what_there_is() {
 /// A process that checks one key, together with others.
 struct Worker {
     process: Child,
-    /// Admissions it has told of so far.
+    /// Admissions that it has reported so far.
     admitted: Arc<AtomicU64>,
     reader: Option<thread::JoinHandle<Report>>,
 }
 
-/// What a process told.
+/// The report of a process.
 #[derive(Debug, Default)]
 struct Report {
     admissions: Vec<Bracket>,
-    /// None if it was killed before it was done.
+    /// `None` if it was killed before.
     stats: Option<Stats>,
 }
 
@@ -147,7 +147,7 @@ struct Stats {
     leases: u64,
     leased_here: u64,
     degraded: u64,
-    /// How far its wall clock was ahead of ours.
+    /// How far its wall clock was ahead.
     wall_ahead_ms: i64,
 }
 
@@ -167,7 +167,7 @@ impl Worker {
         Self { process, admitted, reader }
     }
 
-    /// All it told, once it has ended.
+    /// Returns all reports, once it has ended.
     fn report(&mut self) -> Report {
         self.reader.take().unwrap().join().unwrap()
     }
@@ -182,7 +182,8 @@ impl Drop for Worker {
 fn read(output: ChildStdout, admitted: &AtomicU64) -> Report {
     let mut report = Report::default();
     for line in BufReader::new(output).lines().map_while(Result::ok) {
-        // Test harnesses print to the same place. The last line of a killed process may be cut.
+        // Test harnesses print to the same place. The last line of a killed process may be
+        // truncated.
         let Some((what, words)) = line.split_once(": ") else { continue };
         let numbers: Vec<i64> = words.split(' ').filter_map(|word| word.parse().ok()).collect();
         let number = |index: usize| u64::try_from(numbers[index]).unwrap();
@@ -227,8 +228,7 @@ fn tell(line: &str) {
     io::stdout().flush().unwrap();
 }
 
-// By itself, the tasks of one process; the tests above run it as processes that do what they are
-// told.
+// Alone, it runs the tasks of one process; the tests above start it as processes.
 #[test]
 fn worker() {
     if let Ok(load) = env::var("WORKER_LOAD") {
@@ -259,14 +259,15 @@ fn limiter(url: &str, load: Load) -> Arc<RedisLimiter> {
     Arc::new(limiter.deny_cache_cap(Some(2 * MS)).build().unwrap())
 }
 
-/// What all tasks were allowed and did not give back; told as it happens, if wanted.
-fn run(limiter: &Arc<RedisLimiter>, load: Load, is_told: bool) -> Vec<Bracket> {
+/// Returns the units that all tasks were allowed and did not refund, and optionally prints them as
+/// they happen.
+fn run(limiter: &Arc<RedisLimiter>, load: Load, is_printed: bool) -> Vec<Bracket> {
     runtime().block_on(async {
         let end = monotonic() + Duration::from_millis(load.length_ms);
         let mut tasks = JoinSet::new();
         for number in 0..load.tasks {
             let random = Random::new(u64::from(std::process::id()) << 8 | number);
-            tasks.spawn(work(Arc::clone(limiter), load, random, end, is_told));
+            tasks.spawn(work(Arc::clone(limiter), load, random, end, is_printed));
         }
         tasks.join_all().await.concat()
     })
@@ -277,7 +278,7 @@ async fn work(
     load: Load,
     mut random: Random,
     end: Duration,
-    is_told: bool,
+    is_printed: bool,
 ) -> Vec<Bracket> {
     let mut admissions = Vec::new();
     loop {
@@ -293,7 +294,7 @@ async fn work(
             let [from_ns, until_ns] =
                 [before, after].map(|at| u64::try_from(at.as_nanos()).unwrap());
             admissions.push(Bracket { from_ns, until_ns, units: 1 });
-            if is_told {
+            if is_printed {
                 tell(&format!("admitted: {from_ns} {until_ns} ;\n"));
             }
         }

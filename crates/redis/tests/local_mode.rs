@@ -1,5 +1,5 @@
-//! Failure mode `local`: this process decides while Redis cannot, with its share of every limit, and
-//! reports to Redis afterwards what it admitted.
+//! Failure mode `local`: this process decides while Redis is unavailable, with its share of every
+//! limit, and reports its admissions to Redis afterwards.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
@@ -19,7 +19,7 @@ use tokio::time::Instant;
 const HOUR_MS: u64 = 3_600_000;
 const DEADLINE: Duration = Duration::from_millis(200);
 
-/// A limiter of one of `nodes` processes.
+/// Returns a limiter for one of `nodes` processes.
 fn limiter(url: &str, limit: u64, window_ms: u64, nodes: u64) -> RedisLimiter {
     limiter_with_breaker(url, 2, limit, window_ms, nodes)
 }
@@ -38,12 +38,12 @@ fn limiter_with_breaker(
     redis.limiter(quota).deny_cache(0).nodes(nodes).build().unwrap()
 }
 
-/// Makes the connection, on a key that nobody looks at.
+/// Connects, with a key that is not used otherwise.
 async fn connect(limiter: &RedisLimiter) {
     eventually("an answer", async || !limiter.check("warm").await.is_degraded()).await;
 }
 
-/// Asks until it is denied; how many were allowed.
+/// Checks until denied. Returns the number of allowed checks.
 async fn exhaust(limiter: &RedisLimiter, key: &str) -> u64 {
     let mut allowed = 0;
     while limiter.check(key).await.is_allowed() {
@@ -52,10 +52,10 @@ async fn exhaust(limiter: &RedisLimiter, key: &str) -> u64 {
     allowed
 }
 
-// A local limiter that begins with nothing gives everybody a fresh limit at every hiccup, and one
-// with the whole limit multiplies it by the number of processes.
+// A local limiter that starts empty gives every key a new limit at every short outage, and one with
+// the whole limit multiplies it by the number of processes.
 #[test]
-fn begins_with_what_redis_allowed_and_has_a_share_of_the_limit() {
+fn starts_with_units_of_redis_and_a_share_of_the_limit() {
     runtime().block_on(async {
         for (limit, nodes, before, share) in [(100, 4, 10, 25), (10, 3, 0, 3), (2, 5, 0, 1)] {
             let mut server = RedisServer::start().unwrap();
@@ -76,9 +76,9 @@ fn begins_with_what_redis_allowed_and_has_a_share_of_the_limit() {
     });
 }
 
-// An outage is the best time for a flood of keys: nobody else counts them.
+// During an outage, a flood of keys is only counted here.
 #[test]
-fn a_flood_of_keys_during_an_outage_takes_no_more_memory_than_allowed() {
+fn a_flood_of_keys_during_an_outage_takes_bounded_memory() {
     const MEMORY: usize = 1 << 20;
     const FLOOD: u32 = 200_000;
     runtime().block_on(async {
@@ -100,22 +100,22 @@ fn a_flood_of_keys_during_an_outage_takes_no_more_memory_than_allowed() {
         }
         let grown = resident().saturating_sub(before);
         println!("{FLOOD} keys: {grown} bytes more, {denied} denied");
-        // Room for the table, and for what the allocator and the test keep.
+        // Enough for the table, the allocator and the test.
         assert!(grown < 4 * MEMORY, "{grown} bytes");
         assert!(!limiter.check("victim").await.is_allowed(), "pushed out by the flood");
     });
 }
 
-/// Bytes of this process in memory.
+/// Returns the resident memory of this process.
 fn resident() -> usize {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: usize = text.split_ascii_whitespace().nth(1).unwrap().parse().unwrap();
     pages * 4096
 }
 
-// Keys that Redis answers for all the time have nothing to do with the outage of others.
+// Keys that Redis decides throughout are not affected by the outage of others.
 #[test]
-fn keys_that_redis_answers_keep_the_whole_limit() {
+fn keys_that_redis_decides_keep_the_whole_limit() {
     runtime().block_on(async {
         let server = RedisServer::start().unwrap();
         let proxy = Proxy::in_front_of(&server).unwrap();
@@ -131,10 +131,10 @@ fn keys_that_redis_answers_keep_the_whole_limit() {
     });
 }
 
-// Redis does not know what was let through while it was away, so right after its return it would
-// allow a whole limit more. Whatever happens, a window holds at most what Redis allows and one share
-// of each process: limit + nodes * max(1, limit / nodes). Where the load is even, each process has
-// seen its share, and it is little more than the limit.
+// Redis does not have the units that were admitted during an outage, so right after it, it would
+// allow another limit. In any case, a window contains at most what Redis allows and one share of
+// each process: limit + nodes * max(1, limit / nodes). With an even load, each process has seen its
+// share, and it is little more than the limit.
 #[test]
 fn a_window_across_an_outage_holds_no_more_than_the_limit_and_the_shares() {
     const LIMIT: u64 = 60;
@@ -152,10 +152,10 @@ fn a_window_across_an_outage_holds_no_more_than_the_limit_and_the_shares() {
     }
 }
 
-// A key that is denied here makes no call of its own. If only such keys are checked, the breaker would
-// stay open and the key would never be reported.
+// A key that is denied here makes no call. If only such keys are checked, the breaker would stay
+// open and the key would never be reported.
 #[test]
-fn keys_that_are_denied_here_find_out_that_redis_is_back() {
+fn keys_denied_locally_detect_that_redis_is_back() {
     runtime().block_on(async {
         let mut server = RedisServer::start().unwrap();
         let limiter = limiter(&server.url(), 1, HOUR_MS, 1);
@@ -183,7 +183,7 @@ fn keys_that_are_denied_here_find_out_that_redis_is_back() {
     });
 }
 
-// The keys of a dead primary are decided here. Those of the other primaries have nothing to do with it,
+// The keys of a failed primary are decided here. Those of the other primaries are not affected,
 // however many keys are decided here.
 #[test]
 fn keys_on_healthy_primaries_keep_the_whole_limit() {
@@ -224,8 +224,8 @@ fn keys_on_healthy_primaries_keep_the_whole_limit() {
     });
 }
 
-/// Processes that share a limit of 100 per hour, with a connection each. Their breakers open after this
-/// many failures.
+/// Returns processes that share a limit of 100 per hour, with a connection each. Their breakers
+/// open after this many failures.
 async fn processes(url: &str, count: u64, failures: u32) -> Vec<Arc<RedisLimiter>> {
     let limiter = |_| Arc::new(limiter_with_breaker(url, failures, 100, HOUR_MS, count));
     let limiters: Vec<_> = (0..count).map(limiter).collect();
@@ -235,8 +235,8 @@ async fn processes(url: &str, count: u64, failures: u32) -> Vec<Arc<RedisLimiter
     limiters
 }
 
-/// Makes `count` checks in each process. Returns how many were allowed, and how many of these without
-/// Redis.
+/// Makes `count` checks in each process. Returns how many were allowed, and how many of these
+/// without Redis.
 async fn check_in_each(limiters: &[Arc<RedisLimiter>], count: u64) -> (u64, u64) {
     let checks = limiters.iter().map(|limiter| {
         let limiter = Arc::clone(limiter);
@@ -258,9 +258,9 @@ fn sum(limiters: &[Arc<RedisLimiter>], count: impl Fn(&RedisStats) -> u64) -> u6
     limiters.iter().map(|limiter| count(&limiter.stats())).sum()
 }
 
-// The server stands still for a moment, so calls time out and are executed later. The units were
-// counted then, and must not be reported as well. All of the rest is there for one process that needs
-// it: with its share alone it would be denied for the rest of the hour.
+// The server pauses, so calls time out and are executed later. The units were counted then, and
+// must not be reported again. One process can use all of the rest: with its share alone it would be
+// denied for the rest of the hour.
 #[test]
 fn after_a_pause_the_rest_of_the_limit_is_usable_and_not_exceeded() {
     runtime().block_on(async {
@@ -282,10 +282,10 @@ fn after_a_pause_the_rest_of_the_limit_is_usable_and_not_exceeded() {
     });
 }
 
-// Connections are cut, so nothing that is decided meanwhile reaches Redis. It is reported, also by
+// Connections are cut, so decisions meanwhile do not reach Redis. They are reported, also by
 // processes that do not check the key again, and one of them can use up the rest.
 #[test]
-fn after_an_outage_every_process_reports_what_it_admitted() {
+fn after_an_outage_every_process_reports_its_admissions() {
     runtime().block_on(async {
         let server = RedisServer::start().unwrap();
         let proxy = Proxy::in_front_of(&server).unwrap();
@@ -326,7 +326,7 @@ fn a_report_without_a_reply_is_not_repeated() {
             assert!(limiter.check("k").await.is_degraded());
         }
         proxy.heal().unwrap();
-        // The probe and the charge are answered late, but in time.
+        // The probe and the charge get their replies late, but in time.
         proxy.delay_replies(DEADLINE * 3 / 4);
         let peer = patient(&server.url()).build().unwrap();
         let peer = peer.limiter(policy("local", 100, HOUR_MS)).build().unwrap();
@@ -345,8 +345,8 @@ fn a_report_without_a_reply_is_not_repeated() {
     });
 }
 
-// A receipt of the local limiter is for units that are reported later. Refunded before that, they must
-// not be reported, and afterwards they have to be given back in Redis.
+// A receipt of the local limiter is for units that are reported later. If refunded before that,
+// they must not be reported; if refunded afterwards, they have to be refunded in Redis.
 #[test]
 fn local_receipts_work_before_and_after_the_report() {
     runtime().block_on(async {
@@ -376,8 +376,9 @@ fn local_receipts_work_before_and_after_the_report() {
     });
 }
 
-// Shares cannot know what others took through Redis. What Redis replied last lowers them: a process that
-// has seen the key's use adds its share of the rest, and only the others add a whole share.
+// Shares do not include what others took through Redis. The last reply of Redis lowers them: a
+// process that has seen the usage adds its share of the rest, and only the others add a whole
+// share.
 #[test]
 fn a_window_holds_no_more_than_redis_admitted_and_the_shares() {
     runtime().block_on(async {
@@ -400,8 +401,8 @@ fn a_window_holds_no_more_than_redis_admitted_and_the_shares() {
     });
 }
 
-/// Everybody asks all the time, before, during and after an outage; when each unit was admitted, in
-/// nanoseconds.
+/// Checks continuously in all processes, before, during and after an outage. Returns when each unit
+/// was admitted, in nanoseconds.
 async fn across_an_outage(limit: u64, window: Duration, nodes: u64) -> Vec<(u64, u64)> {
     let mut server = RedisServer::start().unwrap();
     let window_ms = u64::try_from(window.as_millis()).unwrap();
@@ -413,7 +414,7 @@ async fn across_an_outage(limit: u64, window: Duration, nodes: u64) -> Vec<(u64,
     let start = Instant::now();
     let callers = limiters.into_iter().map(|limiter| ask_for(limiter, start, window * 3));
     let callers: JoinSet<Vec<(u64, u64)>> = callers.collect();
-    // The outage begins within a window and ends within the next.
+    // The outage starts within a window and ends within the next.
     tokio::time::sleep_until(start + window / 2).await;
     server.suspend().unwrap();
     tokio::time::sleep_until(start + window * 6 / 5).await;

@@ -1,5 +1,5 @@
-//! Several processes at one key: exactly the limit passes, also while the server forgets its
-//! scripts, and in no stretch of the server's time is it more.
+//! Several processes with one key: exactly the limit is allowed, also while the server loses its
+//! scripts, and in every window of the server's time.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 const PROCESSES: usize = 8;
 const HOUR_MS: u64 = 3_600_000;
 
-// A decision in two steps, or one that is sent again, would let some trial end with another count.
+// A decision in two steps, or one that is sent again, would give some trial another count.
 #[test]
 fn processes_on_one_key_admit_exactly_the_limit() {
     let server = RedisServer::start().unwrap();
@@ -47,8 +47,8 @@ fn a_limit_of_one_admits_exactly_one() {
     }
 }
 
-// The server says that it does not know the script, and the text is sent: if the first call had
-// counted, or the second did not, it would show in the count.
+// The server does not have the script, and the text is sent: the count shows whether exactly one of
+// the calls counted.
 #[test]
 fn a_server_that_forgets_its_scripts_counts_once() {
     let server = RedisServer::start().unwrap();
@@ -59,7 +59,7 @@ fn a_server_that_forgets_its_scripts_counts_once() {
             let mut connection = server.connection().unwrap();
             while !done.load(Ordering::Relaxed) {
                 redis::cmd("SCRIPT").arg("FLUSH").exec(&mut connection).unwrap();
-                // The server itself says when a millisecond is over.
+                // The server determines when a millisecond is over.
                 redis::cmd("BLPOP").arg("nobody").arg("0.001").exec(&mut connection).unwrap();
             }
         });
@@ -76,7 +76,7 @@ fn a_server_that_forgets_its_scripts_counts_once() {
     assert!(sent > 2 * PROCESSES as u64, "scripts were sent {sent} times");
 }
 
-// Also when the test fails, or the scope would wait for its thread without end.
+// Also when the test fails, because the scope would wait for its thread forever.
 struct EndsLoop<'a>(&'a AtomicBool);
 
 impl Drop for EndsLoop<'_> {
@@ -86,7 +86,7 @@ impl Drop for EndsLoop<'_> {
 }
 
 #[test]
-fn no_stretch_of_the_servers_time_holds_more_than_the_limit() {
+fn no_window_of_the_servers_time_exceeds_the_limit() {
     const LIMIT: u64 = 20;
     const WINDOW_MS: u64 = 300;
     let server = RedisServer::start().unwrap();
@@ -104,14 +104,15 @@ fn no_stretch_of_the_servers_time_holds_more_than_the_limit() {
         ticks.sort_unstable();
         println!("{algorithm}: {} units over {WINDOW_MS} ms windows", ticks.len());
         assert!(ticks.len() as u64 > 3 * LIMIT, "it did not go on after the first windows");
-        // A tick is dated up and the time it is judged by is rounded down, so this holds for ticks.
+        // A tick is recorded rounded up and the current time is rounded down, so this holds for
+        // ticks.
         let admissions: Vec<(u64, u64)> = ticks.iter().map(|tick| (*tick, 1)).collect();
         let violation = never_over(&admissions, LIMIT, WINDOW_MS);
         assert!(violation.is_none(), "{algorithm}: {violation:?}");
     }
 }
 
-/// Processes that check keys when told to.
+/// Processes that check keys on command.
 struct Workers(Vec<Worker>);
 
 struct Worker {
@@ -120,16 +121,16 @@ struct Worker {
     output: Lines<BufReader<ChildStdout>>,
 }
 
-/// What one process got for its checks.
+/// The results of one process.
 struct Answer {
     scripts_sent: u64,
     degraded: u64,
-    /// When each admitted unit was dated, by the server's clock.
+    /// When each admitted unit was recorded, on the server's clock.
     ticks: Vec<u64>,
 }
 
 impl Answer {
-    /// From what `check_many` tells.
+    /// Parses the output of `check_many`.
     fn read(text: &str) -> Self {
         let mut numbers = text.split_ascii_whitespace().map(|word| word.parse().unwrap());
         let (scripts_sent, degraded) = (numbers.next().unwrap(), numbers.next().unwrap());
@@ -150,7 +151,7 @@ impl Workers {
                 .env("WORKER_ALGORITHM", algorithm)
                 .env("WORKER_LIMIT", limit.to_string())
                 .env("WORKER_WINDOW_MS", window_ms.to_string())
-                // Half of them ask the server for every denial.
+                // Half of them call the server for every denial.
                 .env("WORKER_DENY_CACHE", if number.is_multiple_of(2) { "0" } else { "1024" })
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
@@ -161,12 +162,12 @@ impl Workers {
             Worker { process, input, output }
         };
         let mut workers = Self((0..PROCESSES).map(start).collect());
-        // Whoever has answered once is connected.
+        // A worker that has replied once is connected.
         workers.hammer("warm up", 1);
         workers
     }
 
-    /// All of them check a key `count` times, at the same time.
+    /// Lets all of them check a key `count` times at the same time.
     fn hammer(&mut self, key: &str, count: usize) -> Vec<Answer> {
         for worker in &mut self.0 {
             writeln!(worker.input, "{count} {key}").unwrap();
@@ -176,7 +177,7 @@ impl Workers {
 }
 
 impl Worker {
-    /// Test harnesses print to the same place.
+    /// Reads a result. Test harnesses print to the same place.
     fn answer(&mut self) -> Answer {
         let mut lines = self.output.by_ref().map(Result::unwrap);
         let text = lines.find_map(|line| Some(line.split_once(ANSWER)?.1.to_owned())).unwrap();
@@ -186,15 +187,14 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // It would end by itself, as there is nothing more to read.
+        // It would end anyway, because there is nothing more to read.
         let _ = (self.process.kill(), self.process.wait());
     }
 }
 
 const ANSWER: &str = "answer: ";
 
-// By itself, tasks of one process; the tests above run it again and again, as processes that do
-// what they are told.
+// Alone, it runs the tasks of one process; the tests above start it repeatedly as processes.
 #[test]
 fn worker() {
     if env::var("WORKER_URL").is_ok() {
@@ -236,7 +236,7 @@ fn serve() {
     });
 }
 
-/// Checks a key so often at a time, and tells the answer in numbers.
+/// Checks a key `count` times at once, and prints the results.
 async fn check_many(limiter: &Arc<RedisLimiter>, key: &str, count: usize) -> String {
     let mut checks = JoinSet::new();
     for _ in 0..count {

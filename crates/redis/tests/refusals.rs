@@ -1,5 +1,5 @@
-//! Servers that answer, but not with a decision: each time the failure mode decides, for those it
-//! concerns and no longer than it must.
+//! Servers that reply, but not with a decision: the failure mode decides, only for affected keys
+//! and no longer than necessary.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
@@ -21,7 +21,7 @@ fn limiter(server: &RedisServer, name: &str, limit: u64, mode: FailureMode) -> R
     redis.limiter(failing(&policy(name, limit, HOUR_MS), mode)).deny_cache(0).build().unwrap()
 }
 
-/// Sends a command as it is, past everything of ours.
+/// Sends a command directly to the server.
 fn send(server: &RedisServer, words: &[&[u8]]) {
     let mut command = redis::Cmd::new();
     for word in words {
@@ -30,7 +30,7 @@ fn send(server: &RedisServer, words: &[&[u8]]) {
     command.exec(&mut server.connection().unwrap()).unwrap();
 }
 
-/// The failure mode answers this key, `times` times.
+/// Asserts that the failure mode decides this key, `times` times.
 async fn assert_degraded(limiter: &RedisLimiter, key: &str, times: u32) {
     let mode = limiter.policy().failure_mode();
     for _ in 0..times {
@@ -40,10 +40,10 @@ async fn assert_degraded(limiter: &RedisLimiter, key: &str, times: u32) {
     }
 }
 
-// Somebody else wrote to our key, or a newer version of us did. That is one key's trouble: if it
-// opened the breaker, whoever can damage a key could switch off the limits of all.
+// Another program, or a newer version, wrote to a key. This affects only that key: if it opened the
+// breaker, damaging one key would disable all limits.
 #[test]
-fn a_damaged_key_is_its_own_trouble() {
+fn a_damaged_key_affects_only_itself() {
     const VALUES: [&[&[u8]]; 5] = [
         &[b"LPUSH", b"KEY", b"x"],
         &[b"SET", b"KEY", b"\x02a value of another version, long enough to be read as one of ours"],
@@ -82,7 +82,7 @@ fn a_damaged_key_is_its_own_trouble() {
             let stats = allow.stats();
             assert_eq!((stats.breaker, stats.breaker_opened), (BreakerState::Closed, 0));
             assert_eq!((stats.unknown, stats.errors), (0, 0), "{stats:?}");
-            // Who runs it can help himself: what is forgotten is no longer in the way.
+            // An operator can fix it: a reset removes the value.
             deny.reset("bad").await.unwrap();
             assert!(!deny.check("bad").await.is_degraded(), "{algorithm:?}");
             send(&server, &[b"FLUSHALL"]);
@@ -98,10 +98,10 @@ const ALGORITHMS: [Algorithm; 5] = [
     Algorithm::Fixed,
 ];
 
-// In mode `local` this process has only its share of a limit. One damaged key must not put all the
+// In mode `local`, this process has only its share of a limit. One damaged key must not put all
 // others on that share.
 #[test]
-fn a_damaged_key_leaves_the_limits_of_others_whole() {
+fn a_damaged_key_does_not_reduce_other_limits() {
     runtime().block_on(async {
         let server = RedisServer::start().unwrap();
         let redis = patient(&server.url()).build().unwrap();
@@ -120,7 +120,7 @@ fn a_damaged_key_leaves_the_limits_of_others_whole() {
 
 // A replica cannot count. When it becomes the primary, it can.
 #[test]
-fn a_replica_is_not_asked_again_and_again() {
+fn a_replica_is_not_called_repeatedly() {
     runtime().block_on(async {
         for server in [RedisServer::builder(), RedisServer::valkey()] {
             let primary = server.start().unwrap();
@@ -142,10 +142,10 @@ fn a_replica_is_not_asked_again_and_again() {
     });
 }
 
-// Memory is full: nothing can be counted, but who is over the limit stays so, or a flood of keys
-// would switch the limits off.
+// Memory is full: nothing can be counted, but keys over their limit stay denied, or a flood of keys
+// would disable the limits.
 #[test]
-fn a_full_server_still_denies_who_is_over_the_limit() {
+fn a_full_server_still_denies_keys_over_their_limit() {
     runtime().block_on(async {
         let server = RedisServer::builder().max_memory(0, "noeviction").start().unwrap();
         let limiter = limiter(&server, "full", 3, FailureMode::Allow);
@@ -170,12 +170,12 @@ fn a_full_server_still_denies_who_is_over_the_limit() {
     });
 }
 
-// A server that still reads its data accepts connections and refuses everything.
+// A server that still loads its data accepts connections and refuses everything.
 #[test]
-fn a_server_that_is_loading_is_waited_for() {
+fn a_loading_server_is_used_when_ready() {
     const KEYS: u32 = 2_000;
     crew().block_on(async {
-        // Slow on purpose, and willing to say so meanwhile.
+        // Slow on purpose, and replying meanwhile.
         let slowly = ["key-load-delay 1000", "loading-process-events-interval-bytes 1024"];
         let mut server = slowly.iter().fold(RedisServer::builder(), |all, line| all.config(*line));
         server = server.config("save 3600 1000000");
@@ -211,7 +211,7 @@ fn a_server_that_is_loading_is_waited_for() {
         assert!(refused > 0);
         let took = eventually("an answer", async || limiter.check("k").await.is_allowed()).await;
         println!("{refused} refused; an answer {took:?} after it was ready");
-        // What it refused while it was loading was not counted.
+        // Checks that it refused while loading were not counted.
         let used = limiter.usage("k").await.unwrap().units(0);
         let unknown = limiter.stats().unknown - before.unknown;
         let counted = 2 + allowed;
@@ -220,7 +220,7 @@ fn a_server_that_is_loading_is_waited_for() {
     });
 }
 
-/// Checks a key from several tasks for a while. Returns how long that was.
+/// Checks a key from several tasks for a while. Returns the duration.
 async fn flood(limiter: &Arc<RedisLimiter>, tasks: usize, checks: usize) -> Duration {
     let began = tokio::time::Instant::now();
     let mut flood = JoinSet::new();
@@ -237,10 +237,10 @@ async fn flood(limiter: &Arc<RedisLimiter>, tasks: usize, checks: usize) -> Dura
     began.elapsed()
 }
 
-// The server replies, so it looks healthy. A limiter that connects again for every check keeps the
-// server from its other clients.
+// The server replies, so it looks healthy. A limiter that connects for every check keeps the server
+// from its other clients.
 #[test]
-fn server_without_room_for_clients_gets_few_connections() {
+fn a_server_at_maxclients_gets_few_connections() {
     crew().block_on(async {
         let server = RedisServer::start().unwrap();
         let mut admin = server.connection().unwrap();
@@ -271,7 +271,7 @@ fn server_without_room_for_clients_gets_few_connections() {
     });
 }
 
-// A script has 30 KB. A user who may not send one is not sent one for every check.
+// A script has 30 KB. A user that may not send one is not sent one for every check.
 #[test]
 fn user_that_may_not_eval_is_sent_few_scripts() {
     crew().block_on(async {

@@ -1,5 +1,5 @@
-//! Settings at and beyond their ranges: a typed error that names the value, the bound and what to
-//! do, before any server is asked; at the bounds themselves everything works.
+//! Settings at and beyond their ranges: a typed error with the value, the bound and the fix, before
+//! any server is called; at the bounds, everything works.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a panic fails the test")]
 
@@ -18,17 +18,17 @@ const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Nobody listens there, and nobody is asked.
+/// Returns a builder for a port without a server, which is never called.
 fn nowhere() -> RedisBuilder {
     Redis::single("redis://127.0.0.1:1").unwrap()
 }
 
-/// Refused as a setting, in words that hold all of `parts`.
+/// Asserts that a setting is rejected with a message that contains all of `parts`.
 fn refused(result: Result<(), Error>, parts: &[&str]) {
     let error = result.expect_err(&parts.join(" "));
     assert_eq!(error.kind(), ErrorKind::Setting, "{error}");
     let text = error.to_string();
-    assert!(text.contains(": use ") || text.contains(": set "), "no remedy in: {text}");
+    assert!(text.contains(": use ") || text.contains(": set "), "no fix in: {text}");
     for part in parts {
         assert!(text.contains(part), "{part:?} is not in: {text}");
     }
@@ -82,7 +82,7 @@ fn the_servers_settings_work_at_their_bounds() {
             assert!(!limiter.check("alice").await.is_degraded());
         });
     }
-    // Nobody answers, and the breaker opens for as long as it can.
+    // There is no reply, and the breaker opens for as long as it can.
     let redis = nowhere().breaker(1, MINUTE).build().unwrap();
     let limiter = redis.limiter(policy("api", 3, 60_000)).build().unwrap();
     runtime().block_on(async {
@@ -93,9 +93,10 @@ fn the_servers_settings_work_at_their_bounds() {
     assert_eq!(limiter.stats().breaker_opened, 1);
 }
 
-// Found out only when the first decision is degraded, it would be found out in production.
+// If this were detected only when the first decision is degraded, it would be detected in
+// production.
 #[test]
-fn addresses_that_cannot_work_are_refused() {
+fn invalid_addresses_are_rejected() {
     let long_gone = "redis://127.0.0.1:1";
     let none: [&str; 0] = [];
     for result in [Redis::cluster(&none), Redis::sentinel(&none, "service")] {
@@ -106,7 +107,7 @@ fn addresses_that_cannot_work_are_refused() {
         refused_address(Redis::single(wrong), &["redis://", "rediss://", "unix://"]);
         refused_address(Redis::cluster(&[long_gone, wrong]), &["redis://"]);
     }
-    // Members of a cluster, and primaries, tell their addresses as host and port.
+    // Members of a cluster, and primaries, report their addresses as host and port.
     for result in [
         Redis::cluster(&[long_gone, "unix:///run/redis.sock"]),
         Redis::sentinel(&["unix:///run/redis.sock"], "service"),
@@ -163,7 +164,7 @@ fn a_limiters_settings_have_bounds() {
     }
     for set in [
         |builder: RedisLimiterBuilder| builder.leases(MS).lease_share(0),
-        // In whatever order they are given.
+        // In any order.
         |builder: RedisLimiterBuilder| builder.lease_share(0).leases(MS),
         |builder: RedisLimiterBuilder| builder.lease_share(0),
     ] {
@@ -179,8 +180,8 @@ fn a_limiters_settings_have_bounds() {
     }
 }
 
-// The largest numbers there are: what is one more is refused where it is made, and these are
-// counted to the unit.
+// The largest numbers: larger ones are rejected by their constructors, and these are counted
+// exactly.
 #[test]
 fn the_largest_policy_is_counted_to_the_unit() {
     assert_eq!(Quota::new(UNITS_MAX + 1, MINUTE).unwrap_err().kind(), ErrorKind::Limit);
@@ -209,7 +210,7 @@ fn the_largest_policy_is_counted_to_the_unit() {
                     (decision.is_allowed(), decision.remaining())
                 };
                 if algorithm == Algorithm::Gcra {
-                    // A bucket of this size refills by 28 million units a second.
+                    // A bucket of this size refills by 28 million units per second.
                     assert!(check(UNITS_MAX).await.0, "{name}");
                     assert!(!check(UNITS_MAX).await.0, "{name}");
                     continue;
@@ -229,7 +230,7 @@ fn the_largest_policy_is_counted_to_the_unit() {
 }
 
 #[test]
-fn tiers_that_do_not_fit_are_refused() {
+fn tiers_that_do_not_fit_are_rejected() {
     let redis = nowhere().build().unwrap();
     let quotas = |count: usize| vec![Quota::per_minute(5); count];
     for (algorithm, fits) in [

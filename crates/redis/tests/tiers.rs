@@ -1,7 +1,8 @@
-//! Tiers whose counts are in Redis, and when it is away.
+//! Tiers with counts in Redis, and while it is unavailable.
 //!
-//! What could go wrong: units of a tier that go back by the policy's quotas, a paying customer judged
-//! by everybody's while Redis is away, a receipt of this process's limiter given back to Redis.
+//! What could go wrong: units of a tier refunded with the policy's quotas, a paying customer
+//! limited by the policy's quotas while Redis is unavailable, a receipt of the local limiter
+//! refunded in Redis.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
@@ -34,10 +35,10 @@ fn receipt(decision: Decision) -> Receipt {
     decision.into_receipt().unwrap()
 }
 
-// A bucket of the policy's rate would get twelve units for one; the windows of the others would be
-// cut anew at every refund, with all that was taken dated at the present.
+// A bucket with the policy's rate would get twelve units for one; the windows of the others would
+// be rebuilt at every refund, with all units recorded now.
 #[test]
-fn units_of_a_tier_go_back_by_the_tier_as_in_memory() {
+fn refunds_use_the_quotas_of_the_tier_as_in_memory() {
     runtime().block_on(async {
         let server = RedisServer::start().unwrap();
         for algorithm in ALGORITHMS {
@@ -88,7 +89,7 @@ fn units_of_a_tier_go_back_by_the_tier_as_in_memory() {
 }
 
 #[test]
-fn looks_at_a_tier_reach_back_as_far_as_its_window() {
+fn reads_of_a_tier_cover_its_window() {
     runtime().block_on(async {
         let server = RedisServer::start().unwrap();
         let start = Duration::from_millis(1_700_000_000_007);
@@ -112,7 +113,8 @@ fn looks_at_a_tier_reach_back_as_far_as_its_window() {
     });
 }
 
-/// Ten an hour, of which nine are used, and gold customers with a hundred a day, ninety of them.
+/// Ten per hour, of which nine are used, and gold customers with a hundred per day, of which ninety
+/// are used.
 struct Shop {
     _server: RedisServer,
     proxy: Proxy,
@@ -156,7 +158,7 @@ impl Shop {
 }
 
 #[test]
-fn who_has_a_tier_is_judged_by_it_while_redis_is_away() {
+fn tiers_apply_while_redis_is_unavailable() {
     runtime().block_on(async {
         let shop = Shop::open(FailureMode::Local, 2).await;
         let decision = shop.gold(5).await;
@@ -183,7 +185,7 @@ fn who_has_a_tier_is_judged_by_it_while_redis_is_away() {
 }
 
 #[test]
-fn answers_without_knowledge_name_the_quotas_of_the_tier() {
+fn degraded_decisions_show_the_quotas_of_the_tier() {
     runtime().block_on(async {
         for (mode, remaining) in [(FailureMode::Allow, 90), (FailureMode::Deny, 0)] {
             let shop = Shop::open(mode, 1).await;
@@ -200,10 +202,10 @@ fn answers_without_knowledge_name_the_quotas_of_the_tier() {
     });
 }
 
-// Redis does not know what this process admitted alone until that is reported. Given back there
-// before, it would free what another process took.
+// Redis does not have units that this process admitted alone until they are reported. A refund
+// there before would free units of another process.
 #[test]
-fn what_this_process_admitted_is_given_back_to_it_and_after_the_report_to_redis() {
+fn local_units_are_refunded_locally_and_in_redis_after_the_report() {
     runtime().block_on(async {
         let shop = Shop::open(FailureMode::Local, 1).await;
         let by_redis = receipt(shop.gold(10).await);
@@ -211,7 +213,7 @@ fn what_this_process_admitted_is_given_back_to_it_and_after_the_report_to_redis(
         let alone = receipt(shop.gold(20).await);
         let more = receipt(shop.gold(10).await);
         let less = receipt(shop.gold(10).await);
-        // Redis need not be there for it.
+        // Redis is not needed for it.
         assert_eq!(shop.limiter.with(&shop.gold).unwrap().refund("k", alone).await.unwrap(), 20);
         let decision = shop.gold(60).await;
         assert!(decision.is_allowed() && decision.remaining() == 0, "{decision:?}");
@@ -231,9 +233,9 @@ fn what_this_process_admitted_is_given_back_to_it_and_after_the_report_to_redis(
     });
 }
 
-// The tier's units that were taken for a request which another key denied are free again.
+// The tier's units that were taken for a request that another key denied are refunded.
 #[test]
-fn tiers_take_all_or_nothing_while_redis_is_away() {
+fn tiers_take_all_or_nothing_while_redis_is_unavailable() {
     runtime().block_on(async {
         let shop = Shop::open(FailureMode::Local, 1).await;
         shop.cut_off();

@@ -1,4 +1,4 @@
-//! Checks that come at the same time go to the server in one call: fewer calls, the same answers.
+//! Batches: concurrent checks share a call, with the same decisions.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
@@ -16,17 +16,17 @@ use tokio::time::Instant;
 
 const HOUR_MS: u64 = 3_600_000;
 
-/// Those whose checks go together.
-const TOGETHER: [Algorithm; 4] =
+/// The algorithms whose checks are batched.
+const BATCHED: [Algorithm; 4] =
     [Algorithm::Log, Algorithm::Counter, Algorithm::Gcra, Algorithm::Fixed];
 
-/// So many an hour, under a name of its own.
+/// Returns a policy of `limit` per hour with a separate name.
 fn by(algorithm: Algorithm, limit: u32) -> Policy {
     let policy = Policy::builder(&format!("{algorithm:?}"));
     policy.quota(Quota::per_hour(limit)).algorithm(algorithm).build().unwrap()
 }
 
-/// So many callers at once, each with a key of its own choice.
+/// Runs `callers` checks at once, each with a key of the caller's choice.
 async fn crowd(
     limiter: &Arc<RedisLimiter>,
     callers: usize,
@@ -47,14 +47,14 @@ fn allowed(decisions: &[(String, Decision)]) -> usize {
     decisions.iter().filter(|(_, decision)| decision.is_allowed()).count()
 }
 
-// The point of it; and that the limit holds when hundreds are judged in a few calls.
+// Few calls, and the limit holds when hundreds of checks are decided in a few calls.
 #[test]
-fn a_crowd_takes_few_calls_and_gets_the_limit() {
+fn many_callers_take_few_calls_and_get_the_limit() {
     for runtime in [runtime(), crew()] {
         runtime.block_on(async {
             let server = RedisServer::start().unwrap();
             let redis = patient(&server.url()).build().unwrap();
-            for algorithm in TOGETHER {
+            for algorithm in BATCHED {
                 let limiter = redis.limiter(by(algorithm, 100)).deny_cache(0).build().unwrap();
                 let limiter = Arc::new(limiter);
                 let _ = limiter.check("connects").await;
@@ -71,7 +71,7 @@ fn a_crowd_takes_few_calls_and_gets_the_limit() {
 }
 
 #[test]
-fn who_wants_to_go_alone_goes_alone() {
+fn batching_can_be_disabled() {
     runtime().block_on(async {
         let server = RedisServer::start().unwrap();
         let redis = patient(&server.url()).together_max(1).build().unwrap();
@@ -84,15 +84,15 @@ fn who_wants_to_go_alone_goes_alone() {
     });
 }
 
-// An answer that went to another would let one user spend what is another's.
+// A reply to the wrong caller would let one user spend the units of another.
 #[test]
-fn each_is_told_of_its_own_key() {
+fn each_caller_gets_the_decision_of_its_key() {
     crew().block_on(async {
         let server = RedisServer::start().unwrap();
         let redis = patient(&server.url()).build().unwrap();
         let limiter = redis.limiter(policy("each", 100, HOUR_MS)).build().unwrap();
         let limiter = Arc::new(limiter);
-        // As many units are gone as the key says.
+        // The usage of each key equals its number.
         for key in 0..40_u64 {
             for _ in 0..key {
                 let _ = limiter.check(key.to_string()).await;
@@ -108,10 +108,10 @@ fn each_is_told_of_its_own_key() {
     });
 }
 
-// What the short cut of a script cannot answer is asked once more, alone: one key that is no
-// string, and the others must not notice.
+// A check that the fast path cannot decide is sent again alone: one key has another type, and the
+// others must not be affected.
 #[test]
-fn a_key_of_others_degrades_alone() {
+fn wrong_type_key_does_not_fail_its_batch() {
     crew().block_on(async {
         let server = RedisServer::start().unwrap();
         let redis = patient(&server.url()).build().unwrap();
@@ -131,14 +131,14 @@ fn a_key_of_others_degrades_alone() {
     });
 }
 
-// Memory is full: nothing can be counted, but who is over the limit stays so, also in one call with
-// those whose first request cannot be written.
+// Memory is full: nothing can be counted, but keys over their limit stay denied, also in one call
+// with keys whose first request cannot be written.
 #[test]
-fn a_full_server_still_denies_who_is_over_the_limit() {
+fn a_full_server_still_denies_keys_over_their_limit() {
     crew().block_on(async {
         let server = RedisServer::builder().max_memory(0, "noeviction").start().unwrap();
         let redis = patient(&server.url()).build().unwrap();
-        for algorithm in TOGETHER {
+        for algorithm in BATCHED {
             let mut connection = server.connection().unwrap();
             let mut memory = |bytes: u64| {
                 let mut set = redis::cmd("CONFIG");
@@ -165,10 +165,10 @@ fn a_full_server_still_denies_who_is_over_the_limit() {
     });
 }
 
-// One node of a cluster that is taken for a server of its own refuses keys of several slots in one
-// call: each then goes alone.
+// A cluster node that is used as a single server rejects keys of several slots in one call: each is
+// then sent alone.
 #[test]
-fn keys_of_several_slots_go_alone() {
+fn keys_of_several_slots_are_sent_alone() {
     crew().block_on(async {
         let server = RedisServer::builder().cluster_node().start().unwrap();
         let mut connection = server.connection().unwrap();
@@ -204,9 +204,9 @@ fn a_server_that_forgets_its_scripts_counts_all_once() {
     });
 }
 
-// A caller that goes away must not leave the others waiting for ever, nor void their answers.
+// A dropped caller must not leave the others waiting forever, nor void their replies.
 #[test]
-fn callers_that_go_away_take_nobody_along() {
+fn dropped_callers_do_not_affect_others() {
     crew().block_on(async {
         let server = RedisServer::start().unwrap();
         let redis = patient(&server.url()).build().unwrap();
@@ -232,15 +232,15 @@ fn callers_that_go_away_take_nobody_along() {
             assert!(stayed >= 25, "{stayed} of those who stayed had an answer");
         }
         assert_eq!(limiter.stats().degraded, 0);
-        // Who went away may have been charged, the others have been, and nobody twice.
+        // Dropped callers may have been charged, the others have been, and none twice.
         let used = limiter.usage("k").await.unwrap().units(0);
         assert!((50 * 25..=50 * 50).contains(&used), "{used} units were taken");
     });
 }
 
-// All who wait together for a server that hangs have their answer in time, each counted.
+// All callers that wait for a server that hangs get a decision in time, each counted.
 #[test]
-fn a_server_that_hangs_holds_no_crowd() {
+fn a_server_that_hangs_delays_no_batch() {
     crew().block_on(async {
         let mut server = RedisServer::start().unwrap();
         let deadline = Duration::from_millis(200);
@@ -255,11 +255,12 @@ fn a_server_that_hangs_holds_no_crowd() {
         let took = asked.elapsed();
         server.resume().unwrap();
         assert!(decisions.iter().all(|(_, decision)| decision.is_degraded()));
-        // What a busy machine may add; the promise is a few milliseconds.
+        // The time that a busy machine may add. The goal is a few milliseconds.
         assert!(took < deadline + Duration::from_secs(1), "the last one waited for {took:?}");
         let after = limiter.stats();
         assert_eq!(after.degraded - before.degraded, 300);
-        // Each that was sent may have been counted; who came after the breaker opened was not sent.
+        // Each check that was sent may have been counted; checks after the breaker opened were not
+        // sent.
         let unknown = after.unknown - before.unknown;
         assert!((5..=300).contains(&unknown), "{unknown} of 300 are unknown");
     });

@@ -12,7 +12,7 @@ fn limits(quotas: &[Quota]) -> ScriptLimits {
     ScriptLimits::new(quotas, Algorithm::Log, tick, tick).unwrap()
 }
 
-// A batch has the earliest deadline of its checks, so all must have about the same.
+// A batch has the earliest deadline of its checks, so all must have similar deadlines.
 #[tokio::test]
 async fn only_plain_checks_with_time_left_are_batched() {
     let redis = nowhere();

@@ -8,7 +8,7 @@ const MS: Duration = Duration::from_millis(1);
 const WINDOW: Duration = Duration::from_secs(60);
 const ALICE: TieredKey = TieredKey { key: 1, tier: 0 };
 
-/// A cache in a process whose time the test moves.
+/// A cache in a process whose time is set by the test.
 struct Process<C = ManualClock> {
     cache: DenyCache<C>,
     clock: ManualClock,
@@ -38,7 +38,7 @@ impl<C: Clock> Process<C> {
         self.start + Duration::from_nanos(self.clock.now()) - EPOCH
     }
 
-    /// Redis was called now and replied at once.
+    /// Stores the reply to a call that was sent now and answered immediately.
     fn put(&self, key: TieredKey, cost: u64, retry_ms: u32) {
         self.put_sent(self.now(), key, cost, retry_ms);
     }
@@ -87,7 +87,7 @@ fn expires_when_redis_would_allow_and_counts_the_wait_from_the_reply() {
     let sent = process.now();
     process.clock.advance(5 * MS);
     let times = ReplyTimes { sent, received: process.now(), into_tick: MS / 4 };
-    // It may take a while until the reply is processed.
+    // Processing the reply may take a while.
     process.clock.advance(2 * MS);
     process.put_with_times(times, ALICE, 1, 100);
     process.clock.advance(43 * MS);
@@ -98,7 +98,7 @@ fn expires_when_redis_would_allow_and_counts_the_wait_from_the_reply() {
     assert!(!process.denies(ALICE, 1));
 }
 
-/// A clock that lags, now more and now less.
+/// A clock with varying lag.
 #[derive(Debug)]
 struct Late {
     clock: ManualClock,
@@ -115,8 +115,8 @@ impl Clock for Late {
     }
 }
 
-// A clock that lags more when it is read again than when the denial came would repeat it for
-// too long; one that lags less would report a wait that is too short.
+// A clock that lags more later than when the denial was received would repeat it for too long, and
+// one that lags less would report a wait that is too short.
 #[test]
 fn lagging_clock_denies_nothing_that_redis_would_allow() {
     for (first, then) in [(0, 100_000), (100_000, 0), (50_000, 50_000)] {
@@ -158,7 +158,7 @@ fn a_smaller_cost_is_not_denied() {
         RetryAfter::Never,
         "above the limit"
     );
-    // The denial of a larger cost does not make the smaller one free, nor wait for longer.
+    // The denial of a larger cost neither allows the smaller one nor prolongs its wait.
     process.put(ALICE, 1, 500);
     process.put(ALICE, 4, 2000);
     assert_eq!(process.retry_after(ALICE, 1), Some(500 * MS));
@@ -166,7 +166,7 @@ fn a_smaller_cost_is_not_denied() {
     assert!(process.denies(ALICE, 1));
     process.clock.advance(MS);
     assert!(!process.denies(ALICE, 1));
-    // Once that is over, the larger one is known again.
+    // After that, the denial of the larger cost applies.
     process.put(ALICE, 4, 1500);
     assert_eq!(process.retry_after(ALICE, 4), Some(1500 * MS));
 }
@@ -182,7 +182,7 @@ fn refunds_remove_current_and_in_flight_denials() {
     process.cache.remove(ALICE.key, process.now());
     assert!(!process.denies(ALICE, 1));
     assert!(!process.denies(tier, 1), "the same units, in another tier");
-    // The reply to a call that was in flight meanwhile does not include the refund.
+    // The reply to a call that was in flight does not include the refund.
     process.put_sent(sent, ALICE, 1, 1000);
     assert!(!process.denies(ALICE, 1));
     process.put(ALICE, 1, 1000);
@@ -200,8 +200,8 @@ fn holds_no_more_denials_than_it_has_room_for() {
     assert_eq!(kept, 64);
 }
 
-// The server's clock may have stepped back meanwhile: then the wait it reported is too short, and the
-// key would be denied for up to another window.
+// The server's clock may have stepped back. Then its wait is too long, and the key would be denied
+// for up to another window.
 #[test]
 fn calls_redis_again_sixteen_times_per_window_without_a_cap() {
     let process = Process::new(16, None);

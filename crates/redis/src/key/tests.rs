@@ -27,7 +27,7 @@ fn names_are_stable() {
 }
 
 #[test]
-fn a_secret_does_not_show() {
+fn secrets_are_not_shown() {
     let names = names();
     let name = text(names.name("api", b"token-1234", true));
     assert!(!name.contains("token") && name.contains(";s"));
@@ -36,7 +36,7 @@ fn a_secret_does_not_show() {
 }
 
 #[test]
-fn a_bad_prefix_and_a_short_secret_are_refused() {
+fn rejects_invalid_prefixes_and_short_secrets() {
     for prefix in ["", "a{b", "a*", "a;b", &"x".repeat(33)] {
         assert!(KeyNames::new(prefix, None).is_err(), "{prefix}");
     }
@@ -59,9 +59,9 @@ fn keys_spread_over_all_slots() {
 }
 
 proptest! {
-    // What two different keys share, they count together.
+    // Two keys with the same name would be counted together.
     #[test]
-    fn no_two_keys_have_one_name(
+    fn different_keys_have_different_names(
         a in ("[a-z:/*]{1,6}", any::<Vec<u8>>(), any::<bool>()),
         b in ("[a-z:/*]{1,6}", any::<Vec<u8>>(), any::<bool>()),
     ) {
@@ -72,9 +72,9 @@ proptest! {
         prop_assert_eq!(names.policy_of(&named), Some(a.0.as_str()));
     }
 
-    // Else a client could pile its keys onto one node.
+    // Otherwise a client could put all of its keys on one node.
     #[test]
-    fn the_slot_is_that_of_our_digest(policy in "[a-z]{1,5}", key in "[{}a-z]{0,12}") {
+    fn the_slot_depends_on_the_digest_only(policy in "[a-z]{1,5}", key in "[{}a-z]{0,12}") {
         let names = names();
         let name = names.name(&policy, key.as_bytes(), false);
         let tag = format!("{:0TAG_DIGITS$x}", names.tag(key.as_bytes()));

@@ -1,4 +1,4 @@
-//! Building a limiter on Redis.
+//! Builds a limiter on Redis.
 
 use core::sync::atomic::AtomicU64;
 use core::time::Duration;
@@ -54,22 +54,22 @@ impl RedisLimiterBuilder {
         }
     }
 
-    /// The unit of stored time, 1 ms by default; the same in all processes.
+    /// Sets the unit of stored time, by default 1 ms. It must be the same in all processes.
     #[must_use]
     pub fn tick(mut self, tick: Duration) -> Self {
         self.tick = tick;
         self
     }
 
-    /// Uses only this share of every limit, 0.95 for example, rounded down. For approximate
-    /// algorithms, whose error it takes up.
+    /// Uses only this share of every limit, for example 0.95, rounded down. It compensates for the
+    /// error of approximate algorithms.
     #[must_use]
     pub fn guard_band(mut self, share: f64) -> Self {
         self.guard = share;
         self
     }
 
-    /// Keys are secrets, tokens for example: they are hashed with the
+    /// Marks keys as secrets, such as tokens: they are hashed with the
     /// [`key_secret`](crate::RedisBuilder::key_secret) before they leave the process.
     #[must_use]
     pub fn secret_keys(mut self) -> Self {
@@ -77,57 +77,59 @@ impl RedisLimiterBuilder {
         self
     }
 
-    /// Repeats the denials of up to `keys` keys from memory; 16384 by default, none with zero.
+    /// Repeats the denials of up to `keys` keys without calling Redis, by default 16384. Zero
+    /// disables the cache.
     ///
-    /// A remembered denial of one cost also denies larger ones; `retry_after` is exact for the
-    /// cost that Redis denied, and the least it can be for a larger one.
+    /// A cached denial of one cost also denies larger ones. `retry_after` is exact for the cost
+    /// that Redis denied, and a lower bound for a larger one.
     #[must_use]
     pub fn deny_cache(mut self, keys: usize) -> Self {
         self.deny_keys = keys;
         self
     }
 
-    /// The longest that a denial is repeated without calling Redis, and so the delay after which
-    /// refunds, resets and raised limits of other processes take effect. 100 ms by default.
+    /// Sets the maximum time that a denial is repeated without calling Redis, by default 100 ms. It
+    /// is also the delay after which refunds, resets and raised limits of other processes take
+    /// effect.
     ///
-    /// With `None` a denial is repeated for a sixteenth of the longest window, but at least 100 ms,
-    /// and not after time has freed units. That is exact where only time frees units. A step back of
-    /// the server's clock may then lock a key for a sixteenth more than one window.
+    /// With `None`, a denial is repeated for a sixteenth of the longest window, but at least 100
+    /// ms, and not after time has freed units. This is exact if only time frees units. If the
+    /// server's clock steps back, a key may be denied for a sixteenth more than one window.
     #[must_use]
     pub fn deny_cache_cap(mut self, cap: Option<Duration>) -> Self {
         self.deny_cap = cap;
         self
     }
 
-    /// Takes units of hot keys for the next `length`, 5 ms for example, in one call. Only for
-    /// algorithms that can date units ahead: log and GCRA.
+    /// Takes units of hot keys for the next `length`, for example 5 ms, in one call. This requires
+    /// the log or GCRA, which support entries in the future.
     ///
-    /// Every unit counts for up to `length` longer than its window. What a lease has left goes
-    /// back at its end; until then others are denied it, and what a process holds when it is
-    /// killed counts as used.
+    /// Every unit counts for up to `length` longer than its window. Unused units are refunded at
+    /// the end of the lease. Until then, other processes cannot use them, and the units of a
+    /// process that is killed count as used.
     #[must_use]
     pub fn leases(mut self, length: Duration) -> Self {
         self.lease = Some(length);
         self
     }
 
-    /// A lease takes at most the limit divided by `parts`; 16 by default.
+    /// Sets the maximum size of a lease: the limit divided by `parts`, by default 16.
     #[must_use]
     pub fn lease_share(mut self, parts: u64) -> Self {
         self.lease_share = parts;
         self
     }
 
-    /// The number of processes that share the limit when each has to decide by itself, for
-    /// [`FailureMode::Local`]; 1 by default.
+    /// Sets the number of processes that share the limit when each has to decide alone, for
+    /// [`FailureMode::Local`]. The default is 1.
     #[must_use]
     pub fn nodes(mut self, nodes: u64) -> Self {
         self.nodes = nodes;
         self
     }
 
-    /// The memory that the limiter of [`FailureMode::Local`] may take; 32 MiB by default. Units that it
-    /// admitted and has to report to Redis may take half as much in addition.
+    /// Sets the memory limit of the limiter for [`FailureMode::Local`], by default 32 MiB. Units
+    /// that it admitted and has to report to Redis may take half as much in addition.
     #[must_use]
     pub fn local_memory(mut self, bytes: usize) -> Self {
         self.local_memory = bytes;
@@ -153,7 +155,7 @@ impl RedisLimiterBuilder {
     ///
     /// # Errors
     ///
-    /// When a setting is out of its range or does not fit the policy.
+    /// Returns an error if a setting is out of range or does not fit the policy.
     pub fn build(self) -> Result<RedisLimiter, Error> {
         self.check()?;
         #[expect(
@@ -167,9 +169,7 @@ impl RedisLimiterBuilder {
         let limits = ScriptLimits::new(&quotas, policy.algorithm(), self.tick, keep)?;
         let algorithm = policy.algorithm();
         if self.lease.is_some() && !algorithm.supports_future_entries() {
-            let message = format!(
-                "{algorithm:?} cannot date units ahead, so it has no leases: use Log or Gcra"
-            );
+            let message = format!("{algorithm:?} does not support leases: use Log or Gcra");
             return Err(Error::new(ErrorKind::Setting, message));
         }
         let local = match policy.failure_mode() {
@@ -237,12 +237,12 @@ impl RedisLimiterBuilder {
     }
 }
 
-/// The name under which a policy's keys are stored. It contains the tick and the algorithm: what was
-/// written under others would be misread, or refused until it has expired. So a policy whose
+/// Returns the name under which a policy's keys are stored. It contains the tick and the algorithm,
+/// because state of others would be misread, or rejected until it has expired. So a policy whose
 /// algorithm changes starts from zero, and processes with the old one count separately.
 fn stored_as(policy: &str, tick: Duration, algorithm: Algorithm) -> Box<str> {
     let algorithm = match algorithm {
-        // Each reads what the other has written.
+        // Both read each other's state.
         Algorithm::Log | Algorithm::LogCapped { .. } => "",
         other => other.name(),
     };

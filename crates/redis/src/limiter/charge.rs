@@ -1,4 +1,4 @@
-//! Units that are recorded without a check.
+//! Units recorded without a check.
 
 use super::Inner;
 use super::tier::RedisTier;
@@ -6,11 +6,11 @@ use crate::script::{CHARGES_MAX, Charge, Op};
 use crate::servers::Failure;
 
 impl Inner {
-    /// Records units that were admitted elsewhere, whether they fit or not. Returns how many still
-    /// count: those older than the longest window are not recorded.
+    /// Records units that were admitted elsewhere, whether they fit or not. Returns the number that
+    /// still counts: units older than the longest window are not recorded.
     ///
-    /// `charges` are sorted, oldest first. More than [`CHARGES_MAX`] take several calls. After an
-    /// error some of them may have been recorded.
+    /// `charges` must be sorted, oldest first. More than [`CHARGES_MAX`] take several calls. After
+    /// an error, some of them may have been recorded.
     pub(super) async fn charge(
         &self,
         key: &[u8],

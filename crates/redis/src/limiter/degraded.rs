@@ -14,7 +14,7 @@ use crate::report::Sent;
 use crate::servers::{Failure, FailureKind};
 
 impl Inner {
-    /// Decides by the policy's failure mode.
+    /// Lets the policy's failure mode decide.
     pub(super) fn degrade(
         self: &Arc<Self>,
         key: &[u8],
@@ -38,7 +38,7 @@ impl Inner {
         self.apply_mode(decision.into_degraded(failure.reason()))
     }
 
-    /// A decision without usage: nothing remains when denying, everything when allowing.
+    /// Returns a decision without usage: nothing remains if denied, everything if allowed.
     pub(super) fn decide_blindly(
         &self,
         outcome: Outcome,
@@ -83,7 +83,7 @@ impl Inner {
         decision
     }
 
-    /// A key as the local fallback knows it.
+    /// Returns a key in the form that the local fallback uses.
     pub(super) fn local_key<'a>(
         &'a self,
         key: &'a [u8],
@@ -97,8 +97,8 @@ impl Inner {
         }
     }
 
-    /// The denial by the local fallback of a key that is not reported yet, and that is therefore
-    /// decided by both. Returns `None` if Redis decides.
+    /// Returns the denial by the local fallback for a key that is not reported yet, and that both
+    /// decide. Returns `None` if Redis decides.
     pub(super) fn fallback_denial(
         self: &Arc<Self>,
         key: &[u8],
@@ -115,7 +115,7 @@ impl Inner {
         local.denial(key, tier.and_then(RedisTier::local), cost)
     }
 
-    /// Records what Redis has allowed in the local fallback.
+    /// Records units that Redis allowed in the local fallback.
     pub(super) fn keep_warm(&self, key: &[u8], tier: Option<&RedisTier>, cost: Cost) {
         if let Some(local) = &self.local {
             local.record_taken(key, tier.and_then(RedisTier::local), cost);

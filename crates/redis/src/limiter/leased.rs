@@ -16,8 +16,8 @@ use crate::lease::{FetchGuard, FetchRole, Lease, LeaseEntry, Leases, UnusedUnits
 use crate::script::{Op, ScriptLimits};
 use crate::servers::Failure;
 
-/// Fetches a lease, on a task of its own: a caller that is dropped meanwhile must not lose units
-/// that others could use.
+/// Fetches a lease on a separate task, so that a dropped caller does not lose units that others
+/// could use.
 struct LeaseFetch {
     inner: Arc<Inner>,
     entry: Arc<LeaseEntry>,
@@ -34,7 +34,7 @@ struct LeaseFetch {
 
 impl Inner {
     /// Fetches a lease if the key is hot, or waits for another caller's fetch. Otherwise the check
-    /// is sent by itself.
+    /// is sent alone.
     pub(super) async fn check_by_lease(
         self: &Arc<Self>,
         leases: &Leases,
@@ -43,8 +43,8 @@ impl Inner {
         now: Instant,
     ) -> Decision {
         let limits = self.limits(check.tier);
-        // Half of the time may be spent waiting for the fetches of others; the other half is left
-        // for a call of its own.
+        // Half of the time may be spent waiting for the fetches of others. The other half is left
+        // for a separate call.
         let patience = now + check.until.saturating_duration_since(now) / 2;
         loop {
             let wanted = leases.wanted(&entry, check.cost.get(), limits.least_limit());
@@ -65,7 +65,7 @@ impl Inner {
                     return self.spawn_fetch(fetch, check).await;
                 }
                 Some((_, FetchRole::Follower(mut fetch))) if Instant::now() < patience => {
-                    // Ends with an error either way: the fetch has ended, or it takes too long.
+                    // Returns an error in both cases: the fetch has ended, or it takes too long.
                     let _ = timeout_at(patience, fetch.changed()).await;
                 }
                 _ => return self.check_in_redis(check).await,
@@ -126,8 +126,8 @@ impl Inner {
         runtime.spawn(async move { inner.return_unused(&key, unused).await });
     }
 
-    /// Refunds unused units under the limits they were taken under: those of a tier may differ from
-    /// the policy's, and GCRA counts in fractions of them.
+    /// Refunds unused units with the limits that they were taken with: those of a tier may differ
+    /// from the policy's, and GCRA counts in fractions of them.
     async fn return_unused(&self, key: &[u8], unused: UnusedUnits) {
         let UnusedUnits { tick, units, epoch, limits } = unused;
         let called = self.run_op(key, &limits, Op::Refund { tick, units, epoch }).await;
@@ -174,14 +174,15 @@ impl LeaseFetch {
             inner.return_soon(&self.key, unused);
         }
         if Instant::now() >= sent + self.length {
-            // The lease ended before its reply came. Redis is far away: separate calls are better.
+            // The lease ended before its reply arrived. Redis is far away, so separate calls are
+            // better.
             self.entry.cool();
         }
         self.end_later(sent);
         Ok(inner.apply_mode(decision))
     }
 
-    /// Ends the lease when its time is over, also if no more checks come.
+    /// Ends the lease when its time is over, also without further checks.
     fn end_later(&self, sent: Instant) {
         let (inner, entry) = (Arc::clone(&self.inner), Arc::clone(&self.entry));
         let (key, until) = (self.key.clone(), sent + self.length);
@@ -193,8 +194,8 @@ impl LeaseFetch {
         });
     }
 
-    /// Redis may have granted units that are lost. They stay few if the next checks are sent one by
-    /// one.
+    /// Handles a failed fetch. Redis may have granted units that are lost. They stay few if the
+    /// next checks are sent one by one.
     fn fail(&self, failure: &Failure) {
         self.entry.cool();
         if failure.is_unknown() {
@@ -202,7 +203,7 @@ impl LeaseFetch {
         }
     }
 
-    /// Gives back what was taken for a caller that was dropped.
+    /// Refunds units that were taken for a dropped caller.
     async fn give_back(self, undelivered: Decision) {
         let Some(receipt) = undelivered.into_receipt() else {
             return;

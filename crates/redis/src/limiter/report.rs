@@ -1,7 +1,7 @@
-//! Charges Redis with what the local fallback admitted while Redis was unavailable.
+//! Charges Redis with the units that the local fallback admitted while Redis was unavailable.
 //!
-//! A key is reported when it is checked, and otherwise by a task in the background. Both first make a
-//! call without effect: its reply shows that the server is back, so that no charge is sent into an
+//! A key is reported when it is checked, and otherwise by a background task. Both first make a call
+//! without effect. Its reply shows that the server is back, so that no charge is sent into an
 //! outage.
 
 use core::time::Duration;
@@ -18,13 +18,13 @@ use crate::report::ReportOutcome;
 use crate::script::{self, KeyOp, Op, ScriptKind, ScriptLimits};
 use crate::servers::Failure;
 
-/// Keys that the background task reports before it pauses.
+/// The number of keys that the background task reports before it pauses.
 const KEYS_PER_PASS: usize = 1024;
 
-/// Reports of the background task in flight at a time.
+/// The maximum number of reports of the background task in flight.
 const REPORTS_IN_FLIGHT: usize = 8;
 
-/// The background task's pause, doubled each time that nothing could be reported.
+/// The pause of the background task, doubled each time that nothing could be reported.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 
@@ -42,7 +42,8 @@ impl Inner {
         }
     }
 
-    /// Waits for the report of a key until `until`. Returns `true` if Redis alone decides the key now.
+    /// Waits for the report of a key until `until`. Returns `true` if Redis alone decides the key
+    /// now.
     pub(super) async fn wait_for_report(self: &Arc<Self>, key: u64, until: Instant) -> bool {
         let Some(local) = &self.local else {
             return true;
@@ -57,7 +58,7 @@ impl Inner {
                 return false;
             };
             if local.reports.is_unreported(key, Instant::now()) && servers.may_call(&name) {
-                // The task goes on if the time is over.
+                // The task continues if the time is over.
                 if let Some(report) = self.spawn_report(key, name, turn) {
                     let _ = timeout_at(until, report).await;
                 }
@@ -66,8 +67,8 @@ impl Inner {
         !local.reports.is_unreported(key, Instant::now())
     }
 
-    /// Reports on a task of its own: a caller that is dropped must not leave a charge without its
-    /// outcome. Returns `None` outside of a runtime.
+    /// Reports on a separate task, so that a dropped caller does not leave a charge without its
+    /// result. Returns `None` outside of a runtime.
     fn spawn_report(
         self: &Arc<Self>,
         key: u64,
@@ -81,7 +82,7 @@ impl Inner {
         }))
     }
 
-    /// Reports a key. The caller holds its turn. Returns `true` if Redis has recorded something.
+    /// Reports a key. The caller holds its turn. Returns `true` if Redis has recorded units.
     async fn report(&self, key: u64, name: &[u8]) -> bool {
         let Some(local) = &self.local else {
             return false;
@@ -127,19 +128,19 @@ impl Inner {
         Ok(connection)
     }
 
-    /// How long both decide a key after its report, if the breaker was open: by then the breakers of
-    /// other processes have closed, and their background tasks have reported.
+    /// Returns how long both decide a key after its report, if the breaker was open. By then the
+    /// breakers of other processes have closed, and their background tasks have reported.
     pub(super) fn grace(&self) -> Duration {
         self.redis.shared.servers.timing.breaker.open_max + PAUSE_MAX
     }
 
-    /// Makes sure that the background task runs.
+    /// Starts the background task unless it runs.
     pub(super) fn ensure_reporter(self: &Arc<Self>) {
-        // Without a runtime, the next check of the key in one starts it.
+        // Without a runtime, the next check of the key in a runtime starts it.
         let _ = self.reporter.ensure(|| report_in_background(Arc::downgrade(self)));
     }
 
-    /// Reports some keys. Returns `true` if Redis has recorded something.
+    /// Reports some keys. Returns `true` if Redis has recorded units.
     async fn report_some(self: &Arc<Self>, local: &LocalFallback) -> bool {
         let (mut reports, mut is_any_recorded) = (JoinSet::new(), false);
         for key in local.reports.next_keys(KEYS_PER_PASS) {

@@ -11,12 +11,12 @@ use slidegate::{Error, Quota, Tier};
 use super::Inner;
 use crate::script::ScriptLimits;
 
-/// What a limiter on Redis prepares for the quotas of a [`Tier`].
+/// The prepared quotas of a [`Tier`] for a limiter on Redis.
 #[derive(Debug, Clone)]
 pub(super) struct RedisTier {
     pub(super) quotas: Box<[Quota]>,
     pub(super) limits: Arc<ScriptLimits>,
-    /// The same for when Redis is away, with this process's share of every limit.
+    /// The quotas while Redis is unavailable, with this process's share of every limit.
     local: Option<Tier>,
     /// Distinguishes the tier in the tables of this process. Never zero.
     pub(super) salt: u64,
@@ -42,7 +42,7 @@ impl RedisTier {
 }
 
 impl Inner {
-    /// Prepares quotas that are not the policy's, and keeps keys for their windows from now on.
+    /// Prepares other quotas than the policy's, and keeps keys for their windows from now on.
     pub(super) fn prepare(&self, quotas: &[Quota]) -> Result<RedisTier, Error> {
         let tier = RedisTier::new(quotas, self)?;
         let nanos = u64::try_from(longest(quotas).as_nanos()).unwrap_or(u64::MAX);

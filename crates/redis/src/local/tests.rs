@@ -22,7 +22,7 @@ fn decide(local: &LocalFallback) -> Decision {
     local.decide(key, || KEY.to_vec(), Cost::ONE, (Sent::No, Duration::ZERO), Instant::now())
 }
 
-/// Checks until it is denied. Returns how many were allowed.
+/// Checks until a denial. Returns the number of allowed checks.
 fn exhaust(local: &LocalFallback) -> u64 {
     let mut allowed = 0;
     while decide(local).is_allowed() {
@@ -31,7 +31,7 @@ fn exhaust(local: &LocalFallback) -> u64 {
     allowed
 }
 
-/// The status of a quota with this many units left.
+/// Returns the status of a quota with this many units left.
 fn quota(limit: u64, remaining: u64) -> [QuotaDecision; 1] {
     [QuotaDecision::new(limit, remaining, RetryAfter::Now, Duration::ZERO)]
 }
@@ -44,7 +44,7 @@ fn has_this_process_share_of_the_limit() {
 }
 
 #[test]
-fn starts_with_what_redis_allowed_before() {
+fn starts_with_units_that_redis_allowed() {
     let local = local(10, 2);
     for _ in 0..4 {
         local.record_taken(KEY, None, Cost::ONE);
@@ -53,7 +53,7 @@ fn starts_with_what_redis_allowed_before() {
 }
 
 #[test]
-fn starts_with_a_share_of_what_redis_has_left() {
+fn starts_with_a_share_of_the_remaining_units() {
     for (remaining, share) in [(100, 25), (50, 12), (3, 1), (1, 1), (0, 0)] {
         let local = local(100, 4);
         local.record_used(KEY, None, &quota(100, remaining));
@@ -63,7 +63,7 @@ fn starts_with_a_share_of_what_redis_has_left() {
 }
 
 #[test]
-fn use_by_others_does_not_count_own_units_twice() {
+fn usage_of_other_processes_does_not_count_own_units_twice() {
     let local = local(100, 4);
     for taken in 1..=10 {
         local.record_taken(KEY, None, Cost::ONE);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn credentials_never_show() {
+fn credentials_are_never_shown() {
     let builder = Redis::single("redis://carol:hunter2@127.0.0.1:1").unwrap();
     assert!(!format!("{builder:?}").contains("hunter2"));
     let redis = builder.password("swordfish").key_secret(b"a very secret secret").build();
@@ -15,7 +15,7 @@ fn credentials_never_show() {
 }
 
 #[test]
-fn a_bad_address_is_refused_without_repeating_it() {
+fn an_invalid_address_is_rejected_without_showing_it() {
     for address in ["http://carol:hunter2@host", "redis://carol:hunter2@host:notaport", ""] {
         let error = Redis::single(address).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Setting);

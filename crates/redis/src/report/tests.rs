@@ -33,7 +33,7 @@ fn counts(reports: &Reports) -> (u64, u64) {
 }
 
 #[test]
-fn charges_are_dated_at_the_last_of_units_that_were_admitted_together() {
+fn charges_are_recorded_at_the_last_of_their_units() {
     let (reports, start) = (Reports::new(1 << 20), Instant::now());
     for second in [0, 1, 3, 4, 10] {
         add(&reports, KEY, 2, Sent::No, start + second * SECOND);
@@ -63,7 +63,7 @@ fn reported_keys_are_decided_by_redis_alone() {
     assert_eq!(counts(&reports), (7, 0));
 }
 
-// A charge without a reply may have been executed: sent again, it would count twice.
+// A charge without a reply may have been executed. Sent again, it would count twice.
 #[test]
 fn charges_without_a_reply_are_not_repeated() {
     let (reports, now) = (Reports::new(1 << 20), Instant::now());
@@ -109,7 +109,7 @@ fn refunds_take_back_unreported_units_first() {
 }
 
 #[test]
-fn floods_of_keys_take_bounded_memory_and_their_units_are_counted() {
+fn floods_of_keys_take_bounded_memory() {
     const ROOM: usize = 64 << 10;
     let (reports, now) = (Reports::new(ROOM), Instant::now());
     for key in 0..10_000 {
@@ -119,7 +119,7 @@ fn floods_of_keys_take_bounded_memory_and_their_units_are_counted() {
         let table = reports.table.lock();
         (table.bytes, table.records.len())
     };
-    // A key and its first entry may come when there is room for the key alone.
+    // A key may fit while its first entry does not.
     assert!(bytes <= ROOM + size_of::<Admitted>() && keys > 50, "{bytes} bytes for {keys} keys");
     assert_eq!(counts(&reports), (0, 10_000 - keys as u64));
     assert_eq!(reports.next_keys(10_000).len(), keys);

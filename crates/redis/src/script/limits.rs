@@ -1,4 +1,4 @@
-//! The quotas of a policy or a tier, as a script reads them.
+//! The quotas of a policy or a tier, encoded for a script.
 
 use core::time::Duration;
 
@@ -15,28 +15,28 @@ pub(crate) struct ScriptLimits {
     tick: Duration,
     /// The longest window of the quotas.
     window: Duration,
-    /// One quota, with nothing to be kept longer: a script's fast path may answer.
+    /// Whether there is one quota without longer retention, so that the fast path can decide.
     pub(super) is_simple: bool,
-    /// Tick, first quota and parameter: the argument's bytes before those of the operation.
+    /// Tick, first quota and parameter: the bytes of the argument before those of the operation.
     pub(super) front: Vec<u8>,
     /// Algorithm, number of quotas, ticks to keep entries for, and the other quotas.
     pub(super) back: Vec<u8>,
 }
 
-/// As long as the longest window, in ticks of 100 microseconds, needs.
+/// The maximum number of ticks: enough for the longest window in ticks of 100 microseconds.
 const TICKS_MAX: u64 = (1 << 47) - 1;
 
-/// Where in `back` the ticks to keep entries for are packed.
+/// The position of the retention ticks in `back`.
 const KEEP: core::ops::Range<usize> = 2..8;
 
 impl ScriptLimits {
-    /// Limits of one to eight quotas. `keep` is the longest window of the policy and its
-    /// tiers: entries are kept for it.
+    /// Creates limits of one to eight quotas. `keep` is the longest window of the policy and its
+    /// tiers, for which entries are kept.
     ///
     /// # Errors
     ///
-    /// When there is no quota or more than eight, or the tick is not a whole number of
-    /// microseconds from 100 microseconds to 1 second.
+    /// Returns an error if there is no quota or more than eight, or the tick is not a whole number
+    /// of microseconds from 100 microseconds to 1 second.
     pub(crate) fn new(
         quotas: &[Quota],
         algorithm: Algorithm,
@@ -49,7 +49,7 @@ impl ScriptLimits {
             return Err(Error::new(ErrorKind::Policy, message));
         }
         let (kind, number, parameter) = match algorithm {
-            // Beyond it neighboring entries are merged, so that no key blocks the server for long.
+            // Beyond it, neighboring entries are merged, so that no key blocks the server for long.
             Algorithm::Log => (ScriptKind::Log, b'L', Algorithm::LOG_BYTES_MAX),
             Algorithm::LogCapped { bytes_max } => (ScriptKind::Log, b'L', bytes_max),
             Algorithm::Counter => (ScriptKind::Counter, b'C', 0),
@@ -84,12 +84,12 @@ impl ScriptLimits {
         self.window
     }
 
-    /// The least limit of all quotas.
+    /// Returns the lowest limit of all quotas.
     pub(crate) fn least_limit(&self) -> u64 {
         self.limits.iter().copied().min().unwrap_or(0)
     }
 
-    /// The same limits, with entries kept for `keep` if that is longer.
+    /// Returns the same limits, with entries kept for `keep` if that is longer.
     pub(crate) fn keeping(&self, keep: Duration) -> Self {
         let mut keeping = self.clone();
         let mut before = [0; 8];
@@ -102,7 +102,7 @@ impl ScriptLimits {
         keeping
     }
 
-    /// Whether both decide alike, however long each keeps its entries.
+    /// Returns `true` if both decide identically, regardless of retention.
     pub(crate) fn decides_like(&self, other: &Self) -> bool {
         let (ours, theirs) = (&self.back, &other.back);
         self.front == other.front
@@ -110,24 +110,24 @@ impl ScriptLimits {
             && ours[KEEP.end..] == theirs[KEEP.end..]
     }
 
-    /// Ticks as a duration, at most some 584 thousand years.
+    /// Converts ticks to a duration of at most about 584 thousand years.
     pub(crate) fn duration(&self, ticks: u64) -> Duration {
         let micros = u64::try_from(self.tick.as_micros()).unwrap_or(u64::MAX);
         Duration::from_micros(ticks.saturating_mul(micros))
     }
 
-    /// How far into its tick a time is.
+    /// Returns the time since the start of the tick.
     pub(crate) fn within_tick(&self, time: Duration) -> Duration {
         let nanos = time.as_nanos() % self.tick.as_nanos().max(1);
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
     }
 
-    /// A duration in ticks, rounded up.
+    /// Converts a duration to ticks, rounded up.
     pub(super) fn ticks(&self, duration: Duration) -> u64 {
         ticks_up(duration, self.tick)
     }
 
-    /// A duration in ticks, rounded down.
+    /// Converts a duration to ticks, rounded down.
     pub(super) fn ticks_down(&self, duration: Duration) -> u64 {
         let ticks = duration.as_nanos() / self.tick.as_nanos().max(1);
         u64::try_from(ticks).map_or(TICKS_MAX, |ticks| ticks.min(TICKS_MAX))
@@ -147,7 +147,7 @@ fn tick_micros(tick: Duration) -> Result<u32, Error> {
     }
 }
 
-/// Rounded up: a unit never counts for less than its window.
+/// Rounds up: a unit never counts for less than its window.
 fn ticks_up(duration: Duration, tick: Duration) -> u64 {
     let ticks = duration.as_nanos().div_ceil(tick.as_nanos().max(1));
     u64::try_from(ticks).unwrap_or(u64::MAX).clamp(1, TICKS_MAX)

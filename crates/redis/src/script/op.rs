@@ -13,35 +13,35 @@ pub(crate) struct KeyOp<'a> {
     pub(crate) op: Op<'a>,
 }
 
-/// Units to be recorded whether they fit or not, as debt.
+/// Units to record whether they fit or not, as debt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Charge {
     pub(crate) units: u64,
-    /// How long before the server's present time they were admitted.
+    /// The time since they were admitted, before the server's current time.
     pub(crate) age: Duration,
 }
 
-/// What a script does with a key.
+/// An operation of a script on a key.
 ///
 /// Checks of several keys in one call take from all or from none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Op<'a> {
     /// Takes if it fits.
     Check { cost: u64 },
-    /// A check in shadow mode: takes if it fits, and never blocks the other keys of the call.
+    /// A check in shadow mode: takes if it fits, and never denies the other keys of the call.
     Shadow { cost: u64 },
-    /// Decides and takes nothing.
+    /// Decides without taking units.
     Peek { cost: u64 },
-    /// Takes as many as fit, from `units_min` up to `units_max`, dated `ahead` of now.
+    /// Takes as many units as fit, from `units_min` up to `units_max`, recorded `ahead` of now.
     Lease { units_min: u64, units_max: u64, ahead: Duration },
-    /// Takes as many as fit, at least one and at most `units_max`.
+    /// Takes as many units as fit, from one up to `units_max`.
     AtMost { units_max: u64 },
-    /// Records units whether they fit or not, oldest first. Those older than the longest window
-    /// are not recorded. At most [`CHARGES_MAX`] per call; the script ignores the rest.
+    /// Records units whether they fit or not, oldest first. Units older than the longest window are
+    /// not recorded. At most [`CHARGES_MAX`] per call; the script ignores the rest.
     Charge { charges: &'a [Charge] },
-    /// Gives back exactly the units that a receipt names.
+    /// Refunds exactly the units of a receipt.
     Refund { tick: u64, units: u64, epoch: u16 },
-    /// Gives back units without a receipt: the oldest that count, then the newest.
+    /// Refunds units without a receipt: the oldest that count, then the newest.
     Forgive { units: u64 },
     /// Empties the key.
     Reset,
@@ -59,17 +59,17 @@ pub(crate) const CHARGES_MAX: usize = 128;
 /// A cost above all limits: the sum of several checks of one key.
 const TOO_MANY: u64 = Quota::LIMIT_MAX + 1;
 
-/// Marks an operation that a script's fast path may answer.
+/// Marks an operation that the fast path may decide.
 const QUICK: u8 = 64;
 
 impl KeyOp<'_> {
-    /// Whether it may share a call with operations that are independent of it.
+    /// Returns `true` if it may share a call with independent operations.
     pub(crate) fn can_batch(&self) -> bool {
         matches!(self.op, Op::Check { .. }) && self.limits.is_simple
     }
 
-    /// The bytes of its argument, as `main.lua` reads them. An operation that is `alone`, which
-    /// means independent of all others in the call, may be answered by the fast path.
+    /// Returns the bytes of its argument, as `main.lua` reads them. The fast path may decide an
+    /// operation that is `alone`, which means independent of all others in the call.
     pub(crate) fn argument(&self, alone: bool) -> Vec<u8> {
         let (number, units, tick, epoch) = match self.op {
             Op::Check { cost } => (1, cost.min(TOO_MANY), 0, 0),
@@ -111,7 +111,7 @@ impl KeyOp<'_> {
         bytes
     }
 
-    /// Whether the algorithm's fast path may answer it if it is alone.
+    /// Returns `true` if the fast path of the algorithm may decide it if it is alone.
     fn has_fast_path(&self) -> bool {
         let is_log = self.limits.kind() == ScriptKind::Log;
         self.limits.is_simple
@@ -123,17 +123,17 @@ impl KeyOp<'_> {
             }
     }
 
-    /// The units and the ticks of a charge. The age is rounded down, so the units are dated late and
-    /// count for at least a full window.
+    /// Returns the units and the ticks of a charge. The age is rounded down, so the units are
+    /// recorded late and count for at least a full window.
     fn charge(&self, charge: &Charge) -> (u64, u64) {
         (charge.units.min(Quota::LIMIT_MAX), self.limits.ticks_down(charge.age))
     }
 }
 
-/// ARGV for operations, in the order of their keys. No key may occur twice.
+/// Returns ARGV for operations, in the order of their keys. No key may occur twice.
 ///
-/// With the feature `test-clock` the time since the Unix epoch may come last. Without it no script
-/// reads it.
+/// With the feature `test-clock`, the time since the Unix epoch may come last. Without it, no
+/// script reads it.
 pub(crate) fn arguments(ops: &[KeyOp<'_>], now: Option<Duration>) -> Vec<Vec<u8>> {
     ops.iter().map(|op| op.argument(ops.len() == 1)).chain(now.map(time)).collect()
 }

@@ -1,4 +1,4 @@
--- The part of counter in small_quick.lua, for products below 2^53.
+-- The counter's part of small_quick.lua, for products below 2^53.
 
 if limit * window > 4503599627370496 then
   break
@@ -10,7 +10,7 @@ if value then
   end
   magic, epoch, seen, span, start, previous, current = struct.unpack('<I3I2i6I6i6I7I7', value)
 end
--- Version 1, algorithm 67, one quota; a clock that has not gone back.
+-- Version 1, algorithm 67, one quota, and a clock that has not gone back.
 if magic ~= 82689 or span ~= window or seen > now or start > now then
   break
 end
@@ -33,11 +33,11 @@ if cost > limit then
 elseif used + cost > limit then
   local room = limit - cost
   if room >= current then
-    -- In this window, once the previous one weighs little enough ...
+    -- In this window, when the weight of the previous one is low enough ...
     local share = (room - current) * window
     wait = left - (share - share % previous) / previous
   else
-    -- ... or in the next one, once this one does.
+    -- ... or in the next one, when the weight of this one is.
     local share = room * window
     wait = left + window - (share - share % current) / current
   end

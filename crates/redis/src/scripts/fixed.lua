@@ -2,7 +2,7 @@
 --
 -- KEYS, ARGV and reply: see main.lua.
 -- Stored, for each quota: window I6, start i6, count I7. 30 bytes for one quota.
--- Cost: one GET, and one SET if something was taken.
+-- Cost: one GET, and one SET if units were taken.
 
 windows[70] = function(kit)
   local pack, unpack = struct.pack, struct.unpack
@@ -25,7 +25,7 @@ windows[70] = function(kit)
   end
 
   function fixed.advance(s, q, back)
-    -- Another window, or a clock gone back: the units count as if they came now.
+    -- The window changed, or the clock went back: the units count as taken now.
     if q.stored_window ~= q.window or back > 0 then
       q.start = s.now - s.now % q.window
     end
@@ -54,7 +54,7 @@ windows[70] = function(kit)
     return q.start
   end
 
-  -- A window that has ended counts no more.
+  -- Units of a window that has ended no longer count.
   function fixed.charge(s, q, date, cost)
     if date >= q.start then
       fixed.take(s, q, date, cost)

@@ -1,4 +1,4 @@
--- The part of fixed in small_quick.lua.
+-- The part of the fixed window in small_quick.lua.
 
 local magic, seen, span, start = 83457, now, window, 0
 used = 0
@@ -8,7 +8,7 @@ if value then
   end
   magic, epoch, seen, span, start, used = struct.unpack('<I3I2i6I6i6I7', value)
 end
--- Version 1, algorithm 70, one quota; a clock that has not gone back.
+-- Version 1, algorithm 70, one quota, and a clock that has not gone back.
 if magic ~= 83457 or span ~= window or seen > now or used > 9007199254740991 then
   break
 end

@@ -1,4 +1,4 @@
--- The part of gcra in small_quick.lua, for products below 2^53.
+-- The part of GCRA in small_quick.lua, for products below 2^53.
 
 local full = limit * window
 if full > 2251799813685248 then
@@ -15,11 +15,11 @@ if value then
     epoch, full_at, parts = (epoch + 27285) % 65536, now, 0
   end
 end
--- Version 1, algorithm 71, one quota; a clock that has not gone back; no debt.
+-- Version 1, algorithm 71, one quota, a clock that has not gone back, and no debt.
 if magic ~= 83713 or seen > now or full_at - now > window or parts >= limit then
   break
 end
--- How far full lies ahead, in ticks times the limit: a unit is `window` of these.
+-- The time until the bucket is full, in ticks times the limit: a unit is `window` of these.
 local ahead = (full_at - now) * limit + parts
 if cost > limit then
   wait = 9007199254740992
@@ -35,7 +35,7 @@ used, reset = 0, 0
 if ahead > 0 then
   used = ahead + window - 1
   used = (used - used % window) / window
-  -- One more whole unit is available once the last one, which may have begun to refill, is.
+  -- One more whole unit is available when the last one, which may be partly refilled, is.
   reset = ahead - (used - 1) * window + limit - 1
   reset = (reset - reset % limit) / limit
 end

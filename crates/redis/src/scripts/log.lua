@@ -1,38 +1,38 @@
--- log: every unit in the window, exactly, at about a byte a request.
+-- log: every unit in the window, exactly, at one to two bytes per request.
 --
--- KEYS, ARGV and reply: see main.lua. ARGV's parameter is the most bytes the codes may take.
+-- KEYS, ARGV and reply: see main.lua. ARGV's parameter is the maximum number of bytes of the codes.
 --
 -- Stored, in one string:
---   version B, algorithm B, number of cursors B, the window of each I6, tick up to which the key
---   surely lives i6; all this seldom changes;
---   tick of the last entry i6, ticks from the latest time seen to that entry I3, epoch I2, end of the
---   codes I3, end of the spare bytes I3, units of the last entry I2, bytes of the tail and phase of the
---   index B (the phase is a multiple of 16);
+--   version B, algorithm B, number of cursors B, the window of each I6, tick until which the key
+--   lives i6; these rarely change;
+--   tick of the last entry i6, ticks from the latest time seen to that entry I3, epoch I2, end of
+--   the codes I3, end of the spare bytes I3, units of the last entry I2, bytes of the tail and
+--   phase of the index B (the phase is a multiple of 16);
 --   for each cursor: byte I3, tick i6, units I7: the first entry that counts in its window, and the
---   units from there on. There is one a quota, and one for what must be kept longer;
---   the tail, 12 bytes: codes that come behind the others, but lie here so that header and new code
---   are written as one;
---   then the codes, those of crates/core/src/window/log/code.rs, and spare bytes;
---   then the index, see log_blocks.lua, if there are 256 bytes or more of codes and spare ones.
--- A byte of 255 among the codes means nothing: see log_refund.lua.
--- The last entry is open: it has no code until the next one comes and its gap is known. A cursor
--- at the end of the tail stands at it. Places are bytes from the beginning of the string; those of
--- the tail go on from the end of the codes.
+--   units from there on. There is one per quota, and one for longer retention;
+--   the tail, 12 bytes: the last codes, stored here so that header and new code are written at
+--   once;
+--   then the codes, as in crates/core/src/window/log/code.rs, and spare bytes;
+--   then the index, see log_blocks.lua, if codes and spare bytes are 256 bytes or more.
+-- A byte of 255 among the codes is padding: see log_refund.lua.
+-- The last entry is open: it has no code until the next one is recorded and its gap is known. A
+-- cursor at the end of the tail points to it. Positions are bytes from the start of the string;
+-- those of the tail continue after the end of the codes.
 --
--- A full tail is written into the spare bytes. To write behind the end of a string would make Redis
--- double its memory; instead, when the spare bytes are used up, the entries that still count are
--- written anew, with a sixteenth more, and up to 64 bytes if the allocator would give them anyway. If
--- they take more than 7/8 of the cap, neighbors are merged into one entry dated at the later, by
--- the rules of crates/core/src/window/log/merge.rs: never over, denied early by less than the
--- stretch that was merged.
+-- A full tail is written into the spare bytes. Writing past the end of a string would make Redis
+-- double its memory. Instead, when the spare bytes are used up, the current entries are rewritten
+-- with a sixteenth more, and up to 64 bytes if the allocator would use them anyway. If they take
+-- more than 7/8 of the cap, neighboring entries are merged at the later tick, by the rules of
+-- crates/core/src/window/log/merge.rs: the limit is never exceeded, and requests are denied early
+-- by less than the merged interval.
 --
--- Units that count may sum up to more than 2^53 by debt. Then HUGE is stored, and the sum is counted
+-- With debt, the units that count may exceed 2^53. Then HUGE is stored, and the sum is counted
 -- again from the entries.
 --
--- Cost: one GETRANGE of the beginning, more only if a cursor has to move beyond it. An allowed
--- check writes the header, and in every few checks the tail. A denied one writes nothing, unless it
--- had to pass very many entries. Whole blocks are passed by the index, so that neither refunds nor
--- waits nor other windows read all codes.
+-- Cost: one GETRANGE of the start, more only if a cursor has to move beyond it. An allowed check
+-- writes the header, and every few checks the tail. A denied check writes nothing, unless it passed
+-- very many entries. The index skips whole blocks, so that refunds, waits and other windows do not
+-- read all codes.
 
 windows[76] = function(kit)
   local LOG, HUGE, NEVER = 76, kit.HUGE, kit.NEVER
@@ -42,13 +42,13 @@ windows[76] = function(kit)
   local CURSOR, CURSOR_BYTES = '<I3i6I7', 16
   local codes, log = log_codes(kit), {}
   local CHUNK, TAIL_BYTES, OPEN_MAX, LEAD_MAX = 1024, 12, 65535, 16777215
-  -- A denied check that had to pass this many entries saves where it stands.
+  -- A denied check that passed this many entries saves its cursor.
   local WALK_MAX = 128
-  -- Entries of a page of the history.
+  -- The number of entries per page of the history.
   local PAGE = 512
 
-  -- Units, gap and the place behind the code at `place`. `s.text` is a part of the string, from
-  -- byte `s.base` on, or the tail.
+  -- Returns units, gap and the position after the code at `place`. `s.text` is a part of the
+  -- string, from byte `s.base` on, or the tail.
   local function code_at(s, place)
     local have = s.base + #s.text
     if place >= s.end_stored then
@@ -75,7 +75,8 @@ windows[76] = function(kit)
   local blocks = log_blocks(kit, code_at)
   local squeeze_part, squeeze = log_merge(kit, codes, blocks, code_at)
 
-  -- Moves a cursor past everything at or before `now - window`, and past what refunds emptied.
+  -- Moves a cursor past all entries at or before `now - window`, and past entries that refunds
+  -- emptied.
   local function advance(s, c)
     local horizon = s.now - c.window
     if c.high == 0 and c.low == 0 then
@@ -100,14 +101,14 @@ windows[76] = function(kit)
     c.high, c.low = high, low
   end
 
-  -- The units from a cursor on, for one that could not hold them.
+  -- Counts the units from a cursor on again, if their sum could not be stored.
   local function recount(s, c)
     local high, low = blocks.units_between(s, c.place, c.tick, s.stop)
     c.high, c.low = kit.plus(high, low, s.open)
   end
 
   local function new_cursors(s, like)
-    -- The first ones are those of the quotas.
+    -- The first cursors are those of the quotas.
     s.cursors = {}
     s.quotas = s.cursors
     for i = 1, s.count + (s.longest < s.keep and 1 or 0) do
@@ -140,7 +141,7 @@ windows[76] = function(kit)
       stored[window] = c
       front = window > front.window and c or front
     end
-    -- A window that was not there before starts where the longest one does: with all there is.
+    -- A new window starts at the position of the longest one, with all entries.
     new_cursors(s, function(window)
       return stored[window] or front
     end)
@@ -175,7 +176,7 @@ windows[76] = function(kit)
     return number
   end
 
-  -- All ticks move with the clock, so that nobody is locked out for more than a window.
+  -- Shifts all ticks with the clock, so that no key is denied for more than a window.
   local function follow_clock(s)
     local back = s.seen - s.now
     if kit.gone_back(s) then
@@ -222,7 +223,7 @@ windows[76] = function(kit)
     if cost > c.limit then
       return NEVER
     end
-    -- The entry whose expiry frees the last unit that is in the way.
+    -- The entry whose expiry frees the last unit that is missing.
     local high, low = kit.minus(c.high, c.low, c.limit - cost)
     if high == 0 and low == 1 then
       return math.max(c.tick + c.window - s.now, 0)
@@ -244,7 +245,7 @@ windows[76] = function(kit)
     return math.max(c.tick + c.window - s.now, 0)
   end
 
-  -- The cursor of the longest window, which has all that is on record.
+  -- Returns the cursor of the longest window, which includes all recorded units.
   local function front(s)
     local longest = s.cursors[1]
     for _, c in ipairs(s.cursors) do
@@ -253,7 +254,7 @@ windows[76] = function(kit)
     return longest
   end
 
-  -- Forgets all codes.
+  -- Drops all codes.
   local function clear(s, last)
     s.last, s.seen, s.open = last, s.now, 0
     s.tail, s.stop, s.end_stored = '', s.start, s.start
@@ -284,7 +285,7 @@ windows[76] = function(kit)
     end
     s.open, s.seen = s.open + cost, s.now
     if s.open > OPEN_MAX then
-      -- More than the header has room for: all but one become an entry of the same tick.
+      -- More units than the header can hold: all but one become an entry with the same tick.
       append(s, codes.write(s.open - 1, 0))
       s.open = 1
     end
@@ -297,10 +298,11 @@ windows[76] = function(kit)
     return s.last
   end
 
-  -- Units dated ahead stand behind all others.
+  -- Units in the future come after all others.
   log.take_ahead = log.take
 
-  -- Units that are older than the last entry count as if they came with it: longer, never shorter.
+  -- Units that are older than the last entry are recorded with it: they count longer, never
+  -- shorter.
   function log.charge(s, date, cost)
     log.take(s, date, cost)
     for _, c in ipairs(s.cursors) do
@@ -308,8 +310,8 @@ windows[76] = function(kit)
     end
   end
 
-  -- Reads all codes from the front on into `s.text`, to be rewritten. With an index only whole
-  -- sixteens of bytes are dropped.
+  -- Reads all codes from the front into `s.text`, to be rewritten. With an index, only multiples of
+  -- sixteen bytes are dropped.
   local function gather(s)
     if s.gathered then
       return
@@ -346,7 +348,7 @@ windows[76] = function(kit)
 
   log.give_back = log_refund(kit, codes, blocks, code_at, { front = front, advance = advance, gather = gather })
 
-  -- Lists the entries from a tick on, a page of them, and whether there are more.
+  -- Returns a page of the entries from a tick on, and whether there are more.
   function log.history(s)
     local c = s.cursors[1]
     for i = 2, s.count do
@@ -378,12 +380,12 @@ windows[76] = function(kit)
     return pack('<I4', #entries) .. table.concat(entries) .. pack('<B', more)
   end
 
-  -- Where the codes begin.
+  -- Returns the position of the first code.
   local function start_for(number)
     return 3 + STATE_BYTES + number * (6 + CURSOR_BYTES) + TAIL_BYTES
   end
 
-  -- What is left of a key that was forgotten is a header without cursors.
+  -- A key that was reset is a header without cursors.
   function log.forget(s)
     local all = front(s)
     local found = all.high > 0 or all.low > 0
@@ -409,9 +411,9 @@ windows[76] = function(kit)
     return table.concat(parts)
   end
 
-  -- The length of a string of `used` bytes with its spare ones. It fills what the allocator gives,
-  -- sizes in four steps from one power of two to the next less what Redis keeps beside a string, but
-  -- not so far that the front would leave what a check reads first.
+  -- Returns the length of a string with `used` bytes and spare ones. It uses the full size of the
+  -- allocation (four sizes per power of two, minus what Redis stores with a string), but not so
+  -- much that the front would be outside of the first read of a check.
   local function size_for(used, spare)
     local step, beside = 16, used + spare > 252 and 6 or 4
     local bytes = used + spare + beside
@@ -422,7 +424,7 @@ windows[76] = function(kit)
     return math.max(used + spare, math.min(room, used + 64))
   end
 
-  -- Drops what lies before the front, and the index with it.
+  -- Drops the bytes before the front, together with their part of the index.
   local function trim(s)
     local from = front(s).place
     s.text, s.base = sub(s.text, from - s.base + 1), from

@@ -1,11 +1,11 @@
--- The index of a long log: where its blocks begin, so that a tick is found and expired entries are
--- passed without reading every code.
+-- The index of a long log: the positions of its blocks, so that a tick is found and expired entries
+-- are skipped without reading every code.
 --
--- KEYS, ARGV and reply: none of its own, see log.lua.
--- Stored: behind the codes and their spare bytes, one record for every 256 bytes that these have
--- room for. Record k is of the first code that begins at or after byte 256 * k - phase: its tick i6, its
--- distance from that byte I2, and the units of all codes since the record before I5 (2^40 - 1 for more:
--- then they are read). A log whose codes have less room has no index.
+-- KEYS, ARGV and reply: see log.lua.
+-- Stored: after the codes and their spare bytes, one record for every 256 bytes of these. Record k
+-- describes the first code that starts at or after byte 256 * k - phase: its tick i6, its distance
+-- from that byte I2, and the units of all codes since the record before I5 (2^40 - 1 for more: then
+-- they are read). A log with less space for codes has no index.
 -- Cost: reading the index takes two microseconds, finding a tick in it another two.
 
 local function log_blocks(kit, code_at)
@@ -13,7 +13,7 @@ local function log_blocks(kit, code_at)
   local BLOCK, RECORD, RECORD_BYTES, MANY = 256, '<i6I2I5', 13, 1099511627775
   local blocks = { BYTES = BLOCK, RECORD_BYTES = RECORD_BYTES }
 
-  -- Records that lie between the beginning of the codes and a place.
+  -- Returns the number of records between the start of the codes and a position.
   function blocks.count(s, place)
     local bytes = place - s.start + s.phase
     return (bytes - bytes % BLOCK) / BLOCK
@@ -37,7 +37,7 @@ local function log_blocks(kit, code_at)
   end
   blocks.read = read
 
-  -- Tick, place and units of a record.
+  -- Returns tick, position and units of a record.
   function blocks.get(s, k)
     local tick, beyond, units = unpack(RECORD, read(s), (k - 1) * RECORD_BYTES + 1)
     local place = s.start + k * BLOCK - s.phase + beyond
@@ -54,7 +54,7 @@ local function log_blocks(kit, code_at)
     s.index_from, s.index_to = math.min(s.index_from or k, k), math.max(s.index_to or k, k)
   end
 
-  -- The first record whose place is behind `place`; one more than there are if none is.
+  -- Returns the first record after `place`, or the number of records plus one.
   local function after(s, place)
     read(s)
     local low, high = 1, s.records + 1
@@ -71,8 +71,8 @@ local function log_blocks(kit, code_at)
     return low
   end
 
-  -- The place and tick from which a walk to the first entry at or after `tick` may start, if it may
-  -- not start before `place`: an entry before that one is on the way.
+  -- Returns the position and tick from which a search for the first entry at or after `tick` can
+  -- start, not before `place`, and with an entry before it on the way.
   function blocks.before(s, tick, place, here)
     read(s)
     local low, high = 0, s.records
@@ -94,10 +94,10 @@ local function log_blocks(kit, code_at)
     return place, here
   end
 
-  -- Walks from an entry on until `stops(units, tick, place)` is true for one of them. Returns its
-  -- place and tick. Calls `pass(units, place)` for each entry before it. A block is passed at once if
-  -- `skips(units, tick, place)` is true for its units, and for the tick and the place behind it; `pass`
-  -- then gets its record too.
+  -- Walks over entries until `stops(units, tick, place)` is true for one of them. Returns its
+  -- position and tick. Calls `pass(units, place)` for each entry before it. A block is skipped at
+  -- once if `skips(units, tick, place)` is true for its units, and for the tick and the position
+  -- after it; `pass` then gets its record too.
   function blocks.walk(s, place, tick, stops, skips, pass)
     local k, border = nil, nil
     if s.end_stored - place > BLOCK then
@@ -130,7 +130,7 @@ local function log_blocks(kit, code_at)
     return place, tick
   end
 
-  -- The units from a place on up to another.
+  -- Returns the units between two positions.
   function blocks.units_between(s, from, tick, to)
     local high, low = 0, 0
     blocks.walk(s, from, tick, function(_, _, place)
@@ -143,7 +143,7 @@ local function log_blocks(kit, code_at)
     return high, low
   end
 
-  -- Takes units off the record of the block that has the code at `place`.
+  -- Removes units from the record of the block with the code at `place`.
   function blocks.take_off(s, place, units)
     local k = after(s, place)
     if k <= s.records then
@@ -167,13 +167,13 @@ local function log_blocks(kit, code_at)
     end
   end
 
-  -- Says that a block has no units.
+  -- Marks a block as empty.
   function blocks.empty(s, k)
     local tick, place = blocks.get(s, k)
     set(s, k, tick, place, 0)
   end
 
-  -- Moves all ticks back.
+  -- Shifts all ticks back.
   function blocks.shift(s, back)
     read(s)
     for k = 1, s.records do
@@ -182,12 +182,12 @@ local function log_blocks(kit, code_at)
     end
   end
 
-  -- Without an index.
+  -- Removes the index.
   function blocks.clear(s)
     s.index, s.records, s.phase, s.index_from, s.index_to = '', 0, 0, nil, nil
   end
 
-  -- Drops the records of the first `bytes`, of which there are whole sixteens: phase has four bits.
+  -- Drops the records of the first `bytes`, a multiple of sixteen, because the phase has four bits.
   function blocks.drop(s, bytes)
     if read(s) == '' then
       return

@@ -1,8 +1,8 @@
--- The codes that a log is made of, one an entry: its units, and the gap in ticks to the entry after
--- it. The same bytes as in crates/core/src/window/log/code.rs; conformance/golden/log-codes.txt holds
--- both sides.
+-- The encoding of log entries: the units of an entry, and the gap in ticks to the next one. The
+-- bytes are the same as in crates/core/src/window/log/code.rs; conformance/golden/log-codes.txt
+-- checks both.
 --
--- KEYS, ARGV, stored and reply: none of its own, see log.lua.
+-- KEYS, ARGV, stored and reply: see log.lua.
 -- Cost: a code of one byte is cheap; the others take a call or two.
 
 local function log_codes(kit)
@@ -10,8 +10,8 @@ local function log_codes(kit)
   local byte, char, pack, unpack = string.byte, string.char, struct.pack, struct.unpack
   local codes = {}
 
-  -- The code of an entry; the same bytes as in crates/core/src/window/log/code.rs. With `room` the
-  -- code has exactly that many bytes: those of the units are filled up.
+  -- Encodes an entry, with the same bytes as crates/core/src/window/log/code.rs. With `room`, the
+  -- code has exactly that many bytes: those of the units are padded.
   function codes.write(units, gap, room)
     local head = ''
     if gap < 0 then
@@ -38,7 +38,8 @@ local function log_codes(kit)
     return head .. char(253) .. pack('<I6', gap)
   end
 
-  -- Units, gap and bytes of the code at character `at` of a text that has it whole.
+  -- Returns units, gap and length of the code at character `at` of a text that contains it
+  -- completely.
   function codes.read(text, at)
     local units, first, from = 1, byte(text, at), at
     if first == 254 then

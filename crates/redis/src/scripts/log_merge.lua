@@ -1,5 +1,5 @@
--- Makes a log smaller without letting anybody through: neighbors become one entry, dated at the
--- later. The rules of crates/core/src/window/log/merge.rs and take.rs.
+-- Makes a log smaller without over-admitting: neighboring entries become one entry at the later
+-- tick. The rules are those of crates/core/src/window/log/merge.rs and take.rs.
 --
 -- KEYS, ARGV, stored and reply: none of its own, see log.lua.
 -- Cost: a microsecond for four codes. Of a log of more than 6 KiB only the densest 2 KiB are merged, once
@@ -45,7 +45,7 @@ local function log_merge(kit, codes, blocks, code_at)
     return table.concat(out), merged_first
   end
 
-  -- All but the open units become one entry at the tick of the last; more only beyond 2^53 units.
+  -- Merges all but the open units into one entry at the tick of the last, or more above 2^53 units.
   local function collapse(high, low)
     local out = {}
     if low > 0 then

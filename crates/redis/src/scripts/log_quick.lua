@@ -1,20 +1,20 @@
--- The short cut of log: the usual case without a detour.
+-- The fast path of the log, for the usual case.
 --
 -- One key with one quota, entries of few units, and gaps of up to three bytes. It is one pass that
--- `break` leaves in all other cases, also when the server refuses to write; nothing that counts has
--- been written then, and main.lua and log.lua take the long way. This is right only where that would
--- come out the same.
+-- `break` leaves in all other cases, also when the server refuses to write. Nothing that counts has
+-- been written then, and main.lua and log.lua decide. The fast path must decide exactly as they
+-- would.
 --
--- KEYS, ARGV and reply: see main.lua. An operation marked by 64 may go this way.
--- Stored: see log.lua. With one cursor, what changes begins at byte 15, the tail at byte 51 and the
--- codes at byte 63.
--- Cost: one GETRANGE of 128 bytes, sometimes another of 64; for an allowed check one SETRANGE, in
--- every few another, and a PEXPIRE once in a window. No table and no function is made, which would
--- take longer than all the rest.
+-- KEYS, ARGV and reply: see main.lua. Only an operation marked by 64 may be decided here.
+-- Stored: see log.lua. With one cursor, the changing part starts at byte 15, the tail at byte 51
+-- and the codes at byte 63.
+-- Cost: one GETRANGE of 128 bytes, sometimes another of 64; for an allowed check one SETRANGE,
+-- every few checks another, and a PEXPIRE once per window. No table and no function is created,
+-- which would take longer than everything else.
 
 repeat
   local op, cost, tick_us, limit, window = struct.unpack('<BI7I4I7I6', ARGV[i])
-  -- Check, shadow and peek; and a charge that is dated now.
+  -- Check, shadow and peek, and a charge that is recorded now.
   if op < 64 or (op > 67 and op ~= 69) then
     break
   elseif op == 69 then
@@ -25,7 +25,7 @@ repeat
   local rest = us % tick_us
   local now = (us - rest) / tick_us
   if text == '' and cost <= limit and cost < 65536 and op ~= 67 then
-    -- A new key, with room for its first codes.
+    -- A new key, with space for its first codes.
     local low, date = now % 65536, rest > 0 and now + 1 or now
     local epoch = (low + (now - low) / 65536 * 40503) % 65536
     local ttl = 2 * window * tick_us / 1000 + SLACK
@@ -42,17 +42,17 @@ repeat
   elseif #text < 63 then
     break
   end
-  -- Neighbors are read as one number, which is cheaper than to read both.
+  -- Neighboring fields are read as one number, which is cheaper than reading both.
   local magic, span, lives, last, lead_epoch, stop_size, open_from, tick, used =
     struct.unpack('<I3I6i6i6I5I6I6i6I7', text)
   local lead = lead_epoch % 16777216
-  -- Version 1, algorithm 76, one cursor; a clock that has not gone back.
+  -- Version 1, algorithm 76, one cursor, and a clock that has not gone back.
   if magic ~= 84993 or span ~= window or last - lead > now or used > 9007199254740991 then
     break
   end
   local horizon = now - window
 
-  -- Nothing has expired, and there is no room for one unit more: denied, without a further look.
+  -- Nothing has expired, and no unit fits: denied, without further reads.
   if tick > horizon and used == limit and cost == 1 and used > 0 then
     local wait = tick + window - now
     reply = struct.pack('<I7BI7I7I7', us, 0, used, wait, wait)
@@ -68,7 +68,7 @@ repeat
     break
   end
 
-  -- The cursor passes what has expired.
+  -- The cursor passes expired entries.
   if last <= horizon then
     used = 0
   elseif used > 0 and tick <= horizon then
@@ -93,7 +93,7 @@ repeat
       if code == 254 and third then
         units, bytes, code, low = low, 3, third, fourth
       elseif code == 255 then
-        -- What a refund left.
+        -- Bytes that a refund left.
         units, code = 0, 0
       end
       if tick > horizon and units > 0 then
@@ -134,7 +134,7 @@ repeat
     break
   end
 
-  -- It is taken: the entry before gets its code, and a new one is open.
+  -- Allowed: the entry before gets its code, and a new one is open.
   local date, tail, code = rest > 0 and now + 1 or now, '', ''
   if used == 0 then
     if size > 256 then
@@ -172,7 +172,7 @@ repeat
     codes = tail .. code
     full = stop + pending > size
     if full then
-      -- Written anew, see log.lua.
+      -- Rewritten, see log.lua.
       local cap = struct.unpack('<I4', ARGV[i], 26)
       local before = from < stop and redis.call('GETRANGE', key, from, stop - 1) or ''
       if #before ~= stop - from or (#before + pending) * 8 > cap * 7 then

@@ -1,34 +1,34 @@
--- Gives units of a log back: codes are changed where they lie, so that nothing else has to move.
+-- Refunds units of a log. Codes are changed in place, so that nothing else has to move.
 --
--- KEYS, ARGV and reply: none of its own, see log.lua.
--- Stored: an entry that loses some of its units keeps its length, as the bytes of its units are
--- filled up. An entry that loses all is replaced by bytes of 255, which mean nothing, and its gap is
+-- KEYS, ARGV and reply: see log.lua.
+-- Stored: an entry that loses some of its units keeps its length, because the bytes of its units
+-- are padded. An entry that loses all of them is replaced by padding bytes of 255, and its gap is
 -- added to that of the entry before it.
--- Cost: reads the index and a block, and writes a code and a record. Only a gap that takes a byte
--- more than there is makes it read and write all codes.
+-- Cost: reads the index and a block, and writes a code and a record. Only a gap that needs one more
+-- byte makes it read and write all codes.
 
 local function log_refund(kit, codes, blocks, code_at, own)
   local sub = string.sub
-  -- Entries passed in the search for one that has units.
+  -- The maximum number of entries that the search for one with units passes.
   local FIND_MAX = 2048
 
-  -- Writes bytes over those at a place, in the codes and in the tail.
+  -- Overwrites bytes at a position, in the codes and in the tail.
   local function edit(s, place, bytes)
     local stored = math.max(math.min(s.end_stored - place, #bytes), 0)
     if stored > 0 then
       s.edits[#s.edits + 1] = { place = place, bytes = sub(bytes, 1, stored) }
     end
     if stored < #bytes then
-      -- No code may lie partly in the tail.
+      -- No code may be partly in the tail.
       s.moved = s.moved or stored > 0
       local at = place + stored - s.end_stored
       s.tail = sub(s.tail, 1, at) .. sub(bytes, stored + 1) .. sub(s.tail, at + #bytes - stored + 1)
     end
   end
 
-  -- Removes the entries behind one up to a place: that one gets their gap, and nothing else moves.
-  -- Returns by how much later codes have moved after all: a gap that passes 15551 or
-  -- 2^24 may need a byte more than there is, and then everything is rewritten.
+  -- Removes the entries after one up to a position: that one gets their gap, and nothing else
+  -- moves. Returns by how much later codes have moved: a gap above 15551 or 2^24 may need one more
+  -- byte, and then everything is rewritten.
   local function erase(s, previous, to, gap, to_tick)
     local code, room = codes.write(previous.units, previous.gap + gap), to - previous.place
     if #code <= room then
@@ -44,9 +44,9 @@ local function log_refund(kit, codes, blocks, code_at, own)
     return #code - room
   end
 
-  -- The first entry at or after `tick` that has units: its place and tick, the entry before it, and
-  -- whether it is the first of all. A merged entry is dated later than what went into it, so "at or
-  -- after" finds it.
+  -- Returns the first entry at or after `tick` that has units: its position and tick, the entry
+  -- before it, and whether it is the first of all. A merged entry has a later tick than its parts,
+  -- so "at or after" finds it.
   local function find(s, all, tick)
     local place, here = blocks.before(s, tick, all.place, all.tick)
     local previous, is_first, steps = nil, place == all.place, 0
@@ -62,7 +62,7 @@ local function log_refund(kit, codes, blocks, code_at, own)
     return s.stop, s.last, previous, is_first
   end
 
-  -- Takes off up to `units` from the first entry at or after `tick` on, one entry after another.
+  -- Removes up to `units` from the first entries at or after `tick`.
   return function(s, tick, units)
     local all = own.front(s)
     if
@@ -76,7 +76,7 @@ local function log_refund(kit, codes, blocks, code_at, own)
     end
     s.edits = {}
     if tick == s.last and units <= s.open then
-      -- What is open needs no code. An open entry may have no units.
+      -- Open units need no code. An open entry may have no units.
       s.open = s.open - units
       for _, c in ipairs(s.cursors) do
         if c.high > 0 or c.low > 0 then
@@ -86,7 +86,7 @@ local function log_refund(kit, codes, blocks, code_at, own)
       return units
     end
 
-    -- Whole entries, then a part of one, then what is open.
+    -- Whole entries, then a part of one, then the open units.
     local from, from_tick, previous, is_first = find(s, all, tick)
     local left, ranges = units, {}
     local to, to_tick = blocks.walk(s, from, from_tick, function(there)
@@ -114,7 +114,7 @@ local function log_refund(kit, codes, blocks, code_at, own)
         if c.place <= from then
           c.high, c.low = kit.minus(c.high, c.low, whole)
         elseif c.place < to then
-          -- No more than `units`, so the sum needs no second number.
+          -- At most `units`, so the sum needs no second number.
           local _, low = blocks.units_between(s, c.place, c.tick, to)
           c.high, c.low = kit.minus(c.high, c.low, low)
         end

@@ -1,7 +1,7 @@
 -- The fast path of refund and forgive: one key with one quota, and units of one entry. It is one
--- pass that `break` leaves in all other cases. Nothing has been written then, and log.lua does it.
+-- pass that `break` leaves in all other cases. Nothing has been written then, and log.lua runs.
 --
--- KEYS, ARGV and reply: see main.lua. Only an operation marked by 64 may be done here.
+-- KEYS, ARGV and reply: see main.lua. Only an operation marked by 64 may run here.
 -- Stored: see log.lua and log_blocks.lua.
 -- Cost: a GETRANGE of the header, of the index if there is one, and of a block; a SETRANGE of the
 -- header, of the code, and of a record.
@@ -44,10 +44,10 @@ repeat
   local edit, edit_place, record, record_place
 
   if at == last and units <= open then
-    -- What is open needs no code.
+    -- Open units need no code.
     open = open - units
   else
-    -- The last record before the tick, from which on the entry is looked for.
+    -- The last record before the tick, from which the search starts.
     local place, here, records, index = from, tick, 0, ''
     if size > 318 then
       records = stop - 63 + phase
@@ -103,7 +103,7 @@ repeat
         if code == 254 then
           there, bytes, code, second = second, 3, third, fourth
           if there and there > 127 and third then
-            -- More than two bytes of units leave no code.
+            -- More than two bytes of units are not supported here.
             code = third < 128 and fourth
             there, bytes, second = there - 128 + third * 128, 4, byte(codes, p + 4)
           end
@@ -135,7 +135,7 @@ repeat
 
     local code_place = place + p - 1
     if units < there then
-      -- As many bytes as before.
+      -- The same number of bytes as before.
       local left = there - units
       local low = left % 128
       edit_place, edit = code_place, there < 128 and char(254, left)

@@ -7,7 +7,7 @@ use tokio::task::JoinHandle;
 use super::failure::Failure;
 
 /// At most one running task. It ends when this is dropped, and is started again if its runtime has
-/// ended before.
+/// ended.
 ///
 /// The task must not own its owner, or neither would ever be dropped.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ impl BackgroundTask {
     ///
     /// # Errors
     ///
-    /// When there is no runtime to run it.
+    /// Returns an error if there is no runtime.
     pub(crate) fn ensure<F: Future<Output = ()> + Send + 'static>(
         &self,
         prepare: impl FnOnce() -> F,
@@ -38,9 +38,9 @@ impl BackgroundTask {
 }
 
 impl BackgroundTask {
-    /// Called by the task before it ends because nothing is left to do. Returns `false` if it has to
-    /// go on. Work that is added before [`ensure`](BackgroundTask::ensure) is either seen by `is_done`
-    /// or starts the task again.
+    /// Called by the task before it ends because nothing is left to do. Returns `false` if it has
+    /// to continue. Work that is added before [`ensure`](BackgroundTask::ensure) is either seen by
+    /// `is_done` or starts the task again.
     pub(crate) fn end_if(&self, is_done: impl FnOnce() -> bool) -> bool {
         let mut task = self.0.lock();
         let is_done = is_done();

@@ -7,8 +7,8 @@ use std::hash::RandomState;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Closed while calls succeed; open after several failures in a row; half-open while one call
-/// tries whether the server is back.
+/// A circuit breaker: closed while calls succeed, open after several failures in a row, half-open
+/// while one call probes the server.
 #[derive(Debug)]
 pub(crate) struct Breaker {
     settings: BreakerSettings,
@@ -18,22 +18,22 @@ pub(crate) struct Breaker {
 /// When a breaker opens, and for how long.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BreakerSettings {
-    /// Callers in a row without a reply that open it.
+    /// The number of callers in a row without a reply that opens it.
     pub(crate) failures: u32,
-    /// How long it stays open at first; doubled with every probe that fails.
+    /// The initial time that it stays open, doubled with every failed probe.
     pub(crate) open_min: Duration,
     /// The longest it stays open.
     pub(crate) open_max: Duration,
 }
 
-/// What a breaker is doing.
+/// The state of a breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BreakerState {
-    /// Calls go through.
+    /// Calls are sent.
     Closed,
-    /// One call tries whether the server is back.
+    /// One call probes the server.
     HalfOpen,
-    /// No call goes through.
+    /// No call is sent.
     Open,
 }
 
@@ -43,13 +43,14 @@ struct State {
     failures: u32,
     /// Failed probes in a row.
     probes: u32,
-    /// Until when no call goes through; none while closed.
+    /// The time until which no call is sent. `None` while closed.
     until: Option<Instant>,
     /// Whether a probe is in flight.
     probing: bool,
 }
 
-/// The permission to make one call. Dropped unsettled, it counts as neither success nor failure.
+/// The permission to make one call. If it is dropped without a result, it counts as neither success
+/// nor failure.
 #[derive(Debug)]
 pub(crate) struct Pass<'a> {
     breaker: &'a Breaker,
@@ -63,7 +64,7 @@ impl Breaker {
         Self { settings, state: Mutex::new(state) }
     }
 
-    /// A pass, or how long until one may be had.
+    /// Returns a pass, or the time until one may be available.
     pub(crate) fn enter(&self, now: Instant) -> Result<Pass<'_>, Duration> {
         let mut state = self.state.lock();
         let Some(until) = state.until else {
@@ -79,7 +80,7 @@ impl Breaker {
         Ok(Pass { breaker: self, is_probe: true, is_settled: false })
     }
 
-    /// Opens it at once, whatever it was.
+    /// Opens the breaker immediately.
     pub(crate) fn trip(&self, now: Instant) {
         self.open(&mut self.state.lock(), now);
     }
@@ -102,7 +103,7 @@ impl Breaker {
 
     fn open(&self, state: &mut State, now: Instant) {
         let doubled = self.settings.open_min.saturating_mul(1 << state.probes.min(16));
-        // Half of it at random, so that many processes do not try at the same moment.
+        // Half of it is random, so that many processes do not probe at the same time.
         let length = doubled.min(self.settings.open_max);
         let length = length / 2 + random_up_to(length / 2);
         state.until = Some(now + length);
@@ -111,7 +112,7 @@ impl Breaker {
     }
 }
 
-/// A random time from zero to `most`. Not for secrets.
+/// Returns a random time from zero to `most`. Not for secrets.
 pub(super) fn random_up_to(most: Duration) -> Duration {
     let bits = RandomState::new().build_hasher().finish();
     let drawn = (u128::from(bits) * (most.as_nanos() + 1)) >> 64;
@@ -119,7 +120,7 @@ pub(super) fn random_up_to(most: Duration) -> Duration {
 }
 
 impl Pass<'_> {
-    /// Whether it is for the one call that tries whether the server is back.
+    /// Returns `true` if it is for the one call that probes the server.
     pub(crate) fn is_probe(&self) -> bool {
         self.is_probe
     }
@@ -128,7 +129,7 @@ impl Pass<'_> {
         self.is_settled = true;
         let mut state = self.breaker.state.lock();
         state.failures = 0;
-        // A call that began before it opened says nothing about now.
+        // A call that started before the breaker opened has an outdated result.
         if self.is_probe {
             state.until = None;
             state.probes = 0;

@@ -1,4 +1,4 @@
-//! What commands are sent over: a connection of our own, or one that the user made.
+//! The channel for commands: a connection of this crate, or one of the user.
 
 use core::fmt;
 use core::pin::Pin;
@@ -7,14 +7,14 @@ use std::sync::Arc;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, Pipeline, RedisResult, Value};
 
-/// A connection that may be used by several callers at a time.
+/// A connection that several callers may use at the same time.
 #[derive(Clone)]
 pub(crate) enum Channel {
     Own(MultiplexedConnection),
     Given(Arc<dyn GivenConnection>),
 }
 
-/// A connection that the user made, of a type that only the user knows.
+/// A connection of the user, with a type that only the user knows.
 pub(crate) trait GivenConnection: Send + Sync {
     fn send(&self, command: Cmd) -> Pin<Box<dyn Future<Output = RedisResult<Value>> + Send>>;
 }
@@ -35,7 +35,8 @@ impl Channel {
         }
     }
 
-    /// Sends a command to a node that is importing the slot. Only our own routing needs this.
+    /// Sends a command to a node that is importing the slot. Only the routing of this crate needs
+    /// it.
     pub(super) async fn send_asking(&mut self, command: &Cmd) -> RedisResult<Value> {
         let Self::Own(connection) = self else {
             return self.send(command).await;

@@ -1,18 +1,18 @@
-//! Notices when a server's clock steps against ours.
+//! Detects steps of a server's clock against the local clock.
 
 use core::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// The last reading of a server's clock, and when it was read on ours, which is monotonic.
+/// The last reading of a server's clock, and its time on the local, monotonic clock.
 #[derive(Debug)]
 pub(crate) struct ClockJumpDetector {
     tolerance: Duration,
     last: Mutex<Option<ClockReading>>,
 }
 
-/// A server's time that was read at some moment between two of ours.
+/// A server time that was read between two local times.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ClockReading {
     pub(crate) server: Duration,
@@ -33,8 +33,8 @@ pub(crate) enum ClockStep {
 /// The smallest step that is reported.
 const SMALLEST: Duration = Duration::from_millis(5);
 
-/// A thousandth: two clocks that are being adjusted drift by up to this part of the time between two
-/// readings, without a step.
+/// The maximum drift, a thousandth: two clocks that are being slewed drift by up to this part of
+/// the time between two readings, without a step.
 const DRIFT: u32 = 1000;
 
 impl ClockJumpDetector {
@@ -42,15 +42,15 @@ impl ClockJumpDetector {
         Self { tolerance, last: Mutex::new(None) }
     }
 
-    /// Records a reading. Returns the step of the server's clock since the reading before, or `None`
-    /// if the duration of the calls or drift can explain the difference.
+    /// Records a reading. Returns the step of the server's clock since the reading before, or
+    /// `None` if the duration of the calls or drift can explain the difference.
     pub(crate) fn step(&self, reading: ClockReading) -> Option<ClockStep> {
         let mut last = self.last.lock();
         let Some(before) = *last else {
             *last = Some(reading);
             return None;
         };
-        // Calls overlap: a reply to a call that was sent earlier says nothing new.
+        // Calls overlap: the reply to an earlier call is outdated.
         if reading.sent < before.sent {
             return None;
         }

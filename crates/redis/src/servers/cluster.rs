@@ -1,6 +1,6 @@
-//! A cluster: slots, and the primaries that have them.
+//! A cluster: slots, and their primaries.
 //!
-//! Routing is our own so that a call is never sent twice: a cluster client that retries by itself
+//! Routing is implemented here so that a call is never sent twice: a cluster client that retries
 //! when a connection breaks would count the check twice.
 
 use core::fmt;
@@ -23,7 +23,7 @@ use super::sentinel::MakeNode;
 use super::slots::SlotMap;
 use super::{RefreshPace, ServerCounts};
 
-/// The nodes of a cluster, found from some of them.
+/// The nodes of a cluster, discovered from some of them.
 pub(crate) struct Cluster {
     seeds: Vec<Box<str>>,
     make: MakeNode,
@@ -31,9 +31,9 @@ pub(crate) struct Cluster {
     counts: Arc<ServerCounts>,
     state: Mutex<State>,
     refresh_pace: RefreshPace,
-    /// Looks up the slots, with a time budget of its own.
+    /// Looks up the slots, with a separate time budget.
     refreshing: BackgroundTask,
-    /// The result of the last lookup; `None` while the first one is in flight.
+    /// The result of the last lookup. `None` while the first one is in flight.
     refreshed: watch::Sender<Option<Result<(), Failure>>>,
     this: Weak<Self>,
 }
@@ -44,10 +44,11 @@ struct State {
     nodes: HashMap<Box<str>, Arc<Node>>,
 }
 
-/// A call follows no more redirections than this.
+/// The maximum number of redirections of a call.
 const HOPS_MAX: usize = 5;
 
-/// Nodes that are asked for the slots at the same time, so that one that hangs costs little.
+/// The number of nodes that are queried for the slots at the same time, so that one that hangs
+/// costs little.
 const ASKED_AT_ONCE: usize = 3;
 
 impl Cluster {
@@ -87,14 +88,14 @@ impl Cluster {
         self.state.lock().nodes.values().cloned().collect()
     }
 
-    /// The node that has a slot, as far as is known.
+    /// Returns the node of a slot, as far as it is known.
     pub(crate) fn known_of(&self, slot: u16) -> Option<Arc<Node>> {
         let state = self.state.lock();
         let address = state.slots.as_ref()?.address(slot)?;
         state.nodes.get(address).cloned()
     }
 
-    /// Known nodes that have slots. Others are seeds, which may be dead for good.
+    /// Returns known nodes with slots. Others are seeds, which may no longer exist.
     pub(crate) fn serving(&self) -> Vec<Arc<Node>> {
         let state = self.state.lock();
         let serving = state.slots.iter().flat_map(SlotMap::addresses);
@@ -124,7 +125,7 @@ impl Cluster {
                 Ok(value) => return Ok((value, node)),
                 Err(failure) => failure,
             };
-            // A redirection says that nothing was done here.
+            // A redirection means that nothing was done here.
             match &failure.kind {
                 FailureKind::Moved { slot, address } => {
                     self.counts.redirects.fetch_add(1, Ordering::Relaxed);
@@ -181,14 +182,14 @@ impl Cluster {
         if let Some(slots) = &mut self.state.lock().slots {
             slots.moved(slot, address);
         }
-        // Where one slot went, others may have.
+        // If one slot has moved, others may have too.
         self.refresh_soon();
     }
 
     /// Looks up the slots in the background, unless that has just been done.
     fn refresh_soon(&self) {
         if self.refresh_pace.is_due(Instant::now()) {
-            // Without a runtime, the next call says so.
+            // Without a runtime, the next call returns the error.
             let _ = self.start_refresh();
         }
     }
@@ -207,7 +208,7 @@ impl Cluster {
         })
     }
 
-    /// Looks up the slots and waits for the result until `until`; the lookup goes on after that.
+    /// Looks up the slots and waits for the result until `until`. The lookup continues after that.
     async fn refresh(&self, until: Instant) -> Result<(), Failure> {
         self.start_refresh()?;
         let mut refreshed = self.refreshed.subscribe();
@@ -215,12 +216,12 @@ impl Cluster {
             Ok(Ok(result)) => result.clone(),
             Ok(Err(_)) | Err(_) => None,
         };
-        let late = || Failure::unreachable("the cluster has not named its slots yet");
+        let late = || Failure::unreachable("the slots of the cluster are not known yet");
         result.unwrap_or_else(|| Err(late()))
     }
 
-    /// As [`refresh`](Cluster::refresh), while no slot is known. A lookup that has just failed is not
-    /// repeated at once.
+    /// Like [`refresh`](Cluster::refresh), while no slot is known. A lookup that has just failed is
+    /// not repeated immediately.
     async fn first_refresh(&self, until: Instant) -> Result<(), Failure> {
         let last = self.refreshed.borrow().clone();
         match last {
@@ -232,7 +233,7 @@ impl Cluster {
     /// Queries several nodes at a time until one replies with the slots.
     async fn look_up(&self) -> Result<(), Failure> {
         let mut addresses = self.addresses_to_try().into_iter();
-        let mut last = Failure::unreachable("there is no node to ask for the slots");
+        let mut last = Failure::unreachable("there is no node to query for the slots");
         let mut queries = JoinSet::new();
         loop {
             while queries.len() < ASKED_AT_ONCE
@@ -254,7 +255,7 @@ impl Cluster {
         }
     }
 
-    /// Known nodes first: seeds may have gone.
+    /// Returns the addresses, known nodes first: seeds may no longer exist.
     fn addresses_to_try(&self) -> Vec<Box<str>> {
         let state = self.state.lock();
         let known = state.slots.iter().flat_map(SlotMap::addresses).map(Into::into);
@@ -273,7 +274,7 @@ impl Cluster {
         state.nodes.retain(|address, _| kept.contains(address) || self.seeds.contains(address));
         state.slots = Some(slots);
         drop(state);
-        // A key is not to wait for the connection to its node.
+        // A key should not have to wait for the connection to its node.
         for node in kept.iter().filter_map(|address| self.node(address).ok()) {
             node.connect_soon();
         }
@@ -287,7 +288,7 @@ async fn fetch_slots(node: &Arc<Node>, until: Instant) -> Result<SlotMap, Failur
     let address = node.address();
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     SlotMap::read(&reply, host).filter(|slots| !slots.addresses().is_empty()).ok_or_else(|| {
-        let why = format!("{address} names no slots: is it part of a cluster?");
+        let why = format!("{address} reports no slots: is it part of a cluster?");
         Failure::refused(DegradedReason::Rejected, why)
     })
 }

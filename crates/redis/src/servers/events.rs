@@ -1,4 +1,4 @@
-//! What happens to a server, as `tracing` events at a bounded rate.
+//! `tracing` events of a server, at a bounded rate.
 
 #[cfg(feature = "tracing")]
 use core::time::Duration;
@@ -31,7 +31,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 #[cfg(feature = "tracing")]
 impl Events {
-    /// Reports a failure: `what` says what it led to.
+    /// Reports a failure. `what` is its consequence.
     pub(super) fn failed(&self, address: &str, what: &'static str, failure: &Failure) {
         let mut pace = self.pace.lock();
         let now = Instant::now();

@@ -1,4 +1,4 @@
-//! Why a call failed, and whether the server may have acted on it.
+//! Failed calls, and whether the server may have executed them.
 
 use core::fmt;
 use core::time::Duration;
@@ -6,7 +6,7 @@ use core::time::Duration;
 use redis::{RedisError, ServerErrorKind};
 use slidegate::{DegradedReason, Error, ErrorKind};
 
-/// A call without a usable reply.
+/// A call without a valid reply.
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
     pub(crate) kind: FailureKind,
@@ -16,14 +16,14 @@ pub(crate) struct Failure {
     why: Box<str>,
 }
 
-/// What is known of a failed call.
+/// What is known about a failed call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum FailureKind {
-    /// Nothing was sent, or the server said that it did nothing.
+    /// Nothing was sent, or the server did nothing.
     Refused,
     /// Nothing was sent: the breaker is open for this long.
     Open(Duration),
-    /// The server may or may not have acted. Never repeated.
+    /// The server may or may not have executed it. Never repeated.
     Unknown,
     /// The script is not loaded; nothing was done.
     NoScript,
@@ -35,7 +35,7 @@ pub(crate) enum FailureKind {
     KeysSplit,
     /// The node is a replica, or has lost its cluster; nothing was done.
     NotPrimary,
-    /// The server replied with an error of one key, a refusal to write, or something malformed.
+    /// The server replied with an error about one key, a refusal to write, or a malformed reply.
     /// Nothing was done.
     BadReply,
 }
@@ -45,22 +45,22 @@ impl Failure {
         Self { kind, reason, connection: None, why: why.into().into_boxed_str() }
     }
 
-    /// Nothing was sent.
+    /// Creates a failure for which nothing was sent.
     pub(crate) fn refused(reason: DegradedReason, why: impl Into<String>) -> Self {
         Self::new(FailureKind::Refused, reason, why)
     }
 
-    /// Nothing was sent, because there is no connection.
+    /// Creates a failure without a connection. Nothing was sent.
     pub(crate) fn unreachable(why: impl Into<String>) -> Self {
         Self::refused(DegradedReason::Unreachable, why)
     }
 
-    /// The server may have acted on the call.
+    /// Creates a failure of a call that the server may have executed.
     pub(crate) fn unknown(reason: DegradedReason, why: impl Into<String>) -> Self {
         Self::new(FailureKind::Unknown, reason, why)
     }
 
-    /// The call timed out on the connection with this number, if it has one. A later reply on the
+    /// Sets the connection on which the call timed out, if it has a number. A later reply on the
     /// same connection proves that the server has executed it.
     pub(crate) fn timed_out_on(mut self, connection: Option<u64>) -> Self {
         self.connection = connection;
@@ -71,16 +71,17 @@ impl Failure {
         Self::new(FailureKind::BadReply, DegradedReason::BadReply, why)
     }
 
-    /// A call was made outside of a tokio runtime, without which there are no timers and sockets.
+    /// Creates the failure of a call outside of a tokio runtime, where there are no timers and
+    /// sockets.
     pub(crate) fn no_runtime() -> Self {
-        let why = "there is no tokio runtime here: call it from a task of one";
+        let why = "no tokio runtime: call it from a tokio task";
         Self::refused(DegradedReason::NoRuntime, why)
     }
 
-    /// A connection could not be made.
+    /// Creates the failure of a connection attempt.
     pub(crate) fn of_connecting(address: &str, error: &RedisError) -> Self {
         let reason = match reason(error) {
-            // Nothing was sent yet that a reply could be late for or wrong about.
+            // Nothing was sent yet, so this is not a late or wrong reply.
             DegradedReason::Timeout => DegradedReason::Unreachable,
             DegradedReason::BadReply => DegradedReason::Rejected,
             reason => reason,
@@ -88,7 +89,8 @@ impl Failure {
         Self::refused(reason, format!("cannot connect to {address}: {error}"))
     }
 
-    /// While the breaker is open for `left`, calls fail because of what opened it.
+    /// Returns the failure of calls while the breaker is open for `left`, with the cause that
+    /// opened it.
     pub(crate) fn while_open(&self, left: Duration) -> Self {
         let why = format!("not called for {left:?} after: {}", self.why);
         Self::new(FailureKind::Open(left), self.reason, why)
@@ -98,8 +100,8 @@ impl Failure {
         self.reason
     }
 
-    /// Whether it says something about the server, not only about this call: every reply that is
-    /// not a decision, except for those about one key and for a server that is full.
+    /// Returns `true` if the failure is about the server, not only about this call: every reply
+    /// that is not a decision, except for those about one key and for a server that is full.
     pub(crate) fn is_server_fault(&self) -> bool {
         match self.kind {
             FailureKind::Refused | FailureKind::Unknown | FailureKind::NotPrimary => true,
@@ -112,34 +114,34 @@ impl Failure {
         }
     }
 
-    /// Whether another server may be the primary by now.
+    /// Returns `true` if another server may be the primary by now.
     pub(crate) fn suggests_failover(&self) -> bool {
         self.is_server_fault()
             || matches!(self.kind, FailureKind::Open(_))
             || self.reason == DegradedReason::NotWritable
     }
 
-    /// Whether the server may have acted on the call.
+    /// Returns `true` if the server may have executed the call.
     pub(crate) fn is_unknown(&self) -> bool {
         self.kind == FailureKind::Unknown
     }
 
-    /// Whether the server cannot be used before somebody changes a setting.
+    /// Returns `true` if the server cannot be used before a setting is changed.
     pub(crate) fn is_permanent(&self) -> bool {
         matches!(self.reason, DegradedReason::Unauthorized | DegradedReason::Tls)
     }
 }
 
-/// An error of a command that was sent. Errors that the server itself gave mean that nothing was
-/// done: our scripts check everything before their first write.
+/// Converts the error of a command that was sent. Errors of the server mean that nothing was done,
+/// because the scripts check everything before their first write.
 impl From<RedisError> for Failure {
     fn from(error: RedisError) -> Self {
         let reason = reason(&error);
         let kind = match error.kind() {
             redis::ErrorKind::Server(kind) => server_kind(kind, reason, &error),
             redis::ErrorKind::Extension => match reason {
-                // One key is damaged; or the server refuses to write, and still knows which keys
-                // are over the limit: if that opened the breaker, a flood of keys could lift all
+                // One key is damaged, or the server refuses to write, but still knows which keys
+                // are over the limit. If that opened the breaker, a flood of keys could lift all
                 // limits.
                 DegradedReason::BadReply
                 | DegradedReason::OutOfMemory
@@ -148,7 +150,7 @@ impl From<RedisError> for Failure {
             },
             redis::ErrorKind::AuthenticationFailed => FailureKind::Refused,
             redis::ErrorKind::UnexpectedReturnType => FailureKind::BadReply,
-            // The connection broke, or what came over it was not the protocol.
+            // The connection broke, or the data was not valid RESP.
             _ => FailureKind::Unknown,
         };
         Self::new(kind, reason, error.to_string())
@@ -175,7 +177,7 @@ fn server_kind(kind: ServerErrorKind, reason: DegradedReason, error: &RedisError
     }
 }
 
-/// The cause of an error, whether it came from the server or from the connection.
+/// Returns the cause of an error, from the server or from the connection.
 fn reason(error: &RedisError) -> DegradedReason {
     match error.kind() {
         redis::ErrorKind::AuthenticationFailed => DegradedReason::Unauthorized,
@@ -203,8 +205,8 @@ fn reason(error: &RedisError) -> DegradedReason {
     }
 }
 
-/// Servers reply with `ERR` for an error inside a script, which concerns one key, as well as for what
-/// they refuse to do for anybody, such as accepting one more client.
+/// Returns the cause of an `ERR` reply. Servers send it for an error inside a script, which
+/// concerns one key, and for general refusals, such as too many clients.
 fn reason_of_response(error: &RedisError) -> DegradedReason {
     let text = error.to_string();
     if ["can't run this command", "can't access"].iter().any(|part| text.contains(part)) {
@@ -214,7 +216,7 @@ fn reason_of_response(error: &RedisError) -> DegradedReason {
     if is_of_script { DegradedReason::BadReply } else { DegradedReason::Rejected }
 }
 
-/// Whether the TLS library caused an error. The client library wraps it in an error of I/O.
+/// Returns `true` if the TLS library caused an error. The client library wraps it in an I/O error.
 #[cfg(feature = "tls")]
 fn is_of_tls(error: &RedisError) -> bool {
     type Shared = std::sync::Arc<dyn std::error::Error + Send + Sync>;

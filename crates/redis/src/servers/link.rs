@@ -1,9 +1,9 @@
-//! The connection of a node, kept up in the background.
+//! The connection of a node, maintained in the background.
 //!
-//! Connecting has a time budget of its own and is never started over by a check that gives up. A
-//! connection that the server closes is replaced when that happens, not when the next check finds
-//! out: RESP3 connections report it. Attempts that fail, and connections that do not last, are
-//! followed by a pause that grows and has jitter.
+//! Connecting has a separate time budget and is never restarted by a check that times out. A
+//! connection that the server closes is replaced when that happens, not when the next check detects
+//! it: RESP3 connections report it. Failed attempts and short-lived connections are followed by a
+//! pause that grows and has jitter.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
@@ -21,31 +21,31 @@ use super::channel::{Channel, GivenConnection};
 use super::failure::{Failure, FailureKind};
 use super::node::Node;
 
-/// The connection of a node, and the task that keeps it up.
+/// The connection of a node, and the task that maintains it.
 pub(super) struct Link {
     source: Source,
     state: watch::Sender<LinkState>,
     keeper: BackgroundTask,
 }
 
-/// Where connections come from.
+/// The source of connections.
 enum Source {
-    /// Made by us.
+    /// Opened by this crate.
     Own(Box<Clients>),
-    /// Made and kept up by the user.
+    /// Opened and maintained by the user.
     Given(NodeConnection),
 }
 
-/// Makes connections.
+/// Opens connections.
 struct Clients {
     client: Client,
-    /// For a server that does not know RESP3, once it has said so.
+    /// For a server without RESP3, once that is known.
     resp2: Client,
     is_resp2: AtomicBool,
     greeting: Greeting,
 }
 
-/// What is sent first on a new connection.
+/// The first command on a new connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Greeting {
     Nothing,
@@ -59,9 +59,9 @@ pub(crate) enum Greeting {
 const SWITCH_CHANNEL: &str = "+switch-master";
 
 enum LinkState {
-    /// There is no connection, and the keeper is making one.
+    /// There is no connection, and the keeper is opening one.
     Connecting,
-    /// There is no connection, and the keeper pauses until this moment before it tries again.
+    /// There is no connection, and the keeper pauses until this time before it tries again.
     Down(Failure, Instant),
     Up(NodeConnection),
 }
@@ -70,9 +70,9 @@ enum LinkState {
 #[derive(Clone)]
 pub(super) struct NodeConnection {
     pub(super) channel: Channel,
-    /// So that a late failure does not take down the connection made after it.
+    /// Identifies the connection, so that a late failure does not close the next one.
     number: u64,
-    /// Whether replies have reached the right callers, as far as we know.
+    /// Whether replies have reached the right callers, as far as is known.
     is_trusted: Arc<AtomicBool>,
 }
 
@@ -86,22 +86,22 @@ impl NodeConnection {
     }
 }
 
-/// Something that happened on a node's connection.
+/// An event on a node's connection.
 pub(crate) enum NodeEvent {
-    /// The connection is gone, or could not be made.
+    /// The connection was lost, or could not be opened.
     Lost,
-    /// A Sentinel reports a failover; the message.
+    /// A Sentinel reports a failover, with this message.
     Failover(String),
 }
 
-/// A connection that lasted this long ends a series of failures.
+/// A connection that lasts this long ends a series of failures.
 const STABLE: Duration = Duration::from_secs(1);
 
 /// The longest pause between two attempts to connect.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 impl Link {
-    /// A link that connects with `client`, which should use RESP3.
+    /// Creates a link that connects with `client`, which should use RESP3.
     pub(super) fn new(client: Client, greeting: Greeting) -> Result<Self, redis::RedisError> {
         let info = client.get_connection_info().clone();
         let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP2);
@@ -111,7 +111,7 @@ impl Link {
         Ok(Self::of(source, LinkState::Connecting))
     }
 
-    /// A link over a connection of the user.
+    /// Creates a link over a connection of the user.
     pub(super) fn given(connection: Arc<dyn GivenConnection>) -> Self {
         let connection = NodeConnection::new(Channel::Given(connection), 0);
         Self::of(Source::Given(connection.clone()), LinkState::Up(connection))
@@ -121,8 +121,8 @@ impl Link {
         Self { source, state: watch::Sender::new(state), keeper: BackgroundTask::default() }
     }
 
-    /// The number of a connection that executes calls in order. Returns `None` for a connection of the
-    /// user.
+    /// Returns the number of a connection that executes calls in order, or `None` for a connection
+    /// of the user.
     pub(super) fn number(&self, connection: &NodeConnection) -> Option<u64> {
         matches!(self.source, Source::Own(_)).then_some(connection.number)
     }
@@ -154,7 +154,7 @@ impl Link {
         })
     }
 
-    /// The connection of a node. Waits while one is being made.
+    /// Returns the connection of a node. Waits while one is being opened.
     ///
     /// # Errors
     ///
@@ -169,8 +169,8 @@ impl Link {
         let is_known = |state: &LinkState| match state {
             LinkState::Up(_) => true,
             LinkState::Connecting => false,
-            // After the pause the caller waits for the attempt. Where `block_on` runs single checks,
-            // the keeper gets to run only while one of them waits.
+            // After the pause the caller waits for the attempt. If `block_on` runs single checks,
+            // the keeper runs only while one of them waits.
             LinkState::Down(_, until) => Instant::now() < *until,
         };
         let known = state.wait_for(is_known).await;
@@ -181,12 +181,12 @@ impl Link {
         }
     }
 
-    /// Drops a connection, so that the keeper makes another one.
+    /// Drops a connection, so that the keeper opens another one.
     pub(super) fn hang_up(&self, connection: &NodeConnection) {
         self.lose(connection.number);
     }
 
-    /// Drops the connection, whichever it is.
+    /// Drops the current connection.
     pub(super) fn hang_up_any(&self) {
         if let Some(connection) = self.current() {
             self.hang_up(&connection);
@@ -199,8 +199,8 @@ impl Link {
         if matches!(self.source, Source::Own(_))
             && let Some(connection) = self.current()
         {
-            // A caller woken on another thread at the same time may read this before it is set:
-            // only replies that name their request could prevent that.
+            // A caller woken on another thread at the same time may read this before it is set.
+            // Only replies that identify their request could prevent that.
             connection.is_trusted.store(false, Ordering::Relaxed);
             self.hang_up(&connection);
         }
@@ -218,7 +218,7 @@ impl Link {
         })
     }
 
-    /// Makes a connection, in which the server has accepted the credentials.
+    /// Opens a connection on which the server has accepted the credentials.
     async fn connect(&self, node: &Arc<Node>) -> Result<NodeConnection, Failure> {
         let Source::Own(clients) = &self.source else {
             return self.current().ok_or_else(|| Failure::unreachable("not connected"));
@@ -254,7 +254,7 @@ impl Link {
     }
 }
 
-/// Handles what the server sends without being asked, and the end of the connection.
+/// Handles push messages of the server, and the end of the connection.
 fn push_handler(node: &Arc<Node>, number: u64) -> impl Fn(PushInfo) -> Result<(), ()> + use<> {
     let node = Arc::downgrade(node);
     move |push| {
@@ -295,7 +295,7 @@ async fn greet(
             let _ = connection.subscribe(SWITCH_CHANNEL).await;
         }
         Greeting::Role => {
-            // Without the permission, a replica is noticed when it refuses to write.
+            // Without the permission, a replica is detected when it refuses to write.
             let reply = connection.send_packed_command(&redis::cmd("ROLE")).await;
             let is_replica = matches!(
                 reply,
@@ -316,7 +316,7 @@ async fn greet(
 
 /// Keeps a node connected until it is dropped.
 async fn keep(node: Weak<Node>) {
-    // Attempts that failed, and connections that did not last, in a row.
+    // Failed attempts and short-lived connections in a row.
     let mut failures: u32 = 0;
     loop {
         let Some(kept) = node.upgrade() else {
@@ -336,7 +336,7 @@ async fn keep(node: Weak<Node>) {
                 }
                 failures = if since.elapsed() >= STABLE { 0 } else { failures.saturating_add(1) };
                 let failure = Failure::unreachable(format!("{address} closes its connections"));
-                // The first time, a new connection is made at once.
+                // The first time, a new connection is opened immediately.
                 (failure, pause(open_min, failures.saturating_sub(1)))
             }
             Err(failure) => {
@@ -361,8 +361,8 @@ async fn keep(node: Weak<Node>) {
     }
 }
 
-/// The pause after so many failures in a row. Half of it is random, so that many processes do not
-/// connect at the same moment.
+/// Returns the pause after this number of failures in a row. Half of it is random, so that many
+/// processes do not connect at the same time.
 fn pause(open_min: Duration, failures: u32) -> Duration {
     if failures == 0 {
         return Duration::ZERO;

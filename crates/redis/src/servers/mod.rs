@@ -1,6 +1,6 @@
 //! The servers: one, one behind Sentinels, or a cluster.
 //!
-//! Nothing here knows what a script does. A call has a deadline and is sent once. It is sent again
+//! This module does not know the scripts. A call has a deadline and is sent once. It is sent again
 //! only after a reply that says that the server did nothing.
 
 mod background;
@@ -42,12 +42,12 @@ use tokio::time::Instant;
 
 use crate::script::Script;
 
-/// Where the state is.
+/// The servers that hold the state.
 #[derive(Debug)]
 pub(crate) struct Servers {
     layout: Layout,
     pub(crate) timing: Timing,
-    /// Callers that may be in flight at a time.
+    /// The maximum number of callers in flight.
     in_flight: Semaphore,
     in_flight_max: usize,
     pub(crate) counts: Arc<ServerCounts>,
@@ -65,12 +65,12 @@ pub(crate) enum Layout {
     },
 }
 
-/// The reply of a script, and the moment the call was sent.
+/// The reply of a script, and when the call was sent.
 #[derive(Debug, Clone)]
 pub(crate) struct RawReply {
     pub(crate) value: Value,
     pub(crate) sent: Instant,
-    /// The node that replied; it compares the server's clock with ours.
+    /// The node that replied, which compares the server's clock with the local one.
     pub(crate) node: Arc<Node>,
 }
 
@@ -81,7 +81,7 @@ struct RefreshPace(Mutex<Option<Instant>>);
 impl RefreshPace {
     const PAUSE: Duration = Duration::from_millis(100);
 
-    /// Whether a lookup is due, which is then recorded.
+    /// Returns `true` if a lookup is due, and records it.
     fn is_due(&self, now: Instant) -> bool {
         let mut last = self.0.lock();
         let is_due = last.is_none_or(|last| now >= last + Self::PAUSE);
@@ -97,15 +97,15 @@ impl RefreshPace {
 pub(crate) struct ServerCounts {
     /// Commands sent.
     pub(crate) calls: AtomicU64,
-    /// Commands that were not answered in time.
+    /// Commands without a reply in time.
     pub(crate) timeouts: AtomicU64,
-    /// Connections that broke, and servers that turned out not to be primaries.
+    /// Connections that broke, and servers that were not primaries.
     pub(crate) errors: AtomicU64,
     /// Calls not made because too many were in flight.
     pub(crate) crowded: AtomicU64,
-    /// Connections made.
+    /// Connections opened.
     pub(crate) connections: AtomicU64,
-    /// Numbers given to connections.
+    /// Numbers assigned to connections.
     numbers: AtomicU64,
     /// Times a breaker opened.
     pub(crate) breaker_opened: AtomicU64,
@@ -115,7 +115,7 @@ pub(crate) struct ServerCounts {
     pub(crate) small_clock_steps: AtomicU64,
     /// The largest of these, in microseconds.
     pub(crate) small_clock_step_max: AtomicU64,
-    /// Times a script had to be sent because the server did not have it.
+    /// Scripts sent because the server did not have them.
     pub(crate) scripts_sent: AtomicU64,
     /// Redirections by a cluster.
     pub(crate) redirects: AtomicU64,
@@ -182,7 +182,7 @@ impl Servers {
     ///
     /// # Errors
     ///
-    /// When too many are, or there is no runtime to send the call.
+    /// Returns an error if too many are in flight, or there is no runtime.
     pub(crate) fn enter(&self) -> Result<SemaphorePermit<'_>, Failure> {
         if Handle::try_current().is_err() {
             self.counts.failed(DegradedReason::NoRuntime);
@@ -196,22 +196,23 @@ impl Servers {
         })
     }
 
-    /// Whether calls are in flight.
+    /// Returns `true` if calls are in flight.
     pub(crate) fn is_busy(&self) -> bool {
         self.in_flight.available_permits() < self.in_flight_max
     }
 
-    /// Whether keys are spread over several servers, so that a script cannot have any two of them.
+    /// Returns `true` if keys are distributed over several servers, so that a script cannot use
+    /// arbitrary pairs of them.
     pub(crate) fn is_cluster(&self) -> bool {
         matches!(self.layout, Layout::Cluster(_) | Layout::Given { is_cluster: true, .. })
     }
 
-    /// The deadline of a query about the servers that starts now.
+    /// Returns the deadline of a query about the servers that starts now.
     pub(crate) fn query_deadline(&self) -> Instant {
         self.timing.query_deadline()
     }
 
-    /// Every primary there is.
+    /// Returns every primary.
     pub(crate) async fn primaries(&self) -> Result<Vec<Arc<Node>>, Failure> {
         if Handle::try_current().is_err() {
             return Err(Failure::no_runtime());
@@ -230,7 +231,8 @@ impl Servers {
         }
     }
 
-    /// The nodes that must reply before limiters can work: every primary, or the given connection.
+    /// Returns the nodes that must reply before limiters can work: every primary, or the connection
+    /// of the user.
     pub(crate) async fn nodes_to_try(&self) -> Result<Vec<Arc<Node>>, Failure> {
         match &self.layout {
             Layout::Given { node, .. } => Ok(vec![Arc::clone(node)]),
@@ -238,7 +240,7 @@ impl Servers {
         }
     }
 
-    /// Whether a call for a key may be sent now: the breaker of its server is not open.
+    /// Returns `true` if a call for a key may be sent now: the breaker of its server is not open.
     pub(crate) fn may_call(&self, key: &[u8]) -> bool {
         let node = match &self.layout {
             Layout::Single(node) | Layout::Given { node, .. } => Some(Arc::clone(node)),
@@ -248,7 +250,7 @@ impl Servers {
         node.is_none_or(|node| node.breaker_state() != BreakerState::Open)
     }
 
-    /// The worst breaker of all servers.
+    /// Returns the worst breaker state of all servers.
     pub(crate) fn breaker_state(&self) -> BreakerState {
         let nodes = match &self.layout {
             Layout::Single(node) | Layout::Given { node, .. } => vec![Arc::clone(node)],

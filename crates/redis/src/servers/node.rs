@@ -18,13 +18,13 @@ use super::events::Events;
 use super::failure::{Failure, FailureKind};
 use super::link::{Greeting, Link, NodeEvent};
 
-/// One server behind one multiplexed connection, which is made when it is first needed.
+/// One server behind one multiplexed connection, which is opened on first use.
 pub(crate) struct Node {
     address: Box<str>,
     timing: Timing,
     link: Link,
     breaker: Breaker,
-    /// What the server did wrong last: the reason for which the breaker is open.
+    /// The last fault of the server: the reason why the breaker is open.
     last_fault: Mutex<Option<Failure>>,
     eval_refused: Mutex<Option<EvalRefusal>>,
     clock_jumps: ClockJumpDetector,
@@ -36,30 +36,30 @@ pub(crate) struct Node {
 /// Receives the events of a node.
 pub(crate) type OnEvent = Box<dyn Fn(NodeEvent) + Send + Sync>;
 
-/// How long things may take.
+/// Time limits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timing {
-    /// From a call to its reply, connecting included if that is needed.
+    /// From a call to its reply, including connecting if necessary.
     pub(crate) call: Duration,
-    /// For making a connection; a caller does not wait for it longer than for a call.
+    /// For opening a connection. A caller does not wait for it longer than for a call.
     pub(crate) connect: Duration,
     pub(crate) breaker: BreakerSettings,
-    /// How far a server's clock may jump before the breaker opens.
+    /// The clock step of a server from which the breaker opens.
     pub(crate) step: Duration,
 }
 
 impl Timing {
-    /// The deadline of a query about the servers that starts now, connecting included.
+    /// Returns the deadline of a query about the servers that starts now, including connecting.
     pub(crate) fn query_deadline(&self) -> Instant {
         Instant::now() + self.connect + self.call.max(self.connect)
     }
 }
 
-/// What is sent to a node.
+/// A request to a node.
 #[derive(Clone, Copy)]
 pub(crate) struct Request<'a> {
     pub(crate) command: &'a Cmd,
-    /// What to send if the server does not have the script that `command` names.
+    /// The command to send if the server does not have the script of `command`.
     pub(crate) script_text: Option<&'a (dyn Fn() -> Cmd + Sync)>,
     /// The number of callers that wait for the reply.
     pub(crate) callers: u32,
@@ -67,16 +67,16 @@ pub(crate) struct Request<'a> {
     pub(crate) asking: bool,
 }
 
-/// The server's refusal to run a script from its text, which this user may not do.
+/// The server's refusal to run a script from its text, because the user may not.
 struct EvalRefusal {
     failure: Failure,
-    /// When another one is sent.
+    /// The time until the next attempt.
     until: Instant,
     /// The number of refusals in a row.
     count: u32,
 }
 
-/// How long a user that may not run scripts from their text is not sent one, at most.
+/// The maximum pause before a user that may not run scripts from their text is sent one again.
 const EVAL_PAUSE_MAX: Duration = Duration::from_secs(10);
 
 impl Node {
@@ -90,7 +90,7 @@ impl Node {
         Ok(Self::with_link(address, Link::new(client, greeting)?, timing, counts))
     }
 
-    /// A node behind a connection of the user.
+    /// Creates a node behind a connection of the user.
     pub(crate) fn given(
         connection: Arc<dyn GivenConnection>,
         timing: Timing,
@@ -114,7 +114,7 @@ impl Node {
         }
     }
 
-    /// The same node, whose events go to `on_event`.
+    /// Sends the events of the node to `on_event`.
     pub(crate) fn on_event(mut self, on_event: OnEvent) -> Self {
         self.on_event = Some(on_event);
         self
@@ -136,9 +136,9 @@ impl Node {
         self.breaker.state(Instant::now())
     }
 
-    /// The number of the connection on which the last reply came, after which all earlier calls on it
-    /// have been executed. A connection of the user may reorder calls: it has another number each
-    /// time. Returns `None` if there is no connection any more.
+    /// Returns the number of the connection on which the last reply arrived, after which all
+    /// earlier calls on it have been executed. A connection of the user may reorder calls, so it
+    /// has another number each time. Returns `None` if there is no connection any more.
     pub(crate) fn connection_number(&self) -> Option<u64> {
         let connection = self.link.current()?;
         Some(self.link.number(&connection).unwrap_or_else(|| self.next_number()))
@@ -146,12 +146,12 @@ impl Node {
 
     /// Starts to connect in the background, if that has not been done.
     pub(crate) fn connect_soon(self: &Arc<Self>) {
-        // Without a runtime, the first call says so.
+        // Without a runtime, the first call returns the error.
         let _ = Link::ensure_kept(self);
     }
 
-    /// Sends a request and waits for the reply until `until`, if the breaker allows it. If the server
-    /// does not have the script, it did nothing, so sending the text counts once.
+    /// Sends a request and waits for the reply until `until`, if the breaker allows it. If the
+    /// server does not have the script, it did nothing, so sending the text counts once.
     pub(crate) async fn call(
         self: &Arc<Self>,
         request: Request<'_>,
@@ -207,7 +207,7 @@ impl Node {
         Err(failure)
     }
 
-    /// Has the breaker count a fault of the server.
+    /// Counts a fault of the server in the breaker.
     fn settle(&self, pass: Pass<'_>, failure: &Failure, callers: u32) {
         *self.last_fault.lock() = Some(failure.clone());
         let was_probe = pass.is_probe();
@@ -216,14 +216,14 @@ impl Node {
             self.counts.breaker_opened.fetch_add(1, Ordering::Relaxed);
             self.events.failed(&self.address, "circuit breaker opened", failure);
         }
-        // What is in flight on this connection may never be answered, nor what comes next.
+        // Calls in flight on this connection may never get a reply, nor may later ones.
         if (opened || was_probe) && failure.is_unknown() {
             self.link.hang_up_any();
         }
     }
 
-    /// Sends a command whatever the breaker says, for queries about the server itself. The connection
-    /// is dropped if there is no reply, because no breaker does that here.
+    /// Sends a command regardless of the breaker, for queries about the server. The connection is
+    /// dropped if there is no reply, because no breaker does that here.
     pub(crate) async fn query(
         self: &Arc<Self>,
         command: &Cmd,
@@ -272,7 +272,7 @@ impl Node {
         Err(self.counted(failure))
     }
 
-    /// Counts a failure by its reason, unless the call goes on elsewhere.
+    /// Counts a failure by its reason, unless the call is redirected.
     fn counted(&self, failure: Failure) -> Failure {
         if failure.is_server_fault() || failure.kind == FailureKind::BadReply {
             self.counts.failed(failure.reason());
@@ -280,7 +280,8 @@ impl Node {
         failure
     }
 
-    /// Compares the server's clock with ours. Every step is counted; a jump opens the breaker.
+    /// Compares the server's clock with the local one. Every step is counted, and a jump opens the
+    /// breaker.
     pub(crate) fn note_time(&self, reading: ClockReading) {
         match self.clock_jumps.step(reading) {
             None => {}
@@ -305,14 +306,14 @@ impl Node {
         self.link.distrust();
     }
 
-    /// Returns the refusal if the server has just refused to run a script from its text. Scripts are
-    /// long, so it is not sent another one for a while.
+    /// Returns the refusal if the server has just refused to run a script from its text. Scripts
+    /// are long, so none is sent for a while.
     fn eval_refusal(&self) -> Option<Failure> {
         let refused = self.eval_refused.lock();
         refused.as_ref().filter(|it| Instant::now() < it.until).map(|it| it.failure.clone())
     }
 
-    /// Remembers the outcome of running a script from its text.
+    /// Records the result of running a script from its text.
     fn note_eval(&self, failure: Option<&Failure>) {
         let mut refused = self.eval_refused.lock();
         let failure = failure.filter(|failure| failure.reason() == DegradedReason::Unauthorized);
@@ -324,12 +325,12 @@ impl Node {
         });
     }
 
-    /// A number that no other connection of the same servers has.
+    /// Returns a number that no other connection of the same servers has.
     pub(super) fn next_number(&self) -> u64 {
         self.counts.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The keeper has made a connection.
+    /// Records that the keeper has opened a connection.
     pub(super) fn note_connected(&self) {
         self.counts.connections.fetch_add(1, Ordering::Relaxed);
         self.events.connected(&self.address);
@@ -338,13 +339,13 @@ impl Node {
         self.breaker.allow_probe(Instant::now());
     }
 
-    /// The server has closed the connection.
+    /// Records that the server has closed the connection.
     pub(super) fn note_lost(&self) {
         self.counts.errors.fetch_add(1, Ordering::Relaxed);
         self.counts.failed(DegradedReason::Unreachable);
     }
 
-    /// The keeper could not make a connection.
+    /// Records that the keeper could not open a connection.
     pub(super) fn note_not_connected(&self, failure: &Failure) {
         self.counts.failed(failure.reason());
         self.events.failed(&self.address, "not connected", failure);
@@ -367,7 +368,7 @@ impl Request<'_> {
     }
 }
 
-/// Without the client, which knows the password.
+/// Omits the client, which contains the password.
 impl fmt::Debug for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Node")

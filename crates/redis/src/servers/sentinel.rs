@@ -1,9 +1,9 @@
-//! A primary that Sentinels name.
+//! A primary that Sentinels report.
 //!
-//! Every Sentinel is watched by a task of its own, which subscribes to the events of failovers and
-//! polls as well. Sentinels learn of a failover one after the other, so they disagree for a moment: a
-//! Sentinel that names another primary than before is believed at once, one that still names the old
-//! primary is not.
+//! A separate task watches every Sentinel: it subscribes to failover events and polls. Sentinels
+//! learn of a failover one after the other, so they disagree for a moment. If a Sentinel reports
+//! another primary than before, it is used immediately. A Sentinel that still reports the old
+//! primary is ignored.
 
 use core::fmt;
 use core::time::Duration;
@@ -21,10 +21,10 @@ use super::failure::Failure;
 use super::link::NodeEvent;
 use super::node::{Node, Request, Timing};
 
-/// Makes the node of an address, with the credentials and settings for it.
+/// Creates the node of an address, with its credentials and settings.
 pub(crate) type MakeNode = Box<dyn Fn(&str) -> Result<Node, Failure> + Send + Sync>;
 
-/// The primary of a service, as its Sentinels name it.
+/// The primary of a service, as its Sentinels report it.
 pub(crate) struct Sentinel {
     watched: Vec<Watched>,
     service: Box<str>,
@@ -37,7 +37,7 @@ pub(crate) struct Sentinel {
 /// One Sentinel.
 struct Watched {
     node: Arc<Node>,
-    /// Has it polled now.
+    /// Triggers a poll.
     wake: Arc<Notify>,
     task: BackgroundTask,
 }
@@ -45,29 +45,30 @@ struct Watched {
 struct State {
     views: Vec<View>,
     primary: Option<Arc<Node>>,
-    /// When a Sentinel last named another primary than before.
+    /// When a Sentinel last reported another primary than before.
     switched: Option<Instant>,
 }
 
-/// What a Sentinel said last.
+/// The last report of a Sentinel.
 #[derive(Clone)]
 enum View {
     /// Nothing yet.
     Pending,
     /// The address of the primary.
     Primary(Box<str>),
-    /// Nothing, at this moment.
+    /// No report since this time.
     Failed(Failure, Instant),
 }
 
-/// How often a Sentinel is polled, in case an event is lost.
+/// The polling interval, in case an event is lost.
 const POLL_EVERY: Duration = Duration::from_millis(500);
 
-/// How long after a failover Sentinels may still name the old primary.
+/// How long Sentinels may still report the old primary after a failover.
 const SETTLE: Duration = Duration::from_secs(10);
 
 impl Sentinel {
-    /// `make_sentinels` make the nodes of the Sentinels, `make` makes the node of a primary.
+    /// Creates the service. `make_sentinels` creates the nodes of the Sentinels, `make` the node of
+    /// a primary.
     pub(crate) fn new(
         sentinels: Vec<Node>,
         service: &str,
@@ -117,11 +118,11 @@ impl Sentinel {
         self.state.borrow().primary.clone()
     }
 
-    /// The primary. Waits until a Sentinel names it.
+    /// Returns the primary. Waits until a Sentinel reports it.
     ///
     /// # Errors
     ///
-    /// When no Sentinel does.
+    /// Returns an error if no Sentinel does.
     pub(crate) async fn primary(self: &Arc<Self>, until: Instant) -> Result<Arc<Node>, Failure> {
         self.ensure_watched()?;
         if let Some(primary) = self.known() {
@@ -134,7 +135,7 @@ impl Sentinel {
                 |view: &View| matches!(view, View::Failed(_, at) if at.elapsed() < POLL_EVERY);
             state.primary.is_some() || state.views.iter().all(has_failed)
         };
-        let late = || Failure::unreachable("no Sentinel has named the primary yet");
+        let late = || Failure::unreachable("no Sentinel has reported the primary yet");
         let state = timeout_at(until, state.wait_for(is_known)).await;
         let Ok(Ok(state)) = state else {
             return Err(late());
@@ -159,7 +160,7 @@ impl Sentinel {
         result.map(|value| (value, primary))
     }
 
-    /// Polls all Sentinels at once, unless that has just been done.
+    /// Polls all Sentinels immediately, unless that has just been done.
     fn refresh_soon(&self) {
         if self.refresh_pace.is_due(Instant::now()) {
             for watched in &self.watched {
@@ -176,7 +177,7 @@ impl Sentinel {
         Ok(())
     }
 
-    /// Asks one Sentinel for the primary, and takes note of the reply.
+    /// Queries one Sentinel for the primary, and records the reply.
     async fn poll(&self, index: usize) {
         let Some(watched) = self.watched.get(index) else {
             return;
@@ -200,7 +201,8 @@ impl Sentinel {
         Ok(address_of(&host, &port.to_string()))
     }
 
-    /// A Sentinel reports a failover: the service, then host and port of the old and the new primary.
+    /// Handles a failover event of a Sentinel: the service, then host and port of the old and the
+    /// new primary.
     fn switched(&self, index: usize, message: &str) {
         let words: Vec<&str> = message.split(' ').collect();
         if let [service, _, _, host, port] = words.as_slice()
@@ -210,7 +212,7 @@ impl Sentinel {
         }
     }
 
-    /// Takes note of what a Sentinel said, and uses the primary that it names if that is news.
+    /// Records the report of a Sentinel, and uses its primary if that is new.
     fn note(&self, index: usize, view: View) {
         self.state.send_modify(|state| {
             let Some(seen) = state.views.get_mut(index) else {
@@ -218,7 +220,7 @@ impl Sentinel {
             };
             let before = match &view {
                 View::Primary(_) => core::mem::replace(seen, view.clone()),
-                // What it said before it failed still holds.
+                // Its report before the failure still applies.
                 View::Pending | View::Failed(..) => {
                     if !matches!(seen, View::Primary(_)) {
                         *seen = view;
@@ -243,8 +245,7 @@ impl Sentinel {
         });
     }
 
-    /// Uses the primary at an address. One with another address than before starts with a breaker
-    /// of its own.
+    /// Uses the primary at an address. A new address starts with a new breaker.
     fn adopt(&self, state: &mut State, index: usize, address: &str) {
         if state.primary.as_ref().is_some_and(|primary| primary.address() == address) {
             return;
@@ -262,12 +263,12 @@ impl Sentinel {
     }
 }
 
-/// Polls a Sentinel again and again, which also keeps its connection and the subscription up.
+/// Polls a Sentinel repeatedly, which also maintains its connection and the subscription.
 async fn watch(sentinel: Weak<Sentinel>, index: usize, wake: Arc<Notify>) {
     while let Some(sentinel) = sentinel.upgrade() {
         sentinel.poll(index).await;
         drop(sentinel);
-        // Either it is woken, or the time is over.
+        // Woken, or the interval is over.
         let _ = timeout(POLL_EVERY, wake.notified()).await;
     }
 }

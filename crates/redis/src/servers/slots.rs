@@ -1,4 +1,4 @@
-//! Which node of a cluster has which key.
+//! The nodes of the slots of a cluster.
 
 use redis::Value;
 
@@ -16,11 +16,11 @@ struct Range {
     address: Box<str>,
 }
 
-/// Slots of every cluster.
+/// The number of slots of a cluster.
 pub(crate) const SLOTS: u16 = 16_384;
 
 impl SlotMap {
-    /// Reads the answer of `CLUSTER SLOTS`; `host` is that of the node asked, for nodes that do
+    /// Reads the reply of `CLUSTER SLOTS`. `host` is that of the queried node, for nodes that do
     /// not know their own name.
     pub(crate) fn read(answer: &Value, host: &str) -> Option<Self> {
         let Value::Array(rows) = answer else {
@@ -42,13 +42,13 @@ impl SlotMap {
         Some(Self { ranges })
     }
 
-    /// The address of the node that has a slot.
+    /// Returns the address of the node with a slot.
     pub(crate) fn address(&self, slot: u16) -> Option<&str> {
         let at = self.ranges.partition_point(|range| range.last < slot);
         self.ranges.get(at).filter(|range| range.first <= slot).map(|range| &*range.address)
     }
 
-    /// Every primary, once.
+    /// Returns every primary once.
     pub(crate) fn addresses(&self) -> Vec<&str> {
         let mut all: Vec<&str> = self.ranges.iter().map(|range| &*range.address).collect();
         all.sort_unstable();
@@ -75,7 +75,8 @@ impl SlotMap {
     }
 }
 
-/// The slot of a key: of what is between its first braces, if there is anything, as Redis has it.
+/// Returns the slot of a key: that of the text between its first braces, if any, as Redis defines
+/// it.
 pub(crate) fn slot_of(key: &[u8]) -> u16 {
     let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
         let rest = &key[open + 1..];
@@ -85,7 +86,7 @@ pub(crate) fn slot_of(key: &[u8]) -> u16 {
     crc16(tag.unwrap_or(key)) % SLOTS
 }
 
-/// CRC-16/XMODEM, bit by bit: a tag has sixteen bytes.
+/// CRC-16/XMODEM, bit by bit, because a tag has only sixteen bytes.
 fn crc16(bytes: &[u8]) -> u16 {
     let mut crc = 0u16;
     for byte in bytes {

@@ -1,4 +1,4 @@
-//! What the tests of the Redis store share.
+//! Shared code of the tests of the Redis store.
 #![allow(dead_code, reason = "every test file uses a part of it")]
 
 pub(crate) mod subject;
@@ -9,12 +9,12 @@ use slidegate::{Algorithm, Policy, Quota};
 use slidegate_redis::{Redis, RedisBuilder};
 use slidegate_testkit::server::RedisServer;
 
-/// A runtime of one thread, as a test wants it.
+/// Returns a runtime with one thread.
 pub(crate) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// A server, patiently: what is slow on a busy machine is not what a test is about.
+/// Returns a builder with long deadlines for busy machines.
 pub(crate) fn patient(url: &str) -> RedisBuilder {
     Redis::single(url)
         .unwrap()
@@ -22,7 +22,7 @@ pub(crate) fn patient(url: &str) -> RedisBuilder {
         .connect_deadline(Duration::from_secs(10))
 }
 
-/// So many units in so many milliseconds, counted exactly.
+/// Returns a policy of `limit` units in `window_ms` milliseconds, counted exactly.
 pub(crate) fn policy(name: &str, limit: u64, window_ms: u64) -> Policy {
     Policy::builder(name)
         .quota(Quota::new(limit, Duration::from_millis(window_ms)).unwrap())
@@ -31,7 +31,7 @@ pub(crate) fn policy(name: &str, limit: u64, window_ms: u64) -> Policy {
         .unwrap()
 }
 
-/// Every key there is, with its TTL in milliseconds.
+/// Returns every key with its TTL in milliseconds.
 pub(crate) fn keys(server: &RedisServer) -> Vec<(String, i64)> {
     let mut connection = server.connection().unwrap();
     let names: Vec<Vec<u8>> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
@@ -44,22 +44,25 @@ pub(crate) fn keys(server: &RedisServer) -> Vec<(String, i64)> {
         .collect()
 }
 
-/// A runtime of two threads, for callers that go on while the test waits for a server.
+/// Returns a runtime with two threads, for callers that continue while the test waits for a server.
 pub(crate) fn crew() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-/// Looks again and again until it is true, and says how long that took.
+/// Polls until the condition is true, and returns how long that took.
 pub(crate) async fn eventually(what: &str, mut look: impl AsyncFnMut() -> bool) -> Duration {
     let began = tokio::time::Instant::now();
     while !look().await {
-        assert!(began.elapsed() < slidegate_testkit::server::PATIENCE, "in vain: {what}");
+        assert!(
+            began.elapsed() < slidegate_testkit::server::PATIENCE,
+            "timed out waiting for {what}"
+        );
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     began.elapsed()
 }
 
-/// The same policy that answers in another way when Redis does not.
+/// Returns the same policy with another failure mode.
 pub(crate) fn failing(policy: &Policy, mode: slidegate::FailureMode) -> Policy {
     Policy::builder(policy.name())
         .quotas(policy.quotas().to_vec())

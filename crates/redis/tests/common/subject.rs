@@ -12,7 +12,7 @@ use slidegate_testkit::{
 };
 use tokio::runtime::Runtime;
 
-/// A limiter whose clock is set by hand, with keys that no other subject has.
+/// A limiter with a manual clock and unique keys.
 pub(crate) struct RedisSubject {
     runtime: Arc<Runtime>,
     limiter: RedisLimiter,
@@ -23,7 +23,7 @@ pub(crate) struct RedisSubject {
 }
 
 impl RedisSubject {
-    /// A limiter for the policy of a trace; `connect` starts the builder of the servers.
+    /// Creates a limiter for the policy of a trace. `connect` returns the builder of the servers.
     pub(crate) fn new(
         runtime: &Arc<Runtime>,
         connect: &dyn Fn() -> RedisBuilder,
@@ -52,8 +52,7 @@ impl RedisSubject {
 impl Subject for RedisSubject {
     type Receipt = (String, Receipt);
 
-    /// Memory does not let its clock go back, and neither does this: what the scripts make of a
-    /// server's clock that does has tests of its own.
+    /// Like memory, does not let the clock go back. Clock steps of a server have separate tests.
     fn set_time(&mut self, now: Duration) -> Result<(), Refusal> {
         self.now = self.now.max(now);
         self.clock.set(self.now);
@@ -142,7 +141,7 @@ impl Subject for RedisSubject {
 }
 
 fn limiter(redis: &Redis, spec: &PolicySpec) -> Result<RedisLimiter, slidegate::Error> {
-    // A clock set by hand has nothing to do with the time that the deny cache goes by.
+    // The deny cache does not use the manual clock.
     let builder = redis.limiter(spec.policy("trace")?).deny_cache(0);
     builder.tick(Duration::from_millis(spec.tick_ms)).build()
 }

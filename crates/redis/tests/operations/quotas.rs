@@ -1,7 +1,8 @@
-//! Quotas that are given with a request.
+//! Quotas that come with a request.
 //!
-//! What could go wrong: a limit of one request that applies to the next, a denial under a small limit
-//! that the deny cache repeats under a large one, units of a long window dropped by a short one.
+//! What could go wrong: a limit of one request that applies to the next, a denial with a small
+//! limit that the deny cache repeats with a large one, units of a long window dropped by a short
+//! one.
 
 use std::time::Duration;
 

@@ -16,7 +16,7 @@ fn tick_and_algorithm_are_part_of_the_name() {
 }
 
 #[test]
-fn every_algorithm_has_a_script_and_a_name_of_its_own() {
+fn every_algorithm_has_a_script_and_a_separate_name() {
     let tick = Duration::from_millis(1);
     let quotas = [Quota::per_minute(1)];
     let mut names = std::collections::HashSet::new();
@@ -24,12 +24,12 @@ fn every_algorithm_has_a_script_and_a_name_of_its_own() {
         assert!(ScriptLimits::new(&quotas, algorithm, tick, tick).is_ok(), "{algorithm}");
         names.insert(stored_as("api", tick, algorithm));
     }
-    // Only the log and the capped log share theirs.
+    // Only the log and the capped log share their name.
     assert_eq!(names.len(), Algorithm::ALL.len() - 1);
 }
 
 #[tokio::test]
-async fn what_an_algorithm_cannot_do_is_a_typed_error() {
+async fn unsupported_operations_return_a_typed_error() {
     let redis = Redis::single("redis://127.0.0.1:1").unwrap().build().unwrap();
     for (name, has_leases, has_history) in [
         ("log", true, true),
@@ -43,7 +43,7 @@ async fn what_an_algorithm_cannot_do_is_a_typed_error() {
         let policy = policy.algorithm(name.parse().unwrap()).build().unwrap();
         let leased = redis.limiter(policy.clone()).leases(Duration::from_millis(5)).build();
         assert_eq!(leased.is_ok(), has_leases, "{name}");
-        // There is no server, so what is supported fails in another way.
+        // There is no server, so supported operations fail in another way.
         let history = redis.limiter(policy).build().unwrap().history("key").await;
         let is_supported = history.unwrap_err().kind() != ErrorKind::Unsupported;
         assert_eq!(is_supported, has_history, "{name}");

@@ -8,7 +8,7 @@ use super::super::{ALONE, Clock, KeyOp, Op, ScriptKind, ScriptLimits, batch_text
 use super::coverage::prepare;
 use super::{Caller, START, decided, limits, ms};
 
-/// Those that have a fast path.
+/// The algorithms with a fast path.
 const ALGORITHMS: [Algorithm; 5] = [
     Algorithm::Log,
     Algorithm::LogCapped { bytes_max: 64 },
@@ -37,7 +37,7 @@ fn run_batch(
     redis::from_redis_value(value).unwrap()
 }
 
-// A check in a batch must get the reply it would have got alone, and leave the same state.
+// A check in a batch must get the same reply as alone, and leave the same state.
 #[test]
 pub(super) fn batch_decides_like_single_calls() {
     let mut caller = Caller::start();
@@ -48,7 +48,7 @@ pub(super) fn batch_decides_like_single_calls() {
         let (mut random, mut now) = (Random::new(11), START);
         let (mut asked, mut alone) = (0_u32, 0_u32);
         for _ in 0..400 {
-            // Now and then longer than a gap of two bytes, or than any window.
+            // Sometimes longer than a gap of two bytes, or than any window.
             let most = random.pick(&[30, 300, 3_000, 20_000, 70_000]);
             now += ms(random.between(0, most));
             let users: Vec<usize> = (0..8).filter(|_| random.chance(50)).collect();

@@ -1,6 +1,7 @@
-//! The scripts in a real server: what cannot be seen through a limiter.
+//! The scripts in a real server: behavior that is not visible through a limiter.
 //!
-//! `tests/conformance.rs` runs the traces of every algorithm, `tests/given_clock.rs` steps the clock.
+//! `tests/conformance.rs` runs the traces of every algorithm, `tests/given_clock.rs` steps the
+//! clock.
 
 mod block;
 mod borders;
@@ -55,7 +56,7 @@ impl Caller {
         Self { connection: server.connection().unwrap(), scripts, _server: server }
     }
 
-    /// Runs the script that fits, at `now`.
+    /// Runs the matching script at `now`.
     fn call(
         &mut self,
         now: Duration,
@@ -80,7 +81,7 @@ impl Caller {
         coverage::record(value.map_err(|error| failed(error.to_string()))?).map_err(failed)
     }
 
-    /// The reply for one key.
+    /// Returns the reply for one key.
     fn run(
         &mut self,
         now: Duration,
@@ -116,38 +117,38 @@ fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Units admitted so many milliseconds ago.
+/// Returns units admitted `age_ms` milliseconds ago.
 const fn charge(units: u64, age_ms: u64) -> Charge {
     Charge { units, age: Duration::from_millis(age_ms) }
 }
 
-/// Quotas as limit and milliseconds, in ticks of a millisecond.
+/// Creates quotas from limits and milliseconds, in ticks of a millisecond.
 fn limits(algorithm: Algorithm, quotas: &[(u64, u64)]) -> ScriptLimits {
     let quota = |&(limit, millis): &(u64, u64)| Quota::new(limit, ms(millis)).unwrap();
     let quotas: Vec<Quota> = quotas.iter().map(quota).collect();
     ScriptLimits::new(&quotas, algorithm, ms(1), ms(1)).unwrap()
 }
 
-/// Whether it was allowed, the units taken, and those that count against the first quota.
+/// Returns whether it was allowed, the units taken, and those that count against the first quota.
 fn decided(reply: &KeyReply) -> (bool, u64, u64) {
     match reply {
         KeyReply::Decision { allowed, units, used, .. } => (*allowed, *units, used[0]),
-        other => panic!("{other:?} is no decision"),
+        other => panic!("{other:?} is not a decision"),
     }
 }
 
-/// How long until the cost passes the first quota.
+/// Returns the time until the first quota allows the cost.
 fn retry_after(reply: &KeyReply) -> Option<Duration> {
     match reply {
         KeyReply::Decision { quotas, .. } => quotas[0].retry_after().duration(),
-        other => panic!("{other:?} is no decision"),
+        other => panic!("{other:?} is not a decision"),
     }
 }
 
-/// The refund of what a check took.
+/// Returns the refund of the units of a check.
 fn refund_of(reply: &KeyReply) -> Op<'static> {
     match *reply {
         KeyReply::Decision { tick, epoch, units, .. } => Op::Refund { tick, units, epoch },
-        ref other => panic!("{other:?} is no decision"),
+        ref other => panic!("{other:?} is not a decision"),
     }
 }

@@ -34,7 +34,7 @@ fn one_probe_at_a_time_and_success_closes() {
     assert_eq!(breaker.state(later), BreakerState::HalfOpen);
     let probe = breaker.enter(later).unwrap();
     assert_eq!(breaker.state(later), BreakerState::HalfOpen);
-    assert!(breaker.enter(later).is_err(), "a second probe beside the first");
+    assert!(breaker.enter(later).is_err(), "a second probe next to the first");
     probe.succeed();
     assert_eq!(breaker.state(later), BreakerState::Closed);
     assert!(breaker.enter(later).is_ok());
@@ -65,7 +65,7 @@ fn failed_probes_wait_longer_up_to_the_bound() {
 }
 
 #[test]
-fn an_old_success_does_not_close_it() {
+fn an_outdated_success_does_not_close_it() {
     let (breaker, now) = (Breaker::new(SETTINGS), Instant::now());
     let old = breaker.enter(now).unwrap();
     breaker.trip(now);

@@ -13,7 +13,7 @@ fn reading(start: Instant, server_ms: u32, sent_ms: u32, received_ms: u32) -> Cl
 }
 
 #[test]
-fn notices_steps_both_ways_and_nothing_else() {
+fn detects_steps_in_both_directions_only() {
     let (detector, start) = (ClockJumpDetector::new(500 * MS), Instant::now());
     let small = |millis| Some(ClockStep::Small(millis * MS));
     for (server, sent, received, expected, what) in [
@@ -32,9 +32,9 @@ fn notices_steps_both_ways_and_nothing_else() {
     }
 }
 
-// A server whose clock is being slewed, seen by a process that has been idle for a minute.
+// A server whose clock is being slewed, seen by a process that was idle for a minute.
 #[test]
-fn drift_is_no_step() {
+fn drift_is_not_a_step() {
     let (detector, start) = (ClockJumpDetector::new(500 * MS), Instant::now());
     assert_eq!(detector.step(reading(start, 0, 0, 1)), None);
     assert_eq!(detector.step(reading(start, 60_060, 60_000, 60_001)), None);
@@ -44,7 +44,7 @@ fn drift_is_no_step() {
 }
 
 #[test]
-fn replies_out_of_order_are_no_step() {
+fn out_of_order_replies_are_not_a_step() {
     let (detector, start) = (ClockJumpDetector::new(500 * MS), Instant::now());
     assert_eq!(detector.step(reading(start, 2000, 2000, 2001)), None);
     assert_eq!(detector.step(reading(start, 100, 100, 2002)), None);

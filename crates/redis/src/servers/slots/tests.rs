@@ -12,8 +12,8 @@ fn answer(rows: &[(i64, i64, &str, i64)]) -> Value {
 }
 
 #[test]
-fn slots_are_those_of_redis() {
-    // As `CLUSTER KEYSLOT` answers.
+fn slots_match_redis() {
+    // As `CLUSTER KEYSLOT` returns.
     assert_eq!(slot_of(b"foo"), 12_182);
     assert_eq!(slot_of(b"{foo}.bar"), 12_182);
     assert_eq!(slot_of(b"x{foo}y{bar}"), 12_182);
@@ -49,7 +49,7 @@ fn a_moved_slot_leaves_its_neighbors() {
 }
 
 #[test]
-fn nonsense_is_no_map() {
+fn rejects_invalid_replies() {
     assert!(SlotMap::read(&Value::Nil, "").is_none());
     assert!(SlotMap::read(&answer(&[(0, 20_000, "a", 1)]), "").is_none());
     assert!(SlotMap::read(&Value::Array(vec![Value::Int(1)]), "").is_none());
