@@ -1,7 +1,7 @@
 //! The server's clock jumps: noticed, told once, and nobody pays for longer than a window.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
-#![expect(clippy::print_stdout, reason = "a test tells what it measured")]
+#![expect(clippy::print_stdout, reason = "a test prints its measurements")]
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! A subject and the model, side by side.
+//! Compares a subject with the model.
 
 use core::time::Duration;
 
@@ -10,13 +10,13 @@ use crate::random::random_trace;
 use crate::subject::{Refusal, Subject};
 use crate::trace::{Step, Trace};
 
-/// Plays the random trace of a seed on memory and on the model.
+/// Runs the random trace of a seed on the in-memory limiter and on the model.
 pub fn compare(seed: u64, algorithm: Algorithm) -> Result<(), String> {
     compare_with(&random_trace(seed, algorithm), MemorySubject::new)
 }
 
-/// Plays a trace on a subject and on the model, and compares every field of every answer. When they
-/// differ, the error is the difference and the shortest trace found that shows it.
+/// Runs a trace on a subject and on the model, and compares every field of every result. If they
+/// differ, the error contains the difference and the shortest trace found that shows it.
 pub fn compare_with<S: Subject>(
     trace: &Trace,
     make: impl Fn(&Trace) -> Result<S, Refusal>,
@@ -36,7 +36,7 @@ pub fn compare_with<S: Subject>(
     Err(format!("{}: {difference}\n{written}", trace.name))
 }
 
-/// Leaves out every step that is not needed for the trace to fail.
+/// Removes every step that is not needed for the trace to fail.
 fn shorten(trace: &mut Trace, fails: impl Fn(&Trace) -> bool) {
     let mut index = trace.steps.len();
     while index > 0 {
@@ -54,9 +54,9 @@ fn side_by_side<S: Subject>(trace: &Trace, subject: &mut S) -> Result<(), (usize
     for (index, step) in trace.steps.iter().enumerate() {
         let at = Duration::from_millis(trace.start_ms + step.at_ms);
         let (expected, got) = (play(&mut model, at, step), play(&mut player, at, step));
-        // A store may or may not still know a key of which nothing counts.
+        // A store may or may not still have a key without current units.
         if expected != got && expected != Ok(Outcome::Found(false)) {
-            let what = format!("step {}: the model says {expected:?}, not {got:?}", index + 1);
+            let what = format!("step {}: the model returns {expected:?}, not {got:?}", index + 1);
             return Err((index, what));
         }
     }

@@ -1,4 +1,4 @@
-//! Reading the traces of the `conformance` folder.
+//! Reads the traces of the `conformance` directory.
 
 use core::fmt;
 use std::collections::BTreeSet;
@@ -8,16 +8,16 @@ use crate::policy::Mode;
 use crate::subject::Capability;
 use crate::trace::{Expect, Op, Step, Trace};
 
-/// A trace that cannot be read or contradicts itself.
+/// The error of a trace that cannot be read or is inconsistent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadError {
     /// The file, or the name of the trace.
     pub what: String,
-    /// What is wrong with it.
+    /// The reason.
     pub why: String,
 }
 
-/// All traces, in the order of their names.
+/// Returns all traces, ordered by name.
 pub fn load_all() -> Result<Vec<Trace>, LoadError> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance");
     let refuse = |error: std::io::Error| fault("conformance", error.to_string());
@@ -30,7 +30,7 @@ pub fn load_all() -> Result<Vec<Trace>, LoadError> {
     paths.iter().map(|path| load(path)).collect()
 }
 
-/// Reads one trace and checks that it makes sense.
+/// Reads one trace and checks that it is consistent.
 pub fn parse(text: &str) -> Result<Trace, LoadError> {
     let trace: Trace =
         serde_json::from_str(text).map_err(|error| fault("trace", error.to_string()))?;
@@ -69,7 +69,7 @@ fn trace_fault(trace: &Trace) -> Option<String> {
     trace.policy.fault().or_else(|| faults.next())
 }
 
-/// Everything a store needs to be able to do for a trace.
+/// Returns everything that a store must support for a trace.
 fn needs(trace: &Trace) -> BTreeSet<Capability> {
     let policy = &trace.policy;
     let mut needed = BTreeSet::new();
@@ -145,7 +145,7 @@ fn expect_fault(step: &Step) -> Option<String> {
         || retry_after_ms.is_some()
         || reset_after_ms.is_some();
     let misplaced = [
-        judged && !step.op.is_judging(),
+        judged && !step.op.returns_decision(),
         receipt.is_some() && !matches!(step.op, Op::Check | Op::Reserve | Op::CheckAtMost),
         units.is_some()
             && !matches!(step.op, Op::Refund | Op::Settle | Op::CheckAtMost | Op::Charge),

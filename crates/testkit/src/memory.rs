@@ -1,4 +1,4 @@
-//! Memory as a subject.
+//! The in-memory limiter as a subject.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use crate::policy::{PolicySpec, QuotaSpec, quotas};
 use crate::subject::{Answer, AnswerAndTaken, Refusal, Standing, Subject, Taken};
 use crate::trace::Trace;
 
-/// A [`Limiter`] in memory with a clock set by hand.
+/// A [`Limiter`] in memory with a manual clock.
 #[derive(Debug)]
 pub struct MemorySubject {
     policy: PolicySpec,
@@ -19,7 +19,7 @@ pub struct MemorySubject {
     chore: Chore,
 }
 
-/// What happens whenever the clock is set, and nobody must notice.
+/// A task that runs whenever the clock is set and must not change decisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Chore {
     Nothing,
@@ -28,17 +28,17 @@ enum Chore {
 }
 
 impl MemorySubject {
-    /// A limiter for the policy of a trace.
+    /// Creates a limiter for the policy of a trace.
     pub fn new(trace: &Trace) -> Result<Self, Refusal> {
         Self::build(trace, Chore::Nothing).map_err(failed)
     }
 
-    /// The same, swept from end to end whenever the clock is set.
+    /// The same, swept completely whenever the clock is set.
     pub fn sweeping(trace: &Trace) -> Result<Self, Refusal> {
         Self::build(trace, Chore::Sweep).map_err(failed)
     }
 
-    /// The same, saved and restored whenever the clock is set, which makes receipts void.
+    /// The same, saved and restored whenever the clock is set, which voids receipts.
     pub fn restarting(trace: &Trace) -> Result<Self, Refusal> {
         Self::build(trace, Chore::Restart).map_err(failed)
     }
@@ -86,7 +86,7 @@ impl Subject for MemorySubject {
         let decision = match tier {
             None => self.limiter.check_cost(key, cost),
             Some(name) => {
-                let unknown = || Refusal::Failed(format!("there is no tier {name}"));
+                let unknown = || Refusal::Failed(format!("unknown tier {name}"));
                 let tier = self.tiers.get(name).ok_or_else(unknown)?;
                 self.limiter.with(tier).map_err(failed)?.check_cost(key, cost)
             }
@@ -152,7 +152,7 @@ fn builder(
 ) -> Result<LimiterBuilder, slidegate::Error> {
     let tick = Duration::from_millis(spec.tick_ms);
     let builder = Limiter::builder(spec.policy("trace")?).clock(clock.clone()).tick(tick);
-    // A chore goes through all shards every time: with fewer of them, more traces can be tried.
+    // The task visits all shards every time: with fewer shards, more traces can be run.
     Ok(if chore == Chore::Nothing { builder } else { builder.shards(16) })
 }
 

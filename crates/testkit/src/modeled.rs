@@ -1,4 +1,4 @@
-//! The naive models as a subject.
+//! The models as a subject.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -9,11 +9,11 @@ use crate::policy::{Algorithm, Mode, PolicySpec, QuotaSpec};
 use crate::subject::{Answer, AnswerAndTaken, Capability, Refusal, Standing, Subject, Taken};
 use crate::trace::Trace;
 
-/// A limiter made of naive models, one for every key.
+/// A limiter that consists of simple models, one per key.
 ///
-/// It proves the traces before there is a store to run them: an expectation that the model does not
-/// meet is wrong, or the model is. A byte cap is ignored, since a capped log must not differ
-/// where a trace can see it.
+/// It checks the traces without a store: if an expectation differs from the model, one of them is
+/// wrong. A byte cap is ignored, because a capped log must not differ in the results that a trace
+/// compares.
 #[derive(Debug)]
 pub struct ModelSubject {
     policy: PolicySpec,
@@ -33,7 +33,7 @@ struct Keyed {
     birth: u64,
 }
 
-/// Which units an allowed check took.
+/// The units that an allowed check took.
 #[derive(Debug)]
 pub struct ModelReceipt {
     key: String,
@@ -43,7 +43,7 @@ pub struct ModelReceipt {
 }
 
 impl ModelSubject {
-    /// A limiter for the policy of a trace.
+    /// Creates a limiter for the policy of a trace.
     pub fn new(trace: &Trace) -> Self {
         Self {
             policy: trace.policy.clone(),
@@ -58,12 +58,12 @@ impl ModelSubject {
         self.policy.tick_ms * 1_000_000
     }
 
-    /// The tick that judges: the last one that has begun.
+    /// Returns the tick for decisions: the last one that has started.
     fn now(&self) -> u64 {
         self.now_ns / self.tick_ns()
     }
 
-    /// The tick that an admission is dated: the first one that has not yet passed.
+    /// Returns the tick at which an admission is recorded: the first one that has not passed yet.
     fn date(&self) -> u64 {
         self.now_ns.div_ceil(self.tick_ns())
     }
@@ -82,7 +82,7 @@ impl ModelSubject {
         };
         match self.policy.tiers.get(tier) {
             Some(quotas) => Ok(self.in_ticks(quotas)),
-            None => Err(Refusal::Failed(format!("there is no tier {tier}"))),
+            None => Err(Refusal::Failed(format!("unknown tier {tier}"))),
         }
     }
 
@@ -105,7 +105,7 @@ impl ModelSubject {
         self.keys.entry(key.into()).or_insert(Keyed { model, birth })
     }
 
-    /// Looks at the model of a key, an empty one if the key is new.
+    /// Reads the model of a key, or an empty one if the key is new.
     fn look<T>(&self, key: &str, see: impl FnOnce(&dyn Model) -> T) -> T {
         match self.keys.get(key) {
             Some(keyed) => see(keyed.model.as_ref()),
@@ -153,7 +153,7 @@ impl ModelSubject {
         self.look(key, |model| quotas.all(|(place, quota)| model.fits(place, *quota, now, cost)))
     }
 
-    /// Records units as of now, whether they fit or not.
+    /// Records units now, whether they fit or not.
     fn take(&mut self, key: &str, quotas: &[TickQuota], units: u64) -> ModelReceipt {
         let (now, at) = (self.now(), self.date());
         if self.look(key, |model| model.is_as_new(quotas, now)) {
@@ -164,7 +164,7 @@ impl ModelSubject {
         ModelReceipt { key: key.into(), birth: keyed.birth, at, units }
     }
 
-    /// The key that a receipt is about, unless it was forgotten since.
+    /// Returns the key of a receipt, unless it was reset since.
     fn named(&mut self, receipt: &ModelReceipt) -> Option<&mut Keyed> {
         self.keys.get_mut(&receipt.key).filter(|keyed| keyed.birth == receipt.birth)
     }
@@ -201,7 +201,7 @@ impl Subject for ModelSubject {
         key: &str,
         cost: u64,
     ) -> Result<AnswerAndTaken<ModelReceipt>, Refusal> {
-        // Naive on purpose: the largest cost that fits, by halving what is left to try.
+        // Simple on purpose: the largest cost that fits, by bisection.
         let quotas = self.quotas(None)?;
         let (mut fits, mut fails) = (0, cost.saturating_add(1));
         while fails - fits > 1 {

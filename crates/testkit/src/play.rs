@@ -1,4 +1,4 @@
-//! Plays the steps of a trace on a subject; what comes out is judged elsewhere.
+//! Runs the steps of a trace on a subject, without comparing the results.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -6,19 +6,19 @@ use std::collections::BTreeMap;
 use crate::subject::{Answer, Refusal, Subject};
 use crate::trace::{Op, Step};
 
-/// A subject with the receipts that it has handed out, by their labels.
+/// A subject with its receipts, by their labels.
 pub(crate) struct Player<'a, S: Subject> {
     pub(crate) subject: &'a mut S,
     receipts: BTreeMap<&'a str, S::Receipt>,
 }
 
-/// What came out of a step.
+/// The result of a step.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Decision {
         answer: Answer,
         has_receipt: bool,
-        /// Units taken, if the operation chooses how many.
+        /// The units taken, if the operation chooses their number.
         units: Option<u64>,
     },
     Units(u64),
@@ -26,7 +26,7 @@ pub(crate) enum Outcome {
     Used(Vec<u64>),
     /// Units by instant, oldest first.
     History(Vec<(Duration, u64)>),
-    /// There is no receipt to consume: the check that should have handed it out was denied.
+    /// There is no receipt to consume, because the check was denied.
     NoReceipt,
     /// Nothing to compare.
     Done,
@@ -37,7 +37,7 @@ impl<'a, S: Subject> Player<'a, S> {
         Self { subject, receipts: BTreeMap::new() }
     }
 
-    /// Plays a step once, at the time that the subject's clock shows.
+    /// Runs a step once, at the time of the subject's clock.
     pub(crate) fn play(&mut self, step: &'a Step) -> Result<Outcome, Refusal> {
         let Step { op, cost, .. } = *step;
         let (key, tier) = (step.key.as_str(), step.tier.as_deref());

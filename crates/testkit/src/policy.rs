@@ -7,27 +7,27 @@ use serde::{Deserialize, Serialize};
 pub use slidegate::Mode;
 use slidegate::{Error, Policy, Quota};
 
-/// The quotas of a trace and how they are counted.
+/// The quotas of a trace and their algorithm.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct PolicySpec {
-    /// How units are counted.
+    /// The algorithm.
     pub algorithm: Algorithm,
     /// One to eight quotas.
     pub quotas: Vec<QuotaSpec>,
-    /// Sub-windows a window is cut into; for `segments` and only there.
+    /// The number of sub-windows, only for `segments`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub segments: Option<u16>,
-    /// The byte cap of a log; for `log` and only there.
+    /// The byte cap of a log, only for `log`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_max: Option<u32>,
-    /// What a denial means.
+    /// Whether denials are enforced.
     #[serde(default, skip_serializing_if = "is_enforce")]
     pub mode: Mode,
     /// The unit of stored time.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub tick_ms: u64,
-    /// Other quotas, by name, that a step may ask for.
+    /// Other quotas, by name, that a step may use.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tiers: BTreeMap<String, Vec<QuotaSpec>>,
 }
@@ -42,7 +42,7 @@ pub struct QuotaSpec {
     pub window_ms: u64,
 }
 
-/// How units are counted.
+/// The algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Algorithm {
@@ -52,19 +52,19 @@ pub enum Algorithm {
     Counter,
     /// Sub-windows.
     Segments,
-    /// The bucket that refills evenly.
+    /// A bucket that refills evenly.
     Gcra,
     /// One aligned window.
     Fixed,
 }
 
 impl Algorithm {
-    /// All of them.
+    /// All algorithms.
     pub const ALL: [Self; 5] = [Self::Log, Self::Counter, Self::Segments, Self::Gcra, Self::Fixed];
 }
 
 impl PolicySpec {
-    /// A policy of these quotas with everything else as it is by default.
+    /// Creates a policy with these quotas and the defaults.
     pub fn new(algorithm: Algorithm, quotas: Vec<QuotaSpec>) -> Self {
         Self {
             algorithm,
@@ -77,13 +77,13 @@ impl PolicySpec {
         }
     }
 
-    /// The policy that a limiter has.
+    /// Returns the policy for a limiter.
     pub fn policy(&self, name: &str) -> Result<Policy, Error> {
         let policy = Policy::builder(name).quotas(quotas(&self.quotas)?);
         policy.algorithm(self.limiter_algorithm()?).mode(self.mode).build()
     }
 
-    /// The algorithm with its parameter.
+    /// Returns the algorithm with its parameter.
     pub fn limiter_algorithm(&self) -> Result<slidegate::Algorithm, Error> {
         let (name, parameter) = match (self.algorithm, self.bytes_max) {
             (Algorithm::Log, None) => ("log", None),
@@ -96,7 +96,7 @@ impl PolicySpec {
         slidegate::Algorithm::from_parts(name, parameter.map(u64::from))
     }
 
-    /// What is wrong with it, if something is.
+    /// Returns an error message if the policy is invalid.
     pub(crate) fn fault(&self) -> Option<String> {
         if (self.algorithm == Algorithm::Segments) != self.segments.is_some() {
             return Some("`segments` belongs to the algorithm segments, and only there".into());
@@ -121,7 +121,7 @@ impl QuotaSpec {
     }
 }
 
-/// The quotas that a limiter has.
+/// Returns the quotas for a limiter.
 pub fn quotas(specs: &[QuotaSpec]) -> Result<Vec<Quota>, Error> {
     specs.iter().map(|spec| Quota::new(spec.limit, Duration::from_millis(spec.window_ms))).collect()
 }

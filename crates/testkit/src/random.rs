@@ -1,21 +1,22 @@
-//! Traces made up from a seed.
+//! Random traces from a seed.
 
 use slidegate::Quota;
 
 use crate::policy::{Algorithm, Mode, PolicySpec, QuotaSpec};
 use crate::trace::{Op, Step, Trace};
 
-/// A small generator of repeatable numbers (`SplitMix64`), so that a seed names a trace for ever.
+/// A small generator of repeatable numbers (`SplitMix64`), so that a seed always gives the same
+/// trace.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// The generator of a seed.
+    /// Creates the generator of a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -24,36 +25,37 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number from `low` to `high`, both included.
+    /// Returns a number from `low` to `high`, both included.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         let span = u128::from(high - low) + 1;
         let offset = (u128::from(self.bits()) * span) >> 64;
         low + u64::try_from(offset).unwrap_or_default()
     }
 
-    /// True `percent` times in a hundred.
+    /// Returns `true` with a probability of `percent` percent.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.between(1, 100) <= percent
     }
 
-    /// A position in something that has `len` of them, at least one.
+    /// Returns a random index below `len`, which is at least one.
     pub fn index(&mut self, len: usize) -> usize {
         let last = u64::try_from(len).unwrap_or(u64::MAX) - 1;
         usize::try_from(self.between(0, last)).unwrap_or_default()
     }
 
-    /// One of several.
+    /// Returns a random item.
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.index(from.len())]
     }
 }
 
-/// A trace of one policy with nothing expected: mostly up to 150 steps, of a log one in a hundred
-/// has thousands, with small costs and without long pauses, so that it grows long.
+/// Returns a trace of one policy without expectations: mostly up to 150 steps. One in a hundred
+/// traces of a log has thousands of steps, with small costs and without long pauses, so that the
+/// log becomes long.
 ///
-/// It asks for what tends to go wrong: moments exactly at, just before and just after the end of
-/// a window, whole windows skipped, costs at and above the limit, numbers near 2^53, receipts used
-/// late, several quotas, limits of zero, a clock that goes back.
+/// It tries error-prone cases: times exactly at, just before and just after the end of a window,
+/// skipped windows, costs at and above the limit, numbers near 2^53, late receipts, several quotas,
+/// limits of zero, a clock that goes back.
 pub fn random_trace(seed: u64, algorithm: Algorithm) -> Trace {
     let mut random = Random::new(seed);
     let calm = algorithm == Algorithm::Log && seed % 101 == 100;
@@ -80,7 +82,7 @@ pub fn random_trace(seed: u64, algorithm: Algorithm) -> Trace {
     let walk = Walk { random, at_ms: 0, receipts: Vec::new(), walks_back, calm };
     let steps = walk.steps(&policy);
     let name = format!("random-{algorithm:?}-{seed}").to_lowercase();
-    let why = "Made up from a seed.".into();
+    let why = "Generated from a seed.".into();
     Trace { name, why, requires: Vec::new(), policy, start_ms, steps }
 }
 
@@ -93,7 +95,7 @@ fn random_policy(random: &mut Random, algorithm: Algorithm) -> PolicySpec {
         policy.mode = Mode::Shadow;
     }
     if random.chance(20) && algorithm != Algorithm::Gcra {
-        // Other limits in the same windows: what other windows keep is for the traces to say.
+        // Other limits in the same windows. The traces cover other windows.
         let other = |quota: &QuotaSpec| QuotaSpec { limit: quota.limit / 2 + 3, ..*quota };
         policy.tiers.insert("other".into(), policy.quotas.iter().map(other).collect());
     }
@@ -125,14 +127,14 @@ fn random_quota(random: &mut Random, tick_ms: u64) -> QuotaSpec {
 
 const WINDOW_MS_MAX: u64 = Quota::WINDOW_MAX.as_secs() * 1000;
 
-/// A walk through time that asks now and then.
+/// A walk through time with occasional operations.
 struct Walk {
     random: Random,
     at_ms: u64,
-    /// Labels not yet consumed, with the cost asked for.
+    /// Labels not yet consumed, with their costs.
     receipts: Vec<(String, u64)>,
     walks_back: bool,
-    /// Asks often and never pauses for long.
+    /// Checks often and never pauses for long.
     calm: bool,
 }
 
@@ -145,7 +147,7 @@ impl Walk {
             let before_ms = self.at_ms;
             self.advance(quota, policy.tick_ms);
             if policy.algorithm == Algorithm::Gcra && self.at_ms > before_ms {
-                // How much of it has been refilled is for the traces to say.
+                // The traces cover how much of it has been refilled.
                 self.receipts.clear();
             }
             if self.walks_back && self.random.chance(4) {
@@ -181,7 +183,7 @@ impl Walk {
             18 => window + 1,
             _ => window * self.random.between(1, 4) + self.random.between(0, 1),
         };
-        // Eighty years: from the latest start on, that is before 2116, where clocks may end.
+        // Eighty years: from the latest start, that is before 2116, where clocks may end.
         self.at_ms = (self.at_ms + ticks * tick_ms).min(WINDOW_MS_MAX * 8 / tick_ms * tick_ms);
     }
 
@@ -208,7 +210,7 @@ impl Walk {
             }
             37..=41 => {
                 let label = format!("r{number}");
-                // It takes at least one unit. How many more is for the store to say.
+                // It takes at least one unit. The store determines how many more.
                 self.receipts.push((label.clone(), 1));
                 let cost = self.cost(quota);
                 Step { cost, keep_as: Some(label), ..Step::new(at_ms, Op::CheckAtMost) }
@@ -218,7 +220,8 @@ impl Walk {
         }
     }
 
-    /// A bucket pays its debt off by time, and longer than 584 years nobody can say: so not too much.
+    /// Returns a debt. A bucket refills its debt with time, and times above 584 years cannot be
+    /// represented, so the debt is bounded.
     fn debt(&mut self, policy: &PolicySpec, quota: QuotaSpec) -> u64 {
         let debt = self.cost(quota);
         match policy.quotas.iter().map(|quota| quota.limit).min() {
@@ -259,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_names_a_trace_for_ever() {
+    fn a_seed_always_gives_the_same_trace() {
         assert_eq!(Random::new(1).bits(), 0x910a_2dec_8902_5cc1);
         assert_eq!(random_trace(7, Algorithm::Log), random_trace(7, Algorithm::Log));
         assert_ne!(random_trace(7, Algorithm::Log), random_trace(8, Algorithm::Log));

@@ -1,4 +1,4 @@
-//! Putting a store under a trace.
+//! Runs traces on a store.
 
 use core::fmt;
 use core::time::Duration;
@@ -7,37 +7,37 @@ use crate::play::{Outcome, Player, by_instant};
 use crate::subject::{Answer, Refusal, Subject};
 use crate::trace::{Op, Step, Trace};
 
-/// What became of a trace that was not contradicted.
+/// The result of a trace without a mismatch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Report {
-    /// Steps that came out as expected.
+    /// Steps with the expected result.
     pub passed: usize,
-    /// Steps left out for a capability that the trace requires and the store lacks.
+    /// Steps skipped because the store does not support a required operation.
     pub skipped: usize,
 }
 
-/// The first step of a trace that did not come out as expected.
+/// The first step of a trace with an unexpected result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mismatch {
     /// The name of the trace.
     pub trace: String,
     /// The number of the step, the first being 1.
     pub step: usize,
-    /// The step in words.
+    /// The step as text.
     pub what: String,
-    /// What was compared.
+    /// The compared field.
     pub field: &'static str,
-    /// What the trace says.
+    /// The expected value.
     pub expected: String,
-    /// What the store did.
+    /// The actual value.
     pub got: String,
 }
 
-/// Plays a trace on a subject that has just been built for its policy, up to the first step that comes
-/// out otherwise than expected.
+/// Runs a trace on a subject that was just created for its policy, up to the first unexpected
+/// result.
 ///
-/// A step that the subject does not support is skipped if the trace says that it requires that
-/// capability. If the step would have changed something, everything after it is skipped as well.
+/// A step that the subject does not support is skipped if the trace requires that operation. If the
+/// step would have changed state, everything after it is skipped too.
 pub fn run<S: Subject>(trace: &Trace, subject: &mut S) -> Result<Report, Mismatch> {
     let mut player = Player::new(subject);
     let mut report = Report::default();
@@ -121,7 +121,7 @@ impl<'a> Run<'a> {
         self.same("reset_after_ms", reset_after.as_ref(), &answer.reset_after())
     }
 
-    /// Sorts out why the subject did not do something.
+    /// Handles the reason why the subject did not run an operation.
     fn done<T>(&self, field: &'static str, result: Result<T, Refusal>) -> Result<T, Stop> {
         result.map_err(|refusal| match refusal {
             Refusal::Unsupported(lacking) if self.trace.requires.contains(&lacking) => Stop::Skip,
@@ -189,7 +189,7 @@ fn describe(step: &Step) -> String {
         (Op::Refund, Some(of), _) => format!("refund {of}"),
         (Op::Charge, ..) => format!("charge {key} with {cost}"),
         (Op::Block, ..) => format!("block {key} for {} ms", step.for_ms.unwrap_or_default()),
-        _ if op.is_judging() => format!("{op:?} {key} for {cost}").to_lowercase(),
+        _ if op.returns_decision() => format!("{op:?} {key} for {cost}").to_lowercase(),
         _ => format!("{op:?} {key}").to_lowercase(),
     };
     let tier = step.tier.as_ref().map(|tier| format!(" in tier {tier}")).unwrap_or_default();

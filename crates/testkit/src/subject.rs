@@ -1,23 +1,23 @@
-//! What a store must do to be put under a trace.
+//! The interface of stores for traces.
 
 use core::fmt;
 use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// A limiter of one policy whose clock can be set.
+/// A limiter with one policy and a clock that can be set.
 ///
-/// Only `set_time` and `check` are a must. The rest answers [`Refusal::Unsupported`] unless it is
-/// there; the runner lets that pass where a trace says that it requires the capability. A store
-/// behind a network blocks until it has its answer.
+/// Only `set_time` and `check` are required. The other methods return [`Refusal::Unsupported`] by
+/// default, which the runner accepts if the trace requires the operation. A store behind a network
+/// blocks until it has its reply.
 pub trait Subject {
-    /// What an allowed check hands out.
+    /// The receipt of an allowed check.
     type Receipt;
 
-    /// Sets the clock, to a time since the Unix epoch that may be earlier than before.
+    /// Sets the clock to a time since the Unix epoch, which may be earlier than before.
     fn set_time(&mut self, now: Duration) -> Result<(), Refusal>;
 
-    /// Takes `cost` units if they fit, judged by the tier if one is named.
+    /// Takes `cost` units if they fit, with the quotas of the tier if there is one.
     fn check(
         &mut self,
         key: &str,
@@ -25,7 +25,7 @@ pub trait Subject {
         cost: u64,
     ) -> Result<(Answer, Option<Self::Receipt>), Refusal>;
 
-    /// Takes an estimate, to be settled later.
+    /// Takes an estimate, which is settled later.
     fn reserve(
         &mut self,
         _key: &str,
@@ -43,22 +43,22 @@ pub trait Subject {
         Err(Refusal::Unsupported(Capability::AtMost))
     }
 
-    /// Judges and takes nothing.
+    /// Evaluates without taking units.
     fn peek(&mut self, _key: &str, _cost: u64) -> Result<Answer, Refusal> {
         Err(Refusal::Unsupported(Capability::Peek))
     }
 
-    /// Gives back what a receipt names and says how many units that were.
+    /// Refunds the units of a receipt. Returns their number.
     fn refund(&mut self, _receipt: Self::Receipt) -> Result<u64, Refusal> {
         Err(Refusal::Unsupported(Capability::Refund))
     }
 
-    /// Corrects what a receipt names to `actual` and says how many units are recorded now.
+    /// Corrects the units of a receipt to `actual`. Returns the number of recorded units.
     fn settle(&mut self, _receipt: Self::Receipt, _actual: u64) -> Result<u64, Refusal> {
         Err(Refusal::Unsupported(Capability::Settle))
     }
 
-    /// Records units without a check. Returns how many were recorded.
+    /// Records units without a check. Returns their number.
     fn charge(&mut self, _key: &str, _units: u64) -> Result<u64, Refusal> {
         Err(Refusal::Unsupported(Capability::Charge))
     }
@@ -68,31 +68,31 @@ pub trait Subject {
         Err(Refusal::Unsupported(Capability::Block))
     }
 
-    /// Ends a block. Returns whether there was one.
+    /// Ends a block. Returns `true` if there was one.
     fn unblock(&mut self, _key: &str) -> Result<bool, Refusal> {
         Err(Refusal::Unsupported(Capability::Block))
     }
 
-    /// Forgets a key and says whether there was something to forget.
+    /// Removes a key. Returns `true` if it existed.
     fn reset(&mut self, _key: &str) -> Result<bool, Refusal> {
         Err(Refusal::Unsupported(Capability::Reset))
     }
 
-    /// Units that count, for every quota.
+    /// Returns the units that count, for every quota.
     fn usage(&mut self, _key: &str) -> Result<Vec<u64>, Refusal> {
         Err(Refusal::Unsupported(Capability::Usage))
     }
 
-    /// The admissions that count, oldest first, as time since the Unix epoch and units.
+    /// Returns the admissions that count, oldest first, as time since the Unix epoch and units.
     fn history(&mut self, _key: &str) -> Result<Vec<(Duration, u64)>, Refusal> {
         Err(Refusal::Unsupported(Capability::History))
     }
 }
 
-/// The decision of a check of at most n units, and what it took.
+/// The decision of a check of at most n units, and the units that it took.
 pub type AnswerAndTaken<R> = (Answer, Option<Taken<R>>);
 
-/// What a check of at most n units took.
+/// The units that a check of at most n units took.
 #[derive(Debug)]
 pub struct Taken<R> {
     /// The receipt.
@@ -104,34 +104,34 @@ pub struct Taken<R> {
 /// A decision, as a trace sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// Whether the request may go on.
+    /// Whether the request is allowed.
     pub allowed: bool,
-    /// Whether it may only because the policy is in shadow mode.
+    /// Whether it is allowed only because the policy is in shadow mode.
     pub shadow_denied: bool,
-    /// Where every quota stands.
+    /// The status of every quota.
     pub quotas: Vec<Standing>,
 }
 
-/// Where one quota stands.
+/// The status of one quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Standing {
-    /// The limit that judged.
+    /// The limit.
     pub limit: u64,
     /// Units left, after the request if it was allowed.
     pub remaining: u64,
-    /// How long until the cost would pass: zero when it passes, `None` for never.
+    /// The time until the cost would be allowed: zero if it is, `None` for never.
     pub retry_after: Option<Duration>,
-    /// How long until more units become available; zero when all are.
+    /// The time until more units become available, or zero if all are.
     pub reset_after: Duration,
 }
 
-/// What not every store can do.
+/// An operation that not every store supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Capability {
-    /// Looking without taking.
+    /// Evaluating without taking units.
     Peek,
-    /// Giving back.
+    /// Refunds.
     Refund,
     /// Taking an estimate and correcting it.
     Settle,
@@ -141,15 +141,15 @@ pub enum Capability {
     Charge,
     /// Denying a key for a time.
     Block,
-    /// Forgetting a key.
+    /// Removing a key.
     Reset,
-    /// Saying how many units count.
+    /// The number of units that count.
     Usage,
-    /// Saying which admissions count.
+    /// The list of admissions that count.
     History,
     /// Other quotas for some keys.
     Tiers,
-    /// Judging without denying.
+    /// Shadow mode.
     Shadow,
     /// A log with a byte cap.
     BytesMax,
@@ -159,17 +159,17 @@ pub enum Capability {
     ClockBack,
 }
 
-/// Why a step was not carried out.
+/// The reason why a step was not run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
-    /// The store cannot do this at all.
+    /// The store does not support the operation.
     Unsupported(Capability),
-    /// The store should have done this and failed.
+    /// The store failed.
     Failed(String),
 }
 
 impl Answer {
-    /// How long until the cost would pass every quota; `None` for never.
+    /// Returns the time until every quota would allow the cost, or `None` for never.
     pub fn retry_after(&self) -> Option<Duration> {
         self.quotas
             .iter()
@@ -177,15 +177,15 @@ impl Answer {
             .try_fold(Duration::ZERO, |longest, one| Some(longest.max(one?)))
     }
 
-    /// How long until more units become available in the quota with the fewest left; of several
-    /// such, in the one that frees units last.
+    /// Returns the time until more units become available in the quota with the fewest left. Of
+    /// several, uses the one that frees units last.
     pub fn reset_after(&self) -> Duration {
         let fewest = self.quotas.iter().map(|quota| quota.remaining).min();
         let tightest = self.quotas.iter().filter(|quota| Some(quota.remaining) == fewest);
         tightest.map(|quota| quota.reset_after).max().unwrap_or_default()
     }
 
-    /// Units left, for every quota.
+    /// Returns the units left, for every quota.
     pub fn remaining(&self) -> Vec<u64> {
         self.quotas.iter().map(|quota| quota.remaining).collect()
     }

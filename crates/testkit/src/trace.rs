@@ -5,52 +5,53 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::policy::{PolicySpec, is_one, one};
 use crate::subject::Capability;
 
-/// One trace, as it stands in a file of the `conformance` folder.
+/// A trace, as in a file of the `conformance` directory.
 ///
-/// The format is described for every language in that folder's README.
+/// The README of that directory describes the format.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trace {
-    /// The name of the file without its ending.
+    /// The name of the file without its extension.
     pub name: String,
-    /// What would be wrong if it failed, in a sentence.
+    /// One sentence: what is wrong if the trace fails.
     pub why: String,
-    /// What a store must be able to do beyond a plain check.
+    /// Operations that a store must support beyond a plain check.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requires: Vec<Capability>,
-    /// Who judges.
+    /// The policy.
     pub policy: PolicySpec,
-    /// What the clock shows in the beginning, in milliseconds since the Unix epoch.
+    /// The time of the clock at the start, in milliseconds since the Unix epoch.
     #[serde(default)]
     pub start_ms: u64,
-    /// What happens, in this order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
 }
 
-/// One thing that happens in a trace.
+/// One step of a trace.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
-    /// When, in milliseconds after the start. A smaller value than before is a clock gone back.
+    /// The time, in milliseconds after the start. If it is smaller than before, the clock goes
+    /// back.
     pub at_ms: u64,
-    /// What.
+    /// The operation.
     pub op: Op,
-    /// Who is counted.
+    /// The key.
     #[serde(default = "k", skip_serializing_if = "is_k")]
     pub key: String,
-    /// The tier to judge by, instead of the policy's own quotas; for a check only.
+    /// The tier, for a check only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier: Option<String>,
-    /// Units asked for.
+    /// The number of units.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub cost: u64,
-    /// How often it happens.
+    /// The number of repetitions.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub repeat: u64,
     /// Milliseconds between the repetitions.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub every_ms: u64,
-    /// The name under which the receipt is kept.
+    /// The name of the receipt.
     #[serde(default, rename = "as", skip_serializing_if = "Option::is_none")]
     pub keep_as: Option<String>,
     /// The name of the receipt to refund or settle.
@@ -59,29 +60,29 @@ pub struct Step {
     /// The real cost to settle for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actual: Option<u64>,
-    /// How many milliseconds a block lasts.
+    /// The duration of a block in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub for_ms: Option<u64>,
-    /// What must come out. What is not mentioned is not compared.
+    /// The expected result. Absent fields are not compared.
     #[serde(default, skip_serializing_if = "Expect::is_empty")]
     pub expect: Expect,
 }
 
-/// What a step does.
+/// The operation of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Op {
-    /// Takes if it fits.
+    /// Takes units if they fit.
     Check,
-    /// Takes an estimate; the same as a check, to be settled later.
+    /// Takes an estimate: the same as a check, settled later.
     Reserve,
     /// Takes as many units as fit, at most the cost.
     CheckAtMost,
-    /// Looks and takes nothing.
+    /// Evaluates without taking units.
     Peek,
-    /// Gives back what a receipt names.
+    /// Refunds the units of a receipt.
     Refund,
-    /// Corrects what a receipt names to the real cost.
+    /// Corrects the units of a receipt to the real cost.
     Settle,
     /// Records units without a check.
     Charge,
@@ -89,30 +90,30 @@ pub enum Op {
     Block,
     /// Ends a block.
     Unblock,
-    /// Forgets a key.
+    /// Removes a key.
     Reset,
-    /// Asks how many units count.
+    /// Returns the number of units that count.
     Usage,
-    /// Asks for the admissions that count.
+    /// Returns the admissions that count.
     History,
     /// Only sets the clock.
     Clock,
 }
 
-/// What must come out of a step.
+/// The expected result of a step.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expect {
-    /// Whether it may go on; of a repeated step, the last time.
+    /// Whether it is allowed. For a repeated step, the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed: Option<bool>,
-    /// How many of a repeated step may go on.
+    /// The number of allowed repetitions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_count: Option<u64>,
     /// Whether a policy in shadow mode would have denied it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shadow_denied: Option<bool>,
-    /// Whether it handed out a receipt.
+    /// Whether there is a receipt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<bool>,
     /// Units left, for every quota.
@@ -124,11 +125,11 @@ pub struct Expect {
     /// Milliseconds until more units become available in the tightest quota.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reset_after_ms: Option<u64>,
-    /// Units that a refund gave back, that are recorded after settling, that were charged, or that a
+    /// Units that were refunded, that are recorded after settling, that were charged, or that a
     /// check took.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub units: Option<u64>,
-    /// Whether there was something to forget, or a block to end.
+    /// Whether the key or the block existed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<bool>,
     /// Units that count, for every quota.
@@ -140,7 +141,7 @@ pub struct Expect {
 }
 
 impl Step {
-    /// A step of cost 1 for the usual key, with nothing expected.
+    /// Creates a step of cost 1 for the usual key, without expectations.
     pub fn new(at_ms: u64, op: Op) -> Self {
         Self {
             at_ms,
@@ -160,13 +161,13 @@ impl Step {
 }
 
 impl Op {
-    /// Whether it changes nothing, so that a store that lacks it can still do the rest.
+    /// Returns `true` if it changes nothing, so that a store without it can run the rest.
     pub fn is_reading(self) -> bool {
         matches!(self, Self::Peek | Self::Usage | Self::History | Self::Clock)
     }
 
-    /// Whether it is answered by a decision.
-    pub fn is_judging(self) -> bool {
+    /// Returns `true` if its result is a decision.
+    pub fn returns_decision(self) -> bool {
         matches!(self, Self::Check | Self::Reserve | Self::CheckAtMost | Self::Peek)
     }
 }

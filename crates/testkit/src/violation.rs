@@ -1,15 +1,15 @@
-//! The check that no stretch of real time holds too much.
+//! Checks that no interval of real time contains more than the limit.
 
 use core::cmp::Reverse;
 use core::fmt;
 use std::collections::BinaryHeap;
 
-/// A stretch of real time that holds more units than the limit.
+/// An interval of real time with more units than the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Violation {
-    /// The stretch begins just after this instant.
+    /// The interval starts just after this time.
     pub after_ns: i128,
-    /// The stretch ends with this instant.
+    /// The interval ends with this time.
     pub until_ns: u64,
     /// Units admitted in between.
     pub units: u128,
@@ -17,7 +17,7 @@ pub struct Violation {
     pub limit: u64,
 }
 
-/// Looks at every stretch of `window_ns` and returns the fullest one if it is over the limit.
+/// Examines every interval of `window_ns` and returns the fullest one if it is over the limit.
 ///
 /// `admissions` are real instants and units, in any order. A stretch is open at its beginning and
 /// closed at its end. Moving its end back to the last admission in it loses nothing, so it is
@@ -36,7 +36,7 @@ pub fn never_over(admissions: &[(u64, u64)], limit: u64, window_ns: u64) -> Opti
     surely_over(&brackets, limit, window_ns)
 }
 
-/// Units of which it is known between which two instants they were admitted, and no more.
+/// Units that were admitted between two known times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bracket {
     /// Not before this instant.

@@ -70,7 +70,7 @@ impl Subject for RedisSubject {
         let decision = match tier {
             None => self.runtime.block_on(self.limiter.check_cost(&key, cost)),
             Some(name) => {
-                let unknown = || Refusal::Failed(format!("there is no tier {name}"));
+                let unknown = || Refusal::Failed(format!("unknown tier {name}"));
                 let tier = self.tiers.get(name).ok_or_else(unknown)?;
                 self.runtime.block_on(self.limiter.with(tier).unwrap().check_cost(&key, cost))
             }

@@ -125,7 +125,7 @@ POST /login from 2001:db8:1:2::3
     );
     let (code, text) = explained(&["GET", "/nowhere"]);
     assert_eq!(code, FAILED);
-    assert!(text.ends_with("no rule applies: the request is allowed, and counted nowhere\n"));
+    assert!(text.ends_with("no rule applies: the request is allowed and not counted\n"));
 }
 
 #[test]
@@ -134,40 +134,40 @@ fn explain_a_descriptor() {
         (
             "user=alice",
             OK,
-            "- user=alice meets user by its key, whatever the value\n\
+            "- user=alice matches user by its key, for any value\n\
              limit per-user: 20 in any 1m (log), counted in memory\n\
              counted by: user=alice\n",
         ),
         (
             "user=vip-7",
             OK,
-            "- user=vip-7 meets user_vip-* by its `*`, the first that fits\n\
-             200 in any 1m (log), in place of per-user, in shadow mode: never denied, counted in \
+            "- user=vip-7 matches user_vip-* by its `*`, the first match\n\
+             200 in any 1m (log), instead of per-user, in shadow mode: never denied, counted in \
              memory\ncounted by: user=vip-*\n",
         ),
         (
             "user=root",
             FAILED,
-            "- user=root meets user_root by key and value\nit has no limit: not limited\n",
+            "- user=root matches user_root by key and value\nit has no limit: not limited\n",
         ),
         (
             "tenant=a",
             FAILED,
-            "- tenant=a meets tenant by its key, whatever the value\n\
+            "- tenant=a matches tenant by its key, for any value\n\
              the limits are deeper in the tree: not limited\n",
         ),
         (
             "tenant=a,path=/x",
             OK,
-            "- tenant=a meets tenant by its key, whatever the value\n\
-             - path=/x meets path by its key, whatever the value\n\
+            "- tenant=a matches tenant by its key, for any value\n\
+             - path=/x matches path by its key, for any value\n\
              unlimited, counted in memory\ncounted by: tenant=a, path=/x\n",
         ),
         (
             "user=alice,path=/x",
             FAILED,
-            "- user=alice meets user by its key, whatever the value\n\
-             - path=/x meets nothing at this level\nnothing of the tree fits: not limited\n",
+            "- user=alice matches user by its key, for any value\n\
+             - path=/x matches nothing at this level\nno entry of the tree matches: not limited\n",
         ),
     ] {
         let (found, text) = explained(&["shop", entries]);
@@ -300,7 +300,7 @@ FAIL  wrong remaining
 FAIL  wrong wait
       line 12: at 0s: expected retry_after 61s, got 1m
 FAIL  no such policy
-      line 15: there is no policy `lgoin`: did you mean `login`?
+      line 15: unknown policy `lgoin`: did you mean `login`?
 FAIL  no such tier
       line 18: the policy `api` has no tier `silver`
 pass  passes
@@ -320,12 +320,12 @@ fn a_file_of_tests_with_mistakes() {
     for expected in [
         "`expects` is not a key of a step",
         "did you mean `expect`?",
-        "`maybe` is not a value of `expect`",
-        "`home` is not usable as `address`",
+        "invalid value `maybe` for `expect`",
+        "invalid value `home` for `address`",
         "`policy` needs `key`",
-        "a step at 1s behind one at 2s",
-        "a step asks 0 of these, and must ask one",
-        "a step asks 2 of these, and must ask one",
+        "a step at 1s after one at 2s",
+        "a step must have exactly one of these, but has 0",
+        "a step must have exactly one of these, but has 2",
     ] {
         assert!(text.contains(expected), "{expected}\nis not in\n{text}");
     }

@@ -85,7 +85,7 @@ fn mistakes_in_variables_and_flags_are_told_with_their_names() {
     assert_eq!(
         shown(&refused.findings),
         "\
-error[unknown-setting]: there is no setting `listen.grcp`
+error[unknown-setting]: unknown setting `listen.grcp`
   --> flag listen.grcp
    |
  1 | listen.grcp=off
@@ -96,21 +96,21 @@ error[unknown-setting]: there is no setting `listen.grcp`
             + &settings_list()
             + "
 
-error[value]: `loud` is not a value of `level`
+error[value]: invalid value `loud` for `level`
   --> environment variable SLIDEGATE_LOG_LEVEL
    |
  1 | SLIDEGATE_LOG_LEVEL=loud
    |                     ^^^^
    = allowed: error, warn, info, debug, trace
 
-error[type]: `many` is not usable as `limit_mb`
+error[type]: invalid value `many` for `limit_mb`
   --> flag memory.limit_mb
    |
  1 | memory.limit_mb=many
    |                 ^^^^
    = use a number from 1 to 1048576
 
-warning[unknown-variable]: SLIDEGATE_LISTEN_HTP sets nothing
+warning[unknown-variable]: unknown variable SLIDEGATE_LISTEN_HTP
   --> environment variable SLIDEGATE_LISTEN_HTP
    |
  1 | SLIDEGATE_LISTEN_HTP=off

@@ -296,7 +296,7 @@ error[unknown-key]: `listn` is not a key of the configuration
 address, policies, rules, domains, envoy, headers, overload, audit, limits, log, tracing, statsd
 ",
         "\
-error[value]: `8080` is not usable as `http`
+error[value]: invalid value `8080` for `http`
   --> own/bad.yaml:5:9
    |
  5 |   http: 8080
@@ -312,7 +312,7 @@ error[range]: `limit_mb` 0 is out of range
    = use a number from 1 to 1048576
 ",
         "\
-error[value]: `redis://me:*******@localhost:99999` is not usable as `redis`
+error[value]: invalid value `redis://me:*******@localhost:99999` for `redis`
   --> own/bad.yaml:12:17
    |
 12 |   both: {redis: \"redis://me:*******@localhost:99999\", cluster: []}
@@ -320,7 +320,7 @@ error[value]: `redis://me:*******@localhost:99999` is not usable as `redis`
    = use redis://host:6379, rediss://host:6379 for TLS, or unix:///path/to/socket
 ",
         "\
-error[unknown-store]: there is no store `shraed`
+error[unknown-store]: unknown store `shraed`
   --> own/bad.yaml:19:12
    |
 19 |     store: shraed
@@ -329,7 +329,7 @@ error[unknown-store]: there is no store `shraed`
    = allowed: memory, shared, both
 ",
         "\
-error[unknown-policy]: there is no policy `apy`
+error[unknown-policy]: unknown policy `apy`
   --> own/bad.yaml:33:13
    |
 33 |     policy: apy
@@ -378,9 +378,9 @@ fn two_files_with_settings_are_one_too_many() {
 #[test]
 fn files_that_cannot_be_read() {
     for (name, told) in [
-        ("own/absent.yaml", "there is no such file"),
+        ("own/absent.yaml", "no such file"),
         ("own/latin1.yaml", "byte 6 is not UTF-8"),
-        ("own/huge.yaml", "larger than 32768 KiB: put each domain into a file of its own"),
+        ("own/huge.yaml", "larger than 32768 KiB: use a separate file for each domain"),
     ] {
         let folder = std::env::temp_dir().join(format!("slidegate-unread-{}", std::process::id()));
         fs::create_dir_all(folder.join("own")).unwrap();

@@ -1,4 +1,5 @@
-//! The environment of envoyproxy/ratelimit: recognized, honored, and nothing of it ignored silently.
+//! The environment of envoyproxy/ratelimit: recognized, honored, and nothing of it ignored
+//! silently.
 
 use slidegate_server::config::{
     Environment, Loaded, LogLevel, Refused, Request, Settings, StatsdDialect, StatsdProtocol, load,
@@ -49,8 +50,11 @@ fn the_compose_environment_needs_nothing_else() {
     assert_eq!((domain.name.as_str(), domain.store.as_str()), ("rl", "redis"));
     assert_eq!(loaded.spec.policies, [], "the example is not served beside it");
     let said = shown(&loaded.warnings);
-    assert!(said.contains("made for envoyproxy/ratelimit"), "{said}");
-    assert!(said.contains("MEMCACHE_HOST_PORT is not honored: memcached is not a store"), "{said}");
+    assert!(said.contains("environment of envoyproxy/ratelimit detected"), "{said}");
+    assert!(
+        said.contains("MEMCACHE_HOST_PORT is not supported: memcached is not a store"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -105,7 +109,7 @@ fn tls_is_for_grpc_alone_and_needs_a_certificate() {
     assert_eq!(loaded.settings.tls, None, "HTTP and RESP stay plain");
     let refused = load(&request("envoy/wildcard.yaml", &all[..1], &[])).unwrap_err().to_string();
     for name in ["GRPC_SERVER_TLS_CERT", "GRPC_SERVER_TLS_KEY"] {
-        assert!(refused.contains(&format!("GRPC_SERVER_USE_TLS is set, and {name} is not")));
+        assert!(refused.contains(&format!("GRPC_SERVER_USE_TLS is set but {name} is not")));
     }
 }
 
@@ -360,7 +364,7 @@ fn every_variable_is_honored_or_named() {
         list.retain(|(known, _)| known != name);
         list.push((name, value));
         let (with, said) = outcome(&list);
-        let is_named = said.contains(&format!("{name} is not honored"));
+        let is_named = said.contains(&format!("{name} is not supported"));
         let is_honored = with != outcome(&without).0;
         assert!(is_named != is_honored, "{name}: named {is_named}, honored {is_honored}\n{said}");
     }

@@ -1,5 +1,5 @@
-//! The daemon in the place of envoyproxy/ratelimit: an environment, limits and an Envoy as that project's
-//! compose file has them, and a test for each of its end-to-end scripts.
+//! The daemon in the place of envoyproxy/ratelimit: an environment, limits and an Envoy as that
+//! project's compose file has them, and a test for each of its end-to-end scripts.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -149,7 +149,7 @@ fn a_request_below_its_limit_passes() {
     stack.expect("/route", &[("client", "a"), ("route", "trial")], &[200]);
     stack.expect("/route", &[("client", "a"), ("route", "free")], &[200; 5]);
     let said = stack.daemon.said();
-    assert!(said.contains("made for envoyproxy/ratelimit"), "{said}");
+    assert!(said.contains("environment of envoyproxy/ratelimit detected"), "{said}");
     // The counts are in Redis, under the prefix of the environment.
     let mut redis = stack.redis.connection().unwrap();
     let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut redis).unwrap();

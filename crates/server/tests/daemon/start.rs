@@ -62,7 +62,7 @@ fn check_asks_it_and_tells_by_its_exit_code() {
     let (code, told) = check(&[]);
     assert_eq!(code, Some(1));
     assert!(told.starts_with("denied: 0 of 10 left, again in "), "{told}");
-    assert_eq!(check(&["--cost", "11"]).1, "denied: it never fits, the limit is 10\n");
+    assert_eq!(check(&["--cost", "11"]).1, "denied: the cost is above the limit of 10\n");
     daemon.terminate();
     let gone = output(&["check", "example", "bob", "--address", &address]);
     assert_eq!(gone.status.code(), Some(69));

@@ -418,7 +418,8 @@ async fn requests_follow_each_other_however_they_are_cut() {
             for at in [head.len(), head.len() + body.len()].map(|at| at.saturating_add_signed(cut))
             {
                 client.write(&both.as_bytes()[..at]).await;
-                // Each time, the runtime looks at its sockets: the server reads the first part alone.
+                // Each time, the runtime looks at its sockets: the server reads the first part
+                // alone.
                 for _ in 0..10 {
                     tokio::task::yield_now().await;
                 }

@@ -132,7 +132,7 @@ async fn a_denial_names_its_trace_in_the_answer_and_in_the_audit_log() {
     let lines = audited.lines(10).await;
     let traces: Vec<_> = lines.iter().map(|line| line.get("trace_id").cloned()).collect();
     let (told, none) = (Some(json!(TRACE)), None);
-    // A look is no decision.
+    // A look is not a decision.
     assert_eq!(traces, [told, none].into_iter().cycle().take(10).collect::<Vec<_>>());
 }
 

@@ -23,7 +23,7 @@ fn null_is_never_and_absent_is_not_compared() {
 }
 
 #[test]
-fn a_misspelt_field_is_refused() {
+fn rejects_a_misspelled_field() {
     let why = refused(r#""steps": [{"at_ms": 0, "op": "check", "expect": {"alowed": true}}]"#);
     assert!(why.contains("alowed"), "{why}");
 }
@@ -40,13 +40,13 @@ fn a_receipt_is_consumed_once() {
 }
 
 #[test]
-fn what_a_trace_needs_must_be_said() {
+fn a_trace_must_declare_its_requirements() {
     let why = refused(r#""steps": [{"at_ms": 0, "op": "peek"}]"#);
     assert_eq!(why, "it requires {Peek} but says {}");
 }
 
 #[test]
-fn an_expectation_that_nobody_would_compare_is_refused() {
+fn rejects_expectations_that_are_not_compared() {
     let why = refused(
         r#""requires": ["usage"],
         "steps": [{"at_ms": 0, "op": "usage", "expect": {"remaining": [1]}}]"#,

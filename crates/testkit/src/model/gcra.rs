@@ -4,9 +4,9 @@ use super::{Model, TickQuota};
 
 /// A bucket of `limit` units from which `limit` units leak in every window, evenly.
 ///
-/// This is the other face of the generic cell rate algorithm: where that keeps the moment at which
-/// the bucket will be empty, this keeps what is in it. A unit is cut into as many parts as the window
-/// has ticks, so that every tick leaks `limit` whole parts and nothing is ever rounded.
+/// This is another form of the generic cell rate algorithm: GCRA stores the time at which the
+/// bucket will be empty, and this model stores its content. A unit is divided into as many parts as
+/// the window has ticks, so that every tick leaks `limit` whole parts and nothing is rounded.
 #[derive(Debug, Clone, Default)]
 pub struct GcraModel(Vec<Bucket>);
 
@@ -16,7 +16,7 @@ struct Bucket {
     at: u64,
 }
 
-/// Units that leak per window. Under a limit of zero the bucket still runs empty, at one unit per
+/// The units that leak per window. With a limit of zero, the bucket still empties, at one unit per
 /// window.
 fn rate(quota: TickQuota) -> u128 {
     u128::from(quota.limit.max(1))
@@ -38,7 +38,7 @@ impl GcraModel {
 }
 
 impl Model for GcraModel {
-    /// A unit that has leaked in part still counts whole.
+    /// A partly leaked unit still counts in full.
     fn counted(&self, place: usize, quota: TickQuota, now: u64) -> u128 {
         self.parts(place, quota, now).div_ceil(u128::from(quota.window))
     }
@@ -58,7 +58,7 @@ impl Model for GcraModel {
     fn give_back(&mut self, quotas: &[TickQuota], now: u64, at: u64, units: u64) -> u64 {
         let mut given = 0;
         for (place, quota) in quotas.iter().enumerate() {
-            // What has leaked since, had the bucket been empty before, is not given back.
+            // Units that leaked since, if the bucket had been empty before, are not refunded.
             let leaked = u128::from(now.saturating_sub(at)) * rate(*quota);
             let parts = self.parts(place, *quota, now);
             let taken = u128::from(units) * u128::from(quota.window);
@@ -69,8 +69,8 @@ impl Model for GcraModel {
         }
         given
     }
-    /// A bucket that has run empty cannot tell what it once held: to give that back would be to
-    /// give back the units of somebody later.
+    /// An empty bucket has no record of earlier units: refunding them would refund units taken
+    /// later.
     fn is_as_new(&self, quotas: &[TickQuota], now: u64) -> bool {
         let mut quotas = quotas.iter().enumerate();
         quotas.all(|(place, quota)| self.parts(place, *quota, now) == 0)

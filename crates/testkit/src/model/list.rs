@@ -1,41 +1,41 @@
-//! The algorithms that can be derived from a list of all admissions.
+//! Algorithms that are derived from a list of all admissions.
 
 use super::{Model, TickQuota};
 
-/// Keeps every admission as tick and units, in the order they were recorded, and counts the list again
-/// whenever it is asked.
+/// Stores every admission as tick and units, in order, and counts the list again for every
+/// operation.
 #[derive(Debug, Clone)]
 pub struct ListModel {
     counting: Counting,
     entries: Vec<(u64, u64)>,
 }
 
-/// Which admissions count.
+/// The rule by which admissions count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counting {
-    /// The exact log: a unit dated `t` counts while `now - window < t`.
+    /// The exact log: a unit recorded at `t` counts while `now - window < t`.
     Log,
-    /// The present aligned window, and as much of the previous one as a sliding window still covers,
-    /// rounded up.
+    /// The current aligned window, and the share of the previous one that a sliding window still
+    /// covers, rounded up.
     Counter,
-    /// A window is cut into this many segments aligned to the epoch. A segment counts whole until its
-    /// last tick has left the window.
+    /// A window is divided into this many segments aligned to the epoch. A segment counts in full
+    /// until its last tick has left the window.
     Segments(u64),
-    /// The present aligned window.
+    /// The current aligned window.
     Fixed,
 }
 
-/// How much of an admission counts.
+/// The share of an admission that counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Share {
     Whole,
-    /// As much as the sliding window covers of the previous aligned one.
+    /// The share of the previous aligned window that the sliding window covers.
     Covered,
     Nothing,
 }
 
 impl ListModel {
-    /// An empty list.
+    /// Creates an empty list.
     pub fn new(counting: Counting) -> Self {
         Self { counting, entries: Vec::new() }
     }
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_worked_example_of_the_design() {
+    fn matches_the_worked_example() {
         let hour = TickQuota { limit: 100, window: 60 * 60_000 };
         let mut model = ListModel::new(Counting::Counter);
         model.record(&[hour], 1, 70);

@@ -1,8 +1,8 @@
-//! Naive models of every algorithm, written from what they promise.
+//! Simple models of every algorithm, written from their definitions.
 //!
-//! None of them shares a line or an idea with the code under test: all but one keep every admission in
-//! a list and count the list again for every question. No waiting time comes from a formula: each is
-//! found by asking again and again, later and later.
+//! They share no code with the code under test: all but one store every admission in a list and
+//! count the list again for every operation. No waiting time comes from a formula: each is found by
+//! trying later and later times.
 
 mod gcra;
 mod list;
@@ -21,57 +21,51 @@ pub struct TickQuota {
     pub window: u64,
 }
 
-/// Where one quota of a model stands, with times in ticks.
+/// The status of one quota of a model, with times in ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TickStanding {
+pub struct TickStatus {
     /// Units left.
     pub remaining: u64,
-    /// Ticks until the cost would pass: zero when it does, `None` for never.
+    /// Ticks until the cost would be allowed: zero if it is, `None` for never.
     pub retry_after: Option<u64>,
-    /// Ticks until fewer units count; zero when none does.
+    /// Ticks until fewer units count, or zero if none does.
     pub reset_after: u64,
 }
 
-/// What is known about one key: a pure state machine over ticks.
+/// The state of one key: a pure state machine over ticks.
 ///
-/// `place` is the position of a quota in its policy. Models that keep a list of admissions do not
+/// `place` is the position of a quota in its policy. Models that store a list of admissions do not
 /// need it.
 pub trait Model: fmt::Debug {
-    /// Units of a quota that count at `now`.
+    /// Returns the units of a quota that count at `now`.
     fn counted(&self, place: usize, quota: TickQuota, now: u64) -> u128;
 
-    /// Whether `cost` more units fit into a quota at `now`.
+    /// Returns `true` if `cost` more units fit into a quota at `now`.
     fn fits(&self, place: usize, quota: TickQuota, now: u64, cost: u64) -> bool {
         self.counted(place, quota, now) + u128::from(cost) <= u128::from(quota.limit)
     }
 
-    /// Writes down `units` dated `at`, whether they fit or not.
+    /// Records `units` at `at`, whether they fit or not.
     fn record(&mut self, quotas: &[TickQuota], at: u64, units: u64);
 
-    /// Gives back up to `units` dated `at` if they still count at `now`, and says how many.
+    /// Refunds up to `units` recorded at `at` if they still count at `now`. Returns their number.
     fn give_back(&mut self, quotas: &[TickQuota], now: u64, at: u64, units: u64) -> u64;
 
-    /// Whether the state is that of a new key although it was used, so that receipts from before are
-    /// void. Where give-backs go by date this needs no saying.
+    /// Returns `true` if the state is that of a new key although it was used, so that earlier
+    /// receipts are void. Models that refund by date do not need it.
     fn is_as_new(&self, _quotas: &[TickQuota], _now: u64) -> bool {
         false
     }
 
-    /// What counts at `now`, oldest first, as tick and units; `None` if single admissions are not
-    /// known.
+    /// Returns the entries that count at `now`, oldest first, as tick and units, or `None` if the
+    /// model does not store admissions.
     fn events(&self, _quotas: &[TickQuota], _now: u64) -> Option<Vec<(u64, u64)>> {
         None
     }
 
-    /// Where a quota stands at `now` for a request of `cost`; `None` for a request that has just been
-    /// recorded.
-    fn standing(
-        &self,
-        place: usize,
-        quota: TickQuota,
-        now: u64,
-        cost: Option<u64>,
-    ) -> TickStanding {
+    /// Returns the status of a quota at `now` for a request of `cost`, or `None` for a request that
+    /// has just been recorded.
+    fn standing(&self, place: usize, quota: TickQuota, now: u64, cost: Option<u64>) -> TickStatus {
         let counted = self.counted(place, quota, now);
         let remaining = u128::from(quota.limit).saturating_sub(counted);
         let retry_after = match cost {
@@ -83,7 +77,7 @@ pub trait Model: fmt::Debug {
             0 => 0,
             _ => first_tick(now, |tick| self.counted(place, quota, tick) < counted),
         };
-        TickStanding {
+        TickStatus {
             remaining: u64::try_from(remaining).unwrap_or(u64::MAX),
             retry_after,
             reset_after,
@@ -91,10 +85,10 @@ pub trait Model: fmt::Debug {
     }
 }
 
-/// Ticks from `now` until `holds` is first true, for something that stays true once it is.
+/// Returns the ticks from `now` until `holds` is first true, for a condition that stays true.
 ///
-/// Looks 1, 2, 4, 8 ticks ahead until it holds and then halves the last step. Gives up after 2^62
-/// ticks, which is longer than any answer can say.
+/// Tries 1, 2, 4, 8 ticks ahead until it holds and then bisects the last step. Gives up after 2^62
+/// ticks, which is longer than any result can be.
 fn first_tick(now: u64, holds: impl Fn(u64) -> bool) -> u64 {
     if holds(now) {
         return 0;
@@ -131,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn gives_up_on_what_never_happens() {
+    fn gives_up_if_it_never_holds() {
         assert_eq!(first_tick(100, |_| false), u64::MAX);
     }
 }

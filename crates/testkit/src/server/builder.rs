@@ -1,4 +1,4 @@
-//! How a server is made.
+//! Builds a server.
 
 use std::path::{Path, PathBuf};
 
@@ -6,9 +6,9 @@ use super::pip::VALKEY;
 use super::process::require_program;
 use super::{Certificates, RedisServer, ServerError};
 
-/// What a server is like; nothing is started before [`start`](ServerBuilder::start).
+/// The settings of a server. Nothing is started before [`start`](ServerBuilder::start).
 ///
-/// A clone describes another server of the same kind, which gets a port and a folder of its own.
+/// A clone describes another server of the same kind, which gets a separate port and directory.
 #[derive(Debug, Clone, Default)]
 pub struct ServerBuilder {
     program: Program,
@@ -19,11 +19,11 @@ pub struct ServerBuilder {
     pub(super) users: Option<String>,
     pub(super) certificates: Option<Certificates>,
     pub(super) has_fake_clock: bool,
-    /// The lines of the configuration file that come last, and so override the others.
+    /// The last lines of the configuration file, which override the others.
     lines: Vec<String>,
 }
 
-/// Which program is run.
+/// The program to run.
 #[derive(Debug, Clone, Default)]
 enum Program {
     #[default]
@@ -32,7 +32,7 @@ enum Program {
     At(PathBuf),
 }
 
-/// What the program does.
+/// The role of the program.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Role {
     #[default]
@@ -40,7 +40,7 @@ pub(super) enum Role {
     Sentinel,
 }
 
-/// Where clients are awaited.
+/// Where the server listens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Listens {
     #[default]
@@ -67,14 +67,14 @@ impl ServerBuilder {
         self
     }
 
-    /// Listens on a socket in its folder and on no port.
+    /// Listens only on a socket in its directory.
     #[must_use]
     pub fn only_unix_socket(mut self) -> Self {
         self.listens = Listens::Socket;
         self
     }
 
-    /// Asks everyone for this password.
+    /// Requires this password from all clients.
     #[must_use]
     pub fn password(mut self, password: impl Into<String>) -> Self {
         self.password = Some(password.into());
@@ -83,28 +83,28 @@ impl ServerBuilder {
 
     /// Reads its users from a file with these lines, such as `user alice on >secret ~* +@all`.
     ///
-    /// The user `default` stays as it is unless a line says otherwise.
+    /// The user `default` is unchanged unless a line changes it.
     #[must_use]
     pub fn users(mut self, lines: impl Into<String>) -> Self {
         self.users = Some(lines.into());
         self
     }
 
-    /// Speaks nothing but TLS, to clients, replicas and other nodes.
+    /// Uses only TLS, for clients, replicas and other nodes.
     #[must_use]
     pub fn tls(mut self, certificates: &Certificates) -> Self {
         self.certificates = Some(certificates.clone());
         self
     }
 
-    /// Holds so many bytes at most, and does what `policy` says (`noeviction`, `allkeys-lru`, ...)
-    /// when they are not enough.
+    /// Uses at most `bytes`, and applies `policy` (`noeviction`, `allkeys-lru`, ...) when they are
+    /// not enough.
     #[must_use]
     pub fn max_memory(self, bytes: u64, policy: &str) -> Self {
         self.config(format!("maxmemory {bytes}")).config(format!("maxmemory-policy {policy}"))
     }
 
-    /// Writes every command to disk before it answers, so that nothing is lost by a kill.
+    /// Writes every command to disk before it replies, so that nothing is lost by a kill.
     #[must_use]
     pub fn append_only(self) -> Self {
         self.config("appendonly yes").config("appendfsync always")
@@ -121,22 +121,22 @@ impl ServerBuilder {
         self.config(format!("replicaof 127.0.0.1 {}", primary.port()))
     }
 
-    /// Can be a node of a cluster; [`Cluster`](super::Cluster) makes a whole one.
+    /// Can be a node of a cluster. [`Cluster`](super::Cluster) starts a whole one.
     #[must_use]
     pub fn cluster_node(self) -> Self {
         let cluster = self.config("cluster-enabled yes").config("cluster-config-file nodes.conf");
         cluster.config("cluster-node-timeout 1000")
     }
 
-    /// A sentinel of the same program that talks as this server does.
+    /// Returns a sentinel of the same program with the same connection settings.
     pub(super) fn as_sentinel(&self) -> Self {
         let (program, certificates) = (self.program.clone(), self.certificates.clone());
         Self { program, certificates, role: Role::Sentinel, ..Self::default() }
     }
 
-    /// Reads a wall clock that [`set_clock`](RedisServer::set_clock) moves, by libfaketime.
+    /// Uses a wall clock that [`set_clock`](RedisServer::set_clock) sets, with libfaketime.
     ///
-    /// For Valkey: Debian's Redis hangs under it, because of its allocator.
+    /// Only for Valkey: Debian's Redis hangs with it because of its allocator.
     #[must_use]
     pub fn fake_clock(mut self) -> Self {
         self.has_fake_clock = true;
@@ -189,12 +189,12 @@ impl ServerBuilder {
         if let Some(password) = &self.password {
             lines.push(format!("requirepass {}", quoted(password)));
         }
-        // A sentinel keeps no data.
+        // A sentinel has no data.
         if self.role != Role::Sentinel {
             lines.extend(["save \"\"", "appendonly no"].map(str::to_owned));
-            // No other replica will ask for the same copy: no need to wait for more of them.
+            // There is only one replica, so there is no need to wait for others.
             lines.push("repl-diskless-sync-delay 0".to_owned());
-            // Any node of a cluster or behind sentinels can become a replica of another like it.
+            // Any node of a cluster or behind sentinels can become a replica of another.
             let password = self.password.iter();
             lines.extend(password.map(|password| format!("masterauth {}", quoted(password))));
         }
@@ -206,7 +206,7 @@ impl ServerBuilder {
     }
 }
 
-/// A word of the configuration, whatever characters it has.
+/// Quotes a word of the configuration.
 pub(super) fn quoted(word: &str) -> String {
     format!("\"{}\"", word.replace('\\', r"\\").replace('"', "\\\""))
 }

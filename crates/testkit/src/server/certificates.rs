@@ -1,13 +1,13 @@
-//! Certificates for a server that speaks TLS, made when the test runs.
+//! Certificates for a TLS server, created when the test runs.
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use redis::TlsCertificates;
 
 use super::ServerError;
 
-/// An authority of its own and a certificate of it for `127.0.0.1` and `localhost`.
+/// A new authority and its certificate for `127.0.0.1` and `localhost`.
 ///
-/// Clones are the same authority, so that several servers can trust each other.
+/// Clones share the authority, so that several servers can trust each other.
 #[derive(Debug, Clone)]
 pub struct Certificates {
     authority: String,
@@ -16,13 +16,14 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// Makes an authority that nobody has trusted before, and a certificate.
+    /// Creates a new authority and a certificate.
     pub fn new() -> Result<Self, ServerError> {
         Self::make().map_err(|error| ServerError::new(format!("cannot make certificates: {error}")))
     }
 
     fn make() -> Result<Self, rcgen::Error> {
-        // The names must differ: OpenSSL takes a certificate that bears its issuer's for its own.
+        // The names must differ: OpenSSL treats a certificate with its issuer's name as
+        // self-signed.
         let mut parameters = CertificateParams::new(Vec::new())?;
         parameters.distinguished_name.push(DnType::CommonName, "authority of a test");
         parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -39,12 +40,12 @@ impl Certificates {
         Ok(Self { authority, server, server_key: key.serialize_pem() })
     }
 
-    /// The authority's certificate in PEM: what a client must trust.
+    /// Returns the authority's certificate in PEM, which a client must trust.
     pub fn authority(&self) -> &str {
         &self.authority
     }
 
-    /// What a client of the `redis` crate is built with to trust this authority and no other.
+    /// Returns the settings with which a client of the `redis` crate trusts only this authority.
     pub fn trust(&self) -> TlsCertificates {
         TlsCertificates { client_tls: None, root_cert: Some(self.authority.as_bytes().to_vec()) }
     }

@@ -8,10 +8,10 @@ use super::topology::Topology;
 use super::wait::poll;
 use super::{RedisServer, ServerBuilder, ServerError};
 
-/// Three primaries and a replica of each, on loopback ports, of Redis or Valkey alike.
+/// Three primaries and a replica of each, on loopback ports, with Redis or Valkey.
 ///
-/// Nodes are known by their place in [`nodes`](Cluster::nodes). Those that were killed, stopped or
-/// suspended are not asked for what they see; the others are the living ones.
+/// Nodes are identified by their index in [`nodes`](Cluster::nodes). Nodes that were killed,
+/// stopped or suspended are not queried; the others are alive.
 #[derive(Debug)]
 pub struct Cluster {
     nodes: Vec<RedisServer>,
@@ -21,7 +21,7 @@ const PRIMARIES: usize = 3;
 const NODES: usize = 2 * PRIMARIES;
 
 impl Cluster {
-    /// Starts six nodes like `node`, joins them, and waits until each could step in for another.
+    /// Starts six nodes like `node`, joins them, and waits until each could replace another.
     pub fn start(node: &ServerBuilder) -> Result<Self, ServerError> {
         let node = node.clone().cluster_node();
         let nodes = (0..NODES).map(|_| node.start()).collect::<Result<Vec<_>, _>>()?;
@@ -31,7 +31,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// All nodes, those that were killed too.
+    /// Returns all nodes, including killed ones.
     pub fn nodes(&self) -> &[RedisServer] {
         &self.nodes
     }
@@ -41,28 +41,29 @@ impl Cluster {
         &mut self.nodes
     }
 
-    /// The addresses of all nodes, for a client of the cluster.
+    /// Returns the addresses of all nodes, for a client of the cluster.
     pub fn urls(&self) -> Vec<String> {
         self.nodes.iter().map(RedisServer::url).collect()
     }
 
-    /// The node that answers for a key, as the first living node sees it.
+    /// Returns the node of a key, as the first live node sees it.
     pub fn primary_of(&self, key: &str) -> Result<usize, ServerError> {
         let witness = self.living().next().ok_or_else(|| ServerError::new("no node is running"))?;
         let slot = slot_of(witness, key)?;
         let port = topology(witness)?.primary_of(slot);
-        let nobody = || ServerError::new(format!("nobody answers for slot {slot} of `{key}`"));
+        let nobody = || ServerError::new(format!("no node has slot {slot} of `{key}`"));
         self.place_of(port.ok_or_else(nobody)?)
     }
 
-    /// Kills the node that answers for a key, and says which it was.
+    /// Kills the node of a key, and returns its index.
     pub fn kill_primary_of(&mut self, key: &str) -> Result<usize, ServerError> {
         let place = self.primary_of(key)?;
         self.nodes[place].kill()?;
         Ok(place)
     }
 
-    /// Waits until all living nodes agree that another than `old` answers for a key, and says which.
+    /// Waits until all live nodes agree that a node other than `old` has a key, and returns its
+    /// index.
     pub fn wait_for_failover(&self, key: &str, old: usize) -> Result<usize, ServerError> {
         let old = self.nodes[old].port();
         let port = poll("another node to answer for the key", || {
@@ -76,21 +77,21 @@ impl Cluster {
         self.place_of(port)
     }
 
-    /// Starts a node again and waits until the cluster is whole.
+    /// Starts a node again and waits until the cluster is complete.
     pub fn restart(&mut self, place: usize) -> Result<(), ServerError> {
         self.nodes[place].restart()?;
         self.wait_until_whole()
     }
 
-    /// Waits until every slot is answered for, as all living nodes see it, every living replica has
-    /// what its primary has, and, if all live, every primary has a replica.
+    /// Waits until all live nodes agree that every slot has a node, every live replica is up to
+    /// date, and, if all are alive, every primary has a replica.
     ///
-    /// A primary that is killed before its replica has the first copy takes the cluster down.
+    /// If a primary is killed before its replica has the first copy, the cluster fails.
     pub fn wait_until_whole(&self) -> Result<(), ServerError> {
         let waited = poll("the cluster to be whole", || {
             let living: Vec<&RedisServer> = self.living().collect();
             let all_live = living.len() == NODES;
-            // A node that does not answer yet is not whole yet.
+            // A node that does not reply yet is not complete.
             let whole = |node: &&RedisServer| is_whole(node, all_live).unwrap_or(false);
             Ok(living.iter().all(whole).then_some(()))
         });
@@ -122,7 +123,8 @@ impl Cluster {
     }
 }
 
-/// As a process that does not outlive the test: it waits without end for a cluster that does not form.
+/// Runs `redis-cli` as a process that does not outlive the test, because it waits forever for a
+/// cluster that does not form.
 fn run_redis_cli(
     arguments: &[String],
     variables: &[(&str, String)],

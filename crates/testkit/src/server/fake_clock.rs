@@ -1,4 +1,4 @@
-//! A server's wall clock in the hands of a test, by libfaketime.
+//! A wall clock of a server that a test controls, with libfaketime.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,19 +9,19 @@ use redis::Connection;
 use super::ServerError;
 use super::folder::Folder;
 
-/// Where Debian's package puts it, below the folder of the machine's architecture.
+/// The path in Debian's package, below the directory of the architecture.
 const LIBRARY: &str = "faketime/libfaketimeMT.so.1";
 const LIBRARIES: &str = "/usr/lib";
 
-/// Where libfaketime keeps a few bytes a process; it does not clean up after one that was killed.
+/// The shared memory of libfaketime, which is not removed after a kill.
 const SHARED: [&str; 2] = ["/dev/shm/faketime_shm_", "/dev/shm/sem.faketime_sem_"];
 
 const MICROS: i64 = 1_000_000;
 
-/// Less than the smallest jump, more than two looks at one clock can differ.
+/// Less than the smallest jump, and more than two readings of one clock can differ.
 const SLACK: i64 = MICROS / 10;
 
-/// The file that says how far a server's clock is off, and the library that makes it so.
+/// The file with the offset of a server's clock, and the library that applies it.
 #[derive(Debug)]
 pub(super) struct FakeClock {
     library: PathBuf,
@@ -35,10 +35,10 @@ impl FakeClock {
         Ok(clock)
     }
 
-    /// Moves the clock to so many milliseconds after the true time; before it, if negative.
+    /// Sets the clock to `offset` milliseconds after the real time, or before it if negative.
     pub(super) fn set(&self, offset: i64) -> Result<(), ServerError> {
-        // Written aside and renamed: the server may read the file at any time, and must not find it
-        // empty.
+        // Written to another file and renamed: the server may read it at any time, and must not
+        // find it empty.
         let aside = self.file.with_extension("new");
         let failed = |error| ServerError::new(format!("cannot set the server's clock: {error}"));
         let sign = if offset < 0 { '-' } else { '+' };
@@ -47,7 +47,7 @@ impl FakeClock {
         fs::rename(&aside, &self.file).map_err(failed)
     }
 
-    /// Whether a server shows a clock that is off by so many milliseconds.
+    /// Returns `true` if the clock of a server has this offset in milliseconds.
     pub(super) fn is_off_by(offset: i64, server: &mut Connection) -> Result<bool, ServerError> {
         let before = true_time();
         let (seconds, micros): (i64, i64) = redis::cmd("TIME").query(server)?;
@@ -56,24 +56,24 @@ impl FakeClock {
         Ok((before - SLACK..=after + SLACK).contains(&seen))
     }
 
-    /// What the server's process must find in its environment.
+    /// Returns the environment variables of the server's process.
     pub(super) fn variables(&self) -> Vec<(&'static str, String)> {
         let one = || "1".to_owned();
         vec![
             ("LD_PRELOAD", self.library.to_string_lossy().into_owned()),
             ("FAKETIME_TIMESTAMP_FILE", self.file.to_string_lossy().into_owned()),
             ("FAKETIME_NO_CACHE", one()),
-            // The older name and the newer one. The event loop of the server runs on this clock.
+            // The older name and the newer one. The event loop of the server uses this clock.
             ("DONT_FAKE_MONOTONIC", one()),
             ("FAKETIME_DONT_FAKE_MONOTONIC", one()),
             ("NO_FAKE_STAT", one()),
         ]
     }
 
-    /// Removes what a killed process left behind.
+    /// Removes files that a killed process left.
     pub(super) fn clean_after(pid: u32) {
         for prefix in SHARED {
-            // There is nothing when the process ended by itself.
+            // There are none if the process ended normally.
             let _ = fs::remove_file(format!("{prefix}{pid}"));
         }
     }
@@ -86,8 +86,8 @@ fn true_time() -> i64 {
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// What a process must find in its environment to see another wall clock than the true one, such
-/// as `+2h x3` for one that is ahead and runs three times as fast. Its monotonic clock stays true.
+/// Returns the environment variables of a process with another wall clock, such as `+2h x3` for one
+/// that is ahead and runs three times as fast. Its monotonic clock is not changed.
 pub fn wall_clock(spec: &str) -> Result<Vec<(&'static str, String)>, ServerError> {
     let clock = FakeClock { library: find()?, file: PathBuf::new() };
     let mut variables = clock.variables();

@@ -1,4 +1,4 @@
-//! A folder that goes when it is dropped.
+//! A directory that is removed when it is dropped.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -11,20 +11,20 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::ServerError;
 
-/// A folder of one server: its data, its log, its socket.
+/// The directory of one server: its data, its log, its socket.
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
-    /// Held as long as the folder is used; the kernel lets go of it when the process is killed.
+    /// Held while the directory is used. The kernel releases it when the process is killed.
     _lock: File,
 }
 
-/// Short, because the path of a socket may have 107 bytes; then the process and a number.
+/// Short, because the path of a socket has at most 107 bytes. Process id and a number follow.
 const NAME: &str = "slidegate-";
 const LOCK: &str = "lock";
 
 impl Folder {
-    /// A new folder, for this user's eyes only.
+    /// Creates a directory that only this user can read.
     pub(super) fn new() -> Result<Self, ServerError> {
         sweep();
         let path =
@@ -51,7 +51,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What cannot be removed now is swept later.
+        // A directory that cannot be removed now is removed later.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
@@ -63,24 +63,24 @@ fn create() -> io::Result<PathBuf> {
         let path = env::temp_dir().join(format!("{NAME}{}-{number}", process::id()));
         match DirBuilder::new().mode(0o700).create(&path) {
             Ok(()) => return Ok(path),
-            // Left behind by a process of the same number that was killed.
+            // Left by a killed process with the same id.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
         }
     }
 }
 
-/// Removes what tests left behind that were killed.
+/// Removes directories that killed tests left.
 fn sweep() {
     for entry in fs::read_dir(env::temp_dir()).into_iter().flatten().flatten() {
         if is_abandoned(&entry.path()) {
-            // Another test may be sweeping, too.
+            // Another test may remove it at the same time.
             let _ = fs::remove_dir_all(entry.path());
         }
     }
 }
 
-/// Whether its process is gone, and nobody holds its lock where processes have other numbers.
+/// Returns `true` if its process is gone, and no process with another id namespace holds its lock.
 fn is_abandoned(folder: &Path) -> bool {
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     let process = name.strip_prefix(NAME).and_then(|rest| rest.split_once('-'));

@@ -1,14 +1,16 @@
-//! Real servers for tests: started on a free loopback port, gone with the test.
+//! Real servers for tests: started on a free loopback port, and stopped with the test.
 //!
-//! * [`RedisServer`]: Debian's Redis, or Valkey; with a password, users, TLS, a socket, a memory limit,
-//!   a primary to follow, or a clock that jumps; killed, stopped, suspended and restarted at will.
-//! * [`Cluster`] and [`Sentinel`]: several of them that step in for each other.
-//! * [`ReverseProxy`]: what services stand behind: nginx, HAProxy, Caddy, Envoy.
+//! * [`RedisServer`]: Debian's Redis, or Valkey, with a password, users, TLS, a socket, a memory
+//!   limit, a primary to follow, or a clock that jumps. It can be killed, stopped, suspended and
+//!   restarted.
+//! * [`Cluster`] and [`Sentinel`]: several servers with failover.
+//! * [`ReverseProxy`]: nginx, HAProxy, Caddy, Envoy.
 //! * [`Proxy`]: delays, cuts and black holes between a client and a server.
-//! * [`PythonTool`]: what others have written to test servers with.
-//! * [`poll`] and [`poll_async`]: how to wait for any of it.
+//! * [`PythonTool`]: test tools from Python packages.
+//! * [`poll`] and [`poll_async`]: wait for a condition.
 //!
-//! Nothing here is faked: where a program is missing, the error names the command that installs it.
+//! Nothing here is a mock. If a program is missing, the error contains the command that installs
+//! it.
 
 mod builder;
 mod certificates;
@@ -40,16 +42,16 @@ pub use self::reverse_proxy::ReverseProxy;
 pub use self::sentinel::Sentinel;
 pub use self::wait::{PATIENCE, monotonic, poll, poll_async, poll_for};
 
-/// Why a server could not be started, reached or made to do something.
+/// The error of a server that could not be started, reached or controlled.
 ///
-/// Shown the same by `{}` and `{:?}`, so that `unwrap` in a test prints the server's log in lines.
+/// `{}` and `{:?}` are the same, so that `unwrap` in a test prints the lines of the server's log.
 #[derive(Clone)]
 pub struct ServerError {
     message: String,
 }
 
 impl ServerError {
-    /// An error that says what was tried, what happened and what to do.
+    /// Creates an error from a message with the attempt, the cause and the fix.
     #[cold]
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into() }
@@ -72,6 +74,6 @@ impl std::error::Error for ServerError {}
 
 impl From<redis::RedisError> for ServerError {
     fn from(error: redis::RedisError) -> Self {
-        Self::new(format!("the server was asked and: {error}"))
+        Self::new(format!("query to the server failed: {error}"))
     }
 }

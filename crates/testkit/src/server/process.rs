@@ -1,4 +1,4 @@
-//! A process that does not outlive the test: its program, its port, its end.
+//! Processes that do not outlive the test.
 
 use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
@@ -20,22 +20,22 @@ pub(super) struct Process {
     child: Mutex<Child>,
     id: u32,
     log: PathBuf,
-    /// How long the log was before this process: what follows is its own.
+    /// The length of the log before this process.
     log_start: usize,
 }
 
-/// Below the ports that Linux gives to outgoing connections (32768 and up), so that no client takes
+/// Below the ports that Linux uses for outgoing connections (32768 and up), so that no client takes
 /// a server's port while the server is down.
 const FIRST_PORT: u16 = 10_000;
 const PORTS: u16 = 10_000;
 
-/// A node of a cluster also listens here, counted from its port.
+/// The offset of the cluster bus port.
 const BUS_OFFSET: u16 = 10_000;
 
 const PORT_TRIES_MAX: u64 = 200;
 
 impl Process {
-    /// Starts a program; what it prints is added to `log`.
+    /// Starts a program, and appends its output to `log`.
     pub(super) fn start(
         program: &Path,
         arguments: &[&str],
@@ -59,39 +59,39 @@ impl Process {
         self.id
     }
 
-    /// What this process has printed so far.
+    /// Returns the output of this process so far.
     pub(super) fn output(&self) -> String {
         let bytes = fs::read(&self.log).unwrap_or_default();
         String::from_utf8_lossy(bytes.get(self.log_start..).unwrap_or_default()).into_owned()
     }
 
-    /// How it ended, if it did.
+    /// Returns the exit status, if it has ended.
     pub(super) fn ended(&self) -> Result<Option<ExitStatus>, ServerError> {
         self.child().try_wait().map_err(|error| self.failed("look after", &error))
     }
 
-    /// Asks it to end and waits until it has.
+    /// Terminates it and waits until it has ended.
     pub(super) fn end(&self) -> Result<(), ServerError> {
         self.signal(Signal::TERM)?;
-        // A stopped process is deaf until it goes on.
+        // A stopped process handles no signals until it continues.
         self.signal(Signal::CONT)?;
         let what = format!("process {} to end", self.id);
         poll(&what, || Ok(self.ended()?.map(|_| ())))
     }
 
-    /// Ends it at once and waits until it is gone.
+    /// Kills it and waits until it has ended.
     pub(super) fn kill(&self) -> Result<(), ServerError> {
         let mut child = self.child();
         let killed = child.kill().and_then(|()| child.wait());
         killed.map(|_| ()).map_err(|error| self.failed("kill", &error))
     }
 
-    /// Sends a signal; to a process that is gone, nothing.
+    /// Sends a signal. Does nothing if the process has ended.
     pub(super) fn signal(&self, signal: Signal) -> Result<(), ServerError> {
         if self.ended()?.is_some() {
             return Ok(());
         }
-        // Nobody else waits for it, so the number is still its own.
+        // No other thread waits for it, so the id is still valid.
         let pid = Pid::from_child(&self.child());
         kill_process(pid, signal)
             .map_err(|error| self.failed(&format!("send {signal:?} to"), &error))
@@ -108,7 +108,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Fails only when it is gone already.
+        // Fails only if it has already ended.
         let _ = self.kill();
     }
 }
@@ -117,11 +117,11 @@ fn open(log: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).open(log)
 }
 
-/// A command whose process is killed by the kernel when this process ends, however it ends.
+/// Returns a command whose process the kernel kills when this process ends, in any way.
 ///
-/// `setpriv` asks the kernel for it. If this process was gone before it could ask, the shell sees
-/// another parent and starts nothing. Both give way to the program, which keeps the process number.
-/// Without `setpriv` (it belongs to util-linux), a killed test leaves its servers behind.
+/// `setpriv` requests that from the kernel. If this process ended before, the shell sees another
+/// parent and starts nothing. Both replace themselves with the program, which keeps the process id.
+/// Without `setpriv` (part of util-linux), a killed test leaves its servers running.
 fn bound(program: &Path) -> Command {
     let Some(setpriv) = find_program("setpriv") else {
         return Command::new(program);
@@ -136,8 +136,8 @@ type Order = (Command, Sender<io::Result<Child>>);
 
 /// Starts a command from a thread that lives as long as this process.
 ///
-/// What the kernel watches is the thread that started a child, not the process: a server started by
-/// the thread of one test would be killed at the end of that test, even if others share it.
+/// The kernel watches the thread that started a child, not the process: a server started by the
+/// thread of one test would be killed at the end of that test, even if others share it.
 fn spawn(command: Command) -> io::Result<Child> {
     static KEEPER: OnceLock<io::Result<Sender<Order>>> = OnceLock::new();
     let gone = || io::Error::other("the thread that starts servers is gone");
@@ -151,14 +151,14 @@ fn start_keeper() -> io::Result<Sender<Order>> {
     let (sender, receiver) = mpsc::channel::<Order>();
     thread::Builder::new().name("servers".to_owned()).spawn(move || {
         for (mut command, answer) in receiver {
-            // Whoever asked waits for the answer.
+            // The caller waits for the result.
             let _ = answer.send(command.spawn());
         }
     })?;
     Ok(sender)
 }
 
-/// Where a program is, or which command installs it.
+/// Returns the path of a program, or an error with the command that installs it.
 pub(super) fn require_program(name: &str, package: &str) -> Result<PathBuf, ServerError> {
     find_program(name).ok_or_else(|| {
         ServerError::new(format!(
@@ -168,19 +168,19 @@ pub(super) fn require_program(name: &str, package: &str) -> Result<PathBuf, Serv
     })
 }
 
-/// Where a program is on the search path, or among the programs of administrators, which not
-/// everybody has on the path.
+/// Returns the path of a program on the search path or in the directories of administrators, which
+/// are not on every user's path.
 fn find_program(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     let folders = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
     folders.map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
-/// A loopback port that was free a moment ago, with the port of a cluster's bus.
+/// Returns a free loopback port whose cluster bus port is free too.
 ///
-/// Another process may take it before the server does: then the server is started on another port.
+/// Another process may take it before the server does. Then the server is started on another port.
 pub(super) fn free_port() -> Result<u16, ServerError> {
-    // Seeded by the system: processes that run side by side look in different places.
+    // Seeded by the system, so that parallel processes try different ports.
     let random = RandomState::new();
     for number in 0..PORT_TRIES_MAX {
         let offset = random.hash_one(number) % u64::from(PORTS);

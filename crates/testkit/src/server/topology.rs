@@ -2,7 +2,7 @@
 
 use super::ServerError;
 
-/// A node's answer to `CLUSTER NODES`.
+/// A node's reply to `CLUSTER NODES`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Topology {
     members: Vec<Member>,
@@ -15,7 +15,7 @@ struct Member {
     port: u16,
     is_primary: bool,
     has_failed: bool,
-    /// Whom a replica follows.
+    /// The primary of a replica.
     follows: Option<String>,
     /// First and last slot, both included.
     slots: Vec<(u16, u16)>,
@@ -32,7 +32,7 @@ impl Topology {
         Ok(Self { members })
     }
 
-    /// The port of the primary that answers for a slot.
+    /// Returns the port of the primary of a slot.
     pub(super) fn primary_of(&self, slot: u16) -> Option<u16> {
         let answers = |member: &&Member| {
             let holds = member.slots.iter().any(|(first, last)| (*first..=*last).contains(&slot));
@@ -41,7 +41,7 @@ impl Topology {
         self.members.iter().find(answers).map(|member| member.port)
     }
 
-    /// The ports of those that follow the primary on `port`.
+    /// Returns the ports of the replicas of the primary on `port`.
     pub(super) fn replicas_of(&self, port: u16) -> Vec<u16> {
         let Some(primary) = self.members.iter().find(|member| member.port == port) else {
             return Vec::new();
@@ -51,7 +51,7 @@ impl Topology {
         self.members.iter().filter(follows).map(|member| member.port).collect()
     }
 
-    /// The ports of the primaries that hold slots and have not failed.
+    /// Returns the ports of the primaries with slots that have not failed.
     pub(super) fn primaries(&self) -> Vec<u16> {
         let serves =
             |member: &&Member| member.is_primary && !member.has_failed && !member.slots.is_empty();
@@ -59,7 +59,7 @@ impl Topology {
     }
 }
 
-/// `ID HOST:PORT@BUS FLAGS PRIMARY PING PONG EPOCH LINK SLOT...`
+/// Parses `ID HOST:PORT@BUS FLAGS PRIMARY PING PONG EPOCH LINK SLOT...`.
 fn parse_line(line: &str) -> Option<Member> {
     let mut words = line.split_ascii_whitespace();
     let id = words.next()?.to_owned();
@@ -78,7 +78,7 @@ fn parse_line(line: &str) -> Option<Member> {
     })
 }
 
-/// `7`, `0-5460`; slots on the move, in brackets, are left out.
+/// Parses `7`, `0-5460`. Migrating slots, in brackets, are ignored.
 fn parse_slots(word: &str) -> Option<(u16, u16)> {
     let (first, last) = word.split_once('-').unwrap_or((word, word));
     Some((first.parse().ok()?, last.parse().ok()?))

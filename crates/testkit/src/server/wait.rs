@@ -1,17 +1,17 @@
-//! Waiting for something real: polled, with a deadline, never a fixed sleep.
+//! Waits for real conditions: polled, with a deadline, never a fixed sleep.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::ServerError;
 
-/// How long anything may take before a test is given up. Far beyond what a busy machine needs.
+/// The maximum time before a test fails, far more than a busy machine needs.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long a poll rests between two looks.
+/// The polling interval.
 const REST: Duration = Duration::from_millis(5);
 
-/// Looks every few milliseconds until there is an answer, for [`PATIENCE`] at most.
+/// Polls every few milliseconds until there is a result, for at most [`PATIENCE`].
 ///
 /// ```
 /// use slidegate_testkit::server::poll;
@@ -31,7 +31,7 @@ pub fn poll<T>(
     poll_for(PATIENCE, what, look)
 }
 
-/// [`poll`] with a patience of one's own.
+/// [`poll`] with another timeout.
 pub fn poll_for<T>(
     patience: Duration,
     what: &str,
@@ -47,7 +47,7 @@ pub fn poll_for<T>(
     }
 }
 
-/// [`poll`] for a look that awaits something. It rests in real time, also where a test has stopped tokio's
+/// [`poll`] with an async condition. It sleeps in real time, also if a test has paused tokio's
 /// clock.
 pub async fn poll_async<T>(
     what: &str,
@@ -68,11 +68,11 @@ fn give_up_after(patience: Duration, started: Instant, what: &str) -> Result<(),
     if started.elapsed() <= patience {
         return Ok(());
     }
-    let message = format!("waited {} s in vain for {what}", patience.as_secs());
+    let message = format!("timed out after {} s waiting for {what}", patience.as_secs());
     Err(ServerError::new(message))
 }
 
-/// What the clock shows that all processes of this machine share, and that nobody can set.
+/// Returns the time of a clock that all processes of this machine share and that cannot be set.
 pub fn monotonic() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let (seconds, nanos) = (u64::try_from(now.tv_sec), u32::try_from(now.tv_nsec));

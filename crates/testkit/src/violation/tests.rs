@@ -10,13 +10,13 @@ fn units_of_one_instant_count_together_in_any_order() {
 }
 
 #[test]
-fn the_beginning_is_open() {
+fn the_start_is_exclusive() {
     assert_eq!(never_over(&[(2, 5), (7, 5)], 5, 5), None);
     assert!(never_over(&[(2, 5), (6, 1)], 5, 5).is_some());
 }
 
 #[test]
-fn the_fullest_stretch_is_found_by_trying_all() {
+fn finds_the_fullest_interval() {
     let mut random = crate::Random::new(7);
     for _ in 0..300 {
         let instants: Vec<(u64, u64)> = (0..random.between(1, 30))
@@ -32,7 +32,7 @@ fn the_fullest_stretch_is_found_by_trying_all() {
 }
 
 #[test]
-fn a_bracket_longer_than_a_window_is_in_no_stretch() {
+fn a_bracket_longer_than_a_window_is_in_no_interval() {
     let long = Bracket { from_ns: 0, until_ns: 10, units: 9 };
     assert_eq!(surely_over(&[long], 5, 10), None);
     assert!(surely_over(&[Bracket { from_ns: 1, ..long }], 5, 10).is_some());

@@ -1,11 +1,12 @@
-//! Clusters and sentinels that form, lose a primary, and go on with what it knew.
+//! Clusters and sentinels that start, lose a primary, and continue with its data.
 
 use std::sync::{Mutex, PoisonError};
 
 use redis::cluster::ClusterClient;
 use slidegate_testkit::server::{Certificates, Cluster, RedisServer, Sentinel, ServerBuilder};
 
-/// Six servers at a time are enough for one machine; `nextest` has a group for it.
+/// One test at a time, because six servers are enough for one machine. `nextest` has a group for
+/// it.
 static ALONE: Mutex<()> = Mutex::new(());
 
 const KEY: &str = "{user}:alice";
@@ -18,7 +19,7 @@ fn count(server: &RedisServer) -> u64 {
     redis::cmd("GET").arg(KEY).query(&mut server.connection().unwrap()).unwrap()
 }
 
-/// Until the replicas have it: what a primary did not pass on is lost with it.
+/// Waits until the replicas have it: data that a primary did not replicate is lost with it.
 fn wait_for_copy(server: &RedisServer, expected: u64) {
     let mut connection = server.connection().unwrap();
     let copied: u64 = {
@@ -57,8 +58,7 @@ fn a_valkey_cluster_fails_over_and_takes_the_killed_node_back() {
     fail_over(&RedisServer::valkey().password("secret"));
 }
 
-// A primary that hangs is no more dead than one that is far away: it comes back with its old idea of
-// who it is.
+// A suspended primary is not dead: it returns with its old role.
 #[test]
 fn a_suspended_primary_is_replaced_and_comes_back_as_a_replica() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

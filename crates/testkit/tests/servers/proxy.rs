@@ -10,11 +10,11 @@ use slidegate_testkit::server::{
     Certificates, Door, Proxy, RedisServer, ReplyFault, monotonic, poll,
 };
 
-/// Long enough for an answer that comes at all; what must not come is awaited for less.
+/// Enough time for a reply. Absent replies are awaited for less.
 const LONG: Duration = Duration::from_secs(30);
 const SHORT: Duration = Duration::from_millis(100);
 
-/// No test lives so long.
+/// Longer than any test.
 const NEVER: Duration = Duration::from_secs(3600);
 
 fn pair() -> (RedisServer, Proxy) {
@@ -23,7 +23,7 @@ fn pair() -> (RedisServer, Proxy) {
     (server, proxy)
 }
 
-/// A connection through the proxy that waits so long for an answer.
+/// Returns a connection through the proxy with this timeout.
 fn connect(proxy: &Proxy, patience: Duration) -> Connection {
     let client = redis::Client::open(proxy.url()).unwrap();
     let connection = client.get_connection_with_timeout(LONG).unwrap();
@@ -35,12 +35,12 @@ fn count_up(connection: &mut Connection) -> RedisResult<u64> {
     redis::cmd("INCR").arg("count").query(connection)
 }
 
-/// What the server knows, asked behind the proxy's back.
+/// Returns the value in the server, without the proxy.
 fn count(server: &RedisServer) -> Option<u64> {
     redis::cmd("GET").arg("count").query(&mut server.connection().unwrap()).unwrap()
 }
 
-/// A connection without a client's ideas of its own.
+/// Returns a plain connection.
 fn raw(proxy: &Proxy) -> TcpStream {
     let stream = TcpStream::connect(("127.0.0.1", proxy.port())).unwrap();
     stream.set_read_timeout(Some(LONG)).unwrap();
@@ -54,7 +54,7 @@ fn read_exactly(stream: &mut TcpStream, length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn by_itself_it_forwards_and_counts() {
+fn forwards_and_counts_by_default() {
     let (_server, proxy) = pair();
     let mut stream = raw(&proxy);
     stream.write_all(b"PING\r\n").unwrap();
@@ -98,7 +98,7 @@ fn only_the_next_replies_fail() {
     assert_eq!(proxy.counters().cuts, 5);
 }
 
-// Replies of one piece are told apart: the second of three is missing, not the first or all.
+// Replies in one piece are distinguished: the second of three is missing, not the first or all.
 #[test]
 fn one_reply_of_a_pipeline_is_swallowed() {
     let (_server, proxy) = pair();
@@ -217,7 +217,7 @@ fn a_black_hole_accepts_and_never_answers() {
     assert_eq!(stream.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
     assert_eq!(count(&server), None);
 
-    // What was held back arrives, as after a network that was gone for a while.
+    // Held data arrives, as after a network outage.
     proxy.heal().unwrap();
     stream.set_read_timeout(Some(LONG)).unwrap();
     assert_eq!(read_exactly(&mut stream, 1), b":");
@@ -225,7 +225,7 @@ fn a_black_hole_accepts_and_never_answers() {
 }
 
 #[test]
-fn a_shut_door_lets_nobody_in_and_keeps_those_inside() {
+fn a_shut_proxy_accepts_no_clients_and_keeps_open_connections() {
     let (_server, proxy) = pair();
     let address = SocketAddr::from(([127, 0, 0, 1], proxy.port()));
     let mut inside = connect(&proxy, LONG);
@@ -239,7 +239,7 @@ fn a_shut_door_lets_nobody_in_and_keeps_those_inside() {
 
     proxy.set_door(Door::Open).unwrap();
     assert_eq!(count_up(&mut connect(&proxy, LONG)).unwrap(), 2);
-    // What the proxy shut its own door with is not counted.
+    // The proxy's own connections are not counted.
     assert_eq!(proxy.counters().connections, connections + 1);
 }
 

@@ -1,4 +1,4 @@
-//! A real server: starts, answers, stops, dies, comes back and leaves nothing behind.
+//! A real server: starts, replies, stops, crashes, restarts and leaves nothing behind.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
@@ -20,7 +20,7 @@ fn get(connection: &mut Connection) -> Option<String> {
     redis::cmd("GET").arg("key").query(connection).unwrap()
 }
 
-/// A process that nobody has waited for yet is a zombie: it runs no more.
+/// Returns `true` if the process runs. An ended process without a wait is a zombie.
 fn is_running(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit(") ").next().unwrap_or_default();
@@ -50,8 +50,8 @@ fn a_test_that_panics_leaves_nothing_running() {
     assert!(!is_running(pid));
 }
 
-// This test starts itself in a second process, which holds a server until it is killed: nothing of
-// it is dropped then, and only the kernel can end the server.
+// This test starts itself in a second process, which holds a server until it is killed. Nothing is
+// dropped then, and only the kernel can end the server.
 #[test]
 fn a_test_process_that_is_killed_leaves_nothing_running() {
     const NAME: &str = "redis_server::a_test_process_that_is_killed_leaves_nothing_running";
@@ -72,7 +72,7 @@ fn a_test_process_that_is_killed_leaves_nothing_running() {
     holder.wait().unwrap();
     poll("the server to be killed", || Ok((!is_running(pid)).then_some(()))).unwrap();
 
-    // Its folder stays until anyone makes another.
+    // Its directory stays until another one is created.
     let folder = env::temp_dir().join(format!("slidegate-{}-0", holder.id()));
     drop(RedisServer::start().unwrap());
     assert!(!folder.exists());
@@ -165,7 +165,7 @@ fn tls_is_spoken_and_its_authority_checked() {
     let stranger = Certificates::new().unwrap();
     let client = redis::Client::build_with_tls(server.url(), stranger.trust()).unwrap();
     assert!(client.get_connection().is_err());
-    // Nor does it answer in the clear.
+    // Nor does it reply without TLS.
     let clear = format!("redis://127.0.0.1:{}/", server.port());
     let client = redis::Client::open(clear).unwrap();
     let answer = client.get_connection_with_timeout(Duration::from_secs(5));

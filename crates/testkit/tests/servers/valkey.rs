@@ -9,7 +9,7 @@ fn time(server: &RedisServer) -> Result<i64, ServerError> {
 }
 
 #[test]
-fn valkey_says_its_version_and_keeps_a_value() {
+fn valkey_reports_its_version_and_stores_a_value() {
     let mut server = RedisServer::valkey().append_only().start().unwrap();
     assert_eq!(server.info("server", "valkey_version").unwrap(), "9.1.2");
     redis::cmd("SET").arg("key").arg("kept").exec(&mut server.connection().unwrap()).unwrap();
@@ -27,7 +27,7 @@ fn a_clock_jumps_two_hours_both_ways() {
     let honest = RedisServer::start().unwrap();
     for offset in [0, HOURS, -HOURS, 0] {
         faked.set_clock(offset).unwrap();
-        // Both servers read the same clock of the machine, a moment apart.
+        // Both servers read the same clock of the machine, one shortly after the other.
         let before = time(&honest).unwrap();
         let seen = time(&faked).unwrap() - offset;
         let after = time(&honest).unwrap();
@@ -42,7 +42,7 @@ fn a_faked_clock_leaves_nothing_behind() {
     let shared = format!("/dev/shm/faketime_shm_{pid}");
     server.kill().unwrap();
     assert!(!std::path::Path::new(&shared).exists(), "{shared}");
-    // The clock stays where it was put.
+    // The clock stays where it was set.
     server.set_clock(3600).unwrap();
     server.restart().unwrap();
     let ahead = time(&server).unwrap() - time(&RedisServer::start().unwrap()).unwrap();
@@ -50,7 +50,7 @@ fn a_faked_clock_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_true_clock_cannot_be_moved() {
+fn a_real_clock_cannot_be_set() {
     let error = RedisServer::start().unwrap().set_clock(1).unwrap_err();
     assert!(error.to_string().contains("fake_clock()"), "{error}");
     let error = RedisServer::builder().fake_clock().start().unwrap_err();

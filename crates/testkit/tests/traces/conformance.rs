@@ -1,10 +1,10 @@
-//! Every trace of the `conformance` folder, over the naive models and over memory.
+//! Every trace of the `conformance` directory, on the models and in memory.
 
 use std::collections::BTreeSet;
 
 use slidegate_testkit::{Algorithm, MemorySubject, ModelSubject, Report, Trace, load_all, run};
 
-/// All failures at once, since one cause often shows in several traces.
+/// Returns all failures, because one cause often shows in several traces.
 fn failures(traces: &[Trace], play: impl Fn(&Trace) -> Result<Report, String>) -> Vec<String> {
     let mut failures = Vec::new();
     for trace in traces {

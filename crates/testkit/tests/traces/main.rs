@@ -1,4 +1,4 @@
-//! The traces, the models and memory, played against each other.
+//! The traces, the models and the in-memory limiter, compared with each other.
 
 mod conformance;
 mod never_over;

@@ -1,7 +1,7 @@
-//! Memory over real instants in nanoseconds, with ticks far coarser than the clock.
+//! The in-memory limiter with real times in nanoseconds, and ticks far coarser than the clock.
 //!
-//! What could go wrong: a date rounded down or a present rounded up would admit a fraction of a tick
-//! too early, which no test on whole ticks can see.
+//! What could go wrong: a recorded time rounded down or a current time rounded up would admit a
+//! fraction of a tick too early, which no test on whole ticks can detect.
 
 use std::time::Duration;
 
@@ -19,14 +19,14 @@ struct Walk {
     limit: u64,
     window_ns: u64,
     tick_ns: u64,
-    /// Real time; it only goes forward.
+    /// Real time, which never goes back.
     real_ns: u64,
-    /// How far the limiter's clock has fallen behind real time.
+    /// How far the limiter's clock is behind real time.
     behind_ns: u64,
-    /// Real instants and units, without what was given back.
+    /// Real times and units, without refunded ones.
     admitted: Vec<(u64, u64)>,
     receipts: Vec<(Receipt, u64)>,
-    /// The exact log with two ticks more of a window: what it allows, nobody may deny.
+    /// The exact log with a window that is two ticks longer. What it allows must not be denied.
     lenient: ListModel,
     lenient_quota: TickQuota,
     /// Denials that even the lenient log would not have made.
@@ -107,7 +107,7 @@ impl Walk {
     }
 }
 
-/// Real time only goes forward; what the limiter's clock shows may fall behind it now and then.
+/// Real time never goes back; the limiter's clock may fall behind it.
 fn walk(seed: u64, algorithm: Algorithm, falls_behind: bool) -> Result<Walk, Error> {
     let mut walk = Walk::new(seed, algorithm)?;
     for _ in 0..300 {
@@ -121,7 +121,7 @@ fn walk(seed: u64, algorithm: Algorithm, falls_behind: bool) -> Result<Walk, Err
     Ok(walk)
 }
 
-/// The seeds that broke the promise, with how.
+/// Returns the seeds that exceeded the limit, with the details.
 fn broken(algorithm: Algorithm) -> Vec<String> {
     let mut broken = Vec::new();
     for seed in 0..SEEDS {
@@ -161,7 +161,7 @@ fn the_log_denies_only_what_two_ticks_of_rounding_explain() {
     }
 }
 
-/// The fixed window is known to leak: if this passed, the check above would prove nothing.
+/// The fixed window is known to exceed the limit: otherwise the check above would prove nothing.
 #[test]
 fn the_fixed_window_is_over() {
     assert!(!broken(Algorithm::Fixed).is_empty());

@@ -1,6 +1,6 @@
-//! Thousands of made-up traces for every algorithm, over memory and the naive models side by side.
+//! Thousands of random traces for every algorithm, compared between memory and the models.
 //!
-//! A failure prints the shortest trace that shows it; `compare` with its seed brings it back.
+//! A failure prints the shortest trace that shows it. `compare` with its seed reproduces it.
 
 use slidegate_testkit::{
     Algorithm, MemorySubject, Refusal, Step, Trace, compare, compare_with, random_trace,
@@ -8,7 +8,7 @@ use slidegate_testkit::{
 
 const SEEDS: u64 = 3000;
 
-/// A few failures are enough: they mostly have one cause.
+/// Returns a few failures, because they mostly have one cause.
 fn first_few(failures: impl Iterator<Item = String>) -> String {
     failures.take(5).collect::<Vec<_>>().join("\n")
 }
@@ -18,33 +18,33 @@ fn failures(algorithm: Algorithm) -> String {
 }
 
 #[test]
-fn memory_is_the_log() {
+fn memory_matches_the_log_model() {
     assert_eq!(failures(Algorithm::Log), "");
 }
 
 #[test]
-fn memory_is_the_counter() {
+fn memory_matches_the_counter_model() {
     assert_eq!(failures(Algorithm::Counter), "");
 }
 
 #[test]
-fn memory_is_the_segments() {
+fn memory_matches_the_segments_model() {
     assert_eq!(failures(Algorithm::Segments), "");
 }
 
 #[test]
-fn memory_is_the_gcra() {
+fn memory_matches_the_gcra_model() {
     assert_eq!(failures(Algorithm::Gcra), "");
 }
 
 #[test]
-fn memory_is_the_fixed_window() {
+fn memory_matches_the_fixed_window_model() {
     assert_eq!(failures(Algorithm::Fixed), "");
 }
 
 /// A byte cap that is never reached must change nothing.
 #[test]
-fn a_log_below_its_cap_is_the_log() {
+fn a_log_below_its_cap_matches_the_log() {
     let capped = |seed| {
         let mut trace = random_trace(seed, Algorithm::Log);
         trace.policy.bytes_max = Some(65_536);
@@ -53,7 +53,8 @@ fn a_log_below_its_cap_is_the_log() {
     assert_eq!(first_few((0..SEEDS / 3).filter_map(capped)), "");
 }
 
-/// Traces short enough for a chore before every step, without the steps that it would disturb.
+/// Returns traces that are short enough for a task before every step, without steps that it would
+/// disturb.
 fn with_chores(
     seeds: u64,
     make: impl Fn(&Trace) -> Result<MemorySubject, Refusal> + Copy,
@@ -74,16 +75,16 @@ fn with_chores(
     first_few(failures)
 }
 
-/// Dropping what can no longer change a decision must change none.
+/// Removing keys that cannot affect a decision must change none.
 #[test]
-fn nobody_notices_a_sweep() {
+fn a_sweep_changes_no_decision() {
     assert_eq!(with_chores(800, MemorySubject::sweeping, |_, _| false), "");
 }
 
-/// A limiter that is saved and restored before every step decides as one that ran through. Only
-/// receipts do not outlive it, nor what it knows about a clock gone back.
+/// A limiter that is saved and restored before every step decides like one that ran continuously.
+/// Only receipts and the record of a clock that went back are lost.
 #[test]
-fn nobody_notices_a_restart() {
+fn a_restart_changes_no_decision() {
     let disturbs = |step: &Step, latest_ms| step.of.is_some() || step.at_ms < latest_ms;
     assert_eq!(with_chores(200, MemorySubject::restarting, disturbs), "");
 }

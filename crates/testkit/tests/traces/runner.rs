@@ -1,4 +1,4 @@
-//! What the runner says when a store is wrong, and what it lets pass when a store cannot.
+//! The messages of the runner for wrong stores, and its treatment of unsupported operations.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use slidegate_testkit::{
     Answer, ModelReceipt, ModelSubject, Refusal, Report, Subject, Trace, parse, run,
 };
 
-/// A store that can only check, and may be generous.
+/// A store that supports only checks, and may be generous.
 struct Poor {
     model: ModelSubject,
     allows_all: bool,
@@ -50,7 +50,7 @@ const GIVE: &str = r#"{"at_ms": 1, "op": "refund", "of": "r", "expect": {"units"
 const DENY: &str = r#"{"at_ms": 2, "op": "check", "expect": {"allowed": false}}"#;
 
 #[test]
-fn a_wrong_answer_is_told_with_its_place() {
+fn a_wrong_result_is_reported_with_its_place() {
     let trace = parse(&trace("", &[TAKE, DENY].join(","))).unwrap();
     assert_eq!(play(&trace, false), Ok(Report { passed: 2, skipped: 0 }));
     assert_eq!(
@@ -60,19 +60,19 @@ fn a_wrong_answer_is_told_with_its_place() {
 }
 
 #[test]
-fn a_look_that_is_not_supported_is_skipped_alone() {
+fn an_unsupported_read_is_skipped_alone() {
     let trace = parse(&trace(r#""peek""#, &[TAKE, LOOK, DENY].join(","))).unwrap();
     assert_eq!(play(&trace, false), Ok(Report { passed: 2, skipped: 1 }));
 }
 
 #[test]
-fn a_change_that_is_not_supported_takes_the_rest_with_it() {
+fn an_unsupported_change_skips_the_rest() {
     let trace = parse(&trace(r#""refund""#, &[TAKE, GIVE, DENY].join(","))).unwrap();
     assert_eq!(play(&trace, false), Ok(Report { passed: 1, skipped: 2 }));
 }
 
 #[test]
-fn what_a_trace_does_not_mention_must_be_supported() {
+fn undeclared_operations_must_be_supported() {
     let mut trace = parse(&trace(r#""peek""#, &[TAKE, LOOK, DENY].join(","))).unwrap();
     trace.requires.clear();
     assert_eq!(
@@ -83,7 +83,7 @@ fn what_a_trace_does_not_mention_must_be_supported() {
 }
 
 #[test]
-fn a_receipt_that_was_never_handed_out_is_told() {
+fn a_missing_receipt_is_reported() {
     let denied = r#"{"at_ms": 0, "op": "check", "cost": 2, "as": "r"}"#;
     let trace = parse(&trace(r#""refund""#, &[denied, GIVE].join(","))).unwrap();
     assert_eq!(

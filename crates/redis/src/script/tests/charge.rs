@@ -14,7 +14,7 @@ impl Caller {
     fn used(&mut self, now: Duration, key: &str, limits: &ScriptLimits) -> Vec<u64> {
         match self.run(now, key, limits, Op::Peek { cost: 1 }).unwrap() {
             KeyReply::Decision { used, .. } => used,
-            other => panic!("{other:?} is no decision"),
+            other => panic!("{other:?} is not a decision"),
         }
     }
 

@@ -86,8 +86,7 @@ pub fn explain(loaded: &Loaded, subject: &Subject, json: bool, out: &mut dyn Wri
                 None => {
                     let names = loaded.spec.domains.iter().map(|it| it.name.as_str());
                     let hint = hint(domain, names);
-                    let line =
-                        format!("there is no domain `{domain}`, so nothing is limited{hint}");
+                    let line = format!("unknown domain `{domain}`, so nothing is limited{hint}");
                     (false, vec![line.clone()], json!({"met": false, "why": line}))
                 }
             }

@@ -201,7 +201,7 @@ fn ask(loaded: &Loaded, engine: &Engine, asked: &Asked) -> Result<Seen, String> 
             let plan = engine.plan();
             let gate = plan.gate(policy).ok_or_else(|| {
                 let hint = hint(policy, plan.gates().iter().map(|gate| gate.name()));
-                format!("there is no policy `{policy}`{hint}")
+                format!("unknown policy `{policy}`{hint}")
             })?;
             let tier = match tier {
                 None => None,
@@ -242,7 +242,7 @@ fn ask_domain(
     let plan = engine.plan();
     if plan.domains().get(domain).is_none() {
         let hint = hint(domain, plan.domains().iter().map(Domain::name));
-        return Err(format!("there is no domain `{domain}`{hint}"));
+        return Err(format!("unknown domain `{domain}`{hint}"));
     }
     let descriptors = descriptors.iter().map(|entries| Descriptor {
         entries: entries.iter().map(|(key, value)| Entry { key, value }).collect(),

@@ -1,4 +1,4 @@
-//! The task that lets clients in, and the tasks that serve them.
+//! Accepts clients, and starts the tasks that serve them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,14 +11,13 @@ use super::Door;
 use super::control::Control;
 use super::pipe::{Direction, Pipe};
 
-/// More open connections than a test needs.
+/// The maximum number of open connections, more than a test needs.
 const LINES_MAX: usize = 256;
 
-/// How long to rest when a connection could not be accepted: the client is gone already, or there are
-/// too many open files.
+/// The pause after a failed accept: the client has left, or there are too many open files.
 const REST: Duration = Duration::from_millis(5);
 
-/// Lets clients in until the proxy is dropped.
+/// Accepts clients until the proxy is dropped.
 pub(super) async fn accept(control: Arc<Control>, listener: TcpListener, server: SocketAddr) {
     while wait_for_door(&control).await {
         let (client, address) = tokio::select! {
@@ -31,7 +30,7 @@ pub(super) async fn accept(control: Arc<Control>, listener: TcpListener, server:
             },
             () = control.wait_for(|state| state.door == Door::Shut || state.is_over) => continue,
         };
-        // A client that came while the door was being shut waits outside, too.
+        // A client that arrived while accepting was being stopped waits too.
         if !wait_for_door(&control).await {
             return;
         }
@@ -39,7 +38,7 @@ pub(super) async fn accept(control: Arc<Control>, listener: TcpListener, server:
     }
 }
 
-/// Waits while the door is shut; returns whether to go on at all.
+/// Waits while no clients are accepted. Returns `false` if the proxy was dropped.
 async fn wait_for_door(control: &Control) -> bool {
     control.change(|state| state.is_nobody_let_in = state.door == Door::Shut);
     control.wait_for(|state| state.door != Door::Shut || state.is_over).await;
@@ -60,7 +59,7 @@ fn admit(control: &Arc<Control>, client: TcpStream, address: SocketAddr, server:
         let number = state.counters.connections;
         let control = Arc::clone(control);
         let served = tokio::spawn(async move {
-            // Nobody to report an error to: the client sees that its connection is closed.
+            // The error is not reported: the client sees that its connection is closed.
             let _ = serve(&control, client, server).await;
             control.change(|state| drop(state.lines.remove(&number)));
         });
@@ -71,7 +70,7 @@ fn admit(control: &Arc<Control>, client: TcpStream, address: SocketAddr, server:
 async fn serve(control: &Control, mut client: TcpStream, server: SocketAddr) -> io::Result<()> {
     control.wait_for(|state| state.door != Door::BlackHole).await;
     let mut server = TcpStream::connect(server).await?;
-    // Small writes are what a test wants to see as they are.
+    // Tests need to see small writes unchanged.
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let (from_client, to_client) = client.split();

@@ -1,4 +1,4 @@
-//! What all connections of a proxy share: the settings, the counters, the open lines.
+//! The state that all connections of a proxy share: settings, counters, open connections.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{SocketAddr, TcpStream};
@@ -18,29 +18,30 @@ pub(super) struct Control(watch::Sender<State>);
 pub(super) struct State {
     pub(super) requests: Flow,
     pub(super) replies: Flow,
-    /// What becomes of replies, and of how many; of all if `None`.
+    /// The fault of replies, and the number of replies, or `None` for all.
     pub(super) fault: Option<(ReplyFault, Option<u64>)>,
     pub(super) door: Door,
     pub(super) counters: Counters,
-    /// The tasks that serve connections, by the number of the connection.
+    /// The tasks of the connections, by number.
     pub(super) lines: BTreeMap<u64, AbortHandle>,
-    /// Connections of our own that keep the door shut, until they are accepted; closed if `None`.
+    /// Connections of the proxy itself that fill the accept queue, until they are accepted. `None`
+    /// if closed.
     pub(super) fillers: HashMap<SocketAddr, Option<TcpStream>>,
-    /// Whether the acceptor has seen that the door is shut.
+    /// Whether the acceptor has stopped accepting.
     pub(super) is_nobody_let_in: bool,
     pub(super) is_over: bool,
 }
 
-/// How one direction flows.
+/// The flow in one direction.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Flow {
     pub(super) delay: Duration,
-    /// Bytes a second.
+    /// Bytes per second.
     pub(super) pace: Option<NonZeroU32>,
 }
 
 impl Control {
-    /// Looks at the state.
+    /// Reads the state.
     pub(super) fn see<T>(&self, see: impl FnOnce(&State) -> T) -> T {
         see(&self.0.borrow())
     }
@@ -58,7 +59,7 @@ impl Control {
     }
 
     pub(super) async fn wait_for(&self, is_so: impl FnMut(&State) -> bool) {
-        // The sender is this one: it is not gone.
+        // The sender is alive, because it is this one.
         let _ = self.0.subscribe().wait_for(is_so).await;
     }
 
@@ -69,7 +70,7 @@ impl Control {
         })
     }
 
-    /// What becomes of the reply that begins now.
+    /// Returns the fault of the next reply.
     pub(super) fn next_fault(&self) -> Option<ReplyFault> {
         let mut next = None;
         self.change(|state| match &mut state.fault {

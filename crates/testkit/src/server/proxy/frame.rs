@@ -1,20 +1,20 @@
-//! Where a request or a reply ends in a stream of the Redis protocol.
+//! Finds the end of requests and replies in a stream of the Redis protocol.
 
-/// Follows a stream, whatever pieces it comes in. Knows lengths and counts, not values.
+/// Follows a stream in pieces of any size. It reads lengths and counts, not values.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     place: Place,
-    /// Values that the frame still needs beside the present one.
+    /// The number of values that the frame still needs after the current one.
     values_left: u64,
 }
 
 #[derive(Debug)]
 enum Place {
-    /// In a line; its first bytes.
+    /// In a line, with its first bytes.
     Line(Vec<u8>),
     /// In a value of known length, with its line break.
     Value(u64),
-    /// This is not the protocol: every piece is taken for a frame.
+    /// Not the Redis protocol: every piece counts as a frame.
     Opaque,
 }
 
@@ -24,18 +24,18 @@ impl Default for Place {
     }
 }
 
-/// The bytes of a piece that belong to the present frame.
+/// The bytes of a piece that belong to the current frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) length: usize,
     pub(super) is_last: bool,
 }
 
-/// A type and a number; the rest of a long line does not matter.
+/// Enough for a type and a number. The rest of a long line is not stored.
 const LINE_KEPT: usize = 24;
 
 impl Frames {
-    /// Goes to the end of the frame, or of the piece.
+    /// Reads to the end of the frame, or of the piece.
     pub(super) fn follow(&mut self, piece: &[u8]) -> Part {
         let mut length = 0;
         while length < piece.len() {
@@ -51,8 +51,8 @@ impl Frames {
         Part { length, is_last: false }
     }
 
-    /// Goes on by one line or value, or to the end of the piece: the bytes taken, and whether a
-    /// value ended with them.
+    /// Reads one line or value, or to the end of the piece. Returns the number of bytes, and
+    /// whether a value ended with them.
     fn step(&mut self, piece: &[u8]) -> (usize, bool) {
         match &mut self.place {
             Place::Opaque => (piece.len(), true),
@@ -85,11 +85,11 @@ impl Frames {
         }
     }
 
-    /// Whether a value ended with the line.
+    /// Returns `true` if a value ended with the line.
     fn end_line(&mut self, line: &[u8]) -> bool {
         let Some((kind, number)) = line.split_first() else { return true };
         let number = core::str::from_utf8(number).unwrap_or_default().trim_end();
-        // Nothing is counted by -1, and by what is no number.
+        // -1 and invalid numbers count nothing.
         let number: u64 = number.parse().unwrap_or_default();
         match kind {
             b'$' | b'=' | b'!' if line.get(1) != Some(&b'-') => {
@@ -98,13 +98,13 @@ impl Frames {
             }
             b'*' | b'~' | b'>' => self.expect_more(number),
             b'%' => self.expect_more(number.saturating_mul(2)),
-            // What it describes comes after it.
+            // The described value follows.
             b'|' => self.expect_more(number.saturating_mul(2).saturating_add(1)),
             _ => true,
         }
     }
 
-    /// The present value is a list of these.
+    /// The current value is a list of these.
     fn expect_more(&mut self, values: u64) -> bool {
         if values == 0 {
             return true;
@@ -114,7 +114,7 @@ impl Frames {
     }
 }
 
-/// How a line of the protocol begins.
+/// The first bytes of lines of the protocol.
 const KINDS: &[u8] = b"+-:,_#($=!*~>%|";
 
 #[cfg(test)]

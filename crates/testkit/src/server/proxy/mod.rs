@@ -1,4 +1,4 @@
-//! A proxy that breaks connections the way networks and dying servers do.
+//! A proxy that breaks connections like networks and failing servers do.
 
 mod acceptor;
 mod control;
@@ -19,9 +19,9 @@ use super::{RedisServer, ServerError};
 use acceptor::accept;
 use control::{Control, Flow};
 
-/// A loopback port that forwards to a server, faithfully until a fault is set.
+/// A loopback port that forwards to a server, unchanged until a fault is set.
 ///
-/// What is set applies at once, to open connections too, and to bytes that arrive from then on.
+/// A setting applies immediately, also to open connections, and to bytes that arrive from then on.
 /// Requests and replies are recognized by their frames; where the stream is not the Redis protocol
 /// (TLS), what is read at a time counts as one. Messages that a server pushes count as replies.
 ///
@@ -52,81 +52,82 @@ pub struct Proxy {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What a proxy has seen: numbers that only grow.
+/// Counters of a proxy, which only grow.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
     /// Connections that were accepted.
     pub connections: u64,
-    /// Connections that were closed at once, because too many were open.
+    /// Connections that were closed immediately, because too many were open.
     pub refused: u64,
     /// Whole requests forwarded.
     pub requests: u64,
-    /// Whole replies read from the server, whatever became of them.
+    /// Whole replies read from the server, including dropped ones.
     pub replies: u64,
     /// Bytes forwarded to the server.
     pub bytes_to_server: u64,
     /// Bytes forwarded to clients.
     pub bytes_to_clients: u64,
-    /// Replies, or their beginnings, that were thrown away.
+    /// Replies, or parts of them, that were dropped.
     pub replies_swallowed: u64,
-    /// Bytes of replies that were thrown away.
+    /// Bytes of replies that were dropped.
     pub bytes_swallowed: u64,
-    /// Connections that were closed in the middle of something.
+    /// Connections that were closed in the middle of a reply.
     pub cuts: u64,
 }
 
-/// What becomes of a reply. The request before it reached the server and was carried out.
+/// A fault of a reply. The request before it reached the server and was executed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReplyFault {
-    /// It is thrown away, and the stream goes on after it.
+    /// The reply is dropped, and the stream continues after it.
     ///
-    /// No network does that: a client that goes on using the connection takes the next reply for this one.
+    /// No network does that: a client that continues to use the connection takes the next reply for
+    /// this one.
     Swallow,
-    /// It is thrown away, and so is everything after it on that connection, which stays open.
+    /// The reply and everything after it on that connection are dropped, and the connection stays
+    /// open.
     Deafen,
-    /// Its first bytes arrive, then the connection is closed; `0` closes it in place of the reply.
+    /// The first bytes arrive, then the connection is closed. `0` closes it instead of the reply.
     Cut {
-        /// How many bytes arrive; at most the whole reply.
+        /// The number of bytes that arrive, at most the whole reply.
         after: usize,
     },
-    /// These bytes arrive before it.
+    /// These bytes arrive before the reply.
     Inject(Vec<u8>),
 }
 
-/// How clients are received.
+/// How clients are accepted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Door {
     /// Connections are accepted and served.
     #[default]
     Open,
-    /// Connections are accepted, and nothing is forwarded either way, on open ones neither. What was
-    /// held back goes on when the door is opened.
+    /// Connections are accepted, but nothing is forwarded in either direction, also on open ones.
+    /// Held data is forwarded when the proxy is opened again.
     BlackHole,
-    /// Nobody is let in: a client that connects gets no answer, not even a refusal. Open connections
-    /// are served.
+    /// No connection is accepted or refused. Open connections are served.
     Shut,
 }
 
-/// How many connections may wait to be accepted, as usual.
+/// The usual length of the accept queue.
 const BACKLOG: i32 = 128;
 
-/// More than the kernel lets wait in a queue of length zero.
+/// More connections than the kernel queues at length zero.
 const FILLERS_MAX: usize = 8;
 
-/// How long a connection on loopback may take before the queue is taken to be full.
+/// The time after which a connection on loopback shows that the queue is full.
 const FULL_AFTER: Duration = Duration::from_millis(200);
 
 impl Proxy {
-    /// A proxy in front of a server; the server may be restarted behind it.
+    /// Creates a proxy for a server, which may be restarted.
     pub fn in_front_of(server: &RedisServer) -> Result<Self, ServerError> {
         let mut proxy = Self::to_port(server.port())?;
         proxy.url = server.url_on(proxy.port());
         Ok(proxy)
     }
 
-    /// A proxy in front of whatever listens on a loopback port.
+    /// Creates a proxy for a loopback port.
     pub fn to_port(port: u16) -> Result<Self, ServerError> {
         Self::start((Ipv4Addr::LOCALHOST, port).into())
             .map_err(|error| ServerError::new(format!("cannot start a proxy: {error}")))
@@ -148,57 +149,57 @@ impl Proxy {
         Ok(Self { control, listener, address, url, thread })
     }
 
-    /// Where clients find it: the server's address with the port of the proxy.
+    /// Returns the server's address with the port of the proxy.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Its loopback port.
+    /// Returns its loopback port.
     pub fn port(&self) -> u16 {
         self.address.port()
     }
 
-    /// What it has seen so far.
+    /// Returns the counters.
     pub fn counters(&self) -> Counters {
         self.control.see(|state| state.counters)
     }
 
-    /// Holds requests back for so long; later ones do not wait for earlier ones to be over.
+    /// Delays requests by this time, without delaying later ones further.
     pub fn delay_requests(&self, delay: Duration) {
         self.control.change(|state| state.requests.delay = delay);
     }
 
-    /// Holds replies back for so long; later ones do not wait for earlier ones to be over.
+    /// Delays replies by this time, without delaying later ones further.
     pub fn delay_replies(&self, delay: Duration) {
         self.control.change(|state| state.replies.delay = delay);
     }
 
-    /// Forwards so many bytes of requests a second on each connection; any number if `None`.
-    pub fn throttle_requests(&self, bytes_a_second: Option<NonZeroU32>) {
-        self.control.change(|state| state.requests.pace = bytes_a_second);
+    /// Limits the bytes of requests per second on each connection. `None` removes the limit.
+    pub fn throttle_requests(&self, bytes_per_second: Option<NonZeroU32>) {
+        self.control.change(|state| state.requests.pace = bytes_per_second);
     }
 
-    /// Forwards so many bytes of replies a second on each connection; any number if `None`.
-    pub fn throttle_replies(&self, bytes_a_second: Option<NonZeroU32>) {
-        self.control.change(|state| state.replies.pace = bytes_a_second);
+    /// Limits the bytes of replies per second on each connection. `None` removes the limit.
+    pub fn throttle_replies(&self, bytes_per_second: Option<NonZeroU32>) {
+        self.control.change(|state| state.replies.pace = bytes_per_second);
     }
 
-    /// Does this to every reply from now on.
+    /// Applies a fault to every reply from now on.
     pub fn fail_replies(&self, fault: ReplyFault) {
         self.control.change(|state| state.fault = Some((fault, None)));
     }
 
-    /// Does this to the next `count` replies, whatever connection they come on, and to no more.
+    /// Applies a fault to the next `count` replies, on any connection.
     pub fn fail_next(&self, count: u64, fault: ReplyFault) {
         self.control.change(|state| state.fault = Some((fault, Some(count))));
     }
 
-    /// Forwards replies as they are again.
+    /// Forwards replies unchanged again.
     pub fn pass_replies(&self) {
         self.control.change(|state| state.fault = None);
     }
 
-    /// Opens the door, shuts it, or puts a black hole behind it.
+    /// Sets how clients are accepted.
     pub fn set_door(&self, door: Door) -> Result<(), ServerError> {
         if door == Door::Shut {
             return self.shut();
@@ -207,12 +208,12 @@ impl Proxy {
             .map_err(|error| ServerError::new(format!("cannot set the door to {door:?}: {error}")))
     }
 
-    /// Closes every connection now. New ones are welcome.
+    /// Closes every connection. New ones are accepted.
     pub fn close_all(&self) {
         self.control.close_all();
     }
 
-    /// Forwards everything as it is again. Closed connections stay closed, and deaf ones deaf.
+    /// Forwards everything unchanged again. Closed connections stay closed, and deaf ones deaf.
     pub fn heal(&self) -> Result<(), ServerError> {
         self.control.change(|state| {
             state.requests = Flow::default();
@@ -231,8 +232,9 @@ impl Proxy {
         Ok(())
     }
 
-    /// The kernel greets clients for a program that does not accept, as long as its queue has room.
-    /// So the queue is made short and filled, until a connection of our own is left waiting.
+    /// Stops accepting. The kernel completes connections for a program that does not accept, as
+    /// long as its queue has space. So the queue is made short and filled, until a connection of
+    /// the proxy itself stays pending.
     fn shut(&self) -> Result<(), ServerError> {
         self.control.change(|state| state.door = Door::Shut);
         poll("the acceptor to stop", || {

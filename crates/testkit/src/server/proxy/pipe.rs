@@ -12,13 +12,13 @@ use super::control::{Control, Flow};
 use super::frame::Frames;
 use super::{Door, ReplyFault};
 
-/// Forwards what arrives on one side to the other, late, slowly or not at all.
+/// Forwards data from one side to the other, with delays, throttling and faults.
 #[derive(Debug)]
 pub(super) struct Pipe<'a> {
     control: &'a Control,
     direction: Direction,
     frames: Frames,
-    /// What becomes of the reply that is under way.
+    /// The fault of the current reply.
     fault: Option<ReplyFault>,
     is_amid_frame: bool,
 }
@@ -29,13 +29,13 @@ pub(super) enum Direction {
     Replies,
 }
 
-/// The most that is read at a time.
+/// The maximum number of bytes that are read at a time.
 const PIECE_MAX: usize = 64 * 1024;
 
-/// The most pieces that are held back. Nothing more is read until one was forwarded.
+/// The maximum number of delayed pieces. Nothing more is read until one was forwarded.
 const QUEUE_MAX: usize = 16;
 
-/// A throttled pipe writes so many times a second, if it has that many bytes.
+/// The number of writes per second of a throttled pipe, if it has that many bytes.
 const WRITES_A_SECOND: u32 = 50;
 
 impl<'a> Pipe<'a> {
@@ -43,7 +43,7 @@ impl<'a> Pipe<'a> {
         Self { control, direction, frames: Frames::default(), fault: None, is_amid_frame: false }
     }
 
-    /// Forwards until `from` ends; fails when the connection must be closed.
+    /// Forwards until `from` ends. Fails if the connection must be closed.
     pub(super) async fn run(mut self, from: ReadHalf<'_>, mut to: WriteHalf<'_>) -> io::Result<()> {
         let (queue, mut pieces) = mpsc::channel(QUEUE_MAX);
         let reading = read(self.control, self.direction, from, queue);
@@ -59,7 +59,7 @@ impl<'a> Pipe<'a> {
                     Direction::Replies => self.forward_replies(&piece, &mut to).await?,
                 }
             }
-            // The other direction may have something left to say.
+            // The other direction may have more data.
             let _ = to.shutdown().await;
             Ok(())
         };
@@ -100,7 +100,7 @@ impl<'a> Pipe<'a> {
     }
 
     fn begin_reply(&mut self, kept: &mut Vec<u8>) {
-        // Once deaf, always deaf.
+        // A deaf connection stays deaf.
         if self.fault != Some(ReplyFault::Deafen) {
             self.fault = self.control.next_fault();
         }
@@ -113,7 +113,7 @@ impl<'a> Pipe<'a> {
         }
     }
 
-    /// Keeps what shall arrive of a part of a reply.
+    /// Keeps the bytes of a part of a reply that are forwarded.
     fn keep(&mut self, bytes: &[u8], is_last: bool, kept: &mut Vec<u8>) -> Kept {
         match &mut self.fault {
             None | Some(ReplyFault::Inject(_)) => kept.extend_from_slice(bytes),
@@ -137,13 +137,13 @@ impl<'a> Pipe<'a> {
         self.control.count(|counters| counters.bytes_swallowed += bytes);
     }
 
-    /// Writes at the pace of the moment.
+    /// Writes at the current pace.
     async fn send(&self, mut bytes: &[u8], to: &mut WriteHalf<'_>) -> io::Result<()> {
         while !bytes.is_empty() {
             let (length, time) = next_write(self.control.flow(self.direction), bytes.len());
             let (now_sent, later) = bytes.split_at(length);
             let count = u64::try_from(length).unwrap_or(u64::MAX);
-            // Counted first: a client that has got the bytes sees them counted.
+            // Counted first, so that a client that has received the bytes sees them counted.
             self.control.count(|counters| match self.direction {
                 Direction::Requests => counters.bytes_to_server += count,
                 Direction::Replies => counters.bytes_to_clients += count,
@@ -158,7 +158,7 @@ impl<'a> Pipe<'a> {
     }
 }
 
-/// Queues what arrives with the moment at which it is due.
+/// Queues data with the time at which it is due.
 async fn read(
     control: &Control,
     direction: Direction,
@@ -169,14 +169,14 @@ async fn read(
     loop {
         let length = from.read(&mut piece).await?;
         let due = Instant::now() + control.flow(direction).delay;
-        // What cannot be queued has nobody to be forwarded to.
+        // If the queue is closed, there is no receiver.
         if length == 0 || queue.send((due, piece[..length].to_vec())).await.is_err() {
             return Ok(());
         }
     }
 }
 
-/// How many bytes to write at once, and how long to rest after them.
+/// Returns the number of bytes to write, and the pause after them.
 fn next_write(flow: Flow, length: usize) -> (usize, Duration) {
     let Some(pace) = flow.pace else { return (length, Duration::ZERO) };
     let share = usize::try_from(pace.get() / WRITES_A_SECOND).unwrap_or(usize::MAX);

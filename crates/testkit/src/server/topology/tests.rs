@@ -16,7 +16,7 @@ fn every_kind_of_line_is_read() {
     assert_eq!(topology.primary_of(200), Some(7001));
     assert_eq!(topology.primary_of(201), None);
     assert_eq!(topology.primary_of(300), None);
-    // Its primary has failed and nobody stepped in.
+    // Its primary has failed and was not replaced.
     assert_eq!(topology.primary_of(150), None);
     assert_eq!(topology.replicas_of(7001), [7003]);
     assert!(topology.replicas_of(7002).is_empty());
@@ -24,7 +24,7 @@ fn every_kind_of_line_is_read() {
 }
 
 #[test]
-fn nonsense_is_an_error() {
+fn rejects_invalid_lines() {
     assert!(Topology::parse("aa\n").is_err());
     assert!(Topology::parse("aa nowhere master - 0 0 1 connected\n").is_err());
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The frames of a stream that arrives in pieces of `size` bytes.
+/// Returns the frames of a stream that arrives in pieces of `size` bytes.
 fn frames(stream: &[u8], size: usize) -> Vec<Vec<u8>> {
     let mut follower = Frames::default();
     let mut frames = Vec::new();
@@ -22,7 +22,7 @@ fn frames(stream: &[u8], size: usize) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn frames_end_where_they_end_in_pieces_of_any_size() {
+fn finds_frames_in_pieces_of_any_size() {
     let expected: &[&[u8]] = &[
         b"+OK\r\n",
         b"-ERR a line that is longer than what is kept of it\r\n",
@@ -45,7 +45,7 @@ fn frames_end_where_they_end_in_pieces_of_any_size() {
 }
 
 #[test]
-fn what_is_not_the_protocol_is_taken_piece_by_piece() {
+fn other_protocols_are_forwarded_by_piece() {
     let mut follower = Frames::default();
     assert_eq!(follower.follow(b"\x16\x03\x01abc"), Part { length: 6, is_last: true });
     assert_eq!(follower.follow(b"$9"), Part { length: 2, is_last: true });
