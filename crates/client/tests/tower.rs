@@ -82,7 +82,7 @@ where
 }
 
 #[tokio::test(start_paused = true)]
-async fn clonable_requests_are_retried_after_the_servers_time() {
+async fn cloneable_requests_are_retried_after_the_servers_time() {
     for status in [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE] {
         let layer = PacingLayer::new(pacer()).replay_clones();
         let (last, paced, took) = call(layer, Method::GET, status).await;
