@@ -1,11 +1,11 @@
-//! How units are counted.
+//! The algorithms.
 
 use core::fmt;
 use core::str::FromStr;
 
 use crate::error::{Error, ErrorKind};
 
-/// How units are counted.
+/// The algorithm that counts units.
 ///
 /// | algorithm | over-admits | denies too much | memory per key |
 /// |---|---|---|---|
@@ -30,27 +30,28 @@ pub enum Algorithm {
     /// Every request in the window, exactly.
     #[default]
     Log,
-    /// The exact log, until it would take more than `bytes_max` bytes per key; then neighboring
-    /// requests are merged, dated at the later of them, so that it never admits too much.
+    /// The exact log, until it would take more than `bytes_max` bytes per key. Then neighboring
+    /// requests are merged at the later time, so that it never over-admits.
     LogCapped {
-        /// Maximum bytes for the codes of one key, 64 to 65536.
+        /// The maximum bytes for the codes of one key, 64 to 65536.
         bytes_max: u32,
     },
     /// Two aligned windows, the previous one weighted by its overlap and rounded up.
     Counter,
-    /// `count` sub-windows; the oldest, partly covered one counts whole.
+    /// `count` sub-windows. The oldest, partly covered one counts in full.
     Segments {
-        /// Sub-windows per window, 1 to 1024.
+        /// The number of sub-windows per window, 1 to 1024.
         count: u16,
     },
     /// The generic cell rate algorithm: a bucket that refills evenly.
     Gcra,
-    /// One window aligned to the epoch. It leaks at the boundary; for comparison.
+    /// One window aligned to the epoch. It over-admits at the boundary, and is meant for
+    /// comparison.
     Fixed,
 }
 
 impl Algorithm {
-    /// Every algorithm, those with a parameter with a usual one.
+    /// Every algorithm. Those with a parameter have a usual one.
     pub const ALL: [Self; 6] = [
         Self::Log,
         Self::LogCapped { bytes_max: 4096 },
@@ -60,16 +61,16 @@ impl Algorithm {
         Self::Fixed,
     ];
 
-    /// Minimum of `bytes_max` of [`Algorithm::LogCapped`].
+    /// The minimum of `bytes_max` of [`Algorithm::LogCapped`].
     pub const LOG_BYTES_MIN: u32 = 64;
 
-    /// Maximum of `bytes_max` of [`Algorithm::LogCapped`].
+    /// The maximum of `bytes_max` of [`Algorithm::LogCapped`].
     pub const LOG_BYTES_MAX: u32 = 65_536;
 
-    /// Maximum of `count` of [`Algorithm::Segments`].
+    /// The maximum of `count` of [`Algorithm::Segments`].
     pub const SEGMENTS_MAX: u16 = 1024;
 
-    /// The name, without the parameter, as in configurations.
+    /// Returns the name without the parameter, as in configuration files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Log => "log",
@@ -81,7 +82,7 @@ impl Algorithm {
         }
     }
 
-    /// The bytes of a capped log or the number of segments. Returns `None` for the others.
+    /// Returns the bytes of a capped log or the number of segments, or `None` for the others.
     pub const fn parameter(self) -> Option<u32> {
         match self {
             Self::LogCapped { bytes_max } => Some(bytes_max),
@@ -90,12 +91,13 @@ impl Algorithm {
         }
     }
 
-    /// The algorithm with this name and parameter, both as [`name`](Algorithm::name) and
+    /// Returns the algorithm with this name and parameter, both as [`name`](Algorithm::name) and
     /// [`parameter`](Algorithm::parameter) return them.
     ///
     /// # Errors
     ///
-    /// When the name is unknown, or the parameter is missing, out of range or not expected.
+    /// Returns an error if the name is unknown, or the parameter is missing, out of range or not
+    /// expected.
     pub fn from_parts(name: &str, parameter: Option<u64>) -> Result<Self, Error> {
         let named = Error::find_name("algorithm", name, &Self::ALL, Self::name)?;
         match (named.parameter(), parameter) {
@@ -121,8 +123,8 @@ impl Algorithm {
         })
     }
 
-    /// Whether units can be dated ahead of now, so that callers can wait in line and processes can
-    /// take leases.
+    /// Returns `true` if units can be recorded in the future, so that callers can wait in order and
+    /// processes can take leases.
     pub const fn supports_future_entries(self) -> bool {
         match self {
             Self::Log | Self::LogCapped { .. } | Self::Gcra => true,
@@ -130,8 +132,8 @@ impl Algorithm {
         }
     }
 
-    /// Whether each request is kept with its time, so that there is a history, and a tier may have
-    /// fewer quotas than its policy.
+    /// Returns `true` if each request is stored with its time, so that there is a history, and a
+    /// tier may have fewer quotas than its policy.
     pub const fn keeps_entries(self) -> bool {
         match self {
             Self::Log | Self::LogCapped { .. } => true,
@@ -182,7 +184,7 @@ impl FromStr for Algorithm {
     }
 }
 
-/// A string, or a map such as `{"segments": 60}` where there is a parameter.
+/// A string, or a map such as `{"segments": 60}` if there is a parameter.
 #[cfg(feature = "serde")]
 mod as_serde {
     use core::fmt;

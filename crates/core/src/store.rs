@@ -18,39 +18,40 @@ use crate::receipt::Receipt;
 
 /// Holds the state of one policy, in this process or behind a network.
 ///
-/// Everything above a store (the gate, the middleware, the daemon) uses this trait only, so a new
-/// store is one implementation of it. Keys are bytes here, because that is what is sent to a
-/// server. A store that answers at once, such as a [`Limiter`], returns
-/// [`StoreFuture::ready`] and neither allocates nor waits.
+/// Everything above a store (the gate, the middleware, the daemon) uses only this trait, so a new
+/// store is one implementation of it. Keys are bytes, because that is what is sent to a server. A
+/// store that replies immediately, such as a [`Limiter`], returns [`StoreFuture::ready`] and
+/// neither allocates nor waits.
 ///
 /// `Err` means that the store failed or that a tier belongs to another store. A denial is not an
-/// error. When a store fails, the policy's [`FailureMode`](crate::FailureMode) decides; a store
+/// error. When a store fails, the policy's [`FailureMode`](crate::FailureMode) decides. A store
 /// that applies the failure mode itself returns a decision that
 /// [`is_degraded`](Decision::is_degraded).
 pub trait Store: fmt::Debug + Send + Sync + 'static {
-    /// Returns the policy whose state this is.
+    /// Returns the policy.
     fn policy(&self) -> &Policy;
 
-    /// Prepares other quotas for some keys. They work with this store only.
+    /// Prepares other quotas for some keys. They work only with this store.
     ///
     /// # Errors
     ///
     /// Returns an error if the quotas do not fit the policy.
     fn tier(&self, quotas: &[Quota]) -> Result<Tier, Error>;
 
-    /// Decides, and takes the units if the request is allowed.
+    /// Checks a request, and takes its units if it is allowed.
     fn check<'a>(&'a self, target: Target<'a>, cost: Cost) -> StoreResult<'a, Decision>;
 
-    /// Takes as many units as fit, at most `cost`. The decision's receipt says how many. Denied only
-    /// if not even one unit fits.
+    /// Takes as many units as fit, at most `cost`. The receipt has their number. Denied only if not
+    /// even one unit fits.
     ///
-    /// The default is an error of the kind [`ErrorKind::Unsupported`].
+    /// The default is an error of kind [`ErrorKind::Unsupported`].
     fn check_at_most<'a>(&'a self, target: Target<'a>, cost: Cost) -> StoreResult<'a, Decision> {
         let _ = (target, cost);
         unsupported("check_at_most")
     }
 
-    /// Decides several checks independently of each other. Yields one decision per target, in order.
+    /// Decides several checks independently of each other. Yields one decision per target, in
+    /// order.
     ///
     /// The default checks one target after the other. A store that needs a call per check should
     /// combine them.
@@ -68,13 +69,13 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         })
     }
 
-    /// Decides without taking anything.
+    /// Evaluates a request without taking units.
     fn peek<'a>(&'a self, target: Target<'a>, cost: Cost) -> StoreResult<'a, Decision>;
 
-    /// Returns the units of a receipt. Yields how many were still counted.
+    /// Refunds the units of a receipt. Yields the number that was still counted.
     fn refund<'a>(&'a self, target: Target<'a>, receipt: Receipt) -> StoreResult<'a, u64>;
 
-    /// Corrects a reservation to its actual cost. Yields how many units are charged in all.
+    /// Corrects a reservation to its actual cost. Yields the total number of units charged.
     fn settle<'a>(
         &'a self,
         target: Target<'a>,
@@ -82,21 +83,21 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         actual: u64,
     ) -> StoreResult<'a, u64>;
 
-    /// Records units without a check, above the limit if necessary. Yields how many were recorded.
+    /// Records units without a check, above the limit if necessary. Yields their number.
     ///
-    /// The default is an error of the kind [`ErrorKind::Unsupported`].
+    /// The default is an error of kind [`ErrorKind::Unsupported`].
     fn charge<'a>(&'a self, target: Target<'a>, units: u64) -> StoreResult<'a, u64> {
         let _ = (target, units);
         unsupported("charge")
     }
 
-    /// Returns up to `units` without a receipt, oldest first. Yields how many were returned.
+    /// Refunds up to `units` without a receipt, oldest first. Yields their number.
     fn forgive<'a>(&'a self, target: Target<'a>, units: u64) -> StoreResult<'a, u64>;
 
     /// Yields the units that count against each quota now.
     fn usage<'a>(&'a self, target: Target<'a>) -> StoreResult<'a, Usage>;
 
-    /// Yields the requests in the longest window, oldest first, if the algorithm keeps them.
+    /// Yields the requests in the longest window, oldest first, if the algorithm stores them.
     fn history<'a>(&'a self, target: Target<'a>) -> StoreResult<'a, Vec<Event>>;
 
     /// Forgets a key, and ends its block. Yields whether there was anything to forget.
@@ -121,18 +122,18 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Rebuilds a receipt from the parts that were sent to a client.
     fn receipt(&self, key: &[u8], units: u64, tick: u64, epoch: u16) -> Receipt;
 
-    /// Names the stores that [`check_all`](Store::check_all) can combine with this one. By default
-    /// a store cannot be combined with any other.
+    /// Identifies the stores that [`check_all`](Store::check_all) can combine with this one. By
+    /// default, a store cannot be combined with others.
     fn group(&self) -> StoreGroup {
         StoreGroup::alone(self.policy())
     }
 
-    /// Decides several asks of one [group](Store::group) all or nothing: either every decision is
-    /// an allowance and all units were taken, or every decision is a denial and none were. Yields
-    /// one decision per ask, in order.
+    /// Decides several checks of one [group](Store::group), all or nothing: either every decision
+    /// is an allowance and all units were taken, or every decision is a denial and none were.
+    /// Yields one decision per check, in order.
     ///
-    /// The default is an error of the kind [`ErrorKind::Unsupported`], after which the caller
-    /// checks one store after the other.
+    /// The default is an error of kind [`ErrorKind::Unsupported`], after which the caller checks
+    /// one store after the other.
     fn check_all<'a>(&'a self, asks: &'a [StoreAsk<'a>]) -> StoreResult<'a, Vec<Decision>> {
         let message = format!("store decides one request at a time, not {}", asks.len());
         StoreFuture::ready(Err(Error::new(ErrorKind::Unsupported, message)))
@@ -145,7 +146,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Takes units as soon as they are available, first come, first served, within `timeout`.
     ///
-    /// The default is an error of the kind [`ErrorKind::Unsupported`].
+    /// The default is an error of kind [`ErrorKind::Unsupported`].
     fn wait<'a>(
         &'a self,
         target: Target<'a>,
@@ -157,13 +158,13 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         unsupported("wait")
     }
 
-    /// Returns the store's own metrics, for `/metrics` and dashboards.
+    /// Returns metrics of the store, for `/metrics` and dashboards.
     fn stats(&self) -> Vec<Stat> {
         Vec::new()
     }
 
-    /// Fetches what [`stats`](Store::stats) returns about the store's servers. To be called now and
-    /// then in the background. By default there is nothing to fetch.
+    /// Fetches the statistics of the store's servers for [`stats`](Store::stats). Call it regularly
+    /// in the background. By default there is nothing to fetch.
     fn refresh_stats(&self) -> StoreResult<'_, ()> {
         StoreFuture::ready(Ok(()))
     }
@@ -174,7 +175,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// Returns whether the store answers at the moment; false while a circuit breaker is open.
+    /// Returns `true` if the store is available, and `false` while a circuit breaker is open.
     fn is_available(&self) -> bool {
         true
     }
@@ -184,17 +185,17 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         StoreFuture::ready(Ok(Vec::new()))
     }
 
-    /// Returns the limiter of a store that keeps its state in this process, for snapshots, sweeps
-    /// and memory budgets. `None` also means that keys leave the process.
+    /// Returns the limiter of a store with its state in this process, for snapshots, sweeps and
+    /// memory budgets. `None` also means that keys leave the process.
     fn in_process(&self) -> Option<&Limiter> {
         None
     }
 
-    /// Returns the store itself, so that [`check_all`](Store::check_all) can recognize its type.
+    /// Returns the store, so that [`check_all`](Store::check_all) can detect its type.
     fn as_any(&self) -> &dyn Any;
 }
 
-/// The result of an operation that a store does not implement.
+/// Returns the error of an operation that a store does not implement.
 #[cold]
 fn unsupported<'a, T>(operation: &str) -> StoreResult<'a, T> {
     let message = format!("store does not implement {operation}: use a Limiter or a RedisLimiter");
@@ -225,7 +226,7 @@ impl IntoStore for Arc<dyn Store> {
     }
 }
 
-/// Sleeps for a time; how depends on the caller's runtime.
+/// Sleeps for a time, with the caller's runtime.
 pub type SleepFn = dyn Fn(Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync;
 
 /// The quotas that a request is checked against.
@@ -236,7 +237,7 @@ pub enum Quotas<'a> {
     Policy,
     /// Those of a tier. The store that created the tier accepts it; any other returns an error.
     Tier(&'a Tier),
-    /// These, without a tier that was created before. They have to fit the policy as those of a tier.
+    /// These quotas, without a tier. They have to fit the policy like those of a tier.
     Given(&'a [Quota]),
 }
 
@@ -258,7 +259,7 @@ impl<'a> From<Option<&'a Tier>> for Quotas<'a> {
     }
 }
 
-/// A key, and the quotas that it is checked against.
+/// A key with its quotas.
 #[derive(Clone, Copy)]
 pub struct Target<'a> {
     /// The key.
@@ -285,7 +286,7 @@ pub struct StoreAsk<'a> {
     pub cost: Cost,
 }
 
-/// Leaves out the key, which may be a secret.
+/// Omits the key, which may be a secret.
 impl fmt::Debug for Target<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Target").field("quotas", &self.quotas).finish_non_exhaustive()
@@ -302,7 +303,7 @@ impl fmt::Debug for StoreAsk<'_> {
     }
 }
 
-/// Identifies stores that can decide together: equal values can.
+/// Identifies stores that can decide together: those with equal values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StoreGroup(usize);
 
@@ -326,13 +327,13 @@ impl StoreGroup {
 pub struct Stat {
     /// The name of the metric.
     pub name: &'static str,
-    /// What it counts, in one sentence.
+    /// Its description, in one sentence.
     pub help: &'static str,
     /// The value.
     pub value: StatValue,
     /// Whether all policies on the same server share the value.
     pub is_shared: bool,
-    /// A label and its value, for a metric of several parts. Other stats have the same name and
+    /// A label with its value, for a metric of several parts. Other stats have the same name and
     /// other values.
     pub label: Option<(&'static str, &'static str)>,
 }
@@ -368,10 +369,10 @@ impl Stat {
     }
 }
 
-/// What most store calls return.
+/// The result of most store calls.
 pub type StoreResult<'a, T> = StoreFuture<'a, Result<T, Error>>;
 
-/// The result of a store call: ready at once, or a future that waits for a server.
+/// The result of a store call: ready immediately, or a future that waits for a server.
 #[must_use = "a store call does nothing until it is awaited"]
 pub struct StoreFuture<'a, T>(State<'a, T>);
 
@@ -384,7 +385,7 @@ enum State<'a, T> {
 pub type PendingStore<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 impl<'a, T> StoreFuture<'a, T> {
-    /// Wraps a result that is known already.
+    /// Wraps a result that is already known.
     #[inline]
     pub const fn ready(result: T) -> Self {
         Self(State::Ready(Some(result)))
@@ -395,7 +396,7 @@ impl<'a, T> StoreFuture<'a, T> {
         Self(State::Pending(Box::pin(future)))
     }
 
-    /// Returns the result if it is known already.
+    /// Returns the result if it is already known.
     ///
     /// # Errors
     ///
@@ -407,7 +408,7 @@ impl<'a, T> StoreFuture<'a, T> {
     {
         match self.0 {
             State::Ready(Some(result)) => Ok(result),
-            // Its result was taken already, by polling it.
+            // Its result was taken already by polling it.
             State::Ready(None) => Err(Box::pin(core::future::pending())),
             State::Pending(future) => Err(future),
         }
@@ -420,7 +421,7 @@ impl<T: Unpin> Future for StoreFuture<'_, T> {
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
         match &mut self.get_mut().0 {
-            // After the first time there is nothing left to return; polling again is a mistake.
+            // Polled after completion, which a caller must not do.
             State::Ready(result) => result.take().map_or(Poll::Pending, Poll::Ready),
             State::Pending(future) => future.as_mut().poll(cx),
         }

@@ -1,7 +1,7 @@
-//! Other quotas for a live key: limits up and down, windows shorter and longer.
+//! Other quotas for a live key: higher and lower limits, shorter and longer windows.
 //!
-//! What could go wrong: a change that forgives what was taken, one that counts it anew for ever, a
-//! call that knows only the policy and lets go of what the tier still needs.
+//! What could go wrong: a change that forgets units, a change that makes units count forever, a
+//! call that knows only the policy and drops entries that the tier still needs.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
@@ -24,9 +24,9 @@ const ALGORITHMS: [Algorithm; 6] = [
 const LOG_CAPPED: Algorithm = Algorithm::LogCapped { bytes_max: 64 };
 const START_MS: u64 = 1_700_000_000_000;
 
-// Two oracles keep every instant. The least of them forgets what the shortest window asked about
-// since could not keep: what it denies, nobody may allow. The full one forgets nothing: what it
-// allows, an exact log may not deny.
+// Two oracles store every entry. The minimal one drops what the shortest window since could not
+// keep: what it denies must not be allowed. The full one drops nothing: what it allows, an exact
+// log must not deny.
 #[test]
 fn a_log_under_changing_tiers_counts_neither_too_little_nor_too_much() {
     let mut wrong = Vec::new();
@@ -50,12 +50,12 @@ fn capped_logs_and_segments_under_changing_tiers_are_never_over() {
     assert_eq!(wrong, [""; 0]);
 }
 
-// Of nine that were taken, a limit of five leaves none and one of twenty leaves eleven. Another
+// With nine units taken, a limit of five leaves none and one of twenty leaves eleven. Another
 // window may count too much, but never less.
 #[test]
-fn a_change_forgives_nothing() {
+fn a_change_forgets_no_units() {
     let mut wrong = Vec::new();
-    // GCRA keeps time and no units: another window reads it as a share of itself.
+    // GCRA stores time and no units: another window reads it as a share of itself.
     for algorithm in ALGORITHMS.into_iter().filter(|one| *one != Algorithm::Gcra) {
         for (limit, seconds) in [(5, 60), (20, 60), (10, 600), (10, 6), (20, 600), (5, 6)] {
             let (limiter, clock) = limiter(10, algorithm);
@@ -75,7 +75,7 @@ fn a_change_forgives_nothing() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-// Going to another tier and back must leave a limit as it was.
+// Changing to another tier and back must not change a limit.
 #[test]
 fn another_limit_of_the_same_window_changes_no_count() {
     for algorithm in ALGORITHMS.into_iter().filter(|one| *one != Algorithm::Gcra) {
@@ -90,12 +90,12 @@ fn another_limit_of_the_same_window_changes_no_count() {
     }
 }
 
-// A key that is asked about under two tiers in turn would never be free again if every change dated
-// all that it had taken anew, and denied requests would prolong the denial.
+// If every change recorded all units at the current time, a key with two alternating tiers would
+// never be free again, and denied requests would prolong the denial.
 #[test]
-fn changing_to_and_fro_does_not_deny_for_ever() {
+fn alternating_tiers_do_not_deny_forever() {
     let mut denied = Vec::new();
-    // The others date all that was taken at a change of the window, and say so.
+    // The others record all units again at a change of the window, as documented.
     let exact = [Algorithm::Log, Algorithm::LogCapped { bytes_max: 64 }, Algorithm::Gcra];
     for algorithm in exact {
         let (limiter, clock) = limiter(5, algorithm);
@@ -111,9 +111,9 @@ fn changing_to_and_fro_does_not_deny_for_ever() {
     assert_eq!(denied, [], "denied for 1000 s after five units in a window of 90 s");
 }
 
-// A policy of a minute must not judge, and thereby forget, what a tier counts for an hour.
+// A policy of a minute must not drop entries that a tier counts for an hour.
 #[test]
-fn looking_at_a_key_of_a_longer_tier_forgives_nothing() {
+fn reading_a_key_of_a_longer_tier_forgets_no_units() {
     type Look = fn(&Limiter);
     let looks: [(&str, Look); 5] = [
         ("usage", |limiter| {
@@ -137,16 +137,16 @@ fn looking_at_a_key_of_a_longer_tier_forgives_nothing() {
             clock.advance(Duration::from_secs(121));
             look(&limiter);
             if limiter.with(&hour).unwrap().check_cost("alice", cost(5)).is_allowed() {
-                wrong.push(format!("{algorithm:?}: forgiven by {name}"));
+                wrong.push(format!("{algorithm:?}: forgotten by {name}"));
             }
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-// A receipt names units, not a tier: it must be honored for as long as they count.
+// A receipt identifies units, not a tier: it must be valid for as long as they count.
 #[test]
-fn a_receipt_of_a_tier_gives_back_the_very_units_and_no_others() {
+fn a_receipt_of_a_tier_refunds_exactly_its_units() {
     let mut wrong = Vec::new();
     for algorithm in [Algorithm::Log, Algorithm::LogCapped { bytes_max: 64 }] {
         let (limiter, clock) = limiter(10, algorithm);
@@ -168,10 +168,10 @@ fn a_receipt_of_a_tier_gives_back_the_very_units_and_no_others() {
     assert!(wrong.is_empty(), "expected 2 back, 1 recorded, 3 left\n{}", wrong.join("\n"));
 }
 
-// Given back by the policy's minute, the log of several quotas lets go of what the tier counts for an
-// hour; and a bucket that refills twelve times as fast gets twelve units for one.
+// With the policy's minute, a log of several quotas would drop entries that the tier counts for an
+// hour, and a bucket that refills twelve times as fast would get twelve units for one.
 #[test]
-fn giving_back_by_the_tier_keeps_what_the_tier_counts() {
+fn refunds_with_a_tier_keep_its_entries() {
     for (algorithm, count, hour) in
         [(Algorithm::Log, 2, 5), (LOG_CAPPED, 2, 5), (Algorithm::Gcra, 1, 7200)]
     {
@@ -197,7 +197,7 @@ fn giving_back_by_the_tier_keeps_what_the_tier_counts() {
 }
 
 #[test]
-fn a_settled_receipt_of_a_tier_gives_back_as_much_as_its_bucket_got() {
+fn settling_with_a_tier_refunds_its_bucket() {
     let (limiter, _) = limiter(10, Algorithm::Gcra);
     let hour = tier(&limiter, &[(7200, 3600)]);
     let estimate =
@@ -207,7 +207,7 @@ fn a_settled_receipt_of_a_tier_gives_back_as_much_as_its_bucket_got() {
 }
 
 #[test]
-fn usage_and_history_of_a_tier_reach_back_as_far_as_its_window() {
+fn usage_and_history_cover_the_window_of_the_tier() {
     let (limiter, clock) = limiter(10, Algorithm::Log);
     let hour = tier(&limiter, &[(5, 3600)]);
     let began = clock.now();
@@ -226,9 +226,9 @@ fn usage_and_history_of_a_tier_reach_back_as_far_as_its_window() {
     assert!(counted.with(&none).unwrap().history("alice").is_err(), "it keeps no times");
 }
 
-// Who keeps two stores has to know which of them a receipt is to go back to.
+// A program with two stores has to know the store of a receipt.
 #[test]
-fn a_limiter_knows_its_own_receipts() {
+fn recognizes_its_own_receipts() {
     let ((one, _), (two, _)) = (limiter(10, Algorithm::Log), limiter(10, Algorithm::Log));
     let receipt = one.check("alice").into_receipt().unwrap();
     assert!(one.has_issued("alice", &receipt));
@@ -237,7 +237,7 @@ fn a_limiter_knows_its_own_receipts() {
 }
 
 #[test]
-fn a_limiter_refuses_the_tier_of_another() {
+fn rejects_the_tier_of_another_limiter() {
     let ((one, _), (two, _)) = (limiter(10, Algorithm::Log), limiter(10, Algorithm::Log));
     let small = tier(&one, &[(2, 60)]);
     assert!(one.with(&small).is_ok());
@@ -248,7 +248,7 @@ fn a_limiter_refuses_the_tier_of_another() {
     assert_eq!(two.usage("alice").units(0), 0);
 }
 
-// Several keys under tiers are judged together like single ones.
+// Several keys with tiers are decided together like single ones.
 #[test]
 fn check_all_takes_tiers() {
     for algorithm in ALGORITHMS {
@@ -267,16 +267,16 @@ fn check_all_takes_tiers() {
     }
 }
 
-/// One key that changes its tier now and then.
+/// One key that sometimes changes its tier.
 struct Walk {
     limiter: Limiter,
     tiers: Vec<(Vec<(u64, u64)>, Tier)>,
     now: u64,
-    /// All that was admitted, in milliseconds.
+    /// All admissions, in milliseconds.
     full: Vec<(u64, u64)>,
-    /// What even the shortest window that was asked about since had to keep.
+    /// Entries that even the shortest window since had to keep.
     least: Vec<(u64, u64)>,
-    /// The first steps at which it admitted too much, or denied what nothing forbade.
+    /// The first steps at which it admitted too much, or denied without a reason.
     over: Option<usize>,
     under: Option<usize>,
 }
@@ -351,7 +351,7 @@ fn limiter_of(limit: u64, quotas: u64, algorithm: Algorithm) -> (Limiter, Manual
     (Limiter::builder(policy).clock(clock.clone()).build().unwrap(), clock)
 }
 
-/// A tier of quotas in units and seconds.
+/// Returns a tier with quotas in units and seconds.
 fn tier(limiter: &Limiter, quotas: &[(u64, u64)]) -> Tier {
     let quotas = quotas
         .iter()
@@ -363,8 +363,7 @@ fn cost(units: u64) -> Cost {
     Cost::new(units).unwrap()
 }
 
-// A limit that comes with the request must not change what other requests get, nor be forgotten by
-// the operations that follow it.
+// A limit of one request must not change other requests, and later operations must respect it.
 #[test]
 fn quotas_of_a_request_work_like_a_tier() {
     for algorithm in [Algorithm::Log, Algorithm::Counter, Algorithm::Fixed] {

@@ -1,4 +1,4 @@
-//! Slidegate's limits shared through Redis, Sentinel, Cluster and Valkey.
+//! Rate limits shared through Redis, Valkey, Sentinel and Cluster.
 
 #![forbid(unsafe_code)]
 

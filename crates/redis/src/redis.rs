@@ -1,4 +1,4 @@
-//! The servers that limits are shared through, and how they are reached.
+//! The servers that limits are shared through, and their connections.
 
 use core::fmt;
 use core::sync::atomic::AtomicU64;
@@ -24,10 +24,12 @@ use crate::servers::{
 };
 use crate::tls::Tls;
 
-/// Redis, Valkey, a primary behind Sentinels, or a cluster: whatever limits are shared through.
+/// The servers that limits are shared through: Redis, Valkey, a primary behind Sentinels, or a
+/// cluster.
 ///
-/// Cheap to clone; all clones share their connections. Connections are made in the background when
-/// they are first needed, so building needs no server. [`connect`](Redis::connect) waits for them.
+/// It is cheap to clone, and clones share their connections. Connections are opened in the
+/// background when they are first needed, so building it needs no server.
+/// [`connect`](Redis::connect) waits for them.
 ///
 /// Calls need a tokio runtime with timers and I/O enabled (`enable_all`).
 ///
@@ -49,12 +51,12 @@ pub struct Redis {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// What all limiters of one [`Redis`] share.
+/// The state that all limiters of one [`Redis`] share.
 pub(crate) struct Shared {
     pub(crate) servers: Servers,
     pub(crate) names: KeyNames,
     pub(crate) batcher: Batcher,
-    /// What the servers reported last.
+    /// The last report of the servers.
     pub(crate) usage: Mutex<Option<StoreUsage>>,
     /// The number of warnings of each kind, in the order of [`Warning::KINDS`].
     pub(crate) warnings: Mutex<[u64; Warning::KINDS.len()]>,
@@ -69,7 +71,7 @@ pub(crate) struct Shared {
 /// Builds a [`Redis`].
 pub struct RedisBuilder {
     topology: Topology,
-    /// One for a single server, one or more otherwise.
+    /// One for a single server, otherwise one or more.
     addresses: Vec<ConnectionInfo>,
     username: Option<String>,
     password: Option<String>,
@@ -86,7 +88,7 @@ pub struct RedisBuilder {
 
 enum Topology {
     Single,
-    /// With the name of the service.
+    /// Sentinels, with the name of the service.
     Sentinel(String),
     Cluster,
     /// A connection of the user, and whether it is one to a cluster.
@@ -94,43 +96,44 @@ enum Topology {
 }
 
 impl Redis {
-    /// One server, by its address: `redis://`, `rediss://` (TLS) or `unix://`, with user, password
-    /// and database as usual. Connections use RESP3 if the server knows it; `?protocol=resp2` disables
-    /// that, and a connection that the server closes is then noticed by the next call only.
+    /// Uses one server with this address: `redis://`, `rediss://` (TLS) or `unix://`, with user,
+    /// password and database as usual. Connections use RESP3 if the server supports it.
+    /// `?protocol=resp2` disables that, and then only the next call detects a connection that the
+    /// server closed.
     ///
     /// # Errors
     ///
-    /// When the address cannot be read.
+    /// Returns an error if the address is invalid.
     pub fn single(address: &str) -> Result<RedisBuilder, Error> {
         Ok(RedisBuilder::new(Topology::Single, vec![read(address)?]))
     }
 
-    /// The primary of `service`, asked for at the Sentinels with these addresses. Their user and
-    /// password are for the Sentinels; those of the primary are set on the builder.
+    /// Uses the primary of `service`, as reported by the Sentinels with these addresses. Their user
+    /// and password are for the Sentinels. Those of the primary are set on the builder.
     ///
     /// # Errors
     ///
-    /// When there is no address, or one cannot be read.
+    /// Returns an error if there is no address, or one is invalid.
     pub fn sentinel<A: AsRef<str>>(addresses: &[A], service: &str) -> Result<RedisBuilder, Error> {
         Ok(RedisBuilder::new(Topology::Sentinel(service.to_owned()), read_all(addresses)?))
     }
 
-    /// A cluster, found from the nodes with these addresses. The user and password of the first
-    /// are used for all nodes.
+    /// Uses a cluster, discovered from the nodes with these addresses. The user and password of the
+    /// first are used for all nodes.
     ///
     /// # Errors
     ///
-    /// When there is no address, or one cannot be read.
+    /// Returns an error if there is no address, or one is invalid.
     pub fn cluster<A: AsRef<str>>(addresses: &[A]) -> Result<RedisBuilder, Error> {
         Ok(RedisBuilder::new(Topology::Cluster, read_all(addresses)?))
     }
 
-    /// A connection that exists already: a `MultiplexedConnection`, a `ConnectionManager`, or any
-    /// other connection that several callers can use at a time.
+    /// Uses an existing connection: a `MultiplexedConnection`, a `ConnectionManager`, or any other
+    /// connection that several callers can use at the same time.
     ///
     /// Deadlines, the breaker and batching work as usual. Reconnecting and retrying are up to the
-    /// connection: one that sends a command again after it lost the reply counts a check twice, which
-    /// a connection made by [`Redis::single`] never does. A malformed reply does not replace the
+    /// connection. If it sends a command again after it lost the reply, a check is counted twice,
+    /// which a connection of [`Redis::single`] never does. A malformed reply does not replace the
     /// connection. Addresses, credentials and TLS settings of the builder are not used.
     pub fn from_connection<C>(connection: C) -> RedisBuilder
     where
@@ -139,11 +142,11 @@ impl Redis {
         RedisBuilder::new(Topology::Given(Arc::new(connection), false), Vec::new())
     }
 
-    /// A cluster connection that exists already, such as `redis::cluster_async::ClusterConnection`.
+    /// Uses an existing cluster connection, such as `redis::cluster_async::ClusterConnection`.
     ///
-    /// What [`from_connection`](Redis::from_connection) says applies. The connection routes calls by
-    /// their keys, so one breaker guards all nodes, and [`usage`](Redis::usage),
-    /// [`warnings`](Redis::warnings) and [`sweep`](Redis::sweep) return errors.
+    /// See [`from_connection`](Redis::from_connection). The connection routes calls by their keys,
+    /// so one breaker guards all nodes, and [`usage`](Redis::usage), [`warnings`](Redis::warnings)
+    /// and [`sweep`](Redis::sweep) return errors.
     pub fn from_cluster_connection<C>(connection: C) -> RedisBuilder
     where
         C: ConnectionLike + Clone + Send + Sync + 'static,
@@ -151,7 +154,7 @@ impl Redis {
         RedisBuilder::new(Topology::Given(Arc::new(connection), true), Vec::new())
     }
 
-    /// Starts a limiter whose state is here.
+    /// Returns a builder for a limiter with its state on these servers.
     pub fn limiter(&self, policy: Policy) -> RedisLimiterBuilder {
         RedisLimiterBuilder::new(self.clone(), policy)
     }
@@ -187,21 +190,21 @@ impl RedisBuilder {
         }
     }
 
-    /// The user, instead of the one in the address.
+    /// Sets the user, instead of the one in the address.
     #[must_use]
     pub fn username(mut self, username: &str) -> Self {
         self.username = Some(username.to_owned());
         self
     }
 
-    /// The password, instead of the one in the address. Never shown.
+    /// Sets the password, instead of the one in the address. Never shown.
     #[must_use]
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
         self
     }
 
-    /// The number of the database, instead of the one in the address; a cluster has only 0.
+    /// Sets the number of the database, instead of the one in the address. A cluster has only 0.
     #[must_use]
     pub fn database(mut self, database: i64) -> Self {
         self.database = Some(database);
@@ -216,7 +219,7 @@ impl RedisBuilder {
         self
     }
 
-    /// Shows the server this certificate, with its key, both as PEM text.
+    /// Presents this certificate, with its key, to the server. Both are PEM text.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls_certificate(mut self, certificate: &[u8], key: &[u8]) -> Self {
@@ -224,56 +227,59 @@ impl RedisBuilder {
         self
     }
 
-    /// The beginning of all our keys; `sg` by default.
+    /// Sets the prefix of all keys, by default `sg`.
     #[must_use]
     pub fn prefix(mut self, prefix: &str) -> Self {
         prefix.clone_into(&mut self.prefix);
         self
     }
 
-    /// What secret keys are hashed with before they leave the process, at least 16 bytes and the
-    /// same in all processes. Never shown.
+    /// Sets the secret with which secret keys are hashed before they leave the process. It has at
+    /// least 16 bytes and must be the same in all processes. Never shown.
     #[must_use]
     pub fn key_secret(mut self, secret: &[u8]) -> Self {
         self.secret = Some(secret.to_vec());
         self
     }
 
-    /// How long a decision may take before the policy's failure mode decides; 20 ms by default.
+    /// Sets the maximum time of a decision, by default 20 ms. After that, the policy's failure mode
+    /// decides.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.timing.call = deadline;
         self
     }
 
-    /// How long one attempt to connect may take; 500 ms by default. It goes on in the background: no
-    /// decision waits for it longer than its own deadline. Attempts that fail are repeated after a
-    /// pause of up to one second.
+    /// Sets the maximum time of one connection attempt, by default 500 ms. It continues in the
+    /// background: no decision waits for it longer than its own deadline. Failed attempts are
+    /// repeated after a pause of up to one second.
     #[must_use]
     pub fn connect_deadline(mut self, deadline: Duration) -> Self {
         self.timing.connect = deadline;
         self
     }
 
-    /// Checks that may be in flight at a time; 1024 by default. The failure mode decides the others.
+    /// Sets the maximum number of checks in flight, by default 1024. The failure mode decides the
+    /// others.
     #[must_use]
     pub fn in_flight_max(mut self, checks: usize) -> Self {
         self.in_flight_max = checks;
         self
     }
 
-    /// Checks that may share one call to the server if they come at the same time; 32 by default,
-    /// 256 at most, 1 to send each alone. The server is busy with a call for as long as with all of
-    /// its checks, some microseconds each. Checks of a cluster are always sent alone.
+    /// Sets the maximum number of concurrent checks that share one call to the server: 32 by
+    /// default, at most 256. 1 disables batching. A call occupies the server for all of its checks,
+    /// some microseconds each. Checks of a cluster are always sent alone.
     #[must_use]
     pub fn together_max(mut self, checks: usize) -> Self {
         self.together_max = checks;
         self
     }
 
-    /// After `failures` checks in a row without a decision, a server is not called for `open`. That
-    /// doubles while the server stays unavailable, up to eight times `open`, but at most ten seconds.
-    /// By default 5 checks, and from 100 ms up to one second. `open` is from 1 ms to 60 s.
+    /// Sets when a server is no longer called: after `failures` checks in a row without a decision,
+    /// for `open`. That doubles while the server stays unavailable, up to eight times `open`, but
+    /// at most ten seconds. By default 5 checks, and from 100 ms up to one second. `open` is from 1
+    /// ms to 60 s.
     #[must_use]
     pub fn breaker(mut self, failures: u32, open: Duration) -> Self {
         let open_max = open.saturating_mul(8).min(Duration::from_secs(10)).max(open);
@@ -281,15 +287,15 @@ impl RedisBuilder {
         self
     }
 
-    /// How far a server's clock may step against ours before the breaker opens; 500 ms by default,
-    /// 24 hours at most. Smaller steps are only counted.
+    /// Sets the step of a server's clock from which the breaker opens: 500 ms by default, at most
+    /// 24 hours. Smaller steps are only counted.
     #[must_use]
     pub fn clock_step(mut self, step: Duration) -> Self {
         self.timing.step = step;
         self
     }
 
-    /// Takes the time from this clock instead of the server's. For tests only.
+    /// Uses this clock instead of the server's. For tests only.
     #[cfg(feature = "test-clock")]
     #[must_use]
     pub fn test_clock(mut self, clock: slidegate::ManualClock) -> Self {
@@ -297,11 +303,11 @@ impl RedisBuilder {
         self
     }
 
-    /// Checks everything.
+    /// Checks the settings and builds the connection.
     ///
     /// # Errors
     ///
-    /// When a setting is out of its range.
+    /// Returns an error if a setting is out of range.
     pub fn build(self) -> Result<Redis, Error> {
         self.check()?;
         let shared = Shared {
@@ -390,7 +396,7 @@ impl RedisBuilder {
         Ok(Servers::new(layout, timing, self.in_flight_max, counts))
     }
 
-    /// Makes nodes whose addresses are learned later, with the settings of `like`.
+    /// Creates nodes whose addresses are learned later, with the settings of `like`.
     fn make_node(
         &self,
         like: &ConnectionInfo,
@@ -419,7 +425,7 @@ impl RedisBuilder {
         })
     }
 
-    /// An address with the credentials that were set on the builder.
+    /// Returns an address with the credentials of the builder.
     fn with_credentials(&self, info: &ConnectionInfo) -> ConnectionInfo {
         let mut settings = info.redis_settings().clone();
         if let Some(username) = &self.username {
@@ -446,7 +452,7 @@ fn make_node(
     let made = open(tls, info)
         .and_then(|client| Node::new(&address, client, greeting, timing, Arc::clone(counts)));
     made.map_err(|error| {
-        let message = format!("{address} cannot be used: {error}");
+        let message = format!("invalid address {address}: {error}");
         Error::new(ErrorKind::Setting, message)
     })
 }
@@ -458,19 +464,20 @@ fn open(tls: &Tls, info: ConnectionInfo) -> redis::RedisResult<Client> {
     }
 }
 
-/// A Sentinel's address, as a template for the primary's: same TLS, none of its credentials.
+/// Returns a Sentinel's address as a template for the primary's: same TLS, without its credentials.
 fn plain(info: &ConnectionInfo) -> ConnectionInfo {
     let protocol = info.redis_settings().protocol();
     info.clone().set_redis_settings(RedisConnectionInfo::default().set_protocol(protocol))
 }
 
-/// Without the commands that name the client library: a user with few rights may not send them.
+/// Removes the commands that name the client library, which a user with few permissions may not
+/// send.
 fn bare(info: &ConnectionInfo) -> ConnectionInfo {
     let settings = info.redis_settings().clone().set_skip_set_lib_name();
     info.clone().set_redis_settings(settings)
 }
 
-/// An address without credentials, to show and to identify nodes.
+/// Returns an address without credentials, to show and to identify nodes.
 fn name(addr: &ConnectionAddr) -> Box<str> {
     match addr {
         ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
@@ -480,21 +487,22 @@ fn name(addr: &ConnectionAddr) -> Box<str> {
     }
 }
 
-/// The error does not repeat the address: there may be a password in it.
+/// Parses an address. The error does not contain it, because it may include a password.
 fn read(address: &str) -> Result<ConnectionInfo, Error> {
     let read = address.into_connection_info().map(|info| {
         if address.contains("protocol=") {
             return info;
         }
-        // RESP3 reports the end of a connection, and events beside replies.
+        // RESP3 reports the end of a connection, and push events.
         let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
         info.set_redis_settings(settings)
     });
     read.map_err(|error| {
         let what = error.detail().unwrap_or("it cannot be read");
-        let what = if address.is_empty() { "it is empty".into() } else { what.replace(address, "it") };
+        let what =
+            if address.is_empty() { "it is empty".into() } else { what.replace(address, "it") };
         let message = format!(
-            "the Redis address is not usable ({what}): use redis://user:password@host:port/database, \
+            "invalid Redis address ({what}): use redis://user:password@host:port/database, \
              rediss://... for TLS, or unix:///path"
         );
         Error::new(ErrorKind::Setting, message)
@@ -503,12 +511,12 @@ fn read(address: &str) -> Result<ConnectionInfo, Error> {
 
 fn read_all<A: AsRef<str>>(addresses: &[A]) -> Result<Vec<ConnectionInfo>, Error> {
     if addresses.is_empty() {
-        return Err(Error::new(ErrorKind::Setting, "no Redis address given: give one or more"));
+        return Err(Error::new(ErrorKind::Setting, "no Redis address: use one or more"));
     }
     addresses.iter().map(|address| with_port(read(address.as_ref())?)).collect()
 }
 
-/// Sentinels and cluster nodes name each other by host and port, so an address must have both.
+/// Requires host and port, because Sentinels and cluster nodes report each other by them.
 fn with_port(info: ConnectionInfo) -> Result<ConnectionInfo, Error> {
     match info.addr() {
         ConnectionAddr::Tcp(..) | ConnectionAddr::TcpTls { .. } => Ok(info),

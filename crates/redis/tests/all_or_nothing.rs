@@ -222,7 +222,7 @@ fn asks_of_different_servers_and_too_many_are_refused() {
         let names: Vec<String> = (0..65).map(|number| format!("many{number}")).collect();
         let asks: Vec<_> = names.iter().map(|name| RedisAsk::new(&one, name, Cost::ONE)).collect();
         let error = check_all(&asks).await.unwrap_err();
-        assert_eq!(error.to_string(), "number of asks 65 is out of range: use 64 or fewer");
+        assert_eq!(error.to_string(), "65 checks are out of range: use 64 or fewer");
         assert!(allowed(&check_all(&asks[..64]).await.unwrap()));
         assert!(check_all(&[]).await.unwrap().is_empty());
     });

@@ -8,7 +8,7 @@ use crate::key::Key;
 use crate::memory::{LockedShard, Request, Wakers};
 use crate::policy::Mode;
 
-/// One of several questions that are answered together.
+/// One of several checks that are decided together.
 #[derive(Debug, Clone, Copy)]
 pub struct Ask<'a> {
     limiter: &'a Limiter,
@@ -18,8 +18,8 @@ pub struct Ask<'a> {
 }
 
 impl<'a> Ask<'a> {
-    /// Asks a limiter for `cost` units of `key`, under the policy's quotas or, after
-    /// [`Limiter::with`], under those of a tier.
+    /// Creates a check of `cost` units of `key`, with the policy's quotas or, after
+    /// [`Limiter::with`], those of a tier.
     pub fn new<K: Key + ?Sized>(limiter: impl Into<WithQuotas<'a>>, key: &K, cost: Cost) -> Self {
         let WithQuotas { limiter, limits } = limiter.into();
         let fingerprint = key.fingerprint(&limiter.secret);
@@ -31,21 +31,21 @@ impl<'a> Ask<'a> {
         Request { fingerprint: self.fingerprint, limits: self.limits.get(), moment, cost }
     }
 
-    /// Where its lock comes in the order in which everybody takes them.
+    /// Returns the position of its lock in the global order.
     fn place(&self) -> (StoreId, usize) {
         (self.limiter.id, self.limiter.store.shard_of(self.fingerprint))
     }
 }
 
-/// The most questions that are answered together.
+/// The maximum number of checks that are decided together.
 const ASKS_MAX: usize = 64;
 
-/// Asks several limiters, or one for several keys, all or nothing and atomically: either every
+/// Checks several limiters, or one for several keys, all or nothing and atomically: either every
 /// decision is an allowance and all units were taken, or every one is a denial and none were.
 ///
-/// The decisions come in the order of `asks`. Of a denial, the asks that were in the way are those
-/// whose `retry_after` is not zero. The same key named twice is summed. A policy in shadow mode
-/// denies nobody.
+/// The decisions are in the order of `asks`. In a denial, the checks that denied are those
+/// whose `retry_after` is not zero. Costs of a repeated key are summed. A policy in shadow mode
+/// never denies.
 ///
 /// ```
 /// use slidegate::{Ask, Cost, Limiter, Policy, Quota, check_all};
@@ -68,7 +68,7 @@ const ASKS_MAX: usize = 64;
 ///
 /// # Errors
 ///
-/// When there are more than 64 asks.
+/// Returns an error if there are more than 64 checks.
 pub fn check_all(asks: &[Ask<'_>]) -> Result<Vec<Decision>, Error> {
     if asks.len() > ASKS_MAX {
         let (value, allowed) = (asks.len(), "64 or fewer");
@@ -93,7 +93,7 @@ impl Ask<'_> {
     }
 }
 
-/// What all asks for the same key come to.
+/// Returns the sum of all costs for the same key.
 fn sum(ask: &Ask<'_>, asks: &[Ask<'_>]) -> u64 {
     let same = |other: &&Ask<'_>| {
         other.fingerprint == ask.fingerprint && core::ptr::eq(other.limiter, ask.limiter)
@@ -110,13 +110,13 @@ fn take_all(
     let mut taken = Vec::with_capacity(asks.len());
     for (ask, look) in asks.iter().zip(&mut looks) {
         if !look.is_allowed() {
-            // Only in shadow mode: noted, not taken.
+            // Shadow mode: evaluated, not taken.
             taken.push(locks.peek(ask, ask.cost));
             continue;
         }
         let decision = locks.check(ask);
         if !decision.is_allowed() {
-            // A table that has no room can still say no: then what was taken goes back.
+            // A full table can still deny: then the taken units are refunded.
             for (ask, decision) in asks.iter().zip(&taken) {
                 locks.give_back(ask, decision, wakers);
             }
@@ -139,7 +139,7 @@ fn deny_all(asks: &[Ask<'_>], looks: Vec<Decision>) -> Vec<Decision> {
         .collect()
 }
 
-/// All locks that some asks need, taken in one order by everybody.
+/// All locks that some checks need, taken in one global order.
 struct Locks<'a> {
     held: Vec<((StoreId, usize), Box<dyn LockedShard + 'a>)>,
 }

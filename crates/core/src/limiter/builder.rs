@@ -1,4 +1,4 @@
-//! How a limiter is made.
+//! Builds a limiter.
 
 use core::fmt::Debug;
 use core::time::Duration;
@@ -58,9 +58,9 @@ impl LimiterBuilder {
         }
     }
 
-    /// Takes time from `clock`.
+    /// Sets the clock.
     pub fn clock<C: Clock + 'static>(mut self, clock: C) -> Self {
-        // The two clocks of this crate are called without a detour.
+        // The two clocks of this crate are called without a virtual call.
         let clock: Box<dyn core::any::Any> = Box::new(clock);
         self.clock = Some(match clock.downcast::<ManualClock>() {
             Ok(manual) => AnyClock::Manual(*manual),
@@ -75,7 +75,7 @@ impl LimiterBuilder {
         self
     }
 
-    /// Stores time in units of `tick`, 100 us to 1 s. A finer tick makes logs larger.
+    /// Sets the unit of stored time, 100 us to 1 s. A finer tick makes logs larger.
     pub fn tick(mut self, tick: Duration) -> Self {
         self.tick = tick;
         self
@@ -87,43 +87,43 @@ impl LimiterBuilder {
         self
     }
 
-    /// Chooses what happens to a key that the table has no room for.
+    /// Sets how keys that do not fit into the table are treated.
     pub fn on_full(mut self, on_full: OnFull) -> Self {
         self.on_full = on_full;
         self
     }
 
-    /// Cuts the table into `shards` parts with a lock each: a power of two, at most 65536.
+    /// Sets the number of shards, each with a lock: a power of two, at most 65536.
     pub fn shards(mut self, shards: usize) -> Self {
         self.shards = Some(shards);
         self
     }
 
-    /// Lets at most `waiters` callers wait at a time, for all keys together. Callers that get
-    /// their units at once do not count.
+    /// Sets the maximum number of callers that wait, for all keys together. Callers that get their
+    /// units immediately do not count.
     pub fn waiters_max(mut self, waiters: usize) -> Self {
         self.waiters_max = waiters;
         self
     }
 
-    /// Lets at most `waiters` callers wait for units of the same key. Units that come back move
-    /// the whole line up while the key's shard is locked, so this bounds how long that takes.
+    /// Sets the maximum number of callers that wait for the same key. Refunded units move the whole
+    /// queue up while the key's shard is locked, so this bounds that time.
     pub fn waiters_per_key_max(mut self, waiters: usize) -> Self {
         self.waiters_per_key_max = waiters;
         self
     }
 
-    /// Uses this secret for fingerprints instead of a random one.
+    /// Sets the secret for fingerprints, instead of a random one.
     pub fn secret(mut self, secret: [u8; 16]) -> Self {
         self.secret = Some(Secret::new(secret));
         self
     }
 
-    /// Checks everything and makes the limiter.
+    /// Checks the settings and builds the limiter.
     ///
     /// # Errors
     ///
-    /// When a setting is out of its range.
+    /// Returns an error if a setting is out of range.
     pub fn build(self) -> Result<Limiter, Error> {
         let scale = TickScale::new(self.tick)?;
         let limits = Limits::new(self.policy.quotas(), self.policy.algorithm(), &scale);
@@ -164,7 +164,7 @@ impl LimiterBuilder {
         self.secret = Some(secret);
     }
 
-    /// The number of shards, checked; each shard takes some 256 bytes when empty.
+    /// Returns the checked number of shards. Each takes about 256 bytes when empty.
     fn shard_count(&self) -> Result<usize, Error> {
         if self.memory_limit < MEMORY_MIN {
             let (value, allowed) = (self.memory_limit, "16384 bytes or more");
@@ -180,13 +180,13 @@ impl LimiterBuilder {
     }
 }
 
-/// The least budget of so many shards.
+/// Returns the minimum memory limit for this number of shards.
 pub(super) fn memory_least(shards: usize) -> usize {
     (shards / 2 * 8192 + 8192).max(MEMORY_MIN)
 }
 
-/// The table for the policy's algorithm. A log has all its quotas over one run of codes; the
-/// others have a state a quota.
+/// Creates the table for the policy's algorithm. A log has all its quotas over one sequence of
+/// codes; the others have one state per quota.
 fn store(policy: &Policy, settings: &StoreSettings) -> AnyStore {
     let is_usual = policy.quotas().len() == 1 && policy.mode() == Mode::Enforce;
     match policy.algorithm() {

@@ -1,4 +1,4 @@
-//! Policy, memory and clock together.
+//! A limiter: a policy with its memory and clock.
 
 mod all;
 mod builder;
@@ -33,10 +33,10 @@ use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::time::{AnyClock, Moment, TickScale};
 use crate::window::Limits;
 
-/// Decides who may go on, under one policy, in this process.
+/// Decides requests with one policy, in this process.
 ///
-/// Shared by reference or in an `Arc`; every method takes `&self`. One hash and one lock a check,
-/// no allocation in steady state.
+/// Share it by reference or in an `Arc`: every method takes `&self`. A check takes one hash and one
+/// lock, and does not allocate in steady state.
 ///
 /// ```
 /// use slidegate::{Cost, Limiter, Policy, Quota};
@@ -47,7 +47,7 @@ use crate::window::Limits;
 /// assert!(decision.is_allowed());
 /// assert_eq!(decision.remaining(), 600);
 ///
-/// // The upload failed: give the very units back.
+/// // The upload failed: refund exactly those units.
 /// if let Some(receipt) = decision.into_receipt() {
 ///     assert_eq!(limiter.refund(receipt), 400);
 /// }
@@ -64,11 +64,11 @@ pub struct Limiter {
     secret: Secret,
     waits: bool,
     memory_limit: AtomicUsize,
-    /// The shard that the next call of `sweep` begins with.
+    /// The shard at which the next call of `sweep` starts.
     sweep_at: AtomicUsize,
-    /// Orders the locks of several limiters, and recognizes the limiter's tiers.
+    /// Orders the locks of several limiters, and identifies the limiter's tiers.
     id: StoreId,
-    /// Ticks between a snapshot and its restore. Units of these ticks are not on record, so
+    /// The ticks between a snapshot and its restore. Units of these ticks are not recorded, so
     /// receipts for them are void.
     lost: Vec<Range<u64>>,
 }
@@ -77,27 +77,27 @@ impl Limiter {
     /// The least memory limit, in bytes: 16 KiB.
     pub const MEMORY_MIN: usize = builder::MEMORY_MIN;
 
-    /// A limiter with everything by default: see [`LimiterBuilder`] for what that is.
+    /// Creates a limiter with the defaults of [`LimiterBuilder`].
     ///
     /// # Errors
     ///
-    /// When the policy does not fit the defaults.
+    /// Returns an error if the policy does not fit the defaults.
     pub fn new(policy: Policy) -> Result<Self, Error> {
         Self::builder(policy).build()
     }
 
-    /// Starts a limiter.
+    /// Returns a builder.
     pub fn builder(policy: Policy) -> LimiterBuilder {
         LimiterBuilder::new(policy)
     }
 
-    /// Asks for one unit, and takes it if allowed.
+    /// Checks one unit, and takes it if allowed.
     #[inline]
     pub fn check<K: Key + ?Sized>(&self, key: &K) -> Decision {
         self.check_cost(key, Cost::ONE)
     }
 
-    /// Asks for several units, and takes them all if allowed.
+    /// Checks several units, and takes them all if allowed.
     #[inline]
     pub fn check_cost<K: Key + ?Sized>(&self, key: &K, cost: Cost) -> Decision {
         let fingerprint = key.fingerprint(&self.secret);
@@ -112,11 +112,12 @@ impl Limiter {
         self.with_policy().check_at_most(key, cost)
     }
 
-    /// Checks many keys at once, and returns one decision for each in the same order. A key that occurs
-    /// several times is checked in order.
+    /// Checks many keys at once, and returns one decision for each in the same order. A key that
+    /// occurs several times is checked in order.
     ///
-    /// Takes down to half of the time of single checks once the keys do not fit the processor's cache,
-    /// also if several threads check the same keys. With less state, it checks one key after the other.
+    /// It takes down to half of the time of single checks if the keys do not fit into the
+    /// processor's cache, also if several threads check the same keys. With less state, it checks
+    /// one key after the other.
     pub fn check_many<K: Key>(&self, keys: &[K], cost: Cost, decisions: &mut Vec<Decision>) {
         decisions.clear();
         decisions.reserve(keys.len());
@@ -142,30 +143,30 @@ impl Limiter {
         }
     }
 
-    /// Decides as [`check`](Limiter::check) would, without taking anything.
+    /// Evaluates [`check`](Limiter::check) without taking units.
     pub fn peek<K: Key + ?Sized>(&self, key: &K) -> Decision {
         self.peek_cost(key, Cost::ONE)
     }
 
-    /// Decides as [`check_cost`](Limiter::check_cost) would, without taking anything.
+    /// Evaluates [`check_cost`](Limiter::check_cost) without taking units.
     pub fn peek_cost<K: Key + ?Sized>(&self, key: &K, cost: Cost) -> Decision {
         self.with_policy().peek_cost(key, cost)
     }
 
-    /// Takes an estimate now, which [`settle`](Limiter::settle) corrects when the cost is known: see
-    /// [`WithQuotas::reserve`].
+    /// Takes an estimate now, which [`settle`](Limiter::settle) corrects when the cost is known:
+    /// see [`WithQuotas::reserve`].
     pub fn reserve<K: Key + ?Sized>(&self, key: &K, estimate: u64) -> Decision {
         self.with_policy().reserve(key, estimate)
     }
 
-    /// Creates a receipt again from its parts: the key and the units, tick and epoch of a receipt
-    /// that this limiter issued, or the limiter whose snapshot it restored. Receipts that were
-    /// issued after that snapshot are void.
+    /// Rebuilds a receipt from its parts: the key and the units, tick and epoch of a receipt that
+    /// this limiter issued, or the limiter whose snapshot it restored. Receipts that were issued
+    /// after that snapshot are void.
     pub fn receipt<K: Key + ?Sized>(&self, key: &K, units: u64, tick: u64, epoch: u16) -> Receipt {
         Receipt { fingerprint: key.fingerprint(&self.secret), tick, units, epoch }
     }
 
-    /// Returns the exact units of a receipt: see [`WithQuotas::refund`].
+    /// Refunds exactly the units of a receipt: see [`WithQuotas::refund`].
     pub fn refund(&self, receipt: Receipt) -> u64 {
         self.with_policy().refund(receipt)
     }
@@ -180,13 +181,13 @@ impl Limiter {
         self.with_policy().charge(key, units)
     }
 
-    /// Returns up to `units` without a receipt: see [`WithQuotas::forgive`].
+    /// Refunds up to `units` without a receipt: see [`WithQuotas::forgive`].
     pub fn forgive<K: Key + ?Sized>(&self, key: &K, units: u64) -> u64 {
         self.with_policy().forgive(key, units)
     }
 
-    /// Whether it was this limiter that handed out a receipt for `key`. For who keeps a limiter
-    /// beside another store and has to know where units go back to.
+    /// Returns `true` if this limiter issued the receipt for `key`. Use it to find the store of a
+    /// receipt if there are several.
     pub fn has_issued<K: Key + ?Sized>(&self, key: &K, receipt: &Receipt) -> bool {
         receipt.fingerprint == key.fingerprint(&self.secret)
     }
@@ -200,7 +201,7 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// Returns an error if the algorithm is not a log: the others keep counts and no times.
+    /// Returns an error if the algorithm is not a log, because the others do not store times.
     pub fn history<K: Key + ?Sized>(&self, key: &K) -> Result<Vec<Event>, Error> {
         self.with_policy().history(key)
     }
@@ -220,11 +221,11 @@ impl Limiter {
         Ok(WithQuotas { limiter: self, limits: LimitsOf::Prepared(limits) })
     }
 
-    /// Returns the limiter with quotas that are given with the request, such as a limit that a database
-    /// holds for each customer. No tier has to be created before.
+    /// Returns the limiter with quotas that are given with the request, such as a limit that a
+    /// database holds for each customer. No tier has to be created before.
     ///
-    /// What [`tier`](Limiter::tier) says about changes of a key's quotas applies. Keys are kept for the
-    /// longest window that any request or tier ever had, so do not take windows from clients.
+    /// What [`tier`](Limiter::tier) says about changes of a key's quotas applies. Keys are kept for
+    /// the longest window that any request or tier ever had, so do not take windows from clients.
     ///
     /// ```
     /// use slidegate::{Limiter, Policy, Quota};
@@ -249,7 +250,8 @@ impl Limiter {
         WithQuotas { limiter: self, limits: LimitsOf::Prepared(&self.limits) }
     }
 
-    /// Removes a key and ends its block. Returns `true` if it existed. Receipts handed out for it are void.
+    /// Removes a key and ends its block. Returns `true` if it existed. Receipts handed out for it
+    /// are void.
     ///
     /// Callers that wait for units of the key stay in line, and those in front get theirs at once.
     /// What the overflow sketch may remember of the key stays until its windows have passed.
@@ -257,12 +259,13 @@ impl Limiter {
         self.store.reset(key.fingerprint(&self.secret), self.moment())
     }
 
-    /// Denies every check and wait of a key for `time`, whatever its quotas say. It replaces an earlier
-    /// block, also by a shorter one. At most ten years, rounded up to a tick.
+    /// Denies every check and wait of a key for `time`, whatever its quotas say. It replaces an
+    /// earlier block, also by a shorter one. At most ten years, rounded up to a tick.
     ///
-    /// `retry_after` is the time until the block ends, or the window's if that is longer, and nothing
-    /// remains. Usage, refunds and charges of the key work as before. Callers that wait are denied
-    /// when their turn comes. Blocks are part of a snapshot, and [`reset`](Limiter::reset) ends them.
+    /// `retry_after` is the time until the block ends, or the window's if that is longer, and
+    /// nothing remains. Usage, refunds and charges of the key work as before. Callers that wait are
+    /// denied when their turn comes. Blocks are part of a snapshot, and [`reset`](Limiter::reset)
+    /// ends them.
     ///
     /// ```
     /// use slidegate::{Limiter, Policy, Quota};
@@ -280,8 +283,8 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// Returns an error of the kind [`ErrorKind::Memory`] if the memory limit has no room for another
-    /// block: all blocks together may take a sixteenth of it.
+    /// Returns an error of the kind [`ErrorKind::Memory`] if the memory limit has no room for
+    /// another block: all blocks together may take a sixteenth of it.
     pub fn block<K: Key + ?Sized>(&self, key: &K, time: Duration) -> Result<(), Error> {
         let ticks = self.scale.window(time.min(Quota::WINDOW_MAX));
         if self.store.block(key.fingerprint(&self.secret), ticks, self.moment()) {
@@ -291,24 +294,25 @@ impl Limiter {
         Err(Error::new(ErrorKind::Memory, message))
     }
 
-    /// Ends the block of a key. Returns `true` if there was one. What the key took before and during the
-    /// block still counts.
+    /// Ends the block of a key. Returns `true` if there was one. What the key took before and
+    /// during the block still counts.
     pub fn unblock<K: Key + ?Sized>(&self, key: &K) -> bool {
         self.store.unblock(key.fingerprint(&self.secret), self.moment())
     }
 
-    /// Drops keys that can no longer change a decision: looks at up to `slots_max` slots and goes
-    /// on where the last call stopped. Returns how many keys were dropped.
+    /// Removes keys that can no longer affect a decision: examines up to `slots_max` slots and
+    /// continues where the last call stopped. Returns the number of removed keys.
     ///
-    /// Checks do this by themselves, a few slots at a time; call it where traffic may stop and
-    /// memory should go back all the same. No lock is held for more than 256 slots.
+    /// Checks do this automatically, a few slots at a time. Call it if traffic may stop and memory
+    /// should still be released. No lock is held for more than 256 slots.
     pub fn sweep(&self, slots_max: usize) -> usize {
         let moment = self.moment();
         let (mut left, mut dropped) = (slots_max, 0);
         for _ in 0..self.store.shards() {
-            // Another thread may sweep the same shard: harmless, as both look at slots in turn.
+            // Another thread may sweep the same shard, which is harmless: both examine slots in
+            // turn.
             let shard = self.sweep_at.fetch_add(1, Ordering::Relaxed);
-            // Twice round: the end of the table, where it may shrink, comes after the last key.
+            // Two rounds, because the table can shrink at its end only after the last key.
             let mut whole = 2 * self.store.capacity(shard) + 2;
             while left > 0 && whole > 0 {
                 let (seen, gone) = self.store.sweep(shard, left.min(whole).min(256), moment);
@@ -323,14 +327,14 @@ impl Limiter {
         dropped
     }
 
-    /// Gives it another memory budget, while it is in use. Returns the one in force: no less than its
-    /// shards need, which are as many as it was made with.
+    /// Sets another memory limit while the limiter is in use. Returns the current limit, which is
+    /// at least what its shards need.
     ///
-    /// More is there at once. With less, nothing that is on record is forgotten or changed: who finds
-    /// no room are new keys, which are treated by [`on_full`](LimiterBuilder::on_full) until enough of
-    /// the others have expired or, with [`OnFull::Lru`](crate::OnFull::Lru), were moved out. Until then
-    /// [`Stats::bytes`] may be above the limit and, as whenever the budget is spent, a log that needs
-    /// another block has entries merged, to the safe side.
+    /// A higher limit applies immediately. With a lower one, no recorded unit is lost or changed:
+    /// new keys do not fit, and are treated by [`on_full`](LimiterBuilder::on_full) until enough of
+    /// the others have expired or, with [`OnFull::Lru`](crate::OnFull::Lru), were evicted. Until
+    /// then [`Stats::bytes`] may be above the limit and, as with any full budget, a log that needs
+    /// another block merges entries, which may deny early and never over-admits.
     ///
     /// ```
     /// use slidegate::{Limiter, Policy, Quota};
@@ -355,13 +359,13 @@ impl Limiter {
         builder::memory_least(self.store.shards())
     }
 
-    /// Treats keys that find no room in another way from now on. Those in the overflow sketch are
-    /// remembered whatever it is.
+    /// Sets how keys that do not fit are treated from now on. Usage in the overflow sketch is kept
+    /// in any case.
     pub fn set_on_full(&self, on_full: OnFull) {
         self.store.set_on_full(on_full);
     }
 
-    /// Where the memory stands, and what has happened to it.
+    /// Returns the memory usage, and counters of events.
     pub fn stats(&self) -> Stats {
         let store = self.store.stats();
         Stats {
@@ -381,27 +385,29 @@ impl Limiter {
         }
     }
 
-    /// The policy.
+    /// Returns the policy.
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// Prepares other quotas for some keys, such as paying customers; created once, used often.
+    /// Prepares other quotas for some keys, such as paying customers. Create a tier once and use it
+    /// often.
     ///
-    /// A key may change its tier at any time and keeps what it has taken. After a change to a
-    /// longer window, the promise holds from one such window later. Counter, segments and fixed
-    /// date all that a key has taken at a change of the window; GCRA reads it as a share of it.
+    /// A key may change its tier at any time, and its recorded units still count. After a change to
+    /// a longer window, the guarantee holds from one such window later. Counter, segments and fixed
+    /// window record all units of a key again at a change of the window; GCRA reads them as a share
+    /// of it.
     ///
     /// # Errors
     ///
     /// Returns an error if there is no quota or more than the policy has. Algorithms other than the
-    /// log need as many as the policy has.
+    /// log need the same number as the policy.
     pub fn tier(&self, quotas: &[Quota]) -> Result<Tier, Error> {
         let limits = self.prepare(quotas)?;
         Tier::new(self.id, &self.policy, quotas, || Ok(limits))
     }
 
-    /// Checks quotas that are not the policy's, and keeps keys for their windows from now on.
+    /// Checks other quotas than the policy's, and keeps keys for their windows from now on.
     fn prepare(&self, quotas: &[Quota]) -> Result<Limits, Error> {
         Tier::check(&self.policy, quotas)?;
         let limits = Limits::new(quotas, self.policy.algorithm(), &self.scale);
@@ -414,8 +420,8 @@ impl Limiter {
         self.scale.moment(self.clock.read().nanos())
     }
 
-    /// One unit under the policy's own quotas: the usual question. Compiled once, whatever the
-    /// type of the key.
+    /// Decides one unit with the policy's quotas, the usual check. Compiled once for all types of
+    /// keys.
     #[inline(never)]
     fn decide_one(&self, fingerprint: u64) -> Decision {
         let reading = self.clock.read();
@@ -430,7 +436,7 @@ impl Limiter {
         }
     }
 
-    /// Any number of units under any quotas.
+    /// Decides any number of units with any quotas.
     #[inline(never)]
     fn decide(&self, fingerprint: u64, limits: &Limits, cost: u64) -> Decision {
         self.decide_slowly(fingerprint, limits, self.moment(), cost)
@@ -459,5 +465,5 @@ impl Limiter {
     }
 }
 
-/// Keys that are hashed together.
+/// The number of keys that are hashed together.
 const MANY: usize = 64;

@@ -29,7 +29,7 @@ use crate::quota::Quota;
 pub struct Tier {
     owner: StoreId,
     quotas: Arc<[Quota]>,
-    /// What the store computed from the quotas.
+    /// The result of the store's preparation.
     prepared: Arc<dyn Any + Send + Sync>,
 }
 
@@ -40,20 +40,20 @@ pub struct StoreId(u64);
 impl StoreId {
     /// Creates an id that no other store has.
     pub fn unique() -> Self {
-        // Plain atomics: the concurrency checker has nothing to learn from a counter.
+        // Plain atomics, because the concurrency checker need not examine this counter.
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 }
 
 impl Tier {
-    /// Creates a tier of the store `owner`, with what `prepare` computes from the quotas. The store
-    /// finds it again by [`Tier::prepared`]. For implementations of [`Store`](crate::Store).
+    /// Creates a tier of the store `owner`, with the result of `prepare`, which [`Tier::prepared`]
+    /// returns. For implementations of [`Store`](crate::Store).
     ///
     /// # Errors
     ///
     /// Returns an error if there is no quota or more than `policy` has, or if `prepare` fails.
-    /// Algorithms other than the log need as many quotas as the policy has.
+    /// Algorithms other than the log need the same number of quotas as the policy.
     pub fn new<P: Any + Send + Sync>(
         owner: StoreId,
         policy: &Policy,
@@ -69,7 +69,7 @@ impl Tier {
     ///
     /// # Errors
     ///
-    /// As [`Tier::new`].
+    /// The same as [`Tier::new`].
     pub fn check(policy: &Policy, quotas: &[Quota]) -> Result<(), Error> {
         let (given, most) = (quotas.len(), policy.quotas().len());
         let log = policy.algorithm().keeps_entries();
@@ -90,7 +90,8 @@ impl Tier {
         &self.quotas
     }
 
-    /// Returns what the store `owner` prepared. For implementations of [`Store`](crate::Store).
+    /// Returns the prepared value of the store `owner`. For implementations of
+    /// [`Store`](crate::Store).
     ///
     /// # Errors
     ///

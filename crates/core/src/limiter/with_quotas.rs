@@ -15,15 +15,15 @@ use crate::window::Limits;
 /// A limiter with the quotas of the policy, of a tier or of a request: see [`Limiter::with`] and
 /// [`Limiter::with_quotas`].
 ///
-/// The methods of [`Limiter`] that have the same names are these methods with the policy's quotas.
+/// Methods of [`Limiter`] with the same names use the policy's quotas.
 #[derive(Debug, Clone, Copy)]
 pub struct WithQuotas<'a> {
     pub(super) limiter: &'a Limiter,
     pub(super) limits: LimitsOf<'a>,
 }
 
-/// Limits that the limiter or a tier holds, or those of one request. The latter are copied, which is
-/// cheaper than to allocate.
+/// Limits of the limiter or a tier, or those of one request. The latter are copied, which is
+/// cheaper than an allocation.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum LimitsOf<'a> {
     Prepared(&'a Limits),
@@ -53,17 +53,17 @@ impl<'a> From<&'a Arc<Limiter>> for WithQuotas<'a> {
 }
 
 impl WithQuotas<'_> {
-    /// Asks for one unit, and takes it if allowed.
+    /// Checks one unit, and takes it if allowed.
     pub fn check<K: Key + ?Sized>(&self, key: &K) -> Decision {
         self.check_cost(key, Cost::ONE)
     }
 
-    /// Asks for several units, and takes them all if allowed.
+    /// Checks several units, and takes them all if allowed.
     pub fn check_cost<K: Key + ?Sized>(&self, key: &K, cost: Cost) -> Decision {
         self.limiter.decide(key.fingerprint(&self.limiter.secret), self.limits.get(), cost.get())
     }
 
-    /// Takes as many units as fit, at most `cost`. The receipt says how many that are.
+    /// Takes as many units as fit, at most `cost`. The receipt has their number.
     ///
     /// Denied only if not even one unit fits. `retry_after` is then the time until one does.
     ///
@@ -96,12 +96,12 @@ impl WithQuotas<'_> {
         decisions.extend(keys.iter().map(|key| self.check_cost(key, cost)));
     }
 
-    /// Decides as [`check`](Self::check) would, without taking anything.
+    /// Evaluates [`check`](Self::check) without taking units.
     pub fn peek<K: Key + ?Sized>(&self, key: &K) -> Decision {
         self.peek_cost(key, Cost::ONE)
     }
 
-    /// Decides as [`check_cost`](Self::check_cost) would, without taking anything.
+    /// Evaluates [`check_cost`](Self::check_cost) without taking units.
     pub fn peek_cost<K: Key + ?Sized>(&self, key: &K, cost: Cost) -> Decision {
         self.limiter.finish(self.limiter.store.peek(&self.request(key, cost.get())))
     }
@@ -114,17 +114,17 @@ impl WithQuotas<'_> {
         self.check_cost(key, Cost::saturating(estimate))
     }
 
-    /// Returns the exact units of a receipt. Returns how many there were: none after they have
+    /// Refunds exactly the units of a receipt. Returns their number, which is zero after they have
     /// expired or the key was reset.
     #[expect(clippy::needless_pass_by_value, reason = "a receipt works once")]
     pub fn refund(&self, receipt: Receipt) -> u64 {
         self.give_back(&receipt, receipt.units)
     }
 
-    /// Corrects a reservation to its actual cost, and returns how many units are charged in all.
+    /// Corrects a reservation to its actual cost. Returns the total number of units charged.
     ///
-    /// Units beyond the actual cost are returned unless they have expired. Missing units are
-    /// recorded as debt, above the limit if necessary: they were used, so they count.
+    /// Units beyond the actual cost are refunded unless they have expired. Missing units are
+    /// recorded as debt, above the limit if necessary, because they were used.
     #[expect(clippy::needless_pass_by_value, reason = "a receipt works once")]
     pub fn settle(&self, receipt: Receipt, actual: u64) -> u64 {
         let units = receipt.units;
@@ -134,8 +134,8 @@ impl WithQuotas<'_> {
         units + self.record(receipt.fingerprint, actual - units)
     }
 
-    /// Records units without a check, above the limit if necessary, and returns how many: at most
-    /// 2^53 - 1. For work that was done already, and for penalties.
+    /// Records units without a check, above the limit if necessary. Returns their number, at most
+    /// 2^53 - 1. Use it for work that is already done, and for penalties.
     ///
     /// The units count like those of a check, so a key that is charged above its limit is denied
     /// until enough of them have expired.
@@ -153,11 +153,11 @@ impl WithQuotas<'_> {
         self.record(key.fingerprint(&self.limiter.secret), units)
     }
 
-    /// Returns up to `units` without a receipt, and returns how many there were. The oldest units
-    /// are returned first, because they would be available again soonest anyway. Algorithms that
-    /// keep no times return units from the oldest and the newest part that they count.
+    /// Refunds up to `units` without a receipt. Returns their number. The oldest units are refunded
+    /// first, because they would be available again soonest anyway. Algorithms that do not store
+    /// times refund units from the oldest and the newest part that they count.
     ///
-    /// For callers that cannot keep receipts. With one, [`refund`](Self::refund) is exact.
+    /// Use it if receipts cannot be stored. With a receipt, [`refund`](Self::refund) is exact.
     pub fn forgive<K: Key + ?Sized>(&self, key: &K, units: u64) -> u64 {
         self.limiter.store.forgive(&self.request(key, units))
     }
@@ -170,12 +170,13 @@ impl WithQuotas<'_> {
 
     /// Returns every request that is still in the longest window, oldest first.
     ///
-    /// Times are exact to the tick, rounded up; requests of the same tick are one event. Under
-    /// memory pressure, or a byte cap, neighbors may have become one event at the later time.
+    /// Times are exact to the tick, rounded up. Requests of the same tick are one event. With a
+    /// byte cap or a full budget, neighboring requests may be merged into one event at the later
+    /// time.
     ///
     /// # Errors
     ///
-    /// Returns an error if the algorithm is not a log: the others keep counts and no times.
+    /// Returns an error if the algorithm is not a log, because the others do not store times.
     pub fn history<K: Key + ?Sized>(&self, key: &K) -> Result<Vec<Event>, Error> {
         let limiter = self.limiter;
         let mut events = Vec::new();
@@ -186,7 +187,7 @@ impl WithQuotas<'_> {
             return Ok(events);
         }
         let algorithm = limiter.policy.algorithm();
-        let message = format!("{algorithm:?} keeps no history: use Algorithm::Log");
+        let message = format!("{algorithm:?} does not support history: use Algorithm::Log");
         Err(Error::new(ErrorKind::Unsupported, message))
     }
 
@@ -199,7 +200,7 @@ impl WithQuotas<'_> {
         Request { fingerprint, limits: self.limits.get(), moment, cost }
     }
 
-    /// Records debt. Returns how many units that are.
+    /// Records debt. Returns the number of units.
     fn record(&self, fingerprint: u64, units: u64) -> u64 {
         let units = units.min(Quota::LIMIT_MAX);
         if units > 0 {

@@ -1,4 +1,4 @@
-//! Where time comes from. Nothing below the limiter reads a clock.
+//! Clocks. Nothing below the limiter reads a clock.
 
 mod any;
 mod boot;
@@ -17,16 +17,17 @@ use core::fmt::Debug;
 
 /// A source of time in nanoseconds since the Unix epoch.
 ///
-/// A clock need not be strictly monotonic: the limiter clamps time that runs back. It must not
-/// run ahead of real time, and must say how far it may lag behind.
+/// A clock need not be strictly monotonic: the limiter clamps time that goes back. It must not run
+/// ahead of real time, and must report how far it may lag.
 pub trait Clock: Debug + Send + Sync {
-    /// Nanoseconds since the Unix epoch, never ahead of real time.
+    /// Returns the nanoseconds since the Unix epoch, never ahead of real time.
     fn now(&self) -> u64;
 
-    /// The most nanoseconds by which [`now`](Clock::now) may lag behind real time.
+    /// Returns the maximum number of nanoseconds by which [`now`](Clock::now) may lag behind real
+    /// time.
     ///
-    /// Entries are dated that much later, so that a late clock never frees a unit early. More than
-    /// 13 days are read as 13 days.
+    /// Entries are recorded that much later, so that a lagging clock never frees a unit early. More
+    /// than 13 days are read as 13 days.
     fn lag(&self) -> u64 {
         0
     }

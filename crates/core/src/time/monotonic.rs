@@ -10,9 +10,9 @@ use super::tick::NANOS_MAX;
 
 /// Monotonic time, anchored once to the Unix epoch.
 ///
-/// Wall time is read once, at the start; a step of the wall clock afterwards changes nothing. On Linux, a
-/// snapshot that is restored before the machine is restarted is aged by the time since boot, so that a
-/// wall clock that was set meanwhile changes nothing either.
+/// Wall time is read once, at the start; a step of the wall clock afterwards changes nothing. On
+/// Linux, a snapshot that is restored before the machine is restarted is aged by the time since
+/// boot, so that a wall clock that was set meanwhile changes nothing either.
 ///
 /// On Linux on x86-64, when the kernel itself keeps time by the processor's cycle counter, the
 /// time between two readings of the monotonic clock is filled in from that counter: about 12 ns a
@@ -38,7 +38,7 @@ enum Kind {
 }
 
 impl MonotonicClock {
-    /// The best clock of this machine.
+    /// Returns the best clock of this machine.
     pub fn new() -> Self {
         let anchor = Anchor::new();
         let kind = if cycles::is_trusted() {
@@ -49,7 +49,8 @@ impl MonotonicClock {
         Self { kind }
     }
 
-    /// Returns a clock of the same kind that shows `since_epoch` now, whatever the wall clock shows.
+    /// Returns a clock of the same kind that shows `since_epoch` now, whatever the wall clock
+    /// shows.
     pub(crate) fn starting_at(&self, since_epoch: Duration) -> Self {
         let anchor = Anchor { since_epoch, ..Anchor::new() };
         let kind = match self.kind {
@@ -59,7 +60,8 @@ impl MonotonicClock {
         Self { kind }
     }
 
-    /// `Instant::now` on any machine: no lag, but about 30 ns a reading.
+    /// Returns a clock with `Instant::now` on any machine: without lag, but about 30 ns per
+    /// reading.
     pub fn precise() -> Self {
         Self { kind: Kind::Instant(Anchor::new()) }
     }
@@ -96,7 +98,7 @@ impl Clock for MonotonicClock {
     }
 }
 
-/// The one moment at which monotonic and wall time were read together.
+/// The time at which monotonic and wall time were read together.
 #[derive(Debug, Clone, Copy)]
 struct Anchor {
     start: Instant,
@@ -116,7 +118,7 @@ impl Anchor {
     }
 }
 
-/// The processor's cycles, and `Instant` as the true clock.
+/// The processor's cycles, with `Instant` as the system clock.
 #[derive(Debug)]
 pub(crate) struct Cycles(Anchor);
 
@@ -133,18 +135,21 @@ impl Source for Cycles {
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64", not(miri)))]
 mod cycles {
-    /// Whether the kernel keeps time by this counter: only then has it checked that the counter
-    /// runs evenly and alike on all processors.
+    /// Returns `true` if the kernel uses this counter as its clock source. Only then has it checked
+    /// that the counter runs evenly and is synchronized between processors.
     pub(super) fn is_trusted() -> bool {
         const CHOSEN: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
         std::fs::read_to_string(CHOSEN).is_ok_and(|name| name.trim() == "tsc")
     }
 
     #[inline]
-    #[expect(unsafe_code, reason = "the standard library has no safe door to this instruction")]
+    #[expect(
+        unsafe_code,
+        reason = "the standard library has no safe function for this instruction"
+    )]
     pub(super) fn read() -> u64 {
-        // SAFETY: `rdtsc` reads a register and touches no memory. Every x86-64 processor has it,
-        // and a kernel that keeps time by it (`is_trusted`) lets user code read it.
+        // SAFETY: `rdtsc` reads a register and accesses no memory. Every x86-64 processor has it,
+        // and a kernel that uses it as its clock source (`is_trusted`) lets user code read it.
         unsafe { core::arch::x86_64::_rdtsc() }
     }
 }
@@ -164,8 +169,8 @@ mod cycles {
 mod tests {
     use super::*;
 
-    // The default clock must stay within its stated lag of the precise one, also across threads.
-    // Where the kernel does not keep time by the cycle counter, the default is the precise clock.
+    // The default clock must stay within its stated lag of the precise one, also across threads. If
+    // the kernel does not use the cycle counter, the default is the precise clock.
     #[test]
     fn stays_within_its_lag() {
         let clock = MonotonicClock::new();

@@ -14,7 +14,7 @@ use crate::redis::Redis;
 use crate::script::{KeyOp, Op, ScriptLimits};
 use crate::servers::{Failure, FailureKind, slot_of};
 
-/// One of several questions that are answered together.
+/// One of several checks that are decided together.
 #[derive(Clone)]
 pub struct RedisAsk<'a> {
     limiter: &'a RedisLimiter,
@@ -24,8 +24,8 @@ pub struct RedisAsk<'a> {
 }
 
 impl<'a> RedisAsk<'a> {
-    /// Asks a limiter for `cost` units of `key`, under the policy's quotas or, after
-    /// [`RedisLimiter::with`], under those of a tier.
+    /// Creates a check of `cost` units of `key`, with the policy's quotas or, after
+    /// [`RedisLimiter::with`], those of a tier.
     pub fn new<K: AsRef<[u8]> + ?Sized>(
         limiter: impl Into<RedisWithQuotas<'a>>,
         key: &'a K,
@@ -39,7 +39,7 @@ impl<'a> RedisAsk<'a> {
         self.quotas.get()
     }
 
-    /// In shadow mode it never blocks the others.
+    /// In shadow mode it never denies the others.
     fn check(&self, cost: u64) -> Op<'static> {
         if self.is_shadow() { Op::Shadow { cost } } else { Op::Check { cost } }
     }
@@ -49,37 +49,37 @@ impl<'a> RedisAsk<'a> {
     }
 }
 
-/// The most questions that are answered together.
+/// The maximum number of checks that are decided together.
 const ASKS_MAX: usize = 64;
 
-/// One key to ask for, with what all asks for it come to.
+/// A key, with the sum of all costs for it.
 struct Part {
     name: Vec<u8>,
     limits: ScriptLimits,
     cost: u64,
-    /// The ask it came from first.
+    /// The index of its first check.
     of: usize,
 }
 
-/// Asks several limiters of one [`Redis`], or one for several keys, all or nothing: either every
+/// Checks several limiters of one [`Redis`], or one for several keys, all or nothing: either every
 /// decision is an allowance and all units were taken, or every one is a denial and none were.
 ///
-/// Where all keys are of one slot, which is so without a cluster and for the policies of one key,
-/// it is one script and atomic. Otherwise, and while a slot moves, all parts are looked at in one
-/// round trip and taken in a second one, and the exact units are given back when one denies after
-/// all: never too much is allowed, while another request may be denied for units that are on their
-/// way back. One deadline applies to the whole.
+/// If all keys are in one slot, which is the case without a cluster and for the policies of one
+/// key, it is one atomic script. Otherwise, and while a slot is migrating, all parts are evaluated
+/// in one round trip and taken in a second one, and exactly those units are refunded if one denies.
+/// This never over-admits, but another request may be denied because of units that are about to be
+/// refunded. One deadline applies to the whole.
 ///
-/// The costs of a key that occurs twice are summed. A policy in shadow mode denies nothing. Without a
-/// reply, every policy's failure mode decides, and all are denied if one of them denies.
+/// The costs of a repeated key are summed. A policy in shadow mode never denies. Without a reply,
+/// every policy's failure mode decides, and all are denied if one of them denies.
 ///
 /// # Errors
 ///
-/// When there are more than 64 asks, they are not all of one [`Redis`], or the same key is named
-/// under different quotas: it is looked at once.
+/// Returns an error if there are more than 64 checks, they are not all of one [`Redis`], or the
+/// same key has different quotas.
 pub async fn check_all(asks: &[RedisAsk<'_>]) -> Result<Vec<Decision>, Error> {
     if asks.len() > ASKS_MAX {
-        let message = format!("number of asks {} is out of range: use 64 or fewer", asks.len());
+        let message = format!("{} checks are out of range: use 64 or fewer", asks.len());
         return Err(Error::new(ErrorKind::Setting, message));
     }
     let Some(first) = asks.first() else {
@@ -89,7 +89,8 @@ pub async fn check_all(asks: &[RedisAsk<'_>]) -> Result<Vec<Decision>, Error> {
     let same =
         |ask: &RedisAsk<'_>| std::sync::Arc::ptr_eq(&ask.limiter.inner.redis.shared, &redis.shared);
     if !asks.iter().all(same) {
-        let message = "asks of different servers cannot be one decision: use one Redis for all";
+        let message =
+            "checks of different servers cannot be decided together: use one Redis for all";
         return Err(Error::new(ErrorKind::Setting, message));
     }
     let parts = parts(asks)?;
@@ -116,7 +117,7 @@ pub async fn check_all(asks: &[RedisAsk<'_>]) -> Result<Vec<Decision>, Error> {
     }
 }
 
-/// Every key once; in the order of their names, which is the same for everybody.
+/// Returns every key once, ordered by name, which is the same order for every caller.
 fn parts(asks: &[RedisAsk<'_>]) -> Result<Vec<Part>, Error> {
     let mut parts: Vec<Part> = Vec::with_capacity(asks.len());
     for (of, ask) in asks.iter().enumerate() {
@@ -128,7 +129,7 @@ fn parts(asks: &[RedisAsk<'_>]) -> Result<Vec<Part>, Error> {
         };
         if !part.limits.decides_like(&limits) || asks[part.of].is_shadow() != ask.is_shadow() {
             let message = format!(
-                "a key of policy {:?} is named twice under different quotas: use one tier for it",
+                "a key of policy {:?} is repeated with different quotas: use one tier for it",
                 inner.policy.name()
             );
             return Err(Error::new(ErrorKind::Setting, message));
@@ -140,7 +141,7 @@ fn parts(asks: &[RedisAsk<'_>]) -> Result<Vec<Part>, Error> {
 }
 
 impl Redis {
-    /// The decision for every part, all or nothing.
+    /// Returns the decision for every part, all or nothing.
     async fn check_parts(
         &self,
         asks: &[RedisAsk<'_>],
@@ -152,12 +153,12 @@ impl Redis {
         if one_slot || !self.shared.servers.is_cluster() {
             let check = |part: &Part| asks[part.of].check(part.cost);
             let decisions = self.call_parts(parts, check, until).await;
-            // While their slot moves, the keys may be on two nodes.
+            // While their slot is migrating, the keys may be on two nodes.
             if !decisions.as_ref().is_err_and(|failure| failure.kind == FailureKind::KeysSplit) {
                 return decisions;
             }
         }
-        self.check_parts_apart(asks, parts, until).await
+        self.check_parts_separately(asks, parts, until).await
     }
 
     /// Runs one operation per part in a single script call.
@@ -174,7 +175,7 @@ impl Redis {
         replies.iter().map(|reply| reply.decision(0)).collect()
     }
 
-    /// Runs one operation per part in calls of their own, all at the same time.
+    /// Runs one operation per part in separate calls, all at the same time.
     async fn call_each(
         &self,
         parts: &[Part],
@@ -188,9 +189,8 @@ impl Redis {
         join_all(parts.iter().map(call)).await
     }
 
-    /// Looks at all parts at once, then takes all at once, and gives back what was taken if one
-    /// denies.
-    async fn check_parts_apart(
+    /// Evaluates all parts at once, then takes all at once, and refunds the units if one denies.
+    async fn check_parts_separately(
         &self,
         asks: &[RedisAsk<'_>],
         parts: &[Part],
@@ -223,14 +223,14 @@ impl Redis {
         failure.map_or(Ok(looks), Err)
     }
 
-    /// Gives back units on a task with a deadline of its own. Waits for it no longer than `until`.
+    /// Refunds units on a task with a separate deadline. Waits for it no longer than `until`.
     async fn give_back(&self, refunds: Vec<Refund>, until: Instant) {
         let redis = self.clone();
         let giving = tokio::spawn(async move {
             let until = redis.deadline(Instant::now());
             let refund = async |refund: &Refund| {
                 let op = KeyOp { limits: &refund.limits, op: refund.op };
-                // Units that cannot be given back count until their window has passed.
+                // Units that cannot be refunded count until their window has passed.
                 let _ = redis.run_ops(core::slice::from_ref(&refund.name), &[op], until).await;
             };
             join_all(refunds.iter().map(refund)).await;
@@ -239,7 +239,7 @@ impl Redis {
     }
 }
 
-/// Units of one part to give back.
+/// Units of one part to refund.
 struct Refund {
     name: Vec<u8>,
     limits: ScriptLimits,
@@ -256,8 +256,8 @@ impl Refund {
     }
 }
 
-/// From parts to asks: the same decision for all asks of one key, with a receipt for each ask's
-/// own units.
+/// Converts the decisions of parts to those of checks: the same decision for all checks of one key,
+/// with a receipt for each check's own units.
 fn finish(asks: &[RedisAsk<'_>], parts: &[Part], decisions: Vec<Decision>) -> Vec<Decision> {
     let denied = parts
         .iter()
@@ -283,7 +283,7 @@ fn finish(asks: &[RedisAsk<'_>], parts: &[Part], decisions: Vec<Decision>) -> Ve
         .collect()
 }
 
-/// A part's decision as one ask's own.
+/// Returns a part's decision for one check.
 fn own(ask: &RedisAsk<'_>, decision: &Decision) -> Decision {
     let fingerprint = ask.limiter.inner.tiered_key(ask.key, ask.tier()).key;
     let receipt = decision
@@ -330,7 +330,7 @@ fn denied_by_fallback(asks: &[RedisAsk<'_>], now: Instant) -> Option<Vec<Decisio
 }
 
 impl RedisAsk<'_> {
-    /// A decision by its own quotas, once it is known whether one of all was denied.
+    /// Returns the decision of its own quotas, depending on whether any was denied.
     fn settled(&self, decision: Decision, denied: bool) -> Decision {
         if denied && !self.is_shadow() {
             decision.into_denied()
@@ -339,7 +339,7 @@ impl RedisAsk<'_> {
         }
     }
 
-    /// The failure mode's answer without the units that a local limiter took for it.
+    /// Returns the failure mode's decision without the units that a local limiter took for it.
     fn given_back(&self, answer: Decision) -> Decision {
         let denied = answer.is_shadow_denied() || !answer.is_allowed();
         let outcome = if denied { Outcome::Deny } else { Outcome::Allow };
@@ -357,7 +357,7 @@ impl RedisAsk<'_> {
     }
 }
 
-/// Without the key, which may be a secret.
+/// Omits the key, which may be a secret.
 impl fmt::Debug for RedisAsk<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisAsk")
@@ -368,7 +368,7 @@ impl fmt::Debug for RedisAsk<'_> {
     }
 }
 
-/// The decision for an ask without a part, which does not happen: denied.
+/// Returns the decision for a check without a part, which does not happen: denied.
 fn nothing() -> Decision {
     Decision::new(Outcome::Deny, &[], None)
 }

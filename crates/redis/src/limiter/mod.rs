@@ -44,21 +44,22 @@ use stats::LimiterCounts;
 use tier::RedisTier;
 use with_quotas::TierOf;
 
-/// Decides checks under one policy, together with every other process that has a limiter of the
-/// same name and prefix on the same servers.
+/// Decides checks with one policy, together with every other process that has a limiter of the same
+/// name and prefix on the same servers.
 ///
-/// Shared by reference or in an `Arc`. A decision takes one script call; fewer when many come at the
-/// same time, with the deny cache and with leases. It is made within the deadline: without a reply
-/// the policy's [`FailureMode`](slidegate::FailureMode) decides, and the decision is marked as
-/// degraded. A check whose future is dropped may have been charged.
+/// Share it by reference or in an `Arc`. A decision takes one script call, or fewer with batching,
+/// the deny cache and leases. It is made within the deadline: without a reply, the policy's
+/// [`FailureMode`](slidegate::FailureMode) decides, and the decision is marked as degraded. A check
+/// whose future is dropped may have been charged.
 ///
-/// Calls need a tokio runtime with timers and I/O enabled. Outside of one, the failure mode decides.
+/// Calls need a tokio runtime with timers and I/O enabled. Outside of one, the failure mode
+/// decides.
 #[derive(Debug)]
 pub struct RedisLimiter {
     inner: Arc<Inner>,
 }
 
-/// What the tasks that end leases hold on to.
+/// The state that the tasks of leases share.
 #[derive(Debug)]
 struct Inner {
     id: StoreId,
@@ -68,19 +69,19 @@ struct Inner {
     stored_as: Box<str>,
     tick: Duration,
     guard: Guard,
-    /// Keys are hashed before they leave the process.
+    /// Whether keys are hashed before they leave the process.
     secret_keys: bool,
     limits: Arc<ScriptLimits>,
     /// The longest window of the policy and all its tiers, in nanoseconds.
     keep: AtomicU64,
-    /// For fingerprints in this process's tables.
+    /// The secret of fingerprints in this process.
     secret: Secret,
     deny: Option<DenyCache>,
     leases: Option<Leases>,
     local: Option<LocalFallback>,
     /// Callers that wait for units.
     lines: Lines,
-    /// The task that reports what the local fallback admitted.
+    /// The task that reports units of the local fallback.
     reporter: BackgroundTask,
     counts: LimiterCounts,
 }
@@ -101,12 +102,12 @@ struct Check<'a> {
 struct Guard(u64);
 
 impl RedisLimiter {
-    /// Asks for one unit, and takes it if allowed.
+    /// Checks one unit, and takes it if allowed.
     pub async fn check(&self, key: impl AsRef<[u8]>) -> Decision {
         self.with_policy().check(key).await
     }
 
-    /// Asks for several units, and takes them all if allowed.
+    /// Checks several units, and takes them all if allowed.
     pub async fn check_cost(&self, key: impl AsRef<[u8]>, cost: Cost) -> Decision {
         self.with_policy().check_cost(key, cost).await
     }
@@ -116,14 +117,15 @@ impl RedisLimiter {
         self.with_policy().check_at_most(key, cost).await
     }
 
-    /// Checks many keys independently of each other, and stores one decision for each in the same order.
-    /// A key that occurs several times with the same quotas is checked in order.
+    /// Checks many keys independently of each other, and stores one decision for each in the same
+    /// order. A key that occurs several times with the same quotas is checked in order.
     ///
     /// Checks that can share a script call do, up to
-    /// [`together_max`](crate::RedisBuilder::together_max) per call; in a cluster, only those of the
-    /// same slot can. All calls are sent at the same time under one deadline, that of a single check. Without a
-    /// reply to a call, the policy's failure mode decides its checks. A call counts once against
-    /// [`in_flight_max`](crate::RedisBuilder::in_flight_max), however many checks it has.
+    /// [`together_max`](crate::RedisBuilder::together_max) per call; in a cluster, only those of
+    /// the same slot can. All calls are sent at the same time under one deadline, that of a single
+    /// check. Without a reply to a call, the policy's failure mode decides its checks. A call
+    /// counts once against [`in_flight_max`](crate::RedisBuilder::in_flight_max), however many
+    /// checks it has.
     ///
     /// ```no_run
     /// # async fn run(limiter: slidegate_redis::RedisLimiter) {
@@ -143,26 +145,26 @@ impl RedisLimiter {
         self.with_policy().check_many(keys, cost, decisions).await;
     }
 
-    /// Decides as [`check`](RedisLimiter::check) would, without taking anything.
+    /// Evaluates [`check`](RedisLimiter::check) without taking units.
     ///
     /// # Errors
     ///
-    /// Returns an error if Redis did not answer.
+    /// Returns an error if Redis did not reply.
     pub async fn peek(&self, key: impl AsRef<[u8]>) -> Result<Decision, Error> {
         self.with_policy().peek(key).await
     }
 
-    /// Decides as [`check_cost`](RedisLimiter::check_cost) would, without taking anything.
+    /// Evaluates [`check_cost`](RedisLimiter::check_cost) without taking units.
     ///
     /// # Errors
     ///
-    /// Returns an error if Redis did not answer.
+    /// Returns an error if Redis did not reply.
     pub async fn peek_cost(&self, key: impl AsRef<[u8]>, cost: Cost) -> Result<Decision, Error> {
         self.with_policy().peek_cost(key, cost).await
     }
 
-    /// Takes an estimate now, which [`settle`](RedisLimiter::settle) corrects when the cost is known:
-    /// see [`RedisWithQuotas::reserve`].
+    /// Takes an estimate now, which [`settle`](RedisLimiter::settle) corrects when the cost is
+    /// known: see [`RedisWithQuotas::reserve`].
     pub async fn reserve(&self, key: impl AsRef<[u8]>, estimate: u64) -> Decision {
         self.with_policy().reserve(key, estimate).await
     }
@@ -182,11 +184,11 @@ impl RedisLimiter {
         self.with_policy().wait_timeout(key, cost, timeout).await
     }
 
-    /// Returns the exact units of a receipt: see [`RedisWithQuotas::refund`].
+    /// Refunds exactly the units of a receipt: see [`RedisWithQuotas::refund`].
     ///
     /// # Errors
     ///
-    /// Returns an error if Redis did not answer; the units may have been returned.
+    /// Returns an error if Redis did not reply. The units may have been refunded.
     pub async fn refund(&self, key: impl AsRef<[u8]>, receipt: Receipt) -> Result<u64, Error> {
         self.with_policy().refund(key, receipt).await
     }
@@ -195,7 +197,7 @@ impl RedisLimiter {
     ///
     /// # Errors
     ///
-    /// Returns an error if Redis did not answer.
+    /// Returns an error if Redis did not reply.
     pub async fn settle(
         &self,
         key: impl AsRef<[u8]>,
@@ -205,20 +207,21 @@ impl RedisLimiter {
         self.with_policy().settle(key, receipt, actual).await
     }
 
-    /// Records units without a check, above the limit if necessary: see [`RedisWithQuotas::charge`].
+    /// Records units without a check, above the limit if necessary: see
+    /// [`RedisWithQuotas::charge`].
     ///
     /// # Errors
     ///
-    /// Returns an error if Redis did not answer; the units may have been recorded.
+    /// Returns an error if Redis did not reply. The units may have been recorded.
     pub async fn charge(&self, key: impl AsRef<[u8]>, units: u64) -> Result<u64, Error> {
         self.with_policy().charge(key, units).await
     }
 
-    /// Returns up to `units` without a receipt: see [`RedisWithQuotas::forgive`].
+    /// Refunds up to `units` without a receipt: see [`RedisWithQuotas::forgive`].
     ///
     /// # Errors
     ///
-    /// Returns an error if Redis did not answer; the units may have been returned.
+    /// Returns an error if Redis did not reply. The units may have been refunded.
     pub async fn forgive(&self, key: impl AsRef<[u8]>, units: u64) -> Result<u64, Error> {
         self.with_policy().forgive(key, units).await
     }
@@ -227,7 +230,7 @@ impl RedisLimiter {
     ///
     /// # Errors
     ///
-    /// Returns an error if Redis did not answer.
+    /// Returns an error if Redis did not reply.
     pub async fn usage(&self, key: impl AsRef<[u8]>) -> Result<Usage, Error> {
         self.with_policy().usage(key).await
     }
@@ -236,7 +239,7 @@ impl RedisLimiter {
     ///
     /// # Errors
     ///
-    /// Returns an error if the algorithm is not a log, or if Redis did not answer.
+    /// Returns an error if the algorithm is not a log, or if Redis did not reply.
     pub async fn history(&self, key: impl AsRef<[u8]>) -> Result<Vec<Event>, Error> {
         self.with_policy().history(key).await
     }
@@ -255,12 +258,12 @@ impl RedisLimiter {
         Ok(RedisWithQuotas { limiter: self, quotas })
     }
 
-    /// Returns the limiter with quotas that are given with the request, such as a limit that a database
-    /// holds for each customer. No tier has to be created before.
+    /// Returns the limiter with quotas that are given with the request, such as a limit that a
+    /// database holds for each customer. No tier has to be created before.
     ///
-    /// Every process that checks the key has to know its longest window, as with tiers. Keys are kept for
-    /// the longest window that any request or tier of this process ever had, so do not take windows
-    /// from clients.
+    /// Every process that checks the key has to know its longest window, as with tiers. Keys are
+    /// kept for the longest window that any request or tier of this process ever had, so do not
+    /// take windows from clients.
     ///
     /// # Errors
     ///
@@ -275,9 +278,9 @@ impl RedisLimiter {
         self.into()
     }
 
-    /// Removes a key and ends its block, here and in Redis. Returns `true` if it existed. Its receipts and this limiter's
-    /// leases become void. Leases of other processes last to their end; until then each of them may
-    /// allow what it has left in addition.
+    /// Removes a key and ends its block, here and in Redis. Returns `true` if it existed. Its
+    /// receipts and this limiter's leases become void. Leases of other processes last to their end;
+    /// until then each of them may allow what it has left in addition.
     ///
     /// # Errors
     ///
@@ -288,7 +291,7 @@ impl RedisLimiter {
         self.inner.forget_denial(key);
         let unused = self.inner.reset_leases(key);
         if reply.is_err() {
-            // If it was not reset after all, they still count.
+            // If the key was not reset, they still count.
             for unused in unused {
                 self.inner.return_soon(key, unused);
             }
@@ -304,23 +307,24 @@ impl RedisLimiter {
         }
     }
 
-    /// Prepares other quotas for some keys, such as paying customers; created once, used often.
+    /// Prepares other quotas for some keys, such as paying customers. Create a tier once and use it
+    /// often.
     ///
     /// # Errors
     ///
     /// Returns an error if there is no quota or more than the policy has. Algorithms other than the
-    /// log need as many as the policy has.
+    /// log need the same number as the policy.
     pub fn tier(&self, quotas: &[Quota]) -> Result<Tier, Error> {
         let inner = &self.inner;
         Tier::new(inner.id, &inner.policy, quotas, || inner.prepare(quotas))
     }
 
-    /// The policy.
+    /// Returns the policy.
     pub fn policy(&self) -> &Policy {
         &self.inner.policy
     }
 
-    /// What has happened so far.
+    /// Returns the counters.
     pub fn stats(&self) -> RedisStats {
         let Inner { counts, local, lines, redis, .. } = &*self.inner;
         let stats = RedisStats::new(counts, local.as_ref(), &redis.shared.servers);
@@ -328,11 +332,11 @@ impl RedisLimiter {
     }
 }
 
-/// What this process can say about a check without calling Redis.
+/// The result of a check without calling Redis.
 enum Memory {
     /// A lease allows it.
     Allowed(Decision),
-    /// The local fallback denies it, and Redis does not know yet what the fallback admitted.
+    /// The local fallback denies it, and its units are not yet recorded in Redis.
     DeniedByFallback(Decision),
     /// The units of the key's lease are used up, or it has no lease yet.
     LeaseEmpty(Arc<LeaseEntry>),
@@ -354,14 +358,14 @@ impl Inner {
         }
     }
 
-    /// Returns the denial of a check that the deny cache can answer.
+    /// Returns the denial of a check from the deny cache.
     fn check_cached(&self, key: &[u8], tier: Option<&RedisTier>, cost: Cost) -> Option<Decision> {
         let denial = self.cached_denial(self.tiered_key(key, tier), cost)?;
         self.counts.denied_at_once.fetch_add(1, Ordering::Relaxed);
         Some(self.apply_mode(denial.decision()))
     }
 
-    /// Decides a check that the deny cache did not answer.
+    /// Decides a check that is not in the deny cache.
     async fn check_uncached(
         self: &Arc<Self>,
         key: &[u8],
@@ -374,12 +378,12 @@ impl Inner {
         let check = Check { key, tier, cost, tiered_key, until: self.redis.deadline(now) };
         match self.check_memory(check, now) {
             Memory::Allowed(decision) => decision,
-            // The future of a call is large: decisions from memory do not carry it.
+            // The future of a call is large, and decisions without a call do not need it.
             memory => Box::pin(self.check_beyond_memory(memory, check, now)).await,
         }
     }
 
-    /// Decides a check by the local fallback or the key's lease, without calling Redis.
+    /// Decides a check with the local fallback or the key's lease, without calling Redis.
     fn check_memory(self: &Arc<Self>, check: Check<'_>, now: Instant) -> Memory {
         let Check { key, tier, cost, tiered_key, .. } = check;
         if let Some(denial) = self.fallback_denial(key, tier, cost, now) {
@@ -427,8 +431,8 @@ impl Inner {
         }
     }
 
-    /// Takes as many units as fit, at most `cost`. What is known of a check of one unit without a
-    /// call is true of this one too: if one unit is denied, more are.
+    /// Takes as many units as fit, at most `cost`. If one unit is denied without a call, more are
+    /// denied too.
     async fn check_at_most(
         self: &Arc<Self>,
         key: &[u8],
@@ -448,12 +452,12 @@ impl Inner {
         self.run_check(check, Op::AtMost { units_max: cost.get() }).await
     }
 
-    /// Decides a check by a script call of its own.
+    /// Decides a check with a separate script call.
     async fn check_in_redis(self: &Arc<Self>, check: Check<'_>) -> Decision {
         self.run_check(check, Op::Check { cost: check.cost.get() }).await
     }
 
-    /// Decides a check by the script operation `op`, or by the failure mode.
+    /// Decides a check with the script operation `op`, or with the failure mode.
     async fn run_check(self: &Arc<Self>, check: Check<'_>, op: Op<'_>) -> Decision {
         let limits = self.limits(check.tier);
         let called = self.run_op_until(check.key, &limits, op, check.until).await;
@@ -489,7 +493,7 @@ impl Inner {
         }
     }
 
-    /// A denial that the deny cache repeats.
+    /// Returns a denial from the deny cache.
     #[inline]
     fn cached_denial(&self, tiered_key: TieredKey, cost: Cost) -> Option<CachedDenial> {
         self.deny.as_ref()?.get(tiered_key, cost.get())
@@ -504,7 +508,7 @@ impl Inner {
         }
     }
 
-    /// Counts a key that was empty although Redis denied it a moment ago.
+    /// Counts a key that is empty although Redis has just denied it.
     fn notice_lost_key(&self, tiered_key: TieredKey, reply: &KeyReply) {
         if reply.took_first_units()
             && let Some(deny) = &self.deny
@@ -523,7 +527,7 @@ impl Inner {
         self.lines.notify(key);
     }
 
-    /// In shadow mode a denial becomes an allowance that is marked as shadow-denied.
+    /// In shadow mode, turns a denial into an allowance that is marked as shadow-denied.
     #[inline]
     fn apply_mode(&self, decision: Decision) -> Decision {
         if self.policy.mode() == Mode::Shadow { decision.into_shadow() } else { decision }
@@ -537,7 +541,8 @@ impl Inner {
         self.keeping(tier.map_or(&self.limits, |tier| &tier.limits))
     }
 
-    /// The same limits, with entries kept for the longest window of the policy and all its tiers.
+    /// Returns the same limits, with entries kept for the longest window of the policy and all its
+    /// tiers.
     fn keeping(&self, limits: &ScriptLimits) -> ScriptLimits {
         limits.keeping(Duration::from_nanos(self.keep.load(Ordering::Relaxed)))
     }
@@ -546,7 +551,7 @@ impl Inner {
 impl Guard {
     const WHOLE: u64 = 1_000_000;
 
-    /// Rounded down, but at least one unless the limit is zero.
+    /// Returns the share, rounded down, but at least one unless the limit is zero.
     fn of(self, limit: u64) -> u64 {
         let guarded = u128::from(limit) * u128::from(self.0) / u128::from(Self::WHOLE);
         u64::try_from(guarded).unwrap_or(limit).max(limit.min(1))

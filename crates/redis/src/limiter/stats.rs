@@ -11,11 +11,11 @@ use crate::servers::{BreakerState, Servers};
 /// Counters of one limiter.
 #[derive(Debug, Default)]
 pub(super) struct LimiterCounts {
-    /// Checks that the deny cache answered at first: one counter, because that path is fast.
+    /// Checks that the deny cache denied immediately: one counter, because that path is fast.
     pub(super) denied_at_once: AtomicU64,
-    /// Checks that the deny cache did not answer at first.
+    /// Checks that the deny cache did not deny immediately.
     pub(super) not_cached: AtomicU64,
-    /// Of these, those that the deny cache answered while they waited for a lease.
+    /// Of these, those that the deny cache denied while they waited for a lease.
     pub(super) denied_later: AtomicU64,
     pub(super) leased_here: AtomicU64,
     pub(super) degraded: AtomicU64,
@@ -26,61 +26,61 @@ pub(super) struct LimiterCounts {
     pub(super) lost_keys: AtomicU64,
 }
 
-/// What has happened so far, to one limiter and to the servers it shares with others.
+/// Counters of one limiter and of the servers that it shares with others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RedisStats {
-    /// Checks decided, in whatever way.
+    /// Checks decided.
     pub decisions: u64,
-    /// Denials repeated from the deny cache.
+    /// Denials from the deny cache.
     pub denied_here: u64,
     /// Checks that a lease allowed.
     pub leased_here: u64,
-    /// Checks that the failure mode answered.
+    /// Checks that the failure mode decided.
     pub degraded: u64,
-    /// Of these, checks of which it is not known whether Redis counted them.
+    /// Degraded checks that Redis may have counted.
     pub unknown: u64,
     /// Leases taken.
     pub leases: u64,
-    /// Units of leases that went back unused.
+    /// Unused units of leases that were refunded.
     pub lease_units_returned: u64,
-    /// Units of leases that could not be given back, or that Redis may have granted in an answer
-    /// that never came; they count until their window has passed.
+    /// Units of leases that could not be refunded, or that Redis may have granted in a lost reply.
+    /// They count until their window has passed.
     pub lease_units_lost: u64,
-    /// Keys that Redis had lost: denied a moment ago, and empty before their units could expire.
-    /// They were evicted or flushed, or a failover lost them. A key that another process resets, or
-    /// refunds to the last unit, looks the same. Only keys in the deny cache are noticed.
+    /// Keys that Redis has lost: just denied, and empty before their units could expire. They were
+    /// evicted or flushed, or lost in a failover. A key that another process resets, or refunds
+    /// completely, looks the same. Only keys in the deny cache are detected.
     pub lost_keys: u64,
-    /// Units that the local fallback admitted and that Redis was charged with afterwards.
+    /// Units that the local fallback admitted and that were reported to Redis.
     pub local_units_reported: u64,
-    /// Units that the local fallback admitted and that Redis was not charged with: their window had
-    /// passed, the reply to the charge was lost, or there was no room to remember them.
+    /// Units that the local fallback admitted and that were not reported to Redis: their window had
+    /// passed, the reply was lost, or they did not fit into the table.
     pub local_units_unreported: u64,
     /// Callers of this process that wait for units.
     pub waiters: usize,
-    /// The worst breaker of all servers.
+    /// The worst breaker state of all servers.
     pub breaker: BreakerState,
     /// Commands sent to the servers.
     pub calls: u64,
-    /// Commands that were not answered in time.
+    /// Commands without a reply in time.
     pub timeouts: u64,
-    /// Connections that broke, and servers that turned out not to be primaries.
+    /// Connections that broke, and servers that were not primaries.
     pub errors: u64,
     /// Calls not made because too many were in flight.
     pub crowded: u64,
-    /// Connections made.
+    /// Connections opened.
     pub connections: u64,
     /// Times a breaker opened.
     pub breaker_opened: u64,
-    /// Steps of a server's clock beyond [`RedisBuilder::clock_step`](crate::RedisBuilder::clock_step).
-    /// Each opens a breaker.
+    /// Steps of a server's clock beyond
+    /// [`RedisBuilder::clock_step`](crate::RedisBuilder::clock_step). Each opens a breaker.
     pub clock_steps: u64,
-    /// Steps of a server's clock of 5 ms and more that are within that tolerance. Steps shorter than
-    /// the round trips before and after them are not noticed.
+    /// Steps of a server's clock of 5 ms and more within that tolerance. Steps shorter than the
+    /// round trips before and after them are not detected.
     pub small_clock_steps: u64,
     /// The largest of the small steps. It may be too small by two round trips.
     pub small_clock_step_max: Duration,
-    /// Times a script had to be sent as text.
+    /// Scripts sent as text.
     pub scripts_sent: u64,
     /// Redirections by a cluster.
     pub redirects: u64,
@@ -130,8 +130,8 @@ impl RedisStats {
         Self { waiters, ..self }
     }
 
-    /// Returns the calls and connections that failed for a reason. Calls that an open breaker
-    /// stopped are not counted again.
+    /// Returns the number of calls and connections that failed for a reason. Calls that an open
+    /// breaker stopped are not counted again.
     pub fn failures(&self, reason: DegradedReason) -> u64 {
         self.failures[reason as usize]
     }

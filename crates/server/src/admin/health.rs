@@ -10,16 +10,17 @@ use super::AdminState;
 use crate::engine::Engine;
 use crate::http::{Reply, reply};
 
-/// It replies, so it lives. A failing store is no reason to restart it.
+/// Replies that the process is alive. A failing store is not a reason to restart it.
 pub(super) fn live() -> Reply {
     reply::plain(&json!({"live": true}))
 }
 
-/// Whether the process should receive requests. The reasons are for authorized callers only.
+/// Reports whether the process should receive requests. The reasons are for authorized clients
+/// only.
 pub(super) fn ready(state: &AdminState, is_authorized: bool) -> Reply {
     let Reasons { mut against, notes } = Reasons::find(&state.engine);
     if state.is_ending.load(Ordering::Relaxed) {
-        against.insert(0, "the process is about to end".to_owned());
+        against.insert(0, "the process is shutting down".to_owned());
     }
     let is_ready = against.is_empty();
     let mut reply = if is_authorized {
@@ -51,10 +52,10 @@ impl Reasons {
             let (store, policy) = (&id.store, &id.name);
             let (to, does) = match state.policy().failure_mode() {
                 FailureMode::Deny => (&mut reasons.against, "rejects requests"),
-                FailureMode::Local => (&mut reasons.notes, "is judged in this process"),
-                FailureMode::Allow => (&mut reasons.notes, "lets everything through"),
+                FailureMode::Local => (&mut reasons.notes, "is decided in this process"),
+                FailureMode::Allow => (&mut reasons.notes, "allows every request"),
             };
-            to.push(format!("store {store:?} gives no answer: policy {policy:?} {does}"));
+            to.push(format!("store {store:?} does not reply: policy {policy:?} {does}"));
         }
         reasons
     }

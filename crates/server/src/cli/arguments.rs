@@ -1,4 +1,4 @@
-//! What can be said on the command line.
+//! The command line arguments.
 
 use std::path::PathBuf;
 
@@ -27,13 +27,13 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Run the daemon (what happens without a command, too).
+    /// Run the daemon. This is the default command.
     #[command(before_long_help = words::SERVE_EXAMPLES)]
     Serve(Box<ServeArguments>),
-    /// Look at configurations without serving them.
+    /// Check, explain and test configurations without serving them.
     #[command(subcommand, before_long_help = words::CONFIG_EXAMPLES)]
     Config(ConfigCommand),
-    /// Ask a running daemon whether a request would be allowed, and take it if so.
+    /// Check a request with a running daemon, and take its units if it is allowed.
     #[command(before_long_help = words::CHECK_EXAMPLES)]
     Check(CheckArguments),
     /// Look after the keys in Redis.
@@ -41,64 +41,64 @@ pub(super) enum Command {
     Redis(RedisCommand),
     /// Print a script that completes commands in a shell.
     Completions {
-        /// Which shell.
+        /// The shell.
         shell: Shell,
     },
-    /// Print the manual page, or write one for every command into a folder.
+    /// Print the manual page, or write one for every command into a directory.
     Man {
-        /// The folder.
+        /// The directory.
         folder: Option<PathBuf>,
     },
 }
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ConfigCommand {
-    /// Say everything that is wrong with files, by the code that loads them.
+    /// Check files and report all errors.
     Check {
-        /// Files, or directories of envoyproxy/ratelimit's. Each is checked by itself.
+        /// Files, or directories of envoyproxy/ratelimit. Each is checked separately.
         #[arg(required = true, value_name = "PATH")]
         paths: Vec<PathBuf>,
-        /// Fail on warnings, too.
+        /// Fail on warnings too.
         #[arg(long)]
         deny_warnings: bool,
-        /// The format of the files, told by their keys if not given.
+        /// The format of the files. By default it is detected from their keys.
         #[arg(long, value_parser = parse_format, value_name = "own|sliding|envoy")]
         format: Option<Format>,
-        /// Let files of envoyproxy/ratelimit use our keys, such as `algorithm`.
+        /// Allow extension keys, such as `algorithm`, in files of envoyproxy/ratelimit.
         #[arg(long)]
         envoy_extensions: bool,
-        /// Do not read files with secrets and certificates, as on another machine.
+        /// Do not read files with secrets and certificates, for checks on another machine.
         #[arg(long)]
         no_secrets: bool,
-        /// One object a line.
+        /// Print one JSON object per line.
         #[arg(long)]
         json: bool,
     },
-    /// Say which limit a descriptor or a request meets, and why.
+    /// Explain which limits apply to a descriptor or a request, and why.
     Explain {
         /// `DOMAIN KEY=VALUE,KEY=VALUE`, or `METHOD /PATH [NAME:VALUE...] [address=ADDRESS]`.
         #[arg(required = true, value_name = "WORD")]
         words: Vec<String>,
         #[command(flatten)]
         load: LoadArguments,
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Play timed requests against the limits and compare the decisions with those expected.
+    /// Run timed requests against the limits and compare the decisions with the expected ones.
     Test {
-        /// Files of tests.
+        /// Test files.
         #[arg(required = true, value_name = "PATH")]
         files: Vec<PathBuf>,
         #[command(flatten)]
         load: LoadArguments,
-        /// One object a line.
+        /// Print one JSON object per line.
         #[arg(long)]
         json: bool,
     },
-    /// Print the JSON Schema of the own format.
+    /// Print the JSON Schema of the native format.
     Schema {
-        /// The reference of every key instead, as Markdown.
+        /// Print the reference of every key as Markdown instead.
         #[arg(long)]
         markdown: bool,
     },
@@ -134,16 +134,16 @@ pub(super) struct SweepArguments {
 /// What a configuration is read from.
 #[derive(Debug, Clone, Args)]
 pub(super) struct LoadArguments {
-    /// Configuration files, or a directory of envoyproxy/ratelimit's. Without: a small example.
+    /// Configuration files, or a directory of envoyproxy/ratelimit. By default, a small example.
     #[arg(short, long, value_name = "PATH", env = "SLIDEGATE_CONFIG", value_delimiter = ',')]
     pub(super) config: Vec<PathBuf>,
-    /// The format of the files, told by their keys if not given.
+    /// The format of the files. By default it is detected from their keys.
     #[arg(long, value_parser = parse_format, value_name = "own|sliding|envoy")]
     pub(super) format: Option<Format>,
-    /// Let files of envoyproxy/ratelimit use our keys, such as `algorithm`.
+    /// Allow extension keys, such as `algorithm`, in files of envoyproxy/ratelimit.
     #[arg(long)]
     pub(super) envoy_extensions: bool,
-    /// One setting, over files and variables: `--set memory.limit_mb=512`.
+    /// A setting that overrides files and variables: `--set memory.limit_mb=512`.
     #[arg(long = "set", value_parser = parse_setting, value_name = "KEY=VALUE")]
     pub(super) settings: Vec<(String, String)>,
 }
@@ -152,22 +152,22 @@ pub(super) struct LoadArguments {
 pub(super) struct ServeArguments {
     #[command(flatten)]
     pub(super) load: LoadArguments,
-    /// Where the HTTP API listens, or `off`.
+    /// The address of the HTTP API, or `off`.
     #[arg(long, value_name = "ADDRESS")]
     pub(super) listen_http: Option<String>,
-    /// Where Envoy's gRPC service listens, or `off`.
+    /// The address of Envoy's gRPC service, or `off`.
     #[arg(long, value_name = "ADDRESS")]
     pub(super) listen_grpc: Option<String>,
-    /// Where the Redis protocol is spoken, or `off`.
+    /// The address of the Redis protocol, or `off`.
     #[arg(long, value_name = "ADDRESS")]
     pub(super) listen_resp: Option<String>,
-    /// Where metrics, health and reload are, or `off`.
+    /// The address for metrics, health and reload, or `off`.
     #[arg(long, value_name = "ADDRESS")]
     pub(super) listen_admin: Option<String>,
-    /// Print the settings in force with their origin, and end. Secrets are left out.
+    /// Print the current settings with their origin, and exit. Secrets are omitted.
     #[arg(long)]
     pub(super) print_config: bool,
-    /// Print that as JSON.
+    /// Print the settings as JSON.
     #[arg(long, requires = "print_config")]
     pub(super) json: bool,
 }
@@ -178,16 +178,16 @@ pub(super) struct CheckArguments {
     pub(super) policy: String,
     /// The key.
     pub(super) key: String,
-    /// Units to take.
+    /// The number of units.
     #[arg(long, default_value_t = 1)]
     pub(super) cost: u64,
-    /// The key's tier.
+    /// The tier of the key.
     #[arg(long)]
     pub(super) tier: Option<String>,
-    /// Look, and take nothing.
+    /// Do not take units.
     #[arg(long)]
     pub(super) peek: bool,
-    /// Where the daemon's HTTP API is.
+    /// The address of the daemon's HTTP API.
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -216,7 +216,7 @@ impl LoadArguments {
 }
 
 impl ServeArguments {
-    /// What is read, with the flags of this command put over it.
+    /// Returns the arguments of a load, with the flags of this command.
     pub(super) fn request_arguments(&self) -> LoadArguments {
         let mut load = self.load.clone();
         for (name, value) in [

@@ -17,17 +17,17 @@ pub use self::arguments::Arguments;
 use self::arguments::{Command, ConfigCommand, LoadArguments, RedisCommand, ServeArguments};
 use crate::config::{Loaded, Request, print_config, print_config_json, report};
 
-/// How the program ends.
+/// Exit codes.
 pub mod exit {
-    /// Everything went well; for `check`, the request is allowed.
+    /// Success. For `check`, the request is allowed.
     pub const OK: u8 = 0;
-    /// Something failed; for `check`, the request is denied.
+    /// Failure. For `check`, the request is denied.
     pub const FAILED: u8 = 1;
-    /// The command line makes no sense.
+    /// Invalid command line.
     pub const USAGE: u8 = 2;
     /// The daemon or a store could not be reached.
     pub const UNAVAILABLE: u8 = 69;
-    /// The configuration is wrong.
+    /// Invalid configuration.
     pub const CONFIG: u8 = 78;
 }
 
@@ -97,7 +97,7 @@ impl ConfigCommand {
     }
 }
 
-/// One page to standard output, or a page for every command into a folder.
+/// Writes one page to standard output, or a page for every command into a directory.
 fn man(folder: Option<&std::path::Path>) -> io::Result<()> {
     let command = Arguments::command();
     match folder {
@@ -142,7 +142,7 @@ fn failed(error: &dyn Display, code: u8) -> u8 {
     code
 }
 
-/// Reads the configuration; what is wrong with it goes to standard error.
+/// Reads the configuration. Errors are written to standard error.
 fn load(arguments: &LoadArguments) -> Result<Loaded, u8> {
     match crate::config::load(&arguments.request()) {
         Ok(loaded) => {
@@ -161,7 +161,7 @@ fn tell(findings: &[report::Diagnostic]) {
     let _ = report::write_text(&mut out, findings, has_color(&io::stderr()));
 }
 
-/// Whether to use colors: on a terminal, unless `NO_COLOR` is set.
+/// Returns `true` if colors are used: on a terminal, unless `NO_COLOR` is set.
 fn has_color(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

@@ -6,10 +6,10 @@ protocol, an HTTP API, forward auth for nginx and Caddy, and the Redis protocol.
 pub(super) const EXAMPLES: &str = "\
 Examples:
   slidegate                                   serve an example policy on loopback
-  slidegate serve --config limits.yaml        serve your own
+  slidegate serve --config limits.yaml        serve your policies
   slidegate serve --config /srv/ratelimit     serve a directory of envoyproxy/ratelimit
-  slidegate config check limits.yaml          say everything that is wrong with a file
-  slidegate check api alice --cost 5          ask a running daemon
+  slidegate config check limits.yaml          report all errors of a file
+  slidegate check api alice --cost 5          check a request with a running daemon
 ";
 
 pub(super) const SERVE_EXAMPLES: &str = "\
@@ -19,8 +19,8 @@ Examples:
   slidegate serve --config limits.yaml --set snapshot.path=/var/lib/slidegate
   SLIDEGATE_MEMORY_LIMIT_MB=1024 slidegate serve --config limits.yaml --print-config
 
-Signals: SIGHUP reads the configuration anew; SIGTERM and SIGINT finish what is under way, write the
-snapshot and end.
+Signals: SIGHUP reloads the configuration. SIGTERM and SIGINT finish requests in flight, write the
+snapshot and exit.
 ";
 
 pub(super) const CONFIG_EXAMPLES: &str = "\

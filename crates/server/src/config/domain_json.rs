@@ -1,4 +1,4 @@
-//! A domain as JSON of the own format: which is YAML of it too.
+//! A domain as JSON of the native format, which is valid YAML too.
 
 use serde_json::{Value, json};
 use slidegate::Algorithm;
@@ -46,7 +46,7 @@ fn limit(spec: &LimitSpec) -> Value {
     }))
 }
 
-/// Leaves out the members that say the same as their absence.
+/// Removes members with the default value.
 fn without_defaults(mut value: Value) -> Value {
     let says = |value: &Value| match value {
         Value::Null | Value::Bool(false) => false,
@@ -59,7 +59,7 @@ fn without_defaults(mut value: Value) -> Value {
     value
 }
 
-/// As the own format says it; nothing for the default.
+/// Returns the algorithm in the native format, or `None` for the default.
 fn algorithm(algorithm: Algorithm) -> Option<Value> {
     let value = match algorithm.parameter() {
         Some(number) => json!({algorithm.name(): number}),

@@ -1,4 +1,4 @@
-//! From paths, variables and flags to a configuration.
+//! Loads a configuration from paths, variables and flags.
 
 use core::fmt;
 use std::path::{Path, PathBuf};
@@ -17,20 +17,20 @@ use super::table::{ROOT, Reader};
 use super::yaml::{self, Node};
 use crate::spec::{MEMORY, Spec, StoreSpec};
 
-/// What to load.
+/// The sources of a configuration.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// Files and directories, of which at most one is not envoyproxy/ratelimit's. None: in an
-    /// environment that was made for that service, the directory that it would read; otherwise a
-    /// small example.
+    /// Files and directories, of which at most one is not in the format of envoyproxy/ratelimit. If
+    /// there is none: in an environment for that service, the directory that it would read,
+    /// otherwise a small example.
     pub paths: Vec<PathBuf>,
-    /// The format of all files; detected from their keys if `None`.
+    /// The format of all files, detected from their keys if `None`.
     pub format: Option<Format>,
     /// The variables.
     pub environment: Environment,
     /// Settings of the command line: `("listen.http", "0.0.0.0:80")`. The last one counts.
     pub flags: Vec<(String, String)>,
-    /// Whether files of envoyproxy/ratelimit may use our keys without saying so.
+    /// Whether files of envoyproxy/ratelimit may use extension keys without the mark.
     pub envoy_extensions: bool,
     /// Whether files with secrets and certificates are read. A check on another machine may not
     /// have them.
@@ -42,14 +42,14 @@ pub struct Request {
 pub struct Loaded {
     /// Settings of the process.
     pub settings: Settings,
-    /// The limits, and where their state lives.
+    /// The limits and their stores.
     pub spec: Spec,
-    /// What works, and may hurt; and what is worth knowing.
+    /// Warnings and notes.
     pub warnings: Vec<Diagnostic>,
-    /// Every file that was read, the secrets' included: what to watch for changes. Of a directory,
-    /// the directory too.
+    /// Every file that was read, including secrets, for the watcher. For a directory, the directory
+    /// too.
     pub files: Vec<PathBuf>,
-    /// Whether files whose names begin with a dot are read from directories.
+    /// Whether files whose names start with a dot are read from directories.
     pub dotfiles: bool,
     /// All values with their origins, for printing.
     pub(super) tree: Node,
@@ -61,13 +61,13 @@ pub struct Loaded {
 pub struct Refused {
     /// All findings, errors first.
     pub findings: Vec<Diagnostic>,
-    /// Every file that was read, or tried to be: what to watch for changes.
+    /// Every file that was read or could not be read, for the watcher.
     pub files: Vec<PathBuf>,
 }
 
 impl fmt::Debug for Loaded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The texts that it was made from may hold passwords.
+        // The source texts may contain passwords.
         f.debug_struct("Loaded")
             .field("settings", &self.settings)
             .field("spec", &self.spec)
@@ -93,7 +93,7 @@ impl fmt::Display for Refused {
 
 impl core::error::Error for Refused {}
 
-/// What is served when nothing is said.
+/// The configuration without files.
 const EXAMPLE: &str = include_str!("example.yaml");
 const EXAMPLE_NAME: &str = "(built-in example)";
 
@@ -104,7 +104,7 @@ impl Default for Request {
 }
 
 impl Request {
-    /// These files, and nothing else: no variables, no flags.
+    /// Loads only these files: no variables, no flags.
     pub fn new(paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
         Self {
             paths: paths.into_iter().map(Into::into).collect(),
@@ -116,8 +116,8 @@ impl Request {
         }
     }
 
-    /// Returns the directory that envoyproxy/ratelimit would read, if nothing else is to be loaded and
-    /// the environment was made for that service: a variable of its own is set, or its default
+    /// Returns the directory that envoyproxy/ratelimit would read, if nothing else is loaded and
+    /// the environment is meant for that service: one of its variables is set, or its default
     /// directory exists.
     fn reference_directory(&self) -> Option<PathBuf> {
         if !self.paths.is_empty() {
@@ -129,7 +129,7 @@ impl Request {
         (is_marked || directory.is_dir()).then_some(directory)
     }
 
-    /// Whether files whose names begin with a dot are read from directories.
+    /// Returns `true` if files whose names start with a dot are read from directories.
     fn reads_dotfiles(&self) -> bool {
         let name = "RUNTIME_IGNOREDOTFILES";
         let is_given = self.environment.get(name).is_some();
@@ -141,7 +141,7 @@ impl Request {
 ///
 /// # Errors
 ///
-/// When anything is wrong with it; all errors are reported at once.
+/// Returns all errors at once.
 pub fn load(request: &Request) -> Result<Loaded, Box<Refused>> {
     let mut loading = Loading {
         request,
@@ -160,7 +160,7 @@ struct Loading<'a> {
     request: &'a Request,
     report: Report,
     files: Files,
-    /// The tree of the own format.
+    /// The tree of the native format.
     own: Option<Node>,
     /// The tree of a sliding window.
     sliding: Option<Node>,
@@ -187,7 +187,7 @@ impl Loading<'_> {
             self.files.remember(&directory);
             let forced = Reference::new(environment).is_set("FORCE_START_WITHOUT_INITIAL_CONFIG");
             let severity = if forced { Severity::Warning } else { Severity::Error };
-            let message = format!("{}: there is no such directory", directory.display());
+            let message = format!("{}: no such directory", directory.display());
             self.report.general(severity, "file", message).help(
                 "set RUNTIME_ROOT, RUNTIME_SUBDIRECTORY and RUNTIME_APPDIRECTORY to the directory of \
                  the limits, or name a file with --config",
@@ -216,7 +216,7 @@ impl Loading<'_> {
         self.files.remember(directory);
         if let Some(format) = self.request.format.filter(|format| *format != Format::Envoy) {
             let name = directory.display();
-            let message = format!("{name}: a directory holds files of the format envoy");
+            let message = format!("{name}: a directory must contain files of the format envoy");
             let finding = self.report.general(Severity::Error, "format", message);
             finding.help(format!("name a file for the format {}", format.name()));
             return;
@@ -229,9 +229,11 @@ impl Loading<'_> {
         let (name, hidden) = (directory.display(), listing.hidden);
         if hidden > 0 && ignored.is_none() {
             let message =
-                format!("{name}: {hidden} files whose names begin with a dot are not read");
+                format!("{name}: {hidden} files whose names start with a dot are not read");
             let finding = self.report.general(Severity::Warning, "dotfiles", message);
-            finding.help("RUNTIME_IGNOREDOTFILES=false reads them, =true says that this is meant");
+            finding.help(
+                "RUNTIME_IGNOREDOTFILES=false reads them, =true confirms that they are ignored",
+            );
         }
         if listing.files.is_empty() {
             let message = format!("{name}: no file, so nothing is limited");
@@ -255,12 +257,12 @@ impl Loading<'_> {
             return;
         };
         if let Some(span) = document.second {
-            let message = "a file holds one document: the second is not read";
+            let message = "a file contains one document: the second is not read";
             let finding = match format {
                 Format::Envoy => self.report.warning(span, "documents", message),
                 _ => self.report.error(span, "documents", message),
             };
-            finding.help("put it into a file of its own");
+            finding.help("move it to a separate file");
         }
         match format {
             Format::Envoy => {
@@ -294,8 +296,8 @@ impl Loading<'_> {
 
         let environment = &self.request.environment;
         let reference = Reference::new(environment);
-        // Names such as PORT mean other things to other programs: with a file of our own they mean
-        // nothing.
+        // Names such as PORT have other meanings for other programs: with a native file they are
+        // ignored.
         let comes_from_it =
             !self.domains.is_empty() || self.request.reference_directory().is_some();
         let store = if comes_from_it {
@@ -339,7 +341,7 @@ impl Loading<'_> {
     }
 }
 
-/// The limits of a checked tree, without its domains.
+/// Reads the limits of a checked tree, without its domains.
 fn spec(tree: &Node, reader: &mut Reader<'_>) -> Spec {
     let mut stores = vec![StoreSpec::Memory(own::memory(tree, reader))];
     stores.extend(own::stores(tree, reader));

@@ -1,4 +1,4 @@
-//! The configuration in effect, with the origin of every value.
+//! Prints the current configuration, with the origin of every value.
 
 use std::io::{self, Write};
 
@@ -11,12 +11,12 @@ use super::source::Origin;
 use super::table::{Absent, Field, Kind, ROOT, Section};
 use super::yaml::{MapEntry, Node, Scalar, Shape, Style, Value, parse};
 
-/// Writes every setting as YAML of the own format, with a comment that says where it came from.
-/// Secrets are shown as `***`.
+/// Writes every setting as YAML of the native format, with its origin as a comment. Secrets are
+/// shown as `***`.
 ///
 /// # Errors
 ///
-/// When `out` cannot be written to.
+/// Returns an error if `out` cannot be written to.
 pub fn print_config(loaded: &Loaded, out: &mut dyn Write) -> Result<(), io::Error> {
     let mut printer = Printer { loaded, out };
     printer.section(&ROOT, &loaded.tree, 0)?;
@@ -27,7 +27,7 @@ pub fn print_config(loaded: &Loaded, out: &mut dyn Write) -> Result<(), io::Erro
 ///
 /// # Errors
 ///
-/// When `out` cannot be written to.
+/// Returns an error if `out` cannot be written to.
 pub fn print_config_json(loaded: &Loaded, out: &mut dyn Write) -> Result<(), io::Error> {
     let settings = super::table::settings().into_iter().map(|(path, field)| {
         let found = loaded.tree.find(&path);
@@ -49,8 +49,8 @@ pub fn print_config_json(loaded: &Loaded, out: &mut dyn Write) -> Result<(), io:
 }
 
 impl Loaded {
-    /// Returns the settings whose values differ from those of another configuration and are read at
-    /// the start only, by their paths.
+    /// Returns the paths of settings whose values differ from those of another configuration and
+    /// that are read only at the start.
     pub fn settings_changed_since(&self, other: &Self) -> Vec<String> {
         let needs_restart = |path: &str| match path {
             "allow_empty" | "access.anonymous" | "admin.token_file" | "envoy.failure_mode" => false,
@@ -79,7 +79,7 @@ impl Printer<'_> {
         for field in section.fields() {
             let found = node.get(field.name);
             match (&field.kind, found) {
-                // Domains are printed as they were put together from all files.
+                // Domains are printed as combined from all files.
                 (_, _) if depth == 0 && field.name == "domains" => {}
                 (Kind::Section(section), found) if depth == 0 => {
                     self.group(field, section, found)?;
@@ -91,7 +91,7 @@ impl Printer<'_> {
         Ok(())
     }
 
-    /// A section of settings: all its keys if it is there or means something when absent.
+    /// Writes a section of settings: all its keys if it is present or has a meaning when absent.
     fn group(
         &mut self,
         field: &Field,
@@ -169,7 +169,7 @@ fn absent_in_words(field: &Field) -> &'static str {
     }
 }
 
-/// Where a value came from: `file slidegate.yaml:3:9`, `environment PORT`, `flag log.level`.
+/// Returns the origin of a value: `file slidegate.yaml:3:9`, `environment PORT`, `flag log.level`.
 fn origin_of(node: &Node, loaded: &Loaded) -> String {
     let Some(place) = Place::new(&loaded.sources, node.span) else { return "default".to_owned() };
     match place.origin {
@@ -179,7 +179,7 @@ fn origin_of(node: &Node, loaded: &Loaded) -> String {
     }
 }
 
-/// A scalar as YAML, without quotes where it needs none.
+/// Formats a scalar as YAML, without quotes if possible.
 fn plain(scalar: &Scalar) -> String {
     let shown = mask_address(&scalar.text);
     let safe = |letter: char| letter.is_ascii_alphanumeric() || "._/-".contains(letter);
@@ -198,7 +198,7 @@ fn absent_json(field: &Field) -> Json {
     }
 }
 
-/// A value as JSON, which is YAML too; secrets are stars.
+/// Formats a value as JSON, which is valid YAML. Secrets are masked.
 fn to_json(node: &Node, kind: &Kind) -> Json {
     match &node.kind {
         Shape::Scalar(scalar) => match kind {
@@ -231,7 +231,7 @@ fn scalar_json(scalar: &Scalar, kind: &Kind) -> Json {
     }
 }
 
-/// A text of YAML as JSON, addresses without their passwords; null if it is not YAML.
+/// Converts YAML to JSON, without passwords in addresses. Returns null if it is not YAML.
 pub fn yaml_to_json(text: &str) -> Json {
     let mut report = Report::default();
     let whole = report.sources.add(Origin::Flag(String::new()), text.to_owned());

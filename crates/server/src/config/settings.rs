@@ -1,5 +1,4 @@
-//! The file, and the settings of the process: those that are not about limits, and are read once
-//! at the start.
+//! The settings of the process, which are not about limits and are read once at the start.
 
 use core::fmt;
 use core::net::SocketAddr;
@@ -26,17 +25,17 @@ section! {
         /// The version of this format.
         key slidegate = Whole(1, 1), absent "the format is detected from the other keys",
             example "1";
-        /// Whether a reload may remove all policies or all domains. Otherwise it is refused, because
-        /// an empty file is more often a mistake.
+        /// Whether a reload may remove all policies or all domains. By default such a reload is
+        /// rejected, because an empty file is usually a mistake.
         allow_empty: bool = Flag, default "false", example "true";
-        /// Where it listens.
+        /// The addresses of the listeners.
         listen: ListenSettings = Section(&LISTEN), absent "all listeners on loopback",
             example "{http: 0.0.0.0:8080, resp: off}";
         /// TLS of the data listeners.
         tls: Option<TlsSettings> = Section(&TLS), absent "no TLS",
             example "{certificate: server.pem, key: server.key}";
         /// TLS of the gRPC listener, instead of `tls`.
-        grpc_tls: Option<TlsSettings> = Section(&TLS), absent "`tls`, if that is there",
+        grpc_tls: Option<TlsSettings> = Section(&TLS), absent "`tls`, if set",
             example "{certificate: server.pem, key: server.key}";
         /// Access to the data listeners.
         access: AccessSettings = Section(&ACCESS), absent "the defaults below",
@@ -44,29 +43,29 @@ section! {
         /// Access to the admin listener.
         admin: AdminSettings = Section(&ADMIN), absent "loopback only",
             example "{token_file: admin.token}";
-        /// The store named `memory`, which is always there.
+        /// The store named `memory`, which always exists.
         key memory = Section(&MEMORY_KEYS), absent "the defaults below", example "{limit_mb: 512}";
-        /// Keeps the counts in memory over a restart.
+        /// Keeps the counts in memory across a restart.
         snapshot: Option<SnapshotSettings> = Section(&SNAPSHOT),
             absent "counts are lost at a restart", example "{path: /var/lib/slidegate}";
-        /// Redis or Valkey servers that share counts, by names of your choice.
+        /// Redis or Valkey servers that share counts, by name.
         key stores = Named(&NAME, &Section(&STORE), 64), absent "only `memory`",
             example "{shared: {redis: \"redis://127.0.0.1:6379\"}}";
         /// Networks of proxies that are trusted to report the client's address.
         key trusted_proxies = List(&Leaf(&NETWORK), 256), default "[]", example "[10.0.0.0/8]";
-        /// How the client's address is found, and how much of it counts.
+        /// How the client's address is found, and how many of its bits count.
         key address = Section(&ADDRESS), absent "the defaults below",
             example "{header: forwarded}";
-        /// Limits that callers and rules name.
+        /// Limits, by the name that callers and rules use.
         key policies = List(&Section(&POLICY), 10_000), default "[]",
             example "[{name: api, quotas: [100/minute]}]";
-        /// Which HTTP requests are checked against which policies, for forward auth.
+        /// The policies of HTTP requests, for forward auth.
         key rules = List(&Section(&RULE), 1000), default "[]",
             example "[{name: all, key: [address], policy: api}]";
-        /// Trees of descriptors for Envoy, as envoyproxy/ratelimit has them.
+        /// Trees of descriptors for Envoy, as in envoyproxy/ratelimit.
         key domains = List(&Section(&DOMAIN), 1000), default "[]",
             example "[{domain: shop, descriptors: [{key: user}]}]";
-        /// How requests of Envoy are answered.
+        /// Replies to Envoy.
         envoy: EnvoySettings = Section(&ENVOY), absent "the defaults below",
             example "{response_headers: true}";
         /// The rate limit fields of HTTP replies.
@@ -78,15 +77,15 @@ section! {
         /// A line of JSON for every decision.
         audit: Option<AuditSettings> = Section(&AUDIT), absent "no audit log",
             example "{path: audit.log}";
-        /// Bounds on what clients may send.
+        /// Bounds on requests.
         limits: LimitSettings = Section(&LIMITS), absent "the defaults below",
             example "{connections: 2000}";
-        /// The daemon's own log.
+        /// The log of the daemon.
         log: LogSettings = Section(&LOG), absent "the defaults below", example "{level: debug}";
-        /// Spans of decisions, for a collector of OpenTelemetry.
+        /// Spans of decisions, for an OpenTelemetry collector.
         tracing: Option<TracingSettings> = Section(&TRACING), absent "no spans",
             example "{endpoint: \"http://127.0.0.1:4317\", sample_ratio: 0.01}";
-        /// Where statistics of Envoy's domains are sent.
+        /// The StatsD server for statistics of Envoy's domains.
         statsd: Option<StatsdSettings> = Section(&STATSD), absent "nowhere",
             example "{address: \"127.0.0.1:8125\"}";
         /// How the client's address is found in rules: from `trusted_proxies` and `address`.
@@ -95,7 +94,7 @@ section! {
 }
 
 section! {
-    /// Where it listens; `None` is `off`.
+    /// The addresses of the listeners. `None` is `off`.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct ListenSettings, LISTEN = "listeners" {
         /// The HTTP API, forward auth, and Envoy's `/json`.
@@ -107,11 +106,11 @@ section! {
         /// The Redis protocol.
         resp: Option<SocketAddr> = Leaf(&ENDPOINT), default "127.0.0.1:6380", example "off",
             via ListenAddress::get;
-        /// Metrics, health, reload. Beyond loopback only with `admin.token_file` or
+        /// Metrics, health, reload. An address other than loopback needs `admin.token_file` or
         /// `admin.tls.client_authority`.
         admin: Option<SocketAddr> = Leaf(&ENDPOINT), default "127.0.0.1:9090",
             example "127.0.0.1:9091", via ListenAddress::get;
-        /// Metrics alone, under every path and without a token, for Prometheus on another machine.
+        /// Only metrics, on every path and without a token, for Prometheus on another machine.
         metrics: Option<SocketAddr> = Leaf(&ENDPOINT), default "off", example "0.0.0.0:9090",
             via ListenAddress::get;
     }
@@ -121,12 +120,13 @@ section! {
     /// A certificate with its key, both as PEM files that may be replaced while the daemon runs.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct TlsSettings, TLS = "TLS" {
-        /// The chain as PEM, the server's own certificate first. Read again when it changes.
+        /// The certificate chain as PEM, the server's certificate first. Read again when it
+        /// changes.
         certificate: PathBuf = Leaf(&FILE), required, example "server.pem";
         /// The private key as PEM.
         key: PathBuf = Leaf(&FILE), required, example "server.key";
-        /// Authorities as PEM: clients must show a certificate of one of them.
-        client_authority: Option<PathBuf> = Leaf(&FILE), absent "clients show no certificate",
+        /// Authorities as PEM. Clients must present a certificate of one of them.
+        client_authority: Option<PathBuf> = Leaf(&FILE), absent "no client certificates",
             example "clients.pem";
         /// A DNS name that the client's certificate must have, with `client_authority`.
         client_name: Option<String> = Leaf(&HOST), absent "any name", example "envoy.internal";
@@ -136,7 +136,7 @@ section! {
 section! {
     /// Access to the admin listener.
     ///
-    /// Loading refuses an admin listener beyond loopback without a token or a client authority.
+    /// On an address other than loopback, it needs a token or a client authority.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct AdminSettings, ADMIN = "admin access" {
         /// A file with the token that requests must carry as `Authorization: Bearer`.
@@ -151,49 +151,50 @@ section! {
 }
 
 section! {
-    /// What is kept on disk.
+    /// The snapshot on disk.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct SnapshotSettings, SNAPSHOT = "a snapshot" {
-        /// A directory for one file per policy, created if it does not exist. Each daemon needs its own.
+        /// A directory for one file per policy, created if it does not exist. Each daemon needs its
+        /// own.
         path: PathBuf = Leaf(&PATH), required, example "/var/lib/slidegate";
-        /// How often it is written. After a crash, counts since the last one are lost.
+        /// The interval between snapshots. After a crash, counts since the last one are lost.
         interval: Duration = Time(SECOND, DAY), default "30s", example "10s";
-        /// Whether to start without the counts of a file that is damaged; otherwise the daemon does not
-        /// start.
+        /// Whether to start without the counts of a file that is damaged; otherwise the daemon does
+        /// not start.
         start_empty_if_damaged: bool = Flag, default "false", example "true";
     }
 }
 
 section! {
-    /// The keys that [`ClientAddress`] is made from, with `trusted_proxies`.
+    /// The keys of [`ClientAddress`], with `trusted_proxies`.
     struct AddressKeys, ADDRESS = "client addresses" {
         /// The header that the trusted proxies write. Only this one is read. `x-forwarded-for` and
-        /// `forwarded` are lists of hops; any other, such as `x-real-ip` or `cf-connecting-ip`,
+        /// `forwarded` are lists of hops. Any other, such as `x-real-ip` or `cf-connecting-ip`,
         /// contains one address.
         header: Option<String> = Leaf(&HEADER),
             absent "`x-forwarded-for` if there are `trusted_proxies`", example "forwarded";
-        /// How many bits of an IPv4 address count.
+        /// The number of bits of an IPv4 address that count.
         ipv4_prefix: u8 = Whole(8, 32), default "32", example "24";
-        /// How many bits of an IPv6 address count: one client commonly has a whole /64.
+        /// The number of bits of an IPv6 address that count. One client usually has a whole /64.
         ipv6_prefix: u8 = Whole(32, 128), default "64", example "56";
     }
 }
 
 section! {
-    /// How requests of Envoy are answered, in the terms of envoyproxy/ratelimit.
+    /// Replies to Envoy, in the terms of envoyproxy/ratelimit.
     #[derive(Debug, Clone, PartialEq)]
-    pub struct EnvoySettings, ENVOY = "answers to Envoy" {
-        /// Whether a request that one descriptor denies is charged to all, as
-        /// envoyproxy/ratelimit does; otherwise to none.
+    pub struct EnvoySettings, ENVOY = "replies to Envoy" {
+        /// Whether a request that one descriptor denies is charged to all, as in
+        /// envoyproxy/ratelimit. By default it is charged to none.
         charge_all: bool = Flag, default "false", example "true";
-        /// Whether one look (`hits_addend: 0`) per key and window passes although the limit is used up, as
-        /// in envoyproxy/ratelimit, which denies a look only above the limit.
+        /// Whether one look (`hits_addend: 0`) per key and window is allowed although the limit is
+        /// used up, as in envoyproxy/ratelimit, which denies a look only above the limit.
         look_grace: bool = Flag, default "false", example "true";
-        /// Whether requests are only checked and counted, and never denied.
+        /// Whether requests are only evaluated and counted, and never denied.
         shadow_mode: bool = Flag, default "false", example "true";
         /// Whether all descriptors are in quota mode.
         quota_mode: bool = Flag, default "false", example "true";
-        /// Whether answers carry the three headers below.
+        /// Whether replies have the three headers below.
         response_headers: bool = Flag, default "false", example "true";
         /// The header with the limit.
         limit_header: String = Leaf(&HEADER), default "RateLimit-Limit",
@@ -201,42 +202,42 @@ section! {
         /// The header with the remaining units.
         remaining_header: String = Leaf(&HEADER), default "RateLimit-Remaining",
             example "X-RateLimit-Remaining";
-        /// The header with the number of seconds until more is available.
+        /// The header with the number of seconds until more units are available.
         reset_header: String = Leaf(&HEADER), default "RateLimit-Reset",
             example "X-RateLimit-Reset";
         /// Whether that header contains seconds since the epoch, by this machine's clock, instead.
         reset_epoch: bool = Flag, default "false", example "true";
         /// Whether answers carry the metadata of descriptors.
         dynamic_metadata: bool = Flag, default "false", example "true";
-        /// What is answered when the store of a domain fails, unless the domain or a descriptor says
-        /// otherwise: an RPC error, on which Envoy's `failure_mode_deny` decides, or a decision.
+        /// The default result when the store of a domain fails: an RPC error, on which Envoy's
+        /// `failure_mode_deny` decides, or a decision. A domain or a descriptor can override it.
         failure_mode: EnvoyFailureMode = Choice(EnvoyFailureMode::WORDS), default "error",
             example "local";
-        /// Whether `/healthcheck` and gRPC health fail while a store of a domain does not answer.
+        /// Whether `/healthcheck` and gRPC health fail while a store of a domain does not reply.
         health_needs_store: bool = Flag, default "false", example "true";
         /// Whether `/healthcheck` and gRPC health fail while there is no domain.
         health_needs_limits: bool = Flag, default "false", example "true";
         /// Whether several files may add to one domain.
         merge_domains: bool = Flag, default "false", example "true";
-        /// The share of a limit from which on a request counts as near it; to thousandths.
+        /// The share of a limit from which a request counts as near it, in thousandths.
         near_limit_thousandths("near_limit_ratio"): u16 = Decimal(0.0, 1.0), default "0.8",
             example "0.9", via thousandths;
     }
 }
 
 section! {
-    /// The guard against overload; the settings of `slidegate-tower`'s.
+    /// The guard against overload, with the settings of `slidegate-tower`.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct OverloadSettings, OVERLOAD = "the overload guard" {
-        /// Whether it guards the HTTP listener and the calls of gRPC.
+        /// Whether the HTTP listener and gRPC calls are guarded.
         enabled: bool = Flag, default "false", example "true";
-        /// How far arrivals may exceed their baseline, in per cent of it.
+        /// The maximum of arrivals in percent of their baseline.
         multiple_percent: u32 = Whole(101, 10_000), default "200", example "300";
-        /// Requests served at a time, over both.
+        /// The maximum number of requests in service, over both.
         concurrency_max: Option<usize> = Whole(1, 10_000_000), absent "no bound", example "512";
-        /// Requests that may wait for room at a time.
+        /// The maximum number of requests in the queue.
         queue_max: usize = Whole(0, 10_000_000), default "256", example "64";
-        /// How long a request may wait for room.
+        /// The maximum time of a request in the queue.
         delay_max: Duration = Time(Duration::ZERO, MINUTE), default "250ms", example "100ms";
     }
 }
@@ -245,24 +246,25 @@ section! {
     /// The audit log: a line of JSON for each decision.
     #[derive(Clone, PartialEq, Eq)]
     pub struct AuditSettings, AUDIT = "the audit log" {
-        /// The file; older ones get a number behind the name.
+        /// The file. Older ones get a number after the name.
         path: PathBuf = Leaf(&PATH), required, example "audit.log";
-        /// Which decisions are recorded.
+        /// The decisions that are recorded.
         decisions: AuditDecisions = Choice(AuditDecisions::WORDS), default "denials",
             example "sampled";
-        /// How many of a hundred, with `decisions: sampled`.
+        /// The percentage of decisions, with `decisions: sampled`.
         sample_percent: u8 = Whole(1, 100), default "1", example "10";
-        /// The size of a file in MiB, from which on a new one is begun.
+        /// The size of a file in MiB from which a new one is started.
         size_max("size_max_mb"): u64 = Whole(1, 1 << 20), default "100", example "500",
             via mebibytes;
-        /// Files kept, the current one included.
+        /// The number of files, including the current one.
         files: u32 = Whole(1, 1000), default "5", example "10";
-        /// Whether lines are brought to the disk (fsync) when they are written, five times per second.
+        /// Whether lines are brought to the disk (fsync) when they are written, five times per
+        /// second.
         fsync: bool = Flag, default "false", example "true";
         /// Whether requests are denied while decisions cannot be recorded, with `decisions: all`.
         required: bool = Flag, default "false", example "true";
-        /// A file of at least 16 bytes that secret keys are hashed with, so that the same key has the same
-        /// hash on all nodes.
+        /// A file of at least 16 bytes that secret keys are hashed with, so that the same key has
+        /// the same hash on all nodes.
         key key_secret_file = Leaf(&PATH),
             absent "the file `PATH.secret` next to the log, which is created",
             example "audit.secret";
@@ -287,33 +289,32 @@ words! {
         Denials = "denials",
         /// All decisions.
         All = "all",
-        /// A share of all decisions.
+        /// A sample of all decisions.
         Sampled = "sampled",
     }
 }
 
 section! {
-    /// Bounds on what clients may send.
+    /// Bounds on requests.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct LimitSettings, LIMITS = "bounds" {
-        /// Connections open at a time, for each data listener. Lowered at the start if the limit of
-        /// file descriptors does not allow so many.
+        /// The maximum number of open connections per data listener. Lowered at the start if the
+        /// limit of file descriptors is too low.
         connections: usize = Whole(1, 10_000_000), default "10000", example "2000";
-        /// How long a client may take to send the head of a request, or a command of the Redis
-        /// protocol.
+        /// The time for a client to send the head of a request, or a command of the Redis protocol.
         header_timeout: Duration = Time(Duration::from_millis(10), HOUR), default "10s",
             example "5s";
-        /// The largest body of the HTTP API, in KiB.
+        /// The maximum size of a body of the HTTP API, in KiB.
         body_max("body_max_kb"): usize = Whole(1, 64 << 10), default "64", example "256",
             via kibibytes;
-        /// The largest message of Envoy's protocol, over gRPC and at `/json`, in KiB. It must fit all
-        /// descriptors of a request: on an error Envoy allows the request by default.
+        /// The maximum size of a message of Envoy's protocol, over gRPC and at `/json`, in KiB. It
+        /// must fit all descriptors of a request: on an error, Envoy allows the request by default.
         message_max("message_max_kb"): usize = Whole(1, 64 << 10), default "1024", example "4096",
             via kibibytes;
-        /// Checks in one batch.
+        /// The maximum number of checks in a batch.
         batch_max: usize = Whole(1, 1_000_000), default "1000", example "100";
-        /// The longest key of the HTTP API and of the Redis protocol, in bytes. Longer values in
-        /// Envoy's descriptors and in the keys of rules are counted by their digest.
+        /// The maximum length of a key of the HTTP API and of the Redis protocol, in bytes. Longer
+        /// values in Envoy's descriptors and in the keys of rules are counted by their digest.
         key_max: usize = Whole(16, 65_536), default "1024", example "256";
         /// The longest time that a request of the HTTP API, of forward auth or of the Redis protocol may
         /// wait for units; 0 for none.
@@ -322,34 +323,34 @@ section! {
         waiters_max: usize = Whole(1, 1_000_000), default "1024", example "100";
         /// Descriptors in one request of Envoy.
         descriptors_max: usize = Whole(1, 64), default "64", example "16";
-        /// Requests in flight on one HTTP/2 connection.
+        /// The maximum number of requests in flight on one HTTP/2 connection.
         streams_max: u32 = Whole(1, 1 << 20), default "1024", example "256";
     }
 }
 
 section! {
-    /// The process's own log.
+    /// The log of the process.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct LogSettings, LOG = "the log" {
-        /// What is logged: this level and those that are more severe.
+        /// The minimum severity of events that are logged.
         level: LogLevel = Choice(LogLevel::WORDS), default "info", example "warn";
-        /// For people, or one JSON object per line.
+        /// Text, or one JSON object per line.
         format: LogFormat = Choice(LogFormat::WORDS), default "text", example "json";
     }
 }
 
 words! {
-    /// How severe an event is.
+    /// The severity of an event.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
     pub enum LogLevel {
-        /// Something failed.
+        /// A failure.
         Error = "error",
-        /// Something will fail.
+        /// A future failure.
         Warn = "warn",
-        /// What an operator wants to know.
+        /// For operators.
         #[default]
         Info = "info",
-        /// What a developer wants to know.
+        /// For developers.
         Debug = "debug",
         /// Everything.
         Trace = "trace",
@@ -357,7 +358,7 @@ words! {
 }
 
 words! {
-    /// The form of the log.
+    /// The format of the log.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub enum LogFormat {
         /// For people.
@@ -369,15 +370,15 @@ words! {
 }
 
 section! {
-    /// Where spans of decisions are sent, and how many.
+    /// The collector of spans, and the sampling.
     #[derive(Debug, Clone, PartialEq)]
     pub struct TracingSettings, TRACING = "tracing" {
-        /// The collector, called with OTLP over gRPC; `OTEL_EXPORTER_OTLP_ENDPOINT` is the same.
-        /// Needs a program built with `--features otlp`.
+        /// The collector, with OTLP over gRPC. `OTEL_EXPORTER_OTLP_ENDPOINT` sets it too. Needs a
+        /// program built with `--features otlp`.
         endpoint: String = Leaf(&COLLECTOR), needed "no spans", example "http://127.0.0.1:4317";
-        /// The share of requests that get a span, of those whose callers do not decide it.
+        /// The share of requests that get a span, unless the caller decides.
         sample_ratio: f64 = Decimal(0.0, 1.0), default "1", example "0.01";
-        /// Spans that wait to be sent; more are dropped.
+        /// The maximum number of spans that wait to be sent. More are dropped.
         queue_max: usize = Whole(1, 1_000_000), default "2048", example "10000";
     }
 }
@@ -386,7 +387,7 @@ fn kibibytes(count: usize) -> usize {
     count << 10
 }
 
-/// A share as thousandths, rounded to the nearest.
+/// Converts a share to thousandths, rounded to the nearest.
 fn thousandths(share: f64) -> u16 {
     (0..=1000).rev().find(|whole| f64::from(*whole) <= share * 1000.0 + 0.5).unwrap_or(0)
 }
@@ -408,7 +409,7 @@ fn client_address(root: &Node, reader: &mut Reader<'_>) -> ClientAddress {
         };
     }
     builder.build().unwrap_or_else(|error| {
-        // Each network was checked alone; what is left is how all of it fits together.
+        // Each network was checked separately. This checks how they fit together.
         let node = root.find("address.header").or_else(|| root.get("trusted_proxies"));
         if let (Some(node), false) = (node, reader.report.has_errors()) {
             let finding = reader.report.error(node.span, "address", error.to_string());
@@ -418,7 +419,7 @@ fn client_address(root: &Node, reader: &mut Reader<'_>) -> ClientAddress {
     })
 }
 
-/// Reads all settings of a tree; what is absent is at its default.
+/// Reads all settings of a tree. Absent ones have their defaults.
 pub(super) fn settings(root: &Node, reader: &mut Reader<'_>) -> Settings {
     let settings = Settings::read(root, reader).unwrap_or_default();
     check_listeners(root, &settings, reader.report);
@@ -439,13 +440,13 @@ fn check_audit(root: &Node, settings: &Settings, report: &mut Report) {
     }
 }
 
-/// Two listeners on one address would only be found out at the start.
+/// Reports two listeners on one address, which would otherwise fail at the start.
 fn check_listeners(root: &Node, settings: &Settings, report: &mut Report) {
     let ListenSettings { http, grpc, resp, admin, metrics } = settings.listen;
     let all =
         [("http", http), ("grpc", grpc), ("resp", resp), ("admin", admin), ("metrics", metrics)];
     for (index, (name, address)) in all.iter().enumerate() {
-        // Port 0 is any free one.
+        // Port 0 is any free port.
         let Some(address) = address.filter(|address| address.port() != 0) else { continue };
         let taken = |other: &&(&str, Option<SocketAddr>)| {
             other.1.is_some_and(|other| overlap(address, other))
@@ -459,8 +460,8 @@ fn check_listeners(root: &Node, settings: &Settings, report: &mut Report) {
     }
 }
 
-/// Returns whether a process cannot listen on both addresses. `0.0.0.0` is every IPv4 address, and `[::]`
-/// every address.
+/// Returns whether a process cannot listen on both addresses. `0.0.0.0` is every IPv4 address, and
+/// `[::]` every address.
 fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     let covers = |wide: SocketAddr, address: SocketAddr| {
         let is_any = wide.ip().is_unspecified();
@@ -470,7 +471,7 @@ fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     one.port() == other.port() && is_same
 }
 
-/// Beyond loopback, any client that reaches the port could reset limits.
+/// Reports an admin listener on an address other than loopback without access control.
 fn check_admin(root: &Node, settings: &Settings, report: &mut Report) {
     let admin = &settings.admin;
     let verified = admin.tls.as_ref().is_some_and(|tls| tls.client_authority.is_some());
@@ -478,7 +479,7 @@ fn check_admin(root: &Node, settings: &Settings, report: &mut Report) {
     let open = settings.listen.admin.is_some_and(|address| !address.ip().is_loopback());
     if let (true, false, Some(node)) = (open, guarded, root.find("listen.admin")) {
         let address = node.as_scalar().map_or("", |scalar| &scalar.text);
-        let message = format!("anybody who reaches {address} could use the admin listener");
+        let message = format!("every client that reaches {address} could use the admin listener");
         let finding = report.error(node.span, "admin-open", message);
         finding
             .help("set `admin.token_file` or `admin.tls.client_authority`, or listen on 127.0.0.1");

@@ -1,26 +1,25 @@
-//! The answer to a list of descriptors.
+//! Decides a list of descriptors.
 
 use core::fmt;
 
 use slidegate_gate::Caller;
 
-use super::decide::{Failures, Judge};
+use super::decide::{Failures, LimitChecks};
 use super::meter::Met;
 use super::question::{Invalid, Question};
 use super::response::{Code, Response, Status};
 use super::{Domain, Domains, told};
 use crate::config::{EnvoySettings, LimitSettings, Settings};
 
-/// How descriptors are answered, for all domains.
+/// Settings for all domains.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// The settings of the reference service that a drop-in has too, and one of our own.
+    /// The settings of the reference service, and extensions.
     pub envoy: EnvoySettings,
     /// The maximum number of descriptors in a request, at most
     /// [`DESCRIPTORS_MAX`](super::DESCRIPTORS_MAX).
     pub descriptors_max: usize,
-    /// The longest text that becomes part of a key as it is, in bytes. Longer ones are counted by
-    /// their digest.
+    /// The maximum length of a text in a key, in bytes. Longer ones are counted by their digest.
     pub key_max: usize,
 }
 
@@ -37,12 +36,12 @@ impl From<&Settings> for Options {
     }
 }
 
-/// Why a list of descriptors gets no answer.
+/// The error of a request that gets no decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AnswerError {
-    /// The question is empty or beyond a bound.
+    /// The request is empty or exceeds a bound.
     Invalid(Invalid),
-    /// A store gave no answer, and the failure mode is an error.
+    /// A store did not reply, and the failure mode is an error.
     StoreFailed,
 }
 
@@ -56,19 +55,19 @@ impl fmt::Display for AnswerError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Invalid(invalid) => invalid.fmt(formatter),
-            Self::StoreFailed => formatter.write_str("the store gave no answer: ask again later"),
+            Self::StoreFailed => formatter.write_str("the store did not reply: retry later"),
         }
     }
 }
 
 impl core::error::Error for AnswerError {}
 
-/// Answers a list of descriptors: asks every limit that they meet, and says what becomes of the
-/// request. In memory it never waits.
+/// Decides a list of descriptors: checks every limit that they match. In memory it never waits.
 ///
 /// # Errors
 ///
-/// When the question is empty or beyond a bound, or when a store fails whose failure mode is an error.
+/// Returns an error if the request is empty or exceeds a bound, or if a store fails whose failure
+/// mode is an error.
 pub async fn answer(
     domains: &Domains,
     question: &Question<'_>,
@@ -92,21 +91,21 @@ pub async fn answer(
         Met::Limited(meter) => Some(&mut **meter),
         Met::Free | Met::Unlimited => None,
     });
-    let mut judge = Judge {
+    let mut checks = LimitChecks {
         meters: meters.collect(),
         free_quotas,
         options,
         failures: Failures::default(),
         caller,
     };
-    let is_over = judge.judge().await;
-    if judge.failures.any {
+    let is_over = checks.check().await;
+    if checks.failures.any {
         statistics.store_error.add(1);
     }
-    if judge.failures.errors {
+    if checks.failures.errors {
         return Err(AnswerError::StoreFailed);
     }
-    for meter in &judge.meters {
+    for meter in &checks.meters {
         meter.count(options.envoy.near_limit_thousandths);
     }
     if is_over && options.envoy.shadow_mode {
@@ -116,7 +115,7 @@ pub async fn answer(
     Ok(respond(overall, question, &met, options))
 }
 
-/// What each descriptor meets, without those that another one replaces.
+/// Returns the match of each descriptor, without limits that another one replaces.
 fn meet<'d>(domain: &'d Domain, question: &Question<'_>, key_max: usize) -> Vec<Met<'d>> {
     let mut replaced: Vec<&str> = Vec::new();
     let mut met = Vec::with_capacity(question.descriptors.len());
@@ -136,7 +135,8 @@ fn meet<'d>(domain: &'d Domain, question: &Question<'_>, key_max: usize) -> Vec<
     met
 }
 
-/// Puts all in quota mode; how many of them have no limit and so pass.
+/// Puts all limits in quota mode. Returns the number of descriptors without a limit, which are
+/// allowed.
 fn quotas_only(met: &mut [Met<'_>]) -> usize {
     let mut free = 0;
     for met in met {

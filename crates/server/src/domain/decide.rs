@@ -1,4 +1,4 @@
-//! Asking the limits that a request has met, all or nothing.
+//! Checks the limits that a request matches, all or nothing.
 
 use slidegate::{Cost, Decision, Error};
 use slidegate_gate::{Ask, Caller, Decided, check_all};
@@ -9,7 +9,7 @@ use super::question::Hits;
 use crate::spec::EnvoyFailureMode;
 
 /// The limits of one request.
-pub(super) struct Judge<'a, 'd> {
+pub(super) struct LimitChecks<'a, 'd> {
     pub(super) meters: Vec<&'a mut Meter<'d>>,
     /// Descriptors without a limit that count among those in quota mode.
     pub(super) free_quotas: usize,
@@ -18,7 +18,7 @@ pub(super) struct Judge<'a, 'd> {
     pub(super) caller: Caller<'a>,
 }
 
-/// What stores did not answer.
+/// Failures of stores.
 #[derive(Debug, Default)]
 pub(super) struct Failures {
     /// Whether a store failed.
@@ -46,13 +46,14 @@ impl Failures {
     }
 }
 
-impl Judge<'_, '_> {
-    /// Asks all limits; whether the request is over them.
+impl LimitChecks<'_, '_> {
+    /// Checks all limits. Returns `true` if the request is over them.
     ///
-    /// A request passes when no limit denies, of those in quota mode not all. One that does not pass
-    /// is charged nowhere, unless every limit is charged by itself. The rest is not asked when a
-    /// failed store makes the answer an error.
-    pub(super) async fn judge(&mut self) -> bool {
+    /// A request is allowed if no limit denies; of the limits in quota mode, at least one has to
+    /// allow it. A denied request is charged to no limit, unless every limit is charged
+    /// independently. The remaining limits are not checked if a failed store makes the result an
+    /// error.
+    pub(super) async fn check(&mut self) -> bool {
         self.look_and_give_back().await;
         if self.failures.errors {
             return true;
@@ -67,7 +68,7 @@ impl Judge<'_, '_> {
         self.is_denied() || self.is_quota_used_up()
     }
 
-    /// First whatever takes nothing.
+    /// First runs the operations that take no units.
     async fn look_and_give_back(&mut self) {
         let (failures, caller) = (&mut self.failures, self.caller);
         let has_grace = self.options.envoy.look_grace;
@@ -89,7 +90,8 @@ impl Judge<'_, '_> {
         }
     }
 
-    /// Every limit by itself. What is denied because only a part of it fits is charged whole.
+    /// Checks every limit independently. A request that is denied because only a part of it fits is
+    /// charged in full.
     async fn take_each(&mut self) {
         let (failures, caller) = (&mut self.failures, self.caller);
         for meter in &mut self.meters {
@@ -105,7 +107,7 @@ impl Judge<'_, '_> {
         }
     }
 
-    /// All limits or none; then those in quota mode, of which one is enough.
+    /// Takes from all limits or none, then from those in quota mode, of which one is enough.
     async fn take_all_or_none(&mut self) {
         self.take_rates().await;
         if self.failures.errors {
@@ -144,13 +146,14 @@ impl Judge<'_, '_> {
         }
     }
 
-    /// Gives back what the request took before its quota was found to be used up.
+    /// Refunds units that the request took before its quota was found to be used up.
     async fn give_up(&mut self) {
         let failures = &mut self.failures;
         for meter in &mut self.meters {
             let receipt = meter.standing.decision.take().and_then(Decision::into_receipt);
             if let (Some(receipt), Some(gate)) = (receipt, meter.gate.as_deref()) {
-                // What cannot be given back counts until its window has passed: the safe side.
+                // Units that cannot be refunded count until their window has passed, which never
+                // over-admits.
                 let given = gate.refund(meter.key.as_slice(), None, receipt).await;
                 failures.note_error(meter.failure_mode, &given);
                 look(meter, failures).await;
@@ -158,7 +161,7 @@ impl Judge<'_, '_> {
         }
     }
 
-    /// Looks at limits that the request will not take from.
+    /// Evaluates limits that the request will not take from.
     async fn look_at(&mut self, wanted: impl Fn(&Meter<'_>) -> bool) {
         let failures = &mut self.failures;
         for meter in self.meters.iter_mut().filter(|meter| wanted(meter)) {
@@ -178,7 +181,7 @@ impl Judge<'_, '_> {
     }
 }
 
-/// What a meter asks for, if it takes anything.
+/// Returns the check of a meter, if it takes units.
 fn ask<'m>(meter: &'m Meter<'_>) -> Option<Ask<'m>> {
     let (Hits::Take(cost), Some(gate)) = (meter.hits, meter.gate.as_deref()) else {
         return None;
@@ -196,7 +199,7 @@ async fn look(meter: &mut Meter<'_>, failures: &mut Failures) {
     failures.note_error(meter.failure_mode, &looked);
     match looked {
         Ok(decision) => {
-            // What gives back is never over, however little is left.
+            // A refund is never over the limit.
             let is_over = !matches!(meter.hits, Hits::GiveBack(_)) && is_over(&decision);
             meter.decided(decision, is_over, false);
         }

@@ -1,4 +1,4 @@
-//! What one descriptor of a request has met, and how that judged.
+//! The match of one descriptor, and its decision.
 
 use core::ops::Deref;
 use core::time::Duration;
@@ -16,24 +16,24 @@ use super::statistics::HitCounts;
 use crate::gates::UnitGates;
 use crate::spec::{EnvoyFailureMode, Unit};
 
-/// What one descriptor has met.
+/// The match of one descriptor.
 #[derive(Debug)]
 pub(super) enum Met<'d> {
-    /// Nothing, or a limit that another one replaces.
+    /// No limit, or one that another limit replaces.
     Free,
-    /// A limit that lets everything through.
+    /// A limit that allows every request.
     Unlimited,
     /// A limit.
     Limited(Box<Meter<'d>>),
 }
 
-/// A limit, and what is asked of it.
+/// A limit, and the operation on it.
 #[derive(Debug)]
 pub(super) struct Meter<'d> {
     pub(super) requests: u32,
     pub(super) unit: Unit,
     pub(super) name: Option<&'d Arc<str>>,
-    /// `None` where nothing passes.
+    /// `None` if every request is denied.
     pub(super) gate: Option<Held<'d, Gate, Box<Gate>>>,
     pub(super) shadow_mode: bool,
     pub(super) quota_mode: bool,
@@ -42,31 +42,31 @@ pub(super) struct Meter<'d> {
     pub(super) counts: Held<'d, HitCounts, Arc<HitCounts>>,
     pub(super) key: KeyBytes,
     pub(super) hits: Hits,
-    /// Where a look takes its grace from.
+    /// The gates for the grace of a look.
     pub(super) units: &'d UnitGates,
-    /// How it judged.
-    pub(super) standing: Standing,
+    /// The decision.
+    pub(super) standing: LimitStatus,
 }
 
-/// Something of the configuration, or made for one request.
+/// A value of the configuration, or one created for a request.
 #[derive(Debug)]
 pub(super) enum Held<'d, T, Made> {
     Configured(&'d T),
     Made(Made),
 }
 
-/// Where a limit stands.
+/// The status of a limit.
 #[derive(Debug)]
-pub(super) struct Standing {
-    /// Whether it has no room for this, enforced or not.
+pub(super) struct LimitStatus {
+    /// Whether the request does not fit, enforced or not.
     pub(super) is_over: bool,
     /// Units left now.
     remaining: u64,
-    /// Units of this request among those taken.
+    /// Units of this request that were taken.
     charged: u64,
-    /// When this would pass, or when there will be more.
+    /// The time until the request would be allowed, or until more units are available.
     until: Duration,
-    /// What it handed out.
+    /// The decision of the gate.
     pub(super) decision: Option<Decision>,
 }
 
@@ -82,15 +82,15 @@ impl<T, Made: Deref<Target = T>> Deref for Held<'_, T, Made> {
 }
 
 impl Meter<'_> {
-    /// Whether it stands in the way of the request, or of its part of the quota.
+    /// Returns `true` if it denies the request, or its part of the quota.
     pub(super) fn denies(&self) -> bool {
         self.standing.is_over && !self.shadow_mode
     }
 
-    /// Takes note of a decision. `charged` says whether its units were taken.
+    /// Records a decision. `charged` is set if its units were taken.
     pub(super) fn decided(&mut self, decision: Decision, is_over: bool, charged: bool) {
         let wait = if is_over {
-            // What never passes is told to come back when all units are free, at the latest.
+            // A request that can never be allowed gets the time until all units are free.
             decision.retry_after().duration().unwrap_or(self.unit.window())
         } else {
             decision.reset_after()
@@ -101,11 +101,11 @@ impl Meter<'_> {
         };
         let remaining = decision.remaining();
         self.standing =
-            Standing { is_over, remaining, charged, until: wait, decision: Some(decision) };
+            LimitStatus { is_over, remaining, charged, until: wait, decision: Some(decision) };
     }
 
-    /// Takes the one look of this key and window that passes although the limit is used up. Returns
-    /// `false` if it was taken already.
+    /// Takes the one look of this key and window that is allowed although the limit is used up.
+    /// Returns `false` if it was taken already.
     pub(super) async fn take_grace(&self, caller: Caller<'_>) -> bool {
         let Ok(gate) = self.units.gate(1, self.unit) else { return false };
         let key = [b"look\0", self.key.as_slice()].concat();
@@ -113,25 +113,25 @@ impl Meter<'_> {
         decided.decision.is_allowed() && !decided.decision.is_degraded()
     }
 
-    /// The store gave no answer to a look.
+    /// Records that the store did not reply to a look.
     pub(super) fn unanswered(&mut self) {
         match self.failure_mode {
             EnvoyFailureMode::Deny => self.closed(),
-            _ => self.standing = Standing::unknown(self.requests),
+            _ => self.standing = LimitStatus::unknown(self.requests),
         }
     }
 
-    /// Nothing passes.
+    /// Records that every request is denied.
     pub(super) fn closed(&mut self) {
         let is_over = !matches!(self.hits, Hits::GiveBack(_));
         let until = self.unit.window();
-        self.standing = Standing { is_over, until, ..Standing::unknown(0) };
+        self.standing = LimitStatus { is_over, until, ..LimitStatus::unknown(0) };
     }
 
     pub(super) fn status(&self) -> Status {
-        let Standing { is_over, remaining, until, .. } = self.standing;
-        // Envoy drops fractions when it writes `retry-after` and `x-ratelimit-reset`, so a client that
-        // obeys them would come back too early.
+        let LimitStatus { is_over, remaining, until, .. } = self.standing;
+        // Envoy drops fractions when it writes `retry-after` and `x-ratelimit-reset`, so a client
+        // that obeys them would return too early.
         let algorithm = self.gate.as_ref().map(|gate| gate.store().policy().algorithm());
         let window = self.unit.window();
         let seconds = wait_seconds(until, window, algorithm.unwrap_or_default());
@@ -148,16 +148,16 @@ impl Meter<'_> {
         }
     }
 
-    /// Counts what happened. `near` is the part of a limit that is near it, in thousandths.
+    /// Counts the result. `near` is the part of a limit from which it is near, in thousandths.
     pub(super) fn count(&self, near: u16) {
-        let Standing { is_over, remaining, charged, .. } = self.standing;
+        let LimitStatus { is_over, remaining, charged, .. } = self.standing;
         let limit = u64::from(self.requests);
         match self.hits {
             Hits::GiveBack(units) => self.counts.total_negative_hits.add(units),
             Hits::Look => {}
             Hits::Take(cost) => {
                 let used = limit.saturating_sub(remaining).saturating_sub(charged);
-                // Rounded down, as the reference service does: the earlier warning.
+                // Rounded down, as in the reference service: the earlier warning.
                 let near = limit * u64::from(near) / 1_000;
                 let over = self.counts.note(used, cost.get(), limit, near, is_over);
                 if self.shadow_mode {
@@ -168,8 +168,9 @@ impl Meter<'_> {
     }
 }
 
-impl Standing {
-    /// As if nothing had been taken: before a limit was asked, and when its store did not answer.
+impl LimitStatus {
+    /// Returns the status as if nothing had been taken: before the check, and if the store did not
+    /// reply.
     pub(super) fn unknown(requests: u32) -> Self {
         let (remaining, until) = (u64::from(requests), Duration::ZERO);
         Self { is_over: false, remaining, charged: 0, until, decision: None }

@@ -1,14 +1,15 @@
-//! Envoy's side: a tree of descriptors, compiled for matching, and the answer to a list of them.
+//! Envoy's domains: a tree of descriptors, compiled for matching, and decisions for lists of them.
 //!
-//! The words of the protocol (domain, descriptor, hits) live here and in [`grpc`](crate::grpc); the
-//! semantics are those of envoyproxy/ratelimit, with windows that slide:
+//! Only this module and [`grpc`](crate::grpc) use the terms of the protocol (domain, descriptor,
+//! hits). The semantics are those of envoyproxy/ratelimit, with windows that slide:
 //!
-//! * A request that one descriptor denies charges none; [`charge_all`](crate::config::EnvoySettings::charge_all) charges as the
-//!   reference service does.
-//! * A denied request is not recorded, so the wait that it is told is exact, and does not grow.
-//! * A look (`hits_addend` 0) is over when not even one unit is left, unless
+//! * If one descriptor denies a request, none is charged;
+//!   [`charge_all`](crate::config::EnvoySettings::charge_all) charges as the reference service
+//!   does.
+//! * A denied request is not recorded, so its `retry-after` is exact and does not grow.
+//! * A look (`hits_addend` 0) is over the limit if no unit is left, unless
 //!   [`look_grace`](crate::config::EnvoySettings::look_grace) lets one pass.
-//! * The windows are as long as those of the reference service, and begin anywhere.
+//! * The windows are as long as those of the reference service, and start at any time.
 
 mod answer;
 mod decide;
@@ -33,7 +34,7 @@ pub use self::answer::{AnswerError, Options, answer};
 pub(crate) use self::json::read as json_form;
 pub use self::json::{JsonReply, healthcheck, json};
 use self::key::KeyBytes;
-use self::meter::{Held, Met, Meter, Standing};
+use self::meter::{Held, LimitStatus, Met, Meter};
 use self::question::Hits;
 pub use self::question::{
     DESCRIPTORS_MAX, Descriptor, ENTRIES_MAX, Entry, Invalid, Override, Question, TEXT_MAX,
@@ -47,19 +48,19 @@ pub(crate) use self::tree::{How, LevelNames};
 use crate::gates::{DomainStore, GateFactory, UnitGates};
 use crate::spec::{DomainSpec, EnvoyFailureMode};
 
-/// A tree of descriptors at work.
+/// A compiled tree of descriptors.
 #[derive(Debug)]
 pub struct Domain {
     name: Box<str>,
     root: TreeLevel,
-    /// For limits that requests bring along.
+    /// For limits in requests.
     units: UnitGates,
-    /// What is answered to them when the store fails.
+    /// Their failure mode.
     failure_mode: EnvoyFailureMode,
     book: Arc<Book>,
 }
 
-/// All domains, and what has happened to them.
+/// All domains with their statistics.
 #[derive(Debug)]
 pub struct Domains {
     by_name: HashMap<Box<str>, Domain>,
@@ -86,7 +87,7 @@ impl Domains {
                 (Box::from(spec.name.as_str()), Domain::new(spec, factory, statistics)?);
             domains.names.push(Box::clone(&name));
             if domains.by_name.insert(name, domain).is_some() {
-                let message = format!("domain {:?} is there twice: join its files", spec.name);
+                let message = format!("duplicate domain {:?}: join its files", spec.name);
                 return Err(Error::new(ErrorKind::Setting, message));
             }
         }
@@ -103,26 +104,26 @@ impl Domains {
         self.names.iter().filter_map(|name| self.get(name))
     }
 
-    /// Returns what has happened to descriptors.
+    /// Returns the statistics of descriptors.
     pub fn statistics(&self) -> &Statistics {
         &self.statistics
     }
 }
 
 impl Domain {
-    /// Compiles a tree; its gates are made by `factory`.
+    /// Compiles a tree. `factory` creates its gates.
     ///
     /// # Errors
     ///
-    /// When a key is empty, a descriptor is there twice, a text or the tree is too long to be met,
-    /// a setting contradicts another, or the store is not configured.
+    /// Returns an error if a key is empty, a descriptor is repeated, a text or the tree is too
+    /// long, a setting contradicts another, or the store is not configured.
     pub fn new(
         spec: &DomainSpec,
         factory: &mut GateFactory<'_>,
         statistics: &Statistics,
     ) -> Result<Self, Error> {
         let book = statistics.book(&spec.name);
-        // Limits that requests bring along count as the first that is configured does.
+        // Limits in requests use the algorithm of the first configured limit.
         let algorithm = spec.algorithms().first().copied().unwrap_or(Algorithm::Log);
         let store = DomainStore { name: &spec.store, failure_mode: spec.failure_mode };
         let units = factory.units(store, &format!("{}:override", spec.name), algorithm)?;
@@ -132,17 +133,17 @@ impl Domain {
         Ok(Self { name: spec.name.as_str().into(), root, units, failure_mode, book })
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What has happened to its limits.
+    /// Returns the statistics of its limits.
     pub fn book(&self) -> &Arc<Book> {
         &self.book
     }
 
-    /// What a descriptor meets, and the names that this replaces.
+    /// Returns the match of a descriptor, and the names of limits that it replaces.
     fn meet(
         &self,
         descriptor: &Descriptor<'_>,
@@ -188,12 +189,12 @@ impl Domain {
             key,
             hits,
             units: &self.units,
-            standing: Standing::unknown(rate.requests),
+            standing: LimitStatus::unknown(rate.requests),
         };
         (Met::Limited(Box::new(meter)), &rule.replaces)
     }
 
-    /// A limit that the request brings along: whatever is configured, and never in shadow.
+    /// Returns the limit of a request: it overrides the configuration and is never in shadow mode.
     fn meter_of(
         &self,
         descriptor: &Descriptor<'_>,
@@ -211,7 +212,7 @@ impl Domain {
             requests,
             unit,
             name: None,
-            // Zero denies whatever the state, so it needs none.
+            // Zero denies in any state, so it needs none.
             gate: (requests > 0)
                 .then(|| self.units.gate(requests, unit).ok())
                 .flatten()
@@ -224,7 +225,7 @@ impl Domain {
             key,
             hits,
             units: &self.units,
-            standing: Standing::unknown(requests),
+            standing: LimitStatus::unknown(requests),
         }
     }
 
@@ -235,8 +236,8 @@ impl Domain {
     }
 }
 
-/// All limits of all domains as text, as the reference service shows them at `/rlconfig`: one line
-/// for each limit, with its name, unit, requests, and modes.
+/// Formats all limits of all domains, as the reference service does at `/rlconfig`: one line per
+/// limit, with its name, unit, requests, and modes.
 pub fn dump(domains: &Domains) -> String {
     let mut text = String::new();
     for rule in domains.iter().flat_map(|domain| domain.rules()) {
@@ -244,7 +245,7 @@ pub fn dump(domains: &Domains) -> String {
             Some(rate) => (rate.unit.name().to_ascii_uppercase(), rate.requests),
             None => ("UNKNOWN".to_owned(), 0),
         };
-        // Writing to a string cannot fail.
+        // Writing to a string never fails.
         let _ = writeln!(
             text,
             "{}: unit={unit} requests_per_unit={requests}, shadow_mode: {}, quota_mode: {}",

@@ -1,4 +1,4 @@
-//! The limit of a level, ready to be met.
+//! The compiled limit of a level.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::spec::{DescriptorSpec, EnvoyFailureMode, LimitSpec, Unit};
 /// The limit of a level.
 #[derive(Debug)]
 pub(super) struct Rule {
-    /// `None` is unlimited.
+    /// `None` if unlimited.
     pub(super) rate: Option<Rate>,
     pub(super) name: Option<Arc<str>>,
     pub(super) replaces: Box<[Box<str>]>,
@@ -22,18 +22,18 @@ pub(super) struct Rule {
     pub(super) quota_mode: bool,
     pub(super) failure_mode: EnvoyFailureMode,
     pub(super) metadata: Option<Map<String, Value>>,
-    /// Under its configured name.
+    /// The counts under its configured name.
     pub(super) counts: Arc<HitCounts>,
-    /// The domain and every level's key and value.
+    /// The domain, and key and value of every level.
     pub(super) label: Box<str>,
 }
 
-/// So many in so much time.
+/// A number of requests in a time unit.
 #[derive(Debug)]
 pub(super) struct Rate {
     pub(super) requests: u32,
     pub(super) unit: Unit,
-    /// `None` where nothing passes.
+    /// `None` if every request is denied.
     pub(super) gate: Option<Arc<Gate>>,
 }
 
@@ -73,12 +73,14 @@ impl Rule {
 
 fn check_names(limit: &LimitSpec, label: &str) -> Result<(), Error> {
     if limit.replaces.iter().any(String::is_empty) {
-        return Err(wrong(format!("{label}: `replaces` has an empty name: name a limit")));
+        return Err(wrong(format!(
+            "{label}: `replaces` contains an empty name: use the name of a limit"
+        )));
     }
     match &limit.name {
-        Some(name) if limit.replaces.contains(name) => {
-            Err(wrong(format!("{label}: `replaces` has its own name {name:?}: name another limit")))
-        }
+        Some(name) if limit.replaces.contains(name) => Err(wrong(format!(
+            "{label}: `replaces` contains its own name {name:?}: use another limit"
+        ))),
         _ => Ok(()),
     }
 }
@@ -87,7 +89,7 @@ fn metadata(spec: &DescriptorSpec, label: &str) -> Result<Option<Map<String, Val
     match &spec.metadata {
         Some(Value::Object(map)) if !map.is_empty() => Ok(Some(map.clone())),
         None | Some(Value::Null | Value::Object(_)) => Ok(None),
-        Some(other) => Err(wrong(format!("{label}: metadata {other} is no map: use keys"))),
+        Some(other) => Err(wrong(format!("{label}: metadata must be a map, but is {other}"))),
     }
 }
 

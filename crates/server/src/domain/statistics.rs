@@ -1,4 +1,4 @@
-//! What has happened to descriptors, under the names of the reference service.
+//! Statistics of descriptors, under the names of the reference service.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,59 +7,59 @@ use parking_lot::{Mutex, RwLock};
 
 use slidegate_gate::{Count, Histogram};
 
-/// What has happened to descriptors, under every configuration so far.
+/// Statistics of descriptors, under every configuration so far.
 #[derive(Debug, Default)]
 pub struct Statistics {
     books: Mutex<HashMap<Box<str>, Arc<Book>>>,
     /// Requests for a domain that is not configured.
     pub domain_not_found: Count,
-    /// Requests that could not be answered, because of what they asked.
+    /// Requests that were invalid.
     pub service_error: Count,
-    /// Requests for which a store gave no answer, whatever the failure mode.
+    /// Requests for which a store did not reply, for any failure mode.
     pub store_error: Count,
-    /// Requests that are over the limit, and passed because all are in shadow.
+    /// Requests over the limit that were allowed because all limits are in shadow mode.
     pub global_shadow_mode: Count,
-    /// Calls of `ShouldRateLimit`, by the time that they took.
+    /// Calls of `ShouldRateLimit`, by duration.
     pub calls: Histogram,
 }
 
 /// The series of one domain, each name once.
 #[derive(Debug)]
 pub struct Book {
-    /// The name of the series of all that have none.
+    /// The name of the series for all others.
     other: Box<str>,
     configured: RwLock<HashMap<Box<str>, Arc<HitCounts>>>,
     seen: RwLock<HashMap<Box<str>, Arc<HitCounts>>>,
 }
 
-/// What has happened to one limit, in hits.
+/// The counts of one limit, in hits.
 #[derive(Debug, Default)]
 pub struct HitCounts {
-    /// All that were asked for.
+    /// All hits.
     pub total_hits: Count,
-    /// Those above the limit.
+    /// Hits above the limit.
     pub over_limit: Count,
-    /// Those close to it.
+    /// Hits close to it.
     pub near_limit: Count,
-    /// Those of requests that it had room for.
+    /// Hits of allowed requests.
     pub within_limit: Count,
-    /// Those above the limit that passed because it is in shadow.
+    /// Hits above the limit that were allowed because it is in shadow mode.
     pub shadow_mode: Count,
-    /// Those that were given back.
+    /// Hits that were refunded.
     pub total_negative_hits: Count,
 }
 
-/// The most series of a domain that requests make up by their values.
+/// The maximum number of series of a domain whose names contain values of requests.
 pub const SEEN_MAX: usize = 1000;
-/// The longest name of such a series, in bytes.
+/// The maximum length of such a name, in bytes.
 const SEEN_LEN_MAX: usize = 256;
-/// Under what all further ones are counted.
+/// The series that counts all further ones.
 pub const OTHER: &str = "other";
-/// The most configured series, and domains, that are remembered after they are gone.
+/// The maximum number of configured series, and domains, that are kept after they are removed.
 const REMEMBERED: usize = 10_000;
 
 impl Statistics {
-    /// All domains there ever were, by name.
+    /// Returns all domains so far, by name.
     pub fn books(&self) -> Vec<(String, Arc<Book>)> {
         let mut books: Vec<_> =
             self.books.lock().iter().map(|(name, book)| (name.to_string(), book.clone())).collect();
@@ -78,8 +78,8 @@ impl Book {
         Self { other, configured: RwLock::default(), seen: RwLock::default() }
     }
 
-    /// All series, by name: those of the configuration, those that requests made up, and
-    /// `<domain>.other` once there is something to count under it.
+    /// Returns all series, by name: those of the configuration, those with values of requests, and
+    /// `<domain>.other` once it has counts.
     pub fn series(&self) -> Vec<(String, Arc<HitCounts>)> {
         let mut all = Vec::new();
         for series in [&self.configured, &self.seen] {
@@ -90,15 +90,15 @@ impl Book {
         all
     }
 
-    /// A series whose name is in the configuration.
+    /// Returns a series of the configuration.
     pub(super) fn configured(&self, name: &str) -> Arc<HitCounts> {
         let mut configured = self.configured.write();
-        // What requests made up so far goes on under the same name.
+        // Counts of requests so far continue under the same name.
         let made_up = self.seen.write().remove(name);
         entry(&mut configured, name, || made_up.unwrap_or_default())
     }
 
-    /// A series whose name has values of a request in it.
+    /// Returns a series whose name contains values of a request.
     pub(super) fn seen(&self, name: &str) -> Arc<HitCounts> {
         if let Some(counts) = self.find(name) {
             return counts;
@@ -108,7 +108,7 @@ impl Book {
         }
         let configured = self.configured.read();
         let mut seen = self.seen.write();
-        // Others may have been quicker.
+        // Another thread may have added it.
         if let Some(counts) = configured.get(name).or_else(|| seen.get(name)) {
             return Arc::clone(counts);
         }
@@ -130,7 +130,7 @@ impl Book {
     }
 }
 
-/// What is there under a name, made if it is not.
+/// Returns the entry of a name, and creates it if necessary.
 fn entry<T>(
     map: &mut HashMap<Box<str>, Arc<T>>,
     name: &str,
@@ -143,9 +143,9 @@ fn entry<T>(
 }
 
 impl HitCounts {
-    /// Counts a request of `hits` that found `used` of `limit` taken; how many were above it.
+    /// Counts a request of `hits` that found `used` of `limit` taken. Returns the number above it.
     ///
-    /// Of a request that crosses a threshold, only the part behind it is counted there.
+    /// If a request crosses a threshold, only the part above it is counted there.
     pub(super) fn note(&self, used: u64, hits: u64, limit: u64, near: u64, is_over: bool) -> u64 {
         self.total_hits.add(hits);
         let after = used.saturating_add(hits);

@@ -11,14 +11,14 @@ use super::statistics::Book;
 use crate::gates::{DomainStore, GateFactory};
 use crate::spec::DescriptorSpec;
 
-/// What an entry can be at one place of the tree.
+/// The nodes at one level of the tree.
 #[derive(Debug, Default)]
 pub(super) struct TreeLevel {
     nodes: Vec<TreeNode>,
     names: LevelNames,
 }
 
-/// The names of the descriptors of one level, for finding the one that an entry meets.
+/// The names of the descriptors of one level, to find the match of an entry.
 #[derive(Debug, Default)]
 pub(crate) struct LevelNames {
     /// By `key_value`, or `key` alone.
@@ -33,7 +33,7 @@ pub(super) struct TreeNode {
     /// `key_value`, or `key` alone.
     name: Box<str>,
     pub(super) rule: Option<Rule>,
-    /// Whether all values that match its pattern have one count.
+    /// Whether all values that match its pattern share one count.
     shares: bool,
     value_to_metric: bool,
     /// How the series of its rule is named.
@@ -41,18 +41,18 @@ pub(super) struct TreeNode {
     below: TreeLevel,
 }
 
-/// How an entry met a descriptor of the configuration.
+/// How an entry matched a descriptor of the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum How {
     /// By key and value.
     Value,
-    /// By a value with `*`, the first in the file that fits.
+    /// By a value with `*`, the first match in the file.
     Wildcard,
-    /// By the key, whatever the value.
+    /// By the key, for any value.
     Key,
 }
 
-/// One level on the way through the tree.
+/// One level on the path through the tree.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TreeStep<'d> {
     node: &'d TreeNode,
@@ -64,23 +64,23 @@ pub(super) struct TreeStep<'d> {
 pub(super) enum Naming {
     /// As configured.
     Configured,
-    /// By the values of those levels that ask for it.
+    /// By the values of the levels that request it.
     Values,
-    /// By every value of the request, empty ones too.
+    /// By every value of the request, including empty ones.
     Detailed,
-    /// By every value of the request, or the pattern where one is counted.
+    /// By every value of the request, or the pattern if values share a count.
     DetailedShared,
 }
 
-/// What all descriptors of a domain have in common while it is built.
+/// The state shared by all descriptors of a domain while it is compiled.
 pub(super) struct Builder<'a, 'p> {
     pub(super) book: &'a Book,
     pub(super) factory: &'a mut GateFactory<'p>,
 }
 
 impl TreeLevel {
-    /// The way of a descriptor, if it leads anywhere: every entry must meet a node, and no other is
-    /// tried once one was met. `visit` sees each step.
+    /// Returns the end of a descriptor's path, if every entry matches a node. Once a node matched,
+    /// no other is tried. `visit` is called for each step.
     pub(super) fn walk<'d>(
         &'d self,
         entries: &[Entry<'_>],
@@ -99,7 +99,7 @@ impl TreeLevel {
         last
     }
 
-    /// All rules below, in the order of the file.
+    /// Collects all rules below, in the order of the file.
     pub(super) fn rules<'d>(&'d self, found: &mut Vec<&'d Rule>) {
         for node in &self.nodes {
             found.extend(&node.rule);
@@ -109,7 +109,7 @@ impl TreeLevel {
 }
 
 impl LevelNames {
-    /// The names of the descriptors of a level.
+    /// Creates the names of a level.
     pub(crate) fn new(specs: &[DescriptorSpec]) -> Self {
         let mut names = Self::default();
         for (index, spec) in specs.iter().enumerate() {
@@ -118,13 +118,13 @@ impl LevelNames {
         names
     }
 
-    /// Adds the name of a descriptor. Returns `false` if it is there already.
+    /// Adds the name of a descriptor. Returns `false` if it exists already.
     fn add(&mut self, name: String, index: usize) -> bool {
         self.wildcards.extend(Pattern::new(&name).map(|pattern| (pattern, index)));
         self.by_name.insert(name.into(), index).is_none()
     }
 
-    /// The descriptor that an entry meets, and how. `name` is overwritten.
+    /// Returns the descriptor that an entry matches, and how. `name` is a reused buffer.
     pub(crate) fn find(&self, entry: &Entry<'_>, name: &mut String) -> Option<(usize, How)> {
         if self.by_name.is_empty() {
             return None;
@@ -145,7 +145,7 @@ impl LevelNames {
 }
 
 impl TreeStep<'_> {
-    /// The value by which the entry is counted: its own, or the pattern's.
+    /// Returns the value by which the entry is counted: its own, or the pattern.
     pub(super) fn counted<'a>(&'a self, entry: &Entry<'a>) -> &'a str {
         if self.shares() { self.node.value_of(entry) } else { entry.value }
     }
@@ -167,14 +167,15 @@ impl TreeStep<'_> {
         }
     }
 
-    /// Whether the pattern is counted, not the value.
+    /// Returns `true` if the pattern is counted, not the value.
     pub(super) fn shares(&self) -> bool {
         self.how == How::Wildcard && self.node.shares
     }
 }
 
 impl TreeNode {
-    /// How the series of its rule is named, on a way where patterns are counted or are not.
+    /// Returns how the series of its rule is named, depending on whether patterns are counted on
+    /// the path.
     pub(super) fn naming(&self, shares: bool) -> Naming {
         match self.naming {
             Naming::Detailed if shares => Naming::DetailedShared,
@@ -182,7 +183,7 @@ impl TreeNode {
         }
     }
 
-    /// The configured value, for an entry that met it.
+    /// Returns the configured value, for a matching entry.
     fn value_of(&self, entry: &Entry<'_>) -> &str {
         let rest = self.name.strip_prefix(entry.key);
         rest.and_then(|rest| rest.strip_prefix('_')).unwrap_or(&self.name)
@@ -190,8 +191,8 @@ impl TreeNode {
 }
 
 impl Builder<'_, '_> {
-    /// One level and all below. `label` names what is above; `by_values` says whether a level there
-    /// puts values of requests into the names of series.
+    /// Compiles one level and all below. `label` names the levels above. `by_values` is set if one
+    /// of them puts values of requests into the names of series.
     pub(super) fn level(
         &mut self,
         specs: &[DescriptorSpec],
@@ -208,7 +209,7 @@ impl Builder<'_, '_> {
             let name = name(spec, label)?;
             let label = format!("{label}.{name}");
             if spec.share_threshold && !name.contains('*') {
-                let message = "`share_threshold` needs a value with `*`: add one or leave it out";
+                let message = "`share_threshold` needs a value with `*`: add one, or remove it";
                 return Err(wrong(format!("{label}: {message}")));
             }
             let by_values = by_values || spec.value_to_metric;
@@ -220,7 +221,7 @@ impl Builder<'_, '_> {
             };
             let below = self.level(&spec.descriptors, &label, depth + 1, by_values, store)?;
             if !level.names.add(name.clone(), level.nodes.len()) {
-                return Err(wrong(format!("{label} is there twice: leave one out")));
+                return Err(wrong(format!("duplicate descriptor {label}: remove one")));
             }
             level.nodes.push(TreeNode {
                 name: name.into(),
@@ -239,11 +240,12 @@ impl Builder<'_, '_> {
     }
 }
 
-/// `key_value`, or `key` alone. Two pairs can have one name, as in the reference service.
+/// Returns `key_value`, or `key` alone. Two pairs can have the same name, as in the reference
+/// service.
 fn name(spec: &DescriptorSpec, label: &str) -> Result<String, Error> {
     let DescriptorSpec { key, value, .. } = spec;
     if key.is_empty() {
-        return Err(wrong(format!("{label}: a descriptor has an empty key: name one")));
+        return Err(wrong(format!("{label}: empty key of a descriptor: set one")));
     }
     let value = value.as_deref().unwrap_or_default();
     if let Some(long) = [key.as_str(), value].into_iter().find(|text| text.len() > TEXT_MAX) {

@@ -119,8 +119,8 @@ pub(super) async fn check_all(state: &HttpState, request: &mut Request<Incoming>
     Ok(reply)
 }
 
-/// `POST /v1/batch`: each on its own. An unknown policy or tier is reported in its place; if anything
-/// is malformed, nothing is checked.
+/// `POST /v1/batch`: independent checks. An unknown policy or tier is reported in its place. If
+/// anything is malformed, nothing is checked.
 pub(super) async fn batch(state: &HttpState, request: &mut Request<Incoming>) -> ApiResult {
     let body = read(state, request).await?;
     let (settings, caller) = (state.settings(), Caller::http(request.headers()));
@@ -157,7 +157,7 @@ pub(super) async fn batch(state: &HttpState, request: &mut Request<Incoming>) ->
     Ok(reply::with_body(body.finish(), true))
 }
 
-/// Checks of one batch that wait for a store at the same time.
+/// The maximum number of checks of one batch that wait for a store at the same time.
 const IN_FLIGHT_MAX: usize = 64;
 
 /// Decides valid checks, in order. Calls to a server run concurrently.
@@ -204,7 +204,9 @@ fn check_count(checks: &[CheckRequest<'_>], most: usize) -> Result<(), ApiError>
     if (1..=most).contains(&count) {
         return Ok(());
     }
-    Err(ApiError::malformed(format!("{count} asks are out of range: send 1 to {most} at a time")))
+    Err(ApiError::malformed(format!(
+        "{count} checks are out of range: send 1 to {most} per request"
+    )))
 }
 
 /// `POST /v1/refund`
@@ -283,7 +285,7 @@ async fn read_check<'a>(
     Ok((body, ReplyOptions { denial, wait, is_get: false, caller }))
 }
 
-/// Reads the body of a request that takes no query.
+/// Reads the body of a request without a query.
 async fn read(state: &HttpState, request: &mut Request<Incoming>) -> Result<Bytes, ApiError> {
     no_query(request.uri().query())?;
     body::read_json(request, state.settings()).await

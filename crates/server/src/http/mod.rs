@@ -49,14 +49,14 @@ pub struct HttpState {
 /// Bounds on requests, and how they are read.
 #[derive(Debug, Clone)]
 pub struct HttpSettings {
-    /// The largest body of the API, in bytes.
+    /// The maximum size of a body of the API, in bytes.
     pub body_max: usize,
-    /// The largest body of Envoy's `/json`, in bytes.
+    /// The maximum size of a body of Envoy's `/json`, in bytes.
     pub message_max: usize,
     /// The time for an HTTP/2 body. In HTTP/1, [`ServeLimits::request_timeout`] bounds the whole
     /// request instead.
     pub body_timeout: Duration,
-    /// The longest key, in bytes. Forward auth counts longer values by their digest.
+    /// The maximum length of a key, in bytes. Forward auth counts longer values by their digest.
     pub key_max: usize,
     /// The maximum number of checks in a batch.
     pub batch_max: usize,
@@ -66,8 +66,8 @@ pub struct HttpSettings {
     pub wait_max: Duration,
     /// The maximum number of entries in a key's history; later entries win.
     pub history_max: usize,
-    /// How forward auth finds the client's address. If any proxy is trusted, only trusted proxies may
-    /// use it.
+    /// How forward auth finds the client's address. If any proxy is trusted, only trusted proxies
+    /// may use it.
     pub client: ClientAddress,
     /// What clients may do.
     pub access: Access,
@@ -88,12 +88,12 @@ impl HttpState {
         Self { engine, settings: HttpSettings { together_max, ..settings } }
     }
 
-    /// The engine.
+    /// Returns the engine.
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
 
-    /// The settings.
+    /// Returns the settings.
     pub fn settings(&self) -> &HttpSettings {
         &self.settings
     }
@@ -191,7 +191,7 @@ async fn handle_any(
     }
 }
 
-/// A handler behind the overload guard of `slidegate-tower`, if there is one.
+/// A handler with the overload guard of `slidegate-tower`, if there is one.
 #[derive(Debug)]
 pub struct ShedLoad<H> {
     handler: H,
@@ -199,7 +199,7 @@ pub struct ShedLoad<H> {
 }
 
 impl<H> ShedLoad<H> {
-    /// Puts `guard` in front of `handler`.
+    /// Applies `guard` to `handler`.
     pub fn new(handler: H, guard: Option<OverloadGuard>) -> Self {
         Self { handler, guard }
     }

@@ -26,10 +26,10 @@ pub(super) fn document(state: &HttpState, request: &Request<Incoming>) -> Result
     Ok(reply::json(&describe(state.settings(), &policies)))
 }
 
-/// Names of policies that are shown.
+/// The maximum number of policy names in examples.
 const EXAMPLES_MAX: usize = 20;
 
-/// The document, with policy names as examples.
+/// Returns the document, with policy names as examples.
 fn describe(settings: &HttpSettings, policies: &[&str]) -> Value {
     let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
     for route in ROUTES {
@@ -75,7 +75,7 @@ fn operation_id(operation: Operation) -> String {
     id
 }
 
-/// The schemas, with references and bounds in place of the file's `"#Name"` and `"@bound"`.
+/// Returns the schemas, with references and bounds in place of the file's `"#Name"` and `"@bound"`.
 fn schemas(settings: &HttpSettings, policies: &[&str]) -> Value {
     let bounds = [
         ("@policies", json!(policies)),
@@ -87,7 +87,7 @@ fn schemas(settings: &HttpSettings, policies: &[&str]) -> Value {
         ("@quotas_max", json!(Policy::QUOTAS_MAX)),
         ("@receipt_max", json!(RECEIPT_MAX)),
     ];
-    // The file is our own; the tests below read it.
+    // The file is part of the program, and tests read it.
     let mut schemas =
         serde_json::from_str(include_str!("openapi_schemas.json")).unwrap_or_default();
     fill(&mut schemas, &bounds);
@@ -130,7 +130,7 @@ fn parameters(settings: &HttpSettings, route: &Route) -> Vec<Value> {
         Operation::Auth => vec![
             header("X-Forwarded-Method", "The method; nginx sends X-Original-Method instead"),
             header("X-Forwarded-Uri", "Path and query; nginx sends X-Original-URI instead"),
-            // The other value, `original`, goes with nginx's fields.
+            // The other value, `original`, is for nginx's fields.
             query("headers", false, json!({"enum": ["forwarded"]})),
             query("problem", false, json!({"enum": ["header"]})),
         ],
@@ -176,7 +176,7 @@ fn responses(route: &Route) -> Value {
         ReplySchema::Object => (200, json!({"content": content(json!({"type": "object"}))})),
         ReplySchema::Empty => (204, json!({"headers": header_references()})),
     };
-    responses.insert(status, described(good, "All is well"));
+    responses.insert(status, described(good, "Success"));
     let problem = || json!({"content": {PROBLEM_TYPE: {"schema": reference("Problem")}}});
     let mut reasons: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
     reasons.entry(403).or_default().push("A page of another site, or a scope that is off");
@@ -191,7 +191,7 @@ fn responses(route: &Route) -> Value {
         denied["headers"] = header_references();
         denied["headers"]["Retry-After"] = json!({"$ref": "#/components/headers/Retry-After"});
         responses.insert(429, described(denied, "A quota is used up"));
-        reasons.entry(503).or_default().push("The store failed, and the policy denies then");
+        reasons.entry(503).or_default().push("The store failed, and the failure mode is `deny`");
     }
     for (status, reasons) in reasons {
         responses.insert(status, described(problem(), &reasons.join("; ")));
@@ -206,9 +206,9 @@ fn described(mut response: Value, what: &str) -> Value {
     response
 }
 
-/// None is required: replies carry them only with `?status=429`, and only for enforced limits.
+/// Optional: replies have them only with `?status=429`, and only for enforced limits.
 const FIELDS: [(&str, &str); 5] = [
-    ("RateLimit", "Where every quota stands, as a structured list"),
+    ("RateLimit", "The status of every quota, as a structured list"),
     ("RateLimit-Policy", "Every quota, as a structured list"),
     ("X-RateLimit-Limit", "The limit of the tightest quota"),
     ("X-RateLimit-Remaining", "Units left in it"),
@@ -229,7 +229,7 @@ fn headers() -> Value {
         let schema = if name.starts_with("X-") { number() } else { json!({"type": "string"}) };
         headers.insert(name.to_owned(), json!({"description": what, "schema": schema}));
     }
-    let what = "Seconds after which the request would pass; not there if never";
+    let what = "Seconds after which the request would be allowed; absent if never";
     let retry = json!({"description": what, "schema": number()});
     headers.insert("Retry-After".to_owned(), retry);
     Value::from(headers)

@@ -18,14 +18,14 @@ use crate::config::HeaderSettings;
 use crate::engine::Plan;
 use crate::receipt::{PortableReceipt, TEXT_MAX as RECEIPT_MAX};
 
-/// The status of a reply that denies.
+/// The status of a denial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum DenialStatus {
-    /// 200, without rate limit fields: the caller asks on behalf of someone else and must not slow
-    /// down itself.
+    /// 200, without rate limit fields: the caller checks on behalf of another client and must not
+    /// slow down itself.
     #[default]
     Ok,
-    /// 429 with a problem, to be passed on unchanged. Every reply carries rate limit fields.
+    /// 429 with a problem, to be passed on unchanged. Every reply has rate limit fields.
     TooMany,
 }
 
@@ -57,7 +57,7 @@ impl Serialize for Seconds {
         match self.whole_and_millis() {
             (whole, 0) => serializer.serialize_u64(whole),
             (whole, millis) => {
-                // One division rounds once, so that 1.382 is printed as such.
+                // One division rounds once, so that 1.382 is printed as 1.382.
                 #[expect(clippy::cast_precision_loss, reason = "exact for 285,000 years")]
                 let millis = (whole.saturating_mul(1000) + u64::from(millis)) as f64;
                 serializer.serialize_f64(millis / 1000.0)
@@ -67,8 +67,8 @@ impl Serialize for Seconds {
 }
 
 /// Writes decisions as JSON. Every check needs it, and serde would take three times as many
-/// instructions: see `docs/design/0008-fast-paths.md`. Nothing in a decision needs escapes: policy names
-/// are printable ASCII without quotes.
+/// instructions: see `docs/design/0008-fast-paths.md`. Decisions need no escapes: policy names are
+/// printable ASCII without quotes.
 #[derive(Debug)]
 pub(super) struct DecisionWriter(Vec<u8>);
 
@@ -155,8 +155,8 @@ impl DecisionWriter {
         self.text("}");
     }
 
-    /// The members that a quota and the whole decision have in common. A denial has `retry_after`, with
-    /// `null` for never.
+    /// Writes the members that a quota and the whole decision share. A denial has `retry_after`,
+    /// with `null` for never.
     fn quota(&mut self, quota: &QuotaDecision, retry_after: Option<RetryAfter>) {
         self.text(r#""limit":"#);
         self.number(quota.limit());
@@ -224,7 +224,7 @@ pub(crate) fn plain(body: &impl Serialize) -> Reply {
     with_body(to_json(body), true)
 }
 
-/// A JSON reply.
+/// Returns a JSON reply.
 pub(super) fn json(body: &impl Serialize) -> Reply {
     with_json(to_json(body))
 }
@@ -241,8 +241,8 @@ fn with_json(body: Bytes) -> Reply {
     reply
 }
 
-/// A content type and five rate limit fields. hyper parses the next request of the connection into the
-/// same map, and its fields fit too.
+/// A content type and five rate limit fields. hyper parses the next request of the connection into
+/// the same map, and its fields fit too.
 const HEADERS: usize = 6;
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ macro_rules! key_request {
 }
 
 key_request!(
-    /// Takes or looks for `cost` units, one by default.
+    /// Checks or peeks `cost` units, one by default.
     CheckRequest { cost: Option<Value> }
 );
 key_request!(
@@ -56,7 +56,7 @@ key_request!(
     KeyRequest {}
 );
 key_request!(
-    /// Returns the units that a receipt names.
+    /// Refunds the units of a receipt.
     RefundRequest { receipt: String }
 );
 key_request!(
@@ -79,7 +79,7 @@ fn objects<'de: 'a, 'a, D: Deserializer<'de>>(
     Ok(objects.into_iter().map(|Object(check)| check).collect())
 }
 
-/// Forgets a key under every tier.
+/// Removes a key in every tier.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ResetRequest<'a> {
@@ -153,7 +153,7 @@ fn bad_key(key: &str, key_max: usize) -> ApiError {
 pub(super) fn receipt(text: &str) -> Result<PortableReceipt, ApiError> {
     PortableReceipt::parse(text).ok_or_else(|| {
         ApiError::malformed(format!(
-            "receipt {} is malformed: send it as an allowed check gave it",
+            "malformed receipt {}: send the receipt of an allowed check unchanged",
             shown(text)
         ))
     })
@@ -163,7 +163,7 @@ pub(super) fn cost(value: &Value) -> Result<Cost, ApiError> {
     Ok(Cost::new(units("cost", value, 1)?)?)
 }
 
-/// Reads a number of units. In JSON, `3.0` is the number 3.
+/// Parses a number of units. In JSON, `3.0` is the number 3.
 pub(super) fn units(name: &str, value: &Value, least: u64) -> Result<u64, ApiError> {
     let whole = |float: f64| format!("{float}").parse().ok();
     let units = value.as_u64().or_else(|| value.as_f64().and_then(whole));
@@ -179,7 +179,7 @@ pub(super) fn units(name: &str, value: &Value, least: u64) -> Result<u64, ApiErr
 
 /// Reads a body as a JSON object.
 pub(super) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiError> {
-    // As text: UTF-8 is then checked once, and not for each string.
+    // As text, so that UTF-8 is checked once, and not for each string.
     let text = core::str::from_utf8(body).map_err(|error| malformed(&error))?;
     let Object(request) = serde_json::from_str(text).map_err(|error| malformed(&error))?;
     Ok(request)
@@ -219,7 +219,7 @@ pub(super) fn check_query(
     }
     let (Some(policy), Some(key)) = (policy, key) else {
         let example = "/v1/check?policy=api&key=alice";
-        let detail = format!("the query lacks policy or key: ask like {example}");
+        let detail = format!("missing policy or key in the query: use for example {example}");
         return Err(ApiError::malformed(detail));
     };
     let options =
@@ -227,7 +227,7 @@ pub(super) fn check_query(
     Ok((CheckRequest { policy, key, tier, cost }, options))
 }
 
-/// A number if the text is digits only, otherwise the text.
+/// Returns a number if the text is digits only, otherwise the text.
 fn digits(text: &str) -> Value {
     let is_digits = text.bytes().all(|byte| byte.is_ascii_digit());
     let number = text.parse::<u64>().ok().filter(|_| is_digits);
@@ -274,7 +274,7 @@ fn parse_status(value: &str) -> Result<DenialStatus, ApiError> {
     }
 }
 
-/// Refuses a query where no parameter is known.
+/// Rejects a query if no parameter is allowed.
 pub(super) fn no_query(query: Option<&str>) -> Result<(), ApiError> {
     match query {
         None | Some("") => Ok(()),
@@ -287,20 +287,20 @@ pub(super) fn no_query(query: Option<&str>) -> Result<(), ApiError> {
 
 #[cold]
 fn unknown_parameter(name: &str, known: &str) -> ApiError {
-    ApiError::malformed(format!("parameter {} is not known here: use {known}", shown(name)))
+    ApiError::malformed(format!("unknown parameter {}: use {known}", shown(name)))
 }
 
 fn once<T>(place: &mut Option<T>, name: &str, value: T) -> Result<(), ApiError> {
     if place.replace(value).is_some() {
-        return Err(ApiError::malformed(format!("parameter {name} comes twice: say it once")));
+        return Err(ApiError::malformed(format!("duplicate parameter {name}: send it once")));
     }
     Ok(())
 }
 
-/// The decoded parameters of a query.
+/// Returns the decoded parameters of a query.
 pub(super) fn parameters(query: &str) -> Result<form_urlencoded::Parse<'_>, ApiError> {
-    // The library keeps what is no encoding and replaces what is not UTF-8, so that two different
-    // keys could become one.
+    // The library keeps invalid encodings and replaces invalid UTF-8, so that two different keys
+    // could become one.
     decode(query)?;
     Ok(form_urlencoded::parse(query.as_bytes()))
 }

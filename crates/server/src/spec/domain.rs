@@ -1,4 +1,4 @@
-//! A domain of descriptors as configured: the tree of envoyproxy/ratelimit.
+//! A domain of descriptors in the configuration: the tree of envoyproxy/ratelimit.
 
 use core::time::Duration;
 
@@ -10,11 +10,11 @@ use crate::config::table::{Words, section, words};
 
 section! {
     static DOMAIN = "a domain" {
-        /// What requests call it.
+        /// The name in requests.
         key domain = Leaf(&DOMAIN_NAME), required, example "shop";
-        /// Where the counts of all its limits live. Not a key of envoyproxy/ratelimit.
+        /// The store for the counts of all its limits. Not a key of envoyproxy/ratelimit.
         key store = Leaf(&NAME), default "memory", example "shared";
-        /// What is answered when the store fails: an RPC error, on which Envoy's `failure_mode_deny`
+        /// The result when the store fails: an RPC error, on which Envoy's `failure_mode_deny`
         /// decides, or a decision. Not a key of envoyproxy/ratelimit.
         key failure_mode = Choice(EnvoyFailureMode::WORDS), absent "`envoy.failure_mode`",
             example "local";
@@ -28,7 +28,7 @@ section! {
     static DESCRIPTOR = "a descriptor" {
         /// The key of the entry that it matches.
         key key = Leaf(&TEXT), required, example "user";
-        /// The value of the entry that it matches; `*` stands for any characters.
+        /// The value of the entry that it matches. `*` matches any characters.
         key value = Leaf(&TEXT), absent "any value, each with its own count", example "tenant-*";
         /// The limit of requests whose descriptor ends here.
         key rate_limit = Section(&RATE_LIMIT),
@@ -36,19 +36,19 @@ section! {
             example "{unit: minute, requests_per_unit: 100}";
         /// Counted and never denied.
         key shadow_mode = Flag, default "false", example "true";
-        /// Denies only together with all others of its kind.
+        /// Denies only if all others in quota mode deny too.
         key quota_mode = Flag, default "false", example "true";
         /// Metrics by all keys and values of the request.
         key detailed_metric = Flag, default "false", example "true";
         /// The value becomes part of the metric.
         key value_to_metric = Flag, default "false", example "true";
-        /// All values that a `*` matches have one count.
+        /// All values that a `*` matches share one count.
         key share_threshold = Flag, default "false", example "true";
-        /// What is answered when the store fails, for this level and those below it. Not a key of
+        /// The result when the store fails, for this level and those below it. Not a key of
         /// envoyproxy/ratelimit.
         key failure_mode = Choice(EnvoyFailureMode::WORDS), absent "that of the level above",
             example "deny";
-        /// Returned with the answer.
+        /// Metadata of the response.
         key metadata = Any, absent "none", example "{plan: gold}";
         /// Further levels.
         key descriptors = List(&Section(&DESCRIPTOR), 100_000), default "[]",
@@ -60,15 +60,15 @@ section! {
     static RATE_LIMIT = "a rate limit" {
         /// The window. A month is 30 days, a year 365.
         key unit = Leaf(&UNIT), absent "only with `unlimited`", example "minute";
-        /// Requests in any interval of the window's length; 0 denies everything.
+        /// Requests in any interval of the window's length. 0 denies every request.
         key requests_per_unit = Whole(0, u32::MAX as u64), default "0", example "100";
-        /// No limit; then there is no `unit`.
+        /// No limit. It must not have a `unit`.
         key unlimited = Flag, default "false", example "true";
-        /// Returned with the answer, and what `replaces` names.
+        /// The name in the response, and for `replaces`.
         key name = Leaf(&TEXT), absent "none", example "gold";
-        /// Limits that do not apply to a request that meets this one.
+        /// Limits that do not apply to a request that matches this one.
         key replaces = List(&Section(&REPLACES), 1000), default "[]", example "[{name: base}]";
-        /// How requests are counted. Not a key of envoyproxy/ratelimit.
+        /// The algorithm. Not a key of envoyproxy/ratelimit.
         key algorithm = ALGORITHM, default "log", example "gcra";
     }
 }
@@ -83,21 +83,22 @@ section! {
 /// A tree of descriptors.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DomainSpec {
-    /// What requests call it.
+    /// The name in requests.
     pub name: String,
     /// The first level.
     pub descriptors: Vec<DescriptorSpec>,
     /// The store of all its limits.
     pub store: String,
-    /// What is answered when the store fails.
+    /// The result when the store fails.
     pub failure_mode: EnvoyFailureMode,
 }
 
 words! {
-    /// What is answered to Envoy when the store fails.
+    /// The result for Envoy when the store fails.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub enum EnvoyFailureMode {
-        /// An RPC error, on which Envoy's `failure_mode_deny` decides, as with envoyproxy/ratelimit.
+        /// An RPC error, on which Envoy's `failure_mode_deny` decides, as with
+        /// envoyproxy/ratelimit.
         #[default]
         Error = "error",
         /// The request is allowed.
@@ -112,7 +113,7 @@ words! {
 impl From<EnvoyFailureMode> for FailureMode {
     fn from(mode: EnvoyFailureMode) -> Self {
         match mode {
-            // Nothing is taken from other limits for a request that gets an error.
+            // No units are taken from other limits for a request that gets an error.
             EnvoyFailureMode::Error | EnvoyFailureMode::Deny => Self::Deny,
             EnvoyFailureMode::Allow => Self::Allow,
             EnvoyFailureMode::Local => Self::Local,
@@ -121,13 +122,13 @@ impl From<EnvoyFailureMode> for FailureMode {
 }
 
 impl DomainSpec {
-    /// A domain in memory.
+    /// Creates a domain in memory.
     pub fn new(name: &str, descriptors: Vec<DescriptorSpec>) -> Self {
         let (name, store) = (name.to_owned(), MEMORY.to_owned());
         Self { name, descriptors, store, failure_mode: EnvoyFailureMode::default() }
     }
 
-    /// How its limits count, the first first; exactly, where it has none.
+    /// Returns the algorithms of its limits in order, or the exact log if it has none.
     pub fn algorithms(&self) -> Vec<Algorithm> {
         fn add(descriptors: &[DescriptorSpec], found: &mut Vec<Algorithm>) {
             for descriptor in descriptors {
@@ -149,36 +150,36 @@ impl DomainSpec {
     }
 }
 
-/// One level: a key, perhaps a value, perhaps a limit, perhaps further levels.
+/// One level: a key, and optionally a value, a limit and further levels.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "the switches of the format, by their names")]
 pub struct DescriptorSpec {
-    /// Of the entry that it matches.
+    /// The key of the entry that it matches.
     pub key: String,
-    /// `None` is any value, each with its own count. May hold `*`.
+    /// `None` is any value, each with its own count. It may contain `*`.
     pub value: Option<String>,
-    /// `None` without further levels: known, and not limited.
+    /// `None` without further levels: matched, and not limited.
     pub limit: Option<LimitSpec>,
     /// Counted and never denied.
     pub shadow_mode: bool,
-    /// Denies only together with all others of its kind.
+    /// Denies only if all others in quota mode deny too.
     pub quota_mode: bool,
     /// Metrics by all keys and values of the request.
     pub detailed_metric: bool,
     /// The value becomes part of the metric.
     pub value_to_metric: bool,
-    /// All values that a pattern matches have one count.
+    /// All values that a pattern matches share one count.
     pub share_threshold: bool,
-    /// What is answered when the store fails; `None` is as above.
+    /// The result when the store fails. `None` is that of the level above.
     pub failure_mode: Option<EnvoyFailureMode>,
-    /// Returned with the answer.
+    /// Metadata of the response.
     pub metadata: Option<Value>,
     /// Further levels.
     pub descriptors: Vec<DescriptorSpec>,
 }
 
 impl DescriptorSpec {
-    /// Key and value as envoyproxy/ratelimit joins them, which is the name of the level.
+    /// Returns key and value as envoyproxy/ratelimit joins them, which is the name of the level.
     pub fn composite(&self) -> String {
         match self.value.as_deref() {
             None | Some("") => self.key.clone(),
@@ -190,22 +191,22 @@ impl DescriptorSpec {
 /// The limit of a level.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LimitSpec {
-    /// `None` is unlimited.
+    /// `None` if unlimited.
     pub rate: Option<RateSpec>,
-    /// Returned with the answer, and what `replaces` names.
+    /// The name in the response, and for `replaces`.
     pub name: Option<String>,
-    /// Limits that do not apply to a request that meets this one.
+    /// Limits that do not apply to a request that matches this one.
     pub replaces: Vec<String>,
 }
 
 /// A number of requests in a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateSpec {
-    /// Zero denies everything.
+    /// The limit. Zero denies every request.
     pub requests: u32,
     /// The window.
     pub unit: Unit,
-    /// How units are counted.
+    /// The algorithm.
     pub algorithm: Algorithm,
 }
 
@@ -231,12 +232,12 @@ words! {
 }
 
 impl Unit {
-    /// The unit that a file names, in any case of letters.
+    /// Returns the unit with this name, in any case.
     pub fn parse(name: &str) -> Option<Self> {
         Words::of(&name.to_ascii_lowercase())
     }
 
-    /// How long it is.
+    /// Returns its length.
     pub fn window(self) -> Duration {
         const DAY: u64 = 86_400;
         Duration::from_secs(match self {

@@ -1,7 +1,7 @@
-//! What a configuration asks for, checked: the types that all formats are read into, with the
-//! declaration of their keys.
+//! The checked configuration: the types that all formats are read into, with the declaration of
+//! their keys.
 //!
-//! The engine is built from these types and from nothing else.
+//! The engine is built only from these types.
 
 mod domain;
 mod policy;
@@ -18,21 +18,21 @@ pub use slidegate_gate::Rollout;
 pub use store::{MEMORY, MemorySpec, RedisPlace, RedisSpec, StoreSpec};
 pub(crate) use store::{MEMORY_KEYS, STORE, key_secret, mebibytes, read_secret};
 
-/// Everything that can be swapped while the daemon runs.
+/// Everything that can be replaced while the daemon runs.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Spec {
-    /// Where state lives. The store named [`MEMORY`] is always there.
+    /// The stores. The store named [`MEMORY`] always exists.
     pub stores: Vec<StoreSpec>,
-    /// Limits that callers name.
+    /// Policies, by the name that callers use.
     pub policies: Vec<PolicySpec>,
-    /// Limits that descriptors meet.
+    /// Limits for descriptors.
     pub domains: Vec<DomainSpec>,
-    /// Which HTTP requests meet which policies, for forward auth.
+    /// The policies of HTTP requests, for forward auth.
     pub rules: Vec<RuleSpec>,
 }
 
 impl Spec {
-    /// How much there is, in words.
+    /// Describes how many policies, domains and rules there are.
     pub fn counts(&self) -> String {
         let count = |count: usize, one: &str, many: &str| match count {
             1 => format!("1 {one}"),
@@ -46,7 +46,7 @@ impl Spec {
         .join(", ")
     }
 
-    /// The policy of this name.
+    /// Returns the policy with this name.
     pub fn policy(&self, name: &str) -> Option<&PolicySpec> {
         self.policies.iter().find(|policy| policy.name == name)
     }

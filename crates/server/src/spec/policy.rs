@@ -1,4 +1,4 @@
-//! A policy as configured.
+//! A policy in the configuration.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -11,39 +11,39 @@ use crate::config::table::{Reader, given, section, words};
 use crate::config::yaml::Node;
 
 section! {
-    /// Named quotas and everything that is configured about them.
+    /// Named quotas with their settings.
     #[derive(Debug, Clone, PartialEq)]
     pub struct PolicySpec, POLICY = "a policy" {
-        /// What callers, rules, headers and metrics call it.
+        /// The name for callers, rules, headers and metrics.
         name: String = Leaf(&NAME), required, example "api";
-        /// One to eight; a request takes from all of them or from none.
+        /// One to eight quotas. A request takes units from all of them or from none.
         quotas: Vec<Quota> = QUOTAS, required, example "[10/second, {limit: 1000, window: 1h}]";
-        /// How units are counted; `log` is exact.
+        /// The algorithm. `log` is exact.
         algorithm: Algorithm = ALGORITHM, default "log", example "{segments: 60}";
-        /// Whether a denial is enforced, is only reported, or nothing is checked at all.
+        /// Whether denials are enforced, only reported, or the policy is switched off.
         rollout("mode"): Rollout = Choice(Rollout::WORDS), default "enforce", example "shadow";
-        /// For how many of a hundred keys it is enforced; the others are in shadow.
+        /// The percentage of keys for which it is enforced. The others are in shadow mode.
         enforce_percent: u8 = Whole(0, 100), default "100", example "10";
-        /// Quotas that might replace these: checked alongside and reported, never enforced.
+        /// Quotas that are evaluated and reported for comparison, and never enforced.
         key candidate = Section(&CANDIDATE), absent "none", example "{quotas: [50/minute]}";
-        /// Other quotas for some keys, by names of your choice. With `log` as many as `quotas` or
-        /// fewer, otherwise as many.
+        /// Other quotas for some keys, by name. With `log` at most as many as `quotas`, otherwise
+        /// the same number.
         tiers: BTreeMap<String, Vec<Quota>> = Named(&NAME, &QUOTAS, 64), default "{}",
             example "{gold: [1000/minute]}";
-        /// Where its counts live: `memory`, or a name under `stores`.
+        /// The store of its counts: `memory`, or a name under `stores`.
         store: String = Leaf(&NAME), default "memory", example "shared";
-        /// What to answer when the store fails; `local` decides in this process.
+        /// The decision when the store fails. `local` decides in this process.
         failure_mode: FailureMode = Choice(FailureMode::WORDS), default "allow", example "local";
-        /// Whether keys are secrets, such as API tokens, that no log and no server may see.
+        /// Whether keys are secrets, such as API tokens, that must not appear in logs and servers.
         secret_keys: bool = Flag, default "false", example "true";
         /// What a unit is, for clients: `qu` in `RateLimit-Policy`. `requests` is not written.
         quota_unit: QuotaUnit = Leaf(&QUOTA_UNIT), default "requests", example "tokens";
         /// Whether the limit is meant to hold over all nodes. In `memory` it cannot, which is
         /// reported as a warning.
         global: bool = Flag, default "false", example "true";
-        /// Quotas that might replace these.
+        /// Quotas that are evaluated for comparison.
         let candidate: Option<CandidateSpec> = candidate, else None;
-        /// What matters only in a shared store.
+        /// Settings for a shared store only.
         flatten shared: SharedSpec, SHARED;
     }
 }
@@ -58,21 +58,21 @@ section! {
         /// The share of every limit that is used, in a shared store.
         guard_band: Option<f64> = Decimal(0.001, 1.0), absent "the whole limit is used",
             example "0.95";
-        /// Keys whose denials by a shared store are remembered here; 0 for none.
+        /// The number of keys whose denials by a shared store are cached. 0 disables the cache.
         deny_cache: usize = Whole(0, 1 << 24), default "10000", example "0";
-        /// For how long units of hot keys are taken from a shared store in one call. With `log`,
-        /// `log_capped` and `gcra`.
+        /// The time for which units of hot keys are taken from a shared store in one call. With
+        /// `log`, `log_capped` and `gcra`.
         leases: Option<Duration> = Time(MILLISECOND, SECOND), absent "no leases", example "5ms";
     }
 }
 
 section! {
-    /// Quotas that might replace those of a policy.
+    /// Quotas that are evaluated for comparison.
     #[derive(Debug, Clone, PartialEq)]
     pub struct CandidateSpec, CANDIDATE = "a candidate" {
-        /// One to eight, and not more than the policy has.
+        /// One to eight quotas, at most as many as the policy has.
         quotas: Vec<Quota> = QUOTAS, required, example "[50/minute]";
-        /// How units are counted.
+        /// The algorithm.
         algorithm: Algorithm = ALGORITHM, absent "the policy's", example "gcra";
     }
 }
@@ -80,13 +80,13 @@ section! {
 words! { Rollout { Enforce = "enforce", Shadow = "shadow", Off = "off", } }
 
 impl PolicySpec {
-    /// A policy with every other setting at its default.
+    /// Creates a policy with the defaults.
     pub fn new(name: &str, quotas: Vec<Quota>) -> Self {
         Self { name: name.to_owned(), quotas, ..Self::default() }
     }
 }
 
-/// Reads the candidate of a policy. Without an algorithm of its own it has the policy's.
+/// Reads the candidate of a policy. Its default algorithm is that of the policy.
 fn candidate(policy: &Node, reader: &mut Reader<'_>) -> Option<CandidateSpec> {
     let mut spec: CandidateSpec = given(&POLICY, "candidate", policy, reader)?;
     if policy.find("candidate.algorithm").is_none() {

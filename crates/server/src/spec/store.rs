@@ -1,4 +1,4 @@
-//! A store as configured.
+//! A store in the configuration.
 
 use core::fmt;
 use core::time::Duration;
@@ -10,18 +10,18 @@ use crate::config::table::{Read, Reader, given, section};
 use crate::config::yaml::{MapEntry, Node, Style};
 use crate::spec::Spec;
 
-/// The name of the store that is always there: this process's memory.
+/// The name of the store that always exists: the memory of this process.
 pub const MEMORY: &str = "memory";
 
-/// The shortest secret for keys, in bytes.
+/// The minimum length of a secret for keys, in bytes.
 const KEY_SECRET_MIN: usize = 16;
 
-/// Where the state of policies lives.
+/// The store of the state of policies.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StoreSpec {
     /// This process. There is one, named [`MEMORY`].
     Memory(MemorySpec),
-    /// A Redis or Valkey, of this name.
+    /// A Redis or Valkey server with this name.
     Redis(String, Box<RedisSpec>),
 }
 
@@ -34,11 +34,11 @@ impl StoreSpec {
         }
     }
 
-    /// Reads a store under `stores`, and reports what is wrong with it.
+    /// Reads a store under `stores`, and reports its errors.
     pub(crate) fn read(entry: &MapEntry, reader: &mut Reader<'_>) -> Option<Self> {
         let (name, node) = (&entry.key.text, &entry.value);
         if name == MEMORY {
-            let message = format!("`{MEMORY}` is the store of this process, and always there");
+            let message = format!("`{MEMORY}` is the store of this process and always exists");
             reader.report.error(entry.key_span, "value", message).help("use another name");
             return None;
         }
@@ -50,14 +50,14 @@ impl StoreSpec {
             (&spec.place, node.get("database"), spec.database)
         {
             let message = format!("a cluster has no database {database}");
-            reader.report.error(node.span, "value", message).help("use 0, or leave it out");
+            reader.report.error(node.span, "value", message).help("use 0, or remove it");
         }
         Some(Self::Redis(name.clone(), Box::new(spec)))
     }
 }
 
 impl Spec {
-    /// Returns the store of this name. Memory is there even if it is not configured.
+    /// Returns the store with this name. Memory exists even if it is not configured.
     pub fn store(&self, name: &str) -> Option<StoreSpec> {
         let configured = self.stores.iter().find(|store| store.name() == name).cloned();
         let memory = || (name == MEMORY).then(|| StoreSpec::Memory(MemorySpec::default()));
@@ -78,12 +78,12 @@ section! {
     /// Memory as a store.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct MemorySpec, MEMORY_KEYS = "memory" {
-        /// What all counts in memory together may take, in MiB.
+        /// The memory limit of all counts in memory, in MiB.
         limit("limit_mb"): usize = Whole(1, 1 << 20), default "256", example "512", via mebibytes;
-        /// What happens to a key that does not fit: it is counted in a shared sketch that can only
+        /// The treatment of a key that does not fit: it is counted in a shared sketch that can only
         /// over-count, another key is moved there, or it is denied.
         on_full: OnFull = Choice(OnFull::WORDS), default "overflow", example "deny";
-        /// How often keys are examined, to drop those whose windows have passed.
+        /// The interval at which keys are examined, to remove expired ones.
         sweep_every("sweep_interval"): Duration = Time(MILLISECOND, HOUR), default "10s",
             example "5s";
     }
@@ -94,36 +94,37 @@ section! {
     #[derive(Clone, PartialEq)]
     pub struct RedisSpec, STORE = "a store" {
         /// One server.
-        key redis = Leaf(&REDIS), absent "`sentinel` or `cluster` is there",
+        key redis = Leaf(&REDIS), absent "`sentinel` or `cluster` is set",
             example "\"redis://127.0.0.1:6379\"";
-        /// The primary that Sentinels know.
-        key sentinel = Section(&SENTINEL), absent "`redis` or `cluster` is there",
+        /// The primary that Sentinels report.
+        key sentinel = Section(&SENTINEL), absent "`redis` or `cluster` is set",
             example "{addresses: [\"redis://10.0.0.1:26379\"], service: main}";
-        /// Some nodes of a cluster; the others are found from these.
-        key cluster = List(&Leaf(&REDIS), 64), absent "`redis` or `sentinel` is there",
+        /// Some nodes of a cluster. The others are discovered.
+        key cluster = List(&Leaf(&REDIS), 64), absent "`redis` or `sentinel` is set",
             example "[\"redis://10.0.0.1:7000\", \"redis://10.0.0.2:7000\"]";
         /// The user.
-        username: Option<String> = Leaf(&TEXT), absent "as the address says", example "slidegate";
+        username: Option<String> = Leaf(&TEXT), absent "from the address", example "slidegate";
         /// A file with the password.
-        key password_file = Leaf(&PATH), absent "as the address says", example "redis.password";
-        /// The password itself; better kept in a `password_file`.
-        key password = Leaf(&SECRET), absent "as the address says", example "swordfish";
-        /// The number of the database, instead of the one in the address; a cluster has only 0.
-        database: Option<i64> = Whole(0, 1 << 30), absent "as the address says, else 0",
+        key password_file = Leaf(&PATH), absent "from the address", example "redis.password";
+        /// The password. Prefer `password_file`.
+        key password = Leaf(&SECRET), absent "from the address", example "swordfish";
+        /// The number of the database, instead of the one in the address. A cluster has only 0.
+        database: Option<i64> = Whole(0, 1 << 30), absent "from the address, otherwise 0",
             example "2";
-        /// What all keys in Redis begin with; the same on all nodes.
+        /// The prefix of all keys in Redis. It must be the same on all nodes.
         prefix: String = Leaf(&PREFIX), default "sg", example "shop";
-        /// A file of at least 16 bytes that secret keys are hashed with; the same on all nodes.
+        /// A file of at least 16 bytes with which secret keys are hashed. It must be the same on
+        /// all nodes.
         key key_secret_file = Leaf(&PATH), absent "no policy here can have `secret_keys`",
             example "keys.secret";
-        /// How long a call may take; then the policy's `failure_mode` decides.
+        /// The maximum time of a call. After that, the policy's `failure_mode` decides.
         deadline: Duration = Time(MILLISECOND, MINUTE), default "20ms", example "10ms";
-        /// How long one attempt to connect may take.
+        /// The maximum time of one connection attempt.
         connect_deadline: Duration = Time(MILLISECOND, MINUTE), default "500ms",
             example "1s";
-        /// Checks in flight at a time; more are not sent.
+        /// The maximum number of checks in flight. More are not sent.
         in_flight_max: usize = Whole(1, 1 << 20), default "1024", example "256";
-        /// Checks that are sent in one call if they come at the same time; 1 for none.
+        /// The maximum number of concurrent checks that are sent in one call. 1 disables batching.
         together_max: usize = Whole(1, 256), default "32", example "1";
         /// How often keys of policies that are not configured any more are removed. All processes that use
         /// this prefix must then have the same policies: others' keys would be removed too.
@@ -132,11 +133,11 @@ section! {
         /// Authorities as PEM: the certificate of a `rediss://` server must be of one of them.
         key tls_authority = Leaf(&PATH), absent "the machine's authorities",
             example "redis-ca.pem";
-        /// Which servers.
+        /// The servers.
         let place: RedisPlace = place, else RedisPlace::Single(String::new());
-        /// The password: never shown.
+        /// The password. Never shown.
         let password: Option<String> = password, else None;
-        /// Shared by all nodes, for keys that are secrets: never shown.
+        /// The secret for secret keys, shared by all nodes. Never shown.
         let key_secret: Option<Vec<u8>> = key_secret, else None;
         /// Authorities to trust, as PEM.
         let tls_authority: Option<Vec<u8>> = tls_authority, else None;
@@ -146,33 +147,33 @@ section! {
 section! {
     /// The Sentinels of a primary.
     struct SentinelKeys, SENTINEL = "Sentinels" {
-        /// Of the Sentinels.
+        /// The addresses of the Sentinels.
         addresses: Vec<String> = List(&Leaf(&REDIS), 64), required,
             example "[\"redis://10.0.0.1:26379\", \"redis://10.0.0.2:26379\"]";
-        /// The name by which they know the primary.
+        /// The name of the service.
         service: String = Leaf(&NAME), required, example "main";
     }
 }
 
-/// Which servers.
+/// The servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RedisPlace {
     /// One server.
     Single(String),
-    /// The primary that these Sentinels know by a name.
+    /// The primary that these Sentinels report for a service.
     Sentinel {
         /// Their addresses.
         addresses: Vec<String>,
-        /// The name.
+        /// The name of the service.
         service: String,
     },
-    /// A cluster that has these among its nodes.
+    /// A cluster with these nodes, among others.
     Cluster(Vec<String>),
 }
 
 impl fmt::Debug for RedisSpec {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Addresses may hold a password too.
+        // Addresses may contain a password too.
         formatter.debug_struct("RedisSpec").field("prefix", &self.prefix).finish_non_exhaustive()
     }
 }
@@ -182,7 +183,7 @@ pub(crate) fn mebibytes<T: core::ops::Shl<u32, Output = T>>(count: T) -> T {
     count << 20
 }
 
-/// Reads where the servers are: one of the three keys, as has been checked.
+/// Reads the servers from one of the three keys.
 fn place(node: &Node, reader: &mut Reader<'_>) -> RedisPlace {
     if let Some(SentinelKeys { addresses, service }) = given(&STORE, "sentinel", node, reader) {
         return RedisPlace::Sentinel { addresses, service };
@@ -197,7 +198,7 @@ fn password(node: &Node, reader: &mut Reader<'_>) -> Option<String> {
     let Reader { files, report } = reader;
     let (file, given) = (node.get("password_file"), node.get("password"));
     if let (Some(_), Some(given)) = (file, given) {
-        let message = "both `password` and `password_file` are given";
+        let message = "both `password` and `password_file` are set";
         report.error(given.span, "one-of", message).help("keep `password_file`");
     }
     if let Some(file) = file {
@@ -209,7 +210,7 @@ fn password(node: &Node, reader: &mut Reader<'_>) -> Option<String> {
     }
     let (span, scalar) = (given?.span, given?.as_scalar()?);
     if scalar.style != Style::Given {
-        let message = "a password in a file that many can read";
+        let message = "the file contains a password";
         report.warning(span, "password", message).help("use `password_file`");
     }
     Some(scalar.text.clone())
@@ -224,7 +225,7 @@ pub(crate) fn key_secret(node: &Node, reader: &mut Reader<'_>) -> Option<Vec<u8>
 pub(crate) fn read_secret(file: &Node, reader: &mut Reader<'_>) -> Option<Vec<u8>> {
     let Reader { files, report } = reader;
     let mut secret = files.content(file, report)?;
-    // Written by an editor, it ends in a line break that another node may not have.
+    // A file written by an editor ends with a line break that another node may not have.
     while secret.last().is_some_and(|byte| b"\r\n".contains(byte)) {
         secret.pop();
     }
@@ -241,7 +242,7 @@ fn tls_authority(node: &Node, reader: &mut Reader<'_>) -> Option<Vec<u8>> {
     reader.files.content(node.get("tls_authority")?, reader.report)
 }
 
-/// Whether exactly one key says where the servers are.
+/// Returns `true` if exactly one key names the servers.
 fn has_place(entry: &MapEntry, report: &mut Report) -> bool {
     let node = &entry.value;
     let kinds = ["redis", "sentinel", "cluster"];
@@ -249,14 +250,14 @@ fn has_place(entry: &MapEntry, report: &mut Report) -> bool {
     let name = &entry.key.text;
     let message = match given.as_slice() {
         ["cluster"] if node.get("cluster").is_some_and(Node::is_empty_list) => {
-            let message = format!("the store `{name}` names no node of its cluster");
+            let message = format!("the store `{name}` has no cluster node");
             report.error(entry.key_span, "missing-key", message).help("name at least one");
             return false;
         }
         [_] => return true,
-        [] => format!("the store `{name}` does not say where its servers are"),
+        [] => format!("the store `{name}` has no servers"),
         several => {
-            format!("the store `{name}` has {}, and must have one of them", several.join(" and "))
+            format!("the store `{name}` must have exactly one of {}", several.join(" and "))
         }
     };
     report.error(entry.key_span, "one-of", message).choices("", kinds);

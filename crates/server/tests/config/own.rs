@@ -301,7 +301,7 @@ error[value]: invalid value `8080` for `http`
    |
  5 |   http: 8080
    |         ^^^^
-   = say on which address too: 127.0.0.1:8080 for this machine, 0.0.0.0:8080 for all
+   = add the address: 127.0.0.1:8080 for this machine, 0.0.0.0:8080 for all
 ",
         "\
 error[range]: `limit_mb` 0 is out of range

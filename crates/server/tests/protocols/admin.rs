@@ -208,7 +208,7 @@ async fn health_and_version() {
     state.is_ending.store(true, Ordering::Relaxed);
     let ready = client.get("/readyz").await;
     assert_eq!((ready.status, &ready.json()["ready"]), (503, &json!(false)));
-    assert_eq!(ready.json()["reasons"], json!(["the process is about to end"]));
+    assert_eq!(ready.json()["reasons"], json!(["the process is shutting down"]));
     assert_eq!(client.get("/livez").await.status, 200);
     let version = client.get("/version").await.json();
     assert_eq!(version, json!({"name": "slidegate", "version": env!("CARGO_PKG_VERSION")}));

@@ -1,7 +1,7 @@
-//! The variables of envoyproxy/ratelimit: those that set one setting, those that are read together, and
-//! those that are not honored.
+//! The variables of envoyproxy/ratelimit: those that set one setting, those that are read together,
+//! and those that are not supported.
 
-/// Variables that set one setting, as it is.
+/// Variables that set one setting directly.
 pub(super) const SETS: [(&str, &str); 12] = [
     ("LOG_FORMAT", "log.format"),
     ("NEAR_LIMIT_RATIO", "envoy.near_limit_ratio"),
@@ -27,14 +27,14 @@ pub(super) const READ: &str = "\
     REDIS_TIMEOUT CACHE_KEY_PREFIX DISABLE_STATS USE_STATSD USE_DOG_STATSD STATSD_HOST STATSD_PORT \
     STATSD_PROTOCOL STATS_FLUSH_INTERVAL EXTRA_TAGS USE_PROMETHEUS PROMETHEUS_ADDR PROMETHEUS_PATH";
 
-/// Variables that other programs use too: they do not show that an environment was made for the
+/// Variables that other programs use too: they do not show that an environment is meant for the
 /// reference service.
 pub(super) const COMMON: &str = "\
     HOST PORT LOG_LEVEL LOG_FORMAT STATSD_HOST STATSD_PORT STATSD_PROTOCOL EXTRA_TAGS \
     TRACING_ENABLED TRACING_SERVICE_NAME TRACING_SERVICE_NAMESPACE TRACING_SERVICE_INSTANCE_ID \
     TRACING_EXPORTER_PROTOCOL TRACING_SAMPLING_RATE";
 
-/// Variables that are not honored: the reason, and their names.
+/// Variables that are not supported: the reason, and their names.
 pub(super) const IGNORED: [(&str, &str); 15] = [
     ("gRPC is served over TCP only: set GRPC_HOST and GRPC_PORT", "GRPC_UDS"),
     ("connections have no maximum age", "GRPC_MAX_CONNECTION_AGE GRPC_MAX_CONNECTION_AGE_GRACE"),
@@ -85,7 +85,7 @@ pub(super) const IGNORED: [(&str, &str); 15] = [
     ),
 ];
 
-/// All variables, by name.
+/// Returns the names of all variables.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     let ignored = IGNORED.iter().flat_map(|(_, names)| names.split_whitespace());
     SETS.iter().map(|(name, _)| *name).chain(READ.split_whitespace()).chain(ignored)

@@ -14,7 +14,7 @@ use crate::config::yaml::{Node, Shape};
 use crate::domain::ENTRIES_MAX;
 use crate::spec::{DESCRIPTOR, DescriptorSpec, EnvoyFailureMode};
 
-/// The keys and values of one level, as that service names them, and where they are.
+/// The keys and values of one level, as that service joins them, and their places.
 #[derive(Debug, Default)]
 pub(super) struct Level {
     known: HashMap<String, Span>,
@@ -27,7 +27,7 @@ impl Level {
     }
 }
 
-/// The descriptors under `descriptors`; `level` knows those that are there already.
+/// Reads the descriptors under `descriptors`. `level` has the existing ones.
 pub(super) fn descriptors(
     node: &Node,
     level: &mut Level,
@@ -41,7 +41,7 @@ pub(super) fn descriptors(
     };
     if level.depth >= ENTRIES_MAX {
         let message = format!("more than {ENTRIES_MAX} levels of descriptors");
-        let help = "join keys that always come together into one, in Envoy and here";
+        let help = "join keys that always occur together into one, in Envoy and here";
         report.error(found.span, "range", message).help(help);
         return Vec::new();
     }
@@ -55,7 +55,7 @@ fn descriptor(
     report: &mut Report,
 ) -> Option<DescriptorSpec> {
     let Shape::Map(_) = node.kind else {
-        let message = format!("an item of `descriptors` is {}, and must be a map", node.what());
+        let message = format!("an item of `descriptors` must be a map, but is {}", node.what());
         report.error(node.span, "non-map-list", message).help("write `- key: ...`");
         return None;
     };
@@ -79,7 +79,7 @@ fn descriptor(
     Some(spec)
 }
 
-/// The failure mode of a domain or a descriptor, if it has one of its own.
+/// Returns the failure mode of a domain or a descriptor, if it has one.
 pub(super) fn failure_mode(
     node: &Node,
     section: &Section,
@@ -95,7 +95,7 @@ fn check_key(spec: &DescriptorSpec, node: &Node, level: &mut Level, report: &mut
     if spec.key.is_empty() {
         if node.get("key").is_none_or(|key| key.as_scalar().is_some_and(|key| key.text.is_empty()))
         {
-            let message = "a descriptor lacks `key`";
+            let message = "descriptor without `key`";
             report.error(node.span, "empty-key", message).help("add for example `key: user`");
         }
         return;

@@ -1,4 +1,4 @@
-//! Domains, put together from files.
+//! Domains, combined from files.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use crate::spec::{DOMAIN, DomainSpec, EnvoyFailureMode};
 pub(in crate::config) struct Domains {
     /// Whether a second file may add to a domain.
     merge: bool,
-    /// The failure mode of domains that have none of their own.
+    /// The default failure mode of domains.
     failure_mode: EnvoyFailureMode,
     list: Vec<Draft>,
     by_name: HashMap<String, usize>,
@@ -24,7 +24,7 @@ struct Draft {
     spec: DomainSpec,
     span: Span,
     level: Level,
-    /// Where `store` is said.
+    /// The place of `store`.
     store_span: Option<Span>,
 }
 
@@ -49,12 +49,12 @@ impl Domains {
                 .get("domain")
                 .is_none_or(|domain| domain.as_scalar().is_some_and(|name| name.text.is_empty()))
             {
-                let message = "there is no `domain`";
+                let message = "missing `domain`";
                 report
                     .error(node.span, "empty-domain", message)
                     .help("add for example `domain: shop`");
             }
-            // All errors at once: those of its descriptors too.
+            // All errors at once, including those of its descriptors.
             descriptors(node, &mut Level::default(), extensions, report);
             return;
         };
@@ -75,18 +75,19 @@ impl Domains {
         draft.spec.descriptors.extend(read);
     }
 
-    /// All domains, each with the place of its `store`.
+    /// Returns all domains, each with the place of its `store`.
     pub(in crate::config) fn finish(self) -> Vec<(DomainSpec, Option<Span>)> {
         self.list.into_iter().map(|draft| (draft.spec, draft.store_span)).collect()
     }
 
-    /// Where a domain is, a new one if need be; `None` if it may not be there twice.
+    /// Returns the index of a domain, and adds it if necessary. Returns `None` if it must not be
+    /// repeated.
     fn place(&mut self, name: &str, span: Span, report: &mut Report) -> Option<usize> {
         if let Some(at) = self.by_name.get(name) {
             if self.merge {
                 return Some(*at);
             }
-            let message = format!("the domain `{name}` is there twice");
+            let message = format!("duplicate domain `{name}`");
             let finding = report.error(span, "duplicate-domain", message);
             let finding = finding.related(self.list[*at].span, "the first is here");
             finding

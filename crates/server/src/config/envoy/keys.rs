@@ -1,4 +1,4 @@
-//! Which keys may stand where.
+//! The allowed keys of each place.
 
 use std::collections::HashMap;
 
@@ -9,13 +9,13 @@ use crate::config::table::Section;
 use crate::config::yaml::{Node, Shape, Value};
 use crate::spec::{DESCRIPTOR, DOMAIN, RATE_LIMIT};
 
-/// Keys of ours that the reference service does not have.
+/// Extension keys that the reference service does not have.
 const EXTENSIONS: [&str; 3] = ["algorithm", "store", "failure_mode"];
 
 /// Returns `true` if `node` is a map. Reports the keys that do not belong here.
 ///
-/// A key that has its place elsewhere is ignored by the reference service, and so it is here, with
-/// a warning; any other is an error.
+/// The reference service ignores a key in the wrong place, and so does this one, with a warning.
+/// Any other key is an error.
 pub(super) fn check_map(
     what: &str,
     node: &Node,
@@ -24,7 +24,7 @@ pub(super) fn check_map(
     report: &mut Report,
 ) -> bool {
     if !matches!(node.kind, Shape::Map(_)) {
-        let message = format!("{what} is {}, and must be a map", node.what());
+        let message = format!("{what} must be a map, but is {}", node.what());
         report.error(node.span, "type", message).help("write `key: value` lines");
         return false;
     }
@@ -33,16 +33,16 @@ pub(super) fn check_map(
         let name = entry.key.text.as_str();
         if !matches!(scalar::value(&entry.key), Value::Text) {
             let kind = scalar::value(&entry.key).what();
-            let message = format!("the key `{name}` is {kind}, and must be a text");
+            let message = format!("the key `{name}` must be a text, but is {kind}");
             report
                 .error(entry.key_span, "non-string-key", message)
                 .choices(name, allowed(section, extensions));
             continue;
         }
         if let Some(first) = seen.insert(name, entry.key_span) {
-            let message = format!("`{name}` is given twice: the last one counts");
+            let message = format!("duplicate key `{name}`: the last one counts");
             let finding = report.warning(entry.key_span, "duplicate-key", message);
-            finding.related(first, "first given here").help("keep one of them");
+            finding.related(first, "first defined here").help("keep one of them");
         }
         if allowed(section, extensions).any(|known| known == name) {
             continue;
@@ -50,15 +50,14 @@ pub(super) fn check_map(
         if let Some(home) = home(name) {
             let message = format!("`{name}` has no effect in {}", section.what);
             let finding = report.warning(entry.key_span, "misplaced-key", message);
-            finding.help(format!("its place is in {home}"));
+            finding.help(format!("it belongs in {home}"));
             continue;
         }
         let message = format!("`{name}` is not a key of {}", section.what);
         let finding = report.error(entry.key_span, "unknown-key", message);
         if EXTENSIONS.contains(&name) && !extensions {
             finding.help(
-                "it is one of ours: make `# slidegate: extensions` the file's first line, or use \
-                 the own format",
+                "it is an extension: make `# slidegate: extensions` the first line of the file, or use the native format",
             );
         } else {
             finding.choices(name, allowed(section, extensions));
@@ -71,7 +70,7 @@ fn allowed(section: &Section, extensions: bool) -> impl Iterator<Item = &'static
     section.names().filter(move |name| extensions || !EXTENSIONS.contains(name))
 }
 
-/// Where a key of the reference service belongs.
+/// Returns the place of a key of the reference service.
 fn home(name: &str) -> Option<&'static str> {
     if EXTENSIONS.contains(&name) {
         return None;

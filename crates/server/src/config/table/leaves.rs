@@ -1,4 +1,4 @@
-//! The forms of texts: what they are called, what they match, and how they are checked.
+//! The formats of texts: their descriptions, patterns and checks.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -9,7 +9,7 @@ use slidegate_redis::Redis;
 
 use super::Leaf;
 
-/// The longest path pattern of a match.
+/// The maximum length of a path pattern.
 const PATTERN_MAX: usize = 1024;
 
 pub(crate) static TEXT: Leaf = Leaf::new("a text", "^[\\s\\S]+$", text);
@@ -20,11 +20,11 @@ pub(crate) static PATH: Leaf = Leaf::new("a path", "^[^\\u0000]+$", |text| {
     allow(!text.is_empty() && !text.contains('\0'), "use the path of a file")
 });
 
-/// The path of a file that is read: it must exist, and is watched for changes.
+/// The path of a file that is read. It must exist, and is watched for changes.
 pub(crate) static FILE: Leaf = Leaf::new(PATH.what, PATH.pattern, |text| (PATH.check)(text));
 
 pub(crate) static NAME: Leaf = Leaf::new("a name", "^[a-zA-Z][a-zA-Z0-9_.:/*-]{0,63}$", |text| {
-    // The rule is the library's; any quota will do.
+    // The library checks the name; any quota works.
     let policy = Policy::new(text, Quota::per_second(1));
     allow(policy.is_ok(), "use 1 to 64 of a-z A-Z 0-9 _ - . : / *, a letter first")
 });
@@ -40,7 +40,7 @@ pub(crate) static ENDPOINT: Leaf = Leaf::new(
     |text| endpoint(text).map(|_| ()),
 );
 
-/// Parses an address to listen on; `None` is `off`.
+/// Parses a listen address. `None` is `off`.
 pub(super) fn endpoint(text: &str) -> Result<Option<SocketAddr>, String> {
     if text == "off" {
         return Ok(None);
@@ -50,9 +50,9 @@ pub(super) fn endpoint(text: &str) -> Result<Option<SocketAddr>, String> {
     }
     let port = text.strip_prefix(':').unwrap_or(text);
     text.parse().map(Some).map_err(|_| match port.parse::<u16>() {
-        Ok(_) => format!(
-            "say on which address too: 127.0.0.1:{port} for this machine, 0.0.0.0:{port} for all"
-        ),
+        Ok(_) => {
+            format!("add the address: 127.0.0.1:{port} for this machine, 0.0.0.0:{port} for all")
+        }
         Err(_) => {
             "use an address with a port, such as 127.0.0.1:8080 or [::1]:8080, or off".to_owned()
         }
@@ -82,7 +82,7 @@ pub(crate) static COLLECTOR: Leaf =
         let usable = text.parse().is_ok_and(|uri: http::Uri| {
             uri.scheme_str() == Some("http") && uri.authority().is_some()
         });
-        let help = "use http://host:4317; for TLS, run a collector on this machine that speaks it";
+        let help = "use http://host:4317; for TLS, run a collector on this machine";
         allow(usable, help)
     });
 
@@ -153,7 +153,7 @@ pub(crate) static HOST: Leaf =
     });
 
 pub(crate) static PATH_PATTERN: Leaf =
-    Leaf::new("a path, `*` at its end for what begins so", "^/[^?#*]*\\*?$", |text| {
+    Leaf::new("a path, with `*` at its end for a prefix", "^/[^?#*]*\\*?$", |text| {
         let plain = text.strip_suffix('*').unwrap_or(text);
         let usable = plain.starts_with('/')
             && text.len() <= PATTERN_MAX
@@ -171,7 +171,7 @@ pub(crate) static UNIT: Leaf = Leaf::new(
     },
 );
 
-/// What a token of HTTP may hold besides letters and digits.
+/// The characters of an HTTP token other than letters and digits.
 const TOKEN: &[u8] = b"!#$%&'*+-.^_`|~";
 
 /// Checks that a text is not empty.
@@ -179,7 +179,7 @@ pub(crate) fn text(text: &str) -> Result<(), String> {
     allow(!text.is_empty(), "use a text that is not empty")
 }
 
-/// The outcome of a check: what is allowed if the text is not `usable`.
+/// Returns `help` as an error unless the text is `usable`.
 pub(crate) fn allow(usable: bool, help: &str) -> Result<(), String> {
     if usable { Ok(()) } else { Err(help.to_owned()) }
 }

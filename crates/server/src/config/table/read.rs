@@ -1,4 +1,4 @@
-//! How values of the configuration are read into the types of settings.
+//! Reads values of the configuration into the types of settings.
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
@@ -18,13 +18,13 @@ use crate::config::yaml::{Node, Scalar, Shape, Style};
 
 /// A type of settings.
 ///
-/// Values have been checked against their [`Kind`] before: one of the wrong form has been reported.
+/// Values have been checked against their [`Kind`] before: invalid ones have been reported.
 pub(crate) trait Read: Sized {
-    /// Reads a value. Returns `None` if it is of the wrong form.
+    /// Reads a value. Returns `None` if it is invalid.
     fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self>;
 }
 
-/// What reading needs: the files that values name, and a report for those that cannot be read.
+/// The context of reading: the files that values name, and a report for those that cannot be read.
 pub(crate) struct Reader<'a> {
     pub(crate) files: &'a mut Files,
     pub(crate) report: &'a mut Report,
@@ -38,7 +38,7 @@ pub(crate) trait Words: Sized {
     fn of(word: &str) -> Option<Self>;
 }
 
-/// Reads the value of a key. Returns `None` if it is absent or of the wrong form.
+/// Reads the value of a key. Returns `None` if it is absent or invalid.
 pub(crate) fn given<T: Read>(
     section: &Section,
     name: &str,
@@ -100,7 +100,7 @@ read_scalar! {
     ListenAddress: scalar => endpoint(&scalar.text).ok().map(ListenAddress);
 }
 
-/// An address to listen on; `None` is `off`.
+/// A listen address. `None` is `off`.
 #[derive(Default)]
 pub(crate) struct ListenAddress(Option<SocketAddr>);
 
@@ -110,7 +110,7 @@ impl ListenAddress {
     }
 }
 
-/// A path; in a file, it is relative to that file.
+/// A path. In a file, it is relative to that file.
 impl Read for PathBuf {
     fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
         resolve(node, reader.report)
@@ -163,9 +163,9 @@ words! { FailureMode { Allow = "allow", Deny = "deny", Local = "local", } }
 section! {
     /// A quota as a map.
     struct QuotaKeys, QUOTA_MAP = "a quota" {
-        /// Units in any interval of the window's length; 0 denies everything.
+        /// Units in any interval of the window's length. 0 denies every request.
         limit: u64 = Whole(0, LIMIT_MAX), required, example "1000";
-        /// How long a unit counts.
+        /// The time for which a unit counts.
         window: Duration = Time(MILLISECOND, Quota::WINDOW_MAX), required, example "1h";
     }
 }
@@ -182,12 +182,12 @@ impl Read for Quota {
 
 section! {
     static ALGORITHM_MAP = "an algorithm" {
-        /// Sub-windows that a window is divided into.
-        key segments = Whole(1, Algorithm::SEGMENTS_MAX as u64), absent "the other is there", example "60";
-        /// The exact log up to this many bytes per key; above it, neighboring entries are merged,
+        /// The number of sub-windows of a window.
+        key segments = Whole(1, Algorithm::SEGMENTS_MAX as u64), absent "the other is set", example "60";
+        /// The exact log up to this many bytes per key. Above it, neighboring entries are merged,
         /// which may deny early and never over-admits.
         key log_capped =
-            Whole(Algorithm::LOG_BYTES_MIN as u64, Algorithm::LOG_BYTES_MAX as u64), absent "the other is there", example "4096";
+            Whole(Algorithm::LOG_BYTES_MIN as u64, Algorithm::LOG_BYTES_MAX as u64), absent "the other is set", example "4096";
     }
 }
 

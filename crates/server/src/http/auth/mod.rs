@@ -1,9 +1,9 @@
-//! Forward auth: a proxy asks whether a request that it received may go on.
+//! Forward auth: a proxy checks whether a request may be forwarded.
 //!
 //! Header fields describe the original request. There are two families: nginx is configured to send
-//! `X-Original-*`, Caddy and Traefik send `X-Forwarded-*`. A client can send either, and the proxy only
-//! replaces those of its own family. A request with both is therefore refused, unless the proxy's
-//! `?headers=`, which no client can change, says which family to trust.
+//! `X-Original-*`, Caddy and Traefik send `X-Forwarded-*`. A client can send either, and the proxy
+//! replaces only those of its own family. A request with both is therefore rejected, unless the
+//! proxy's `?headers=`, which no client can change, selects the family to trust.
 
 mod key;
 mod original;
@@ -100,14 +100,15 @@ pub(crate) fn matching_rules<'a>(
     for rule in plan.rules() {
         let Ok(matched) = matches(&rule.matches, source.original, headers) else { continue };
         let Some(gate) = plan.gate(&rule.policy) else {
-            let detail = format!("rule {:?} names policy {:?}: add it", rule.name, rule.policy);
+            let detail =
+                format!("rule {:?} uses the unknown policy {:?}: add it", rule.name, rule.policy);
             return Err(ApiError::new(ApiErrorKind::Failed, detail));
         };
         let key = match source.key(rule, matched.pattern(), headers) {
             RuleKey::Key(key) | RuleKey::Instead(key, _) => key,
             RuleKey::Skip(_) => continue,
             RuleKey::Deny(_) => {
-                let detail = format!("rule {:?} needs what the request does not have", rule.name);
+                let detail = format!("the request has no key for rule {:?}", rule.name);
                 return Err(ApiError::new(ApiErrorKind::Forbidden, detail));
             }
         };
@@ -125,7 +126,7 @@ pub(crate) fn matching_rules<'a>(
 /// The query of the proxy's configuration.
 struct AuthOptions {
     family: Option<FieldFamily>,
-    /// Instead of 429, which nginx treats as a failure.
+    /// The status instead of 429, which nginx treats as a failure.
     denied: Option<StatusCode>,
     /// How long to wait for units.
     wait: Duration,

@@ -2,9 +2,9 @@
 
 use super::*;
 
-// The reference service knows exactly these, anywhere in the tree.
+// The reference service has exactly these, anywhere in the tree.
 #[test]
-fn the_table_has_the_sixteen_keys_and_ours() {
+fn the_table_has_the_sixteen_keys_and_the_extensions() {
     let mut keys: Vec<&str> =
         [&DOMAIN, &DESCRIPTOR, &RATE_LIMIT].into_iter().flat_map(Section::names).collect();
     keys.sort_unstable();
