@@ -61,7 +61,7 @@ fn check_asks_it_and_tells_by_its_exit_code() {
     assert!(check(&["--json"]).1.contains("\"remaining\":0"));
     let (code, told) = check(&[]);
     assert_eq!(code, Some(1));
-    assert!(told.starts_with("denied: 0 of 10 left, again in "), "{told}");
+    assert!(told.starts_with("denied: 0 of 10 left, retry after "), "{told}");
     assert_eq!(check(&["--cost", "11"]).1, "denied: the cost is above the limit of 10\n");
     daemon.terminate();
     let gone = output(&["check", "example", "bob", "--address", &address]);

@@ -339,7 +339,7 @@ async fn what_is_asked_wrongly_is_told_with_what_to_do() {
         (json!({"policy": "api"}), 400, &["missing field `key`"]),
         (json!({"policy": "api", "key": "a", "kost": 2}), 400, &["unknown field `kost`"]),
         (json!([]), 400, &["request body"]),
-        (json!({"policy": "login", "key": "a"}), 404, &["there is no policy \"login\""]),
+        (json!({"policy": "login", "key": "a"}), 404, &["unknown policy \"login\""]),
         (json!({"policy": "apii", "key": "a"}), 404, &["did you mean \"api\"?"]),
         (json!({"policy": "api", "key": "a", "tier": "glod"}), 404, &["\"glod\"", "\"gold\""]),
     ] {

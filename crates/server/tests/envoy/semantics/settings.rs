@@ -11,10 +11,10 @@ use super::setup::*;
 fn what_contradicts_itself_is_refused_by_name() {
     for (descriptors, part) in [
         (vec![key("")], "empty key"),
-        (vec![minute("a=b", 1), minute("a=b", 2)], "shop.a_b is there twice"),
+        (vec![minute("a=b", 1), minute("a=b", 2)], "duplicate descriptor shop.a_b"),
         // One name for two pairs, as in the reference service.
-        (vec![minute("a=b_c", 1), minute("a_b=c", 2)], "shop.a_b_c is there twice"),
-        (vec![above("x", vec![key("a"), key("a")])], "shop.x.a is there twice"),
+        (vec![minute("a=b_c", 1), minute("a_b=c", 2)], "duplicate descriptor shop.a_b_c"),
+        (vec![above("x", vec![key("a"), key("a")])], "duplicate descriptor shop.x.a"),
         (vec![with(minute("a=b", 1), |spec| spec.share_threshold = true)], "`share_threshold`"),
         (vec![named("a", 1, "one", &["one"])], "its own name"),
         (vec![named("a", 1, "one", &[""])], "an empty name"),
@@ -38,7 +38,7 @@ fn two_domains_of_one_name_are_refused() {
     let mut twice = spec(vec![minute("a", 1)]);
     twice.domains.push(twice.domains[0].clone());
     let error = Engine::new(&twice, &mut NoRestore).unwrap_err().to_string();
-    assert!(error.contains("\"shop\" is there twice"), "{error}");
+    assert!(error.contains("duplicate domain \"shop\""), "{error}");
 }
 
 #[test]
