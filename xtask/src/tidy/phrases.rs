@@ -84,12 +84,16 @@ const EXCEPT: &[&str] = &["docs/style.md", "xtask/src/tidy/phrases.rs"];
 
 /// Folders whose text is still being rewritten.
 const NOT_YET: &[&str] = &[
-    "CHANGELOG.md",
     "bench/",
-    "crates/",
-    "docs/configuration.md",
-    "docs/design/0007-redis.md",
-    "docs/envoy.md",
+    "crates/client/Cargo.toml",
+    "crates/client/examples/",
+    "crates/client/tests/",
+    "crates/core/",
+    "crates/http/tests/",
+    "crates/redis/",
+    "crates/server/",
+    "crates/testkit/",
+    "crates/tower/",
     "docs/redis.md",
     "fuzz/",
 ];
