@@ -39,7 +39,7 @@ pub(super) enum Command {
     /// Look after the keys in Redis.
     #[command(subcommand, before_long_help = words::REDIS_EXAMPLES)]
     Redis(RedisCommand),
-    /// Print a script that completes commands in a shell.
+    /// Print a completion script for a shell.
     Completions {
         /// The shell.
         shell: Shell,
@@ -131,7 +131,7 @@ pub(super) struct SweepArguments {
     pub(super) json: bool,
 }
 
-/// What a configuration is read from.
+/// The sources of a configuration.
 #[derive(Debug, Clone, Args)]
 pub(super) struct LoadArguments {
     /// Configuration files, or a directory of envoyproxy/ratelimit. By default, a small example.
@@ -198,7 +198,7 @@ pub(super) struct CheckArguments {
     /// A file with the token to send, if the daemon wants one.
     #[arg(long, value_name = "PATH")]
     pub(super) token_file: Option<PathBuf>,
-    /// Print the answer as JSON.
+    /// Print the reply as JSON.
     #[arg(long)]
     pub(super) json: bool,
 }

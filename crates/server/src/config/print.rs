@@ -54,7 +54,7 @@ impl Loaded {
     pub fn settings_changed_since(&self, other: &Self) -> Vec<String> {
         let needs_restart = |path: &str| match path {
             "allow_empty" | "access.anonymous" | "admin.token_file" | "envoy.failure_mode" => false,
-            // The rest of `memory` is applied by a reload.
+            // A reload applies the rest of `memory`.
             path => !path.starts_with("memory.") || path == "memory.sweep_interval",
         };
         let value = |loaded: &Self, path: &str, field: &Field| match loaded.tree.find(path) {

@@ -71,7 +71,7 @@ section! {
         /// The rate limit fields of HTTP replies.
         headers: HeaderSettings = Section(&HEADERS), absent "the defaults below",
             example "{x_ratelimit: epoch}";
-        /// The guard against more requests than usual.
+        /// The guard against overload.
         overload: OverloadSettings = Section(&OVERLOAD), absent "no guard",
             example "{enabled: true, concurrency_max: 512}";
         /// A line of JSON for every decision.
@@ -139,7 +139,7 @@ section! {
     /// On an address other than loopback, it needs a token or a client authority.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct AdminSettings, ADMIN = "admin access" {
-        /// A file with the token that requests must carry as `Authorization: Bearer`.
+        /// A file with the token that requests must send as `Authorization: Bearer`.
         token_file: Option<PathBuf> = Leaf(&PATH), absent "no token is required",
             example "admin.token";
         /// TLS of the admin listener.
@@ -207,7 +207,7 @@ section! {
             example "X-RateLimit-Reset";
         /// Whether that header contains seconds since the epoch, by this machine's clock, instead.
         reset_epoch: bool = Flag, default "false", example "true";
-        /// Whether answers carry the metadata of descriptors.
+        /// Whether replies have the metadata of descriptors.
         dynamic_metadata: bool = Flag, default "false", example "true";
         /// The default result when the store of a domain fails: an RPC error, on which Envoy's
         /// `failure_mode_deny` decides, or a decision. A domain or a descriptor can override it.
@@ -281,7 +281,7 @@ impl fmt::Debug for AuditSettings {
 }
 
 words! {
-    /// Which decisions are recorded.
+    /// The decisions that are recorded.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub enum AuditDecisions {
         /// Denials only.
@@ -321,7 +321,7 @@ section! {
         wait_max: Duration = Time(Duration::ZERO, HOUR), default "30s", example "5s";
         /// Requests that wait for units at a time. More are denied at once.
         waiters_max: usize = Whole(1, 1_000_000), default "1024", example "100";
-        /// Descriptors in one request of Envoy.
+        /// The maximum number of descriptors in a request of Envoy.
         descriptors_max: usize = Whole(1, 64), default "64", example "16";
         /// The maximum number of requests in flight on one HTTP/2 connection.
         streams_max: u32 = Whole(1, 1 << 20), default "1024", example "256";

@@ -178,7 +178,7 @@ impl DecisionWriter {
 /// Enough for most decisions.
 const DECISION_BYTES: usize = 256;
 
-/// The reply to one check.
+/// Returns the reply to one check.
 pub(super) fn decision(
     settings: &HeaderSettings,
     plan: &Plan,
@@ -219,7 +219,7 @@ pub(super) fn traced(problem: Problem, caller: Caller<'_>) -> Problem {
     }
 }
 
-/// A JSON reply that no cache keeps.
+/// Returns a JSON reply that is not cached.
 pub(crate) fn plain(body: &impl Serialize) -> Reply {
     with_body(to_json(body), true)
 }

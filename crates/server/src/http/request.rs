@@ -199,7 +199,7 @@ pub(super) struct CheckOptions {
     pub(super) wait: Duration,
 }
 
-/// Reads a check from a query.
+/// Parses a check from a query.
 pub(super) fn check_query(
     query: &str,
     wait_max: Duration,

@@ -38,8 +38,8 @@ section! {
         secret_keys: bool = Flag, default "false", example "true";
         /// What a unit is, for clients: `qu` in `RateLimit-Policy`. `requests` is not written.
         quota_unit: QuotaUnit = Leaf(&QUOTA_UNIT), default "requests", example "tokens";
-        /// Whether the limit is meant to hold over all nodes. In `memory` it cannot, which is
-        /// reported as a warning.
+        /// Whether the limit applies to all nodes together. In `memory` this is not possible, and
+        /// causes a warning.
         global: bool = Flag, default "false", example "true";
         /// Quotas that are evaluated for comparison.
         let candidate: Option<CandidateSpec> = candidate, else None;

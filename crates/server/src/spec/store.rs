@@ -130,8 +130,8 @@ section! {
         /// this prefix must then have the same policies: others' keys would be removed too.
         sweep_every("sweep_interval"): Option<Duration> = Time(SECOND, DAY),
             absent "they expire by themselves", example "6h";
-        /// Authorities as PEM: the certificate of a `rediss://` server must be of one of them.
-        key tls_authority = Leaf(&PATH), absent "the machine's authorities",
+        /// Authorities as PEM. The certificate of a `rediss://` server must be from one of them.
+        key tls_authority = Leaf(&PATH), absent "the authorities of the system",
             example "redis-ca.pem";
         /// The servers.
         let place: RedisPlace = place, else RedisPlace::Single(String::new());

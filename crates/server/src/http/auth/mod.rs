@@ -90,7 +90,7 @@ fn problem_field(
     HeaderValue::try_from(body).ok().filter(|value| value.len() <= PROBLEM_FIELD_MAX)
 }
 
-/// The checks and keys of all rules that match.
+/// Returns the checks and keys of all rules that match.
 pub(crate) fn matching_rules<'a>(
     plan: &'a Plan,
     source: &KeySource<'_>,
