@@ -213,7 +213,7 @@ mod tests {
             lines.extend(notes.look("api", &limiter));
         }
         assert_eq!(lines.len(), 2, "{lines:?}");
-        assert!(lines[0].contains("90 % of its memory"), "{lines:?}");
+        assert!(lines[0].contains(" % of its memory for keys is used"), "{lines:?}");
         assert!(lines[1].contains("the first key did not fit"), "{lines:?}");
     }
 }
