@@ -338,6 +338,15 @@ windows[76] = function(kit)
     s.base, s.end_stored, s.tail, s.moved, s.gathered = from, s.stop, '', true, true
   end
 
+  -- Moves all places, so that the codes begin at `start`.
+  local function rebase(s, start)
+    for _, c in ipairs(s.cursors) do
+      c.place = c.place - s.base + start
+    end
+    s.start, s.base, s.stop = start, start, start + #s.text
+    s.end_stored, s.tail = s.stop, ''
+  end
+
   -- Puts every cursor at the front, with all there is, and moves it on from there.
   local function recut(s, place, tick, high, low)
     for _, c in ipairs(s.cursors) do
@@ -346,7 +355,12 @@ windows[76] = function(kit)
     end
   end
 
-  log.give_back = log_refund(kit, codes, blocks, code_at, { front = front, advance = advance, gather = gather })
+  log.give_back = log_refund(kit, codes, blocks, code_at, {
+    front = front,
+    advance = advance,
+    gather = gather,
+    rebase = rebase,
+  })
 
   -- Returns a page of the entries from a tick on, and whether there are more.
   function log.history(s)
@@ -429,15 +443,6 @@ windows[76] = function(kit)
     local from = front(s).place
     s.text, s.base = sub(s.text, from - s.base + 1), from
     blocks.clear(s)
-  end
-
-  -- Moves all places, so that the codes begin at `start`.
-  local function rebase(s, start)
-    for _, c in ipairs(s.cursors) do
-      c.place = c.place - s.base + start
-    end
-    s.start, s.base, s.stop = start, start, start + #s.text
-    s.end_stored, s.tail = s.stop, ''
   end
 
   -- Merges entries if there are too many.

@@ -167,6 +167,14 @@ local function log_blocks(kit, code_at)
     end
   end
 
+  -- Moves the records at or after a position by some bytes.
+  function blocks.slide(s, place, bytes)
+    for k = after(s, place - 1), s.records do
+      local tick, there, units = blocks.get(s, k)
+      set(s, k, tick, there + bytes, units)
+    end
+  end
+
   -- Marks a block as empty.
   function blocks.empty(s, k)
     local tick, place = blocks.get(s, k)

@@ -108,6 +108,7 @@ fn drive() {
     damage::log_damaged_at_any_byte_is_an_error_of_ours_or_an_answer();
     damage::log_cut_anywhere_is_an_error_of_ours_or_an_answer();
     damage::code_that_runs_past_the_last_one_is_damaged();
+    damage::forgiving_a_part_of_the_first_entry_needs_the_whole_index();
     damage::values_of_others_are_named();
     leases::a_lease_takes_what_fits_and_is_dated_ahead();
     leases::a_lease_is_given_back_and_moves_with_the_clock();
@@ -120,6 +121,7 @@ fn drive() {
     numbers::long_gaps_are_exact();
     refund::refunds_anywhere_in_a_log_are_exact();
     refund::long_logs_expire_and_wait_exactly();
+    refund::refunds_beside_long_gaps_are_exact();
     refused::full_server_is_reported_and_nothing_changes();
     refused::read_that_the_user_may_not_do_is_reported_as_the_server_does();
     refused::operations_that_an_algorithm_does_not_have_are_refused();

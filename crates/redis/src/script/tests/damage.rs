@@ -218,6 +218,24 @@ pub(super) fn log_cut_anywhere_is_an_error_of_ours_or_an_answer() {
 }
 
 #[test]
+pub(super) fn forgiving_a_part_of_the_first_entry_needs_the_whole_index() {
+    let mut caller = Caller::start();
+    let limits = limits(Algorithm::Log, &[(1000, 600_000)]);
+    for step in 0..400 {
+        let cost = if step == 0 { 2 } else { 1 };
+        let _ = caller.run(START + ms(step), "k", &limits, Op::Check { cost }).unwrap();
+    }
+    let value: Vec<u8> = caller.command("GET k");
+    let codes_end = usize::from(value[29]) + 256 * usize::from(value[30]);
+    caller.set("k", &value[..codes_end + 5]);
+    let forgive = Op::Forgive { units: 1 };
+    let error = caller.run(START + ms(400), "k", &limits, forgive).unwrap_err();
+    assert!(error.to_string().contains("cut short"), "{error}");
+    caller.set("k", &value);
+    assert_eq!(caller.given(START + ms(400), &limits, forgive), 1);
+}
+
+#[test]
 pub(super) fn values_of_others_are_named() {
     let mut caller = Caller::start();
     for algorithm in ALGORITHMS {

@@ -190,3 +190,49 @@ pub(super) fn long_logs_expire_and_wait_exactly() {
         }
     }
 }
+
+// A long gap that grows may take more bytes than there are: what comes later moves, and the index
+// with it.
+#[test]
+pub(super) fn refunds_beside_long_gaps_are_exact() {
+    let mut caller = Caller::start();
+    let (many, window) = (1 << 40, 100_000_000);
+    for quotas in [&[(many, window)][..], &[(many, window / 50), (many, window)]] {
+        caller.flush();
+        let limits = limits(Algorithm::Log, quotas);
+        let (mut model, mut now, mut random) = (Model::default(), START, Random::new(4));
+        let (mut receipts, mut of) = (Vec::new(), 0);
+        for step in 0..1500 {
+            now += ms(if step % 20 == 19 { 15_540 } else { random.between(1, 190) });
+            let cost = random.pick(&[1, 1, 1, 3]);
+            let reply = caller.run(now, "k", &limits, Op::Check { cost }).unwrap();
+            let KeyReply::Decision { epoch, tick, .. } = reply else { panic!("no decision") };
+            of = epoch;
+            model.take(tick, cost);
+            receipts.push((tick, cost));
+        }
+        let tick = u64::try_from(now.as_millis()).unwrap();
+        for step in 0..1200 {
+            let (tick_of, units) = receipts.remove(random.index(receipts.len()));
+            let units = random.between(1, units);
+            let op = Op::Refund { tick: tick_of, units, epoch: of };
+            let expected = model.give_back(tick_of, units);
+            assert_eq!(caller.given(now, &limits, op), expected, "step {step}: {op:?}");
+            let peek = caller.run(now, "k", &limits, Op::Peek { cost: 1 }).unwrap();
+            assert_eq!(decided(&peek).2, model.used(tick, quotas[0].1), "step {step}");
+            if step % 20 == 0 {
+                let entries: Vec<_> =
+                    model.entries.iter().copied().filter(|(_, units)| *units > 0).collect();
+                assert_eq!(caller.history(now, &limits), entries, "step {step}");
+            }
+        }
+        // Blocks are passed by their sums.
+        for left in [500, 300, 0] {
+            let units = model.used(tick, window) - left;
+            let given = caller.given(now, &limits, Op::Forgive { units });
+            assert_eq!(given, model.give_back(0, units), "all but {left} forgiven");
+            let peek = caller.run(now, "k", &limits, Op::Peek { cost: 1 }).unwrap();
+            assert_eq!(decided(&peek).2, model.used(tick, quotas[0].1), "all but {left} forgiven");
+        }
+    }
+}
