@@ -76,15 +76,21 @@ async fn fill(which: Which, url: &str, entries: u64) -> Result<(), Failure> {
     let first = first_key(entries)?;
     let mean = minute.as_secs_f64() * 0.95 / to_float(entries);
     let mut random = Random::new(7);
-    let began = tokio::time::Instant::now();
-    let mut at = 0.0;
-    for number in 0..entries {
-        // Exponential gaps: requests that know nothing of each other.
-        at -= random.unit().ln() * mean;
-        tokio::time::sleep_until(began + Duration::from_secs_f64(at.min(58.0))).await;
-        for user in first..first + KEYS {
-            subject.check(&name(user), number).await?;
+    let mut requests = Vec::new();
+    // At times of its own for every key, as what a key takes goes in steps: the allocator has few sizes.
+    for user in first..first + KEYS {
+        let mut at = 0.0;
+        for _ in 0..entries {
+            // Exponential gaps: requests that know nothing of each other.
+            at -= random.unit().ln() * mean;
+            requests.push((Duration::from_secs_f64(at.min(58.0)), user));
         }
+    }
+    requests.sort();
+    let began = tokio::time::Instant::now();
+    for (number, (at, user)) in (0..).zip(requests) {
+        tokio::time::sleep_until(began + at).await;
+        subject.check(&name(user), number).await?;
     }
     Ok(())
 }
@@ -104,6 +110,8 @@ fn usage(connection: &mut redis::Connection, which: Which, user: u32) -> Result<
 
 /// What a replica is sent for a decision that is allowed, with a hundred entries in the window.
 pub(super) async fn replicated(server: &RedisServer) -> Result<Bytes, Failure> {
+    // Keys of other workloads that expire meanwhile would be sent too.
+    redis::cmd("FLUSHALL").exec(&mut server.connection()?)?;
     let replica = RedisServer::builder().replica_of(server).start()?;
     replica.wait_for_primary()?;
     let quota = Quota::new(100, Duration::from_millis(500))?;

@@ -6,6 +6,8 @@
 mod bytes;
 mod rate;
 mod report;
+mod reserve;
+mod single;
 mod subject;
 
 use slidegate_testkit::server::RedisServer;
@@ -26,6 +28,14 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 async fn run_all(options: &Options) -> Result<(), Failure> {
     let (rounds, seconds) = if options.quick { (3, 0.3) } else { (7, 1.0) };
     let server = RedisServer::start()?;
+    progress::say("redis: single calls on logs of 100, 1000 and 20,000 entries");
+    let calls = single::calls(&server, &[100, 1000, 20_000], rounds * 3).await?;
+    progress::say("redis: latency of a single check");
+    let latency = single::latency(&server, if options.quick { 2000 } else { 20_000 }).await?;
+    progress::say("redis: reserve and settle on one key, beside others");
+    let reserved = reserve::measure(&server, if options.quick { 3 } else { 25 }).await?;
+    // Before what takes minutes: these rows need a quiet machine.
+    report::print_single(options, &calls, &latency, &reserved);
     let mut rates = Vec::new();
     for workload in rate::WORKLOADS {
         progress::say(&format!("redis: {}", workload.name));

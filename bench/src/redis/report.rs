@@ -2,6 +2,8 @@
 
 use super::bytes::Bytes;
 use super::rate::{Rate, Rates};
+use super::reserve::Reserved;
+use super::single::{Call, LONG, Latency};
 use super::subject::Which;
 use crate::json::JsonLine;
 use crate::options::Options;
@@ -24,6 +26,87 @@ pub(super) fn print(options: &Options, rates: &[Rates], bytes: &[Bytes]) {
             bytes_as_table(bytes);
         }
     }
+}
+
+pub(super) fn print_single(
+    options: &Options,
+    calls: &[Call],
+    latency: &[Latency],
+    reserved: &Reserved,
+) {
+    if options.json {
+        single_as_json(calls, latency, reserved);
+    } else {
+        single_as_table(calls, latency, reserved);
+    }
+}
+
+fn single_as_json(calls: &[Call], latency: &[Latency], reserved: &Reserved) {
+    let ours = |workload: &str| {
+        JsonLine::new("redis").text("workload", workload).text("subject", Which::Log.name())
+    };
+    for call in calls {
+        ours(&call.workload)
+            .number("server_us", median(&call.server_micros), 1)
+            .number("ratio_to_check", to_check(call), 3)
+            .whole("calls", call.calls)
+            .whole("calls_over_2ms", call.long)
+            .print();
+    }
+    for latency in latency {
+        JsonLine::new("redis")
+            .text("workload", "latency")
+            .text("subject", latency.which.name())
+            .number("p50_us", Some(latency.p50), 1)
+            .number("p99_us", Some(latency.p99), 1)
+            .print();
+    }
+    ours("reserve-settle")
+        .whole("reserves", reserved.reserves)
+        .whole("degraded", reserved.degraded)
+        .whole("unrelated", reserved.unrelated)
+        .whole("unrelated_degraded", reserved.unrelated_degraded)
+        .print();
+}
+
+fn single_as_table(calls: &[Call], latency: &[Latency], reserved: &Reserved) {
+    println!("\nsingle calls, {}", Which::Log.name());
+    let long = format!("over {LONG} us");
+    let mut table = Table::new(&["call", "server us", "to a check", &long]);
+    for call in calls {
+        let number =
+            |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.2}"));
+        table.row(vec![
+            call.workload.clone(),
+            number(median(&call.server_micros)),
+            number(to_check(call)),
+            format!("{} of {}", call.long, call.calls),
+        ]);
+    }
+    table.print();
+    println!("\nlatency of a single check");
+    let mut table = Table::new(&["subject", "p50 us", "p99 us"]);
+    for latency in latency {
+        let [p50, p99] = [latency.p50, latency.p99].map(|micros| format!("{micros:.0}"));
+        table.row(vec![latency.which.name().to_owned(), p50, p99]);
+    }
+    table.print();
+    println!("\nreserve-settle, 1000 per second on one key and 1000 checks of others");
+    let mut table = Table::new(&["", "decisions", "degraded"]);
+    for (name, decisions, degraded) in [
+        ("reserved and settled", reserved.reserves, reserved.degraded),
+        ("unrelated", reserved.unrelated, reserved.unrelated_degraded),
+    ] {
+        table.row(vec![name.to_owned(), decisions.to_string(), degraded.to_string()]);
+    }
+    table.print();
+}
+
+/// To a check of the same key, in the same round.
+fn to_check(call: &Call) -> Option<f64> {
+    let ratios =
+        call.server_micros.iter().zip(&call.check_micros).map(|(call, check)| call / check);
+    Summary::of(ratios).map(|summary| summary.median)
 }
 
 fn rates_as_json(rates: &Rates) {

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{Client, Script};
+use redis::{AsyncConnectionConfig, Client, Script};
 use slidegate::{Policy, Quota};
 use slidegate_redis::{Redis, RedisLimiter};
 
@@ -36,6 +36,9 @@ pub(super) enum Which {
     Empty,
 }
 
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// The usual script, as limiters in many languages have it.
 const SORTED_SET: &str = "\
 redis.call('ZREMRANGEBYSCORE', KEYS[1], 0, ARGV[1] - ARGV[2])
@@ -63,7 +66,10 @@ impl Which {
 impl Subject {
     /// Under a name of its own, so that subjects do not see each other's keys.
     pub(super) async fn new(which: Which, url: &str, quota: Quota) -> Result<Self, Failure> {
-        let connection = Client::open(url)?.get_multiplexed_async_connection().await?;
+        // On a busy machine a slow answer is to be measured, not given up.
+        let patient = AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
+        let connection =
+            Client::open(url)?.get_multiplexed_async_connection_with_config(&patient).await?;
         Ok(match which {
             Which::SortedSet => {
                 Self::SortedSet { connection, script: Script::new(SORTED_SET), quota }
@@ -122,8 +128,7 @@ fn limiter(which: Which, url: &str, quota: Quota) -> Result<RedisLimiter, Failur
         _ => slidegate::Algorithm::Log,
     };
     let policy = Policy::builder(which.name()).quota(quota).algorithm(algorithm).build()?;
-    // A long deadline: on a busy machine a slow answer is to be measured, not given up.
-    let redis = Redis::single(url)?.deadline(Duration::from_secs(5)).build()?;
+    let redis = Redis::single(url)?.deadline(PATIENCE).build()?;
     let builder = redis.limiter(policy);
     Ok(match which {
         Which::LogDenyCache => builder.build()?,
