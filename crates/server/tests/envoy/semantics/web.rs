@@ -113,8 +113,8 @@ fn what_cannot_be_answered_is_a_bad_request_that_says_why() {
         (r#"{"domain": "shop", "nonsense": 1}"#, "unknown field `nonsense`"),
         (r#"{"domain": "shop", "hitsAddend": -1}"#, "not negative"),
         (r#"{"domain": "shop", "hitsAddend": 4294967296}"#, "out of range: use 0 to 4294967295"),
-        (&limit(r#"{"requestsPerUnit": 1}"#), "unit 0 of a limit is unknown"),
-        (&limit(r#"{"unit": "FORTNIGHT"}"#), "unit FORTNIGHT of a limit is unknown"),
+        (&limit(r#"{"requestsPerUnit": 1}"#), "unknown unit 0 of a limit"),
+        (&limit(r#"{"unit": "FORTNIGHT"}"#), "unknown unit FORTNIGHT of a limit"),
         (&limit(r#"{"unit": 8}"#), "unit 8"),
     ] {
         let reply = post(&house, body);

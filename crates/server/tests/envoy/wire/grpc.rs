@@ -126,7 +126,7 @@ async fn what_cannot_be_answered_is_a_typed_error() {
             with(|request| request.descriptors.clear()),
             "rate limit descriptor list must not be empty",
         ),
-        (with(unit), "unit 0 of a limit is unknown"),
+        (with(unit), "unknown unit 0 of a limit"),
         (
             with(|request| request.descriptors = vec![RateLimitDescriptor::default(); 65]),
             "65 descriptors",
