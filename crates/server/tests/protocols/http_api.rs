@@ -106,7 +106,7 @@ async fn a_query_asks_the_same() {
         ("", &["policy", "key"][..]),
         ("?policy=api", &["key"]),
         ("?policy=api&key=", &["0 bytes", "1 to 1024"]),
-        ("?policy=api&key=x&key=y", &["key", "twice"]),
+        ("?policy=api&key=x&key=y", &["key", "duplicate"]),
         ("?policy=api&key=x&cosst=5", &["cosst", "cost"]),
         ("?policy=api&key=x&cost=0", &["cost 0", "1 to 9007199254740991"]),
         ("?policy=api&key=x&cost=-1", &["cost -1"]),
@@ -207,7 +207,7 @@ async fn all_or_nothing() {
     let many = |count: usize| json!({"asks": vec![json!({"policy": "off", "key": "x"}); count]});
     assert_eq!(client.post("/v1/check_all", &many(64)).await.status, 200);
     assert_problem(&client.post("/v1/check_all", &many(65)).await, 400, &["65", "1 to 64"]);
-    assert_problem(&client.post("/v1/check_all", &many(0)).await, 400, &["0 asks"]);
+    assert_problem(&client.post("/v1/check_all", &many(0)).await, 400, &["0 checks"]);
     let unknown = json!({"asks": [ask("a"), {"policy": "twoo", "key": "a"}]});
     assert_problem(&client.post("/v1/check_all", &unknown).await, 404, &["twoo", "\"two\""]);
 }
@@ -288,7 +288,7 @@ async fn what_was_taken_can_be_looked_at_given_back_and_settled() {
 
     for receipt in ["", "not a word", "AQD70JX_vDE=", "AAD70JX_vDE"] {
         let answer = client.post("/v1/refund", &with("receipt", json!(receipt))).await;
-        assert_problem(&answer, 400, &["receipt", "as an allowed check gave it"]);
+        assert_problem(&answer, 400, &["receipt", "of an allowed check"]);
     }
     settle["actual"] = json!(-1);
     assert_problem(&client.post("/v1/settle", &settle).await, 400, &["actual -1", "from 0 to"]);
