@@ -142,7 +142,7 @@ fn settings_out_of_range_are_refused() {
     assert!(of(guard().floor(0)).contains("floor 0"));
     assert!(of(guard().concurrency_max(0)).contains("concurrency_max 0"));
     assert!(of(guard().delay_max(Duration::from_secs(61))).contains("delay_max"));
-    assert!(of(OverloadGuard::builder("a\"b")).contains("not usable"));
+    assert!(of(OverloadGuard::builder("a\"b")).contains("invalid policy name"));
 }
 
 #[tokio::test]
