@@ -19,7 +19,10 @@ fn what_contradicts_itself_is_refused_by_name() {
         (vec![named("a", 1, "one", &["one"])], "its own name"),
         (vec![named("a", 1, "one", &[""])], "an empty name"),
         (vec![key(&format!("a={}", "x".repeat(16_385)))], "16385 bytes is too long"),
-        (vec![with(minute("a", 1), |spec| spec.metadata = Some(7.into()))], "metadata must be a map, but is 7"),
+        (
+            vec![with(minute("a", 1), |spec| spec.metadata = Some(7.into()))],
+            "metadata must be a map, but is 7",
+        ),
         (vec![nested(129)], "more than 128 levels"),
     ] {
         let message = refused(descriptors);
