@@ -26,10 +26,6 @@
     reason = "in a crate of tests, every error says what was tried and what to do"
 )]
 
-mod violation;
-
-pub mod model;
-
 mod policy;
 mod trace;
 
@@ -52,8 +48,8 @@ pub use load::{LoadError, load_all, parse};
 pub use memory::MemorySubject;
 pub use modeled::{ModelReceipt, ModelSubject};
 pub use policy::{Algorithm, Mode, PolicySpec, QuotaSpec, quotas};
-pub use random::{Random, random_trace};
+pub use random::random_trace;
 pub use runner::{Mismatch, Report, run};
+pub use slidegate_sim::{Bracket, Random, Violation, model, never_over, surely_over};
 pub use subject::{Answer, AnswerAndTaken, Capability, Refusal, Standing, Subject, Taken};
 pub use trace::{Expect, Op, Step, Trace};
-pub use violation::{Bracket, Violation, never_over, surely_over};

@@ -3,11 +3,11 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use crate::model::{Counting, GcraModel, ListModel, Model, TickQuota};
 use crate::play::by_instant;
 use crate::policy::{Algorithm, Mode, PolicySpec, QuotaSpec};
 use crate::subject::{Answer, AnswerAndTaken, Capability, Refusal, Standing, Subject, Taken};
 use crate::trace::Trace;
+use slidegate_sim::model::{Counting, GcraModel, ListModel, Model, TickQuota};
 
 /// A limiter that consists of simple models, one per key.
 ///

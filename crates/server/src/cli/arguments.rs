@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+use super::simulate::SimulateArguments;
 use super::words;
 use crate::config::{Environment, Format, Request};
 
@@ -39,6 +40,9 @@ pub(super) enum Command {
     /// Look after the keys in Redis.
     #[command(subcommand, before_long_help = words::REDIS_EXAMPLES)]
     Redis(RedisCommand),
+    /// Replay access logs or generated traffic, and compare what the algorithms would have decided.
+    #[command(before_long_help = words::SIMULATE_EXAMPLES)]
+    Simulate(Box<SimulateArguments>),
     /// Print a completion script for a shell.
     Completions {
         /// The shell.

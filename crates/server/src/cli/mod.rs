@@ -4,6 +4,7 @@ mod arguments;
 mod ask;
 pub mod config;
 mod redis;
+mod simulate;
 mod words;
 
 use core::fmt::Display;
@@ -51,6 +52,7 @@ impl Arguments {
             Command::Config(command) => command.run(),
             Command::Check(arguments) => ask::run(&arguments),
             Command::Redis(RedisCommand::Sweep(arguments)) => redis::sweep(&arguments),
+            Command::Simulate(arguments) => simulate::run(&arguments),
             Command::Completions { shell } => {
                 let mut command = Self::command();
                 clap_complete::generate(shell, &mut command, "slidegate", &mut io::stdout());

@@ -10,6 +10,8 @@ Examples:
   slidegate serve --config /srv/ratelimit     serve a directory of envoyproxy/ratelimit
   slidegate config check limits.yaml          report all errors of a file
   slidegate check api alice --cost 5          check a request with a running daemon
+  slidegate simulate access.log --quota 10/minute --key client
+                                              see what a limit would have done
 ";
 
 pub(super) const SERVE_EXAMPLES: &str = "\
@@ -45,6 +47,19 @@ Examples:
   slidegate redis sweep --config limits.yaml
   slidegate redis sweep --config limits.yaml --store shared --remove --keys-per-second 2000
   slidegate redis sweep --config limits.yaml --json
+";
+
+pub(super) const SIMULATE_EXAMPLES: &str = "\
+Examples:
+  slidegate simulate access.log --quota 10/minute --key client
+  slidegate simulate 'logs/access.log*' --quota 100/hour --key user --status 2xx --json
+  zcat old.gz | slidegate simulate - --quota 5/minute --path /login --key '{client} {route}'
+  slidegate simulate app.log --quota 20/10s --pattern '^(?<time>\\S+) user=(?<key>\\S+)'
+  slidegate simulate access.log --quota 10/minute --what-if 20/minute,50/minute
+  slidegate simulate --traffic boundary --quota 100/minute
+  slidegate simulate --traffic poisson:requests=10000000,keys=1000 --quota 100/minute
+
+Patterns of --traffic: boundary, steady, poisson, zipf, bursts, diurnal, flash-crowd, one-off, brute-force.
 ";
 
 pub(super) const EXIT_CODES: &str = "\

@@ -15,4 +15,5 @@ mod hostile;
 mod layers;
 mod own;
 mod reference;
+mod simulate;
 mod sliding;

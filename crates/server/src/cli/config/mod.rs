@@ -37,7 +37,7 @@ fn quotas_in_words(quotas: &[Quota]) -> String {
 }
 
 /// How the program ends when something was written, or could not be.
-fn written(result: Result<(), io::Error>, code: u8) -> u8 {
+pub(super) fn written(result: Result<(), io::Error>, code: u8) -> u8 {
     match result {
         Ok(()) => code,
         // The reader has stopped, as in `config schema | head`.

@@ -24,7 +24,7 @@ pub struct Violation {
 /// enough to look at the stretches that end with an admission: those are all tried.
 ///
 /// ```
-/// use slidegate_testkit::never_over;
+/// use slidegate_sim::never_over;
 ///
 /// assert_eq!(never_over(&[(0, 5), (60, 5)], 5, 60), None);
 /// let violation = never_over(&[(58, 5), (62, 5)], 5, 60).unwrap();
@@ -55,7 +55,7 @@ pub struct Bracket {
 /// enough to look at the stretches that end with a bracket.
 ///
 /// ```
-/// use slidegate_testkit::{Bracket, surely_over};
+/// use slidegate_sim::{Bracket, surely_over};
 ///
 /// let bracket = |from_ns, until_ns| Bracket { from_ns, until_ns, units: 5 };
 /// assert!(surely_over(&[bracket(3, 5), bracket(60, 62)], 5, 60).is_some());

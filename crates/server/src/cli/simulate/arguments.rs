@@ -1,0 +1,92 @@
+//! The arguments of `simulate`.
+
+use core::time::Duration;
+
+use clap::Args;
+use slidegate::{Algorithm, Quota, parse_duration};
+use slidegate_sim::read::{KeyTemplate, LinePattern, LogFormat};
+
+/// The arguments of `simulate`.
+#[derive(Debug, Clone, Args)]
+pub(in crate::cli) struct SimulateArguments {
+    /// Access logs or traces, compressed with gzip or zstd or not. Patterns such as `logs/*.gz` work too;
+    /// `-` is standard input.
+    #[arg(value_name = "FILE")]
+    pub(super) files: Vec<String>,
+    /// The limit, such as 10/minute. With several, a request must fit into all of them.
+    #[arg(long = "quota", value_name = "QUOTA", value_parser = parse_quota, value_delimiter = ',')]
+    pub(super) quotas: Vec<Quota>,
+    /// What requests are counted by: client, user, route, path, method, host, status, or a text with fields
+    /// in braces. Default: client, or the group `key` of --pattern.
+    #[arg(long, value_name = "KEY", value_parser = KeyTemplate::parse)]
+    pub(super) key: Option<KeyTemplate>,
+    /// Makes requests up instead of reading files: a pattern with parameters, such as
+    /// poisson:requests=1000000,keys=1000,rate=500,zipf=1.1,seed=7.
+    #[arg(long, value_name = "PATTERN", conflicts_with = "files")]
+    pub(super) traffic: Option<String>,
+    /// Algorithms to compare. Default: log, counter, segments with 2, 10 and 60, gcra, fixed.
+    #[arg(long = "algorithm", value_name = "NAME", value_parser = parse_algorithm, value_delimiter = ',')]
+    pub(super) algorithms: Vec<Algorithm>,
+    /// Other limits to try with the first algorithm: 50/minute,100/minute.
+    #[arg(long, value_name = "QUOTA", value_parser = parse_quota, value_delimiter = ',')]
+    pub(super) what_if: Vec<Quota>,
+    #[command(flatten)]
+    pub(super) reading: ReadArguments,
+    /// Print the report as JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Denied keys to report per algorithm, at most 100.
+    #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u16).range(0..=100))]
+    pub(super) top: u16,
+}
+
+/// How logs are read.
+#[derive(Debug, Clone, Args)]
+pub(in crate::cli) struct ReadArguments {
+    /// The format of the files: common, combined, json, csv or trace. Recognized if not given.
+    #[arg(long, value_name = "NAME", value_parser = parse_format)]
+    pub(super) format: Option<LogFormat>,
+    /// A regular expression for other formats, with the named groups `time` and `key`, and if wanted
+    /// `client`, `user`, `method`, `path`, `host`, `status` and `cost`.
+    #[arg(long, value_name = "REGEX", value_parser = LinePattern::new, conflicts_with = "format")]
+    pub(super) pattern: Option<LinePattern>,
+    /// The format of times, as for strftime: "%Y-%m-%d %H:%M:%S". Recognized if not given.
+    #[arg(long, value_name = "FORMAT")]
+    pub(super) time_format: Option<String>,
+    /// The field or column that has a meaning: --field client=headers.x-real-ip.
+    #[arg(long = "field", value_name = "MEANING=NAME")]
+    pub(super) fields: Vec<String>,
+    /// Replay only requests for this path; `*` at the end matches every path with this beginning.
+    #[arg(long = "path", value_name = "PATH")]
+    pub(super) paths: Vec<String>,
+    /// Replay only requests with this method.
+    #[arg(long = "method", value_name = "METHOD")]
+    pub(super) methods: Vec<String>,
+    /// Replay only requests that were answered with this status: 404, 4xx or 500-599.
+    #[arg(long = "status", value_name = "STATUS", value_delimiter = ',')]
+    pub(super) statuses: Vec<String>,
+    /// How far lines may be out of order. Requests that are later get the time of the one before them, and
+    /// are counted.
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = parse_time)]
+    pub(super) disorder: Duration,
+}
+
+fn parse_quota(text: &str) -> Result<Quota, String> {
+    text.parse().map_err(|error: slidegate::Error| error.to_string())
+}
+
+/// An algorithm as in a configuration, also with `=` instead of a colon.
+fn parse_algorithm(text: &str) -> Result<Algorithm, String> {
+    text.replace('=', ":").parse().map_err(|error: slidegate::Error| error.to_string())
+}
+
+fn parse_time(text: &str) -> Result<Duration, String> {
+    parse_duration(text).map_err(|error| error.to_string())
+}
+
+fn parse_format(name: &str) -> Result<LogFormat, String> {
+    LogFormat::parse(name).ok_or_else(|| {
+        let names = LogFormat::NAMES.map(|(name, _)| name).join(", ");
+        format!("use one of {names}, or --pattern for other lines")
+    })
+}

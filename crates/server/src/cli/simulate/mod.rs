@@ -1,0 +1,208 @@
+//! `simulate`: replays logs or made-up traffic through the algorithms.
+
+mod arguments;
+mod progress;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use slidegate::{Algorithm, Quota};
+use slidegate_sim::Source;
+use slidegate_sim::read::{Filter, KeyTemplate, LineOptions, LogReader, total_bytes};
+use slidegate_sim::replay::{ALGORITHMS, BATCH, Contest, Replay};
+use slidegate_sim::report::{Report, Subject, write_table};
+use slidegate_sim::traffic::TrafficSpec;
+
+use self::arguments::ReadArguments;
+pub(super) use self::arguments::SimulateArguments;
+use self::progress::Progress;
+use super::exit;
+
+/// Why a simulation did not start or end, and how the program ends.
+struct Failure {
+    message: String,
+    code: u8,
+}
+
+impl Failure {
+    fn usage(message: impl Into<String>) -> Self {
+        Self { message: message.into(), code: exit::USAGE }
+    }
+
+    fn failed(message: impl Into<String>) -> Self {
+        Self { message: message.into(), code: exit::FAILED }
+    }
+}
+
+pub(super) fn run(arguments: &SimulateArguments) -> u8 {
+    match simulate(arguments) {
+        Ok(code) => code,
+        Err(Failure { message, code }) => super::failed(&message, code),
+    }
+}
+
+fn simulate(arguments: &SimulateArguments) -> Result<u8, Failure> {
+    let Input { mut source, subject } = Input::open(arguments)?;
+    let algorithms = match arguments.algorithms.as_slice() {
+        [] => ALGORITHMS.to_vec(),
+        given => given.to_vec(),
+    };
+    let mut replay =
+        Replay::new(&contests(arguments, &subject.quotas, &algorithms)).map_err(Failure::usage)?;
+    let progress = Progress::new(&source);
+    let mut batch = Vec::new();
+    loop {
+        source.fill(&mut batch, BATCH, replay.keys());
+        if batch.is_empty() {
+            break;
+        }
+        replay.play(&batch);
+        progress.show(&source, replay.requests());
+    }
+    progress.end();
+    let counts = source.counts();
+    if replay.requests() == 0 {
+        return Err(Failure::failed(nothing_to_replay(&counts)));
+    }
+    let is_complete = counts.incomplete.is_empty();
+    let hits = usize::from(arguments.top);
+    let report = Report::new(replay.finish(), counts, &subject, algorithms.len(), hits);
+    let mut out = io::stdout().lock();
+    let written =
+        if arguments.json { write_json(&report, &mut out) } else { write_table(&report, &mut out) };
+    let code = if is_complete { exit::OK } else { exit::FAILED };
+    Ok(super::config::written(written, code))
+}
+
+fn write_json(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, report)?;
+    writeln!(out)
+}
+
+fn nothing_to_replay(counts: &slidegate_sim::read::ReadCounts) -> String {
+    let mut lines = vec![format!(
+        "there is no request to replay: of {} lines, {} are unreadable, {} were left out by the filter, \
+         {} have no key",
+        counts.lines, counts.unreadable, counts.filtered, counts.without_key
+    )];
+    for example in &counts.unreadable_examples {
+        lines.push(format!("  {}, line {}: {}", example.file, example.line, example.why));
+    }
+    lines.extend(counts.incomplete.iter().map(|file| format!("  incomplete: {file}")));
+    lines.join("\n")
+}
+
+/// The limits that are simulated: those that were asked for with all algorithms, and each other limit with
+/// the first.
+fn contests(
+    arguments: &SimulateArguments,
+    quotas: &[Quota],
+    algorithms: &[Algorithm],
+) -> Vec<Contest> {
+    let what_if = |quota: &Quota| Contest {
+        quotas: vec![*quota],
+        algorithms: algorithms.iter().take(1).copied().collect(),
+    };
+    let main = Contest { quotas: quotas.to_vec(), algorithms: algorithms.to_vec() };
+    core::iter::once(main).chain(arguments.what_if.iter().map(what_if)).collect()
+}
+
+/// Requests, and what they are called in reports.
+struct Input {
+    source: Source,
+    subject: Subject,
+}
+
+impl Input {
+    fn open(arguments: &SimulateArguments) -> Result<Self, Failure> {
+        match &arguments.traffic {
+            Some(traffic) => Self::traffic(arguments, traffic),
+            None => Self::logs(arguments),
+        }
+    }
+
+    fn traffic(arguments: &SimulateArguments, traffic: &str) -> Result<Self, Failure> {
+        let quotas = arguments.quotas.clone();
+        let first = *quotas.first().ok_or_else(no_quota)?;
+        let spec = TrafficSpec::parse(traffic, first).map_err(Failure::usage)?;
+        let input = format!("{} traffic, {} requests per second", spec.kind.name(), spec.rate);
+        let subject = Subject { input, key: "client".to_owned(), quotas };
+        Ok(Self { source: Source::traffic(spec.start(first)), subject })
+    }
+
+    fn logs(arguments: &SimulateArguments) -> Result<Self, Failure> {
+        let paths = expand(&arguments.files)?;
+        let (options, filter) = reading(&arguments.reading)?;
+        let has_key = options.pattern.as_ref().is_some_and(|pattern| pattern.has("key"));
+        let disorder = arguments.reading.disorder.as_millis();
+        let disorder = u64::try_from(disorder).unwrap_or(u64::MAX);
+        let reader = LogReader::open(&paths, options, disorder).map_err(Failure::failed)?;
+        let traced = reader.trace_quotas();
+        let usual = if has_key || !traced.is_empty() { "{key}" } else { "client" };
+        let key = match &arguments.key {
+            Some(key) => key.clone(),
+            None => KeyTemplate::parse(usual).map_err(Failure::usage)?,
+        };
+        let quotas = if arguments.quotas.is_empty() { traced } else { arguments.quotas.clone() };
+        if quotas.is_empty() {
+            return Err(no_quota());
+        }
+        let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+        let input = match names.as_slice() {
+            [only] => only.clone(),
+            many => format!("{} files", many.len()),
+        };
+        let subject = Subject { input, key: key.to_string(), quotas };
+        Ok(Self { source: Source::logs(reader, key, filter, total_bytes(&paths)), subject })
+    }
+}
+
+fn no_quota() -> Failure {
+    Failure::usage("which limit? Use --quota, such as --quota 10/minute")
+}
+
+/// How lines are read, and which requests are replayed.
+fn reading(arguments: &ReadArguments) -> Result<(LineOptions, Filter), Failure> {
+    let mut options = LineOptions {
+        format: arguments.format,
+        pattern: arguments.pattern.clone(),
+        time_format: arguments.time_format.clone(),
+        ..LineOptions::default()
+    };
+    for field in &arguments.fields {
+        options.fields.add(field).map_err(Failure::usage)?;
+    }
+    let mut filter = Filter::default();
+    filter.paths.clone_from(&arguments.paths);
+    filter.methods.clone_from(&arguments.methods);
+    for status in &arguments.statuses {
+        filter.add_status(status).map_err(Failure::usage)?;
+    }
+    Ok((options, filter))
+}
+
+/// The files that the arguments name. A pattern stands for all files that match it.
+fn expand(files: &[String]) -> Result<Vec<PathBuf>, Failure> {
+    let mut paths = Vec::new();
+    for file in files {
+        let path = PathBuf::from(file);
+        if file == "-" || path.exists() || !file.contains(['*', '?', '[']) {
+            paths.push(path);
+            continue;
+        }
+        let found = glob::glob(file).map_err(|error| {
+            Failure::usage(format!("file pattern {file:?} is not usable: {error}"))
+        })?;
+        let before = paths.len();
+        paths.extend(found.filter_map(Result::ok));
+        if paths.len() == before {
+            return Err(Failure::failed(format!("no file matches {file:?}")));
+        }
+    }
+    if paths.is_empty() {
+        return Err(Failure::usage(
+            "which requests? Name access logs, `-` for standard input, or --traffic with a pattern",
+        ));
+    }
+    Ok(paths)
+}

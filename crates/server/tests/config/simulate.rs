@@ -1,0 +1,110 @@
+//! `slidegate simulate` as a process: what it prints, and how it ends.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// The log that the simulation's own tests read.
+fn log() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../sim/tests/simulate/files/access.log")
+}
+
+fn simulate(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_slidegate"));
+    command.env_clear().arg("simulate").args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let output = simulate(arguments);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn json_has_the_documented_fields_and_the_exact_log_is_never_wrong() {
+    let log = log();
+    let report =
+        json(&[log.to_str().unwrap(), "--quota", "10/minute", "--key", "client", "--json"]);
+    assert_eq!((&report["requests"], &report["keys"]), (&400.into(), &21.into()));
+    assert_eq!(report["unreadable"], 2);
+    assert_eq!(report["unreadable_examples"][0]["line"], 51);
+    let algorithms = report["algorithms"].as_array().unwrap();
+    let names: Vec<&str> = algorithms.iter().map(|one| one["name"].as_str().unwrap()).collect();
+    let expected =
+        ["log", "counter", "segments: 2", "segments: 10", "segments: 60", "gcra", "fixed"];
+    assert_eq!(names, expected);
+    for algorithm in algorithms {
+        for field in
+            ["allowed", "denied", "wrongly_allowed", "wrongly_denied", "worst_excess", "bytes"]
+        {
+            assert!(algorithm[field].is_u64(), "{field}: {algorithm}");
+        }
+        let sum = algorithm["allowed"].as_u64().unwrap() + algorithm["denied"].as_u64().unwrap();
+        assert_eq!(sum, 400);
+    }
+    let exact = &algorithms[0];
+    assert_eq!((&exact["wrongly_allowed"], &exact["wrongly_denied"]), (&0.into(), &0.into()));
+    assert_eq!(exact["hits"][0]["key"], "203.0.113.9");
+    assert_eq!((&exact["hits"][0]["denied"], &exact["denied"]), (&30.into(), &31.into()));
+}
+
+#[test]
+fn filters_keys_and_what_if_change_what_is_counted() {
+    let log = log();
+    let log = log.to_str().unwrap();
+    let login = ["--path", "/login", "--status", "4xx", "--method", "POST", "--key", "user"];
+    let mut arguments =
+        vec![log, "--quota", "10/minute", "--json", "--what-if", "20/minute,40/minute"];
+    arguments.extend(login);
+    let report = json(&arguments);
+    assert_eq!((&report["requests"], &report["keys"]), (&40.into(), &1.into()));
+    let denied = |place: usize| report["what_if"][place]["denied"].as_u64();
+    assert_eq!((denied(0), denied(1)), (Some(20), Some(0)));
+    assert!(report["filtered"].as_u64().unwrap() + report["without_key"].as_u64().unwrap() >= 360);
+}
+
+#[test]
+fn standard_input_and_a_pattern_are_read_and_the_table_shows_what_was_not() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_slidegate"))
+        .args(["simulate", "-", "--quota", "1/s", "--pattern", r"^(?<time>\d+) (?<key>\w+)$"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = "1769900399 alice\n1769900399 alice\nnonsense\n1769900400 bob\n";
+    child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.starts_with("3 requests by 2 keys"), "{text}");
+    assert!(text.contains("1 unreadable lines"), "{text}");
+    assert!(text.contains("standard input, line 3: the pattern does not match"), "{text}");
+    assert!(text.contains("alice"), "{text}");
+    // No progress bar off a terminal.
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn errors_say_what_is_wrong_and_what_is_allowed() {
+    let log = log();
+    let log = log.to_str().unwrap();
+    for (arguments, code, expected) in [
+        (&[log][..], 2, "--quota 10/minute"),
+        (&["--quota", "10/minute"], 2, "--traffic"),
+        (&[log, "--quota", "ten"], 2, "such as 100/minute"),
+        (&[log, "--quota", "10/minute", "--key", "ip"], 2, "client, user, route"),
+        (&[log, "--quota", "10/minute", "--status", "x"], 2, "404, 4xx or 500-599"),
+        (&[log, "--quota", "10/minute", "--field", "x=y"], 2, "time, client"),
+        (&["--traffic", "storm", "--quota", "10/minute"], 2, "boundary, steady"),
+        (&["no/such.log", "--quota", "10/minute"], 1, "no/such.log"),
+        (&["no/such*.log", "--quota", "10/minute"], 1, "no file matches"),
+        (&[log, "--quota", "10/minute", "--path", "/none"], 1, "400 were left out"),
+    ] {
+        let output = simulate(arguments);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {error}");
+        assert!(error.contains(expected), "{arguments:?}: {error}");
+    }
+}

@@ -1,0 +1,26 @@
+//! Replays traffic through rate limiting algorithms, in simulated time, and compares their decisions with
+//! those of an exact limiter.
+//!
+//! * [`model`] and [`never_over`] are the reference that every implementation is tested with: naive models
+//!   of the algorithms, and the check that no window contains more than the limit.
+//! * [`read`] reads access logs, [`traffic`] makes requests up.
+//! * [`replay`] plays them through limiters and an [exact one](exact).
+//! * [`report`] shows the outcome as a table, as JSON or as a page.
+
+#![forbid(unsafe_code)]
+
+pub mod exact;
+pub mod keys;
+pub mod model;
+mod number;
+mod random;
+pub mod read;
+pub mod replay;
+pub mod report;
+mod source;
+pub mod traffic;
+mod violation;
+
+pub use random::Random;
+pub use source::Source;
+pub use violation::{Bracket, Violation, never_over, surely_over};
