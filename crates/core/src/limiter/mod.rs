@@ -253,7 +253,7 @@ impl Limiter {
     /// Removes a key and ends its block. Returns `true` if it existed. Receipts handed out for it
     /// are void.
     ///
-    /// Callers that wait for units of the key stay in line, and those in front get theirs at once.
+    /// Callers that wait for units of the key stay in the queue, and those in front get theirs at once.
     /// What the overflow sketch may remember of the key stays until its windows have passed.
     pub fn reset<K: Key + ?Sized>(&self, key: &K) -> bool {
         self.store.reset(key.fingerprint(&self.secret), self.moment())

@@ -15,7 +15,7 @@ use crate::cost::Cost;
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind};
 use crate::key::Key;
-use crate::memory::{Confirm, LineFull, LineUp, Request, Turn};
+use crate::memory::{Confirm, EnqueueResult, QueueFull, Request, Turn};
 
 impl Limiter {
     /// Takes units as soon as they are available, within `timeout`.
@@ -88,7 +88,7 @@ impl Limiter {
         self.with_policy().wait_timeout_blocking(key, cost, timeout)
     }
 
-    fn require_line(&self) -> Result<(), Error> {
+    fn require_queue(&self) -> Result<(), Error> {
         if self.waits {
             return Ok(());
         }
@@ -100,7 +100,7 @@ impl Limiter {
     }
 }
 
-impl LineFull {
+impl QueueFull {
     fn into_error(self) -> Error {
         let message = match self {
             Self::Limiter(waiters) => {
@@ -134,16 +134,16 @@ impl WithQuotas<'_> {
         F: Future<Output = ()>,
     {
         let limiter = self.limiter;
-        limiter.require_line()?;
+        limiter.require_queue()?;
         let request = self.request(key, cost.get());
         let end = request.moment.now.saturating_add(limiter.scale.window(timeout));
         let within = if timeout.is_zero() { 0 } else { end - request.moment.now };
-        let mut turn = match limiter.store.line_up(&request, within) {
-            LineUp::Granted(decision) | LineUp::Denied(decision) => {
+        let mut turn = match limiter.store.enqueue(&request, within) {
+            EnqueueResult::Granted(decision) | EnqueueResult::Denied(decision) => {
                 return Ok(limiter.finish(decision));
             }
-            LineUp::Full(full) => return Err(full.into_error()),
-            LineUp::Waiting(turn) => turn,
+            EnqueueResult::Full(full) => return Err(full.into_error()),
+            EnqueueResult::Waiting(turn) => turn,
         };
         let place = PlaceInLine { limiter, request, id: turn.id };
         loop {

@@ -93,7 +93,7 @@ impl<W: Window> Shard<W> {
         moment: Moment,
         shared: &Shared,
     ) -> bool {
-        let end = self.see(moment).date.saturating_add(ticks);
+        let end = self.clamp_time(moment).date.saturating_add(ticks);
         self.block_until(fingerprint, end, shared)
     }
 
@@ -113,7 +113,7 @@ impl<W: Window> Shard<W> {
 
     /// Ends a block. Returns `true` if there was one.
     pub(super) fn unblock(&mut self, fingerprint: u64, moment: Moment, shared: &Shared) -> bool {
-        let now = self.see(moment).now;
+        let now = self.clamp_time(moment).now;
         self.end_block(fingerprint, shared).is_some_and(|end| end > now)
     }
 
@@ -125,7 +125,7 @@ impl<W: Window> Shard<W> {
 
     /// Returns `true` if a request is for a blocked key.
     pub(super) fn is_blocked(&mut self, request: &Request<'_>) -> bool {
-        let now = self.see(request.moment).now;
+        let now = self.clamp_time(request.moment).now;
         self.rare.blocks.end(request.fingerprint).is_some_and(|end| end > now)
     }
 
@@ -136,7 +136,7 @@ impl<W: Window> Shard<W> {
         shared: &Shared,
     ) -> Option<Decision> {
         let end = self.rare.blocks.end(request.fingerprint)?;
-        let request = self.enter(request);
+        let request = self.with_clamped_time(request);
         let left = end.checked_sub(request.moment.now).filter(|left| *left > 0)?;
         let looked =
             self.with_slot(request.fingerprint, shared, |shard| shard.look_at(&request, shared));

@@ -5,7 +5,7 @@ use crate::decision::{Decision, Outcome, QuotaDecision};
 use crate::policy::QUOTAS_MAX;
 use crate::receipt::Receipt;
 use crate::time::{Moment, TickScale};
-use crate::window::{DecodeContext, Limits, NEVER, Standing, Window};
+use crate::window::{DecodeContext, Limits, NEVER, QuotaStatus, Window};
 
 /// A request to a shard.
 #[derive(Debug, Clone, Copy)]
@@ -19,7 +19,7 @@ pub(crate) struct Request<'a> {
 /// The result for an existing key, in a compact form.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Known {
-    pub(super) standing: Standing,
+    pub(super) status: QuotaStatus,
     pub(super) epoch: u16,
 }
 
@@ -27,7 +27,7 @@ impl Known {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a call would cost a tenth of the check")]
     pub(crate) fn decision(&self, request: &Request<'_>, scale: &TickScale) -> Decision {
-        let Standing { used, retry, reset, tick } = self.standing;
+        let QuotaStatus { used, retry, reset, tick } = self.status;
         let Request { fingerprint, limits, cost, .. } = *request;
         let limit = limits.quota(0).limit;
         if retry != 0 {
@@ -55,10 +55,10 @@ pub(super) fn check_window<W: Window>(
     shared: &Shared,
 ) -> Known {
     let Request { limits, cost, .. } = *request;
-    let standing = window
+    let status = window
         .check_fast(limits, moment, cost, &shared.account)
         .unwrap_or_else(|| window.check(limits, moment, cost, &shared.account));
-    Known { standing, epoch: window.epoch() }
+    Known { status, epoch: window.epoch() }
 }
 
 /// Decides for one unit of an existing key, if [`Window::check_fast`] did not. It takes values
@@ -72,8 +72,8 @@ pub(super) fn check_one_known<W: Window>(
     shared: &Shared,
 ) -> Decision {
     let request = Request { fingerprint, limits: &shared.limits, moment, cost: 1 };
-    let standing = window.check(request.limits, moment, 1, &shared.account);
-    Known { standing, epoch: window.epoch() }.decision(&request, &shared.scale)
+    let status = window.check(request.limits, moment, 1, &shared.account);
+    Known { status, epoch: window.epoch() }.decision(&request, &shared.scale)
 }
 
 /// Starts a new key with the estimates of the sketch.

@@ -5,16 +5,16 @@ use super::shard::{Hold, Shard, Shared};
 use super::slots::Slots;
 use crate::window::Window;
 
-/// Slots swept for every new key: more than one, so that expired keys do not pile up.
+/// Slots swept for every new key: more than one, so that expired keys do not accumulate.
 pub(super) const SWEEP_FOR_NEW: usize = 4;
 
-/// Slots swept before a key that does not fit is evicted, denied or left to the sketches.
+/// Slots swept before a new key that does not fit is treated by `OnFull`.
 const SWEEP_WHEN_FULL: usize = 64;
 
-/// Blocks that a sweep looks at, however few slots it does.
+/// The least number of blocked keys that a sweep examines.
 const SWEEP_BLOCKS: usize = 16;
 
-/// Slots that a table loses at once.
+/// Slots that a table shrinks by in one step.
 const SHRINK_STEP: usize = 1024;
 
 /// Keys compared to find one to evict.
@@ -23,7 +23,7 @@ const EVICT_FROM: usize = 8;
 /// The tick before which no key of a shard expires: until then new keys need no sweep.
 ///
 /// A lower bound of [`Window::idle_at`] of all keys. New keys and refunds lower it. A complete pass of
-/// the sweep raises it to the lowest value that the pass saw.
+/// the sweep raises it to the lowest value found in the pass.
 #[derive(Debug)]
 pub(super) struct IdleBound {
     tick: u64,
@@ -47,12 +47,12 @@ impl IdleBound {
         self.tick <= now
     }
 
-    /// The sweep has passed a key that stays.
-    fn saw(&mut self, idle_at: u64) {
+    /// Includes a key that the sweep has kept.
+    fn include_kept(&mut self, idle_at: u64) {
         self.pass = self.pass.min(idle_at);
     }
 
-    /// Keys have moved, perhaps from slots that the sweep has yet to see to others.
+    /// Keys have moved, perhaps from slots that the sweep has yet to examine to others.
     pub(super) fn keys_moved(&mut self) {
         self.pass = 0;
     }
@@ -80,12 +80,12 @@ impl<W: Window> Shard<W> {
         }
     }
 
-    /// Drops the keys that can no longer change a decision from up to `slots` slots. Returns the
-    /// number of slots seen and the number of keys dropped.
+    /// Examines up to `slots` slots and drops the keys that can no longer change a decision. Returns
+    /// the number of slots examined and the number of keys dropped.
     ///
-    /// Goes down: when a key is dropped, those behind it move up, and the expired ones among them are
-    /// already gone, so that few are left to move. Going up, a run of expired keys would be moved
-    /// once for each of them, which takes milliseconds.
+    /// Goes from high slots to low ones. Dropping a key moves up the keys behind it, and in this order
+    /// the expired ones among them are already gone. In the other order, a run of expired keys would
+    /// be moved once for each of them, which takes milliseconds.
     pub(super) fn sweep(&mut self, slots: usize, shared: &Shared) -> (usize, usize) {
         let (mut seen, mut dropped) = (0, 0);
         let longest = shared.longest();
@@ -94,7 +94,7 @@ impl<W: Window> Shard<W> {
         while seen < slots {
             if self.sweep_at == 0 {
                 if self.shrink(shared) {
-                    // The rest of it next time.
+                    // The next sweep continues to shrink.
                     seen += 1;
                     break;
                 }
@@ -114,7 +114,7 @@ impl<W: Window> Shard<W> {
                 } else {
                     window.trim(&shared.limits, &shared.account);
                     self.counters.log_units_so_far += window.recorded_units();
-                    self.idle.saw(idle_at);
+                    self.idle.include_kept(idle_at);
                 }
             }
             self.sweep_at = at;
@@ -124,7 +124,7 @@ impl<W: Window> Shard<W> {
         (seen, dropped)
     }
 
-    /// Returns `true` if a new key would get a slot, once expired keys are gone if need be.
+    /// Returns `true` if a new key would get a slot. Drops expired keys if necessary.
     pub(super) fn has_room_now(&mut self, shared: &Shared) -> bool {
         self.has_room(shared) || {
             self.sweep_for_new(SWEEP_WHEN_FULL, shared);
@@ -148,12 +148,12 @@ impl<W: Window> Shard<W> {
         Slots::<W>::bytes(capacity) - Slots::<W>::bytes(self.slots.capacity())
     }
 
-    /// Makes sure of a slot for one more key, and takes `bytes` for its window. Drops expired keys
-    /// if need be. Returns `false`, and takes nothing, if there is no room.
+    /// Provides a slot for one more key, and takes `bytes` from the account for its window. Drops
+    /// expired keys if necessary. Returns `false`, and takes nothing, if there is no room.
     pub(super) fn make_room(&mut self, bytes: usize, shared: &Shared) -> bool {
         self.try_make_room(bytes, shared) || {
             self.sweep_for_new(SWEEP_WHEN_FULL, shared);
-            // When all keys were expired, the sweep has left no table.
+            // If all keys had expired, the sweep has freed the table.
             self.try_make_room(bytes, shared)
         }
     }
@@ -162,7 +162,7 @@ impl<W: Window> Shard<W> {
         (!self.slots.is_full() || self.grow(shared)) && shared.account.try_grow(bytes)
     }
 
-    /// Makes the table larger, by as much as the budget allows. Returns `false` if that is nothing.
+    /// Makes the table larger, by as much as the budget allows. Returns `false` if it cannot grow.
     pub(super) fn grow(&mut self, shared: &Shared) -> bool {
         let before = self.slots.capacity();
         let capacities = [self.slots.next_capacity(), self.slots.least_next_capacity()];
@@ -172,7 +172,7 @@ impl<W: Window> Shard<W> {
         };
         let hold = Hold::start();
         self.slots.grow(capacity);
-        // Keys stay in order, so the sweep goes on where it was.
+        // Keys stay in order, so the sweep continues at the same relative position.
         self.sweep_at = self.sweep_at * capacity / before.max(1);
         self.idle.keys_moved();
         self.is_shrinking = false;
@@ -180,9 +180,9 @@ impl<W: Window> Shard<W> {
         true
     }
 
-    /// Makes a table smaller that is mostly empty, or that has empty slots while the budget is
-    /// exceeded. By a step: to free all of a large one at once would hold the lock for milliseconds.
-    /// False if there is nothing to do, or no more.
+    /// Makes the table smaller by one step if it is mostly empty, or has empty slots while the budget
+    /// is exceeded. Returns `false` if it did nothing. Shrinking a large table in a single step would
+    /// hold the lock for milliseconds.
     fn shrink(&mut self, shared: &Shared) -> bool {
         let (fitting, before) = (self.slots.fitting_capacity(), self.slots.capacity());
         let goes_on = fitting < before && (self.is_shrinking || !shared.account.fits());
@@ -199,7 +199,7 @@ impl<W: Window> Shard<W> {
         true
     }
 
-    /// Drops the sketches once both windows of each have passed.
+    /// Drops the sketches when both windows of each have passed.
     fn drop_sketches(&mut self) {
         let now = self.latest.now;
         if self.sketches.iter().all(|sketch| sketch.is_over(now)) {
@@ -215,12 +215,11 @@ impl<W: Window> Shard<W> {
         shared.account.shrink(window.heap_bytes());
     }
 
-    /// Moves a key into the sketches and takes `bytes` for the window of the one that replaces it.
-    /// Returns the place, which still holds the evicted key.
+    /// Moves a key into the sketches, and takes `bytes` from the account for the window of the key
+    /// that replaces it. Returns the slot, which still holds the evicted key.
     ///
-    /// Compares only keys next to the place of the new key: these are few cache lines, one after
-    /// the other, and the new key can have the place without moving any other. A key that callers
-    /// wait for stays.
+    /// Compares only keys next to the home slot of the new key: these are a few adjacent cache lines,
+    /// and the new key can use the slot without moving any other. Keys with waiters are not evicted.
     pub(super) fn evict(
         &mut self,
         bytes: usize,
@@ -231,7 +230,7 @@ impl<W: Window> Shard<W> {
             let (fingerprint, window) = self.slots.get(at)?;
             let idle_at = window.idle_at(shared.longest());
             let key = self.rare.blocks.key_of(fingerprint);
-            (!self.rare.lines.has(key)).then_some((idle_at, at))
+            (!self.rare.queues.has(key)).then_some((idle_at, at))
         };
         let nearest = self.slots.near(request.fingerprint).filter_map(idle_at);
         let (_, at) = nearest.take(EVICT_FROM).min()?;
@@ -248,7 +247,7 @@ impl<W: Window> Shard<W> {
         None
     }
 
-    /// Adds what a key has taken to the sketches.
+    /// Copies the units of a key to the sketches.
     pub(super) fn remember(&mut self, at: usize, request: &Request<'_>, shared: &Shared) {
         self.open_sketches(shared);
         let now = request.moment.now;
@@ -258,8 +257,8 @@ impl<W: Window> Shard<W> {
         let fingerprint = self.rare.blocks.key_of(stored);
         let window = self.slots.window(at);
         for (index, sketch) in self.sketches.iter_mut().enumerate() {
-            // The key may have had other quotas than the one that pushes it out, so all that is on
-            // record counts, for as long as the longest window.
+            // The key may have had other quotas than the new one, so all recorded units count, for
+            // as long as the longest window.
             sketch.advance(shared.longest(), now);
             sketch.raise(fingerprint, window.on_record(request.limits, index, now));
         }

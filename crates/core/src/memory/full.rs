@@ -1,4 +1,4 @@
-//! Keys that the table has no room for: the sketches judge them and remember them.
+//! Keys that do not fit in the table: the sketches decide for them and count their units.
 
 use super::decide::Request;
 use super::overflow::Sketch;
@@ -9,7 +9,7 @@ use crate::sync::atomic::Ordering;
 use crate::window::Window;
 
 impl<W: Window> Shard<W> {
-    /// Judges a key by the sketches alone.
+    /// Decides for a key by the sketches alone.
     pub(super) fn check_overflow(&mut self, request: &Request<'_>, shared: &Shared) -> Decision {
         self.open_sketches(shared);
         let estimates = self.estimates(request);
@@ -37,7 +37,8 @@ impl<W: Window> Shard<W> {
         Decision::collect(outcome, quotas, None).into_estimated()
     }
 
-    /// What the sketches remember of a key, by quota; all zero if there are none.
+    /// Returns the units that the sketches estimate for a key, by quota. All are zero if there are no
+    /// sketches.
     pub(super) fn estimates(&mut self, request: &Request<'_>) -> [u64; QUOTAS_MAX] {
         let mut estimates = [0; QUOTAS_MAX];
         let quotas = request.limits.quotas().iter().zip(&mut self.sketches);
@@ -48,7 +49,8 @@ impl<W: Window> Shard<W> {
         estimates
     }
 
-    /// One sketch a quota of the policy; tiers have no more.
+    /// Creates the sketches, one per quota of the policy, if there are none. Tiers have at most as many
+    /// quotas.
     pub(super) fn open_sketches(&mut self, shared: &Shared) {
         for quota in shared.limits.quotas().iter().skip(self.sketches.len()) {
             let bytes = shared.sketch_bytes.load(Ordering::Relaxed);
@@ -56,8 +58,8 @@ impl<W: Window> Shard<W> {
         }
     }
 
-    /// Puts back a key from a snapshot; false if the table has no room for it, and then the
-    /// sketch will remember it.
+    /// Adds a key from a snapshot. Returns `false` if it does not fit, and leaves it to
+    /// [`place_rest`](Self::place_rest).
     pub(super) fn restore(
         &mut self,
         fingerprint: u64,
@@ -65,11 +67,11 @@ impl<W: Window> Shard<W> {
         request: &Request<'_>,
         shared: &Shared,
     ) -> bool {
-        let request = self.enter(request);
+        let request = self.with_clamped_time(request);
         if let Some(at) = self.slots.find(fingerprint) {
             self.drop_slot(at, shared);
         }
-        // Decoding has counted the window already, whatever the limit said.
+        // Decoding has added the window to the account without asking for the limit.
         let fits = shared.account.fits();
         if fits && (!self.slots.is_full() || self.grow(shared)) {
             self.idle.include(window.idle_at(shared.longest()));
@@ -85,7 +87,7 @@ impl<W: Window> Shard<W> {
         false
     }
 
-    /// Moves what found no room in a restore into the sketches, once those are restored too.
+    /// Moves the keys that did not fit in a restore into the sketches, after those are restored too.
     pub(super) fn place_rest(&mut self, shared: &Shared) {
         if self.rare.unplaced.is_empty() {
             return;

@@ -6,7 +6,6 @@ mod contention;
 mod decide;
 mod evict;
 mod full;
-mod line;
 mod longest;
 mod overflow;
 mod resets;
@@ -14,11 +13,12 @@ mod shard;
 mod slots;
 mod snapshot;
 mod store;
+mod wait_queue;
 
 pub(crate) use decide::Request;
 pub(crate) use longest::KeptWindows;
 pub use shard::OnFull;
 
 pub(crate) use any::AnyStore;
-pub(crate) use line::{Confirm, LineFull, LineUp, Turn, Wakers};
 pub(crate) use store::{LockedShard, MemoryStore, StoreSettings};
+pub(crate) use wait_queue::{Confirm, EnqueueResult, QueueFull, Turn, Wakers};

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use super::blocks::Blocks;
 use super::decide::{Known, Request, check_one_known, check_window, decide, deny_full, look, seed};
 use super::evict::{IdleBound, SWEEP_FOR_NEW};
-use super::line::{Aside, Lines, WaiterCount, Wakers};
 use super::longest::Longest;
 use super::overflow::Sketch;
 use super::resets::{NoteBudget, Resets};
 use super::slots::Slots;
+use super::wait_queue::{Aside, WaitQueues, WaiterCount, Wakers};
 use crate::account::Account;
 use crate::decision::Decision;
 use crate::policy::QUOTAS_MAX;
@@ -153,7 +153,7 @@ pub(super) struct Rare {
     pub(super) unplaced: Vec<(u64, [u64; QUOTAS_MAX])>,
     pub(super) resets: Resets,
     pub(super) blocks: Blocks,
-    pub(super) lines: Lines,
+    pub(super) queues: WaitQueues,
 }
 
 impl Rare {
@@ -206,8 +206,8 @@ impl<W: Window> Shard<W> {
         let request = Request { fingerprint, limits: &shared.limits, moment, cost: 1 };
         let window = self.slots.window(at);
         let decision = match window.check_fast(request.limits, moment, 1, &shared.account) {
-            Some(standing) => {
-                Known { standing, epoch: window.epoch() }.decision(&request, &shared.scale)
+            Some(status) => {
+                Known { status, epoch: window.epoch() }.decision(&request, &shared.scale)
             }
             None => check_one_known(window, fingerprint, moment, shared),
         };
@@ -241,7 +241,7 @@ impl<W: Window> Shard<W> {
     /// Decides for a key with one quota that was found at `at`, and takes if allowed.
     #[inline]
     pub(super) fn check_at(&mut self, at: usize, request: &Request<'_>, shared: &Shared) -> Known {
-        let moment = self.see(request.moment);
+        let moment = self.clamp_time(request.moment);
         let known = check_window(self.slots.window(at), request, moment, shared);
         self.sweep_in_turn(shared);
         known
@@ -250,13 +250,13 @@ impl<W: Window> Shard<W> {
     /// Decides, and takes if allowed.
     pub(super) fn check(&mut self, request: &Request<'_>, shared: &Shared) -> Decision {
         let Some(at) = self.slots.find(request.fingerprint) else {
-            let request = self.enter(request);
+            let request = self.with_clamped_time(request);
             return self.check_new(&request, shared);
         };
         if request.limits.is_single() {
             return self.check_at(at, request, shared).decision(request, &shared.scale);
         }
-        let request = self.enter(request);
+        let request = self.with_clamped_time(request);
         let window = self.slots.window(at);
         window.advance(request.limits, request.moment.now, &shared.account);
         decide(window, &request, shared, true)
@@ -272,7 +272,7 @@ impl<W: Window> Shard<W> {
 
     /// Decides by the key's window alone, and takes nothing.
     pub(super) fn look_at(&mut self, request: &Request<'_>, shared: &Shared) -> Decision {
-        let request = self.enter(request);
+        let request = self.with_clamped_time(request);
         match self.slots.find(request.fingerprint) {
             Some(at) => look(self.slots.window(at), &request, shared, |window| {
                 decide(window, &request, shared, false)
@@ -297,7 +297,7 @@ impl<W: Window> Shard<W> {
 
     /// Takes without asking: debt. A key that finds no room owes it in the sketch.
     pub(super) fn take(&mut self, request: &Request<'_>, shared: &Shared, wakers: &mut Wakers) {
-        let request = self.enter(request);
+        let request = self.with_clamped_time(request);
         let fingerprint = request.fingerprint;
         self.set_aside(fingerprint, Aside::NotDue, shared);
         let found = self.slots.find(request.fingerprint);
@@ -327,7 +327,7 @@ impl<W: Window> Shard<W> {
         wakers: &mut Wakers,
     ) -> u64 {
         let Request { fingerprint, limits, cost, .. } = *request;
-        let now = self.see(request.moment).now;
+        let now = self.clamp_time(request.moment).now;
         let is_void = self.rare.resets.is_void(fingerprint, tick);
         self.set_aside(fingerprint, Aside::NotDue, shared);
         let given = match self.window_to_reduce(request, shared) {
@@ -350,7 +350,7 @@ impl<W: Window> Shard<W> {
         wakers: &mut Wakers,
     ) -> u64 {
         let Request { fingerprint, limits, cost, .. } = *request;
-        let now = self.see(request.moment).now;
+        let now = self.clamp_time(request.moment).now;
         // A waiter that is due has not used its units yet: they are not there to be forgiven.
         self.set_aside(fingerprint, Aside::ALL, shared);
         let given = self.window_to_reduce(request, shared).map_or(0, |window| {
@@ -382,7 +382,7 @@ impl<W: Window> Shard<W> {
         shared: &Shared,
         at_window: impl FnOnce(&W, Moment) -> R,
     ) -> Option<R> {
-        let request = self.enter(request);
+        let request = self.with_clamped_time(request);
         let at = self.slots.find(request.fingerprint)?;
         let window = self.slots.window(at);
         Some(look(window, &request, shared, |window| at_window(window, request.moment)))
@@ -397,12 +397,12 @@ impl<W: Window> Shard<W> {
         shared: &Shared,
         wakers: &mut Wakers,
     ) -> bool {
-        self.see(moment);
+        self.clamp_time(moment);
         let Some(at) = self.slots.find(fingerprint) else { return false };
         let epoch = self.slots.window(at).epoch();
         self.drop_slot(at, shared);
         self.rare.resets.note(fingerprint, epoch, self.latest.date, shared.note_budget());
-        self.line_up_again(fingerprint, shared, wakers);
+        self.enqueue_again(fingerprint, shared, wakers);
         true
     }
 
@@ -439,12 +439,12 @@ impl<W: Window> Shard<W> {
 
     /// Sees to it that time does not go back.
     #[inline]
-    pub(super) fn enter<'a>(&mut self, request: &Request<'a>) -> Request<'a> {
-        Request { moment: self.see(request.moment), ..*request }
+    pub(super) fn with_clamped_time<'a>(&mut self, request: &Request<'a>) -> Request<'a> {
+        Request { moment: self.clamp_time(request.moment), ..*request }
     }
 
     #[inline]
-    pub(super) fn see(&mut self, moment: Moment) -> Moment {
+    pub(super) fn clamp_time(&mut self, moment: Moment) -> Moment {
         self.latest.now = self.latest.now.max(moment.now);
         self.latest.date = self.latest.date.max(moment.date);
         self.latest

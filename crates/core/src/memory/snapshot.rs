@@ -73,12 +73,12 @@ fn save_keys<W: Window>(
         frame.put_u64(fingerprint);
         frame.put_u64(window.epoch().into());
         // Callers that wait do not survive a restart, so they are not charged.
-        let without_line = shard.rare.lines.has(fingerprint).then(|| {
+        let without_waiters = shard.rare.queues.has(fingerprint).then(|| {
             let mut copy = copy(window, &shared.limits, shared)?;
-            shard.rare.lines.withdraw(fingerprint, &mut copy, shard.latest.now, shared);
+            shard.rare.queues.withdraw(fingerprint, &mut copy, shard.latest.now, shared);
             Some(copy)
         });
-        match without_line.flatten() {
+        match without_waiters.flatten() {
             Some(copy) => {
                 copy.encode(frame);
                 shared.account.shrink(copy.heap_bytes());
@@ -209,7 +209,7 @@ pub(super) fn restore<'a, W: Window + 'a>(
             while !frame.is_empty() {
                 let fingerprint = frame.take_u64()?;
                 let mut shard = lock(fingerprint);
-                shard.see(request.moment);
+                shard.clamp_time(request.moment);
                 if !shard.restore_block(fingerprint, &mut frame, shared)? {
                     restored.dropped += 1;
                 }

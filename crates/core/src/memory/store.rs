@@ -7,11 +7,11 @@ use core::time::Duration;
 
 use super::contention::Contention;
 use super::decide::Request;
-use super::line::{Confirm, LineUp, Turn, WaiterCount, Wakers};
 use super::longest::{KeptWindows, Longest};
 use super::shard::{AtomicOnFull, Counters, Hold, OnFull, Rare, Shard, Shared};
 use super::slots::Slots;
 use super::snapshot;
+use super::wait_queue::{Confirm, EnqueueResult, Turn, WaiterCount, Wakers};
 use crate::account::Account;
 use crate::decision::Decision;
 use crate::error::Error;
@@ -21,7 +21,7 @@ use crate::sync::{Mutex, MutexGuard};
 use crate::time::{Moment, TickScale};
 use crate::window::{Limits, Log, Window};
 
-/// What a limiter asks of memory, whatever the algorithm.
+/// The store of a limiter with any algorithm.
 pub(crate) trait KeyedStore: Debug + Send + Sync {
     fn check(&self, request: &Request<'_>) -> Decision;
     /// Decides for one unit under the policy's own quotas.
@@ -32,12 +32,12 @@ pub(crate) trait KeyedStore: Debug + Send + Sync {
     fn take(&self, request: &Request<'_>);
     fn give_back(&self, request: &Request<'_>, tick: u64, epoch: u16) -> u64;
     fn forgive(&self, request: &Request<'_>) -> u64;
-    fn line_up(&self, request: &Request<'_>, within: u64) -> LineUp;
+    fn enqueue(&self, request: &Request<'_>, within: u64) -> EnqueueResult;
     /// Registers the waker of a waiter. Returns `true` if its turn comes earlier than `turn` says.
     fn watch(&self, fingerprint: u64, turn: &Turn, waker: &Waker) -> bool;
     /// Takes the units of a waiter if its turn has come.
     fn confirm(&self, request: &Request<'_>, id: u64) -> Confirm;
-    /// Gives up a place in line.
+    /// Removes a waiter from the queue.
     fn leave(&self, request: &Request<'_>, id: u64);
     fn used(&self, request: &Request<'_>) -> [u64; QUOTAS_MAX];
     fn history(&self, request: &Request<'_>, each: &mut dyn FnMut(u64, u64)) -> bool;
@@ -47,45 +47,46 @@ pub(crate) trait KeyedStore: Debug + Send + Sync {
     /// Ends a block. Returns `true` if there was one.
     fn unblock(&self, fingerprint: u64, moment: Moment) -> bool;
     fn shard_of(&self, fingerprint: u64) -> usize;
-    /// Keeps what is on record for at least `longest` ticks from now on.
+    /// Keeps recorded units for at least `longest` ticks from now on.
     fn keep(&self, longest: u64);
     /// Returns the longest windows that entries are kept for.
     fn kept_windows(&self) -> KeptWindows;
-    /// Keeps what is restored for the windows of a snapshot that was written at `saved_at`.
+    /// Keeps restored units for the windows of a snapshot that was written at `saved_at`.
     fn keep_restored(&self, windows: KeptWindows, saved_at: u64);
     fn shards(&self) -> usize;
     fn capacity(&self, shard: usize) -> usize;
     fn lock(&self, shard: usize) -> Box<dyn LockedShard + '_>;
-    /// Looks at up to `slots` slots of a shard: how many those were, and how many of them were dropped.
+    /// Examines up to `slots` slots of a shard. Returns the number of slots examined and the number of
+    /// keys dropped.
     fn sweep(&self, shard: usize, slots: usize, moment: Moment) -> (usize, usize);
-    /// Holds what is taken from now on against another limit, and makes sketches fit it.
+    /// Sets another memory limit, and shrinks the sketches to fit it.
     fn set_memory_limit(&self, bytes: usize);
     fn set_on_full(&self, on_full: OnFull);
     fn stats(&self) -> StoreStats;
-    /// The latest moment that any shard has seen.
+    /// Returns the latest moment of all shards.
     fn latest(&self) -> Moment;
-    /// The snapshot of one shard, in steps that each hold the lock for a moment.
+    /// Saves one shard, in steps that each hold the lock briefly.
     fn save(
         &self,
         shard: usize,
         each: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
     ) -> Result<u64, Error>;
-    /// Puts back what a frame holds, whose keys have an epoch if `has_epochs`.
+    /// Restores a frame, whose keys have an epoch if `has_epochs`.
     fn restore(
         &self,
         frame: &[u8],
         request: &Request<'_>,
         has_epochs: bool,
     ) -> Result<Restored, Error>;
-    /// Ends a restore: what found no room is remembered by the sketches.
+    /// Ends a restore: keys that did not fit go to the sketches.
     fn place_rest(&self);
 }
 
-/// A shard that stays locked while several keys are judged together.
+/// A shard that stays locked while several keys are decided together.
 pub(crate) trait LockedShard {
     fn check(&mut self, request: &Request<'_>) -> Decision;
     fn peek(&mut self, request: &Request<'_>) -> Decision;
-    /// Gives units back. `wakers` must be woken after all locks are released.
+    /// Refunds units. `wakers` must be woken after all locks are released.
     fn give_back(&mut self, request: &Request<'_>, tick: u64, epoch: u16, wakers: &mut Wakers);
 }
 
@@ -106,21 +107,21 @@ pub(crate) struct StoreStats {
     pub(crate) waiters: usize,
 }
 
-/// What came out of a frame of a snapshot.
+/// The result of restoring a frame of a snapshot.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Restored {
     pub(crate) keys: u64,
     pub(crate) dropped: u64,
 }
 
-/// How a store is made.
+/// The settings of a store.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StoreSettings {
     pub(crate) shards: usize,
     pub(crate) memory_limit: usize,
     pub(crate) on_full: OnFull,
     pub(crate) scale: TickScale,
-    /// The policy's own.
+    /// The policy's limits.
     pub(crate) limits: Limits,
     pub(crate) waiters_max: usize,
     pub(crate) waiters_per_key_max: usize,
@@ -133,7 +134,7 @@ pub(crate) struct MemoryStore<W> {
     shared: Shared,
 }
 
-/// A shard and its lock, on cache lines of their own.
+/// A shard and its lock, on separate cache lines.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Padded<T>(T, Contention);
@@ -142,25 +143,25 @@ const _: () = assert!(size_of::<Shard<Log>>() <= 240, "a shard and its lock take
 
 /// How the memory budget is divided.
 struct Split {
-    /// The table's and the logs'.
+    /// Bytes of the table and the logs.
     table: usize,
-    /// One shard's sketch's, of one quota.
+    /// Bytes of one shard's sketch of one quota.
     sketch: usize,
 }
 
 impl Split {
-    /// A quarter of the budget is the sketches', so that there is always room for them.
+    /// Reserves a quarter of the budget for the sketches, so that they always fit.
     fn new(bytes: usize, shards: usize, limits: &Limits) -> Self {
         let sketches = bytes / 4;
         Self { table: bytes - sketches, sketch: sketches / shards / limits.quotas().len() }
     }
 }
 
-/// How many keys of a batch are looked up at once.
+/// The number of keys that are looked up at once.
 const BATCH: usize = 16;
 
-/// Bytes of state from which batches pay. Less fits the processor's cache, where there is nothing to
-/// wait for. Tests batch from the first byte on.
+/// Bytes of state from which batches are faster. Less fits in the processor's cache, where there are
+/// no cache misses to overlap. Tests always use batches.
 const BATCH_FROM: usize = if cfg!(any(test, shuttle)) { 1 } else { 2 << 20 };
 
 impl<W: Window + Debug> MemoryStore<W> {
@@ -181,8 +182,8 @@ impl<W: Window + Debug> MemoryStore<W> {
         Self { shards, shared }
     }
 
-    /// As `check_one`, if the policy has a single quota. The clock's reading is converted after the
-    /// lock is taken.
+    /// Decides for one unit of a policy with a single quota. `moment` converts the reading of the
+    /// clock after the lock is taken.
     #[inline]
     pub(crate) fn check_single(
         &self,
@@ -198,7 +199,7 @@ impl<W: Window + Debug> MemoryStore<W> {
         self.shards[self.index(fingerprint)].0.lock()
     }
 
-    /// Changes what a key has taken. Wakes the callers that move up in line, after the lock.
+    /// Changes the recorded units of a key. Wakes the callers that move up in the queue, after the lock is released.
     fn change<R>(
         &self,
         fingerprint: u64,
@@ -212,7 +213,7 @@ impl<W: Window + Debug> MemoryStore<W> {
         result
     }
 
-    /// Runs `at_window` on a key's window, brought up to now.
+    /// Runs `at_window` on a key's window, advanced to now.
     fn look<R>(&self, request: &Request<'_>, at_window: impl FnOnce(&W, Moment) -> R) -> Option<R> {
         self.shard(request.fingerprint).with_slot(request.fingerprint, &self.shared, |shard| {
             shard.look(request, &self.shared, at_window)
@@ -225,11 +226,10 @@ impl<W: Window + Debug> MemoryStore<W> {
         fingerprint as usize & (self.shards.len() - 1)
     }
 
-    /// Decides for up to [`BATCH`] keys with their shards locked, so that their memory is fetched at
-    /// once instead of one after the other.
+    /// Decides for up to [`BATCH`] keys with their shards locked, so that their cache misses overlap.
     ///
-    /// A batch never waits for a lock while it holds others. Keys of shards that another thread uses
-    /// are checked one by one in the end, as are new keys.
+    /// A batch never waits for a lock while it holds others. New keys, and keys of shards that another
+    /// thread uses, are checked one by one at the end.
     fn check_batch(&self, requests: &[Request<'_>], decisions: &mut Vec<Decision>) {
         let mut guards = [const { None }; BATCH];
         let holders = self.lock_idle(requests, &mut guards);
@@ -238,7 +238,8 @@ impl<W: Window + Debug> MemoryStore<W> {
         let places = requests.iter().zip(holders).zip(guesses).zip(&mut all_known);
         for (((request, holder), guess), known) in places {
             *known = match (&mut guards[holder], guess) {
-                // It may be another key of the same tag, or a key before it in the batch has moved it.
+                // The slot may hold another key with the same tag, or an earlier key of the batch
+                // has moved it.
                 (Some(shard), Some(at))
                     if request.limits.is_single() && shard.slots.holds(at, request.fingerprint) =>
                 {
@@ -257,13 +258,13 @@ impl<W: Window + Debug> MemoryStore<W> {
                 decisions.push(self.check(request));
                 continue;
             };
-            // A decision is large, so it is made where it stays.
+            // A decision is large, so it is created in place.
             decisions.extend(core::iter::once_with(|| known.decision(request, &self.shared.scale)));
         }
     }
 
     /// Locks the shards of up to [`BATCH`] keys, each once, if no other thread uses them. Returns for
-    /// every key the place of its shard's lock; there is none at that place if it is not held.
+    /// every key the index of its shard's guard. The guard there is `None` if the lock is not held.
     fn lock_idle<'a>(
         &'a self,
         requests: &[Request<'_>],
@@ -295,8 +296,9 @@ impl<W: Window + Debug> MemoryStore<W> {
     }
 }
 
-/// Fetches the memory of up to [`BATCH`] keys: tags, then slots, then logs, each of all keys at once,
-/// with no step that waits for what it fetches itself. Returns where each key may be.
+/// Fetches the memory of up to [`BATCH`] keys: the tags of all keys, then their slots, then their
+/// logs. No step depends on memory that it fetches itself. Returns the slot of each key, if its tag
+/// is found; the slot may hold another key with the same tag.
 fn fetch_all<W: Window>(
     requests: &[Request<'_>],
     holders: &[usize; BATCH],
@@ -371,17 +373,17 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
         })
     }
 
-    fn line_up(&self, request: &Request<'_>, within: u64) -> LineUp {
+    fn enqueue(&self, request: &Request<'_>, within: u64) -> EnqueueResult {
         self.change(request.fingerprint, |shard, wakers| {
             match shard.blocked_denial(request, &self.shared) {
-                Some(denial) => LineUp::Denied(denial),
-                None => shard.line_up(request, within, &self.shared, wakers),
+                Some(denial) => EnqueueResult::Denied(denial),
+                None => shard.enqueue(request, within, &self.shared, wakers),
             }
         })
     }
 
     fn watch(&self, fingerprint: u64, turn: &Turn, waker: &Waker) -> bool {
-        // The old waker is dropped after the lock.
+        // The old waker is dropped after the lock is released.
         let (is_earlier, _old) = self.shard(fingerprint).watch(fingerprint, turn, waker);
         is_earlier
     }
@@ -464,7 +466,7 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
     fn sweep(&self, shard: usize, slots: usize, moment: Moment) -> (usize, usize) {
         let mut guard = self.shards[shard & (self.shards.len() - 1)].0.lock();
         let hold = Hold::start();
-        guard.see(moment);
+        guard.clamp_time(moment);
         let swept = guard.sweep(slots, &self.shared);
         guard.note_hold(hold);
         swept
@@ -540,8 +542,8 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
         has_epochs: bool,
     ) -> Result<Restored, Error> {
         let lock = |fingerprint| self.shard(fingerprint);
-        // Shards are chosen by the lower bits: with fewer of them several share one, with more of
-        // them one is shared by several.
+        // The lower bits of a fingerprint select the shard. If the snapshot had more shards than
+        // this store, several of them map to one; if it had fewer, one maps to several.
         let lock_sharing = |index: u64, of: u64| {
             let mask = of.min(self.shards.len() as u64).wrapping_sub(1);
             let shares = |number: &usize| *number as u64 & mask == index & mask;
@@ -551,7 +553,7 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
     }
 }
 
-/// A lock that is held, with what it needs to decide.
+/// A locked shard.
 struct Locked<'a, W> {
     guard: MutexGuard<'a, Shard<W>>,
     shared: &'a Shared,

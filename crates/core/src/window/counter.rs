@@ -6,7 +6,7 @@
 //! for up to a window too long. A key takes a slot of 32 bytes.
 
 use super::stamp::{Count, Stamp, window_tag};
-use super::{DecodeContext, Limits, NEVER, Standing, TickQuota, Window};
+use super::{DecodeContext, Limits, NEVER, QuotaStatus, TickQuota, Window};
 use crate::account::Account;
 use crate::coding::{Reader, Writer};
 use crate::error::Error;
@@ -90,7 +90,7 @@ impl Window for Counter {
         Moment { now, date }: Moment,
         cost: u64,
         _: &Account,
-    ) -> Option<Standing> {
+    ) -> Option<QuotaStatus> {
         let TickQuota { limit, window } = limits.quota(0);
         let start = self.start.tick();
         let is_current = start <= now && date.saturating_sub(start) < window;
@@ -104,13 +104,13 @@ impl Window for Counter {
         if wanted <= limit {
             self.current.add(cost);
             let reset = self.less_in(carry, left, window);
-            return Some(Standing { used: wanted, retry: 0, reset, tick: date });
+            return Some(QuotaStatus { used: wanted, retry: 0, reset, tick: date });
         }
         if wanted != limit + 1 || used == 0 {
             return None;
         }
         let reset = self.less_in(carry, left, window);
-        Some(Standing { used, retry: reset, reset, tick: 0 })
+        Some(QuotaStatus { used, retry: reset, reset, tick: 0 })
     }
 
     #[inline]

@@ -31,7 +31,7 @@ pub(crate) const NEVER: u64 = u64::MAX;
 
 /// The status of a quota after a check, in ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Standing {
+pub(crate) struct QuotaStatus {
     pub(crate) used: u64,
     /// Zero if allowed.
     pub(crate) retry: u64,
@@ -86,12 +86,18 @@ pub(crate) trait Window: Default + Send {
     /// Decides with the only quota, and takes the units if allowed: `advance`, `retry`, `take`,
     /// `used` and `reset` in one, which an algorithm may do in fewer steps.
     #[inline]
-    fn check(&mut self, limits: &Limits, moment: Moment, cost: u64, account: &Account) -> Standing {
+    fn check(
+        &mut self,
+        limits: &Limits,
+        moment: Moment,
+        cost: u64,
+        account: &Account,
+    ) -> QuotaStatus {
         self.advance(limits, moment.now, account);
         let retry = self.retry(limits, 0, moment.now, cost);
         let tick = if retry == 0 { self.take(limits, moment, cost, account) } else { 0 };
         let used = self.used(limits, 0, moment.now);
-        Standing { used, retry, reset: self.reset(limits, 0, moment.now), tick }
+        QuotaStatus { used, retry, reset: self.reset(limits, 0, moment.now), tick }
     }
 
     /// Does the same as [`check`](Window::check) in the usual case, without a function call.
@@ -103,7 +109,7 @@ pub(crate) trait Window: Default + Send {
         moment: Moment,
         cost: u64,
         account: &Account,
-    ) -> Option<Standing> {
+    ) -> Option<QuotaStatus> {
         Some(self.check(limits, moment, cost, account))
     }
 

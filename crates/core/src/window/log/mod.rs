@@ -14,17 +14,17 @@ mod code;
 mod codes;
 mod cursor;
 mod give_back;
-mod line;
 mod merge;
 mod size;
 mod take;
+mod waiters;
 mod wide;
 
 use self::body::Body;
 use self::code::{Code, read};
 use self::wide::Wide;
 use super::stamp::Stamp;
-use super::{DecodeContext, Limits, NEVER, Place, Standing, TickQuota, Window};
+use super::{DecodeContext, Limits, NEVER, Place, QuotaStatus, TickQuota, Window};
 use crate::account::Account;
 use crate::coding::{Reader, Writer};
 use crate::error::Error;
@@ -117,7 +117,7 @@ impl Window for Log {
         moment: Moment,
         cost: u64,
         account: &Account,
-    ) -> Option<Standing> {
+    ) -> Option<QuotaStatus> {
         self.advance(limits, moment.now, account);
         let TickQuota { limit, window } = limits.quota(0);
         let used = u64::from(self.units) + 1;
@@ -132,13 +132,13 @@ impl Window for Log {
         if used > limit {
             let reset = reset();
             let frees_one = u64::from(self.units) == limit && self.body.first_is_one();
-            return frees_one.then_some(Standing { used: limit, retry: reset, reset, tick: 0 });
+            return frees_one.then_some(QuotaStatus { used: limit, retry: reset, reset, tick: 0 });
         }
         if !self.take_fast(first, moment.date) {
             return None;
         }
         self.units = units;
-        Some(Standing { used, retry: 0, reset: reset(), tick: moment.date })
+        Some(QuotaStatus { used, retry: 0, reset: reset(), tick: moment.date })
     }
 
     fn take(&mut self, limits: &Limits, moment: Moment, cost: u64, account: &Account) -> u64 {

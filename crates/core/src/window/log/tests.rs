@@ -132,7 +132,7 @@ fn check(
     }
     let TickQuota { limit, window } = limits.quota(0);
     let usual = limits.is_single().then(|| log.check_fast(limits, moment, cost, account)).flatten();
-    if let Some(Standing { used, retry, reset, tick }) = usual {
+    if let Some(QuotaStatus { used, retry, reset, tick }) = usual {
         if passes {
             model.add(moment.date, cost);
             receipts.push((moment.date, cost));
@@ -142,14 +142,14 @@ fn check(
         prop_assert_eq!((retry, tick), if passes { (0, moment.date) } else { (reset, 0) });
         prop_assert!(passes || used == limit);
     } else if limits.is_single() {
-        let standing = log.check(limits, moment, cost, account);
-        prop_assert_eq!(standing.retry == 0, passes);
+        let status = log.check(limits, moment, cost, account);
+        prop_assert_eq!(status.retry == 0, passes);
         if passes {
-            prop_assert_eq!(standing.tick, moment.date);
+            prop_assert_eq!(status.tick, moment.date);
             model.add(moment.date, cost);
             receipts.push((moment.date, cost));
         }
-        prop_assert_eq!(standing.used, model.used(moment.now, limits.longest()));
+        prop_assert_eq!(status.used, model.used(moment.now, limits.longest()));
     } else if passes {
         take(log, model, limits, moment, cost, account);
         receipts.push((moment.date, cost));
@@ -247,8 +247,8 @@ proptest! {
                 Step::Check(_) | Step::Burst(_) => {
                     let cost = 1 + now % 3;
                     let moment = Moment { now, date: now };
-                    let standing = log.check(&limits, moment, cost, &account);
-                    if standing.retry == 0 {
+                    let status = log.check(&limits, moment, cost, &account);
+                    if status.retry == 0 {
                         prop_assert!(model.used(now, 60_000) + cost <= 300);
                         model.entries.push((now, cost));
                     }

@@ -1,9 +1,12 @@
-//! Callers that wait for units of a key, in order.
+//! The queue of callers that wait for units of a key.
 //!
-//! The window records a waiter's units ahead of time, so checks need not know that there is a
-//! line. The line knows which of the recorded units are whose. Whatever changes the key's count
-//! sets the line aside first and places it again afterwards, under the same lock: so units that
-//! come back move the line up before any other caller can take them.
+//! The window records the units of each waiter in the future, at the tick at which the waiter is
+//! due. So a check counts them without reading the queue. The queue stores which recorded units
+//! belong to which waiter.
+//!
+//! An operation that changes the key's count first removes the waiters' units from the window
+//! (`set_aside`) and then records them again at the earliest possible ticks (`place_again`), under
+//! the same lock. Refunded units therefore reach the waiters before any other caller.
 
 use core::task::Waker;
 use std::collections::{BTreeMap, VecDeque};
@@ -16,25 +19,25 @@ use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::time::Moment;
 use crate::window::{Limits, NEVER, Place, Window};
 
-/// The outcome of asking for a place in line.
+/// The result of [`Shard::enqueue`].
 #[derive(Debug)]
-pub(crate) enum LineUp {
+pub(crate) enum EnqueueResult {
     /// The units were available and are taken.
     Granted(Decision),
     /// The wait would be too long or would never end. Nothing was taken.
     Denied(Decision),
     /// The caller waits for its turn.
     Waiting(Turn),
-    /// As many callers wait already as may.
-    Full(LineFull),
+    /// The queue is full. Nothing was taken.
+    Full(QueueFull),
 }
 
-/// The outcome of asking whether a waiter's turn has come.
+/// The result of [`Shard::confirm`].
 #[derive(Debug)]
 pub(crate) enum Confirm {
-    /// The caller has left the line with its units.
+    /// The caller has left the queue with its units.
     Granted(Decision),
-    /// The caller has left the line without units, because the table has no room for the key.
+    /// The caller has left the queue without units, because the table has no room for the key.
     Denied(Decision),
     /// The caller still waits.
     Waiting(Turn),
@@ -45,18 +48,18 @@ pub(crate) enum Confirm {
 pub(crate) struct Turn {
     pub(crate) id: u64,
     pub(crate) due: u64,
-    /// The present, as the shard sees it.
+    /// The shard's current tick.
     pub(crate) now: u64,
 }
 
-/// The bound that a caller found reached.
+/// The bound that was reached, with the number of waiters.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum LineFull {
+pub(crate) enum QueueFull {
     Limiter(usize),
     Key(usize),
 }
 
-/// How many callers wait, and how many may.
+/// The number of callers that wait, and its bounds.
 #[derive(Debug)]
 pub(crate) struct WaiterCount {
     pub(super) waiting: AtomicUsize,
@@ -69,10 +72,10 @@ impl WaiterCount {
         Self { waiting: AtomicUsize::new(0), max, per_key_max }
     }
 
-    /// Counts one more caller in a line of `len`.
-    fn enter(&self, len: usize) -> Result<(), LineFull> {
+    /// Counts one more caller in a queue of `len`.
+    fn enter(&self, len: usize) -> Result<(), QueueFull> {
         if len >= self.per_key_max {
-            return Err(LineFull::Key(len));
+            return Err(QueueFull::Key(len));
         }
         // Counted before it is compared, so that the bound holds under concurrency.
         let before = self.waiting.fetch_add(1, Ordering::Relaxed);
@@ -80,7 +83,7 @@ impl WaiterCount {
             return Ok(());
         }
         self.leave();
-        Err(LineFull::Limiter(before))
+        Err(QueueFull::Limiter(before))
     }
 
     fn leave(&self) {
@@ -88,7 +91,7 @@ impl WaiterCount {
     }
 }
 
-/// Wakers that left a line. Both waking and dropping a waker may run code that takes the lock
+/// Wakers that left a queue. Both waking and dropping a waker may run code that takes the lock
 /// again, so this must outlive the guard.
 #[derive(Debug, Default)]
 pub(crate) struct Wakers {
@@ -97,20 +100,20 @@ pub(crate) struct Wakers {
 }
 
 impl Wakers {
-    /// Wakes the callers whose turn comes earlier than they know.
+    /// Wakes the waiters whose turn comes earlier than they were scheduled for.
     pub(crate) fn wake(self) {
         self.woken.into_iter().for_each(Waker::wake);
     }
 }
 
-/// The lines of a shard's keys. Takes no memory while no caller waits.
+/// The queues of a shard's keys. Takes no memory while no caller waits.
 #[derive(Debug, Default)]
-pub(super) struct Lines {
-    by_key: BTreeMap<u64, Line>,
+pub(super) struct WaitQueues {
+    by_key: BTreeMap<u64, WaitQueue>,
     next_id: u64,
 }
 
-impl Lines {
+impl WaitQueues {
     /// Returns `true` if callers wait for units of a key.
     pub(super) fn has(&self, fingerprint: u64) -> bool {
         self.by_key.contains_key(&fingerprint)
@@ -124,42 +127,42 @@ impl Lines {
         now: u64,
         shared: &Shared,
     ) {
-        if let Some(line) = self.by_key.get(&fingerprint) {
-            let places = line.waiters.iter().map(|waiter| &waiter.place);
+        if let Some(queue) = self.by_key.get(&fingerprint) {
+            let places = queue.waiters.iter().map(|waiter| &waiter.place);
             let recorded = places.filter(|place| place.tick != Place::ASIDE);
-            window.withdraw_all(&line.limits, recorded, now, &shared.account);
+            window.withdraw_all(&queue.limits, recorded, now, &shared.account);
         }
     }
 
-    fn find(&mut self, fingerprint: u64, id: u64) -> Option<(&mut Line, usize)> {
-        let line = self.by_key.get_mut(&fingerprint)?;
-        let index = line.waiters.binary_search_by_key(&id, |waiter| waiter.id).ok()?;
-        Some((line, index))
+    fn find(&mut self, fingerprint: u64, id: u64) -> Option<(&mut WaitQueue, usize)> {
+        let queue = self.by_key.get_mut(&fingerprint)?;
+        let index = queue.waiters.binary_search_by_key(&id, |waiter| waiter.id).ok()?;
+        Some((queue, index))
     }
 
     fn push(&mut self, fingerprint: u64, limits: &Limits, mut place: Place) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
-        let line = self.by_key.entry(fingerprint).or_default();
-        let known = line.limits.iter().position(|known| known == limits);
-        place.limits = known.unwrap_or(line.limits.len());
+        let queue = self.by_key.entry(fingerprint).or_default();
+        let known = queue.limits.iter().position(|known| known == limits);
+        place.limits = known.unwrap_or(queue.limits.len());
         if known.is_none() {
-            line.limits.push(*limits);
+            queue.limits.push(*limits);
         }
-        line.waiters.push_back(Waiter { id, place, waker: None });
+        queue.waiters.push_back(Waiter { id, place, waker: None });
         id
     }
 
-    /// Returns the tick from which on a waiter may take its units.
+    /// Returns the tick from which a waiter may take its units.
     fn due(&mut self, fingerprint: u64, id: u64) -> Option<u64> {
-        self.find(fingerprint, id).map(|(line, index)| line.waiters[index].place.due)
+        self.find(fingerprint, id).map(|(queue, index)| queue.waiters[index].place.due)
     }
 
     fn remove(&mut self, fingerprint: u64, id: u64, shared: &Shared, wakers: &mut Wakers) {
-        let Some((line, index)) = self.find(fingerprint, id) else { return };
-        let waiter = line.waiters.remove(index);
+        let Some((queue, index)) = self.find(fingerprint, id) else { return };
+        let waiter = queue.waiters.remove(index);
         wakers.retired.extend(waiter.and_then(|waiter| waiter.waker));
-        if line.waiters.is_empty() {
+        if queue.waiters.is_empty() {
             self.by_key.remove(&fingerprint);
         }
         shared.waiters.leave();
@@ -168,7 +171,7 @@ impl Lines {
 
 /// The callers that wait for units of one key.
 #[derive(Debug, Default)]
-struct Line {
+struct WaitQueue {
     /// The different quotas that the waiters have.
     limits: Vec<Limits>,
     /// In order of arrival, so ids increase. The ticks of those that are not due do not decrease.
@@ -182,8 +185,8 @@ struct Waiter {
     waker: Option<Waker>,
 }
 
-/// Which waiters are set aside. One that is due keeps its recorded units where they are: if it
-/// never comes for them, they expire like any others and do not hold up the line.
+/// Selects the waiters that are set aside. A waiter that is due keeps its recorded units: if it
+/// never takes them, they expire like any others and do not delay the queue.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Aside {
     NotDue,
@@ -195,7 +198,7 @@ impl Aside {
     pub(super) const ALL: Self = Self::From(0);
 }
 
-impl Line {
+impl WaitQueue {
     fn set_aside<W: Window>(&mut self, which: Aside, window: &mut W, now: u64, shared: &Shared) {
         let from = match which {
             Aside::NotDue => usize::MAX,
@@ -251,26 +254,26 @@ impl Line {
 }
 
 impl<W: Window> Shard<W> {
-    /// Takes units if they are available, and a place in line if not.
-    pub(super) fn line_up(
+    /// Takes the units if they are available, and otherwise enters the queue.
+    pub(super) fn enqueue(
         &mut self,
         request: &Request<'_>,
         within: u64,
         shared: &Shared,
         wakers: &mut Wakers,
-    ) -> LineUp {
-        let request = self.enter(request);
+    ) -> EnqueueResult {
+        let request = self.with_clamped_time(request);
         let Request { fingerprint, limits, moment, cost } = request;
         if limits.quotas().iter().any(|quota| cost > quota.limit) {
-            return LineUp::Denied(self.peek(&request, shared));
+            return EnqueueResult::Denied(self.peek(&request, shared));
         }
         let found = self.slots.find(fingerprint);
         let Some(at) = found.or_else(|| self.add_key(&request, shared)) else {
             let decision = self.decide_without_slot(&request, shared);
             return if decision.is_allowed() {
-                LineUp::Granted(decision)
+                EnqueueResult::Granted(decision)
             } else {
-                LineUp::Denied(decision)
+                EnqueueResult::Denied(decision)
             };
         };
         let window = self.slots.window(at);
@@ -281,35 +284,36 @@ impl<W: Window> Shard<W> {
             // Waiters with smaller quotas may have to wait for longer now.
             self.set_aside(fingerprint, Aside::NotDue, shared);
             self.place_again(fingerprint, shared, wakers);
-            return LineUp::Granted(decision);
+            return EnqueueResult::Granted(decision);
         }
-        let line = self.rare.lines.by_key.get(&fingerprint);
-        let dues = line.into_iter().flat_map(|line| &line.waiters).map(|waiter| waiter.place.due);
+        let queue = self.rare.queues.by_key.get(&fingerprint);
+        let dues =
+            queue.into_iter().flat_map(|queue| &queue.waiters).map(|waiter| waiter.place.due);
         let due = dues.fold(moment.now.saturating_add(wait), u64::max);
         if due - moment.now > within {
-            return LineUp::Denied(decide(window, &request, shared, false));
+            return EnqueueResult::Denied(decide(window, &request, shared, false));
         }
-        if let Err(full) = shared.waiters.enter(line.map_or(0, |line| line.waiters.len())) {
-            return LineUp::Full(full);
+        if let Err(full) = shared.waiters.enter(queue.map_or(0, |queue| queue.waiters.len())) {
+            return EnqueueResult::Full(full);
         }
         let ahead = Moment { now: moment.now, date: due.max(moment.date) };
         let tick = window.take_ahead(limits, ahead, cost, &shared.account);
-        let id = self.rare.lines.push(fingerprint, limits, Place { limits: 0, cost, due, tick });
-        LineUp::Waiting(Turn { id, due, now: moment.now })
+        let id = self.rare.queues.push(fingerprint, limits, Place { limits: 0, cost, due, tick });
+        EnqueueResult::Waiting(Turn { id, due, now: moment.now })
     }
 
-    /// Registers the waker of a caller that believes it is due at `due`. Returns `true` if its
-    /// turn comes earlier, and the waker that was registered before.
+    /// Registers the waker of a waiter that is scheduled for `turn`. Returns `true` if it is due
+    /// earlier by now, and the waker that was registered before.
     pub(super) fn watch(
         &mut self,
         fingerprint: u64,
         turn: &Turn,
         waker: &Waker,
     ) -> (bool, Option<Waker>) {
-        let Some((line, index)) = self.rare.lines.find(fingerprint, turn.id) else {
+        let Some((queue, index)) = self.rare.queues.find(fingerprint, turn.id) else {
             return (true, None);
         };
-        let waiter = &mut line.waiters[index];
+        let waiter = &mut queue.waiters[index];
         if waiter.place.due < turn.due {
             return (true, None);
         }
@@ -325,9 +329,9 @@ impl<W: Window> Shard<W> {
         shared: &Shared,
         wakers: &mut Wakers,
     ) -> Confirm {
-        let request = self.enter(request);
+        let request = self.with_clamped_time(request);
         let now = request.moment.now;
-        match self.rare.lines.due(request.fingerprint, id) {
+        match self.rare.queues.due(request.fingerprint, id) {
             Some(due) if due > now => return Confirm::Waiting(Turn { id, due, now }),
             _ => {}
         }
@@ -343,10 +347,10 @@ impl<W: Window> Shard<W> {
         if decision.is_allowed() { Confirm::Granted(decision) } else { Confirm::Denied(decision) }
     }
 
-    /// Takes the units of a waiter that is due, if they are there. They may not be when callers in
-    /// front of it came late or units were charged without a check.
+    /// Takes the units of a waiter that is due, if they are available. They may not be if waiters in
+    /// front of it were late or units were charged without a check.
     ///
-    /// The units are recorded at the present instead of at the tick at which they were due, because
+    /// The units are recorded now instead of at the tick at which they were due, because
     /// they count for a whole window from the moment they are used.
     fn confirm_at(
         &mut self,
@@ -358,8 +362,8 @@ impl<W: Window> Shard<W> {
     ) -> Confirm {
         let Request { fingerprint, limits, moment, cost } = *request;
         let window = self.slots.window(at);
-        if let Some((line, index)) = self.rare.lines.find(fingerprint, id) {
-            line.set_aside(Aside::From(index), window, moment.now, shared);
+        if let Some((queue, index)) = self.rare.queues.find(fingerprint, id) {
+            queue.set_aside(Aside::From(index), window, moment.now, shared);
             self.idle.include(0);
         }
         window.advance(limits, moment.now, &shared.account);
@@ -367,12 +371,12 @@ impl<W: Window> Shard<W> {
         if wait_for(window, request) == 0 {
             let tick = window.take(limits, moment, cost, &shared.account);
             receipt = Some(Receipt { fingerprint, tick, units: cost, epoch: window.epoch() });
-            self.rare.lines.remove(fingerprint, id, shared, wakers);
+            self.rare.queues.remove(fingerprint, id, shared, wakers);
         }
-        if let Some(line) = self.rare.lines.by_key.get_mut(&fingerprint) {
-            line.place(window, moment, shared, wakers);
+        if let Some(queue) = self.rare.queues.by_key.get_mut(&fingerprint) {
+            queue.place(window, moment, shared, wakers);
         }
-        match (receipt, self.rare.lines.due(fingerprint, id)) {
+        match (receipt, self.rare.queues.due(fingerprint, id)) {
             (None, Some(due)) => Confirm::Waiting(Turn { id, due, now: moment.now }),
             (None, None) => Confirm::Denied(decide(window, request, shared, false).into_denied()),
             (Some(receipt), _) => {
@@ -382,7 +386,7 @@ impl<W: Window> Shard<W> {
         }
     }
 
-    /// Gives up a place in line.
+    /// Removes a waiter, and moves up those behind it.
     pub(super) fn leave(
         &mut self,
         request: &Request<'_>,
@@ -390,63 +394,63 @@ impl<W: Window> Shard<W> {
         shared: &Shared,
         wakers: &mut Wakers,
     ) {
-        let now = self.see(request.moment).now;
+        let now = self.clamp_time(request.moment).now;
         let fingerprint = request.fingerprint;
-        let Some((line, index)) = self.rare.lines.find(fingerprint, id) else { return };
-        let place = line.waiters[index].place;
-        let is_last = place.due > now && index + 1 == line.waiters.len();
+        let Some((queue, index)) = self.rare.queues.find(fingerprint, id) else { return };
+        let place = queue.waiters[index].place;
+        let is_last = place.due > now && index + 1 == queue.waiters.len();
         if let Some(at) = self.slots.find(fingerprint) {
-            line.set_one_aside(index, self.slots.window(at), now, shared);
-            // The key may expire earlier than before. When is not known yet.
+            queue.set_one_aside(index, self.slots.window(at), now, shared);
+            // The key may expire earlier than before, at a tick that is not known yet.
             self.idle.include(0);
         }
-        self.rare.lines.remove(fingerprint, id, shared, wakers);
+        self.rare.queues.remove(fingerprint, id, shared, wakers);
         if !is_last {
             self.set_aside(fingerprint, Aside::NotDue, shared);
             self.place_again(fingerprint, shared, wakers);
         }
     }
 
-    /// Takes the units of a key's line off the record, so that only used units are on it. Nothing
-    /// else may run before [`place_again`](Self::place_again).
+    /// Removes the units of a key's waiters from its window, so that only used units are recorded.
+    /// Nothing else may run before [`place_again`](Self::place_again).
     pub(super) fn set_aside(&mut self, fingerprint: u64, which: Aside, shared: &Shared) {
         let now = self.latest.now;
-        if let Some(line) = self.rare.lines.by_key.get_mut(&fingerprint)
+        if let Some(queue) = self.rare.queues.by_key.get_mut(&fingerprint)
             && let Some(at) = self.slots.find(fingerprint)
         {
-            line.set_aside(which, self.slots.window(at), now, shared);
+            queue.set_aside(which, self.slots.window(at), now, shared);
             self.idle.include(0);
         }
     }
 
-    /// Places the waiters that were set aside, in order, at the earliest ticks that are possible
-    /// now.
+    /// Records the units of the waiters that were set aside, in order, at the earliest possible
+    /// ticks.
     pub(super) fn place_again(&mut self, fingerprint: u64, shared: &Shared, wakers: &mut Wakers) {
         let moment = self.latest;
-        if let Some(line) = self.rare.lines.by_key.get_mut(&fingerprint)
+        if let Some(queue) = self.rare.queues.by_key.get_mut(&fingerprint)
             && let Some(at) = self.slots.find(fingerprint)
         {
             let hold = Hold::start();
-            line.place(self.slots.window(at), moment, shared, wakers);
+            queue.place(self.slots.window(at), moment, shared, wakers);
             self.note_hold(hold);
         }
     }
 
-    /// Places all waiters of a key that has just been forgotten.
-    pub(super) fn line_up_again(&mut self, fingerprint: u64, shared: &Shared, wakers: &mut Wakers) {
+    /// Places all waiters of a key that was just removed.
+    pub(super) fn enqueue_again(&mut self, fingerprint: u64, shared: &Shared, wakers: &mut Wakers) {
         let moment = self.latest;
-        let Some(line) = self.rare.lines.by_key.get_mut(&fingerprint) else { return };
-        for waiter in &mut line.waiters {
+        let Some(queue) = self.rare.queues.by_key.get_mut(&fingerprint) else { return };
+        for waiter in &mut queue.waiters {
             waiter.place.tick = Place::ASIDE;
         }
-        let Some(limits) = line.limits.first().copied() else { return };
+        let Some(limits) = queue.limits.first().copied() else { return };
         let request = Request { fingerprint, limits: &limits, moment, cost: 1 };
         if self.add_key(&request, shared).is_some() {
             return self.place_again(fingerprint, shared, wakers);
         }
-        // No room for the key: each waiter asks the sketches.
-        let Some(line) = self.rare.lines.by_key.get_mut(&fingerprint) else { return };
-        for waiter in &mut line.waiters {
+        // The key does not fit: the sketches decide for each waiter.
+        let Some(queue) = self.rare.queues.by_key.get_mut(&fingerprint) else { return };
+        for waiter in &mut queue.waiters {
             waiter.place.due = moment.now;
             wakers.woken.extend(waiter.waker.take());
         }
