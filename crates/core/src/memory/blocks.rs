@@ -1,8 +1,8 @@
-//! Blocked keys: denied until a time, whatever their windows say.
+//! Blocked keys: denied until a given time, independently of their windows.
 //!
-//! Checks of other keys must not pay for this. So the slot of a blocked key has one bit of its
-//! fingerprint inverted: a check does not find it and takes the path of a new key, which looks here.
-//! All other operations restore the fingerprint for as long as they take.
+//! Blocks must not slow down checks of other keys. So the slot of a blocked key has one bit of its
+//! fingerprint inverted: a check does not find it and takes the path of a new key, which looks for a
+//! block. All other operations restore the fingerprint while they run.
 
 use std::collections::BTreeMap;
 
@@ -21,17 +21,17 @@ use crate::window::Window;
 pub(super) struct Blocks {
     /// Fingerprints, and the tick at which each block ends.
     ends: BTreeMap<u64, u64>,
-    /// The fingerprint that the next sweep starts at.
+    /// The fingerprint at which the next sweep starts.
     sweep_at: u64,
 }
 
-/// The bit that is inverted. It does not choose the shard, so the slot stays in its table.
+/// The bit that is inverted. It does not select the shard, so the slot stays in its table.
 const BIT: u64 = 1 << 20;
 
-/// Bytes of a key, with its share of a tree whose nodes are half full.
+/// Bytes per key, with its share of a tree whose nodes are half full.
 const KEY_BYTES: usize = 2 * (size_of::<u64>() + size_of::<u64>());
 
-/// Blocks looked at to find one that has ended when there is no memory for another.
+/// Blocks that are examined for ended ones if there is no memory for another.
 const SWEEP_WHEN_FULL: usize = 16;
 
 impl Blocks {
@@ -66,7 +66,7 @@ impl Blocks {
         self.ends.len()
     }
 
-    /// Bytes that the account counts.
+    /// Returns the bytes that the account counts.
     pub(super) fn bytes(&self) -> usize {
         self.ends.len() * KEY_BYTES
     }
@@ -84,7 +84,7 @@ impl Blocks {
 }
 
 impl<W: Window> Shard<W> {
-    /// Denies a key for `ticks`, instead of an earlier block. Returns `false` if there is no memory
+    /// Denies a key for `ticks`, and replaces an earlier block. Returns `false` if there is no memory
     /// for it.
     pub(super) fn block(
         &mut self,
@@ -169,7 +169,7 @@ impl<W: Window> Shard<W> {
         result
     }
 
-    /// Looks at up to `count` blocks and ends those whose time is over.
+    /// Examines up to `count` blocks and ends those whose time is over.
     pub(super) fn sweep_blocks(&mut self, count: usize, shared: &Shared) {
         for _ in 0..count {
             let blocks = &mut self.rare.blocks;
@@ -196,7 +196,7 @@ impl<W: Window> Shard<W> {
         Ok(end <= self.latest.now || self.block_until(fingerprint, end, shared))
     }
 
-    /// Gives a slot another fingerprint, if there is such a slot.
+    /// Gives the slot of `from` the fingerprint `to`, if there is such a slot.
     fn rename(&mut self, from: u64, to: u64, shared: &Shared) {
         let Some(at) = self.slots.find(from) else {
             return;

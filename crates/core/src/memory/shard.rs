@@ -1,4 +1,8 @@
-//! One part of the table, behind one lock.
+//! One shard of the table: the keys whose fingerprints have the same lower bits, behind one lock.
+//!
+//! Every operation takes a [`Request`] with the reading of the clock and clamps it first, so that time
+//! does not go back within a shard. Operations on existing keys are in this file; `full.rs` and
+//! `evict.rs` treat keys that do not fit, `blocks.rs` blocked keys, and `wait_queue.rs` waiters.
 
 use std::time::{Duration, Instant};
 
@@ -17,23 +21,23 @@ use crate::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use crate::time::{Moment, TickScale};
 use crate::window::{Limits, Window};
 
-/// What happens to a key that the table has no room for.
+/// What happens to a new key that does not fit in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum OnFull {
-    /// The overflow sketch judges it. It can only over-count: no key gets more than the limit, a
+    /// The overflow sketch decides. It can only over-count: no key gets more than the limit, and a
     /// few get less. Keys that are in the table stay.
     #[default]
     Overflow,
-    /// It replaces another key: of the eight keys next to its place in the table, the one whose units
-    /// expire first, which is the one that was admitted longest ago. What that key had taken goes
-    /// into the overflow sketch, and counts when the key comes back.
+    /// It replaces another key: of the eight keys next to its slot, the one whose units expire first,
+    /// which is the one that was admitted longest ago. The overflow sketch counts the units of the
+    /// replaced key, so they still count when that key returns.
     Lru,
-    /// It is denied, with a `retry_after` of the longest window.
+    /// The request is denied, with a `retry_after` of the longest window.
     Deny,
 }
 
-/// One that can be changed while it is in use. Read only where there is no room.
+/// An [`OnFull`] that can be changed while the store is in use. It is read only if a key does not fit.
 #[derive(Debug)]
 pub(super) struct AtomicOnFull(AtomicU8);
 
@@ -57,7 +61,7 @@ impl AtomicOnFull {
 
 const _: () = assert!(OnFull::Lru as u8 == 1 && OnFull::Deny as u8 == 2);
 
-/// What all shards of a store share.
+/// The state that all shards of a store share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) account: Account,
@@ -65,9 +69,9 @@ pub(super) struct Shared {
     pub(super) scale: TickScale,
     /// Bytes of one shard's sketch of one quota.
     pub(super) sketch_bytes: AtomicUsize,
-    /// The policy's own limits, which choose how fine a sketch counts.
+    /// The policy's limits. They determine the resolution of the sketches.
     pub(super) limits: Limits,
-    /// The longest window of the policy and its tiers: nothing is dropped before it.
+    /// The longest window of the policy and its tiers. Units are kept for at least this long.
     pub(super) longest: Longest,
     pub(super) waiters: WaiterCount,
 }
@@ -77,8 +81,8 @@ impl Shared {
         self.longest.get()
     }
 
-    /// The notes of resets in a shard may take a quarter of what a sketch may: a sixteenth of the
-    /// memory limit in all, or less with several quotas.
+    /// Returns the budget of a shard for records of resets, and for blocks: a quarter of a sketch's.
+    /// For all shards this is a sixteenth of the memory limit, or less with several quotas.
     pub(super) fn note_budget(&self) -> NoteBudget<'_> {
         let bytes_max = self.sketch_bytes.load(Ordering::Relaxed) / 4;
         NoteBudget { bytes_max, account: &self.account }
@@ -93,13 +97,13 @@ impl Shared {
     }
 }
 
-/// How long a lock has been held so far. Only growth, sweeps, eviction and snapshots are measured: an ordinary
-/// check is far shorter than the two clock readings it would cost.
+/// Measures how long a lock is held. Used for growth, sweeps, eviction and snapshots only: two readings
+/// of the clock take longer than an ordinary check.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Hold(Instant);
 
 impl Hold {
-    #[expect(clippy::disallowed_methods, reason = "measures the machine, decides nothing")]
+    #[expect(clippy::disallowed_methods, reason = "for statistics only, not for decisions")]
     pub(super) fn start() -> Self {
         Self(Instant::now())
     }
@@ -116,40 +120,40 @@ pub(super) struct Counters {
     pub(super) overflowed: u64,
     pub(super) swept: u64,
     pub(super) longest_hold: Duration,
-    /// Units on record in logs, as of the last complete sweep.
+    /// Recorded units of all logs, as of the last complete sweep.
     pub(super) log_units: u64,
-    /// The same, as far as the current sweep has come.
+    /// The same for the slots that the current sweep has examined.
     pub(super) log_units_so_far: u64,
 }
 
-/// Slots, and whatever else a lock guards. What a check needs comes first, so that it lies in two
-/// cache lines that the processor fetches together.
+/// The state that a shard's lock guards. The fields that a check needs come first, in two cache lines
+/// that the processor fetches together.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Shard<W> {
     pub(super) slots: Slots<W>,
-    /// The latest moment seen; time never goes back before it.
+    /// The latest moment of any operation. Earlier ones are clamped to it.
     pub(super) latest: Moment,
     /// Checks until the next sweep.
     pub(super) until_sweep: u32,
-    /// The sweep goes down from here: next it looks at the slot before this one.
+    /// The position of the sweep, which goes down: it examines the slot before this one next.
     pub(super) sweep_at: usize,
-    /// Before which tick a sweep would find nothing to drop.
+    /// The tick before which a sweep cannot drop a key.
     pub(super) idle: IdleBound,
-    /// Whether the table is being made smaller, step by step.
+    /// `true` while the table shrinks, step by step.
     pub(super) is_shrinking: bool,
-    /// The epoch of the last new key that had not been reset.
+    /// The last epoch given to a new key.
     pub(super) last_epoch: u16,
-    /// One a quota; none before the first key that found no room.
+    /// One per quota. Empty until a key does not fit.
     pub(super) sketches: Vec<Sketch>,
     pub(super) counters: Counters,
     pub(super) rare: Box<Rare>,
 }
 
-/// What a check does not need. Kept elsewhere, so that a shard takes two pairs of cache lines.
+/// The state that a check does not need, in its own allocation, so that a shard takes 256 bytes.
 #[derive(Debug, Default)]
 pub(super) struct Rare {
-    /// Keys of a snapshot that found no room, until its sketches are there; empty otherwise.
+    /// Keys of a snapshot that did not fit, and their units per quota. Empty except during a restore.
     pub(super) unplaced: Vec<(u64, [u64; QUOTAS_MAX])>,
     pub(super) resets: Resets,
     pub(super) blocks: Blocks,
@@ -157,13 +161,13 @@ pub(super) struct Rare {
 }
 
 impl Rare {
-    /// Bytes of one, with the allocator's share.
+    /// Bytes of the allocation, with the allocator's header.
     pub(super) const BYTES: usize = size_of::<Self>() + 16;
 }
 
-/// Checks of a shard from one sweep to the next.
+/// Checks of a shard between two sweeps.
 const SWEEP_EVERY: u32 = 128;
-/// Slots that such a sweep looks at.
+/// Slots that such a sweep examines.
 const SWEEP_SLOTS: usize = 4;
 
 impl<W: Window> Shard<W> {
@@ -184,8 +188,8 @@ impl<W: Window> Shard<W> {
 
     /// Decides for one unit under the policy's only quota, and takes it if allowed.
     ///
-    /// The usual case, in which the key is in the table and time does not go back, is done here;
-    /// the answer is formed while the lock is held, so that nothing has to be kept meanwhile.
+    /// This is the fast path: the key is in the table, and time does not go back. The decision is
+    /// written while the lock is held, so that its parts need not be saved across the unlock.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a call would cost a tenth of the check")]
     pub(super) fn check_one(
@@ -194,8 +198,8 @@ impl<W: Window> Shard<W> {
         moment: Moment,
         shared: &Shared,
     ) -> Decision {
-        // A date that goes back by a tick is still valid; only a log whose last entry is later falls
-        // back to the full check.
+        // `date` may go back by a tick. That is valid: a log whose last entry is later does not use its
+        // fast path.
         if moment.now < self.latest.now {
             return self.check_one_slowly(fingerprint, moment, shared);
         }
@@ -227,7 +231,7 @@ impl<W: Window> Shard<W> {
         self.check_new(&Request { fingerprint, limits: &shared.limits, moment, cost: 1 }, shared)
     }
 
-    /// Counts a check, and sweeps after every [`SWEEP_EVERY`].
+    /// Counts a check, and sweeps once every [`SWEEP_EVERY`] checks.
     #[inline]
     fn sweep_in_turn(&mut self, shared: &Shared) {
         let (left, is_due) = self.until_sweep.overflowing_sub(1);
@@ -238,7 +242,7 @@ impl<W: Window> Shard<W> {
         }
     }
 
-    /// Decides for a key with one quota that was found at `at`, and takes if allowed.
+    /// Decides for a key with one quota whose slot is `at`, and takes the units if allowed.
     #[inline]
     pub(super) fn check_at(&mut self, at: usize, request: &Request<'_>, shared: &Shared) -> Known {
         let moment = self.clamp_time(request.moment);
@@ -247,7 +251,7 @@ impl<W: Window> Shard<W> {
         known
     }
 
-    /// Decides, and takes if allowed.
+    /// Decides, and takes the units if allowed.
     pub(super) fn check(&mut self, request: &Request<'_>, shared: &Shared) -> Decision {
         let Some(at) = self.slots.find(request.fingerprint) else {
             let request = self.with_clamped_time(request);
@@ -262,7 +266,7 @@ impl<W: Window> Shard<W> {
         decide(window, &request, shared, true)
     }
 
-    /// Decides as if asked, and takes nothing.
+    /// Decides without taking units.
     pub(super) fn peek(&mut self, request: &Request<'_>, shared: &Shared) -> Decision {
         if let Some(denial) = self.blocked_denial(request, shared) {
             return denial;
@@ -270,7 +274,7 @@ impl<W: Window> Shard<W> {
         self.with_slot(request.fingerprint, shared, |shard| shard.look_at(request, shared))
     }
 
-    /// Decides by the key's window alone, and takes nothing.
+    /// Decides without taking units, and ignores blocks.
     pub(super) fn look_at(&mut self, request: &Request<'_>, shared: &Shared) -> Decision {
         let request = self.with_clamped_time(request);
         match self.slots.find(request.fingerprint) {
@@ -295,7 +299,8 @@ impl<W: Window> Shard<W> {
         }
     }
 
-    /// Takes without asking: debt. A key that finds no room owes it in the sketch.
+    /// Takes the units without a check, also above the limit. The sketches count them if the key does
+    /// not fit.
     pub(super) fn take(&mut self, request: &Request<'_>, shared: &Shared, wakers: &mut Wakers) {
         let request = self.with_clamped_time(request);
         let fingerprint = request.fingerprint;
@@ -317,7 +322,7 @@ impl<W: Window> Shard<W> {
         self.place_again(fingerprint, shared, wakers);
     }
 
-    /// Gives back what a receipt names.
+    /// Refunds the units of a receipt. Returns their number.
     pub(super) fn give_back(
         &mut self,
         request: &Request<'_>,
@@ -342,7 +347,7 @@ impl<W: Window> Shard<W> {
         given
     }
 
-    /// Gives back units that no receipt names: the oldest that count, then the newest.
+    /// Refunds units without a receipt: the oldest that count, then the newest. Returns their number.
     pub(super) fn forgive(
         &mut self,
         request: &Request<'_>,
@@ -351,7 +356,8 @@ impl<W: Window> Shard<W> {
     ) -> u64 {
         let Request { fingerprint, limits, cost, .. } = *request;
         let now = self.clamp_time(request.moment).now;
-        // A waiter that is due has not used its units yet: they are not there to be forgiven.
+        // Units of waiters are not used yet, also those of waiters that are due, so they cannot be
+        // forgiven.
         self.set_aside(fingerprint, Aside::ALL, shared);
         let given = self.window_to_reduce(request, shared).map_or(0, |window| {
             let oldest = (now + 1).saturating_sub(limits.longest());
@@ -365,7 +371,8 @@ impl<W: Window> Shard<W> {
         given
     }
 
-    /// A key's window, brought up to now unless that would drop what another tier still counts.
+    /// Returns a key's window. Advances it to now, unless that would drop entries that another tier
+    /// still counts.
     fn window_to_reduce(&mut self, request: &Request<'_>, shared: &Shared) -> Option<&mut W> {
         let at = self.slots.find(request.fingerprint)?;
         let window = self.slots.window(at);
@@ -375,7 +382,7 @@ impl<W: Window> Shard<W> {
         Some(window)
     }
 
-    /// Runs `look` on a key's window, brought up to now.
+    /// Runs `at_window` on a key's window, advanced to now.
     pub(super) fn look<R>(
         &mut self,
         request: &Request<'_>,
@@ -388,8 +395,8 @@ impl<W: Window> Shard<W> {
         Some(look(window, &request, shared, |window| at_window(window, request.moment)))
     }
 
-    /// Removes a key, and places its waiters again. Receipts that were handed out for it are void.
-    /// Returns `true` if it existed.
+    /// Removes a key, and places its waiters again. Receipts that were issued for it are void. Returns
+    /// `true` if it existed.
     pub(super) fn reset(
         &mut self,
         fingerprint: u64,
@@ -406,7 +413,7 @@ impl<W: Window> Shard<W> {
         true
     }
 
-    /// Returns the epoch that a key starts with.
+    /// Returns the epoch of a new key.
     pub(super) fn new_epoch(&mut self, fingerprint: u64) -> u16 {
         self.rare.resets.next_epoch(fingerprint).unwrap_or_else(|| {
             self.last_epoch = self.last_epoch.wrapping_add(1);
@@ -414,8 +421,8 @@ impl<W: Window> Shard<W> {
         })
     }
 
-    /// Makes sketches that are larger than they may be now smaller, to the safe side: two keys that
-    /// meet in a column count as the one that took more.
+    /// Shrinks the sketches to the current limit. Estimates are rounded up: of two counts that become
+    /// one, the higher is kept.
     pub(super) fn shrink_sketches(&mut self, shared: &Shared) {
         let hold = Hold::start();
         let bytes = shared.sketch_bytes.load(Ordering::Relaxed);
@@ -437,12 +444,13 @@ impl<W: Window> Shard<W> {
         self.counters.longest_hold = self.counters.longest_hold.max(hold.elapsed());
     }
 
-    /// Sees to it that time does not go back.
+    /// Returns the request with its time clamped.
     #[inline]
     pub(super) fn with_clamped_time<'a>(&mut self, request: &Request<'a>) -> Request<'a> {
         Request { moment: self.clamp_time(request.moment), ..*request }
     }
 
+    /// Returns the later of `moment` and the latest moment of the shard, and records it as the latest.
     #[inline]
     pub(super) fn clamp_time(&mut self, moment: Moment) -> Moment {
         self.latest.now = self.latest.now.max(moment.now);
@@ -450,13 +458,14 @@ impl<W: Window> Shard<W> {
         self.latest
     }
 
+    /// Decides for a key that is not in the table, and adds it if allowed.
     #[cold]
     fn check_new(&mut self, request: &Request<'_>, shared: &Shared) -> Decision {
         if let Some(denial) = self.blocked_denial(request, shared) {
             return denial;
         }
         if self.end_block_in_time(request.fingerprint, shared) {
-            // Its slot can be found again.
+            // The slot of the key has its fingerprint again.
             return self.check(request, shared);
         }
         let possible = request.limits.quotas().iter().all(|quota| request.cost <= quota.limit);
@@ -474,7 +483,7 @@ impl<W: Window> Shard<W> {
         let decision = decide(window, request, shared, true);
         let idle_at = window.idle_at(shared.longest());
         if idle_at <= request.moment.now {
-            // A key that was denied and has nothing on record must cost no memory.
+            // A denied key without recorded units must not take memory.
             self.drop_slot(at, shared);
         } else {
             self.idle.include(idle_at);
@@ -482,15 +491,15 @@ impl<W: Window> Shard<W> {
         decision
     }
 
-    /// Adds a key that something is about to be taken from. Returns `None` if there is no room.
+    /// Adds a key whose units the caller records next. Returns `None` if it does not fit.
     pub(super) fn add_key(&mut self, request: &Request<'_>, shared: &Shared) -> Option<usize> {
-        // Not known before the caller has taken it.
+        // The tick at which the key expires is not known yet.
         self.idle.include(0);
         self.place_key(request, shared)
     }
 
-    /// Adds a key with what the sketches remember of it. Returns `None`, and counts that, if there
-    /// is no room.
+    /// Adds a key with the units that the sketches estimate for it. Returns `None`, and counts an
+    /// overflow, if it does not fit.
     fn place_key(&mut self, request: &Request<'_>, shared: &Shared) -> Option<usize> {
         let placed = self.try_place_key(request, shared);
         self.counters.overflowed += u64::from(placed.is_none());
@@ -499,7 +508,7 @@ impl<W: Window> Shard<W> {
 
     fn try_place_key(&mut self, request: &Request<'_>, shared: &Shared) -> Option<usize> {
         let may_evict = shared.on_full.get() == OnFull::Lru;
-        // Before a window is made, which may allocate: a flood is full of keys that get none.
+        // Checked before the window is created, which may allocate: in a flood, most keys do not fit.
         if self.slots.is_full() && !may_evict && !self.make_room(0, shared) {
             return None;
         }

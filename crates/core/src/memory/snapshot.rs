@@ -1,4 +1,4 @@
-//! State to bytes and back, a step at a time.
+//! Saves and restores a shard, one step at a time.
 //!
 //! ```text
 //! [keys, records ...]                                   fingerprint, epoch, window
@@ -24,11 +24,11 @@ const SKETCHES: u64 = 2;
 const RESETS: u64 = 3;
 const BLOCKS: u64 = 4;
 
-/// Slots that one step looks at, about.
+/// The approximate number of slots that one step examines.
 const STEP: usize = 128;
 
-/// Calls `each` with the frames of one shard, which is `place.0` of `place.1`, and returns how many keys they hold. The lock is
-/// held for one step at a time, and never while `each` runs.
+/// Calls `each` with the frames of one shard, which is number `place.0` of `place.1` shards. Returns the
+/// number of keys. The lock is held for one step at a time, and never while `each` runs.
 pub(super) fn save<W: Window>(
     shard: &Mutex<Shard<W>>,
     place: (usize, usize),
@@ -72,7 +72,7 @@ fn save_keys<W: Window>(
         let fingerprint = shard.rare.blocks.key_of(stored);
         frame.put_u64(fingerprint);
         frame.put_u64(window.epoch().into());
-        // Callers that wait do not survive a restart, so they are not charged.
+        // Waiters do not survive a restart, so their units are not saved.
         let without_waiters = shard.rare.queues.has(fingerprint).then(|| {
             let mut copy = copy(window, &shared.limits, shared)?;
             shard.rare.queues.withdraw(fingerprint, &mut copy, shard.latest.now, shared);
@@ -146,7 +146,7 @@ fn save_blocks<W: Window>(
     Ok(())
 }
 
-/// Puts back what a frame holds, whose keys have an epoch if `has_epochs`.
+/// Restores a frame, whose keys have an epoch if `has_epochs`.
 pub(super) fn restore<'a, W: Window + 'a>(
     mut frame: &[u8],
     request: &Request<'_>,
@@ -168,7 +168,7 @@ pub(super) fn restore<'a, W: Window + 'a>(
                 } else {
                     shard.new_epoch(fingerprint)
                 };
-                // New keys continue behind the keys that were here before.
+                // New keys get epochs after those of the restored keys.
                 shard.last_epoch = shard.last_epoch.max(epoch);
                 let context = DecodeContext { limits, epoch, account: &shared.account };
                 let window = W::decode(&mut frame, &context)?;

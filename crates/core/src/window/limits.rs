@@ -1,4 +1,4 @@
-//! A policy's quotas in ticks, as windows want them.
+//! A policy's quotas in ticks, in the form that windows use.
 
 use crate::policy::{Algorithm, QUOTAS_MAX};
 use crate::quota::Quota;
@@ -17,14 +17,14 @@ pub(crate) struct Limits {
     quotas: [TickQuota; QUOTAS_MAX],
     len: usize,
     longest: u64,
-    /// Sub-windows of a window, for `segments`.
+    /// The number of segments per window, for `segments`.
     pub(crate) segments: u64,
-    /// Bytes the codes of a log may take; zero for no cap.
+    /// The maximum bytes of a log's codes, or zero for no maximum.
     pub(crate) bytes_max: usize,
 }
 
 impl Limits {
-    /// Takes the first eight quotas; a policy has checked that there are no more.
+    /// Uses the first eight quotas. A policy has no more.
     pub(crate) fn new(quotas: &[Quota], algorithm: Algorithm, scale: &TickScale) -> Self {
         let mut array = [TickQuota { limit: 0, window: 1 }; QUOTAS_MAX];
         let mut longest = 1;
@@ -46,7 +46,7 @@ impl Limits {
         &self.quotas[..self.len]
     }
 
-    /// Quota `index`; one with a limit of zero if there are fewer.
+    /// Returns quota `index`, or one with a limit of zero if there are fewer.
     #[inline]
     pub(crate) fn quota(&self, index: usize) -> TickQuota {
         self.quotas[index & (QUOTAS_MAX - 1)]
@@ -57,17 +57,17 @@ impl Limits {
         self.len == 1
     }
 
-    /// The longest window.
+    /// Returns the longest window.
     pub(crate) fn longest(&self) -> u64 {
         self.longest
     }
 
-    /// The same quotas, with what is on record kept for `longest` ticks.
+    /// Returns the same quotas, with units kept for at least `longest` ticks.
     pub(crate) fn keeping(&self, longest: u64) -> Self {
         Self { longest: self.longest.max(longest), ..*self }
     }
 
-    /// Quota `index` alone, for windows that keep a state a quota.
+    /// Returns quota `index` alone, for windows with separate state per quota.
     pub(crate) fn only(&self, index: usize) -> Self {
         let quota = self.quota(index);
         let mut only = *self;
