@@ -172,7 +172,7 @@ impl Store for Limiter {
             ),
             Stat::new(
                 "rate_limit_log_units",
-                "Units on record in logs as of the last sweep: entries, if each costs one.",
+                "Recorded units of logs as of the last sweep: entries, if each costs one.",
                 Gauge(stats.log_units),
             ),
             Stat::new("rate_limit_evictions_total", "Keys evicted.", Count(stats.evictions)),

@@ -260,7 +260,7 @@ impl<W: Window> Shard<W> {
             // The key may have had other quotas than the new one, so all recorded units count, for
             // as long as the longest window.
             sketch.advance(shared.longest(), now);
-            sketch.raise(fingerprint, window.on_record(request.limits, index, now));
+            sketch.raise(fingerprint, window.kept_units(request.limits, index, now));
         }
     }
 }

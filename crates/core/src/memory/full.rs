@@ -80,7 +80,7 @@ impl<W: Window> Shard<W> {
         }
         let mut units = [0; QUOTAS_MAX];
         for (index, units) in units[..request.limits.quotas().len()].iter_mut().enumerate() {
-            *units = window.on_record(request.limits, index, request.moment.now);
+            *units = window.kept_units(request.limits, index, request.moment.now);
         }
         self.rare.unplaced.push((fingerprint, units));
         shared.account.shrink(window.heap_bytes());

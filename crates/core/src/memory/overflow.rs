@@ -1,4 +1,4 @@
-//! The sketch that counts keys the table has no room for. It can only over-count.
+//! The sketch that counts units of keys that do not fit in the table. It can only over-count.
 
 use crate::coding::{Reader, Writer, damaged};
 use crate::error::Error;
@@ -6,23 +6,23 @@ use crate::error::Error;
 /// Counts of the current and the previous window for any number of keys, in fixed memory.
 ///
 /// A count-min sketch with conservative update: a key has a count in each of four rows, and its
-/// estimate is the least of them. Both windows count whole, are never weighted and never refunded,
-/// so an estimate is never below what the key has really taken.
+/// estimate is the least of them. Both windows count fully and nothing is refunded, so an estimate is
+/// never below the units that the key has taken.
 ///
-/// The rows of a key are not as wide as the sketch but lie in one [`Block`] of it, with both windows:
-/// an estimate takes one cache miss instead of eight. Keys spread over blocks less evenly than over
-/// single counts, so estimates are a little higher.
+/// All counts of a key are in one [`Block`], for both windows: an estimate takes one cache miss instead
+/// of eight. Keys spread over blocks less evenly than over single counts, so estimates are slightly
+/// higher.
 #[derive(Debug)]
 pub(super) struct Sketch {
     blocks: Box<[Block]>,
     /// Which half of a block is the current window.
     current: usize,
-    /// The longest window that was asked for.
+    /// The longest window of any request.
     window: u64,
-    /// Where the current window starts.
+    /// The start of the current window.
     start: u64,
-    /// Units of one count, so that a policy's limit fits sixteen bits. Fixed, since a smaller one
-    /// later would read old counts too low.
+    /// Units per count, so that a policy's limit fits in sixteen bits. It never decreases, because old
+    /// counts would then be read as too few units.
     quantum: u64,
 }
 
@@ -37,20 +37,20 @@ const COUNTS: usize = 2 * ROWS * COLUMNS;
 
 const _: () = assert!(size_of::<Block>() == 128, "two cache lines that are fetched together");
 
-/// Marks counts that are saved by blocks. Snapshots from before there were blocks have 0 or 1 instead,
-/// and are refused: their counts cannot be assigned to blocks without forgiving keys.
+/// Marks a snapshot of blocks. Snapshots of older versions, which had no blocks, have 0 or 1 instead
+/// and are refused: their counts cannot be assigned to blocks without under-counting keys.
 const BLOCKS: u64 = 2;
 
-/// Counts in which a policy's limit is expressed at most.
+/// The most counts that a policy's limit takes.
 const QUANTA: u64 = 50_000;
 
-/// Blocks of a sketch of about `bytes`.
+/// Returns the number of blocks of a sketch of about `bytes`.
 fn blocks_of(bytes: usize) -> usize {
     (bytes.saturating_sub(16) / size_of::<Block>()).max(2)
 }
 
 impl Sketch {
-    /// A sketch of about `bytes`, for a policy's `limit`.
+    /// Creates a sketch of about `bytes`, for a policy's `limit`.
     pub(super) fn new(bytes: usize, limit: u64) -> Self {
         let blocks = vec![Block::EMPTY; blocks_of(bytes)].into_boxed_slice();
         let quantum = limit.div_ceil(QUANTA).max(1);
@@ -61,7 +61,7 @@ impl Sketch {
         size_of_val(&*self.blocks) + 16
     }
 
-    /// Whether a new one of about `bytes` would be smaller.
+    /// Returns `true` if a new sketch of about `bytes` would be smaller.
     pub(super) fn exceeds(&self, bytes: usize) -> bool {
         self.blocks.len() > blocks_of(bytes)
     }
@@ -84,25 +84,25 @@ impl Sketch {
         self.start = now;
     }
 
-    /// Whether both windows have passed.
+    /// Returns `true` if both windows have passed.
     pub(super) fn is_over(&self, now: u64) -> bool {
         now.saturating_sub(self.start) >= 2 * self.window
     }
 
-    /// Units that the key may have taken in the current and the previous window: never less than
-    /// it has.
+    /// Returns the units that the key may have taken in the current and the previous window, which are
+    /// at least those that it has taken.
     pub(super) fn estimate(&self, fingerprint: u64) -> u64 {
         let block = self.block(fingerprint);
         let current = block.least(fingerprint, self.current);
         let previous = block.least(fingerprint, 1 - self.current);
         if current == u16::MAX || previous == u16::MAX {
-            // The count has reached its end, so the truth may be anything.
+            // The count is saturated, so the true value may be anything.
             return u64::MAX;
         }
         (u64::from(current) + u64::from(previous)).saturating_mul(self.quantum)
     }
 
-    /// Ticks until an estimate lets `cost` pass, if no units are added to it.
+    /// Returns the ticks until an estimate permits `cost`, if no units are added to it.
     pub(super) fn retry(&self, fingerprint: u64, limit: u64, cost: u64, now: u64) -> u64 {
         let next = (self.start + self.window).saturating_sub(now);
         let current = self.block(fingerprint).least(fingerprint, self.current);
@@ -110,19 +110,19 @@ impl Sketch {
         if current.saturating_add(cost) <= limit { next } else { next + self.window }
     }
 
-    /// Ticks until the previous window is dropped.
+    /// Returns the ticks until the previous window is dropped.
     pub(super) fn reset(&self, now: u64) -> u64 {
         (self.start + self.window).saturating_sub(now)
     }
 
-    /// Adds to what a key has taken.
+    /// Adds units of a key.
     pub(super) fn add(&mut self, fingerprint: u64, units: u64) {
         let quanta = units.div_ceil(self.quantum);
         let least = u64::from(self.block(fingerprint).least(fingerprint, self.current));
         self.raise_to(fingerprint, least.saturating_add(quanta));
     }
 
-    /// Makes sure that a key's estimate is at least `units`.
+    /// Raises a key's estimate to at least `units`.
     pub(super) fn raise(&mut self, fingerprint: u64, units: u64) {
         self.raise_to(fingerprint, units.div_ceil(self.quantum));
     }
@@ -157,8 +157,8 @@ impl Sketch {
         Ok(Self { blocks, current, window, start, quantum })
     }
 
-    /// Takes over what another sketch remembers, of whatever size: the counts of a block go to every
-    /// block that shares keys with it, so no estimate gets smaller.
+    /// Adds the counts of another sketch of any size. The counts of a block go to every block that shares
+    /// keys with it, so no estimate decreases.
     pub(super) fn absorb(&mut self, other: &Self) {
         self.window = self.window.max(other.window);
         self.start = self.start.max(other.start);
@@ -217,17 +217,17 @@ impl Block {
     }
 }
 
-/// Mixes the fingerprint again, since its lower bits chose the shard and its upper bits the slot.
+/// Mixes the fingerprint again, because its lower bits selected the shard and its upper bits the slot.
 fn mix(fingerprint: u64) -> u64 {
     fingerprint.wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// The block of a key: by the upper half of its bits.
+/// Returns the block of a key, from the upper half of its bits.
 fn block_of(fingerprint: u64, blocks: usize) -> usize {
     (((mix(fingerprint) >> 32) * blocks as u64) >> 32) as usize
 }
 
-/// A row's column of a key: by three bits of the lower half.
+/// Returns the column of a key in a row, from three bits of the lower half.
 #[expect(clippy::cast_possible_truncation, reason = "less than the number of columns")]
 fn column(fingerprint: u64, row: usize) -> usize {
     (mix(fingerprint) >> (20 + 3 * row)) as usize % COLUMNS

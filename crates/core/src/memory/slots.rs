@@ -1,9 +1,9 @@
-//! The table of one shard: open addressing, one tag byte a slot.
+//! The table of one shard: open addressing, with one tag byte per slot.
 //!
-//! This is not a library's table because of memory. Capacity grows by a quarter at most instead of
-//! doubling, so 72 to 90 % of the slots are used, where a table that doubles uses 44 to 87 %. And slots lie in
-//! pages that stay where they are when the table grows: a thousand shards that each allocate a larger
-//! block and free the smaller one would leave a third of the memory in holes.
+//! A library's table would take more memory. Capacity grows by at most a quarter, so 72 to 90 % of the
+//! slots are used; a table that doubles uses 44 to 87 %. And slots are in pages that do not move when
+//! the table grows: if a thousand shards each allocated a larger block and freed the smaller one, a
+//! third of the memory would be unusable holes.
 
 use core::ops::Range;
 
@@ -12,14 +12,14 @@ use crate::window::Window;
 /// Slots of one shard, found by fingerprint.
 #[derive(Debug)]
 pub(super) struct Slots<W> {
-    /// Zero for an empty slot, otherwise seven bits of the fingerprint and a one: a search touches one
-    /// cache line of tags and the one slot that it is after.
+    /// Zero for an empty slot, otherwise seven bits of the fingerprint and a one. A search usually
+    /// reads one cache line of tags and one slot.
     tags: Vec<u8>,
     pages: Vec<Box<[Slot<W>; PAGE]>>,
     len: usize,
 }
 
-/// Slots of a page.
+/// Slots per page.
 const PAGE: usize = 16;
 
 /// A key's fingerprint and its window.
@@ -42,7 +42,7 @@ impl<W: Window> Slots<W> {
         self.tags.len()
     }
 
-    /// Bytes that a table of `capacity` slots takes, with the allocator's share.
+    /// Returns the bytes of a table of `capacity` slots, with the allocator's headers.
     pub(super) fn bytes(capacity: usize) -> usize {
         if capacity == 0 {
             return 0;
@@ -52,31 +52,31 @@ impl<W: Window> Slots<W> {
         pages * (size_of::<[Slot<W>; PAGE]>() + 8).next_multiple_of(16) + lists + 16
     }
 
-    /// Whether one more key needs a larger table.
+    /// Returns `true` if one more key needs a larger table.
     pub(super) fn is_full(&self) -> bool {
         (self.len + 1) * 10 > self.capacity() * 9
     }
 
-    /// The capacity that the table grows to: larger by a quarter, or by an eighth while it is small and
-    /// quickly moved, or so large that a quarter would be much memory.
+    /// Returns the capacity that the table grows to: larger by a quarter, or by an eighth if it is small,
+    /// so that moving is fast, or so large that a quarter would be much memory.
     pub(super) fn next_capacity(&self) -> usize {
         let capacity = self.capacity();
         let part = if (256..4096).contains(&capacity) { 4 } else { 8 };
         (capacity + capacity / part + 1).next_multiple_of(PAGE)
     }
 
-    /// The least capacity that the table can grow to, where the budget has no bytes for more: larger
-    /// by a sixteenth.
+    /// Returns the least capacity that the table can grow to if the budget does not allow more: larger by
+    /// a sixteenth.
     pub(super) fn least_next_capacity(&self) -> usize {
         (self.capacity() + self.capacity() / 16 + 1).next_multiple_of(PAGE)
     }
 
-    /// The capacity that fits.
+    /// Returns the least capacity for the current keys.
     pub(super) fn fitting_capacity(&self) -> usize {
         (self.len + self.len / 4).next_multiple_of(PAGE)
     }
 
-    /// Whether so few slots are used that a smaller table pays.
+    /// Returns `true` if so few slots are used that the table should shrink.
     pub(super) fn is_sparse(&self) -> bool {
         self.fitting_capacity() * 2 < self.capacity()
     }
@@ -85,7 +85,7 @@ impl<W: Window> Slots<W> {
     pub(super) fn find(&self, fingerprint: u64) -> Option<usize> {
         let tag = tag(fingerprint);
         let mut at = home(fingerprint, self.tags.len());
-        // Ends at an empty slot, of which there always is one unless the table has none at all.
+        // Ends at an empty slot. There always is one, unless the capacity is zero.
         loop {
             let Some(&seen) = self.tags.get(at) else {
                 if at == 0 {
@@ -104,8 +104,8 @@ impl<W: Window> Slots<W> {
         }
     }
 
-    /// Where the key is, by its tag alone: no slot is read. One in fifty guesses or so is another
-    /// key, and keys round the end of the table are not guessed.
+    /// Returns the slot of a key by its tag alone, without reading a slot. About one in fifty guesses is
+    /// another key, and keys that wrapped around the end of the table are not found.
     #[inline]
     pub(super) fn guess(&self, fingerprint: u64) -> Option<usize> {
         let tag = tag(fingerprint);
@@ -115,7 +115,7 @@ impl<W: Window> Slots<W> {
         (tags[at] == tag).then_some(home + at)
     }
 
-    /// Reads the tag at which a search begins.
+    /// Reads the tag at which a search starts.
     #[inline]
     pub(super) fn touch_tag(&self, fingerprint: u64) -> u64 {
         let tag = self.tags.get(home(fingerprint, self.tags.len()));
@@ -129,7 +129,7 @@ impl<W: Window> Slots<W> {
         fingerprint ^ u64::from(window.epoch())
     }
 
-    /// Reads what a window has elsewhere.
+    /// Reads the heap memory of a window.
     #[inline]
     pub(super) fn touch_window(&self, at: usize) -> u64 {
         self.slot(at).window.touch()
@@ -140,7 +140,7 @@ impl<W: Window> Slots<W> {
         &mut self.slot_mut(at).window
     }
 
-    /// Whether the key is still at the place where it was found.
+    /// Returns `true` if the key is in slot `at`.
     pub(super) fn holds(&self, at: usize, fingerprint: u64) -> bool {
         self.get(at).is_some_and(|(found, _)| found == fingerprint)
     }
@@ -154,12 +154,12 @@ impl<W: Window> Slots<W> {
         (*self.tags.get(at)? != 0).then(|| self.window(at))
     }
 
-    /// Calls `each` with every key whose fingerprint lies in `from..=to`.
+    /// Calls `each` with every key whose fingerprint is in `from..=to`.
     pub(super) fn between(&self, from: u64, to: u64, mut each: impl FnMut(u64, &W)) {
         let capacity = self.capacity();
         let mut at = home(from, capacity);
         let last = home(to, capacity);
-        // Keys lie at their home or behind it, up to the next empty slot, also round the end.
+        // Keys are at their home slot or behind it, up to the next empty slot, also around the end.
         let mut passed = false;
         for _ in 0..capacity {
             let slot = self.slot(at);
@@ -175,8 +175,8 @@ impl<W: Window> Slots<W> {
         }
     }
 
-    /// Returns the places of all keys: first those that a search for `fingerprint` passes, then those
-    /// before its home, the nearest first. To replace one of the first by that key moves few others.
+    /// Returns the slots of all keys: first those that a search for `fingerprint` passes, then those
+    /// before its home slot, nearest first. Replacing one of the first moves few other keys.
     pub(super) fn near(&self, fingerprint: u64) -> impl Iterator<Item = usize> + '_ {
         let capacity = self.capacity();
         let home = home(fingerprint, capacity);
@@ -187,7 +187,7 @@ impl<W: Window> Slots<W> {
         places.filter(|at| self.tags[*at] != 0)
     }
 
-    /// Adds a key that is not there, and returns its place. The table is not full.
+    /// Adds a key that is not in the table, and returns its slot. The table must not be full.
     pub(super) fn insert(&mut self, fingerprint: u64, window: W) -> usize {
         let at = self.vacancy(fingerprint);
         self.put(at, Slot { fingerprint, window });
@@ -195,12 +195,12 @@ impl<W: Window> Slots<W> {
         at
     }
 
-    /// Replaces the key at `at` by a key that is not there, and returns the place of the new key.
+    /// Replaces the key at `at` by a key that is not in the table, and returns the slot of the new key.
     pub(super) fn replace(&mut self, at: usize, fingerprint: u64, window: W) -> usize {
         let home = home(fingerprint, self.capacity());
         let behind = |at: usize| distance(home, at, self.capacity());
         if behind(at) > behind(self.vacancy(fingerprint)) {
-            // A search for the new key would end before it comes here.
+            // A search for the new key would stop before this slot.
             self.remove(at);
             return self.insert(fingerprint, window);
         }
@@ -208,8 +208,8 @@ impl<W: Window> Slots<W> {
         at
     }
 
-    /// Removes a key. Those behind it move up, so that a search can still stop at the first empty
-    /// slot. Returns its window, and whether a key has moved from the front of the table to its end.
+    /// Removes a key. Keys behind it move up, so that a search can still stop at the first empty slot.
+    /// Returns its window, and `true` if a key has moved from the front of the table to its end.
     pub(super) fn remove(&mut self, at: usize) -> (W, bool) {
         let removed = self.take(at);
         self.len -= 1;
@@ -232,14 +232,14 @@ impl<W: Window> Slots<W> {
         (removed.window, moved_round_end)
     }
 
-    /// Makes the table larger; `capacity` is a multiple of a page.
+    /// Makes the table larger, in place. `capacity` is a multiple of a page.
     ///
-    /// A larger capacity moves every home up or leaves it, so keys can move within the table, a run
-    /// at a time and the last run first: no key of a run belongs before the run, and behind it all
-    /// keys are where they belong already.
+    /// A larger capacity never lowers a home slot. So runs of adjacent keys are moved one by one, the
+    /// last first: no key of a run belongs before the run, and all keys behind it are already in their
+    /// new slots.
     pub(super) fn grow(&mut self, capacity: usize) {
         let before = self.capacity();
-        // Keys at the front may belong to the end, so they are inserted last.
+        // Keys at the front may have wrapped around the end, so they are inserted last.
         let used = self.tags.iter().position(|tag| *tag == 0).unwrap_or(before);
         let mut front = self.take_all(0..used);
         self.fit(capacity);
@@ -256,7 +256,7 @@ impl<W: Window> Slots<W> {
         self.insert_all(&mut front);
     }
 
-    /// Makes the table smaller; `capacity` is a multiple of a page and holds all keys.
+    /// Makes the table smaller. `capacity` is a multiple of a page and enough for all keys.
     pub(super) fn shrink(&mut self, capacity: usize) {
         let mut keys = self.take_all(0..self.capacity());
         self.fit(capacity);
@@ -281,7 +281,7 @@ impl<W: Window> Slots<W> {
         keys
     }
 
-    /// Makes the lists as large as `capacity` needs. New slots are empty.
+    /// Extends the tags and pages to `capacity`. New slots are empty.
     fn fit(&mut self, capacity: usize) {
         let pages = capacity / PAGE;
         self.pages.truncate(pages);
@@ -294,7 +294,7 @@ impl<W: Window> Slots<W> {
         self.tags.resize(capacity, 0);
     }
 
-    /// Returns the first empty slot from a key's home on.
+    /// Returns the first empty slot at or after a key's home.
     fn vacancy(&self, fingerprint: u64) -> usize {
         let home = home(fingerprint, self.capacity());
         let behind = first_empty(&self.tags[home..]).map(|steps| home + steps);
@@ -322,27 +322,27 @@ impl<W: Window> Slots<W> {
     }
 }
 
-/// Makes a list as large as it has to be.
+/// Extends a list to `len`.
 fn fit<T>(list: &mut Vec<T>, len: usize) {
     let capacity = fitted::<T>(len);
     list.shrink_to(capacity);
     list.reserve_exact(capacity - list.len());
 }
 
-/// What a list of `len` takes room for. Up to 128 bytes it doubles: each time a small list grows
-/// it leaves a block behind that nothing else fits, in every one of a thousand shards.
+/// Returns the capacity of a list of `len`. Up to 128 bytes it doubles: each time a small list grows,
+/// the freed block is too small for anything else, in each of a thousand shards.
 fn fitted<T>(len: usize) -> usize {
     len.next_power_of_two().min(128 / size_of::<T>()).max(len)
 }
 
-/// Where a search begins: the upper bits spread evenly over any capacity.
+/// Returns the slot where a search starts. The upper bits spread evenly over any capacity.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "less than the capacity")]
 fn home(fingerprint: u64, capacity: usize) -> usize {
     ((u128::from(fingerprint) * capacity as u128) >> 64) as usize
 }
 
-/// Slots from `from` on to `to`, round the end of the table if need be.
+/// Returns the number of slots from `from` to `to`, around the end of the table if necessary.
 fn distance(from: usize, to: usize, capacity: usize) -> usize {
     if to >= from { to - from } else { to + capacity - from }
 }
@@ -360,7 +360,7 @@ fn first_empty(tags: &[u8]) -> Option<usize> {
     rest.iter().position(|tag| *tag == 0).map(|steps| words.len() * 8 + steps)
 }
 
-/// Bits that neither choose the shard nor the place.
+/// Returns the tag: bits that select neither the shard nor the home slot.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "eight bits of many")]
 fn tag(fingerprint: u64) -> u8 {

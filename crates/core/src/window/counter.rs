@@ -1,9 +1,9 @@
-//! Two aligned windows: the current one whole, the previous one weighted by its overlap.
+//! Two aligned windows: the current one counts fully, the previous one in proportion to its overlap.
 //!
-//! Counted is `current + previous * (window - elapsed) / window`, rounded up. Exact if the
-//! previous window's units were spread evenly. Bound: when they all came at its end, up to
-//! `limit` units too many pass in a window; when they all came at its start, a request is denied
-//! for up to a window too long. A key takes a slot of 32 bytes.
+//! The count is `current + previous * (window - elapsed) / window`, rounded up. It is exact if the
+//! units of the previous window were spread evenly. If they all came at its end, up to `limit` units
+//! too many are admitted per window. If they all came at its start, a request is denied for up to one
+//! window too long. A key takes a slot of 32 bytes.
 
 use super::stamp::{Count, Stamp, window_tag};
 use super::{DecodeContext, Limits, NEVER, QuotaStatus, TickQuota, Window};
@@ -15,7 +15,7 @@ use crate::time::Moment;
 /// Counts of the current and the previous window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counter {
-    /// Where the current window starts, and the tag of the window's length.
+    /// The start of the current window, and the tag of the window's length.
     start: Stamp,
     /// Units of the previous window, and half of the epoch.
     previous: Count,
@@ -52,7 +52,7 @@ impl Window for Counter {
         self.current.get() + carried(self.previous.get(), self.left(now, window), window)
     }
 
-    fn on_record(&self, _: &Limits, _: usize, _: u64) -> u64 {
+    fn kept_units(&self, _: &Limits, _: usize, _: u64) -> u64 {
         self.previous.get() + self.current.get()
     }
 
@@ -65,11 +65,11 @@ impl Window for Counter {
             return NEVER;
         };
         let left = self.left(now, window) + self.lead(now);
-        // In this window, once the previous one weighs little enough ...
+        // In this window, when the previous one counts few enough units ...
         if let Some(room) = room.checked_sub(self.current.get()) {
             return left - overlap_for(room, self.previous.get(), window);
         }
-        // ... or in the next one, once this one does.
+        // ... or in the next one, when this one does.
         left + window - overlap_for(room, self.current.get(), window)
     }
 
@@ -162,7 +162,7 @@ impl Window for Counter {
 }
 
 impl Counter {
-    /// Makes the window that `tick` falls into the current one.
+    /// Makes the window that contains `tick` the current one.
     #[inline]
     fn rotate(&mut self, tick: u64, window: u64) {
         let passed = tick.saturating_sub(self.start.tick());
@@ -175,8 +175,8 @@ impl Counter {
         self.start.set_tick(tick - tick % window);
     }
 
-    /// Ticks until fewer units count, if the previous window weighs `carry` and the current one goes
-    /// on for `left` ticks.
+    /// Returns the ticks until fewer units count, if the previous window counts as `carry` units and
+    /// the current one ends in `left` ticks.
     #[inline]
     fn less_in(&self, carry: u64, left: u64, window: u64) -> u64 {
         if carry > 0 {
@@ -188,7 +188,7 @@ impl Counter {
         }
     }
 
-    /// Another window: all that may still count does, as if it came now.
+    /// Changes the window length. All units that may still count do, as if they were recorded now.
     #[cold]
     fn change_window(&mut self, window: u64, now: u64) {
         let units = self.previous.get().saturating_add(self.current.get());
@@ -197,7 +197,8 @@ impl Counter {
         self.current.set(units);
     }
 
-    /// Ticks until the window begins, when a unit was dated into one that has not yet.
+    /// Returns the ticks until the window begins, if the last unit was recorded in one that has not
+    /// begun yet.
     #[inline]
     fn lead(&self, now: u64) -> u64 {
         self.start.tick().saturating_sub(now)

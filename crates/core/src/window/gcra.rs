@@ -42,7 +42,7 @@ impl Window for Gcra {
             self.full_at = Stamp::new(now, self.full_at.rest().wrapping_add(NEXT_EPOCH));
             self.parts = 0;
         } else if self.parts >= rate(limits) {
-            // The limit has changed; to the safe side, a whole tick.
+            // The limit has changed. Rounded up to a whole tick: may deny early, never over-admits.
             self.full_at.set_tick(self.full_at.tick() + 1);
             self.parts = 0;
         }

@@ -28,8 +28,8 @@ impl<W: Window> Window for Many<W> {
         self.0.get(index).map_or(0, |window| window.used(&limits.only(index), 0, now))
     }
 
-    fn on_record(&self, limits: &Limits, index: usize, now: u64) -> u64 {
-        self.0.get(index).map_or(0, |window| window.on_record(&limits.only(index), 0, now))
+    fn kept_units(&self, limits: &Limits, index: usize, now: u64) -> u64 {
+        self.0.get(index).map_or(0, |window| window.kept_units(&limits.only(index), 0, now))
     }
 
     fn seed(&mut self, limits: &Limits, moment: Moment, units: &[u64], account: &Account) {

@@ -72,7 +72,7 @@ pub(crate) trait Window: Default + Send {
     /// [`used`].
     ///
     /// [`used`]: Window::used
-    fn on_record(&self, limits: &Limits, index: usize, now: u64) -> u64 {
+    fn kept_units(&self, limits: &Limits, index: usize, now: u64) -> u64 {
         self.used(limits, index, now)
     }
 

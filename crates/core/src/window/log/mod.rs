@@ -1,13 +1,14 @@
-//! The exact log: every unit in the window, at about a byte a request.
+//! The exact log: every unit in the window, in about one byte per request.
 //!
-//! State is the tick of the first entry, the span to the last one, the units on record, and a run
-//! of byte codes (see `code.rs`). Memory follows what is in the window, not the limit: up to
-//! twenty bytes of codes live in the slot itself, more in one block that grows and shrinks by a
-//! sixteenth, and a log beyond 16 KiB, beyond 2^32 units, beyond 2^32 ticks, or with several
-//! quotas in chunks with partial sums (see `wide.rs`).
+//! The state is the tick of the first entry, the span to the last one, the recorded units, and a
+//! sequence of byte codes (see `code.rs`). Memory depends on the entries in the window, not on the
+//! limit. Up to twenty bytes of codes are in the slot itself, more in one block that grows and
+//! shrinks by a sixteenth. A log with more than 16 KiB, 2^32 units or 2^32 ticks, or with several
+//! quotas, has chunks with partial sums (see `wide.rs`).
 //!
-//! Exact: never over, never under. When a byte cap or the memory budget does not let a log grow,
-//! neighboring entries are merged into one dated at the later (see `merge.rs`): still never over.
+//! The log is exact: it never admits too many or too few. If a byte cap or the memory budget does
+//! not let it grow, neighboring entries are merged into one at the later tick (see `merge.rs`). This
+//! may deny early and never over-admits.
 
 mod body;
 mod code;
@@ -37,8 +38,7 @@ pub(crate) struct Log {
     head: Stamp,
     /// Ticks from the first entry to the last.
     span: u32,
-    /// Units on record; none means that nothing else is either. A wide body has its own sum, and
-    /// here is none.
+    /// Recorded units. If zero, the log is empty, or wide: a wide body has its own sum.
     units: u32,
     body: Body,
 }

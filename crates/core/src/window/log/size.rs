@@ -33,7 +33,7 @@ pub(super) fn at_rate(used: u64, units: u64, span: u64, window: u64) -> u64 {
 /// One byte in fixed point.
 const ONE: u64 = 256;
 
-/// Returns the bytes of a code in fixed point, if entries arrive at random, `gap` ticks apart on
+/// Returns the bytes of a code in fixed point, if entries arrive at random, with gaps of `gap` ticks on
 /// average.
 fn random_code(gap: u64) -> u64 {
     ONE + longer_than(SHORT, gap) + 2 * longer_than(PAIR_END, gap)

@@ -1,4 +1,4 @@
-//! Putting units on record.
+//! Records units.
 
 use super::body::{Body, CAPPED_MAX, FLAT_MAX};
 use super::code::Code;
@@ -143,7 +143,7 @@ impl Log {
         }
     }
 
-    /// More units than fit beside the codes: all but one become an entry of the same tick.
+    /// More units than fit in the open entry: all but one become another entry of the same tick.
     #[cold]
     fn add_open_cold(&mut self, open: u64, limits: &Limits, account: &Account) -> bool {
         let code = Code::new(open - 1, 0);
@@ -175,7 +175,7 @@ impl Log {
         if matches!(self.body, Body::Wide(_)) {
             return;
         }
-        // What is on record must not be lost, so this may pass the budget by some hundred bytes.
+        // Recorded units must not be lost, so this may exceed the budget by some hundred bytes.
         let mut wide = Wide::new(limits);
         account.grow(wide.heap_bytes());
         if self.units != 0 {
