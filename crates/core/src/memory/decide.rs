@@ -24,6 +24,30 @@ pub(crate) struct Known {
 }
 
 impl Known {
+    /// Appends the decision. It is written in place, because a decision is large and a function that
+    /// returns one would copy it.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a call would copy the decision")]
+    pub(super) fn push_to(
+        &self,
+        decisions: &mut Vec<Decision>,
+        request: &Request<'_>,
+        scale: &TickScale,
+    ) {
+        let QuotaStatus { used, retry, reset, tick } = self.status;
+        let Request { fingerprint, limits, cost, .. } = *request;
+        let limit = limits.quota(0).limit;
+        let remaining = limit.saturating_sub(used);
+        let (retry_nanos, reset) = (scale.nanos(retry), scale.nanos(reset));
+        let quota = QuotaDecision::from_nanos(limit, remaining, retry_nanos, reset);
+        if retry != 0 {
+            decisions.push(Decision::one(Outcome::Deny, quota, None));
+            return;
+        }
+        let receipt = Receipt { fingerprint, tick, units: cost, epoch: self.epoch };
+        decisions.push(Decision::one(Outcome::Allow, quota, Some(receipt)));
+    }
+
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a call would cost a tenth of the check")]
     pub(crate) fn decision(&self, request: &Request<'_>, scale: &TickScale) -> Decision {

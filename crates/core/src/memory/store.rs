@@ -6,7 +6,7 @@ use core::task::Waker;
 use core::time::Duration;
 
 use super::contention::Contention;
-use super::decide::Request;
+use super::decide::{Known, Request};
 use super::longest::{KeptWindows, Longest};
 use super::shard::{AtomicOnFull, Counters, Hold, OnFull, Rare, Shard, Shared};
 use super::slots::Slots;
@@ -254,13 +254,33 @@ impl<W: Window + Debug> MemoryStore<W> {
         }
         drop(guards);
         for (request, known) in requests.iter().zip(all_known) {
-            let Some(known) = known else {
-                decisions.push(self.check(request));
-                continue;
-            };
-            // A decision is large, so it is created in place.
-            decisions.extend(core::iter::once_with(|| known.decision(request, &self.shared.scale)));
+            self.push(known, request, decisions);
         }
+    }
+
+    /// Decides for an existing key with one quota. Returns `None` for others.
+    #[inline]
+    fn check_known(&self, request: &Request<'_>) -> Option<Known> {
+        if !request.limits.is_single() {
+            return None;
+        }
+        let mut shard = self.shard(request.fingerprint);
+        let at = shard.slots.find(request.fingerprint)?;
+        Some(shard.check_at(at, request, &self.shared))
+    }
+
+    /// Appends the decision of a request, and decides it first if `known` is `None`.
+    #[inline]
+    fn push(&self, known: Option<Known>, request: &Request<'_>, decisions: &mut Vec<Decision>) {
+        match known {
+            Some(known) => known.push_to(decisions, request, &self.shared.scale),
+            None => self.push_unknown(request, decisions),
+        }
+    }
+
+    #[cold]
+    fn push_unknown(&self, request: &Request<'_>, decisions: &mut Vec<Decision>) {
+        decisions.push(self.check(request));
     }
 
     /// Locks the shards of up to [`BATCH`] keys, each once, if no other thread uses them. Returns for
@@ -342,10 +362,10 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
 
     fn check_many(&self, requests: &[Request<'_>], decisions: &mut Vec<Decision>) {
         if self.shared.account.used() < BATCH_FROM {
-            decisions.extend(requests.iter().map(|request| match request.cost {
-                1 => self.check_one(request.fingerprint, request.moment),
-                _ => self.check(request),
-            }));
+            for request in requests {
+                let known = self.check_known(request);
+                self.push(known, request, decisions);
+            }
             return;
         }
         for batch in requests.chunks(BATCH) {
