@@ -93,24 +93,30 @@ impl Window for Counter {
     ) -> Option<QuotaStatus> {
         let TickQuota { limit, window } = limits.quota(0);
         let start = self.start.tick();
-        let is_current = start <= now && date.saturating_sub(start) < window;
-        if !is_current || self.start.rest() != window_tag(window) {
+        // Wraps if `date` is before `start`, and then it is not less than the window.
+        let is_current = start <= now && date.wrapping_sub(start) < window;
+        if !is_current || self.start.rest() != limits.window_tag {
             return None;
         }
         let left = window + start - now;
         let carry = carried(self.previous.get(), left, window);
         let used = self.current.get() + carry;
-        let wanted = used.saturating_add(cost);
-        if wanted <= limit {
-            self.current.add(cost);
-            let reset = self.less_in(carry, left, window);
-            return Some(QuotaStatus { used: wanted, retry: 0, reset, tick: date });
+        // Both are far below 2^63.
+        let wanted = used + cost;
+        if wanted > limit {
+            if wanted != limit + 1 || used == 0 {
+                return None;
+            }
+            let reset = if carry == 0 && used == limit {
+                left + limits.ticks_per_unit
+            } else {
+                self.less_in(carry, left, window)
+            };
+            return Some(QuotaStatus { used, retry: reset, reset, tick: 0 });
         }
-        if wanted != limit + 1 || used == 0 {
-            return None;
-        }
+        self.current.add(cost);
         let reset = self.less_in(carry, left, window);
-        Some(QuotaStatus { used, retry: reset, reset, tick: 0 })
+        Some(QuotaStatus { used: wanted, retry: 0, reset, tick: date })
     }
 
     #[inline]
@@ -184,6 +190,8 @@ impl Counter {
         }
         match self.current.get() {
             0 => 0,
+            // Spares a busy key the division, which takes about a sixth of a check.
+            current if current >= window => left + 1,
             current => left + window.div_ceil(current),
         }
     }

@@ -1,5 +1,6 @@
 //! A policy's quotas in ticks, in the form that windows use.
 
+use super::stamp::window_tag;
 use crate::policy::{Algorithm, QUOTAS_MAX};
 use crate::quota::Quota;
 use crate::time::TickScale;
@@ -11,12 +12,23 @@ pub(crate) struct TickQuota {
     pub(crate) window: u64,
 }
 
+impl TickQuota {
+    /// Returns the tag of the window, and the window divided by the limit, rounded up.
+    fn derived(self) -> (u16, u64) {
+        (window_tag(self.window), self.window.div_ceil(self.limit.max(1)))
+    }
+}
+
 /// One to eight quotas in ticks, with the algorithm's parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limits {
     quotas: [TickQuota; QUOTAS_MAX],
     len: usize,
     longest: u64,
+    /// The tag of the first quota's window, for algorithms that store it with each key.
+    pub(super) window_tag: u16,
+    /// The first quota's window divided by its limit, rounded up.
+    pub(super) ticks_per_unit: u64,
     /// The number of segments per window, for `segments`.
     pub(crate) segments: u64,
     /// The maximum bytes of a log's codes, or zero for no maximum.
@@ -38,7 +50,9 @@ impl Limits {
             Algorithm::LogCapped { bytes_max } => (1, bytes_max as usize),
             Algorithm::Log | Algorithm::Counter | Algorithm::Gcra | Algorithm::Fixed => (1, 0),
         };
-        Self { quotas: array, len: quotas.len().min(QUOTAS_MAX), longest, segments, bytes_max }
+        let len = quotas.len().min(QUOTAS_MAX);
+        let (window_tag, ticks_per_unit) = array[0].derived();
+        Self { quotas: array, len, longest, window_tag, ticks_per_unit, segments, bytes_max }
     }
 
     #[inline]
@@ -74,6 +88,7 @@ impl Limits {
         only.quotas[0] = quota;
         only.len = 1;
         only.longest = quota.window;
+        (only.window_tag, only.ticks_per_unit) = quota.derived();
         only
     }
 
