@@ -1,8 +1,8 @@
 //! Any sequence of operations on the exact log, against a model that keeps every timestamp.
 //!
-//! What could go wrong: a gap coded or expired wrongly, a refund that takes somebody else's units, a
-//! cursor of one quota left behind by another's. Each shows as an answer that the model, a plain list
-//! walked from the start every time, does not give.
+//! What could go wrong: a gap coded or expired wrongly, a refund that takes units of another
+//! request, a cursor of one quota left behind by another's. Each shows as a result that differs from
+//! the model, a plain list walked from the start every time.
 
 #![no_main]
 
@@ -278,7 +278,7 @@ struct Entry {
     units: u64,
 }
 
-/// What a receipt stands for.
+/// The units that a receipt is for.
 #[derive(Debug)]
 struct Taken {
     key: u8,
@@ -377,7 +377,7 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).expect("a few years at most")
 }
 
-/// Units of the same moment summed: whether they are one entry or two is nobody's concern.
+/// Sums the units of the same time: they may be one entry or two.
 fn by_time(events: impl Iterator<Item = (u128, u64)>) -> Vec<(u128, u64)> {
     let mut sums: Vec<(u128, u64)> = Vec::new();
     for (at, units) in events {

@@ -28,7 +28,7 @@ struct Settings {
     algorithm: Kind,
     /// A second quota: logs are cut into chunks then, other states are doubled.
     two_quotas: bool,
-    /// So many keys before the snapshot that the table is full and the overflow sketch in use.
+    /// Enough keys before the snapshot to fill the table, so that the overflow sketch is in use.
     flooded: bool,
 }
 

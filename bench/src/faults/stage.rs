@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use slidegate_redis::{Redis, RedisBuilder};
 use slidegate_testkit::server::{
-    Cluster, Door, Proxy, RedisServer, ReplyFault, Sentinel, ServerBuilder,
+    Cluster, AcceptMode, Proxy, RedisServer, ReplyFault, Sentinel, ServerBuilder,
 };
 use tokio::time::{Instant, sleep};
 
@@ -130,7 +130,7 @@ async fn black_hole() -> Result<Outcome, Failure> {
     let server = RedisServer::start()?;
     let proxy = Proxy::in_front_of(&server)?;
     staged(at(proxy.url().to_owned()), async || {
-        proxy.set_door(Door::BlackHole)?;
+        proxy.set_accept_mode(AcceptMode::BlackHole)?;
         sleep(OUTAGE).await;
         Ok(proxy.heal()?)
     })

@@ -72,13 +72,13 @@ async fn serve(policy: Policy) -> Result<String, Box<dyn Error>> {
 }
 
 async fn answer(State(limiter): State<Arc<Limiter>>) -> Response {
-    let decision = limiter.check("everybody");
-    let judged = [PolicyDecision::new(limiter.policy(), &decision)];
-    let mut response = match Problem::of(&judged) {
+    let decision = limiter.check("all");
+    let decisions = [PolicyDecision::new(limiter.policy(), &decision)];
+    let mut response = match Problem::of(&decisions) {
         Some(problem) => problem.response(Body::Problem).map(Into::into),
         None => Response::new("hello\n".into()),
     };
-    Fields::new().write(&judged, now(), response.headers_mut());
+    Fields::new().write(&decisions, now(), response.headers_mut());
     response
 }
 

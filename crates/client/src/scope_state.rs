@@ -47,8 +47,8 @@ enum Learned {
     #[default]
     Nothing,
     /// The first request was sent at this time.
-    Asked(Duration),
-    Answered,
+    FirstSent(Duration),
+    Replied,
 }
 
 /// The time, randomness and settings of one call.
@@ -133,7 +133,7 @@ impl ScopeState {
         let mut has_news = self.queue.remove(ticket.number);
         let Some(sent) = self.returned(ticket) else { return has_news };
         has_news |= sent.is_first;
-        if sent.is_first && self.learned == Learned::Asked(sent.at) {
+        if sent.is_first && self.learned == Learned::FirstSent(sent.at) {
             self.learned = Learned::Nothing;
         }
         for taken in sent.taken {
@@ -159,7 +159,7 @@ impl ScopeState {
         if ticket.not_before > now {
             return Err(ticket.not_before);
         }
-        if let Learned::Asked(since) = self.learned {
+        if let Learned::FirstSent(since) = self.learned {
             let until = since.saturating_add(context.settings.learn_first);
             if until > now {
                 return Err(until);
@@ -189,7 +189,7 @@ impl ScopeState {
         }
         let is_first = self.learned == Learned::Nothing;
         if is_first {
-            self.learned = Learned::Asked(now);
+            self.learned = Learned::FirstSent(now);
         }
         let trackers = self.trackers.iter_mut();
         let taken =
@@ -202,8 +202,8 @@ impl ScopeState {
     /// Learns the quotas of a response. Returns `true` if waiting requests should check again.
     fn learn(&mut self, ticket: &mut Ticket, answer: &Answer, context: &Context<'_>) -> bool {
         let now = context.now;
-        let mut has_news = self.learned != Learned::Answered;
-        self.learned = Learned::Answered;
+        let mut has_news = self.learned != Learned::Replied;
+        self.learned = Learned::Replied;
         let in_flight = self.in_flight.max(1);
         let taken = self.returned(ticket).map_or_else(Vec::new, |sent| {
             self.trips.note(now.saturating_sub(sent.at));

@@ -120,8 +120,8 @@ fn limited(limit: u32, statuses: &Arc<Mutex<Vec<StatusCode>>>) -> Inner {
             let status = if allowed { StatusCode::OK } else { StatusCode::TOO_MANY_REQUESTS };
             statuses.lock().unwrap().push(status);
             let mut headers = HeaderMap::new();
-            let judged = [PolicyDecision::new(limiter.policy(), &decision)];
-            Fields::new().write(&judged, SystemTime::UNIX_EPOCH, &mut headers);
+            let decisions = [PolicyDecision::new(limiter.policy(), &decision)];
+            Fields::new().write(&decisions, SystemTime::UNIX_EPOCH, &mut headers);
             Ok(response(status, headers))
         }
     }))

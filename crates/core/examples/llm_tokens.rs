@@ -27,8 +27,8 @@ fn ask(limiter: &Limiter, team: &str, estimate: u64, model: fn() -> u64) {
     print!("reserve {estimate:>5}: allow, ");
     let used = model();
     if let Some(receipt) = decision.into_receipt() {
-        let on_record = limiter.settle(receipt, used);
-        print!("used {used:>4}, recorded {on_record:>4}; ");
+        let recorded = limiter.settle(receipt, used);
+        print!("used {used:>4}, recorded {recorded:>4}; ");
     }
     println!("the team has used {}", limiter.usage(team).units(0));
 }

@@ -7,7 +7,7 @@ use crate::degraded::DegradedReason;
 use crate::policy::QUOTAS_MAX;
 use crate::receipt::Receipt;
 
-/// Allow or deny, and where every quota stands.
+/// Allow or deny, with the status of every quota.
 ///
 /// Holds no heap memory. Every value is from the moment of the decision, so header fields
 /// need no second look. A clone has no receipt, because a receipt works once.
@@ -133,7 +133,7 @@ impl From<Duration> for RetryAfter {
     }
 }
 
-/// Where one quota stands.
+/// The status of one quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QuotaDecision {
     limit: u64,
@@ -207,7 +207,7 @@ impl Decision {
         self.marks.has(Marks::SHADOW_DENIED)
     }
 
-    /// Whether the table was full, so that the overflow sketch judged this key.
+    /// Returns `true` if the table was full, so that the overflow sketch decided for this key.
     pub fn is_estimated(&self) -> bool {
         self.marks.has(Marks::ESTIMATED)
     }
@@ -227,7 +227,7 @@ impl Decision {
         self.degraded
     }
 
-    /// Where every quota stands, in the order of the policy.
+    /// Returns the status of every quota, in the order of the policy.
     #[inline]
     pub fn quotas(&self) -> &[QuotaDecision] {
         self.quotas.as_slice()
@@ -376,7 +376,7 @@ impl QuotaDecision {
         Self { retry_after, reset_after: self.reset_after.saturating_sub(age), ..*self }
     }
 
-    /// The limit that judged.
+    /// Returns the limit that was applied.
     pub fn limit(&self) -> u64 {
         self.limit
     }

@@ -135,8 +135,8 @@ fn a_full_table_accepts_new_keys_after_the_window() {
         }
         clock.advance(Duration::from_secs(180));
         let fresh = (1 << 40)..(1 << 40) + 1000_u64;
-        let by_the_dead = fresh.filter(|key| !limiter.check(key).is_allowed()).count();
-        denied.extend((by_the_dead > 0).then_some((algorithm, by_the_dead)));
+        let denied_new_keys = fresh.filter(|key| !limiter.check(key).is_allowed()).count();
+        denied.extend((denied_new_keys > 0).then_some((algorithm, denied_new_keys)));
     }
     assert_eq!(denied, [], "algorithms, and how many of 1000 were denied by expired keys");
 }

@@ -22,7 +22,7 @@ fn limiter(memory: usize, on_full: OnFull, algorithm: Algorithm) -> (Limiter, Ma
     (builder.clock(clock.clone()).build().unwrap(), clock)
 }
 
-/// Asks for each of so many keys once; how many were judged by the table.
+/// Checks each key once. Returns the number of keys that the table decided for.
 fn fill(limiter: &Limiter, keys: core::ops::Range<u64>) -> usize {
     keys.filter(|key| !limiter.check(key).is_estimated()).count()
 }
@@ -46,7 +46,7 @@ fn more_is_there_at_once() {
         assert!(exact < 500_000, "{algorithm:?}: the table was never full");
         let before = limiter.stats();
         assert_eq!(limiter.set_memory_limit(64 << 20), 64 << 20);
-        // Each of them finds room, but for those who are in the sketch already.
+        // Each of them fits, except for those that are in the sketch already.
         let fresh = fill(&limiter, 1_000_000..1_050_000);
         assert_eq!(fresh, 50_000, "{algorithm:?}");
         let after = limiter.stats();
@@ -115,7 +115,7 @@ fn a_sweep_counts_the_units_and_bytes_of_logs() {
 }
 
 #[test]
-fn with_less_nobody_is_forgotten_and_new_keys_wait_for_room() {
+fn lowering_the_limit_keeps_all_keys_and_makes_new_keys_wait_for_room() {
     for algorithm in [Algorithm::Log, Algorithm::Counter, Algorithm::Gcra] {
         let (limiter, clock) = limiter(LARGE, OnFull::Overflow, algorithm);
         let keys = keys_of(&limiter);
@@ -149,7 +149,7 @@ fn with_less_a_table_that_is_not_nearly_empty_shrinks_too() {
     for key in 0..keys * 11 / 20 {
         let _ = limiter.check(&key);
     }
-    // Those who asked twice are there; the others have gone.
+    // Keys that were checked twice are still there; the others were evicted.
     clock.advance(MINUTE * 3 / 4);
     // A quarter of it is the sketches', so the table is too large.
     limiter.set_memory_limit(limiter.stats().bytes);
@@ -188,7 +188,7 @@ fn with_less_keys_are_moved_out_and_get_no_more_than_their_limit() {
 
 // Sketches have their share of the budget, whose size was chosen when they were opened.
 #[test]
-fn smaller_sketches_forgive_nobody() {
+fn shrinking_a_sketch_forgives_no_usage() {
     let (limiter, _) = limiter(LARGE, OnFull::Overflow, Algorithm::Log);
     let _ = fill(&limiter, 0..600_000);
     let full = limiter.stats();
@@ -235,7 +235,7 @@ fn what_happens_to_new_keys_can_be_changed() {
         assert!(
             fresh.by_ref().take(100).filter(|key| limiter.check(key).is_allowed()).count() > 50
         );
-        assert!(limiter.stats().evictions > evictions, "{algorithm:?}: nobody made room");
+        assert!(limiter.stats().evictions > evictions, "{algorithm:?}: no key was evicted");
         limiter.set_on_full(OnFull::Overflow);
         let evictions = limiter.stats().evictions;
         let estimated = fresh.take(100).filter(|key| limiter.check(key).is_estimated()).count();

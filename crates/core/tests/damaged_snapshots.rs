@@ -1,7 +1,7 @@
 //! Snapshots that are damaged, cut short, foreign or forged: an error, or the same limiter.
 //!
-//! What could go wrong: a panic, memory for a length that is a lie, a limiter that silently starts
-//! with somebody else's counts.
+//! What could go wrong: a panic, an allocation for a false length, a limiter that silently starts
+//! with the counts of other keys.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
@@ -26,14 +26,14 @@ const ALGORITHMS: [Algorithm; 6] = [
 fn a_flipped_byte_is_an_error_or_changes_nothing() {
     for algorithm in ALGORITHMS {
         let snapshot = small(algorithm, 2);
-        let expected = told(&restored(&snapshot, algorithm, 2).unwrap());
+        let expected = decisions(&restored(&snapshot, algorithm, 2).unwrap());
         for at in 0..snapshot.len() {
             for flip in [1, 0x80, 0xFF] {
                 let mut damaged = snapshot.clone();
                 damaged[at] ^= flip;
                 match restored(&damaged, algorithm, 2) {
                     Err(error) => assert_eq!(error.kind(), ErrorKind::Snapshot, "byte {at}"),
-                    Ok(limiter) => assert_eq!(told(&limiter), expected, "{algorithm:?}, byte {at}"),
+                    Ok(limiter) => assert_eq!(decisions(&limiter), expected, "{algorithm:?}, byte {at}"),
                 }
             }
         }
@@ -67,7 +67,7 @@ fn bytes_behind_the_end_are_an_error() {
     }
 }
 
-// Checksums do not stop somebody who writes them: nothing that decodes may panic, then or later.
+// Checksums do not stop an attacker who recomputes them: nothing that decodes may panic, then or later.
 #[test]
 fn a_forged_frame_never_panics() {
     for algorithm in ALGORITHMS {
@@ -104,7 +104,7 @@ fn a_missing_frame_is_an_error() {
     }
 }
 
-// Whoever reads the message must see what the file is and what was wanted.
+// The message must say what the file is and what was expected.
 #[test]
 fn a_foreign_snapshot_names_both_values() {
     let snapshot = small(Algorithm::Log, 1);
@@ -163,7 +163,7 @@ fn a_writer_or_reader_that_fails_is_an_error() {
     }
 }
 
-/// Takes so many bytes, then fails.
+/// Accepts this number of bytes, then fails.
 struct Failing(usize);
 
 impl Write for Failing {
@@ -221,7 +221,7 @@ fn restored(snapshot: &[u8], algorithm: Algorithm, quotas: usize) -> Result<Limi
     builder(algorithm, quotas).restore(&mut &*snapshot).map(|(limiter, _)| limiter)
 }
 
-fn told(limiter: &Limiter) -> Vec<slidegate::Decision> {
+fn decisions(limiter: &Limiter) -> Vec<slidegate::Decision> {
     KEYS.iter().map(|key| limiter.peek(*key)).collect()
 }
 

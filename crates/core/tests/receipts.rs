@@ -260,8 +260,8 @@ fn walk(algorithm: Algorithm, quotas: usize, crashes: bool, random: &mut Random,
         }
     }
     for key in 0..=4_u64 {
-        let on_record = record.values().filter(|receipt| receipt.key == key);
-        let units: u64 = on_record.map(|receipt| receipt.units).sum();
+        let recorded = record.values().filter(|receipt| receipt.key == key);
+        let units: u64 = recorded.map(|receipt| receipt.units).sum();
         assert_eq!(limiter.usage(&key).units(0), units, "{context}, key {key}");
     }
 }

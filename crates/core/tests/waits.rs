@@ -372,8 +372,8 @@ fn no_caller_waits_past_the_deadline_behind_a_later_place() {
     let mut large = task(&limiter, &clock, 8, SECONDS_600);
     assert!(poll(&mut large).is_none());
     assert_eq!(limiter.refund(second), 5);
-    // Two units are free in 30 s, but the line is dated 60 s from now. Told no at once, or served
-    // within the 31 s: both would keep the promise.
+    // Two units are free in 30 s, but the place ahead is dated 60 s from now. Both an immediate denial
+    // and a grant within the 31 s are correct.
     let mut small = task(&limiter, &clock, 2, Duration::from_secs(31));
     if let Some(decision) = poll(&mut small) {
         assert!(!decision.unwrap().is_allowed());
@@ -383,8 +383,8 @@ fn no_caller_waits_past_the_deadline_behind_a_later_place() {
     assert!(poll(&mut small).is_some(), "sleeps on after its deadline");
 }
 
-// Who wakes more than a window late has a place that stopped counting: to use it all the same,
-// unrecorded, lets twice the limit through.
+// The place of a waiter that wakes more than a window late no longer counts. Using it without
+// recording it would allow twice the limit.
 #[test]
 fn a_place_that_has_expired_is_not_used_for_free() {
     for algorithm in [Algorithm::Log, Algorithm::LogCapped { bytes_max: 64 }] {
@@ -399,8 +399,8 @@ fn a_place_that_has_expired_is_not_used_for_free() {
     }
 }
 
-// A stalled program wakes everybody at once: GCRA says that at most twice the limit passes in a
-// window, the log that no more than the limit does.
+// A stalled program wakes all waiters at once: GCRA allows at most twice the limit in a window, the
+// log at most the limit.
 #[test]
 fn waiters_that_wake_late_together_stay_within_the_bound() {
     for (algorithm, bound) in [(Algorithm::Log, 1), (Algorithm::Gcra, 2)] {

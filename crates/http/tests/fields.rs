@@ -271,8 +271,8 @@ proptest! {
                     prop_assert!(!list.is_empty());
                     let names = names(&list);
                     prop_assert_eq!(names.len(), list.len());
-                    let apart: HashSet<_> = names.iter().collect();
-                    prop_assert_eq!(apart.len(), names.len(), "a name twice: {}", text);
+                    let distinct: HashSet<_> = names.iter().collect();
+                    prop_assert_eq!(distinct.len(), names.len(), "a name occurs twice: {}", text);
                 }
                 ("ratelimit", _) => {
                     let dictionary: Dictionary = Parser::new(text).parse().unwrap();

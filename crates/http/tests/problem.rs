@@ -91,8 +91,8 @@ fn only_the_quotas_that_denied_are_named() {
     let shadow = Policy::builder("new").quota(Quota::per_second(10)).mode(Mode::Shadow);
     let shadow = shadow.build().unwrap();
     let passed = Decision::new(Outcome::Allow, &[full], None);
-    let judged = [PolicyDecision::new(&policy, &decision), PolicyDecision::new(&shadow, &passed)];
-    assert_eq!(Problem::of(&judged).unwrap().violated_policies(), ["api-1s"]);
+    let decisions = [PolicyDecision::new(&policy, &decision), PolicyDecision::new(&shadow, &passed)];
+    assert_eq!(Problem::of(&decisions).unwrap().violated_policies(), ["api-1s"]);
 }
 
 #[test]
@@ -132,8 +132,8 @@ fn a_failed_store_is_503_and_not_the_clients_fault() {
 
     // A quota denied as well, which takes precedence.
     let denied = Decision::new(Outcome::Deny, &full, None);
-    let judged = [PolicyDecision::new(&denying, &degraded), PolicyDecision::new(&local, &denied)];
-    assert_eq!(Problem::of(&judged).unwrap().status(), 429);
+    let decisions = [PolicyDecision::new(&denying, &degraded), PolicyDecision::new(&local, &denied)];
+    assert_eq!(Problem::of(&decisions).unwrap().status(), 429);
 }
 
 #[test]
@@ -157,8 +157,8 @@ proptest! {
     #[test]
     fn any_trace_id_is_one_string(id: String) {
         let body = read(&Problem::overloaded().trace_id(&id), Body::Problem);
-        let told = body["trace_id"].as_str().unwrap();
-        prop_assert!(id.starts_with(told) && told.len() <= 128);
-        prop_assert!(told.len() == id.len() || told.len() > 124);
+        let written = body["trace_id"].as_str().unwrap();
+        prop_assert!(id.starts_with(written) && written.len() <= 128);
+        prop_assert!(written.len() == id.len() || written.len() > 124);
     }
 }

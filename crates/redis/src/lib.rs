@@ -11,7 +11,7 @@ mod inspect;
 mod key;
 mod lease;
 mod limiter;
-mod line;
+mod wait_queue;
 mod local;
 mod redis;
 mod report;

@@ -81,7 +81,7 @@ pub struct RedisBuilder {
     secret: Option<Vec<u8>>,
     timing: Timing,
     in_flight_max: usize,
-    together_max: usize,
+    checks_per_call_max: usize,
     #[cfg(feature = "test-clock")]
     clock: Option<slidegate::ManualClock>,
 }
@@ -184,7 +184,7 @@ impl RedisBuilder {
             secret: None,
             timing,
             in_flight_max: 1024,
-            together_max: 32,
+            checks_per_call_max: 32,
             #[cfg(feature = "test-clock")]
             clock: None,
         }
@@ -271,8 +271,8 @@ impl RedisBuilder {
     /// default, at most 256. 1 disables batching. A call occupies the server for all of its checks,
     /// some microseconds each. Checks of a cluster are always sent alone.
     #[must_use]
-    pub fn together_max(mut self, checks: usize) -> Self {
-        self.together_max = checks;
+    pub fn checks_per_call_max(mut self, checks: usize) -> Self {
+        self.checks_per_call_max = checks;
         self
     }
 
@@ -313,7 +313,7 @@ impl RedisBuilder {
         let shared = Shared {
             servers: self.servers()?,
             names: KeyNames::new(&self.prefix, self.secret.as_deref())?,
-            batcher: Batcher::new(self.together_max),
+            batcher: Batcher::new(self.checks_per_call_max),
             usage: Mutex::default(),
             warnings: Mutex::default(),
             warned_steps: AtomicU64::new(0),
@@ -344,9 +344,9 @@ impl RedisBuilder {
             let calls = self.in_flight_max;
             return refuse(format!("in_flight_max {calls} is out of range: use 1 to 1048576"));
         }
-        if !(1..=256).contains(&self.together_max) {
-            let checks = self.together_max;
-            return refuse(format!("together_max {checks} is out of range: use 1 to 256"));
+        if !(1..=256).contains(&self.checks_per_call_max) {
+            let checks = self.checks_per_call_max;
+            return refuse(format!("checks_per_call_max {checks} is out of range: use 1 to 256"));
         }
         let of_address = match self.topology {
             // The database in a Sentinel's address is not the primary's.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use common::{crew, eventually, failing, patient, policy, runtime};
 use slidegate::{Cost, DegradedReason, FailureMode};
 use slidegate_redis::{BreakerState, Redis, RedisLimiter};
-use slidegate_testkit::server::{Cluster, Door, Proxy, RedisServer, ReplyFault, Sentinel};
+use slidegate_testkit::server::{Cluster, AcceptMode, Proxy, RedisServer, ReplyFault, Sentinel};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -115,7 +115,7 @@ fn no_caller_gets_the_reply_of_another() {
             ("late answers", Box::new(move |proxy| proxy.delay_replies(long))),
             ("late questions", Box::new(move |proxy| proxy.delay_requests(long))),
             ("a slow line", Box::new(move |proxy| proxy.throttle_replies(slow))),
-            ("a black hole", Box::new(|proxy| proxy.set_door(Door::BlackHole).unwrap())),
+            ("a black hole", Box::new(|proxy| proxy.set_accept_mode(AcceptMode::BlackHole).unwrap())),
         ];
         for (name, fault) in faults {
             let proxy = Proxy::in_front_of(&server).unwrap();
@@ -219,7 +219,7 @@ fn a_server_that_accepts_no_connections_delays_no_caller() {
         let limiter = limiter(&proxy);
         eventually("an answer", async || !limiter.check("0").await.is_degraded()).await;
         let load = Load::start(&limiter, 16);
-        proxy.set_door(Door::Shut).unwrap();
+        proxy.set_accept_mode(AcceptMode::Shut).unwrap();
         proxy.close_all();
         let before = limiter.stats();
         eventually("failed probes", async || limiter.stats().degraded > before.degraded + 500)

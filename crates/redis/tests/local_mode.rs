@@ -12,7 +12,7 @@ use common::{crew, eventually, failing, patient, policy, runtime};
 use slidegate::{Cost, FailureMode};
 use slidegate_redis::{BreakerState, Redis, RedisAsk, RedisLimiter, RedisStats, check_all};
 use slidegate_testkit::never_over;
-use slidegate_testkit::server::{Cluster, Door, Proxy, RedisServer, ReplyFault};
+use slidegate_testkit::server::{Cluster, AcceptMode, Proxy, RedisServer, ReplyFault};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -290,7 +290,7 @@ fn after_an_outage_every_process_reports_its_admissions() {
         let server = RedisServer::start().unwrap();
         let proxy = Proxy::in_front_of(&server).unwrap();
         let limiters = processes(proxy.url(), 10, 100).await;
-        proxy.set_door(Door::Shut).unwrap();
+        proxy.set_accept_mode(AcceptMode::Shut).unwrap();
         proxy.close_all();
         let (admitted, locally) = check_in_each(&limiters, 4).await;
         assert_eq!((admitted, locally), (40, 40));
@@ -320,7 +320,7 @@ fn a_report_without_a_reply_is_not_repeated() {
         let quota = failing(&policy("local", 100, HOUR_MS), FailureMode::Local);
         let limiter = redis.limiter(quota).deny_cache(0).build().unwrap();
         connect(&limiter).await;
-        proxy.set_door(Door::Shut).unwrap();
+        proxy.set_accept_mode(AcceptMode::Shut).unwrap();
         proxy.close_all();
         for _ in 0..40 {
             assert!(limiter.check("k").await.is_degraded());
@@ -354,7 +354,7 @@ fn local_receipts_work_before_and_after_the_report() {
         let proxy = Proxy::in_front_of(&server).unwrap();
         let limiters = processes(proxy.url(), 1, 100).await;
         let limiter = &limiters[0];
-        proxy.set_door(Door::Shut).unwrap();
+        proxy.set_accept_mode(AcceptMode::Shut).unwrap();
         proxy.close_all();
         let mut receipts = Vec::new();
         for _ in 0..5 {

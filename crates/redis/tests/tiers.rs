@@ -15,7 +15,7 @@ use slidegate::{
     Algorithm, Cost, Decision, FailureMode, Limiter, ManualClock, Policy, Quota, Receipt, Tier,
 };
 use slidegate_redis::{Redis, RedisAsk, RedisLimiter, check_all};
-use slidegate_testkit::server::{Door, Proxy, RedisServer};
+use slidegate_testkit::server::{AcceptMode, Proxy, RedisServer};
 
 const ALGORITHMS: [Algorithm; 6] = [
     Algorithm::Log,
@@ -138,7 +138,7 @@ impl Shop {
 
     /// From now on nothing reaches Redis, also not later.
     fn cut_off(&self) {
-        self.proxy.set_door(Door::Shut).unwrap();
+        self.proxy.set_accept_mode(AcceptMode::Shut).unwrap();
         self.proxy.close_all();
     }
 

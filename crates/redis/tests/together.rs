@@ -74,7 +74,7 @@ fn many_callers_take_few_calls_and_get_the_limit() {
 fn batching_can_be_disabled() {
     runtime().block_on(async {
         let server = RedisServer::start().unwrap();
-        let redis = patient(&server.url()).together_max(1).build().unwrap();
+        let redis = patient(&server.url()).checks_per_call_max(1).build().unwrap();
         let limiter = redis.limiter(policy("alone", 100, HOUR_MS)).deny_cache(0).build().unwrap();
         let limiter = Arc::new(limiter);
         let _ = limiter.check("loads the script").await;

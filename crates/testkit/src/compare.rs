@@ -7,7 +7,7 @@ use crate::modeled::ModelSubject;
 use crate::play::{Outcome, Player};
 use crate::policy::Algorithm;
 use crate::random::random_trace;
-use crate::subject::{Refusal, Subject};
+use crate::subject::{SubjectError, Subject};
 use crate::trace::{Step, Trace};
 
 /// Runs the random trace of a seed on the in-memory limiter and on the model.
@@ -19,7 +19,7 @@ pub fn compare(seed: u64, algorithm: Algorithm) -> Result<(), String> {
 /// differ, the error contains the difference and the shortest trace found that shows it.
 pub fn compare_with<S: Subject>(
     trace: &Trace,
-    make: impl Fn(&Trace) -> Result<S, Refusal>,
+    make: impl Fn(&Trace) -> Result<S, SubjectError>,
 ) -> Result<(), String> {
     let play = |trace: &Trace| {
         let mut subject = make(trace).map_err(|refusal| (0, refusal.to_string()))?;
@@ -67,7 +67,7 @@ fn play<'a, S: Subject>(
     player: &mut Player<'a, S>,
     at: Duration,
     step: &'a Step,
-) -> Result<Outcome, Refusal> {
+) -> Result<Outcome, SubjectError> {
     player.subject.set_time(at)?;
     player.play(step)
 }

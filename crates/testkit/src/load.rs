@@ -138,14 +138,14 @@ fn expect_fault(step: &Step) -> Option<String> {
     let Expect { allowed, allowed_count, shadow_denied, receipt, .. } = step.expect;
     let Expect { remaining, retry_after_ms, reset_after_ms, units, found, used, history, .. } =
         &step.expect;
-    let judged = allowed.is_some()
+    let expects_decision = allowed.is_some()
         || allowed_count.is_some()
         || shadow_denied.is_some()
         || remaining.is_some()
         || retry_after_ms.is_some()
         || reset_after_ms.is_some();
     let misplaced = [
-        judged && !step.op.returns_decision(),
+        expects_decision && !step.op.returns_decision(),
         receipt.is_some() && !matches!(step.op, Op::Check | Op::Reserve | Op::CheckAtMost),
         units.is_some()
             && !matches!(step.op, Op::Refund | Op::Settle | Op::CheckAtMost | Op::Charge),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use slidegate::{Cost, Decision, Limiter, LimiterBuilder, ManualClock, Receipt, Tier};
 
 use crate::policy::{PolicySpec, QuotaSpec, quotas};
-use crate::subject::{Answer, AnswerAndTaken, Refusal, Standing, Subject, Taken};
+use crate::subject::{Answer, AnswerAndTaken, SubjectError, QuotaStatus, Subject, Taken};
 use crate::trace::Trace;
 
 /// A [`Limiter`] in memory with a manual clock.
@@ -29,17 +29,17 @@ enum Chore {
 
 impl MemorySubject {
     /// Creates a limiter for the policy of a trace.
-    pub fn new(trace: &Trace) -> Result<Self, Refusal> {
+    pub fn new(trace: &Trace) -> Result<Self, SubjectError> {
         Self::build(trace, Chore::Nothing).map_err(failed)
     }
 
     /// The same, swept completely whenever the clock is set.
-    pub fn sweeping(trace: &Trace) -> Result<Self, Refusal> {
+    pub fn sweeping(trace: &Trace) -> Result<Self, SubjectError> {
         Self::build(trace, Chore::Sweep).map_err(failed)
     }
 
     /// The same, saved and restored whenever the clock is set, which voids receipts.
-    pub fn restarting(trace: &Trace) -> Result<Self, Refusal> {
+    pub fn restarting(trace: &Trace) -> Result<Self, SubjectError> {
         Self::build(trace, Chore::Restart).map_err(failed)
     }
 
@@ -64,7 +64,7 @@ impl MemorySubject {
 impl Subject for MemorySubject {
     type Receipt = Receipt;
 
-    fn set_time(&mut self, now: Duration) -> Result<(), Refusal> {
+    fn set_time(&mut self, now: Duration) -> Result<(), SubjectError> {
         self.clock.set(now);
         match self.chore {
             Chore::Nothing => {}
@@ -81,12 +81,12 @@ impl Subject for MemorySubject {
         key: &str,
         tier: Option<&str>,
         cost: u64,
-    ) -> Result<(Answer, Option<Receipt>), Refusal> {
+    ) -> Result<(Answer, Option<Receipt>), SubjectError> {
         let cost = Cost::new(cost).map_err(failed)?;
         let decision = match tier {
             None => self.limiter.check_cost(key, cost),
             Some(name) => {
-                let unknown = || Refusal::Failed(format!("unknown tier {name}"));
+                let unknown = || SubjectError::Failed(format!("unknown tier {name}"));
                 let tier = self.tiers.get(name).ok_or_else(unknown)?;
                 self.limiter.with(tier).map_err(failed)?.check_cost(key, cost)
             }
@@ -94,52 +94,52 @@ impl Subject for MemorySubject {
         Ok((answer(&decision), decision.into_receipt()))
     }
 
-    fn reserve(&mut self, key: &str, cost: u64) -> Result<(Answer, Option<Receipt>), Refusal> {
+    fn reserve(&mut self, key: &str, cost: u64) -> Result<(Answer, Option<Receipt>), SubjectError> {
         let decision = self.limiter.reserve(key, cost);
         Ok((answer(&decision), decision.into_receipt()))
     }
 
-    fn check_at_most(&mut self, key: &str, cost: u64) -> Result<AnswerAndTaken<Receipt>, Refusal> {
+    fn check_at_most(&mut self, key: &str, cost: u64) -> Result<AnswerAndTaken<Receipt>, SubjectError> {
         let decision = self.limiter.check_at_most(key, Cost::new(cost).map_err(failed)?);
         let answer = answer(&decision);
         let taken = |receipt: Receipt| Taken { units: receipt.units(), receipt };
         Ok((answer, decision.into_receipt().map(taken)))
     }
 
-    fn peek(&mut self, key: &str, cost: u64) -> Result<Answer, Refusal> {
+    fn peek(&mut self, key: &str, cost: u64) -> Result<Answer, SubjectError> {
         Ok(answer(&self.limiter.peek_cost(key, Cost::new(cost).map_err(failed)?)))
     }
 
-    fn refund(&mut self, receipt: Receipt) -> Result<u64, Refusal> {
+    fn refund(&mut self, receipt: Receipt) -> Result<u64, SubjectError> {
         Ok(self.limiter.refund(receipt))
     }
 
-    fn settle(&mut self, receipt: Receipt, actual: u64) -> Result<u64, Refusal> {
+    fn settle(&mut self, receipt: Receipt, actual: u64) -> Result<u64, SubjectError> {
         Ok(self.limiter.settle(receipt, actual))
     }
 
-    fn charge(&mut self, key: &str, units: u64) -> Result<u64, Refusal> {
+    fn charge(&mut self, key: &str, units: u64) -> Result<u64, SubjectError> {
         Ok(self.limiter.charge(key, units))
     }
 
-    fn block(&mut self, key: &str, time: Duration) -> Result<(), Refusal> {
+    fn block(&mut self, key: &str, time: Duration) -> Result<(), SubjectError> {
         self.limiter.block(key, time).map_err(failed)
     }
 
-    fn unblock(&mut self, key: &str) -> Result<bool, Refusal> {
+    fn unblock(&mut self, key: &str) -> Result<bool, SubjectError> {
         Ok(self.limiter.unblock(key))
     }
 
-    fn reset(&mut self, key: &str) -> Result<bool, Refusal> {
+    fn reset(&mut self, key: &str) -> Result<bool, SubjectError> {
         Ok(self.limiter.reset(key))
     }
 
-    fn usage(&mut self, key: &str) -> Result<Vec<u64>, Refusal> {
+    fn usage(&mut self, key: &str) -> Result<Vec<u64>, SubjectError> {
         let usage = self.limiter.usage(key);
         Ok((0..self.limiter.policy().quotas().len()).map(|place| usage.units(place)).collect())
     }
 
-    fn history(&mut self, key: &str) -> Result<Vec<(Duration, u64)>, Refusal> {
+    fn history(&mut self, key: &str) -> Result<Vec<(Duration, u64)>, SubjectError> {
         let events = self.limiter.history(key).map_err(failed)?;
         Ok(events.into_iter().map(|event| (event.at, event.units)).collect())
     }
@@ -162,7 +162,7 @@ fn tiers(spec: &PolicySpec, limiter: &Limiter) -> Result<BTreeMap<String, Tier>,
 }
 
 fn answer(decision: &Decision) -> Answer {
-    let standing = |quota: &slidegate::QuotaDecision| Standing {
+    let standing = |quota: &slidegate::QuotaDecision| QuotaStatus {
         limit: quota.limit(),
         remaining: quota.remaining(),
         retry_after: quota.retry_after().duration(),
@@ -176,6 +176,6 @@ fn answer(decision: &Decision) -> Answer {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is handed to `map_err`")]
-fn failed(error: slidegate::Error) -> Refusal {
-    Refusal::Failed(error.to_string())
+fn failed(error: slidegate::Error) -> SubjectError {
+    SubjectError::Failed(error.to_string())
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::play::by_instant;
 use crate::policy::{Algorithm, Mode, PolicySpec, QuotaSpec};
-use crate::subject::{Answer, AnswerAndTaken, Capability, Refusal, Standing, Subject, Taken};
+use crate::subject::{Answer, AnswerAndTaken, Capability, SubjectError, QuotaStatus, Subject, Taken};
 use crate::trace::Trace;
 use slidegate_sim::model::{Counting, GcraModel, ListModel, Model, TickQuota};
 
@@ -76,13 +76,13 @@ impl ModelSubject {
         quotas.iter().map(in_ticks).collect()
     }
 
-    fn quotas(&self, tier: Option<&str>) -> Result<Vec<TickQuota>, Refusal> {
+    fn quotas(&self, tier: Option<&str>) -> Result<Vec<TickQuota>, SubjectError> {
         let Some(tier) = tier else {
             return Ok(self.in_ticks(&self.policy.quotas));
         };
         match self.policy.tiers.get(tier) {
             Some(quotas) => Ok(self.in_ticks(quotas)),
-            None => Err(Refusal::Failed(format!("unknown tier {tier}"))),
+            None => Err(SubjectError::Failed(format!("unknown tier {tier}"))),
         }
     }
 
@@ -122,7 +122,7 @@ impl ModelSubject {
             |ticks: u64| Duration::from_nanos(ticks.saturating_mul(tick_ns).min(longest));
         let standing = |model: &dyn Model, place: usize, quota: TickQuota| {
             let standing = model.standing(place, quota, now, asked);
-            Standing {
+            QuotaStatus {
                 limit: quota.limit,
                 remaining: if blocked > 0 { 0 } else { standing.remaining },
                 retry_after: standing.retry_after.map(|ticks| duration(ticks.max(blocked))),
@@ -173,7 +173,7 @@ impl ModelSubject {
 impl Subject for ModelSubject {
     type Receipt = ModelReceipt;
 
-    fn set_time(&mut self, now: Duration) -> Result<(), Refusal> {
+    fn set_time(&mut self, now: Duration) -> Result<(), SubjectError> {
         self.now_ns = self.now_ns.max(nanos(now));
         Ok(())
     }
@@ -183,7 +183,7 @@ impl Subject for ModelSubject {
         key: &str,
         tier: Option<&str>,
         cost: u64,
-    ) -> Result<(Answer, Option<ModelReceipt>), Refusal> {
+    ) -> Result<(Answer, Option<ModelReceipt>), SubjectError> {
         let quotas = self.quotas(tier)?;
         if !self.fits(key, &quotas, cost) {
             return Ok((self.answer(key, &quotas, Some(cost), false), None));
@@ -192,7 +192,7 @@ impl Subject for ModelSubject {
         Ok((self.answer(key, &quotas, None, true), Some(receipt)))
     }
 
-    fn reserve(&mut self, key: &str, cost: u64) -> Result<(Answer, Option<ModelReceipt>), Refusal> {
+    fn reserve(&mut self, key: &str, cost: u64) -> Result<(Answer, Option<ModelReceipt>), SubjectError> {
         self.check(key, None, cost)
     }
 
@@ -200,7 +200,7 @@ impl Subject for ModelSubject {
         &mut self,
         key: &str,
         cost: u64,
-    ) -> Result<AnswerAndTaken<ModelReceipt>, Refusal> {
+    ) -> Result<AnswerAndTaken<ModelReceipt>, SubjectError> {
         // Simple on purpose: the largest cost that fits, by bisection.
         let quotas = self.quotas(None)?;
         let (mut fits, mut fails) = (0, cost.saturating_add(1));
@@ -216,13 +216,13 @@ impl Subject for ModelSubject {
         Ok((answer, receipt.map(|receipt| Taken { receipt, units: fits })))
     }
 
-    fn peek(&mut self, key: &str, cost: u64) -> Result<Answer, Refusal> {
+    fn peek(&mut self, key: &str, cost: u64) -> Result<Answer, SubjectError> {
         let quotas = self.quotas(None)?;
         let allowed = self.fits(key, &quotas, cost);
         Ok(self.answer(key, &quotas, Some(cost), allowed))
     }
 
-    fn refund(&mut self, receipt: ModelReceipt) -> Result<u64, Refusal> {
+    fn refund(&mut self, receipt: ModelReceipt) -> Result<u64, SubjectError> {
         let (quotas, now) = (self.quotas(None)?, self.now());
         let Some(keyed) = self.named(&receipt) else {
             return Ok(0);
@@ -230,7 +230,7 @@ impl Subject for ModelSubject {
         Ok(keyed.model.give_back(&quotas, now, receipt.at, receipt.units))
     }
 
-    fn settle(&mut self, receipt: ModelReceipt, actual: u64) -> Result<u64, Refusal> {
+    fn settle(&mut self, receipt: ModelReceipt, actual: u64) -> Result<u64, SubjectError> {
         let units = receipt.units;
         if actual > units {
             let quotas = self.quotas(None)?;
@@ -241,31 +241,31 @@ impl Subject for ModelSubject {
         Ok(units - self.refund(less)?)
     }
 
-    fn charge(&mut self, key: &str, units: u64) -> Result<u64, Refusal> {
+    fn charge(&mut self, key: &str, units: u64) -> Result<u64, SubjectError> {
         let quotas = self.quotas(None)?;
         self.take(key, &quotas, units);
         Ok(units)
     }
 
-    fn block(&mut self, key: &str, time: Duration) -> Result<(), Refusal> {
+    fn block(&mut self, key: &str, time: Duration) -> Result<(), SubjectError> {
         let ticks = nanos(time).div_ceil(self.tick_ns());
         self.blocks.insert(key.into(), self.date() + ticks);
         Ok(())
     }
 
-    fn unblock(&mut self, key: &str) -> Result<bool, Refusal> {
+    fn unblock(&mut self, key: &str) -> Result<bool, SubjectError> {
         let was_blocked = self.blocked(key) > 0;
         self.blocks.remove(key);
         Ok(was_blocked)
     }
 
-    fn reset(&mut self, key: &str) -> Result<bool, Refusal> {
+    fn reset(&mut self, key: &str) -> Result<bool, SubjectError> {
         let was_blocked = self.unblock(key)?;
         let counts = self.usage(key)?.iter().any(|units| *units > 0);
         Ok((self.keys.remove(key).is_some() && counts) || was_blocked)
     }
 
-    fn usage(&mut self, key: &str) -> Result<Vec<u64>, Refusal> {
+    fn usage(&mut self, key: &str) -> Result<Vec<u64>, SubjectError> {
         let (quotas, now) = (self.quotas(None)?, self.now());
         let units = |counted| u64::try_from(counted).unwrap_or(u64::MAX);
         let quotas = quotas.iter().enumerate();
@@ -274,10 +274,10 @@ impl Subject for ModelSubject {
         }))
     }
 
-    fn history(&mut self, key: &str) -> Result<Vec<(Duration, u64)>, Refusal> {
+    fn history(&mut self, key: &str) -> Result<Vec<(Duration, u64)>, SubjectError> {
         let (quotas, now, tick_ns) = (self.quotas(None)?, self.now(), self.tick_ns());
         let events = self.look(key, |model| model.events(&quotas, now));
-        let events = events.ok_or(Refusal::Unsupported(Capability::History))?;
+        let events = events.ok_or(SubjectError::Unsupported(Capability::History))?;
         let at = |tick: u64| Duration::from_nanos(tick * tick_ns);
         Ok(by_instant(events.iter().map(|(tick, units)| (at(*tick), *units)).collect()))
     }

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use crate::subject::{Answer, Refusal, Subject};
+use crate::subject::{Answer, SubjectError, Subject};
 use crate::trace::{Op, Step};
 
 /// A subject with its receipts, by their labels.
@@ -38,7 +38,7 @@ impl<'a, S: Subject> Player<'a, S> {
     }
 
     /// Runs a step once, at the time of the subject's clock.
-    pub(crate) fn play(&mut self, step: &'a Step) -> Result<Outcome, Refusal> {
+    pub(crate) fn play(&mut self, step: &'a Step) -> Result<Outcome, SubjectError> {
         let Step { op, cost, .. } = *step;
         let (key, tier) = (step.key.as_str(), step.tier.as_deref());
         let receipt = step.of.as_deref().and_then(|label| self.receipts.remove(label));

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// A limiter with one policy and a clock that can be set.
 ///
-/// Only `set_time` and `check` are required. The other methods return [`Refusal::Unsupported`] by
+/// Only `set_time` and `check` are required. The other methods return [`SubjectError::Unsupported`] by
 /// default, which the runner accepts if the trace requires the operation. A store behind a network
 /// blocks until it has its reply.
 pub trait Subject {
@@ -15,7 +15,7 @@ pub trait Subject {
     type Receipt;
 
     /// Sets the clock to a time since the Unix epoch, which may be earlier than before.
-    fn set_time(&mut self, now: Duration) -> Result<(), Refusal>;
+    fn set_time(&mut self, now: Duration) -> Result<(), SubjectError>;
 
     /// Takes `cost` units if they fit, with the quotas of the tier if there is one.
     fn check(
@@ -23,15 +23,15 @@ pub trait Subject {
         key: &str,
         tier: Option<&str>,
         cost: u64,
-    ) -> Result<(Answer, Option<Self::Receipt>), Refusal>;
+    ) -> Result<(Answer, Option<Self::Receipt>), SubjectError>;
 
     /// Takes an estimate, which is settled later.
     fn reserve(
         &mut self,
         _key: &str,
         _cost: u64,
-    ) -> Result<(Answer, Option<Self::Receipt>), Refusal> {
-        Err(Refusal::Unsupported(Capability::Settle))
+    ) -> Result<(Answer, Option<Self::Receipt>), SubjectError> {
+        Err(SubjectError::Unsupported(Capability::Settle))
     }
 
     /// Takes as many units as fit, at most `cost`. Returns the receipt and its units.
@@ -39,53 +39,53 @@ pub trait Subject {
         &mut self,
         _key: &str,
         _cost: u64,
-    ) -> Result<AnswerAndTaken<Self::Receipt>, Refusal> {
-        Err(Refusal::Unsupported(Capability::AtMost))
+    ) -> Result<AnswerAndTaken<Self::Receipt>, SubjectError> {
+        Err(SubjectError::Unsupported(Capability::AtMost))
     }
 
     /// Evaluates without taking units.
-    fn peek(&mut self, _key: &str, _cost: u64) -> Result<Answer, Refusal> {
-        Err(Refusal::Unsupported(Capability::Peek))
+    fn peek(&mut self, _key: &str, _cost: u64) -> Result<Answer, SubjectError> {
+        Err(SubjectError::Unsupported(Capability::Peek))
     }
 
     /// Refunds the units of a receipt. Returns their number.
-    fn refund(&mut self, _receipt: Self::Receipt) -> Result<u64, Refusal> {
-        Err(Refusal::Unsupported(Capability::Refund))
+    fn refund(&mut self, _receipt: Self::Receipt) -> Result<u64, SubjectError> {
+        Err(SubjectError::Unsupported(Capability::Refund))
     }
 
     /// Corrects the units of a receipt to `actual`. Returns the number of recorded units.
-    fn settle(&mut self, _receipt: Self::Receipt, _actual: u64) -> Result<u64, Refusal> {
-        Err(Refusal::Unsupported(Capability::Settle))
+    fn settle(&mut self, _receipt: Self::Receipt, _actual: u64) -> Result<u64, SubjectError> {
+        Err(SubjectError::Unsupported(Capability::Settle))
     }
 
     /// Records units without a check. Returns their number.
-    fn charge(&mut self, _key: &str, _units: u64) -> Result<u64, Refusal> {
-        Err(Refusal::Unsupported(Capability::Charge))
+    fn charge(&mut self, _key: &str, _units: u64) -> Result<u64, SubjectError> {
+        Err(SubjectError::Unsupported(Capability::Charge))
     }
 
     /// Denies a key for a time.
-    fn block(&mut self, _key: &str, _time: Duration) -> Result<(), Refusal> {
-        Err(Refusal::Unsupported(Capability::Block))
+    fn block(&mut self, _key: &str, _time: Duration) -> Result<(), SubjectError> {
+        Err(SubjectError::Unsupported(Capability::Block))
     }
 
     /// Ends a block. Returns `true` if there was one.
-    fn unblock(&mut self, _key: &str) -> Result<bool, Refusal> {
-        Err(Refusal::Unsupported(Capability::Block))
+    fn unblock(&mut self, _key: &str) -> Result<bool, SubjectError> {
+        Err(SubjectError::Unsupported(Capability::Block))
     }
 
     /// Removes a key. Returns `true` if it existed.
-    fn reset(&mut self, _key: &str) -> Result<bool, Refusal> {
-        Err(Refusal::Unsupported(Capability::Reset))
+    fn reset(&mut self, _key: &str) -> Result<bool, SubjectError> {
+        Err(SubjectError::Unsupported(Capability::Reset))
     }
 
     /// Returns the units that count, for every quota.
-    fn usage(&mut self, _key: &str) -> Result<Vec<u64>, Refusal> {
-        Err(Refusal::Unsupported(Capability::Usage))
+    fn usage(&mut self, _key: &str) -> Result<Vec<u64>, SubjectError> {
+        Err(SubjectError::Unsupported(Capability::Usage))
     }
 
     /// Returns the admissions that count, oldest first, as time since the Unix epoch and units.
-    fn history(&mut self, _key: &str) -> Result<Vec<(Duration, u64)>, Refusal> {
-        Err(Refusal::Unsupported(Capability::History))
+    fn history(&mut self, _key: &str) -> Result<Vec<(Duration, u64)>, SubjectError> {
+        Err(SubjectError::Unsupported(Capability::History))
     }
 }
 
@@ -109,12 +109,12 @@ pub struct Answer {
     /// Whether it is allowed only because the policy is in shadow mode.
     pub shadow_denied: bool,
     /// The status of every quota.
-    pub quotas: Vec<Standing>,
+    pub quotas: Vec<QuotaStatus>,
 }
 
 /// The status of one quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Standing {
+pub struct QuotaStatus {
     /// The limit.
     pub limit: u64,
     /// Units left, after the request if it was allowed.
@@ -161,7 +161,7 @@ pub enum Capability {
 
 /// The reason why a step was not run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refusal {
+pub enum SubjectError {
     /// The store does not support the operation.
     Unsupported(Capability),
     /// The store failed.
@@ -191,7 +191,7 @@ impl Answer {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for SubjectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unsupported(capability) => write!(f, "{capability:?} is not supported"),
@@ -200,4 +200,4 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl core::error::Error for Refusal {}
+impl core::error::Error for SubjectError {}

@@ -90,7 +90,7 @@ impl World {
             self.now = at;
             match event {
                 Event::Asks(worker) => self.ask(worker),
-                Event::Arrives(worker) => self.judge(worker),
+                Event::Arrives(worker) => self.decide(worker),
                 Event::Answered(worker, status, fields) => self.answer(worker, status, &fields),
             }
         }
@@ -127,12 +127,12 @@ impl World {
         }
     }
 
-    fn judge(&mut self, worker: Worker) {
+    fn decide(&mut self, worker: Worker) {
         self.clock.set(self.now);
         let decision = self.server.check("client");
         let wall = SystemTime::UNIX_EPOCH + self.now;
-        let judged = [PolicyDecision::new(self.server.policy(), &decision)];
-        let pairs = self.fields.pairs(&judged, wall);
+        let decisions = [PolicyDecision::new(self.server.policy(), &decision)];
+        let pairs = self.fields.pairs(&decisions, wall);
         let text = |(name, value): &(http::HeaderName, http::HeaderValue)| {
             (name.to_string(), value.to_str().unwrap().to_owned())
         };

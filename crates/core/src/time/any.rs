@@ -1,4 +1,4 @@
-//! The clock of a limiter: the two we know without a virtual call, or anybody's.
+//! The clock of a limiter: one of the two built-in clocks, without a virtual call, or any other.
 
 use core::time::Duration;
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use super::tier::longest;
 use super::{Guard, Inner, RedisLimiter};
 use crate::deny::DenyCache;
 use crate::lease::{LeaseSettings, Leases};
-use crate::line::Lines;
+use crate::wait_queue::WaitQueues;
 use crate::local::LocalFallback;
 use crate::redis::Redis;
 use crate::script::ScriptLimits;
@@ -193,7 +193,7 @@ impl RedisLimiterBuilder {
                 Leases::new(LeaseSettings { length, keys_max: 1024, share: self.lease_share })
             }),
             local,
-            lines: Lines::new(self.waiters_max, self.waiters_per_key_max),
+            wait_queues: WaitQueues::new(self.waiters_max, self.waiters_per_key_max),
             reporter: BackgroundTask::default(),
             counts: LimiterCounts::default(),
             redis: self.redis,

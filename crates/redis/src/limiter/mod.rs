@@ -34,7 +34,7 @@ use tokio::time::Instant;
 use crate::deny::{CachedDenial, DeniedCheck, DenyCache, ReplyTimes};
 use crate::key::TieredKey;
 use crate::lease::{LeaseEntry, Leases};
-use crate::line::Lines;
+use crate::wait_queue::WaitQueues;
 use crate::local::LocalFallback;
 use crate::redis::Redis;
 use crate::script::{KeyReply, Op, ScriptLimits};
@@ -80,7 +80,7 @@ struct Inner {
     leases: Option<Leases>,
     local: Option<LocalFallback>,
     /// Callers that wait for units.
-    lines: Lines,
+    wait_queues: WaitQueues,
     /// The task that reports units of the local fallback.
     reporter: BackgroundTask,
     counts: LimiterCounts,
@@ -121,7 +121,7 @@ impl RedisLimiter {
     /// order. A key that occurs several times with the same quotas is checked in order.
     ///
     /// Checks that can share a script call do, up to
-    /// [`together_max`](crate::RedisBuilder::together_max) per call; in a cluster, only those of
+    /// [`checks_per_call_max`](crate::RedisBuilder::checks_per_call_max) per call; in a cluster, only those of
     /// the same slot can. All calls are sent at the same time under one deadline, that of a single
     /// check. Without a reply to a call, the policy's failure mode decides its checks. A call
     /// counts once against [`in_flight_max`](crate::RedisBuilder::in_flight_max), however many
@@ -326,9 +326,9 @@ impl RedisLimiter {
 
     /// Returns the counters.
     pub fn stats(&self) -> RedisStats {
-        let Inner { counts, local, lines, redis, .. } = &*self.inner;
+        let Inner { counts, local, wait_queues, redis, .. } = &*self.inner;
         let stats = RedisStats::new(counts, local.as_ref(), &redis.shared.servers);
-        stats.with_waiters(lines.waiters())
+        stats.with_waiters(wait_queues.waiters())
     }
 }
 
@@ -524,7 +524,7 @@ impl Inner {
         if let Some(deny) = &self.deny {
             deny.remove(key, Instant::now());
         }
-        self.lines.notify(key);
+        self.wait_queues.notify(key);
     }
 
     /// In shadow mode, turns a denial into an allowance that is marked as shadow-denied.

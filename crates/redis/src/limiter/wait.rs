@@ -16,7 +16,7 @@ use super::{Inner, RedisLimiter, RedisWithQuotas};
 use crate::script::Op;
 use crate::servers::Failure;
 
-/// The shortest pause before the caller at the front asks again.
+/// The shortest pause before the caller at the front checks again.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 
 /// The longest pause: units that other processes return are noticed after it.
@@ -38,7 +38,7 @@ impl Inner {
         let mut patience = Patience::new(timeout, sleep);
         let fingerprint = self.tiered_key(key, tier).key;
         let mut denied = None;
-        if let Some(ahead) = self.lines.units(fingerprint) {
+        if let Some(ahead) = self.wait_queues.units(fingerprint) {
             let denial = self.look_behind(key, tier, cost, ahead).await;
             if let Some(denial) =
                 denial.filter(|denial| denial.is_blocked() || !patience.covers(denial))
@@ -55,7 +55,7 @@ impl Inner {
             }
             denied = Some(decision);
         }
-        let place = self.lines.join(fingerprint, cost.get())?;
+        let place = self.wait_queues.join(fingerprint, cost.get())?;
         let (_front, mut decision) = match (denied, place.try_front()) {
             (Some(denied), Some(front)) => (front, denied),
             (_, Some(front)) => (front, self.check_safely(key, tier, cost).await),

@@ -65,7 +65,7 @@ impl RedisWithQuotas<'_> {
         self.limiter.inner.check(key.as_ref(), self.tier(), cost).await
     }
 
-    /// Takes as many units as fit, at most `cost`. The receipt says how many that are.
+    /// Takes as many units as fit, at most `cost`. The receipt holds their number.
     ///
     /// Denied only if not even one unit fits. `retry_after` is then the time until one does. While
     /// Redis is unavailable, the local limiter of
@@ -122,8 +122,8 @@ impl RedisWithQuotas<'_> {
     /// takes its units by a check.
     ///
     /// If the caller's turn would come after the timeout, the wait is denied at once. If that turns out
-    /// later, it is denied then, at the latest when the timeout is over. Dropping the future gives the place
-    /// in line up; units that a check has taken for it meanwhile are returned.
+    /// later, it is denied then, at the latest when the timeout is over. Dropping the future leaves the
+    /// queue; units that a check has taken for it meanwhile are returned.
     ///
     /// While Redis is unavailable, the failure mode decides each check.
     ///

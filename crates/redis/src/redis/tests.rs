@@ -29,8 +29,8 @@ fn settings_have_bounds() {
     let builder = || Redis::single("redis://127.0.0.1:1").unwrap();
     assert!(builder().deadline(Duration::ZERO).build().is_err());
     assert!(builder().in_flight_max(0).build().is_err());
-    assert!(builder().together_max(0).build().is_err());
-    assert!(builder().together_max(257).build().is_err());
+    assert!(builder().checks_per_call_max(0).build().is_err());
+    assert!(builder().checks_per_call_max(257).build().is_err());
     assert!(builder().prefix("{}").build().is_err());
     assert!(builder().key_secret(b"short").build().is_err());
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use slidegate::{Cost, Decision, ManualClock, Receipt, Tier};
 use slidegate_redis::{Redis, RedisBuilder, RedisLimiter};
 use slidegate_testkit::{
-    Answer, AnswerAndTaken, PolicySpec, Refusal, Standing, Subject, Taken, Trace, quotas,
+    Answer, AnswerAndTaken, PolicySpec, SubjectError, QuotaStatus, Subject, Taken, Trace, quotas,
 };
 use tokio::runtime::Runtime;
 
@@ -28,7 +28,7 @@ impl RedisSubject {
         runtime: &Arc<Runtime>,
         connect: &dyn Fn() -> RedisBuilder,
         trace: &Trace,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, SubjectError> {
         static RUNS: AtomicU64 = AtomicU64::new(0);
         let clock = ManualClock::new(Duration::from_millis(trace.start_ms));
         let redis = connect().test_clock(clock.clone()).build().map_err(failed)?;
@@ -53,7 +53,7 @@ impl Subject for RedisSubject {
     type Receipt = (String, Receipt);
 
     /// Like memory, does not let the clock go back. Clock steps of a server have separate tests.
-    fn set_time(&mut self, now: Duration) -> Result<(), Refusal> {
+    fn set_time(&mut self, now: Duration) -> Result<(), SubjectError> {
         self.now = self.now.max(now);
         self.clock.set(self.now);
         Ok(())
@@ -64,13 +64,13 @@ impl Subject for RedisSubject {
         key: &str,
         tier: Option<&str>,
         cost: u64,
-    ) -> Result<(Answer, Option<Self::Receipt>), Refusal> {
+    ) -> Result<(Answer, Option<Self::Receipt>), SubjectError> {
         let key = self.key(key);
         let cost = Cost::new(cost).map_err(failed)?;
         let decision = match tier {
             None => self.runtime.block_on(self.limiter.check_cost(&key, cost)),
             Some(name) => {
-                let unknown = || Refusal::Failed(format!("unknown tier {name}"));
+                let unknown = || SubjectError::Failed(format!("unknown tier {name}"));
                 let tier = self.tiers.get(name).ok_or_else(unknown)?;
                 self.runtime.block_on(self.limiter.with(tier).unwrap().check_cost(&key, cost))
             }
@@ -82,7 +82,7 @@ impl Subject for RedisSubject {
         &mut self,
         key: &str,
         cost: u64,
-    ) -> Result<(Answer, Option<Self::Receipt>), Refusal> {
+    ) -> Result<(Answer, Option<Self::Receipt>), SubjectError> {
         self.check(key, None, cost)
     }
 
@@ -90,7 +90,7 @@ impl Subject for RedisSubject {
         &mut self,
         key: &str,
         cost: u64,
-    ) -> Result<AnswerAndTaken<Self::Receipt>, Refusal> {
+    ) -> Result<AnswerAndTaken<Self::Receipt>, SubjectError> {
         let key = self.key(key);
         let cost = Cost::new(cost).map_err(failed)?;
         let decision = self.runtime.block_on(self.limiter.check_at_most(&key, cost));
@@ -99,42 +99,42 @@ impl Subject for RedisSubject {
         Ok((answer, decision.into_receipt().map(taken)))
     }
 
-    fn peek(&mut self, key: &str, cost: u64) -> Result<Answer, Refusal> {
+    fn peek(&mut self, key: &str, cost: u64) -> Result<Answer, SubjectError> {
         let cost = Cost::new(cost).map_err(failed)?;
         let decision = self.runtime.block_on(self.limiter.peek_cost(self.key(key), cost));
         answered(&decision.map_err(failed)?)
     }
 
-    fn refund(&mut self, (key, receipt): Self::Receipt) -> Result<u64, Refusal> {
+    fn refund(&mut self, (key, receipt): Self::Receipt) -> Result<u64, SubjectError> {
         self.runtime.block_on(self.limiter.refund(key, receipt)).map_err(failed)
     }
 
-    fn settle(&mut self, (key, receipt): Self::Receipt, actual: u64) -> Result<u64, Refusal> {
+    fn settle(&mut self, (key, receipt): Self::Receipt, actual: u64) -> Result<u64, SubjectError> {
         self.runtime.block_on(self.limiter.settle(key, receipt, actual)).map_err(failed)
     }
 
-    fn charge(&mut self, key: &str, units: u64) -> Result<u64, Refusal> {
+    fn charge(&mut self, key: &str, units: u64) -> Result<u64, SubjectError> {
         self.runtime.block_on(self.limiter.charge(self.key(key), units)).map_err(failed)
     }
 
-    fn block(&mut self, key: &str, time: Duration) -> Result<(), Refusal> {
+    fn block(&mut self, key: &str, time: Duration) -> Result<(), SubjectError> {
         self.runtime.block_on(self.limiter.block(self.key(key), time)).map_err(failed)
     }
 
-    fn unblock(&mut self, key: &str) -> Result<bool, Refusal> {
+    fn unblock(&mut self, key: &str) -> Result<bool, SubjectError> {
         self.runtime.block_on(self.limiter.unblock(self.key(key))).map_err(failed)
     }
 
-    fn reset(&mut self, key: &str) -> Result<bool, Refusal> {
+    fn reset(&mut self, key: &str) -> Result<bool, SubjectError> {
         self.runtime.block_on(self.limiter.reset(self.key(key))).map_err(failed)
     }
 
-    fn usage(&mut self, key: &str) -> Result<Vec<u64>, Refusal> {
+    fn usage(&mut self, key: &str) -> Result<Vec<u64>, SubjectError> {
         let usage = self.runtime.block_on(self.limiter.usage(self.key(key))).map_err(failed)?;
         Ok(usage.as_slice().to_vec())
     }
 
-    fn history(&mut self, key: &str) -> Result<Vec<(Duration, u64)>, Refusal> {
+    fn history(&mut self, key: &str) -> Result<Vec<(Duration, u64)>, SubjectError> {
         let events = self.runtime.block_on(self.limiter.history(self.key(key))).map_err(failed)?;
         Ok(events.into_iter().map(|event| (event.at, event.units)).collect())
     }
@@ -146,11 +146,11 @@ fn limiter(redis: &Redis, spec: &PolicySpec) -> Result<RedisLimiter, slidegate::
     builder.tick(Duration::from_millis(spec.tick_ms)).build()
 }
 
-fn answered(decision: &Decision) -> Result<Answer, Refusal> {
+fn answered(decision: &Decision) -> Result<Answer, SubjectError> {
     if decision.is_degraded() {
-        return Err(Refusal::Failed("the store did not answer".to_owned()));
+        return Err(SubjectError::Failed("the store did not answer".to_owned()));
     }
-    let standing = |quota: &slidegate::QuotaDecision| Standing {
+    let standing = |quota: &slidegate::QuotaDecision| QuotaStatus {
         limit: quota.limit(),
         remaining: quota.remaining(),
         retry_after: quota.retry_after().duration(),
@@ -164,6 +164,6 @@ fn answered(decision: &Decision) -> Result<Answer, Refusal> {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is handed to `map_err`")]
-fn failed(error: slidegate::Error) -> Refusal {
-    Refusal::Failed(error.to_string())
+fn failed(error: slidegate::Error) -> SubjectError {
+    SubjectError::Failed(error.to_string())
 }

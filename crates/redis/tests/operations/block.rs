@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use slidegate::{Algorithm, Cost, Decision, FailureMode, Quota, RetryAfter};
 use slidegate_redis::{Redis, RedisAsk, check_all};
-use slidegate_testkit::server::{Door, Proxy, RedisServer};
+use slidegate_testkit::server::{AcceptMode, Proxy, RedisServer};
 
 use super::common::{crew, eventually, failing, keys, patient, runtime};
 use super::{ALGORITHMS, Stores, policy};
@@ -149,7 +149,7 @@ fn without_redis_the_local_limiter_denies_blocked_keys() {
         other.unblock("ended").await.unwrap();
         eventually("the end of the block", async || limiter.check("ended").await.is_allowed())
             .await;
-        proxy.set_door(Door::Shut).unwrap();
+        proxy.set_accept_mode(AcceptMode::Shut).unwrap();
         proxy.close_all();
         eventually("the outage", async || limiter.check("free").await.is_degraded()).await;
         for (key, is_blocked) in [("here", true), ("there", true), ("ended", false)] {

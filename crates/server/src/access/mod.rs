@@ -105,7 +105,7 @@ pub struct Access {
 
 /// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
+pub enum AccessError {
     /// The token is not among those configured.
     UnknownToken,
     /// A token with this scope is needed.
@@ -132,7 +132,7 @@ impl Access {
     /// # Errors
     ///
     /// Why not.
-    pub fn check(&self, scope: Scope, token: Option<&[u8]>) -> Result<(), Refusal> {
+    pub fn check(&self, scope: Scope, token: Option<&[u8]>) -> Result<(), AccessError> {
         self.rules.load().check(scope, token, self.reach)
     }
 
@@ -140,13 +140,13 @@ impl Access {
     ///
     /// # Errors
     ///
-    /// [`Refusal::UnknownToken`] if it is not, and `None` if there are no tokens.
-    pub fn log_in(&self, token: &[u8]) -> Result<(), Option<Refusal>> {
+    /// [`AccessError::UnknownToken`] if it is not, and `None` if there are no tokens.
+    pub fn log_in(&self, token: &[u8]) -> Result<(), Option<AccessError>> {
         let rules = self.rules.load();
         if rules.tokens.is_empty() {
             return Err(None);
         }
-        rules.find(token).map(|_| ()).ok_or(Some(Refusal::UnknownToken))
+        rules.find(token).map(|_| ()).ok_or(Some(AccessError::UnknownToken))
     }
 
     /// Checks an HTTP request. Its token is in `X-Slidegate-Token` or `Authorization: Bearer`.
@@ -154,7 +154,7 @@ impl Access {
     /// # Errors
     ///
     /// As [`check`](Access::check).
-    pub fn check_headers(&self, scope: Scope, headers: &HeaderMap) -> Result<(), Refusal> {
+    pub fn check_headers(&self, scope: Scope, headers: &HeaderMap) -> Result<(), AccessError> {
         self.check(scope, own_token(headers).or_else(|| bearer_token(headers)))
     }
 
@@ -164,24 +164,24 @@ impl Access {
     /// # Errors
     ///
     /// As [`check`](Access::check).
-    pub fn check_own_header(&self, scope: Scope, headers: &HeaderMap) -> Result<(), Refusal> {
+    pub fn check_own_header(&self, scope: Scope, headers: &HeaderMap) -> Result<(), AccessError> {
         self.check(scope, own_token(headers))
     }
 }
 
 impl AccessRules {
-    fn check(&self, scope: Scope, token: Option<&[u8]>, reach: Reach) -> Result<(), Refusal> {
+    fn check(&self, scope: Scope, token: Option<&[u8]>, reach: Reach) -> Result<(), AccessError> {
         // Without configured tokens, a token is for something else.
         if let (Some(token), false) = (token, self.tokens.is_empty()) {
-            let scopes = self.find(token).ok_or(Refusal::UnknownToken)?;
-            return if scopes.has(scope) { Ok(()) } else { Err(Refusal::ScopeMissing(scope)) };
+            let scopes = self.find(token).ok_or(AccessError::UnknownToken)?;
+            return if scopes.has(scope) { Ok(()) } else { Err(AccessError::ScopeMissing(scope)) };
         }
         if self.anonymous(reach).has(scope) {
             Ok(())
         } else if self.tokens.is_empty() {
-            Err(Refusal::Off(scope))
+            Err(AccessError::Off(scope))
         } else {
-            Err(Refusal::TokenNeeded(scope))
+            Err(AccessError::TokenNeeded(scope))
         }
     }
 
@@ -204,14 +204,14 @@ impl AccessRules {
     }
 }
 
-impl Refusal {
+impl AccessError {
     /// Returns whether another token, or any, would help.
     pub fn needs_token(self) -> bool {
         matches!(self, Self::UnknownToken | Self::TokenNeeded(_))
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for AccessError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownToken => formatter.write_str("this token is not known"),

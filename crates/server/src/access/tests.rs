@@ -28,7 +28,7 @@ fn without_tokens_everything_is_open_on_loopback_and_only_checks_beyond() {
     assert_eq!(may(&untokened(Reach::Verified), None), [true; 3]);
     let network = untokened(Reach::Network);
     assert_eq!(may(&network, None), [true, false, false]);
-    assert_eq!(network.check(Scope::Change, None), Err(Refusal::Off(Scope::Change)));
+    assert_eq!(network.check(Scope::Change, None), Err(AccessError::Off(Scope::Change)));
     // A token that is meant for another service does not matter.
     assert_eq!(may(&network, Some(APP)), [true, false, false]);
     assert_eq!(network.log_in(APP), Err(None));
@@ -42,9 +42,9 @@ fn a_token_allows_its_scopes_wherever_it_comes_from() {
         assert_eq!(may(&access, Some(APP)), [true, false, false]);
         assert_eq!(may(&access, Some(OPS)), [true; 3]);
         assert_eq!(may(&access, Some(b"app-0123456789abcdeF")), [false; 3]);
-        assert_eq!(access.check(Scope::Look, None), Err(Refusal::TokenNeeded(Scope::Look)));
-        assert_eq!(access.check(Scope::Look, Some(APP)), Err(Refusal::ScopeMissing(Scope::Look)));
-        assert_eq!(access.check(Scope::Check, Some(b"")), Err(Refusal::UnknownToken));
+        assert_eq!(access.check(Scope::Look, None), Err(AccessError::TokenNeeded(Scope::Look)));
+        assert_eq!(access.check(Scope::Look, Some(APP)), Err(AccessError::ScopeMissing(Scope::Look)));
+        assert_eq!(access.check(Scope::Check, Some(b"")), Err(AccessError::UnknownToken));
     }
     assert_eq!(may(&access(Reach::Verified, None), None), [true; 3]);
 }
@@ -71,14 +71,14 @@ fn headers_carry_tokens() {
     for value in [format!("Bearer {ops}"), format!("bearer  {ops}")] {
         let headers = with("authorization", &value);
         assert_eq!(access.check_headers(Scope::Change, &headers), Ok(()));
-        let refused = Err(Refusal::TokenNeeded(Scope::Change));
+        let refused = Err(AccessError::TokenNeeded(Scope::Change));
         assert_eq!(access.check_own_header(Scope::Change, &headers), refused);
     }
     let headers = with("x-slidegate-token", ops);
     assert_eq!(access.check_headers(Scope::Change, &headers), Ok(()));
     assert_eq!(access.check_own_header(Scope::Change, &headers), Ok(()));
     for value in [ops, &format!("Basic {ops}"), ""] {
-        let refused = Err(Refusal::TokenNeeded(Scope::Change));
+        let refused = Err(AccessError::TokenNeeded(Scope::Change));
         assert_eq!(access.check_headers(Scope::Change, &with("authorization", value)), refused);
     }
 }

@@ -66,7 +66,7 @@ pub(super) enum ConfigCommand {
         #[arg(long)]
         deny_warnings: bool,
         /// The format of the files. By default it is detected from their keys.
-        #[arg(long, value_parser = parse_format, value_name = "own|sliding|envoy")]
+        #[arg(long, value_parser = parse_format, value_name = "native|sliding|envoy")]
         format: Option<Format>,
         /// Allow extension keys, such as `algorithm`, in files of envoyproxy/ratelimit.
         #[arg(long)]
@@ -142,7 +142,7 @@ pub(super) struct LoadArguments {
     #[arg(short, long, value_name = "PATH", env = "SLIDEGATE_CONFIG", value_delimiter = ',')]
     pub(super) config: Vec<PathBuf>,
     /// The format of the files. By default it is detected from their keys.
-    #[arg(long, value_parser = parse_format, value_name = "own|sliding|envoy")]
+    #[arg(long, value_parser = parse_format, value_name = "native|sliding|envoy")]
     pub(super) format: Option<Format>,
     /// Allow extension keys, such as `algorithm`, in files of envoyproxy/ratelimit.
     #[arg(long)]

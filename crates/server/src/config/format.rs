@@ -9,7 +9,7 @@ words! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Format {
         /// The native format: policies, rules, stores, listeners.
-        Own = "own",
+        Native = "native",
         /// `rate_limiting.sliding_window`.
         Sliding = "sliding",
         /// The format of envoyproxy/ratelimit.
@@ -28,7 +28,7 @@ impl Format {
     pub(super) fn detect(root: &Node, report: &mut Report) -> Option<Self> {
         let has = |key: &str| root.entries().iter().any(|entry| entry.key.text == key);
         if has("slidegate") {
-            return Some(Self::Own);
+            return Some(Self::Native);
         }
         if has("rate_limiting") {
             return Some(Self::Sliding);
@@ -37,7 +37,7 @@ impl Format {
             return Some(Self::Envoy);
         }
         if root.is_null() || ROOT.names().any(has) {
-            return Some(Self::Own);
+            return Some(Self::Native);
         }
         let message = "cannot detect the file format from its top-level keys";
         let finding = report.error(root.span.at_start(), "format", message);

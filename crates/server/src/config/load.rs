@@ -8,7 +8,7 @@ use super::environment::{self, Environment, Reference};
 use super::envoy::{self, Domains};
 use super::files::Files;
 use super::format::Format;
-use super::own;
+use super::native;
 use super::report::{Diagnostic, Report, Severity, write_text};
 use super::settings::{self, Settings};
 use super::sliding;
@@ -147,7 +147,7 @@ pub fn load(request: &Request) -> Result<Loaded, Box<Refused>> {
         request,
         report: Report::default(),
         files: Files::new(request.secrets).environment(request.environment.clone()),
-        own: None,
+        native: None,
         sliding: None,
         domains: Vec::new(),
     };
@@ -161,7 +161,7 @@ struct Loading<'a> {
     report: Report,
     files: Files,
     /// The tree of the native format.
-    own: Option<Node>,
+    native: Option<Node>,
     /// The tree of a sliding window.
     sliding: Option<Node>,
     domains: Vec<DomainFile>,
@@ -193,7 +193,7 @@ impl Loading<'_> {
                  the limits, or name a file with --config",
             );
         } else {
-            self.read_text(Path::new(EXAMPLE_NAME), EXAMPLE, Some(Format::Own));
+            self.read_text(Path::new(EXAMPLE_NAME), EXAMPLE, Some(Format::Native));
         }
     }
 
@@ -269,8 +269,8 @@ impl Loading<'_> {
                 let extensions = self.request.envoy_extensions || envoy::has_extensions(text);
                 self.domains.push(DomainFile { root, extensions });
             }
-            Format::Own | Format::Sliding => {
-                if let Some(first) = self.own.as_ref().or(self.sliding.as_ref()) {
+            Format::Native | Format::Sliding => {
+                if let Some(first) = self.native.as_ref().or(self.sliding.as_ref()) {
                     let message = "a second file with settings: one of them would be lost";
                     let finding = self.report.error(whole.at_start(), "two-files", message);
                     finding.related(first.span, "the first is here").help(
@@ -279,7 +279,7 @@ impl Loading<'_> {
                     );
                     return;
                 }
-                let kept = if format == Format::Own { &mut self.own } else { &mut self.sliding };
+                let kept = if format == Format::Native { &mut self.native } else { &mut self.sliding };
                 *kept = Some(root);
             }
         }
@@ -288,7 +288,7 @@ impl Loading<'_> {
     fn finish(mut self) -> Result<Loaded, Box<Refused>> {
         let report = &mut self.report;
         let nowhere = report.sources.add(Origin::File(PathBuf::from("(defaults)")), String::new());
-        let mut tree = self.own.take().filter(|root| !root.is_null());
+        let mut tree = self.native.take().filter(|root| !root.is_null());
         let tree = tree.get_or_insert_with(|| Node::empty(nowhere));
         if let Some(root) = &self.sliding {
             sliding::translate(root, tree, report);
@@ -325,7 +325,7 @@ impl Loading<'_> {
         }
         for (domain, span) in domains.finish() {
             if let Some(span) = span {
-                own::unknown_store(&domain.store, span, &own::store_names(tree), report);
+                native::unknown_store(&domain.store, span, &native::store_names(tree), report);
             }
             spec.domains.push(domain);
         }
@@ -343,9 +343,9 @@ impl Loading<'_> {
 
 /// Reads the limits of a checked tree, without its domains.
 fn spec(tree: &Node, reader: &mut Reader<'_>) -> Spec {
-    let mut stores = vec![StoreSpec::Memory(own::memory(tree, reader))];
-    stores.extend(own::stores(tree, reader));
-    let policies = own::policies(tree, reader);
-    let rules = own::rules(tree, &policies, reader);
+    let mut stores = vec![StoreSpec::Memory(native::memory(tree, reader))];
+    stores.extend(native::stores(tree, reader));
+    let policies = native::policies(tree, reader);
+    let rules = native::rules(tree, &policies, reader);
     Spec { stores, policies, rules, domains: Vec::new() }
 }

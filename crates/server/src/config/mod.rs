@@ -11,7 +11,7 @@ mod headers;
 mod leaf;
 mod lint;
 mod load;
-mod own;
+mod native;
 mod print;
 mod reference;
 pub mod report;

@@ -8,7 +8,7 @@ use super::decide::{Failures, LimitChecks};
 use super::meter::Met;
 use super::question::{Invalid, Question};
 use super::response::{Code, Response, Status};
-use super::{Domain, Domains, told};
+use super::{Domain, Domains, response_extras};
 use crate::config::{EnvoySettings, LimitSettings, Settings};
 
 /// Settings for all domains.
@@ -161,7 +161,7 @@ fn respond(overall: Code, question: &Question<'_>, met: &[Met<'_>], options: &Op
     let is_quota = |index: usize| matches!(&met[index], Met::Limited(meter) if meter.quota_mode);
     let envoy = &options.envoy;
     let headers =
-        if envoy.response_headers { told::headers(envoy, &statuses, is_quota) } else { Vec::new() };
-    let metadata = envoy.dynamic_metadata.then(|| told::metadata(question, met));
+        if envoy.response_headers { response_extras::headers(envoy, &statuses, is_quota) } else { Vec::new() };
+    let metadata = envoy.dynamic_metadata.then(|| response_extras::metadata(question, met));
     Response { overall, statuses, headers, metadata }
 }

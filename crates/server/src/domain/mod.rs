@@ -21,7 +21,7 @@ mod question;
 mod response;
 mod rule;
 mod statistics;
-mod told;
+mod response_extras;
 mod tree;
 
 use core::fmt::Write;

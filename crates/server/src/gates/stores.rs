@@ -318,7 +318,7 @@ fn connect(spec: &RedisSpec) -> Result<Redis, Error> {
         .deadline(spec.deadline)
         .connect_deadline(spec.connect_deadline)
         .in_flight_max(spec.in_flight_max)
-        .together_max(spec.together_max);
+        .checks_per_call_max(spec.checks_per_call_max);
     if let Some(username) = &spec.username {
         builder = builder.username(username);
     }

@@ -16,7 +16,7 @@ use tonic_types::{ErrorDetails, StatusExt};
 
 use super::codec::RlsCodec;
 use super::message::{RateLimitRequest, RateLimitResponse};
-use crate::access::{Access, Refusal, Scope};
+use crate::access::{Access, AccessError, Scope};
 use crate::domain::{AnswerError, Options, answer};
 use crate::engine::Engine;
 use crate::net::catch_panic;
@@ -98,7 +98,7 @@ fn status(error: &AnswerError) -> Status {
     }
 }
 
-fn refused(refusal: Refusal) -> Status {
+fn refused(refusal: AccessError) -> Status {
     let code = if refusal.needs_token() { Code::Unauthenticated } else { Code::PermissionDenied };
     Status::new(code, refusal.to_string())
 }

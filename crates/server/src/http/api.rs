@@ -11,7 +11,7 @@ use slidegate::{Quota, StoreFuture};
 use slidegate_gate::{Ask, Caller, Decided, check_all as check_asks};
 
 use super::error::ApiError;
-use super::judged::{self, judged_all};
+use super::advertised::{self, advertise_all};
 use super::reply::{self, DecisionWriter, DenialStatus, ReplyOptions, Seconds};
 use super::request::{
     self, CheckOptions, CheckRequest, ChecksRequest, KeyRequest, KeyTarget, RefundRequest,
@@ -86,7 +86,7 @@ pub(super) async fn check_all(state: &HttpState, request: &mut Request<Incoming>
     let (body, options) = read_check(state, request, true).await?;
     let settings = state.settings();
     let ChecksRequest { asks: checks } = parse(&body)?;
-    check_count(&checks, settings.together_max)?;
+    check_count(&checks, settings.batch_max)?;
     let plan = state.engine().plan();
     let find = |(index, check)| {
         let ask = CheckRequest::ask(check, &plan, settings.key_max);
@@ -97,12 +97,12 @@ pub(super) async fn check_all(state: &HttpState, request: &mut Request<Incoming>
     let all = check_asks(&asks, waiting.as_ref(), options.caller).await;
 
     let headers = &settings.headers;
-    let mut judged = Vec::new();
+    let mut advertised = Vec::new();
     if options.denial == DenialStatus::TooMany {
-        judged = judged_all(headers, &asks, &all);
+        advertised = advertise_all(headers, &asks, &all);
     }
-    if let Some(problem) = judged::problem(&judged, &plan) {
-        return Ok(judged::denied(headers, problem, &judged, &plan, options.caller));
+    if let Some(problem) = advertised::problem(&advertised, &plan) {
+        return Ok(advertised::denied(headers, problem, &advertised, &plan, options.caller));
     }
     let is_allowed = all.iter().all(|decided| decided.decision.is_allowed());
     let mut body = DecisionWriter::with_capacity(all.len());
@@ -115,7 +115,7 @@ pub(super) async fn check_all(state: &HttpState, request: &mut Request<Incoming>
     }
     body.text("]}");
     let mut reply = reply::with_body(body.finish(), false);
-    judged::write_fields(headers, &judged, &plan, reply.headers_mut());
+    advertised::write_fields(headers, &advertised, &plan, reply.headers_mut());
     Ok(reply)
 }
 

@@ -12,7 +12,7 @@ use slidegate_gate::Caller;
 
 use super::Reply;
 use super::reply::json;
-use crate::access::{ForeignRequest, Refusal};
+use crate::access::{ForeignRequest, AccessError};
 
 /// The reason why a request failed.
 #[derive(Debug)]
@@ -191,8 +191,8 @@ pub(crate) struct ErrorBody<'a> {
     trace_id: Option<&'a str>,
 }
 
-impl From<Refusal> for ApiError {
-    fn from(refusal: Refusal) -> Self {
+impl From<AccessError> for ApiError {
+    fn from(refusal: AccessError) -> Self {
         let kind = if refusal.needs_token() {
             ApiErrorKind::Unauthorized
         } else {

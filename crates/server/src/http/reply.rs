@@ -13,7 +13,7 @@ use slidegate_http::Problem;
 
 use super::Reply;
 use super::body::JSON;
-use super::judged::{self, Judged};
+use super::advertised::{self, AdvertisedDecision};
 use crate::config::HeaderSettings;
 use crate::engine::Plan;
 use crate::receipt::{PortableReceipt, TEXT_MAX as RECEIPT_MAX};
@@ -187,18 +187,18 @@ pub(super) fn decision(
     options: ReplyOptions<'_>,
 ) -> Reply {
     let Ask { gate, key, tier, .. } = *ask;
-    let mut judged = None;
+    let mut advertised = None;
     if options.denial == DenialStatus::TooMany {
-        judged = Judged::new(settings, ask, decision, gate.is_enforced(key));
+        advertised = AdvertisedDecision::new(settings, ask, decision, gate.is_enforced(key));
     }
-    let judged = judged.as_slice();
-    if let Some(problem) = judged::problem(judged, plan) {
-        return judged::denied(settings, problem, judged, plan, options.caller);
+    let advertised = advertised.as_slice();
+    if let Some(problem) = advertised::problem(advertised, plan) {
+        return advertised::denied(settings, problem, advertised, plan, options.caller);
     }
     let mut body = DecisionWriter::with_capacity(1);
     body.decision(gate, tier, decision, false, options.caller);
     let mut reply = with_body(body.finish(), options.is_get);
-    judged::write_fields(settings, judged, plan, reply.headers_mut());
+    advertised::write_fields(settings, advertised, plan, reply.headers_mut());
     reply
 }
 

@@ -8,7 +8,7 @@ use slidegate_gate::{ASKS_MAX, Ask, Caller, Decided, Gate, TierId, check_all};
 use super::parse::CommandArguments;
 use super::reply::{Replies, shown};
 use super::throttle::{Throttles, until_full};
-use crate::access::{Access, Refusal, Scope};
+use crate::access::{Access, AccessError, Scope};
 use crate::engine::{Engine, Plan};
 use crate::nearest;
 use crate::receipt::{PortableReceipt, TEXT_MAX as RECEIPT_MAX};
@@ -573,11 +573,11 @@ fn unknown(name: &[u8]) -> ErrorReply {
     format!("ERR unknown command '{name}'{meant}")
 }
 
-fn refused(refusal: Refusal) -> ErrorReply {
+fn refused(refusal: AccessError) -> ErrorReply {
     let code = match refusal {
-        Refusal::UnknownToken => "WRONGPASS",
-        Refusal::TokenNeeded(_) => "NOAUTH",
-        Refusal::ScopeMissing(_) | Refusal::Off(_) => "NOPERM",
+        AccessError::UnknownToken => "WRONGPASS",
+        AccessError::TokenNeeded(_) => "NOAUTH",
+        AccessError::ScopeMissing(_) | AccessError::Off(_) => "NOPERM",
     };
     format!("{code} {refusal}")
 }

@@ -125,7 +125,7 @@ section! {
         /// The maximum number of checks in flight. More are not sent.
         in_flight_max: usize = Whole(1, 1 << 20), default "1024", example "256";
         /// The maximum number of concurrent checks that are sent in one call. 1 disables batching.
-        together_max: usize = Whole(1, 256), default "32", example "1";
+        checks_per_call_max: usize = Whole(1, 256), default "32", example "1";
         /// How often keys of policies that are not configured any more are removed. All processes that use
         /// this prefix must then have the same policies: others' keys would be removed too.
         sweep_every("sweep_interval"): Option<Duration> = Time(SECOND, DAY),

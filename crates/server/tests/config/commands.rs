@@ -34,8 +34,8 @@ fn checked(files: &[&str], options: CheckOptions) -> (u8, String) {
 
 #[test]
 fn check_tells_of_every_file() {
-    let (code, text) = checked(&["own/listens.yaml", "sliding/good.yaml"], CheckOptions::default());
-    let expected = "own/listens.yaml: good: 0 policies, 0 rules, 0 domains\n\
+    let (code, text) = checked(&["native/listens.yaml", "sliding/good.yaml"], CheckOptions::default());
+    let expected = "native/listens.yaml: good: 0 policies, 0 rules, 0 domains\n\
                     sliding/good.yaml: good: 1 policy, 1 rule, 0 domains\n";
     assert_eq!((code, text.as_str()), (OK, expected));
     let (code, text) =
@@ -53,7 +53,7 @@ fn warnings_may_be_as_bad_as_errors() {
     assert_eq!(code, CONFIG);
     assert!(text.ends_with("sliding/hurts.yaml: bad: 3 findings\n"), "{text}");
     // A note is not a warning.
-    assert_eq!(checked(&["own/daily.yaml"], deny).0, OK);
+    assert_eq!(checked(&["native/daily.yaml"], deny).0, OK);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn colors_only_when_asked() {
 }
 
 fn explained(words: &[&str]) -> (u8, String) {
-    let mut request = Request::new([path("own/tested.yaml")]);
+    let mut request = Request::new([path("native/tested.yaml")]);
     request.secrets = false;
     let loaded = load(&request).unwrap_or_else(|refused| panic!("{refused}"));
     let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
@@ -232,7 +232,7 @@ proptest! {
              prop::sample::select(vec!["", "x", "xy", "x_x", "xzy", "z"])), 1..3),
     ) {
         number_limits(&mut level, &mut 0);
-        let mut loaded = good("own/listens.yaml");
+        let mut loaded = good("native/listens.yaml");
         loaded.spec.domains = vec![DomainSpec::new("d", level)];
         let entry = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
         let subject = Subject::Descriptor {
@@ -344,7 +344,7 @@ fn the_schema_is_json_and_the_reference_is_not() {
 
 #[test]
 fn the_example_can_be_checked_too() {
-    assert!(good("own/listens.yaml").warnings.is_empty());
+    assert!(good("native/listens.yaml").warnings.is_empty());
     let (code, text) = checked(&["../../../examples/slidegate.yaml"], CheckOptions::default());
     assert_eq!(code, OK, "{text}");
 }

@@ -154,14 +154,14 @@ fn as_json(file: &str) -> Value {
 fn the_schema_takes_what_loads_and_refuses_what_does_not() {
     let schema = config::schema();
     for file in [
-        "own/hurts.yaml",
-        "own/listens.yaml",
-        "own/tested.yaml",
+        "native/hurts.yaml",
+        "native/listens.yaml",
+        "native/tested.yaml",
         "../../../examples/slidegate.yaml",
     ] {
         fits(&as_json(file), &schema, &schema).unwrap_or_else(|wrong| panic!("{file}: {wrong}"));
     }
-    for file in ["own/bad.yaml", "sliding/good.yaml", "envoy/basic_config.yaml"] {
+    for file in ["native/bad.yaml", "sliding/good.yaml", "envoy/basic_config.yaml"] {
         assert!(fits(&as_json(file), &schema, &schema).is_err(), "{file}");
     }
 }

@@ -270,7 +270,7 @@ fn files_whose_names_begin_with_a_dot() {
 #[test]
 fn a_format_can_be_forced() {
     let mut request = Request::new([path("envoy/basic_config.yaml")]);
-    request.format = Some(Format::Own);
+    request.format = Some(Format::Native);
     assert!(codes(&load(&request).unwrap_err().findings).contains(&"unknown-key"));
     let mut request = Request::new([path("envoy/merge_domain")]);
     request.format = Some(Format::Sliding);

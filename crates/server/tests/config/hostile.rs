@@ -15,7 +15,7 @@ fn load_as_all(folder: &str, bytes: &[u8]) {
     fs::create_dir_all(&folder).unwrap();
     let file = folder.join("file.yaml");
     fs::write(&file, bytes).unwrap();
-    for format in [None, Some(Format::Own), Some(Format::Sliding), Some(Format::Envoy)] {
+    for format in [None, Some(Format::Native), Some(Format::Sliding), Some(Format::Envoy)] {
         let mut request = Request::new([file.clone()]);
         request.format = format;
         request.envoy_extensions = true;
@@ -29,7 +29,7 @@ fn load_as_all(folder: &str, bytes: &[u8]) {
 
 fn fixtures() -> Vec<Vec<u8>> {
     let mut files: Vec<PathBuf> = vec![path("../../../examples/slidegate.yaml")];
-    for folder in ["own", "envoy", "sliding"] {
+    for folder in ["native", "envoy", "sliding"] {
         let entries = fs::read_dir(path(folder)).unwrap().map(|entry| entry.unwrap().path());
         files.extend(entries.filter(|entry| entry.is_file()));
     }

@@ -29,13 +29,13 @@ fn printed(loaded: &Loaded) -> String {
 #[test]
 fn flags_are_above_variables_and_variables_above_files() {
     let http = |variables, flags| {
-        let loaded = load(&request("own/listens.yaml", variables, flags)).unwrap();
+        let loaded = load(&request("native/listens.yaml", variables, flags)).unwrap();
         let printed = printed(&loaded);
         let line = printed.lines().find(|line| line.trim_start().starts_with("http:")).unwrap();
         line.trim().to_owned()
     };
     let variable = [("SLIDEGATE_LISTEN_HTTP", "127.0.0.1:2")];
-    assert_eq!(http(&[], &[]), "http: 127.0.0.1:1  # file own/listens.yaml:3:9");
+    assert_eq!(http(&[], &[]), "http: 127.0.0.1:1  # file native/listens.yaml:3:9");
     assert_eq!(http(&variable, &[]), "http: 127.0.0.1:2  # environment SLIDEGATE_LISTEN_HTTP");
     let flags = [("listen.http", "127.0.0.1:3")];
     assert_eq!(http(&variable, &flags), "http: 127.0.0.1:3  # flag listen.http");
@@ -46,7 +46,7 @@ fn flags_are_above_variables_and_variables_above_files() {
 #[test]
 fn variables_of_every_type() {
     let loaded = load(&request(
-        "own/listens.yaml",
+        "native/listens.yaml",
         &[
             ("SLIDEGATE_TRUSTED_PROXIES", "10.0.0.0/8, 192.168.0.0/16"),
             ("SLIDEGATE_ENVOY_SHADOW_MODE", "1"),
@@ -77,7 +77,7 @@ fn variables_of_every_type() {
 #[test]
 fn mistakes_in_variables_and_flags_are_told_with_their_names() {
     let refused = load(&request(
-        "own/listens.yaml",
+        "native/listens.yaml",
         &[("SLIDEGATE_LOG_LEVEL", "loud"), ("SLIDEGATE_LISTEN_HTP", "off")],
         &[("listen.grcp", "off"), ("memory.limit_mb", "many")],
     ))
@@ -140,7 +140,7 @@ fn settings_list() -> String {
 
 #[test]
 fn what_is_printed_can_be_loaded_again_and_tells_no_secret() {
-    for file in ["own/hurts.yaml", "own/listens.yaml", "sliding/good.yaml", "envoy/metadata.yaml"] {
+    for file in ["native/hurts.yaml", "native/listens.yaml", "sliding/good.yaml", "envoy/metadata.yaml"] {
         let loaded = load(&request(file, &[("SLIDEGATE_LOG_FORMAT", "json")], &[])).unwrap();
         let text = printed(&loaded);
         assert!(!text.contains("swordfish") && !text.contains("hunter2"), "{text}");

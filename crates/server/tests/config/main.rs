@@ -13,7 +13,7 @@ mod envoy;
 mod files;
 mod hostile;
 mod layers;
-mod own;
+mod native;
 mod reference;
 mod simulate;
 mod sliding;

@@ -51,8 +51,8 @@ impl Cluster {
         let witness = self.living().next().ok_or_else(|| ServerError::new("no node is running"))?;
         let slot = slot_of(witness, key)?;
         let port = topology(witness)?.primary_of(slot);
-        let nobody = || ServerError::new(format!("no node has slot {slot} of `{key}`"));
-        self.place_of(port.ok_or_else(nobody)?)
+        let no_node = || ServerError::new(format!("no node has slot {slot} of `{key}`"));
+        self.place_of(port.ok_or_else(no_node)?)
     }
 
     /// Kills the node of a key, and returns its index.

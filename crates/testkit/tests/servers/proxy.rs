@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redis::{Connection, RedisResult};
 use slidegate_testkit::server::{
-    Certificates, Door, Proxy, RedisServer, ReplyFault, monotonic, poll,
+    Certificates, AcceptMode, Proxy, RedisServer, ReplyFault, monotonic, poll,
 };
 
 /// Enough time for a reply. Absent replies are awaited for less.
@@ -209,7 +209,7 @@ fn a_throttled_request_drips() {
 fn a_black_hole_accepts_and_never_answers() {
     let (server, proxy) = pair();
     let mut open = connect(&proxy, SHORT);
-    proxy.set_door(Door::BlackHole).unwrap();
+    proxy.set_accept_mode(AcceptMode::BlackHole).unwrap();
     assert!(count_up(&mut open).unwrap_err().is_timeout());
     let mut stream = raw(&proxy);
     stream.write_all(b"INCR count\r\n").unwrap();
@@ -229,7 +229,7 @@ fn a_shut_proxy_accepts_no_clients_and_keeps_open_connections() {
     let (_server, proxy) = pair();
     let address = SocketAddr::from(([127, 0, 0, 1], proxy.port()));
     let mut inside = connect(&proxy, LONG);
-    proxy.set_door(Door::Shut).unwrap();
+    proxy.set_accept_mode(AcceptMode::Shut).unwrap();
     for _ in 0..3 {
         let outside = TcpStream::connect_timeout(&address, SHORT).unwrap_err();
         assert_eq!(outside.kind(), ErrorKind::TimedOut);
@@ -237,7 +237,7 @@ fn a_shut_proxy_accepts_no_clients_and_keeps_open_connections() {
     assert_eq!(count_up(&mut inside).unwrap(), 1);
     let connections = proxy.counters().connections;
 
-    proxy.set_door(Door::Open).unwrap();
+    proxy.set_accept_mode(AcceptMode::Open).unwrap();
     assert_eq!(count_up(&mut connect(&proxy, LONG)).unwrap(), 2);
     // The proxy's own connections are not counted.
     assert_eq!(proxy.counters().connections, connections + 1);

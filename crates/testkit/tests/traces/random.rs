@@ -3,7 +3,7 @@
 //! A failure prints the shortest trace that shows it. `compare` with its seed reproduces it.
 
 use slidegate_testkit::{
-    Algorithm, MemorySubject, Refusal, Step, Trace, compare, compare_with, random_trace,
+    Algorithm, MemorySubject, SubjectError, Step, Trace, compare, compare_with, random_trace,
 };
 
 const SEEDS: u64 = 3000;
@@ -57,7 +57,7 @@ fn a_log_below_its_cap_matches_the_log() {
 /// disturb.
 fn with_chores(
     seeds: u64,
-    make: impl Fn(&Trace) -> Result<MemorySubject, Refusal> + Copy,
+    make: impl Fn(&Trace) -> Result<MemorySubject, SubjectError> + Copy,
     disturbs: impl Fn(&Step, u64) -> bool + Copy,
 ) -> String {
     let failures = Algorithm::ALL.into_iter().flat_map(|algorithm| {

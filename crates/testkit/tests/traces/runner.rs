@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use slidegate_testkit::{
-    Answer, ModelReceipt, ModelSubject, Refusal, Report, Subject, Trace, parse, run,
+    Answer, ModelReceipt, ModelSubject, SubjectError, Report, Subject, Trace, parse, run,
 };
 
 /// A store that supports only checks, and may be generous.
@@ -15,7 +15,7 @@ struct Poor {
 impl Subject for Poor {
     type Receipt = ModelReceipt;
 
-    fn set_time(&mut self, now: Duration) -> Result<(), Refusal> {
+    fn set_time(&mut self, now: Duration) -> Result<(), SubjectError> {
         self.model.set_time(now)
     }
 
@@ -24,7 +24,7 @@ impl Subject for Poor {
         key: &str,
         tier: Option<&str>,
         cost: u64,
-    ) -> Result<(Answer, Option<ModelReceipt>), Refusal> {
+    ) -> Result<(Answer, Option<ModelReceipt>), SubjectError> {
         let (mut answer, receipt) = self.model.check(key, tier, cost)?;
         answer.allowed |= self.allows_all;
         Ok((answer, receipt))

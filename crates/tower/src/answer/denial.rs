@@ -176,8 +176,8 @@ mod tests {
             for form in [Body::Problem, Body::Json] {
                 let body = denial.body(form);
                 let value: serde_json::Value = serde_json::from_str(&body).unwrap();
-                let told = value.get("detail").or(value.get("message")).unwrap();
-                assert_eq!(told.as_str(), Some(denial.message().as_str()), "{body}");
+                let detail = value.get("detail").or(value.get("message")).unwrap();
+                assert_eq!(detail.as_str(), Some(denial.message().as_str()), "{body}");
             }
         }
     }

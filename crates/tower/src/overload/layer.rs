@@ -97,7 +97,7 @@ impl<A> OverloadLayer<A> {
 }
 
 impl Shared {
-    pub(super) fn tell(&self, shed: bool, queued: core::time::Duration) {
+    pub(super) fn report(&self, shed: bool, queued: core::time::Duration) {
         let event = GuardEvent { guard: self.guard.name(), is_shed: shed, queued };
         #[cfg(feature = "tracing")]
         self.events.guarded(&event);

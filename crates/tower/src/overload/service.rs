@@ -47,7 +47,7 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let state = match (self.shared.guard.arrive(), &self.shared.sleep) {
             (Arrival::Admitted(pass), _) => {
-                self.shared.tell(false, Duration::ZERO);
+                self.shared.report(false, Duration::ZERO);
                 State::Serving { future: self.inner.call(request), pass }
             }
             (Arrival::Queued(place), Some(sleep)) => {
@@ -168,7 +168,7 @@ where
         };
         let next = match arrival {
             Arrival::Admitted(pass) => {
-                shared.tell(false, queued);
+                shared.report(false, queued);
                 Self::Serving { future: service.call(request), pass }
             }
             Arrival::Queued(place) => shed(&shared, &request, place.delay(), queued, &answer),
@@ -185,7 +185,7 @@ fn shed<S, F, B, R, A: Answer<R>>(
     queued: Duration,
     answer: &A,
 ) -> State<S, F, B, R, A> {
-    shared.tell(true, queued);
+    shared.report(true, queued);
     let mut problem = Problem::overloaded().retry_after(after);
     if let Some(parent) = TraceParent::of(request.headers()) {
         problem = problem.trace_id(parent.trace_id());

@@ -244,9 +244,9 @@ async fn names_the_policy_that_denied() {
         assert_eq!(status(&service, from("192.0.2.1")).await, 200);
         notes.take();
         assert_eq!(status(&service, from("192.0.2.1")).await, 429);
-        let told = notes.take();
-        assert!(told[0].ends_with(" denied_by_other"), "{told:?}");
-        assert_eq!(told[1], "narrow denied");
+        let noted = notes.take();
+        assert!(noted[0].ends_with(" denied_by_other"), "{noted:?}");
+        assert_eq!(noted[1], "narrow denied");
     }
 }
 
@@ -273,7 +273,7 @@ async fn a_panicking_observer_does_not_fail_the_request() {
 #[tokio::test]
 async fn the_failure_mode_decides_when_a_function_panics() {
     let clock = clock();
-    for (mode, expected, told) in [
+    for (mode, expected, note) in [
         (FailureMode::Allow, 200, "api allowed, degraded"),
         (FailureMode::Deny, 503, "api store_failed, degraded"),
     ] {
@@ -282,7 +282,7 @@ async fn the_failure_mode_decides_when_a_function_panics() {
             .key(KeyBy::with(|head| -> Option<String> { panic!("{head:?}") }));
         let (_, service) = behind(&builder(gate).observer(Arc::clone(&notes)).build().unwrap());
         assert_eq!(status(&service, from("192.0.2.1")).await, expected);
-        assert_eq!(notes.take(), [told]);
+        assert_eq!(notes.take(), [note]);
     }
 }
 

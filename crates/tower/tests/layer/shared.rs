@@ -121,8 +121,8 @@ async fn a_denial_by_another_gate_refunds_units_of_the_tier() {
     }
     clock.advance(Duration::from_secs(60));
     let response = send(&service, get("/")).await;
-    let told = response.headers()["ratelimit"].to_str().unwrap();
-    assert!(told.starts_with(r#""login";r=94;"#), "{told}");
+    let field = response.headers()["ratelimit"].to_str().unwrap();
+    assert!(field.starts_with(r#""login";r=94;"#), "{field}");
 }
 
 // Tiers and refunds keep working while Redis is unavailable.
@@ -155,8 +155,8 @@ async fn several_policies_of_one_redis_take_all_or_nothing() {
         assert_eq!(status(&service, with("x-user", "alice")).await, 429);
     }
     let response = send(&service, with("x-user", "bob")).await;
-    let told = response.headers()["ratelimit"].to_str().unwrap();
-    assert!(told.starts_with(r#""address";r=98;"#), "{told}");
+    let field = response.headers()["ratelimit"].to_str().unwrap();
+    assert!(field.starts_with(r#""address";r=98;"#), "{field}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -76,9 +76,9 @@ async fn behind(start: fn(SocketAddr) -> Result<ReverseProxy, ServerError>) {
     // A client that bypasses the proxy is counted by its own address.
     let past = Ipv4Addr::new(127, 0, 0, 4);
     assert_eq!(forge(past, upstream, requests).await, limited(requests));
-    let told = http1::get(past, upstream, "/", &["X-Forwarded-For: 203.0.113.77".to_owned()]).await;
-    assert!(told.status == 429 && told.head.contains("retry-after"), "{told:?}");
-    assert!(told.body.contains("client"), "{told:?}");
+    let denied = http1::get(past, upstream, "/", &["X-Forwarded-For: 203.0.113.77".to_owned()]).await;
+    assert!(denied.status == 429 && denied.head.contains("retry-after"), "{denied:?}");
+    assert!(denied.body.contains("client"), "{denied:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

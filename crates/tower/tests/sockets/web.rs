@@ -75,9 +75,9 @@ async fn axum_before_and_after_routing() {
     assert_eq!(ask(address, "/nowhere", &[]).await.status, 404);
     assert_eq!(ask(address, "/free", &[]).await.status, 200);
     assert_eq!(ask(address, "/nowhere", &[]).await.status, 429);
-    let told =
+    let sample =
         r#"rate_limit_rejected_total{policy="everything",mode="enforce",outcome="denied"} 1"#;
-    assert!(metrics.render().contains(told), "{}", metrics.render());
+    assert!(metrics.render().contains(sample), "{}", metrics.render());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

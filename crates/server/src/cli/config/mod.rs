@@ -19,7 +19,7 @@ use slidegate::{Quota, format_duration};
 use super::exit;
 use crate::config;
 
-/// Writes the JSON Schema of the own format, or its reference as Markdown.
+/// Writes the JSON Schema of the native format, or its reference as Markdown.
 pub fn schema(markdown: bool, out: &mut dyn Write) -> u8 {
     let result = if markdown {
         out.write_all(config::reference().as_bytes())

@@ -15,7 +15,7 @@ use super::rule::AuthRequest;
 use super::written;
 use crate::cli::exit;
 use crate::config::report::{write_json, write_text};
-use crate::config::scenario::{Asked, HttpRequest, Scenario, Step, Test, read};
+use crate::config::scenario::{ScenarioRequest, HttpRequest, Scenario, Step, Test, read};
 use crate::config::{Loaded, Refused, Request, load};
 use crate::domain::{Code, Descriptor, Domain, Entry, Options, Question, answer};
 use crate::engine::Engine;
@@ -175,13 +175,13 @@ fn run(loaded: &Loaded, test: &Test) -> Result<(), Failure> {
 }
 
 /// The result of a step.
-struct Seen {
+struct ActualDecision {
     allowed: bool,
     remaining: Option<u64>,
     retry_after: Option<Duration>,
 }
 
-impl Seen {
+impl ActualDecision {
     const FREE: Self = Self { allowed: true, remaining: None, retry_after: None };
 
     fn of(decisions: &[&Decision]) -> Self {
@@ -195,9 +195,9 @@ impl Seen {
     }
 }
 
-fn ask(loaded: &Loaded, engine: &Engine, asked: &Asked) -> Result<Seen, String> {
+fn ask(loaded: &Loaded, engine: &Engine, asked: &ScenarioRequest) -> Result<ActualDecision, String> {
     match asked {
-        Asked::Policy { policy, key, tier, cost } => {
+        ScenarioRequest::Policy { policy, key, tier, cost } => {
             let plan = engine.plan();
             let gate = plan.gate(policy).ok_or_else(|| {
                 let hint = hint(policy, plan.gates().iter().map(|gate| gate.name()));
@@ -211,25 +211,25 @@ fn ask(loaded: &Loaded, engine: &Engine, asked: &Asked) -> Result<Seen, String> 
                 ),
             };
             let check = gate.check(key.as_bytes(), tier, *cost, Caller::IN_PROCESS);
-            Ok(Seen::of(&[&ready(check)?.decision]))
+            Ok(ActualDecision::of(&[&ready(check)?.decision]))
         }
-        Asked::Request(request) => ask_rules(loaded, engine, request),
-        Asked::Descriptors { domain, descriptors, hits } => {
+        ScenarioRequest::Request(request) => ask_rules(loaded, engine, request),
+        ScenarioRequest::Descriptors { domain, descriptors, hits } => {
             ask_domain(loaded, engine, domain, descriptors, *hits)
         }
     }
 }
 
-fn ask_rules(loaded: &Loaded, engine: &Engine, request: &HttpRequest) -> Result<Seen, String> {
+fn ask_rules(loaded: &Loaded, engine: &Engine, request: &HttpRequest) -> Result<ActualDecision, String> {
     let plan = engine.plan();
     let request = AuthRequest::new(request, &loaded.settings);
     let Ok(rules) = matching_rules(&plan, &request.source(), &request.headers) else {
-        return Ok(Seen { allowed: false, ..Seen::FREE });
+        return Ok(ActualDecision { allowed: false, ..ActualDecision::FREE });
     };
     let asks: Vec<Ask<'_>> = rules.iter().map(|(ask, key)| Ask { key, ..*ask }).collect();
     let all = ready(check_all(&asks, None, Caller::IN_PROCESS))?;
     let decisions: Vec<&Decision> = all.iter().map(|decided| &decided.decision).collect();
-    Ok(Seen::of(&decisions))
+    Ok(ActualDecision::of(&decisions))
 }
 
 fn ask_domain(
@@ -238,7 +238,7 @@ fn ask_domain(
     domain: &str,
     descriptors: &[Vec<(String, String)>],
     hits: u32,
-) -> Result<Seen, String> {
+) -> Result<ActualDecision, String> {
     let plan = engine.plan();
     if plan.domains().get(domain).is_none() {
         let hint = hint(domain, plan.domains().iter().map(Domain::name));
@@ -254,7 +254,7 @@ fn ask_domain(
         .map_err(|error| error.to_string())?;
     let judged = || response.statuses.iter().filter(|status| status.limit.is_some());
     let over = judged().filter(|status| status.code == Code::OverLimit);
-    Ok(Seen {
+    Ok(ActualDecision {
         allowed: response.overall == Code::Ok,
         remaining: judged().map(|status| u64::from(status.remaining)).min(),
         retry_after: over.filter_map(|status| status.until).max(),
@@ -269,7 +269,7 @@ fn ready<T>(answer: impl Future<Output = T>) -> Result<T, String> {
     }
 }
 
-fn compare(step: &Step, turn: u32, seen: &Seen) -> Result<(), Failure> {
+fn compare(step: &Step, turn: u32, seen: &ActualDecision) -> Result<(), Failure> {
     let word = |allowed: bool| if allowed { "allow" } else { "deny" };
     let which =
         if step.times > 1 { format!(" (time {turn} of {})", step.times) } else { String::new() };

@@ -103,7 +103,7 @@ pub struct Step {
     /// The time, from the start of the test.
     pub at: Duration,
     /// The check.
-    pub ask: Asked,
+    pub ask: ScenarioRequest,
     /// The number of repetitions.
     pub times: u32,
     /// The expected result of each.
@@ -114,7 +114,7 @@ pub struct Step {
 
 /// The check of a step.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Asked {
+pub enum ScenarioRequest {
     /// Checks a key of a policy.
     Policy {
         /// The policy.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use slidegate::format_duration;
 
-use super::{Asked, Expected, ExpectedDecision, FILE, STEP, Scenario, Step, StepKeys};
+use super::{ScenarioRequest, Expected, ExpectedDecision, FILE, STEP, Scenario, Step, StepKeys};
 use crate::config::check::check_section;
 use crate::config::files::Files;
 use crate::config::load::Refused;
@@ -83,7 +83,7 @@ fn step(node: &Node, at: Duration, keys: StepKeys, report: &mut Report) -> Optio
     Some(Step { at, ask, times, expect, line: report.line(node.span) })
 }
 
-fn asked(node: &Node, keys: StepKeys, report: &mut Report) -> Option<Asked> {
+fn asked(node: &Node, keys: StepKeys, report: &mut Report) -> Option<ScenarioRequest> {
     let kinds = ["policy", "request", "domain"];
     let given = kinds.into_iter().filter(|kind| node.get(kind).is_some()).count();
     if given != 1 {
@@ -100,14 +100,14 @@ fn asked(node: &Node, keys: StepKeys, report: &mut Report) -> Option<Asked> {
     let StepKeys { key, tier, cost, hits, descriptors, .. } = keys;
     if let Some(policy) = keys.policy {
         needed("key", "policy");
-        return Some(Asked::Policy { policy, key: key?, tier, cost });
+        return Some(ScenarioRequest::Policy { policy, key: key?, tier, cost });
     }
     if keys.request.is_some() || node.get("request").is_some() {
-        return keys.request.map(Asked::Request);
+        return keys.request.map(ScenarioRequest::Request);
     }
     needed("descriptors", "domain");
     let entries =
         |entries: Vec<Pairs>| entries.into_iter().flat_map(|Pairs(pairs)| pairs).collect();
     let descriptors = descriptors?.into_iter().map(entries).collect();
-    Some(Asked::Descriptors { domain: keys.domain?, descriptors, hits })
+    Some(ScenarioRequest::Descriptors { domain: keys.domain?, descriptors, hits })
 }

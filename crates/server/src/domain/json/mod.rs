@@ -6,7 +6,7 @@ mod write;
 use slidegate_gate::Caller;
 
 use super::{AnswerError, Code, Domains, Options, answer};
-use crate::access::Refusal;
+use crate::access::AccessError;
 use crate::grpc::message::RateLimitRequest;
 use crate::json_object::{Object, without_values};
 
@@ -36,7 +36,7 @@ pub async fn json(
     options: &Options,
     body: &[u8],
     caller: Caller<'_>,
-    may_give_back: Result<(), Refusal>,
+    may_give_back: Result<(), AccessError>,
 ) -> JsonReply {
     let request = match serde_json::from_slice(body) {
         Ok(Object(request)) => request,
@@ -81,7 +81,7 @@ pub fn healthcheck(is_healthy: bool) -> JsonReply {
 }
 
 impl JsonReply {
-    fn refused(refusal: Refusal) -> Self {
+    fn refused(refusal: AccessError) -> Self {
         let status = if refusal.needs_token() { 401 } else { 403 };
         Self { status, ..Self::wrong(&refusal) }
     }

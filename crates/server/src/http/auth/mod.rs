@@ -23,7 +23,7 @@ use self::original::FieldFamily;
 pub(crate) use self::original::OriginalRequest;
 pub(crate) use self::rule::{Mismatch, matches, only};
 use super::error::{ApiError, ApiErrorKind, shown};
-use super::judged::{self, judged_all};
+use super::advertised::{self, advertise_all};
 use super::reply::traced;
 use super::request::{parameters, parse_wait};
 use super::{HttpState, Peer, Reply};
@@ -57,10 +57,10 @@ pub(super) async fn authorize(
     let all = check_all(&asks, waiting.as_ref(), caller).await;
 
     let headers = &state.settings().headers;
-    let judged = judged_all(headers, &asks, &all);
-    if let Some(problem) = judged::problem(&judged, &plan) {
+    let advertised = advertise_all(headers, &asks, &all);
+    if let Some(problem) = advertised::problem(&advertised, &plan) {
         let field = options.problem_field.then(|| problem_field(&problem, headers, caller));
-        let mut reply = judged::denied(headers, problem, &judged, &plan, caller);
+        let mut reply = advertised::denied(headers, problem, &advertised, &plan, caller);
         if let Some(value) = field.flatten() {
             reply.headers_mut().insert(PROBLEM_FIELD, value);
         }
@@ -71,7 +71,7 @@ pub(super) async fn authorize(
     }
     let mut reply = Response::new(Full::new(Bytes::new()));
     *reply.status_mut() = StatusCode::NO_CONTENT;
-    judged::write_fields(headers, &judged, &plan, reply.headers_mut());
+    advertised::write_fields(headers, &advertised, &plan, reply.headers_mut());
     Ok(reply)
 }
 

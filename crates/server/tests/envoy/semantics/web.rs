@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use slidegate_gate::Caller;
-use slidegate_server::access::{Refusal, Scope};
+use slidegate_server::access::{AccessError, Scope};
 use slidegate_server::domain::{self, JsonReply};
 
 use super::setup::*;
@@ -145,7 +145,7 @@ fn units_are_given_back_only_with_the_scope_for_changes() {
     };
     let back = r#", "isNegativeHits": true"#;
     for (refusal, status) in
-        [(Refusal::Off(Scope::Change), 403), (Refusal::TokenNeeded(Scope::Change), 401)]
+        [(AccessError::Off(Scope::Change), 403), (AccessError::TokenNeeded(Scope::Change), 401)]
     {
         assert_eq!(ask("", Err(refusal)), 200);
         assert_eq!(ask(back, Err(refusal)), status);

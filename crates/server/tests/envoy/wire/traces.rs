@@ -9,7 +9,7 @@ use slidegate_server::grpc::message::{
 };
 use slidegate_server::spec::{DescriptorSpec, DomainSpec, LimitSpec, RateSpec, Spec, Unit};
 use slidegate_testkit::{
-    Algorithm as Named, Answer, Mode, Op, Refusal, Standing, Step, Subject, Trace, load_all, run,
+    Algorithm as Named, Answer, Mode, Op, SubjectError, QuotaStatus, Step, Subject, Trace, load_all, run,
 };
 use tokio::runtime::Runtime;
 use tonic::transport::Channel;
@@ -27,7 +27,7 @@ struct GrpcSubject<'a> {
 impl Subject for GrpcSubject<'_> {
     type Receipt = ();
 
-    fn set_time(&mut self, now: Duration) -> Result<(), Refusal> {
+    fn set_time(&mut self, now: Duration) -> Result<(), SubjectError> {
         self.clock.set(now);
         Ok(())
     }
@@ -37,7 +37,7 @@ impl Subject for GrpcSubject<'_> {
         key: &str,
         _: Option<&str>,
         cost: u64,
-    ) -> Result<(Answer, Option<()>), Refusal> {
+    ) -> Result<(Answer, Option<()>), SubjectError> {
         let entry = DescriptorEntry { key: "key".to_owned(), value: key.to_owned() };
         let descriptor = RateLimitDescriptor {
             entries: vec![entry],
@@ -50,7 +50,7 @@ impl Subject for GrpcSubject<'_> {
             hits_addend: 0,
         };
         let asked = self.runtime.block_on(ask(&self.channel, request));
-        let response = asked.map_err(|status| Refusal::Failed(status.to_string()))?;
+        let response = asked.map_err(|status| SubjectError::Failed(status.to_string()))?;
         Ok((answer(&response), None))
     }
 }
@@ -61,7 +61,7 @@ fn answer(response: &RateLimitResponse) -> Answer {
     let allowed = status.code == 1;
     let until = status.duration_until_reset.unwrap();
     let until = Duration::try_from(until).unwrap();
-    let standing = Standing {
+    let standing = QuotaStatus {
         limit: u64::from(status.current_limit.as_ref().unwrap().requests_per_unit),
         remaining: u64::from(status.limit_remaining),
         retry_after: Some(if allowed { Duration::ZERO } else { until }),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use slidegate::ManualClock;
 use slidegate_server::http::{Connections, HttpSettings, HttpState, ServeLimits, Server};
-use slidegate_testkit::{Answer, Refusal, Standing, Subject};
+use slidegate_testkit::{Answer, SubjectError, QuotaStatus, Subject};
 use tokio::net::TcpListener;
 
 use super::{engine, play, traces};
@@ -24,7 +24,7 @@ type KeyAndReceipt = (String, String);
 
 impl HttpSubject<'_> {
     /// The answer to one call.
-    fn call(&mut self, path: &str, mut body: Value) -> Result<Value, Refusal> {
+    fn call(&mut self, path: &str, mut body: Value) -> Result<Value, SubjectError> {
         body["policy"] = json!(self.policy);
         // The daemon takes no empty keys, and a trace has one.
         body["key"] = json!(format!("key {}", body["key"].as_str().unwrap()));
@@ -55,11 +55,11 @@ impl HttpSubject<'_> {
         if status == "200" {
             Ok(answer)
         } else {
-            Err(Refusal::Failed(format!("{status} {answer}")))
+            Err(SubjectError::Failed(format!("{status} {answer}")))
         }
     }
 
-    fn judged(&mut self, path: &str, body: Value) -> Result<(Answer, Option<String>), Refusal> {
+    fn judged(&mut self, path: &str, body: Value) -> Result<(Answer, Option<String>), SubjectError> {
         let answer = self.call(path, body)?;
         let quotas = answer["quotas"].as_array().unwrap().iter().map(standing).collect();
         let allowed = answer["allowed"].as_bool().unwrap();
@@ -77,9 +77,9 @@ fn millis(value: &Value) -> Duration {
     Duration::from_millis(whole.parse::<u64>().unwrap() * 1000 + part)
 }
 
-fn standing(quota: &Value) -> Standing {
+fn standing(quota: &Value) -> QuotaStatus {
     let retry = quota.get("retry_after");
-    Standing {
+    QuotaStatus {
         limit: quota["limit"].as_u64().unwrap(),
         remaining: quota["remaining"].as_u64().unwrap(),
         retry_after: match retry {
@@ -94,7 +94,7 @@ fn standing(quota: &Value) -> Standing {
 impl Subject for HttpSubject<'_> {
     type Receipt = KeyAndReceipt;
 
-    fn set_time(&mut self, now: Duration) -> Result<(), Refusal> {
+    fn set_time(&mut self, now: Duration) -> Result<(), SubjectError> {
         self.clock.set(now);
         Ok(())
     }
@@ -104,7 +104,7 @@ impl Subject for HttpSubject<'_> {
         key: &str,
         tier: Option<&str>,
         cost: u64,
-    ) -> Result<(Answer, Option<KeyAndReceipt>), Refusal> {
+    ) -> Result<(Answer, Option<KeyAndReceipt>), SubjectError> {
         let mut body = json!({ "key": key, "cost": cost });
         if let Some(tier) = tier {
             body["tier"] = json!(tier);
@@ -117,39 +117,39 @@ impl Subject for HttpSubject<'_> {
         &mut self,
         key: &str,
         cost: u64,
-    ) -> Result<(Answer, Option<KeyAndReceipt>), Refusal> {
+    ) -> Result<(Answer, Option<KeyAndReceipt>), SubjectError> {
         let (answer, receipt) = self.judged("/v1/reserve", json!({ "key": key, "cost": cost }))?;
         Ok((answer, receipt.map(|receipt| (key.to_owned(), receipt))))
     }
 
-    fn peek(&mut self, key: &str, cost: u64) -> Result<Answer, Refusal> {
+    fn peek(&mut self, key: &str, cost: u64) -> Result<Answer, SubjectError> {
         Ok(self.judged("/v1/peek", json!({ "key": key, "cost": cost }))?.0)
     }
 
-    fn refund(&mut self, (key, receipt): KeyAndReceipt) -> Result<u64, Refusal> {
+    fn refund(&mut self, (key, receipt): KeyAndReceipt) -> Result<u64, SubjectError> {
         let answer = self.call("/v1/refund", json!({ "key": key, "receipt": receipt }))?;
         Ok(answer["refunded"].as_u64().unwrap_or_else(|| panic!("{answer}")))
     }
 
-    fn settle(&mut self, (key, receipt): KeyAndReceipt, actual: u64) -> Result<u64, Refusal> {
+    fn settle(&mut self, (key, receipt): KeyAndReceipt, actual: u64) -> Result<u64, SubjectError> {
         let body = json!({ "key": key, "receipt": receipt, "actual": actual });
         let answer = self.call("/v1/settle", body)?;
         Ok(answer["charged"].as_u64().unwrap_or_else(|| panic!("{answer}")))
     }
 
-    fn reset(&mut self, key: &str) -> Result<bool, Refusal> {
+    fn reset(&mut self, key: &str) -> Result<bool, SubjectError> {
         let answer = self.call("/v1/reset", json!({ "key": key }))?;
         Ok(answer["reset"].as_bool().unwrap_or_else(|| panic!("{answer}")))
     }
 
-    fn history(&mut self, key: &str) -> Result<Vec<(Duration, u64)>, Refusal> {
+    fn history(&mut self, key: &str) -> Result<Vec<(Duration, u64)>, SubjectError> {
         let answer = self.call("/v1/history", json!({ "key": key }))?;
         let events = answer["events"].as_array().unwrap_or_else(|| panic!("{answer}"));
         let event = |event: &Value| (millis(&event["at"]), event["units"].as_u64().unwrap());
         Ok(events.iter().map(event).collect())
     }
 
-    fn usage(&mut self, key: &str) -> Result<Vec<u64>, Refusal> {
+    fn usage(&mut self, key: &str) -> Result<Vec<u64>, SubjectError> {
         let answer = self.call("/v1/usage", json!({ "key": key }))?;
         let quotas = answer["quotas"].as_array().unwrap_or_else(|| panic!("{answer}"));
         Ok(quotas.iter().map(|quota| quota["used"].as_u64().unwrap()).collect())

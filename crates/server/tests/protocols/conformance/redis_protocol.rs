@@ -7,7 +7,7 @@ use redis::{Connection, RedisResult, Value};
 use slidegate::ManualClock;
 use slidegate_server::access::Access;
 use slidegate_server::resp::{self, RespLimits};
-use slidegate_testkit::{Answer, Capability, Refusal, Standing, Subject};
+use slidegate_testkit::{Answer, Capability, SubjectError, QuotaStatus, Subject};
 use tokio::net::TcpListener;
 
 use super::{engine, play, traces};
@@ -24,7 +24,7 @@ type KeyAndReceipt = (String, String);
 type Told = (bool, u64, u64, i64, u64, Option<String>);
 
 impl RespSubject<'_> {
-    fn ask(&mut self, command: &str, key: &str, cost: u64) -> Result<Vec<Value>, Refusal> {
+    fn ask(&mut self, command: &str, key: &str, cost: u64) -> Result<Vec<Value>, SubjectError> {
         let mut asked = redis::cmd(command);
         asked.arg(self.policy).arg(named(key)).arg("COST").arg(cost);
         done(asked.query(&mut self.connection))
@@ -36,8 +36,8 @@ fn named(key: impl AsRef<str>) -> String {
     format!("key {}", key.as_ref())
 }
 
-fn done<T>(result: RedisResult<T>) -> Result<T, Refusal> {
-    result.map_err(|error| Refusal::Failed(error.to_string()))
+fn done<T>(result: RedisResult<T>) -> Result<T, SubjectError> {
+    result.map_err(|error| SubjectError::Failed(error.to_string()))
 }
 
 fn answer(values: &[Value]) -> (Answer, Option<String>) {
@@ -50,7 +50,7 @@ fn answer(values: &[Value]) -> (Answer, Option<String>) {
         _ => redis::from_redis_value(Value::Array(values.to_vec())).unwrap(),
     };
     let (allowed, limit, remaining, retry, reset, receipt) = told;
-    let standing = Standing {
+    let standing = QuotaStatus {
         limit,
         remaining,
         retry_after: u64::try_from(retry).ok().map(Duration::from_millis),
@@ -62,7 +62,7 @@ fn answer(values: &[Value]) -> (Answer, Option<String>) {
 impl Subject for RespSubject<'_> {
     type Receipt = KeyAndReceipt;
 
-    fn set_time(&mut self, now: Duration) -> Result<(), Refusal> {
+    fn set_time(&mut self, now: Duration) -> Result<(), SubjectError> {
         self.clock.set(now);
         Ok(())
     }
@@ -72,9 +72,9 @@ impl Subject for RespSubject<'_> {
         key: &str,
         tier: Option<&str>,
         cost: u64,
-    ) -> Result<(Answer, Option<KeyAndReceipt>), Refusal> {
+    ) -> Result<(Answer, Option<KeyAndReceipt>), SubjectError> {
         if tier.is_some() {
-            return Err(Refusal::Unsupported(Capability::Tiers));
+            return Err(SubjectError::Unsupported(Capability::Tiers));
         }
         self.reserve(key, cost)
     }
@@ -83,35 +83,35 @@ impl Subject for RespSubject<'_> {
         &mut self,
         key: &str,
         cost: u64,
-    ) -> Result<(Answer, Option<KeyAndReceipt>), Refusal> {
+    ) -> Result<(Answer, Option<KeyAndReceipt>), SubjectError> {
         let (answer, receipt) = answer(&self.ask("SG.RESERVE", key, cost)?);
         Ok((answer, receipt.map(|receipt| (key.to_owned(), receipt))))
     }
 
-    fn peek(&mut self, key: &str, cost: u64) -> Result<Answer, Refusal> {
+    fn peek(&mut self, key: &str, cost: u64) -> Result<Answer, SubjectError> {
         Ok(answer(&self.ask("SG.PEEK", key, cost)?).0)
     }
 
-    fn refund(&mut self, (key, receipt): KeyAndReceipt) -> Result<u64, Refusal> {
+    fn refund(&mut self, (key, receipt): KeyAndReceipt) -> Result<u64, SubjectError> {
         let mut asked = redis::cmd("SG.REFUND");
         done(asked.arg(self.policy).arg(named(key)).arg(receipt).query(&mut self.connection))
     }
 
-    fn settle(&mut self, (key, receipt): KeyAndReceipt, actual: u64) -> Result<u64, Refusal> {
+    fn settle(&mut self, (key, receipt): KeyAndReceipt, actual: u64) -> Result<u64, SubjectError> {
         let mut asked = redis::cmd("SG.SETTLE");
         asked.arg(self.policy).arg(named(key)).arg(receipt).arg(actual);
         done(asked.query(&mut self.connection))
     }
 
-    fn reset(&mut self, key: &str) -> Result<bool, Refusal> {
+    fn reset(&mut self, key: &str) -> Result<bool, SubjectError> {
         done(redis::cmd("SG.RESET").arg(self.policy).arg(named(key)).query(&mut self.connection))
     }
 
-    fn usage(&mut self, key: &str) -> Result<Vec<u64>, Refusal> {
+    fn usage(&mut self, key: &str) -> Result<Vec<u64>, SubjectError> {
         done(redis::cmd("SG.USAGE").arg(self.policy).arg(named(key)).query(&mut self.connection))
     }
 
-    fn history(&mut self, key: &str) -> Result<Vec<(Duration, u64)>, Refusal> {
+    fn history(&mut self, key: &str) -> Result<Vec<(Duration, u64)>, SubjectError> {
         let asked: Result<Vec<(u64, u64)>, _> = done(
             redis::cmd("SG.HISTORY").arg(self.policy).arg(named(key)).query(&mut self.connection),
         );

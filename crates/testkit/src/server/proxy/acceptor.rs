@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
 
-use super::Door;
+use super::AcceptMode;
 use super::control::Control;
 use super::pipe::{Direction, Pipe};
 
@@ -19,7 +19,7 @@ const REST: Duration = Duration::from_millis(5);
 
 /// Accepts clients until the proxy is dropped.
 pub(super) async fn accept(control: Arc<Control>, listener: TcpListener, server: SocketAddr) {
-    while wait_for_door(&control).await {
+    while wait_until_accepting(&control).await {
         let (client, address) = tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok(accepted) => accepted,
@@ -28,10 +28,10 @@ pub(super) async fn accept(control: Arc<Control>, listener: TcpListener, server:
                     continue;
                 }
             },
-            () = control.wait_for(|state| state.door == Door::Shut || state.is_over) => continue,
+            () = control.wait_for(|state| state.accept_mode == AcceptMode::Shut || state.is_over) => continue,
         };
         // A client that arrived while accepting was being stopped waits too.
-        if !wait_for_door(&control).await {
+        if !wait_until_accepting(&control).await {
             return;
         }
         admit(&control, client, address, server);
@@ -39,10 +39,10 @@ pub(super) async fn accept(control: Arc<Control>, listener: TcpListener, server:
 }
 
 /// Waits while no clients are accepted. Returns `false` if the proxy was dropped.
-async fn wait_for_door(control: &Control) -> bool {
-    control.change(|state| state.is_nobody_let_in = state.door == Door::Shut);
-    control.wait_for(|state| state.door != Door::Shut || state.is_over).await;
-    control.change(|state| state.is_nobody_let_in = false);
+async fn wait_until_accepting(control: &Control) -> bool {
+    control.change(|state| state.is_accepting_paused = state.accept_mode == AcceptMode::Shut);
+    control.wait_for(|state| state.accept_mode != AcceptMode::Shut || state.is_over).await;
+    control.change(|state| state.is_accepting_paused = false);
     !control.see(|state| state.is_over)
 }
 
@@ -68,7 +68,7 @@ fn admit(control: &Arc<Control>, client: TcpStream, address: SocketAddr, server:
 }
 
 async fn serve(control: &Control, mut client: TcpStream, server: SocketAddr) -> io::Result<()> {
-    control.wait_for(|state| state.door != Door::BlackHole).await;
+    control.wait_for(|state| state.accept_mode != AcceptMode::BlackHole).await;
     let mut server = TcpStream::connect(server).await?;
     // Tests need to see small writes unchanged.
     client.set_nodelay(true)?;

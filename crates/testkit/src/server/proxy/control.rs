@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::pipe::Direction;
-use super::{Counters, Door, ReplyFault};
+use super::{Counters, AcceptMode, ReplyFault};
 
 #[derive(Debug, Default)]
 pub(super) struct Control(watch::Sender<State>);
@@ -20,7 +20,7 @@ pub(super) struct State {
     pub(super) replies: Flow,
     /// The fault of replies, and the number of replies, or `None` for all.
     pub(super) fault: Option<(ReplyFault, Option<u64>)>,
-    pub(super) door: Door,
+    pub(super) accept_mode: AcceptMode,
     pub(super) counters: Counters,
     /// The tasks of the connections, by number.
     pub(super) lines: BTreeMap<u64, AbortHandle>,
@@ -28,7 +28,7 @@ pub(super) struct State {
     /// if closed.
     pub(super) fillers: HashMap<SocketAddr, Option<TcpStream>>,
     /// Whether the acceptor has stopped accepting.
-    pub(super) is_nobody_let_in: bool,
+    pub(super) is_accepting_paused: bool,
     pub(super) is_over: bool,
 }
 

@@ -99,7 +99,7 @@ pub enum ReplyFault {
 
 /// How clients are accepted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Door {
+pub enum AcceptMode {
     /// Connections are accepted and served.
     #[default]
     Open,
@@ -200,12 +200,12 @@ impl Proxy {
     }
 
     /// Sets how clients are accepted.
-    pub fn set_door(&self, door: Door) -> Result<(), ServerError> {
-        if door == Door::Shut {
+    pub fn set_accept_mode(&self, mode: AcceptMode) -> Result<(), ServerError> {
+        if mode == AcceptMode::Shut {
             return self.shut();
         }
-        self.open(door)
-            .map_err(|error| ServerError::new(format!("cannot set the door to {door:?}: {error}")))
+        self.open(mode)
+            .map_err(|error| ServerError::new(format!("cannot set the accept mode to {mode:?}: {error}")))
     }
 
     /// Closes every connection. New ones are accepted.
@@ -220,13 +220,13 @@ impl Proxy {
             state.replies = Flow::default();
             state.fault = None;
         });
-        self.set_door(Door::Open)
+        self.set_accept_mode(AcceptMode::Open)
     }
 
-    fn open(&self, door: Door) -> io::Result<()> {
+    fn open(&self, mode: AcceptMode) -> io::Result<()> {
         rustix::net::listen(&self.listener, BACKLOG)?;
         self.control.change(|state| {
-            state.door = door;
+            state.accept_mode = mode;
             state.fillers.values_mut().for_each(|filler| *filler = None);
         });
         Ok(())
@@ -236,9 +236,9 @@ impl Proxy {
     /// long as its queue has space. So the queue is made short and filled, until a connection of
     /// the proxy itself stays pending.
     fn shut(&self) -> Result<(), ServerError> {
-        self.control.change(|state| state.door = Door::Shut);
+        self.control.change(|state| state.accept_mode = AcceptMode::Shut);
         poll("the acceptor to stop", || {
-            Ok(self.control.see(|state| state.is_nobody_let_in).then_some(()))
+            Ok(self.control.see(|state| state.is_accepting_paused).then_some(()))
         })?;
         self.fill_queue().map_err(|error| ServerError::new(format!("cannot fill a queue: {error}")))
     }

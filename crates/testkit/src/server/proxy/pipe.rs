@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::control::{Control, Flow};
 use super::frame::Frames;
-use super::{Door, ReplyFault};
+use super::{AcceptMode, ReplyFault};
 
 /// Forwards data from one side to the other, with delays, throttling and faults.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl<'a> Pipe<'a> {
                 if due > Instant::now() {
                     sleep_until(due).await;
                 }
-                self.control.wait_for(|state| state.door != Door::BlackHole).await;
+                self.control.wait_for(|state| state.accept_mode != AcceptMode::BlackHole).await;
                 match self.direction {
                     Direction::Requests => self.forward_requests(&piece, &mut to).await?,
                     Direction::Replies => self.forward_replies(&piece, &mut to).await?,

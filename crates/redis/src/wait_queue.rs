@@ -1,6 +1,6 @@
-//! The lines of callers in this process that wait for units, one per key.
+//! Queues of callers in this process that wait for units, one per key.
 //!
-//! Only the caller at the front of a line calls Redis. The others wait for it, in order of arrival.
+//! Only the caller at the front of a queue calls Redis. The others wait for it, in order of arrival.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,76 +9,76 @@ use parking_lot::Mutex;
 use slidegate::{Error, ErrorKind};
 use tokio::sync::{Notify, OwnedMutexGuard};
 
-/// The lines of one limiter, bounded in number and length.
+/// The wait queues of one limiter, bounded in number and length.
 #[derive(Debug)]
-pub(crate) struct Lines {
-    state: Mutex<LinesState>,
-    /// Most callers that may wait.
+pub(crate) struct WaitQueues {
+    state: Mutex<QueuesState>,
+    /// The maximum number of waiting callers.
     waiters_max: usize,
-    /// Most callers that may wait for the same key.
+    /// The maximum number of callers that wait for the same key.
     waiters_per_key_max: usize,
 }
 
 #[derive(Debug, Default)]
-struct LinesState {
-    by_key: HashMap<u64, Line>,
+struct QueuesState {
+    by_key: HashMap<u64, WaitQueue>,
     waiters: usize,
 }
 
 #[derive(Debug)]
-struct Line {
+struct WaitQueue {
     turn: Arc<Turn>,
     waiters: usize,
-    /// What all of them wait for.
+    /// The units that all of them wait for.
     units: u64,
 }
 
 #[derive(Debug, Default)]
 struct Turn {
-    /// Held by the caller at the front. Others get it in the order in which they asked for it.
+    /// Held by the caller at the front. The others get it in order of arrival.
     front: Arc<tokio::sync::Mutex<()>>,
     /// Units of the key were returned, or its block was lifted.
     returned: Notify,
 }
 
-/// A place in a line, given up when it is dropped.
+/// A place in a queue, given up when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Place<'a> {
-    lines: &'a Lines,
+    queues: &'a WaitQueues,
     key: u64,
     units: u64,
     turn: Arc<Turn>,
 }
 
-/// The front of a line, until it is dropped.
+/// The front of a queue, until it is dropped.
 pub(crate) type Front = OwnedMutexGuard<()>;
 
-impl Lines {
+impl WaitQueues {
     pub(crate) fn new(waiters_max: usize, waiters_per_key_max: usize) -> Self {
         Self { state: Mutex::default(), waiters_max, waiters_per_key_max }
     }
 
-    /// The number of callers that wait.
+    /// Returns the number of waiting callers.
     pub(crate) fn waiters(&self) -> usize {
         self.state.lock().waiters
     }
 
-    /// What the callers in a key's line wait for. Returns `None` if there is no line.
+    /// Returns the units that the callers in a key's queue wait for, or `None` if there is no queue.
     pub(crate) fn units(&self, key: u64) -> Option<u64> {
-        self.state.lock().by_key.get(&key).map(|line| line.units)
+        self.state.lock().by_key.get(&key).map(|queue| queue.units)
     }
 
-    /// Takes the last place in a key's line.
+    /// Takes the last place in a key's queue.
     ///
     /// # Errors
     ///
-    /// Returns an error of the kind [`ErrorKind::Waiters`] if as many callers wait already as may.
+    /// Returns an error of the kind [`ErrorKind::Waiters`] if the maximum number of callers waits already.
     pub(crate) fn join(&self, key: u64, units: u64) -> Result<Place<'_>, Error> {
         let mut state = self.state.lock();
-        let in_line = state.by_key.get(&key).map_or(0, |line| line.waiters);
-        if in_line >= self.waiters_per_key_max {
+        let in_queue = state.by_key.get(&key).map_or(0, |queue| queue.waiters);
+        if in_queue >= self.waiters_per_key_max {
             return Err(too_many(&format!(
-                "{in_line} callers wait for this key already: raise waiters_per_key_max"
+                "{in_queue} callers wait for this key already: raise waiters_per_key_max"
             )));
         }
         if state.waiters >= self.waiters_max {
@@ -88,17 +88,17 @@ impl Lines {
             )));
         }
         state.waiters += 1;
-        let new = || Line { turn: Arc::default(), waiters: 0, units: 0 };
-        let line = state.by_key.entry(key).or_insert_with(new);
-        line.waiters += 1;
-        line.units = line.units.saturating_add(units);
-        Ok(Place { lines: self, key, units, turn: Arc::clone(&line.turn) })
+        let new = || WaitQueue { turn: Arc::default(), waiters: 0, units: 0 };
+        let queue = state.by_key.entry(key).or_insert_with(new);
+        queue.waiters += 1;
+        queue.units = queue.units.saturating_add(units);
+        Ok(Place { queues: self, key, units, turn: Arc::clone(&queue.turn) })
     }
 
-    /// Makes the caller at the front of a key's line ask again.
+    /// Makes the caller at the front of a key's queue check again.
     pub(crate) fn notify(&self, key: u64) {
-        if let Some(line) = self.state.lock().by_key.get(&key) {
-            line.turn.returned.notify_one();
+        if let Some(queue) = self.state.lock().by_key.get(&key) {
+            queue.turn.returned.notify_one();
         }
     }
 }
@@ -108,12 +108,12 @@ fn too_many(what: &str) -> Error {
 }
 
 impl Place<'_> {
-    /// Returns the front of the line if no other caller has it.
+    /// Returns the front of the queue if no other caller has it.
     pub(crate) fn try_front(&self) -> Option<Front> {
         Arc::clone(&self.turn.front).try_lock_owned().ok()
     }
 
-    /// Waits for the front of the line.
+    /// Waits for the front of the queue.
     pub(crate) async fn front(&self) -> Front {
         Arc::clone(&self.turn.front).lock_owned().await
     }
@@ -126,12 +126,12 @@ impl Place<'_> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        let mut state = self.lines.state.lock();
+        let mut state = self.queues.state.lock();
         state.waiters -= 1;
-        if let Some(line) = state.by_key.get_mut(&self.key) {
-            line.waiters -= 1;
-            line.units = line.units.saturating_sub(self.units);
-            if line.waiters == 0 {
+        if let Some(queue) = state.by_key.get_mut(&self.key) {
+            queue.waiters -= 1;
+            queue.units = queue.units.saturating_sub(self.units);
+            if queue.waiters == 0 {
                 state.by_key.remove(&self.key);
             }
         }

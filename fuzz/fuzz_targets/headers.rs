@@ -1,7 +1,8 @@
-//! Any header fields into `AdvertisedLimits::read`: no panic, no wait beyond the bound, the same answer twice.
+//! Any header fields into `AdvertisedLimits::read`: no panic, no wait beyond the bound, the same
+//! result twice.
 //!
-//! What could go wrong: a number that overflows, a date that no clock can tell, a slice in the middle
-//! of a character, a field so long that reading it takes for ever.
+//! What could go wrong: a number that overflows, a date out of range, a slice in the middle
+//! of a character, a field so long that reading it does not end.
 
 #![no_main]
 
@@ -50,16 +51,16 @@ fn run(input: &Input) {
         ..0 => SystemTime::UNIX_EPOCH - distance,
         _ => SystemTime::UNIX_EPOCH + distance,
     };
-    let told = AdvertisedLimits::read(&headers, now);
+    let limits = AdvertisedLimits::read(&headers, now);
     let _ = AdvertisedLimits::date(&headers, now);
-    assert!(told.wait() <= AdvertisedLimits::WAIT_MAX);
-    assert!(told.retry_after() <= Some(AdvertisedLimits::WAIT_MAX));
-    assert!(told.quotas().len() <= 64);
-    for quota in told.quotas() {
+    assert!(limits.wait() <= AdvertisedLimits::WAIT_MAX);
+    assert!(limits.retry_after() <= Some(AdvertisedLimits::WAIT_MAX));
+    assert!(limits.quotas().len() <= 64);
+    for quota in limits.quotas() {
         assert!(quota.reset_after() <= Some(AdvertisedLimits::WAIT_MAX));
         assert!(quota.window() <= Some(AdvertisedLimits::WAIT_MAX));
     }
-    assert_eq!(AdvertisedLimits::read(&headers, now), told);
+    assert_eq!(AdvertisedLimits::read(&headers, now), limits);
 }
 
 impl Field {

@@ -1,4 +1,4 @@
-//! The own format.
+//! The native format.
 
 use core::time::Duration;
 use std::fs;
@@ -11,10 +11,10 @@ use slidegate_server::spec::{
 
 use crate::files::{bad, codes, good, path, shown};
 
-/// What a text says, as a file in a folder of its own.
+/// What a text says, as a file in a new folder.
 fn from_text(text: &str) -> slidegate_server::config::Loaded {
     let folder = std::env::temp_dir().join(format!(
-        "slidegate-own-{}-{:?}",
+        "slidegate-native-{}-{:?}",
         std::process::id(),
         std::thread::current().id()
     ));
@@ -146,7 +146,7 @@ fn every_setting_of_a_store() {
     let loaded = from_text(
         "stores:\n  one: {redis: \"redis://h:1\", username: me, password_file: secret, \
          database: 2, prefix: p, key_secret_file: secret, deadline: 5ms, connect_deadline: 1s, \
-         in_flight_max: 9, together_max: 7, sweep_interval: 6h, tls_authority: secret}\n  \
+         in_flight_max: 9, checks_per_call_max: 7, sweep_interval: 6h, tls_authority: secret}\n  \
          two: {sentinel: {addresses: [\"redis://h:2\"], service: main}}\n  \
          three: {cluster: [\"redis://h:3\", \"redis://h:4\"]}\n\
          memory: {limit_mb: 1, on_full: deny, sweep_interval: 2s}\n",
@@ -165,7 +165,7 @@ fn every_setting_of_a_store() {
         deadline: Duration::from_millis(5),
         connect_deadline: Duration::from_secs(1),
         in_flight_max: 9,
-        together_max: 7,
+        checks_per_call_max: 7,
         sweep_every: Some(Duration::from_secs(6 * 3600)),
         tls_authority: Some(format!("{secret}\n").into()),
     };
@@ -235,7 +235,7 @@ fn every_setting_of_the_process() {
 // Each mistake is told, none hides another, and no password is shown.
 #[test]
 fn all_mistakes_of_a_file_at_once() {
-    let refused = bad("own/bad.yaml");
+    let refused = bad("native/bad.yaml");
     let found: Vec<_> = refused
         .findings
         .iter()
@@ -283,11 +283,11 @@ fn all_mistakes_of_a_file_at_once() {
 
 #[test]
 fn a_mistake_as_people_see_it() {
-    let shown = shown(&bad("own/bad.yaml").findings);
+    let shown = shown(&bad("native/bad.yaml").findings);
     for expected in [
         "\
 error[unknown-key]: `listn` is not a key of the configuration
-  --> own/bad.yaml:2:1
+  --> native/bad.yaml:2:1
    |
  2 | listn:
    | ^^^^^
@@ -297,7 +297,7 @@ address, policies, rules, domains, envoy, headers, overload, audit, limits, log,
 ",
         "\
 error[value]: invalid value `8080` for `http`
-  --> own/bad.yaml:5:9
+  --> native/bad.yaml:5:9
    |
  5 |   http: 8080
    |         ^^^^
@@ -305,7 +305,7 @@ error[value]: invalid value `8080` for `http`
 ",
         "\
 error[range]: `limit_mb` 0 is out of range
-  --> own/bad.yaml:9:20
+  --> native/bad.yaml:9:20
    |
  9 | memory: {limit_mb: 0, on_full: lfu, sweep_interval: 10}
    |                    ^
@@ -313,7 +313,7 @@ error[range]: `limit_mb` 0 is out of range
 ",
         "\
 error[value]: invalid value `redis://me:*******@localhost:99999` for `redis`
-  --> own/bad.yaml:12:17
+  --> native/bad.yaml:12:17
    |
 12 |   both: {redis: \"redis://me:*******@localhost:99999\", cluster: []}
    |                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
@@ -321,7 +321,7 @@ error[value]: invalid value `redis://me:*******@localhost:99999` for `redis`
 ",
         "\
 error[unknown-store]: unknown store `shraed`
-  --> own/bad.yaml:19:12
+  --> native/bad.yaml:19:12
    |
 19 |     store: shraed
    |            ^^^^^^
@@ -330,7 +330,7 @@ error[unknown-store]: unknown store `shraed`
 ",
         "\
 error[unknown-policy]: unknown policy `apy`
-  --> own/bad.yaml:33:13
+  --> native/bad.yaml:33:13
    |
 33 |     policy: apy
    |             ^^^
@@ -344,7 +344,7 @@ error[unknown-policy]: unknown policy `apy`
 
 #[test]
 fn what_works_and_hurts() {
-    let loaded = good("own/hurts.yaml");
+    let loaded = good("native/hurts.yaml");
     let found: Vec<_> =
         loaded.warnings.iter().map(|it| (it.place.as_ref().unwrap().line, it.code)).collect();
     let expected = [
@@ -368,9 +368,9 @@ fn what_works_and_hurts() {
 
 #[test]
 fn two_files_with_settings_are_one_too_many() {
-    let files = [path("own/hurts.yaml"), path("sliding/good.yaml")];
+    let files = [path("native/hurts.yaml"), path("sliding/good.yaml")];
     assert_eq!(codes(&load(&Request::new(files)).unwrap_err().findings)[0], "two-files");
-    let files = [path("own/hurts.yaml"), path("envoy/wildcard.yaml")];
+    let files = [path("native/hurts.yaml"), path("envoy/wildcard.yaml")];
     let spec = load(&Request::new(files)).unwrap().spec;
     assert_eq!((spec.policies.len(), spec.domains.len()), (4, 1));
 }
@@ -378,14 +378,14 @@ fn two_files_with_settings_are_one_too_many() {
 #[test]
 fn files_that_cannot_be_read() {
     for (name, told) in [
-        ("own/absent.yaml", "no such file"),
-        ("own/latin1.yaml", "byte 6 is not UTF-8"),
-        ("own/huge.yaml", "larger than 32768 KiB: use a separate file for each domain"),
+        ("native/absent.yaml", "no such file"),
+        ("native/latin1.yaml", "byte 6 is not UTF-8"),
+        ("native/huge.yaml", "larger than 32768 KiB: use a separate file for each domain"),
     ] {
         let folder = std::env::temp_dir().join(format!("slidegate-unread-{}", std::process::id()));
-        fs::create_dir_all(folder.join("own")).unwrap();
-        fs::write(folder.join("own/latin1.yaml"), b"name: \xe4").unwrap();
-        fs::write(folder.join("own/huge.yaml"), vec![b'#'; (32 << 20) + 1]).unwrap();
+        fs::create_dir_all(folder.join("native")).unwrap();
+        fs::write(folder.join("native/latin1.yaml"), b"name: \xe4").unwrap();
+        fs::write(folder.join("native/huge.yaml"), vec![b'#'; (32 << 20) + 1]).unwrap();
         let file = folder.join(name);
         let refused = load(&Request::new([file.clone()])).unwrap_err();
         assert_eq!(codes(&refused.findings), ["file"]);

@@ -17,7 +17,7 @@ use crate::wall_clock::wall_clock;
 
 /// A decision that rate limit fields are written from.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Judged<'a> {
+pub(super) struct AdvertisedDecision<'a> {
     ask: Ask<'a>,
     decision: &'a Decision,
     is_enforced: bool,
@@ -28,7 +28,7 @@ pub(super) struct Judged<'a> {
 /// The length of a partition key, in bytes.
 const PARTITION_KEY: usize = 16;
 
-impl<'a> Judged<'a> {
+impl<'a> AdvertisedDecision<'a> {
     /// Returns `None` if the decision is not shown to clients. Those that slow down for a limit that is
     /// not enforced would distort what shadow mode observes.
     pub(super) fn new(
@@ -60,31 +60,31 @@ impl<'a> Judged<'a> {
 }
 
 /// Returns what clients see of several decisions.
-pub(super) fn judged_all<'a>(
+pub(super) fn advertise_all<'a>(
     settings: &HeaderSettings,
     asks: &[Ask<'a>],
     all: &'a [Decided],
-) -> Vec<Judged<'a>> {
-    let judged = |(ask, decided): (&Ask<'a>, &'a Decided)| {
-        Judged::new(settings, ask, &decided.decision, decided.is_enforced)
+) -> Vec<AdvertisedDecision<'a>> {
+    let advertised = |(ask, decided): (&Ask<'a>, &'a Decided)| {
+        AdvertisedDecision::new(settings, ask, &decided.decision, decided.is_enforced)
     };
-    asks.iter().zip(all).filter_map(judged).collect()
+    asks.iter().zip(all).filter_map(advertised).collect()
 }
 
 /// Returns the problem of a request that one of the decisions denies.
-pub(super) fn problem(judged: &[Judged<'_>], plan: &Plan) -> Option<Problem> {
-    let enforced = judged.iter().filter(|one| one.is_enforced);
+pub(super) fn problem(advertised: &[AdvertisedDecision<'_>], plan: &Plan) -> Option<Problem> {
+    let enforced = advertised.iter().filter(|one| one.is_enforced);
     Problem::of(&enforced.map(|one| one.policy_decision(plan)).collect::<Vec<_>>())
 }
 
 /// Adds the fields of a reply that allows the request.
 pub(super) fn write_fields(
     settings: &HeaderSettings,
-    judged: &[Judged<'_>],
+    advertised: &[AdvertisedDecision<'_>],
     plan: &Plan,
     headers: &mut HeaderMap,
 ) {
-    write(settings.fields(), judged, plan, headers);
+    write(settings.fields(), advertised, plan, headers);
 }
 
 /// A denial as an error.
@@ -92,7 +92,7 @@ pub(super) fn write_fields(
 pub(super) fn denied(
     settings: &HeaderSettings,
     problem: Problem,
-    judged: &[Judged<'_>],
+    advertised: &[AdvertisedDecision<'_>],
     plan: &Plan,
     caller: Caller<'_>,
 ) -> Reply {
@@ -101,13 +101,13 @@ pub(super) fn denied(
         reply.headers_mut().remove(RETRY_AFTER);
     }
     // The problem knows when to retry: policies in shadow mode do not matter for it.
-    write(settings.fields().retry_after(false), judged, plan, reply.headers_mut());
+    write(settings.fields().retry_after(false), advertised, plan, reply.headers_mut());
     reply
 }
 
-fn write(fields: Fields, judged: &[Judged<'_>], plan: &Plan, headers: &mut HeaderMap) {
-    if !judged.is_empty() {
-        let decisions: Vec<_> = judged.iter().map(|one| one.policy_decision(plan)).collect();
+fn write(fields: Fields, advertised: &[AdvertisedDecision<'_>], plan: &Plan, headers: &mut HeaderMap) {
+    if !advertised.is_empty() {
+        let decisions: Vec<_> = advertised.iter().map(|one| one.policy_decision(plan)).collect();
         fields.write(&decisions, wall_clock(), headers);
     }
 }
