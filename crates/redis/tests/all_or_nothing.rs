@@ -182,7 +182,7 @@ fn a_sum_beyond_all_numbers_is_denied() {
     });
 }
 
-// The script looks at a key once, under one set of quotas; the other would not be judged.
+// The script checks a key once, under one set of quotas; the other set would not be checked.
 #[test]
 fn a_key_has_one_set_of_quotas_in_a_decision() {
     let server = RedisServer::start().unwrap();
@@ -228,8 +228,8 @@ fn asks_of_different_servers_and_too_many_are_refused() {
     });
 }
 
-// Nobody is there: every ask is answered by its failure mode. What is denied costs nothing here
-// either, or the key that had room would run dry by the denials of the other one.
+// Redis is unavailable: the failure mode decides every ask. Denials cost nothing here either, or the
+// denials of one key would use up the units of the other.
 #[test]
 fn without_a_server_a_denial_costs_nothing_either() {
     let redis = Redis::single("redis://127.0.0.1:1").unwrap().build().unwrap();

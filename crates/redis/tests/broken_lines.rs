@@ -29,7 +29,7 @@ const DISTANCE: u64 = 1_000_000;
 /// Key `n` has `n` times [`DISTANCE`] recorded units, so that a reply identifies its key.
 async fn separate_keys(server: &RedisServer) {
     let redis = patient(&server.url()).build().unwrap();
-    let limiter = redis.limiter(policy("apart", LIMIT, HOUR_MS)).build().unwrap();
+    let limiter = redis.limiter(policy("separate", LIMIT, HOUR_MS)).build().unwrap();
     for key in 1..KEYS {
         let cost = Cost::new(key * DISTANCE).unwrap();
         assert!(limiter.check_cost(key.to_string(), cost).await.is_allowed());
@@ -43,7 +43,7 @@ fn limiter(proxy: &Proxy) -> Arc<RedisLimiter> {
 fn limiter_at(url: &str) -> Arc<RedisLimiter> {
     let redis = Redis::single(url).unwrap().deadline(DEADLINE);
     let redis = redis.breaker(5, Duration::from_millis(20)).build().unwrap();
-    let quota = failing(&policy("apart", LIMIT, HOUR_MS), FailureMode::Deny);
+    let quota = failing(&policy("separate", LIMIT, HOUR_MS), FailureMode::Deny);
     Arc::new(redis.limiter(quota).build().unwrap())
 }
 

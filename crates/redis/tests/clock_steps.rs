@@ -1,4 +1,4 @@
-//! The server's clock jumps: noticed, told once, and nobody pays for longer than a window.
+//! Jumps of the server's clock are detected, reported once, and deny no key for longer than a window.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 #![expect(clippy::print_stdout, reason = "a test prints its measurements")]
@@ -38,10 +38,10 @@ fn limiter(server: &RedisServer, policy: &Policy) -> RedisLimiter {
 
 /// Several callers at once while the clock jumps: none of them may take a jump for two.
 #[test]
-fn every_jump_is_told_once() {
+fn every_jump_is_reported_once() {
     crew().block_on(async {
         let server = RedisServer::valkey().fake_clock().start().unwrap();
-        let limiter = Arc::new(limiter(&server, &policy("told", 1_000_000, MINUTE_MS)));
+        let limiter = Arc::new(limiter(&server, &policy("jumps", 1_000_000, MINUTE_MS)));
         assert!(limiter.check("k").await.is_allowed());
         let over = Arc::new(AtomicBool::new(false));
         let mut callers = JoinSet::new();
@@ -149,10 +149,10 @@ async fn exhaust(limiter: &RedisLimiter, key: &str) -> u64 {
     }
 }
 
-// What is on record was dated by the clock as it was. After two hours back it would seem to lie in
-// the future, and its owner would be locked out for two hours.
+// Entries carry the time of the clock before the jump. After a jump two hours back they would be in
+// the future, and their key would be denied for two hours.
 #[test]
-fn after_a_step_back_nobody_is_denied_for_longer_than_a_window() {
+fn after_a_jump_back_no_key_is_denied_for_longer_than_a_window() {
     runtime().block_on(async {
         let server = RedisServer::valkey().fake_clock().start().unwrap();
         let limiters: Vec<_> = ALGORITHMS
@@ -195,7 +195,7 @@ async fn wait_for_units(limiter: RedisLimiter) {
     assert_eq!(limiter.stats().clock_steps, 1, "{algorithm:?}");
 }
 
-/// The longest that a key can be denied when nobody else asks for it: a window. Windows that are
+/// The longest time for which a key without other callers can be denied: a window. Windows that are
 /// counted in parts wait for the end of a part.
 fn most(algorithm: Algorithm) -> Duration {
     match algorithm {
@@ -205,8 +205,8 @@ fn most(algorithm: Algorithm) -> Duration {
     }
 }
 
-// Two hours ahead, all that was on record has expired: whoever used up the limit gets it once more,
-// and no more than once.
+// After a jump two hours ahead all entries have expired: a key that used up its limit gets it once
+// more, and only once.
 #[test]
 fn a_step_forward_costs_one_limit_at_most() {
     const LIMIT: u64 = 20;

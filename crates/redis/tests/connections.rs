@@ -89,8 +89,8 @@ fn passwords() {
     works(patient(&server.url_as("", "wrong")).password(PASSWORD));
 
     let error = fails(patient(&bare).password("not-the-word"), &["not-the-word"]);
-    let (port, told) = (server.port().to_string(), error.to_lowercase());
-    assert!(told.contains(&port) && told.contains("wrongpass"), "{error}");
+    let (port, text) = (server.port().to_string(), error.to_lowercase());
+    assert!(text.contains(&port) && text.contains("wrongpass"), "{error}");
     fails(patient(&bare), &[PASSWORD]);
 }
 

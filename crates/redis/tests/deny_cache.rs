@@ -274,12 +274,12 @@ fn retry_after_from_memory_is_exact() {
             let (decision, repeats) = from_memory(&cached, &key, cost(2)).await;
             let now = Instant::now();
             assert!(repeats && !looked.is_allowed(), "it took too long to ask");
-            let told = now + decision.retry_after().duration().unwrap();
+            let retry_at = now + decision.retry_after().duration().unwrap();
             let earliest = before + looked.retry_after().duration().unwrap() - MS;
-            println!("told {:?} later than it could have been", told - earliest);
-            assert!(told >= earliest && told < earliest + SLACK);
-            sleep_until(told).await;
-            assert!(cached.check_cost(&key, cost(2)).await.is_allowed(), "came as told");
+            println!("retry_after was {:?} longer than necessary", retry_at - earliest);
+            assert!(retry_at >= earliest && retry_at < earliest + SLACK);
+            sleep_until(retry_at).await;
+            assert!(cached.check_cost(&key, cost(2)).await.is_allowed(), "denied at retry_after");
         }
     });
 }

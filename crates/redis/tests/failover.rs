@@ -60,7 +60,7 @@ impl Seen {
     }
 }
 
-/// Callers that ask for several keys until they are told to stop.
+/// Callers that check several keys until they are stopped.
 struct Load {
     tasks: JoinSet<()>,
     over: Arc<AtomicBool>,
@@ -119,8 +119,8 @@ fn names(cluster: &Cluster) -> BTreeSet<String> {
     names.collect()
 }
 
-// One of three primaries dies under load: its keys may start over, once; all others go on as if
-// nothing had happened, and nobody has to be restarted.
+// One of three primaries dies under load. Its keys may start over once. All other keys are
+// unaffected, and no client has to be restarted.
 #[test]
 fn a_primary_of_a_cluster_dies() {
     const LIMIT: u64 = 200;
@@ -152,7 +152,7 @@ fn a_primary_of_a_cluster_dies() {
         println!("a replica was primary {chosen:?} after the kill, {took:?} later it was found");
         assert_ne!(new, old);
         assert!(took <= RECOVERY_MAX, "{took:?}");
-        // The dead one is still a seed, but nobody waits for it.
+        // The failed node is still a seed, but no call waits for it.
         eventually("all is well", async || limiter.stats().breaker == BreakerState::Closed).await;
         for key in &keys {
             load.more(key, 100).await;
@@ -173,11 +173,10 @@ fn a_primary_of_a_cluster_dies() {
     });
 }
 
-// A primary and its replica are gone, and their slots with them. Nodes that insist on full coverage then
-// answer for no key at all; told not to, they go on, and asking for what is lost opens no breaker of
-// theirs.
+// A primary and its replica fail, so that no node serves their slots. Nodes that require full coverage
+// then reject every key. Other nodes go on, and checks of the lost keys do not open their breakers.
 #[test]
-fn slots_that_nobody_has_take_the_others_along_only_if_told_to() {
+fn lost_slots_affect_the_others_only_if_full_coverage_is_required() {
     for insists in [false, true] {
         let node = if insists { RedisServer::builder() } else { node() };
         crew().block_on(async {
@@ -432,7 +431,7 @@ fn keys_expire_on_a_promoted_replica() {
     });
 }
 
-// Replicas are not asked, so what becomes of them is nobody's business.
+// Replicas are never called, so their failures have no effect.
 #[test]
 fn a_stopped_replica_changes_nothing() {
     crew().block_on(async {

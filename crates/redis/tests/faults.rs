@@ -279,14 +279,14 @@ fn callers_above_in_flight_max_are_decided_immediately() {
             let limiter = Arc::clone(&limiter);
             async move { crowd(&limiter, MOST).await }
         });
-        let under_way = calls + u64::try_from(MOST).unwrap();
-        eventually("calls in flight", async || limiter.stats().calls == under_way).await;
+        let in_flight = calls + u64::try_from(MOST).unwrap();
+        eventually("calls in flight", async || limiter.stats().calls == in_flight).await;
         let (decisions, slowest) = crowd(&limiter, 20).await;
         println!("20 too many, the slowest answered after {slowest:?}");
         assert!(decisions.iter().all(|decision| decision.is_degraded() && !decision.is_allowed()));
         assert!(!first.is_finished(), "the others did not wait for these");
         let stats = limiter.stats();
-        assert_eq!((stats.crowded, stats.calls), (20, under_way));
+        assert_eq!((stats.crowded, stats.calls), (20, in_flight));
 
         server.resume().unwrap();
         let (decisions, _) = first.await.unwrap();

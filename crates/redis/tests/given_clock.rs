@@ -385,8 +385,7 @@ fn ttl_of_a_log_never_falls_below_a_window() {
         if step == 0 {
             name = keys(&scene.server).remove(0).0;
         }
-        // The server's clock stands nearly still, the given one does not: the last PEXPIRE counts
-        // from then on.
+        // The server's clock hardly moves, the given one does: the last PEXPIRE counts from then on.
         let ttl: u64 = redis::cmd("PTTL").arg(&name).query(&mut connection).unwrap();
         let renewed = ttl > 120_000 + SLACK - 5000;
         if step == 0 || (renewed && expires < now + 60_000 + 100) {

@@ -222,7 +222,7 @@ impl Load {
     }
 }
 
-fn tell(line: &str) {
+fn print(line: &str) {
     // Not captured by the harness, and in one piece.
     io::stdout().write_all(line.as_bytes()).unwrap();
     io::stdout().flush().unwrap();
@@ -249,7 +249,7 @@ fn serve(load: Load) {
     run(&limiter, load, true);
     let stats = limiter.stats();
     let (leases, leased, degraded) = (stats.leases, stats.leased_here, stats.degraded);
-    tell(&format!("done: {leases} {leased} {degraded} {}\n", wall_ms()));
+    print(&format!("done: {leases} {leased} {degraded} {}\n", wall_ms()));
 }
 
 fn limiter(url: &str, load: Load) -> Arc<RedisLimiter> {
@@ -295,7 +295,7 @@ async fn work(
                 [before, after].map(|at| u64::try_from(at.as_nanos()).unwrap());
             admissions.push(Bracket { from_ns, until_ns, units: 1 });
             if is_printed {
-                tell(&format!("admitted: {from_ns} {until_ns} ;\n"));
+                print(&format!("admitted: {from_ns} {until_ns} ;\n"));
             }
         }
         if after > end {

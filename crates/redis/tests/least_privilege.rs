@@ -36,7 +36,7 @@ fn rights(line: &str) -> Vec<&str> {
     line.split(' ').filter(|word| word.starts_with('+')).collect()
 }
 
-/// Both users of the page and nobody else.
+/// Both users of the page and no other.
 fn users() -> String {
     format!("user default off\n{}\n{}\n", line("slidegate"), line("slidegate-upkeep"))
 }
@@ -158,7 +158,7 @@ fn try_every_right(server: &RedisServer) {
                     }
                 };
                 let error = result.expect_err(right).to_string();
-                // A check has no error to tell; where looking is still allowed, it says no more.
+                // A check returns no error; where peeks are still permitted, it is only `degraded`.
                 assert!(is_refusal(&error) || error == "degraded", "{right}: {error}");
                 set_user(&mut admin, user, right);
                 // A user that may not send scripts is not sent one for a moment.

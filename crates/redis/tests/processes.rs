@@ -60,7 +60,7 @@ fn a_server_that_forgets_its_scripts_counts_once() {
             while !done.load(Ordering::Relaxed) {
                 redis::cmd("SCRIPT").arg("FLUSH").exec(&mut connection).unwrap();
                 // The server determines when a millisecond is over.
-                redis::cmd("BLPOP").arg("nobody").arg("0.001").exec(&mut connection).unwrap();
+                redis::cmd("BLPOP").arg("absent").arg("0.001").exec(&mut connection).unwrap();
             }
         });
         let end = EndsLoop(&done);

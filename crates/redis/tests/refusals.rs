@@ -46,7 +46,7 @@ async fn assert_degraded(limiter: &RedisLimiter, key: &str, times: u32) {
 fn a_damaged_key_affects_only_itself() {
     const VALUES: [&[&[u8]]; 5] = [
         &[b"LPUSH", b"KEY", b"x"],
-        &[b"SET", b"KEY", b"\x02a value of another version, long enough to be read as one of ours"],
+        &[b"SET", b"KEY", b"\x02a value of another version, long enough to be read as a log"],
         &[b"SET", b"KEY", b"x"],
         &[b"SET", b"KEY", b"\x01Lcut"],
         &[b"SET", b"KEY", &[0xff; 300]],

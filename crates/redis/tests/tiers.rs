@@ -144,7 +144,7 @@ impl Shop {
 
     async fn connect(&self) {
         self.proxy.heal().unwrap();
-        let answers = async || self.limiter.peek("nobody").await.is_ok();
+        let answers = async || self.limiter.peek("absent").await.is_ok();
         eventually("an answer", answers).await;
     }
 
@@ -165,9 +165,9 @@ fn tiers_apply_while_redis_is_unavailable() {
         assert!(!decision.is_degraded() && decision.quotas()[0].limit() == 90);
         shop.cut_off();
 
-        let everybody = shop.limiter.check("other").await;
-        assert!(everybody.is_degraded());
-        assert_eq!(everybody.quotas()[0].limit(), 4, "of nine, one of two processes");
+        let default = shop.limiter.check("other").await;
+        assert!(default.is_degraded());
+        assert_eq!(default.quotas()[0].limit(), 4, "of nine, one of two processes");
         let decision = shop.gold(41).await;
         assert!(!decision.is_allowed(), "it begins with what Redis allowed: {decision:?}");
         let decision = shop.gold(40).await;

@@ -229,7 +229,7 @@ fn dropped_callers_do_not_affect_others() {
             while let Some(ended) = tasks.join_next().await {
                 stayed += u32::from(ended.is_ok_and(|allowed| allowed));
             }
-            assert!(stayed >= 25, "{stayed} of those who stayed had an answer");
+            assert!(stayed >= 25, "{stayed} of the remaining callers had a reply");
         }
         assert_eq!(limiter.stats().degraded, 0);
         // Dropped callers may have been charged, the others have been, and none twice.

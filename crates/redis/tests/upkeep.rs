@@ -1,5 +1,5 @@
-//! What operators need: where memory stands, settings that make limits leak, and keys of policies
-//! that are gone.
+//! What operators need: memory usage, server settings that weaken limits, and keys of removed
+//! policies.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
@@ -38,13 +38,13 @@ fn a_server_that_evicts_is_warned_of() {
             assert!(matches!(warning, Warning::Evicts { policy, .. } if policy == way));
         }
     }
-    // As it is unless told, without any bound.
+    // By default, without any bound.
     let server = RedisServer::valkey().start().unwrap();
     let redis = patient(&server.url()).build().unwrap();
     assert!(runtime().block_on(redis.warnings()).unwrap().is_empty());
 }
 
-// Somebody changes the setting at night, long after the start.
+// The setting changes long after the start.
 #[test]
 fn eviction_switched_on_later_is_noticed() {
     let server = RedisServer::start().unwrap();
@@ -82,7 +82,7 @@ fn usage_is_what_the_server_says() {
         let used = redis.usage().await.unwrap();
         assert_eq!(used.keys, 50);
         assert!(used.bytes > 100_000 && used.bytes < most, "{}", used.bytes);
-        // Somebody else fills the server: it begins to throw out, and that can be seen.
+        // Another client fills the server: evictions begin, and the report shows them.
         let value = "x".repeat(100_000);
         for number in 0..150 {
             redis::cmd("SET")
@@ -152,7 +152,7 @@ fn a_sweep_removes_what_is_orphaned_and_nothing_else() {
         };
         assert_eq!((of("api"), of("ap"), of("gone")), (1500, 20, 2500));
 
-        // Looking changes nothing. (A server may tell a key twice while its table changes.)
+        // A dry run changes nothing. (A server may return a key twice while its table is resized.)
         let report = redis.sweep(&["api", "ap"], false).await.unwrap();
         assert!(report.keys >= 4020 && report.orphans >= 2500, "{report:?}");
         assert_eq!(report.removed, 0);
@@ -169,7 +169,7 @@ fn a_sweep_removes_what_is_orphaned_and_nothing_else() {
 
         let again = redis.sweep(&["api"], true).await.unwrap();
         assert_eq!((again.orphans, again.removed), (0, 0));
-        // No policy at all: all of ours is orphaned, others' still is not.
+        // Without any policy, all of the limiter's keys are orphaned; those of other programs are not.
         let none: [&str; 0] = [];
         assert_eq!(redis.sweep(&none, true).await.unwrap().removed, 1500);
         assert_eq!(names(&server).len(), FOREIGN.len() + 1 + 30);
@@ -210,7 +210,7 @@ fn in_a_cluster_all_primaries_are_looked_at() {
 }
 
 #[test]
-fn a_sample_tells_the_policies_that_fill_the_server() {
+fn a_sample_shows_which_policies_fill_the_server() {
     let server = RedisServer::start().unwrap();
     let redis = patient(&server.url()).build().unwrap();
     runtime().block_on(async {

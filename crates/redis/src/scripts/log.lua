@@ -429,12 +429,12 @@ windows[76] = function(kit)
   -- allocation (four sizes per power of two, minus what Redis stores with a string), but not so
   -- much that the front would be outside of the first read of a check.
   local function size_for(used, spare)
-    local step, beside = 16, used + spare > 252 and 6 or 4
-    local bytes = used + spare + beside
+    local step, header = 16, used + spare > 252 and 6 or 4
+    local bytes = used + spare + header
     while bytes > step * 8 do
       step = step * 2
     end
-    local room = bytes + (-bytes) % step - beside
+    local room = bytes + (-bytes) % step - header
     return math.max(used + spare, math.min(room, used + 64))
   end
 

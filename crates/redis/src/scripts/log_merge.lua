@@ -7,7 +7,7 @@
 
 local function log_merge(kit, codes, blocks, code_at)
   local HUGE = kit.HUGE
-  -- A log with this many blocks is long, and so many of them are merged at a time.
+  -- A log with LONG blocks is long. PART of them are merged at a time.
   local LONG, PART = 24, 8
 
   -- Merges all entries from `place` to `stop` that fall into the same aligned stretch of `quantum`

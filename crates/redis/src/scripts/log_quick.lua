@@ -181,12 +181,12 @@ repeat
       codes, from = before .. codes, 63
       stop = 63 + #codes
       local spare, step = math.max(8, (#codes - #codes % 16) / 16), 16
-      local beside = stop + spare > 252 and 6 or 4
-      local whole = stop + spare + beside
+      local header = stop + spare > 252 and 6 or 4
+      local whole = stop + spare + header
       while whole > step * 8 do
         step = step * 2
       end
-      local room = math.min(whole + (-whole) % step - beside, stop + 64)
+      local room = math.min(whole + (-whole) % step - header, stop + 64)
       size = math.min(math.max(stop + spare, room), 63 + cap)
       if size > 318 then
         -- With an index.

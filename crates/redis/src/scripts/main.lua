@@ -1,22 +1,22 @@
--- main: judges all keys, then takes from all or from none, then writes, then replies.
+-- main: checks all keys, then takes from all or from none, then writes, then replies.
 --
 -- KEYS: one for each ask, in one slot, no key twice.
--- ARGV: one for each key, packed as said below. (A test clock comes last.)
+-- ARGV: one for each key, packed as described below. (A test clock comes last.)
 -- Stored: see the algorithms. While a key is blocked, it holds the end of the block, which no fast path
--- takes for a state, and its state has the same name with ;b behind it. Nothing is written before everything has been judged and packed, so
--- that a fault leaves all keys as they were.
+-- takes for a state. Its state is then stored under the same name followed by ;b. Nothing is written
+-- before everything has been checked and packed, so that a fault leaves all keys unchanged.
 -- Reply: one string. The server's microseconds I7, then for each key
 --   a decision (check, shadow, peek, lease, at most): 0 for denied, 1 for allowed, 2 for allowed and taken,
 --     3 for blocked B; for each quota units that count I7 (2^53 for more: then how often 2^53 B, and the rest I7,
 --     follow), if not taken ticks until the cost passes I7 (2^53 for never), ticks until more units
 --     become available I7; if taken, tick I7 and epoch I2, and for a lease and at most units I7;
 --   units given back or recorded (refund, forgive, charge): I7, at most 2^53;
---   whether there was anything (reset), or a block (block, unblock): B;
---   a page of entries (history): number I4, tick i7 and units I7 of each, and whether there are more B.
--- Or an error that begins with SLIDEGATE, for values that are not ours and asks that make no sense.
+--   1 if there was a state (reset) or a block (block, unblock), otherwise 0: B;
+--   a page of entries (history): number I4, tick i7 and units I7 of each, and 1 if there are more B.
+-- Or an error that begins with SLIDEGATE, for values of another program and for invalid asks.
 -- Cost: one TIME, and what the algorithm says for each key.
 
--- What is asked, by number. 2 is a check in shadow mode. 64 more says that a short cut may answer.
+-- The operations. 2 is a check in shadow mode. Adding 64 permits the fast path to reply.
 local CHECK, PEEK, LEASE, CHARGE, REFUND, RESET, HISTORY = 1, 3, 4, 5, 6, 7, 8
 local FORGIVE, AT_MOST, BLOCK, UNBLOCK = 9, 10, 11, 12
 
@@ -62,8 +62,8 @@ local function read_ask(i)
   return s
 end
 
--- Where the state of a blocked key is.
-local function beside(key)
+-- Returns the name under which the state of a blocked key is stored.
+local function state_key_of_blocked(key)
   return table.concat({ key, ';b' })
 end
 
@@ -71,7 +71,7 @@ end
 local function open(s)
   local opened, problem = pcall(s.window.open, s)
   if not opened and type(problem) == 'table' and problem.block then
-    s.home, s.key, s.block_end = s.key, beside(s.key), problem.block
+    s.home, s.key, s.block_end = s.key, state_key_of_blocked(s.key), problem.block
     s.block_left = math.max(s.block_end - s.now, 0)
     opened, problem = pcall(s.window.open, s)
   end
@@ -81,13 +81,13 @@ local function open(s)
   end
 end
 
--- Whether a block applies now; one that has ended is removed by the next write.
+-- Returns true if a block applies now. The next write removes one that has ended.
 local function is_blocked(s)
   return s.home and s.block_left > 0
 end
 
--- Whether the units pass every quota; and the waits until they do.
-local function judge(s, units)
+-- Sets whether the units pass every quota, and the waits until they do.
+local function check(s, units)
   s.waits, s.fits = {}, not is_blocked(s)
   for i = 1, s.count do
     s.waits[i] = math.max(s.window.retry(s, s.quotas[i], units), s.block_left or 0)
@@ -95,13 +95,13 @@ local function judge(s, units)
   end
 end
 
--- Takes what it was asked for, or nothing.
+-- Takes the units.
 local function take(s, date, units, how)
   s.taken, s.changed = units, true
   s.taken_at = how(s, date, units)
 end
 
--- The units that fit now, at most as many as asked for.
+-- Returns the units that fit now, at most as many as requested.
 local function room(s)
   local units = s.units
   for i = 1, s.count do
@@ -113,7 +113,7 @@ end
 
 local function at_most(s)
   local units = room(s)
-  judge(s, math.max(units, 1))
+  check(s, math.max(units, 1))
   if s.fits then
     take(s, s.date, units, s.window.take)
   end
@@ -124,7 +124,7 @@ local function lease(s)
     kit.fault('is asked for a lease, which only log and gcra have')
   end
   local least, units = math.max(s.at, 1), room(s)
-  judge(s, least)
+  check(s, least)
   s.fits = units >= least and not is_blocked(s)
   if s.fits then
     take(s, s.date + s.of, units, s.window.take_ahead)
@@ -190,7 +190,7 @@ local function block(s)
   if not s.home then
     s.home = s.key
     if has_state(s) then
-      move_to(s, beside(s.key))
+      move_to(s, state_key_of_blocked(s.key))
     end
   end
   s.block_left = s.date - s.now + s.units
@@ -243,7 +243,7 @@ local function decision(s)
   return table.concat(parts)
 end
 
--- Does what an ask is for, now that all are judged, and says what to reply.
+-- Runs the operation of an ask after all have been checked. Returns its part of the reply.
 local function act(s, blocked)
   local op = s.op
   if op == CHARGE then
@@ -270,7 +270,7 @@ local function act(s, blocked)
   elseif s.fits and not blocked and op ~= PEEK then
     take(s, s.date, s.units, s.window.take)
   end
-  -- In shadow mode it tells of its own quotas only, as others' stand in nobody's way there.
+  -- In shadow mode the reply depends on the key's own quotas only: other keys do not block it.
   s.allowed = s.fits and not (blocked and op == CHECK)
   return decision(s)
 end
@@ -310,7 +310,7 @@ local function run()
     named[s.key], asks[i] = true, s
     open(s)
     if s.op <= PEEK then
-      judge(s, s.units)
+      check(s, s.units)
       blocked = blocked or (s.op == CHECK and not s.fits)
     end
   end

@@ -4,7 +4,7 @@
 -- script.rs. Its text never changes while a process runs; all that varies is in ARGV.
 --
 -- Numbers. Lua has doubles, which are exact for integers up to 2^53. So every number here is an
--- integer below that, or HUGE itself, which stands for "more than can be told". For integers
+-- integer below that, or HUGE itself, which means "too large to represent". For integers
 -- below 2^53 `a % b` is exact: a / b is off by less than 1 / b, so its floor is the true one.
 --
 -- Cost. The whole text runs on every call, and making a function takes as long as ten additions,
@@ -160,13 +160,14 @@ local function make_kit(micros, slack)
 
   -- Such an algorithm. `of` has its functions for one quota `q`, which has a limit and a window:
   --   read(s, q, value, at): sets the state from the bytes at `at`, or an empty one without a value,
-  --     and says where the next state begins;
+  --     and returns where the next state begins;
   --   advance(s, q, back): brings the state up to now; `back` is by how much the clock has gone back;
   --   used, retry, reset: see main.lua;
-  --   take(s, q, date, cost): the tick of what was taken; give_back(s, q, tick, units): how many;
+  --   take(s, q, date, cost): returns the tick of the units taken;
+  --   give_back(s, q, tick, units): returns the number of units given back;
   --   charge(s, q, date, cost): the same as take, for a date of up to `keep` ticks before now;
-  --   clear(s, q): empties it, and says whether it held anything;
-  --   write(s, q): its bytes, and the tick until which they matter.
+  --   clear(s, q): empties it, and returns true if it held anything;
+  --   write(s, q): returns its bytes, and the tick until which they matter.
   function kit.small(kind, least, of)
     local window = { used = of.used, retry = of.retry, reset = of.reset }
 

@@ -86,7 +86,7 @@ pub(super) async fn check_all(state: &HttpState, request: &mut Request<Incoming>
     let (body, options) = read_check(state, request, true).await?;
     let settings = state.settings();
     let ChecksRequest { asks: checks } = parse(&body)?;
-    check_count(&checks, settings.batch_max)?;
+    check_count(&checks, settings.all_or_nothing_max)?;
     let plan = state.engine().plan();
     let find = |(index, check)| {
         let ask = CheckRequest::ask(check, &plan, settings.key_max);

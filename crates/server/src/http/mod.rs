@@ -61,7 +61,7 @@ pub struct HttpSettings {
     /// The maximum number of checks in a batch.
     pub batch_max: usize,
     /// The maximum number of checks in an all-or-nothing request, at most [`ASKS_MAX`].
-    pub batch_max: usize,
+    pub all_or_nothing_max: usize,
     /// The longest time that a check may wait for units.
     pub wait_max: Duration,
     /// The maximum number of entries in a key's history; later entries win.
@@ -84,8 +84,8 @@ pub struct HttpSettings {
 impl HttpState {
     /// Creates a handler for an engine.
     pub fn new(engine: Arc<Engine>, settings: HttpSettings) -> Self {
-        let batch_max = settings.batch_max.min(ASKS_MAX);
-        Self { engine, settings: HttpSettings { batch_max, ..settings } }
+        let all_or_nothing_max = settings.all_or_nothing_max.min(ASKS_MAX);
+        Self { engine, settings: HttpSettings { all_or_nothing_max, ..settings } }
     }
 
     /// Returns the engine.
@@ -124,7 +124,7 @@ impl Default for HttpSettings {
             body_timeout: Duration::from_secs(10),
             key_max: 1024,
             batch_max: 1000,
-            batch_max: ASKS_MAX,
+            all_or_nothing_max: ASKS_MAX,
             wait_max: Duration::from_secs(30),
             history_max: 10_000,
             client: ClientAddress::peer(),

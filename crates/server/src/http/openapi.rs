@@ -81,7 +81,7 @@ fn schemas(settings: &HttpSettings, policies: &[&str]) -> Value {
         ("@policies", json!(policies)),
         ("@key_max", json!(settings.key_max)),
         ("@batch_max", json!(settings.batch_max)),
-        ("@batch_max", json!(settings.batch_max)),
+        ("@all_or_nothing_max", json!(settings.all_or_nothing_max)),
         ("@history_max", json!(settings.history_max)),
         ("@units_max", json!(Quota::LIMIT_MAX)),
         ("@quotas_max", json!(Policy::QUOTAS_MAX)),

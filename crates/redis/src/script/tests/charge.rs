@@ -63,7 +63,7 @@ pub(super) fn charges_with_an_age_count_as_if_recorded_in_time() {
     }
 }
 
-// Others go on while a process waits to report: its units are then older than those on record.
+// Other processes go on while one waits to report: its units are then older than the recorded ones.
 #[test]
 pub(super) fn charges_behind_later_units_never_over_admit() {
     let mut caller = Caller::start();

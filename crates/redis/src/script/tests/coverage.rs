@@ -104,9 +104,9 @@ fn drive() {
     charge::long_capped_log_is_exact_to_a_quantum();
     charge::charges_older_than_every_window_are_not_recorded();
     charge::charges_may_exceed_the_limit();
-    damage::damaged_values_are_an_error_of_ours_or_an_answer();
-    damage::log_damaged_at_any_byte_is_an_error_of_ours_or_an_answer();
-    damage::log_cut_anywhere_is_an_error_of_ours_or_an_answer();
+    damage::damaged_values_return_a_slidegate_error_or_a_reply();
+    damage::log_damaged_at_any_byte_returns_a_slidegate_error_or_a_reply();
+    damage::log_cut_anywhere_returns_a_slidegate_error_or_a_reply();
     damage::code_that_runs_past_the_last_one_is_damaged();
     damage::forgiving_a_part_of_the_first_entry_needs_the_whole_index();
     damage::values_of_others_are_named();
@@ -121,7 +121,7 @@ fn drive() {
     numbers::long_gaps_are_exact();
     refund::refunds_anywhere_in_a_log_are_exact();
     refund::long_logs_expire_and_wait_exactly();
-    refund::refunds_beside_long_gaps_are_exact();
+    refund::refunds_next_to_long_gaps_are_exact();
     refused::full_server_is_reported_and_nothing_changes();
     refused::read_that_the_user_may_not_do_is_reported_as_the_server_does();
     refused::operations_that_an_algorithm_does_not_have_are_refused();
@@ -129,8 +129,8 @@ fn drive() {
     server_clock::every_write_leaves_a_ttl_that_outlives_what_counts();
     server_clock::all_scripts_run_on_the_servers_clock();
     together::all_or_nothing();
-    together::a_shadow_stands_in_nobodys_way();
-    together::a_key_named_twice_is_refused();
+    together::shadow_keys_never_block_other_keys();
+    together::rejects_a_key_that_is_named_twice();
     together::a_fault_in_one_key_leaves_the_others_as_they_were();
 }
 

@@ -1,4 +1,4 @@
-//! Values that are damaged, cut short or somebody else's.
+//! Values that are damaged, cut short or written by another program.
 
 use core::time::Duration;
 
@@ -65,7 +65,7 @@ fn damage(value: &[u8], random: &mut Random) -> Vec<u8> {
 
 // A script that fails in the middle, or never ends, would take the whole server with it.
 #[test]
-pub(super) fn damaged_values_are_an_error_of_ours_or_an_answer() {
+pub(super) fn damaged_values_return_a_slidegate_error_or_a_reply() {
     let mut caller = Caller::start();
     let mut random = Random::new(5);
     for round in 0..1200 {
@@ -148,7 +148,7 @@ fn try_on(caller: &mut Caller, damaged: &[u8], now: Duration, quotas: &[(u64, u6
 
 // The same as above, at every byte.
 #[test]
-pub(super) fn log_damaged_at_any_byte_is_an_error_of_ours_or_an_answer() {
+pub(super) fn log_damaged_at_any_byte_returns_a_slidegate_error_or_a_reply() {
     let mut caller = Caller::start();
     let mut step = 0;
     for (value, now) in logs(&mut caller) {
@@ -195,7 +195,7 @@ pub(super) fn code_that_runs_past_the_last_one_is_damaged() {
 }
 
 #[test]
-pub(super) fn log_cut_anywhere_is_an_error_of_ours_or_an_answer() {
+pub(super) fn log_cut_anywhere_returns_a_slidegate_error_or_a_reply() {
     let mut caller = Caller::start();
     for (value, now) in logs(&mut caller) {
         let ops = operations_on_log(u16::from_le_bytes([value[24], value[25]]), now);

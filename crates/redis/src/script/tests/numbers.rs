@@ -51,7 +51,7 @@ pub(super) fn capped_log_that_cannot_merge_collapses() {
     assert_eq!(used(&mut caller, START + ms(59_999), &capped), charged);
     assert!(used(&mut caller, START + ms(70_000), &capped) >= MOST * 19);
     assert_eq!(used(&mut caller, START + ms(29_000 + 60_000), &capped), 0);
-    // With a few units beside them.
+    // With a few units next to them.
     caller.flush();
     for step in 0..30 {
         let now = START + ms(step * 1000);
@@ -81,7 +81,7 @@ pub(super) fn counts_stop_at_two_to_the_53() {
         }
         let later = now + ms(12_000);
         assert_eq!(used(&mut caller, later, &limits), MOST + 1, "{algorithm:?}");
-        // What stopped gives nothing back, as nobody knows how much there is.
+        // A saturated count gives nothing back, as the true count is unknown.
         for tick in [ticks[0], ticks[2], 1] {
             let epoch = epoch_of(&mut caller);
             let op = Op::Refund { tick, units: 1, epoch };

@@ -194,7 +194,7 @@ pub(super) fn long_logs_expire_and_wait_exactly() {
 // A long gap that grows may take more bytes than there are: what comes later moves, and the index
 // with it.
 #[test]
-pub(super) fn refunds_beside_long_gaps_are_exact() {
+pub(super) fn refunds_next_to_long_gaps_are_exact() {
     let mut caller = Caller::start();
     let (many, window) = (1 << 40, 100_000_000);
     for quotas in [&[(many, window)][..], &[(many, window / 50), (many, window)]] {

@@ -5,7 +5,7 @@ use slidegate::Algorithm;
 use super::super::{KeyOp, Op, ScriptKind, arguments};
 use super::{ALGORITHMS, Caller, START, charge, decided, limits, ms, refund_of};
 
-// A script that had written a part of its state would leave a log that nobody can read.
+// A script that had written a part of its state would leave an unreadable log.
 #[test]
 pub(super) fn full_server_is_reported_and_nothing_changes() {
     let mut caller = Caller::start();

@@ -28,7 +28,7 @@ pub(super) fn all_or_nothing() {
 }
 
 #[test]
-pub(super) fn a_shadow_stands_in_nobodys_way() {
+pub(super) fn shadow_keys_never_block_other_keys() {
     let mut caller = Caller::start();
     let wide = limits(Algorithm::Gcra, &[(5, 60_000)]);
     let tight = limits(Algorithm::Fixed, &[(1, 60_000)]);
@@ -45,9 +45,9 @@ pub(super) fn a_shadow_stands_in_nobodys_way() {
     assert_eq!((used(&mut caller, "a", &wide), used(&mut caller, "b", &tight)), (2, 1));
 }
 
-// Whoever wrote second would undo the first.
+// The second write would undo the first.
 #[test]
-pub(super) fn a_key_named_twice_is_refused() {
+pub(super) fn rejects_a_key_that_is_named_twice() {
     let mut caller = Caller::start();
     let limits = limits(Algorithm::Counter, &[(5, 60_000)]);
     let op = KeyOp { limits: &limits, op: Op::Check { cost: 1 } };
