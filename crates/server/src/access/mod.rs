@@ -1,7 +1,7 @@
 //! What clients may do: tokens with scopes for the data listeners, the token of the admin listener, and
 //! the requests that a browser sends for a foreign page.
 //!
-//! All protocols ask here. They only differ in where a token stands and how a refusal is written.
+//! All protocols use this module. They differ only in where the token is and how an error is written.
 
 mod origin;
 mod token;
@@ -63,7 +63,7 @@ pub struct AccessRules {
     pub anonymous: Option<Scopes>,
 }
 
-/// The rules in force. A reload replaces them.
+/// The current rules. A reload replaces them.
 pub type SharedRules = Arc<ArcSwap<AccessRules>>;
 
 /// How the clients of a listener are known without a token.

@@ -31,11 +31,11 @@ pub(super) fn run(arguments: &CheckArguments) -> u8 {
         return exit::FAILED;
     };
     let mut out = io::stdout().lock();
-    let _ = if arguments.json { writeln!(out, "{answer}") } else { tell(&mut out, &answer) };
+    let _ = if arguments.json { writeln!(out, "{answer}") } else { print(&mut out, &answer) };
     if allowed { exit::OK } else { exit::FAILED }
 }
 
-fn tell(out: &mut impl Write, answer: &Value) -> io::Result<()> {
+fn print(out: &mut impl Write, answer: &Value) -> io::Result<()> {
     let number = |name: &str| answer[name].as_f64().unwrap_or(0.0);
     if answer["allowed"] == true {
         writeln!(out, "allowed: {} of {} left", number("remaining"), number("limit"))

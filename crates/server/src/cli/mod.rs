@@ -121,7 +121,7 @@ fn serve(arguments: &ServeArguments) -> Result<u8, u8> {
     }
     let findings = config::start_findings(&crate::run::preflight(&loaded.settings));
     if !findings.is_empty() {
-        tell(&findings);
+        print_findings(&findings);
         return Err(exit::CONFIG);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -148,17 +148,17 @@ fn failed(error: &dyn Display, code: u8) -> u8 {
 fn load(arguments: &LoadArguments) -> Result<Loaded, u8> {
     match crate::config::load(&arguments.request()) {
         Ok(loaded) => {
-            tell(&loaded.warnings);
+            print_findings(&loaded.warnings);
             Ok(loaded)
         }
         Err(refused) => {
-            tell(&refused.findings);
+            print_findings(&refused.findings);
             Err(exit::CONFIG)
         }
     }
 }
 
-fn tell(findings: &[report::Diagnostic]) {
+fn print_findings(findings: &[report::Diagnostic]) {
     let mut out = io::stderr().lock();
     let _ = report::write_text(&mut out, findings, has_color(&io::stderr()));
 }

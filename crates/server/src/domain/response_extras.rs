@@ -1,4 +1,4 @@
-//! What a response tells besides its codes: fields for the client, metadata for other filters.
+//! Parts of a response besides its codes: fields for the client, metadata for other filters.
 
 use core::time::Duration;
 use std::time::SystemTime;

@@ -1,7 +1,7 @@
-//! The configuration at work.
+//! The engine: the current configuration, and all state.
 //!
-//! A [`Spec`] says what is wanted. The engine keeps the [`Plan`] in force, and replaces it without
-//! losing state or counters.
+//! A [`Spec`] describes a configuration. The engine keeps the current [`Plan`], and replaces it
+//! without losing state or counters.
 
 mod plan;
 
@@ -24,7 +24,7 @@ use crate::spec::Spec;
 /// The time for one store to report about its servers.
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The plan in force, and all state.
+/// The current plan, and all state.
 #[derive(Debug)]
 pub struct Engine {
     plan: ArcSwap<Plan>,
@@ -125,13 +125,13 @@ impl Engine {
         }
     }
 
-    /// Returns the plan in force.
+    /// Returns the current plan.
     pub fn plan(&self) -> Guard<Arc<Plan>> {
         self.plan.load()
     }
 
-    /// Puts another configuration in force. Gates that are in both keep their state, and those
-    /// whose quotas changed keep what can be kept, rounded conservatively. The state in memory of
+    /// Activates another configuration. Gates that are in both keep their state. Those whose quotas
+    /// changed keep as much of it as possible, rounded up. The state in memory of
     /// gates that are gone is kept for their longest window. If there is an error, nothing changes.
     ///
     /// # Errors
@@ -186,8 +186,7 @@ impl Engine {
         let _ = plan.share_memory(unused);
     }
 
-    /// Returns the stores of the plan in force that are in Redis, each with the names of all policies in
-    /// it.
+    /// Returns the Redis stores of the current plan, each with the names of all policies in it.
     pub fn redis_stores(&self) -> Vec<RedisStore> {
         let plan = Guard::into_inner(self.plan());
         let policies = |name: &str| {

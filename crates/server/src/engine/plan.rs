@@ -1,4 +1,4 @@
-//! The configuration in force: every gate by its name, and what leads to it.
+//! The current configuration: every gate by its name, and the rules that select it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::domain::{Domains, Statistics};
 use crate::gates::{GateFactory, StateId, StoreList, divide_memory};
 use crate::spec::{RuleSpec, Spec};
 
-/// A configuration in force. It never changes: a reload makes another one.
+/// An active configuration. It never changes: a reload creates another one.
 #[derive(Debug)]
 pub struct Plan {
     spec: Spec,

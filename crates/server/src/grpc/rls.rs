@@ -103,7 +103,7 @@ fn refused(refusal: AccessError) -> Status {
     Status::new(code, refusal.to_string())
 }
 
-/// Tells gRPC clients to try another server, or this one after `after`.
+/// Returns a status after which gRPC clients try another server, or this one after `after`.
 fn shed(after: Duration) -> Status {
     let details = ErrorDetails::with_retry_info(Some(after));
     Status::with_error_details(Code::Unavailable, "there is more to do than can be done", details)

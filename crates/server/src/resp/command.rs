@@ -489,7 +489,7 @@ impl<'a> Call<'a> {
             let name = shown(name);
             let meant = match nearest(&name, names) {
                 Some(near) => format!("did you mean '{near}'?"),
-                None => "SG.POLICIES tells which there are".to_owned(),
+                None => "SG.POLICIES lists the policies".to_owned(),
             };
             format!("ERR no policy '{name}': {meant}")
         })

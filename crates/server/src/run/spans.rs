@@ -1,7 +1,7 @@
-//! Spans of decisions, sent to a collector by OTLP over gRPC.
+//! Spans of decisions, sent to a collector with OTLP over gRPC.
 //!
-//! A decision is told when it is made, so its span begins in the past. Spans wait in a bounded queue
-//! for a thread of their own; what does not fit is left out. A collector that is down or slow costs
+//! A decision is reported after it is made, so its span begins in the past. Spans wait in a bounded
+//! queue for a dedicated thread; spans that do not fit are dropped. A collector that is down or slow costs
 //! spans and nothing else.
 
 use core::time::Duration;
@@ -40,7 +40,7 @@ pub struct Spans {
 const LAST: Duration = Duration::from_secs(2);
 
 impl Spans {
-    /// Begins to send. Whether somebody listens is found out on the way; within a runtime of tokio.
+    /// Starts to send spans. Must be called within a tokio runtime. The collector need not be reachable yet.
     ///
     /// # Errors
     ///
@@ -91,14 +91,14 @@ impl Spans {
     }
 }
 
-/// `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` count, if they say something.
+/// Honors `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` if they are set.
 fn resource(version: KeyValue) -> Resource {
-    let told = Resource::builder().with_attribute(version).build();
-    let name = told.get(&"service.name".into()).map(|name| name.to_string());
+    let detected = Resource::builder().with_attribute(version).build();
+    let name = detected.get(&"service.name".into()).map(|name| name.to_string());
     if name.is_some_and(|name| !name.starts_with("unknown_service")) {
-        return told;
+        return detected;
     }
-    let attributes = told.iter().map(|(key, value)| KeyValue::new(key.clone(), value.clone()));
+    let attributes = detected.iter().map(|(key, value)| KeyValue::new(key.clone(), value.clone()));
     let attributes: Vec<KeyValue> = attributes.collect();
     Resource::builder_empty().with_attributes(attributes).with_service_name("slidegate").build()
 }
@@ -133,7 +133,7 @@ impl Observer for Spans {
 
 /// The caller's span, as a parent.
 fn remote(trace: &TraceParent<'_>) -> Context {
-    // Both are so many hexadecimal digits: that was seen to when they were read.
+    // Both are valid hexadecimal numbers: they were checked when they were parsed.
     let trace_id = TraceId::from_hex(trace.trace_id()).unwrap_or(TraceId::INVALID);
     let parent_id = SpanId::from_hex(trace.parent_id()).unwrap_or(SpanId::INVALID);
     let flags = TraceFlags::default().with_sampled(trace.is_sampled());

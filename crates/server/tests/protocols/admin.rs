@@ -1,7 +1,7 @@
-//! The admin listener: who may ask, and whether what it tells is true and well formed.
+//! The admin listener: who has access, and that its pages are correct and well-formed.
 //!
-//! What could go wrong: a page that Prometheus throws away as a whole, series that grow with what
-//! clients send, an answer to somebody who has no token.
+//! What could go wrong: a page that Prometheus rejects as a whole, series that grow with what
+//! clients send, a reply to a client without a token.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -218,7 +218,7 @@ async fn health_and_version() {
 }
 
 #[tokio::test]
-async fn nothing_but_health_is_told_without_the_token() {
+async fn only_health_is_served_without_the_token() {
     let (engine, _clock) = engine(&spec());
     let mut state = AdminState::new(engine, Access::token(TOKEN).unwrap());
     state.reload = Some(Arc::new(|| Ok("done".to_owned())));
@@ -310,7 +310,7 @@ async fn a_store_that_fails_makes_unready_only_where_it_denies() {
     let answers = asker.post("/v1/batch", &batch).await.json();
     let remaining = |index: usize| answers["answers"][index]["remaining"].as_u64().unwrap();
     assert_eq!([1, 2].map(remaining), [2, 2], "{answers}");
-    // Asks of one key at once: which of them a shared store judges first is left open.
+    // Concurrent asks of one key: a shared store may decide them in any order.
     let mut same = [0, 3].map(remaining);
     same.sort_unstable();
     assert_eq!(same, [1, 2], "{answers}");
@@ -336,7 +336,7 @@ async fn a_store_that_fails_makes_unready_only_where_it_denies() {
     assert_eq!((&open["allowed"], &open["degraded"]), (&json!(true), &json!(true)));
     let peek = asker.post("/v1/peek", &json!({"policy": "open", "key": "b"})).await;
     assert_eq!((peek.status, peek.field("retry-after")), (503, Some("1")));
-    assert!(!peek.text().contains("127.0.0.1"), "it tells where the store is: {}", peek.text());
+    assert!(!peek.text().contains("127.0.0.1"), "it reveals the store's address: {}", peek.text());
     // For a moment, while the breaker probes the store, the daemon is ready again.
     let unready = poll_async("the breaker to be open", async || {
         let ready = client.get("/readyz").await.json();
@@ -354,7 +354,7 @@ async fn a_store_that_fails_makes_unready_only_where_it_denies() {
     );
     assert_eq!(ready["notes"].as_array().unwrap().len(), 2, "{ready}");
     assert_eq!(client.get("/livez").await.status, 200);
-    // A store that gives no answer holds up nobody who asks for metrics.
+    // A store that does not reply delays no metrics.
     engine.refresh_stats().await;
     let page = parse(client.get("/metrics").await.text());
     assert!(!page.contains_key("rate_limit_store_memory_bytes"));

@@ -90,7 +90,7 @@ async fn denials_all_or_a_sample() {
 }
 
 #[tokio::test]
-async fn secret_keys_are_told_apart_and_not_told() {
+async fn secret_keys_are_distinguishable_but_not_readable() {
     let folder = Folder::new("audit_secret");
     let settings = settings(&folder, AuditDecisions::All);
     ask(&settings, true).await;

@@ -1,7 +1,7 @@
 //! Forward auth: by itself, and behind a real nginx and a real Caddy.
 //!
-//! What could go wrong: a header or a spelling of the path by which a client gets past its limit, uses
-//! up that of somebody else, or is judged for a request that it did not make.
+//! What could go wrong: a header or a spelling of the path with which a client evades its limit, uses
+//! up that of another client, or is limited for a request that it did not make.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -94,9 +94,9 @@ async fn all_rules_that_match_apply_and_a_denial_costs_nothing() {
         let answer = ask(&mut proxy, "/auth", &family("POST", "/login?next=/", "192.0.2.1")).await;
         assert_eq!(answer.status, 204);
         assert_eq!(answer.body, b"");
-        let told =
+        let expected =
             format!("\"login\";r={};t=3600, \"all\";r={};t=3600", LIMIT - number, 1000 - number);
-        assert_eq!(answer.field("ratelimit"), Some(told.as_str()));
+        assert_eq!(answer.field("ratelimit"), Some(expected.as_str()));
     }
     let denied = ask(&mut proxy, "/auth", &caddy("POST", "/login", "192.0.2.1")).await;
     assert_eq!(denied.status, 429);
@@ -201,7 +201,7 @@ fn shown(language: &str, port: u16, service: SocketAddr, slidegate: SocketAddr) 
         .replace("127.0.0.1:8080", &slidegate.to_string())
 }
 
-/// Ways to say one is somebody else, or asks for something else; another one for every request.
+/// Returns forged headers that claim another client or another request, different for each number.
 fn forged(number: usize) -> String {
     let kinds = [
         format!("X-Forwarded-For: 203.0.113.{number}\r\n"),
@@ -236,16 +236,16 @@ async fn behind(
             let length =
                 format!("content-length: 0\r\ntraceparent: 00-{TRACE}-00f067aa0ba902b7-01\r\n");
             let answer = connection.send("POST", path, &(length + &forged(number)), "").await;
-            let told = answer.field("ratelimit").unwrap_or_else(|| panic!("{answer:?}"));
+            let field = answer.field("ratelimit").unwrap_or_else(|| panic!("{answer:?}"));
             if (number as u64) < LIMIT {
                 assert_eq!((answer.status, answer.text()), (200, "served"), "{path}");
                 let left = LIMIT - 1 - number as u64;
-                assert!(told.starts_with(&format!("\"login\";r={left};t=3600,")), "{told}");
+                assert!(field.starts_with(&format!("\"login\";r={left};t=3600,")), "{field}");
             } else {
                 assert_eq!(answer.status, 429, "{path} {answer:?}");
                 assert_eq!(answer.field("retry-after"), Some("3600"));
                 assert_eq!(answer.field("cache-control"), Some("no-store"));
-                assert!(told.starts_with("\"login\";r=0;t=3600,"), "{told}");
+                assert!(field.starts_with("\"login\";r=0;t=3600,"), "{field}");
                 // The problem reaches the client, with the trace of its request.
                 assert_eq!(answer.field("content-type"), Some("application/problem+json"));
                 let problem = answer.json();
@@ -262,7 +262,7 @@ async fn behind(
         assert_eq!(connection.get("/login").await.status, 200);
         upstream.served.fetch_sub(1, Ordering::Relaxed);
     }
-    // Without anybody to ask, nothing goes through.
+    // Without the daemon, no request passes.
     slidegate.end().await.unwrap();
     let mut connection = Client::connect(proxy.address()).await;
     assert_eq!(connection.get("/").await.status, down);
@@ -270,24 +270,24 @@ async fn behind(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nginx_as_documented_lets_nobody_past() {
+async fn nginx_as_documented_enforces_the_limit() {
     let start = |service, slidegate| {
         ReverseProxy::nginx_server(|port| shown("nginx", port, service, slidegate))
     };
     behind(start, 500).await;
 }
 
-// As the page says how.
+// Configured as the page describes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nginx_lets_requests_through_when_nobody_answers_if_told_to() {
+async fn nginx_fails_open_if_configured_so() {
     let (service, gone) = (Running::of(Arc::new(Upstream::default())).await, slidegate().await);
-    let (service, nobody) = (service.address, gone.address);
+    let (service, absent) = (service.address, gone.address);
     gone.end().await.unwrap();
     let said = ["error_page 500 502 504 = @open;", "location @open { return 204; }"];
     assert!(said.iter().all(|line| PAGE.contains(line)));
     let start = move || {
         ReverseProxy::nginx_server(|port| {
-            shown("nginx", port, service, nobody)
+            shown("nginx", port, service, absent)
                 .replace("internal;", &format!("internal; {}", said[0]))
                 .replace("location @limited", &format!("{} location @limited", said[1]))
         })
@@ -298,7 +298,7 @@ async fn nginx_lets_requests_through_when_nobody_answers_if_told_to() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn caddy_as_documented_lets_nobody_past() {
+async fn caddy_as_documented_enforces_the_limit() {
     let start = |service, slidegate| {
         ReverseProxy::caddy(|port| shown("caddyfile", port, service, slidegate))
     };

@@ -87,7 +87,7 @@ async fn a_canary_is_enforced_for_its_share_of_keys_and_always_the_same() {
 }
 
 #[tokio::test]
-async fn a_candidate_is_judged_beside_and_denies_nobody() {
+async fn candidates_are_evaluated_but_deny_no_request() {
     let quotas = vec![Quota::per_minute(1)];
     let candidate = CandidateSpec { quotas, algorithm: Algorithm::Log };
     let (engine, _) =
@@ -104,16 +104,16 @@ async fn several_limits_are_all_or_nothing_and_shadows_stand_in_nobodys_way() {
     let ask =
         |name: &str| Ask { gate: plan.gate(name).unwrap(), key: b"k", tier: None, cost: Cost::ONE };
     let asks = [ask("wide"), ask("narrow"), ask("shadow")];
-    let mut told = Vec::new();
+    let mut results = Vec::new();
     for _ in 0..3 {
         let answers = check_all(&asks, None, Caller::IN_PROCESS).await;
-        told.push(
+        results.push(
             answers.iter().map(|it| (it.decision.is_allowed(), it.is_over())).collect::<Vec<_>>(),
         );
     }
-    assert_eq!(told[0], [(true, false), (true, false), (true, false)]);
-    assert_eq!(told[1], [(true, false), (true, false), (true, true)]);
-    assert_eq!(told[2], [(false, false), (false, true), (false, true)]);
+    assert_eq!(results[0], [(true, false), (true, false), (true, false)]);
+    assert_eq!(results[1], [(true, false), (true, false), (true, true)]);
+    assert_eq!(results[2], [(false, false), (false, true), (false, true)]);
     drop(plan);
     assert_eq!(used(&engine, "wide", "k").await, 2);
     assert_eq!(used(&engine, "shadow", "k").await, 1);
@@ -253,7 +253,7 @@ async fn a_restart_forgives_nothing() {
 }
 
 #[tokio::test]
-async fn a_damaged_snapshot_stops_the_start_unless_told_otherwise() {
+async fn a_damaged_snapshot_stops_the_start_unless_results_otherwise() {
     let folder = Folder::new("a_damaged_snapshot");
     let snapshots = Snapshots::new(&folder.0).unwrap();
     let spec = spec([policy("api", 3)]);

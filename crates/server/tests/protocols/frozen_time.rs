@@ -8,10 +8,10 @@ use std::time::Duration;
 use slidegate_testkit::server::poll_async;
 use tokio::time::Instant;
 
-/// The clock of tokio's timers, which stands still but for [`until`](FrozenTime::until).
+/// The clock of tokio's timers, which moves only in [`until`](FrozenTime::until).
 ///
-/// Sockets work as ever. So whatever a client does while the clock stands is in time, and a timeout
-/// expires only when the test wants it to. The runtime must have a single thread.
+/// Sockets work as usual. So no timeout expires while a client sends or receives; it expires only when
+/// the test advances the clock. The runtime must have a single thread.
 pub(crate) struct FrozenTime {
     _end: mpsc::Sender<()>,
 }

@@ -48,7 +48,7 @@ fn assert_problem(answer: &Answer, status: u16, words: &[&str]) {
 }
 
 #[tokio::test]
-async fn a_check_counts_and_tells_where_the_quotas_stand() {
+async fn check_counts_and_returns_the_status_of_each_quota() {
     let (server, clock) = api(&spec()).await;
     let mut client = Client::connect(server.address).await;
     let ask = json!({"policy": "api", "key": "alice"});
@@ -56,7 +56,7 @@ async fn a_check_counts_and_tells_where_the_quotas_stand() {
         let answer = client.post("/v1/check", &ask).await;
         assert_eq!(answer.status, 200);
         assert_eq!(answer.field("content-type"), Some("application/json"));
-        // Who asks is not who is limited, and is not to slow down.
+        // The caller is not the limited client, and must not slow down.
         for field in ["ratelimit", "ratelimit-policy", "x-ratelimit-limit", "retry-after"] {
             assert_eq!(answer.field(field), None);
         }
@@ -150,7 +150,7 @@ async fn a_denial_is_an_error_only_when_asked_for() {
 }
 
 #[tokio::test]
-async fn limits_that_are_not_enforced_deny_nobody_and_tell_no_client() {
+async fn limits_that_are_not_enforced_deny_no_request_and_send_no_fields() {
     let (server, _clock) = api(&spec()).await;
     let mut client = Client::connect(server.address).await;
     let ask = json!({"policy": "shadow", "key": "x"});
@@ -175,8 +175,8 @@ async fn several_quotas_and_their_fields() {
     let (server, _clock) = api(&spec()).await;
     let mut client = Client::connect(server.address).await;
     let answer = client.post("/v1/check?status=429", &json!({"policy": "two", "key": "x"})).await;
-    let told = "\"two-1s\";r=1;t=1, \"two-3600s\";r=999;t=3600";
-    assert_eq!(answer.field("ratelimit"), Some(told));
+    let field = "\"two-1s\";r=1;t=1, \"two-3600s\";r=999;t=3600";
+    assert_eq!(answer.field("ratelimit"), Some(field));
     let quotas = &answer.json()["quotas"];
     assert_eq!((&quotas[0]["window"], &quotas[1]["window"]), (&json!(1), &json!(3600)));
     assert_eq!(quotas[1]["remaining"], 999);
@@ -299,7 +299,7 @@ async fn what_was_taken_can_be_looked_at_given_back_and_settled() {
 }
 
 #[tokio::test]
-async fn policies_are_told() {
+async fn policies_are_listed() {
     let (server, _clock) = api(&spec()).await;
     let mut client = Client::connect(server.address).await;
     let all = client.get("/v1/policies").await.json();
@@ -322,7 +322,7 @@ async fn policies_are_told() {
 }
 
 #[tokio::test]
-async fn what_is_asked_wrongly_is_told_with_what_to_do() {
+async fn invalid_requests_get_an_error_with_what_to_do() {
     let (server, _clock) = api(&spec()).await;
     let mut client = Client::connect(server.address).await;
     let key = "k".repeat(1024);
@@ -445,7 +445,7 @@ fn posted(key: &str, blanks: usize, field: &str) -> [String; 2] {
 }
 
 #[tokio::test]
-async fn the_document_describes_what_is_in_force() {
+async fn openapi_document_describes_the_current_configuration() {
     let (server, _clock) = api(&spec()).await;
     let mut client = Client::connect(server.address).await;
     let document = client.get("/openapi.json").await;

@@ -50,14 +50,14 @@ impl Running {
         Self::with(handler, ServeLimits::default(), Connections::new("http", 100)).await
     }
 
-    /// Tells it to end; what remains is waited for by what is handed out.
+    /// Stops the server. The returned handle finishes when all connections have ended.
     pub(crate) fn end(self) -> JoinHandle<()> {
         let _ = self.end.send(());
         self.task
     }
 }
 
-/// An engine whose clock stands until it is moved.
+/// Returns an engine with a manual clock.
 pub(crate) fn engine(spec: &Spec) -> (Arc<Engine>, ManualClock) {
     let clock = ManualClock::new(EPOCH);
     let engine = Engine::with_clock(spec, Some(clock.clone()), &mut NoRestore).unwrap();

@@ -1,7 +1,7 @@
 //! What clients must not be able to do: hold a connection, fill memory, end the process.
 //!
-//! What could go wrong: a slow or greedy client that others pay for. The clock stands still until a test
-//! moves it, so that nothing depends on how fast the machine is.
+//! What could go wrong: a slow or greedy client that others pay for. The clock moves only when a
+//! test advances it, so that nothing depends on the speed of the machine.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -106,7 +106,7 @@ async fn who_does_not_take_answers_is_cut() {
     let time = FrozenTime::new();
     let server = start(ServeLimits { write_timeout: SHORT, ..long() }, 10).await;
     let mut client = Client::connect(server.address).await;
-    // More answers than all buffers on the way hold, and nobody reads them.
+    // More replies than all buffers hold, and the client does not read them.
     let asks = "GET /openapi.json HTTP/1.1\r\nhost: test\r\n\r\n".repeat(100);
     let flood = async { while client.try_write(asks.as_bytes()).await {} };
     time.until(SHORT, "the client to be cut", flood).await;
@@ -178,7 +178,7 @@ async fn too_many_connections_are_turned_away_and_others_go_on() {
     assert_eq!(fourth.get("/v1/policies").await.status, 200);
 }
 
-/// Panics when it is told to, at once or after it has waited.
+/// A handler that panics on request, at once or after a wait.
 struct Fragile {
     is_calm: AtomicBool,
 }
@@ -211,7 +211,7 @@ async fn a_panic_is_answered_and_ends_nothing() {
     assert_eq!(client.get("/").await.text(), "calm");
 }
 
-/// Answers when it is told to.
+/// A handler that replies on request.
 #[derive(Default)]
 struct Patient {
     is_asked: AtomicBool,
@@ -227,7 +227,7 @@ impl Handle for Patient {
 }
 
 #[tokio::test]
-async fn what_is_under_way_at_the_end_is_answered() {
+async fn requests_in_flight_at_shutdown_are_answered() {
     let handler = Arc::new(Patient::default());
     let server = Running::with(Arc::clone(&handler), long(), Connections::new("http", 10)).await;
     let (address, connections) = (server.address, Arc::clone(&server.connections));

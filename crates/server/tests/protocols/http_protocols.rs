@@ -1,4 +1,4 @@
-//! The same API by TLS and by HTTP/2.
+//! The same API over TLS and over HTTP/2.
 //!
 //! What could go wrong: a certificate that is replaced only on paper, a client that passes for verified,
 //! a stream of HTTP/2 that holds up or ends the others.
@@ -53,7 +53,7 @@ fn provider() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// With `clients`, everybody must show a certificate of that authority.
+/// With `clients`, every client must present a certificate of that authority.
 fn server_config(own: &Certificates, clients: Option<&Certificates>) -> ServerConfig {
     let builder = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
@@ -80,7 +80,7 @@ fn client_config(trusted: &Certificates, own: Option<&Certificates>) -> ClientCo
     }
 }
 
-/// Serves by TLS for as long as the test runs.
+/// Serves over TLS for as long as the test runs.
 async fn serve<H: Handle>(
     handler: H,
     tls: &TlsConfig,
@@ -100,7 +100,7 @@ async fn serve<H: Handle>(
     (address, connections)
 }
 
-/// The whole answer to one request by TLS, as text; `None` if there is none.
+/// Returns the whole reply to one request over TLS, as text, or `None` if there is no reply.
 async fn ask(address: SocketAddr, config: ClientConfig) -> Option<String> {
     let stream = TcpStream::connect(address).await.ok()?;
     let name = ServerName::try_from("localhost").unwrap();
@@ -127,7 +127,7 @@ async fn a_certificate_is_replaced_while_it_is_used() {
     assert!(ask(address, client_config(&new, None)).await.unwrap().contains("\"remaining\":98"));
 }
 
-/// Says whether the client was verified.
+/// A handler that replies with the client's verification status.
 struct Verified;
 
 impl Handle for Verified {
@@ -168,7 +168,7 @@ async fn who_does_not_greet_is_cut() {
     let closed = time.until(header_timeout, "the connection to be closed", closed).await;
     assert_eq!(closed.unwrap_or(0), 0);
     assert_eq!(connections.cut.get(), 1);
-    // One that does not speak TLS is told nothing that is HTTP.
+    // A client that does not speak TLS gets no HTTP reply.
     let mut plain = TcpStream::connect(address).await.unwrap();
     plain.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
     let _ = plain.read_to_end(&mut bytes).await;
@@ -226,7 +226,7 @@ type Pieces =
     StreamBody<tokio_stream::wrappers::ReceiverStream<Result<Frame<Bytes>, std::io::Error>>>;
 
 #[tokio::test]
-async fn a_slow_body_holds_up_nobody_else() {
+async fn slow_body_does_not_delay_other_requests() {
     let (engine, _clock) = engine(&spec());
     let time = FrozenTime::new();
     let settings = HttpSettings::default();

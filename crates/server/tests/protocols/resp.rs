@@ -107,7 +107,7 @@ async fn redis_py_asks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_command_of_ours() {
+async fn every_slidegate_command() {
     let server = Server::start().await;
     let reserved = server.cli(&["SG.RESERVE", "api", "k", "COST", "3"]);
     let (five, receipt) = reserved.rsplit_once(' ').unwrap();
@@ -167,7 +167,7 @@ async fn errors_name_what_is_wrong() {
     let server = Server::start().await;
     for (command, expected) in [
         ("SG.CHECK aip k", "-ERR no policy 'aip': did you mean 'api'?\r\n"),
-        ("SG.CHECK zzz k", "-ERR no policy 'zzz': SG.POLICIES tells which there are\r\n"),
+        ("SG.CHECK zzz k", "-ERR no policy 'zzz': SG.POLICIES lists the policies\r\n"),
         ("SG.CHEK api k", "-ERR unknown command 'SG.CHEK': did you mean 'sg.check'?\r\n"),
         ("SET k 1", "-ERR unknown command 'SET'\r\n"),
         (
@@ -219,7 +219,7 @@ async fn a_transaction_runs_its_commands_at_exec() {
             "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*4\r\n\
              *5\r\n:1\r\n:3\r\n:2\r\n:0\r\n:60000\r\n\
              *5\r\n:0\r\n:3\r\n:2\r\n:-1\r\n:60000\r\n\
-             -ERR no policy 'none': SG.POLICIES tells which there are\r\n+PONG\r\n\
+             -ERR no policy 'none': SG.POLICIES lists the policies\r\n+PONG\r\n\
              *1\r\n:1\r\n",
         )
         .await;

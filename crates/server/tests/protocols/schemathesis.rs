@@ -1,8 +1,8 @@
 //! schemathesis against the document that the server gives of itself.
 //!
-//! It makes requests that the document allows and requests that it forbids, a bounded number of them by
-//! a fixed seed, and finds answers that the document does not tell of, good requests that are refused,
-//! bad ones that are not, and errors of the server.
+//! It generates a bounded number of valid and invalid requests from a fixed seed. It reports replies that
+//! the document does not describe, valid requests that are rejected, invalid ones that are accepted, and
+//! server errors.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::http_client::{Client, Running, engine};
 
 const REQUIREMENTS: &str = include_str!("schemathesis_files/requirements.txt");
 
-/// So many requests of each kind to each path.
+/// The number of requests of each kind to each path.
 const EXAMPLES: &str = "25";
 
 fn spec() -> Spec {
@@ -95,11 +95,11 @@ async fn schemathesis_finds_nothing() {
         fs::write(&path, document.to_string()).unwrap();
         let address = address.clone();
         let output = tokio::task::spawn_blocking(move || run(&path, &address, mode)).await.unwrap();
-        let told = String::from_utf8_lossy(&output.stdout);
+        let report = String::from_utf8_lossy(&output.stdout);
         let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{name}: {told}{errors}");
+        assert!(output.status.success(), "{name}: {report}{errors}");
         // It did ask.
-        assert!(told.contains("Tested: 15"), "{name}: {told}");
+        assert!(report.contains("Tested: 15"), "{name}: {report}");
         assert_eq!(server.connections.panics.get(), 0);
     }
 }

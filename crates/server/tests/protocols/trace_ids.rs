@@ -1,7 +1,7 @@
 //! Trace ids on denials, errors and in the audit log, over real sockets.
 //!
-//! What could go wrong: a denial that cannot be found in the traces, one that names somebody else's
-//! trace, or a client that writes whatever it likes into answers and logs.
+//! What could go wrong: a denial that cannot be found in the traces, one with the trace id of another
+//! request, or a client that can write arbitrary text into replies and logs.
 
 use std::fs;
 use std::path::PathBuf;
@@ -131,9 +131,9 @@ async fn a_denial_names_its_trace_in_the_answer_and_in_the_audit_log() {
     }
     let lines = audited.lines(10).await;
     let traces: Vec<_> = lines.iter().map(|line| line.get("trace_id").cloned()).collect();
-    let (told, none) = (Some(json!(TRACE)), None);
+    let (expected, none) = (Some(json!(TRACE)), None);
     // A look is not a decision.
-    assert_eq!(traces, [told, none].into_iter().cycle().take(10).collect::<Vec<_>>());
+    assert_eq!(traces, [expected, none].into_iter().cycle().take(10).collect::<Vec<_>>());
 }
 
 #[tokio::test]
@@ -154,15 +154,15 @@ async fn so_do_several_together_errors_and_forward_auth() {
         {"policy": "one", "key": "new"}, {"policy": "one", "key": "a"}, {"policy": "on", "key": "a"},
     ]});
     let several = client.send("POST", "/v1/batch", &fields, &several.to_string()).await.json();
-    let told: Vec<_> = (0..3).map(|at| several["answers"][at].get("trace_id").cloned()).collect();
-    assert_eq!(told, [None, Some(json!(TRACE)), Some(json!(TRACE))], "{several}");
+    let expected: Vec<_> = (0..3).map(|at| several["answers"][at].get("trace_id").cloned()).collect();
+    assert_eq!(expected, [None, Some(json!(TRACE)), Some(json!(TRACE))], "{several}");
 
     for (method, path, status) in
         [("GET", "/v1/chekc", 404), ("PUT", "/v1/check", 405), ("POST", "/v1/check", 400)]
     {
         let refused = client.send(method, path, &fields, "{").await;
-        let told = (refused.status, refused.json()["trace_id"].clone());
-        assert_eq!(told, (status, json!(TRACE)), "{path}");
+        let expected = (refused.status, refused.json()["trace_id"].clone());
+        assert_eq!(expected, (status, json!(TRACE)), "{path}");
     }
 
     let original = "x-original-method: GET\r\nx-original-uri: /\r\nx-original-host: a.example\r\n";

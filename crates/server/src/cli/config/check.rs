@@ -24,7 +24,7 @@ pub struct CheckOptions {
     pub colors: bool,
 }
 
-/// Checks each request by itself, and tells all that is wrong with it.
+/// Checks each request separately, and reports all of its errors.
 ///
 /// Ends with 78 when something is.
 pub fn check(requests: &[Request], options: CheckOptions, out: &mut dyn Write) -> u8 {
@@ -38,7 +38,7 @@ pub fn check(requests: &[Request], options: CheckOptions, out: &mut dyn Write) -
         if count > 0 {
             code = exit::CONFIG;
         }
-        if let Err(error) = tell(request, &outcome, count, options, out) {
+        if let Err(error) = print(request, &outcome, count, options, out) {
             return written(Err(error), code);
         }
     }
@@ -77,7 +77,7 @@ pub(in crate::cli) fn start_findings(problems: &[String]) -> Vec<Diagnostic> {
     problems.iter().map(finding).collect()
 }
 
-fn tell(
+fn print(
     request: &Request,
     outcome: &Outcome,
     bad: usize,

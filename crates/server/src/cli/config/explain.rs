@@ -109,7 +109,7 @@ fn rules(loaded: &Loaded, request: &HttpRequest) -> (bool, Vec<String>, Value) {
     for rule in &loaded.spec.rules {
         let found = request.match_rule(rule);
         any |= !matches!(found, RuleMatch::Passes(_));
-        objects.push(tell_rule(loaded, rule, request.tier(rule), &found, &mut lines));
+        objects.push(describe_rule(loaded, rule, request.tier(rule), &found, &mut lines));
     }
     if !any {
         lines.push("no rule applies: the request is allowed and not counted".to_owned());
@@ -117,7 +117,7 @@ fn rules(loaded: &Loaded, request: &HttpRequest) -> (bool, Vec<String>, Value) {
     (any, lines, json!({"met": any, "rules": objects}))
 }
 
-fn tell_rule(
+fn describe_rule(
     loaded: &Loaded,
     rule: &RuleSpec,
     tier: Option<&str>,
@@ -199,7 +199,7 @@ fn walk<'a>(domain: &'a DomainSpec, entries: &'a [(String, String)]) -> Vec<Leve
 fn descriptor(domain: &DomainSpec, entries: &[(String, String)]) -> (bool, Vec<String>, Value) {
     let steps = walk(domain, entries);
     let mut lines = vec![format!("domain {}", domain.name)];
-    lines.extend(steps.iter().map(tell_step));
+    lines.extend(steps.iter().map(describe_step));
     let last = steps.last().and_then(|step| step.met).filter(|_| steps.len() == entries.len());
     let (met, verdict) = match last {
         None => (false, "no entry of the tree matches: not limited".to_owned()),
@@ -214,7 +214,7 @@ fn descriptor(domain: &DomainSpec, entries: &[(String, String)]) -> (bool, Vec<S
                     (_, true) => ", in quota mode: denies only if all others in quota mode deny",
                     _ => "",
                 };
-                (true, format!("{}{mode}, counted in {}", tell_limit(limit), domain.store))
+                (true, format!("{}{mode}, counted in {}", describe_limit(limit), domain.store))
             }
         },
     };
@@ -223,14 +223,14 @@ fn descriptor(domain: &DomainSpec, entries: &[(String, String)]) -> (bool, Vec<S
     if let Some(counted) = &counted {
         lines.push(format!("counted by: {counted}"));
     }
-    let path: Vec<String> = steps.iter().map(|step| tell_step(step).trim().to_owned()).collect();
+    let path: Vec<String> = steps.iter().map(|step| describe_step(step).trim().to_owned()).collect();
     let object = json!({
         "met": met, "domain": domain.name, "path": path, "limit": verdict, "counted_by": counted,
     });
     (met, lines, object)
 }
 
-fn tell_step(step: &LevelMatch<'_>) -> String {
+fn describe_step(step: &LevelMatch<'_>) -> String {
     let (key, value) = step.entry;
     let entry = if value.is_empty() { key.clone() } else { format!("{key}={value}") };
     match step.met {
@@ -247,7 +247,7 @@ fn tell_step(step: &LevelMatch<'_>) -> String {
     }
 }
 
-fn tell_limit(limit: &LimitSpec) -> String {
+fn describe_limit(limit: &LimitSpec) -> String {
     let name = limit.name.as_ref().map(|name| format!("limit {name}: ")).unwrap_or_default();
     let replaces = match limit.replaces.as_slice() {
         [] => String::new(),

@@ -116,7 +116,7 @@ fn play(
     for test in &scenario.tests {
         let failure = run(&loaded, test).err();
         tally.count(failure.as_ref());
-        tell(test, failure.as_ref(), options.json, out)?;
+        print(test, failure.as_ref(), options.json, out)?;
     }
     Ok(())
 }
@@ -132,7 +132,7 @@ fn into_memory(spec: &mut Spec) {
     }
 }
 
-fn tell(
+fn print(
     test: &Test,
     failure: Option<&Failure>,
     json: bool,
@@ -252,11 +252,11 @@ fn ask_domain(
     let options = Options::from(&loaded.settings);
     let response = ready(answer(plan.domains(), &question, &options, Caller::IN_PROCESS))?
         .map_err(|error| error.to_string())?;
-    let judged = || response.statuses.iter().filter(|status| status.limit.is_some());
-    let over = judged().filter(|status| status.code == Code::OverLimit);
+    let limited = || response.statuses.iter().filter(|status| status.limit.is_some());
+    let over = limited().filter(|status| status.code == Code::OverLimit);
     Ok(ActualDecision {
         allowed: response.overall == Code::Ok,
-        remaining: judged().map(|status| u64::from(status.remaining)).min(),
+        remaining: limited().map(|status| u64::from(status.remaining)).min(),
         retry_after: over.filter_map(|status| status.until).max(),
     })
 }

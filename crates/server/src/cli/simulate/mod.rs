@@ -181,7 +181,7 @@ fn reading(arguments: &ReadArguments) -> Result<(LineOptions, Filter), Failure> 
     Ok((options, filter))
 }
 
-/// The files that the arguments name. A pattern stands for all files that match it.
+/// The files that the arguments name. A pattern expands to all files that match it.
 fn expand(files: &[String]) -> Result<Vec<PathBuf>, Failure> {
     let mut paths = Vec::new();
     for file in files {

@@ -24,23 +24,23 @@ async fn serve(calls: Vec<Call>) {
 
 #[tokio::test]
 async fn ready_calls_run_before_the_connection_is_polled_again() {
-    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
     let call = |number: u32| {
-        let tell = tell.clone();
-        Box::pin(async move { tell.send(number).unwrap() }) as Call
+        let sender = sender.clone();
+        Box::pin(async move { sender.send(number).unwrap() }) as Call
     };
     serve(vec![call(1), Box::pin(async { panic!("as the test wants it") }), call(2)]).await;
-    assert_eq!([told.try_recv(), told.try_recv()], [Ok(1), Ok(2)]);
+    assert_eq!([receiver.try_recv(), receiver.try_recv()], [Ok(1), Ok(2)]);
 }
 
 #[tokio::test]
 async fn pending_calls_finish_later() {
-    let (tell, told) = tokio::sync::oneshot::channel();
+    let (sender, receiver) = tokio::sync::oneshot::channel();
     serve(vec![Box::pin(async {
         tokio::time::sleep(Duration::from_millis(5)).await;
         tokio::task::yield_now().await;
-        tell.send(7).unwrap();
+        sender.send(7).unwrap();
     })])
     .await;
-    assert_eq!(told.await, Ok(7));
+    assert_eq!(receiver.await, Ok(7));
 }

@@ -79,7 +79,7 @@ fn charge_all_owes_a_batch_that_crosses_the_limit() {
     assert_eq!(ask(6).overall, Code::Ok);
     house.clock.advance(30 * SECOND);
     assert_eq!(ask(0).overall, Code::Ok, "four are left");
-    // Charged after the fact: denied, and on record all the same, twelve above the limit.
+    // Charged afterwards: denied but still recorded, twelve above the limit.
     assert_eq!(ask(16).overall, Code::OverLimit);
     assert_eq!(ask(0).overall, Code::OverLimit);
     // When nothing is left, nothing is added: the wait does not grow.

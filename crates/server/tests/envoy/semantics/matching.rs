@@ -8,7 +8,7 @@ use slidegate_server::spec::{DescriptorSpec, Unit};
 use super::setup::*;
 
 #[test]
-fn a_key_without_a_value_counts_every_value_apart() {
+fn key_without_a_value_counts_each_value_separately() {
     let house = House::new(vec![minute("user", 2)]);
     assert_eq!(house.passes(&[("user", "alice")]), 2);
     assert_eq!(house.passes(&[("user", "bob")]), 2);
@@ -78,7 +78,7 @@ fn a_descriptor_without_a_limit_is_known_and_not_limited() {
 }
 
 #[test]
-fn unlimited_passes_with_everything_left_and_no_limit_told() {
+fn unlimited_is_allowed_and_reports_no_limit() {
     let house = House::new(vec![with(key("internal"), |spec| spec.limit = Some(unlimited()))]);
     let status = house.one(&[("internal", "x")]);
     assert_eq!(status.code, Code::Ok);
@@ -100,7 +100,7 @@ fn zero_requests_deny_everything() {
 }
 
 #[test]
-fn keys_and_values_meet_as_in_the_reference_but_are_counted_apart() {
+fn keys_and_values_match_as_in_the_reference_but_are_counted_separately() {
     // There `a` with `b_c` and `a_b` with `c` are one; here they meet one limit with two counts.
     let house = House::new(vec![minute("a=b_c", 1)]);
     assert_eq!(house.passes(&[("a", "b_c")]), 1);
@@ -118,9 +118,9 @@ fn a_shared_threshold_is_one_count_for_all_that_match() {
     assert_eq!(house.one(&[("files", "a/2")]).remaining, 1);
     assert_eq!(house.one(&[("files", "a/")]).remaining, 0);
     assert_eq!(house.one(&[("files", "a/3")]).code, Code::OverLimit);
-    // Who names the pattern itself gets no count of its own.
+    // A value that equals the pattern has no separate count.
     assert_eq!(house.one(&[("files", "a/*")]).code, Code::OverLimit);
-    // The pattern may be a level above the limit; what is below is still told apart.
+    // The pattern may be a level above the limit; the values below are still counted separately.
     assert_eq!(house.one(&[("dir", "d1"), ("user", "x")]).remaining, 1);
     assert_eq!(house.one(&[("dir", "d2"), ("user", "x")]).remaining, 0);
     assert_eq!(house.one(&[("dir", "d2"), ("user", "y")]).remaining, 1);
@@ -165,9 +165,9 @@ fn a_limit_that_comes_with_the_request_beats_the_configured_one() {
     // It needs no descriptor that matches.
     let unknown = Descriptor {
         limit: Some(Override { requests: 1, unit: Unit::Hour }),
-        ..descriptor(&[("nobody", "knows"), ("this", "")])
+        ..descriptor(&[("not", "known"), ("this", "")])
     };
     assert_eq!(house.ask(vec![unknown.clone()]).overall, Code::Ok);
     assert_eq!(house.ask(vec![unknown]).overall, Code::OverLimit);
-    assert_eq!(house.counted("shop.nobody_knows.this")[..2], [2, 1]);
+    assert_eq!(house.counted("shop.not_known.this")[..2], [2, 1]);
 }

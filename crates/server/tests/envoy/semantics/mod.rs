@@ -10,5 +10,5 @@ mod modes;
 mod settings;
 mod setup;
 mod shared;
-mod telling;
+mod response_extras;
 mod web;

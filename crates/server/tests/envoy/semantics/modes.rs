@@ -89,7 +89,7 @@ fn quotas_deny_only_together() {
 }
 
 #[test]
-fn beside_quotas_an_ordinary_limit_denies_alone() {
+fn ordinary_limits_deny_alone_next_to_quotas() {
     let house = House::new(vec![quota("quota", 10), minute("user", 1)]);
     let ask = || house.ask(vec![descriptor(&[("quota", "")]), descriptor(&[("user", "")])]);
     assert_eq!(remaining(&ask()), [9, 0]);

@@ -57,7 +57,7 @@ fn a_new_tree_keeps_the_counts_of_limits_that_stay() {
     let house = House::new(vec![minute("user", 3), minute("gone", 1)]);
     assert_eq!(house.one(&[("user", "a")]).remaining, 2);
     assert_eq!(house.one(&[("gone", "")]).remaining, 0);
-    // Higher, under a name, beside others, and then lower than what was used.
+    // A higher limit, with a name and among others; then one that is lower than the usage.
     house.engine.swap(&spec(vec![key("new"), named("user", 10, "users", &[])])).unwrap();
     assert_eq!(house.one(&[("user", "a")]).remaining, 8);
     assert_eq!(house.one(&[("gone", "")]).limit, None);
@@ -69,7 +69,7 @@ fn a_new_tree_keeps_the_counts_of_limits_that_stay() {
     // A bad one changes nothing.
     house.engine.swap(&spec(vec![key("")])).unwrap_err();
     assert_eq!(house.one(&[("user", "a")]).code, Code::OverLimit);
-    // Another unit is another window: it starts afresh.
+    // Another unit is another window: it starts from zero.
     house.engine.swap(&spec(vec![limited("user", 1, Unit::Hour)])).unwrap();
     assert_eq!(house.one(&[("user", "a")]).code, Code::Ok);
     house.engine.swap(&Spec::default()).unwrap();

@@ -13,7 +13,7 @@ use slidegate_server::engine::Engine;
 use slidegate_server::gates::NoRestore;
 use slidegate_server::spec::{DescriptorSpec, DomainSpec, LimitSpec, RateSpec, Spec, Unit};
 
-/// An engine in memory whose time stands still until it is moved.
+/// An engine in memory with a manual clock.
 pub(crate) struct House {
     pub(crate) engine: Engine,
     pub(crate) clock: ManualClock,

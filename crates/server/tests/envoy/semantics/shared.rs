@@ -1,6 +1,6 @@
-//! The same in a real Redis, and by every algorithm: what was taken elsewhere counts here, what is
-//! looked at or given back is judged by the limit's own number, and the failure mode answers for a
-//! store that is gone.
+//! The same in a real Redis, and with every algorithm: units that another process took count here,
+//! peeks and refunds use the limit's own number, and the failure mode decides while the store is
+//! unavailable.
 
 use slidegate::Algorithm;
 use slidegate_gate::Caller;
@@ -95,7 +95,7 @@ async fn the_failure_mode_of_the_domain_or_the_descriptor_answers_for_a_store_th
         (None, [None; 3]),
         (Some(Error), [None; 3]),
         (Some(Allow), [Some(Code::Ok); 3]),
-        // Units that cannot be given back deny nobody.
+        // Units that cannot be refunded deny no request.
         (Some(Deny), [Some(Code::OverLimit), Some(Code::OverLimit), Some(Code::Ok)]),
         (Some(Local), [Some(Code::Ok); 3]),
     ];
@@ -208,13 +208,13 @@ async fn by_its_own_number(engine: &Engine, algorithm: Algorithm, store: &str) {
     let over = ask(engine, &each, look()).await;
     assert_eq!(over.overall, Code::OverLimit, "{what}: owed");
     let back = Descriptor { is_negative_hits: true, ..hits(&[("user", "a")], 5) };
-    // GCRA knows no oldest units, and gives back one less, to the safe side.
+    // GCRA has no oldest units, and refunds one less, which may deny early but never over-admits.
     let expected = if algorithm == Algorithm::Gcra { [1] } else { [2] };
     assert_eq!(left(vec![back]).await, expected, "{what}: given back, the debt too");
 }
 
 #[tokio::test]
-async fn every_algorithm_judges_by_the_limits_own_number_in_memory() {
+async fn every_algorithm_applies_the_limits_own_number_in_memory() {
     for algorithm in algorithms() {
         let house = House::new(tree(algorithm));
         by_its_own_number(&house.engine, algorithm, "memory").await;
@@ -222,7 +222,7 @@ async fn every_algorithm_judges_by_the_limits_own_number_in_memory() {
 }
 
 #[tokio::test]
-async fn every_algorithm_judges_by_the_limits_own_number_in_redis() {
+async fn every_algorithm_applies_the_limits_own_number_in_redis() {
     let server = RedisServer::start().unwrap();
     for algorithm in algorithms() {
         let engine = Engine::new(&in_redis(&server, tree(algorithm)), &mut NoRestore).unwrap();

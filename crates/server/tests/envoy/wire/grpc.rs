@@ -160,7 +160,7 @@ async fn exactly_the_limit_passes_however_many_ask_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn health_is_told_under_every_name() {
+async fn health_is_reported_under_every_name() {
     let served = Served::start(&users(1, Unit::Minute), Options::default()).await;
     let mut client = HealthClient::new(channel(&served).await);
     let mut check = async |service: &str| {
@@ -174,7 +174,7 @@ async fn health_is_told_under_every_name() {
     for service in ["", NAME, "ratelimit"] {
         assert_eq!(check(service).await.unwrap(), 2, "{service} is not");
     }
-    assert_eq!(check("nobody").await.unwrap_err().code(), Code::NotFound);
+    assert_eq!(check("unknown").await.unwrap_err().code(), Code::NotFound);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -200,7 +200,7 @@ async fn reflection_names_the_service_and_shows_its_file() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_the_shutdown_nobody_listens_and_calls_have_ended() {
+async fn after_the_shutdown_the_port_is_closed_and_calls_have_ended() {
     let served = Served::start(&users(1_000_000, Unit::Day), Options::default()).await;
     let (address, engine) = (served.address, Arc::clone(&served.engine));
     let channel = channel(&served).await;

@@ -21,7 +21,7 @@ fn in_redis(server: &RedisServer, failure_mode: EnvoyFailureMode) -> Spec {
     spec
 }
 
-/// The statuses of three users after Redis was killed, each of whom has units left.
+/// Returns the statuses of three users after Redis was killed. All three have units left.
 async fn without_redis(failure_mode: EnvoyFailureMode, failure_mode_deny: bool) -> [u16; 3] {
     let mut server = RedisServer::start().unwrap();
     let served = Served::start(&in_redis(&server, failure_mode), Options::default()).await;

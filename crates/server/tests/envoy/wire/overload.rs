@@ -34,7 +34,7 @@ async fn a_call_without_room_is_unavailable_with_a_time_to_retry_and_others_go_o
     assert_eq!(shed.code(), Code::Unavailable);
     let retry = shed.get_details_retry_info().unwrap();
     assert!(retry.retry_delay.is_some_and(|delay| !delay.is_zero()), "{retry:?}");
-    // Whoever asks whether it lives is answered all the same.
+    // Health checks are answered even so.
     let health = HealthCheckRequest { service: String::new() };
     let health = HealthClient::new(channel.clone()).check(health).await.unwrap().into_inner();
     assert_eq!(health.status, 1);

@@ -226,12 +226,12 @@ async fn without_the_service(failure_mode_deny: bool) -> (u16, u16) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_the_service_requests_pass_if_envoy_is_told_so() {
+async fn without_the_service_requests_pass_if_envoy_fails_open() {
     assert_eq!(without_the_service(false).await, (429, 200));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_the_service_requests_fail_if_envoy_is_told_so() {
+async fn without_the_service_requests_fail_if_envoy_fails_closed() {
     assert_eq!(without_the_service(true).await, (429, 500));
 }
 

@@ -69,7 +69,7 @@ impl Served {
     }
 }
 
-/// Serves whoever comes until the other end of `stop` is dropped, and then until all have gone.
+/// Serves connections until the other end of `stop` is dropped, and then until all have closed.
 async fn accept(
     listener: TcpListener,
     service: Service,
@@ -92,7 +92,7 @@ async fn accept(
     open.join_all().await;
 }
 
-/// One domain with so many requests for every user.
+/// One domain with a limit of `requests` per `unit` for each user.
 pub(crate) fn users(requests: u32, unit: Unit) -> Spec {
     let rate = RateSpec { requests, unit, algorithm: Algorithm::Log };
     let limit =

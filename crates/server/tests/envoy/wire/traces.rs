@@ -1,4 +1,4 @@
-//! The conformance traces through gRPC: as far as Envoy's protocol can ask and tell.
+//! The conformance traces over gRPC, as far as Envoy's protocol can express them.
 
 use std::time::Duration;
 
@@ -90,9 +90,9 @@ fn rate(trace: &Trace) -> Option<RateSpec> {
     Some(RateSpec { requests, unit, algorithm })
 }
 
-/// The steps up to the first that the protocol has no words for, without what it does not tell: a
-/// receipt, what is left beside a denial, that a cost will never pass, and two waits at once.
-fn spoken(trace: &Trace) -> Vec<Step> {
+/// Returns the steps before the first one that the protocol cannot express. Expectations that it cannot
+/// report are removed: receipts, remaining units of a denial, costs that can never pass, second waits.
+fn expressible(trace: &Trace) -> Vec<Step> {
     let is_spoken = |step: &&Step| matches!(step.op, Op::Check | Op::Clock) && step.tier.is_none();
     let mut steps: Vec<Step> = trace
         .steps
@@ -137,7 +137,8 @@ fn traces_through_grpc() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let mut passed = 0;
     for (trace, rate) in &played {
-        // Domains share their state by unit, and in it time does not go back: every trace begins anew.
+        // Domains with the same unit share their state, in which time never goes back: every trace
+        // starts with a new engine.
         let spec = Spec { domains: vec![domain(&trace.name, *rate)], ..Spec::default() };
         let served = runtime.block_on(Served::start(&spec, Options::default()));
         let mut subject = GrpcSubject {

@@ -59,7 +59,7 @@ impl HttpSubject<'_> {
         }
     }
 
-    fn judged(&mut self, path: &str, body: Value) -> Result<(Answer, Option<String>), SubjectError> {
+    fn decide(&mut self, path: &str, body: Value) -> Result<(Answer, Option<String>), SubjectError> {
         let answer = self.call(path, body)?;
         let quotas = answer["quotas"].as_array().unwrap().iter().map(standing).collect();
         let allowed = answer["allowed"].as_bool().unwrap();
@@ -109,7 +109,7 @@ impl Subject for HttpSubject<'_> {
         if let Some(tier) = tier {
             body["tier"] = json!(tier);
         }
-        let (answer, receipt) = self.judged("/v1/check", body)?;
+        let (answer, receipt) = self.decide("/v1/check", body)?;
         Ok((answer, receipt.map(|receipt| (key.to_owned(), receipt))))
     }
 
@@ -118,12 +118,12 @@ impl Subject for HttpSubject<'_> {
         key: &str,
         cost: u64,
     ) -> Result<(Answer, Option<KeyAndReceipt>), SubjectError> {
-        let (answer, receipt) = self.judged("/v1/reserve", json!({ "key": key, "cost": cost }))?;
+        let (answer, receipt) = self.decide("/v1/reserve", json!({ "key": key, "cost": cost }))?;
         Ok((answer, receipt.map(|receipt| (key.to_owned(), receipt))))
     }
 
     fn peek(&mut self, key: &str, cost: u64) -> Result<Answer, SubjectError> {
-        Ok(self.judged("/v1/peek", json!({ "key": key, "cost": cost }))?.0)
+        Ok(self.decide("/v1/peek", json!({ "key": key, "cost": cost }))?.0)
     }
 
     fn refund(&mut self, (key, receipt): KeyAndReceipt) -> Result<u64, SubjectError> {

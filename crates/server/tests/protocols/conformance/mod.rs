@@ -32,8 +32,8 @@ fn policy(trace: &Trace) -> PolicySpec {
     }
 }
 
-/// Those that the daemon can play: it stores time in milliseconds, and tells no wait to whom it lets
-/// through in shadow.
+/// Returns the traces that the daemon can play: it stores time in milliseconds, and reports no wait for
+/// requests that pass in shadow mode.
 fn traces() -> Vec<Trace> {
     let mut traces = load_all().unwrap();
     traces.retain(|trace| trace.policy.tick_ms == 1 && trace.policy.mode != Mode::Shadow);

@@ -1,4 +1,5 @@
-//! Through the Redis protocol. It tells of the tightest quota, so traces of one quota are played.
+//! The traces over the Redis protocol. It reports only the tightest quota, so traces with one quota
+//! are played.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,7 @@ struct RespSubject<'a> {
 type KeyAndReceipt = (String, String);
 
 /// The five numbers, and perhaps a receipt.
-type Told = (bool, u64, u64, i64, u64, Option<String>);
+type Reply = (bool, u64, u64, i64, u64, Option<String>);
 
 impl RespSubject<'_> {
     fn ask(&mut self, command: &str, key: &str, cost: u64) -> Result<Vec<Value>, SubjectError> {
@@ -41,7 +42,7 @@ fn done<T>(result: RedisResult<T>) -> Result<T, SubjectError> {
 }
 
 fn answer(values: &[Value]) -> (Answer, Option<String>) {
-    let told: Told = match values {
+    let reply: Reply = match values {
         [_, _, _, _, _] => {
             let (allowed, limit, remaining, retry, reset) =
                 redis::from_redis_value(Value::Array(values.to_vec())).unwrap();
@@ -49,7 +50,7 @@ fn answer(values: &[Value]) -> (Answer, Option<String>) {
         }
         _ => redis::from_redis_value(Value::Array(values.to_vec())).unwrap(),
     };
-    let (allowed, limit, remaining, retry, reset, receipt) = told;
+    let (allowed, limit, remaining, retry, reset, receipt) = reply;
     let standing = QuotaStatus {
         limit,
         remaining,

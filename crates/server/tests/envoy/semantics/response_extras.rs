@@ -1,4 +1,4 @@
-//! What is told besides the codes: header fields, metadata, names of series, the whole tree.
+//! Parts of a response besides the codes: header fields, metadata, metric names, the whole tree.
 
 use serde_json::{Value, json};
 use slidegate_server::domain::{Code, Descriptor, Override, Question, dump};
@@ -73,7 +73,7 @@ fn metadata_of_what_passed_is_merged_the_first_wins() {
     let house = House::new(vec![
         holding("a", 9, json!({"plan": {"name": "a", "only_a": 1}, "list": [1]})),
         holding("b", 9, json!({"plan": {"name": "b", "only_b": true}, "list": [2]})),
-        holding("closed", 0, json!({"never": "told"})),
+        holding("closed", 0, json!({"never": "sent"})),
     ])
     .options(|options| options.envoy.dynamic_metadata = true);
     let brought = Descriptor {
