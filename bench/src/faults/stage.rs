@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use slidegate_redis::{Redis, RedisBuilder};
 use slidegate_testkit::server::{
-    Cluster, AcceptMode, Proxy, RedisServer, ReplyFault, Sentinel, ServerBuilder,
+    AcceptMode, Cluster, Proxy, RedisServer, ReplyFault, Sentinel, ServerBuilder,
 };
 use tokio::time::{Instant, sleep};
 

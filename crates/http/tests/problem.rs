@@ -91,7 +91,8 @@ fn only_the_quotas_that_denied_are_named() {
     let shadow = Policy::builder("new").quota(Quota::per_second(10)).mode(Mode::Shadow);
     let shadow = shadow.build().unwrap();
     let passed = Decision::new(Outcome::Allow, &[full], None);
-    let decisions = [PolicyDecision::new(&policy, &decision), PolicyDecision::new(&shadow, &passed)];
+    let decisions =
+        [PolicyDecision::new(&policy, &decision), PolicyDecision::new(&shadow, &passed)];
     assert_eq!(Problem::of(&decisions).unwrap().violated_policies(), ["api-1s"]);
 }
 
@@ -132,7 +133,8 @@ fn a_failed_store_is_503_and_not_the_clients_fault() {
 
     // A quota denied as well, which takes precedence.
     let denied = Decision::new(Outcome::Deny, &full, None);
-    let decisions = [PolicyDecision::new(&denying, &degraded), PolicyDecision::new(&local, &denied)];
+    let decisions =
+        [PolicyDecision::new(&denying, &degraded), PolicyDecision::new(&local, &denied)];
     assert_eq!(Problem::of(&decisions).unwrap().status(), 429);
 }
 

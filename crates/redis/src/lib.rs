@@ -11,7 +11,6 @@ mod inspect;
 mod key;
 mod lease;
 mod limiter;
-mod wait_queue;
 mod local;
 mod redis;
 mod report;
@@ -20,6 +19,7 @@ mod script;
 mod servers;
 mod sweep;
 mod tls;
+mod wait_queue;
 
 pub use inspect::{StoreUsage, Warning};
 pub use key::join;

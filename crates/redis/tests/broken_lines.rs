@@ -13,7 +13,7 @@ use std::time::Duration;
 use common::{crew, eventually, failing, patient, policy, runtime};
 use slidegate::{Cost, DegradedReason, FailureMode};
 use slidegate_redis::{BreakerState, Redis, RedisLimiter};
-use slidegate_testkit::server::{Cluster, AcceptMode, Proxy, RedisServer, ReplyFault, Sentinel};
+use slidegate_testkit::server::{AcceptMode, Cluster, Proxy, RedisServer, ReplyFault, Sentinel};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -115,7 +115,10 @@ fn no_caller_gets_the_reply_of_another() {
             ("late answers", Box::new(move |proxy| proxy.delay_replies(long))),
             ("late questions", Box::new(move |proxy| proxy.delay_requests(long))),
             ("a slow line", Box::new(move |proxy| proxy.throttle_replies(slow))),
-            ("a black hole", Box::new(|proxy| proxy.set_accept_mode(AcceptMode::BlackHole).unwrap())),
+            (
+                "a black hole",
+                Box::new(|proxy| proxy.set_accept_mode(AcceptMode::BlackHole).unwrap()),
+            ),
         ];
         for (name, fault) in faults {
             let proxy = Proxy::in_front_of(&server).unwrap();

@@ -268,7 +268,8 @@ fn callers_above_in_flight_max_are_decided_immediately() {
     const MOST: usize = 4;
     crew().block_on(async {
         let mut server = RedisServer::start().unwrap();
-        let redis = patient(&server.url()).in_flight_max(MOST).checks_per_call_max(1).build().unwrap();
+        let redis =
+            patient(&server.url()).in_flight_max(MOST).checks_per_call_max(1).build().unwrap();
         let quota = failing(&policy("crowd", 100, HOUR_MS), FailureMode::Deny);
         let limiter = Arc::new(redis.limiter(quota).build().unwrap());
         assert!(!limiter.check("k").await.is_degraded());

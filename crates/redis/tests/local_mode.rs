@@ -12,7 +12,7 @@ use common::{crew, eventually, failing, patient, policy, runtime};
 use slidegate::{Cost, FailureMode};
 use slidegate_redis::{BreakerState, Redis, RedisAsk, RedisLimiter, RedisStats, check_all};
 use slidegate_testkit::never_over;
-use slidegate_testkit::server::{Cluster, AcceptMode, Proxy, RedisServer, ReplyFault};
+use slidegate_testkit::server::{AcceptMode, Cluster, Proxy, RedisServer, ReplyFault};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 

@@ -7,7 +7,7 @@ use crate::modeled::ModelSubject;
 use crate::play::{Outcome, Player};
 use crate::policy::Algorithm;
 use crate::random::random_trace;
-use crate::subject::{SubjectError, Subject};
+use crate::subject::{Subject, SubjectError};
 use crate::trace::{Step, Trace};
 
 /// Runs the random trace of a seed on the in-memory limiter and on the model.

@@ -51,5 +51,5 @@ pub use policy::{Algorithm, Mode, PolicySpec, QuotaSpec, quotas};
 pub use random::random_trace;
 pub use runner::{Mismatch, Report, run};
 pub use slidegate_sim::{Bracket, Random, Violation, model, never_over, surely_over};
-pub use subject::{Answer, AnswerAndTaken, Capability, SubjectError, QuotaStatus, Subject, Taken};
+pub use subject::{Answer, AnswerAndTaken, Capability, QuotaStatus, Subject, SubjectError, Taken};
 pub use trace::{Expect, Op, Step, Trace};

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use slidegate::{Cost, Decision, Limiter, LimiterBuilder, ManualClock, Receipt, Tier};
 
 use crate::policy::{PolicySpec, QuotaSpec, quotas};
-use crate::subject::{Answer, AnswerAndTaken, SubjectError, QuotaStatus, Subject, Taken};
+use crate::subject::{Answer, AnswerAndTaken, QuotaStatus, Subject, SubjectError, Taken};
 use crate::trace::Trace;
 
 /// A [`Limiter`] in memory with a manual clock.
@@ -99,7 +99,11 @@ impl Subject for MemorySubject {
         Ok((answer(&decision), decision.into_receipt()))
     }
 
-    fn check_at_most(&mut self, key: &str, cost: u64) -> Result<AnswerAndTaken<Receipt>, SubjectError> {
+    fn check_at_most(
+        &mut self,
+        key: &str,
+        cost: u64,
+    ) -> Result<AnswerAndTaken<Receipt>, SubjectError> {
         let decision = self.limiter.check_at_most(key, Cost::new(cost).map_err(failed)?);
         let answer = answer(&decision);
         let taken = |receipt: Receipt| Taken { units: receipt.units(), receipt };

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use crate::play::by_instant;
 use crate::policy::{Algorithm, Mode, PolicySpec, QuotaSpec};
-use crate::subject::{Answer, AnswerAndTaken, Capability, SubjectError, QuotaStatus, Subject, Taken};
+use crate::subject::{
+    Answer, AnswerAndTaken, Capability, QuotaStatus, Subject, SubjectError, Taken,
+};
 use crate::trace::Trace;
 use slidegate_sim::model::{Counting, GcraModel, ListModel, Model, TickQuota};
 
@@ -192,7 +194,11 @@ impl Subject for ModelSubject {
         Ok((self.answer(key, &quotas, None, true), Some(receipt)))
     }
 
-    fn reserve(&mut self, key: &str, cost: u64) -> Result<(Answer, Option<ModelReceipt>), SubjectError> {
+    fn reserve(
+        &mut self,
+        key: &str,
+        cost: u64,
+    ) -> Result<(Answer, Option<ModelReceipt>), SubjectError> {
         self.check(key, None, cost)
     }
 

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use crate::subject::{Answer, SubjectError, Subject};
+use crate::subject::{Answer, Subject, SubjectError};
 use crate::trace::{Op, Step};
 
 /// A subject with its receipts, by their labels.

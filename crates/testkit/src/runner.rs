@@ -4,7 +4,7 @@ use core::fmt;
 use core::time::Duration;
 
 use crate::play::{Outcome, Player, by_instant};
-use crate::subject::{Answer, SubjectError, Subject};
+use crate::subject::{Answer, Subject, SubjectError};
 use crate::trace::{Op, Step, Trace};
 
 /// The result of a trace without a mismatch.
@@ -124,7 +124,9 @@ impl<'a> Run<'a> {
     /// Handles the reason why the subject did not run an operation.
     fn done<T>(&self, field: &'static str, result: Result<T, SubjectError>) -> Result<T, Stop> {
         result.map_err(|refusal| match refusal {
-            SubjectError::Unsupported(lacking) if self.trace.requires.contains(&lacking) => Stop::Skip,
+            SubjectError::Unsupported(lacking) if self.trace.requires.contains(&lacking) => {
+                Stop::Skip
+            }
             refusal => self.mismatch(field, format_args!("an answer"), format_args!("{refusal}")),
         })
     }

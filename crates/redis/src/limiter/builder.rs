@@ -11,11 +11,11 @@ use super::tier::longest;
 use super::{Guard, Inner, RedisLimiter};
 use crate::deny::DenyCache;
 use crate::lease::{LeaseSettings, Leases};
-use crate::wait_queue::WaitQueues;
 use crate::local::LocalFallback;
 use crate::redis::Redis;
 use crate::script::ScriptLimits;
 use crate::servers::BackgroundTask;
+use crate::wait_queue::WaitQueues;
 
 /// Builds a [`RedisLimiter`].
 #[derive(Debug)]

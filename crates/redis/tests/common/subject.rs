@@ -8,7 +8,7 @@ use std::time::Duration;
 use slidegate::{Cost, Decision, ManualClock, Receipt, Tier};
 use slidegate_redis::{Redis, RedisBuilder, RedisLimiter};
 use slidegate_testkit::{
-    Answer, AnswerAndTaken, PolicySpec, SubjectError, QuotaStatus, Subject, Taken, Trace, quotas,
+    Answer, AnswerAndTaken, PolicySpec, QuotaStatus, Subject, SubjectError, Taken, Trace, quotas,
 };
 use tokio::runtime::Runtime;
 

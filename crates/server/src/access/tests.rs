@@ -43,7 +43,10 @@ fn a_token_allows_its_scopes_wherever_it_comes_from() {
         assert_eq!(may(&access, Some(OPS)), [true; 3]);
         assert_eq!(may(&access, Some(b"app-0123456789abcdeF")), [false; 3]);
         assert_eq!(access.check(Scope::Look, None), Err(AccessError::TokenNeeded(Scope::Look)));
-        assert_eq!(access.check(Scope::Look, Some(APP)), Err(AccessError::ScopeMissing(Scope::Look)));
+        assert_eq!(
+            access.check(Scope::Look, Some(APP)),
+            Err(AccessError::ScopeMissing(Scope::Look))
+        );
         assert_eq!(access.check(Scope::Check, Some(b"")), Err(AccessError::UnknownToken));
     }
     assert_eq!(may(&access(Reach::Verified, None), None), [true; 3]);

@@ -279,7 +279,8 @@ impl Loading<'_> {
                     );
                     return;
                 }
-                let kept = if format == Format::Native { &mut self.native } else { &mut self.sliding };
+                let kept =
+                    if format == Format::Native { &mut self.native } else { &mut self.sliding };
                 *kept = Some(root);
             }
         }

@@ -160,8 +160,11 @@ fn respond(overall: Code, question: &Question<'_>, met: &[Met<'_>], options: &Op
         .collect();
     let is_quota = |index: usize| matches!(&met[index], Met::Limited(meter) if meter.quota_mode);
     let envoy = &options.envoy;
-    let headers =
-        if envoy.response_headers { response_extras::headers(envoy, &statuses, is_quota) } else { Vec::new() };
+    let headers = if envoy.response_headers {
+        response_extras::headers(envoy, &statuses, is_quota)
+    } else {
+        Vec::new()
+    };
     let metadata = envoy.dynamic_metadata.then(|| response_extras::metadata(question, met));
     Response { overall, statuses, headers, metadata }
 }

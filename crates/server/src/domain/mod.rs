@@ -19,9 +19,9 @@ mod meter;
 mod pattern;
 mod question;
 mod response;
+mod response_extras;
 mod rule;
 mod statistics;
-mod response_extras;
 mod tree;
 
 use core::fmt::Write;

@@ -105,7 +105,12 @@ pub(super) fn denied(
     reply
 }
 
-fn write(fields: Fields, advertised: &[AdvertisedDecision<'_>], plan: &Plan, headers: &mut HeaderMap) {
+fn write(
+    fields: Fields,
+    advertised: &[AdvertisedDecision<'_>],
+    plan: &Plan,
+    headers: &mut HeaderMap,
+) {
     if !advertised.is_empty() {
         let decisions: Vec<_> = advertised.iter().map(|one| one.policy_decision(plan)).collect();
         fields.write(&decisions, wall_clock(), headers);

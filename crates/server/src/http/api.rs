@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 use slidegate::{Quota, StoreFuture};
 use slidegate_gate::{Ask, Caller, Decided, check_all as check_asks};
 
-use super::error::ApiError;
 use super::advertised::{self, advertise_all};
+use super::error::ApiError;
 use super::reply::{self, DecisionWriter, DenialStatus, ReplyOptions, Seconds};
 use super::request::{
     self, CheckOptions, CheckRequest, ChecksRequest, KeyRequest, KeyTarget, RefundRequest,

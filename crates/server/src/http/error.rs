@@ -12,7 +12,7 @@ use slidegate_gate::Caller;
 
 use super::Reply;
 use super::reply::json;
-use crate::access::{ForeignRequest, AccessError};
+use crate::access::{AccessError, ForeignRequest};
 
 /// The reason why a request failed.
 #[derive(Debug)]

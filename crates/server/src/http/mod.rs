@@ -3,12 +3,12 @@
 //! It uses hyper directly. A check takes the shortest path; the futures of all other operations are
 //! boxed, so that a check's future stays small.
 
+mod advertised;
 mod api;
 pub(crate) mod auth;
 mod body;
 mod envoy;
 pub(crate) mod error;
-mod advertised;
 mod openapi;
 pub(crate) mod reply;
 mod request;

@@ -12,8 +12,8 @@ use slidegate_gate::{Ask, Caller, Gate, TierId};
 use slidegate_http::Problem;
 
 use super::Reply;
-use super::body::JSON;
 use super::advertised::{self, AdvertisedDecision};
+use super::body::JSON;
 use crate::config::HeaderSettings;
 use crate::engine::Plan;
 use crate::receipt::{PortableReceipt, TEXT_MAX as RECEIPT_MAX};

@@ -79,11 +79,11 @@ impl Reloader {
         self.secrets.replace_tokens(&loaded.settings);
         let waiting = loaded.settings_changed_since(&self.started_with);
         if waiting.is_empty() {
-            return Ok(format!("in force: {}", loaded.spec.counts()));
+            return Ok(format!("active: {}", loaded.spec.counts()));
         }
         let waiting = waiting.join(", ");
         warn!("these settings have changed and take effect after a restart: {waiting}");
-        Ok(format!("in force: {}; after a restart: {waiting}", loaded.spec.counts()))
+        Ok(format!("active: {}; after a restart: {waiting}", loaded.spec.counts()))
     }
 
     /// Refuses a configuration that has lost all its policies or all its domains: a file that was

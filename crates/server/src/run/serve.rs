@@ -119,13 +119,13 @@ pub async fn serve(
 
     is_ending.store(true, Ordering::Relaxed);
     notify_systemd("STOPPING=1");
-    info!("ending: no new connections, up to {DRAIN:?} for requests under way");
+    info!("shutting down: no new connections, up to {DRAIN:?} for requests in flight");
     stopper.end();
     if tokio::time::timeout(DRAIN, async { while tasks.join_next().await.is_some() {} })
         .await
         .is_err()
     {
-        warn!("some requests were still under way after {DRAIN:?}");
+        warn!("some requests were still in flight after {DRAIN:?}");
         tasks.shutdown().await;
     }
     let saved = match snapshots {
@@ -307,7 +307,7 @@ impl Control {
 async fn reload(reloader: Arc<Reloader>) {
     let reloaded = tokio::task::spawn_blocking(move || reloader.reload()).await;
     match reloaded.unwrap_or_else(|error| Err(error.to_string())) {
-        Ok(done) => info!("the configuration was read anew; {done}"),
-        Err(error) => error!("the configuration in force stays as it was:\n{error}"),
+        Ok(done) => info!("configuration reloaded; {done}"),
+        Err(error) => error!("configuration not reloaded, the previous one stays active:\n{error}"),
     }
 }

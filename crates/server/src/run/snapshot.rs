@@ -168,7 +168,7 @@ impl Restore for Restorer {
         let error = match read {
             Ok(RestoreReport { keys, dropped, .. }) => {
                 self.restored.push(format!(
-                    "{}: {keys} keys restored, {dropped} found no room and are counted together",
+                    "{}: {keys} keys restored, {dropped} did not fit and are counted in the overflow sketch",
                     path.display()
                 ));
                 return Ok(());

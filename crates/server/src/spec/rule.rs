@@ -68,7 +68,7 @@ section! {
         /// The value of a header.
         key header = Leaf(&HEADER), absent "the other is set", example "x-api-key";
         /// A constant: all requests are counted together.
-        key constant = Leaf(&TEXT), absent "the other is set", example "everybody";
+        key constant = Leaf(&TEXT), absent "the other is set", example "all";
     }
 }
 

@@ -33,8 +33,9 @@ fn checked(files: &[&str], options: CheckOptions) -> (u8, String) {
 }
 
 #[test]
-fn check_tells_of_every_file() {
-    let (code, text) = checked(&["native/listens.yaml", "sliding/good.yaml"], CheckOptions::default());
+fn check_reports_every_file() {
+    let (code, text) =
+        checked(&["native/listens.yaml", "sliding/good.yaml"], CheckOptions::default());
     let expected = "native/listens.yaml: good: 0 policies, 0 rules, 0 domains\n\
                     sliding/good.yaml: good: 1 policy, 1 rule, 0 domains\n";
     assert_eq!((code, text.as_str()), (OK, expected));
@@ -178,7 +179,7 @@ fn explain_a_descriptor() {
     assert!(text.ends_with("did you mean `shop`?\n"), "{text}");
 }
 
-/// A tree of two levels in which every limit is another, and so tells which one was met.
+/// A tree of two levels in which all limits differ, so that the limit identifies the match.
 fn a_level(depth: usize) -> BoxedStrategy<Vec<DescriptorSpec>> {
     let value =
         prop::sample::select(vec![None, Some("x"), Some("xy"), Some("x*"), Some("*y"), Some("*")]);

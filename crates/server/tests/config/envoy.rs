@@ -1,4 +1,4 @@
-//! Files of envoyproxy/ratelimit: each rule of that service, by files of the names that its own
+//! Files of envoyproxy/ratelimit: each rule of that service, in files with the names that its own
 //! tests have.
 
 use serde_json::json;
@@ -96,7 +96,7 @@ fn anchors_and_merged_keys() {
     assert_eq!(rate(find(&domain, "guest", None)), (5, Unit::Minute));
 }
 
-// What that service refuses is refused, each with a code of its own and a place.
+// Files that the service rejects are rejected, each with a distinct code and a place.
 #[test]
 fn files_that_it_refuses() {
     for (name, code, line, column) in [
@@ -123,7 +123,7 @@ fn files_that_it_refuses() {
 }
 
 #[test]
-fn a_misspelled_key_is_told_with_the_right_one() {
+fn misspelled_keys_are_reported_with_a_suggestion() {
     assert_eq!(
         shown(&bad("envoy/misspelled_key.yaml").findings),
         "\
@@ -141,7 +141,7 @@ share_threshold, metadata, descriptors
 }
 
 #[test]
-fn two_keys_that_are_one_are_told_with_both_places() {
+fn duplicate_keys_are_reported_with_both_places() {
     assert_eq!(
         shown(&bad("envoy/duplicate_key.yaml").findings),
         "\
@@ -162,7 +162,7 @@ error[duplicate-descriptor]: two descriptors of this level are `a_b_c`
 }
 
 #[test]
-fn all_wrong_types_of_a_file_are_told_at_once() {
+fn all_wrong_types_of_a_file_are_reported_at_once() {
     let refused = bad("envoy/wrong_types.yaml");
     let lines: Vec<_> = refused.findings.iter().map(|it| it.place.as_ref().unwrap().line).collect();
     assert_eq!(lines, [4, 9, 5, 6, 10, 11, 13], "{refused}");
@@ -170,7 +170,7 @@ fn all_wrong_types_of_a_file_are_told_at_once() {
     assert_eq!(codes(&refused.findings), expected);
 }
 
-// That service ignores it in silence; somebody meant something by it.
+// That service ignores it silently, although the author had an intention.
 #[test]
 fn a_known_key_in_the_wrong_place_is_a_warning() {
     let loaded = good("envoy/misplaced_key.yaml");
@@ -208,7 +208,7 @@ fn failure_modes_of_domains_and_descriptors() {
 }
 
 #[test]
-fn a_directory_may_add_to_a_domain_only_when_told() {
+fn directory_may_add_to_a_domain_only_if_merging_is_enabled() {
     let mut request = Request::new([path("envoy/merge_domain")]);
     let refused = load(&request).unwrap_err();
     assert_eq!(codes(&refused.findings), ["duplicate-domain"]);

@@ -1,11 +1,11 @@
-//! The files beside this one, and what loading them says.
+//! The files of this folder, and the findings when they are loaded.
 
 use std::path::PathBuf;
 
 use slidegate_server::config::report::{Diagnostic, write_text};
 use slidegate_server::config::{Loaded, Refused, Request, load};
 
-/// A file beside this one.
+/// Returns the path of a file in `files`.
 pub(crate) fn path(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/config/files").join(name)
 }
@@ -22,7 +22,7 @@ pub(crate) fn bad(name: &str) -> Refused {
     *load(&Request::new([path(name)])).expect_err(name)
 }
 
-/// The codes of findings, in the order that they are told.
+/// Returns the codes of findings, in the order of the report.
 pub(crate) fn codes(findings: &[Diagnostic]) -> Vec<&'static str> {
     findings.iter().map(|finding| finding.code).collect()
 }

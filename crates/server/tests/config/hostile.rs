@@ -140,7 +140,7 @@ fn nesting_is_bounded() {
     }
 }
 
-// As large as a file may be, and as bad as it can be: the first findings are told, and a count.
+// The largest file with as many errors as possible: the first findings are reported, and a count.
 #[test]
 fn findings_are_bounded() {
     let line = "- {name: 1, nonsense: 2}\n";

@@ -69,13 +69,13 @@ fn variables_of_every_type() {
     assert_eq!(settings.envoy.near_limit_thousandths, 500);
     assert_eq!(settings.limits.body_max, 7 << 10);
     assert_eq!(settings.log.level, LogLevel::Debug);
-    // PORT is anybody's: only files of envoyproxy/ratelimit make it ours.
+    // PORT is a generic name: it is read only with files of envoyproxy/ratelimit.
     assert_eq!(settings.listen.http, Some("127.0.0.1:1".parse().unwrap()));
     assert!(matches!(&loaded.spec.stores[0], StoreSpec::Memory(memory) if memory.limit == 8 << 20));
 }
 
 #[test]
-fn mistakes_in_variables_and_flags_are_told_with_their_names() {
+fn errors_in_variables_and_flags_include_their_names() {
     let refused = load(&request(
         "native/listens.yaml",
         &[("SLIDEGATE_LOG_LEVEL", "loud"), ("SLIDEGATE_LISTEN_HTP", "off")],
@@ -139,8 +139,10 @@ fn settings_list() -> String {
 }
 
 #[test]
-fn what_is_printed_can_be_loaded_again_and_tells_no_secret() {
-    for file in ["native/hurts.yaml", "native/listens.yaml", "sliding/good.yaml", "envoy/metadata.yaml"] {
+fn printed_configuration_can_be_loaded_again_and_contains_no_secret() {
+    for file in
+        ["native/hurts.yaml", "native/listens.yaml", "sliding/good.yaml", "envoy/metadata.yaml"]
+    {
         let loaded = load(&request(file, &[("SLIDEGATE_LOG_FORMAT", "json")], &[])).unwrap();
         let text = printed(&loaded);
         assert!(!text.contains("swordfish") && !text.contains("hunter2"), "{text}");

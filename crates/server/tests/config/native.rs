@@ -45,7 +45,7 @@ fn the_example_file() {
     assert!(loaded.settings.envoy.response_headers);
     assert!(loaded.settings.address.is_trusted("10.1.2.3".parse().unwrap()));
     let snapshot = loaded.settings.snapshot.unwrap();
-    assert!(snapshot.path.ends_with("examples/slidegate.snapshot"), "beside the file");
+    assert!(snapshot.path.ends_with("examples/slidegate.snapshot"), "next to the file");
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn every_setting_of_the_process() {
     assert_eq!(settings.envoy.limit_header, "X-Limit");
 }
 
-// Each mistake is told, none hides another, and no password is shown.
+// Each error is reported, none hides another, and no password is shown.
 #[test]
 fn all_mistakes_of_a_file_at_once() {
     let refused = bad("native/bad.yaml");
@@ -377,7 +377,7 @@ fn two_files_with_settings_are_one_too_many() {
 
 #[test]
 fn files_that_cannot_be_read() {
-    for (name, told) in [
+    for (name, message) in [
         ("native/absent.yaml", "no such file"),
         ("native/latin1.yaml", "byte 6 is not UTF-8"),
         ("native/huge.yaml", "larger than 32768 KiB: use a separate file for each domain"),
@@ -389,7 +389,7 @@ fn files_that_cannot_be_read() {
         let file = folder.join(name);
         let refused = load(&Request::new([file.clone()])).unwrap_err();
         assert_eq!(codes(&refused.findings), ["file"]);
-        assert!(refused.to_string().contains(told), "{refused}");
+        assert!(refused.to_string().contains(message), "{refused}");
         // It may be mended while the daemon runs.
         assert_eq!(refused.files, [file]);
         fs::remove_dir_all(&folder).unwrap();

@@ -48,7 +48,7 @@ fn the_compose_environment_needs_nothing_else() {
     assert_eq!(redis(&loaded.spec).place, RedisPlace::Single("redis://redis:6379".to_owned()));
     let [domain] = &*loaded.spec.domains else { panic!("one domain") };
     assert_eq!((domain.name.as_str(), domain.store.as_str()), ("rl", "redis"));
-    assert_eq!(loaded.spec.policies, [], "the example is not served beside it");
+    assert_eq!(loaded.spec.policies, [], "the example is not served as well");
     let said = shown(&loaded.warnings);
     assert!(said.contains("environment of envoyproxy/ratelimit detected"), "{said}");
     assert!(
@@ -146,7 +146,7 @@ fn statistics_go_to_statsd_unless_prometheus_asks() {
 }
 
 #[test]
-fn variables_beside_files_are_honored() {
+fn variables_are_honored_in_addition_to_files() {
     let loaded = load(&request(
         "envoy/wildcard.yaml",
         &[

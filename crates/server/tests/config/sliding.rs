@@ -21,7 +21,7 @@ fn the_file_of_the_design() {
     assert_eq!((&rule.policy, rule.key.as_slice()), (&policy.name, [KeyPart::Address].as_slice()));
 }
 
-// Exactly three things hurt, and each is told at its own line.
+// There are exactly three warnings, each with its own line.
 #[test]
 fn its_warnings() {
     let warnings = good("sliding/hurts.yaml").warnings;

@@ -130,7 +130,7 @@ impl Stack {
         }
     }
 
-    /// Waits until StatsD has been told about a counter, and returns the sum.
+    /// Waits until the StatsD server has received a counter with this sum.
     fn counted(&self, name: &str, expected: u64) {
         let start = format!("{name}:");
         let sum = || {

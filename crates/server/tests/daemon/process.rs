@@ -26,7 +26,7 @@ impl Folder {
         self.0.join(name)
     }
 
-    /// Writes as careful editors do: beside it, then renamed.
+    /// Writes a file as careful editors do: under another name, then renamed.
     pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
         let (fresh, path) = (self.path("fresh"), self.path(name));
         fs::write(&fresh, text).unwrap();
@@ -173,7 +173,7 @@ impl Drop for Daemon {
     }
 }
 
-/// The address that was told under a name.
+/// Returns the address that was printed under a name.
 fn address(said: &str, name: &str) -> Option<SocketAddr> {
     let line = said.lines().find(|line| line.trim_start().starts_with(name))?;
     let rest = line.trim_start().strip_prefix(name)?.trim();

@@ -21,7 +21,7 @@ fn wait_for(daemon: &Daemon, metric: &str, least: f64) {
 }
 
 #[test]
-fn a_changed_file_is_in_force_and_counts_are_kept() {
+fn changed_file_takes_effect_and_counts_are_kept() {
     let folder = Folder::new("changed");
     let path = folder.write("limits.yaml", &config(3));
     let daemon = Daemon::with_config(&path);
@@ -103,7 +103,7 @@ fn by_signal_and_by_call() {
     wait_for(&daemon, RELOADED, 2.0);
 }
 
-// Kubernetes replaces the link `..data`, not the file that the daemon was told of.
+// Kubernetes replaces the link `..data`, not the file that the daemon was started with.
 #[test]
 fn a_swapped_link_is_seen() {
     let folder = Folder::new("kubernetes");

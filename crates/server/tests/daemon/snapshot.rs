@@ -119,8 +119,8 @@ fn a_damaged_snapshot_is_refused_with_what_to_do() {
         said.contains("api.log.1.snapshot") && said.contains("start_empty_if_damaged"),
         "{said}"
     );
-    let told = config(&folder, "  start_empty_if_damaged: true\n");
-    let daemon = Daemon::with_config(&folder.write("limits.yaml", &told));
+    let tolerant = config(&folder, "  start_empty_if_damaged: true\n");
+    let daemon = Daemon::with_config(&folder.write("limits.yaml", &tolerant));
     daemon.hears("starting without these counts");
     assert_eq!(daemon.allowed("api", "k", 5), 5);
 }

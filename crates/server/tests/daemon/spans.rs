@@ -1,6 +1,6 @@
 //! Spans of decisions.
 //!
-//! What could go wrong: a span that belongs to nobody's trace, one that tells a key, or a collector
+//! What could go wrong: a span that belongs to no trace, one that contains a key, or a collector
 //! that is down and takes the daemon with it.
 
 #[cfg(feature = "otlp")]
@@ -41,21 +41,21 @@ mod sent {
         (0..hex.len()).step_by(2).map(byte).collect()
     }
 
-    fn told(span: &Span) -> [&str; 3] {
+    fn attributes(span: &Span) -> [&str; 3] {
         ["listener", "policy", "outcome"].map(|name| {
             span.text(&format!("slidegate.{name}")).unwrap_or_else(|| panic!("{span:?}"))
         })
     }
 
     #[test]
-    fn a_decision_is_a_child_of_the_callers_span_and_tells_no_key() {
+    fn decision_is_a_child_of_the_callers_span_and_contains_no_key() {
         let (folder, collector) = (Folder::new("spans"), Collector::start());
         let daemon = Daemon::with_config(&config(&folder, collector.address, ""));
         let traced = format!("traceparent: 00-{TRACE}-{PARENT}-01\r\n");
         for _ in 0..3 {
-            check(&daemon, "alice-and-nobody-else", &traced);
+            check(&daemon, "alice-and-no-other", &traced);
         }
-        // Whoever is not traced asks for no span.
+        // A request that is not sampled gets no span.
         check(&daemon, "bob", &format!("traceparent: 00-{TRACE}-{PARENT}-00\r\n"));
         check(&daemon, "bob", "");
         let mut resp = TcpStream::connect(daemon.resp).unwrap();
@@ -65,7 +65,7 @@ mod sent {
         assert!(ended.success(), "{said}");
 
         let spans = collector.came.spans();
-        let outcomes: Vec<_> = spans.iter().map(told).collect();
+        let outcomes: Vec<_> = spans.iter().map(attributes).collect();
         let expected = [
             ["http", "api", "allowed"],
             ["http", "api", "allowed"],
@@ -110,8 +110,8 @@ mod sent {
     #[test]
     fn a_collector_that_is_down_or_hangs_costs_spans_and_nothing_else() {
         let hanging = TcpListener::bind("127.0.0.1:0").unwrap();
-        let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        for (name, address) in [("down", nobody), ("hanging", hanging.local_addr().unwrap())] {
+        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        for (name, address) in [("down", closed), ("hanging", hanging.local_addr().unwrap())] {
             let folder = Folder::new(&format!("spans_{name}"));
             let daemon = Daemon::with_config(&config(&folder, address, ", queue_max: 4"));
             // Far more than there is room for.
@@ -129,7 +129,7 @@ mod sent {
 
 #[cfg(not(feature = "otlp"))]
 #[test]
-fn a_program_without_tracing_that_is_told_to_trace_says_so() {
+fn program_without_tracing_rejects_the_setting() {
     let folder = crate::process::Folder::new("spans_none");
     let text = "policies: [{name: api, quotas: [2/h]}]\n";
     let path = folder.write("limits.yaml", text);

@@ -47,7 +47,7 @@ fn the_redis_protocol_and_http_count_together() {
 }
 
 #[test]
-fn check_asks_it_and_tells_by_its_exit_code() {
+fn check_calls_the_daemon_and_returns_the_decision_as_exit_code() {
     let daemon = Daemon::start(&[]);
     let address = daemon.http.to_string();
     let check = |extra: &[&str]| {
@@ -59,9 +59,9 @@ fn check_asks_it_and_tells_by_its_exit_code() {
     assert_eq!(check(&["--cost", "9"]), (Some(0), "allowed: 1 of 10 left\n".to_owned()));
     assert_eq!(check(&["--peek"]).0, Some(0));
     assert!(check(&["--json"]).1.contains("\"remaining\":0"));
-    let (code, told) = check(&[]);
+    let (code, text) = check(&[]);
     assert_eq!(code, Some(1));
-    assert!(told.starts_with("denied: 0 of 10 left, retry after "), "{told}");
+    assert!(text.starts_with("denied: 0 of 10 left, retry after "), "{text}");
     assert_eq!(check(&["--cost", "11"]).1, "denied: the cost is above the limit of 10\n");
     daemon.terminate();
     let gone = output(&["check", "example", "bob", "--address", &address]);
@@ -116,7 +116,7 @@ fn admin_beyond_loopback_needs_a_token() {
 }
 
 #[test]
-fn systemd_is_told() {
+fn systemd_is_notified() {
     let folder = Folder::new("systemd");
     let path = folder.path("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
@@ -176,14 +176,14 @@ fn certificates_are_replaced_while_it_runs() {
     };
     assert_eq!(ask(&first), Some(200));
     let second = install();
-    assert_eq!(ask(&second), None, "before it is told");
+    assert_eq!(ask(&second), None, "before the signal");
     daemon.signal("HUP");
     poll("the new certificate", || Ok(ask(&second).map(|status| assert_eq!(status, 200)))).unwrap();
     assert_eq!(ask(&first), None);
     // A broken one changes nothing.
     fs::write(folder.path("server.key"), "broken").unwrap();
     daemon.signal("HUP");
-    daemon.hears("stays as it was");
+    daemon.hears("the previous one stays active");
     assert_eq!(ask(&second), Some(200));
 }
 

@@ -409,6 +409,6 @@ async fn what_happens_when_memory_is_spent_follows_the_configuration() {
     for new in key..key + 1000 {
         denied += 1 - allowed(&engine, "one", &new.to_string(), 1).await;
     }
-    assert!(denied > 0, "nobody of a thousand new keys was denied");
-    assert_eq!(allowed(&engine, "one", "0", 3).await, 2, "who is in the table stays");
+    assert!(denied > 0, "none of a thousand new keys was denied");
+    assert_eq!(allowed(&engine, "one", "0", 3).await, 2, "keys in the table stay");
 }

@@ -154,7 +154,8 @@ async fn so_do_several_together_errors_and_forward_auth() {
         {"policy": "one", "key": "new"}, {"policy": "one", "key": "a"}, {"policy": "on", "key": "a"},
     ]});
     let several = client.send("POST", "/v1/batch", &fields, &several.to_string()).await.json();
-    let expected: Vec<_> = (0..3).map(|at| several["answers"][at].get("trace_id").cloned()).collect();
+    let expected: Vec<_> =
+        (0..3).map(|at| several["answers"][at].get("trace_id").cloned()).collect();
     assert_eq!(expected, [None, Some(json!(TRACE)), Some(json!(TRACE))], "{several}");
 
     for (method, path, status) in

@@ -36,7 +36,7 @@ pub use self::certificates::Certificates;
 pub use self::cluster::Cluster;
 pub use self::fake_clock::wall_clock;
 pub use self::pip::PythonTool;
-pub use self::proxy::{Counters, AcceptMode, Proxy, ReplyFault};
+pub use self::proxy::{AcceptMode, Counters, Proxy, ReplyFault};
 pub use self::redis_server::RedisServer;
 pub use self::reverse_proxy::ReverseProxy;
 pub use self::sentinel::Sentinel;

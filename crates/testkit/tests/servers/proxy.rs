@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redis::{Connection, RedisResult};
 use slidegate_testkit::server::{
-    Certificates, AcceptMode, Proxy, RedisServer, ReplyFault, monotonic, poll,
+    AcceptMode, Certificates, Proxy, RedisServer, ReplyFault, monotonic, poll,
 };
 
 /// Enough time for a reply. Absent replies are awaited for less.

@@ -3,7 +3,7 @@
 //! A failure prints the shortest trace that shows it. `compare` with its seed reproduces it.
 
 use slidegate_testkit::{
-    Algorithm, MemorySubject, SubjectError, Step, Trace, compare, compare_with, random_trace,
+    Algorithm, MemorySubject, Step, SubjectError, Trace, compare, compare_with, random_trace,
 };
 
 const SEEDS: u64 = 3000;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use slidegate_testkit::{
-    Answer, ModelReceipt, ModelSubject, SubjectError, Report, Subject, Trace, parse, run,
+    Answer, ModelReceipt, ModelSubject, Report, Subject, SubjectError, Trace, parse, run,
 };
 
 /// A store that supports only checks, and may be generous.

@@ -76,7 +76,8 @@ async fn behind(start: fn(SocketAddr) -> Result<ReverseProxy, ServerError>) {
     // A client that bypasses the proxy is counted by its own address.
     let past = Ipv4Addr::new(127, 0, 0, 4);
     assert_eq!(forge(past, upstream, requests).await, limited(requests));
-    let denied = http1::get(past, upstream, "/", &["X-Forwarded-For: 203.0.113.77".to_owned()]).await;
+    let denied =
+        http1::get(past, upstream, "/", &["X-Forwarded-For: 203.0.113.77".to_owned()]).await;
     assert!(denied.status == 429 && denied.head.contains("retry-after"), "{denied:?}");
     assert!(denied.body.contains("client"), "{denied:?}");
 }

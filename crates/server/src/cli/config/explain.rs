@@ -223,7 +223,8 @@ fn descriptor(domain: &DomainSpec, entries: &[(String, String)]) -> (bool, Vec<S
     if let Some(counted) = &counted {
         lines.push(format!("counted by: {counted}"));
     }
-    let path: Vec<String> = steps.iter().map(|step| describe_step(step).trim().to_owned()).collect();
+    let path: Vec<String> =
+        steps.iter().map(|step| describe_step(step).trim().to_owned()).collect();
     let object = json!({
         "met": met, "domain": domain.name, "path": path, "limit": verdict, "counted_by": counted,
     });

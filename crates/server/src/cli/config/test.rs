@@ -15,7 +15,7 @@ use super::rule::AuthRequest;
 use super::written;
 use crate::cli::exit;
 use crate::config::report::{write_json, write_text};
-use crate::config::scenario::{ScenarioRequest, HttpRequest, Scenario, Step, Test, read};
+use crate::config::scenario::{HttpRequest, Scenario, ScenarioRequest, Step, Test, read};
 use crate::config::{Loaded, Refused, Request, load};
 use crate::domain::{Code, Descriptor, Domain, Entry, Options, Question, answer};
 use crate::engine::Engine;
@@ -195,7 +195,11 @@ impl ActualDecision {
     }
 }
 
-fn ask(loaded: &Loaded, engine: &Engine, asked: &ScenarioRequest) -> Result<ActualDecision, String> {
+fn ask(
+    loaded: &Loaded,
+    engine: &Engine,
+    asked: &ScenarioRequest,
+) -> Result<ActualDecision, String> {
     match asked {
         ScenarioRequest::Policy { policy, key, tier, cost } => {
             let plan = engine.plan();
@@ -220,7 +224,11 @@ fn ask(loaded: &Loaded, engine: &Engine, asked: &ScenarioRequest) -> Result<Actu
     }
 }
 
-fn ask_rules(loaded: &Loaded, engine: &Engine, request: &HttpRequest) -> Result<ActualDecision, String> {
+fn ask_rules(
+    loaded: &Loaded,
+    engine: &Engine,
+    request: &HttpRequest,
+) -> Result<ActualDecision, String> {
     let plan = engine.plan();
     let request = AuthRequest::new(request, &loaded.settings);
     let Ok(rules) = matching_rules(&plan, &request.source(), &request.headers) else {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use slidegate::format_duration;
 
-use super::{ScenarioRequest, Expected, ExpectedDecision, FILE, STEP, Scenario, Step, StepKeys};
+use super::{Expected, ExpectedDecision, FILE, STEP, Scenario, ScenarioRequest, Step, StepKeys};
 use crate::config::check::check_section;
 use crate::config::files::Files;
 use crate::config::load::Refused;

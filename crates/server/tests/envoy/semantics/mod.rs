@@ -7,8 +7,8 @@
 mod charging;
 mod matching;
 mod modes;
+mod response_extras;
 mod settings;
 mod setup;
 mod shared;
-mod response_extras;
 mod web;

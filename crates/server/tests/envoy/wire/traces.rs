@@ -9,7 +9,8 @@ use slidegate_server::grpc::message::{
 };
 use slidegate_server::spec::{DescriptorSpec, DomainSpec, LimitSpec, RateSpec, Spec, Unit};
 use slidegate_testkit::{
-    Algorithm as Named, Answer, Mode, Op, SubjectError, QuotaStatus, Step, Subject, Trace, load_all, run,
+    Algorithm as Named, Answer, Mode, Op, QuotaStatus, Step, Subject, SubjectError, Trace,
+    load_all, run,
 };
 use tokio::runtime::Runtime;
 use tonic::transport::Channel;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use slidegate::ManualClock;
 use slidegate_server::http::{Connections, HttpSettings, HttpState, ServeLimits, Server};
-use slidegate_testkit::{Answer, SubjectError, QuotaStatus, Subject};
+use slidegate_testkit::{Answer, QuotaStatus, Subject, SubjectError};
 use tokio::net::TcpListener;
 
 use super::{engine, play, traces};
@@ -59,7 +59,11 @@ impl HttpSubject<'_> {
         }
     }
 
-    fn decide(&mut self, path: &str, body: Value) -> Result<(Answer, Option<String>), SubjectError> {
+    fn decide(
+        &mut self,
+        path: &str,
+        body: Value,
+    ) -> Result<(Answer, Option<String>), SubjectError> {
         let answer = self.call(path, body)?;
         let quotas = answer["quotas"].as_array().unwrap().iter().map(standing).collect();
         let allowed = answer["allowed"].as_bool().unwrap();

@@ -8,7 +8,7 @@ use redis::{Connection, RedisResult, Value};
 use slidegate::ManualClock;
 use slidegate_server::access::Access;
 use slidegate_server::resp::{self, RespLimits};
-use slidegate_testkit::{Answer, Capability, SubjectError, QuotaStatus, Subject};
+use slidegate_testkit::{Answer, Capability, QuotaStatus, Subject, SubjectError};
 use tokio::net::TcpListener;
 
 use super::{engine, play, traces};

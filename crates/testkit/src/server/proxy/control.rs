@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::pipe::Direction;
-use super::{Counters, AcceptMode, ReplyFault};
+use super::{AcceptMode, Counters, ReplyFault};
 
 #[derive(Debug, Default)]
 pub(super) struct Control(watch::Sender<State>);

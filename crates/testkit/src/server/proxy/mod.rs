@@ -204,8 +204,9 @@ impl Proxy {
         if mode == AcceptMode::Shut {
             return self.shut();
         }
-        self.open(mode)
-            .map_err(|error| ServerError::new(format!("cannot set the accept mode to {mode:?}: {error}")))
+        self.open(mode).map_err(|error| {
+            ServerError::new(format!("cannot set the accept mode to {mode:?}: {error}"))
+        })
     }
 
     /// Closes every connection. New ones are accepted.
