@@ -20,7 +20,7 @@ const denied = new Rate('denied');
 
 export const options = {
   scenarios: {
-    // An open model: a slow answer does not slow down who asks next.
+    // An open model: a slow reply does not delay later requests.
     steady: {
       executor: 'constant-arrival-rate',
       rate,

@@ -5,20 +5,20 @@ use std::time::{Instant, SystemTime};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The moment, for timing rounds.
+/// Returns the current time, for timing rounds.
 #[expect(clippy::disallowed_methods, reason = "a bench measures real time")]
 pub(crate) fn instant() -> Instant {
     Instant::now()
 }
 
-/// The wall time, for peers that ask the caller for it or read it on every check.
+/// Returns the wall-clock time, for peers that take it as an argument or read it on every check.
 #[inline]
-#[expect(clippy::disallowed_methods, reason = "the peers' own way of telling time is measured")]
+#[expect(clippy::disallowed_methods, reason = "the peers' own way of reading the time is measured")]
 pub(crate) fn wall() -> SystemTime {
     SystemTime::now()
 }
 
-/// Processor time of this thread, which others' work does not add to.
+/// Returns the processor time of this thread.
 pub(crate) fn thread_cpu() -> Duration {
     // Neither is ever below zero, and nanoseconds are below a thousand million.
     let time = clock_gettime(ClockId::ThreadCPUTime);

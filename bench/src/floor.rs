@@ -5,9 +5,9 @@ use parking_lot::Mutex;
 
 use crate::subject::{Subject, WINDOW_SECONDS};
 
-/// Sharded tables of two counters a key: same key, hash and clock as ours, and nothing else.
+/// Sharded tables of two counters per key: the same key, hash and clock as Slidegate, and nothing else.
 ///
-/// It keeps no log, accounts no bytes, sweeps nothing and answers yes or no only.
+/// It keeps no log, accounts no bytes, sweeps nothing and returns only a boolean.
 #[derive(Debug)]
 pub(crate) struct Floor<B> {
     shards: Box<[Shard]>,
@@ -16,7 +16,7 @@ pub(crate) struct Floor<B> {
     window: u64,
 }
 
-/// What the floor borrows from ours.
+/// The parts of Slidegate that the floor uses.
 pub(crate) trait Basis: Sync {
     /// A keyed hash of the key.
     fn fingerprint(&self, key: &str) -> u64;
@@ -25,7 +25,7 @@ pub(crate) trait Basis: Sync {
     fn now(&self) -> u64;
 }
 
-/// On a cache line of its own, and its neighbor, which the machine fetches in pairs.
+/// On a separate pair of cache lines, which the machine fetches together.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Shard(Mutex<HashTable<Slot>>);
@@ -51,7 +51,7 @@ impl<B: Basis> Floor<B> {
         Self { shards, basis, limit, window: WINDOW_SECONDS * 1_000_000_000 }
     }
 
-    /// What it borrows.
+    /// The parts that it uses.
     pub(crate) fn basis(&self) -> &B {
         &self.basis
     }

@@ -1,4 +1,4 @@
-//! The longest that a lock is held while ten million keys come, are saved and are swept.
+//! The longest time for which a lock is held while ten million keys are added, saved and swept.
 
 use core::cmp::Reverse;
 use core::time::Duration;
@@ -16,12 +16,12 @@ use crate::table::Table;
 
 const KEYS: u64 = 10_000_000;
 
-/// Slots that one call of `sweep` looks at, which is what it looks at under one lock; while a table is
-/// made smaller a call takes up to as many steps, each under a lock of its own.
+/// Slots that one call of `sweep` examines under one lock. While a table shrinks, a call takes up to
+/// as many steps, each under a separate lock.
 const SWEPT_AT_ONCE: usize = 256;
 
-/// A stage does the same work for each of the 1024 shards. So of its 1024 longest steps the one in
-/// the middle tells what the program does; the very longest tells what the machine did meanwhile.
+/// A stage does the same work for each of the 1024 shards. So the median of its
+/// 1024 longest steps is the program's work; the longest one includes what the machine did meanwhile.
 const KEPT: usize = 1024;
 
 const HEADINGS: [&str; 4] =
@@ -54,7 +54,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What makes locks be held.
+/// The work that holds locks.
 #[derive(Debug, Clone, Copy)]
 enum Stage {
     Growth,
@@ -127,7 +127,7 @@ impl Steps {
         }
     }
 
-    /// The middle one of the longest, and the longest of all.
+    /// Returns the median of the longest steps, and the longest of all.
     fn longest(self) -> [Duration; 2] {
         let sorted = self.longest.into_sorted_vec();
         let at = |place: usize| sorted.get(place).map_or(Duration::ZERO, |step| step.0);
@@ -135,7 +135,7 @@ impl Steps {
     }
 }
 
-/// A snapshot that goes nowhere. A lock is held between two writes, never during one.
+/// Discards a snapshot. A lock is held between two writes, never during one.
 impl Write for Steps {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.end();

@@ -1,4 +1,4 @@
-//! Results as one object a line.
+//! Results as JSON, one object per line.
 
 use core::fmt::Write as _;
 
@@ -12,7 +12,7 @@ impl JsonLine {
         Self(String::from("{")).text("bench", bench)
     }
 
-    /// Adds a text, which must need no escapes: names of ours do not.
+    /// Adds a text, which must not need escapes.
     pub(crate) fn text(mut self, field: &str, text: &str) -> Self {
         self.field(field);
         // Writing into a string cannot fail.

@@ -24,13 +24,14 @@ impl Key {
         self.as_str()
     }
 
-    /// Compiled once, so that it takes the same whoever asks, and nobody finds the key in registers.
+    /// Compiled once, so that it takes the same time for every caller, and no caller has the key in
+    /// registers.
     #[inline(never)]
     fn spell(&mut self, number: u32) {
         self.bytes = together(u64::from_le_bytes(*b"user:000"), letters(number));
     }
 
-    /// The key as it stands.
+    /// Returns the current key.
     #[inline]
     #[expect(unsafe_code, reason = "a UTF-8 check would cost as much as a clock read on every key")]
     pub(crate) fn as_str(&self) -> &str {
@@ -51,8 +52,8 @@ fn letters(number: u32) -> u64 {
     spread + u64::from_le_bytes([b'a'; 8])
 }
 
-/// Two words as sixteen bytes that are written by one instruction, so that whoever reads all of them
-/// at once, as a copy does, need not wait for two.
+/// Joins two words into sixteen bytes that one instruction writes, so that a read of all of them, as in
+/// a copy, does not wait for two stores.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[expect(unsafe_code, clippy::cast_possible_wrap, reason = "compilers write two words by two")]
@@ -77,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_text_and_apart() {
+    fn keys_are_text_and_distinct() {
         let mut key = Key::new();
         assert_eq!(key.as_str(), "user:000aaaaaaaa");
         assert_eq!(key.write(0), "user:000aaaaaaaa");

@@ -1,4 +1,4 @@
-//! Which key is asked for next.
+//! Which key is checked next.
 
 use core::ops::Range;
 
@@ -7,7 +7,7 @@ use crate::random::Random;
 /// Checks between two looks at the source of key numbers; also the size of a batch.
 pub(crate) const BLOCK: usize = 64;
 
-/// A source of key numbers, handed out in blocks so that choosing the kind costs nothing a check.
+/// A source of key numbers, handed out in blocks so that choosing the kind costs nothing per check.
 #[derive(Debug, Clone)]
 pub(crate) enum Numbers<'a> {
     /// Always number 0.
@@ -22,7 +22,7 @@ pub(crate) enum Numbers<'a> {
 }
 
 impl Numbers<'_> {
-    /// Fills `block` from the start; says how many were left to give.
+    /// Fills `block` from the start. Returns the number of values written.
     pub(crate) fn fill(&mut self, block: &mut [u32; BLOCK]) -> usize {
         match self {
             Self::One => block.fill(0),

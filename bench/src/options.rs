@@ -1,8 +1,8 @@
-//! What the command line asks for.
+//! The command line.
 
 use crate::Failure;
 
-/// What `--help` prints.
+/// The text of `--help`.
 pub(crate) const HELP: &str = "\
 usage: slidegate-bench inproc [--json] [--quick] [WORKLOAD]
        slidegate-bench memory [--json] [WORKLOAD]
@@ -14,21 +14,21 @@ usage: slidegate-bench inproc [--json] [--quick] [WORKLOAD]
        slidegate-bench server [--json] [--quick]
        slidegate-bench soak [--json] [--minutes N]
 
-inproc        time of a check, beside peers and a floor
+inproc        time of a check, compared with peers and a floor
 memory        resident memory after one window of filling and three of churn
-holds         the longest that a lock is held while 10 M keys come, are saved and swept
-redis         limits in Redis beside the usual sorted set, on a server started for it
+holds         the longest time for which a lock is held while 10 M keys are added, saved and swept
+redis         limits in Redis compared with the usual sorted set, on a server started for it
 faults        every fault of a Redis store, staged on real servers; about seven minutes
-instructions  instructions of a check, counted by callgrind
-tower         what a layer adds to a request, in time and instructions
-server        the daemon beside servers that do nothing, Redis and a peer
-soak          the daemon's memory under a steady load; exits with 1 when it grows by over 5 %
+instructions  instructions per check, counted with callgrind
+tower         overhead of a layer per request, in time and instructions
+server        the daemon compared with servers that do nothing, Redis and a peer
+soak          the daemon's memory under a steady load; exits with 1 if it grows by more than 5 %
 
 --json     one object a line instead of a table
 --quick    three short rounds instead of eleven
 --record   write the counts to bench/instructions.json
---compare  exit with 1 when a count of ours is more than 5 % off the recorded one
---minutes  how long a soak takes, 15 if not said";
+--compare  exit with 1 if a Slidegate count is more than 5 % off the recorded one
+--minutes  duration of a soak, 15 by default";
 
 /// A parsed command line.
 #[derive(Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub(crate) enum Command {
     Instructions {
         action: Action,
     },
-    /// Hidden: one run that callgrind counts.
+    /// Hidden: one run under callgrind.
     InstructionsChild {
         subject: String,
         checks: u64,
@@ -67,7 +67,7 @@ pub(crate) enum Command {
     Service(Service),
 }
 
-/// A bench of what is reached over a network, or put in front of it.
+/// A benchmark of a server or of middleware.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Service {
     Faults {
@@ -75,7 +75,7 @@ pub(crate) enum Service {
     },
     Redis,
     Server,
-    /// Hidden: a server that does nothing but answer, with so many bytes.
+    /// Hidden: a server that does nothing but reply with a number of bytes.
     ServerChild {
         subject: String,
         port: u16,
@@ -85,7 +85,7 @@ pub(crate) enum Service {
         minutes: u64,
     },
     Tower,
-    /// Hidden: one run that callgrind counts.
+    /// Hidden: one run under callgrind.
     TowerChild {
         subject: String,
         requests: u64,

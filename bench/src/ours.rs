@@ -15,13 +15,13 @@ use crate::memory::Store;
 use crate::numbers::BLOCK;
 use crate::subject::{Subject, Timed, WINDOW_SECONDS};
 
-/// A limiter with the shipped default clock, asked for one key at a time.
+/// A limiter with the default clock, checked for one key at a time.
 #[derive(Debug)]
 pub(crate) struct Ours {
     limiter: Limiter,
 }
 
-/// The exact log with the shipped default clock, asked for a block of keys at a time.
+/// The exact log with the default clock, checked for a block of keys at a time.
 #[derive(Debug)]
 pub(crate) struct OursMany {
     limiter: Limiter,
@@ -64,7 +64,7 @@ fn limiter(algorithm: Algorithm, limit: u32) -> Result<Limiter, Failure> {
 }
 
 impl Ours {
-    /// `limit` units a minute.
+    /// `limit` units per minute.
     pub(crate) fn new(algorithm: Algorithm, limit: u32) -> Result<Self, Failure> {
         Ok(Self { limiter: limiter(algorithm, limit)? })
     }
@@ -90,13 +90,13 @@ impl Subject for Ours {
 }
 
 impl OursMany {
-    /// `limit` units a minute.
+    /// `limit` units per minute.
     pub(crate) fn new(limit: u32) -> Result<Self, Failure> {
         Ok(Self { limiter: limiter(Algorithm::Log, limit)? })
     }
 }
 
-/// What a thread that asks for many keys at once keeps: their buffers and the answers.
+/// State of a thread that checks many keys at once: their buffers and the decisions.
 #[derive(Debug)]
 pub(crate) struct Batch {
     keys: [Key; BLOCK],
@@ -128,7 +128,7 @@ impl Subject for OursMany {
 }
 
 impl OursTimed {
-    /// `limit` units a minute.
+    /// `limit` units per minute.
     pub(crate) fn new(algorithm: Algorithm, limit: u64) -> Result<Self, Failure> {
         Self::part(algorithm, limit, 1)
     }
@@ -197,7 +197,7 @@ impl OurBasis<MonotonicClock> {
 }
 
 impl OurBasis<ManualClock> {
-    /// With a manual clock that stands at the start of a minute.
+    /// With a manual clock at the start of a minute.
     pub(crate) fn manual() -> Self {
         Self { secret: Secret::new(SECRET), clock: ManualClock::new(START) }
     }
@@ -239,12 +239,12 @@ impl Crowd {
         let _ = self.limiter.check(&key);
     }
 
-    /// Lets so much time pass that nothing counts any more.
+    /// Advances the clock until nothing counts any more.
     pub(crate) fn let_all_expire(&self) {
         self.clock.advance(Duration::from_secs(2 * WINDOW_SECONDS));
     }
 
-    /// How many keys were dropped.
+    /// Returns the number of dropped keys.
     pub(crate) fn sweep(&self, slots: usize) -> usize {
         self.limiter.sweep(slots)
     }

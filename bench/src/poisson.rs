@@ -7,8 +7,8 @@ use crate::rounding::to_whole;
 
 /// Draws from the Poisson distribution.
 ///
-/// Exact below a mean of 256. From there on a rounded normal distribution with the same mean and
-/// variance stands in: the benches need the spread of arrivals, not their far tails.
+/// Exact below a mean of 256. From there on it uses a rounded normal distribution with the same
+/// mean and variance: the benchmarks need the spread of arrivals, not their far tails.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Poisson {
     mean: f64,
@@ -18,7 +18,7 @@ pub(crate) struct Poisson {
 const EXACT_BELOW: f64 = 256.0;
 
 impl Poisson {
-    /// With `mean` arrivals a draw.
+    /// With `mean` arrivals per draw.
     pub(crate) fn new(mean: f64) -> Self {
         Self { mean, none: (-mean).exp() }
     }

@@ -1,6 +1,6 @@
-//! Signs of life on standard error.
+//! Progress messages on standard error.
 
-/// Says what is under way.
+/// Prints a progress message.
 pub(crate) fn say(message: &str) {
     eprintln!("  {message}");
 }

@@ -7,7 +7,7 @@ use crate::rounding::to_float;
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// A sequence of its own for every seed.
+    /// Creates the sequence of a seed.
     pub(crate) const fn new(seed: u64) -> Self {
         Self(seed)
     }

@@ -15,10 +15,10 @@ pub(crate) trait Subject: Sync {
     /// What each thread keeps for itself, such as a key buffer that is used again.
     type Lane: Default;
 
-    /// Asks for one unit; whether it was admitted.
+    /// Checks one unit. Returns `true` if it was admitted.
     fn check(&self, lane: &mut Self::Lane, key: &str) -> bool;
 
-    /// Asks for one unit for each of up to [`BLOCK`] keys; how many were admitted.
+    /// Checks one unit for each of up to [`BLOCK`] keys. Returns the number of admitted ones.
     #[inline]
     fn check_block(&self, lane: &mut Self::Lane, numbers: &[u32]) -> u64 {
         let mut key = Key::new();
@@ -30,14 +30,14 @@ pub(crate) trait Subject: Sync {
     }
 }
 
-/// A subject whose time stands still until told.
+/// A subject with a manual clock.
 pub(crate) trait Timed: Subject {
     /// Lets time pass.
     fn advance(&self, time: Duration);
 }
 
-/// A subject without its types, so that different ones can stand in one list. The loop over the
-/// checks is inside, compiled for each subject.
+/// A subject without its types, so that one list can hold different ones. The loop over the checks is
+/// inside, compiled for each subject.
 pub(crate) trait Runner: Sync {
     /// Checks until the numbers, the checks or the time run out.
     fn run(&self, numbers: &mut Numbers<'_>, bound: Bound) -> Lap;
@@ -46,7 +46,7 @@ pub(crate) trait Runner: Sync {
 /// When to stop.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bound {
-    /// After so many checks, rounded up to a block.
+    /// After this number of checks, rounded up to a block.
     pub(crate) checks: u64,
     /// After this time, looked at every 64 blocks.
     pub(crate) time: Duration,

@@ -1,8 +1,8 @@
-//! A few keys that are asked for often and many that hardly are.
+//! Zipf's distribution: a few keys that are checked often and many that are checked rarely.
 
 use crate::random::Random;
 
-/// Draws from Zipf's distribution with exponent 1: rank `k` is asked for in proportion to `1 / k`.
+/// Draws from Zipf's distribution with exponent 1: rank `k` is drawn in proportion to `1 / k`.
 ///
 /// By rejection-inversion (Hörmann and Derflinger, 1996): no table, so no memory traffic.
 #[derive(Debug, Clone, Copy)]

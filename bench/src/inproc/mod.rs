@@ -1,4 +1,4 @@
-//! Time of a check in process, beside peers and a floor.
+//! Time of a check in process, compared with peers and a floor.
 
 mod report;
 mod results;

@@ -34,7 +34,7 @@ impl Results {
         &self.names
     }
 
-    /// Nanoseconds a check.
+    /// Nanoseconds per check.
     pub(crate) fn nanos(&self, threads: usize, name: &str) -> Option<Summary> {
         Summary::of(self.of(threads, name).map(|entry| entry.score.nanos))
     }
@@ -47,8 +47,9 @@ impl Results {
     /// The time of `name` divided by that of `other` in the same round.
     pub(crate) fn ratio(&self, threads: usize, name: &str, other: &str) -> Option<Summary> {
         Summary::of(self.of(threads, name).filter_map(|entry| {
-            let beside = self.of(threads, other).find(|beside| beside.round == entry.round)?;
-            Some(entry.score.nanos / beside.score.nanos)
+            let same_round =
+                self.of(threads, other).find(|same_round| same_round.round == entry.round)?;
+            Some(entry.score.nanos / same_round.score.nanos)
         }))
     }
 
@@ -74,6 +75,6 @@ mod tests {
         }
         assert_eq!(results.ratio(1, "a", "b"), Some(Summary { q1: 2.0, median: 2.0, q3: 2.0 }));
         assert_eq!(results.ratio(2, "a", "b"), None);
-        assert_eq!(results.ratio(1, "a", "nobody"), None);
+        assert_eq!(results.ratio(1, "a", "absent"), None);
     }
 }

@@ -28,7 +28,7 @@ pub(crate) enum Draw {
     Fresh,
 }
 
-/// The most that a subject of ours may take, as a share of the time of another subject.
+/// The maximum time of a Slidegate subject, as a share of the time of another subject.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Target {
     pub(crate) subject: &'static str,

@@ -1,4 +1,4 @@
-//! Instructions of a check, counted by callgrind: the figure that noise cannot move.
+//! Instructions per check, counted with callgrind: a figure without noise.
 
 pub(crate) mod callgrind;
 mod churn;
@@ -21,7 +21,7 @@ use crate::table::Table;
 
 pub(crate) use self::churn::run_child;
 
-/// Two lengths of the same run; what is between them is counted.
+/// Two lengths of the same run; the difference is counted.
 #[derive(Debug, Clone, Copy)]
 struct Workload {
     name: &'static str,
@@ -114,7 +114,7 @@ impl Workload {
         format!("{} {subject}", self.name)
     }
 
-    /// Instructions a check, with the harness.
+    /// Returns the instructions per check, with the harness.
     fn count(self, subject: &str) -> Result<f64, Failure> {
         progress::say(&format!("{}: counting {subject}", self.name));
         let [short, long] = self.lengths;

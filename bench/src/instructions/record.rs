@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use crate::Failure;
 
-/// Instructions a check, by workload and subject.
+/// Instructions per check, by workload and subject.
 #[derive(Debug, Default)]
 pub(crate) struct Record(BTreeMap<String, f64>);
 

@@ -1,4 +1,4 @@
-//! When requests arrive, and for whom.
+//! When requests arrive, and for which keys.
 
 use core::ops::Range;
 
@@ -13,8 +13,8 @@ use crate::rounding::to_float;
 pub(crate) enum Arrivals {
     /// Independent requests of one unit, `per_minute` for each key on average.
     ///
-    /// Drawn as one stream over all keys: so many in this millisecond, each for any key. That is
-    /// the same as a stream of its own for every key.
+    /// Drawn as one stream over all keys: a number of requests per millisecond, each for a random
+    /// key. That is equivalent to a separate stream for each key.
     Poisson { per_minute: u32 },
     /// One request for every key in every window, evenly spread.
     EachWindow,

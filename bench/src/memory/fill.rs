@@ -1,4 +1,4 @@
-//! Sends a workload's requests and looks what is left in memory.
+//! Sends a workload's requests and measures the memory afterwards.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;

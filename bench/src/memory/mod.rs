@@ -28,7 +28,7 @@ pub(crate) use self::store::Store;
 /// When the last workload ends; ten minutes, and some time to start and to count.
 const TIME_MAX: Duration = Duration::from_secs(560);
 
-/// Runs all workloads, or the one that is named, each in a process of its own.
+/// Runs all workloads, or the one that is named, each in a separate process.
 pub(crate) fn run(options: &Options, only: Option<&str>) -> Result<(), Failure> {
     let chosen = |workload: &&Workload| only.is_none_or(|only| workload.name == only);
     let workloads: Vec<&Workload> = Workload::ALL.iter().filter(chosen).collect();
@@ -40,7 +40,7 @@ pub(crate) fn run(options: &Options, only: Option<&str>) -> Result<(), Failure> 
         for subject in workload.subjects {
             progress::say(&format!("{} {subject}: started", workload.name));
             let left = TIME_MAX.saturating_sub(began.elapsed());
-            report.add(workload, subject, &run_apart(workload.name, subject, left)?);
+            report.add(workload, subject, &run_in_process(workload.name, subject, left)?);
         }
     }
     report.finish();
@@ -61,8 +61,8 @@ pub(crate) fn run_child(name: &str, subject: &str, time: Duration) -> Result<(),
     Ok(())
 }
 
-/// Starts this program anew, so that nothing but the workload is in memory.
-fn run_apart(workload: &str, subject: &str, time: Duration) -> Result<Measurement, Failure> {
+/// Runs the workload in a new process of this program, so that nothing else is in its memory.
+fn run_in_process(workload: &str, subject: &str, time: Duration) -> Result<Measurement, Failure> {
     let mut command = Command::new(std::env::current_exe()?);
     command
         .args(["memory-child", workload, subject, &time.as_secs().to_string()])

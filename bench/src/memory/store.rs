@@ -1,6 +1,6 @@
-//! What is filled.
+//! The limiters whose memory is measured.
 
-/// A limiter whose memory is measured. Its time is what it was told last.
+/// A limiter whose memory is measured. Its time is set by the harness.
 pub(crate) trait Store: Sync {
     /// What each thread keeps for itself.
     type Lane: Default;
@@ -17,6 +17,6 @@ pub(crate) trait Store: Sync {
     /// Units that count for a key now.
     fn units(&self, key: u64) -> u64;
 
-    /// Bytes it says it holds, when it says so.
+    /// Returns the bytes that it reports, if it reports them.
     fn accounted_bytes(&self) -> Option<u64>;
 }

@@ -11,7 +11,7 @@ pub(crate) struct Workload {
     pub(crate) name: &'static str,
     pub(crate) keys: u32,
     pub(crate) algorithm: Algorithm,
-    /// Units a minute.
+    /// Units per minute.
     pub(crate) limit: u64,
     pub(crate) arrivals: Arrivals,
     /// Windows of churn after the one that fills the table.

@@ -10,7 +10,7 @@ use governor::{Quota, RateLimiter};
 
 use crate::subject::{Subject, Timed};
 
-/// governor with its default store, and its default clock unless told otherwise.
+/// governor with its default store, and its default clock by default.
 ///
 /// Its map holds `String` keys and its `check_key` wants `&String`, so each thread writes its key
 /// into one string that it keeps: governor pays for a copy, not for an allocation.
@@ -21,14 +21,14 @@ pub(crate) struct Governor<C: Clock = DefaultClock> {
 }
 
 impl Governor {
-    /// `limit` units a minute, by governor's default clock.
+    /// `limit` units per minute, with governor's default clock.
     pub(crate) fn new(limit: NonZeroU32) -> Self {
         Self::with_clock(limit, DefaultClock::default())
     }
 }
 
 impl Governor<FakeRelativeClock> {
-    /// `limit` units a minute, by a clock that stands still until told.
+    /// `limit` units per minute, with a manual clock.
     pub(crate) fn timed(limit: NonZeroU32) -> Self {
         Self::with_clock(limit, FakeRelativeClock::default())
     }

@@ -1,4 +1,4 @@
-//! Limiters of others, each used as its documentation says.
+//! Other limiters, each used as its documentation recommends.
 
 mod governor;
 mod pingora;

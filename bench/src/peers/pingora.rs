@@ -8,8 +8,8 @@ use crate::subject::{Subject, WINDOW_SECONDS};
 
 /// pingora's `Rate`, used as `observe(key) <= limit`.
 ///
-/// A sketch of 4 rows of 1024 counters: right for a handful of keys, wrong for a million, so it
-/// stands only beside the workloads of one key. It counts denied requests too.
+/// A sketch of 4 rows of 1024 counters: right for a handful of keys, wrong for a million. So it
+/// is measured only with one key. It counts denied requests too.
 pub(crate) struct Pingora {
     rate: Rate,
     limit: isize,

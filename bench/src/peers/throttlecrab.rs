@@ -6,14 +6,14 @@ use throttlecrab::{PeriodicStore, RateLimiter};
 use crate::clock;
 use crate::subject::{Subject, WINDOW_SECONDS};
 
-/// throttlecrab with its periodic store, told how many keys to expect, in a mutex.
+/// throttlecrab with its periodic store in a mutex, created for the expected number of keys.
 pub(crate) struct Throttlecrab {
     limiter: Mutex<RateLimiter<PeriodicStore>>,
     limit: i64,
 }
 
 impl Throttlecrab {
-    /// `limit` units a minute for about `keys` keys.
+    /// `limit` units per minute for about `keys` keys.
     pub(crate) fn new(limit: u32, keys: usize) -> Self {
         let store = PeriodicStore::builder().capacity(keys).build();
         Self { limiter: Mutex::new(RateLimiter::new(store)), limit: i64::from(limit) }

@@ -1,4 +1,4 @@
-//! Limits in Redis: the packed log beside the usual sorted set, a counter and an empty script.
+//! Limits in Redis: the packed log compared with the usual sorted set, a counter and an empty script.
 //!
 //! Every subject talks to the same server over one multiplexed connection, from the same number
 //! of tasks. Rounds are interleaved and ratios are taken within a round.
@@ -32,7 +32,7 @@ async fn run_all(options: &Options) -> Result<(), Failure> {
     let calls = single::calls(&server, &[100, 1000, 20_000], rounds * 3).await?;
     progress::say("redis: latency of a single check");
     let latency = single::latency(&server, if options.quick { 2000 } else { 20_000 }).await?;
-    progress::say("redis: reserve and settle on one key, beside others");
+    progress::say("redis: reserve and settle on one key, with checks of other keys");
     let reserved = reserve::measure(&server, if options.quick { 3 } else { 25 }).await?;
     // Before what takes minutes: these rows need a quiet machine.
     report::print_single(options, &calls, &latency, &reserved);

@@ -15,7 +15,7 @@ use crate::key::Key;
 use crate::random::Random;
 use crate::rounding::to_float;
 
-/// Who asks for what.
+/// The callers and their keys.
 #[derive(Debug)]
 pub(super) struct Workload {
     pub(super) name: &'static str,

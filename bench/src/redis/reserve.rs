@@ -1,4 +1,4 @@
-//! Reservations of one key that are settled, beside checks of other keys.
+//! Reservations of one key that are settled, alongside checks of other keys.
 
 use core::cell::Cell;
 use core::time::Duration;
@@ -32,7 +32,7 @@ struct Counts {
     unrelated_degraded: Cell<u64>,
 }
 
-/// Reserves and settles a thousand times a second, and checks other keys as often.
+/// Reserves and settles a thousand times per second, and checks other keys as often.
 pub(super) async fn measure(server: &RedisServer, seconds: u64) -> Result<Reserved, Failure> {
     let reserving = Rc::new(limiter(server, "reserve")?);
     let checking = Rc::new(limiter(server, "unrelated")?);

@@ -15,7 +15,7 @@ pub(super) enum Subject {
     Slidegate(Box<RedisLimiter>),
     /// A set of members sorted by time, cleaned, counted and added to in a script.
     SortedSet { connection: MultiplexedConnection, script: Script, quota: Quota },
-    /// A counter that is raised, and never judged.
+    /// A counter that is incremented without a limit.
     Increment(MultiplexedConnection),
     /// A script that does nothing: what asking costs.
     Empty(MultiplexedConnection, Script),

@@ -1,4 +1,4 @@
-//! Throughput: every asker asks again as soon as it is answered.
+//! Throughput: every client sends its next request as soon as it has a reply (a closed model).
 
 use core::time::Duration;
 
@@ -10,16 +10,16 @@ use crate::Failure;
 use crate::clock;
 use crate::rounding::to_float;
 
-/// What came of one round.
+/// The result of one round.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lap {
-    /// Asks a second; of a pipeline, each is a batch.
+    /// Requests per second; a pipeline counts as one.
     pub(super) asks_per_second: f64,
     /// Processor time of the server for each, in microseconds.
     pub(super) cpu_us: f64,
 }
 
-/// Lets all lines ask for so long.
+/// Sends requests over all connections for `time`.
 pub(super) async fn lap(
     lines: &mut Vec<Line>,
     server: &Server,

@@ -1,7 +1,7 @@
-//! Instructions and allocations of a request, counted by valgrind in the server's process.
+//! Instructions and allocations per request, counted with valgrind in the server's process.
 //!
-//! One connection asks one question after the other. A run with twice as many requests is compared
-//! with one, so that start and end of the server cancel out.
+//! One connection sends one request after the other. The counts of a run are subtracted from those of
+//! a run with twice as many requests, so that start and shutdown of the server cancel out.
 
 use super::line::Line;
 use super::process::Wrapper;
@@ -19,7 +19,7 @@ pub(super) struct Cost {
     pub(super) allocated_bytes: f64,
 }
 
-/// Counts over so many asks.
+/// Counts over `asks` requests.
 pub(super) async fn count(
     which: Which,
     protocol: Protocol,
@@ -43,7 +43,7 @@ pub(super) async fn count(
     })
 }
 
-/// What valgrind says of a server that was asked so often.
+/// Returns what valgrind reports for a server after this number of requests.
 async fn run(
     which: Which,
     protocol: Protocol,

@@ -1,4 +1,4 @@
-//! How long decisions take, as the daemon itself says.
+//! Decision times, as the daemon's metrics report them.
 
 use std::net::Ipv4Addr;
 
@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 use crate::Failure;
 use crate::rounding::to_float;
 
-/// Counts of decisions that took at most so many seconds, over all limits.
+/// The histogram of decision times in seconds, over all limits.
 #[derive(Debug, Default)]
 pub(super) struct Decisions {
     at_most: Vec<(f64, f64)>,
@@ -31,14 +31,14 @@ pub(super) async fn read(admin: u16) -> Result<Decisions, Failure> {
 }
 
 impl Decisions {
-    /// The bound under which 99 of 100 were, in microseconds.
+    /// Returns the upper bound of the 99th percentile, in microseconds.
     pub(super) fn p99_us(&self) -> Option<f64> {
         let (_, all) = self.at_most.last()?;
         let bound = self.at_most.iter().find(|(_, count)| *count >= all * 0.99)?;
         Some(bound.0 * 1e6)
     }
 
-    /// How many there were.
+    /// Returns the number of decisions.
     pub(super) fn count(&self) -> f64 {
         self.at_most.last().map_or(0.0, |(_, count)| *count)
     }

@@ -1,4 +1,4 @@
-//! Servers that read a request and answer, and do nothing in between: what a protocol alone costs.
+//! Servers that read a request and reply, and do nothing in between: the cost of the protocol alone.
 
 use core::convert::Infallible;
 use core::pin::Pin;
@@ -44,7 +44,7 @@ async fn serve_http(listener: TcpListener, bytes: usize) -> Result<(), String> {
             let service = service_fn(|request: Request<Incoming>| {
                 let body = body.clone();
                 async move {
-                    // Whoever is asked has to read what is asked.
+                    // Every server has to read the request.
                     request.into_body().collect().await?;
                     let mut response = Response::new(Full::new(body));
                     let json = HeaderValue::from_static("application/json");
@@ -53,7 +53,7 @@ async fn serve_http(listener: TcpListener, bytes: usize) -> Result<(), String> {
                 }
             });
             let builder = auto::Builder::new(TokioExecutor::new());
-            // How a connection ends is its client's affair.
+            // A client may close its connection at any time.
             let _ = builder.serve_connection(TokioIo::new(stream), service).await;
         });
     }

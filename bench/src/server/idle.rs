@@ -1,4 +1,4 @@
-//! Throughput while many connections are open that say nothing.
+//! Throughput while many idle connections are open.
 
 use core::time::Duration;
 use std::net::Ipv4Addr;
@@ -16,7 +16,7 @@ use crate::progress;
 use crate::rounding::to_float;
 use crate::summary::Summary;
 
-/// What came of it.
+/// The results.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Idle {
     pub(super) which: Which,
@@ -66,7 +66,7 @@ pub(super) async fn measure(
     while idle.len() < connections {
         idle.push(TcpStream::connect((Ipv4Addr::LOCALHOST, busy.ports.http)).await?);
     }
-    // An answer on the last one says that all before it were accepted.
+    // A reply on the last one shows that all before it were accepted.
     drop(Line::open_one(which, Protocol::Http, &busy).await?.ask().await);
     let after = busy.resident()?;
     let (mut per_second, mut ratios) = (Vec::new(), Vec::new());

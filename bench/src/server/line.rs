@@ -1,4 +1,4 @@
-//! A connection that asks, whatever it speaks.
+//! A client connection of any protocol.
 
 use super::grpc::{Call, Channels};
 use super::process::Server;
@@ -7,7 +7,7 @@ use super::wire::Wire;
 use super::workload::{FEW_KEYS, GRPC_CONNECTIONS, IN_FLIGHT, KEYS, Protocol};
 use crate::random::Random;
 
-/// One asker: it sends its questions, waits for the answers and sends the next.
+/// One client: it sends its requests, waits for the replies and sends the next.
 #[derive(Debug)]
 pub(super) struct Line {
     means: Means,
@@ -22,7 +22,7 @@ enum Means {
 }
 
 impl Line {
-    /// As many askers as there are questions in flight.
+    /// Opens one client per request in flight.
     pub(super) async fn open_all(
         which: Which,
         protocol: Protocol,
@@ -35,7 +35,7 @@ impl Line {
         Ok(lines)
     }
 
-    /// A single one, that soon has asked for all of its few keys.
+    /// Opens a single one with few keys.
     pub(super) async fn open_one(
         which: Which,
         protocol: Protocol,
@@ -67,7 +67,7 @@ impl Line {
         Ok(all)
     }
 
-    /// Asks, as many at once as the protocol says, and waits for all answers.
+    /// Sends one request, or a pipeline of them, and waits for all replies.
     pub(super) async fn ask(&mut self) -> Result<(), String> {
         let (random, keys) = (&mut self.random, self.keys);
         match &mut self.means {

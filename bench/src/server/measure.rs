@@ -13,7 +13,7 @@ use crate::progress;
 use crate::rounding::to_whole;
 use crate::summary::Summary;
 
-/// What one subject did, one value a round.
+/// The results of one subject, one value per round.
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) which: Which,
@@ -23,12 +23,12 @@ pub(super) struct Row {
     pub(super) cost: Option<Cost>,
 }
 
-/// What came of a workload. The second row is the yardstick.
+/// The results of a workload. The second row is the reference.
 #[derive(Debug)]
 pub(super) struct Measured {
     pub(super) workload: &'static Workload,
     pub(super) rows: Vec<Row>,
-    /// Requests a second at which the latency was measured.
+    /// Requests per second at which the latency was measured.
     pub(super) offered: Option<u32>,
 }
 
@@ -40,7 +40,7 @@ struct Running {
 /// The load at which the latency is measured, if the machine can.
 const OFFERED: u32 = 10_000;
 
-/// Measures everyone who speaks the protocol.
+/// Measures all servers that speak the protocol.
 pub(super) async fn measure(
     workload: &'static Workload,
     programs: &Programs,
@@ -108,8 +108,8 @@ async fn paced(
 ) -> Result<(), Failure> {
     let name = workload.name;
     for round in 0..effort.paced_rounds {
-        let told = format!("round {} of {}", round + 1, effort.paced_rounds);
-        progress::say(&format!("server: {name} at {rate}/s, {told}"));
+        let counted = format!("round {} of {}", round + 1, effort.paced_rounds);
+        progress::say(&format!("server: {name} at {rate}/s, {counted}"));
         for place in turns(round, rows.len()) {
             let lines = &mut running[place].lines;
             rows[place].latency.push(open::lap(lines, rate, effort.paced_lap).await?);

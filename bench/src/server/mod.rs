@@ -1,4 +1,4 @@
-//! The daemon beside servers that do nothing, Redis and a peer, all as processes of their own on
+//! The daemon compared with servers that do nothing, Redis and a peer, all as separate processes on
 //! loopback; and a soak.
 
 mod closed;
@@ -71,7 +71,7 @@ impl Effort {
 
 /// Measures everything, and prints tables or lines of JSON.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
-    // One thread asks: the servers need the others.
+    // One thread sends requests: the servers need the others.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(run_all(options))
 }
@@ -98,7 +98,7 @@ async fn run_all(options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is to be known before others can be started like it.
+/// Values that must be known before the reference servers can be started.
 async fn get_to_know(programs: &mut Programs) -> Result<(), Failure> {
     let server = Which::Slidegate.start(programs, 1, Wrapper::None).await?;
     let mut line = Line::open_one(Which::Slidegate, Protocol::Http, &server).await?;

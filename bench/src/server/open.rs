@@ -1,7 +1,7 @@
-//! Latency at a load that does not wait for answers.
+//! Latency at a load that does not wait for replies (an open model).
 //!
-//! Every request has a moment at which it is due, whatever became of those before. Its latency counts
-//! from that moment: a server that stops for a while is charged for all who had to wait meanwhile.
+//! Every request has a time at which it is due, independent of the requests before it. Its latency
+//! counts from that time: if a server stalls, all requests that had to wait count.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
@@ -38,7 +38,7 @@ struct Schedule {
     due: Semaphore,
 }
 
-/// Asks `rate` times a second for so long, by all lines.
+/// Sends `rate` requests per second for `time`, over all connections.
 pub(super) async fn lap(
     lines: &mut Vec<Line>,
     rate: u32,
@@ -59,7 +59,7 @@ pub(super) async fn lap(
         tasks.spawn(ask_when_due(line, Arc::clone(&schedule)));
     }
     pace(&schedule).await?;
-    // Whoever still waits finds that nothing is left.
+    // Clients that still wait find no request left.
     schedule.due.add_permits(askers);
     let mut nanos = Vec::new();
     while let Some(done) = tasks.join_next().await {
@@ -97,25 +97,25 @@ impl Schedule {
     }
 }
 
-/// Says when requests are due. By the kernel's timer, because the runtime's has steps of a
-/// millisecond.
+/// Releases requests when they are due. Uses the kernel's timer, because the runtime's has a
+/// resolution of a millisecond.
 async fn pace(schedule: &Schedule) -> Result<(), Failure> {
     let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK)?;
     let gap = Timespec { tv_sec: 0, tv_nsec: schedule.gap.subsec_nanos().into() };
     let spec = Itimerspec { it_interval: gap, it_value: gap };
     timerfd_settime(&timer, TimerfdTimerFlags::empty(), &spec)?;
-    #[expect(deprecated, reason = "what replaces it is unsafe; nobody else closes this timer")]
+    #[expect(deprecated, reason = "its replacement is unsafe; no other code closes this timer")]
     let timer = AsyncFd::new(timer)?;
-    let mut told = 0;
-    while told < schedule.count {
+    let mut released = 0;
+    while released < schedule.count {
         let mut ready = timer.readable().await?;
-        // How often it went off does not matter: the clock says what is due.
+        // The number of expirations does not matter: the clock determines what is due.
         let _ = rustix::io::read(timer.get_ref(), &mut [0; 8]);
         ready.clear_ready();
         let since = schedule.began.elapsed().as_nanos() / schedule.gap.as_nanos().max(1);
         let due = u64::try_from(since)?.saturating_add(1).min(schedule.count);
-        schedule.due.add_permits(usize::try_from(due.saturating_sub(told))?);
-        told = told.max(due);
+        schedule.due.add_permits(usize::try_from(due.saturating_sub(released))?);
+        released = released.max(due);
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A server in a process of its own.
+//! A server in a separate process.
 
 use core::time::Duration;
 use std::ffi::{OsStr, OsString};
@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use crate::Failure;
 use crate::clock;
 
-/// Where it listens, as far as it speaks the protocol.
+/// The ports of the protocols that it speaks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ports {
     pub(super) http: u16,
@@ -38,11 +38,11 @@ pub(super) struct Server {
     pub(super) ports: Ports,
 }
 
-/// For a server to listen; under valgrind it takes its time.
+/// The maximum time until a server listens; it is long because of valgrind.
 const START_MAX: Duration = Duration::from_secs(60);
 
 impl Ports {
-    /// Ports that nobody listened on a moment ago.
+    /// Returns ports that were free a moment ago.
     pub(super) fn free() -> Result<Self, Failure> {
         let mut held = Vec::new();
         let mut next = || -> Result<u16, Failure> {
@@ -76,7 +76,7 @@ impl Server {
         }
         command.arg(program).args(arguments).env("TOKIO_WORKER_THREADS", workers.to_string());
         command.stdin(Stdio::null()).stdout(Stdio::null());
-        // What valgrind counted is read from there; without it, nobody would read.
+        // Valgrind writes its counts there; without valgrind it is not read.
         let is_read = wrapper != Wrapper::None;
         command.stderr(if is_read { Stdio::piped() } else { Stdio::null() });
         let child = command.spawn();
@@ -91,7 +91,7 @@ impl Server {
             let address = SocketAddr::from((Ipv4Addr::LOCALHOST, *port));
             while let Err(error) = TcpStream::connect(address).await {
                 if began.elapsed() > START_MAX {
-                    return Err(format!("nobody listens on {address}: {error}").into());
+                    return Err(format!("no server listens on {address}: {error}").into());
                 }
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
@@ -119,7 +119,7 @@ impl Server {
         Ok(crate::memory::resident::parse(&status)?.now)
     }
 
-    /// Asks it to end; what it wrote to standard error, if that was kept.
+    /// Stops it. Returns what it wrote to standard error, if that was kept.
     pub(super) fn end(mut self) -> Result<String, Failure> {
         let child = self.child.take().ok_or("the server has ended already")?;
         kill_process(Pid::from_child(&child), Signal::TERM)?;
@@ -131,15 +131,15 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
-            // Fails only when it is gone already.
+            // Fails only if it has exited already.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-/// A command that the kernel kills when this process ends, however it ends; it belongs to
-/// util-linux, as `env` belongs to everybody and does nothing here.
+/// A command that the kernel kills when this process ends, however it ends. `setpriv` belongs to
+/// util-linux; `env` is the fallback and does nothing.
 fn bound() -> Command {
     let is_there = Command::new("setpriv").arg("--version").stdout(Stdio::null()).status().is_ok();
     if !is_there {

@@ -9,15 +9,15 @@ use super::subject::config;
 use crate::Failure;
 use crate::progress;
 
-/// Where programs are, and what they are told.
+/// Where the programs are, and their settings.
 #[derive(Debug)]
 pub(super) struct Programs {
     pub(super) slidegate: PathBuf,
     /// Without it, its rows are left out.
     pub(super) throttlecrab: Option<PathBuf>,
-    /// The configuration of our daemon.
+    /// The configuration of the daemon.
     pub(super) config: PathBuf,
-    /// The bytes of an answer of ours, once known.
+    /// The length of the daemon's reply in bytes, once known.
     pub(super) answer_bytes: usize,
 }
 
@@ -25,13 +25,13 @@ pub(super) struct Programs {
 const THROTTLECRAB: &str = "0.4.40";
 
 impl Programs {
-    /// Builds ours, and the peer if it is not there yet.
+    /// Builds the daemon, and the peer if it is not there yet.
     pub(super) fn prepare() -> Result<Self, Failure> {
         let here = std::env::current_exe()?;
         let folder = here.parent().ok_or("this program is in no folder")?;
         let slidegate = build_slidegate(folder)?;
         let target = folder.parent().unwrap_or(folder);
-        // In a folder of its own: the daemon watches it, and reads anew whatever happens there.
+        // In a separate folder: the daemon watches it and reloads after every change there.
         let name = format!("slidegate-bench-{}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&folder)?;
@@ -50,7 +50,8 @@ impl Drop for Programs {
     }
 }
 
-/// By cargo, so that it is what the sources say; without cargo, the one beside this program.
+/// Builds the daemon with cargo, so that it matches the sources. Without cargo, returns the one next to
+/// this program.
 fn build_slidegate(folder: &Path) -> Result<PathBuf, Failure> {
     let program = folder.join("slidegate");
     progress::say("server: cargo build --release -p slidegate-server");
@@ -74,13 +75,13 @@ fn install_protoc() {
     if is_there || !getuid().is_root() || !succeeds("apt-get") {
         return;
     }
-    progress::say("server: protoc is missing, installing protobuf-compiler by apt-get");
+    progress::say("server: protoc is missing, installing protobuf-compiler with apt-get");
     for arguments in [&["update"][..], &["install", "--no-install-recommends", "protobuf-compiler"]]
     {
         let mut command = Command::new("apt-get");
         command.env("DEBIAN_FRONTEND", "noninteractive").args(["--quiet", "--yes"]);
-        // Where the lists cannot be updated, those at hand may still do. Whether it worked shows when
-        // the peer is built.
+        // If the lists cannot be updated, the existing ones may suffice. A failure shows when the peer
+        // is built.
         match command.args(arguments).stdout(Stdio::null()).status() {
             Ok(status) if status.success() => {}
             Ok(status) => progress::say(&format!("server: apt-get {}: {status}", arguments[0])),

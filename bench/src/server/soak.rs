@@ -16,23 +16,23 @@ use crate::options::Options;
 use crate::progress;
 use crate::rounding::to_float;
 
-/// Requests a second, by HTTP and by the Redis protocol in turn.
+/// Requests per second, over HTTP and the Redis protocol in turn.
 const RATE: u32 = 4000;
 
-/// Between two looks at the memory.
+/// The interval between two memory samples.
 const STEP: Duration = Duration::from_secs(10);
 
 /// After a window, which is a minute, tables are full; after another one what has expired is swept as
 /// fast as new keys come.
 const SETTLED: Duration = Duration::from_secs(120);
 
-/// Growth that is too much.
+/// The maximum growth.
 const GROWTH_MAX: f64 = 0.05;
 
-/// Runs for so many minutes; says by its exit code whether memory grew.
+/// Runs for `minutes`. Returns a failing exit code if memory grew.
 pub(crate) fn run(options: &Options, minutes: u64) -> Result<ExitCode, Failure> {
     if minutes < 3 {
-        return Err("a soak takes at least 3 minutes: the first two are not judged".into());
+        return Err("a soak takes at least 3 minutes: the first two do not count".into());
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(soak(options, Duration::from_secs(minutes * 60)))
@@ -46,7 +46,7 @@ async fn soak(options: &Options, time: Duration) -> Result<ExitCode, Failure> {
     let began = clock::instant();
     while began.elapsed() < time {
         for protocol in [Protocol::Http, Protocol::Resp { pipelined: 1 }] {
-            // Opened anew each time: connections that come and go must not leave anything.
+            // Opened again each time: closed connections must not leave anything behind.
             let mut lines = Line::open_all(Which::Slidegate, protocol, &server).await?;
             open::lap(&mut lines, RATE, STEP / 2).await?;
         }

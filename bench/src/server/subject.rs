@@ -1,4 +1,4 @@
-//! Servers that are asked, and how they are started.
+//! The measured servers, and how they are started.
 
 use std::ffi::OsString;
 
@@ -7,7 +7,7 @@ use super::program::Programs;
 use super::workload::{LIMIT, Protocol};
 use crate::Failure;
 
-/// Who is asked.
+/// A measured server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Which {
     /// Ours.
@@ -35,7 +35,7 @@ impl Which {
         }
     }
 
-    /// Starts it with so many worker threads, and waits until it listens.
+    /// Starts it with `workers` worker threads, and waits until it listens.
     pub(super) async fn start(
         self,
         programs: &Programs,
@@ -106,7 +106,7 @@ fn local(port: u16) -> String {
     format!("127.0.0.1:{port}")
 }
 
-/// What our daemon is told: the same limit for all protocols.
+/// Returns the daemon's configuration: the same limit for all protocols.
 pub(super) fn config() -> String {
     format!(
         "slidegate: 1\nlog: {{level: warn}}\npolicies:\n  - name: api\n    \

@@ -1,4 +1,4 @@
-//! What is aimed at, beside what was measured.
+//! The targets, next to the measured values.
 
 use super::Results;
 use super::measure::{Measured, Row, median, ratio_to};

@@ -1,4 +1,4 @@
-//! HTTP/1.1 and the Redis protocol, as little of them as it takes to ask and to find an answer's end.
+//! HTTP/1.1 and the Redis protocol: just enough to send a request and to find the end of the reply.
 
 use std::net::Ipv4Addr;
 
@@ -9,7 +9,7 @@ use super::process::Server;
 use super::subject::Which;
 use super::workload::{LIMIT, Protocol};
 
-/// A connection with a question whose keys are written anew each time.
+/// A connection with a request whose keys are overwritten each time.
 #[derive(Debug)]
 pub(super) struct Wire {
     stream: TcpStream,
@@ -21,12 +21,12 @@ pub(super) struct Wire {
     body: usize,
 }
 
-/// How an answer ends.
+/// How a reply ends.
 #[derive(Debug, Clone, Copy)]
 enum Ending {
     /// With as many bytes after the head as it says.
     Length,
-    /// With so many lines.
+    /// With this number of lines.
     Lines(usize),
 }
 
@@ -119,7 +119,7 @@ fn http_question(which: Which) -> String {
     )
 }
 
-/// A command, and the lines of its answer.
+/// A command, and the number of lines in its reply.
 fn resp_question(which: Which) -> (String, usize) {
     let limit = LIMIT.to_string();
     let (words, lines): (&[&str], _) = match which {

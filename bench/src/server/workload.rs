@@ -1,19 +1,19 @@
-//! What is asked of whom.
+//! The workloads and the servers that they are sent to.
 
 use super::subject::Which;
 
-/// How a server is asked.
+/// The protocol of the requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Protocol {
     /// `POST` with JSON on HTTP/1.1, connections kept.
     Http,
-    /// The Redis protocol, so many commands at a time.
+    /// The Redis protocol, `pipelined` commands at a time.
     Resp { pipelined: usize },
     /// Unary calls over a few HTTP/2 connections.
     Grpc,
 }
 
-/// A protocol with everyone who speaks it. The first subject is ours, the second the yardstick.
+/// A protocol with all servers that speak it. The first is Slidegate, the second the reference.
 #[derive(Debug)]
 pub(super) struct Workload {
     pub(super) name: &'static str,
@@ -56,24 +56,24 @@ pub(super) const WORKLOADS: [Workload; 4] = [
     },
 ];
 
-/// Keys that are asked for, all alike.
+/// Keys that are checked, equally often.
 pub(super) const KEYS: u32 = 100_000;
 
-/// Keys that are asked for while instructions are counted: few requests are made then, and most are
-/// to meet a key that is there.
+/// Keys that are checked while instructions are counted: few requests are sent then, and most should
+/// find an existing key.
 pub(super) const FEW_KEYS: u32 = 1000;
 
-/// Units in a minute for each key: more than are asked for.
+/// Units per minute for each key: more than are requested.
 pub(super) const LIMIT: u32 = 1000;
 
-/// Questions under way at the same time.
+/// Requests in flight at the same time.
 pub(super) const IN_FLIGHT: usize = 32;
 
 /// Connections that the calls of gRPC share, as a proxy's workers do.
 pub(super) const GRPC_CONNECTIONS: usize = 4;
 
 impl Protocol {
-    /// Questions that are sent at once.
+    /// Returns the number of requests that are sent at once.
     pub(super) fn batch(self) -> u64 {
         match self {
             Self::Resp { pipelined } => pipelined as u64,

@@ -55,7 +55,7 @@ impl<S: Service<Request<Body>>> Service<Request<Body>> for Empty<S> {
     }
 }
 
-/// Sends so many requests, each from any of the addresses; how many were answered with 200.
+/// Sends `requests` requests, each from a random address. Returns the number of replies with 200.
 pub(crate) fn send<S>(service: &mut S, seed: u64, requests: u64) -> u64
 where
     S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,

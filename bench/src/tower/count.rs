@@ -1,4 +1,4 @@
-//! Instructions that a layer adds to a request, counted by callgrind.
+//! Instructions that a layer adds to a request, counted with callgrind.
 
 use super::each;
 use super::layered::{Sender, sender};
@@ -10,7 +10,7 @@ use crate::progress;
 /// time, and the first window passes.
 const REQUESTS: u64 = 100_000;
 
-/// Instructions a request.
+/// Instructions per request.
 pub(crate) fn count(subject: &str) -> Result<f64, Failure> {
     progress::say(&format!("tower: counting {subject}"));
     // Only what is measured is counted: the start of a clock takes as long as it takes.

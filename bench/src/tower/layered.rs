@@ -20,14 +20,14 @@ use super::bare::{Bare, Empty, send};
 use super::{BARE, EMPTY, GOVERNOR, GOVERNOR_FIELDS, OURS, OURS_ALL, OURS_FIELDS};
 use crate::Failure;
 
-/// Ours: a hundred in a minute for each of the thousand addresses. A millisecond passes with every
+/// Slidegate's limit: a hundred per minute for each of the thousand addresses. A millisecond passes with every
 /// request, so that each makes sixty: nearly all pass, and one expires for each that passes.
 const LIMIT: u32 = 100;
 
-/// Theirs: more than ever comes. What it does does not hang on the number.
+/// The peer's limit: more than is ever requested. Its work does not depend on the number.
 const BURST: u32 = 1_000_000;
 
-/// A service to send requests to: seed, how many; answers how many were served.
+/// A service to send requests to: takes a seed and a number, returns the number served.
 pub(crate) type Sender = Box<dyn FnMut(u64, u64) -> u64>;
 
 /// The service of that name.

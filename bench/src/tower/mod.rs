@@ -1,4 +1,4 @@
-//! What a layer adds to a request, beside `tower_governor` and a layer that does nothing.
+//! Overhead of a layer per request, compared with `tower_governor` and a layer that does nothing.
 
 mod bare;
 mod count;

@@ -9,7 +9,7 @@ use crate::rounding::to_float;
 use crate::summary::Summary;
 
 /// Interleaves the rounds of all subjects and takes from each the time of the bare service in the
-/// same round. One summary a subject, in the order of [`SUBJECTS`]; none for the bare service.
+/// same round. Returns one summary per subject, in the order of [`SUBJECTS`]; `None` for the bare service.
 pub(crate) fn measure(quick: bool) -> Result<Vec<Option<Summary>>, Failure> {
     let (rounds, requests) = if quick { (3, 20_000) } else { (11, 100_000) };
     let mut senders = SUBJECTS.into_iter().map(sender).collect::<Result<Vec<_>, _>>()?;

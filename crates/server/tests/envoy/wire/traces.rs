@@ -131,7 +131,7 @@ fn traces_through_grpc() {
     let played: Vec<(Trace, RateSpec)> = traces
         .into_iter()
         .filter_map(|trace| rate(&trace).map(|rate| (trace, rate)))
-        .map(|(trace, rate)| (Trace { steps: spoken(&trace), ..trace }, rate))
+        .map(|(trace, rate)| (Trace { steps: expressible(&trace), ..trace }, rate))
         .filter(|(trace, _)| !trace.steps.is_empty())
         .collect();
     assert!(played.len() >= 60, "{}", played.len());
