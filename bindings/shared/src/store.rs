@@ -43,8 +43,8 @@ pub struct StoreOptions {
     #[serde(alias = "inFlightMax")]
     pub in_flight_max: Option<usize>,
     /// The maximum number of concurrent checks that are sent in one call.
-    #[serde(alias = "togetherMax")]
-    pub together_max: Option<usize>,
+    #[serde(alias = "checksPerCallMax")]
+    pub checks_per_call_max: Option<usize>,
     /// A file with authorities as PEM.
     #[serde(alias = "tlsAuthority")]
     pub tls_authority: Option<String>,
@@ -126,8 +126,8 @@ impl StoreOptions {
         if let Some(checks) = self.in_flight_max {
             builder = builder.in_flight_max(checks);
         }
-        if let Some(checks) = self.together_max {
-            builder = builder.together_max(checks);
+        if let Some(checks) = self.checks_per_call_max {
+            builder = builder.checks_per_call_max(checks);
         }
         if let Some(path) = &self.tls_authority {
             builder = builder.tls_authority(&read(path)?);
