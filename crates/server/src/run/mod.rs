@@ -14,6 +14,7 @@ mod serve;
 mod snapshot;
 #[cfg(feature = "otlp")]
 mod spans;
+mod stalls;
 mod state_log;
 mod statsd;
 mod tls;

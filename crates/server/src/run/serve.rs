@@ -16,6 +16,7 @@ use super::listeners::{Listeners, Services};
 use super::process::{notify_systemd, start_log};
 use super::reference_statistics::ReferenceStatistics;
 use super::reload::Reloader;
+use super::stalls::StallCounts;
 use super::state_log::StateLog;
 use super::statsd::StatsdSender;
 use super::upkeep::{RedisSweeps, watch_stores};
@@ -86,6 +87,7 @@ pub async fn serve(
     let statsd = settings.statsd.as_ref();
     let statsd = statsd.map(|settings| Arc::new(StatsdSender::new(settings, statistics.clone())));
     let sweeps = RedisSweeps::new();
+    let stalls = Arc::new(StallCounts::default());
     let stopper = Stopper::default();
     let mut tasks = JoinSet::new();
     listeners.announce(&loaded);
@@ -103,6 +105,7 @@ pub async fn serve(
             audit.as_ref(),
             statsd.as_ref(),
             &sweeps,
+            &stalls,
         ),
         statistics: &statistics,
         stop,
@@ -114,6 +117,7 @@ pub async fn serve(
     start_background_tasks(&mut tasks, &engine, &loaded, snapshots.as_ref(), sweeps, &stopper);
     let counts = audit.as_ref().map(|audit| Arc::clone(audit.counts()));
     tasks.spawn(StateLog::new(counts).run(Arc::clone(&engine), stopper.stop()));
+    tasks.spawn(stalls.measure(stopper.stop()));
     notify_systemd("READY=1");
     control.run(&reloader, audit.as_deref()).await;
 
@@ -121,13 +125,7 @@ pub async fn serve(
     notify_systemd("STOPPING=1");
     info!("shutting down: no new connections, up to {DRAIN:?} for requests in flight");
     stopper.end();
-    if tokio::time::timeout(DRAIN, async { while tasks.join_next().await.is_some() {} })
-        .await
-        .is_err()
-    {
-        warn!("some requests were still in flight after {DRAIN:?}");
-        tasks.shutdown().await;
-    }
+    drain(tasks).await;
     let saved = match snapshots {
         Some(snapshots) => save(&engine, &snapshots).await,
         None => Ok(()),
@@ -138,6 +136,15 @@ pub async fn serve(
     Ok(saved?)
 }
 
+/// Waits until all tasks have ended, and ends those that take too long.
+async fn drain(mut tasks: JoinSet<()>) {
+    let ended = async { while tasks.join_next().await.is_some() {} };
+    if tokio::time::timeout(DRAIN, ended).await.is_err() {
+        warn!("some requests were still in flight after {DRAIN:?}");
+        tasks.shutdown().await;
+    }
+}
+
 /// Metrics other than the engine's.
 fn sources(
     statistics: &ReferenceStatistics,
@@ -146,15 +153,19 @@ fn sources(
     audit: Option<&Arc<Audit>>,
     statsd: Option<&Arc<StatsdSender>>,
     sweeps: &RedisSweeps,
+    stalls: &Arc<StallCounts>,
 ) -> Vec<MetricsSource> {
-    let statistics = statistics.clone();
-    let mut sources: Vec<MetricsSource> = vec![Box::new(move |page| statistics.write(page))];
+    let (statistics, stalls) = (statistics.clone(), Arc::clone(stalls));
+    let mut sources: Vec<MetricsSource> =
+        vec![Box::new(move |page| statistics.write(page)), Box::new(move |page| stalls.write(page))];
+    if let Some(snapshots) = snapshots.cloned() {
+        sources.push(Box::new(move |page| snapshots.write_metrics(page)));
+    }
     if let Some(statsd) = statsd.map(Arc::clone) {
         sources.push(Box::new(move |page| statsd.results().write(page)));
     }
     let counts = [
         Some(sweeps.counts()),
-        snapshots.map(Snapshots::counts),
         spans.map(|spans| spans.counts()),
         audit.map(|audit| audit.counts()),
     ];

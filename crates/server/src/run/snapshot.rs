@@ -10,22 +10,33 @@ use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
 use rustix::fs::{FlockOperation, OFlags, flock};
 use slidegate::{Error, ErrorKind, RestoreReport};
+use slidegate_gate::Kind::Gauge;
+use slidegate_gate::Page;
 
 use super::paths::check_directory;
 use crate::admin::ResultCounts;
 use crate::engine::Plan;
 use crate::gates::{Restore, StateId};
+use crate::wall_clock::wall_clock;
 
 /// A directory of snapshots, locked.
 #[derive(Debug, Clone)]
 pub struct Snapshots {
     folder: PathBuf,
     saves: Arc<ResultCounts>,
+    /// Seconds since the Unix epoch at the last complete snapshot, or at the start.
+    saved_at: Arc<AtomicU64>,
     /// Locked until it is closed.
     _lock: Arc<File>,
+}
+
+fn epoch_seconds() -> u64 {
+    wall_clock().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// What was written.
@@ -63,7 +74,8 @@ impl Snapshots {
         remove_leftovers(folder).map_err(named)?;
         let (name, help) = ("slidegate_snapshots_total", "Times all state was written.");
         let saves = Arc::new(ResultCounts::new(name, help, &["ok", "failed"]));
-        Ok(Self { folder: folder.to_owned(), saves, _lock: Arc::new(lock) })
+        let saved_at = Arc::new(AtomicU64::new(epoch_seconds()));
+        Ok(Self { folder: folder.to_owned(), saves, saved_at, _lock: Arc::new(lock) })
     }
 
     /// Checks whether a directory can be used, without changing anything.
@@ -92,12 +104,21 @@ impl Snapshots {
     pub fn save(&self, plan: &Plan) -> Result<SaveReport, Error> {
         let saved = self.save_all(plan);
         self.saves.note(&saved);
+        if saved.is_ok() {
+            self.saved_at.store(epoch_seconds(), Ordering::Relaxed);
+        }
         saved
     }
 
-    /// Returns how often state was written, by result.
-    pub fn counts(&self) -> &Arc<ResultCounts> {
-        &self.saves
+    /// Adds how often state was written, and when the last time was, to a page of metrics.
+    pub(super) fn write_metrics(&self, page: &mut Page) {
+        self.saves.write(page);
+        page.family(
+            "slidegate_snapshot_last_success_timestamp_seconds",
+            Gauge,
+            "Unix time of the last complete snapshot, or of the start if there was none since.",
+        );
+        page.sample(&[], self.saved_at.load(Ordering::Relaxed));
     }
 
     fn save_all(&self, plan: &Plan) -> Result<SaveReport, Error> {
