@@ -156,8 +156,10 @@ fn sources(
     stalls: &Arc<StallCounts>,
 ) -> Vec<MetricsSource> {
     let (statistics, stalls) = (statistics.clone(), Arc::clone(stalls));
-    let mut sources: Vec<MetricsSource> =
-        vec![Box::new(move |page| statistics.write(page)), Box::new(move |page| stalls.write(page))];
+    let mut sources: Vec<MetricsSource> = vec![
+        Box::new(move |page| statistics.write(page)),
+        Box::new(move |page| stalls.write(page)),
+    ];
     if let Some(snapshots) = snapshots.cloned() {
         sources.push(Box::new(move |page| snapshots.write_metrics(page)));
     }
