@@ -29,15 +29,15 @@ use crate::receipt::Receipt;
 pub struct Decision {
     quotas: QuotaDecisions,
     receipt: Option<Receipt>,
-    marks: Marks,
+    flags: Flags,
     degraded: Option<DegradedReason>,
 }
 
-/// What is said about a decision by yes or no, in one byte so that it is written at once.
+/// The boolean properties of a decision, in one byte so that they are written at once.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Marks(u8);
+struct Flags(u8);
 
-impl Marks {
+impl Flags {
     const NONE: Self = Self(0);
     const DENIED: Self = Self(1);
     const SHADOW_DENIED: Self = Self(2);
@@ -58,7 +58,7 @@ impl Marks {
     }
 }
 
-impl fmt::Debug for Marks {
+impl fmt::Debug for Flags {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = [
             (Self::DENIED, "denied"),
@@ -71,7 +71,7 @@ impl fmt::Debug for Marks {
     }
 }
 
-impl From<Outcome> for Marks {
+impl From<Outcome> for Flags {
     #[inline]
     fn from(outcome: Outcome) -> Self {
         match outcome {
@@ -167,7 +167,7 @@ impl Decision {
                 QuotaDecisions::Many(array, len)
             }
         };
-        Self { quotas, receipt, marks: outcome.into(), degraded: None }
+        Self { quotas, receipt, flags: outcome.into(), degraded: None }
     }
 
     /// As [`Decision::new`], without a slice.
@@ -188,13 +188,13 @@ impl Decision {
     #[inline]
     pub(crate) fn one(outcome: Outcome, quota: QuotaDecision, receipt: Option<Receipt>) -> Self {
         let quotas = QuotaDecisions::One(quota);
-        Self { quotas, receipt, marks: outcome.into(), degraded: None }
+        Self { quotas, receipt, flags: outcome.into(), degraded: None }
     }
 
     /// Whether the request may go on. In shadow mode this is always so.
     #[inline]
     pub fn is_allowed(&self) -> bool {
-        !self.marks.has(Marks::DENIED)
+        !self.flags.has(Flags::DENIED)
     }
 
     /// Allow or deny.
@@ -204,17 +204,17 @@ impl Decision {
 
     /// Whether a policy in shadow mode would have denied this.
     pub fn is_shadow_denied(&self) -> bool {
-        self.marks.has(Marks::SHADOW_DENIED)
+        self.flags.has(Flags::SHADOW_DENIED)
     }
 
     /// Returns `true` if the table was full, so that the overflow sketch decided for this key.
     pub fn is_estimated(&self) -> bool {
-        self.marks.has(Marks::ESTIMATED)
+        self.flags.has(Flags::ESTIMATED)
     }
 
     /// Returns `true` if the key is blocked: see [`Limiter::block`](crate::Limiter::block).
     pub fn is_blocked(&self) -> bool {
-        self.marks.has(Marks::BLOCKED)
+        self.flags.has(Flags::BLOCKED)
     }
 
     /// Returns `true` if the store failed, so that the policy's failure mode decided.
@@ -292,7 +292,7 @@ impl Decision {
             quota.retry_after = quota.retry_after.max(left);
             quota.reset_after = quota.reset_after.max(left);
         }
-        self.marks.add(Marks::BLOCKED);
+        self.flags.add(Flags::BLOCKED);
         self.into_denied()
     }
 
@@ -304,14 +304,14 @@ impl Decision {
 
     /// Allowed, once the wait is over.
     pub(crate) fn into_placed(mut self, receipt: Receipt) -> Self {
-        self.marks.remove(Marks::DENIED);
+        self.flags.remove(Flags::DENIED);
         self.receipt = Some(receipt);
         self
     }
 
     /// Denied together with others, though its own quotas would have allowed it.
     pub fn into_denied(mut self) -> Self {
-        self.marks.add(Marks::DENIED);
+        self.flags.add(Flags::DENIED);
         self.receipt = None;
         self
     }
@@ -322,7 +322,7 @@ impl Decision {
     }
 
     pub(crate) fn into_estimated(mut self) -> Self {
-        self.marks.add(Marks::ESTIMATED);
+        self.flags.add(Flags::ESTIMATED);
         self
     }
 
@@ -334,9 +334,9 @@ impl Decision {
     }
 
     pub(crate) fn make_shadow(&mut self) {
-        if self.marks.has(Marks::DENIED) {
-            self.marks.remove(Marks::DENIED);
-            self.marks.add(Marks::SHADOW_DENIED);
+        if self.flags.has(Flags::DENIED) {
+            self.flags.remove(Flags::DENIED);
+            self.flags.add(Flags::SHADOW_DENIED);
         }
     }
 }
@@ -403,8 +403,8 @@ impl QuotaDecision {
 /// Copies everything except the receipt, which works once and stays with the original.
 impl Clone for Decision {
     fn clone(&self) -> Self {
-        let (marks, degraded) = (self.marks, self.degraded);
-        Self { quotas: self.quotas.clone(), receipt: None, marks, degraded }
+        let (flags, degraded) = (self.flags, self.degraded);
+        Self { quotas: self.quotas.clone(), receipt: None, flags, degraded }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::memory::{AnyStore, MemoryStore, OnFull, StoreSettings};
 use crate::policy::{Algorithm, Mode, Policy};
 use crate::sync::atomic::AtomicUsize;
 use crate::time::{AnyClock, Clock, ManualClock, MonotonicClock, TickScale};
-use crate::window::{Counter, Fixed, Gcra, Limits, Log, Many, Segments, Window};
+use crate::window::{Counter, Fixed, Gcra, Limits, Log, PerQuota, Segments, Window};
 
 /// Builds a [`Limiter`].
 ///
@@ -207,6 +207,6 @@ fn store(policy: &Policy, settings: &StoreSettings) -> AnyStore {
 fn one_or_many<W: Window + Debug + 'static>(policy: &Policy, settings: &StoreSettings) -> AnyStore {
     match policy.quotas() {
         [_] => AnyStore::Other(Box::new(MemoryStore::<W>::new(settings))),
-        _ => AnyStore::Other(Box::new(MemoryStore::<Many<W>>::new(settings))),
+        _ => AnyStore::Other(Box::new(MemoryStore::<PerQuota<W>>::new(settings))),
     }
 }

@@ -145,7 +145,7 @@ impl WithQuotas<'_> {
             EnqueueResult::Full(full) => return Err(full.into_error()),
             EnqueueResult::Waiting(turn) => turn,
         };
-        let place = PlaceInLine { limiter, request, id: turn.id };
+        let place = QueuePosition { limiter, request, id: turn.id };
         loop {
             let wait = turn.due.min(end).saturating_sub(turn.now);
             if wait > 0 {
@@ -182,13 +182,13 @@ impl WithQuotas<'_> {
 }
 
 /// A place in the queue. Dropping it leaves the queue, unless the caller has left already.
-struct PlaceInLine<'a> {
+struct QueuePosition<'a> {
     limiter: &'a Limiter,
     request: Request<'a>,
     id: u64,
 }
 
-impl PlaceInLine<'_> {
+impl QueuePosition<'_> {
     /// Waits until `sleep` is ready or the caller is due earlier than `turn`.
     async fn sleep(&self, turn: &Turn, sleep: impl Future<Output = ()>) {
         let mut sleep = pin!(sleep);
@@ -203,7 +203,7 @@ impl PlaceInLine<'_> {
     }
 }
 
-impl Drop for PlaceInLine<'_> {
+impl Drop for QueuePosition<'_> {
     fn drop(&mut self) {
         let request = Request { moment: self.limiter.moment(), ..self.request };
         self.limiter.store.leave(&request, self.id);

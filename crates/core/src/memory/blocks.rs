@@ -98,10 +98,10 @@ impl<W: Window> Shard<W> {
     }
 
     fn block_until(&mut self, fingerprint: u64, end: u64, shared: &Shared) -> bool {
-        let is_blocked = self.rare.blocks.end(fingerprint).is_some();
-        if !self.rare.blocks.insert(fingerprint, end, shared.note_budget()) {
+        let is_blocked = self.cold.blocks.end(fingerprint).is_some();
+        if !self.cold.blocks.insert(fingerprint, end, shared.note_budget()) {
             self.sweep_blocks(SWEEP_WHEN_FULL, shared);
-            if !self.rare.blocks.insert(fingerprint, end, shared.note_budget()) {
+            if !self.cold.blocks.insert(fingerprint, end, shared.note_budget()) {
                 return false;
             }
         }
@@ -118,7 +118,7 @@ impl<W: Window> Shard<W> {
     }
 
     fn end_block(&mut self, fingerprint: u64, shared: &Shared) -> Option<u64> {
-        let end = self.rare.blocks.remove(fingerprint, &shared.account)?;
+        let end = self.cold.blocks.remove(fingerprint, &shared.account)?;
         self.rename(fingerprint ^ BIT, fingerprint, shared);
         Some(end)
     }
@@ -126,7 +126,7 @@ impl<W: Window> Shard<W> {
     /// Returns `true` if a request is for a blocked key.
     pub(super) fn is_blocked(&mut self, request: &Request<'_>) -> bool {
         let now = self.clamp_time(request.moment).now;
-        self.rare.blocks.end(request.fingerprint).is_some_and(|end| end > now)
+        self.cold.blocks.end(request.fingerprint).is_some_and(|end| end > now)
     }
 
     /// Returns the denial of a request for a blocked key, or `None` if the key is not blocked.
@@ -135,7 +135,7 @@ impl<W: Window> Shard<W> {
         request: &Request<'_>,
         shared: &Shared,
     ) -> Option<Decision> {
-        let end = self.rare.blocks.end(request.fingerprint)?;
+        let end = self.cold.blocks.end(request.fingerprint)?;
         let request = self.with_clamped_time(request);
         let left = end.checked_sub(request.moment.now).filter(|left| *left > 0)?;
         let looked =
@@ -146,7 +146,7 @@ impl<W: Window> Shard<W> {
     /// Ends the block of a key if its time is over. Returns `true` if it was.
     pub(super) fn end_block_in_time(&mut self, fingerprint: u64, shared: &Shared) -> bool {
         let is_over = |end: u64| end <= self.latest.now;
-        self.rare.blocks.end(fingerprint).is_some_and(is_over)
+        self.cold.blocks.end(fingerprint).is_some_and(is_over)
             && self.end_block(fingerprint, shared).is_some()
     }
 
@@ -157,13 +157,13 @@ impl<W: Window> Shard<W> {
         shared: &Shared,
         run: impl FnOnce(&mut Self) -> R,
     ) -> R {
-        if self.rare.blocks.end(fingerprint).is_none() {
+        if self.cold.blocks.end(fingerprint).is_none() {
             return run(self);
         }
         self.rename(fingerprint ^ BIT, fingerprint, shared);
         let result = run(self);
         // The operation may have swept the block.
-        if self.rare.blocks.end(fingerprint).is_some() {
+        if self.cold.blocks.end(fingerprint).is_some() {
             self.rename(fingerprint, fingerprint ^ BIT, shared);
         }
         result
@@ -172,7 +172,7 @@ impl<W: Window> Shard<W> {
     /// Examines up to `count` blocks and ends those whose time is over.
     pub(super) fn sweep_blocks(&mut self, count: usize, shared: &Shared) {
         for _ in 0..count {
-            let blocks = &mut self.rare.blocks;
+            let blocks = &mut self.cold.blocks;
             let Some((&fingerprint, &end)) = blocks.ends.range(blocks.sweep_at..).next() else {
                 blocks.sweep_at = 0;
                 return;

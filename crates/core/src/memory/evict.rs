@@ -1,7 +1,7 @@
 //! Makes room for new keys: drops expired keys, grows the table, or evicts.
 
 use super::decide::Request;
-use super::shard::{Hold, Shard, Shared};
+use super::shard::{LockTimer, Shard, Shared};
 use super::slots::Slots;
 use crate::window::Window;
 
@@ -89,7 +89,7 @@ impl<W: Window> Shard<W> {
     pub(super) fn sweep(&mut self, slots: usize, shared: &Shared) -> (usize, usize) {
         let (mut seen, mut dropped) = (0, 0);
         let longest = shared.longest();
-        self.rare.resets.sweep(slots, self.latest.now, longest, &shared.account);
+        self.cold.resets.sweep(slots, self.latest.now, longest, &shared.account);
         self.sweep_blocks(slots.max(SWEEP_BLOCKS), shared);
         while seen < slots {
             if self.sweep_at == 0 {
@@ -170,13 +170,13 @@ impl<W: Window> Shard<W> {
         let Some(capacity) = capacities.into_iter().find(granted) else {
             return false;
         };
-        let hold = Hold::start();
+        let timer = LockTimer::start();
         self.slots.grow(capacity);
         // Keys stay in order, so the sweep continues at the same relative position.
         self.sweep_at = self.sweep_at * capacity / before.max(1);
         self.idle.keys_moved();
         self.is_shrinking = false;
-        self.note_hold(hold);
+        self.record_lock_time(timer);
         true
     }
 
@@ -190,12 +190,12 @@ impl<W: Window> Shard<W> {
             self.is_shrinking = false;
             return false;
         }
-        let hold = Hold::start();
+        let timer = LockTimer::start();
         self.slots.shrink(fitting.max(before.saturating_sub(SHRINK_STEP)));
         let after = self.slots.capacity();
         shared.account.shrink(Slots::<W>::bytes(before) - Slots::<W>::bytes(after));
         self.is_shrinking = after > fitting;
-        self.note_hold(hold);
+        self.record_lock_time(timer);
         true
     }
 
@@ -229,8 +229,8 @@ impl<W: Window> Shard<W> {
         let idle_at = |at: usize| {
             let (fingerprint, window) = self.slots.get(at)?;
             let idle_at = window.idle_at(shared.longest());
-            let key = self.rare.blocks.key_of(fingerprint);
-            (!self.rare.queues.has(key)).then_some((idle_at, at))
+            let key = self.cold.blocks.key_of(fingerprint);
+            (!self.cold.queues.has(key)).then_some((idle_at, at))
         };
         let nearest = self.slots.near(request.fingerprint).filter_map(idle_at);
         let (_, at) = nearest.take(EVICT_FROM).min()?;
@@ -254,7 +254,7 @@ impl<W: Window> Shard<W> {
         let Some((stored, _)) = self.slots.get(at) else {
             return;
         };
-        let fingerprint = self.rare.blocks.key_of(stored);
+        let fingerprint = self.cold.blocks.key_of(stored);
         let window = self.slots.window(at);
         for (index, sketch) in self.sketches.iter_mut().enumerate() {
             // The key may have had other quotas than the new one, so all recorded units count, for

@@ -1,17 +1,19 @@
 //! One shard of the table: the keys whose fingerprints have the same lower bits, behind one lock.
 //!
 //! Every operation takes a [`Request`] with the reading of the clock and clamps it first, so that time
-//! does not go back within a shard. Operations on existing keys are in this file; `full.rs` and
+//! does not go back within a shard. Operations on existing keys are in this file; `overflow.rs` and
 //! `evict.rs` treat keys that do not fit, `blocks.rs` blocked keys, and `wait_queue.rs` waiters.
 
 use std::time::{Duration, Instant};
 
 use super::blocks::Blocks;
-use super::decide::{Known, Request, check_one_known, check_window, decide, deny_full, look, seed};
+use super::decide::{
+    KnownKeyDecision, Request, check_one_known, check_window, decide, deny_full, look, seed,
+};
 use super::evict::{IdleBound, SWEEP_FOR_NEW};
 use super::longest::Longest;
-use super::overflow::Sketch;
 use super::resets::{NoteBudget, Resets};
+use super::sketch::Sketch;
 use super::slots::Slots;
 use super::wait_queue::{Aside, WaitQueues, WaiterCount, Wakers};
 use crate::account::Account;
@@ -100,9 +102,9 @@ impl Shared {
 /// Measures how long a lock is held. Used for growth, sweeps, eviction and snapshots only: two readings
 /// of the clock take longer than an ordinary check.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Hold(Instant);
+pub(super) struct LockTimer(Instant);
 
-impl Hold {
+impl LockTimer {
     #[expect(clippy::disallowed_methods, reason = "for statistics only, not for decisions")]
     pub(super) fn start() -> Self {
         Self(Instant::now())
@@ -147,12 +149,12 @@ pub(super) struct Shard<W> {
     /// One per quota. Empty until a key does not fit.
     pub(super) sketches: Vec<Sketch>,
     pub(super) counters: Counters,
-    pub(super) rare: Box<Rare>,
+    pub(super) cold: Box<ColdState>,
 }
 
 /// The state that a check does not need, in its own allocation, so that a shard takes 256 bytes.
 #[derive(Debug, Default)]
-pub(super) struct Rare {
+pub(super) struct ColdState {
     /// Keys of a snapshot that did not fit, and their units per quota. Empty except during a restore.
     pub(super) unplaced: Vec<(u64, [u64; QUOTAS_MAX])>,
     pub(super) resets: Resets,
@@ -160,7 +162,7 @@ pub(super) struct Rare {
     pub(super) queues: WaitQueues,
 }
 
-impl Rare {
+impl ColdState {
     /// Bytes of the allocation, with the allocator's header.
     pub(super) const BYTES: usize = size_of::<Self>() + 16;
 }
@@ -182,7 +184,7 @@ impl<W: Window> Shard<W> {
             last_epoch: 0,
             sketches: Vec::new(),
             counters: Counters::default(),
-            rare: Box::default(),
+            cold: Box::default(),
         }
     }
 
@@ -211,7 +213,7 @@ impl<W: Window> Shard<W> {
         let window = self.slots.window(at);
         let decision = match window.check_fast(request.limits, moment, 1, &shared.account) {
             Some(status) => {
-                Known { status, epoch: window.epoch() }.decision(&request, &shared.scale)
+                KnownKeyDecision { status, epoch: window.epoch() }.decision(&request, &shared.scale)
             }
             None => check_one_known(window, fingerprint, moment, shared),
         };
@@ -245,7 +247,12 @@ impl<W: Window> Shard<W> {
     /// Decides for a key with one quota whose slot is `at`, and takes the units if allowed.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a call would cost a tenth of the check")]
-    pub(super) fn check_at(&mut self, at: usize, request: &Request<'_>, shared: &Shared) -> Known {
+    pub(super) fn check_at(
+        &mut self,
+        at: usize,
+        request: &Request<'_>,
+        shared: &Shared,
+    ) -> KnownKeyDecision {
         let moment = self.clamp_time(request.moment);
         let known = check_window(self.slots.window(at), request, moment, shared);
         self.sweep_in_turn(shared);
@@ -334,7 +341,7 @@ impl<W: Window> Shard<W> {
     ) -> u64 {
         let Request { fingerprint, limits, cost, .. } = *request;
         let now = self.clamp_time(request.moment).now;
-        let is_void = self.rare.resets.is_void(fingerprint, tick);
+        let is_void = self.cold.resets.is_void(fingerprint, tick);
         self.set_aside(fingerprint, Aside::NotDue, shared);
         let given = match self.window_to_reduce(request, shared) {
             Some(window) if !is_void && window.epoch() == epoch => {
@@ -409,14 +416,14 @@ impl<W: Window> Shard<W> {
         let Some(at) = self.slots.find(fingerprint) else { return false };
         let epoch = self.slots.window(at).epoch();
         self.drop_slot(at, shared);
-        self.rare.resets.note(fingerprint, epoch, self.latest.date, shared.note_budget());
+        self.cold.resets.note(fingerprint, epoch, self.latest.date, shared.note_budget());
         self.enqueue_again(fingerprint, shared, wakers);
         true
     }
 
     /// Returns the epoch of a new key.
     pub(super) fn new_epoch(&mut self, fingerprint: u64) -> u16 {
-        self.rare.resets.next_epoch(fingerprint).unwrap_or_else(|| {
+        self.cold.resets.next_epoch(fingerprint).unwrap_or_else(|| {
             self.last_epoch = self.last_epoch.wrapping_add(1);
             self.last_epoch
         })
@@ -425,7 +432,7 @@ impl<W: Window> Shard<W> {
     /// Shrinks the sketches to the current limit. Estimates are rounded up: of two counts that become
     /// one, the higher is kept.
     pub(super) fn shrink_sketches(&mut self, shared: &Shared) {
-        let hold = Hold::start();
+        let timer = LockTimer::start();
         let bytes = shared.sketch_bytes.load(Ordering::Relaxed);
         for (sketch, quota) in self.sketches.iter_mut().zip(shared.limits.quotas()) {
             if sketch.exceeds(bytes) {
@@ -434,15 +441,15 @@ impl<W: Window> Shard<W> {
                 *sketch = smaller;
             }
         }
-        self.note_hold(hold);
+        self.record_lock_time(timer);
     }
 
     pub(super) fn sketch_bytes(&self) -> usize {
         self.sketches.iter().map(Sketch::bytes).sum()
     }
 
-    pub(super) fn note_hold(&mut self, hold: Hold) {
-        self.counters.longest_hold = self.counters.longest_hold.max(hold.elapsed());
+    pub(super) fn record_lock_time(&mut self, timer: LockTimer) {
+        self.counters.longest_hold = self.counters.longest_hold.max(timer.elapsed());
     }
 
     /// Returns the request with its time clamped.

@@ -11,8 +11,8 @@
 //! table that changes between two steps loses none.
 
 use super::decide::{Request, copy};
-use super::overflow::Sketch;
-use super::shard::{Hold, Shard, Shared};
+use super::shard::{LockTimer, Shard, Shared};
+use super::sketch::Sketch;
 use super::store::Restored;
 use crate::coding::{Reader, Writer, damaged};
 use crate::error::Error;
@@ -66,16 +66,16 @@ fn save_keys<W: Window>(
     shared: &Shared,
     frame: &mut Vec<u8>,
 ) -> u64 {
-    let hold = Hold::start();
+    let timer = LockTimer::start();
     let mut keys = 0;
     shard.slots.between(from, to, |stored, window| {
-        let fingerprint = shard.rare.blocks.key_of(stored);
+        let fingerprint = shard.cold.blocks.key_of(stored);
         frame.put_u64(fingerprint);
         frame.put_u64(window.epoch().into());
         // Waiters do not survive a restart, so their units are not saved.
-        let without_waiters = shard.rare.queues.has(fingerprint).then(|| {
+        let without_waiters = shard.cold.queues.has(fingerprint).then(|| {
             let mut copy = copy(window, &shared.limits, shared)?;
-            shard.rare.queues.withdraw(fingerprint, &mut copy, shard.latest.now, shared);
+            shard.cold.queues.withdraw(fingerprint, &mut copy, shard.latest.now, shared);
             Some(copy)
         });
         match without_waiters.flatten() {
@@ -87,7 +87,7 @@ fn save_keys<W: Window>(
         }
         keys += 1;
     });
-    shard.note_hold(hold);
+    shard.record_lock_time(timer);
     keys
 }
 
@@ -111,14 +111,14 @@ fn save_resets<W: Window>(
     while let Some(from) = next {
         let mut frame = Vec::new();
         let mut shard = shard.lock();
-        let hold = Hold::start();
+        let timer = LockTimer::start();
         frame.put_u64(RESETS);
         frame.put_u64(place.0 as u64);
         frame.put_u64(place.1 as u64);
-        frame.put_u64(shard.rare.resets.void_before());
-        next = shard.rare.resets.encode(from, STEP, &mut frame);
-        let is_empty = shard.rare.resets.bytes() == 0 && shard.rare.resets.void_before() == 0;
-        shard.note_hold(hold);
+        frame.put_u64(shard.cold.resets.void_before());
+        next = shard.cold.resets.encode(from, STEP, &mut frame);
+        let is_empty = shard.cold.resets.bytes() == 0 && shard.cold.resets.void_before() == 0;
+        shard.record_lock_time(timer);
         drop(shard);
         if !is_empty {
             each(&frame)?;
@@ -136,8 +136,8 @@ fn save_blocks<W: Window>(
         let mut frame = Vec::new();
         frame.put_u64(BLOCKS);
         let shard = shard.lock();
-        let is_empty = shard.rare.blocks.len() == 0;
-        next = shard.rare.blocks.encode(from, STEP, &mut frame);
+        let is_empty = shard.cold.blocks.len() == 0;
+        next = shard.cold.blocks.encode(from, STEP, &mut frame);
         drop(shard);
         if !is_empty {
             each(&frame)?;
@@ -197,12 +197,12 @@ pub(super) fn restore<'a, W: Window + 'a>(
             let (index, of) = (frame.take_u64()?, frame.take_u64()?);
             let void_before = frame.take_tick()?;
             for mut shard in lock_sharing(index, of) {
-                shard.rare.resets.raise_void_before(void_before);
+                shard.cold.resets.raise_void_before(void_before);
             }
             while !frame.is_empty() {
                 let fingerprint = frame.take_u64()?;
                 let mut shard = lock(fingerprint);
-                shard.rare.resets.decode(fingerprint, &mut frame, shared.note_budget())?;
+                shard.cold.resets.decode(fingerprint, &mut frame, shared.note_budget())?;
             }
         }
         BLOCKS => {

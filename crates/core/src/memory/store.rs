@@ -6,9 +6,9 @@ use core::task::Waker;
 use core::time::Duration;
 
 use super::contention::Contention;
-use super::decide::{Known, Request};
+use super::decide::{KnownKeyDecision, Request};
 use super::longest::{KeptWindows, Longest};
-use super::shard::{AtomicOnFull, Counters, Hold, OnFull, Rare, Shard, Shared};
+use super::shard::{AtomicOnFull, ColdState, Counters, LockTimer, OnFull, Shard, Shared};
 use super::slots::Slots;
 use super::snapshot;
 use super::wait_queue::{Confirm, EnqueueResult, Turn, WaiterCount, Wakers};
@@ -169,7 +169,7 @@ impl<W: Window + Debug> MemoryStore<W> {
         let Split { table, sketch } =
             Split::new(settings.memory_limit, settings.shards, &settings.limits);
         let account = Account::new(table);
-        account.grow(settings.shards * (size_of::<Padded<Mutex<Shard<W>>>>() + Rare::BYTES));
+        account.grow(settings.shards * (size_of::<Padded<Mutex<Shard<W>>>>() + ColdState::BYTES));
         let shards = (0..settings.shards)
             .map(|_| Padded(Mutex::new(Shard::new()), Contention::default()))
             .collect();
@@ -260,7 +260,7 @@ impl<W: Window + Debug> MemoryStore<W> {
 
     /// Decides for an existing key with one quota. Returns `None` for others.
     #[inline]
-    fn check_known(&self, request: &Request<'_>) -> Option<Known> {
+    fn check_known(&self, request: &Request<'_>) -> Option<KnownKeyDecision> {
         if !request.limits.is_single() {
             return None;
         }
@@ -271,7 +271,12 @@ impl<W: Window + Debug> MemoryStore<W> {
 
     /// Appends the decision of a request, and decides it first if `known` is `None`.
     #[inline]
-    fn push(&self, known: Option<Known>, request: &Request<'_>, decisions: &mut Vec<Decision>) {
+    fn push(
+        &self,
+        known: Option<KnownKeyDecision>,
+        request: &Request<'_>,
+        decisions: &mut Vec<Decision>,
+    ) {
         match known {
             Some(known) => known.push_to(decisions, request, &self.shared.scale),
             None => self.push_unknown(request, decisions),
@@ -485,10 +490,10 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
 
     fn sweep(&self, shard: usize, slots: usize, moment: Moment) -> (usize, usize) {
         let mut guard = self.shards[shard & (self.shards.len() - 1)].0.lock();
-        let hold = Hold::start();
+        let timer = LockTimer::start();
         guard.clamp_time(moment);
         let swept = guard.sweep(slots, &self.shared);
-        guard.note_hold(hold);
+        guard.record_lock_time(timer);
         swept
     }
 
@@ -514,15 +519,15 @@ impl<W: Window + Debug> KeyedStore for MemoryStore<W> {
             waiters: self.shared.waiters.waiting.load(Ordering::Relaxed),
             ..Default::default()
         };
-        let mut fixed = size_of_val(&*self.shards) + self.shards.len() * Rare::BYTES;
+        let mut fixed = size_of_val(&*self.shards) + self.shards.len() * ColdState::BYTES;
         for shard in &self.shards {
             let shard = shard.0.lock();
             let Counters { evictions, overflowed, swept, longest_hold, log_units, .. } =
                 shard.counters;
             stats.log_units += log_units;
             fixed += Slots::<W>::bytes(shard.slots.capacity());
-            fixed += shard.rare.resets.bytes() + shard.rare.blocks.bytes();
-            stats.blocked += shard.rare.blocks.len() as u64;
+            fixed += shard.cold.resets.bytes() + shard.cold.blocks.bytes();
+            stats.blocked += shard.cold.blocks.len() as u64;
             stats.keys += shard.slots.len() as u64;
             stats.bytes += shard.sketch_bytes();
             stats.evictions += evictions;

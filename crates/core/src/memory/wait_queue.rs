@@ -12,7 +12,7 @@ use core::task::Waker;
 use std::collections::{BTreeMap, VecDeque};
 
 use super::decide::{Request, decide, deny_full};
-use super::shard::{Hold, OnFull, Shard, Shared};
+use super::shard::{LockTimer, OnFull, Shard, Shared};
 use crate::decision::Decision;
 use crate::receipt::Receipt;
 use crate::sync::atomic::{AtomicUsize, Ordering};
@@ -286,7 +286,7 @@ impl<W: Window> Shard<W> {
             self.place_again(fingerprint, shared, wakers);
             return EnqueueResult::Granted(decision);
         }
-        let queue = self.rare.queues.by_key.get(&fingerprint);
+        let queue = self.cold.queues.by_key.get(&fingerprint);
         let dues =
             queue.into_iter().flat_map(|queue| &queue.waiters).map(|waiter| waiter.place.due);
         let due = dues.fold(moment.now.saturating_add(wait), u64::max);
@@ -298,7 +298,7 @@ impl<W: Window> Shard<W> {
         }
         let ahead = Moment { now: moment.now, date: due.max(moment.date) };
         let tick = window.take_ahead(limits, ahead, cost, &shared.account);
-        let id = self.rare.queues.push(fingerprint, limits, Place { limits: 0, cost, due, tick });
+        let id = self.cold.queues.push(fingerprint, limits, Place { limits: 0, cost, due, tick });
         EnqueueResult::Waiting(Turn { id, due, now: moment.now })
     }
 
@@ -310,7 +310,7 @@ impl<W: Window> Shard<W> {
         turn: &Turn,
         waker: &Waker,
     ) -> (bool, Option<Waker>) {
-        let Some((queue, index)) = self.rare.queues.find(fingerprint, turn.id) else {
+        let Some((queue, index)) = self.cold.queues.find(fingerprint, turn.id) else {
             return (true, None);
         };
         let waiter = &mut queue.waiters[index];
@@ -331,15 +331,15 @@ impl<W: Window> Shard<W> {
     ) -> Confirm {
         let request = self.with_clamped_time(request);
         let now = request.moment.now;
-        match self.rare.queues.due(request.fingerprint, id) {
+        match self.cold.queues.due(request.fingerprint, id) {
             Some(due) if due > now => return Confirm::Waiting(Turn { id, due, now }),
             _ => {}
         }
         let found = self.slots.find(request.fingerprint);
         if let Some(at) = found.or_else(|| self.add_key(&request, shared)) {
-            let hold = Hold::start();
+            let timer = LockTimer::start();
             let confirm = self.confirm_at(at, &request, id, shared, wakers);
-            self.note_hold(hold);
+            self.record_lock_time(timer);
             return confirm;
         }
         self.leave(&request, id, shared, wakers);
@@ -362,7 +362,7 @@ impl<W: Window> Shard<W> {
     ) -> Confirm {
         let Request { fingerprint, limits, moment, cost } = *request;
         let window = self.slots.window(at);
-        if let Some((queue, index)) = self.rare.queues.find(fingerprint, id) {
+        if let Some((queue, index)) = self.cold.queues.find(fingerprint, id) {
             queue.set_aside(Aside::From(index), window, moment.now, shared);
             self.idle.include(0);
         }
@@ -371,12 +371,12 @@ impl<W: Window> Shard<W> {
         if wait_for(window, request) == 0 {
             let tick = window.take(limits, moment, cost, &shared.account);
             receipt = Some(Receipt { fingerprint, tick, units: cost, epoch: window.epoch() });
-            self.rare.queues.remove(fingerprint, id, shared, wakers);
+            self.cold.queues.remove(fingerprint, id, shared, wakers);
         }
-        if let Some(queue) = self.rare.queues.by_key.get_mut(&fingerprint) {
+        if let Some(queue) = self.cold.queues.by_key.get_mut(&fingerprint) {
             queue.place(window, moment, shared, wakers);
         }
-        match (receipt, self.rare.queues.due(fingerprint, id)) {
+        match (receipt, self.cold.queues.due(fingerprint, id)) {
             (None, Some(due)) => Confirm::Waiting(Turn { id, due, now: moment.now }),
             (None, None) => Confirm::Denied(decide(window, request, shared, false).into_denied()),
             (Some(receipt), _) => {
@@ -396,7 +396,7 @@ impl<W: Window> Shard<W> {
     ) {
         let now = self.clamp_time(request.moment).now;
         let fingerprint = request.fingerprint;
-        let Some((queue, index)) = self.rare.queues.find(fingerprint, id) else { return };
+        let Some((queue, index)) = self.cold.queues.find(fingerprint, id) else { return };
         let place = queue.waiters[index].place;
         let is_last = place.due > now && index + 1 == queue.waiters.len();
         if let Some(at) = self.slots.find(fingerprint) {
@@ -404,7 +404,7 @@ impl<W: Window> Shard<W> {
             // The key may expire earlier than before, at a tick that is not known yet.
             self.idle.include(0);
         }
-        self.rare.queues.remove(fingerprint, id, shared, wakers);
+        self.cold.queues.remove(fingerprint, id, shared, wakers);
         if !is_last {
             self.set_aside(fingerprint, Aside::NotDue, shared);
             self.place_again(fingerprint, shared, wakers);
@@ -415,7 +415,7 @@ impl<W: Window> Shard<W> {
     /// Nothing else may run before [`place_again`](Self::place_again).
     pub(super) fn set_aside(&mut self, fingerprint: u64, which: Aside, shared: &Shared) {
         let now = self.latest.now;
-        if let Some(queue) = self.rare.queues.by_key.get_mut(&fingerprint)
+        if let Some(queue) = self.cold.queues.by_key.get_mut(&fingerprint)
             && let Some(at) = self.slots.find(fingerprint)
         {
             queue.set_aside(which, self.slots.window(at), now, shared);
@@ -427,19 +427,19 @@ impl<W: Window> Shard<W> {
     /// ticks.
     pub(super) fn place_again(&mut self, fingerprint: u64, shared: &Shared, wakers: &mut Wakers) {
         let moment = self.latest;
-        if let Some(queue) = self.rare.queues.by_key.get_mut(&fingerprint)
+        if let Some(queue) = self.cold.queues.by_key.get_mut(&fingerprint)
             && let Some(at) = self.slots.find(fingerprint)
         {
-            let hold = Hold::start();
+            let timer = LockTimer::start();
             queue.place(self.slots.window(at), moment, shared, wakers);
-            self.note_hold(hold);
+            self.record_lock_time(timer);
         }
     }
 
     /// Places all waiters of a key that was just removed.
     pub(super) fn enqueue_again(&mut self, fingerprint: u64, shared: &Shared, wakers: &mut Wakers) {
         let moment = self.latest;
-        let Some(queue) = self.rare.queues.by_key.get_mut(&fingerprint) else { return };
+        let Some(queue) = self.cold.queues.by_key.get_mut(&fingerprint) else { return };
         for waiter in &mut queue.waiters {
             waiter.place.tick = Place::ASIDE;
         }
@@ -449,7 +449,7 @@ impl<W: Window> Shard<W> {
             return self.place_again(fingerprint, shared, wakers);
         }
         // The key does not fit: the sketches decide for each waiter.
-        let Some(queue) = self.rare.queues.by_key.get_mut(&fingerprint) else { return };
+        let Some(queue) = self.cold.queues.by_key.get_mut(&fingerprint) else { return };
         for waiter in &mut queue.waiters {
             waiter.place.due = moment.now;
             wakers.woken.extend(waiter.waker.take());

@@ -8,7 +8,7 @@ mod fixed;
 mod gcra;
 mod limits;
 mod log;
-mod many;
+mod per_quota;
 mod place;
 mod segments;
 mod stamp;
@@ -18,7 +18,7 @@ pub(crate) use fixed::Fixed;
 pub(crate) use gcra::Gcra;
 pub(crate) use limits::{Limits, TickQuota};
 pub(crate) use log::Log;
-pub(crate) use many::Many;
+pub(crate) use per_quota::PerQuota;
 pub(crate) use place::Place;
 pub(crate) use segments::Segments;
 

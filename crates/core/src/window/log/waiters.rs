@@ -10,7 +10,7 @@ use crate::time::Moment;
 use crate::window::{Limits, Place, Window};
 
 /// A tick, and the units recorded at it.
-type Dated = (u64, u64);
+type UnitsAtTick = (u64, u64);
 
 impl Log {
     /// Removes the units of `places`, in one pass.
@@ -100,14 +100,14 @@ impl Log {
         moment.date
     }
 
-    fn append(&mut self, tail: Vec<Dated>, limits: &Limits, now: u64, account: &Account) {
+    fn append(&mut self, tail: Vec<UnitsAtTick>, limits: &Limits, now: u64, account: &Account) {
         for (date, units) in tail.into_iter().filter(|(_, units)| *units > 0) {
             self.take(limits, Moment { now, date }, units, account);
         }
     }
 
     /// Removes and returns all entries at or after `tick`.
-    fn split_off(&mut self, tick: u64, account: &Account) -> Vec<Dated> {
+    fn split_off(&mut self, tick: u64, account: &Account) -> Vec<UnitsAtTick> {
         if let Body::Wide(wide) = &mut self.body {
             return wide.split_off(tick, account);
         }
@@ -156,7 +156,7 @@ impl Log {
     }
 }
 
-type Entries<'a> = Box<dyn Iterator<Item = Dated> + 'a>;
+type Entries<'a> = Box<dyn Iterator<Item = UnitsAtTick> + 'a>;
 
 /// The expiry of a log's entries for one window length, oldest first.
 struct Expiry<I: Iterator> {
@@ -169,7 +169,7 @@ struct Expiry<I: Iterator> {
     at: u64,
 }
 
-impl<I: Iterator<Item = Dated>> Expiry<I> {
+impl<I: Iterator<Item = UnitsAtTick>> Expiry<I> {
     /// Returns the tick at which `over` units of the log and of `placed` have expired. Each call
     /// must have at least as many units as the one before.
     fn freed_at(&mut self, over: u64, placed: &[Place]) -> u64 {

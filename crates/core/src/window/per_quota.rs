@@ -7,9 +7,9 @@ use crate::time::Moment;
 
 /// One window per quota.
 #[derive(Debug, Default)]
-pub(crate) struct Many<W>(Box<[W]>);
+pub(crate) struct PerQuota<W>(Box<[W]>);
 
-impl<W: Window> Window for Many<W> {
+impl<W: Window> Window for PerQuota<W> {
     fn new(limits: &Limits, epoch: u16) -> Self {
         Self((0..limits.quotas().len()).map(|index| W::new(&limits.only(index), epoch)).collect())
     }
