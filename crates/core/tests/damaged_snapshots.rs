@@ -34,7 +34,7 @@ fn a_flipped_byte_is_an_error_or_changes_nothing() {
                 match restored(&damaged, algorithm, 2) {
                     Err(error) => assert_eq!(error.kind(), ErrorKind::Snapshot, "byte {at}"),
                     Ok(limiter) => {
-                        assert_eq!(decisions(&limiter), expected, "{algorithm:?}, byte {at}")
+                        assert_eq!(decisions(&limiter), expected, "{algorithm:?}, byte {at}");
                     }
                 }
             }
