@@ -7,9 +7,7 @@
 use std::time::{Duration, Instant};
 
 use super::blocks::Blocks;
-use super::decide::{
-    KnownKeyDecision, Request, check_one_known, check_window, decide, deny_full, look, seed,
-};
+use super::decide::{Known, Request, check_one_known, check_window, decide, deny_full, look, seed};
 use super::evict::{IdleBound, SWEEP_FOR_NEW};
 use super::longest::Longest;
 use super::resets::{NoteBudget, Resets};
@@ -213,7 +211,7 @@ impl<W: Window> Shard<W> {
         let window = self.slots.window(at);
         let decision = match window.check_fast(request.limits, moment, 1, &shared.account) {
             Some(status) => {
-                KnownKeyDecision { status, epoch: window.epoch() }.decision(&request, &shared.scale)
+                Known { status, epoch: window.epoch() }.decision(&request, &shared.scale)
             }
             None => check_one_known(window, fingerprint, moment, shared),
         };
@@ -247,12 +245,7 @@ impl<W: Window> Shard<W> {
     /// Decides for a key with one quota whose slot is `at`, and takes the units if allowed.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a call would cost a tenth of the check")]
-    pub(super) fn check_at(
-        &mut self,
-        at: usize,
-        request: &Request<'_>,
-        shared: &Shared,
-    ) -> KnownKeyDecision {
+    pub(super) fn check_at(&mut self, at: usize, request: &Request<'_>, shared: &Shared) -> Known {
         let moment = self.clamp_time(request.moment);
         let known = check_window(self.slots.window(at), request, moment, shared);
         self.sweep_in_turn(shared);

@@ -6,7 +6,7 @@ use core::task::Waker;
 use core::time::Duration;
 
 use super::contention::Contention;
-use super::decide::{KnownKeyDecision, Request};
+use super::decide::{Known, Request};
 use super::longest::{KeptWindows, Longest};
 use super::shard::{AtomicOnFull, ColdState, Counters, LockTimer, OnFull, Shard, Shared};
 use super::slots::Slots;
@@ -260,7 +260,7 @@ impl<W: Window + Debug> MemoryStore<W> {
 
     /// Decides for an existing key with one quota. Returns `None` for others.
     #[inline]
-    fn check_known(&self, request: &Request<'_>) -> Option<KnownKeyDecision> {
+    fn check_known(&self, request: &Request<'_>) -> Option<Known> {
         if !request.limits.is_single() {
             return None;
         }
@@ -271,12 +271,7 @@ impl<W: Window + Debug> MemoryStore<W> {
 
     /// Appends the decision of a request, and decides it first if `known` is `None`.
     #[inline]
-    fn push(
-        &self,
-        known: Option<KnownKeyDecision>,
-        request: &Request<'_>,
-        decisions: &mut Vec<Decision>,
-    ) {
+    fn push(&self, known: Option<Known>, request: &Request<'_>, decisions: &mut Vec<Decision>) {
         match known {
             Some(known) => known.push_to(decisions, request, &self.shared.scale),
             None => self.push_unknown(request, decisions),
