@@ -20,7 +20,7 @@ use crate::key::TieredKey;
 /// A bounded table of denials, in sets of four. The denial that ends first is replaced.
 #[derive(Debug)]
 pub(crate) struct DenyCache<C = MonotonicClock> {
-    sets: Box<[Mutex<Set>]>,
+    sets: Box<[Mutex<CacheSet>]>,
     /// The maximum time that a denial is repeated. `None` if only time frees units.
     cap: Option<Duration>,
     /// Takes half the time of `Instant::now`, which would be most of the time of a denial.
@@ -28,7 +28,7 @@ pub(crate) struct DenyCache<C = MonotonicClock> {
 }
 
 #[derive(Debug, Default)]
-struct Set {
+struct CacheSet {
     places: [Option<Denial>; WAYS],
     /// When a key of this set was last removed. Replies to earlier calls may not include later
     /// refunds.
@@ -168,14 +168,14 @@ impl<C: Clock> DenyCache<C> {
     }
 
     #[inline]
-    fn set(&self, key: u64) -> &Mutex<Set> {
+    fn set(&self, key: u64) -> &Mutex<CacheSet> {
         let mask = self.sets.len() as u64 - 1;
         let index = usize::try_from(key >> 20 & mask).unwrap_or(0);
         &self.sets[index]
     }
 }
 
-impl Set {
+impl CacheSet {
     #[inline]
     fn find(&self, key: TieredKey) -> Option<&Denial> {
         self.places.iter().flatten().find(|denial| denial.key == key)

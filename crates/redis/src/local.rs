@@ -8,7 +8,7 @@ use slidegate::{
 };
 use tokio::time::Instant;
 
-use crate::report::{Admission, Reports, Sent};
+use crate::report::{Admission, PriorCall, Reports};
 use crate::script::ScriptLimits;
 
 /// Decides instead of Redis with this process's share of every limit.
@@ -98,7 +98,7 @@ impl LocalFallback {
         key: LocalKey<'_>,
         name: impl FnOnce() -> Vec<u8>,
         cost: Cost,
-        (sent, grace): (Sent, Duration),
+        (sent, grace): (PriorCall, Duration),
         now: Instant,
     ) -> Decision {
         let decision = self.with(key.tier).check_cost(key.key, cost);
@@ -140,7 +140,7 @@ impl LocalFallback {
         let charged = self.with(key.tier).settle(receipt, actual);
         if charged > units {
             let units = charged - units;
-            let admission = Admission { units, sent: Sent::No, grace: Duration::ZERO };
+            let admission = Admission { units, sent: PriorCall::None, grace: Duration::ZERO };
             self.reports.add(key.fingerprint, name, key.limits, admission, now);
         }
         (charged, self.reports.take_back(key.fingerprint, units.saturating_sub(charged), now))

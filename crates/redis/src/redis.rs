@@ -19,8 +19,8 @@ use crate::key::KeyNames;
 use crate::limiter::RedisLimiterBuilder;
 use crate::sample::KeySample;
 use crate::servers::{
-    BreakerSettings, Cluster, Failure, GivenConnection, Greeting, Layout, MakeNode, Node, Sentinel,
-    ServerCounts, Servers, Timing,
+    BreakerSettings, Cluster, Failure, Greeting, Layout, MakeNode, Node, Sentinel, ServerCounts,
+    Servers, Timing, UserConnection,
 };
 use crate::tls::Tls;
 
@@ -92,7 +92,7 @@ enum Topology {
     Sentinel(String),
     Cluster,
     /// A connection of the user, and whether it is one to a cluster.
-    Given(Arc<dyn GivenConnection>, bool),
+    Given(Arc<dyn UserConnection>, bool),
 }
 
 impl Redis {

@@ -58,7 +58,7 @@ struct Record {
     /// Oldest first.
     admitted: Vec<Admitted>,
     /// Held while the key is being reported.
-    turn: Option<Turn>,
+    turn: Option<ReportLock>,
     /// Units that Redis was charged with, until their refund or the end of their window.
     reported: u64,
     reported_until: Instant,
@@ -72,13 +72,13 @@ struct Record {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Admission {
     pub(crate) units: u64,
-    pub(crate) sent: Sent,
+    pub(crate) sent: PriorCall,
     /// How long both decide after the report, so that the other processes can report theirs.
     pub(crate) grace: Duration,
 }
 
 /// The right to report a key.
-pub(crate) type Turn = Arc<AsyncMutex<()>>;
+pub(crate) type ReportLock = Arc<AsyncMutex<()>>;
 
 /// Units that were admitted within a short time. They are recorded at the last of them, so that
 /// they count for at least a full window.
@@ -87,14 +87,14 @@ struct Admitted {
     first: Instant,
     last: Instant,
     units: u64,
-    sent: Sent,
+    sent: PriorCall,
 }
 
 /// The call with which Redis may have counted units already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sent {
+pub(crate) enum PriorCall {
     /// No call was sent, or Redis refused it.
-    No,
+    None,
     /// The check, on the connection with this number.
     Check(u64),
     /// A charge, on the connection with this number.
@@ -189,7 +189,7 @@ impl Reports {
 
     /// Returns the key's name and the right to report it. Returns `None` if nothing can be
     /// reported.
-    pub(crate) fn turn(&self, key: u64) -> Option<(Box<[u8]>, Turn)> {
+    pub(crate) fn turn(&self, key: u64) -> Option<(Box<[u8]>, ReportLock)> {
         self.update(key, |record, _| record.turn())?
     }
 
@@ -204,13 +204,13 @@ impl Reports {
     pub(crate) fn start(&self, key: u64, connection: u64, now: Instant) -> Option<KeyReport> {
         self.update(key, |record, dropped| {
             *dropped += record.expire(now);
-            let charged = record.remove(|sent| sent == Sent::Charge(connection));
+            let charged = record.remove(|sent| sent == PriorCall::Charge(connection));
             self.note_reported(record, charged, now);
-            record.remove(|sent| sent == Sent::Check(connection));
+            record.remove(|sent| sent == PriorCall::Check(connection));
             let mut charges = Vec::new();
             for entry in &mut record.admitted {
-                if !matches!(entry.sent, Sent::Charge(_)) {
-                    entry.sent = Sent::Charge(connection);
+                if !matches!(entry.sent, PriorCall::Charge(_)) {
+                    entry.sent = PriorCall::Charge(connection);
                     let age = now.saturating_duration_since(entry.last);
                     charges.push(Charge { units: entry.units, age });
                 }
@@ -228,7 +228,7 @@ impl Reports {
         outcome: ReportOutcome,
         now: Instant,
     ) {
-        let sent = Sent::Charge(report.connection);
+        let sent = PriorCall::Charge(report.connection);
         self.update(key, |record, _| match outcome {
             ReportOutcome::Recorded => {
                 let recorded = record.remove(|entry| entry == sent).min(report.units);
@@ -236,7 +236,7 @@ impl Reports {
             }
             ReportOutcome::Refused => {
                 for entry in record.admitted.iter_mut().filter(|entry| entry.sent == sent) {
-                    entry.sent = Sent::No;
+                    entry.sent = PriorCall::None;
                 }
             }
             ReportOutcome::Unknown => {}
@@ -249,7 +249,7 @@ impl Reports {
         let taken = self.update(key, |record, _| {
             let mut left = units;
             for entry in &mut record.admitted {
-                if !matches!(entry.sent, Sent::Charge(_)) {
+                if !matches!(entry.sent, PriorCall::Charge(_)) {
                     let taken = entry.units.min(left);
                     entry.units -= taken;
                     left -= taken;
@@ -383,8 +383,8 @@ impl Record {
         !self.admitted.is_empty() || self.both_until.is_some()
     }
 
-    fn turn(&mut self) -> Option<(Box<[u8]>, Turn)> {
-        let is_reportable = |entry: &Admitted| !matches!(entry.sent, Sent::Charge(_));
+    fn turn(&mut self) -> Option<(Box<[u8]>, ReportLock)> {
+        let is_reportable = |entry: &Admitted| !matches!(entry.sent, PriorCall::Charge(_));
         let is_any_reportable = self.admitted.iter().any(is_reportable);
         is_any_reportable
             .then(|| (self.name.clone(), Arc::clone(self.turn.get_or_insert_default())))
@@ -392,18 +392,18 @@ impl Record {
 
     /// Adds units to the last entry if it is recent, otherwise to a new one. Returns the units that
     /// were dropped.
-    fn add(&mut self, units: u64, sent: Sent, now: Instant) -> u64 {
+    fn add(&mut self, units: u64, sent: PriorCall, now: Instant) -> u64 {
         let is_full = self.admitted.len() >= ENTRIES_MAX;
         let span = self.window / CHARGES_PER_WINDOW;
         if let Some(entry) = self.admitted.last_mut()
-            && !matches!(entry.sent, Sent::Charge(_))
+            && !matches!(entry.sent, PriorCall::Charge(_))
             && (is_full || entry.sent == sent && now <= entry.first + span)
         {
             entry.units = entry.units.saturating_add(units);
             entry.last = entry.last.max(now);
             if entry.sent != sent {
                 // Not known for all of them, so they are charged.
-                entry.sent = Sent::No;
+                entry.sent = PriorCall::None;
             }
             return 0;
         }
@@ -428,7 +428,7 @@ impl Record {
     }
 
     /// Removes entries by the call in which they were sent. Returns their units.
-    fn remove(&mut self, is_removed: impl Fn(Sent) -> bool) -> u64 {
+    fn remove(&mut self, is_removed: impl Fn(PriorCall) -> bool) -> u64 {
         let removed = self.admitted.iter().filter(|entry| is_removed(entry.sent));
         let units = removed.map(|entry| entry.units).sum();
         self.admitted.retain(|entry| !is_removed(entry.sent));

@@ -43,7 +43,7 @@ struct Turn {
 
 /// A place in a queue, given up when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct QueuePlace<'a> {
     queues: &'a WaitQueues,
     key: u64,
     units: u64,
@@ -73,7 +73,7 @@ impl WaitQueues {
     /// # Errors
     ///
     /// Returns an error of the kind [`ErrorKind::Waiters`] if the maximum number of callers waits already.
-    pub(crate) fn join(&self, key: u64, units: u64) -> Result<Place<'_>, Error> {
+    pub(crate) fn join(&self, key: u64, units: u64) -> Result<QueuePlace<'_>, Error> {
         let mut state = self.state.lock();
         let in_queue = state.by_key.get(&key).map_or(0, |queue| queue.waiters);
         if in_queue >= self.waiters_per_key_max {
@@ -92,7 +92,7 @@ impl WaitQueues {
         let queue = state.by_key.entry(key).or_insert_with(new);
         queue.waiters += 1;
         queue.units = queue.units.saturating_add(units);
-        Ok(Place { queues: self, key, units, turn: Arc::clone(&queue.turn) })
+        Ok(QueuePlace { queues: self, key, units, turn: Arc::clone(&queue.turn) })
     }
 
     /// Makes the caller at the front of a key's queue check again.
@@ -107,7 +107,7 @@ fn too_many(what: &str) -> Error {
     Error::new(ErrorKind::Waiters, format!("{what} or shed load earlier"))
 }
 
-impl Place<'_> {
+impl QueuePlace<'_> {
     /// Returns the front of the queue if no other caller has it.
     pub(crate) fn try_front(&self) -> Option<Front> {
         Arc::clone(&self.turn.front).try_lock_owned().ok()
@@ -124,7 +124,7 @@ impl Place<'_> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
         let mut state = self.queues.state.lock();
         state.waiters -= 1;

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::Inner;
 use super::tier::RedisTier;
 use crate::local::{LocalFallback, LocalKey};
-use crate::report::Sent;
+use crate::report::PriorCall;
 use crate::servers::{Failure, FailureKind};
 
 impl Inner {
@@ -68,8 +68,8 @@ impl Inner {
         failure: &Failure,
     ) -> Decision {
         let sent = match failure.connection {
-            Some(connection) if failure.is_unknown() => Sent::Check(connection),
-            _ => Sent::No,
+            Some(connection) if failure.is_unknown() => PriorCall::Check(connection),
+            _ => PriorCall::None,
         };
         let grace = match failure.kind {
             FailureKind::Open(_) => self.grace(),

@@ -35,13 +35,13 @@ impl Inner {
         if Handle::try_current().is_err() {
             return Ok(self.check(key, tier, cost).await);
         }
-        let mut patience = Patience::new(timeout, sleep);
+        let mut wait_time = WaitTime::new(timeout, sleep);
         let fingerprint = self.tiered_key(key, tier).key;
         let mut denied = None;
         if let Some(ahead) = self.wait_queues.units(fingerprint) {
             let denial = self.look_behind(key, tier, cost, ahead).await;
             if let Some(denial) =
-                denial.filter(|denial| denial.is_blocked() || !patience.covers(denial))
+                denial.filter(|denial| denial.is_blocked() || !wait_time.covers(denial))
             {
                 return Ok(denial);
             }
@@ -50,7 +50,7 @@ impl Inner {
                 Some(denial) => denial,
                 None => self.check_safely(key, tier, cost).await,
             };
-            if decision.is_allowed() || decision.is_blocked() || !patience.covers(&decision) {
+            if decision.is_allowed() || decision.is_blocked() || !wait_time.covers(&decision) {
                 return Ok(decision);
             }
             denied = Some(decision);
@@ -59,14 +59,14 @@ impl Inner {
         let (_front, mut decision) = match (denied, place.try_front()) {
             (Some(denied), Some(front)) => (front, denied),
             (_, Some(front)) => (front, self.check_safely(key, tier, cost).await),
-            (_, None) => match patience.sleep_unless(patience.left(), place.front()).await {
+            (_, None) => match wait_time.sleep_unless(wait_time.left(), place.front()).await {
                 Some(front) => (front, self.check_safely(key, tier, cost).await),
                 None => return Ok(self.denial(key, tier, cost).await),
             },
         };
-        while !decision.is_allowed() && !decision.is_blocked() && patience.covers(&decision) {
+        while !decision.is_allowed() && !decision.is_blocked() && wait_time.covers(&decision) {
             let pause = decision.retry_after().duration().unwrap_or(PAUSE_MAX);
-            patience.sleep_unless(pause.clamp(PAUSE_MIN, PAUSE_MAX), place.returned()).await;
+            wait_time.sleep_unless(pause.clamp(PAUSE_MIN, PAUSE_MAX), place.returned()).await;
             decision = self.check_safely(key, tier, cost).await;
         }
         Ok(decision)
@@ -150,7 +150,7 @@ impl Drop for Undelivered {
 }
 
 /// The time that a caller may still wait.
-struct Patience<'a> {
+struct WaitTime<'a> {
     sleep: &'a SleepFn,
     began: Instant,
     timeout: Duration,
@@ -158,7 +158,7 @@ struct Patience<'a> {
     slept: Duration,
 }
 
-impl<'a> Patience<'a> {
+impl<'a> WaitTime<'a> {
     fn new(timeout: Duration, sleep: &'a SleepFn) -> Self {
         Self { sleep, began: Instant::now(), timeout, slept: Duration::ZERO }
     }

@@ -19,7 +19,7 @@ fn decide(local: &LocalFallback) -> Decision {
     let tick = Duration::from_millis(1);
     let limits = ScriptLimits::new(policy.quotas(), policy.algorithm(), tick, minute).unwrap();
     let key = LocalKey { key: KEY, fingerprint: 1, tier: None, limits: &Arc::new(limits) };
-    local.decide(key, || KEY.to_vec(), Cost::ONE, (Sent::No, Duration::ZERO), Instant::now())
+    local.decide(key, || KEY.to_vec(), Cost::ONE, (PriorCall::None, Duration::ZERO), Instant::now())
 }
 
 /// Checks until a denial. Returns the number of allowed checks.

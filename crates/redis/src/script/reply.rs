@@ -110,10 +110,10 @@ pub(crate) fn parse(reply: Value, ops: &[KeyOp<'_>]) -> Result<ScriptReply, Erro
             return Err(malformed(&format!("expected bytes, got {shown}")));
         }
     };
-    let mut unread = Unread(&bytes);
-    let server_time = Duration::from_micros(unread.number::<7>()?);
-    let keys = ops.iter().map(|op| unread.key_reply(op)).collect::<Result<_, _>>()?;
-    match unread.0.len() {
+    let mut reader = ReplyReader(&bytes);
+    let server_time = Duration::from_micros(reader.number::<7>()?);
+    let keys = ops.iter().map(|op| reader.key_reply(op)).collect::<Result<_, _>>()?;
+    match reader.0.len() {
         0 => Ok(ScriptReply { server_time, keys }),
         rest => Err(malformed(&format!("{rest} bytes too many"))),
     }
@@ -125,9 +125,9 @@ fn malformed(what: &str) -> Error {
 }
 
 /// The part of a reply that has not been parsed yet.
-struct Unread<'a>(&'a [u8]);
+struct ReplyReader<'a>(&'a [u8]);
 
-impl Unread<'_> {
+impl ReplyReader<'_> {
     /// The next number of `N` bytes, little-endian.
     fn number<const N: usize>(&mut self) -> Result<u64, Error> {
         let (number, rest) =

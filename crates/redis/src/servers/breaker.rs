@@ -52,7 +52,7 @@ struct State {
 /// The permission to make one call. If it is dropped without a result, it counts as neither success
 /// nor failure.
 #[derive(Debug)]
-pub(crate) struct Pass<'a> {
+pub(crate) struct CallPermit<'a> {
     breaker: &'a Breaker,
     is_probe: bool,
     is_settled: bool,
@@ -65,10 +65,10 @@ impl Breaker {
     }
 
     /// Returns a pass, or the time until one may be available.
-    pub(crate) fn enter(&self, now: Instant) -> Result<Pass<'_>, Duration> {
+    pub(crate) fn enter(&self, now: Instant) -> Result<CallPermit<'_>, Duration> {
         let mut state = self.state.lock();
         let Some(until) = state.until else {
-            return Ok(Pass { breaker: self, is_probe: false, is_settled: false });
+            return Ok(CallPermit { breaker: self, is_probe: false, is_settled: false });
         };
         if now < until {
             return Err(until - now);
@@ -77,7 +77,7 @@ impl Breaker {
             return Err(self.settings.open_min);
         }
         state.probing = true;
-        Ok(Pass { breaker: self, is_probe: true, is_settled: false })
+        Ok(CallPermit { breaker: self, is_probe: true, is_settled: false })
     }
 
     /// Opens the breaker immediately.
@@ -119,7 +119,7 @@ pub(super) fn random_up_to(most: Duration) -> Duration {
     Duration::from_nanos(u64::try_from(drawn).unwrap_or(u64::MAX))
 }
 
-impl Pass<'_> {
+impl CallPermit<'_> {
     /// Returns `true` if it is for the one call that probes the server.
     pub(crate) fn is_probe(&self) -> bool {
         self.is_probe
@@ -159,7 +159,7 @@ impl Pass<'_> {
     }
 }
 
-impl Drop for Pass<'_> {
+impl Drop for CallPermit<'_> {
     fn drop(&mut self) {
         if self.is_probe && !self.is_settled {
             self.breaker.state.lock().probing = false;

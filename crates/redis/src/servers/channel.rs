@@ -11,15 +11,15 @@ use redis::{Cmd, Pipeline, RedisResult, Value};
 #[derive(Clone)]
 pub(crate) enum Channel {
     Own(MultiplexedConnection),
-    Given(Arc<dyn GivenConnection>),
+    Given(Arc<dyn UserConnection>),
 }
 
 /// A connection of the user, with a type that only the user knows.
-pub(crate) trait GivenConnection: Send + Sync {
+pub(crate) trait UserConnection: Send + Sync {
     fn send(&self, command: Cmd) -> Pin<Box<dyn Future<Output = RedisResult<Value>> + Send>>;
 }
 
-impl<C: ConnectionLike + Clone + Send + Sync + 'static> GivenConnection for C {
+impl<C: ConnectionLike + Clone + Send + Sync + 'static> UserConnection for C {
     fn send(&self, command: Cmd) -> Pin<Box<dyn Future<Output = RedisResult<Value>> + Send>> {
         let mut connection = self.clone();
         Box::pin(async move { connection.req_packed_command(&command).await })

@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout};
 
 use super::background::BackgroundTask;
 use super::breaker::random_up_to;
-use super::channel::{Channel, GivenConnection};
+use super::channel::{Channel, UserConnection};
 use super::failure::{Failure, FailureKind};
 use super::node::Node;
 
@@ -112,7 +112,7 @@ impl Link {
     }
 
     /// Creates a link over a connection of the user.
-    pub(super) fn given(connection: Arc<dyn GivenConnection>) -> Self {
+    pub(super) fn given(connection: Arc<dyn UserConnection>) -> Self {
         let connection = NodeConnection::new(Channel::Given(connection), 0);
         Self::of(Source::Given(connection.clone()), LinkState::Up(connection))
     }

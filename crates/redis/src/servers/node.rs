@@ -11,8 +11,8 @@ use slidegate::DegradedReason;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::ServerCounts;
-use super::breaker::{Breaker, BreakerSettings, BreakerState, Pass};
-use super::channel::{Channel, GivenConnection};
+use super::breaker::{Breaker, BreakerSettings, BreakerState, CallPermit};
+use super::channel::{Channel, UserConnection};
 use super::clock_jump::{ClockJumpDetector, ClockReading, ClockStep};
 use super::events::Events;
 use super::failure::{Failure, FailureKind};
@@ -92,7 +92,7 @@ impl Node {
 
     /// Creates a node behind a connection of the user.
     pub(crate) fn given(
-        connection: Arc<dyn GivenConnection>,
+        connection: Arc<dyn UserConnection>,
         timing: Timing,
         counts: Arc<ServerCounts>,
     ) -> Self {
@@ -179,8 +179,8 @@ impl Node {
         request: &Request<'_>,
         until: Instant,
     ) -> Result<Value, Failure> {
-        let pass = match self.breaker.enter(Instant::now()) {
-            Ok(pass) => pass,
+        let permit = match self.breaker.enter(Instant::now()) {
+            Ok(permit) => permit,
             Err(left) => {
                 let fault = self.last_fault.lock().clone();
                 let unnamed = || Failure::unreachable(format!("{} did not reply", self.address));
@@ -190,28 +190,28 @@ impl Node {
         let result = self.send(request, until).await;
         match &result {
             Err(failure) if failure.is_server_fault() => {
-                self.settle(pass, failure, request.callers);
+                self.settle(permit, failure, request.callers);
             }
             // The text of the script follows, and its reply counts.
-            Err(Failure { kind: FailureKind::NoScript, .. }) => drop(pass),
-            _ => pass.succeed(),
+            Err(Failure { kind: FailureKind::NoScript, .. }) => drop(permit),
+            _ => permit.succeed(),
         }
         result
     }
 
     /// Records a failure without a call.
     fn call_failed(&self, failure: Failure, callers: u32) -> Result<Value, Failure> {
-        if let Ok(pass) = self.breaker.enter(Instant::now()) {
-            self.settle(pass, &failure, callers);
+        if let Ok(permit) = self.breaker.enter(Instant::now()) {
+            self.settle(permit, &failure, callers);
         }
         Err(failure)
     }
 
     /// Counts a fault of the server in the breaker.
-    fn settle(&self, pass: Pass<'_>, failure: &Failure, callers: u32) {
+    fn settle(&self, permit: CallPermit<'_>, failure: &Failure, callers: u32) {
         *self.last_fault.lock() = Some(failure.clone());
-        let was_probe = pass.is_probe();
-        let opened = pass.fail(Instant::now(), callers);
+        let was_probe = permit.is_probe();
+        let opened = permit.fail(Instant::now(), callers);
         if opened {
             self.counts.breaker_opened.fetch_add(1, Ordering::Relaxed);
             self.events.failed(&self.address, "circuit breaker opened", failure);

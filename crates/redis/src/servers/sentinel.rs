@@ -26,7 +26,7 @@ pub(crate) type MakeNode = Box<dyn Fn(&str) -> Result<Node, Failure> + Send + Sy
 
 /// The primary of a service, as its Sentinels report it.
 pub(crate) struct Sentinel {
-    watched: Vec<Watched>,
+    watched: Vec<SentinelNode>,
     service: Box<str>,
     make: MakeNode,
     timing: Timing,
@@ -35,7 +35,7 @@ pub(crate) struct Sentinel {
 }
 
 /// One Sentinel.
-struct Watched {
+struct SentinelNode {
     node: Arc<Node>,
     /// Triggers a poll.
     wake: Arc<Notify>,
@@ -43,7 +43,7 @@ struct Watched {
 }
 
 struct State {
-    views: Vec<View>,
+    views: Vec<SentinelReport>,
     primary: Option<Arc<Node>>,
     /// When a Sentinel last reported another primary than before.
     switched: Option<Instant>,
@@ -51,7 +51,7 @@ struct State {
 
 /// The last report of a Sentinel.
 #[derive(Clone)]
-enum View {
+enum SentinelReport {
     /// Nothing yet.
     Pending,
     /// The address of the primary.
@@ -84,14 +84,14 @@ impl Sentinel {
                         sentinel.switched(index, &message);
                     }
                 }));
-                Watched {
+                SentinelNode {
                     node: Arc::new(node),
                     wake: Arc::default(),
                     task: BackgroundTask::default(),
                 }
             };
-            let watched: Vec<Watched> = sentinels.into_iter().enumerate().map(watch).collect();
-            let views = vec![View::Pending; watched.len()];
+            let watched: Vec<SentinelNode> = sentinels.into_iter().enumerate().map(watch).collect();
+            let views = vec![SentinelReport::Pending; watched.len()];
             let this = Weak::clone(this);
             let make: MakeNode = Box::new(move |address| {
                 let this = Weak::clone(&this);
@@ -131,8 +131,7 @@ impl Sentinel {
         let mut state = self.state.subscribe();
         let is_known = |state: &State| {
             // After a while the caller waits for the next poll.
-            let has_failed =
-                |view: &View| matches!(view, View::Failed(_, at) if at.elapsed() < POLL_EVERY);
+            let has_failed = |view: &SentinelReport| matches!(view, SentinelReport::Failed(_, at) if at.elapsed() < POLL_EVERY);
             state.primary.is_some() || state.views.iter().all(has_failed)
         };
         let late = || Failure::unreachable("no Sentinel has reported the primary yet");
@@ -141,8 +140,8 @@ impl Sentinel {
             return Err(late());
         };
         let failure = state.views.iter().find_map(|view| match view {
-            View::Failed(failure, _) => Some(failure.clone()),
-            View::Pending | View::Primary(_) => None,
+            SentinelReport::Failed(failure, _) => Some(failure.clone()),
+            SentinelReport::Pending | SentinelReport::Primary(_) => None,
         });
         state.primary.clone().ok_or_else(|| failure.unwrap_or_else(late))
     }
@@ -183,8 +182,8 @@ impl Sentinel {
             return;
         };
         let view = match self.primary_seen_by(&watched.node).await {
-            Ok(address) => View::Primary(address.into()),
-            Err(failure) => View::Failed(failure, Instant::now()),
+            Ok(address) => SentinelReport::Primary(address.into()),
+            Err(failure) => SentinelReport::Failed(failure, Instant::now()),
         };
         self.note(index, view);
     }
@@ -208,35 +207,35 @@ impl Sentinel {
         if let [service, _, _, host, port] = words.as_slice()
             && **service == *self.service
         {
-            self.note(index, View::Primary(address_of(host, port).into()));
+            self.note(index, SentinelReport::Primary(address_of(host, port).into()));
         }
     }
 
     /// Records the report of a Sentinel, and uses its primary if that is new.
-    fn note(&self, index: usize, view: View) {
+    fn note(&self, index: usize, view: SentinelReport) {
         self.state.send_modify(|state| {
             let Some(seen) = state.views.get_mut(index) else {
                 return;
             };
             let before = match &view {
-                View::Primary(_) => core::mem::replace(seen, view.clone()),
+                SentinelReport::Primary(_) => core::mem::replace(seen, view.clone()),
                 // Its report before the failure still applies.
-                View::Pending | View::Failed(..) => {
-                    if !matches!(seen, View::Primary(_)) {
+                SentinelReport::Pending | SentinelReport::Failed(..) => {
+                    if !matches!(seen, SentinelReport::Primary(_)) {
                         *seen = view;
                     }
                     return;
                 }
             };
-            let View::Primary(address) = view else {
+            let SentinelReport::Primary(address) = view else {
                 return;
             };
-            let has_changed = matches!(before, View::Primary(old) if old != address);
+            let has_changed = matches!(before, SentinelReport::Primary(old) if old != address);
             if has_changed {
                 state.switched = Some(Instant::now());
             }
             let is_settled = state.switched.is_none_or(|switched| switched.elapsed() > SETTLE);
-            let agree = |view: &&View| matches!(view, View::Primary(other) if *other == address);
+            let agree = |view: &&SentinelReport| matches!(view, SentinelReport::Primary(other) if *other == address);
             let votes = state.views.iter().filter(agree).count();
             let is_majority = votes * 2 > state.views.len();
             if has_changed || state.primary.is_none() || (is_majority && is_settled) {
@@ -258,7 +257,7 @@ impl Sentinel {
                 Events::switched(&self.service, old, address);
                 state.primary = Some(primary);
             }
-            Err(failure) => state.views[index] = View::Failed(failure, Instant::now()),
+            Err(failure) => state.views[index] = SentinelReport::Failed(failure, Instant::now()),
         }
     }
 }
