@@ -8,7 +8,7 @@ use slidegate_http::AdvertisedQuota;
 use crate::round_trips::RoundTrips;
 use crate::scope::split_at_most;
 use crate::settings::Settings;
-use crate::ticket::Taken;
+use crate::ticket::TakenUnits;
 use crate::unit_counter::UnitCounter;
 
 /// A quota that a server advertises, and the requests sent under it.
@@ -68,7 +68,7 @@ struct Spread {
 
 /// The availability of units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Room {
+pub(crate) enum Availability {
     Free,
     /// Unknown, and it is time to send a probe.
     Probe,
@@ -81,7 +81,7 @@ pub(crate) enum Room {
 pub(crate) struct QuotaUpdate<'a> {
     pub(crate) quota: &'a AdvertisedQuota,
     /// The units that the request took, if the quota was known when it was sent.
-    pub(crate) taken: Option<&'a Taken>,
+    pub(crate) taken: Option<&'a TakenUnits>,
     pub(crate) trips: &'a RoundTrips,
     /// Requests of the scope in flight, including this one.
     pub(crate) in_flight: u64,
@@ -155,21 +155,21 @@ impl QuotaTracker {
     }
 
     /// Returns whether the last of `units` could be sent now.
-    pub(crate) fn room(&self, units: u64, now: Duration) -> Room {
+    pub(crate) fn room(&self, units: u64, now: Duration) -> Availability {
         match &self.own {
             Some(own) => match self.room_in_part(units, now) {
-                Room::Free => self.room_in_window(own, units, now),
+                Availability::Free => self.room_in_window(own, units, now),
                 room => room,
             },
             None => match self.status {
                 Some(status) if units > status.left => self.probing(units, status.reset_at, now),
-                _ => Room::Free,
+                _ => Availability::Free,
             },
         }
     }
 
     /// Takes one unit.
-    pub(crate) fn take(&mut self, is_probe: bool, now: Duration) -> Taken {
+    pub(crate) fn take(&mut self, is_probe: bool, now: Duration) -> TakenUnits {
         self.total += 1;
         if let Some(status) = &mut self.status {
             status.left = status.left.saturating_sub(1);
@@ -185,11 +185,11 @@ impl QuotaTracker {
             let _receipt = lasting.take(1, now);
             lasting.used(now)
         });
-        Taken { tracker: self.number, receipt, used, total: self.total, is_probe }
+        TakenUnits { tracker: self.number, receipt, used, total: self.total, is_probe }
     }
 
     /// Returns the units of a request that did not count under this quota, if it has a name.
-    pub(crate) fn give_back(&mut self, taken: Taken, now: Duration) {
+    pub(crate) fn give_back(&mut self, taken: TakenUnits, now: Duration) {
         if self.name.is_none() {
             return;
         }
@@ -213,12 +213,12 @@ impl QuotaTracker {
     }
 
     /// Returns the availability in the current part of the window, if requests are spread.
-    fn room_in_part(&self, units: u64, now: Duration) -> Room {
+    fn room_in_part(&self, units: u64, now: Duration) -> Availability {
         match &self.spread {
             Some(spread) if now < spread.until => {
                 at(now.saturating_add(spread.share.wait(units, now)), now)
             }
-            _ => Room::Free,
+            _ => Availability::Free,
         }
     }
 
@@ -249,7 +249,7 @@ impl QuotaTracker {
     }
 
     /// Returns the availability for own units together with those of other clients, in one window.
-    fn room_in_window(&self, own: &UnitCounter, units: u64, now: Duration) -> Room {
+    fn room_in_window(&self, own: &UnitCounter, units: u64, now: Duration) -> Availability {
         let after_own = now.saturating_add(own.wait(units, now));
         let (foreign, window) = (self.foreign(now), own.quota().window());
         let Some(status) = self.status.filter(|_| foreign > 0) else {
@@ -262,28 +262,30 @@ impl QuotaTracker {
         let is_free = after_all <= now;
         // Other clients send too, so the remaining number is not exceeded before the next response.
         if is_free && units <= status.left {
-            return Room::Free;
+            return Availability::Free;
         }
         if !is_free && status.reset_at >= after_all {
-            return Room::At(after_all);
+            return Availability::At(after_all);
         }
         // According to the server, more units are available before that.
         match self.probing(units, status.reset_at.max(after_own), now) {
-            Room::At(next) => Room::At(next.min(if is_free { gone } else { after_all })),
+            Availability::At(next) => {
+                Availability::At(next.min(if is_free { gone } else { after_all }))
+            }
             room => room,
         }
     }
 
     /// Returns `Probe` from `time` on, for one request at a time.
-    fn probing(&self, units: u64, time: Duration, now: Duration) -> Room {
+    fn probing(&self, units: u64, time: Duration, now: Duration) -> Availability {
         if now < time {
-            return Room::At(time);
+            return Availability::At(time);
         }
         let patience = self.probe.map(|probe| probe.saturating_add(PROBE_PATIENCE));
         match patience {
-            Some(until) if now < until => Room::At(until),
-            _ if units <= 1 => Room::Probe,
-            _ => Room::At(now.saturating_add(PROBE_PATIENCE)),
+            Some(until) if now < until => Availability::At(until),
+            _ if units <= 1 => Availability::Probe,
+            _ => Availability::At(now.saturating_add(PROBE_PATIENCE)),
         }
     }
 
@@ -366,6 +368,6 @@ fn longer(limit: u64, window: Duration, margin: Duration) -> Option<Quota> {
     longer.or_else(|_| Quota::new(limit, window)).ok()
 }
 
-fn at(time: Duration, now: Duration) -> Room {
-    if time <= now { Room::Free } else { Room::At(time) }
+fn at(time: Duration, now: Duration) -> Availability {
+    if time <= now { Availability::Free } else { Availability::At(time) }
 }

@@ -7,13 +7,13 @@ use slidegate::Policy;
 use crate::answer::Answer;
 use crate::budget::Budget;
 use crate::error::Error;
-use crate::quota_tracker::{QuotaTracker, QuotaUpdate, Room};
+use crate::quota_tracker::{Availability, QuotaTracker, QuotaUpdate};
 use crate::random::Random;
 use crate::refusals::Refusals;
 use crate::repeat::Repeat;
 use crate::round_trips::RoundTrips;
 use crate::settings::Settings;
-use crate::ticket::{Sent, Taken, Ticket};
+use crate::ticket::{SentUnits, TakenUnits, Ticket};
 use crate::wait_queue::WaitQueue;
 
 /// The state of one scope, which usually is a host.
@@ -21,8 +21,8 @@ use crate::wait_queue::WaitQueue;
 pub(crate) struct ScopeState {
     number: u64,
     pub(crate) used_at: Duration,
-    hold: Hold,
-    learned: Learned,
+    hold: Pause,
+    contact: ServerContact,
     trackers: Vec<QuotaTracker>,
     next_tracker: u64,
     queue: WaitQueue,
@@ -35,7 +35,7 @@ pub(crate) struct ScopeState {
 
 /// The time until which the server requested a pause.
 #[derive(Debug, Clone, Copy, Default)]
-struct Hold {
+struct Pause {
     until: Duration,
     /// The maximum jitter of requests that wait for it.
     spread: Duration,
@@ -43,7 +43,7 @@ struct Hold {
 
 /// Whether the server has replied yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Learned {
+enum ServerContact {
     #[default]
     Nothing,
     /// The first request was sent at this time.
@@ -133,8 +133,8 @@ impl ScopeState {
         let mut has_news = self.queue.remove(ticket.number);
         let Some(sent) = self.returned(ticket) else { return has_news };
         has_news |= sent.is_first;
-        if sent.is_first && self.learned == Learned::FirstSent(sent.at) {
-            self.learned = Learned::Nothing;
+        if sent.is_first && self.contact == ServerContact::FirstSent(sent.at) {
+            self.contact = ServerContact::Nothing;
         }
         for taken in sent.taken {
             if let Some(tracker) = self.tracker(taken.tracker) {
@@ -159,7 +159,7 @@ impl ScopeState {
         if ticket.not_before > now {
             return Err(ticket.not_before);
         }
-        if let Learned::FirstSent(since) = self.learned {
+        if let ServerContact::FirstSent(since) = self.contact {
             let until = since.saturating_add(context.settings.learn_first);
             if until > now {
                 return Err(until);
@@ -170,9 +170,9 @@ impl ScopeState {
         let (mut probes, mut latest) = (Vec::new(), now);
         for tracker in &self.trackers {
             match tracker.room(units, now) {
-                Room::Free => {}
-                Room::Probe => probes.push(tracker.number),
-                Room::At(time) => latest = latest.max(time),
+                Availability::Free => {}
+                Availability::Probe => probes.push(tracker.number),
+                Availability::At(time) => latest = latest.max(time),
             }
         }
         if latest > now {
@@ -187,23 +187,23 @@ impl ScopeState {
         if ticket.attempts == 0 {
             self.budget.earn(context.settings, now);
         }
-        let is_first = self.learned == Learned::Nothing;
+        let is_first = self.contact == ServerContact::Nothing;
         if is_first {
-            self.learned = Learned::FirstSent(now);
+            self.contact = ServerContact::FirstSent(now);
         }
         let trackers = self.trackers.iter_mut();
         let taken =
             trackers.map(|tracker| tracker.take(probes.contains(&tracker.number), now)).collect();
         self.in_flight += 1;
         ticket.attempts += 1;
-        ticket.sent = Some(Sent { at: now, scope: self.number, is_first, taken });
+        ticket.sent = Some(SentUnits { at: now, scope: self.number, is_first, taken });
     }
 
     /// Learns the quotas of a response. Returns `true` if waiting requests should check again.
     fn learn(&mut self, ticket: &mut Ticket, answer: &Answer, context: &Context<'_>) -> bool {
         let now = context.now;
-        let mut has_news = self.learned != Learned::Replied;
-        self.learned = Learned::Replied;
+        let mut has_news = self.contact != ServerContact::Replied;
+        self.contact = ServerContact::Replied;
         let in_flight = self.in_flight.max(1);
         let taken = self.returned(ticket).map_or_else(Vec::new, |sent| {
             self.trips.note(now.saturating_sub(sent.at));
@@ -239,7 +239,13 @@ impl ScopeState {
 
     /// Returns the units of named quotas that the response omits although it names others: the
     /// request did not count there. Quotas without a name always count.
-    fn give_back(&mut self, taken: Vec<Taken>, updated: &[u64], answer: &Answer, now: Duration) {
+    fn give_back(
+        &mut self,
+        taken: Vec<TakenUnits>,
+        updated: &[u64],
+        answer: &Answer,
+        now: Duration,
+    ) {
         if !answer.limits().quotas().iter().any(|quota| quota.name().is_some()) {
             return;
         }
@@ -282,12 +288,12 @@ impl ScopeState {
 
     fn hold(&mut self, until: Duration, spread: Duration) {
         if until > self.hold.until {
-            self.hold = Hold { until, spread };
+            self.hold = Pause { until, spread };
         }
     }
 
     /// Returns the units of a request that is no longer in flight.
-    fn returned(&mut self, ticket: &mut Ticket) -> Option<Sent> {
+    fn returned(&mut self, ticket: &mut Ticket) -> Option<SentUnits> {
         // If the scope was removed in the meantime, this is another state.
         let sent = ticket.sent.take().filter(|sent| sent.scope == self.number)?;
         self.in_flight = self.in_flight.saturating_sub(1);

@@ -25,7 +25,7 @@ pub struct Ticket {
     /// Whether it counts as a waiting request.
     pub(crate) is_waiting: bool,
     /// The units that it took, while it is in flight.
-    pub(crate) sent: Option<Sent>,
+    pub(crate) sent: Option<SentUnits>,
 }
 
 impl Ticket {
@@ -37,18 +37,18 @@ impl Ticket {
 
 /// The units that a request took when it was sent.
 #[derive(Debug)]
-pub(crate) struct Sent {
+pub(crate) struct SentUnits {
     pub(crate) at: Duration,
     /// The number of the scope's state, so that the response is not applied to another one.
     pub(crate) scope: u64,
     /// Whether other requests wait for its response.
     pub(crate) is_first: bool,
-    pub(crate) taken: Vec<Taken>,
+    pub(crate) taken: Vec<TakenUnits>,
 }
 
 /// The units that a request took from one quota.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct TakenUnits {
     pub(crate) tracker: u64,
     pub(crate) receipt: Option<Receipt>,
     /// Own units that the server may count, including this one.

@@ -1,7 +1,7 @@
 //! Named values as horizontal bars.
 
 use crate::axis::Axis;
-use crate::canvas::{Anchor, Canvas, FONT, LINE, Layout, Letters, Plot, draw, fill, stroke};
+use crate::canvas::{Anchor, Canvas, FONT, LINE, LabelStyle, Layout, Plot, draw, fill, stroke};
 use crate::color::Color;
 use crate::text::{label, width};
 use crate::unit::Unit;
@@ -58,7 +58,7 @@ impl BarChart {
         let mut y = top;
         for (name, values) in rows() {
             let middle = y + (self.row_height() - GAP) / 2.0;
-            canvas.text(&label(name, 28), (left - 10.0, middle), Letters::value(Anchor::End));
+            canvas.text(&label(name, 28), (left - 10.0, middle), LabelStyle::value(Anchor::End));
             for ((_, color), value) in self.groups.iter().zip(values).take(8) {
                 let value = if value.is_finite() { value.max(0.0) } else { 0.0 };
                 let end = left + axis.place(value) * (right - left);
@@ -69,7 +69,7 @@ impl BarChart {
                 }
                 let text = self.unit.format(value, 0.0);
                 let at = (end.max(left) + 6.0, y + BAR / 2.0);
-                canvas.text(&text, at, Letters::label(Anchor::Start));
+                canvas.text(&text, at, LabelStyle::label(Anchor::Start));
                 y += BAR;
             }
             y += GAP;
@@ -103,7 +103,7 @@ impl Plot for BarChart {
             }
             if self.rows.is_empty() {
                 let at = (right / 2.0, head + legend + 10.0);
-                canvas.text("No data", at, Letters::label(Anchor::Middle));
+                canvas.text("No data", at, LabelStyle::label(Anchor::Middle));
                 return;
             }
             self.paint(canvas, &layout, head + legend);

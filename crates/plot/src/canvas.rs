@@ -114,14 +114,14 @@ pub(crate) enum Anchor {
 
 /// How a text looks.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Letters {
+pub(crate) struct LabelStyle {
     pub(crate) color: Color,
     pub(crate) size: f64,
     pub(crate) is_bold: bool,
     pub(crate) anchor: Anchor,
 }
 
-impl Letters {
+impl LabelStyle {
     pub(crate) const fn label(anchor: Anchor) -> Self {
         Self { color: Color::Muted, size: FONT, is_bold: false, anchor }
     }
@@ -210,7 +210,7 @@ impl Canvas<'_> {
     }
 
     /// Writes a text whose middle line is at the point.
-    pub(crate) fn text(&self, text: &str, at: (f64, f64), letters: Letters) {
+    pub(crate) fn text(&self, text: &str, at: (f64, f64), letters: LabelStyle) {
         let horizontal = match letters.anchor {
             Anchor::Start => HPos::Left,
             Anchor::Middle => HPos::Center,
@@ -236,7 +236,7 @@ impl Canvas<'_> {
             }
             let middle = y + LINE / 2.0;
             self.rectangle((x, middle - 4.5), (x + 9.0, middle + 4.5), fill(*color, 1.0));
-            self.text(&name, (x + 14.0, middle), Letters::value(Anchor::Start));
+            self.text(&name, (x + 14.0, middle), LabelStyle::value(Anchor::Start));
             x += needed;
         }
         if names.is_empty() { 0.0 } else { y + LINE - top + 4.0 }
@@ -246,7 +246,7 @@ impl Canvas<'_> {
     pub(crate) fn heading(&self, title: &str, layout: &Layout) {
         if layout.has_title {
             let letters =
-                Letters { color: Color::Text, size: 14.0, is_bold: true, anchor: Anchor::Start };
+                LabelStyle { color: Color::Text, size: 14.0, is_bold: true, anchor: Anchor::Start };
             self.text(title, (layout.left(), 20.0), letters);
         }
     }

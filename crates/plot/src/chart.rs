@@ -6,7 +6,7 @@ use plotters::prelude::{DrawingArea, SVGBackend};
 
 use crate::axis::{Axis, FittedAxis};
 use crate::canvas::{
-    Anchor, Canvas, EDGE, FONT, LINE, Layout, Letters, Plot, draw, fill, stroke, units,
+    Anchor, Canvas, EDGE, FONT, LINE, LabelStyle, Layout, Plot, draw, fill, stroke, units,
 };
 use crate::color::Color;
 use crate::series::{Point, Series, Shape};
@@ -144,7 +144,7 @@ impl Chart {
             canvas.text(
                 &self.y.label,
                 (layout.left(), top + LINE / 2.0 - 3.0),
-                Letters::label(Anchor::Start),
+                LabelStyle::label(Anchor::Start),
             );
         }
         let top = top + title_row;
@@ -158,7 +158,7 @@ impl Chart {
         frame.draw_grid(canvas, &x, &y);
         if !self.x.label.is_empty() {
             let at = (frame.right, frame.bottom + LINE * 1.5);
-            canvas.text(&self.x.label, at, Letters::label(Anchor::End));
+            canvas.text(&self.x.label, at, LabelStyle::label(Anchor::End));
         }
         let field = canvas.root.clone().apply_coord_spec(Cartesian2d::new(
             x.clone(),
@@ -217,14 +217,14 @@ impl Frame {
         }
         let middle = f64::midpoint(self.left, self.right);
         let above = f64::midpoint(self.top, self.bottom) - LINE / 2.0;
-        canvas.text("No data", (middle, above), Letters::label(Anchor::Middle));
+        canvas.text("No data", (middle, above), LabelStyle::label(Anchor::Middle));
     }
 
     fn draw_grid(&self, canvas: &Canvas<'_>, x: &FittedAxis, y: &FittedAxis) {
         for (value, text) in &y.ticks {
             let at = self.at_y(y, *value);
             canvas.line(&[(self.left, at), (self.right, at)], stroke(Color::Grid, 1.0, 1.0));
-            canvas.text(text, (self.left - 8.0, at), Letters::label(Anchor::End));
+            canvas.text(text, (self.left - 8.0, at), LabelStyle::label(Anchor::End));
         }
         let mut free = 0.0;
         for (value, text) in &x.ticks {
@@ -236,7 +236,7 @@ impl Frame {
             let middle = at.min(self.right + 12.0 - half).max(half + EDGE);
             if middle - half >= free {
                 let place = (middle, self.bottom + 4.0 + LINE / 2.0);
-                canvas.text(text, place, Letters::label(Anchor::Middle));
+                canvas.text(text, place, LabelStyle::label(Anchor::Middle));
                 free = middle + half + 6.0;
             }
         }
@@ -247,14 +247,14 @@ impl Frame {
     fn draw_mark(&self, canvas: &Canvas<'_>, mark: &Mark, x: &FittedAxis, y: &FittedAxis) {
         let style = stroke(mark.color, 1.25, 0.9);
         let text = label(&mark.label, 40);
-        let letters = Letters { color: mark.color, ..Letters::label(Anchor::End) };
+        let letters = LabelStyle { color: mark.color, ..LabelStyle::label(Anchor::End) };
         if mark.is_vertical {
             let at = self.at_x(x, mark.at);
             canvas.line(&[(at, self.top), (at, self.bottom)], style);
             let is_left = at - width(&text, FONT) - 8.0 < self.left;
             let anchor = if is_left { Anchor::Start } else { Anchor::End };
             let aside = if is_left { at + 5.0 } else { at - 5.0 };
-            canvas.text(&text, (aside, self.top + 6.0), Letters { anchor, ..letters });
+            canvas.text(&text, (aside, self.top + 6.0), LabelStyle { anchor, ..letters });
         } else {
             let at = self.at_y(y, mark.at);
             canvas.line(&[(self.left, at), (self.right, at)], style);

@@ -1,7 +1,7 @@
 //! Events in rows over time.
 
 use crate::axis::{Axis, FittedAxis};
-use crate::canvas::{Anchor, Canvas, FONT, LINE, Layout, Letters, Plot, draw, fill, stroke};
+use crate::canvas::{Anchor, Canvas, FONT, LINE, LabelStyle, Layout, Plot, draw, fill, stroke};
 use crate::color::Color;
 use crate::text::{label, width};
 
@@ -119,10 +119,10 @@ impl Timeline {
         for (place, row) in self.rows().enumerate() {
             let y = top + ROW * f64::from(u32::try_from(place).unwrap_or(0)) + ROW / 2.0;
             canvas.line(&[(left, y), (right, y)], stroke(Color::Grid, 1.0, 1.0));
-            let letters = Letters::value(Anchor::End);
+            let letters = LabelStyle::value(Anchor::End);
             canvas.text(&label(&row.name, shown), (left - 10.0, y), letters);
             if !row.note.is_empty() {
-                let letters = Letters::label(Anchor::End);
+                let letters = LabelStyle::label(Anchor::End);
                 canvas.text(&label(&row.note, shown), (full - 12.0, y), letters);
             }
             draw_row(canvas, row, y, at);
@@ -138,7 +138,7 @@ impl Timeline {
             }
             let x = at(*value);
             canvas.line(&[(x, top - 4.0), (x, bottom)], stroke(*color, 1.25, 0.8));
-            let letters = Letters { color: *color, ..Letters::label(Anchor::Middle) };
+            let letters = LabelStyle { color: *color, ..LabelStyle::label(Anchor::Middle) };
             canvas.text(&label(text, 24), (x, top - 11.0), letters);
         }
     }
@@ -171,7 +171,7 @@ fn draw_axis(canvas: &Canvas<'_>, axis: &FittedAxis, bottom: f64, (left, right):
         canvas.line(&[(x, bottom), (x, bottom + 4.0)], stroke(Color::Grid, 1.0, 1.0));
         if middle - half >= free {
             let place = (middle, bottom + 4.0 + LINE / 2.0);
-            canvas.text(text, place, Letters::label(Anchor::Middle));
+            canvas.text(text, place, LabelStyle::label(Anchor::Middle));
             free = middle + half + 6.0;
         }
     }
@@ -202,7 +202,7 @@ impl Plot for Timeline {
                 canvas.text(
                     "No data",
                     (right / 2.0, head + ROW / 2.0),
-                    Letters::label(Anchor::Middle),
+                    LabelStyle::label(Anchor::Middle),
                 );
                 return;
             }

@@ -96,7 +96,7 @@ pub(crate) struct RuleAsk {
 
 /// The reason why the gate does not check a request.
 #[derive(Clone, Copy)]
-pub(crate) enum Unasked {
+pub(crate) enum SkipReason {
     /// The rule does not apply to this request.
     Skip,
     /// The request has no key, and the rule denies such requests.
@@ -247,18 +247,22 @@ impl Rule {
 
     /// Translates a request.
     #[inline]
-    pub(crate) fn translate(&self, head: &Head<'_>, digest: &Digest) -> Result<RuleAsk, Unasked> {
+    pub(crate) fn translate(
+        &self,
+        head: &Head<'_>,
+        digest: &Digest,
+    ) -> Result<RuleAsk, SkipReason> {
         if !self.is_custom {
             return self.translate_plainly(head, digest);
         }
         // The rule is only read, so a panic cannot leave it inconsistent.
         catch_unwind(AssertUnwindSafe(|| self.translate_filtered(head, digest)))
-            .unwrap_or(Err(Unasked::Panicked))
+            .unwrap_or(Err(SkipReason::Panicked))
     }
 
-    fn translate_filtered(&self, head: &Head<'_>, digest: &Digest) -> Result<RuleAsk, Unasked> {
+    fn translate_filtered(&self, head: &Head<'_>, digest: &Digest) -> Result<RuleAsk, SkipReason> {
         if self.filters.iter().any(|filter| (filter.matches)(head) != filter.wanted) {
-            return Err(Unasked::Skip);
+            return Err(SkipReason::Skip);
         }
         let mut ask = self.translate_plainly(head, digest)?;
         ask.cost = self.cost.as_ref().map_or(Cost::ONE, |cost| cost(head));
@@ -270,14 +274,14 @@ impl Rule {
     }
 
     #[inline]
-    fn translate_plainly(&self, head: &Head<'_>, digest: &Digest) -> Result<RuleAsk, Unasked> {
+    fn translate_plainly(&self, head: &Head<'_>, digest: &Digest) -> Result<RuleAsk, SkipReason> {
         let key = match self.key.of(head, digest, self.is_shared) {
             Ok(key) => key,
-            Err(Absent::Peer) => return Err(Unasked::NoPeer),
+            Err(Absent::Peer) => return Err(SkipReason::NoPeer),
             Err(Absent::Part) => match self.missing {
-                Missing::Skip => return Err(Unasked::Skip),
-                Missing::Deny => return Err(Unasked::NoKey),
-                Missing::Peer => fallback(head).map_err(|_| Unasked::NoPeer)?,
+                Missing::Skip => return Err(SkipReason::Skip),
+                Missing::Deny => return Err(SkipReason::NoKey),
+                Missing::Peer => fallback(head).map_err(|_| SkipReason::NoPeer)?,
             },
         };
         Ok(RuleAsk { key, cost: Cost::ONE, tier: None, partition_key: None })

@@ -20,7 +20,7 @@ use crate::count::Served;
 use crate::decision::{RateLimitDecision, RuleDecided};
 use crate::head::Head;
 use crate::key::Digest;
-use crate::rule::{Rule, RuleAsk, Unasked};
+use crate::rule::{Rule, RuleAsk, SkipReason};
 
 /// All rules of a layer, shared by its services.
 pub(crate) struct LayerRules {
@@ -47,16 +47,16 @@ pub(crate) type TraceId = dyn Fn(&Head<'_>) -> Option<String> + Send + Sync;
 
 /// The next step of a request.
 pub(crate) enum Next {
-    Serve(Passed),
+    Serve(KeptDecisions),
     Reject(Box<Denial>),
     /// Wait until the future is ready.
     Wait(Pending),
 }
 
-pub(crate) type Pending = Pin<Box<dyn Future<Output = Result<Passed, Box<Denial>>> + Send>>;
+pub(crate) type Pending = Pin<Box<dyn Future<Output = Result<KeptDecisions, Box<Denial>>> + Send>>;
 
 /// The part of the decisions that is kept while a request is served.
-pub(crate) enum Passed {
+pub(crate) enum KeptDecisions {
     /// No enforced rule applied.
     Nothing,
     /// The only quota of the only rule, to be written into the response.
@@ -75,9 +75,9 @@ impl LayerRules {
             // The common case needs no list and no future.
             [rule] if self.is_plain => match rule.translate(head, &self.digest) {
                 Ok(ask) => self.decide_one(rule, &ask, head),
-                Err(unasked) => {
-                    let denial = self.reject(rule, unasked, head);
-                    denial.map_or(Next::Serve(Passed::Nothing), Next::Reject)
+                Err(reason) => {
+                    let denial = self.reject(rule, reason, head);
+                    denial.map_or(Next::Serve(KeptDecisions::Nothing), Next::Reject)
                 }
             },
             rules => self.decide_several(rules, head),
@@ -104,15 +104,15 @@ impl LayerRules {
         for (index, rule) in rules.iter().enumerate() {
             match rule.translate(head, &self.digest) {
                 Ok(ask) => asks.push((index, ask)),
-                Err(unasked) => {
-                    if let Some(denial) = self.reject(rule, unasked, head) {
+                Err(reason) => {
+                    if let Some(denial) = self.reject(rule, reason, head) {
                         return Next::Reject(denial);
                     }
                 }
             }
         }
         if asks.is_empty() {
-            return Next::Serve(Passed::Nothing);
+            return Next::Serve(KeptDecisions::Nothing);
         }
         self.decide_later(asks, head)
     }
@@ -135,7 +135,7 @@ impl LayerRules {
         self: Arc<Self>,
         asks: Vec<(usize, RuleAsk)>,
         trace_id: Option<String>,
-    ) -> Result<Passed, Box<Denial>> {
+    ) -> Result<KeptDecisions, Box<Denial>> {
         let gate_asks: Vec<Ask<'_>> = asks
             .iter()
             .map(|(rule, RuleAsk { key, cost, tier, .. })| Ask {
@@ -161,7 +161,7 @@ impl LayerRules {
         if decided.iter().any(|decided| decided.is_denied()) {
             return Err(Box::new(self.denial(&decided, trace_id)));
         }
-        Ok(Passed::Many(decided))
+        Ok(KeptDecisions::Many(decided))
     }
 
     #[cold]
@@ -217,7 +217,7 @@ impl LayerRules {
     /// Writes the status of the quotas into an allowed response. A rejection by an inner service is
     /// not changed.
     #[inline]
-    pub(crate) fn write<R>(&self, passed: &Passed, response: &mut Response<R>) {
+    pub(crate) fn write<R>(&self, passed: &KeptDecisions, response: &mut Response<R>) {
         let denied = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
         if denied.contains(&response.status()) || response.headers().contains_key(&DENIAL_FIELD) {
             return;
@@ -226,21 +226,22 @@ impl LayerRules {
     }
 
     #[inline]
-    fn write_fields(&self, passed: &Passed, headers: &mut HeaderMap) {
-        if let (Passed::One { quota, tier: None }, Some(fields)) = (passed, &self.policy_fields)
+    fn write_fields(&self, passed: &KeptDecisions, headers: &mut HeaderMap) {
+        if let (KeptDecisions::One { quota, tier: None }, Some(fields)) =
+            (passed, &self.policy_fields)
             && fields.write(quota, self.system_time(), headers)
         {
             return;
         }
         let Some(fields) = self.fields else { return };
         match passed {
-            Passed::Nothing => {}
-            Passed::One { quota, tier } => {
+            KeptDecisions::Nothing => {}
+            KeptDecisions::One { quota, tier } => {
                 let decision = Decision::new(Outcome::Allow, &[*quota], None);
                 let decision = self.policy_decision(0, *tier, &decision);
                 fields.write(&[decision], self.system_time(), headers);
             }
-            Passed::Many(decided) => {
+            KeptDecisions::Many(decided) => {
                 self.with_enforced(decided, |decisions| {
                     fields.write(decisions, self.system_time(), headers);
                 });
@@ -264,17 +265,17 @@ impl LayerRules {
 
     /// Returns the rejection of a request that the gate did not check, or `None` if it passes.
     #[cold]
-    fn reject(&self, rule: &Rule, unasked: Unasked, head: &Head<'_>) -> Option<Box<Denial>> {
+    fn reject(&self, rule: &Rule, reason: SkipReason, head: &Head<'_>) -> Option<Box<Denial>> {
         let gate = &rule.gate;
         // Without a key, it is unknown whether the request is in the share.
         let is_enforced = gate.rollout() == Rollout::Enforce && gate.share().is_all();
-        let (denial, outcome) = match unasked {
-            Unasked::Skip => return None,
-            Unasked::NoKey if is_enforced => (Denial::no_key(), GateOutcome::NoKey),
-            Unasked::NoKey => (Denial::no_key(), GateOutcome::ShadowDenied),
+        let (denial, outcome) = match reason {
+            SkipReason::Skip => return None,
+            SkipReason::NoKey if is_enforced => (Denial::no_key(), GateOutcome::NoKey),
+            SkipReason::NoKey => (Denial::no_key(), GateOutcome::ShadowDenied),
             // An error in the server's setup is reported even in shadow mode.
-            Unasked::NoPeer => (Denial::no_peer(), GateOutcome::NoPeer),
-            Unasked::Panicked => return self.fail(rule, head),
+            SkipReason::NoPeer => (Denial::no_peer(), GateOutcome::NoPeer),
+            SkipReason::Panicked => return self.fail(rule, head),
         };
         gate.observe_without_key(outcome, false, Caller::IN_PROCESS);
         is_enforced.then(|| Box::new(denial))
@@ -305,17 +306,17 @@ static DENIAL_FIELD: HeaderName = RETRY_AFTER;
 
 /// Returns the part of the decision of the only rule that is kept. Its units are never refunded.
 #[inline]
-fn passed(decided: Decided, tier: Option<TierId>) -> Passed {
+fn passed(decided: Decided, tier: Option<TierId>) -> KeptDecisions {
     if !decided.is_enforced {
-        return Passed::Nothing;
+        return KeptDecisions::Nothing;
     }
     match decided.decision.quotas() {
-        [quota] => Passed::One { quota: *quota, tier },
-        _ => Passed::Many(vec![Arc::new(RuleDecided::new(0, tier, decided))]),
+        [quota] => KeptDecisions::One { quota: *quota, tier },
+        _ => KeptDecisions::Many(vec![Arc::new(RuleDecided::new(0, tier, decided))]),
     }
 }
 
-impl Passed {
+impl KeptDecisions {
     /// Returns `true` if nothing has to be done after the response.
     #[inline]
     pub(crate) fn is_done(&self, rules: &LayerRules) -> bool {

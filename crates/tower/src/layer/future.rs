@@ -12,7 +12,7 @@ use tower_service::Service;
 
 use crate::answer::{Answer, respond};
 use crate::count::Served;
-use crate::rules::{LayerRules, Passed, Pending};
+use crate::rules::{KeptDecisions, LayerRules, Pending};
 
 pin_project! {
     /// The future of a response of a [`RateLimit`](super::service::RateLimit) service.
@@ -39,7 +39,7 @@ pin_project! {
             #[pin]
             future: F,
             rules: Arc<LayerRules>,
-            passed: Passed,
+            passed: KeptDecisions,
         },
         /// The stores decide, or the request waits for units.
         Deciding {
@@ -51,7 +51,7 @@ pin_project! {
         },
         /// Units that do not count are refunded.
         Refunding {
-            refund: Pin<Box<dyn Future<Output = Passed> + Send>>,
+            refund: Pin<Box<dyn Future<Output = KeptDecisions> + Send>>,
             result: Result<Response<R>, E>,
             rules: Arc<LayerRules>,
         },
@@ -72,7 +72,11 @@ where
     }
 
     #[inline]
-    pub(super) fn serving(future: S::Future, rules: Arc<LayerRules>, passed: Passed) -> Self {
+    pub(super) fn serving(
+        future: S::Future,
+        rules: Arc<LayerRules>,
+        passed: KeptDecisions,
+    ) -> Self {
         Self { state: State::Serving { future, rules, passed } }
     }
 
@@ -116,7 +120,7 @@ where
                         }
                         return Poll::Ready(result);
                     };
-                    let passed = core::mem::replace(passed, Passed::Nothing);
+                    let passed = core::mem::replace(passed, KeptDecisions::Nothing);
                     let rules = Arc::clone(rules);
                     let owned = Arc::clone(&rules);
                     let refund = Box::pin(async move { passed.uncount(&owned, &counts).await });
