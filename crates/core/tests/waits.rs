@@ -249,20 +249,20 @@ fn settled_units_reach_the_queue_before_any_check() {
 // Both run foreign code, which may use the limiter: under the lock that would never end.
 #[test]
 fn wakers_run_and_are_dropped_outside_of_the_lock() {
-    struct Nosy(Arc<Limiter>);
-    impl Wake for Nosy {
+    struct ReentrantWaker(Arc<Limiter>);
+    impl Wake for ReentrantWaker {
         fn wake(self: Arc<Self>) {
             self.0.usage("alice");
         }
     }
-    impl Drop for Nosy {
+    impl Drop for ReentrantWaker {
         fn drop(&mut self) {
             self.0.usage("alice");
         }
     }
     let (limiter, clock) = limiter(1, Algorithm::Log);
     let limiter = Arc::new(limiter);
-    let waker = || Waker::from(Arc::new(Nosy(Arc::clone(&limiter))));
+    let waker = || Waker::from(Arc::new(ReentrantWaker(Arc::clone(&limiter))));
     let receipt = limiter.check("alice").into_receipt().unwrap();
     let mut waits: Vec<_> = (0..3).map(|_| task(&limiter, &clock, 1, SECONDS_600)).collect();
     for _ in 0..2 {

@@ -39,13 +39,13 @@ fn limiter(redis: &Redis, name: &str, limit: u64) -> Arc<RedisLimiter> {
 
 /// What callers of one key have seen.
 #[derive(Debug, Default)]
-struct Seen {
+struct KeyOutcomes {
     admitted: AtomicU64,
     denied: AtomicU64,
     degraded: AtomicU64,
 }
 
-impl Seen {
+impl KeyOutcomes {
     fn admitted(&self) -> u64 {
         self.admitted.load(Ordering::Relaxed)
     }
@@ -64,12 +64,12 @@ impl Seen {
 struct Load {
     tasks: JoinSet<()>,
     over: Arc<AtomicBool>,
-    seen: Arc<BTreeMap<String, Seen>>,
+    seen: Arc<BTreeMap<String, KeyOutcomes>>,
 }
 
 impl Load {
     fn start(limiter: &Arc<RedisLimiter>, keys: &[String], callers: usize) -> Self {
-        let seen = keys.iter().map(|key| (key.clone(), Seen::default())).collect();
+        let seen = keys.iter().map(|key| (key.clone(), KeyOutcomes::default())).collect();
         let (over, seen) = (Arc::<AtomicBool>::default(), Arc::new(seen));
         let mut tasks = JoinSet::new();
         for _ in 0..callers {
@@ -90,14 +90,14 @@ impl Load {
         eventually(key, async || self.seen[key].decided() > before + count).await
     }
 
-    async fn stop(self) -> Arc<BTreeMap<String, Seen>> {
+    async fn stop(self) -> Arc<BTreeMap<String, KeyOutcomes>> {
         self.over.store(true, Ordering::Relaxed);
         self.tasks.join_all().await;
         self.seen
     }
 }
 
-async fn ask_each(limiter: &RedisLimiter, keys: &BTreeMap<String, Seen>) {
+async fn ask_each(limiter: &RedisLimiter, keys: &BTreeMap<String, KeyOutcomes>) {
     for (key, seen) in keys {
         let decision = limiter.check(key).await;
         let count = if decision.is_degraded() {

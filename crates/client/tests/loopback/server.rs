@@ -49,13 +49,13 @@ impl Clock for TokioClock {
 pub(crate) struct Server {
     pub(crate) clock: TokioClock,
     address: SocketAddr,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<ReceivedRequest>>>,
     task: JoinHandle<()>,
 }
 
 /// A request, as the server received it.
 #[derive(Debug, Clone)]
-pub(crate) struct Seen {
+pub(crate) struct ReceivedRequest {
     pub(crate) at: Duration,
     pub(crate) body: Bytes,
     pub(crate) status: StatusCode,
@@ -68,7 +68,7 @@ type Answers = Arc<dyn Fn(usize) -> (StatusCode, HeaderMap) + Send + Sync>;
 struct Shared {
     answers: Answers,
     clock: TokioClock,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
 impl Server {
@@ -111,7 +111,7 @@ impl Server {
         format!("http://{}/", self.address)
     }
 
-    pub(crate) fn seen(&self) -> Vec<Seen> {
+    pub(crate) fn seen(&self) -> Vec<ReceivedRequest> {
         self.seen.lock().unwrap().clone()
     }
 
@@ -130,7 +130,7 @@ impl Drop for Server {
 async fn handle(State(shared): State<Shared>, body: Bytes) -> Response {
     let mut seen = shared.seen.lock().unwrap();
     let (status, headers) = (shared.answers)(seen.len());
-    seen.push(Seen { at: shared.clock.since_epoch(), body, status });
+    seen.push(ReceivedRequest { at: shared.clock.since_epoch(), body, status });
     let mut response = Response::default();
     *response.status_mut() = status;
     *response.headers_mut() = headers;

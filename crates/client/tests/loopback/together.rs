@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::StatusCode;
 use slidegate::{Policy, Quota};
 
-use crate::server::{Driver, Seen, Server, client};
+use crate::server::{Driver, ReceivedRequest, Server, client};
 
 const LIMIT: u64 = 100;
 const WINDOW: Duration = Duration::from_secs(2);
@@ -15,7 +15,7 @@ const WORKERS: usize = 16;
 const WINDOWS: u32 = 4;
 
 /// Lets workers send as much as they can for some windows.
-async fn saturate() -> Vec<Seen> {
+async fn saturate() -> Vec<ReceivedRequest> {
     let quota = Quota::new(LIMIT, WINDOW).unwrap();
     let server = Server::limited(Policy::new("api", quota).unwrap()).await;
     let pacer = server.pacer().build();
@@ -47,7 +47,7 @@ async fn saturate() -> Vec<Seen> {
 async fn few_requests_are_refused_and_most_of_the_limit_is_used() {
     let seen = saturate().await;
     let end = seen[0].at + WINDOW * WINDOWS;
-    let within: Vec<&Seen> = seen.iter().filter(|seen| seen.at < end).collect();
+    let within: Vec<&ReceivedRequest> = seen.iter().filter(|seen| seen.at < end).collect();
     let allowed = within.iter().filter(|seen| seen.status == StatusCode::OK).count();
     let (all, limit) = (within.len(), usize::try_from(LIMIT * u64::from(WINDOWS)).unwrap());
     let report = format!("{allowed} of {all} allowed, the limit is {limit}");

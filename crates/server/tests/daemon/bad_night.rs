@@ -111,14 +111,14 @@ fn ports<const COUNT: usize>() -> [u16; COUNT] {
 
 /// What a client has seen.
 #[derive(Default)]
-struct Seen {
+struct ClientTotals {
     is_over: AtomicBool,
     allowed: AtomicU64,
     limited: AtomicU64,
     failed: AtomicU64,
 }
 
-impl Seen {
+impl ClientTotals {
     fn all(&self) -> u64 {
         [&self.allowed, &self.limited, &self.failed]
             .map(|count| count.load(Ordering::Relaxed))
@@ -138,7 +138,7 @@ fn client(
     envoy: SocketAddr,
     user: impl Fn(u64) -> String + Send + 'static,
     pause: Duration,
-    seen: &Arc<Seen>,
+    seen: &Arc<ClientTotals>,
 ) -> JoinHandle<Vec<Duration>> {
     let seen = Arc::clone(seen);
     thread::spawn(move || {
@@ -281,15 +281,16 @@ fn percentile(took: &mut [Duration], of: usize) -> Duration {
 
 /// The clients of the night.
 struct Traffic {
-    greedy: Arc<Seen>,
-    normal: Arc<Seen>,
+    greedy: Arc<ClientTotals>,
+    normal: Arc<ClientTotals>,
     greedy_clients: Vec<JoinHandle<Vec<Duration>>>,
     normal_client: JoinHandle<Vec<Duration>>,
 }
 
 impl Traffic {
     fn start(envoy: SocketAddr) -> Self {
-        let (greedy, normal) = (Arc::new(Seen::default()), Arc::new(Seen::default()));
+        let (greedy, normal) =
+            (Arc::new(ClientTotals::default()), Arc::new(ClientTotals::default()));
         let start = |_| {
             let name = |_| "greedy".to_owned();
             client(envoy, name, Duration::from_millis(5), &greedy)

@@ -86,9 +86,9 @@ impl Span {
 
 /// What has come.
 #[derive(Clone, Default)]
-pub(crate) struct Came(Arc<Mutex<Vec<Export>>>);
+pub(crate) struct ReceivedSpans(Arc<Mutex<Vec<Export>>>);
 
-impl Came {
+impl ReceivedSpans {
     pub(crate) fn spans(&self) -> Vec<Span> {
         let exports = self.0.lock().unwrap();
         let resources = exports.iter().flat_map(|export| &export.resources);
@@ -100,7 +100,7 @@ impl Came {
     }
 }
 
-impl UnaryService<Export> for Came {
+impl UnaryService<Export> for ReceivedSpans {
     type Response = Exported;
     type Future = Ready<Result<tonic::Response<Exported>, tonic::Status>>;
 
@@ -113,7 +113,7 @@ impl UnaryService<Export> for Came {
 /// A collector on a free port, gone with the test.
 pub(crate) struct Collector {
     pub(crate) address: SocketAddr,
-    pub(crate) came: Came,
+    pub(crate) came: ReceivedSpans,
     _runtime: Runtime,
 }
 
@@ -122,13 +122,13 @@ impl Collector {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let runtime = builder.worker_threads(1).enable_all().build().unwrap();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
-        let (address, came) = (listener.local_addr().unwrap(), Came::default());
+        let (address, came) = (listener.local_addr().unwrap(), ReceivedSpans::default());
         runtime.spawn(take(listener, came.clone()));
         Self { address, came, _runtime: runtime }
     }
 }
 
-async fn take(listener: TcpListener, came: Came) {
+async fn take(listener: TcpListener, came: ReceivedSpans) {
     while let Ok((stream, _)) = listener.accept().await {
         let came = came.clone();
         let answer = service_fn(move |request| {

@@ -70,13 +70,13 @@ fn layer(engine: &Engine) -> RateLimitLayer {
 
 /// What a client sees: the status, the fields and, of a denial, the policies that caused it.
 #[derive(Debug, PartialEq)]
-struct Seen {
+struct ClientView {
     status: u16,
     fields: Vec<(&'static str, Option<String>)>,
     violated: Value,
 }
 
-impl Seen {
+impl ClientView {
     fn new(status: u16, field: impl Fn(&str) -> Option<String>, body: &[u8]) -> Self {
         let names = [
             "ratelimit",
@@ -149,7 +149,7 @@ async fn tower_and_the_daemon_decide_and_count_alike() {
         let (parts, body) = response.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         let field = |name: &str| Some(parts.headers.get(name)?.to_str().unwrap().to_owned());
-        let by_tower = Seen::new(parts.status.as_u16(), field, &body);
+        let by_tower = ClientView::new(parts.status.as_u16(), field, &body);
 
         // The layer's key of a header value: its kind, its length, its bytes.
         let key = format!("v\0{}{user}", char::from(u8::try_from(user.len()).unwrap()));
@@ -160,7 +160,7 @@ async fn tower_and_the_daemon_decide_and_count_alike() {
         let asks: Vec<Value> = POLICIES.iter().map(ask).collect();
         let answer = client.post("/v1/check_all?status=429", &json!({"asks": asks})).await;
         let field = |name: &str| answer.field(name).map(str::to_owned);
-        let by_daemon = Seen::new(answer.status, field, &answer.body);
+        let by_daemon = ClientView::new(answer.status, field, &answer.body);
 
         assert_eq!(by_tower, by_daemon, "request {number} of {user}");
         statuses[usize::from(by_tower.status == 429)] += 1;

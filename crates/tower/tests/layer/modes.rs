@@ -253,8 +253,8 @@ async fn names_the_policy_that_denied() {
 #[tokio::test]
 async fn a_panicking_observer_does_not_fail_the_request() {
     #[derive(Debug)]
-    struct Angry(AtomicUsize);
-    impl Observer for Angry {
+    struct PanickingObserver(AtomicUsize);
+    impl Observer for PanickingObserver {
         fn decided(&self, observation: &Observation<'_>) {
             self.0.fetch_add(1, Ordering::Relaxed);
             assert_eq!(observation.gate.mode(), "enforce");
@@ -262,7 +262,7 @@ async fn a_panicking_observer_does_not_fail_the_request() {
         }
     }
     let clock = clock();
-    let angry = Arc::new(Angry(AtomicUsize::new(0)));
+    let angry = Arc::new(PanickingObserver(AtomicUsize::new(0)));
     let gate = Rule::new(limiter("api", 1, &clock));
     let (_, service) = behind(&builder(gate).observer(Arc::clone(&angry)).build().unwrap());
     assert_eq!(status(&service, from("192.0.2.1")).await, 200);

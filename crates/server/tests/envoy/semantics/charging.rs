@@ -9,7 +9,7 @@ use super::setup::*;
 
 #[test]
 fn the_window_slides_and_the_wait_is_exact() {
-    let house = House::new(vec![minute("user", 2)]);
+    let house = TestEngine::new(vec![minute("user", 2)]);
     assert_eq!(house.one(&[("user", "a")]).code, Code::Ok);
     house.clock.advance(40 * SECOND);
     let second = house.one(&[("user", "a")]);
@@ -30,7 +30,7 @@ fn the_window_slides_and_the_wait_is_exact() {
 
 #[test]
 fn a_request_that_one_descriptor_denies_charges_none() {
-    let house = House::new(vec![minute("user", 5), limited("address", 1, Unit::Hour)]);
+    let house = TestEngine::new(vec![minute("user", 5), limited("address", 1, Unit::Hour)]);
     let both = || house.ask(vec![descriptor(&[("user", "a")]), descriptor(&[("address", "x")])]);
     assert_eq!(remaining(&both()), [4, 0]);
     for _ in 0..10 {
@@ -46,7 +46,7 @@ fn a_request_that_one_descriptor_denies_charges_none() {
 
 #[test]
 fn charge_all_charges_those_that_have_room() {
-    let house = House::new(vec![minute("user", 5), limited("address", 1, Unit::Hour)])
+    let house = TestEngine::new(vec![minute("user", 5), limited("address", 1, Unit::Hour)])
         .options(|options| options.envoy.charge_all = true);
     let both = || house.ask(vec![descriptor(&[("user", "a")]), descriptor(&[("address", "x")])]);
     assert_eq!(remaining(&both()), [4, 0]);
@@ -57,7 +57,7 @@ fn charge_all_charges_those_that_have_room() {
 
 #[test]
 fn a_batch_passes_whole_or_not_at_all() {
-    let house = House::new(vec![minute("user", 10)]);
+    let house = TestEngine::new(vec![minute("user", 10)]);
     let ask = |units| house.ask(vec![hits(&[("user", "a")], units)]);
     assert_eq!(remaining(&ask(7)), [3]);
     let denied = ask(4);
@@ -72,8 +72,8 @@ fn a_batch_passes_whole_or_not_at_all() {
 
 #[test]
 fn charge_all_owes_a_batch_that_crosses_the_limit() {
-    let house =
-        House::new(vec![minute("tokens", 10)]).options(|options| options.envoy.charge_all = true);
+    let house = TestEngine::new(vec![minute("tokens", 10)])
+        .options(|options| options.envoy.charge_all = true);
     let ask = |units| house.ask(vec![hits(&[("tokens", "a")], units)]);
     assert_eq!(ask(0).overall, Code::Ok);
     assert_eq!(ask(6).overall, Code::Ok);
@@ -92,7 +92,7 @@ fn charge_all_owes_a_batch_that_crosses_the_limit() {
 
 #[test]
 fn hits_of_the_descriptor_beat_those_of_the_request_and_zero_there_means_one() {
-    let house = House::new(vec![minute("a", 100), minute("b", 100)]);
+    let house = TestEngine::new(vec![minute("a", 100), minute("b", 100)]);
     let ask = |hits_addend, descriptors| {
         remaining(&house.try_ask(&Question { domain: DOMAIN, descriptors, hits_addend }).unwrap())
     };
@@ -105,7 +105,7 @@ fn hits_of_the_descriptor_beat_those_of_the_request_and_zero_there_means_one() {
 
 #[test]
 fn zero_hits_look_and_take_nothing() {
-    let house = House::new(vec![minute("user", 2), minute("other", 5)]);
+    let house = TestEngine::new(vec![minute("user", 2), minute("other", 5)]);
     let look = || house.ask(vec![hits(&[("user", "a")], 0)]);
     for _ in 0..10 {
         assert_eq!(remaining(&look()), [2]);
@@ -121,7 +121,7 @@ fn zero_hits_look_and_take_nothing() {
 
 #[test]
 fn waits_are_whole_seconds_rounded_up() {
-    let house = House::new(vec![limited("user", 1, Unit::Second)]);
+    let house = TestEngine::new(vec![limited("user", 1, Unit::Second)]);
     assert_eq!(house.one(&[("user", "a")]).until, Some(SECOND));
     for millis in [1, 500, 999] {
         house.clock.set(Duration::from_secs(1_700_000_000) + Duration::from_millis(millis));
@@ -134,7 +134,7 @@ fn waits_are_whole_seconds_rounded_up() {
 
 #[test]
 fn negative_hits_give_back_and_always_pass() {
-    let house = House::new(vec![minute("user", 5), minute("banned", 0)]);
+    let house = TestEngine::new(vec![minute("user", 5), minute("banned", 0)]);
     let back = |units| Descriptor {
         hits_addend: units,
         is_negative_hits: true,
@@ -162,7 +162,7 @@ fn negative_hits_give_back_and_always_pass() {
 
 #[test]
 fn the_same_descriptor_twice_is_charged_twice_or_not_at_all() {
-    let house = House::new(vec![minute("user", 3)]);
+    let house = TestEngine::new(vec![minute("user", 3)]);
     let twice = || house.ask(vec![descriptor(&[("user", "a")]), descriptor(&[("user", "a")])]);
     assert_eq!(twice().overall, Code::Ok);
     assert_eq!(twice().overall, Code::OverLimit);
@@ -171,7 +171,7 @@ fn the_same_descriptor_twice_is_charged_twice_or_not_at_all() {
 
 #[test]
 fn sixty_four_descriptors_are_charged_together() {
-    let house = House::new(vec![minute("user", 1)]);
+    let house = TestEngine::new(vec![minute("user", 1)]);
     let names: Vec<String> = (0..64).map(|number| number.to_string()).collect();
     let all = || names.iter().map(|name| descriptor(&[("user", name.as_str())])).collect();
     assert_eq!(house.ask(all()).overall, Code::Ok);

@@ -9,7 +9,7 @@ use super::setup::*;
 
 #[test]
 fn key_without_a_value_counts_each_value_separately() {
-    let house = House::new(vec![minute("user", 2)]);
+    let house = TestEngine::new(vec![minute("user", 2)]);
     assert_eq!(house.passes(&[("user", "alice")]), 2);
     assert_eq!(house.passes(&[("user", "bob")]), 2);
     assert_eq!(house.passes(&[("user", "")]), 2);
@@ -18,7 +18,7 @@ fn key_without_a_value_counts_each_value_separately() {
 
 #[test]
 fn exact_comes_before_wildcards_in_file_order_and_these_before_the_key() {
-    let house = House::new(vec![
+    let house = TestEngine::new(vec![
         minute("path", 1),
         minute("path=/a*", 2),
         minute("path=/ab*", 3),
@@ -32,7 +32,7 @@ fn exact_comes_before_wildcards_in_file_order_and_these_before_the_key() {
 
 #[test]
 fn stars_stand_anywhere_and_each_value_has_its_own_count() {
-    let house = House::new(vec![minute("path=/v*/user/*/x", 1), minute("path=*.png", 2)]);
+    let house = TestEngine::new(vec![minute("path=/v*/user/*/x", 1), minute("path=*.png", 2)]);
     assert_eq!(house.passes(&[("path", "/v1/user/7/x")]), 1);
     assert_eq!(house.passes(&[("path", "/v2/user/7/x")]), 1);
     assert_eq!(house.passes(&[("path", "/img/a.png")]), 2);
@@ -42,7 +42,7 @@ fn stars_stand_anywhere_and_each_value_has_its_own_count() {
 #[test]
 fn what_was_chosen_is_not_given_up_for_a_sibling() {
     // The exact child has no such level below; the wildcard and the bare key have.
-    let house = House::new(vec![
+    let house = TestEngine::new(vec![
         above("tier=gold", vec![minute("user", 1)]),
         above("tier=g*", vec![minute("path", 2)]),
         above("tier", vec![minute("path", 3)]),
@@ -56,7 +56,7 @@ fn what_was_chosen_is_not_given_up_for_a_sibling() {
 
 #[test]
 fn a_limit_applies_at_its_own_depth_only() {
-    let house = House::new(vec![with(minute("tier=gold", 1), |tier| {
+    let house = TestEngine::new(vec![with(minute("tier=gold", 1), |tier| {
         tier.descriptors = vec![minute("user", 2)];
     })]);
     assert_eq!(house.one(&[("tier", "gold")]).limit.unwrap().requests, 1);
@@ -70,7 +70,7 @@ fn a_limit_applies_at_its_own_depth_only() {
 
 #[test]
 fn a_descriptor_without_a_limit_is_known_and_not_limited() {
-    let house = House::new(vec![minute("user", 1), key("user=root")]);
+    let house = TestEngine::new(vec![minute("user", 1), key("user=root")]);
     assert_eq!(house.passes(&[("user", "root")]), 100);
     let status = house.one(&[("user", "root")]);
     assert_eq!((status.limit, status.remaining, status.until), (None, 0, None));
@@ -79,7 +79,7 @@ fn a_descriptor_without_a_limit_is_known_and_not_limited() {
 
 #[test]
 fn unlimited_is_allowed_and_reports_no_limit() {
-    let house = House::new(vec![with(key("internal"), |spec| spec.limit = Some(unlimited()))]);
+    let house = TestEngine::new(vec![with(key("internal"), |spec| spec.limit = Some(unlimited()))]);
     let status = house.one(&[("internal", "x")]);
     assert_eq!(status.code, Code::Ok);
     assert_eq!((status.limit, status.remaining, status.until), (None, u32::MAX, None));
@@ -87,7 +87,7 @@ fn unlimited_is_allowed_and_reports_no_limit() {
 
 #[test]
 fn zero_requests_deny_everything() {
-    let house = House::new(vec![minute("banned", 0), minute("user", 5)]);
+    let house = TestEngine::new(vec![minute("banned", 0), minute("user", 5)]);
     let status = house.one(&[("banned", "x")]);
     assert_eq!((status.code, status.remaining), (Code::OverLimit, 0));
     assert_eq!(status.limit.unwrap().requests, 0);
@@ -102,7 +102,7 @@ fn zero_requests_deny_everything() {
 #[test]
 fn keys_and_values_match_as_in_the_reference_but_are_counted_separately() {
     // There `a` with `b_c` and `a_b` with `c` are one; here they meet one limit with two counts.
-    let house = House::new(vec![minute("a=b_c", 1)]);
+    let house = TestEngine::new(vec![minute("a=b_c", 1)]);
     assert_eq!(house.passes(&[("a", "b_c")]), 1);
     assert_eq!(house.passes(&[("a_b", "c")]), 1);
 }
@@ -110,7 +110,7 @@ fn keys_and_values_match_as_in_the_reference_but_are_counted_separately() {
 #[test]
 fn a_shared_threshold_is_one_count_for_all_that_match() {
     let shared = |spec: &mut DescriptorSpec| spec.share_threshold = true;
-    let house = House::new(vec![
+    let house = TestEngine::new(vec![
         with(minute("files=a/*", 3), shared),
         with(above("dir=d*", vec![minute("user", 2)]), shared),
     ]);
@@ -129,7 +129,7 @@ fn a_shared_threshold_is_one_count_for_all_that_match() {
 #[test]
 fn every_unit_has_its_window_and_its_own_count() {
     for unit in Unit::ALL {
-        let house = House::new(vec![limited("user", 1, unit)]);
+        let house = TestEngine::new(vec![limited("user", 1, unit)]);
         assert_eq!(house.one(&[("user", "a")]).limit.unwrap().unit, unit);
         let denied = house.one(&[("user", "a")]);
         assert_eq!((denied.code, denied.until), (Code::OverLimit, Some(unit.window())));
@@ -142,7 +142,7 @@ fn every_unit_has_its_window_and_its_own_count() {
 
 #[test]
 fn a_limit_that_comes_with_the_request_beats_the_configured_one() {
-    let house = House::new(vec![with(minute("user", 1), |spec| spec.shadow_mode = true)]);
+    let house = TestEngine::new(vec![with(minute("user", 1), |spec| spec.shadow_mode = true)]);
     let brought = |value: &'static str, requests, unit| Descriptor {
         limit: Some(Override { requests, unit }),
         ..descriptor(&[("user", value)])

@@ -6,7 +6,7 @@ use super::setup::*;
 
 #[test]
 fn a_limit_replaces_others_for_this_request() {
-    let house = House::new(vec![
+    let house = TestEngine::new(vec![
         named("user", 1, "base", &[]),
         named("tier=gold", 100, "gold", &["base"]),
         with(key("vip"), |spec| {
@@ -36,7 +36,7 @@ fn a_limit_replaces_others_for_this_request() {
 
 #[test]
 fn shadow_mode_counts_and_lets_pass() {
-    let house = House::new(vec![
+    let house = TestEngine::new(vec![
         with(minute("user", 2), |spec| spec.shadow_mode = true),
         with(minute("closed", 0), |spec| spec.shadow_mode = true),
         minute("address", 1),
@@ -57,8 +57,8 @@ fn shadow_mode_counts_and_lets_pass() {
 
 #[test]
 fn global_shadow_mode_changes_the_overall_code_only() {
-    let house =
-        House::new(vec![minute("user", 1)]).options(|options| options.envoy.shadow_mode = true);
+    let house = TestEngine::new(vec![minute("user", 1)])
+        .options(|options| options.envoy.shadow_mode = true);
     let ask = || house.ask(vec![descriptor(&[("user", "a")])]);
     assert_eq!(ask().overall, Code::Ok);
     let over = ask();
@@ -73,7 +73,7 @@ fn quota(text: &str, requests: u32) -> slidegate_server::spec::DescriptorSpec {
 
 #[test]
 fn quotas_deny_only_together() {
-    let house = House::new(vec![quota("small", 1), quota("large", 3)]);
+    let house = TestEngine::new(vec![quota("small", 1), quota("large", 3)]);
     let ask = || house.ask(vec![descriptor(&[("small", "")]), descriptor(&[("large", "")])]);
     let expected = [
         ([Code::Ok, Code::Ok], Code::Ok),
@@ -90,7 +90,7 @@ fn quotas_deny_only_together() {
 
 #[test]
 fn ordinary_limits_deny_alone_next_to_quotas() {
-    let house = House::new(vec![quota("quota", 10), minute("user", 1)]);
+    let house = TestEngine::new(vec![quota("quota", 10), minute("user", 1)]);
     let ask = || house.ask(vec![descriptor(&[("quota", "")]), descriptor(&[("user", "")])]);
     assert_eq!(remaining(&ask()), [9, 0]);
     let denied = ask();
@@ -104,7 +104,7 @@ fn ordinary_limits_deny_alone_next_to_quotas() {
 
 #[test]
 fn a_used_up_quota_charges_no_ordinary_limit() {
-    let house = House::new(vec![quota("quota", 1), minute("user", 10)]);
+    let house = TestEngine::new(vec![quota("quota", 1), minute("user", 10)]);
     let ask = || house.ask(vec![descriptor(&[("quota", "")]), descriptor(&[("user", "")])]);
     assert_eq!(remaining(&ask()), [0, 9]);
     for _ in 0..5 {
@@ -117,7 +117,7 @@ fn a_used_up_quota_charges_no_ordinary_limit() {
 
 #[test]
 fn global_quota_mode_makes_all_of_them_quotas_those_without_a_limit_too() {
-    let house = House::new(vec![
+    let house = TestEngine::new(vec![
         minute("a", 1),
         minute("b", 2),
         with(key("free"), |spec| spec.limit = Some(unlimited())),
@@ -136,7 +136,7 @@ fn global_quota_mode_makes_all_of_them_quotas_those_without_a_limit_too() {
 
 #[test]
 fn a_quota_in_shadow_always_passes() {
-    let house = House::new(vec![
+    let house = TestEngine::new(vec![
         with(quota("shadow", 1), |spec| spec.shadow_mode = true),
         quota("quota", 1),
     ]);

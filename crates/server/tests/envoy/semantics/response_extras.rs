@@ -8,7 +8,7 @@ use super::setup::*;
 
 #[test]
 fn an_unknown_domain_passes_and_is_counted() {
-    let house = House::new(vec![minute("user", 1)]);
+    let house = TestEngine::new(vec![minute("user", 1)]);
     let descriptors = vec![descriptor(&[("user", "a")]); 2];
     let question = Question { domain: "unknown", descriptors, hits_addend: 0 };
     let response = house.try_ask(&question).unwrap();
@@ -26,7 +26,7 @@ fn an_unknown_domain_passes_and_is_counted() {
 
 #[test]
 fn statuses_come_in_the_order_of_the_request() {
-    let house = House::new(vec![minute("a", 1), minute("b", 2), minute("c", 3)]);
+    let house = TestEngine::new(vec![minute("a", 1), minute("b", 2), minute("c", 3)]);
     let ask = |names: [&'static str; 3]| {
         let response = house.ask(names.map(|name| descriptor(&[(name, "")])).to_vec());
         response.statuses.iter().map(|status| status.limit.clone().unwrap().requests).collect()
@@ -35,13 +35,13 @@ fn statuses_come_in_the_order_of_the_request() {
     assert_eq!((first, second), (vec![3, 1, 2], vec![2, 3, 1]));
 }
 
-fn fields(house: &House, descriptors: Vec<Descriptor<'_>>) -> Vec<(String, String)> {
+fn fields(house: &TestEngine, descriptors: Vec<Descriptor<'_>>) -> Vec<(String, String)> {
     house.ask(descriptors).headers
 }
 
 #[test]
 fn fields_are_of_the_nearest_limit_or_of_the_last_that_is_over() {
-    let house = House::new(vec![
+    let house = TestEngine::new(vec![
         minute("wide", 100),
         minute("near", 3),
         limited("over", 0, Unit::Hour),
@@ -61,7 +61,7 @@ fn fields_are_of_the_nearest_limit_or_of_the_last_that_is_over() {
     let over = vec![one("over"), one("near"), one("last"), one("wide")];
     assert_eq!(fields(&house, over), named("0", "0", "86400"));
     assert_eq!(fields(&house, vec![one("unknown")]), []);
-    let without = House::new(vec![minute("near", 3)]);
+    let without = TestEngine::new(vec![minute("near", 3)]);
     assert_eq!(fields(&without, vec![one("near")]), []);
 }
 
@@ -70,7 +70,7 @@ fn metadata_of_what_passed_is_merged_the_first_wins() {
     let holding = |text: &str, requests, metadata: Value| {
         with(minute(text, requests), |spec| spec.metadata = Some(metadata))
     };
-    let house = House::new(vec![
+    let house = TestEngine::new(vec![
         holding("a", 9, json!({"plan": {"name": "a", "only_a": 1}, "list": [1]})),
         holding("b", 9, json!({"plan": {"name": "b", "only_b": true}, "list": [2]})),
         holding("closed", 0, json!({"never": "sent"})),
@@ -103,19 +103,19 @@ fn metadata_of_what_passed_is_merged_the_first_wins() {
             "metadata": {"plan": {"name": "a", "only_a": 1, "only_b": true}, "list": [1]},
         })
     );
-    assert_eq!(House::new(vec![]).ask(vec![descriptor(&[])]).metadata, None);
+    assert_eq!(TestEngine::new(vec![]).ask(vec![descriptor(&[])]).metadata, None);
 }
 
 #[test]
 fn near_the_limit_begins_at_four_fifths() {
-    let house = House::new(vec![minute("user", 10)]);
+    let house = TestEngine::new(vec![minute("user", 10)]);
     let ask = |units| house.ask(vec![hits(&[("user", "a")], units)]).overall;
     assert_eq!((ask(7), house.counted("shop.user")), (Code::Ok, [7, 0, 0, 7, 0]));
     assert_eq!((ask(2), house.counted("shop.user")), (Code::Ok, [9, 0, 1, 9, 0]));
     assert_eq!((ask(3), house.counted("shop.user")), (Code::OverLimit, [12, 2, 2, 9, 0]));
     assert_eq!((ask(1), house.counted("shop.user")), (Code::Ok, [13, 2, 3, 10, 0]));
     assert_eq!((ask(5), house.counted("shop.user")), (Code::OverLimit, [18, 7, 3, 10, 0]));
-    let half = House::new(vec![minute("user", 10)])
+    let half = TestEngine::new(vec![minute("user", 10)])
         .options(|options| options.envoy.near_limit_thousandths = 500);
     assert_eq!(half.ask(vec![hits(&[("user", "a")], 7)]).overall, Code::Ok);
     assert_eq!(half.counted("shop.user")[2], 2);
@@ -127,7 +127,7 @@ fn series_are_named_as_configured_unless_values_are_asked_for() {
     let by_value = |spec: &mut DescriptorSpec| spec.value_to_metric = true;
     let detailed = |spec: &mut DescriptorSpec| spec.detailed_metric = true;
     let shared = |spec: &mut DescriptorSpec| spec.share_threshold = true;
-    let house = House::new(vec![
+    let house = TestEngine::new(vec![
         above("plain", vec![minute("path=/a*", 9), minute("user=x", 9), minute("any", 9)]),
         above("wide", vec![set(minute("user", 9), by_value), set(minute("path=/p*", 9), by_value)]),
         set(above("top", vec![minute("leaf", 9)]), by_value),
@@ -158,7 +158,7 @@ fn series_are_named_as_configured_unless_values_are_asked_for() {
 
 #[test]
 fn values_of_requests_cannot_make_series_without_end() {
-    let house = House::new(vec![with(minute("user", 9), |spec| spec.detailed_metric = true)]);
+    let house = TestEngine::new(vec![with(minute("user", 9), |spec| spec.detailed_metric = true)]);
     for number in 0..1500 {
         house.one(&[("user", &number.to_string())]);
     }
@@ -170,7 +170,7 @@ fn values_of_requests_cannot_make_series_without_end() {
 
 #[test]
 fn the_tree_is_shown_as_the_reference_does() {
-    let house = House::new(vec![
+    let house = TestEngine::new(vec![
         with(minute("user", 5), |spec| spec.shadow_mode = true),
         above(
             "tier",

@@ -54,7 +54,7 @@ fn a_store_that_is_not_configured_is_refused() {
 
 #[test]
 fn a_new_tree_keeps_the_counts_of_limits_that_stay() {
-    let house = House::new(vec![minute("user", 3), minute("gone", 1)]);
+    let house = TestEngine::new(vec![minute("user", 3), minute("gone", 1)]);
     assert_eq!(house.one(&[("user", "a")]).remaining, 2);
     assert_eq!(house.one(&[("gone", "")]).remaining, 0);
     // A higher limit, with a name and among others; then one that is lower than the usage.
@@ -78,7 +78,7 @@ fn a_new_tree_keeps_the_counts_of_limits_that_stay() {
 
 #[test]
 fn questions_beyond_a_bound_are_errors_that_name_it() {
-    let house = House::new(vec![minute("user", 1)]);
+    let house = TestEngine::new(vec![minute("user", 1)]);
     for (domain, descriptors, part) in [
         ("", vec![descriptor(&[])], "rate limit domain must not be empty"),
         (DOMAIN, vec![], "rate limit descriptor list must not be empty"),
@@ -89,7 +89,8 @@ fn questions_beyond_a_bound_are_errors_that_name_it() {
         assert!(error.contains(part), "{error}");
     }
     assert_eq!(house.engine.plan().domains().statistics().service_error.get(), 3);
-    let few = House::new(vec![minute("user", 1)]).options(|options| options.descriptors_max = 2);
+    let few =
+        TestEngine::new(vec![minute("user", 1)]).options(|options| options.descriptors_max = 2);
     let ask = |descriptors| {
         few.try_ask(&Question { domain: DOMAIN, descriptors, hits_addend: 1 })
             .map_err(|error| error.to_string())
@@ -101,7 +102,7 @@ fn questions_beyond_a_bound_are_errors_that_name_it() {
 // An error would lift the limit: Envoy by default allows a request whose check fails.
 #[test]
 fn long_texts_and_many_entries_are_decided_and_never_errors() {
-    let house = House::new(vec![minute("user", 2)]).options(|options| options.key_max = 16);
+    let house = TestEngine::new(vec![minute("user", 2)]).options(|options| options.key_max = 16);
     let (long, other) = ("x".repeat(100_000), "x".repeat(99_999) + "y");
     assert_eq!(house.passes(&[("user", &long)]), 2);
     assert_eq!(house.passes(&[("user", &other)]), 2, "each long value has its own count");
@@ -119,7 +120,7 @@ fn long_texts_and_many_entries_are_decided_and_never_errors() {
 #[test]
 fn a_domain_that_was_removed_continues_if_it_returns_within_its_longest_window() {
     let limits = || vec![minute("user", 2), limited("team", 1, Unit::Day)];
-    let house = House::new(limits());
+    let house = TestEngine::new(limits());
     assert_eq!(house.passes(&[("user", "a")]), 2);
     assert_eq!(house.passes(&[("team", "x")]), 1);
     house.engine.swap(&Spec::default()).unwrap();

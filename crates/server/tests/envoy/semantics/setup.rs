@@ -14,7 +14,7 @@ use slidegate_server::gates::NoRestore;
 use slidegate_server::spec::{DescriptorSpec, DomainSpec, LimitSpec, RateSpec, Spec, Unit};
 
 /// An engine in memory with a manual clock.
-pub(crate) struct House {
+pub(crate) struct TestEngine {
     pub(crate) engine: Engine,
     pub(crate) clock: ManualClock,
     pub(crate) options: Options,
@@ -22,7 +22,7 @@ pub(crate) struct House {
 
 pub(crate) const DOMAIN: &str = "shop";
 
-impl House {
+impl TestEngine {
     pub(crate) fn new(descriptors: Vec<DescriptorSpec>) -> Self {
         let clock = ManualClock::new(Duration::from_secs(1_700_000_000));
         let engine = Engine::with_clock(&spec(descriptors), Some(clock.clone()), &mut NoRestore);

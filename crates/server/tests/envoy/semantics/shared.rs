@@ -216,7 +216,7 @@ async fn by_its_own_number(engine: &Engine, algorithm: Algorithm, store: &str) {
 #[tokio::test]
 async fn every_algorithm_applies_the_limits_own_number_in_memory() {
     for algorithm in algorithms() {
-        let house = House::new(tree(algorithm));
+        let house = TestEngine::new(tree(algorithm));
         by_its_own_number(&house.engine, algorithm, "memory").await;
     }
 }
@@ -232,7 +232,7 @@ async fn every_algorithm_applies_the_limits_own_number_in_redis() {
 
 #[test]
 fn a_domain_may_count_in_several_ways() {
-    let house = House::new(vec![
+    let house = TestEngine::new(vec![
         counting(hour("fixed", 2), Algorithm::Fixed),
         counting(hour("exact", 3), Algorithm::Log),
     ]);

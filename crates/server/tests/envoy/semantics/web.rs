@@ -7,7 +7,7 @@ use slidegate_server::domain::{self, JsonReply};
 
 use super::setup::*;
 
-fn post(house: &House, body: &str) -> JsonReply {
+fn post(house: &TestEngine, body: &str) -> JsonReply {
     now(domain::json(
         house.engine.plan().domains(),
         &house.options,
@@ -23,7 +23,7 @@ fn read(reply: &JsonReply) -> Value {
 
 #[test]
 fn a_request_passes_and_then_does_not() {
-    let house = House::new(vec![named("user", 1, "one", &[])])
+    let house = TestEngine::new(vec![named("user", 1, "one", &[])])
         .options(|options| options.envoy.response_headers = true);
     let body =
         r#"{"domain": "shop", "descriptors": [{"entries": [{"key": "user", "value": "a"}]}]}"#;
@@ -56,7 +56,7 @@ fn a_request_passes_and_then_does_not() {
 
 #[test]
 fn both_spellings_strings_for_numbers_and_null_are_understood() {
-    let house = House::new(vec![minute("user", 100)]);
+    let house = TestEngine::new(vec![minute("user", 100)]);
     for (body, remaining) in [
         (
             r#"{"hits_addend": 2, "descriptors": [{"entries": [{"key": "user"}]}], "domain": "shop"}"#,
@@ -95,7 +95,7 @@ fn both_spellings_strings_for_numbers_and_null_are_understood() {
 
 #[test]
 fn what_cannot_be_answered_is_a_bad_request_that_says_why() {
-    let house = House::new(vec![minute("user", 100)]);
+    let house = TestEngine::new(vec![minute("user", 100)]);
     let limit =
         |limit: &str| format!(r#"{{"domain": "shop", "descriptors": [{{"limit": {limit}}}]}}"#);
     let deep = "[".repeat(10_000);
@@ -136,7 +136,7 @@ fn health_is_a_word_or_a_failure() {
 
 #[test]
 fn units_are_given_back_only_with_the_scope_for_changes() {
-    let house = House::new(vec![minute("user", 2)]);
+    let house = TestEngine::new(vec![minute("user", 2)]);
     let entries = r#""entries": [{"key": "user", "value": "a"}]"#;
     let ask = |more: &str, may| {
         let body = format!(r#"{{"domain": "shop", "descriptors": [{{{entries}{more}}}]}}"#);
