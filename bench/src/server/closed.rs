@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use tokio::task::JoinSet;
 
-use super::line::Line;
+use super::load_client::LoadClient;
 use super::process::Server;
 use crate::Failure;
 use crate::clock;
@@ -21,7 +21,7 @@ pub(super) struct Lap {
 
 /// Sends requests over all connections for `time`.
 pub(super) async fn lap(
-    lines: &mut Vec<Line>,
+    lines: &mut Vec<LoadClient>,
     server: &Server,
     time: Duration,
 ) -> Result<Lap, Failure> {

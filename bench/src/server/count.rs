@@ -3,7 +3,7 @@
 //! One connection sends one request after the other. The counts of a run are subtracted from those of
 //! a run with twice as many requests, so that start and shutdown of the server cancel out.
 
-use super::line::Line;
+use super::load_client::LoadClient;
 use super::process::Wrapper;
 use super::program::Programs;
 use super::subject::Which;
@@ -52,7 +52,7 @@ async fn run(
     asks: u64,
 ) -> Result<String, Failure> {
     let server = which.start(programs, 1, wrapper).await?;
-    let mut line = Line::open_one(which, protocol, &server).await?;
+    let mut line = LoadClient::open_one(which, protocol, &server).await?;
     for _ in 0..asks {
         line.ask().await?;
     }

@@ -7,7 +7,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpStream;
 
 use super::closed;
-use super::line::Line;
+use super::load_client::LoadClient;
 use super::program::Programs;
 use super::subject::Which;
 use super::workload::Protocol;
@@ -57,8 +57,8 @@ pub(super) async fn measure(
     let wrapper = super::process::Wrapper::None;
     let free = which.start(programs, workers, wrapper).await?;
     let busy = which.start(programs, workers, wrapper).await?;
-    let mut free_lines = Line::open_all(which, Protocol::Http, &free).await?;
-    let mut busy_lines = Line::open_all(which, Protocol::Http, &busy).await?;
+    let mut free_lines = LoadClient::open_all(which, Protocol::Http, &free).await?;
+    let mut busy_lines = LoadClient::open_all(which, Protocol::Http, &busy).await?;
     closed::lap(&mut free_lines, &free, time).await?;
     closed::lap(&mut busy_lines, &busy, time).await?;
     let before = busy.resident()?;
@@ -67,7 +67,7 @@ pub(super) async fn measure(
         idle.push(TcpStream::connect((Ipv4Addr::LOCALHOST, busy.ports.http)).await?);
     }
     // A reply on the last one shows that all before it were accepted.
-    drop(Line::open_one(which, Protocol::Http, &busy).await?.ask().await);
+    drop(LoadClient::open_one(which, Protocol::Http, &busy).await?.ask().await);
     let after = busy.resident()?;
     let (mut per_second, mut ratios) = (Vec::new(), Vec::new());
     for round in 0..rounds {

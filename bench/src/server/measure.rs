@@ -1,7 +1,7 @@
 //! One workload: every subject in turn, round after round.
 
 use super::count::{self, Cost};
-use super::line::Line;
+use super::load_client::LoadClient;
 use super::open::{self, Latency};
 use super::process::{Server, Wrapper};
 use super::program::Programs;
@@ -34,7 +34,7 @@ pub(super) struct Measured {
 
 struct Running {
     server: Server,
-    lines: Vec<Line>,
+    lines: Vec<LoadClient>,
 }
 
 /// The load at which the latency is measured, if the machine can.
@@ -54,7 +54,7 @@ pub(super) async fn measure(
             continue;
         }
         let server = which.start(programs, effort.workers, Wrapper::None).await?;
-        let mut lines = Line::open_all(which, workload.protocol, &server).await?;
+        let mut lines = LoadClient::open_all(which, workload.protocol, &server).await?;
         // Every key once or so, and code into caches.
         closed::lap(&mut lines, &server, effort.lap).await?;
         running.push(Running { server, lines });

@@ -7,7 +7,7 @@ mod decision;
 mod empty;
 mod grpc;
 mod idle;
-mod line;
+mod load_client;
 mod measure;
 mod open;
 mod process;
@@ -24,7 +24,7 @@ use core::time::Duration;
 use self::decision::Decisions;
 pub(crate) use self::empty::run_child;
 use self::idle::Idle;
-use self::line::Line;
+use self::load_client::LoadClient;
 use self::measure::Measured;
 use self::process::{Server, Wrapper};
 use self::program::Programs;
@@ -101,7 +101,7 @@ async fn run_all(options: &Options) -> Result<(), Failure> {
 /// Values that must be known before the reference servers can be started.
 async fn get_to_know(programs: &mut Programs) -> Result<(), Failure> {
     let server = Which::Slidegate.start(programs, 1, Wrapper::None).await?;
-    let mut line = Line::open_one(Which::Slidegate, Protocol::Http, &server).await?;
+    let mut line = LoadClient::open_one(Which::Slidegate, Protocol::Http, &server).await?;
     line.ask().await?;
     let body = String::from_utf8_lossy(line.last_body());
     if !body.starts_with(r#"{"allowed":true,"#) {
@@ -114,7 +114,7 @@ async fn get_to_know(programs: &mut Programs) -> Result<(), Failure> {
 /// Decisions under a full load, from the daemon's own metrics.
 async fn decide(programs: &Programs, effort: &Effort) -> Result<Decisions, Failure> {
     let server: Server = Which::Slidegate.start(programs, effort.workers, Wrapper::None).await?;
-    let mut lines = Line::open_all(Which::Slidegate, Protocol::Http, &server).await?;
+    let mut lines = LoadClient::open_all(Which::Slidegate, Protocol::Http, &server).await?;
     closed::lap(&mut lines, &server, effort.lap * 2).await?;
     decision::read(server.ports.admin).await
 }

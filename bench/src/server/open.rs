@@ -16,7 +16,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::line::Line;
+use super::load_client::LoadClient;
 use crate::Failure;
 use crate::clock;
 
@@ -40,7 +40,7 @@ struct Schedule {
 
 /// Sends `rate` requests per second for `time`, over all connections.
 pub(super) async fn lap(
-    lines: &mut Vec<Line>,
+    lines: &mut Vec<LoadClient>,
     rate: u32,
     time: Duration,
 ) -> Result<Latency, Failure> {
@@ -75,7 +75,10 @@ pub(super) async fn lap(
     Ok(Latency { p50: at(50), p99: at(99) })
 }
 
-async fn ask_when_due(mut line: Line, schedule: Arc<Schedule>) -> Result<(Line, Vec<u64>), String> {
+async fn ask_when_due(
+    mut line: LoadClient,
+    schedule: Arc<Schedule>,
+) -> Result<(LoadClient, Vec<u64>), String> {
     let mut nanos = Vec::new();
     loop {
         schedule.due.acquire().await.map_err(|error| error.to_string())?.forget();

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::process::ExitCode;
 
-use super::line::Line;
+use super::load_client::LoadClient;
 use super::open;
 use super::process::Wrapper;
 use super::program::Programs;
@@ -47,7 +47,7 @@ async fn soak(options: &Options, time: Duration) -> Result<ExitCode, Failure> {
     while began.elapsed() < time {
         for protocol in [Protocol::Http, Protocol::Resp { pipelined: 1 }] {
             // Opened again each time: closed connections must not leave anything behind.
-            let mut lines = Line::open_all(Which::Slidegate, protocol, &server).await?;
+            let mut lines = LoadClient::open_all(Which::Slidegate, protocol, &server).await?;
             open::lap(&mut lines, RATE, STEP / 2).await?;
         }
         last = server.resident()?;

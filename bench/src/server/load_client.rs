@@ -9,19 +9,19 @@ use crate::random::Random;
 
 /// One client: it sends its requests, waits for the replies and sends the next.
 #[derive(Debug)]
-pub(super) struct Line {
-    means: Means,
+pub(super) struct LoadClient {
+    transport: Transport,
     random: Random,
     keys: u32,
 }
 
 #[derive(Debug)]
-enum Means {
+enum Transport {
     Wire(Wire),
     Grpc(Box<Call>),
 }
 
-impl Line {
+impl LoadClient {
     /// Opens one client per request in flight.
     pub(super) async fn open_all(
         which: Which,
@@ -58,11 +58,11 @@ impl Line {
             Protocol::Http | Protocol::Resp { .. } => None,
         };
         for number in 0..lines {
-            let means = match &channels {
-                Some(channels) => Means::Grpc(Box::new(channels.call(which, number))),
-                None => Means::Wire(Wire::open(which, protocol, server).await?),
+            let transport = match &channels {
+                Some(channels) => Transport::Grpc(Box::new(channels.call(which, number))),
+                None => Transport::Wire(Wire::open(which, protocol, server).await?),
             };
-            all.push(Self { means, random: Random::new(number as u64 + 1), keys: FEW_KEYS });
+            all.push(Self { transport, random: Random::new(number as u64 + 1), keys: FEW_KEYS });
         }
         Ok(all)
     }
@@ -70,17 +70,17 @@ impl Line {
     /// Sends one request, or a pipeline of them, and waits for all replies.
     pub(super) async fn ask(&mut self) -> Result<(), String> {
         let (random, keys) = (&mut self.random, self.keys);
-        match &mut self.means {
-            Means::Wire(wire) => wire.ask(|| random.below(keys)).await,
-            Means::Grpc(call) => call.ask(random.below(keys)).await,
+        match &mut self.transport {
+            Transport::Wire(wire) => wire.ask(|| random.below(keys)).await,
+            Transport::Grpc(call) => call.ask(random.below(keys)).await,
         }
     }
 
     /// The body of the last answer, where there is one.
     pub(super) fn last_body(&self) -> &[u8] {
-        match &self.means {
-            Means::Wire(wire) => wire.last_body(),
-            Means::Grpc(_) => &[],
+        match &self.transport {
+            Transport::Wire(wire) => wire.last_body(),
+            Transport::Grpc(_) => &[],
         }
     }
 }
