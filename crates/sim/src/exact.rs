@@ -81,6 +81,18 @@ impl ExactKey {
         windows.zip(quotas).map(over).max().unwrap_or(0)
     }
 
+    /// Returns the units of the quota that is exceeded most, as tick and units, the latest `count` of them.
+    pub fn exceeding(&self, quotas: &[TickQuota], count: usize) -> Vec<(u64, u64)> {
+        let windows = core::iter::once(&self.first).chain(&self.more);
+        let over =
+            |(window, quota): &(&ExactWindow, &TickQuota)| window.units.saturating_sub(quota.limit);
+        let most = windows.zip(quotas).max_by_key(over);
+        most.map_or_else(Vec::new, |(window, _)| {
+            let skipped = window.entries.len().saturating_sub(count);
+            window.entries.iter().skip(skipped).copied().collect()
+        })
+    }
+
     /// Returns `true` if nothing counts under any quota.
     pub fn is_empty(&self) -> bool {
         self.first.units == 0 && self.more.iter().all(|window| window.units == 0)

@@ -4,11 +4,13 @@
 //! * [`model`] and [`never_over`] are the reference that every implementation is tested with: naive models
 //!   of the algorithms, and the check that no window contains more than the limit.
 //! * [`read`] reads access logs, [`traffic`] makes requests up.
+//! * [`advice`] finds the smallest limit that denies little enough.
 //! * [`replay`] plays them through limiters and an [exact one](exact).
 //! * [`report`] shows the outcome as a table, as JSON or as a page.
 
 #![forbid(unsafe_code)]
 
+pub mod advice;
 pub mod exact;
 pub mod keys;
 pub mod model;

@@ -88,7 +88,10 @@ impl<'a> Record<'a> {
     pub fn field(&self, name: &str) -> Option<Cow<'_, str>> {
         let text = match &self.extra {
             Extra::None => return None,
-            Extra::Combined(rest) => Cow::Borrowed(quoted(rest, usize::from(name == "agent"))?),
+            Extra::Combined(rest) => {
+                let place = ["referer", "agent"].iter().position(|known| *known == name)?;
+                Cow::Borrowed(quoted(rest, place)?)
+            }
             Extra::Json(value) => json_text(json_field(value, name)?)?,
             Extra::Columns(names, values) => {
                 let place = names.iter().position(|column| column == name)?;

@@ -1,16 +1,20 @@
-//! The keys that are denied most.
+//! The keys that are denied most, and when.
 
 use serde::{Serialize, Serializer};
 
+use super::timeline::Timeline;
 use crate::keys::{FingerprintMap, KeySlot};
 use crate::read::format_time;
 
 /// Keys that are followed. Beyond them, those with the fewest denials are dropped.
 const FOLLOWED_MAX: usize = 8192;
 
+/// Steps of time in which the denials of a key are counted.
+const STEPS: usize = 48;
+
 /// Denials per key, of a bounded number of keys.
 #[derive(Debug, Default)]
-pub(super) struct Hits {
+pub struct Hits {
     keys: FingerprintMap<HitKey>,
     /// The most denials of a key that was dropped. A key that comes back may have had as many.
     dropped: u64,
@@ -32,24 +36,74 @@ pub struct HitKey {
     /// The last denial, in milliseconds since the Unix epoch.
     #[serde(rename = "last", serialize_with = "as_time")]
     pub last_ms: u64,
+    /// The denials over time. As JSON, the periods.
+    #[serde(rename = "when", serialize_with = "as_periods")]
+    pub over_time: Timeline,
     /// The hash of the key.
     #[serde(skip)]
     pub fingerprint: u64,
 }
 
+/// A time in which a key was denied again and again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Period {
+    /// The start, in milliseconds since the Unix epoch.
+    #[serde(rename = "from", serialize_with = "as_time")]
+    pub from_ms: u64,
+    /// The end, in milliseconds since the Unix epoch.
+    #[serde(rename = "until", serialize_with = "as_time")]
+    pub until_ms: u64,
+    /// Denials.
+    pub denied: u64,
+}
+
+impl HitKey {
+    /// Returns when the key was denied, in at most 24 periods, each as exact as the length of the whole allows.
+    pub fn periods(&self) -> Vec<Period> {
+        periods(&self.over_time)
+    }
+}
+
+fn periods(timeline: &Timeline) -> Vec<Period> {
+    let mut periods: Vec<Period> = Vec::new();
+    let mut from_ms = timeline.start_ms();
+    for denied in timeline.requests() {
+        let until_ms = from_ms.saturating_add(timeline.step_ms());
+        match periods.last_mut() {
+            _ if denied == 0 => {}
+            Some(last) if last.until_ms == from_ms => {
+                last.until_ms = until_ms;
+                last.denied += denied;
+            }
+            _ => periods.push(Period { from_ms, until_ms, denied }),
+        }
+        from_ms = until_ms;
+    }
+    periods
+}
+
 impl Hits {
-    pub(super) fn add(&mut self, slot: &KeySlot, at_ms: u64) {
+    /// Counts a denial.
+    pub fn add(&mut self, slot: &KeySlot, at_ms: u64) {
+        self.add_named(slot.fingerprint, at_ms, || slot.name.clone());
+    }
+
+    /// Counts a denial of the key with a hash. `name` is called if the key is new.
+    pub fn add_named(&mut self, fingerprint: u64, at_ms: u64, name: impl FnOnce() -> Box<str>) {
         let missed_max = self.dropped;
-        let hit = self.keys.entry(slot.fingerprint).or_insert_with(|| HitKey {
-            key: slot.name.clone(),
+        let hit = self.keys.entry(fingerprint).or_insert_with(|| HitKey {
+            key: name(),
             denied: 0,
             missed_max,
             first_ms: at_ms,
             last_ms: at_ms,
-            fingerprint: slot.fingerprint,
+            over_time: Timeline::with_steps(0, STEPS),
+            fingerprint,
         });
         hit.denied += 1;
         hit.last_ms = at_ms;
+        let step = hit.over_time.step(at_ms);
+        hit.over_time.add_request(step);
         if self.keys.len() > FOLLOWED_MAX {
             self.drop_least();
         }
@@ -65,8 +119,8 @@ impl Hits {
         self.keys.retain(|_, hit| hit.denied + hit.missed_max > median);
     }
 
-    /// The keys with the most denials, those first.
-    pub(super) fn top(&self, count: usize) -> Vec<HitKey> {
+    /// Returns the keys with the most denials, those first.
+    pub fn top(&self, count: usize) -> Vec<HitKey> {
         let mut keys: Vec<&HitKey> = self.keys.values().collect();
         keys.sort_unstable_by(|one, other| (other.denied, &one.key).cmp(&(one.denied, &other.key)));
         keys.into_iter().take(count).cloned().collect()
@@ -81,6 +135,10 @@ fn is_zero(number: &u64) -> bool {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
 fn as_time<S: Serializer>(millis: &u64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&format_time(*millis))
+}
+
+fn as_periods<S: Serializer>(timeline: &Timeline, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(periods(timeline))
 }
 
 #[cfg(test)]
@@ -101,5 +159,19 @@ mod tests {
         assert_eq!((top[0].first_ms, top[0].last_ms, top[0].missed_max), (0, 99_999, 0));
         assert!(hits.keys.len() <= FOLLOWED_MAX);
         assert!(top[1].missed_max >= 1);
+    }
+
+    #[test]
+    fn denials_are_grouped_into_periods() {
+        let mut hits = Hits::default();
+        let slot = KeySlot { fingerprint: 1, name: "alice".into(), ..KeySlot::default() };
+        for at_ms in [1000, 1001, 1002, 61_000, 61_500] {
+            hits.add(&slot, at_ms);
+        }
+        let periods = hits.top(1)[0].periods();
+        let counts: Vec<u64> = periods.iter().map(|period| period.denied).collect();
+        assert_eq!(counts, [3, 2]);
+        assert_eq!(periods[0].from_ms, 1000);
+        assert!(periods[1].from_ms <= 61_000 && periods[1].until_ms > 61_500);
     }
 }

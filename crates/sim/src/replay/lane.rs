@@ -15,6 +15,9 @@ use crate::number::to_float;
 /// The memory budget of a simulated limiter: enough that no key has to be evicted in practice.
 const MEMORY_LIMIT: usize = 16 << 30;
 
+/// Admissions of the worst window that are kept for a chart.
+const ADMITTED_MAX: usize = 500;
+
 /// A limiter that takes part in a replay.
 #[derive(Debug)]
 pub(super) struct Lane {
@@ -61,6 +64,8 @@ pub(super) struct WorstWindow {
     pub(super) at_ms: u64,
     pub(super) key: Box<str>,
     pub(super) fingerprint: u64,
+    /// Times and units of its latest admissions.
+    pub(super) admitted: Vec<(u64, u64)>,
 }
 
 /// What the exact limiter decided.
@@ -148,7 +153,7 @@ impl Lane {
                 key.record(request.at_ms, cost);
                 if !fits {
                     tally.wrongly_allowed += 1;
-                    tally.note_excess(key.excess(quotas), request, slot);
+                    tally.note_excess(key, quotas, request, slot);
                 }
             } else if fits {
                 tally.wrongly_denied += 1;
@@ -187,13 +192,21 @@ impl Lane {
 }
 
 impl Tally {
-    fn note_excess(&mut self, excess: u64, request: &Request, slot: &KeySlot) {
+    fn note_excess(
+        &mut self,
+        exact: &ExactKey,
+        quotas: &[TickQuota],
+        request: &Request,
+        slot: &KeySlot,
+    ) {
+        let excess = exact.excess(quotas);
         if self.worst.as_ref().is_none_or(|worst| excess > worst.excess) {
             self.worst = Some(WorstWindow {
                 excess,
                 at_ms: request.at_ms,
                 key: slot.name.clone(),
                 fingerprint: slot.fingerprint,
+                admitted: exact.exceeding(quotas, ADMITTED_MAX),
             });
         }
     }

@@ -17,9 +17,9 @@ mod timeline;
 
 use slidegate::{Algorithm, Cost, Quota};
 
-pub use self::hits::HitKey;
+pub use self::hits::{HitKey, Hits, Period};
 use self::lane::{ExactDecision, Lane};
-use self::sample::KeySample;
+pub use self::sample::KeySample;
 pub use self::timeline::Timeline;
 use crate::exact::ExactKey;
 use crate::keys::Keys;
@@ -32,6 +32,9 @@ pub const LANES_MAX: usize = 64;
 
 /// Requests that are replayed together.
 pub const BATCH: usize = 4096;
+
+/// Replays with at most this many requests keep each decision.
+pub const SINGLE_MAX: usize = 500;
 
 /// The memory is weighed once per this many batches.
 const WEIGH_EVERY: u64 = 16;
@@ -77,12 +80,25 @@ pub struct Replay {
     lanes: usize,
     timeline: Timeline,
     sample: KeySample,
+    /// The first requests.
+    singles: Vec<SingleRequest>,
     longest_ms: u64,
     batch: Vec<Request>,
     batches: u64,
     requests: u64,
     first_ms: Option<u64>,
     last_ms: u64,
+}
+
+/// A request of a short replay, and the lanes that denied it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SingleRequest {
+    /// When, in milliseconds since the Unix epoch.
+    pub at_ms: u64,
+    /// The hash of the key.
+    pub fingerprint: u64,
+    /// The lanes that denied it, one bit each.
+    pub denied_by: u64,
 }
 
 /// An exact limiter, and the lanes that are compared with it.
@@ -136,6 +152,7 @@ impl Replay {
             lanes,
             timeline: Timeline::new(lanes),
             sample: KeySample::default(),
+            singles: Vec::new(),
             longest_ms,
             batch: Vec::new(),
             batches: 0,
@@ -189,7 +206,7 @@ impl Replay {
         for (place, request) in batch.iter().enumerate() {
             let step = self.timeline.step(request.at_ms);
             self.timeline.add_request(step);
-            let mut number = 0;
+            let (mut number, mut denied_by) = (0, 0_u64);
             for group in &mut self.groups {
                 let key = &mut group.keys[request.slot as usize];
                 let allowed = key.fits(&group.tick_quotas, request.at_ms, request.cost.get());
@@ -198,6 +215,7 @@ impl Replay {
                     let exact = ExactDecision { allowed, key };
                     if lane.compare(place, request, exact, &group.tick_quotas, slot) {
                         slot.denied_by |= 1 << number;
+                        denied_by |= 1 << number;
                         self.timeline.add_denial(step, number);
                     }
                     number += 1;
@@ -205,6 +223,10 @@ impl Replay {
                 if allowed {
                     key.record(request.at_ms, request.cost.get());
                 }
+            }
+            if self.singles.len() < SINGLE_MAX {
+                let Request { at_ms, fingerprint, .. } = *request;
+                self.singles.push(SingleRequest { at_ms, fingerprint, denied_by });
             }
         }
         self.first_ms.get_or_insert(batch[0].at_ms);
@@ -260,6 +282,7 @@ impl Replay {
             first_ms: self.first_ms.unwrap_or(0),
             last_ms: self.last_ms,
             timeline: self.timeline,
+            singles: if self.requests > SINGLE_MAX as u64 { Vec::new() } else { self.singles },
             lanes,
         }
     }
@@ -291,6 +314,8 @@ pub struct Outcome {
     pub last_ms: u64,
     /// Requests and denials over time.
     pub timeline: Timeline,
+    /// Each request, if there are at most [`SINGLE_MAX`].
+    pub singles: Vec<SingleRequest>,
     /// Each algorithm under each policy.
     pub lanes: Vec<LaneOutcome>,
 }
@@ -322,6 +347,8 @@ pub struct LaneOutcome {
     pub worst_window: Option<(Box<str>, u64)>,
     /// The hash of that key.
     pub worst_fingerprint: Option<u64>,
+    /// Times and units of the latest admissions in that window.
+    pub worst_admitted: Vec<(u64, u64)>,
     /// Mean over all requests of the difference between the units that the algorithm counted and those that
     /// it had admitted in the last window, as a share of the latter.
     pub mean_rate_error: f64,
@@ -359,6 +386,7 @@ impl LaneOutcome {
             worst_excess: worst.map_or(0, |worst| worst.excess),
             worst_window: worst.map(|worst| (worst.key.clone(), worst.at_ms)),
             worst_fingerprint: worst.map(|worst| worst.fingerprint),
+            worst_admitted: worst.map(|worst| worst.admitted.clone()).unwrap_or_default(),
             mean_rate_error: tally.rate_error * per_request,
             bytes: tally.bytes,
             bytes_per_key: tally.bytes_per_key,

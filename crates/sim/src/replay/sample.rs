@@ -5,43 +5,61 @@ use crate::keys::{FingerprintMap, KeySlot};
 /// The most keys that are remembered.
 const KEYS_MAX: usize = 1 << 20;
 
-/// Counts keys: exactly up to a million, then from a sample.
+/// Remembers a number per key: for all keys up to a million, then for a sample.
 ///
 /// The sample consists of all keys whose hash begins with a number of zero bits. When it gets too large,
 /// that number grows by one, which halves the sample. It has at least half a million keys, so that an
 /// estimate is off by about 0.1 %.
 #[derive(Debug, Default)]
-pub(super) struct KeySample {
-    /// The lanes that denied each key, one bit each.
-    denied_by: FingerprintMap<u64>,
+pub struct KeySample {
+    numbers: FingerprintMap<u64>,
     zero_bits: u32,
 }
 
 impl KeySample {
-    pub(super) fn add(&mut self, slot: &KeySlot) {
-        if slot.requests == 0 || !is_sampled(slot.fingerprint, self.zero_bits) {
+    /// Changes the number of a key, which is 0 at first.
+    pub fn merge(&mut self, fingerprint: u64, change: impl FnOnce(&mut u64)) {
+        if !is_sampled(fingerprint, self.zero_bits) {
             return;
         }
-        *self.denied_by.entry(slot.fingerprint).or_default() |= slot.denied_by;
-        while self.denied_by.len() > KEYS_MAX {
+        change(self.numbers.entry(fingerprint).or_default());
+        while self.numbers.len() > KEYS_MAX {
             self.zero_bits += 1;
             let zero_bits = self.zero_bits;
-            self.denied_by.retain(|fingerprint, _| is_sampled(*fingerprint, zero_bits));
+            self.numbers.retain(|fingerprint, _| is_sampled(*fingerprint, zero_bits));
         }
     }
 
-    /// The number of keys.
-    pub(super) fn keys(&self) -> u64 {
-        (self.denied_by.len() as u64) << self.zero_bits
+    /// Remembers the lanes that denied a key, one bit each.
+    pub(super) fn add(&mut self, slot: &KeySlot) {
+        if slot.requests > 0 {
+            self.merge(slot.fingerprint, |denied_by| *denied_by |= slot.denied_by);
+        }
     }
 
-    /// The number of keys that a lane denied at least once.
+    /// Returns the number of keys.
+    pub fn keys(&self) -> u64 {
+        (self.numbers.len() as u64) << self.zero_bits
+    }
+
+    /// Returns the number of keys whose number is as `is_wanted` wants it.
+    pub fn count(&self, is_wanted: impl Fn(u64) -> bool) -> u64 {
+        let count = self.numbers.values().filter(|number| is_wanted(**number)).count();
+        (count as u64) << self.zero_bits
+    }
+
+    /// Returns the greatest number of a key.
+    pub(crate) fn greatest(&self) -> u64 {
+        self.numbers.values().copied().max().unwrap_or(0)
+    }
+
+    /// Returns the number of keys that a lane denied at least once.
     pub(super) fn denied(&self, lane: usize) -> u64 {
-        let is_denied = |lanes: &&u64| **lanes & (1 << lane) != 0;
-        (self.denied_by.values().filter(is_denied).count() as u64) << self.zero_bits
+        self.count(|lanes| lanes & (1 << lane) != 0)
     }
 
-    pub(super) fn is_exact(&self) -> bool {
+    /// Returns `true` if the numbers of keys are not estimates.
+    pub fn is_exact(&self) -> bool {
         self.zero_bits == 0
     }
 }

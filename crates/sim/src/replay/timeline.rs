@@ -1,7 +1,7 @@
 //! Counts over time in a fixed number of steps.
 
-/// The most steps. When the traffic gets longer, each step becomes twice as long.
-pub(crate) const STEPS_MAX: usize = 256;
+/// The most steps by default. When the traffic gets longer, each step becomes twice as long.
+const STEPS_MAX: usize = 256;
 
 /// Requests and denials per step of time.
 #[derive(Debug, Clone)]
@@ -10,21 +10,29 @@ pub struct Timeline {
     step_ms: u64,
     /// Numbers per step: requests, then the denials of each lane.
     columns: usize,
+    steps_max: usize,
     counts: Vec<u64>,
 }
 
 impl Timeline {
-    pub(super) fn new(lanes: usize) -> Self {
-        Self { start_ms: 0, step_ms: 1, columns: lanes + 1, counts: Vec::new() }
+    /// No steps yet, of a number of lanes.
+    pub fn new(lanes: usize) -> Self {
+        Self::with_steps(lanes, STEPS_MAX)
+    }
+
+    /// The same with at most `steps_max` steps, and at least one.
+    pub fn with_steps(lanes: usize, steps_max: usize) -> Self {
+        let steps_max = steps_max.max(1);
+        Self { start_ms: 0, step_ms: 1, columns: lanes + 1, steps_max, counts: Vec::new() }
     }
 
     /// Returns the step of a time, which is not before that of an earlier call.
-    pub(super) fn step(&mut self, at_ms: u64) -> usize {
+    pub fn step(&mut self, at_ms: u64) -> usize {
         if self.counts.is_empty() {
             self.start_ms = at_ms;
         }
         let mut step = (at_ms.saturating_sub(self.start_ms)) / self.step_ms;
-        while step >= STEPS_MAX as u64 {
+        while step >= self.steps_max as u64 {
             self.double();
             step /= 2;
         }
@@ -49,11 +57,13 @@ impl Timeline {
         self.counts.truncate(steps.div_ceil(2) * self.columns);
     }
 
-    pub(super) fn add_request(&mut self, step: usize) {
+    /// Counts a request.
+    pub fn add_request(&mut self, step: usize) {
         self.counts[step * self.columns] += 1;
     }
 
-    pub(super) fn add_denial(&mut self, step: usize, lane: usize) {
+    /// Counts a denial by a lane.
+    pub fn add_denial(&mut self, step: usize, lane: usize) {
         self.counts[step * self.columns + lane + 1] += 1;
     }
 
