@@ -66,6 +66,11 @@ impl KeyTemplate {
         Ok(Self { text: text.to_owned(), parts })
     }
 
+    /// Returns the names of its fields.
+    pub fn fields(&self) -> Vec<&str> {
+        self.parts.iter().filter_map(Part::name).collect()
+    }
+
     /// Replaces `key` by the key of a request. Returns `false` if the request lacks a field.
     pub fn write(&self, record: &Record<'_>, key: &mut String) -> bool {
         key.clear();
@@ -90,6 +95,20 @@ impl Part {
             "host" => Self::Host,
             "status" => Self::Status,
             _ => return None,
+        })
+    }
+
+    fn name(&self) -> Option<&str> {
+        Some(match self {
+            Self::Literal(_) => return None,
+            Self::Client => "client",
+            Self::User => "user",
+            Self::Method => "method",
+            Self::Path => "path",
+            Self::Route => "route",
+            Self::Host => "host",
+            Self::Status => "status",
+            Self::Field(name) => name,
         })
     }
 

@@ -6,9 +6,10 @@ use serde::Serialize;
 use slidegate::Quota;
 
 pub use self::table::write_table;
+use crate::advice::Advice;
 use crate::number::{share, to_float};
 use crate::read::{ReadCounts, format_time};
-use crate::replay::{HitKey, LaneOutcome, Outcome, Timeline};
+use crate::replay::{HitKey, LaneOutcome, Outcome, SingleRequest, Timeline};
 
 /// The outcome of a replay.
 #[derive(Debug, Serialize)]
@@ -37,9 +38,15 @@ pub struct Report {
     /// The first algorithm under other limits.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub what_if: Vec<AlgorithmReport>,
+    /// The smallest limits that reach the goals.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub advice: Vec<Advice>,
     /// Requests and denials over time.
     #[serde(skip)]
     pub timeline: Timeline,
+    /// Each request, if there are few.
+    #[serde(skip)]
+    pub singles: Vec<SingleRequest>,
 }
 
 /// What came of one algorithm.
@@ -91,6 +98,9 @@ pub struct AlgorithmReport {
     /// The hash of the key of the worst window.
     #[serde(skip)]
     pub worst_fingerprint: Option<u64>,
+    /// Times and units of the latest admissions in that window.
+    #[serde(skip)]
+    pub worst_admitted: Vec<(u64, u64)>,
 }
 
 /// What was simulated, in words.
@@ -129,7 +139,9 @@ impl Report {
             counts,
             algorithms: all,
             what_if,
+            advice: Vec::new(),
             timeline: outcome.timeline,
+            singles: outcome.singles,
         }
     }
 
@@ -166,6 +178,7 @@ impl AlgorithmReport {
             nanos_per_decision: lane.nanos_per_decision,
             hits: lane.hits.iter().take(hits).cloned().collect(),
             worst_fingerprint: lane.worst_fingerprint,
+            worst_admitted: lane.worst_admitted.clone(),
         }
     }
 }

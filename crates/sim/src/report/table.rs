@@ -4,6 +4,7 @@ use core::fmt::Write as _;
 use std::io::{self, Write};
 
 use super::{AlgorithmReport, Report};
+use crate::advice::{Advice, Effect};
 use crate::read::{ReadCounts, format_time};
 
 /// Denied keys that the table shows.
@@ -36,7 +37,30 @@ pub fn write_table(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     if let Some(first) = report.algorithms.first() {
         write_hits(first, out)?;
     }
+    for advice in &report.advice {
+        writeln!(out)?;
+        write_advice(advice, out)?;
+    }
     Ok(())
+}
+
+fn write_advice(advice: &Advice, out: &mut dyn Write) -> io::Result<()> {
+    let effect = |effect: &Effect| {
+        format!(
+            "{} requests ({}) and {} keys ({})",
+            grouped(effect.denied),
+            percent(effect.denied_share),
+            grouped(effect.keys_denied),
+            percent(effect.keys_denied_share)
+        )
+    };
+    let one_less = &advice.one_less;
+    writeln!(out, "Smallest limit with {}: {}", advice.goal, advice.quota)?;
+    writeln!(out, "  it denies {}", effect(&advice.effect))?;
+    if one_less.limit > 0 {
+        writeln!(out, "  {} would deny {}", one_less.limit, effect(one_less))?;
+    }
+    writeln!(out, "\n{}", advice.yaml.trim_end())
 }
 
 /// Writes what was not replayed.

@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use clap::Args;
 use slidegate::{Algorithm, Quota, parse_duration};
+use slidegate_sim::advice::Goal;
 use slidegate_sim::read::{KeyTemplate, LinePattern, LogFormat};
 
 /// The arguments of `simulate`.
@@ -30,6 +31,10 @@ pub(in crate::cli) struct SimulateArguments {
     /// Other limits to try with the first algorithm: 50/minute,100/minute.
     #[arg(long, value_name = "QUOTA", value_parser = parse_quota, value_delimiter = ',')]
     pub(super) what_if: Vec<Quota>,
+    /// Finds the smallest limit per window of --quota that denies at most a share of the requests or of the
+    /// keys: requests=0.1%, keys=1%. Prints the configuration for it.
+    #[arg(long, value_name = "GOAL", value_parser = parse_goal, value_delimiter = ',')]
+    pub(super) advise: Vec<Goal>,
     #[command(flatten)]
     pub(super) reading: ReadArguments,
     /// Print the report as JSON.
@@ -69,6 +74,10 @@ pub(in crate::cli) struct ReadArguments {
     /// are counted.
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = parse_time)]
     pub(super) disorder: Duration,
+}
+
+fn parse_goal(text: &str) -> Result<Goal, String> {
+    text.parse()
 }
 
 fn parse_quota(text: &str) -> Result<Quota, String> {

@@ -1,5 +1,6 @@
 //! `simulate`: replays logs or made-up traffic through the algorithms.
 
+mod advice;
 mod arguments;
 mod progress;
 
@@ -42,7 +43,8 @@ pub(super) fn run(arguments: &SimulateArguments) -> u8 {
 }
 
 fn simulate(arguments: &SimulateArguments) -> Result<u8, Failure> {
-    let Input { mut source, subject } = Input::open(arguments)?;
+    advice::check(arguments)?;
+    let Input { mut source, subject, key } = Input::open(arguments)?;
     let algorithms = match arguments.algorithms.as_slice() {
         [] => ALGORITHMS.to_vec(),
         given => given.to_vec(),
@@ -66,7 +68,8 @@ fn simulate(arguments: &SimulateArguments) -> Result<u8, Failure> {
     }
     let is_complete = counts.incomplete.is_empty();
     let hits = usize::from(arguments.top);
-    let report = Report::new(replay.finish(), counts, &subject, algorithms.len(), hits);
+    let mut report = Report::new(replay.finish(), counts, &subject, algorithms.len(), hits);
+    report.advice = advice::advise(arguments, &subject, &key)?;
     let mut out = io::stdout().lock();
     let written =
         if arguments.json { write_json(&report, &mut out) } else { write_table(&report, &mut out) };
@@ -111,6 +114,8 @@ fn contests(
 struct Input {
     source: Source,
     subject: Subject,
+    /// What requests are counted by.
+    key: KeyTemplate,
 }
 
 impl Input {
@@ -126,8 +131,9 @@ impl Input {
         let first = *quotas.first().ok_or_else(no_quota)?;
         let spec = TrafficSpec::parse(traffic, first).map_err(Failure::usage)?;
         let input = format!("{} traffic, {} requests per second", spec.kind.name(), spec.rate);
-        let subject = Subject { input, key: "client".to_owned(), quotas };
-        Ok(Self { source: Source::traffic(spec.start(first)), subject })
+        let key = KeyTemplate::parse("client").map_err(Failure::usage)?;
+        let subject = Subject { input, key: key.to_string(), quotas };
+        Ok(Self { source: Source::traffic(spec.start(first)), subject, key })
     }
 
     fn logs(arguments: &SimulateArguments) -> Result<Self, Failure> {
@@ -153,7 +159,8 @@ impl Input {
             many => format!("{} files", many.len()),
         };
         let subject = Subject { input, key: key.to_string(), quotas };
-        Ok(Self { source: Source::logs(reader, key, filter, total_bytes(&paths)), subject })
+        let source = Source::logs(reader, key.clone(), filter, total_bytes(&paths));
+        Ok(Self { source, subject, key })
     }
 }
 

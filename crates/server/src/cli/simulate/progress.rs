@@ -25,6 +25,23 @@ impl Progress {
         Self(Some(bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))))
     }
 
+    /// A spinner for work of unknown length.
+    pub(super) fn spinner() -> Self {
+        if !io::stderr().is_terminal() {
+            return Self(None);
+        }
+        let style = ProgressStyle::with_template("{spinner} {msg}  {elapsed}");
+        let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner());
+        Self(Some(ProgressBar::new_spinner().with_style(style)))
+    }
+
+    /// Shows what is being done.
+    pub(super) fn say(&self, message: impl FnOnce() -> String) {
+        let Some(bar) = &self.0 else { return };
+        bar.set_message(message());
+        bar.tick();
+    }
+
     pub(super) fn show(&self, source: &Source, requests: u64) {
         let Some(bar) = &self.0 else { return };
         if let Some(share) = source.progress() {
