@@ -23,6 +23,7 @@ mod source;
 pub mod traffic;
 mod violation;
 
+pub use number::share;
 pub use random::Random;
 pub use source::Source;
 pub use violation::{Bracket, Violation, never_over, surely_over};

@@ -17,6 +17,6 @@ pub(crate) fn to_whole(number: f64) -> u64 {
 }
 
 /// Returns `part / whole`, or 0 if `whole` is 0.
-pub(crate) fn share(part: u64, whole: u64) -> f64 {
+pub fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { to_float(part) / to_float(whole) }
 }

@@ -1,10 +1,14 @@
 //! What a replay found out, for people and for programs.
 
+mod config;
 mod table;
 
 use serde::Serialize;
 use slidegate::Quota;
 
+pub use self::config::{
+    Comparison, ConfigReport, FileReport, RuleDecision, RuleReport, RuleTally, write_config_table,
+};
 pub use self::table::write_table;
 use crate::advice::Advice;
 use crate::number::{share, to_float};

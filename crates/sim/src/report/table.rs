@@ -64,7 +64,7 @@ fn write_advice(advice: &Advice, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// Writes what was not replayed.
-fn write_counts(counts: &ReadCounts, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn write_counts(counts: &ReadCounts, out: &mut dyn Write) -> io::Result<()> {
     for (count, what) in [
         (counts.unreadable, "unreadable lines"),
         (counts.filtered, "requests left out by the filter"),

@@ -10,7 +10,9 @@ mod test;
 pub(super) use check::start_findings;
 pub use check::{CheckOptions, check};
 pub use explain::{Subject, explain};
+pub(super) use rule::AuthRequest;
 pub use test::{TestOptions, test};
+pub(super) use test::{into_memory, ready};
 
 use std::io::{self, Write};
 

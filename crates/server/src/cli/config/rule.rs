@@ -21,15 +21,15 @@ pub(super) enum RuleMatch {
 
 /// A request in the form of forward auth.
 #[derive(Debug)]
-pub(super) struct AuthRequest {
+pub(in crate::cli) struct AuthRequest {
     original: OriginalRequest,
     address: AddressKey,
     value_max: usize,
-    pub(super) headers: HeaderMap,
+    pub(in crate::cli) headers: HeaderMap,
 }
 
 impl AuthRequest {
-    pub(super) fn new(request: &HttpRequest, settings: &Settings) -> Self {
+    pub(in crate::cli) fn new(request: &HttpRequest, settings: &Settings) -> Self {
         let HttpRequest { method, host, path, address, headers } = request.clone();
         // An invalid header cannot be sent to the daemon either.
         let header = |(name, value): (String, String)| {
@@ -44,7 +44,7 @@ impl AuthRequest {
         Self { original, address, headers: fields, value_max: settings.limits.key_max }
     }
 
-    pub(super) fn source(&self) -> KeySource<'_> {
+    pub(in crate::cli) fn source(&self) -> KeySource<'_> {
         let Self { address, original, value_max, .. } = self;
         KeySource { address: *address, original, value_max: *value_max }
     }

@@ -20,7 +20,7 @@ use crate::config::{Loaded, Refused, Request, load};
 use crate::domain::{Code, Descriptor, Domain, Entry, Options, Question, answer};
 use crate::engine::Engine;
 use crate::gates::NoRestore;
-use crate::http::auth::matching_rules;
+use crate::http::auth::{MatchedRule, matching_rules};
 use crate::nearest::hint;
 use crate::spec::{MEMORY, Spec, StoreSpec};
 
@@ -122,7 +122,7 @@ fn play(
 }
 
 /// Replaces all stores by memory: the limits are tested, not the network.
-fn into_memory(spec: &mut Spec) {
+pub(in crate::cli) fn into_memory(spec: &mut Spec) {
     spec.stores.retain(|store| matches!(store, StoreSpec::Memory(_)));
     for policy in &mut spec.policies {
         MEMORY.clone_into(&mut policy.store);
@@ -234,7 +234,7 @@ fn ask_rules(
     let Ok(rules) = matching_rules(&plan, &request.source(), &request.headers) else {
         return Ok(ActualDecision { allowed: false, ..ActualDecision::FREE });
     };
-    let asks: Vec<Ask<'_>> = rules.iter().map(|(ask, key)| Ask { key, ..*ask }).collect();
+    let asks: Vec<Ask<'_>> = rules.iter().map(MatchedRule::ask).collect();
     let all = ready(check_all(&asks, None, Caller::IN_PROCESS))?;
     let decisions: Vec<&Decision> = all.iter().map(|decided| &decided.decision).collect();
     Ok(ActualDecision::of(&decisions))
@@ -270,7 +270,7 @@ fn ask_domain(
 }
 
 /// Returns the result of a future that never waits, as in memory.
-fn ready<T>(answer: impl Future<Output = T>) -> Result<T, String> {
+pub(in crate::cli) fn ready<T>(answer: impl Future<Output = T>) -> Result<T, String> {
     match pin!(answer).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => Ok(answer),
         Poll::Pending => Err("internal error: a test used a store other than memory".to_owned()),

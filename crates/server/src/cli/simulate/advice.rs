@@ -34,11 +34,9 @@ pub(super) fn advise(
         let input = Input::open(arguments).map_err(|failure| failure.message)?;
         Ok(input.source)
     };
-    let progress = Progress::spinner();
-    let mut batches = 0_u64;
-    let found = find(*quota, &arguments.advise, open, |_| {
-        batches += 1;
-        progress.say(|| format!("advice: {batches} batches"));
+    let progress = Progress::new(true);
+    let found = find(*quota, &arguments.advise, open, |source| {
+        progress.show(source.progress(), || "search for the smallest limit".to_owned());
     });
     progress.end();
     let mut all = found.map_err(Failure::failed)?;

@@ -1,6 +1,7 @@
 //! The arguments of `simulate`.
 
 use core::time::Duration;
+use std::path::PathBuf;
 
 use clap::Args;
 use slidegate::{Algorithm, Quota, parse_duration};
@@ -31,6 +32,18 @@ pub(in crate::cli) struct SimulateArguments {
     /// Other limits to try with the first algorithm: 50/minute,100/minute.
     #[arg(long, value_name = "QUOTA", value_parser = parse_quota, value_delimiter = ',')]
     pub(super) what_if: Vec<Quota>,
+    /// Replays the logs through all rules of a configuration file of the daemon, instead of --quota. Several
+    /// files of one configuration are separated by commas.
+    #[arg(
+        long,
+        value_name = "FILE",
+        value_delimiter = ',',
+        conflicts_with_all = ["quotas", "key", "traffic", "algorithms", "what_if", "advise"]
+    )]
+    pub(super) config: Vec<PathBuf>,
+    /// A second configuration file, to compare with that of --config.
+    #[arg(long, value_name = "FILE", value_delimiter = ',', requires = "config")]
+    pub(super) compare: Vec<PathBuf>,
     /// Finds the smallest limit per window of --quota that denies at most a share of the requests or of the
     /// keys: requests=0.1%, keys=1%. Prints the configuration for it.
     #[arg(long, value_name = "GOAL", value_parser = parse_goal, value_delimiter = ',')]

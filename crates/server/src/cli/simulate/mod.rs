@@ -2,16 +2,18 @@
 
 mod advice;
 mod arguments;
+mod config;
 mod progress;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use serde::Serialize;
 use slidegate::{Algorithm, Quota};
 use slidegate_sim::Source;
-use slidegate_sim::read::{Filter, KeyTemplate, LineOptions, LogReader, total_bytes};
+use slidegate_sim::read::{Filter, KeyTemplate, LineOptions, LogReader, ReadCounts, total_bytes};
 use slidegate_sim::replay::{ALGORITHMS, BATCH, Contest, Replay};
-use slidegate_sim::report::{Report, Subject, write_table};
+use slidegate_sim::report::{Report, Subject, write_config_table, write_table};
 use slidegate_sim::traffic::TrafficSpec;
 
 use self::arguments::ReadArguments;
@@ -43,6 +45,25 @@ pub(super) fn run(arguments: &SimulateArguments) -> u8 {
 }
 
 fn simulate(arguments: &SimulateArguments) -> Result<u8, Failure> {
+    if arguments.config.is_empty() {
+        return compare_algorithms(arguments);
+    }
+    let report = config::replay(arguments)?;
+    let mut out = io::stdout().lock();
+    let written = if arguments.json {
+        write_json(&report, &mut out)
+    } else {
+        write_config_table(&report, &mut out)
+    };
+    Ok(super::config::written(written, code_of(&report.counts)))
+}
+
+/// Returns the exit code after a replay that read this much.
+fn code_of(counts: &ReadCounts) -> u8 {
+    if counts.incomplete.is_empty() { exit::OK } else { exit::FAILED }
+}
+
+fn compare_algorithms(arguments: &SimulateArguments) -> Result<u8, Failure> {
     advice::check(arguments)?;
     let Input { mut source, subject, key } = Input::open(arguments)?;
     let algorithms = match arguments.algorithms.as_slice() {
@@ -51,7 +72,7 @@ fn simulate(arguments: &SimulateArguments) -> Result<u8, Failure> {
     };
     let mut replay =
         Replay::new(&contests(arguments, &subject.quotas, &algorithms)).map_err(Failure::usage)?;
-    let progress = Progress::new(&source);
+    let progress = Progress::new(source.progress().is_some());
     let mut batch = Vec::new();
     loop {
         source.fill(&mut batch, BATCH, replay.keys());
@@ -59,30 +80,28 @@ fn simulate(arguments: &SimulateArguments) -> Result<u8, Failure> {
             break;
         }
         replay.play(&batch);
-        progress.show(&source, replay.requests());
+        progress.show(source.progress(), || format!("{} requests", replay.requests()));
     }
     progress.end();
     let counts = source.counts();
     if replay.requests() == 0 {
         return Err(Failure::failed(nothing_to_replay(&counts)));
     }
-    let is_complete = counts.incomplete.is_empty();
     let hits = usize::from(arguments.top);
     let mut report = Report::new(replay.finish(), counts, &subject, algorithms.len(), hits);
     report.advice = advice::advise(arguments, &subject, &key)?;
     let mut out = io::stdout().lock();
     let written =
         if arguments.json { write_json(&report, &mut out) } else { write_table(&report, &mut out) };
-    let code = if is_complete { exit::OK } else { exit::FAILED };
-    Ok(super::config::written(written, code))
+    Ok(super::config::written(written, code_of(&report.counts)))
 }
 
-fn write_json(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+fn write_json(report: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, report)?;
     writeln!(out)
 }
 
-fn nothing_to_replay(counts: &slidegate_sim::read::ReadCounts) -> String {
+fn nothing_to_replay(counts: &ReadCounts) -> String {
     let mut lines = vec![format!(
         "there is no request to replay: of {} lines, {} are unreadable, {} were left out by the filter, \
          {} have no key",
@@ -153,14 +172,18 @@ impl Input {
         if quotas.is_empty() {
             return Err(no_quota());
         }
-        let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
-        let input = match names.as_slice() {
-            [only] => only.clone(),
-            many => format!("{} files", many.len()),
-        };
-        let subject = Subject { input, key: key.to_string(), quotas };
+        let subject = Subject { input: input_name(&paths), key: key.to_string(), quotas };
         let source = Source::logs(reader, key.clone(), filter, total_bytes(&paths));
         Ok(Self { source, subject, key })
+    }
+}
+
+/// The input in words.
+fn input_name(paths: &[PathBuf]) -> String {
+    match paths {
+        [only] if only.as_os_str() == "-" => "standard input".to_owned(),
+        [only] => only.display().to_string(),
+        many => format!("{} files", many.len()),
     }
 }
 

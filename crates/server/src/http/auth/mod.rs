@@ -15,7 +15,8 @@ use core::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use slidegate_gate::{ASKS_MAX, Ask, Caller, check_all};
+use slidegate::Cost;
+use slidegate_gate::{ASKS_MAX, Ask, Caller, Gate, TierId, check_all};
 use slidegate_http::Problem;
 
 pub(crate) use self::key::{KeySource, RuleKey};
@@ -52,7 +53,7 @@ pub(super) async fn authorize(
         value_max: state.settings().key_max,
     };
     let rules = matching_rules(&plan, &source, request.headers())?;
-    let asks: Vec<Ask<'_>> = rules.iter().map(|(ask, key)| Ask { key, ..*ask }).collect();
+    let asks: Vec<Ask<'_>> = rules.iter().map(MatchedRule::ask).collect();
     let waiting = (!options.wait.is_zero()).then(|| state.engine().waiting(options.wait));
     let all = check_all(&asks, waiting.as_ref(), caller).await;
 
@@ -90,14 +91,32 @@ fn problem_field(
     HeaderValue::try_from(body).ok().filter(|value| value.len() <= PROBLEM_FIELD_MAX)
 }
 
+/// A rule that applies to a request.
+#[derive(Debug)]
+pub(crate) struct MatchedRule<'a> {
+    /// The number of the rule in the configuration.
+    pub(crate) place: usize,
+    pub(crate) gate: &'a Gate,
+    pub(crate) key: Vec<u8>,
+    tier: Option<TierId>,
+    cost: Cost,
+}
+
+impl MatchedRule<'_> {
+    /// Returns the check of the request.
+    pub(crate) fn ask(&self) -> Ask<'_> {
+        Ask { gate: self.gate, key: &self.key, tier: self.tier, cost: self.cost }
+    }
+}
+
 /// Returns the checks and keys of all rules that match.
 pub(crate) fn matching_rules<'a>(
     plan: &'a Plan,
     source: &KeySource<'_>,
     headers: &HeaderMap,
-) -> Result<Vec<(Ask<'a>, Vec<u8>)>, ApiError> {
+) -> Result<Vec<MatchedRule<'a>>, ApiError> {
     let mut found = Vec::new();
-    for rule in plan.rules() {
+    for (place, rule) in plan.rules().iter().enumerate() {
         let Ok(matched) = matches(&rule.matches, source.original, headers) else { continue };
         let Some(gate) = plan.gate(&rule.policy) else {
             let detail =
@@ -114,7 +133,7 @@ pub(crate) fn matching_rules<'a>(
         };
         let tier = rule.tier_header.as_deref().and_then(|name| only(headers, name));
         let tier = tier.and_then(|name| gate.tier(name));
-        found.push((Ask { gate, key: &[], tier, cost: rule.cost }, key));
+        found.push(MatchedRule { place, gate, key, tier, cost: rule.cost });
         // A configuration with more rules for one request is invalid.
         if found.len() == ASKS_MAX {
             break;
