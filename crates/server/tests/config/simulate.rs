@@ -108,3 +108,107 @@ fn errors_say_what_is_wrong_and_what_is_allowed() {
         assert!(error.contains(expected), "{arguments:?}: {error}");
     }
 }
+
+#[test]
+fn advice_is_the_smallest_limit_and_its_configuration_is_valid() {
+    let log = log();
+    let report = json(&[
+        log.to_str().unwrap(),
+        "--quota",
+        "10/minute",
+        "--advise",
+        "keys=0,requests=5%",
+        "--json",
+    ]);
+    let folder = tempfile::tempdir().unwrap();
+    for (place, advice) in report["advice"].as_array().unwrap().iter().enumerate() {
+        let quota = advice["quota"].as_str().unwrap();
+        let replay =
+            json(&[log.to_str().unwrap(), "--quota", quota, "--algorithm", "log", "--json"]);
+        assert_eq!(replay["algorithms"][0]["denied"], advice["denied"], "{quota}");
+        assert_eq!(replay["algorithms"][0]["keys_denied"], advice["keys_denied"], "{quota}");
+        let (share, less) = (&advice["denied_share"], &advice["one_less"]);
+        if place == 0 {
+            assert_eq!(advice["keys_denied"], 0);
+            assert!(less["keys_denied"].as_u64().unwrap() > 0);
+        } else {
+            assert!(share.as_f64().unwrap() <= 0.05);
+            assert!(less["denied_share"].as_f64().unwrap() > 0.05);
+        }
+        let file = folder.path().join("advised.yaml");
+        std::fs::write(&file, advice["yaml"].as_str().unwrap()).unwrap();
+        let checked = Command::new(env!("CARGO_BIN_EXE_slidegate"))
+            .args(["config", "check", "--deny-warnings"])
+            .arg(&file)
+            .output()
+            .unwrap();
+        assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
+        // The rules of the advised file deny as many requests.
+        let file = file.to_str().unwrap();
+        let by_file = json(&[log.to_str().unwrap(), "--config", file, "--json"]);
+        assert_eq!(by_file["configs"][0]["denied"], advice["denied"]);
+        assert_eq!(by_file["configs"][0]["rules"][0]["keys_denied"], advice["keys_denied"]);
+    }
+}
+
+#[test]
+fn two_files_are_compared_and_the_page_shows_the_numbers_of_the_json() {
+    let log = log();
+    let log = log.to_str().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, quota: &str, mode: &str| {
+        let text = format!(
+            "slidegate: 1\npolicies:\n  - {{name: api, quotas: [{quota}], mode: {mode}}}\nrules:\n  - {{name: all, \
+             key: [address], policy: api}}\n"
+        );
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (old, new) =
+        (file("old.yaml", "10/minute", "enforce"), file("new.yaml", "20/minute", "enforce"));
+    let page = folder.path().join("report.html");
+    let page = page.to_str().unwrap();
+    let report = json(&[log, "--config", &old, "--compare", &new, "--json", "--html", page]);
+    let denied = |place: usize| report["configs"][place]["denied"].as_u64().unwrap();
+    assert_eq!(denied(0), 31);
+    assert!(denied(1) < denied(0));
+    assert_eq!(report["comparison"]["only_first_denied"], denied(0) - denied(1));
+    assert_eq!(report["comparison"]["only_second_denied"], 0);
+    let html = std::fs::read_to_string(page).unwrap();
+    assert!(html.contains(&format!("<td class=\"number warning\">{}</td>", denied(1))), "{html}");
+
+    let shadow = file("shadow.yaml", "10/minute", "shadow");
+    let report = json(&[log, "--config", &shadow, "--json"]);
+    assert_eq!(report["configs"][0]["denied"], 0);
+    assert_eq!(report["configs"][0]["rules"][0]["would_deny"], 31);
+}
+
+#[test]
+fn the_page_shows_the_numbers_of_the_json_and_refers_to_nothing_outside() {
+    let log = log();
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("report.html");
+    let report = json(&[
+        log.to_str().unwrap(),
+        "--quota",
+        "10/minute",
+        "--what-if",
+        "20/minute",
+        "--json",
+        "--html",
+        page.to_str().unwrap(),
+    ]);
+    let html = std::fs::read_to_string(page).unwrap();
+    for algorithm in report["algorithms"].as_array().unwrap() {
+        let name = algorithm["name"].as_str().unwrap();
+        let row =
+            html.split("<tr>").find(|row| row.contains(&format!("<th scope=\"row\">{name}</th>")));
+        let row = row.unwrap_or_else(|| panic!("no row for {name}"));
+        for field in ["allowed", "denied", "wrongly_allowed", "wrongly_denied", "worst_excess"] {
+            assert!(row.contains(&format!(">{}</td>", algorithm[field])), "{field}: {row}");
+        }
+    }
+    assert!(html.contains("203.0.113.9"));
+    assert!(!html.contains("src=") && !html.contains("<script") && !html.contains("<link"));
+}

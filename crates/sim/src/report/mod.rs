@@ -1,6 +1,7 @@
 //! What a replay found out, for people and for programs.
 
 mod config;
+mod page;
 mod table;
 
 use serde::Serialize;
@@ -9,6 +10,7 @@ use slidegate::Quota;
 pub use self::config::{
     Comparison, ConfigReport, FileReport, RuleDecision, RuleReport, RuleTally, write_config_table,
 };
+pub use self::page::{config_to_html, to_html};
 pub use self::table::write_table;
 use crate::advice::Advice;
 use crate::number::{share, to_float};

@@ -53,6 +53,9 @@ pub(in crate::cli) struct SimulateArguments {
     /// Print the report as JSON.
     #[arg(long)]
     pub(super) json: bool,
+    /// Write the report as one HTML file with plots, in addition to the table or JSON.
+    #[arg(long, value_name = "FILE")]
+    pub(super) html: Option<PathBuf>,
     /// Denied keys to report per algorithm, at most 100.
     #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u16).range(0..=100))]
     pub(super) top: u16,

@@ -13,7 +13,9 @@ use slidegate::{Algorithm, Quota};
 use slidegate_sim::Source;
 use slidegate_sim::read::{Filter, KeyTemplate, LineOptions, LogReader, ReadCounts, total_bytes};
 use slidegate_sim::replay::{ALGORITHMS, BATCH, Contest, Replay};
-use slidegate_sim::report::{Report, Subject, write_config_table, write_table};
+use slidegate_sim::report::{
+    Report, Subject, config_to_html, to_html, write_config_table, write_table,
+};
 use slidegate_sim::traffic::TrafficSpec;
 
 use self::arguments::ReadArguments;
@@ -49,6 +51,7 @@ fn simulate(arguments: &SimulateArguments) -> Result<u8, Failure> {
         return compare_algorithms(arguments);
     }
     let report = config::replay(arguments)?;
+    write_page(arguments, || config_to_html(&report))?;
     let mut out = io::stdout().lock();
     let written = if arguments.json {
         write_json(&report, &mut out)
@@ -90,10 +93,18 @@ fn compare_algorithms(arguments: &SimulateArguments) -> Result<u8, Failure> {
     let hits = usize::from(arguments.top);
     let mut report = Report::new(replay.finish(), counts, &subject, algorithms.len(), hits);
     report.advice = advice::advise(arguments, &subject, &key)?;
+    write_page(arguments, || to_html(&report))?;
     let mut out = io::stdout().lock();
     let written =
         if arguments.json { write_json(&report, &mut out) } else { write_table(&report, &mut out) };
     Ok(super::config::written(written, code_of(&report.counts)))
+}
+
+/// Writes the page if it was asked for.
+fn write_page(arguments: &SimulateArguments, page: impl FnOnce() -> String) -> Result<(), Failure> {
+    let Some(path) = &arguments.html else { return Ok(()) };
+    std::fs::write(path, page())
+        .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))
 }
 
 fn write_json(report: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
