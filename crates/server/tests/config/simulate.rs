@@ -11,6 +11,14 @@ fn log() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../sim/tests/simulate/files/access.log")
 }
 
+/// An empty directory for a test.
+fn folder(name: &str) -> PathBuf {
+    let folder =
+        std::env::temp_dir().join(format!("slidegate-simulate-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
 fn simulate(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_slidegate"));
     command.env_clear().arg("simulate").args(arguments).stdin(Stdio::null()).output().unwrap()
@@ -120,7 +128,7 @@ fn advice_is_the_smallest_limit_and_its_configuration_is_valid() {
         "keys=0,requests=5%",
         "--json",
     ]);
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder("advice");
     for (place, advice) in report["advice"].as_array().unwrap().iter().enumerate() {
         let quota = advice["quota"].as_str().unwrap();
         let replay =
@@ -135,7 +143,7 @@ fn advice_is_the_smallest_limit_and_its_configuration_is_valid() {
             assert!(share.as_f64().unwrap() <= 0.05);
             assert!(less["denied_share"].as_f64().unwrap() > 0.05);
         }
-        let file = folder.path().join("advised.yaml");
+        let file = folder.join("advised.yaml");
         std::fs::write(&file, advice["yaml"].as_str().unwrap()).unwrap();
         let checked = Command::new(env!("CARGO_BIN_EXE_slidegate"))
             .args(["config", "check", "--deny-warnings"])
@@ -155,19 +163,19 @@ fn advice_is_the_smallest_limit_and_its_configuration_is_valid() {
 fn two_files_are_compared_and_the_page_shows_the_numbers_of_the_json() {
     let log = log();
     let log = log.to_str().unwrap();
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder("compare");
     let file = |name: &str, quota: &str, mode: &str| {
         let text = format!(
             "slidegate: 1\npolicies:\n  - {{name: api, quotas: [{quota}], mode: {mode}}}\nrules:\n  - {{name: all, \
              key: [address], policy: api}}\n"
         );
-        let path = folder.path().join(name);
+        let path = folder.join(name);
         std::fs::write(&path, text).unwrap();
         path.to_str().unwrap().to_owned()
     };
     let (old, new) =
         (file("old.yaml", "10/minute", "enforce"), file("new.yaml", "20/minute", "enforce"));
-    let page = folder.path().join("report.html");
+    let page = folder.join("report.html");
     let page = page.to_str().unwrap();
     let report = json(&[log, "--config", &old, "--compare", &new, "--json", "--html", page]);
     let denied = |place: usize| report["configs"][place]["denied"].as_u64().unwrap();
@@ -187,8 +195,8 @@ fn two_files_are_compared_and_the_page_shows_the_numbers_of_the_json() {
 #[test]
 fn the_page_shows_the_numbers_of_the_json_and_refers_to_nothing_outside() {
     let log = log();
-    let folder = tempfile::tempdir().unwrap();
-    let page = folder.path().join("report.html");
+    let folder = folder("page");
+    let page = folder.join("report.html");
     let report = json(&[
         log.to_str().unwrap(),
         "--quota",
