@@ -144,7 +144,11 @@ fn write_hits(lane: &AlgorithmReport, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// Writes rows below a header. The first column is aligned left, the others right.
-pub(super) fn write_columns(
+///
+/// # Errors
+///
+/// Returns the error of `out`.
+pub fn write_columns(
     header: &[&str],
     rows: Vec<Vec<String>>,
     out: &mut dyn Write,
@@ -170,7 +174,7 @@ pub(super) fn write_columns(
 }
 
 /// A number with commas between thousands.
-pub(crate) fn grouped(number: u64) -> String {
+pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {
@@ -183,7 +187,7 @@ pub(crate) fn grouped(number: u64) -> String {
 }
 
 /// A share in percent, with enough digits to see a small one.
-pub(crate) fn percent(share: f64) -> String {
+pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
     match percent {
         0.0 => "0 %".to_owned(),

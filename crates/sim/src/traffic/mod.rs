@@ -6,7 +6,7 @@ use core::f64::consts::TAU;
 
 use slidegate::Quota;
 
-use self::zipf::Zipf;
+pub use self::zipf::Zipf;
 use crate::Random;
 use crate::number::{to_float, to_whole};
 

@@ -7,7 +7,7 @@ use crate::number::to_float;
 ///
 /// The method is rejection-inversion (Hörmann and Derflinger, 1996), which needs no table.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Zipf {
+pub struct Zipf {
     ranks: f64,
     exponent: f64,
     low: f64,
@@ -16,7 +16,8 @@ pub(super) struct Zipf {
 }
 
 impl Zipf {
-    pub(super) fn new(ranks: u64, exponent: f64) -> Self {
+    /// The distribution over `ranks` ranks.
+    pub fn new(ranks: u64, exponent: f64) -> Self {
         let ranks = to_float(ranks);
         let mut zipf = Self { ranks, exponent, low: 0.0, high: 0.0, near: 0.0 };
         zipf.low = zipf.area(1.5) - 1.0;
@@ -38,7 +39,7 @@ impl Zipf {
     }
 
     /// A rank, from 1 on.
-    pub(super) fn draw(&self, random: &mut Random) -> f64 {
+    pub fn draw(&self, random: &mut Random) -> f64 {
         loop {
             let area = self.high + random.unit() * (self.low - self.high);
             let point = self.point(area);
