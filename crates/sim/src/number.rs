@@ -2,7 +2,7 @@
 
 /// Returns the nearest floating-point number.
 #[expect(clippy::cast_precision_loss, reason = "means and charts need no more than 53 bits")]
-pub(crate) fn to_float(whole: u64) -> f64 {
+pub fn to_float(whole: u64) -> f64 {
     whole as f64
 }
 
@@ -12,7 +12,7 @@ pub(crate) fn to_float(whole: u64) -> f64 {
     clippy::cast_sign_loss,
     reason = "the conversion saturates, which is what is wanted"
 )]
-pub(crate) fn to_whole(number: f64) -> u64 {
+pub fn to_whole(number: f64) -> u64 {
     number as u64
 }
 

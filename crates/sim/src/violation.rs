@@ -62,9 +62,35 @@ pub struct Bracket {
 /// assert_eq!(surely_over(&[bracket(2, 5), bracket(60, 62)], 5, 60), None);
 /// ```
 pub fn surely_over(admissions: &[Bracket], limit: u64, window_ns: u64) -> Option<Violation> {
+    let mut worst: Option<Violation> = None;
+    over_windows(admissions, limit, window_ns, |found| {
+        if worst.is_none_or(|worst| found.units > worst.units) {
+            worst = Some(found);
+        }
+    });
+    worst
+}
+
+/// Reports every window over the limit that ends with a bracket, as [`surely_over`] examines them, in the order of
+/// their ends. Windows may overlap.
+///
+/// ```
+/// use slidegate_sim::{Bracket, over_windows};
+///
+/// let bracket = |from_ns, until_ns| Bracket { from_ns, until_ns, units: 5 };
+/// let mut ends = Vec::new();
+/// let brackets = [bracket(3, 5), bracket(60, 62), bracket(63, 64), bracket(130, 131)];
+/// over_windows(&brackets, 5, 60, |found| ends.push(found.until_ns));
+/// assert_eq!(ends, [62, 64]);
+/// ```
+pub fn over_windows(
+    admissions: &[Bracket],
+    limit: u64,
+    window_ns: u64,
+    mut report: impl FnMut(Violation),
+) {
     let mut sorted = admissions.to_vec();
     sorted.sort_unstable_by_key(|bracket| bracket.until_ns);
-    let mut worst: Option<Violation> = None;
     let mut inside = BinaryHeap::new();
     let mut units = 0_u128;
     for bracket in sorted {
@@ -77,12 +103,10 @@ pub fn surely_over(admissions: &[Bracket], limit: u64, window_ns: u64) -> Option
             units -= u128::from(left);
             inside.pop();
         }
-        let fuller = worst.is_none_or(|worst| units > worst.units);
-        if units > u128::from(limit) && fuller {
-            worst = Some(Violation { after_ns, until_ns: bracket.until_ns, units, limit });
+        if units > u128::from(limit) {
+            report(Violation { after_ns, until_ns: bracket.until_ns, units, limit });
         }
     }
-    worst
 }
 
 impl fmt::Display for Violation {

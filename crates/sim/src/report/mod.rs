@@ -11,7 +11,7 @@ pub use self::config::{
     Comparison, ConfigReport, FileReport, RuleDecision, RuleReport, RuleTally, write_config_table,
 };
 pub use self::page::{config_to_html, to_html};
-pub use self::table::write_table;
+pub use self::table::{grouped, percent, write_columns, write_table};
 use crate::advice::Advice;
 use crate::number::{share, to_float};
 use crate::read::{ReadCounts, format_time};
