@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+use super::bench::BenchArguments;
 use super::simulate::SimulateArguments;
 use super::words;
 use crate::config::{Environment, Format, Request};
@@ -43,6 +44,9 @@ pub(super) enum Command {
     /// Replay access logs or generated traffic, and compare what the algorithms would have decided.
     #[command(before_long_help = words::SIMULATE_EXAMPLES)]
     Simulate(Box<SimulateArguments>),
+    /// Send load to a rate limiter: measure rate and latency, and count wrong decisions.
+    #[command(before_long_help = words::BENCH_EXAMPLES)]
+    Bench(Box<BenchArguments>),
     /// Print a completion script for a shell.
     Completions {
         /// The shell.

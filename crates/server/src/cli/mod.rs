@@ -2,6 +2,7 @@
 
 mod arguments;
 mod ask;
+mod bench;
 pub mod config;
 mod redis;
 mod simulate;
@@ -53,6 +54,7 @@ impl Arguments {
             Command::Check(arguments) => ask::run(&arguments),
             Command::Redis(RedisCommand::Sweep(arguments)) => redis::sweep(&arguments),
             Command::Simulate(arguments) => simulate::run(&arguments),
+            Command::Bench(arguments) => bench::run(&arguments),
             Command::Completions { shell } => {
                 let mut command = Self::command();
                 clap_complete::generate(shell, &mut command, "slidegate", &mut io::stdout());

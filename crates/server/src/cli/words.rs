@@ -12,6 +12,8 @@ Examples:
   slidegate check api alice --cost 5          check a request with a running daemon
   slidegate simulate access.log --quota 10/minute --key client
                                               see what a limit would have done
+  slidegate bench http://127.0.0.1:8080 --policy api --quota 100/minute --rate 1000
+                                              measure a limiter, and count its wrong decisions
 ";
 
 pub(super) const SERVE_EXAMPLES: &str = "\
@@ -60,6 +62,18 @@ Examples:
   slidegate simulate --traffic poisson:requests=10000000,keys=1000 --quota 100/minute
 
 Patterns of --traffic: boundary, steady, poisson, zipf, bursts, diurnal, flash-crowd, one-off, brute-force.
+";
+
+pub(super) const BENCH_EXAMPLES: &str = "\
+Examples:
+  slidegate bench http://127.0.0.1:8080 --policy example --quota 10/10s --rate 1000 --for 30s
+  slidegate bench grpc://127.0.0.1:8081 --domain shop --entry user --quota 100/minute
+  slidegate bench resp://127.0.0.1:6380 --policy example --quota 10/10s --distribution zipf
+  slidegate bench redis://127.0.0.1:6379 --quota 100/second --algorithm gcra --rate 2000 --denials 30
+  slidegate bench 'http://127.0.0.1:3000/api?user={key}' --quota 5/second --rate 100 --html report.html
+  slidegate bench http://127.0.0.1:3000/ --header 'x-api-key: {key}' --distribution hot --json
+
+Ctrl-C ends the run and prints what was measured so far. The exit code is 1 if a decision was wrong or missing.
 ";
 
 pub(super) const EXIT_CODES: &str = "\

@@ -1,0 +1,158 @@
+//! `bench`: sends load to a rate limiter and measures it.
+
+mod arguments;
+
+use std::io::{self, IsTerminal, Write};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use slidegate::Policy;
+use slidegate_load::{HttpRequest, KeyChoice, Pace, Plan, Progress, Report, Target};
+
+pub(super) use self::arguments::BenchArguments;
+use self::arguments::Distribution;
+use super::exit;
+
+pub(super) fn run(arguments: &BenchArguments) -> u8 {
+    let (plan, target) = match plan(arguments).and_then(|plan| Ok((plan, target(arguments)?))) {
+        Ok(ready) => ready,
+        Err(message) => return super::failed(&message, exit::USAGE),
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => return super::failed(&error, exit::FAILED),
+    };
+    let bar = progress_bar();
+    let measured = runtime.block_on(async {
+        let stop = async {
+            if tokio::signal::ctrl_c().await.is_err() {
+                // Without the signal, the run ends by its time.
+                core::future::pending::<()>().await;
+            }
+        };
+        slidegate_load::run(plan, &target, stop, |progress| show(bar.as_ref(), &progress)).await
+    });
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    match measured {
+        Ok(report) => print(arguments, &report),
+        Err(error) => {
+            let code = if error.is_unreachable { exit::UNAVAILABLE } else { exit::FAILED };
+            super::failed(&error, code)
+        }
+    }
+}
+
+fn print(arguments: &BenchArguments, report: &Report) -> u8 {
+    let mut out = io::stdout().lock();
+    let mut written = if arguments.json {
+        serde_json::to_writer_pretty(&mut out, report)
+            .map_err(io::Error::from)
+            .and_then(|()| writeln!(out))
+    } else {
+        report.write_table(&mut out)
+    };
+    if let Some(path) = &arguments.html {
+        let command: Vec<String> = std::env::args().skip(1).collect();
+        let page = report.to_html(&format!("slidegate {}", command.join(" ")));
+        let saved = std::fs::write(path, page).map_err(|error| {
+            io::Error::other(format!("cannot write the report to {}: {error}", path.display()))
+        });
+        written = written.and(saved);
+    }
+    let is_well = !report.has_wrong_decisions() && report.failed == 0;
+    super::config::written(written, if is_well { exit::OK } else { exit::FAILED })
+}
+
+fn plan(arguments: &BenchArguments) -> Result<Plan, String> {
+    let keys = match (arguments.denials, arguments.rate, arguments.quotas.first()) {
+        (Some(percent), Some(rate), Some(quota)) => {
+            Plan::keys_for_denials(rate, *quota, percent / 100.0)
+                .map_err(|error| error.to_string())?
+        }
+        _ => arguments.keys,
+    };
+    let keys = match arguments.distribution {
+        Distribution::Uniform => KeyChoice::Uniform(keys),
+        Distribution::Zipf => KeyChoice::Zipf { keys, exponent: arguments.zipf },
+        Distribution::Hot => KeyChoice::Hot { keys, share: arguments.hot / 100.0 },
+    };
+    let plan = Plan {
+        pace: arguments.rate.map_or(Pace::Closed, Pace::Open),
+        duration: arguments.duration,
+        connections: arguments.connections,
+        deadline: arguments.deadline,
+        keys,
+        key_prefix: arguments.key_prefix.clone().unwrap_or_else(fresh_prefix),
+        quotas: arguments.quotas.clone(),
+        tolerance: arguments.tolerance,
+        seed: arguments.seed,
+    };
+    plan.check().map_err(|error| error.to_string())?;
+    Ok(plan)
+}
+
+/// A beginning of keys that no earlier run had.
+fn fresh_prefix() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("bench-{:x}-{:x}-", now.as_micros(), std::process::id())
+}
+
+fn target(arguments: &BenchArguments) -> Result<Target, String> {
+    let BenchArguments { target, policy, headers, .. } = arguments;
+    let needs =
+        |what: &str, example: &str| format!("target {target} needs {what}, such as {example}");
+    match target.split_once("://") {
+        Some(("http", _)) => {
+            let request = match policy {
+                Some(policy) => HttpRequest::api(target, policy, headers),
+                None => HttpRequest::url(target, headers),
+            };
+            Ok(Target::Http(request?))
+        }
+        Some(("grpc", address)) => {
+            let domain =
+                arguments.domain.clone().ok_or_else(|| needs("a domain", "--domain shop"))?;
+            let (address, entry) = (address.to_owned(), arguments.entry.clone());
+            Ok(Target::Grpc { address, domain, entry })
+        }
+        Some(("resp", address)) => {
+            let policy = policy.clone().ok_or_else(|| needs("a policy", "--policy api"))?;
+            Ok(Target::Resp { address: address.to_owned(), policy })
+        }
+        Some(("redis", address)) => {
+            if arguments.quotas.is_empty() {
+                return Err(needs("a limit", "--quota 10/minute"));
+            }
+            let policy = Policy::builder("bench")
+                .quotas(arguments.quotas.iter().copied())
+                .algorithm(arguments.algorithm)
+                .build();
+            policy
+                .and_then(|policy| Target::redis(address, policy, arguments.deadline))
+                .map_err(|error| error.to_string())
+        }
+        _ => Err(format!(
+            "target {target:?} is none of http://HOST:PORT, grpc://HOST:PORT, resp://HOST:PORT and redis://HOST:PORT"
+        )),
+    }
+}
+
+/// A line on standard error, if that is a terminal.
+fn progress_bar() -> Option<ProgressBar> {
+    let style = ProgressStyle::with_template("{spinner} {msg}");
+    let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner());
+    io::stderr().is_terminal().then(|| ProgressBar::new_spinner().with_style(style))
+}
+
+fn show(bar: Option<&ProgressBar>, progress: &Progress) {
+    let Some(bar) = bar else { return };
+    let Progress { elapsed, answered, denied, failed, p99, .. } = progress;
+    bar.set_message(format!(
+        "{:.0} s: {answered} decisions, {denied} denied, {failed} without a decision, p99 {p99:.1?}",
+        elapsed.as_secs_f64()
+    ));
+    bar.tick();
+}
