@@ -4,6 +4,7 @@
 
 mod access;
 mod bad_night;
+mod bench;
 mod bypass;
 #[cfg(feature = "otlp")]
 mod collector;

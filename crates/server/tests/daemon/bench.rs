@@ -1,0 +1,197 @@
+//! `slidegate bench` against real limiters.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+use slidegate_testkit::server::RedisServer;
+
+use crate::process::{Daemon, Folder, output};
+
+const LIMITS: &str = "\
+slidegate: 1
+policies:
+  - name: exact
+    quotas: [20/second]
+  - name: leaky
+    quotas: [20/second]
+    algorithm: fixed
+domains:
+  - domain: shop
+    descriptors:
+      - key: user
+        rate_limit: {unit: second, requests_per_unit: 20}
+";
+
+fn daemon(folder: &Folder) -> Daemon {
+    let config = folder.write("limits.yaml", LIMITS);
+    Daemon::start(&["--config", config.to_str().unwrap()])
+}
+
+/// Runs it with `--json`. Returns the exit code and the report.
+fn bench(arguments: &[&str]) -> (Option<i32>, Value) {
+    let all = [&["bench", "--json", "--connections", "8"], arguments].concat();
+    let output = output(&all);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let report = serde_json::from_slice(&output.stdout);
+    (output.status.code(), report.unwrap_or_else(|error| panic!("{error}: {said}")))
+}
+
+/// Four keys with 50 requests per second each, where 20 may pass.
+const LOAD: [&str; 8] = ["--rate", "200", "--for", "4s", "--quota", "20/second", "--keys", "4"];
+
+fn assert_exact(arguments: &[&str]) {
+    let (code, report) = bench(&[arguments, &LOAD[..]].concat());
+    assert_eq!(code, Some(0), "{report:#}");
+    assert_eq!((&report["requests"], &report["failed"]), (&800.into(), &0.into()), "{report:#}");
+    let wrong = &report["wrong"];
+    assert_eq!(
+        (&wrong["windows_over"], &wrong["windows_under"]),
+        (&0.into(), &0.into()),
+        "{report:#}"
+    );
+    // In any four seconds, a key gets at most 5 windows of 20 and at least 3.
+    let allowed = report["allowed"].as_u64().unwrap();
+    assert!((240..=400).contains(&allowed), "{report:#}");
+}
+
+#[test]
+fn the_exact_log_has_no_wrong_window_over_any_protocol() {
+    let folder = Folder::new("bench-exact");
+    let daemon = daemon(&folder);
+    assert_exact(&[&format!("http://{}", daemon.http), "--policy", "exact"]);
+    assert_exact(&[&format!("resp://{}", daemon.resp), "--policy", "exact"]);
+    assert_exact(&[&format!("grpc://{}", daemon.grpc), "--domain", "shop", "--entry", "user"]);
+}
+
+#[test]
+fn the_exact_log_in_redis_has_no_wrong_window() {
+    let redis = RedisServer::start();
+    assert_exact(&[&format!("redis://{}", redis.address())]);
+}
+
+#[test]
+fn a_fixed_window_is_reported_with_its_wrong_windows() {
+    let folder = Folder::new("bench-leaky");
+    let daemon = daemon(&folder);
+    let target = format!("http://{}", daemon.http);
+    let html = folder.path("report.html");
+    // One key whose requests come fast enough to fill every window at once: two bursts within less than a second.
+    let (code, report) = bench(&[
+        &target,
+        "--policy",
+        "leaky",
+        "--rate",
+        "30",
+        "--for",
+        "5s",
+        "--keys",
+        "1",
+        "--quota",
+        "20/second",
+        "--html",
+        html.to_str().unwrap(),
+    ]);
+    assert_eq!(code, Some(1), "{report:#}");
+    assert!(report["wrong"]["windows_over"].as_u64().unwrap() > 0, "{report:#}");
+    assert_eq!(report["wrong"]["windows_under"], 0, "{report:#}");
+    let page = std::fs::read_to_string(html).unwrap();
+    assert!(page.contains("Wrong decisions") && page.contains("at least"), "{page}");
+}
+
+/// An HTTP server with one connection at a time that answers every request with `reply`, after a stall before the
+/// first one that comes when `stall` is not zero.
+fn server(reply: &'static str, stall: Duration) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        // The first connection is the probe's.
+        for (number, stream) in listener.incoming().enumerate() {
+            let mut stream = stream.unwrap();
+            thread::spawn(move || {
+                let mut buffer = [0; 4096];
+                let mut requests = 0;
+                while stream.read(&mut buffer).is_ok_and(|length| length > 0) {
+                    requests += 1;
+                    if number > 0 && requests == 1 {
+                        thread::sleep(stall);
+                    }
+                    if stream.write_all(reply.as_bytes()).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+const TOO_MANY: &str = "HTTP/1.1 429 Too Many Requests\r\ncontent-length: 0\r\n\r\n";
+
+#[test]
+fn any_url_can_be_measured_and_status_429_is_a_denial() {
+    let target = |reply| format!("http://{}/?user={{key}}", server(reply, Duration::ZERO));
+    let load = ["--rate", "50", "--for", "1s", "--keys", "1", "--quota", "10/second"];
+    // Allows everything: 50 in a second where 10 may pass.
+    let (code, report) = bench(&[&[target(OK).as_str()], &load[..]].concat());
+    assert_eq!((code, &report["allowed"]), (Some(1), &50.into()), "{report:#}");
+    assert_eq!(report["wrong"]["windows_over"], 1, "{report:#}");
+    // Denies everything.
+    let (code, report) = bench(&[&[target(TOO_MANY).as_str()], &load[..]].concat());
+    assert_eq!((code, &report["denied"]), (Some(1), &50.into()), "{report:#}");
+    assert_eq!(report["wrong"]["wrongly_denied"], 50, "{report:#}");
+}
+
+#[test]
+fn requests_that_were_due_during_a_stall_are_measured_from_when_they_were_due() {
+    let target = format!("http://{}/", server(OK, Duration::from_secs(1)));
+    let run = |pace: &[&str]| {
+        let all =
+            [&["bench", "--json", "--connections", "1", "--for", "2s", &target][..], pace].concat();
+        let output = output(&all);
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let open = run(&["--rate", "100"]);
+    // 100 of 200 requests were due during the stall and waited for half a second on average; one was in flight.
+    assert_eq!(open["requests"], 200, "{open:#}");
+    let seconds = |report: &Value, kind: &str, name: &str| report[kind][name].as_f64().unwrap();
+    assert!(seconds(&open, "latency", "p90") > 0.5, "{open:#}");
+    assert!(seconds(&open, "service_time", "p90") < seconds(&open, "latency", "p90"), "{open:#}");
+    assert!(seconds(&open, "service_time", "max") >= 1.0, "{open:#}");
+    // A closed loop omits them.
+    let closed = run(&[]);
+    assert!(seconds(&closed, "latency", "max") >= 1.0, "{closed:#}");
+    assert!(seconds(&closed, "latency", "p50") < 0.5, "{closed:#}");
+}
+
+#[test]
+fn what_cannot_be_measured_is_reported_with_the_reason() {
+    let folder = Folder::new("bench-refused");
+    let daemon = daemon(&folder);
+    let http = format!("http://{}", daemon.http);
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed = ["http", "grpc", "resp", "redis"].map(|scheme| format!("{scheme}://{free}"));
+    for target in &closed {
+        let refused = output(&[
+            "bench", target, "--policy", "p", "--domain", "d", "--quota", "1/second", "--for", "1s",
+        ]);
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(69), "{target}: {said}");
+        assert!(said.contains("cannot reach") && said.contains(&free.to_string()), "{said}");
+    }
+    for (arguments, code, expected) in [
+        (&[http.as_str(), "--policy", "exakt"][..], 1, "exakt"),
+        (&["ftp://host"], 2, "ftp://host"),
+        (&["resp://127.0.0.1:1"], 2, "--policy"),
+        (&["redis://127.0.0.1:1"], 2, "--quota"),
+        (&[&http, "--rate", "0"], 2, "rate"),
+    ] {
+        let refused = output(&[&["bench"], arguments].concat());
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(code), "{said}");
+        assert!(said.contains(expected), "{said}");
+    }
+}
