@@ -83,17 +83,21 @@ pub(crate) enum Connection {
 }
 
 impl Target {
-    /// A Redis server with the scripts of `slidegate-redis`, under a policy.
+    /// A Redis server with the scripts of `slidegate-redis`, under a policy. The URL is as for
+    /// [`slidegate_redis::Redis::single`].
     ///
     /// # Errors
     ///
     /// Returns an error if the address or the policy is wrong.
     pub fn redis(
-        address: &str,
+        url: &str,
         policy: slidegate::Policy,
         deadline: Duration,
     ) -> Result<Self, slidegate::Error> {
-        let limiter = Arc::new(redis_scripts::limiter(address, policy, deadline)?);
+        let limiter = Arc::new(redis_scripts::limiter(url, policy, deadline)?);
+        // Reports must not contain the password.
+        let address = url.split_once("://").map_or(url, |(_, rest)| rest);
+        let address = address.rsplit_once('@').map_or(address, |(_, rest)| rest);
         Ok(Self::Redis { address: address.to_owned(), limiter })
     }
 

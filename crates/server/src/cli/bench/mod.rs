@@ -122,7 +122,7 @@ fn target(arguments: &BenchArguments) -> Result<Target, String> {
             let policy = policy.clone().ok_or_else(|| needs("a policy", "--policy api"))?;
             Ok(Target::Resp { address: address.to_owned(), policy })
         }
-        Some(("redis", address)) => {
+        Some(("redis" | "rediss" | "unix", _)) => {
             if arguments.quotas.is_empty() {
                 return Err(needs("a limit", "--quota 10/minute"));
             }
@@ -131,7 +131,7 @@ fn target(arguments: &BenchArguments) -> Result<Target, String> {
                 .algorithm(arguments.algorithm)
                 .build();
             policy
-                .and_then(|policy| Target::redis(address, policy, arguments.deadline))
+                .and_then(|policy| Target::redis(target, policy, arguments.deadline))
                 .map_err(|error| error.to_string())
         }
         _ => Err(format!(
