@@ -108,6 +108,7 @@ fn observe_all(
         ask.gate.observe(&Observation {
             gate: ask.gate,
             key: ask.key,
+            tier: ask.tier,
             cost: ask.cost,
             decision: Some(&decided.decision),
             outcome: decided.outcome,

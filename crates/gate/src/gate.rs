@@ -113,6 +113,11 @@ impl Gate {
         self.tiers.iter().position(|(known, _)| known == name).map(TierId)
     }
 
+    /// Returns the name of a tier.
+    pub fn tier_name(&self, tier: TierId) -> Option<&str> {
+        self.tiers.get(tier.0).map(|(name, _)| name.as_str())
+    }
+
     /// Returns the names of all tiers.
     pub fn tier_names(&self) -> impl Iterator<Item = &str> {
         self.tiers.iter().map(|(name, _)| name.as_str())
@@ -291,6 +296,7 @@ impl Gate {
         self.observe(&Observation {
             gate: self,
             key: &[],
+            tier: None,
             cost: Cost::ONE,
             decision: None,
             outcome,
@@ -465,6 +471,7 @@ impl Gate {
         self.observe(&Observation {
             gate: self,
             key: request.key,
+            tier: request.tier,
             cost: request.cost,
             decision: Some(&decided.decision),
             outcome: decided.outcome,

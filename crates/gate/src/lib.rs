@@ -45,7 +45,7 @@ pub use events::TraceEvents;
 pub use exposition::{Kind, Page};
 pub use gate::{Decided, Gate, TierId};
 pub use key_part::digest_if_long;
-pub use metrics::Metrics;
+pub use metrics::{Metrics, StoreLabels};
 pub use observe::{Caller, GateOutcome, GuardEvent, Listener, Observation, Observer, catch_panic};
 pub use process::write_process;
 pub use rollout::{Rollout, Share};

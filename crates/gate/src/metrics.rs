@@ -57,10 +57,13 @@ type RegisteredStore = (StoreLabels, Weak<dyn Store>);
 
 /// The labels of a store's metrics.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct StoreLabels {
-    store: Box<str>,
-    policy: Box<str>,
-    algorithm: String,
+pub struct StoreLabels {
+    /// The name of the store.
+    pub store: Box<str>,
+    /// The name of the policy whose state it holds.
+    pub policy: Box<str>,
+    /// The algorithm.
+    pub algorithm: String,
 }
 
 #[derive(Debug, Default)]
@@ -178,7 +181,17 @@ impl Metrics {
         }
     }
 
-    fn write_stores(&self, page: &mut Page) {
+    /// Calls `visit` for every policy and mode, in order, with the counters that the page shows.
+    ///
+    /// `visit` must be fast: no gate can be created meanwhile.
+    pub fn for_each_gate(&self, mut visit: impl FnMut(&Arc<str>, &'static str, &Arc<Counters>)) {
+        for ((policy, mode), entry) in lock(&self.gates).iter() {
+            visit(policy, mode, &entry.counters);
+        }
+    }
+
+    /// Returns the statistics of all stores, ordered by store and policy, as the page shows them.
+    pub fn stores(&self) -> Vec<(StoreLabels, Vec<Stat>)> {
         let alive = {
             let mut stores = lock(&self.stores);
             stores.retain(|_, (_, store)| store.strong_count() > 0);
@@ -198,6 +211,11 @@ impl Metrics {
             }
             is_same
         });
+        stores
+    }
+
+    fn write_stores(&self, page: &mut Page) {
+        let stores = self.stores();
         let mut names: Vec<&Stat> = stores.iter().flat_map(|(_, stats)| stats).collect();
         let mut seen = HashSet::new();
         names.retain(|stat| seen.insert(stat.name));

@@ -9,7 +9,7 @@ use http::HeaderMap;
 use slidegate::{Cost, Decision};
 use slidegate_http::TraceParent;
 
-use crate::gate::Gate;
+use crate::gate::{Gate, TierId};
 
 /// Observes every decision, for audits, traces and custom metrics.
 ///
@@ -74,6 +74,8 @@ pub struct Observation<'a> {
     /// The key, or an empty slice if the request had none. It may be a secret: see
     /// [`Gate::has_secret_keys`].
     pub key: &'a [u8],
+    /// The tier whose quotas applied.
+    pub tier: Option<TierId>,
     /// The units requested.
     pub cost: Cost,
     /// The decision, or `None` if the request was rejected before the store was called.

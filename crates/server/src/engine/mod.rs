@@ -93,7 +93,13 @@ impl Engine {
         let stores = Stores::new(clock);
         let clock = Arc::new(MonotonicClock::new());
         let throttle = AtomicBool::new(restore.open(&throttle_state())?.is_some());
-        let settings = GateSettings { metrics: Arc::default(), observer, clock, throttle };
+        let settings = GateSettings {
+            metrics: Arc::default(),
+            observer,
+            watcher: Mutex::default(),
+            clock,
+            throttle,
+        };
         let statistics = Arc::default();
         let factory = GateFactory::new(spec, &stores, &settings, restore)?;
         let plan = Plan::new(spec, factory, &statistics)?;
@@ -140,6 +146,23 @@ impl Engine {
     pub fn swap(&self, spec: &Spec) -> Result<(), Error> {
         let _turn = self.turn.lock();
         self.replace(spec)
+    }
+
+    /// Reports every decision to `watcher` from now on, or to none.
+    ///
+    /// The gates are made again, so that requests pay nothing while there is no watcher.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Engine::new). The watcher stays as it was.
+    pub fn set_watcher(&self, watcher: Option<Arc<dyn Observer>>) -> Result<(), Error> {
+        let _turn = self.turn.lock();
+        let before = core::mem::replace(&mut *self.settings.watcher.lock(), watcher);
+        let replaced = self.replace(self.plan().spec());
+        if replaced.is_err() {
+            *self.settings.watcher.lock() = before;
+        }
+        replaced
     }
 
     /// Creates the gate of `CL.THROTTLE` if it does not exist yet. It takes a share of the memory, so it

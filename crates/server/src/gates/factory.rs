@@ -4,6 +4,7 @@ use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use slidegate::{Algorithm, Clock, Error, Quota, Store};
 use slidegate_gate::{Gate, GateBuilder, Metrics, Observer, Rollout};
 
@@ -40,6 +41,8 @@ pub struct GateSettings {
     pub metrics: Arc<Metrics>,
     /// Where decisions are reported.
     pub observer: Option<Arc<dyn Observer>>,
+    /// Where decisions are reported too, for as long as someone looks at them.
+    pub watcher: Mutex<Option<Arc<dyn Observer>>>,
     /// Measures the time of decisions.
     pub clock: Arc<dyn Clock>,
     /// Whether `CL.THROTTLE` is used. Its table takes a share of the memory.
@@ -47,6 +50,13 @@ pub struct GateSettings {
 }
 
 impl GateSettings {
+    fn observers(&self) -> Option<Arc<dyn Observer>> {
+        match (self.observer.clone(), self.watcher.lock().clone()) {
+            (Some(observer), Some(watcher)) => Some(Arc::new(vec![observer, watcher])),
+            (observer, watcher) => observer.or(watcher),
+        }
+    }
+
     fn has_throttle(&self) -> bool {
         // Written and read by the one thread that makes a plan, under the engine's lock.
         self.throttle.load(Ordering::Relaxed)
@@ -195,10 +205,10 @@ impl<'a> GateFactory<'a> {
     }
 
     fn build(&self, gate: GateBuilder) -> Result<Gate, Error> {
-        let GateSettings { metrics, observer, clock, .. } = self.shared;
+        let GateSettings { metrics, clock, .. } = self.shared;
         let gate = gate.metrics(metrics).clock(Arc::clone(clock));
-        match observer {
-            Some(observer) => gate.observer(Arc::clone(observer)).build(),
+        match self.shared.observers() {
+            Some(observer) => gate.observer(observer).build(),
             None => gate.build(),
         }
     }

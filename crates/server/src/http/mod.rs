@@ -138,6 +138,8 @@ impl Default for HttpSettings {
 }
 
 impl Handle for HttpState {
+    type Body = Full<Bytes>;
+
     async fn handle(&self, request: &mut Request<Incoming>, peer: &Peer) -> Reply {
         let replied = match route::find(request.method(), request.uri().path()) {
             RouteMatch::Found(Operation::Check, _) => {
@@ -206,7 +208,9 @@ impl<H> ShedLoad<H> {
 }
 
 impl<H: Handle> Handle for ShedLoad<H> {
-    async fn handle(&self, request: &mut Request<Incoming>, peer: &Peer) -> Reply {
+    type Body = H::Body;
+
+    async fn handle(&self, request: &mut Request<Incoming>, peer: &Peer) -> Response<H::Body> {
         let Some(guard) = &self.guard else { return self.handler.handle(request, peer).await };
         // Boxed, so that requests without a guard do not carry it.
         let guarded = async {
@@ -215,7 +219,7 @@ impl<H: Handle> Handle for ShedLoad<H> {
                 Err(after) => {
                     let problem = Problem::overloaded().retry_after(after);
                     let problem = traced(problem, Caller::http(request.headers()));
-                    problem.response(Body::Problem).map(Full::from)
+                    problem.response(Body::Problem).map(|body| Full::from(body).into())
                 }
             }
         };

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use http_body_util::Full;
-use hyper::body::Incoming;
+use hyper::body::{Bytes, Incoming};
 use serde_json::json;
 use slidegate::{Cost, Quota};
 use slidegate_http::{ClientAddress, HopField};
@@ -178,6 +178,8 @@ struct Upstream {
 }
 
 impl Handle for Upstream {
+    type Body = Full<Bytes>;
+
     async fn handle(&self, _: &mut Request<Incoming>, _: &Peer) -> Reply {
         self.served.fetch_add(1, Ordering::Relaxed);
         Response::new(Full::from("served"))

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use http_body_util::Full;
-use hyper::body::Incoming;
+use hyper::body::{Bytes, Incoming};
 use serde_json::json;
 use slidegate::Quota;
 use slidegate_server::http::{
@@ -184,6 +184,8 @@ struct Fragile {
 }
 
 impl Handle for Fragile {
+    type Body = Full<Bytes>;
+
     async fn handle(&self, request: &mut Request<Incoming>, _: &Peer) -> Reply {
         if self.is_calm.load(Ordering::Relaxed) {
             return Response::new(Full::from("calm"));
@@ -219,6 +221,8 @@ struct Patient {
 }
 
 impl Handle for Patient {
+    type Body = Full<Bytes>;
+
     async fn handle(&self, _: &mut Request<Incoming>, _: &Peer) -> Reply {
         self.is_asked.store(true, Ordering::Relaxed);
         self.go_on.notified().await;

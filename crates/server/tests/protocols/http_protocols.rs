@@ -131,6 +131,8 @@ async fn a_certificate_is_replaced_while_it_is_used() {
 struct Verified;
 
 impl Handle for Verified {
+    type Body = Full<Bytes>;
+
     async fn handle(&self, _: &mut Request<Incoming>, peer: &Peer) -> Reply {
         Response::new(Full::from(format!("verified {}", peer.is_verified)))
     }

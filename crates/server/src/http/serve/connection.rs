@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use super::{Connections, Handle, Peer, ServeLimits, TlsConfig};
-use crate::http::{Reply, error};
+use crate::http::error;
 use crate::net::{ActiveRequest, Activity, Ended, ObservedStream, Stop, catch_panic, drive};
 
 /// The state that all connections of a listener share.
@@ -94,9 +94,9 @@ fn exchange<H: Handle, S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
                 let Connection { shared, activity, peer } = &*connection;
                 let _active = ActiveRequest::begin(&**activity);
                 let reply = pin!(shared.handler.handle(&mut request, peer));
-                Ok::<Reply, Infallible>(catch_panic(reply).await.unwrap_or_else(|| {
+                Ok::<_, Infallible>(catch_panic(reply).await.unwrap_or_else(|| {
                     shared.connections.panics.add(1);
-                    error::panicked()
+                    error::panicked().map(H::Body::from)
                 }))
             }
         })

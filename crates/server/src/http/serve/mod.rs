@@ -2,20 +2,21 @@
 
 mod connection;
 
+use core::convert::Infallible;
 use core::future::Future;
 use core::net::SocketAddr;
 use core::time::Duration;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use http::Request;
-use hyper::body::Incoming;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::{Body, Bytes, Incoming};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use self::connection::Shared;
-use super::Reply;
 pub use crate::net::{ConnectionSlot, Connections};
 use crate::net::{ConnectionTimeouts, Stopper, accept_all};
 
@@ -33,6 +34,9 @@ pub struct Peer {
 
 /// Replies to requests.
 pub trait Handle: Send + Sync + 'static {
+    /// The body of replies: [`Full`], unless the handler sends some reply in pieces.
+    type Body: Body<Data = Bytes, Error = Infallible> + From<Full<Bytes>> + Send + 'static;
+
     /// Handles one request. A panic causes a 500 and does not end the connection.
     ///
     /// The request is borrowed because it is large and every layer would move it.
@@ -40,7 +44,7 @@ pub trait Handle: Send + Sync + 'static {
         &self,
         request: &mut Request<Incoming>,
         peer: &Peer,
-    ) -> impl Future<Output = Reply> + Send;
+    ) -> impl Future<Output = Response<Self::Body>> + Send;
 }
 
 /// Bounds on connections. The defaults suit a service behind proxies.

@@ -1,0 +1,72 @@
+//! The configuration that is in use, and the last reload.
+
+use std::time::SystemTime;
+
+use parking_lot::Mutex;
+
+use crate::config::{Loaded, policy_origins, print_config};
+
+/// The configuration that is in use, and the last reload.
+#[derive(Debug)]
+pub struct ConfigView {
+    state: Mutex<ConfigState>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct ConfigState {
+    /// As `--print-config` writes it.
+    pub(super) text: String,
+    /// Where each policy comes from.
+    pub(super) origins: Vec<(String, String)>,
+    pub(super) files: Vec<String>,
+    pub(super) warnings: Vec<String>,
+    pub(super) loaded_at: SystemTime,
+    pub(super) last: Option<LastReload>,
+}
+
+/// The result of the last reload.
+#[derive(Debug, Clone)]
+pub(super) struct LastReload {
+    pub(super) at: SystemTime,
+    pub(super) result: Result<String, String>,
+}
+
+impl ConfigView {
+    /// Shows the configuration that the process was started with.
+    pub fn new(loaded: &Loaded) -> Self {
+        Self { state: Mutex::new(ConfigState::new(loaded)) }
+    }
+
+    /// Shows a configuration that has taken effect.
+    pub fn activated(&self, loaded: &Loaded) {
+        let new = ConfigState::new(loaded);
+        let mut state = self.state.lock();
+        *state = ConfigState { last: state.last.take(), ..new };
+    }
+
+    /// Shows the result of a reload.
+    pub fn reloaded(&self, result: &Result<String, String>) {
+        let last = LastReload { at: SystemTime::now(), result: result.clone() };
+        self.state.lock().last = Some(last);
+    }
+
+    pub(super) fn state(&self) -> ConfigState {
+        self.state.lock().clone()
+    }
+}
+
+impl ConfigState {
+    fn new(loaded: &Loaded) -> Self {
+        let mut text = Vec::new();
+        // Writing to a vector cannot fail.
+        let _ = print_config(loaded, &mut text);
+        Self {
+            text: String::from_utf8_lossy(&text).into_owned(),
+            origins: policy_origins(loaded),
+            files: loaded.files.iter().map(|path| path.display().to_string()).collect(),
+            warnings: loaded.warnings.iter().map(|warning| warning.message.clone()).collect(),
+            loaded_at: SystemTime::now(),
+            last: None,
+        }
+    }
+}

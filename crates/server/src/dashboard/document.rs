@@ -1,0 +1,345 @@
+//! The state document: every number that the page and `slidegate top` show.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Map, Value, json};
+use slidegate::{Quota, Stat, StatValue};
+use slidegate_gate::{Counters, Gate, GateOutcome, StoreLabels};
+
+use super::config_view::ConfigState;
+use super::history::{History, PERCENTILES, Percentiles, Rates, Requests};
+use super::hot_keys::HotKey;
+use super::{Dashboard, charts};
+use crate::engine::Plan;
+use crate::http::Connections;
+
+/// The maximum number of policies in the document, those with the most requests first.
+const POLICIES_MAX: usize = 200;
+/// The maximum number of keys in each list.
+const KEYS_MAX: usize = 50;
+/// Points of the small chart of a policy.
+const SPARK_PARTS: usize = 60;
+
+/// What a client wants to see.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct View {
+    /// The width of charts in pixels; `None` for no charts.
+    pub(super) charts: Option<u32>,
+    /// The policy that the chart of requests shows; `None` for all.
+    pub(super) policy: Option<String>,
+    /// The version of the configuration that the client has.
+    pub(super) config: Option<u64>,
+}
+
+impl View {
+    /// Reads `charts=760&policy=api&config=1700000000000`. Unknown names are ignored.
+    pub(super) fn parse(query: Option<&str>) -> Self {
+        let mut view = Self::default();
+        for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+            match &*name {
+                "charts" => view.charts = value.parse().ok(),
+                "policy" if !value.is_empty() => view.policy = Some(value.into_owned()),
+                "config" => view.config = value.parse().ok(),
+                _ => {}
+            }
+        }
+        view
+    }
+}
+
+/// Writes the document.
+pub(super) fn write(dashboard: &Dashboard, listeners: &[Arc<Connections>], view: &View) -> Value {
+    let plan = arc_swap::Guard::into_inner(dashboard.engine.plan());
+    let config = dashboard.config.as_ref().map(|config| config.state());
+    let history = dashboard.history.lock();
+    let (mut policies, totals) = policies(dashboard, &plan, &history, config.as_ref());
+    let shown = view.policy.as_ref().map(|wanted| {
+        policies.iter().find(|(_, row)| row["name"] == json!(wanted)).and_then(|(id, _)| id.clone())
+    });
+    let charts = view.charts.map(|width| {
+        let rates = match &shown {
+            None => Some(history.all()),
+            Some(id) => id.as_ref().and_then(|(policy, mode)| history.policy(policy, mode)),
+        };
+        json!({
+            "requests": rates.map(|rates| charts::requests(&history, rates, width)),
+            "latency": charts::latency(&history, width),
+        })
+    });
+    policies.truncate(POLICIES_MAX);
+    let stores = dashboard.engine.metrics().stores();
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "now": millis(SystemTime::now()),
+        "uptime": dashboard.started.elapsed().as_secs(),
+        "totals": totals_json(totals, history.all()),
+        "latency": percentiles(history.latency()),
+        "shared_latency": percentiles(history.shared_latency()),
+        "policies": policies.into_iter().map(|(_, row)| row).collect::<Vec<_>>(),
+        "policies_in_all": plan.gates().len(),
+        "memory": memory(&stores, plan.spec().memory().limit),
+        "stores": stores_json(&stores, &plan),
+        "listeners": listeners.iter().map(|listener| listener_json(listener)).collect::<Vec<_>>(),
+        "keys": keys(dashboard),
+        "reloads": {"ok": dashboard.reloads.get("ok"), "failed": dashboard.reloads.get("failed")},
+        "config": config.map(|config| config_json(&config, view)),
+        "charts": charts,
+    })
+}
+
+type PolicyId = (Arc<str>, &'static str);
+
+/// Returns a row for each policy and mode with counters, the busiest first, and the sum of all.
+fn policies(
+    dashboard: &Dashboard,
+    plan: &Plan,
+    history: &History,
+    config: Option<&ConfigState>,
+) -> (Vec<(Option<PolicyId>, Value)>, Requests) {
+    let gates: HashMap<(&str, &str), &Arc<Gate>> =
+        plan.gates().iter().map(|gate| ((gate.name(), gate.mode()), gate)).collect();
+    let mut totals = Requests::default();
+    let mut found: Vec<(PolicyId, Arc<Counters>)> = Vec::new();
+    dashboard.engine.metrics().for_each_gate(|policy, mode, counters| {
+        totals.add(Requests::of(counters));
+        found.push(((Arc::clone(policy), mode), Arc::clone(counters)));
+    });
+    // A policy of an earlier configuration, or with another mode then, is shown if it had requests.
+    found.retain(|((policy, mode), counters)| {
+        gates.contains_key(&(&**policy, *mode)) || Requests::of(counters).sum() > 0
+    });
+    found.sort_by_cached_key(|((policy, _), counters)| {
+        (core::cmp::Reverse(Requests::of(counters).sum()), Arc::clone(policy))
+    });
+    found.truncate(POLICIES_MAX);
+    let rows = found.into_iter().map(|(id, counters)| {
+        let gate = gates.get(&(&*id.0, id.1)).copied();
+        let row = policy_json(&id, gate, &counters, plan, history.policy(&id.0, id.1), config);
+        (Some(id), row)
+    });
+    (rows.collect(), totals)
+}
+
+fn policy_json(
+    (name, mode): &PolicyId,
+    gate: Option<&Arc<Gate>>,
+    counters: &Counters,
+    plan: &Plan,
+    rates: Option<&Rates>,
+    config: Option<&ConfigState>,
+) -> Value {
+    let outcomes = GateOutcome::ALL.into_iter().map(|outcome| (outcome.name().to_owned(), json!(counters.outcome(outcome))));
+    let spec = plan.spec().policy(name);
+    let origin = config.and_then(|config| config.origins.iter().find(|(policy, _)| **policy == **name));
+    let empty = Rates::default();
+    let rates = rates.unwrap_or(&empty);
+    let mut row = json!({
+        "name": &**name,
+        "mode": mode,
+        "requests": requests_json(Requests::of(counters)),
+        "per_second": rates_json(rates),
+        "outcomes": outcomes.collect::<Map<_, _>>(),
+        "degraded": counters.degraded.get(),
+        "waited": counters.waited.get(),
+        "parts": rates.parts(SPARK_PARTS),
+        "is_active": gate.is_some(),
+        "origin": origin.map(|(_, origin)| origin),
+    });
+    if let Some(gate) = gate {
+        row["quotas"] = quotas(gate.quotas(None));
+        row["algorithm"] = json!(gate.store().policy().algorithm().to_string());
+        row["percent"] = json!(spec.map_or(100, |spec| spec.enforce_percent));
+        row["tiers"] = json!(gate.tier_names().collect::<Vec<_>>());
+        row["store"] = json!(plan.stores().iter().find(|(_, store)| Arc::ptr_eq(store, gate.store())).map(|(id, _)| &id.store));
+        row["is_available"] = json!(gate.store().is_available());
+        row["secret_keys"] = json!(gate.has_secret_keys());
+    }
+    if let Some(candidate) = spec.and_then(|spec| spec.candidate.as_ref()) {
+        let denied = |would_deny: bool, is_denied: bool| {
+            let outcomes = GateOutcome::ALL.into_iter();
+            let wanted = outcomes.filter(|outcome| (outcome.is_rejected() || *outcome == GateOutcome::ShadowDenied) == is_denied);
+            wanted.map(|outcome| counters.candidate(outcome, would_deny)).sum::<u64>()
+        };
+        row["candidate"] = json!({
+            "quotas": quotas(&candidate.quotas),
+            "algorithm": candidate.algorithm.to_string(),
+            "would_deny": counters.candidate_denied(),
+            "newly_denied": denied(true, false),
+            "newly_allowed": denied(false, true),
+        });
+    }
+    row
+}
+
+fn requests_json(requests: Requests) -> Value {
+    let Requests { allowed, denied, would_be_denied } = requests;
+    json!({"allowed": allowed, "denied": denied, "would_be_denied": would_be_denied})
+}
+
+fn rates_json(rates: &Rates) -> Value {
+    let [allowed, denied, would_be_denied] = rates.current();
+    json!({"allowed": allowed, "denied": denied, "would_be_denied": would_be_denied})
+}
+
+fn totals_json(requests: Requests, rates: &Rates) -> Value {
+    json!({"requests": requests_json(requests), "per_second": rates_json(rates)})
+}
+
+fn percentiles(latency: Percentiles) -> Value {
+    let named = PERCENTILES.into_iter().zip(latency);
+    let seconds = |nanos: Option<u64>| nanos.map(|nanos| Duration::from_nanos(nanos).as_secs_f64());
+    named.map(|((name, _), nanos)| (name.to_owned(), json!(seconds(nanos)))).collect::<Map<_, _>>().into()
+}
+
+pub(super) fn quotas(quotas: &[Quota]) -> Value {
+    let quota = |quota: &Quota| {
+        json!({"limit": quota.limit(), "window": quota.window().as_secs_f64(), "text": quota.to_string()})
+    };
+    quotas.iter().map(quota).collect()
+}
+
+/// Sums what all stores in memory report.
+fn memory(stores: &[(StoreLabels, Vec<Stat>)], budget: usize) -> Value {
+    let sum = |name: &str| -> u64 {
+        let stats = stores.iter().flat_map(|(_, stats)| stats).filter(|stat| stat.name == name);
+        stats.map(|stat| whole(stat.value)).sum()
+    };
+    json!({
+        "keys": sum("rate_limit_keys"),
+        "bytes": sum("rate_limit_memory_bytes"),
+        "budget": budget,
+        "evictions": sum("rate_limit_evictions_total"),
+        "overflowed": sum("rate_limit_overflowed_total"),
+        "expired": sum("rate_limit_swept_total"),
+        "blocked": sum("rate_limit_blocked_keys"),
+        "waiters": sum("rate_limit_waiters"),
+    })
+}
+
+/// Writes what each store reports, under the names of `/metrics`: the sum over its policies.
+fn stores_json(stores: &[(StoreLabels, Vec<Stat>)], plan: &Plan) -> Value {
+    let mut all: BTreeMap<&str, (Map<String, Value>, usize)> = BTreeMap::new();
+    for (labels, stats) in stores {
+        let (sums, policies) = all.entry(&labels.store).or_default();
+        *policies += 1;
+        for stat in stats {
+            let name = match stat.label {
+                Some((_, label)) => format!("{}.{label}", stat.name),
+                None => stat.name.to_owned(),
+            };
+            let before = if stat.is_shared { 0.0 } else { sums.get(&name).and_then(Value::as_f64).unwrap_or(0.0) };
+            let value = match stat.value {
+                StatValue::Time(time) => json!(before.max(time.as_secs_f64())),
+                StatValue::Count(_) | StatValue::Gauge(_) => {
+                    let before = sums.get(&name).filter(|_| !stat.is_shared).and_then(Value::as_u64);
+                    json!(before.unwrap_or(0).saturating_add(whole(stat.value)))
+                }
+                // The sum of shares has no meaning.
+                _ => continue,
+            };
+            sums.insert(name, value);
+        }
+    }
+    let available = |name: &str| {
+        let mut of_store = plan.stores().iter().filter(|(id, _)| id.store == name);
+        of_store.all(|(_, store)| store.is_available())
+    };
+    let is_memory = |name: &str| {
+        plan.stores().iter().any(|(id, store)| id.store == name && store.in_process().is_some())
+    };
+    let store = |(name, (stats, policies)): (&str, (Map<String, Value>, usize))| {
+        json!({
+            "name": name, "policies": policies, "stats": stats,
+            "is_memory": is_memory(name), "is_available": available(name),
+        })
+    };
+    all.into_iter().map(store).collect()
+}
+
+fn whole(value: StatValue) -> u64 {
+    match value {
+        StatValue::Count(value) | StatValue::Gauge(value) => value,
+        _ => 0,
+    }
+}
+
+fn listener_json(listener: &Connections) -> Value {
+    json!({
+        "name": listener.name(),
+        "open": listener.open(),
+        "max": listener.max(),
+        "accepted": listener.accepted.get(),
+        "refused": listener.refused.get(),
+        "failed": listener.failed.get(),
+        "cut": listener.cut.get(),
+        "panics": listener.panics.get(),
+    })
+}
+
+fn keys(dashboard: &Dashboard) -> Value {
+    let keys = |keys: Vec<HotKey>| keys.iter().map(key_json).collect::<Vec<_>>();
+    json!({
+        "recorded_one_in": dashboard.hot_keys.stride(),
+        "hottest": keys(dashboard.hot_keys.hottest(KEYS_MAX)),
+        "closest": keys(dashboard.hot_keys.closest(KEYS_MAX)),
+    })
+}
+
+fn key_json(key: &HotKey) -> Value {
+    let HotKey { id, count, error, state } = key;
+    json!({
+        "id": format!("{id:016x}"),
+        "policy": state.policy,
+        "tier": state.tier,
+        "key": shown_key(&state.key, *id, state.is_secret || state.is_cut),
+        "is_digest": state.is_secret || state.is_cut,
+        "requests": count,
+        "error": error,
+        "per_second": state.rate,
+        "denied_per_second": state.denied_rate,
+        "limit": state.limit,
+        "remaining": state.remaining,
+        "is_over": state.is_over,
+    })
+}
+
+/// Returns the text of a key. Bytes that are not text are written as `\x00`.
+pub(super) fn shown_key(key: &[u8], id: u64, is_hidden: bool) -> String {
+    if is_hidden {
+        return format!("hash:{id:016x}");
+    }
+    let mut text = String::with_capacity(key.len());
+    for chunk in key.utf8_chunks() {
+        for letter in chunk.valid().chars() {
+            if letter.is_control() { text.extend(letter.escape_default()) } else { text.push(letter) }
+        }
+        for byte in chunk.invalid() {
+            text.extend(core::ascii::escape_default(*byte).map(char::from));
+        }
+    }
+    text
+}
+
+fn config_json(config: &ConfigState, view: &View) -> Value {
+    let version = millis(config.loaded_at);
+    let last = config.last.as_ref().map(|last| {
+        let (is_ok, message) = match &last.result {
+            Ok(message) => (true, message),
+            Err(error) => (false, error),
+        };
+        json!({"at": millis(last.at), "ok": is_ok, "message": message})
+    });
+    // It rarely changes and may be long.
+    let text = (view.config != Some(version)).then_some(&config.text);
+    json!({
+        "version": version, "files": config.files, "warnings": config.warnings, "last_reload": last,
+        "text": text,
+    })
+}
+
+pub(super) fn millis(time: SystemTime) -> u64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,146 @@
+//! One key: its window, and its reset.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use slidegate::{Cost, ErrorKind};
+use slidegate_gate::{Gate, TierId};
+
+use super::document::{millis, quotas, shown_key};
+use super::{Dashboard, charts};
+use crate::http::error::{ApiError, ApiErrorKind};
+
+/// The maximum number of requests in the reply, the latest ones.
+const EVENTS_MAX: usize = 2000;
+
+/// Names a key: by the id in the state document, or by policy and text.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct KeyName<'a> {
+    #[serde(borrow, default)]
+    id: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    policy: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    key: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    tier: Option<Cow<'a, str>>,
+    /// The width of the chart in pixels.
+    #[serde(default)]
+    width: Option<u32>,
+}
+
+/// A key that was found.
+struct Found {
+    gate: Arc<Gate>,
+    tier: Option<TierId>,
+    key: Vec<u8>,
+    id: u64,
+    is_secret: bool,
+}
+
+impl KeyName<'_> {
+    fn find(&self, dashboard: &Dashboard) -> Result<Found, ApiError> {
+        let plan = dashboard.engine.plan();
+        let gate = |name: &str| {
+            let found = plan.gates().iter().find(|gate| gate.name() == name);
+            found.map(Arc::clone).ok_or_else(|| {
+                let known = plan.gates().iter().map(|gate| gate.name());
+                ApiError::unknown(ApiErrorKind::UnknownPolicy, &"policy", name, known)
+            })
+        };
+        if let Some(id) = &self.id {
+            let found = u64::from_str_radix(id, 16).ok().and_then(|id| dashboard.hot_keys.find(id));
+            let state = found.filter(|found| !found.state.is_cut).map(|found| (found.id, found.state));
+            let Some((id, state)) = state else {
+                let detail = "this key is not among the most frequent ones any more: look it up by its policy and its text";
+                return Err(ApiError::new(ApiErrorKind::UnknownPath, detail));
+            };
+            let gate = gate(&state.policy)?;
+            let tier = state.tier.as_deref().and_then(|tier| gate.tier(tier));
+            return Ok(Found { gate, tier, key: state.key, id, is_secret: state.is_secret });
+        }
+        let (Some(policy), Some(key)) = (&self.policy, &self.key) else {
+            return Err(ApiError::malformed("name the key: send `id`, or `policy` and `key`"));
+        };
+        let gate = gate(policy)?;
+        let tier = self.tier.as_deref().filter(|tier| !tier.is_empty());
+        let tier = match tier {
+            None => None,
+            Some(name) => Some(gate.tier(name).ok_or_else(|| {
+                ApiError::unknown(ApiErrorKind::UnknownTier, &"tier", name, gate.tier_names())
+            })?),
+        };
+        let (key, is_secret) = (key.as_bytes().to_vec(), gate.has_secret_keys());
+        let id = dashboard.hot_keys.id(policy, &key);
+        Ok(Found { gate, tier, key, id, is_secret })
+    }
+}
+
+/// Describes the window of a key.
+pub(super) async fn show(dashboard: &Dashboard, name: &KeyName<'_>) -> Result<Value, ApiError> {
+    let Found { gate, tier, key, id, is_secret } = name.find(dashboard)?;
+    let usage = gate.usage(&key, tier).await?;
+    let decision = gate.peek(&key, tier, Cost::ONE).await?;
+    let events = match gate.history(&key, tier).await {
+        Ok(events) => Some(events),
+        Err(error) if error.kind() == ErrorKind::Unsupported => None,
+        Err(error) => return Err(error.into()),
+    };
+    let now = millis(SystemTime::now());
+    let at = |event: &slidegate::Event| event.at.as_secs_f64() * 1000.0;
+    let rows = gate.quotas(tier).iter().zip(decision.quotas()).enumerate();
+    let width = name.width.unwrap_or(640);
+    let rows: Vec<Value> = rows
+        .map(|(index, (quota, state))| {
+            let events = events.as_ref().map(|events| {
+                events.iter().map(|event| (at(event), event.units)).collect::<Vec<_>>()
+            });
+            json!({
+                "limit": quota.limit(),
+                "window": quota.window().as_secs_f64(),
+                "text": quota.to_string(),
+                "used": usage.units(index),
+                "remaining": state.remaining(),
+                "retry_after": state.retry_after().duration().map(|time| time.as_secs_f64()),
+                "reset_after": state.reset_after().as_secs_f64(),
+                "chart": events.map(|events| charts::window(quota, &events, charts::time(now), width)),
+            })
+        })
+        .collect();
+    let left_out = events.as_ref().map_or(0, |events| events.len().saturating_sub(EVENTS_MAX));
+    let events = events.map(|events| {
+        events.iter().skip(left_out).map(|event| json!([at(event), event.units])).collect::<Vec<_>>()
+    });
+    Ok(json!({
+        "id": format!("{id:016x}"),
+        "policy": gate.name(),
+        "mode": gate.mode(),
+        "tier": tier.and_then(|tier| gate.tier_name(tier)),
+        "key": shown_key(&key, id, is_secret),
+        "is_digest": is_secret,
+        "now": now,
+        "is_allowed": decision.is_allowed() && !decision.is_shadow_denied(),
+        "is_enforced": gate.is_enforced(&key),
+        "is_blocked": decision.is_blocked(),
+        "remaining": decision.remaining(),
+        "retry_after": decision.retry_after().duration().map(|time| time.as_secs_f64()),
+        "reset_after": decision.reset_after().as_secs_f64(),
+        "quotas": rows,
+        "policy_quotas": quotas(gate.quotas(tier)),
+        "events": events,
+        "left_out": left_out,
+    }))
+}
+
+/// Removes what counts against a key.
+pub(super) async fn reset(dashboard: &Dashboard, name: &KeyName<'_>) -> Result<Value, ApiError> {
+    let Found { gate, key, id, is_secret, .. } = name.find(dashboard)?;
+    let existed = gate.reset(&key).await?;
+    let shown = shown_key(&key, id, is_secret);
+    tracing::info!(policy = gate.name(), key = shown, existed, "reset a key from the dashboard");
+    Ok(json!({"policy": gate.name(), "key": shown, "reset": existed}))
+}
