@@ -6,6 +6,7 @@ pub mod access;
 pub mod admin;
 pub mod cli;
 pub mod config;
+pub mod dashboard;
 pub mod domain;
 pub mod engine;
 pub mod gates;

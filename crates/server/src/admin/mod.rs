@@ -11,7 +11,7 @@ use std::sync::Arc;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Request, Response};
 use http_body_util::Full;
-use hyper::body::Incoming;
+use hyper::body::{Bytes, Incoming};
 use serde_json::json;
 
 pub use self::access::{Access, may_listen};
@@ -21,16 +21,45 @@ pub use self::state::{AdminState, MetricsSource, Reload, TextPage};
 use slidegate_gate::Caller;
 pub use slidegate_gate::{Kind, Page};
 
+use crate::dashboard::{self, DashboardBody};
 use crate::http::error::{ApiError, ApiErrorKind};
 use crate::http::{Handle, Peer, Reply, reply};
 
 impl Handle for AdminState {
-    async fn handle(&self, request: &mut Request<Incoming>, peer: &Peer) -> Reply {
-        match handle(self, request, peer).await {
-            Ok(reply) => reply,
-            Err(error) => error.reply(Caller::http(request.headers())),
+    type Body = DashboardBody;
+
+    async fn handle(
+        &self,
+        request: &mut Request<Incoming>,
+        peer: &Peer,
+    ) -> Response<DashboardBody> {
+        let replied = match handle_dashboard(self, request, peer).await {
+            Some(replied) => replied,
+            None => handle(self, request, peer).await.map(|reply| reply.map(DashboardBody::from)),
+        };
+        replied.unwrap_or_else(|error| {
+            error.reply(Caller::http(request.headers())).map(DashboardBody::from)
+        })
+    }
+}
+
+async fn handle_dashboard(
+    state: &AdminState,
+    request: &mut Request<Incoming>,
+    peer: &Peer,
+) -> Option<Result<Response<DashboardBody>, ApiError>> {
+    let dashboard = state.dashboard.as_ref()?;
+    let path = request.uri().path();
+    let is_public = dashboard::is_public(path);
+    if !is_public {
+        if !path.starts_with("/dashboard/") {
+            return None;
+        }
+        if let Err(error) = state.access.check(peer, request.uri(), request.headers()) {
+            return Some(Err(error));
         }
     }
+    dashboard::handle(dashboard, &state.listeners, request).await
 }
 
 /// Serves metrics on every path, and nothing else.
@@ -38,6 +67,8 @@ impl Handle for AdminState {
 pub struct MetricsOnly(pub Arc<AdminState>);
 
 impl Handle for MetricsOnly {
+    type Body = Full<Bytes>;
+
     async fn handle(&self, request: &mut Request<Incoming>, _: &Peer) -> Reply {
         match read_only(request) {
             Ok(()) => text(METRICS_TYPE, metrics::write(&self.0)),

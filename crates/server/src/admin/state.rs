@@ -5,6 +5,7 @@ use core::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
 use super::{Access, Page, ResultCounts};
+use crate::dashboard::Dashboard;
 use crate::engine::Engine;
 use crate::http::Connections;
 
@@ -29,6 +30,8 @@ pub struct AdminState {
     pub reloads: Arc<ResultCounts>,
     /// `None` without a configuration file.
     pub reload: Option<Reload>,
+    /// The dashboard, if the listener has one.
+    pub dashboard: Option<Arc<Dashboard>>,
     /// Further metrics.
     pub sources: Vec<MetricsSource>,
     /// Further text pages, by path.
@@ -46,6 +49,7 @@ impl AdminState {
             listeners: Vec::new(),
             reloads: reloads(),
             reload: None,
+            dashboard: None,
             sources: Vec::new(),
             pages: Vec::new(),
             is_ending: Arc::default(),

@@ -30,7 +30,7 @@ pub(crate) use envoy::list_directory;
 pub use format::Format;
 pub use headers::{DenialBody, HeaderSettings, PartitionSecret, RateLimitForm, ResetForm};
 pub use load::{Loaded, Refused, Request, load};
-pub use print::{print_config, print_config_json, yaml_to_json};
+pub use print::{policy_origins, print_config, print_config_json, yaml_to_json};
 pub use reference::reference;
 pub use schema::schema;
 pub use settings::{

@@ -48,6 +48,17 @@ pub fn print_config_json(loaded: &Loaded, out: &mut dyn Write) -> Result<(), io:
     writeln!(out, "{}", Json::Object(whole))
 }
 
+/// Returns the origin of every policy: `file slidegate.yaml:3:5`.
+pub fn policy_origins(loaded: &Loaded) -> Vec<(String, String)> {
+    let Some(Shape::List(items)) = loaded.tree.get("policies").map(|node| &node.kind) else {
+        return Vec::new();
+    };
+    let named = items.iter().filter_map(|item| {
+        Some((item.get("name")?.as_scalar()?.text.clone(), origin_of(item, loaded)))
+    });
+    named.collect()
+}
+
 impl Loaded {
     /// Returns the paths of settings whose values differ from those of another configuration and
     /// that are read only at the start.

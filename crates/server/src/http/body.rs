@@ -8,25 +8,25 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Bytes, Incoming};
 use tokio::time::timeout;
 
-use super::HttpSettings;
 use super::error::{ApiError, ApiErrorKind, shown};
 
 pub(super) const JSON: &str = "application/json";
 
-/// Reads a body whose type is JSON.
-pub(super) async fn read_json(
+/// Reads a body whose type is JSON, of at most `max` bytes. `body_timeout` is for HTTP/2.
+pub(crate) async fn read_json(
     request: &mut Request<Incoming>,
-    settings: &HttpSettings,
+    max: usize,
+    body_timeout: Duration,
 ) -> Result<Bytes, ApiError> {
     check_type(request)?;
-    read_any(request, settings, settings.body_max).await
+    read_any(request, max, body_timeout).await
 }
 
 /// Reads a body of any type and at most `max` bytes.
 pub(super) async fn read_any(
     request: &mut Request<Incoming>,
-    settings: &HttpSettings,
     max: usize,
+    body_timeout: Duration,
 ) -> Result<Bytes, ApiError> {
     let is_http2 = request.version() == Version::HTTP_2;
     let body = request.body_mut();
@@ -35,8 +35,8 @@ pub(super) async fn read_any(
         return read(body, max).await;
     }
     // A slow body does not block other requests of an HTTP/2 connection, so it has its own timeout.
-    let read = Box::pin(timeout(settings.body_timeout, read(body, max)));
-    read.await.unwrap_or_else(|_| Err(slow(settings.body_timeout)))
+    let read = Box::pin(timeout(body_timeout, read(body, max)));
+    read.await.unwrap_or_else(|_| Err(slow(body_timeout)))
 }
 
 /// Requires `application/json`, so that a form on another site cannot send a request: browsers send

@@ -37,7 +37,7 @@ pub(super) async fn handle(
     settings.names.check(request.uri(), request.headers())?;
     settings.access.check_headers(Scope::Check, request.headers())?;
     let may_give_back = settings.access.check_headers(Scope::Change, request.headers());
-    let body = body::read_any(request, settings, settings.message_max).await?;
+    let body = body::read_any(request, settings.message_max, settings.body_timeout).await?;
     let caller = Caller::http(request.headers());
     Ok(Some(reply(
         domain::json(

@@ -44,6 +44,7 @@ pub(crate) enum ApiErrorKind {
     NotReloaded,
     Failed,
     StoreFailed,
+    Busy,
 }
 
 impl ApiErrorKind {
@@ -60,7 +61,7 @@ impl ApiErrorKind {
             Self::Unsupported => StatusCode::CONFLICT,
             Self::NotReloaded => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Failed => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::StoreFailed => StatusCode::SERVICE_UNAVAILABLE,
+            Self::StoreFailed | Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -84,7 +85,8 @@ impl ApiErrorKind {
             | Self::WrongMethod
             | Self::Slow
             | Self::NotJson
-            | Self::Failed => return None,
+            | Self::Failed
+            | Self::Busy => return None,
         })
     }
 

@@ -26,6 +26,7 @@ use slidegate_gate::{ASKS_MAX, Caller};
 use slidegate_http::{Body, ClientAddress, Problem};
 use slidegate_tower::OverloadGuard;
 
+pub(crate) use self::body::read_json;
 use self::error::{ApiError, ApiErrorKind};
 use self::reply::traced;
 use self::route::{Operation, RouteMatch};

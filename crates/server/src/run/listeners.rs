@@ -21,6 +21,7 @@ use super::tls::{GRPC, HTTP, PLAIN, ReloadableTls};
 use crate::access::{Access, HostNames, Reach, SharedRules, is_loopback};
 use crate::admin::{Access as AdminAccess, AdminState, MetricsOnly, MetricsSource, may_listen};
 use crate::config::{EnvoySettings, Loaded, OverloadSettings, Settings, TlsSettings};
+use crate::dashboard::Dashboard;
 use crate::domain;
 use crate::engine::Engine;
 use crate::grpc::{self, GrpcLimits, Health};
@@ -139,7 +140,9 @@ impl Listeners {
             line("Redis protocol", resp.to_string());
         }
         if let Some(admin) = address(self.admin.as_ref().map(|(listener, _)| listener)) {
-            line("admin", format!("http://{admin}/metrics"));
+            let scheme = if loaded.settings.admin.tls.is_some() { "https" } else { "http" };
+            line("dashboard", format!("{scheme}://{admin}/dashboard"));
+            line("admin", format!("{scheme}://{admin}/metrics"));
         }
         if let Some(metrics) = address(self.metrics.as_ref()) {
             line("metrics alone", format!("http://{metrics}/metrics"));
@@ -212,7 +215,12 @@ impl Listeners {
         let of_admin = admin.is_some().then(|| pool("admin", budget.admin));
         let of_metrics =
             self.metrics.is_some().then(|| pool("metrics", budget.admin.min(budget.data)));
-        let state = Arc::new(AdminState { sources, ..admin_state(access, &services, all) });
+        let dashboard = admin.is_some().then(|| dashboard(&services));
+        if let Some(dashboard) = &dashboard {
+            tasks.spawn(Arc::clone(dashboard).run(stop.clone()));
+        }
+        let state = admin_state(access, &services, all);
+        let state = Arc::new(AdminState { sources, dashboard, ..state });
         if let (Some(listener), Some(connections)) = (admin, of_admin) {
             let server = server(listener, Arc::clone(&state), settings, connections);
             tasks.spawn(server.serve(stop.clone().wait()));
@@ -277,6 +285,15 @@ fn admin_state(
         is_ending: Arc::clone(services.is_ending),
         ..AdminState::new(Arc::clone(services.engine), access)
     }
+}
+
+fn dashboard(services: &Services<'_>) -> Arc<Dashboard> {
+    Dashboard::new(
+        Arc::clone(services.engine),
+        Some(Arc::clone(services.reloader.view())),
+        Arc::clone(services.reloader.reloads()),
+        Arc::clone(services.is_ending),
+    )
 }
 
 pub(super) fn guard(settings: &OverloadSettings) -> Result<Option<OverloadGuard>, String> {

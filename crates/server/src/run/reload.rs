@@ -10,6 +10,7 @@ use super::watch::{INTERVAL, QUIET_LOOKS, Stamps, Watched};
 use crate::access::SharedRules;
 use crate::admin::{Access as AdminAccess, ResultCounts, reloads};
 use crate::config::{Loaded, Refused, Settings};
+use crate::dashboard::ConfigView;
 use crate::engine::Engine;
 
 /// Loads the configuration again.
@@ -43,6 +44,7 @@ pub(super) struct Reloader {
     watched: Mutex<Watched>,
     secrets: Secrets,
     reloads: Arc<ResultCounts>,
+    view: Arc<ConfigView>,
     /// One at a time, so that an older configuration never overtakes a newer one.
     turn: Mutex<()>,
 }
@@ -58,7 +60,8 @@ impl Reloader {
         let watched = Mutex::new(Watched::new(loaded.files.clone(), loaded.dotfiles));
         let started_with = loaded.clone();
         let (reloads, turn) = (reloads(), Mutex::default());
-        Self { engine, load: Box::new(load), started_with, watched, secrets, reloads, turn }
+        let view = Arc::new(ConfigView::new(loaded));
+        Self { engine, load: Box::new(load), started_with, watched, secrets, reloads, view, turn }
     }
 
     /// Reloads once. Returns a message for the operator.
@@ -66,6 +69,7 @@ impl Reloader {
         let _turn = self.turn.lock();
         let done = self.try_reload();
         self.reloads.note(&done);
+        self.view.reloaded(&done);
         done
     }
 
@@ -77,6 +81,7 @@ impl Reloader {
         }
         self.engine.swap(&loaded.spec).map_err(|error| error.to_string())?;
         self.secrets.replace_tokens(&loaded.settings);
+        self.view.activated(&loaded);
         let waiting = loaded.settings_changed_since(&self.started_with);
         if waiting.is_empty() {
             return Ok(format!("active: {}", loaded.spec.counts()));
@@ -145,6 +150,11 @@ impl Reloader {
             Some((last, looks)) if last == stamps => Look::Wait(Some((stamps, looks + 1))),
             _ => Look::Wait(Some((stamps, 0))),
         }
+    }
+
+    /// What is shown of the configuration.
+    pub(super) fn view(&self) -> &Arc<ConfigView> {
+        &self.view
     }
 
     /// Counts of reloads.
