@@ -8,6 +8,7 @@ mod bench;
 mod bypass;
 #[cfg(feature = "otlp")]
 mod collector;
+mod dashboard;
 mod drop_in;
 mod floods;
 mod outage;

@@ -6,12 +6,14 @@
 //! * [`Cluster`] and [`Sentinel`]: several servers with failover.
 //! * [`ReverseProxy`]: nginx, HAProxy, Caddy, Envoy.
 //! * [`Proxy`]: delays, cuts and black holes between a client and a server.
+//! * [`Browser`]: Chromium, for tests of pages.
 //! * [`PythonTool`]: test tools from Python packages.
 //! * [`poll`] and [`poll_async`]: wait for a condition.
 //!
 //! Nothing here is a mock. If a program is missing, the error contains the command that installs
 //! it.
 
+mod browser;
 mod builder;
 mod certificates;
 mod fake_clock;
@@ -31,6 +33,7 @@ mod wait;
 
 use core::fmt;
 
+pub use self::browser::Browser;
 pub use self::builder::ServerBuilder;
 pub use self::certificates::Certificates;
 pub use self::cluster::Cluster;

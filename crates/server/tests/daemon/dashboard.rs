@@ -1,0 +1,235 @@
+//! The dashboard, in a real browser.
+
+use std::net::{SocketAddr, TcpStream};
+
+use serde_json::{Value, json};
+use slidegate_testkit::server::{Browser, RedisServer, poll};
+
+use crate::process::{Daemon, Folder, exchange, post};
+
+const POLICIES: &str = "slidegate: 1
+policies:
+  - {name: api, quotas: [5/hour]}
+  - {name: login, quotas: [3/hour], secret_keys: true}
+  - {name: search, quotas: [2/hour], mode: shadow}
+  - {name: exports, quotas: [4/hour], candidate: {quotas: [2/hour]}}
+";
+
+/// Waits until the element contains the text.
+fn shows(browser: &Browser, selector: &str, text: &str) {
+    let mut last = String::new();
+    poll(text, || {
+        last = browser.text(selector)?;
+        Ok(last.contains(text).then_some(()))
+    })
+    .unwrap_or_else(|error| panic!("{error}: {selector} shows {last:?}"));
+}
+
+fn state(daemon: &Daemon) -> Value {
+    let (status, body) = daemon.admin("GET", "/dashboard/state");
+    assert_eq!(status, 200, "{body}");
+    serde_json::from_str(&body).unwrap()
+}
+
+fn policy<'a>(state: &'a Value, name: &str) -> &'a Value {
+    state["policies"].as_array().unwrap().iter().find(|policy| policy["name"] == name).unwrap()
+}
+
+/// Sends checks until the state document lists a key.
+fn becomes_hot(daemon: &Daemon, policy: &str, key: &str, shown: &str) {
+    poll(shown, || {
+        daemon.check(policy, key);
+        let state = state(daemon);
+        let keys = state["keys"]["hottest"].as_array().unwrap();
+        Ok(keys.iter().any(|key| key["key"].as_str().unwrap().contains(shown)).then_some(()))
+    })
+    .unwrap();
+}
+
+fn page(address: SocketAddr) -> String {
+    format!("http://{address}/dashboard")
+}
+
+/// Errors on the console, and what axe-core finds.
+fn is_clean(browser: &Browser) {
+    let errors = browser.console().unwrap();
+    assert!(errors.iter().all(|line| line["level"] != "SEVERE"), "{errors:#?}");
+    let found = browser.accessibility().unwrap();
+    assert!(found.is_empty(), "{}", serde_json::to_string_pretty(&found).unwrap());
+}
+
+#[test]
+fn the_page_shows_the_numbers_of_the_api_and_of_the_metrics_and_updates() {
+    let folder = Folder::new("dashboard_numbers");
+    let daemon = Daemon::with_config(&folder.write("limits.yaml", POLICIES));
+    let browser = Browser::start(1280, 1000).unwrap();
+    browser.open(&page(daemon.announced("dashboard"))).unwrap();
+    shows(&browser, "#status", "live");
+    shows(&browser, "#key-rows", "No requests yet");
+    is_clean(&browser);
+
+    assert_eq!(daemon.allowed("api", "alice", 7), 5);
+    assert_eq!(daemon.allowed("search", "bob", 3), 3);
+    assert_eq!(daemon.allowed("exports", "carol", 3), 3);
+    let row = |name: &str| format!("#policy-rows tr[data-key='{name}']");
+    shows(&browser, &row("api enforce"), "5 in all");
+    shows(&browser, &row("api enforce"), "2 in all");
+    shows(&browser, &row("search shadow"), "1 in all");
+    shows(&browser, "#rollout-rows", "would deny 1 more of 3 requests");
+    shows(&browser, "#rollout-rows", "would deny 1 requests that are allowed");
+
+    // The document, the page and `/metrics` read the same counters.
+    let state = state(&daemon);
+    for (name, mode) in [("api", "enforce"), ("search", "shadow"), ("exports", "enforce")] {
+        let outcomes = policy(&state, name)["outcomes"].as_object().unwrap().clone();
+        for (outcome, count) in outcomes {
+            let sample = format!(
+                "rate_limit_requests_total{{policy=\"{name}\",mode=\"{mode}\",outcome=\"{outcome}\"}}"
+            );
+            assert_eq!(daemon.metric(&sample), count.as_f64(), "{sample}");
+        }
+    }
+    let keys = daemon.metric("rate_limit_keys{store=\"memory\",policy=\"api\"");
+    assert_eq!(keys, Some(1.0));
+    let in_memory = state["stores"][0]["stats"]["rate_limit_keys"].as_u64();
+    assert_eq!(state["memory"]["keys"].as_u64(), in_memory);
+    let listeners = state["listeners"].as_array().unwrap();
+    let names: Vec<_> = listeners.iter().map(|listener| listener["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["http", "grpc", "resp", "admin"]);
+
+    // The last values are there at once after a reload of the page.
+    daemon.kill();
+    browser.run("location.reload()", &[]).ok();
+    shows(&browser, "#status", "no connection");
+}
+
+#[test]
+fn a_key_is_shown_with_its_window_and_can_be_reset() {
+    let folder = Folder::new("dashboard_reset");
+    let daemon = Daemon::with_config(&folder.write("limits.yaml", POLICIES));
+    let browser = Browser::start(1280, 1000).unwrap();
+    browser.open(&page(daemon.announced("dashboard"))).unwrap();
+    shows(&browser, "#status", "live");
+    becomes_hot(&daemon, "api", "alice", "alice");
+    daemon.allowed("api", "alice", 5);
+    shows(&browser, "#key-rows", "alice");
+    browser.click("#key-rows button").unwrap();
+    shows(&browser, "#key-title", "alice");
+    shows(&browser, "#key-state", "Used up");
+    let svg = browser.run("return document.querySelectorAll('#key-quotas svg').length", &[]);
+    assert_eq!(svg.unwrap(), json!(1));
+    is_clean(&browser);
+
+    // Nothing is removed before the confirmation.
+    browser.click("#key-reset").unwrap();
+    shows(&browser, "#confirm-key", "alice");
+    browser.click("#confirm-no").unwrap();
+    assert!(!daemon.check("api", "alice"));
+    browser.click("#key-reset").unwrap();
+    browser.click("#confirm-yes").unwrap();
+    shows(&browser, "#key-note", "was reset");
+    shows(&browser, "#key-state", "5 left");
+    assert!(daemon.check("api", "alice"));
+    is_clean(&browser);
+
+    // Any key can be looked up by its text.
+    browser.click("#key-close").unwrap();
+    browser.run("document.getElementById('search-policy').value = 'api'", &[]).unwrap();
+    browser.type_text("#search-key", "alice\u{E007}").unwrap();
+    shows(&browser, "#key-state", "4 left");
+}
+
+#[test]
+fn hostile_keys_are_shown_as_text_and_secret_keys_as_digests() {
+    let folder = Folder::new("dashboard_hostile");
+    let daemon = Daemon::with_config(&folder.write("limits.yaml", POLICIES));
+    let browser = Browser::start(1280, 1000).unwrap();
+    browser.open(&page(daemon.announced("dashboard"))).unwrap();
+    shows(&browser, "#status", "live");
+    let hostile = "%3Cimg%20src%3Dx%20onerror%3D%22window.hacked%3D1%22%3E%3C%2Fsvg%3E";
+    becomes_hot(&daemon, "api", hostile, "<img src=x onerror=");
+    becomes_hot(&daemon, "login", "a-secret-token", "hash:");
+    shows(&browser, "#key-rows", "<img src=x onerror=");
+    browser.click("#key-rows button").unwrap();
+    poll("the dialog", || {
+        Ok(browser.run("return document.getElementById('key-dialog').open", &[])?.as_bool().filter(|open| *open))
+    })
+    .unwrap();
+    let images = "return document.images.length + (window.hacked ? 1 : 0)";
+    assert_eq!(browser.run(images, &[]).unwrap(), json!(0));
+    let (_, state) = daemon.admin("GET", "/dashboard/state?charts=600");
+    assert!(!state.contains("a-secret-token"), "a secret key is shown");
+    let everything = browser.run("return document.documentElement.outerHTML", &[]).unwrap();
+    assert!(!everything.as_str().unwrap().contains("a-secret-token"));
+    is_clean(&browser);
+}
+
+#[test]
+fn with_a_token_the_page_asks_for_it_and_nothing_is_shown_or_reset_without_it() {
+    let folder = Folder::new("dashboard_token");
+    folder.write("admin.token", "an-admin-token-001\n");
+    let text = format!("{POLICIES}admin: {{token_file: admin.token}}\n");
+    let daemon = Daemon::with_config(&folder.write("limits.yaml", &text));
+    let admin = daemon.announced("dashboard");
+    for path in ["/dashboard/state", "/dashboard/events"] {
+        assert_eq!(exchange(TcpStream::connect(admin).unwrap(), "GET", path).0, 401, "{path}");
+    }
+    daemon.allowed("api", "alice", 5);
+    for path in ["/dashboard/key", "/dashboard/reset"] {
+        let body = r#"{"policy":"api","key":"alice"}"#;
+        assert_eq!(post(TcpStream::connect(admin).unwrap(), path, body).0, 401, "{path}");
+    }
+    assert!(!daemon.check("api", "alice"), "the key was reset without a token");
+
+    let browser = Browser::start(420, 900).unwrap();
+    browser.open(&page(admin)).unwrap();
+    shows(&browser, "#sign-in", "Token required");
+    // The browser reports the refused request itself.
+    let _ = browser.console().unwrap();
+    is_clean(&browser);
+    browser.type_text("#token", "a-wrong-token-0002\u{E007}").unwrap();
+    shows(&browser, "#sign-in-error", "refused");
+    browser.type_text("#token", "an-admin-token-001\u{E007}").unwrap();
+    shows(&browser, "#status", "live");
+    shows(&browser, "#policy-rows", "api");
+    let _ = browser.console().unwrap();
+    is_clean(&browser);
+}
+
+#[test]
+fn a_failed_reload_and_a_store_that_does_not_reply_are_shown() {
+    let folder = Folder::new("dashboard_troubles");
+    let redis = RedisServer::start().unwrap();
+    let shared = format!(
+        "stores: {{shared: {{redis: \"redis://127.0.0.1:{}\"}}}}\n\
+         policies: [{{name: orders, quotas: [5/hour], store: shared, failure_mode: allow}}]\n",
+        redis.port()
+    );
+    let path = folder.write("limits.yaml", &format!("slidegate: 1\n{shared}"));
+    let daemon = Daemon::with_config(&path);
+    let browser = Browser::start(1280, 1000).unwrap();
+    browser.open(&page(daemon.announced("dashboard"))).unwrap();
+    shows(&browser, "#status", "live");
+    assert!(daemon.check("orders", "alice"));
+    shows(&browser, "#store-rows", "reachable");
+    shows(&browser, "#store-rows", "closed");
+
+    folder.write("limits.yaml", "slidegate: 1\npolicies: [{name: orders, quotas: [many]}]\n");
+    assert_eq!(daemon.admin("POST", "/-/reload").0, 422);
+    shows(&browser, "#alerts", "failed");
+    shows(&browser, "#alerts", "limits.yaml:2");
+    shows(&browser, "#config-status", "1 failed");
+
+    redis.kill().unwrap();
+    poll("a degraded decision", || {
+        daemon.check("orders", "alice");
+        Ok(daemon.metric("rate_limit_degraded_total").filter(|count| *count > 0.0))
+    })
+    .unwrap();
+    poll("the alert", || {
+        daemon.check("orders", "alice");
+        Ok(browser.text("#alerts")?.contains("does not reply").then_some(()))
+    })
+    .unwrap();
+    is_clean(&browser);
+}
