@@ -7,6 +7,7 @@ use clap_complete::Shell;
 
 use super::bench::BenchArguments;
 use super::simulate::SimulateArguments;
+use super::top::TopArguments;
 use super::words;
 use crate::config::{Environment, Format, Request};
 
@@ -47,6 +48,9 @@ pub(super) enum Command {
     /// Send load to a rate limiter: measure rate and latency, and count wrong decisions.
     #[command(before_long_help = words::BENCH_EXAMPLES)]
     Bench(Box<BenchArguments>),
+    /// Show a running daemon live: its policies, and the keys with the most requests.
+    #[command(before_long_help = words::TOP_EXAMPLES)]
+    Top(TopArguments),
     /// Print a completion script for a shell.
     Completions {
         /// The shell.

@@ -78,7 +78,7 @@ fn ask(arguments: &CheckArguments) -> io::Result<(u16, Value)> {
     parse(&answer).ok_or_else(|| io::Error::other("the reply is not from a slidegate daemon"))
 }
 
-fn connect(address: &str) -> io::Result<TcpStream> {
+pub(super) fn connect(address: &str) -> io::Result<TcpStream> {
     let mut failed = io::Error::other("the host name has no address");
     for place in address.to_socket_addrs()? {
         match TcpStream::connect_timeout(&place, PATIENCE) {
@@ -94,7 +94,7 @@ fn connect(address: &str) -> io::Result<TcpStream> {
 }
 
 /// Parses status and body of a reply that ends with its connection.
-fn parse(answer: &[u8]) -> Option<(u16, Value)> {
+pub(super) fn parse(answer: &[u8]) -> Option<(u16, Value)> {
     let end = answer.windows(4).position(|four| four == b"\r\n\r\n")?;
     let head = core::str::from_utf8(&answer[..end]).ok()?;
     let status = head.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;

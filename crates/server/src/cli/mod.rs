@@ -6,6 +6,7 @@ mod bench;
 pub mod config;
 mod redis;
 mod simulate;
+mod top;
 mod words;
 
 use core::fmt::Display;
@@ -55,6 +56,7 @@ impl Arguments {
             Command::Redis(RedisCommand::Sweep(arguments)) => redis::sweep(&arguments),
             Command::Simulate(arguments) => simulate::run(&arguments),
             Command::Bench(arguments) => bench::run(&arguments),
+            Command::Top(arguments) => top::run(&arguments),
             Command::Completions { shell } => {
                 let mut command = Self::command();
                 clap_complete::generate(shell, &mut command, "slidegate", &mut io::stdout());

@@ -51,6 +51,15 @@ Examples:
   slidegate redis sweep --config limits.yaml --json
 ";
 
+/// The examples of `top --help`.
+pub(super) const TOP_EXAMPLES: &str = "\
+Examples:
+  slidegate top
+  slidegate top --address 127.0.0.1:9090 --filter login
+  slidegate top --once
+  slidegate top --json | jq '.totals'
+";
+
 pub(super) const SIMULATE_EXAMPLES: &str = "\
 Examples:
   slidegate simulate access.log --quota 10/minute --key client

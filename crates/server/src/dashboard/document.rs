@@ -25,8 +25,8 @@ const SPARK_PARTS: usize = 60;
 /// What a client wants to see.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct View {
-    /// The width of charts in pixels; `None` for no charts.
-    pub(super) charts: Option<u32>,
+    /// The widths of the two charts in pixels; `None` for no charts.
+    pub(super) charts: Option<[u32; 2]>,
     /// The policy that the chart of requests shows; `None` for all.
     pub(super) policy: Option<String>,
     /// The version of the configuration that the client has.
@@ -34,12 +34,16 @@ pub(super) struct View {
 }
 
 impl View {
-    /// Reads `charts=760&policy=api&config=1700000000000`. Unknown names are ignored.
+    /// Reads `charts=760,420&policy=api&config=1700000000000`. Unknown names are ignored.
     pub(super) fn parse(query: Option<&str>) -> Self {
         let mut view = Self::default();
         for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
             match &*name {
-                "charts" => view.charts = value.parse().ok(),
+                "charts" => {
+                    let (first, second) = value.split_once(',').unwrap_or((&value, &value));
+                    let widths = first.parse().ok().zip(second.parse().ok());
+                    view.charts = widths.map(|(first, second)| [first, second]);
+                }
                 "policy" if !value.is_empty() => view.policy = Some(value.into_owned()),
                 "config" => view.config = value.parse().ok(),
                 _ => {}
@@ -58,14 +62,14 @@ pub(super) fn write(dashboard: &Dashboard, listeners: &[Arc<Connections>], view:
     let shown = view.policy.as_ref().map(|wanted| {
         policies.iter().find(|(_, row)| row["name"] == json!(wanted)).and_then(|(id, _)| id.clone())
     });
-    let charts = view.charts.map(|width| {
+    let charts = view.charts.map(|[requests, latency]| {
         let rates = match &shown {
             None => Some(history.all()),
             Some(id) => id.as_ref().and_then(|(policy, mode)| history.policy(policy, mode)),
         };
         json!({
-            "requests": rates.map(|rates| charts::requests(&history, rates, width)),
-            "latency": charts::latency(&history, width),
+            "requests": rates.map(|rates| charts::requests(&history, rates, requests)),
+            "latency": charts::latency(&history, latency),
         })
     });
     policies.truncate(POLICIES_MAX);

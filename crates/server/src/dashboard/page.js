@@ -398,8 +398,8 @@ function signIn() {
 }
 
 function query() {
-  const width = Math.max(280, Math.floor(byId("chart-requests").clientWidth || 640));
-  return new URLSearchParams({ charts: width, policy: shownPolicy, config: configText === null ? 0 : configVersion });
+  const width = (id) => Math.max(280, Math.floor(byId(id).clientWidth || 560));
+  return new URLSearchParams({ charts: width("chart-requests") + "," + width("chart-latency"), policy: shownPolicy, config: configText === null ? 0 : configVersion });
 }
 
 // Reads events with fetch: an EventSource cannot send a token.
@@ -410,7 +410,9 @@ async function connect() {
   let wait = 250;
   while (stream === own) {
     try {
-      const reply = await fetch("/dashboard/events?" + query(), { headers: headers(), signal: own.signal });
+      const wanted = query();
+      own.charts = wanted.get("charts");
+      const reply = await fetch("/dashboard/events?" + wanted, { headers: headers(), signal: own.signal });
       if (reply.status === 401 || reply.status === 403) {
         if (reply.status === 401) signIn();
         else status("lost", "refused: open this page on the machine of the daemon");
@@ -450,6 +452,8 @@ function receive(document) {
   status("live", "live");
   show();
   keep();
+  // Charts are drawn for the width that they have, which changes with the window.
+  if (stream && stream.charts !== query().get("charts")) connect();
 }
 
 // The last state is shown at once after the page is loaded again.
@@ -576,15 +580,6 @@ function listen() {
   });
   byId("confirm-no").addEventListener("click", () => byId("confirm-dialog").close());
   byId("confirm-yes").addEventListener("click", resetKey);
-  let width = window.innerWidth;
-  let timer = 0;
-  window.addEventListener("resize", () => {
-    clearTimeout(timer);
-    timer = setTimeout(() => {
-      if (window.innerWidth !== width && stream) connect();
-      width = window.innerWidth;
-    }, 300);
-  });
 }
 
 listen();

@@ -199,7 +199,7 @@ fn with_a_token_the_page_asks_for_it_and_nothing_is_shown_or_reset_without_it() 
 #[test]
 fn a_failed_reload_and_a_store_that_does_not_reply_are_shown() {
     let folder = Folder::new("dashboard_troubles");
-    let redis = RedisServer::start().unwrap();
+    let mut redis = RedisServer::start().unwrap();
     let shared = format!(
         "stores: {{shared: {{redis: \"redis://127.0.0.1:{}\"}}}}\n\
          policies: [{{name: orders, quotas: [5/hour], store: shared, failure_mode: allow}}]\n",

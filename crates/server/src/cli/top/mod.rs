@@ -1,0 +1,146 @@
+//! `top`: the dashboard in a terminal.
+
+mod app;
+mod source;
+mod view;
+
+use core::time::Duration;
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::Args;
+use ratatui::DefaultTerminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use ratatui::{Terminal, TerminalOptions, Viewport};
+
+use self::app::{App, Next};
+use self::source::Source;
+use super::exit;
+
+/// The time between looks at the keyboard.
+const INPUT_EVERY: Duration = Duration::from_millis(100);
+/// Without a terminal, the page has this size.
+const ONCE_SIZE: (u16, u16) = (100, 40);
+
+#[derive(Debug, Clone, Args)]
+pub(super) struct TopArguments {
+    /// The address of the daemon's admin listener.
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:9090",
+        env = "SLIDEGATE_ADMIN_ADDRESS"
+    )]
+    address: String,
+    /// A file with the token to send, if the daemon wants one.
+    #[arg(long, value_name = "PATH")]
+    token_file: Option<PathBuf>,
+    /// Print the state once, and exit.
+    #[arg(long)]
+    once: bool,
+    /// Print the state once as JSON, and exit.
+    #[arg(long)]
+    json: bool,
+    /// Show only policies and keys that contain this text.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    filter: String,
+}
+
+pub(super) fn run(arguments: &TopArguments) -> u8 {
+    let result = if arguments.once || arguments.json || !io::stdout().is_terminal() {
+        print_once(arguments)
+    } else {
+        watch(arguments)
+    };
+    match result {
+        Ok(()) => exit::OK,
+        Err(error) => {
+            let address = &arguments.address;
+            let mut err = io::stderr().lock();
+            let _ = writeln!(err, "slidegate: no state from {address}: {error}");
+            let _ = writeln!(
+                err,
+                "Is the daemon's admin listener there? Use --address for another one, and \
+                 --token-file if it wants a token."
+            );
+            exit::UNAVAILABLE
+        }
+    }
+}
+
+/// Keys are counted only while someone looks, so the state is read twice.
+fn print_once(arguments: &TopArguments) -> io::Result<()> {
+    let token = arguments.token()?;
+    source::read_state(&arguments.address, token.as_deref())?;
+    let (deadline, pause) = (Instant::now() + Duration::from_millis(2500), Duration::from_millis(250));
+    let state = loop {
+        std::thread::sleep(pause);
+        let state = source::read_state(&arguments.address, token.as_deref())?;
+        let has_keys = state["keys"]["hottest"].as_array().is_some_and(|keys| !keys.is_empty());
+        if has_keys || Instant::now() >= deadline {
+            break state;
+        }
+    };
+    let mut out = io::stdout().lock();
+    if arguments.json {
+        return writeln!(out, "{state}");
+    }
+    let mut app = App::new(&arguments.filter);
+    app.receive(Ok(state));
+    let (width, height) = ONCE_SIZE;
+    let backend = TestBackend::new(width, height);
+    let viewport = Viewport::Fixed(ratatui::layout::Rect::new(0, 0, width, height));
+    let mut terminal = Terminal::with_options(backend, TerminalOptions { viewport })
+        .map_err(|error| io::Error::other(error.to_string()))?;
+    terminal.draw(|frame| view::draw(frame, &mut app)).map_err(|error| io::Error::other(error.to_string()))?;
+    for line in view::lines(terminal.backend().buffer()) {
+        writeln!(out, "{line}")?;
+    }
+    Ok(())
+}
+
+fn watch(arguments: &TopArguments) -> io::Result<()> {
+    let token = arguments.token()?;
+    // Errors before the first state are reported on the ordinary screen.
+    let first = source::read_state(&arguments.address, token.as_deref())?;
+    let source = Source::start(arguments.address.clone(), token);
+    let mut app = App::new(&arguments.filter);
+    app.receive(Ok(first));
+    let mut terminal = ratatui::init();
+    let result = interact(&mut terminal, &mut app, &source);
+    ratatui::restore();
+    result
+}
+
+fn interact(terminal: &mut DefaultTerminal, app: &mut App, source: &Source) -> io::Result<()> {
+    loop {
+        while let Some(state) = source.next() {
+            app.receive(state);
+        }
+        terminal.draw(|frame| view::draw(frame, app))?;
+        if !event::poll(INPUT_EVERY)? {
+            continue;
+        }
+        if let Event::Key(key) = event::read()?
+            && key.kind == KeyEventKind::Press
+            && app.press(key) == Next::Quit
+        {
+            return Ok(());
+        }
+    }
+}
+
+impl TopArguments {
+    fn token(&self) -> io::Result<Option<String>> {
+        let read = |path: &PathBuf| {
+            let token = std::fs::read_to_string(path);
+            token.map_err(|error| io::Error::other(format!("token file {}: {error}", path.display())))
+        };
+        Ok(self.token_file.as_ref().map(read).transpose()?.map(|token| token.trim().to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests;
