@@ -2,7 +2,7 @@
 
 use core::fmt::Display;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
@@ -151,7 +151,7 @@ impl Browser {
     }
 
     fn call(&self, method: &str, path: &str, body: &Value) -> Result<Value, ServerError> {
-        let failed = |error: std::io::Error| ServerError::new(format!("chromedriver {path}: {error}"));
+        let failed = |error: io::Error| ServerError::new(format!("chromedriver {path}: {error}"));
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).map_err(failed)?;
         stream.set_read_timeout(Some(TIMEOUT)).map_err(failed)?;
         let body = if body.is_null() { String::new() } else { body.to_string() };
@@ -163,10 +163,8 @@ impl Browser {
             body.len()
         )
         .map_err(failed)?;
-        let mut reply = Vec::new();
-        stream.read_to_end(&mut reply).map_err(failed)?;
-        let start = reply.windows(4).position(|four| four == b"\r\n\r\n").map_or(0, |at| at + 4);
-        let reply: Value = serde_json::from_slice(&reply[start..])
+        let reply = read_body(BufReader::new(stream)).map_err(failed)?;
+        let reply: Value = serde_json::from_slice(&reply)
             .map_err(|error| ServerError::new(format!("chromedriver {path}: {error}")))?;
         match reply["value"]["error"].as_str() {
             Some(error) => {
@@ -176,6 +174,25 @@ impl Browser {
             None => Ok(reply["value"].clone()),
         }
     }
+}
+
+/// Reads the body of a reply. chromedriver keeps the connection open after it.
+fn read_body(mut stream: impl BufRead) -> io::Result<Vec<u8>> {
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        stream.read_line(&mut line)?;
+        let line = line.trim().to_ascii_lowercase();
+        if line.is_empty() {
+            break;
+        }
+        if let Some(value) = line.strip_prefix("content-length:") {
+            length = value.trim().parse().map_err(io::Error::other)?;
+        }
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body)?;
+    Ok(body)
 }
 
 impl Drop for Browser {
