@@ -135,6 +135,19 @@ const SERVERS: &[Package] = &[
     Package { name: "nginx-light", is_there: || command::succeeds("/usr/sbin/nginx", &["-v"]) },
     // Checks the Lua scripts.
     Package { name: "lua-check", is_there: || command::succeeds("luacheck", &["--version"]) },
+    // The dashboard is tested in a real browser. Without a font, nothing can be read.
+    Package {
+        name: "chromium",
+        is_there: || command::succeeds("chromium", &["--version"]),
+    },
+    Package {
+        name: "chromium-driver",
+        is_there: || command::succeeds("chromedriver", &["--version"]),
+    },
+    Package {
+        name: "fonts-dejavu-core",
+        is_there: || Path::new("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf").is_file(),
+    },
     Package { name: "haproxy", is_there: || command::succeeds("/usr/sbin/haproxy", &["-v"]) },
 ];
 

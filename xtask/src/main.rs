@@ -47,8 +47,9 @@ Commands for working on this repository.
     instructions  instructions per check compared with the recorded ones, with callgrind
 
 Missing tools are installed, with a message: rustfmt and clippy with rustup; typos and the linters of
-deploy/ with pip; valgrind, promtool, systemd-analyze and the servers that tests start (redis-server,
-redis-tools, libfaketime, python3-pip, curl, nginx, haproxy) with apt-get, if run as root. Without valgrind, the last step is skipped with a message.
+deploy/ with pip; valgrind, promtool, systemd-analyze and the programs that tests start (redis-server,
+redis-tools, libfaketime, python3-pip, curl, chromium, nginx, haproxy) with apt-get, if run as root.
+Without valgrind, the last step is skipped with a message.
 Without the servers, the tests fail.
 ";
 
