@@ -57,6 +57,8 @@ impl Browser {
             "--disable-dev-shm-usage".to_owned(),
             "--disable-gpu".to_owned(),
             "--hide-scrollbars".to_owned(),
+            // A click on an element that still moves would miss it.
+            "--force-prefers-reduced-motion".to_owned(),
             format!("--user-data-dir={}", profile.display()),
             format!("--window-size={width},{height}"),
         ];
