@@ -136,10 +136,7 @@ const SERVERS: &[Package] = &[
     // Checks the Lua scripts.
     Package { name: "lua-check", is_there: || command::succeeds("luacheck", &["--version"]) },
     // The dashboard is tested in a real browser. Without a font, nothing can be read.
-    Package {
-        name: "chromium",
-        is_there: || command::succeeds("chromium", &["--version"]),
-    },
+    Package { name: "chromium", is_there: || command::succeeds("chromium", &["--version"]) },
     Package {
         name: "chromium-driver",
         is_there: || command::succeeds("chromedriver", &["--version"]),

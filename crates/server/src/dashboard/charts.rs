@@ -18,8 +18,9 @@ pub(super) fn requests(history: &History, rates: &Rates, width: u32) -> String {
         history.times().skip(skip).zip(rates.seconds().copied()).collect();
     let series = |name: &str, color, index: usize| {
         // Aligned to the clock, so that points do not flicker from second to second.
-        let parts = seconds
-            .chunk_by(|(one, _), (other, _)| part_of(*one, width_of_point) == part_of(*other, width_of_point));
+        let parts = seconds.chunk_by(|(one, _), (other, _)| {
+            part_of(*one, width_of_point) == part_of(*other, width_of_point)
+        });
         let points = parts.map(|part| {
             let sum: f64 = part.iter().map(|(_, second)| f64::from(second[index])).sum();
             #[expect(clippy::cast_precision_loss, reason = "it is at most 900")]
@@ -33,9 +34,10 @@ pub(super) fn requests(history: &History, rates: &Rates, width: u32) -> String {
         series("would be denied", Color::Shadow, 2),
         series("denied", Color::Denied, 1),
     ]);
-    let mut chart = Chart::new("Requests per second")
-        .x(time_axis(history))
-        .y(Axis::new(Unit::Count).from(0.0).label("requests per second"));
+    let mut chart =
+        Chart::new("Requests per second")
+            .x(time_axis(history))
+            .y(Axis::new(Unit::Count).from(0.0).label("requests per second"));
     for series in stacked {
         chart = chart.series(series);
     }
@@ -50,7 +52,8 @@ pub(super) fn latency(history: &History, width: u32) -> String {
     let step = history.times().len().div_ceil(POINTS_MAX).max(1);
     for (index, (name, _)) in PERCENTILES.into_iter().enumerate() {
         let points = history.times().zip(history.latencies()).step_by(step).map(|(at, latency)| {
-            let seconds = latency[index].map_or(f64::NAN, |nanos| Duration::from_nanos(nanos).as_secs_f64());
+            let seconds =
+                latency[index].map_or(f64::NAN, |nanos| Duration::from_nanos(nanos).as_secs_f64());
             (time(at), seconds)
         });
         let color = Color::Series(u8::try_from(index).unwrap_or(0));
@@ -83,13 +86,21 @@ pub(super) fn window(quota: &Quota, events: &[(f64, u64)], now: f64, width: u32)
     future.insert(0, (now, now_used));
     let last = future.last().map_or(0.0, |last| last.1);
     future.push((now + window, last));
-    let future = Series::new("released later", Color::Series(7), slidegate_plot::Shape::StepArea, future);
+    let future =
+        Series::new("released later", Color::Series(7), slidegate_plot::Shape::StepArea, future);
     Chart::new("Units that count, and when they are released")
         .x(Axis::time().from(now - window).until(now + window))
-        .y(Axis::new(Unit::Count).from(0.0).until(as_float(quota.limit()) * 1.15).label("units in the window"))
+        .y(Axis::new(Unit::Count)
+            .from(0.0)
+            .until(as_float(quota.limit()) * 1.15)
+            .label("units in the window"))
         .series(Series::new("counted", Color::Allowed, slidegate_plot::Shape::StepArea, past))
         .series(future)
-        .mark(Mark::horizontal(as_float(quota.limit()), format!("limit {}", quota.limit()), Color::Denied))
+        .mark(Mark::horizontal(
+            as_float(quota.limit()),
+            format!("limit {}", quota.limit()),
+            Color::Denied,
+        ))
         .mark(Mark::vertical(now, "now", Color::Muted))
         .to_svg(&Layout::WIDE.size(width.clamp(280, 1200), 220))
 }

@@ -134,9 +134,12 @@ fn policy_json(
     rates: Option<&Rates>,
     config: Option<&ConfigState>,
 ) -> Value {
-    let outcomes = GateOutcome::ALL.into_iter().map(|outcome| (outcome.name().to_owned(), json!(counters.outcome(outcome))));
+    let outcomes = GateOutcome::ALL
+        .into_iter()
+        .map(|outcome| (outcome.name().to_owned(), json!(counters.outcome(outcome))));
     let spec = plan.spec().policy(name);
-    let origin = config.and_then(|config| config.origins.iter().find(|(policy, _)| **policy == **name));
+    let origin =
+        config.and_then(|config| config.origins.iter().find(|(policy, _)| **policy == **name));
     let empty = Rates::default();
     let rates = rates.unwrap_or(&empty);
     let mut row = json!({
@@ -156,14 +159,21 @@ fn policy_json(
         row["algorithm"] = json!(gate.store().policy().algorithm().to_string());
         row["percent"] = json!(spec.map_or(100, |spec| spec.enforce_percent));
         row["tiers"] = json!(gate.tier_names().collect::<Vec<_>>());
-        row["store"] = json!(plan.stores().iter().find(|(_, store)| Arc::ptr_eq(store, gate.store())).map(|(id, _)| &id.store));
+        row["store"] = json!(
+            plan.stores()
+                .iter()
+                .find(|(_, store)| Arc::ptr_eq(store, gate.store()))
+                .map(|(id, _)| &id.store)
+        );
         row["is_available"] = json!(gate.store().is_available());
         row["secret_keys"] = json!(gate.has_secret_keys());
     }
     if let Some(candidate) = spec.and_then(|spec| spec.candidate.as_ref()) {
         let denied = |would_deny: bool, is_denied: bool| {
             let outcomes = GateOutcome::ALL.into_iter();
-            let wanted = outcomes.filter(|outcome| (outcome.is_rejected() || *outcome == GateOutcome::ShadowDenied) == is_denied);
+            let wanted = outcomes.filter(|outcome| {
+                (outcome.is_rejected() || *outcome == GateOutcome::ShadowDenied) == is_denied
+            });
             wanted.map(|outcome| counters.candidate(outcome, would_deny)).sum::<u64>()
         };
         row["candidate"] = json!({
@@ -194,13 +204,14 @@ fn totals_json(requests: Requests, rates: &Rates) -> Value {
 fn percentiles(latency: Percentiles) -> Value {
     let named = PERCENTILES.into_iter().zip(latency);
     let seconds = |nanos: Option<u64>| nanos.map(|nanos| Duration::from_nanos(nanos).as_secs_f64());
-    named.map(|((name, _), nanos)| (name.to_owned(), json!(seconds(nanos)))).collect::<Map<_, _>>().into()
+    named
+        .map(|((name, _), nanos)| (name.to_owned(), json!(seconds(nanos))))
+        .collect::<Map<_, _>>()
+        .into()
 }
 
 pub(super) fn quotas(quotas: &[Quota]) -> Value {
-    let quota = |quota: &Quota| {
-        json!({"limit": quota.limit(), "window": quota.window().as_secs_f64(), "text": quota.to_string()})
-    };
+    let quota = |quota: &Quota| json!({"limit": quota.limit(), "window": quota.window().as_secs_f64(), "text": quota.to_string()});
     quotas.iter().map(quota).collect()
 }
 
@@ -233,11 +244,16 @@ fn stores_json(stores: &[(StoreLabels, Vec<Stat>)], plan: &Plan) -> Value {
                 Some((_, label)) => format!("{}.{label}", stat.name),
                 None => stat.name.to_owned(),
             };
-            let before = if stat.is_shared { 0.0 } else { sums.get(&name).and_then(Value::as_f64).unwrap_or(0.0) };
+            let before = if stat.is_shared {
+                0.0
+            } else {
+                sums.get(&name).and_then(Value::as_f64).unwrap_or(0.0)
+            };
             let value = match stat.value {
                 StatValue::Time(time) => json!(before.max(time.as_secs_f64())),
                 StatValue::Count(_) | StatValue::Gauge(_) => {
-                    let before = sums.get(&name).filter(|_| !stat.is_shared).and_then(Value::as_u64);
+                    let before =
+                        sums.get(&name).filter(|_| !stat.is_shared).and_then(Value::as_u64);
                     json!(before.unwrap_or(0).saturating_add(whole(stat.value)))
                 }
                 // The sum of shares has no meaning.
@@ -317,7 +333,11 @@ pub(super) fn shown_key(key: &[u8], id: u64, is_hidden: bool) -> String {
     let mut text = String::with_capacity(key.len());
     for chunk in key.utf8_chunks() {
         for letter in chunk.valid().chars() {
-            if letter.is_control() { text.extend(letter.escape_default()) } else { text.push(letter) }
+            if letter.is_control() {
+                text.extend(letter.escape_default())
+            } else {
+                text.push(letter)
+            }
         }
         for byte in chunk.invalid() {
             text.extend(core::ascii::escape_default(*byte).map(char::from));

@@ -229,7 +229,9 @@ fn add(sum: &mut Times, more: &Times) {
 }
 
 fn percentiles(times: &VecDeque<Times>) -> Percentiles {
-    let (Some(first), Some(last)) = (times.front(), times.back()) else { return Percentiles::default() };
+    let (Some(first), Some(last)) = (times.front(), times.back()) else {
+        return Percentiles::default();
+    };
     let times = core::array::from_fn(|bucket| last[bucket].saturating_sub(first[bucket]));
     PERCENTILES.map(|(_, share)| percentile(&times, share))
 }
@@ -251,7 +253,8 @@ pub(super) fn percentile(times: &Times, share: f64) -> Option<u64> {
         None => (0, 0),
     };
     let inside = times[bucket].saturating_sub(before).max(1);
-    let part = u128::from(upper - lower.min(upper)) * u128::from(wanted - before) / u128::from(inside);
+    let part =
+        u128::from(upper - lower.min(upper)) * u128::from(wanted - before) / u128::from(inside);
     Some(lower.min(upper) + u64::try_from(part).unwrap_or(0))
 }
 

@@ -103,7 +103,11 @@ impl HotKeys {
     pub(super) fn tick(&self, requests: f64) {
         let stride = f64::from(self.stride());
         let wanted = (requests / EVERY_REQUEST_MAX).ceil().clamp(1.0, f64::from(STRIDE_MAX));
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is clamped")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "it is clamped"
+        )]
         let wanted = (wanted as u32).next_power_of_two();
         let mut sketch = self.sketch.lock();
         for state in sketch.values_mut() {
@@ -134,7 +138,9 @@ impl HotKeys {
     /// Returns the keys with the most requests, the highest rate first.
     pub(super) fn hottest(&self, most: usize) -> Vec<HotKey> {
         let mut keys = self.all();
-        keys.sort_by(|one, other| other.state.rate.total_cmp(&one.state.rate).then(one.id.cmp(&other.id)));
+        keys.sort_by(|one, other| {
+            other.state.rate.total_cmp(&one.state.rate).then(one.id.cmp(&other.id))
+        });
         keys.truncate(most);
         keys
     }
@@ -207,7 +213,8 @@ impl KeyState {
     /// Returns the share of the limit that is used, from 0 to 1.
     pub(super) fn used_share(&self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "a share needs few digits")]
-        let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+        let share =
+            |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
         share(self.limit.saturating_sub(self.remaining), self.limit)
     }
 }

@@ -54,7 +54,8 @@ impl KeyName<'_> {
         };
         if let Some(id) = &self.id {
             let found = u64::from_str_radix(id, 16).ok().and_then(|id| dashboard.hot_keys.find(id));
-            let state = found.filter(|found| !found.state.is_cut).map(|found| (found.id, found.state));
+            let state =
+                found.filter(|found| !found.state.is_cut).map(|found| (found.id, found.state));
             let Some((id, state)) = state else {
                 let detail = "this key is not among the most frequent ones any more: look it up by its policy and its text";
                 return Err(ApiError::new(ApiErrorKind::UnknownPath, detail));
@@ -113,7 +114,11 @@ pub(super) async fn show(dashboard: &Dashboard, name: &KeyName<'_>) -> Result<Va
         .collect();
     let left_out = events.as_ref().map_or(0, |events| events.len().saturating_sub(EVENTS_MAX));
     let events = events.map(|events| {
-        events.iter().skip(left_out).map(|event| json!([at(event), event.units])).collect::<Vec<_>>()
+        events
+            .iter()
+            .skip(left_out)
+            .map(|event| json!([at(event), event.units]))
+            .collect::<Vec<_>>()
     });
     Ok(json!({
         "id": format!("{id:016x}"),

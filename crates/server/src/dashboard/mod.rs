@@ -23,11 +23,11 @@ use slidegate_gate::Observer;
 use tracing::warn;
 
 pub use self::config_view::ConfigView;
-pub use self::events::DashboardBody;
-pub(crate) use self::routes::{handle, is_public};
 use self::document::millis;
+pub use self::events::DashboardBody;
 use self::history::History;
 use self::hot_keys::HotKeys;
+pub(crate) use self::routes::{handle, is_public};
 use crate::admin::ResultCounts;
 use crate::engine::Engine;
 use crate::net::Stop;

@@ -12,10 +12,10 @@ use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use slidegate_plot::STYLE;
 
+use super::Dashboard;
 use super::document::{self, View};
 use super::events::{DashboardBody, EventStream};
 use super::key::{self, KeyName};
-use super::Dashboard;
 use crate::http::error::{ApiError, ApiErrorKind};
 use crate::http::{Connections, read_json, reply};
 
@@ -37,7 +37,10 @@ type Reply = Response<DashboardBody>;
 /// Returns whether a path may be read without the token: the page itself, which contains no data. A
 /// browser cannot send the token before the page has asked for it.
 pub(crate) fn is_public(path: &str) -> bool {
-    matches!(path, "/" | "/dashboard" | "/dashboard/" | "/dashboard/page.css" | "/dashboard/page.js")
+    matches!(
+        path,
+        "/" | "/dashboard" | "/dashboard/" | "/dashboard/page.css" | "/dashboard/page.js"
+    )
 }
 
 /// Replies to a request for a path of the dashboard; `None` for any other path. The caller has checked
@@ -51,9 +54,8 @@ pub(crate) async fn handle(
     let reply = match path {
         "/" | "/dashboard/" => read_only(request).map(|()| redirect()),
         "/dashboard" => read_only(request).map(|()| asset("text/html; charset=utf-8", PAGE.into())),
-        "/dashboard/page.css" => {
-            read_only(request).map(|()| asset("text/css; charset=utf-8", [STYLE, CSS].concat().into()))
-        }
+        "/dashboard/page.css" => read_only(request)
+            .map(|()| asset("text/css; charset=utf-8", [STYLE, CSS].concat().into())),
         "/dashboard/page.js" => {
             read_only(request).map(|()| asset("text/javascript; charset=utf-8", JS.into()))
         }
@@ -87,8 +89,11 @@ async fn key_operation(
     let body = read_json(request, BODY_MAX, BODY_TIMEOUT).await?;
     let name: KeyName<'_> = serde_json::from_slice(&body)
         .map_err(|error| ApiError::malformed(format!("invalid request body: {error}")))?;
-    let done =
-        if is_reset { key::reset(dashboard, &name).await } else { key::show(dashboard, &name).await };
+    let done = if is_reset {
+        key::reset(dashboard, &name).await
+    } else {
+        key::show(dashboard, &name).await
+    };
     done.map(|body| reply::plain(&body).map(DashboardBody::from))
 }
 

@@ -93,8 +93,12 @@ impl<T> Sketch<T> {
         let lowest = self.heap.swap_remove(0);
         self.places.remove(&lowest.id);
         self.places.insert(id, 0);
-        let counter =
-            Counter { id, count: lowest.count, error: lowest.count, value: fresh(Some(lowest.value)) };
+        let counter = Counter {
+            id,
+            count: lowest.count,
+            error: lowest.count,
+            value: fresh(Some(lowest.value)),
+        };
         self.heap.push(counter);
         let last = self.heap.len() - 1;
         self.heap.swap(0, last);

@@ -280,7 +280,8 @@ async fn read_check<'a>(
 ) -> Result<(Bytes, ReplyOptions<'a>), ApiError> {
     let wait_max = may_wait.then_some(state.settings().wait_max);
     let CheckOptions { denial, wait } = check_options(request.uri().query(), wait_max)?;
-    let body = body::read_json(request, state.settings().body_max, state.settings().body_timeout).await?;
+    let body =
+        body::read_json(request, state.settings().body_max, state.settings().body_timeout).await?;
     let caller = Caller::http(request.headers());
     Ok((body, ReplyOptions { denial, wait, is_get: false, caller }))
 }

@@ -94,7 +94,8 @@ fn the_page_shows_the_numbers_of_the_api_and_of_the_metrics_and_updates() {
     let in_memory = state["stores"][0]["stats"]["rate_limit_keys"].as_u64();
     assert_eq!(state["memory"]["keys"].as_u64(), in_memory);
     let listeners = state["listeners"].as_array().unwrap();
-    let names: Vec<_> = listeners.iter().map(|listener| listener["name"].as_str().unwrap()).collect();
+    let names: Vec<_> =
+        listeners.iter().map(|listener| listener["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["http", "grpc", "resp", "admin"]);
 
     // The last values are there at once after a reload of the page.
@@ -152,7 +153,10 @@ fn hostile_keys_are_shown_as_text_and_secret_keys_as_digests() {
     shows(&browser, "#key-rows", "<img src=x onerror=");
     browser.click("#key-rows button").unwrap();
     poll("the dialog", || {
-        Ok(browser.run("return document.getElementById('key-dialog').open", &[])?.as_bool().filter(|open| *open))
+        Ok(browser
+            .run("return document.getElementById('key-dialog').open", &[])?
+            .as_bool()
+            .filter(|open| *open))
     })
     .unwrap();
     let images = "return document.images.length + (window.hacked ? 1 : 0)";

@@ -47,7 +47,7 @@ impl Browser {
         let log = folder.join("chromedriver.log");
         let argument = format!("--port={port}");
         let driver = Process::start(&program, &[&argument], &[], &log)?;
-        let mut browser = Self { port, session: String::new(), driver: Some(driver), folder: folder };
+        let mut browser = Self { port, session: String::new(), driver: Some(driver), folder };
         poll("chromedriver", || Ok(browser.call("GET", "/status", &Value::Null).ok()))?;
         let profile = browser.folder.join("profile");
         let arguments = [
@@ -135,7 +135,8 @@ impl Browser {
 
     /// Writes what the window shows to a PNG file.
     pub fn screenshot(&self, path: &Path) -> Result<(), ServerError> {
-        let shot = self.call("GET", &format!("/session/{}/screenshot", self.session), &Value::Null)?;
+        let shot =
+            self.call("GET", &format!("/session/{}/screenshot", self.session), &Value::Null)?;
         let failed = |error: &dyn Display| ServerError::new(format!("screenshot: {error}"));
         let bytes = STANDARD.decode(shot.as_str().unwrap_or_default());
         fs::write(path, bytes.map_err(|error| failed(&error))?).map_err(|error| failed(&error))

@@ -74,7 +74,8 @@ pub(super) fn run(arguments: &TopArguments) -> u8 {
 fn print_once(arguments: &TopArguments) -> io::Result<()> {
     let token = arguments.token()?;
     source::read_state(&arguments.address, token.as_deref())?;
-    let (deadline, pause) = (Instant::now() + Duration::from_millis(2500), Duration::from_millis(250));
+    let (deadline, pause) =
+        (Instant::now() + Duration::from_millis(2500), Duration::from_millis(250));
     let state = loop {
         std::thread::sleep(pause);
         let state = source::read_state(&arguments.address, token.as_deref())?;
@@ -94,7 +95,9 @@ fn print_once(arguments: &TopArguments) -> io::Result<()> {
     let viewport = Viewport::Fixed(ratatui::layout::Rect::new(0, 0, width, height));
     let mut terminal = Terminal::with_options(backend, TerminalOptions { viewport })
         .map_err(|error| io::Error::other(error.to_string()))?;
-    terminal.draw(|frame| view::draw(frame, &mut app)).map_err(|error| io::Error::other(error.to_string()))?;
+    terminal
+        .draw(|frame| view::draw(frame, &mut app))
+        .map_err(|error| io::Error::other(error.to_string()))?;
     for line in view::lines(terminal.backend().buffer()) {
         writeln!(out, "{line}")?;
     }
@@ -136,7 +139,9 @@ impl TopArguments {
     fn token(&self) -> io::Result<Option<String>> {
         let read = |path: &PathBuf| {
             let token = std::fs::read_to_string(path);
-            token.map_err(|error| io::Error::other(format!("token file {}: {error}", path.display())))
+            token.map_err(|error| {
+                io::Error::other(format!("token file {}: {error}", path.display()))
+            })
         };
         Ok(self.token_file.as_ref().map(read).transpose()?.map(|token| token.trim().to_owned()))
     }

@@ -42,7 +42,8 @@ impl Source {
 /// Reads the state once.
 pub(super) fn read_state(address: &str, token: Option<&str>) -> io::Result<Value> {
     let mut stream = connect(address)?;
-    let token = token.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
+    let token =
+        token.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
     write!(
         stream,
         "GET /dashboard/state HTTP/1.1\r\nHost: {address}\r\n{token}Connection: close\r\n\r\n"

@@ -54,8 +54,19 @@ fn screen(app: &mut App, width: u16, height: u16) -> String {
 fn everything_is_visible_at_80_by_24() {
     let screen = screen(&mut app(), 80, 24);
     for words in [
-        "slidegate 1.2.3", "shared DOWN", "allowed 1234/s", "denied 56/s", "would be denied 7/s",
-        "p99 3.5ms", "memory 25.0%", "login", "10/minute", "alice", "30/100", "100/100", "q quit",
+        "slidegate 1.2.3",
+        "shared DOWN",
+        "allowed 1234/s",
+        "denied 56/s",
+        "would be denied 7/s",
+        "p99 3.5ms",
+        "memory 25.0%",
+        "login",
+        "10/minute",
+        "alice",
+        "30/100",
+        "100/100",
+        "q quit",
     ] {
         assert!(screen.contains(words), "{words:?} is missing:\n{screen}");
     }

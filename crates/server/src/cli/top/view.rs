@@ -52,7 +52,11 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, app: &App) {
     };
     let mut first = vec![
         "slidegate ".bold(),
-        Span::raw(format!("{}  up {}  ", text(state, "version"), seconds(state["uptime"].as_f64()))),
+        Span::raw(format!(
+            "{}  up {}  ",
+            text(state, "version"),
+            seconds(state["uptime"].as_f64())
+        )),
     ];
     for store in state["stores"].as_array().into_iter().flatten() {
         let is_down = store["is_available"] == false;
@@ -114,7 +118,14 @@ fn draw_policies(frame: &mut Frame<'_>, area: Rect, app: &App) {
         hidden => format!("Policies, requests per second ({hidden} more)"),
     };
     let rows = rows.iter().take(usize::from(POLICY_ROWS_MAX)).map(row);
-    let head = ["policy".into(), "mode".into(), "quotas".into(), right("allowed"), right("denied"), right("would")];
+    let head = [
+        "policy".into(),
+        "mode".into(),
+        "quotas".into(),
+        right("allowed"),
+        right("denied"),
+        right("would"),
+    ];
     let table = Table::new(rows, widths).header(header(head)).block(block(&title));
     frame.render_widget(table, area);
 }
@@ -149,7 +160,8 @@ fn draw_keys(frame: &mut Frame<'_>, area: Rect, app: &mut App) {
     let table = Table::new(rows, widths).header(header(head)).block(block(&title));
     frame.render_widget(table, area);
     if all == 0 {
-        let words = if app.filter.is_empty() { "no requests yet" } else { "no key matches the filter" };
+        let words =
+            if app.filter.is_empty() { "no requests yet" } else { "no key matches the filter" };
         let below = Rect { y: area.y.saturating_add(2), height: 1, ..area }.intersection(area);
         frame.render_widget(Paragraph::new(words).dark_gray(), below);
     }

@@ -11,7 +11,9 @@ fn add(sketch: &mut Sketch<()>, id: u64) {
 fn is_heap(sketch: &Sketch<()>) -> bool {
     let places = sketch.heap.iter().enumerate();
     places.clone().all(|(place, counter)| sketch.places.get(&counter.id) == Some(&place))
-        && places.skip(1).all(|(place, counter)| counter.count >= sketch.heap[(place - 1) / 2].count)
+        && places
+            .skip(1)
+            .all(|(place, counter)| counter.count >= sketch.heap[(place - 1) / 2].count)
         && sketch.places.len() == sketch.heap.len()
 }
 
