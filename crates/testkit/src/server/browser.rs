@@ -1,4 +1,4 @@
-//! A real browser without a window: Chromium, driven by chromedriver with the WebDriver protocol.
+//! A real browser without a window: Chromium, driven by chromedriver with the `WebDriver` protocol.
 
 use core::fmt::Display;
 use std::fs;
@@ -106,7 +106,7 @@ impl Browser {
         Ok(text.as_str().unwrap_or_default().to_owned())
     }
 
-    /// Sends a command of the Chrome DevTools protocol.
+    /// Sends a command of the Chrome `DevTools` protocol.
     pub fn devtools(&self, command: &str, parameters: &Value) -> Result<Value, ServerError> {
         self.command("/goog/cdp/execute", &json!({"cmd": command, "params": parameters}))
     }
