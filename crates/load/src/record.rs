@@ -37,7 +37,7 @@ pub struct Progress {
 
 /// A request that was answered or given up, with times in nanoseconds since the start.
 #[derive(Debug)]
-pub(crate) struct Answered {
+pub(crate) struct Exchange {
     pub(crate) key: u32,
     /// When it was due.
     pub(crate) due_ns: u64,
@@ -102,8 +102,8 @@ impl Recorder {
         self.checked.len() >= CHECKED_MAX
     }
 
-    pub(crate) fn record(&mut self, answered: Answered) {
-        let Answered { key, due_ns, sent_ns, answered_ns, result } = answered;
+    pub(crate) fn record(&mut self, exchange: Exchange) {
+        let Exchange { key, due_ns, sent_ns, answered_ns, result } = exchange;
         let latency_ns = answered_ns.saturating_sub(due_ns);
         self.latency.saturating_record(latency_ns);
         self.service.saturating_record(answered_ns.saturating_sub(sent_ns));

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use crate::audit::whole_nanos;
 use crate::plan::{Pace, Plan};
-use crate::record::{Answered, Progress, Recorder};
+use crate::record::{Exchange, Progress, Recorder};
 use crate::report::{Ending, Report};
 use crate::target::{Connection, Failure, Target, TargetError};
 
@@ -58,9 +58,11 @@ pub async fn run(
         connections.push(connection);
     }
     let (duration, deadline) = (plan.duration, plan.deadline);
+    #[expect(clippy::disallowed_methods, reason = "real requests are sent in real time")]
+    let start = Instant::now();
     let shared = Arc::new(Shared {
         plan,
-        start: Instant::now(),
+        start,
         recorder: Mutex::new(recorder),
         due: Semaphore::new(0),
         next: AtomicU64::new(0),
@@ -174,6 +176,7 @@ impl Shared {
                 released = due;
             }
             let next = Duration::from_secs_f64(to_float(released) / rate);
+            #[expect(clippy::disallowed_methods, reason = "requests are due at real times")]
             thread::sleep(next.saturating_sub(self.start.elapsed()).min(SLEEP_MAX));
         }
     }
@@ -207,7 +210,7 @@ impl Shared {
             let result = connection.check(&name, self.plan.deadline).await;
             let answered_ns = self.elapsed_ns();
             let mut recorder = self.recorder.lock();
-            recorder.record(Answered { key, due_ns, sent_ns, answered_ns, result });
+            recorder.record(Exchange { key, due_ns, sent_ns, answered_ns, result });
             if recorder.is_full() {
                 self.stop();
             }

@@ -55,7 +55,7 @@ impl Report {
             Ending::Complete => {}
             Ending::Interrupted => writeln!(out, "          interrupted before the end")?,
             Ending::Full => {
-                writeln!(out, "          ended early: there is no memory to check more requests")?
+                writeln!(out, "          ended early: there is no memory to check more requests")?;
             }
         }
         writeln!(out)?;
