@@ -191,9 +191,12 @@ impl FileReplay {
         let all = ready(check_all(&asks, None, Caller::IN_PROCESS)).map_err(Failure::failed)?;
         for (MatchedRule { place, gate, key, .. }, decided) in rules.iter().zip(&all) {
             let fingerprint = self.hasher.hash_one(key);
-            let name = || match gate.has_secret_keys() {
-                true => format!("secret key {fingerprint:016x}").into(),
-                false => String::from_utf8_lossy(key).into(),
+            let name = || {
+                if gate.has_secret_keys() {
+                    format!("secret key {fingerprint:016x}").into()
+                } else {
+                    String::from_utf8_lossy(key).into()
+                }
             };
             if let Some(tally) = self.tallies.get_mut(*place) {
                 tally.add(fingerprint, at_ms, outcome(decided), name);
