@@ -160,7 +160,7 @@ impl Input {
         let quotas = arguments.quotas.clone();
         let first = *quotas.first().ok_or_else(no_quota)?;
         let spec = TrafficSpec::parse(traffic, first).map_err(Failure::usage)?;
-        let input = format!("{} traffic, {} requests per second", spec.kind.name(), spec.rate);
+        let input = format!("{} traffic, {:.2} requests per second", spec.kind.name(), spec.rate);
         let key = KeyTemplate::parse("client").map_err(Failure::usage)?;
         let subject = Subject { input, key: key.to_string(), quotas };
         Ok(Self { source: Source::traffic(spec.start(first)), subject, key })
