@@ -83,13 +83,13 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// Examines all requests of a run. Denials before `judged_from_ns` are not examined: a key that was used
+    /// Examines all requests of a run. Denials before `audited_from_ns` are not examined: a key that was used
     /// before the run has units that expire during its first window.
     pub fn new(
         requests: &[Checked],
         quotas: &[Quota],
         tolerance_ns: u64,
-        judged_from_ns: u64,
+        audited_from_ns: u64,
     ) -> Self {
         let mut by_key: BTreeMap<u32, Vec<Checked>> = BTreeMap::new();
         for request in requests {
@@ -100,7 +100,7 @@ impl Audit {
             for quota in quotas {
                 over(*key, requests, *quota, &mut windows);
             }
-            under(*key, requests, quotas, tolerance_ns, judged_from_ns, &mut windows);
+            under(*key, requests, quotas, tolerance_ns, audited_from_ns, &mut windows);
         }
         Self { windows, keys: by_key.len() as u64 }
     }
@@ -160,7 +160,7 @@ fn under(
     requests: &[Checked],
     quotas: &[Quota],
     tolerance_ns: u64,
-    judged_from_ns: u64,
+    audited_from_ns: u64,
     windows: &mut Vec<WrongWindow>,
 ) {
     // Times at which units may begin to count, and at which they surely ended to count under each quota.
@@ -182,7 +182,7 @@ fn under(
         .collect();
     let mut denied: Vec<&Checked> = requests
         .iter()
-        .filter(|request| request.outcome == Outcome::Denied && request.sent_ns >= judged_from_ns)
+        .filter(|request| request.outcome == Outcome::Denied && request.sent_ns >= audited_from_ns)
         .collect();
     denied.sort_unstable_by_key(|request| request.sent_ns);
     let mut last: Option<WrongWindow> = None;

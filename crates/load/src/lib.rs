@@ -1,7 +1,7 @@
 //! Load for rate limiters: sends requests at a fixed rate or as fast as they are answered, measures latencies, and
 //! counts decisions that are surely wrong.
 //!
-//! * [`Plan`] says how many requests are sent and for which keys, [`Target`] where they are sent.
+//! * [`Plan`] is the rate, the duration and the keys; [`Target`] is the limiter to measure.
 //! * [`run`] sends them and returns a [`Report`]: a table, JSON or a page with plots.
 //! * [`audit`] finds the windows in which more or fewer requests passed than the limit allows.
 //!

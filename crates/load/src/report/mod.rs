@@ -216,12 +216,13 @@ impl WrongReport {
         let windows = plan.quotas.iter().map(slidegate::Quota::window);
         let longest = windows.max().unwrap_or_default();
         // A key that all requests share was there before.
-        let judged_from = if target.has_keys() { Duration::ZERO } else { longest + plan.tolerance };
+        let audited_from =
+            if target.has_keys() { Duration::ZERO } else { longest + plan.tolerance };
         let audit = Audit::new(
             &recorder.checked,
             &plan.quotas,
             whole_nanos(plan.tolerance),
-            whole_nanos(judged_from),
+            whole_nanos(audited_from),
         );
         let (windows_over, wrongly_allowed) = audit.count(Fault::Over);
         let (windows_under, wrongly_denied) = audit.count(Fault::Under);

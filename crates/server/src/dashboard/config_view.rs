@@ -5,6 +5,7 @@ use std::time::SystemTime;
 use parking_lot::Mutex;
 
 use crate::config::{Loaded, policy_origins, print_config};
+use crate::wall_clock::wall_clock;
 
 /// The configuration that is in use, and the last reload.
 #[derive(Debug)]
@@ -46,7 +47,7 @@ impl ConfigView {
 
     /// Shows the result of a reload.
     pub fn reloaded(&self, result: &Result<String, String>) {
-        let last = LastReload { at: SystemTime::now(), result: result.clone() };
+        let last = LastReload { at: wall_clock(), result: result.clone() };
         self.state.lock().last = Some(last);
     }
 
@@ -65,7 +66,7 @@ impl ConfigState {
             origins: policy_origins(loaded),
             files: loaded.files.iter().map(|path| path.display().to_string()).collect(),
             warnings: loaded.warnings.iter().map(|warning| warning.message.clone()).collect(),
-            loaded_at: SystemTime::now(),
+            loaded_at: wall_clock(),
             last: None,
         }
     }

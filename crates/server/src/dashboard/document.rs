@@ -14,6 +14,7 @@ use super::hot_keys::HotKey;
 use super::{Dashboard, charts};
 use crate::engine::Plan;
 use crate::http::Connections;
+use crate::wall_clock::wall_clock;
 
 /// The maximum number of policies in the document, those with the most requests first.
 const POLICIES_MAX: usize = 200;
@@ -76,7 +77,7 @@ pub(super) fn write(dashboard: &Dashboard, listeners: &[Arc<Connections>], view:
     let stores = dashboard.engine.metrics().stores();
     json!({
         "version": env!("CARGO_PKG_VERSION"),
-        "now": millis(SystemTime::now()),
+        "now": millis(wall_clock()),
         "uptime": dashboard.started.elapsed().as_secs(),
         "totals": totals_json(totals, history.all()),
         "latency": percentiles(history.latency()),
@@ -257,7 +258,7 @@ fn stores_json(stores: &[(StoreLabels, Vec<Stat>)], plan: &Plan) -> Value {
                     json!(before.unwrap_or(0).saturating_add(whole(stat.value)))
                 }
                 // The sum of shares has no meaning.
-                _ => continue,
+                StatValue::Ratio(..) => continue,
             };
             sums.insert(name, value);
         }
@@ -334,9 +335,9 @@ pub(super) fn shown_key(key: &[u8], id: u64, is_hidden: bool) -> String {
     for chunk in key.utf8_chunks() {
         for letter in chunk.valid().chars() {
             if letter.is_control() {
-                text.extend(letter.escape_default())
+                text.extend(letter.escape_default());
             } else {
-                text.push(letter)
+                text.push(letter);
             }
         }
         for byte in chunk.invalid() {

@@ -144,8 +144,7 @@ impl Rates {
 
 impl History {
     /// Reads all counters. `at` is in milliseconds since the Unix epoch, `seconds` the time since the
-    /// last call.
-    /// `is_shared` says whether the keys of a policy are in a shared store.
+    /// last call. `is_shared` returns `true` for policies whose keys are in a shared store.
     pub(super) fn sample(
         &mut self,
         metrics: &Metrics,

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -12,6 +11,7 @@ use slidegate_gate::{Gate, TierId};
 use super::document::{millis, quotas, shown_key};
 use super::{Dashboard, charts};
 use crate::http::error::{ApiError, ApiErrorKind};
+use crate::wall_clock::wall_clock;
 
 /// The maximum number of requests in the reply, the latest ones.
 const EVENTS_MAX: usize = 2000;
@@ -91,7 +91,7 @@ pub(super) async fn show(dashboard: &Dashboard, name: &KeyName<'_>) -> Result<Va
         Err(error) if error.kind() == ErrorKind::Unsupported => None,
         Err(error) => return Err(error.into()),
     };
-    let now = millis(SystemTime::now());
+    let now = millis(wall_clock());
     let at = |event: &slidegate::Event| event.at.as_secs_f64() * 1000.0;
     let rows = gate.quotas(tier).iter().zip(decision.quotas()).enumerate();
     let width = name.width.unwrap_or(640);

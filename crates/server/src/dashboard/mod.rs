@@ -16,10 +16,10 @@ mod sketch;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::time::Duration;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
 
 use parking_lot::Mutex;
 use slidegate_gate::Observer;
+use tokio::time::Instant;
 use tracing::warn;
 
 pub use self::config_view::ConfigView;
@@ -31,6 +31,7 @@ pub(crate) use self::routes::{handle, is_public};
 use crate::admin::ResultCounts;
 use crate::engine::Engine;
 use crate::net::Stop;
+use crate::wall_clock::wall_clock;
 
 /// The time between two samples of the counters.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
@@ -102,7 +103,7 @@ impl Dashboard {
         let requests = {
             let mut history = self.history.lock();
             let is_shared = |policy: &str| shared.contains(policy);
-            let (at, seconds) = (millis(SystemTime::now()), elapsed.as_secs_f64());
+            let (at, seconds) = (millis(wall_clock()), elapsed.as_secs_f64());
             history.sample(self.engine.metrics(), is_shared, at, seconds);
             history.all().current().iter().sum()
         };

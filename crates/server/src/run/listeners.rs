@@ -220,7 +220,7 @@ impl Listeners {
             tasks.spawn(Arc::clone(dashboard).run(stop.clone()));
         }
         let state = admin_state(access, &services, all);
-        let state = Arc::new(AdminState { sources, dashboard, ..state });
+        let state = Arc::new(AdminState { dashboard, sources, ..state });
         if let (Some(listener), Some(connections)) = (admin, of_admin) {
             let server = server(listener, Arc::clone(&state), settings, connections);
             tasks.spawn(server.serve(stop.clone().wait()));

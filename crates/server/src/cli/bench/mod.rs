@@ -3,7 +3,7 @@
 mod arguments;
 
 use std::io::{self, IsTerminal, Write};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use slidegate::Policy;
@@ -12,6 +12,7 @@ use slidegate_load::{HttpRequest, KeyChoice, Pace, Plan, Progress, Report, Targe
 pub(super) use self::arguments::BenchArguments;
 use self::arguments::Distribution;
 use super::exit;
+use crate::wall_clock::wall_clock;
 
 pub(super) fn run(arguments: &BenchArguments) -> u8 {
     let (plan, target) = match plan(arguments).and_then(|plan| Ok((plan, target(arguments)?))) {
@@ -96,7 +97,7 @@ fn plan(arguments: &BenchArguments) -> Result<Plan, String> {
 
 /// A beginning of keys that no earlier run had.
 fn fresh_prefix() -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = wall_clock().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!("bench-{:x}-{:x}-", now.as_micros(), std::process::id())
 }
 

@@ -101,7 +101,7 @@ impl App {
         let denied: &[&str] = &["denied", "would_be_denied"];
         match self.sort {
             Sort::Rate | Sort::Used => {
-                order(&mut rows, |row| sum(row, denied) + sum(row, &["allowed"]))
+                order(&mut rows, |row| sum(row, denied) + sum(row, &["allowed"]));
             }
             Sort::Denied => order(&mut rows, |row| sum(row, denied)),
             Sort::Name => rows.sort_by_key(|row| text(row, "name").to_owned()),

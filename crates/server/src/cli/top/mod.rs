@@ -7,7 +7,6 @@ mod view;
 use core::time::Duration;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
-use std::time::Instant;
 
 use clap::Args;
 use ratatui::DefaultTerminal;
@@ -74,13 +73,13 @@ pub(super) fn run(arguments: &TopArguments) -> u8 {
 fn print_once(arguments: &TopArguments) -> io::Result<()> {
     let token = arguments.token()?;
     source::read_state(&arguments.address, token.as_deref())?;
-    let (deadline, pause) =
-        (Instant::now() + Duration::from_millis(2500), Duration::from_millis(250));
+    let mut attempts_left = 10;
     let state = loop {
-        std::thread::sleep(pause);
+        source::pause(Duration::from_millis(250));
+        attempts_left -= 1;
         let state = source::read_state(&arguments.address, token.as_deref())?;
         let has_keys = state["keys"]["hottest"].as_array().is_some_and(|keys| !keys.is_empty());
-        if has_keys || Instant::now() >= deadline {
+        if has_keys || attempts_left == 0 {
             break state;
         }
     };

@@ -24,7 +24,7 @@ impl Source {
         let (sender, states) = sync_channel(1);
         thread::spawn(move || {
             loop {
-                thread::sleep(EVERY);
+                pause(EVERY);
                 if sender.send(read_state(&address, token.as_deref())).is_err() {
                     return;
                 }
@@ -37,6 +37,11 @@ impl Source {
     pub(super) fn next(&self) -> Option<io::Result<Value>> {
         self.states.try_recv().ok()
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the time between two readings of a daemon")]
+pub(super) fn pause(time: Duration) {
+    thread::sleep(time);
 }
 
 /// Reads the state once.

@@ -1,3 +1,5 @@
+//! The table, its keys and its filter.
+
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::{Value, json};
 
@@ -47,7 +49,9 @@ fn screen(app: &mut App, width: u16, height: u16) -> String {
     terminal.draw(|frame| view::draw(frame, app)).unwrap();
     let buffer = terminal.backend().buffer();
     let cells = buffer.content.chunks(usize::from(width));
-    cells.map(|line| line.iter().map(|cell| cell.symbol()).collect::<String>() + "\n").collect()
+    cells
+        .map(|line| line.iter().map(ratatui::buffer::Cell::symbol).collect::<String>() + "\n")
+        .collect()
 }
 
 #[test]

@@ -1,3 +1,5 @@
+//! The sketch against exact counts.
+
 use std::collections::HashMap;
 
 use proptest::prelude::*;
@@ -62,7 +64,7 @@ proptest! {
             prop_assert!(counter.count >= exact && counter.count - counter.error <= exact);
         }
         for (id, exact) in exact {
-            let is_frequent = exact as usize * counters > ids.len();
+            let is_frequent = exact * counters as u64 > ids.len() as u64;
             prop_assert!(!is_frequent || sketch.get(id).is_some());
         }
     }
