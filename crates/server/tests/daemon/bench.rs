@@ -91,6 +91,7 @@ fn a_fixed_window_is_reported_with_its_wrong_windows() {
 
 /// An HTTP server with one connection at a time that answers every request with `reply`, after a stall before the
 /// first one that comes when `stall` is not zero.
+#[expect(clippy::disallowed_methods, reason = "the stall that is measured")]
 fn server(reply: &'static str, stall: Duration) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
