@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use serde_json::{Value, json};
 use slidegate_testkit::server::{Browser, RedisServer, poll};
 
-use crate::process::{Daemon, Folder, exchange, post};
+use crate::process::{Daemon, Folder, exchange, output, post};
 
 const POLICIES: &str = "slidegate: 1
 policies:
@@ -98,10 +98,42 @@ fn the_page_shows_the_numbers_of_the_api_and_of_the_metrics_and_updates() {
         listeners.iter().map(|listener| listener["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["http", "grpc", "resp", "admin"]);
 
-    // The last values are there at once after a reload of the page.
+    // The last values are kept for a reload of the page, and stay when the daemon ends.
+    let kept = "return sessionStorage.getItem('slidegate-state')";
+    assert!(browser.run(kept, &[]).unwrap().as_str().unwrap().contains("exports"));
+    browser.open(&page(daemon.announced("dashboard"))).unwrap();
+    shows(&browser, "#status", "live");
     daemon.kill();
-    browser.run("location.reload()", &[]).ok();
     shows(&browser, "#status", "no connection");
+    shows(&browser, &row("api enforce"), "5 in all");
+}
+
+#[test]
+fn top_prints_the_same_numbers() {
+    let folder = Folder::new("top");
+    let daemon = Daemon::with_config(&folder.write("limits.yaml", POLICIES));
+    let address = daemon.announced("dashboard").to_string();
+    becomes_hot(&daemon, "api", "alice", "alice");
+    let top = |arguments: &[&str]| {
+        let top = output(&[&["top", "--address", &address], arguments].concat());
+        assert!(top.status.success(), "{top:?}");
+        String::from_utf8(top.stdout).unwrap()
+    };
+    let printed: Value = serde_json::from_str(&top(&["--json"])).unwrap();
+    for (outcome, count) in policy(&printed, "api")["outcomes"].as_object().unwrap() {
+        let sample = format!(
+            "rate_limit_requests_total{{policy=\"api\",mode=\"enforce\",outcome=\"{outcome}\"}}"
+        );
+        assert_eq!(daemon.metric(&sample), count.as_f64(), "{sample}");
+    }
+    let text = top(&["--once"]);
+    assert!(
+        text.contains("memory ok") && text.contains("search") && text.contains("alice"),
+        "{text}"
+    );
+    assert!(!top(&["--once", "--filter", "search"]).contains("alice"));
+    let nowhere = output(&["top", "--address", "127.0.0.1:1", "--once"]);
+    assert_eq!(nowhere.status.code(), Some(69), "{nowhere:?}");
 }
 
 #[test]
