@@ -62,7 +62,7 @@ fn everything_is_visible_at_80_by_24() {
         "shared DOWN",
         "allowed 1234/s",
         "denied 56/s",
-        "would be denied 7/s",
+        "would be denied 7.0/s",
         "p99 3.5ms",
         "memory 25.0%",
         "login",
