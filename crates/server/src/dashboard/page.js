@@ -504,6 +504,14 @@ async function showKey(name) {
   }
 }
 
+// When units become available again: some of them, and with the exact log, all of them.
+function returns(key, quota) {
+  if (quota.used === 0) return "all is free";
+  const last = key.events?.at(-1);
+  const all = last && (last[0] - key.now) / 1000 + quota.window;
+  return "more in " + seconds(quota.reset_after) + (all > quota.reset_after ? ", all in " + seconds(all) : "");
+}
+
 function fillKey(key) {
   openKey = { ...openKey, shown: key.key, policy_name: key.policy };
   byId("key-reset").hidden = false;
@@ -519,7 +527,7 @@ function fillKey(key) {
   const quotas = key.quotas.map((quota) => {
     const figure = make("div", { class: "chart" });
     const facts = make("dl", { class: "facts" });
-    const values = [["Limit", quota.text], ["Used", count(quota.used)], ["Left", count(quota.remaining)], ["Capacity returns", quota.used === 0 ? "all is free" : "all in " + seconds(quota.reset_after)]];
+    const values = [["Limit", quota.text], ["Used", count(quota.used)], ["Left", count(quota.remaining)], ["Capacity returns", returns(key, quota)]];
     for (const [label, value] of values) facts.append(make("div", {}, make("dt", {}, label), make("dd", {}, value)));
     if (quota.chart) chart(figure, quota.chart);
     else figure.hidden = true;

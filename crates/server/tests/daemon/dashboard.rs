@@ -149,6 +149,7 @@ fn a_key_is_shown_with_its_window_and_can_be_reset() {
     browser.click("#key-rows button").unwrap();
     shows(&browser, "#key-title", "alice");
     shows(&browser, "#key-state", "Used up");
+    shows(&browser, "#key-quotas", "more in");
     let svg = browser.run("return document.querySelectorAll('#key-quotas svg').length", &[]);
     assert_eq!(svg.unwrap(), json!(1));
     is_clean(&browser);

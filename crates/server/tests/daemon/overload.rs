@@ -33,13 +33,16 @@ fn requests_over_http_leave_no_room_for_calls_over_grpc() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     assert_eq!(runtime.block_on(ask(&daemon)), Code::InvalidArgument);
 
-    // A request whose body does not come holds the only place.
+    // A request without its body occupies the only place. The call above has to leave it first, and no other one may
+    // come in between: the request would be shed.
+    let serving =
+        |count| (daemon.metric("slidegate_overload_serving") == Some(count)).then_some(());
+    poll("an idle daemon", || Ok(serving(0.0))).unwrap();
     let mut slow = TcpStream::connect(daemon.http).unwrap();
     slow.write_all(b"POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\n").unwrap();
     slow.write_all(b"content-type: application/json\r\n\r\n").unwrap();
-    poll("the guard", || Ok((runtime.block_on(ask(&daemon)) == Code::Unavailable).then_some(())))
-        .unwrap();
-    assert_eq!(daemon.metric("slidegate_overload_serving"), Some(1.0));
+    poll("the request", || Ok(serving(1.0))).unwrap();
+    assert_eq!(runtime.block_on(ask(&daemon)), Code::Unavailable);
     assert!(daemon.metric("slidegate_overload_requests_total{outcome=\"shed\"}") >= Some(1.0));
 
     drop(slow);

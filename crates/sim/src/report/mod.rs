@@ -3,6 +3,7 @@
 mod config;
 mod page;
 mod table;
+mod window;
 
 use serde::Serialize;
 use slidegate::Quota;
@@ -12,6 +13,7 @@ pub use self::config::{
 };
 pub use self::page::{config_to_html, to_html};
 pub use self::table::{grouped, percent, write_columns, write_table};
+pub use self::window::window_to_svg;
 use crate::advice::Advice;
 use crate::number::{share, to_float};
 use crate::read::{ReadCounts, format_time};
@@ -36,6 +38,9 @@ pub struct Report {
     pub key: String,
     /// The limits.
     pub quotas: Vec<String>,
+    /// The first of them, to draw its window.
+    #[serde(skip)]
+    pub first_quota: Option<Quota>,
     /// What was read, and what could not be.
     #[serde(flatten)]
     pub counts: ReadCounts,
@@ -142,6 +147,7 @@ impl Report {
             input: subject.input.clone(),
             key: subject.key.clone(),
             quotas: texts(&subject.quotas),
+            first_quota: subject.quotas.first().copied(),
             counts,
             algorithms: all,
             what_if,

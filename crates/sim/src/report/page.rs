@@ -6,6 +6,7 @@ use slidegate_plot::{
 };
 
 use super::table::{grouped, percent};
+use super::window::window_chart;
 use super::{AlgorithmReport, ConfigReport, FileReport, Report};
 use crate::number::to_float;
 use crate::read::ReadCounts;
@@ -30,6 +31,9 @@ pub fn to_html(report: &Report) -> String {
         section = section.figure(&over_time(&report.timeline, &[(&first.name, Color::Denied)]));
         if !report.singles.is_empty() {
             section = section.figure(&singles(report));
+            if let Some(chart) = window_chart(report) {
+                section = section.figure(&chart);
+            }
         }
         page = page.section(section);
     }

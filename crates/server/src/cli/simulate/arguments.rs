@@ -56,6 +56,10 @@ pub(in crate::cli) struct SimulateArguments {
     /// Write the report as one HTML file with plots, in addition to the table or JSON.
     #[arg(long, value_name = "FILE")]
     pub(super) html: Option<PathBuf>,
+    /// Draw how many requests of the busiest key were allowed within the last window, as SVG. For at most
+    /// 500 requests.
+    #[arg(long, value_name = "FILE", conflicts_with = "config")]
+    pub(super) svg: Option<PathBuf>,
     /// Denied keys to report per algorithm, at most 100.
     #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u16).range(0..=100))]
     pub(super) top: u16,

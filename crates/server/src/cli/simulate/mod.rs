@@ -6,15 +6,15 @@ mod config;
 mod progress;
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use slidegate::{Algorithm, Quota};
 use slidegate_sim::Source;
 use slidegate_sim::read::{Filter, KeyTemplate, LineOptions, LogReader, ReadCounts, total_bytes};
-use slidegate_sim::replay::{ALGORITHMS, BATCH, Contest, Replay};
+use slidegate_sim::replay::{ALGORITHMS, BATCH, Contest, Replay, SINGLE_MAX};
 use slidegate_sim::report::{
-    Report, Subject, config_to_html, to_html, write_config_table, write_table,
+    Report, Subject, config_to_html, to_html, window_to_svg, write_config_table, write_table,
 };
 use slidegate_sim::traffic::TrafficSpec;
 
@@ -94,6 +94,7 @@ fn compare_algorithms(arguments: &SimulateArguments) -> Result<u8, Failure> {
     let mut report = Report::new(replay.finish(), counts, &subject, algorithms.len(), hits);
     report.advice = advice::advise(arguments, &subject, &key)?;
     write_page(arguments, || to_html(&report))?;
+    write_chart(arguments, &report)?;
     let mut out = io::stdout().lock();
     let written =
         if arguments.json { write_json(&report, &mut out) } else { write_table(&report, &mut out) };
@@ -103,7 +104,24 @@ fn compare_algorithms(arguments: &SimulateArguments) -> Result<u8, Failure> {
 /// Writes the page if it was asked for.
 fn write_page(arguments: &SimulateArguments, page: impl FnOnce() -> String) -> Result<(), Failure> {
     let Some(path) = &arguments.html else { return Ok(()) };
-    std::fs::write(path, page())
+    write_file(path, &page())
+}
+
+/// Draws the sliding window if it was asked for.
+fn write_chart(arguments: &SimulateArguments, report: &Report) -> Result<(), Failure> {
+    let Some(path) = &arguments.svg else { return Ok(()) };
+    let Some(svg) = window_to_svg(report) else {
+        return Err(Failure::failed(format!(
+            "--svg draws every request, and {} are too many: replay at most {SINGLE_MAX}, for example with \
+             --path or --traffic NAME:requests=100",
+            report.requests
+        )));
+    };
+    write_file(path, &svg)
+}
+
+fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
+    std::fs::write(path, text)
         .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))
 }
 
