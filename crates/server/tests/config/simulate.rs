@@ -193,6 +193,36 @@ fn two_files_are_compared_and_the_page_shows_the_numbers_of_the_json() {
 }
 
 #[test]
+fn the_chart_of_the_window_is_the_one_in_the_readme() {
+    let folder = folder("chart");
+    let chart = folder.join("boundary.svg");
+    let path = chart.to_str().unwrap();
+    let traffic = ["--traffic", "boundary:requests=20,keys=1", "--quota", "5/minute"];
+    let report =
+        json(&[&traffic[..], &["--algorithm", "fixed,log", "--json", "--svg", path]].concat());
+    assert_eq!(report["algorithms"][0]["worst_excess"], 5);
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/boundary.svg");
+    let expected = std::fs::read_to_string(docs).unwrap();
+    assert_eq!(std::fs::read_to_string(chart).unwrap(), expected, "draw docs/boundary.svg again");
+}
+
+#[test]
+fn too_many_requests_for_a_chart_are_an_error() {
+    let path = folder("no_chart").join("chart.svg");
+    let output = simulate(&[
+        "--traffic",
+        "steady:requests=1000",
+        "--quota",
+        "5/minute",
+        "--svg",
+        path.to_str().unwrap(),
+    ]);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && error.contains("replay at most 500"), "{error}");
+    assert!(!path.exists());
+}
+
+#[test]
 fn the_page_shows_the_numbers_of_the_json_and_refers_to_nothing_outside() {
     let log = log();
     let folder = folder("page");
