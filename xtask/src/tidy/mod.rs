@@ -4,6 +4,7 @@ mod links;
 mod phrases;
 mod source;
 mod spelling;
+mod tables;
 mod text;
 mod traces;
 mod tree;
@@ -61,7 +62,10 @@ fn check(files: &[File], exists: &dyn Fn(&str) -> bool) -> Vec<Finding> {
         phrases::check(file, &mut findings);
         match file.extension() {
             "rs" => source::check(file, &mut findings),
-            "md" => links::check(file, exists, &mut findings),
+            "md" => {
+                links::check(file, exists, &mut findings);
+                tables::check(file, &mut findings);
+            }
             _ => {}
         }
     }
@@ -80,6 +84,7 @@ mod tests {
             File::new("docs/blank.md", "trailing \n"),
             File::new("crates/core/src/bare.rs", "fn main() {}\n"),
             File::new("docs/dead.md", "[gone](gone.md)\n"),
+            File::new("docs/table.md", "|-|-|-|-|-|-|\n"),
             File::new("conformance/bad.json", "[]\n"),
             File::new("phrase.md", concat!("so ", "many\n")),
         ];
