@@ -16,9 +16,9 @@ use http::header::{AUTHORIZATION, HeaderName};
 
 pub use self::origin::{ForeignRequest, HostNames};
 pub use self::token::Token;
-use crate::config::table::words;
+use crate::config::table::keywords;
 
-words! {
+keywords! {
     /// What a token allows.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Scope {
@@ -68,7 +68,7 @@ pub type SharedRules = Arc<ArcSwap<AccessRules>>;
 
 /// How the clients of a listener are known without a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
+pub enum Exposure {
     /// They are on this machine.
     Loopback,
     /// They have shown a certificate, which was verified.
@@ -77,7 +77,7 @@ pub enum Reach {
     Network,
 }
 
-impl Reach {
+impl Exposure {
     /// Returns the reach of a listener. It is that of the address that it is bound to, not that of the
     /// client: a proxy on this machine passes on the requests of others.
     pub fn new(address: SocketAddr, verifies_clients: bool) -> Self {
@@ -100,7 +100,7 @@ pub fn is_loopback(address: SocketAddr) -> bool {
 #[derive(Debug, Clone)]
 pub struct Access {
     rules: SharedRules,
-    reach: Reach,
+    exposure: Exposure,
 }
 
 /// Why a request is refused.
@@ -118,13 +118,13 @@ pub enum AccessError {
 
 impl Access {
     /// Access by `rules` to a listener.
-    pub fn new(rules: SharedRules, reach: Reach) -> Self {
-        Self { rules, reach }
+    pub fn new(rules: SharedRules, exposure: Exposure) -> Self {
+        Self { rules, exposure }
     }
 
     /// Access to everything, as on loopback without tokens.
     pub fn open() -> Self {
-        Self::new(SharedRules::default(), Reach::Loopback)
+        Self::new(SharedRules::default(), Exposure::Loopback)
     }
 
     /// Checks that a request with this token, or without one, may do something.
@@ -133,7 +133,7 @@ impl Access {
     ///
     /// Why not.
     pub fn check(&self, scope: Scope, token: Option<&[u8]>) -> Result<(), AccessError> {
-        self.rules.load().check(scope, token, self.reach)
+        self.rules.load().check(scope, token, self.exposure)
     }
 
     /// Checks that a token is known.
@@ -170,13 +170,18 @@ impl Access {
 }
 
 impl AccessRules {
-    fn check(&self, scope: Scope, token: Option<&[u8]>, reach: Reach) -> Result<(), AccessError> {
+    fn check(
+        &self,
+        scope: Scope,
+        token: Option<&[u8]>,
+        exposure: Exposure,
+    ) -> Result<(), AccessError> {
         // Without configured tokens, a token is for something else.
         if let (Some(token), false) = (token, self.tokens.is_empty()) {
             let scopes = self.find(token).ok_or(AccessError::UnknownToken)?;
             return if scopes.has(scope) { Ok(()) } else { Err(AccessError::ScopeMissing(scope)) };
         }
-        if self.anonymous(reach).has(scope) {
+        if self.anonymous(exposure).has(scope) {
             Ok(())
         } else if self.tokens.is_empty() {
             Err(AccessError::Off(scope))
@@ -186,12 +191,12 @@ impl AccessRules {
     }
 
     /// Returns what requests without a token may do.
-    pub fn anonymous(&self, reach: Reach) -> Scopes {
-        match (reach, self.anonymous) {
-            (Reach::Verified, _) => Scopes::ALL,
+    pub fn anonymous(&self, exposure: Exposure) -> Scopes {
+        match (exposure, self.anonymous) {
+            (Exposure::Verified, _) => Scopes::ALL,
             (_, Some(scopes)) => scopes,
-            (Reach::Loopback, None) if self.tokens.is_empty() => Scopes::ALL,
-            (Reach::Loopback | Reach::Network, None) => Scopes::CHECK,
+            (Exposure::Loopback, None) if self.tokens.is_empty() => Scopes::ALL,
+            (Exposure::Loopback | Exposure::Network, None) => Scopes::CHECK,
         }
     }
 

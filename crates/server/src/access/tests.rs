@@ -7,14 +7,14 @@ use super::*;
 const APP: &[u8] = b"app-0123456789abcdef";
 const OPS: &[u8] = b"ops-0123456789abcdef";
 
-fn access(reach: Reach, anonymous: Option<Scopes>) -> Access {
+fn access(exposure: Exposure, anonymous: Option<Scopes>) -> Access {
     let token = |text| Token::new(text).unwrap();
     let tokens = vec![(token(APP), Scopes::CHECK), (token(OPS), Scopes::ALL)];
-    Access::new(Arc::new(ArcSwap::from_pointee(AccessRules { tokens, anonymous })), reach)
+    Access::new(Arc::new(ArcSwap::from_pointee(AccessRules { tokens, anonymous })), exposure)
 }
 
-fn untokened(reach: Reach) -> Access {
-    Access::new(SharedRules::default(), reach)
+fn untokened(exposure: Exposure) -> Access {
+    Access::new(SharedRules::default(), exposure)
 }
 
 /// What may be done: checks, looks and changes, in order.
@@ -24,9 +24,9 @@ fn may(access: &Access, token: Option<&[u8]>) -> [bool; 3] {
 
 #[test]
 fn without_tokens_everything_is_open_on_loopback_and_only_checks_beyond() {
-    assert_eq!(may(&untokened(Reach::Loopback), None), [true; 3]);
-    assert_eq!(may(&untokened(Reach::Verified), None), [true; 3]);
-    let network = untokened(Reach::Network);
+    assert_eq!(may(&untokened(Exposure::Loopback), None), [true; 3]);
+    assert_eq!(may(&untokened(Exposure::Verified), None), [true; 3]);
+    let network = untokened(Exposure::Network);
     assert_eq!(may(&network, None), [true, false, false]);
     assert_eq!(network.check(Scope::Change, None), Err(AccessError::Off(Scope::Change)));
     // A token that is meant for another service does not matter.
@@ -36,8 +36,8 @@ fn without_tokens_everything_is_open_on_loopback_and_only_checks_beyond() {
 
 #[test]
 fn a_token_allows_its_scopes_wherever_it_comes_from() {
-    for reach in [Reach::Loopback, Reach::Network] {
-        let access = access(reach, None);
+    for exposure in [Exposure::Loopback, Exposure::Network] {
+        let access = access(exposure, None);
         assert_eq!(may(&access, None), [true, false, false]);
         assert_eq!(may(&access, Some(APP)), [true, false, false]);
         assert_eq!(may(&access, Some(OPS)), [true; 3]);
@@ -49,22 +49,22 @@ fn a_token_allows_its_scopes_wherever_it_comes_from() {
         );
         assert_eq!(access.check(Scope::Check, Some(b"")), Err(AccessError::UnknownToken));
     }
-    assert_eq!(may(&access(Reach::Verified, None), None), [true; 3]);
+    assert_eq!(may(&access(Exposure::Verified, None), None), [true; 3]);
 }
 
 #[test]
 fn what_needs_no_token_can_be_configured() {
-    let closed = access(Reach::Loopback, Some(Scopes::default()));
+    let closed = access(Exposure::Loopback, Some(Scopes::default()));
     assert_eq!(may(&closed, None), [false; 3]);
     assert_eq!(may(&closed, Some(APP)), [true, false, false]);
-    let open = access(Reach::Network, Some(Scopes::ALL));
+    let open = access(Exposure::Network, Some(Scopes::ALL));
     assert_eq!(may(&open, None), [true; 3]);
-    assert_eq!(may(&access(Reach::Verified, Some(Scopes::default())), None), [true; 3]);
+    assert_eq!(may(&access(Exposure::Verified, Some(Scopes::default())), None), [true; 3]);
 }
 
 #[test]
 fn headers_carry_tokens() {
-    let access = access(Reach::Network, None);
+    let access = access(Exposure::Network, None);
     let with = |name: &'static str, value: &str| {
         let mut headers = HeaderMap::new();
         headers.insert(name, HeaderValue::from_str(value).unwrap());
@@ -97,16 +97,16 @@ fn tokens_that_protect_nothing_are_refused_and_none_is_shown() {
 
 #[test]
 fn reach_is_that_of_the_listener() {
-    for (address, reach) in [
-        ("127.0.0.1:1", Reach::Loopback),
-        ("[::ffff:127.0.0.1]:1", Reach::Loopback),
-        ("[::1]:1", Reach::Loopback),
-        ("0.0.0.0:1", Reach::Network),
-        ("[::]:1", Reach::Network),
-        ("192.0.2.1:1", Reach::Network),
+    for (address, exposure) in [
+        ("127.0.0.1:1", Exposure::Loopback),
+        ("[::ffff:127.0.0.1]:1", Exposure::Loopback),
+        ("[::1]:1", Exposure::Loopback),
+        ("0.0.0.0:1", Exposure::Network),
+        ("[::]:1", Exposure::Network),
+        ("192.0.2.1:1", Exposure::Network),
     ] {
-        assert_eq!(Reach::new(address.parse().unwrap(), false), reach, "{address}");
-        assert_eq!(Reach::new(address.parse().unwrap(), true), Reach::Verified, "{address}");
+        assert_eq!(Exposure::new(address.parse().unwrap(), false), exposure, "{address}");
+        assert_eq!(Exposure::new(address.parse().unwrap(), true), Exposure::Verified, "{address}");
     }
 }
 

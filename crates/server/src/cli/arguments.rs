@@ -6,9 +6,9 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
 use super::bench::BenchArguments;
+use super::help;
 use super::simulate::SimulateArguments;
 use super::top::TopArguments;
-use super::words;
 use crate::config::{Environment, Format, Request};
 
 /// A sliding-window rate limiter as a service.
@@ -16,9 +16,9 @@ use crate::config::{Environment, Format, Request};
 #[command(
     name = "slidegate",
     version,
-    about = words::ABOUT,
-    before_long_help = words::EXAMPLES,
-    after_long_help = words::EXIT_CODES,
+    about = help::ABOUT,
+    before_long_help = help::EXAMPLES,
+    after_long_help = help::EXIT_CODES,
     args_conflicts_with_subcommands = true
 )]
 pub struct Arguments {
@@ -31,25 +31,25 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// Run the daemon. This is the default command.
-    #[command(before_long_help = words::SERVE_EXAMPLES)]
+    #[command(before_long_help = help::SERVE_EXAMPLES)]
     Serve(Box<ServeArguments>),
     /// Check, explain and test configurations without serving them.
-    #[command(subcommand, before_long_help = words::CONFIG_EXAMPLES)]
+    #[command(subcommand, before_long_help = help::CONFIG_EXAMPLES)]
     Config(ConfigCommand),
     /// Check a request with a running daemon, and take its units if it is allowed.
-    #[command(before_long_help = words::CHECK_EXAMPLES)]
+    #[command(before_long_help = help::CHECK_EXAMPLES)]
     Check(CheckArguments),
     /// Look after the keys in Redis.
-    #[command(subcommand, before_long_help = words::REDIS_EXAMPLES)]
+    #[command(subcommand, before_long_help = help::REDIS_EXAMPLES)]
     Redis(RedisCommand),
     /// Replay access logs or generated traffic, and compare what the algorithms would have decided.
-    #[command(before_long_help = words::SIMULATE_EXAMPLES)]
+    #[command(before_long_help = help::SIMULATE_EXAMPLES)]
     Simulate(Box<SimulateArguments>),
     /// Send load to a rate limiter: measure rate and latency, and count wrong decisions.
-    #[command(before_long_help = words::BENCH_EXAMPLES)]
+    #[command(before_long_help = help::BENCH_EXAMPLES)]
     Bench(Box<BenchArguments>),
     /// Show a running daemon live: its policies, and the keys with the most requests.
-    #[command(before_long_help = words::TOP_EXAMPLES)]
+    #[command(before_long_help = help::TOP_EXAMPLES)]
     Top(TopArguments),
     /// Print a completion script for a shell.
     Completions {

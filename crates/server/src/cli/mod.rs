@@ -4,10 +4,10 @@ mod arguments;
 mod ask;
 mod bench;
 pub mod config;
+mod help;
 mod redis;
 mod simulate;
 mod top;
-mod words;
 
 use core::fmt::Display;
 use std::io::{self, IsTerminal, Write};

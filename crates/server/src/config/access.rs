@@ -5,7 +5,7 @@ use super::settings::{ListenSettings, Settings};
 use super::source::Span;
 use super::table::{Reader, given, section};
 use super::yaml::Node;
-use crate::access::{AccessRules, Reach, Scope, Scopes, Token};
+use crate::access::{AccessRules, Exposure, Scope, Scopes, Token};
 
 section! {
     /// Access to the data listeners.
@@ -15,7 +15,7 @@ section! {
         key tokens = List(&Section(&TOKEN), 64), default "[]",
             example "[{file: app.token, scopes: [check]}]";
         /// What requests without a token or a client certificate may do. `[]` is nothing.
-        anonymous: Option<Vec<Scope>> = List(&Choice(Scope::WORDS), 3),
+        anonymous: Option<Vec<Scope>> = List(&Choice(Scope::KEYWORDS), 3),
             absent "everything on loopback if there are no `tokens`, otherwise `check`",
             example "[check, look]";
         /// Names by which clients call the HTTP and admin listeners, besides addresses and
@@ -36,7 +36,7 @@ section! {
         key variable = Leaf(&TEXT), absent "`file` is there", example "LIMITS_TOKEN";
         /// What it allows: `check` takes units, `look` reads what counts against a key, `change`
         /// resets, refunds and settles.
-        key scopes = List(&Choice(Scope::WORDS), 3), required, example "[check, look]";
+        key scopes = List(&Choice(Scope::KEYWORDS), 3), required, example "[check, look]";
     }
 }
 
@@ -115,7 +115,7 @@ pub(super) fn check_data_listeners(root: &Node, settings: &Settings, report: &mu
         ("resp", resp, tls),
     ] {
         let Some(address) = address else { continue };
-        if Reach::new(address, verifies(tls)) != Reach::Network {
+        if Exposure::new(address, verifies(tls)) != Exposure::Network {
             continue;
         }
         let span = root.find(&format!("listen.{name}")).map_or(root.span, |node| node.span);

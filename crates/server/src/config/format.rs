@@ -1,10 +1,10 @@
 //! The format of a configuration file.
 
 use super::report::Report;
-use super::table::{ROOT, Words, words};
+use super::table::{Keyword, ROOT, keywords};
 use super::yaml::Node;
 
-words! {
+keywords! {
     /// The formats of configuration files.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Format {
@@ -20,7 +20,7 @@ words! {
 impl Format {
     /// Returns the format with this name.
     pub fn parse(name: &str) -> Option<Self> {
-        Words::of(name)
+        Keyword::from_keyword(name)
     }
 
     /// Detects the format from the top-level keys of a file. Returns `None` if they are ambiguous,

@@ -4,7 +4,7 @@ use core::fmt;
 
 use slidegate_http::{Body, Fields, Form, Reset};
 
-use super::table::{Reader, section, words};
+use super::table::{Reader, keywords, section};
 use super::yaml::Node;
 use crate::spec::read_secret;
 
@@ -16,17 +16,17 @@ section! {
         /// The form of `RateLimit` and `RateLimit-Policy`: `list` is that of drafts -08 and later,
         /// `dictionary` that of -07, `triple` that of -06 (`RateLimit-Limit`, `-Remaining` and
         /// `-Reset`).
-        ratelimit: RateLimitForm = Choice(RateLimitForm::WORDS), default "list", example "triple";
+        ratelimit: RateLimitForm = Choice(RateLimitForm::KEYWORDS), default "list", example "triple";
         /// The form of `X-RateLimit-Reset`: `seconds` from now, or seconds since the `epoch` by this
         /// machine's clock. `off` leaves out all three `X-RateLimit-*`.
-        x_ratelimit: ResetForm = Choice(ResetForm::WORDS), default "seconds", example "epoch";
+        x_ratelimit: ResetForm = Choice(ResetForm::KEYWORDS), default "seconds", example "epoch";
         /// Whether denials carry `Retry-After`.
         retry_after: bool = Flag, default "true", example "false";
         /// Whether policies in shadow mode are included. Clients that slow down for a limit that is not
         /// enforced distort what shadow mode observes.
         shadow: bool = Flag, default "false", example "true";
         /// The body of denials: `application/problem+json`, or plain JSON with `error` and `message`.
-        body: DenialBody = Choice(DenialBody::WORDS), default "problem", example "json";
+        body: DenialBody = Choice(DenialBody::KEYWORDS), default "problem", example "json";
         /// A file of at least 16 bytes, the same on all nodes. Clients then see a hash of their key
         /// under this secret as `pk` in `RateLimit` and `RateLimit-Policy`.
         key partition_secret_file = Leaf(&PATH), absent "no `pk`", example "partition.secret";
@@ -35,7 +35,7 @@ section! {
     }
 }
 
-words! {
+keywords! {
     /// The form of `RateLimit` and `RateLimit-Policy`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub enum RateLimitForm {
@@ -51,7 +51,7 @@ words! {
     }
 }
 
-words! {
+keywords! {
     /// The form of `X-RateLimit-Reset`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub enum ResetForm {
@@ -65,7 +65,7 @@ words! {
     }
 }
 
-words! {
+keywords! {
     /// The body of a denial.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub enum DenialBody {

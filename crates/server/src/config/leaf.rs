@@ -8,7 +8,7 @@ pub(super) const TEXT_MAX: usize = 4096;
 pub(super) fn flag(scalar: &Scalar) -> Option<bool> {
     match scalar.value() {
         Value::Flag(flag) => Some(flag),
-        // Environment variables often use these words.
+        // Environment variables often use these keywords.
         _ if scalar.style == Style::Given => match scalar.text.to_ascii_lowercase().as_str() {
             "1" | "yes" | "on" | "true" => Some(true),
             "0" | "no" | "off" | "false" => Some(false),

@@ -58,7 +58,7 @@ pub struct Loaded {
 
 /// A configuration with errors: nothing of it is used.
 #[derive(Debug, Clone)]
-pub struct Refused {
+pub struct InvalidConfig {
     /// All findings, errors first.
     pub findings: Vec<Diagnostic>,
     /// Every file that was read or could not be read, for the watcher.
@@ -77,13 +77,13 @@ impl fmt::Debug for Loaded {
     }
 }
 
-impl Refused {
+impl InvalidConfig {
     pub(super) fn new(report: Report, files: Vec<PathBuf>) -> Self {
         Self { findings: report.into_findings(), files }
     }
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for InvalidConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = Vec::new();
         write_text(&mut text, &self.findings, false).map_err(|_| fmt::Error)?;
@@ -91,7 +91,7 @@ impl fmt::Display for Refused {
     }
 }
 
-impl core::error::Error for Refused {}
+impl core::error::Error for InvalidConfig {}
 
 /// The configuration without files.
 const EXAMPLE: &str = include_str!("example.yaml");
@@ -142,7 +142,7 @@ impl Request {
 /// # Errors
 ///
 /// Returns all errors at once.
-pub fn load(request: &Request) -> Result<Loaded, Box<Refused>> {
+pub fn load(request: &Request) -> Result<Loaded, Box<InvalidConfig>> {
     let mut loading = Loading {
         request,
         report: Report::default(),
@@ -286,7 +286,7 @@ impl Loading<'_> {
         }
     }
 
-    fn finish(mut self) -> Result<Loaded, Box<Refused>> {
+    fn finish(mut self) -> Result<Loaded, Box<InvalidConfig>> {
         let report = &mut self.report;
         let nowhere = report.sources.add(Origin::File(PathBuf::from("(defaults)")), String::new());
         let mut tree = self.native.take().filter(|root| !root.is_null());
@@ -333,7 +333,7 @@ impl Loading<'_> {
 
         let files = self.files.into_paths();
         if report.has_errors() {
-            return Err(Box::new(Refused::new(self.report, files)));
+            return Err(Box::new(InvalidConfig::new(self.report, files)));
         }
         let sources = self.report.sources.clone();
         let warnings = self.report.into_findings();

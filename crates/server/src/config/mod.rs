@@ -29,7 +29,7 @@ pub use environment::Environment;
 pub(crate) use envoy::list_directory;
 pub use format::Format;
 pub use headers::{DenialBody, HeaderSettings, PartitionSecret, RateLimitForm, ResetForm};
-pub use load::{Loaded, Refused, Request, load};
+pub use load::{InvalidConfig, Loaded, Request, load};
 pub use print::{policy_origins, print_config, print_config_json, yaml_to_json};
 pub use reference::reference;
 pub use schema::schema;

@@ -11,7 +11,7 @@ use super::access::{ACCESS, AccessSettings, admin_token, check_data_listeners};
 use super::headers::{HEADERS, HeaderSettings};
 use super::report::Report;
 use super::statsd::{STATSD, StatsdSettings};
-use super::table::{ListenAddress, Read, Reader, given, section, words};
+use super::table::{ListenAddress, Read, Reader, given, keywords, section};
 use super::yaml::Node;
 use crate::access::Token;
 use crate::spec::{
@@ -211,7 +211,7 @@ section! {
         dynamic_metadata: bool = Flag, default "false", example "true";
         /// The default result when the store of a domain fails: an RPC error, on which Envoy's
         /// `failure_mode_deny` decides, or a decision. A domain or a descriptor can override it.
-        failure_mode: EnvoyFailureMode = Choice(EnvoyFailureMode::WORDS), default "error",
+        failure_mode: EnvoyFailureMode = Choice(EnvoyFailureMode::KEYWORDS), default "error",
             example "local";
         /// Whether `/healthcheck` and gRPC health fail while a store of a domain does not reply.
         health_needs_store: bool = Flag, default "false", example "true";
@@ -249,7 +249,7 @@ section! {
         /// The file. Older ones get a number after the name.
         path: PathBuf = Leaf(&PATH), required, example "audit.log";
         /// The decisions that are recorded.
-        decisions: AuditDecisions = Choice(AuditDecisions::WORDS), default "denials",
+        decisions: AuditDecisions = Choice(AuditDecisions::KEYWORDS), default "denials",
             example "sampled";
         /// The percentage of decisions, with `decisions: sampled`.
         sample_percent: u8 = Whole(1, 100), default "1", example "10";
@@ -280,7 +280,7 @@ impl fmt::Debug for AuditSettings {
     }
 }
 
-words! {
+keywords! {
     /// The decisions that are recorded.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub enum AuditDecisions {
@@ -333,13 +333,13 @@ section! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct LogSettings, LOG = "the log" {
         /// The minimum severity of events that are logged.
-        level: LogLevel = Choice(LogLevel::WORDS), default "info", example "warn";
+        level: LogLevel = Choice(LogLevel::KEYWORDS), default "info", example "warn";
         /// Text, or one JSON object per line.
-        format: LogFormat = Choice(LogFormat::WORDS), default "text", example "json";
+        format: LogFormat = Choice(LogFormat::KEYWORDS), default "text", example "json";
     }
 }
 
-words! {
+keywords! {
     /// The severity of an event.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
     pub enum LogLevel {
@@ -357,7 +357,7 @@ words! {
     }
 }
 
-words! {
+keywords! {
     /// The format of the log.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub enum LogFormat {

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::table::{section, words};
+use super::table::{keywords, section};
 
 section! {
     /// The StatsD server for statistics of Envoy's domains, under the names of
@@ -12,9 +12,9 @@ section! {
         /// The host and port of the server.
         address: String = Leaf(&HOST_AND_PORT), needed "nowhere", example "\"127.0.0.1:8125\"";
         /// The protocol to the server. envoyproxy/ratelimit uses TCP.
-        protocol: StatsdProtocol = Choice(StatsdProtocol::WORDS), default "udp", example "tcp";
+        protocol: StatsdProtocol = Choice(StatsdProtocol::KEYWORDS), default "udp", example "tcp";
         /// The format of tags: part of the name, as in envoyproxy/ratelimit, or after the value.
-        dialect: StatsdDialect = Choice(StatsdDialect::WORDS), default "statsd",
+        dialect: StatsdDialect = Choice(StatsdDialect::KEYWORDS), default "statsd",
             example "dogstatsd";
         /// The interval at which counts are sent.
         interval: Duration = Time(SECOND, HOUR), default "10s", example "1m";
@@ -23,7 +23,7 @@ section! {
     }
 }
 
-words! {
+keywords! {
     /// The protocol to a StatsD server.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub enum StatsdProtocol {
@@ -35,7 +35,7 @@ words! {
     }
 }
 
-words! {
+keywords! {
     /// The format of tags.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub enum StatsdDialect {

@@ -5,8 +5,8 @@ use core::fmt;
 use slidegate_gate::Caller;
 
 use super::decide::{Failures, LimitChecks};
-use super::meter::Met;
-use super::question::{Invalid, Question};
+use super::limit_request::{Invalid, LimitRequest};
+use super::meter::DescriptorMatch;
 use super::response::{Code, Response, Status};
 use super::{Domain, Domains, response_extras};
 use crate::config::{EnvoySettings, LimitSettings, Settings};
@@ -70,26 +70,26 @@ impl core::error::Error for AnswerError {}
 /// mode is an error.
 pub async fn answer(
     domains: &Domains,
-    question: &Question<'_>,
+    request: &LimitRequest<'_>,
     options: &Options,
     caller: Caller<'_>,
 ) -> Result<Response, AnswerError> {
     let statistics = domains.statistics();
-    if let Err(invalid) = question.check(options.descriptors_max) {
+    if let Err(invalid) = request.check(options.descriptors_max) {
         statistics.service_error.add(1);
         return Err(invalid.into());
     }
-    let mut met = match domains.get(question.domain) {
-        Some(domain) => meet(domain, question, options.key_max),
+    let mut matches = match domains.get(request.domain) {
+        Some(domain) => match_descriptors(domain, request, options.key_max),
         None => {
             statistics.domain_not_found.add(1);
-            question.descriptors.iter().map(|_| Met::Free).collect()
+            request.descriptors.iter().map(|_| DescriptorMatch::Free).collect()
         }
     };
-    let free_quotas = if options.envoy.quota_mode { quotas_only(&mut met) } else { 0 };
-    let meters = met.iter_mut().filter_map(|met| match met {
-        Met::Limited(meter) => Some(&mut **meter),
-        Met::Free | Met::Unlimited => None,
+    let free_quotas = if options.envoy.quota_mode { quotas_only(&mut matches) } else { 0 };
+    let meters = matches.iter_mut().filter_map(|descriptor| match descriptor {
+        DescriptorMatch::Limited(meter) => Some(&mut **meter),
+        DescriptorMatch::Free | DescriptorMatch::Unlimited => None,
     });
     let mut checks = LimitChecks {
         meters: meters.collect(),
@@ -112,59 +112,69 @@ pub async fn answer(
         statistics.global_shadow_mode.add(1);
     }
     let overall = if is_over && !options.envoy.shadow_mode { Code::OverLimit } else { Code::Ok };
-    Ok(respond(overall, question, &met, options))
+    Ok(respond(overall, request, &matches, options))
 }
 
 /// Returns the match of each descriptor, without limits that another one replaces.
-fn meet<'d>(domain: &'d Domain, question: &Question<'_>, key_max: usize) -> Vec<Met<'d>> {
+fn match_descriptors<'d>(
+    domain: &'d Domain,
+    request: &LimitRequest<'_>,
+    key_max: usize,
+) -> Vec<DescriptorMatch<'d>> {
     let mut replaced: Vec<&str> = Vec::new();
-    let mut met = Vec::with_capacity(question.descriptors.len());
-    for descriptor in &question.descriptors {
-        let (one, replaces) = domain.meet(descriptor, question.hits(descriptor), key_max);
+    let mut matches = Vec::with_capacity(request.descriptors.len());
+    for descriptor in &request.descriptors {
+        let (one, replaces) =
+            domain.match_descriptor(descriptor, request.hits(descriptor), key_max);
         replaced.extend(replaces.iter().map(|name| &**name));
-        met.push(one);
+        matches.push(one);
     }
     if !replaced.is_empty() {
-        for one in &mut met {
-            let Met::Limited(meter) = &*one else { continue };
+        for one in &mut matches {
+            let DescriptorMatch::Limited(meter) = &*one else { continue };
             if meter.name.is_some_and(|name| replaced.contains(&&**name)) {
-                *one = Met::Free;
+                *one = DescriptorMatch::Free;
             }
         }
     }
-    met
+    matches
 }
 
 /// Puts all limits in quota mode. Returns the number of descriptors without a limit, which are
 /// allowed.
-fn quotas_only(met: &mut [Met<'_>]) -> usize {
+fn quotas_only(matches: &mut [DescriptorMatch<'_>]) -> usize {
     let mut free = 0;
-    for met in met {
-        match met {
-            Met::Limited(meter) => meter.quota_mode = true,
-            Met::Free => free += 1,
-            Met::Unlimited => {}
+    for descriptor in matches {
+        match descriptor {
+            DescriptorMatch::Limited(meter) => meter.quota_mode = true,
+            DescriptorMatch::Free => free += 1,
+            DescriptorMatch::Unlimited => {}
         }
     }
     free
 }
 
-fn respond(overall: Code, question: &Question<'_>, met: &[Met<'_>], options: &Options) -> Response {
-    let statuses: Vec<Status> = met
+fn respond(
+    overall: Code,
+    request: &LimitRequest<'_>,
+    matches: &[DescriptorMatch<'_>],
+    options: &Options,
+) -> Response {
+    let statuses: Vec<Status> = matches
         .iter()
-        .map(|met| match met {
-            Met::Free => Status::FREE,
-            Met::Unlimited => Status::UNLIMITED,
-            Met::Limited(meter) => meter.status(),
+        .map(|descriptor| match descriptor {
+            DescriptorMatch::Free => Status::FREE,
+            DescriptorMatch::Unlimited => Status::UNLIMITED,
+            DescriptorMatch::Limited(meter) => meter.status(),
         })
         .collect();
-    let is_quota = |index: usize| matches!(&met[index], Met::Limited(meter) if meter.quota_mode);
+    let is_quota = |index: usize| matches!(&matches[index], DescriptorMatch::Limited(meter) if meter.quota_mode);
     let envoy = &options.envoy;
     let headers = if envoy.response_headers {
         response_extras::headers(envoy, &statuses, is_quota)
     } else {
         Vec::new()
     };
-    let metadata = envoy.dynamic_metadata.then(|| response_extras::metadata(question, met));
+    let metadata = envoy.dynamic_metadata.then(|| response_extras::metadata(request, matches));
     Response { overall, statuses, headers, metadata }
 }

@@ -4,8 +4,8 @@ use slidegate::{Cost, Decision, Error};
 use slidegate_gate::{Ask, Caller, Decided, check_all};
 
 use super::answer::Options;
+use super::limit_request::Hits;
 use super::meter::Meter;
-use super::question::Hits;
 use crate::spec::EnvoyFailureMode;
 
 /// The limits of one request.
@@ -79,10 +79,10 @@ impl LimitChecks<'_, '_> {
             }
             match meter.hits {
                 Hits::Take(_) => {}
-                Hits::Look => {
+                Hits::Peek => {
                     look(meter, failures).await;
                     if has_grace && meter.denies() && meter.take_grace(caller).await {
-                        meter.standing.is_over = false;
+                        meter.limit_status.is_over = false;
                     }
                 }
                 Hits::GiveBack(units) => give_back(meter, units, failures).await,
@@ -150,7 +150,7 @@ impl LimitChecks<'_, '_> {
     async fn give_up(&mut self) {
         let failures = &mut self.failures;
         for meter in &mut self.meters {
-            let receipt = meter.standing.decision.take().and_then(Decision::into_receipt);
+            let receipt = meter.limit_status.decision.take().and_then(Decision::into_receipt);
             if let (Some(receipt), Some(gate)) = (receipt, meter.gate.as_deref()) {
                 // Units that cannot be refunded count until their window has passed, which never
                 // over-admits.

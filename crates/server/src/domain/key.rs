@@ -2,7 +2,7 @@
 
 use slidegate_gate::digest_if_long;
 
-use super::question::Entry;
+use super::limit_request::Entry;
 
 /// The bytes of a path. Different paths have different bytes: every text is preceded by its length,
 /// and a text that is too long is replaced by its digest.

@@ -10,7 +10,7 @@ use slidegate_gate::{Caller, Gate};
 use slidegate_http::wait_seconds;
 
 use super::key::KeyBytes;
-use super::question::Hits;
+use super::limit_request::Hits;
 use super::response::{Code, CurrentLimit, Status};
 use super::statistics::HitCounts;
 use crate::gates::UnitGates;
@@ -18,7 +18,7 @@ use crate::spec::{EnvoyFailureMode, Unit};
 
 /// The match of one descriptor.
 #[derive(Debug)]
-pub(super) enum Met<'d> {
+pub(super) enum DescriptorMatch<'d> {
     /// No limit, or one that another limit replaces.
     Free,
     /// A limit that allows every request.
@@ -34,25 +34,25 @@ pub(super) struct Meter<'d> {
     pub(super) unit: Unit,
     pub(super) name: Option<&'d Arc<str>>,
     /// `None` if every request is denied.
-    pub(super) gate: Option<Held<'d, Gate, Box<Gate>>>,
+    pub(super) gate: Option<ConfigCow<'d, Gate, Box<Gate>>>,
     pub(super) shadow_mode: bool,
     pub(super) quota_mode: bool,
     pub(super) failure_mode: EnvoyFailureMode,
     pub(super) metadata: Option<&'d Map<String, Value>>,
-    pub(super) counts: Held<'d, HitCounts, Arc<HitCounts>>,
+    pub(super) counts: ConfigCow<'d, HitCounts, Arc<HitCounts>>,
     pub(super) key: KeyBytes,
     pub(super) hits: Hits,
     /// The gates for the grace of a look.
     pub(super) units: &'d UnitGates,
     /// The decision.
-    pub(super) standing: LimitStatus,
+    pub(super) limit_status: LimitStatus,
 }
 
-/// A value of the configuration, or one created for a request.
+/// A value that is borrowed from the configuration, or owned because it was created for a request.
 #[derive(Debug)]
-pub(super) enum Held<'d, T, Made> {
-    Configured(&'d T),
-    Made(Made),
+pub(super) enum ConfigCow<'d, T, Owned> {
+    Borrowed(&'d T),
+    Owned(Owned),
 }
 
 /// The status of a limit.
@@ -70,13 +70,13 @@ pub(super) struct LimitStatus {
     pub(super) decision: Option<Decision>,
 }
 
-impl<T, Made: Deref<Target = T>> Deref for Held<'_, T, Made> {
+impl<T, Owned: Deref<Target = T>> Deref for ConfigCow<'_, T, Owned> {
     type Target = T;
 
     fn deref(&self) -> &T {
         match self {
-            Self::Configured(thing) => thing,
-            Self::Made(thing) => thing,
+            Self::Borrowed(value) => value,
+            Self::Owned(value) => value,
         }
     }
 }
@@ -84,7 +84,7 @@ impl<T, Made: Deref<Target = T>> Deref for Held<'_, T, Made> {
 impl Meter<'_> {
     /// Returns `true` if it denies the request, or its part of the quota.
     pub(super) fn denies(&self) -> bool {
-        self.standing.is_over && !self.shadow_mode
+        self.limit_status.is_over && !self.shadow_mode
     }
 
     /// Records a decision. `charged` is set if its units were taken.
@@ -100,7 +100,7 @@ impl Meter<'_> {
             _ => 0,
         };
         let remaining = decision.remaining();
-        self.standing =
+        self.limit_status =
             LimitStatus { is_over, remaining, charged, until: wait, decision: Some(decision) };
     }
 
@@ -117,7 +117,7 @@ impl Meter<'_> {
     pub(super) fn unanswered(&mut self) {
         match self.failure_mode {
             EnvoyFailureMode::Deny => self.closed(),
-            _ => self.standing = LimitStatus::unknown(self.requests),
+            _ => self.limit_status = LimitStatus::unknown(self.requests),
         }
     }
 
@@ -125,11 +125,11 @@ impl Meter<'_> {
     pub(super) fn closed(&mut self) {
         let is_over = !matches!(self.hits, Hits::GiveBack(_));
         let until = self.unit.window();
-        self.standing = LimitStatus { is_over, until, ..LimitStatus::unknown(0) };
+        self.limit_status = LimitStatus { is_over, until, ..LimitStatus::unknown(0) };
     }
 
     pub(super) fn status(&self) -> Status {
-        let LimitStatus { is_over, remaining, until, .. } = self.standing;
+        let LimitStatus { is_over, remaining, until, .. } = self.limit_status;
         // Envoy drops fractions when it writes `retry-after` and `x-ratelimit-reset`, so a client
         // that obeys them would return too early.
         let algorithm = self.gate.as_ref().map(|gate| gate.store().policy().algorithm());
@@ -150,11 +150,11 @@ impl Meter<'_> {
 
     /// Counts the result. `near` is the part of a limit from which it is near, in thousandths.
     pub(super) fn count(&self, near: u16) {
-        let LimitStatus { is_over, remaining, charged, .. } = self.standing;
+        let LimitStatus { is_over, remaining, charged, .. } = self.limit_status;
         let limit = u64::from(self.requests);
         match self.hits {
             Hits::GiveBack(units) => self.counts.total_negative_hits.add(units),
-            Hits::Look => {}
+            Hits::Peek => {}
             Hits::Take(cost) => {
                 let used = limit.saturating_sub(remaining).saturating_sub(charged);
                 // Rounded down, as in the reference service: the earlier warning.

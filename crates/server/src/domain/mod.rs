@@ -15,9 +15,9 @@ mod answer;
 mod decide;
 mod json;
 mod key;
+mod limit_request;
 mod meter;
 mod pattern;
-mod question;
 mod response;
 mod response_extras;
 mod rule;
@@ -34,17 +34,17 @@ pub use self::answer::{AnswerError, Options, answer};
 pub(crate) use self::json::read as json_form;
 pub use self::json::{JsonReply, healthcheck, json};
 use self::key::KeyBytes;
-use self::meter::{Held, LimitStatus, Met, Meter};
-use self::question::Hits;
-pub use self::question::{
-    DESCRIPTORS_MAX, Descriptor, ENTRIES_MAX, Entry, Invalid, Override, Question, TEXT_MAX,
+use self::limit_request::Hits;
+pub use self::limit_request::{
+    DESCRIPTORS_MAX, Descriptor, ENTRIES_MAX, Entry, Invalid, LimitRequest, Override, TEXT_MAX,
     number_of, unit_of, unknown_unit,
 };
+use self::meter::{ConfigCow, DescriptorMatch, LimitStatus, Meter};
 pub use self::response::{Code, CurrentLimit, Response, Status};
 use self::rule::Rule;
-pub use self::statistics::{Book, HitCounts, OTHER, SEEN_MAX, Statistics};
+pub use self::statistics::{DomainStatistics, HitCounts, OTHER, SEEN_MAX, Statistics};
 use self::tree::{Builder, Naming, TreeLevel};
-pub(crate) use self::tree::{How, LevelNames};
+pub(crate) use self::tree::{LevelNames, MatchKind};
 use crate::gates::{DomainStore, GateFactory, UnitGates};
 use crate::spec::{DomainSpec, EnvoyFailureMode};
 
@@ -57,7 +57,7 @@ pub struct Domain {
     units: UnitGates,
     /// Their failure mode.
     failure_mode: EnvoyFailureMode,
-    book: Arc<Book>,
+    statistics: Arc<DomainStatistics>,
 }
 
 /// All domains with their statistics.
@@ -122,15 +122,15 @@ impl Domain {
         factory: &mut GateFactory<'_>,
         statistics: &Statistics,
     ) -> Result<Self, Error> {
-        let book = statistics.book(&spec.name);
+        let statistics = statistics.domain(&spec.name);
         // Limits in requests use the algorithm of the first configured limit.
         let algorithm = spec.algorithms().first().copied().unwrap_or(Algorithm::Log);
         let store = DomainStore { name: &spec.store, failure_mode: spec.failure_mode };
         let units = factory.units(store, &format!("{}:override", spec.name), algorithm)?;
-        let mut builder = Builder { book: &book, factory };
+        let mut builder = Builder { statistics: &statistics, factory };
         let root = builder.level(&spec.descriptors, &spec.name, 0, false, store)?;
         let failure_mode = spec.failure_mode;
-        Ok(Self { name: spec.name.as_str().into(), root, units, failure_mode, book })
+        Ok(Self { name: spec.name.as_str().into(), root, units, failure_mode, statistics })
     }
 
     /// Returns the name.
@@ -139,20 +139,23 @@ impl Domain {
     }
 
     /// Returns the statistics of its limits.
-    pub fn book(&self) -> &Arc<Book> {
-        &self.book
+    pub fn statistics(&self) -> &Arc<DomainStatistics> {
+        &self.statistics
     }
 
     /// Returns the match of a descriptor, and the names of limits that it replaces.
-    fn meet(
+    fn match_descriptor(
         &self,
         descriptor: &Descriptor<'_>,
         hits: Hits,
         key_max: usize,
-    ) -> (Met<'_>, &[Box<str>]) {
+    ) -> (DescriptorMatch<'_>, &[Box<str>]) {
         if let Some(limit) = descriptor.limit {
             let key = KeyBytes::of(&self.name, &descriptor.entries, key_max);
-            return (Met::Limited(Box::new(self.meter_of(descriptor, limit, hits, key))), &[]);
+            return (
+                DescriptorMatch::Limited(Box::new(self.meter_of(descriptor, limit, hits, key))),
+                &[],
+            );
         }
         let mut key = KeyBytes::new(&self.name, key_max);
         let mut shares = false;
@@ -161,26 +164,26 @@ impl Domain {
             shares |= step.shares();
         });
         let Some((node, rule)) = node.and_then(|node| Some((node, node.rule.as_ref()?))) else {
-            return (Met::Free, &[]);
+            return (DescriptorMatch::Free, &[]);
         };
         let Some(rate) = &rule.rate else {
-            return (Met::Unlimited, &rule.replaces);
+            return (DescriptorMatch::Unlimited, &rule.replaces);
         };
         let counts = match node.naming(shares) {
-            Naming::Configured => Held::Configured(&*rule.counts),
+            Naming::Configured => ConfigCow::Borrowed(&*rule.counts),
             naming => {
                 let mut label = self.name.to_string();
                 self.root.walk(&descriptor.entries, |entry, step| {
                     step.name_series(entry, naming, &mut label);
                 });
-                Held::Made(self.book.seen(&label))
+                ConfigCow::Owned(self.statistics.seen(&label))
             }
         };
         let meter = Meter {
             requests: rate.requests,
             unit: rate.unit,
             name: rule.name.as_ref(),
-            gate: rate.gate.as_deref().map(Held::Configured),
+            gate: rate.gate.as_deref().map(ConfigCow::Borrowed),
             shadow_mode: rule.shadow_mode,
             quota_mode: rule.quota_mode,
             failure_mode: rule.failure_mode,
@@ -189,9 +192,9 @@ impl Domain {
             key,
             hits,
             units: &self.units,
-            standing: LimitStatus::unknown(rate.requests),
+            limit_status: LimitStatus::unknown(rate.requests),
         };
-        (Met::Limited(Box::new(meter)), &rule.replaces)
+        (DescriptorMatch::Limited(Box::new(meter)), &rule.replaces)
     }
 
     /// Returns the limit of a request: it overrides the configuration and is never in shadow mode.
@@ -216,16 +219,16 @@ impl Domain {
             gate: (requests > 0)
                 .then(|| self.units.gate(requests, unit).ok())
                 .flatten()
-                .map(|gate| Held::Made(Box::new(gate))),
+                .map(|gate| ConfigCow::Owned(Box::new(gate))),
             shadow_mode: false,
             quota_mode: false,
             failure_mode: self.failure_mode,
             metadata: None,
-            counts: Held::Made(self.book.seen(&label)),
+            counts: ConfigCow::Owned(self.statistics.seen(&label)),
             key,
             hits,
             units: &self.units,
-            standing: LimitStatus::unknown(requests),
+            limit_status: LimitStatus::unknown(requests),
         }
     }
 

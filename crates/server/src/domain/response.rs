@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::spec::Unit;
 
-/// The response to a [`Question`](super::Question).
+/// The response to a [`LimitRequest`](super::LimitRequest).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Response {
     /// The result for the request.

@@ -5,8 +5,8 @@ use std::time::SystemTime;
 
 use serde_json::{Map, Value, json};
 
-use super::meter::Met;
-use super::question::{Descriptor, Entry, Question};
+use super::limit_request::{Descriptor, Entry, LimitRequest};
+use super::meter::DescriptorMatch;
 use super::response::{Code, CurrentLimit, Status};
 use crate::config::EnvoySettings;
 use crate::wall_clock::wall_clock;
@@ -45,17 +45,20 @@ fn since_epoch(wait: Duration) -> u64 {
 }
 
 /// The request, and the metadata of all descriptors that passed.
-pub(super) fn metadata(question: &Question<'_>, met: &[Met<'_>]) -> Map<String, Value> {
+pub(super) fn metadata(
+    request: &LimitRequest<'_>,
+    matches: &[DescriptorMatch<'_>],
+) -> Map<String, Value> {
     let mut fields = Map::new();
-    fields.insert("domain".to_owned(), question.domain.into());
-    let descriptors: Vec<Value> = question.descriptors.iter().map(descriptor).collect();
+    fields.insert("domain".to_owned(), request.domain.into());
+    let descriptors: Vec<Value> = request.descriptors.iter().map(descriptor).collect();
     fields.insert("descriptors".to_owned(), descriptors.into());
-    if question.hits_addend != 0 {
-        fields.insert("hitsAddend".to_owned(), question.hits_addend.into());
+    if request.hits_addend != 0 {
+        fields.insert("hitsAddend".to_owned(), request.hits_addend.into());
     }
     let mut passed = Map::new();
-    for met in met {
-        if let Met::Limited(meter) = met
+    for descriptor in matches {
+        if let DescriptorMatch::Limited(meter) = descriptor
             && !meter.denies()
             && let Some(metadata) = meter.metadata
         {

@@ -65,7 +65,7 @@ impl Rule {
             quota_mode: spec.quota_mode,
             failure_mode: store.failure_mode,
             metadata: metadata(spec, label)?,
-            counts: builder.book.configured(label),
+            counts: builder.statistics.configured(label),
             label: label.into(),
         })
     }

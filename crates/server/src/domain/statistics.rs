@@ -10,7 +10,7 @@ use slidegate_gate::{Count, Histogram};
 /// Statistics of descriptors, under every configuration so far.
 #[derive(Debug, Default)]
 pub struct Statistics {
-    books: Mutex<HashMap<Box<str>, Arc<Book>>>,
+    domains: Mutex<HashMap<Box<str>, Arc<DomainStatistics>>>,
     /// Requests for a domain that is not configured.
     pub domain_not_found: Count,
     /// Requests that were invalid.
@@ -25,7 +25,7 @@ pub struct Statistics {
 
 /// The series of one domain, each name once.
 #[derive(Debug)]
-pub struct Book {
+pub struct DomainStatistics {
     /// The name of the series for all others.
     other: Box<str>,
     configured: RwLock<HashMap<Box<str>, Arc<HitCounts>>>,
@@ -60,19 +60,23 @@ const REMEMBERED: usize = 10_000;
 
 impl Statistics {
     /// Returns all domains so far, by name.
-    pub fn books(&self) -> Vec<(String, Arc<Book>)> {
-        let mut books: Vec<_> =
-            self.books.lock().iter().map(|(name, book)| (name.to_string(), book.clone())).collect();
-        books.sort_by(|one, other| one.0.cmp(&other.0));
-        books
+    pub fn domains(&self) -> Vec<(String, Arc<DomainStatistics>)> {
+        let mut domains: Vec<_> = self
+            .domains
+            .lock()
+            .iter()
+            .map(|(name, statistics)| (name.to_string(), statistics.clone()))
+            .collect();
+        domains.sort_by(|one, other| one.0.cmp(&other.0));
+        domains
     }
 
-    pub(super) fn book(&self, domain: &str) -> Arc<Book> {
-        entry(&mut self.books.lock(), domain, || Arc::new(Book::new(domain)))
+    pub(super) fn domain(&self, domain: &str) -> Arc<DomainStatistics> {
+        entry(&mut self.domains.lock(), domain, || Arc::new(DomainStatistics::new(domain)))
     }
 }
 
-impl Book {
+impl DomainStatistics {
     fn new(domain: &str) -> Self {
         let other = format!("{domain}.{OTHER}").into();
         Self { other, configured: RwLock::default(), seen: RwLock::default() }

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use slidegate::Error;
 
+use super::limit_request::{ENTRIES_MAX, Entry, TEXT_MAX};
 use super::pattern::Pattern;
-use super::question::{ENTRIES_MAX, Entry, TEXT_MAX};
 use super::rule::{Rule, wrong};
-use super::statistics::Book;
+use super::statistics::DomainStatistics;
 use crate::gates::{DomainStore, GateFactory};
 use crate::spec::DescriptorSpec;
 
@@ -43,7 +43,7 @@ pub(super) struct TreeNode {
 
 /// How an entry matched a descriptor of the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum How {
+pub(crate) enum MatchKind {
     /// By key and value.
     Value,
     /// By a value with `*`, the first match in the file.
@@ -56,7 +56,7 @@ pub(crate) enum How {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TreeStep<'d> {
     node: &'d TreeNode,
-    how: How,
+    kind: MatchKind,
 }
 
 /// How the series of a limit is named.
@@ -74,7 +74,7 @@ pub(super) enum Naming {
 
 /// The state shared by all descriptors of a domain while it is compiled.
 pub(super) struct Builder<'a, 'p> {
-    pub(super) book: &'a Book,
+    pub(super) statistics: &'a DomainStatistics,
     pub(super) factory: &'a mut GateFactory<'p>,
 }
 
@@ -90,9 +90,9 @@ impl TreeLevel {
         let mut last = None;
         let mut name = String::new();
         for entry in entries {
-            let (index, how) = level.names.find(entry, &mut name)?;
+            let (index, kind) = level.names.find(entry, &mut name)?;
             let node = &level.nodes[index];
-            visit(entry, TreeStep { node, how });
+            visit(entry, TreeStep { node, kind });
             level = &node.below;
             last = Some(node);
         }
@@ -125,7 +125,7 @@ impl LevelNames {
     }
 
     /// Returns the descriptor that an entry matches, and how. `name` is a reused buffer.
-    pub(crate) fn find(&self, entry: &Entry<'_>, name: &mut String) -> Option<(usize, How)> {
+    pub(crate) fn find(&self, entry: &Entry<'_>, name: &mut String) -> Option<(usize, MatchKind)> {
         if self.by_name.is_empty() {
             return None;
         }
@@ -134,13 +134,13 @@ impl LevelNames {
         name.push('_');
         name.push_str(entry.value);
         if let Some(index) = self.by_name.get(name.as_str()) {
-            return Some((*index, How::Value));
+            return Some((*index, MatchKind::Value));
         }
         let matching = self.wildcards.iter().find(|(pattern, _)| pattern.matches(name));
         if let Some((_, index)) = matching {
-            return Some((*index, How::Wildcard));
+            return Some((*index, MatchKind::Wildcard));
         }
-        self.by_name.get(entry.key).map(|index| (*index, How::Key))
+        self.by_name.get(entry.key).map(|index| (*index, MatchKind::Key))
     }
 }
 
@@ -152,12 +152,12 @@ impl TreeStep<'_> {
 
     /// Adds the level to the name of a series.
     pub(super) fn name_series(&self, entry: &Entry<'_>, naming: Naming, label: &mut String) {
-        let value = match (self.how, naming) {
+        let value = match (self.kind, naming) {
             _ if self.shares() => self.node.value_of(entry),
-            (_, Naming::Detailed | Naming::DetailedShared) | (How::Value, _) => entry.value,
+            (_, Naming::Detailed | Naming::DetailedShared) | (MatchKind::Value, _) => entry.value,
             _ if self.node.value_to_metric => entry.value,
-            (How::Wildcard, _) => self.node.value_of(entry),
-            (How::Key, _) => "",
+            (MatchKind::Wildcard, _) => self.node.value_of(entry),
+            (MatchKind::Key, _) => "",
         };
         label.push('.');
         label.push_str(entry.key);
@@ -169,7 +169,7 @@ impl TreeStep<'_> {
 
     /// Returns `true` if the pattern is counted, not the value.
     pub(super) fn shares(&self) -> bool {
-        self.how == How::Wildcard && self.node.shares
+        self.kind == MatchKind::Wildcard && self.node.shares
     }
 }
 

@@ -9,14 +9,14 @@ use super::message::{
     RateLimitResponse,
 };
 use crate::domain::{
-    CurrentLimit, Descriptor, Entry, Invalid, Override, Question, Response, Status, number_of,
+    CurrentLimit, Descriptor, Entry, Invalid, LimitRequest, Override, Response, Status, number_of,
     unit_of, unknown_unit,
 };
 
 impl RateLimitRequest {
-    pub(crate) fn question(&self) -> Result<Question<'_>, Invalid> {
+    pub(crate) fn limit_request(&self) -> Result<LimitRequest<'_>, Invalid> {
         let descriptors = self.descriptors.iter().map(RateLimitDescriptor::view);
-        Ok(Question {
+        Ok(LimitRequest {
             domain: &self.domain,
             descriptors: descriptors.collect::<Result<_, _>>()?,
             hits_addend: self.hits_addend,

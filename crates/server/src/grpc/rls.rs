@@ -62,17 +62,18 @@ impl RateLimitService {
         let (metadata, _, request) = request.into_parts();
         let caller = Caller::grpc(metadata.as_ref());
         let plan = self.engine.plan();
-        let question =
-            request.question().inspect_err(|_| plan.domains().statistics().service_error.add(1));
-        let question = question.map_err(|invalid| status(&invalid.into()))?;
-        let scopes = [Some(Scope::Check), question.gives_back().then_some(Scope::Change)];
+        let limit_request = request
+            .limit_request()
+            .inspect_err(|_| plan.domains().statistics().service_error.add(1));
+        let limit_request = limit_request.map_err(|invalid| status(&invalid.into()))?;
+        let scopes = [Some(Scope::Check), limit_request.gives_back().then_some(Scope::Change)];
         for scope in scopes.into_iter().flatten() {
             self.access.check_headers(scope, metadata.as_ref()).map_err(|refusal| {
                 plan.domains().statistics().service_error.add(1);
                 refused(refusal)
             })?;
         }
-        let answered = answer(plan.domains(), &question, &self.options, caller).await;
+        let answered = answer(plan.domains(), &limit_request, &self.options, caller).await;
         let response = answered.map_err(|error| status(&error))?;
         Ok(tonic::Response::new(response.into()))
     }

@@ -16,7 +16,7 @@ use super::Service;
 use super::batch::BatchExecutor;
 use super::service::ResponseFuture;
 use crate::net::{
-    ActiveRequest, Activity, ConnectionTimeouts, Drive, Ended, ObservedStream, drive,
+    ActiveRequest, Activity, ConnectionEnd, ConnectionTimeouts, Drive, ObservedStream, drive,
 };
 
 /// Bounds on a connection.
@@ -82,8 +82,8 @@ where
     let connection = builder(limits, executor.clone()).serve_connection(stream, service);
     let connection = BatchConnection { connection: Box::pin(connection), executor };
     match drive(connection, &activity, &limits.timeouts(), ended, || true).await {
-        Ended::Closed => Ok(()),
-        Ended::Cut => Err(io::ErrorKind::TimedOut.into()),
+        ConnectionEnd::Closed => Ok(()),
+        ConnectionEnd::Cut => Err(io::ErrorKind::TimedOut.into()),
     }
 }
 

@@ -7,7 +7,7 @@ use core::task::{Context, Poll};
 use hyper_util::server::graceful::GracefulConnection;
 use tokio::time::{Instant, sleep};
 
-use super::timeouts::{Activity, Beat, ConnectionTimeouts, Timeouts};
+use super::timeouts::{Activity, ConnectionTimeouts, TimeoutAction, Timeouts};
 
 /// A connection that can be polled and shut down.
 pub(crate) trait Drive {
@@ -29,7 +29,7 @@ impl<C: GracefulConnection> Drive for C {
 
 /// The way a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum ConnectionEnd {
     /// The client closed it, it was idle, or the process shuts down.
     Closed,
     /// The client was too slow, or flooded the server.
@@ -47,22 +47,22 @@ pub(crate) async fn drive(
     limits: &ConnectionTimeouts,
     stopped: impl Future<Output = ()>,
     may_stop: impl Fn() -> bool,
-) -> Ended {
+) -> ConnectionEnd {
     let mut timeouts = Timeouts::new(limits);
     let period = limits.period();
     let mut connection = pin!(connection);
-    let mut beat = pin!(sleep(period));
+    let mut tick = pin!(sleep(period));
     let mut stopped = pin!(stopped);
     let (mut is_registered, mut is_ending) = (false, false);
     poll_fn(|cx| {
-        if !is_registered || beat.is_elapsed() {
-            while beat.as_mut().poll(cx).is_ready() {
-                match timeouts.beat(activity) {
-                    Beat::Keep => {}
-                    Beat::Close => connection.as_mut().shut_down(),
-                    Beat::Cut => return Poll::Ready(Ended::Cut),
+        if !is_registered || tick.is_elapsed() {
+            while tick.as_mut().poll(cx).is_ready() {
+                match timeouts.tick(activity) {
+                    TimeoutAction::Keep => {}
+                    TimeoutAction::Close => connection.as_mut().shut_down(),
+                    TimeoutAction::Cut => return Poll::Ready(ConnectionEnd::Cut),
                 }
-                beat.as_mut().reset(Instant::now() + period);
+                tick.as_mut().reset(Instant::now() + period);
             }
         }
         if !is_ending && (!is_registered || may_stop()) && stopped.as_mut().poll(cx).is_ready() {
@@ -73,7 +73,7 @@ pub(crate) async fn drive(
         is_registered = true;
         connection.as_mut().poll(cx).map(|()| {
             // A flood causes a failed read, which ends the connection.
-            if activity.is_flooded() { Ended::Cut } else { Ended::Closed }
+            if activity.is_flooded() { ConnectionEnd::Cut } else { ConnectionEnd::Closed }
         })
     })
     .await

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use tracing::warn;
 
 pub use self::connections::{ConnectionSlot, Connections};
-pub(crate) use self::drive::{Drive, Ended, drive};
+pub(crate) use self::drive::{ConnectionEnd, Drive, drive};
 pub(crate) use self::observed::ObservedStream;
 pub(crate) use self::timeouts::{ActiveRequest, Activity, ConnectionTimeouts};
 

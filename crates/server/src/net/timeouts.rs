@@ -98,7 +98,7 @@ impl<A: Deref<Target = Activity>> Drop for ActiveRequest<A> {
 
 /// The action for a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Beat {
+pub(super) enum TimeoutAction {
     Keep,
     /// It is idle: shut it down gracefully.
     Close,
@@ -118,12 +118,12 @@ pub(super) struct Timeouts {
     stalled: u32,
     /// Ticks since the connection was shut down gracefully.
     closing: Option<u32>,
-    max: BeatsMax,
+    max: TimeoutTicks,
 }
 
 /// Timeouts in ticks.
 #[derive(Debug, Clone, Copy)]
-struct BeatsMax {
+struct TimeoutTicks {
     head: u32,
     request: u32,
     write: u32,
@@ -132,30 +132,30 @@ struct BeatsMax {
 }
 
 /// Ticks per shortest timeout. A timeout expires between its length and a third more.
-const BEATS: u32 = 4;
+const TICKS: u32 = 4;
 
 impl ConnectionTimeouts {
     /// Returns the time between two ticks.
     pub(super) fn period(&self) -> Duration {
         let shortest = self.header.min(self.write).min(self.idle).min(self.request).min(self.drain);
-        (shortest / BEATS).max(Duration::from_millis(1))
+        (shortest / TICKS).max(Duration::from_millis(1))
     }
 }
 
 impl Timeouts {
     pub(super) fn new(limits: &ConnectionTimeouts) -> Self {
-        let beat = limits.period();
+        let tick = limits.period();
         // Rounded up, plus one: the first tick may come right after the activity.
-        let beats = |timeout: Duration| {
-            let beats = timeout.as_nanos().div_ceil(beat.as_nanos().max(1));
-            u32::try_from(beats).unwrap_or(u32::MAX).saturating_add(1)
+        let ticks = |timeout: Duration| {
+            let ticks = timeout.as_nanos().div_ceil(tick.as_nanos().max(1));
+            u32::try_from(ticks).unwrap_or(u32::MAX).saturating_add(1)
         };
-        let max = BeatsMax {
-            head: beats(limits.header),
-            request: beats(limits.request),
-            write: beats(limits.write),
-            idle: beats(limits.idle),
-            drain: beats(limits.drain),
+        let max = TimeoutTicks {
+            head: ticks(limits.header),
+            request: ticks(limits.request),
+            write: ticks(limits.write),
+            idle: ticks(limits.idle),
+            drain: ticks(limits.drain),
         };
         Self { events: 0, still: 0, partial: 0, stalled: 0, closing: None, max }
     }
@@ -165,7 +165,7 @@ impl Timeouts {
         self.closing.get_or_insert(0);
     }
 
-    pub(super) fn beat(&mut self, activity: &Activity) -> Beat {
+    pub(super) fn tick(&mut self, activity: &Activity) -> TimeoutAction {
         let events = activity.events.load(Ordering::Relaxed);
         let is_busy = activity.in_flight.load(Ordering::Relaxed) > 0;
         let is_partial = !is_busy
@@ -181,25 +181,25 @@ impl Timeouts {
             // A client that never grants a window would keep a closed connection open.
             *closing = closing.saturating_add(1);
             if *closing >= self.max.drain {
-                return Beat::Cut;
+                return TimeoutAction::Cut;
             }
         }
         if self.stalled >= self.max.write
             || self.partial >= self.max.head
             || is_busy && self.still >= self.max.request
         {
-            return Beat::Cut;
+            return TimeoutAction::Cut;
         }
         if !is_busy && self.still >= self.max.idle && self.closing.is_none() {
             self.close();
-            return Beat::Close;
+            return TimeoutAction::Close;
         }
-        Beat::Keep
+        TimeoutAction::Keep
     }
 }
 
-fn count(beats: u32, goes_on: bool) -> u32 {
-    if goes_on { beats.saturating_add(1) } else { 0 }
+fn count(ticks: u32, goes_on: bool) -> u32 {
+    if goes_on { ticks.saturating_add(1) } else { 0 }
 }
 
 #[cfg(test)]

@@ -15,8 +15,8 @@ use crate::receipt::{PortableReceipt, TEXT_MAX as RECEIPT_MAX};
 
 /// What the connection does after a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Then {
-    Go,
+pub(super) enum AfterCommand {
+    Continue,
     Quit,
 }
 
@@ -73,12 +73,12 @@ fn scope(name: &[u8]) -> Option<Scope> {
 
 impl Call<'_> {
     /// Runs the command and writes its reply.
-    pub(super) async fn run(&mut self) -> Then {
-        let Some(name) = self.arguments.get(self.input, 0) else { return Then::Go };
+    pub(super) async fn run(&mut self) -> AfterCommand {
+        let Some(name) = self.arguments.get(self.input, 0) else { return AfterCommand::Continue };
         if self.is_http(name) {
             self.replies
                 .error("ERR this is the Redis protocol, not HTTP: the connection is closed");
-            return Then::Quit;
+            return AfterCommand::Quit;
         }
         // Names are compared in lower case, without an allocation.
         let mut lower = [0; NAME_MAX];
@@ -88,7 +88,7 @@ impl Call<'_> {
         let known = if name.len() > NAME_MAX { &[] } else { &*lower };
         self.execute(known).await.unwrap_or_else(|error| {
             self.replies.error(&error);
-            Then::Go
+            AfterCommand::Continue
         })
     }
 
@@ -102,7 +102,7 @@ impl Call<'_> {
         is_version || is("host:") || METHODS.split(' ').any(is)
     }
 
-    async fn execute(&mut self, name: &[u8]) -> Result<Then, ErrorReply> {
+    async fn execute(&mut self, name: &[u8]) -> Result<AfterCommand, ErrorReply> {
         if let Some(scope) = scope(name) {
             self.access.check(scope, self.token.as_deref()).map_err(refused)?;
         }
@@ -136,11 +136,11 @@ impl Call<'_> {
             b"watch" => return Err(NO_WATCH.to_owned()),
             b"quit" => {
                 self.replies.simple("OK");
-                return Ok(Then::Quit);
+                return Ok(AfterCommand::Quit);
             }
             _ => return Err(unknown(self.argument(0))),
         }
-        Ok(Then::Go)
+        Ok(AfterCommand::Continue)
     }
 
     fn ping(&mut self) {

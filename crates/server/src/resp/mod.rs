@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
-use self::command::{Call, Then};
+use self::command::{AfterCommand, Call};
 use self::parse::CommandArguments;
 use self::reply::Replies;
 use self::throttle::Throttles;
@@ -79,7 +79,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let (mut stop, mut timer) = (pin!(stop), CommandTimer::new(limits));
-    let mut beat = pin!(sleep(timer.period));
+    let mut tick = pin!(sleep(timer.period));
     let mut input: Vec<u8> = Vec::new();
     // What arrived while a check waited for units.
     let mut ahead: Vec<u8> = Vec::new();
@@ -96,7 +96,7 @@ where
                 if stop.as_mut().poll(cx).is_ready() {
                     return Poll::Ready(None);
                 }
-                timer.poll(beat.as_mut(), cx)
+                timer.poll(tick.as_mut(), cx)
             });
             match read.await {
                 Some(Ok(0)) | None => return Ok(()),
@@ -107,13 +107,13 @@ where
             input.append(&mut ahead);
         }
         let mut used = 0;
-        let mut then = Then::Go;
-        while then == Then::Go {
+        let mut after = AfterCommand::Continue;
+        while after == AfterCommand::Continue {
             let rest = &input[used..];
             match session.arguments.read(rest) {
                 Ok(Some(length)) => {
                     used += length;
-                    then = match session.take(rest, length) {
+                    after = match session.take(rest, length) {
                         Next::Run if session.call(rest).may_wait() => {
                             let call = session.call(rest);
                             let ran = run_watched(call, &mut stream, &mut ahead, stop.as_mut());
@@ -121,18 +121,18 @@ where
                             then
                         }
                         Next::Run => session.call(rest).run().await,
-                        Next::Replied => Then::Go,
+                        Next::Replied => AfterCommand::Continue,
                         Next::Exec(queue) => session.execute(queue, &mut stream).await?,
                     };
                 }
                 Ok(None) if rest.len() > PENDING_MAX => {
                     session.replies.error("ERR Protocol error: a command has at most 1 MiB");
-                    then = Then::Quit;
+                    after = AfterCommand::Quit;
                 }
                 Ok(None) => break,
                 Err(malformed) => {
                     session.replies.error(&format!("ERR {malformed}"));
-                    then = Then::Quit;
+                    after = AfterCommand::Quit;
                 }
             }
             session.send_if_long(&mut stream).await?;
@@ -143,7 +143,7 @@ where
             input.shrink_to(READ);
         }
         send(&mut stream, &mut session.replies, limits).await?;
-        if then == Then::Quit {
+        if after == AfterCommand::Quit {
             return stream.shutdown().await;
         }
     }
@@ -197,7 +197,7 @@ impl Session {
         &mut self,
         queue: Queue,
         stream: &mut S,
-    ) -> io::Result<Then> {
+    ) -> io::Result<AfterCommand> {
         self.replies.array(queue.commands);
         let mut rest = &*queue.bytes;
         while let Ok(Some(length)) = self.arguments.read(rest) {
@@ -205,7 +205,7 @@ impl Session {
             rest = &rest[length..];
             self.send_if_long(stream).await?;
         }
-        Ok(Then::Go)
+        Ok(AfterCommand::Continue)
     }
 
     async fn send_if_long<S: AsyncWrite + Unpin>(&mut self, stream: &mut S) -> io::Result<()> {
@@ -223,7 +223,7 @@ async fn run_watched<S: AsyncRead + Unpin>(
     stream: &mut S,
     ahead: &mut Vec<u8>,
     mut stop: Pin<&mut impl Future<Output = ()>>,
-) -> io::Result<Option<Then>> {
+) -> io::Result<Option<AfterCommand>> {
     let mut run = pin!(call.run());
     loop {
         ahead.reserve(FIRST_READ);
@@ -294,7 +294,7 @@ impl CommandTimer {
     fn new(limits: RespLimits) -> Self {
         let RespLimits { command_max, idle_max, .. } = limits;
         let period = (command_max.min(idle_max) / BEATS).max(Duration::from_millis(1));
-        // Rounded up, plus one: the first beat may come right after the bytes.
+        // Rounded up, plus one: the first tick may come right after the bytes.
         let beats = |timeout: Duration| {
             let beats = timeout.as_nanos().div_ceil(period.as_nanos());
             u32::try_from(beats).unwrap_or(u32::MAX).saturating_add(1)
@@ -315,14 +315,14 @@ impl CommandTimer {
     /// Ready with an error for a client that is too slow, and with `None` for one that is idle.
     fn poll(
         &mut self,
-        mut beat: Pin<&mut Sleep>,
+        mut tick: Pin<&mut Sleep>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<io::Result<usize>>> {
-        if self.is_set && !beat.is_elapsed() {
+        if self.is_set && !tick.is_elapsed() {
             return Poll::Pending;
         }
         self.is_set = true;
-        while beat.as_mut().poll(cx).is_ready() {
+        while tick.as_mut().poll(cx).is_ready() {
             self.still += 1;
             if let Some(partial) = &mut self.partial {
                 *partial += 1;
@@ -333,7 +333,7 @@ impl CommandTimer {
             if self.still >= self.still_max {
                 return Poll::Ready(None);
             }
-            beat.as_mut().reset(Instant::now() + self.period);
+            tick.as_mut().reset(Instant::now() + self.period);
         }
         Poll::Pending
     }

@@ -18,7 +18,7 @@ use super::descriptors::ConnectionBudget;
 use super::reference_statistics::ReferenceStatistics;
 use super::reload::{Reloader, Secrets};
 use super::tls::{GRPC, HTTP, PLAIN, ReloadableTls};
-use crate::access::{Access, HostNames, Reach, SharedRules, is_loopback};
+use crate::access::{Access, Exposure, HostNames, SharedRules, is_loopback};
 use crate::admin::{Access as AdminAccess, AdminState, MetricsOnly, MetricsSource, may_listen};
 use crate::config::{EnvoySettings, Loaded, OverloadSettings, Settings, TlsSettings};
 use crate::dashboard::Dashboard;
@@ -76,7 +76,7 @@ impl Listener {
 
     /// What its clients may do.
     fn access(&self, rules: &SharedRules) -> Access {
-        Access::new(Arc::clone(rules), Reach::new(self.address, self.verifies_clients))
+        Access::new(Arc::clone(rules), Exposure::new(self.address, self.verifies_clients))
     }
 
     /// The names by which its clients may call it.

@@ -158,8 +158,8 @@ impl ReferenceStatistics {
 
     /// Returns the series of all domains, by sanitized name.
     fn series(&self) -> Vec<(String, Arc<HitCounts>)> {
-        let books = self.engine.plan().domains().statistics().books();
-        let series = books.iter().flat_map(|(_, book)| book.series());
+        let domains = self.engine.plan().domains().statistics().domains();
+        let series = domains.iter().flat_map(|(_, statistics)| statistics.series());
         series.map(|(name, counts)| (sanitized(&name), counts)).collect()
     }
 

@@ -6,15 +6,15 @@ use parking_lot::Mutex;
 use tracing::warn;
 
 use super::tls::ReloadableTls;
-use super::watch::{INTERVAL, QUIET_LOOKS, Stamps, Watched};
+use super::watch::{INTERVAL, QUIET_POLLS, Stamps, Watched};
 use crate::access::SharedRules;
 use crate::admin::{Access as AdminAccess, ResultCounts, reloads};
-use crate::config::{Loaded, Refused, Settings};
+use crate::config::{InvalidConfig, Loaded, Settings};
 use crate::dashboard::ConfigView;
 use crate::engine::Engine;
 
 /// Loads the configuration again.
-type LoadConfiguration = dyn Fn() -> Result<Loaded, Box<Refused>> + Send + Sync;
+type LoadConfiguration = dyn Fn() -> Result<Loaded, Box<InvalidConfig>> + Send + Sync;
 
 /// The secrets of the listeners.
 pub(super) struct Secrets {
@@ -55,7 +55,7 @@ impl Reloader {
         engine: Arc<Engine>,
         secrets: Secrets,
         loaded: &Loaded,
-        load: impl Fn() -> Result<Loaded, Box<Refused>> + Send + Sync + 'static,
+        load: impl Fn() -> Result<Loaded, Box<InvalidConfig>> + Send + Sync + 'static,
     ) -> Self {
         let watched = Mutex::new(Watched::new(loaded.files.clone(), loaded.dotfiles));
         let started_with = loaded.clone();
@@ -130,25 +130,29 @@ impl Reloader {
         loop {
             tokio::time::sleep(INTERVAL).await;
             let this = Arc::clone(self);
-            let looked = tokio::task::spawn_blocking(move || this.look(seen)).await;
-            match looked {
-                Ok(Look::Changed) => return,
-                Ok(Look::Wait(then)) => seen = then,
+            let polled = tokio::task::spawn_blocking(move || this.poll(seen)).await;
+            match polled {
+                Ok(FilePoll::Changed) => return,
+                Ok(FilePoll::Wait(then)) => seen = then,
                 Err(_) => seen = None,
             }
         }
     }
 
     /// Looks at the files once. `seen` is what the last look found, and how often.
-    fn look(&self, seen: Option<(Stamps, u32)>) -> Look {
+    fn poll(&self, seen: Option<(Stamps, u32)>) -> FilePoll {
         let mut watched = self.watched.lock();
-        let Some(stamps) = watched.look() else { return Look::Wait(None) };
+        let Some(stamps) = watched.poll() else { return FilePoll::Wait(None) };
         match seen {
-            Some((last, looks)) if last == stamps && looks + 1 >= QUIET_LOOKS => {
-                if watched.has_new_contents(stamps) { Look::Changed } else { Look::Wait(None) }
+            Some((last, polls)) if last == stamps && polls + 1 >= QUIET_POLLS => {
+                if watched.has_new_contents(stamps) {
+                    FilePoll::Changed
+                } else {
+                    FilePoll::Wait(None)
+                }
             }
-            Some((last, looks)) if last == stamps => Look::Wait(Some((stamps, looks + 1))),
-            _ => Look::Wait(Some((stamps, 0))),
+            Some((last, polls)) if last == stamps => FilePoll::Wait(Some((stamps, polls + 1))),
+            _ => FilePoll::Wait(Some((stamps, 0))),
         }
     }
 
@@ -164,7 +168,7 @@ impl Reloader {
 }
 
 /// What a look at the files found.
-enum Look {
+enum FilePoll {
     /// They have new contents and are left alone.
     Changed,
     /// Look again, with these stamps as seen.

@@ -22,7 +22,7 @@ use super::statsd::StatsdSender;
 use super::upkeep::{RedisSweeps, watch_stores};
 use super::{Audit, Snapshots, Spans};
 use crate::admin::MetricsSource;
-use crate::config::{Loaded, Refused};
+use crate::config::{InvalidConfig, Loaded};
 use crate::engine::Engine;
 use crate::gates::NoRestore;
 use crate::net::{Stop, Stopper};
@@ -66,7 +66,7 @@ impl core::error::Error for ServeError {}
 /// When it cannot start: an address is taken, a snapshot is damaged, a certificate is missing.
 pub async fn serve(
     loaded: Loaded,
-    load: impl Fn() -> Result<Loaded, Box<Refused>> + Send + Sync + 'static,
+    load: impl Fn() -> Result<Loaded, Box<InvalidConfig>> + Send + Sync + 'static,
 ) -> Result<(), ServeError> {
     let settings = &loaded.settings;
     start_log(settings.log);

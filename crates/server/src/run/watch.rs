@@ -20,7 +20,7 @@ pub(super) const INTERVAL: Duration = Duration::from_millis(500);
 
 /// Changed files are loaded when they were the same in this many further polls, so that a file is
 /// not loaded while it is being written.
-pub(super) const QUIET_LOOKS: u32 = 2;
+pub(super) const QUIET_POLLS: u32 = 2;
 
 /// The maximum number of bytes of a file that are compared.
 const READ_MAX: u64 = 16 << 20;
@@ -67,7 +67,7 @@ impl Watched {
     }
 
     /// Returns the current stamps if they differ from those at the last load.
-    pub(super) fn look(&self) -> Option<Stamps> {
+    pub(super) fn poll(&self) -> Option<Stamps> {
         let stamps = Stamps::of(&self.files, self.dotfiles);
         (stamps != self.stamps).then_some(stamps)
     }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use slidegate::{Algorithm, FailureMode};
 
 use super::MEMORY;
-use crate::config::table::{Words, section, words};
+use crate::config::table::{Keyword, keywords, section};
 
 section! {
     static DOMAIN = "a domain" {
@@ -16,7 +16,7 @@ section! {
         key store = Leaf(&NAME), default "memory", example "shared";
         /// The result when the store fails: an RPC error, on which Envoy's `failure_mode_deny`
         /// decides, or a decision. Not a key of envoyproxy/ratelimit.
-        key failure_mode = Choice(EnvoyFailureMode::WORDS), absent "`envoy.failure_mode`",
+        key failure_mode = Choice(EnvoyFailureMode::KEYWORDS), absent "`envoy.failure_mode`",
             example "local";
         /// The first level.
         key descriptors = List(&Section(&DESCRIPTOR), 100_000), default "[]",
@@ -46,7 +46,7 @@ section! {
         key share_threshold = Flag, default "false", example "true";
         /// The result when the store fails, for this level and those below it. Not a key of
         /// envoyproxy/ratelimit.
-        key failure_mode = Choice(EnvoyFailureMode::WORDS), absent "that of the level above",
+        key failure_mode = Choice(EnvoyFailureMode::KEYWORDS), absent "that of the level above",
             example "deny";
         /// Metadata of the response.
         key metadata = Any, absent "none", example "{plan: gold}";
@@ -93,7 +93,7 @@ pub struct DomainSpec {
     pub failure_mode: EnvoyFailureMode,
 }
 
-words! {
+keywords! {
     /// The result for Envoy when the store fails.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub enum EnvoyFailureMode {
@@ -210,7 +210,7 @@ pub struct RateSpec {
     pub algorithm: Algorithm,
 }
 
-words! {
+keywords! {
     /// The windows that descriptors can have.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub enum Unit {
@@ -234,7 +234,7 @@ words! {
 impl Unit {
     /// Returns the unit with this name, in any case.
     pub fn parse(name: &str) -> Option<Self> {
-        Words::of(&name.to_ascii_lowercase())
+        Keyword::from_keyword(&name.to_ascii_lowercase())
     }
 
     /// Returns its length.

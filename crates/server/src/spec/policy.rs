@@ -7,7 +7,7 @@ use slidegate::{Algorithm, FailureMode, Quota};
 use slidegate_gate::Rollout;
 use slidegate_http::QuotaUnit;
 
-use crate::config::table::{Reader, given, section, words};
+use crate::config::table::{Reader, given, keywords, section};
 use crate::config::yaml::Node;
 
 section! {
@@ -21,7 +21,7 @@ section! {
         /// The algorithm. `log` is exact.
         algorithm: Algorithm = ALGORITHM, default "log", example "{segments: 60}";
         /// Whether denials are enforced, only reported, or the policy is switched off.
-        rollout("mode"): Rollout = Choice(Rollout::WORDS), default "enforce", example "shadow";
+        rollout("mode"): Rollout = Choice(Rollout::KEYWORDS), default "enforce", example "shadow";
         /// The percentage of keys for which it is enforced. The others are in shadow mode.
         enforce_percent: u8 = Whole(0, 100), default "100", example "10";
         /// Quotas that are evaluated and reported for comparison, and never enforced.
@@ -33,7 +33,7 @@ section! {
         /// The store of its counts: `memory`, or a name under `stores`.
         store: String = Leaf(&NAME), default "memory", example "shared";
         /// The decision when the store fails. `local` decides in this process.
-        failure_mode: FailureMode = Choice(FailureMode::WORDS), default "allow", example "local";
+        failure_mode: FailureMode = Choice(FailureMode::KEYWORDS), default "allow", example "local";
         /// Whether keys are secrets, such as API tokens, that must not appear in logs and servers.
         secret_keys: bool = Flag, default "false", example "true";
         /// What a unit is, for clients: `qu` in `RateLimit-Policy`. `requests` is not written.
@@ -77,7 +77,7 @@ section! {
     }
 }
 
-words! { Rollout { Enforce = "enforce", Shadow = "shadow", Off = "off", } }
+keywords! { Rollout { Enforce = "enforce", Shadow = "shadow", Off = "off", } }
 
 impl PolicySpec {
     /// Creates a policy with the defaults.

@@ -3,7 +3,7 @@
 use slidegate::Cost;
 
 use crate::config::table::leaves::{HOST, METHOD, PATH_PATTERN};
-use crate::config::table::{Kind, Pairs, Read, Reader, given, section, words};
+use crate::config::table::{Kind, Pairs, Read, Reader, given, keywords, section};
 use crate::config::yaml::Node;
 
 section! {
@@ -28,7 +28,7 @@ section! {
         cost: Cost = Whole(1, LIMIT_MAX), default "1", example "5", via units;
         /// The treatment of a request without a part of the key: skip the rule, deny the request,
         /// or count it by its address.
-        missing("missing_key"): MissingKey = Choice(MissingKey::WORDS), default "skip",
+        missing("missing_key"): MissingKey = Choice(MissingKey::KEYWORDS), default "skip",
             example "address";
     }
 }
@@ -111,7 +111,7 @@ impl Read for KeyPart {
     }
 }
 
-words! {
+keywords! {
     /// The treatment of a request without a part of the key.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub enum MissingKey {

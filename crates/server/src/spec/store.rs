@@ -82,7 +82,7 @@ section! {
         limit("limit_mb"): usize = Whole(1, 1 << 20), default "256", example "512", via mebibytes;
         /// The treatment of a key that does not fit: it is counted in a shared sketch that can only
         /// over-count, another key is moved there, or it is denied.
-        on_full: OnFull = Choice(OnFull::WORDS), default "overflow", example "deny";
+        on_full: OnFull = Choice(OnFull::KEYWORDS), default "overflow", example "deny";
         /// The interval at which keys are examined, to remove expired ones.
         sweep_every("sweep_interval"): Duration = Time(MILLISECOND, HOUR), default "10s",
             example "5s";

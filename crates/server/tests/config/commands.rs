@@ -10,7 +10,7 @@ use slidegate_server::cli::config::{
     CheckOptions, Subject, TestOptions, check, explain, schema, test,
 };
 use slidegate_server::config::{Request, load};
-use slidegate_server::domain::{Descriptor, Entry, Options, Question, answer};
+use slidegate_server::domain::{Descriptor, Entry, LimitRequest, Options, answer};
 use slidegate_server::engine::Engine;
 use slidegate_server::gates::NoRestore;
 use slidegate_server::spec::{DescriptorSpec, DomainSpec, LimitSpec, RateSpec, Unit};
@@ -95,7 +95,7 @@ fn explained(words: &[&str]) -> (u8, String) {
     let mut json = Vec::new();
     assert_eq!(explain(&loaded, &subject, true, &mut json), code);
     let object: Value = serde_json::from_slice(&json).unwrap();
-    assert_eq!(object["met"], (code == OK));
+    assert_eq!(object["matched"], (code == OK));
     (code, text(out))
 }
 
@@ -247,12 +247,12 @@ proptest! {
         let engine = Engine::new(&loaded.spec, &mut NoRestore).unwrap();
         let entries = entries.iter().map(|(key, value)| Entry { key, value }).collect();
         let descriptors = vec![Descriptor { entries, ..Descriptor::default() }];
-        let question = Question { domain: "d", descriptors, hits_addend: 1 };
+        let limit_request = LimitRequest { domain: "d", descriptors, hits_addend: 1 };
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let answered =
-            runtime.block_on(answer(engine.plan().domains(), &question, &Options::default(), Caller::IN_PROCESS)).unwrap();
+            runtime.block_on(answer(engine.plan().domains(), &limit_request, &Options::default(), Caller::IN_PROCESS)).unwrap();
         match &answered.statuses[0].limit {
-            None => prop_assert_eq!(&explained["met"], &Value::Bool(false), "{}", explained),
+            None => prop_assert_eq!(&explained["matched"], &Value::Bool(false), "{}", explained),
             Some(limit) => {
                 let expected = format!("{} in any 1h (log), counted in memory", limit.requests);
                 prop_assert_eq!(explained["limit"].as_str().unwrap(), expected);

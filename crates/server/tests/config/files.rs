@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use slidegate_server::config::report::{Diagnostic, write_text};
-use slidegate_server::config::{Loaded, Refused, Request, load};
+use slidegate_server::config::{InvalidConfig, Loaded, Request, load};
 
 /// Returns the path of a file in `files`.
 pub(crate) fn path(name: &str) -> PathBuf {
@@ -18,7 +18,7 @@ pub(crate) fn good(name: &str) -> Loaded {
 
 /// What is wrong with a file.
 #[track_caller]
-pub(crate) fn bad(name: &str) -> Refused {
+pub(crate) fn bad(name: &str) -> InvalidConfig {
     *load(&Request::new([path(name)])).expect_err(name)
 }
 

@@ -2,7 +2,8 @@
 //! silently.
 
 use slidegate_server::config::{
-    Environment, Loaded, LogLevel, Refused, Request, Settings, StatsdDialect, StatsdProtocol, load,
+    Environment, InvalidConfig, Loaded, LogLevel, Request, Settings, StatsdDialect, StatsdProtocol,
+    load,
 };
 use slidegate_server::spec::{RedisPlace, Spec, StoreSpec};
 
@@ -10,7 +11,7 @@ use crate::files::{codes, path, shown};
 use crate::layers::{request, variables};
 
 /// Loads what an environment alone asks for.
-fn load_environment(list: &[(&str, &str)]) -> Result<Loaded, Box<Refused>> {
+fn load_environment(list: &[(&str, &str)]) -> Result<Loaded, Box<InvalidConfig>> {
     let environment: Environment = variables(list);
     load(&Request { environment, ..Request::default() })
 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use serde_json::json;
 use slidegate::Quota;
-use slidegate_server::access::{Access, AccessRules, HostNames, Reach, Scope, SharedRules, Token};
+use slidegate_server::access::{
+    Access, AccessRules, Exposure, HostNames, Scope, SharedRules, Token,
+};
 use slidegate_server::http::{HttpSettings, HttpState};
 use slidegate_server::spec::{PolicySpec, Spec};
 
@@ -72,7 +74,7 @@ fn bearer(token: &str) -> String {
 
 #[tokio::test]
 async fn beyond_loopback_clients_only_check_until_a_token_is_configured() {
-    let access = Access::new(SharedRules::default(), Reach::Network);
+    let access = Access::new(SharedRules::default(), Exposure::Network);
     let server = api(access, HostNames::default()).await;
     let expected = [vec![200; 4], vec![403; 3], vec![403; 3]];
     assert_eq!(statuses(&server, "").await, expected);
@@ -89,7 +91,7 @@ async fn beyond_loopback_clients_only_check_until_a_token_is_configured() {
 
 #[tokio::test]
 async fn tokens_allow_their_scopes() {
-    let server = api(Access::new(rules(None), Reach::Network), HostNames::default()).await;
+    let server = api(Access::new(rules(None), Exposure::Network), HostNames::default()).await;
     for (fields, expected) in [
         (String::new(), [200, 401, 401]),
         (bearer(APP), [200, 403, 403]),
@@ -117,7 +119,7 @@ async fn forward_auth_has_a_header_of_its_own_for_the_token() {
         (Some(&[][..]), bearer(APP), 401),
         (Some(&[][..]), format!("{user}x-slidegate-token: {APP}\r\n"), 204),
     ] {
-        let access = Access::new(rules(anonymous), Reach::Network);
+        let access = Access::new(rules(anonymous), Exposure::Network);
         let server = api(access, HostNames::new(&[], true)).await;
         let mut client = Client::connect(server.address).await;
         let answer = client.send("GET", "/auth", &format!("{original}{fields}"), "").await;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use slidegate::{Algorithm, ManualClock, Quota};
-use slidegate_server::access::{Access, Reach};
+use slidegate_server::access::{Access, Exposure};
 use slidegate_server::engine::Engine;
 use slidegate_server::gates::NoRestore;
 use slidegate_server::resp::{self, RespLimits};
@@ -325,7 +325,7 @@ async fn http_is_refused_before_commands_in_its_body_run() {
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_allow_their_scopes() {
     let rules = crate::access::rules(None);
-    let access = Access::new(Arc::clone(&rules), Reach::Network);
+    let access = Access::new(Arc::clone(&rules), Exposure::Network);
     let server = Server::with(RespLimits::default(), access).await;
     let reset = ["SG.RESET", "api", "k"];
     assert_eq!(server.cli(&["SG.CHECK", "api", "k"]), "1 3 2 0 60000");

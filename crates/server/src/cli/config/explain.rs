@@ -10,7 +10,7 @@ use super::{quotas_in_words, written};
 use crate::cli::exit;
 use crate::config::Loaded;
 use crate::config::scenario::HttpRequest;
-use crate::domain::{Entry, How, LevelNames};
+use crate::domain::{Entry, LevelNames, MatchKind};
 use crate::nearest::hint;
 use crate::spec::{DescriptorSpec, DomainSpec, LimitSpec, PolicySpec, Rollout, RuleSpec};
 
@@ -79,7 +79,7 @@ fn add(request: &mut HttpRequest, word: &str) -> Result<(), String> {
 
 /// Explains which limits apply to a subject. Returns exit code 1 if none applies.
 pub fn explain(loaded: &Loaded, subject: &Subject, json: bool, out: &mut dyn Write) -> u8 {
-    let (met, lines, object) = match subject {
+    let (matched, lines, object) = match subject {
         Subject::Descriptor { domain, entries } => {
             match loaded.spec.domains.iter().find(|it| it.name == *domain) {
                 Some(domain) => descriptor(domain, entries),
@@ -87,14 +87,14 @@ pub fn explain(loaded: &Loaded, subject: &Subject, json: bool, out: &mut dyn Wri
                     let names = loaded.spec.domains.iter().map(|it| it.name.as_str());
                     let hint = hint(domain, names);
                     let line = format!("unknown domain `{domain}`, so nothing is limited{hint}");
-                    (false, vec![line.clone()], json!({"met": false, "why": line}))
+                    (false, vec![line.clone()], json!({"matched": false, "why": line}))
                 }
             }
         }
         Subject::Request(request) => rules(loaded, request),
     };
     let written_ = if json { writeln!(out, "{object}") } else { write_lines(out, &lines) };
-    written(written_, if met { exit::OK } else { exit::FAILED })
+    written(written_, if matched { exit::OK } else { exit::FAILED })
 }
 
 fn write_lines(out: &mut dyn Write, lines: &[String]) -> Result<(), io::Error> {
@@ -114,7 +114,7 @@ fn rules(loaded: &Loaded, request: &HttpRequest) -> (bool, Vec<String>, Value) {
     if !any {
         lines.push("no rule applies: the request is allowed and not counted".to_owned());
     }
-    (any, lines, json!({"met": any, "rules": objects}))
+    (any, lines, json!({"matched": any, "rules": objects}))
 }
 
 fn describe_rule(
@@ -178,7 +178,7 @@ fn how(policy: &PolicySpec) -> String {
 struct LevelMatch<'a> {
     entry: &'a (String, String),
     /// `None` if nothing matches, which ends the path.
-    met: Option<(&'a DescriptorSpec, How)>,
+    matched: Option<(&'a DescriptorSpec, MatchKind)>,
 }
 
 /// Returns the path of a descriptor through a tree.
@@ -188,9 +188,9 @@ fn walk<'a>(domain: &'a DomainSpec, entries: &'a [(String, String)]) -> Vec<Leve
     for entry in entries {
         let (key, value) = entry;
         let found = LevelNames::new(level).find(&Entry { key, value }, &mut String::new());
-        let met = found.map(|(index, how)| (&level[index], how));
-        steps.push(LevelMatch { entry, met });
-        let Some((descriptor, _)) = met else { break };
+        let matched = found.map(|(index, kind)| (&level[index], kind));
+        steps.push(LevelMatch { entry, matched });
+        let Some((descriptor, _)) = matched else { break };
         level = &descriptor.descriptors;
     }
     steps
@@ -200,8 +200,8 @@ fn descriptor(domain: &DomainSpec, entries: &[(String, String)]) -> (bool, Vec<S
     let steps = walk(domain, entries);
     let mut lines = vec![format!("domain {}", domain.name)];
     lines.extend(steps.iter().map(describe_step));
-    let last = steps.last().and_then(|step| step.met).filter(|_| steps.len() == entries.len());
-    let (met, verdict) = match last {
+    let last = steps.last().and_then(|step| step.matched).filter(|_| steps.len() == entries.len());
+    let (matched, verdict) = match last {
         None => (false, "no entry of the tree matches: not limited".to_owned()),
         Some((spec, _)) => match &spec.limit {
             None if !spec.descriptors.is_empty() => {
@@ -218,7 +218,7 @@ fn descriptor(domain: &DomainSpec, entries: &[(String, String)]) -> (bool, Vec<S
             }
         },
     };
-    let counted = met.then(|| counted(&steps));
+    let counted = matched.then(|| counted(&steps));
     lines.push(verdict.clone());
     if let Some(counted) = &counted {
         lines.push(format!("counted by: {counted}"));
@@ -226,22 +226,22 @@ fn descriptor(domain: &DomainSpec, entries: &[(String, String)]) -> (bool, Vec<S
     let path: Vec<String> =
         steps.iter().map(|step| describe_step(step).trim().to_owned()).collect();
     let object = json!({
-        "met": met, "domain": domain.name, "path": path, "limit": verdict, "counted_by": counted,
+        "matched": matched, "domain": domain.name, "path": path, "limit": verdict, "counted_by": counted,
     });
-    (met, lines, object)
+    (matched, lines, object)
 }
 
 fn describe_step(step: &LevelMatch<'_>) -> String {
     let (key, value) = step.entry;
     let entry = if value.is_empty() { key.clone() } else { format!("{key}={value}") };
-    match step.met {
+    match step.matched {
         None => format!("- {entry} matches nothing at this level"),
         Some((spec, how)) => {
             let name = spec.composite();
             let how = match how {
-                How::Value => "by key and value",
-                How::Wildcard => "by its `*`, the first match",
-                How::Key => "by its key, for any value",
+                MatchKind::Value => "by key and value",
+                MatchKind::Wildcard => "by its `*`, the first match",
+                MatchKind::Key => "by its key, for any value",
             };
             format!("- {entry} matches {name} {how}")
         }
@@ -272,8 +272,8 @@ fn describe_limit(limit: &LimitSpec) -> String {
 fn counted(steps: &[LevelMatch<'_>]) -> String {
     let part = |step: &LevelMatch<'_>| {
         let (key, value) = step.entry;
-        match step.met {
-            Some((spec, How::Wildcard)) if spec.share_threshold => {
+        match step.matched {
+            Some((spec, MatchKind::Wildcard)) if spec.share_threshold => {
                 format!("{key}={}", spec.value.as_deref().unwrap_or_default())
             }
             _ => format!("{key}={value}"),

@@ -16,8 +16,8 @@ use super::written;
 use crate::cli::exit;
 use crate::config::report::{write_json, write_text};
 use crate::config::scenario::{HttpRequest, Scenario, ScenarioRequest, Step, Test, read};
-use crate::config::{Loaded, Refused, Request, load};
-use crate::domain::{Code, Descriptor, Domain, Entry, Options, Question, answer};
+use crate::config::{InvalidConfig, Loaded, Request, load};
+use crate::domain::{Code, Descriptor, Domain, Entry, LimitRequest, Options, answer};
 use crate::engine::Engine;
 use crate::gates::NoRestore;
 use crate::http::auth::{MatchedRule, matching_rules};
@@ -67,7 +67,7 @@ struct Tally {
 impl Tally {
     fn refuse(
         &mut self,
-        refused: &Refused,
+        refused: &InvalidConfig,
         options: &TestOptions,
         out: &mut dyn Write,
     ) -> Result<(), io::Error> {
@@ -256,9 +256,10 @@ fn ask_domain(
         entries: entries.iter().map(|(key, value)| Entry { key, value }).collect(),
         ..Descriptor::default()
     });
-    let question = Question { domain, descriptors: descriptors.collect(), hits_addend: hits };
+    let limit_request =
+        LimitRequest { domain, descriptors: descriptors.collect(), hits_addend: hits };
     let options = Options::from(&loaded.settings);
-    let response = ready(answer(plan.domains(), &question, &options, Caller::IN_PROCESS))?
+    let response = ready(answer(plan.domains(), &limit_request, &options, Caller::IN_PROCESS))?
         .map_err(|error| error.to_string())?;
     let limited = || response.statuses.iter().filter(|status| status.limit.is_some());
     let over = limited().filter(|status| status.code == Code::OverLimit);

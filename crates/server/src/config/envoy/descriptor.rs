@@ -9,7 +9,7 @@ use super::scalar::{flag, text, wrong_type};
 use crate::config::check::check;
 use crate::config::report::Report;
 use crate::config::source::Span;
-use crate::config::table::{Section, Words};
+use crate::config::table::{Keyword, Section};
 use crate::config::yaml::{Node, Shape};
 use crate::domain::ENTRIES_MAX;
 use crate::spec::{DESCRIPTOR, DescriptorSpec, EnvoyFailureMode};
@@ -88,7 +88,7 @@ pub(super) fn failure_mode(
 ) -> Option<EnvoyFailureMode> {
     let found = node.get("failure_mode").filter(|_| extensions)?;
     check("failure_mode", found, section.kind("failure_mode"), report);
-    Words::of(&found.as_scalar()?.text)
+    Keyword::from_keyword(&found.as_scalar()?.text)
 }
 
 fn check_key(spec: &DescriptorSpec, node: &Node, level: &mut Level, report: &mut Report) {

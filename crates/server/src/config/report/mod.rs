@@ -11,7 +11,7 @@ pub use place::Place;
 pub use text::write_text;
 
 use super::source::{Sources, Span};
-use super::table::words;
+use super::table::keywords;
 use crate::nearest;
 
 /// One finding.
@@ -33,7 +33,7 @@ pub struct Diagnostic {
     pub related: Option<(Place, &'static str)>,
 }
 
-words! {
+keywords! {
     /// The severity of a finding.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Severity {

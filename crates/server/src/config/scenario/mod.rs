@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use slidegate::Cost;
 
 use super::table::leaves::{allow, text};
-use super::table::{Leaf as Form, Pairs, section, words};
+use super::table::{Leaf as Form, Pairs, keywords, section};
 use crate::spec::units;
 pub use read::read;
 
@@ -71,7 +71,7 @@ section! {
         /// The number of repetitions. Each is expected to have the same decision.
         times: u32 = Whole(1, 1_000_000), default "1", example "5";
         /// The decision.
-        key expect = Choice(ExpectedDecision::WORDS), required, example "deny";
+        key expect = Choice(ExpectedDecision::KEYWORDS), required, example "deny";
         /// Units left after the last of `times`, in the tightest quota.
         remaining: Option<u64> = Whole(0, LIMIT_MAX), absent "any", example "4";
         /// The wait of a denied request.
@@ -86,7 +86,7 @@ const CENTURY: Duration = Duration::from_secs(100 * 366 * 86_400);
 
 static ENTRY_KEY: Form = Form::new("a key", "^.+$", text);
 
-words! {
+keywords! {
     /// The expected decision.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum ExpectedDecision {

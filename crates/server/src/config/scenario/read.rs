@@ -8,7 +8,7 @@ use slidegate::format_duration;
 use super::{Expected, ExpectedDecision, FILE, STEP, Scenario, ScenarioRequest, Step, StepKeys};
 use crate::config::check::check_section;
 use crate::config::files::Files;
-use crate::config::load::Refused;
+use crate::config::load::InvalidConfig;
 use crate::config::report::{Report, Severity};
 use crate::config::source::Origin;
 use crate::config::table::{Pairs, Read, Reader, given};
@@ -19,7 +19,7 @@ use crate::config::yaml::{Node, parse};
 /// # Errors
 ///
 /// Returns all errors of the file at once.
-pub fn read(path: &Path) -> Result<Scenario, Box<Refused>> {
+pub fn read(path: &Path) -> Result<Scenario, Box<InvalidConfig>> {
     let mut report = Report::default();
     let mut files = Files::new(true);
     let scenario = match files.config(path) {
@@ -35,7 +35,7 @@ pub fn read(path: &Path) -> Result<Scenario, Box<Refused>> {
     };
     match scenario {
         Some(scenario) if !report.has_errors() => Ok(scenario),
-        _ => Err(Box::new(Refused::new(report, files.into_paths()))),
+        _ => Err(Box::new(InvalidConfig::new(report, files.into_paths()))),
     }
 }
 

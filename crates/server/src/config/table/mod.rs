@@ -13,8 +13,8 @@ use core::time::Duration;
 use slidegate::format_duration;
 
 pub(crate) use leaves::FILE;
-pub(crate) use read::{ListenAddress, Pairs, Read, Reader, Words, absent, algorithm, given};
-pub(crate) use section::{section, words};
+pub(crate) use read::{Keyword, ListenAddress, Pairs, Read, Reader, absent, algorithm, given};
+pub(crate) use section::{keywords, section};
 
 pub(crate) use super::settings::ROOT;
 
@@ -22,8 +22,8 @@ pub(crate) use super::settings::ROOT;
 pub(crate) mod prelude {
     pub(crate) use core::time::Duration;
 
+    pub(crate) use super::Keyword;
     pub(crate) use super::Kind::*;
-    pub(crate) use super::Words;
     pub(crate) use super::leaves::*;
     use super::{Kind, read};
 

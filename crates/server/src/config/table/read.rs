@@ -9,7 +9,7 @@ use slidegate::{Algorithm, FailureMode, OnFull, Quota, parse_duration};
 use slidegate_http::QuotaUnit;
 
 use super::leaves::endpoint;
-use super::{Absent, FILE, Kind, Section, section, words};
+use super::{Absent, FILE, Kind, Section, keywords, section};
 use crate::config::files::{Files, resolve};
 use crate::config::leaf;
 use crate::config::report::Report;
@@ -30,12 +30,12 @@ pub(crate) struct Reader<'a> {
     pub(crate) report: &'a mut Report,
 }
 
-/// A type with a word for each value.
-pub(crate) trait Words: Sized {
-    const WORDS: &'static [&'static str];
+/// A type with a keyword for each value.
+pub(crate) trait Keyword: Sized {
+    const KEYWORDS: &'static [&'static str];
 
-    /// Returns the value of a word.
-    fn of(word: &str) -> Option<Self>;
+    /// Returns the value of a keyword.
+    fn from_keyword(keyword: &str) -> Option<Self>;
 }
 
 /// Reads the value of a key. Returns `None` if it is absent or invalid.
@@ -157,8 +157,8 @@ impl Read for Pairs {
     }
 }
 
-words! { OnFull { Overflow = "overflow", Lru = "lru", Deny = "deny", } }
-words! { FailureMode { Allow = "allow", Deny = "deny", Local = "local", } }
+keywords! { OnFull { Overflow = "overflow", Lru = "lru", Deny = "deny", } }
+keywords! { FailureMode { Allow = "allow", Deny = "deny", Local = "local", } }
 
 section! {
     /// A quota as a map.

@@ -1,4 +1,4 @@
-//! The macros that declare maps and words of the configuration.
+//! The macros that declare maps and keywords of the configuration.
 
 /// Declares a map of the configuration: its keys and the struct that it is read into.
 ///
@@ -173,8 +173,8 @@ macro_rules! section {
     (@via [$via:path] $value:expr) => { $via($value) };
 }
 
-/// Declares the words of an enum: with the enum, or for an existing one.
-macro_rules! words {
+/// Declares the keywords of an enum: with the enum, or for an existing one.
+macro_rules! keywords {
     ($(#[$meta:meta])* pub enum $Enum:ident {
         $($(#[$variant_meta:meta])* $Variant:ident = $word:literal,)+
     }) => {
@@ -191,14 +191,14 @@ macro_rules! words {
             }
         }
 
-        words! { $Enum { $($Variant = $word,)+ } }
+        keywords! { $Enum { $($Variant = $word,)+ } }
     };
     ($Enum:ident { $($Variant:ident = $word:literal,)+ }) => {
-        impl $crate::config::table::Words for $Enum {
-            const WORDS: &'static [&'static str] = &[$($word),+];
+        impl $crate::config::table::Keyword for $Enum {
+            const KEYWORDS: &'static [&'static str] = &[$($word),+];
 
-            fn of(word: &str) -> Option<Self> {
-                match word {
+            fn from_keyword(keyword: &str) -> Option<Self> {
+                match keyword {
                     $($word => Some(Self::$Variant),)+
                     _ => None,
                 }
@@ -210,10 +210,10 @@ macro_rules! words {
                 node: &$crate::config::yaml::Node,
                 _: &mut $crate::config::table::Reader<'_>,
             ) -> Option<Self> {
-                $crate::config::table::Words::of(&node.as_scalar()?.text)
+                $crate::config::table::Keyword::from_keyword(&node.as_scalar()?.text)
             }
         }
     };
 }
 
-pub(crate) use {section, words};
+pub(crate) use {keywords, section};

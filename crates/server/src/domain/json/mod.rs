@@ -45,13 +45,13 @@ pub async fn json(
             return JsonReply::wrong(&without_values(&error.to_string()));
         }
     };
-    let answered = match RateLimitRequest::question(&request) {
-        Ok(question) => match may_give_back {
-            Err(refusal) if question.gives_back() => {
+    let answered = match RateLimitRequest::limit_request(&request) {
+        Ok(limit_request) => match may_give_back {
+            Err(refusal) if limit_request.gives_back() => {
                 domains.statistics().service_error.add(1);
                 return JsonReply::refused(refusal);
             }
-            _ => answer(domains, &question, options, caller).await,
+            _ => answer(domains, &limit_request, options, caller).await,
         },
         Err(invalid) => {
             domains.statistics().service_error.add(1);

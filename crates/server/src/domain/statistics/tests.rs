@@ -23,29 +23,29 @@ fn hits_are_split_at_the_thresholds() {
 
 #[test]
 fn client_series_are_bounded_in_number_and_length() {
-    let book = Book::new("d");
+    let statistics = DomainStatistics::new("d");
     for number in 0..2 * SEEN_MAX {
-        book.seen(&format!("d.key_{number}")).total_hits.add(1);
+        statistics.seen(&format!("d.key_{number}")).total_hits.add(1);
     }
-    book.seen(&"x".repeat(SEEN_LEN_MAX + 1)).total_hits.add(1);
-    let series = book.series();
+    statistics.seen(&"x".repeat(SEEN_LEN_MAX + 1)).total_hits.add(1);
+    let series = statistics.series();
     assert_eq!(series.len(), SEEN_MAX + 1);
     let other = series.iter().find(|(name, _)| name == "d.other").unwrap();
     assert_eq!(other.1.total_hits.get(), SEEN_MAX as u64 + 1);
     // Known series still have their own counts.
-    book.seen("d.key_0").total_hits.add(1);
-    assert_eq!(book.seen("d.key_0").total_hits.get(), 2);
+    statistics.seen("d.key_0").total_hits.add(1);
+    assert_eq!(statistics.seen("d.key_0").total_hits.get(), 2);
 }
 
 #[test]
 fn names_are_unique() {
-    let book = Book::new("d");
-    book.seen("d.late").total_hits.add(1);
-    assert_eq!(book.configured("d.late").total_hits.get(), 1);
-    book.seen("d.late").total_hits.add(1);
-    book.configured("d.other").total_hits.add(1);
-    book.seen(&"x".repeat(SEEN_LEN_MAX + 1)).total_hits.add(1);
-    let series = book.series();
+    let statistics = DomainStatistics::new("d");
+    statistics.seen("d.late").total_hits.add(1);
+    assert_eq!(statistics.configured("d.late").total_hits.get(), 1);
+    statistics.seen("d.late").total_hits.add(1);
+    statistics.configured("d.other").total_hits.add(1);
+    statistics.seen(&"x".repeat(SEEN_LEN_MAX + 1)).total_hits.add(1);
+    let series = statistics.series();
     let counted: Vec<_> =
         series.iter().map(|(name, counts)| (name.as_str(), counts.total_hits.get())).collect();
     assert_eq!(counted, [("d.late", 2), ("d.other", 2)]);

@@ -29,21 +29,21 @@ pub(crate) enum RuleKey<'a> {
     /// The request is counted by this key.
     Key(Vec<u8>),
     /// The request lacks a part of its key, and is counted by its address instead.
-    Instead(Vec<u8>, Lack<'a>),
+    Instead(Vec<u8>, MissingPart<'a>),
     /// The rule does not apply.
-    Skip(Lack<'a>),
+    Skip(MissingPart<'a>),
     /// The request is denied.
-    Deny(Lack<'a>),
+    Deny(MissingPart<'a>),
 }
 
 /// The missing part of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lack<'a> {
+pub(crate) enum MissingPart<'a> {
     Header(&'a str),
     Host,
 }
 
-impl fmt::Display for Lack<'_> {
+impl fmt::Display for MissingPart<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Header(name) => write!(formatter, "the request has no header {name}"),
@@ -65,12 +65,12 @@ impl KeySource<'_> {
             if !key.is_empty() {
                 key.push(b'|');
             }
-            if let Err(lack) = self.add(part, pattern, headers, &mut key) {
+            if let Err(missing) = self.add(part, pattern, headers, &mut key) {
                 let instead = || format!("instead:{}", self.address).into_bytes();
                 return match rule.missing {
-                    MissingKey::Skip => RuleKey::Skip(lack),
-                    MissingKey::Deny => RuleKey::Deny(lack),
-                    MissingKey::Address => RuleKey::Instead(instead(), lack),
+                    MissingKey::Skip => RuleKey::Skip(missing),
+                    MissingKey::Deny => RuleKey::Deny(missing),
+                    MissingKey::Address => RuleKey::Instead(instead(), missing),
                 };
             }
         }
@@ -84,7 +84,7 @@ impl KeySource<'_> {
         pattern: &str,
         headers: &HeaderMap,
         key: &mut Vec<u8>,
-    ) -> Result<(), Lack<'p>> {
+    ) -> Result<(), MissingPart<'p>> {
         match part {
             KeyPart::Address => self.push(key, "address", self.address.to_string().as_bytes()),
             KeyPart::Header(name) => {
@@ -94,7 +94,7 @@ impl KeySource<'_> {
             KeyPart::Host => {
                 let host = self.original.host.as_bytes();
                 if host.is_empty() {
-                    return Err(Lack::Host);
+                    return Err(MissingPart::Host);
                 }
                 self.push(key, "host", host);
             }
@@ -125,7 +125,7 @@ impl KeySource<'_> {
 }
 
 /// Returns all values of a field.
-fn header<'p>(headers: &HeaderMap, name: &'p str) -> Result<Vec<u8>, Lack<'p>> {
+fn header<'p>(headers: &HeaderMap, name: &'p str) -> Result<Vec<u8>, MissingPart<'p>> {
     let mut all = Vec::new();
     for value in headers.get_all(name) {
         if !all.is_empty() {
@@ -133,7 +133,7 @@ fn header<'p>(headers: &HeaderMap, name: &'p str) -> Result<Vec<u8>, Lack<'p>> {
         }
         all.extend_from_slice(value.as_bytes());
     }
-    if all.is_empty() { Err(Lack::Header(name)) } else { Ok(all) }
+    if all.is_empty() { Err(MissingPart::Header(name)) } else { Ok(all) }
 }
 
 #[cfg(test)]

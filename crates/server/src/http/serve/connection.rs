@@ -18,7 +18,9 @@ use tokio_rustls::TlsAcceptor;
 
 use super::{Connections, Handle, Peer, ServeLimits, TlsConfig};
 use crate::http::error;
-use crate::net::{ActiveRequest, Activity, Ended, ObservedStream, Stop, catch_panic, drive};
+use crate::net::{
+    ActiveRequest, Activity, ConnectionEnd, ObservedStream, Stop, catch_panic, drive,
+};
 
 /// The state that all connections of a listener share.
 #[derive(Debug)]
@@ -107,7 +109,7 @@ fn exchange<H: Handle, S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         let Connection { shared, activity, .. } = &*connection;
         let (stopped, timeouts) = (stop.clone().wait(), shared.limits.timeouts());
         let ended = drive(http, activity, &timeouts, stopped, || stop.has_news()).await;
-        if ended == Ended::Cut {
+        if ended == ConnectionEnd::Cut {
             shared.connections.cut.add(1);
         }
     })

@@ -15,28 +15,28 @@ fn timeouts() -> Timeouts {
 }
 
 /// Returns the first tick whose result is not `Keep`.
-fn end(timeouts: &mut Timeouts, activity: &Activity) -> (u32, Beat) {
+fn end(timeouts: &mut Timeouts, activity: &Activity) -> (u32, TimeoutAction) {
     (1..100)
-        .map(|beats| (beats, timeouts.beat(activity)))
-        .find(|(_, result)| *result != Beat::Keep)
+        .map(|ticks| (ticks, timeouts.tick(activity)))
+        .find(|(_, result)| *result != TimeoutAction::Keep)
         .unwrap()
 }
 
 #[test]
 fn every_slow_client_is_cut_or_closed() {
     let idle = Activity::default();
-    assert_eq!(end(&mut timeouts(), &idle), (21, Beat::Close));
+    assert_eq!(end(&mut timeouts(), &idle), (21, TimeoutAction::Close));
     let slow_head = Activity::default();
     slow_head.note_read();
-    assert_eq!(end(&mut timeouts(), &slow_head), (5, Beat::Cut));
+    assert_eq!(end(&mut timeouts(), &slow_head), (5, TimeoutAction::Cut));
     let slow_body = Activity::default();
     let _busy = ActiveRequest::begin(&slow_body);
     slow_body.note_read();
     // The start of the request is an event that the first tick sees.
-    assert_eq!(end(&mut timeouts(), &slow_body), (14, Beat::Cut));
+    assert_eq!(end(&mut timeouts(), &slow_body), (14, TimeoutAction::Cut));
     let slow_reader = Activity::default();
     slow_reader.note_write(true);
-    assert_eq!(end(&mut timeouts(), &slow_reader), (7, Beat::Cut));
+    assert_eq!(end(&mut timeouts(), &slow_reader), (7, TimeoutAction::Cut));
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn active_connections_are_kept() {
         drop(ActiveRequest::begin(&activity));
         activity.note_write(true);
         activity.note_write(false);
-        assert_eq!(timeouts.beat(&activity), Beat::Keep);
+        assert_eq!(timeouts.tick(&activity), TimeoutAction::Keep);
     }
 }
 
@@ -59,21 +59,21 @@ fn pings_are_neither_heads_nor_requests() {
     drop(ActiveRequest::begin(&activity));
     activity.note_open();
     activity.note_read();
-    assert_eq!(end(&mut timeouts, &activity), (22, Beat::Close));
+    assert_eq!(end(&mut timeouts, &activity), (22, TimeoutAction::Close));
 }
 
 // A client that grants no window keeps its streams open although nothing happens on them.
 #[test]
 fn a_connection_that_does_not_close_is_cut() {
     let (mut timeouts, activity) = (timeouts(), Activity::default());
-    assert_eq!(end(&mut timeouts, &activity), (21, Beat::Close));
-    assert_eq!(end(&mut timeouts, &activity), (6, Beat::Cut));
+    assert_eq!(end(&mut timeouts, &activity), (21, TimeoutAction::Close));
+    assert_eq!(end(&mut timeouts, &activity), (6, TimeoutAction::Cut));
 }
 
 #[test]
 fn a_client_that_never_opens_its_connection_is_cut() {
     let silent = Activity::opening();
-    assert_eq!(end(&mut timeouts(), &silent), (5, Beat::Cut));
+    assert_eq!(end(&mut timeouts(), &silent), (5, TimeoutAction::Cut));
     silent.note_open();
-    assert_eq!(end(&mut timeouts(), &silent), (21, Beat::Close));
+    assert_eq!(end(&mut timeouts(), &silent), (21, TimeoutAction::Close));
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use slidegate_server::domain::{Code, Descriptor, Question};
+use slidegate_server::domain::{Code, Descriptor, LimitRequest};
 use slidegate_server::spec::Unit;
 
 use super::setup::*;
@@ -94,7 +94,9 @@ fn charge_all_owes_a_batch_that_crosses_the_limit() {
 fn hits_of_the_descriptor_beat_those_of_the_request_and_zero_there_means_one() {
     let house = TestEngine::new(vec![minute("a", 100), minute("b", 100)]);
     let ask = |hits_addend, descriptors| {
-        remaining(&house.try_ask(&Question { domain: DOMAIN, descriptors, hits_addend }).unwrap())
+        remaining(
+            &house.try_ask(&LimitRequest { domain: DOMAIN, descriptors, hits_addend }).unwrap(),
+        )
     };
     let (a, b) = ([("a", "")], [("b", "")]);
     assert_eq!(ask(0, vec![descriptor(&a), descriptor(&b)]), [99, 99]);
@@ -154,7 +156,7 @@ fn negative_hits_give_back_and_always_pass() {
     let banned = Descriptor { is_negative_hits: true, ..descriptor(&[("banned", "x")]) };
     assert_eq!(house.ask(vec![banned]).overall, Code::Ok);
     let plan = house.engine.plan();
-    let series = plan.domains().get(DOMAIN).unwrap().book().series();
+    let series = plan.domains().get(DOMAIN).unwrap().statistics().series();
     let (_, counts) = series.iter().find(|(name, _)| name == "shop.user").unwrap();
     assert_eq!(counts.total_negative_hits.get(), 3 + 3 + 1 + u64::from(u32::MAX) + 1);
     assert_eq!(counts.total_hits.get(), 6);

@@ -1,7 +1,7 @@
 //! Parts of a response besides the codes: header fields, metadata, metric names, the whole tree.
 
 use serde_json::{Value, json};
-use slidegate_server::domain::{Code, Descriptor, Override, Question, dump};
+use slidegate_server::domain::{Code, Descriptor, LimitRequest, Override, dump};
 use slidegate_server::spec::{DescriptorSpec, Unit};
 
 use super::setup::*;
@@ -10,8 +10,8 @@ use super::setup::*;
 fn an_unknown_domain_passes_and_is_counted() {
     let house = TestEngine::new(vec![minute("user", 1)]);
     let descriptors = vec![descriptor(&[("user", "a")]); 2];
-    let question = Question { domain: "unknown", descriptors, hits_addend: 0 };
-    let response = house.try_ask(&question).unwrap();
+    let request = LimitRequest { domain: "unknown", descriptors, hits_addend: 0 };
+    let response = house.try_ask(&request).unwrap();
     assert_eq!((response.overall, response.statuses.len()), (Code::Ok, 2));
     assert!(response.statuses.iter().all(|status| status.limit.is_none()));
     assert_eq!(house.engine.plan().domains().statistics().domain_not_found.get(), 1);
@@ -20,8 +20,8 @@ fn an_unknown_domain_passes_and_is_counted() {
         limit: Some(Override { requests: 0, unit: Unit::Day }),
         ..descriptor(&[("user", "a")])
     };
-    let question = Question { domain: "unknown", descriptors: vec![brought], hits_addend: 0 };
-    assert_eq!(house.try_ask(&question).unwrap().overall, Code::Ok);
+    let request = LimitRequest { domain: "unknown", descriptors: vec![brought], hits_addend: 0 };
+    assert_eq!(house.try_ask(&request).unwrap().overall, Code::Ok);
 }
 
 #[test]
@@ -87,8 +87,8 @@ fn metadata_of_what_passed_is_merged_the_first_wins() {
         descriptor(&[("closed", "")]),
         brought,
     ];
-    let question = Question { domain: DOMAIN, descriptors, hits_addend: 3 };
-    let metadata = Value::from(house.try_ask(&question).unwrap().metadata.unwrap());
+    let request = LimitRequest { domain: DOMAIN, descriptors, hits_addend: 3 };
+    let metadata = Value::from(house.try_ask(&request).unwrap().metadata.unwrap());
     assert_eq!(
         metadata,
         json!({
@@ -162,7 +162,7 @@ fn values_of_requests_cannot_make_series_without_end() {
     for number in 0..1500 {
         house.one(&[("user", &number.to_string())]);
     }
-    let series = house.engine.plan().domains().get(DOMAIN).unwrap().book().series();
+    let series = house.engine.plan().domains().get(DOMAIN).unwrap().statistics().series();
     assert_eq!(series.len(), 1000 + 1 + 1, "made up, configured, other");
     assert_eq!(house.counted("shop.other")[0], 500);
     assert_eq!(house.counted("shop.user")[0], 0);

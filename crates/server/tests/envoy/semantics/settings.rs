@@ -1,6 +1,6 @@
 //! Trees that are refused, and trees that take the place of others.
 
-use slidegate_server::domain::{Code, Descriptor, Override, Question};
+use slidegate_server::domain::{Code, Descriptor, LimitRequest, Override};
 use slidegate_server::engine::Engine;
 use slidegate_server::gates::NoRestore;
 use slidegate_server::spec::{DescriptorSpec, Spec, Unit};
@@ -84,15 +84,15 @@ fn questions_beyond_a_bound_are_errors_that_name_it() {
         (DOMAIN, vec![], "rate limit descriptor list must not be empty"),
         (DOMAIN, vec![descriptor(&[]); 65], "65 descriptors are too many: use 64"),
     ] {
-        let question = Question { domain, descriptors, hits_addend: 1 };
-        let error = house.try_ask(&question).unwrap_err().to_string();
+        let request = LimitRequest { domain, descriptors, hits_addend: 1 };
+        let error = house.try_ask(&request).unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
     }
     assert_eq!(house.engine.plan().domains().statistics().service_error.get(), 3);
     let few =
         TestEngine::new(vec![minute("user", 1)]).options(|options| options.descriptors_max = 2);
     let ask = |descriptors| {
-        few.try_ask(&Question { domain: DOMAIN, descriptors, hits_addend: 1 })
+        few.try_ask(&LimitRequest { domain: DOMAIN, descriptors, hits_addend: 1 })
             .map_err(|error| error.to_string())
     };
     let error = ask(vec![descriptor(&[]); 3]).unwrap_err();
@@ -108,8 +108,9 @@ fn long_texts_and_many_entries_are_decided_and_never_errors() {
     assert_eq!(house.passes(&[("user", &other)]), 2, "each long value has its own count");
     assert_eq!(house.passes(&[(&long, &long)]), 100, "matches nothing");
     assert_eq!(house.passes(&vec![("user", "a"); 1000]), 100, "matches nothing");
-    let question = Question { domain: &long, descriptors: vec![descriptor(&[])], hits_addend: 1 };
-    assert_eq!(house.try_ask(&question).unwrap().overall, Code::Ok);
+    let request =
+        LimitRequest { domain: &long, descriptors: vec![descriptor(&[])], hits_addend: 1 };
+    assert_eq!(house.try_ask(&request).unwrap().overall, Code::Ok);
     // A limit that the request brings along applies to any descriptor.
     let limit = Some(Override { requests: 1, unit: Unit::Minute });
     let own = || Descriptor { limit, ..descriptor(&[("user", &long), (&long, &other)]) };

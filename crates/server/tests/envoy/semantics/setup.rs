@@ -7,7 +7,7 @@ use std::time::Duration;
 use slidegate::{Algorithm, ManualClock};
 use slidegate_gate::Caller;
 use slidegate_server::domain::{
-    self, AnswerError, Code, Descriptor, Entry, Options, Question, Response, Status,
+    self, AnswerError, Code, Descriptor, Entry, LimitRequest, Options, Response, Status,
 };
 use slidegate_server::engine::Engine;
 use slidegate_server::gates::NoRestore;
@@ -35,13 +35,13 @@ impl TestEngine {
     }
 
     pub(crate) fn ask(&self, descriptors: Vec<Descriptor<'_>>) -> Response {
-        self.try_ask(&Question { domain: DOMAIN, descriptors, hits_addend: 0 }).unwrap()
+        self.try_ask(&LimitRequest { domain: DOMAIN, descriptors, hits_addend: 0 }).unwrap()
     }
 
-    pub(crate) fn try_ask(&self, question: &Question<'_>) -> Result<Response, AnswerError> {
+    pub(crate) fn try_ask(&self, request: &LimitRequest<'_>) -> Result<Response, AnswerError> {
         now(domain::answer(
             self.engine.plan().domains(),
-            question,
+            request,
             &self.options,
             Caller::IN_PROCESS,
         ))
@@ -63,7 +63,7 @@ impl TestEngine {
     /// What was counted under a name: total, over, near, within, shadow.
     pub(crate) fn counted(&self, name: &str) -> [u64; 5] {
         let plan = self.engine.plan();
-        let series = plan.domains().get(DOMAIN).unwrap().book().series();
+        let series = plan.domains().get(DOMAIN).unwrap().statistics().series();
         let names: Vec<_> = series.iter().map(|(name, _)| name.clone()).collect();
         let Some((_, counts)) = series.iter().find(|(found, _)| found == name) else {
             unreachable!("{name} is not among {names:?}")

@@ -5,7 +5,7 @@
 use slidegate::Algorithm;
 use slidegate_gate::Caller;
 use slidegate_server::domain::{
-    self, AnswerError, Code, Descriptor, Options, Override, Question, Response,
+    self, AnswerError, Code, Descriptor, LimitRequest, Options, Override, Response,
 };
 use slidegate_server::engine::Engine;
 use slidegate_server::gates::NoRestore;
@@ -45,8 +45,8 @@ async fn try_ask(
     options: &Options,
     descriptors: Vec<Descriptor<'_>>,
 ) -> Result<Response, AnswerError> {
-    let question = Question { domain: DOMAIN, descriptors, hits_addend: 0 };
-    domain::answer(engine.plan().domains(), &question, options, Caller::IN_PROCESS).await
+    let request = LimitRequest { domain: DOMAIN, descriptors, hits_addend: 0 };
+    domain::answer(engine.plan().domains(), &request, options, Caller::IN_PROCESS).await
 }
 
 fn user<'a>() -> Descriptor<'a> {

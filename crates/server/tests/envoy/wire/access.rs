@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use slidegate_server::access::{Access, AccessRules, Reach, Scopes, SharedRules, Token};
+use slidegate_server::access::{Access, AccessRules, Exposure, Scopes, SharedRules, Token};
 use slidegate_server::grpc::message::RateLimitRequest;
 use slidegate_server::spec::Unit;
 use tonic::transport::Channel;
@@ -33,7 +33,7 @@ async fn code(channel: &Channel, request: RateLimitRequest, token: Option<&str>)
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn beyond_loopback_envoy_needs_no_token_unless_it_gives_back_units() {
-    let access = Access::new(SharedRules::default(), Reach::Network);
+    let access = Access::new(SharedRules::default(), Exposure::Network);
     let served = Served::accessed(&users(9, Unit::Hour), access).await;
     let channel = channel(&served).await;
     assert_eq!(code(&channel, user("a"), None).await, Code::Ok);
@@ -46,7 +46,7 @@ async fn tokens_in_metadata_allow_their_scopes() {
     let token = |text: &str| Token::new(text.as_bytes()).unwrap();
     let tokens = vec![(token(APP), Scopes::CHECK), (token(OPS), Scopes::ALL)];
     let rules = AccessRules { tokens, anonymous: Some(Scopes::default()) };
-    let access = Access::new(Arc::new(ArcSwap::from_pointee(rules)), Reach::Network);
+    let access = Access::new(Arc::new(ArcSwap::from_pointee(rules)), Exposure::Network);
     let served = Served::accessed(&users(9, Unit::Hour), access).await;
     let channel = channel(&served).await;
     assert_eq!(code(&channel, user("a"), None).await, Code::Unauthenticated);

@@ -214,7 +214,7 @@ async fn after_the_shutdown_the_port_is_closed_and_calls_have_ended() {
     });
     let counted = || {
         let plan = engine.plan();
-        let series = plan.domains().get("shop").unwrap().book().series();
+        let series = plan.domains().get("shop").unwrap().statistics().series();
         let (_, counts) = series.iter().find(|(name, _)| name == "shop.user").unwrap().clone();
         counts.total_hits.get()
     };

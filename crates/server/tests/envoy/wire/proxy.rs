@@ -259,7 +259,7 @@ async fn a_new_configuration_under_load_fails_no_request_and_loses_no_count() {
         .collect();
     let total = || {
         let plan = served.engine.plan();
-        let series = plan.domains().get("shop").unwrap().book().series();
+        let series = plan.domains().get("shop").unwrap().statistics().series();
         let (_, counts) = series.iter().find(|(name, _)| name == "shop.user").unwrap().clone();
         counts.total_hits.get()
     };

@@ -9,7 +9,7 @@ use crate::spec::Unit;
 
 /// A request with a list of descriptors.
 #[derive(Debug, Clone, Default)]
-pub struct Question<'a> {
+pub struct LimitRequest<'a> {
     /// The domain.
     pub domain: &'a str,
     /// The descriptors.
@@ -80,11 +80,11 @@ impl core::error::Error for Invalid {}
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hits {
     Take(Cost),
-    Look,
+    Peek,
     GiveBack(u64),
 }
 
-impl Question<'_> {
+impl LimitRequest<'_> {
     /// Returns whether a descriptor gives back units.
     pub fn gives_back(&self) -> bool {
         self.descriptors.iter().any(|descriptor| descriptor.is_negative_hits)
@@ -118,7 +118,7 @@ impl Question<'_> {
         match Cost::new(units) {
             _ if descriptor.is_negative_hits => Hits::GiveBack(units),
             Ok(cost) => Hits::Take(cost),
-            Err(_) => Hits::Look,
+            Err(_) => Hits::Peek,
         }
     }
 }
