@@ -58,7 +58,7 @@ impl<B: Basis> Floor<B> {
 }
 
 impl<B: Basis> Subject for Floor<B> {
-    type Lane = ();
+    type Scratch = ();
 
     #[inline]
     fn check(&self, _lane: &mut (), key: &str) -> bool {

@@ -10,7 +10,7 @@ use crate::subject::{Subject, Timed};
 pub(crate) struct Harness;
 
 impl Subject for Harness {
-    type Lane = ();
+    type Scratch = ();
 
     #[inline]
     fn check(&self, _lane: &mut (), key: &str) -> bool {

@@ -81,7 +81,7 @@ impl Ours {
 }
 
 impl Subject for Ours {
-    type Lane = ();
+    type Scratch = ();
 
     #[inline]
     fn check(&self, _lane: &mut (), key: &str) -> bool {
@@ -110,20 +110,20 @@ impl Default for Batch {
 }
 
 impl Subject for OursMany {
-    type Lane = Batch;
+    type Scratch = Batch;
 
     fn check(&self, _lane: &mut Batch, key: &str) -> bool {
         self.limiter.check(key).is_allowed()
     }
 
     #[inline]
-    fn check_block(&self, lane: &mut Batch, numbers: &[u32]) -> u64 {
-        for (key, number) in lane.keys.iter_mut().zip(numbers) {
+    fn check_block(&self, scratch: &mut Batch, numbers: &[u32]) -> u64 {
+        for (key, number) in scratch.keys.iter_mut().zip(numbers) {
             key.write(*number);
         }
-        let keys: [&str; BLOCK] = core::array::from_fn(|index| lane.keys[index].as_str());
-        self.limiter.check_many(&keys[..numbers.len()], Cost::ONE, &mut lane.decisions);
-        lane.decisions.iter().map(|decision| u64::from(decision.is_allowed())).sum()
+        let keys: [&str; BLOCK] = core::array::from_fn(|index| scratch.keys[index].as_str());
+        self.limiter.check_many(&keys[..numbers.len()], Cost::ONE, &mut scratch.decisions);
+        scratch.decisions.iter().map(|decision| u64::from(decision.is_allowed())).sum()
     }
 }
 
@@ -146,7 +146,7 @@ impl OursTimed {
 }
 
 impl Subject for OursTimed {
-    type Lane = ();
+    type Scratch = ();
 
     #[inline]
     fn check(&self, _lane: &mut (), key: &str) -> bool {
@@ -161,7 +161,7 @@ impl Timed for OursTimed {
 }
 
 impl Store for OursTimed {
-    type Lane = Vec<Decision>;
+    type Scratch = Vec<Decision>;
 
     fn set_time(&self, millis: u64) {
         self.clock.set(START + Duration::from_millis(millis));

@@ -32,7 +32,7 @@ impl RingPerKey {
 }
 
 impl Subject for RingPerKey {
-    type Lane = ();
+    type Scratch = ();
 
     #[inline]
     fn check(&self, _lane: &mut (), key: &str) -> bool {

@@ -13,18 +13,18 @@ pub(crate) const WINDOW_SECONDS: u64 = 60;
 /// A limiter under measurement.
 pub(crate) trait Subject: Sync {
     /// What each thread keeps for itself, such as a key buffer that is used again.
-    type Lane: Default;
+    type Scratch: Default;
 
     /// Checks one unit. Returns `true` if it was admitted.
-    fn check(&self, lane: &mut Self::Lane, key: &str) -> bool;
+    fn check(&self, scratch: &mut Self::Scratch, key: &str) -> bool;
 
     /// Checks one unit for each of up to [`BLOCK`] keys. Returns the number of admitted ones.
     #[inline]
-    fn check_block(&self, lane: &mut Self::Lane, numbers: &[u32]) -> u64 {
+    fn check_block(&self, scratch: &mut Self::Scratch, numbers: &[u32]) -> u64 {
         let mut key = Key::new();
         let mut admitted = 0;
         for number in numbers {
-            admitted += u64::from(self.check(lane, key.write(*number)));
+            admitted += u64::from(self.check(scratch, key.write(*number)));
         }
         admitted
     }
@@ -70,13 +70,13 @@ const BLOCKS_BETWEEN_LOOKS: u64 = 64;
 
 impl<S: Subject> Runner for S {
     fn run(&self, numbers: &mut Numbers<'_>, bound: Bound) -> Lap {
-        let mut lane = S::Lane::default();
+        let mut scratch = S::Scratch::default();
         let mut block = [0; BLOCK];
         let (mut checks, mut admitted, mut blocks) = (0, 0, 0_u64);
         let began = clock::instant();
         while checks < bound.checks {
             let filled = numbers.fill(&mut block);
-            admitted += self.check_block(&mut lane, &block[..filled]);
+            admitted += self.check_block(&mut scratch, &block[..filled]);
             checks += filled as u64;
             blocks += 1;
             let look = blocks.is_multiple_of(BLOCKS_BETWEEN_LOOKS);

@@ -150,7 +150,7 @@ mod tests {
     struct Tally(Mutex<HashMap<String, u32>>);
 
     impl Subject for Tally {
-        type Lane = ();
+        type Scratch = ();
 
         fn check(&self, _lane: &mut (), key: &str) -> bool {
             *self.0.lock().unwrap().entry(key.to_owned()).or_default() += 1;

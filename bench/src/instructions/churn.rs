@@ -37,12 +37,12 @@ pub(crate) fn run_child(subject: &str, checks: u64) -> Result<(), Failure> {
 
 fn churn<S: Timed>(subject: &S, checks: u64) -> u64 {
     let mut random = Random::new(10);
-    let mut lane = <S as Subject>::Lane::default();
+    let mut scratch = <S as Subject>::Scratch::default();
     let (mut sent, mut admitted) = (0, 0);
     while sent < checks {
         let mut numbers = [0; CHECKS_PER_MILLISECOND];
         numbers.fill_with(|| random.below(KEYS));
-        admitted += subject.check_block(&mut lane, &numbers);
+        admitted += subject.check_block(&mut scratch, &numbers);
         subject.advance(Duration::from_millis(1));
         sent += CHECKS_PER_MILLISECOND as u64;
     }

@@ -51,7 +51,7 @@ impl Stream {
     }
 
     /// Sends what arrives in millisecond `now`.
-    pub(crate) fn step<S: Store>(&mut self, store: &S, lane: &mut S::Lane, now: u64) {
+    pub(crate) fn step<S: Store>(&mut self, store: &S, scratch: &mut S::Scratch, now: u64) {
         match self.arrivals {
             Arrivals::Poisson { .. } => {
                 let mut left = self.poisson.draw(&mut self.random);
@@ -59,7 +59,7 @@ impl Stream {
                     let mut block = [0; BLOCK];
                     let size = usize::try_from(left).unwrap_or(BLOCK).min(BLOCK);
                     block[..size].fill_with(|| self.any_key());
-                    store.ask(lane, &block[..size]);
+                    store.ask(scratch, &block[..size]);
                     left -= size as u64;
                 }
             }
@@ -70,11 +70,11 @@ impl Stream {
                     block[size] = u64::from(key);
                     size += 1;
                     if size == BLOCK {
-                        store.ask(lane, &block);
+                        store.ask(scratch, &block);
                         size = 0;
                     }
                 }
-                store.ask(lane, &block[..size]);
+                store.ask(scratch, &block[..size]);
             }
             Arrivals::Costs { step, .. } if now.is_multiple_of(step) => {
                 for key in self.keys.clone() {

@@ -74,10 +74,10 @@ pub(crate) fn fill<S: Store + Send>(
 
 impl<S: Store> Block<S> {
     /// Sends what arrives from `from` to `to`.
-    fn send(&mut self, lane: &mut S::Lane, from: u64, to: u64) {
+    fn send(&mut self, scratch: &mut S::Scratch, from: u64, to: u64) {
         for now in from..to {
             self.store.set_time(now);
-            self.stream.step(&self.store, lane, now);
+            self.stream.step(&self.store, scratch, now);
         }
     }
 
@@ -90,11 +90,11 @@ impl<S: Store> Block<S> {
 impl Run<'_> {
     /// The part of one thread.
     fn send<S: Store>(&self, blocks: &mut [Block<S>], is_first: bool) {
-        let mut lane = S::Lane::default();
+        let mut scratch = S::Scratch::default();
         let mut now = 0;
         while now < self.end.load(Ordering::Relaxed) {
             for block in &mut *blocks {
-                block.send(&mut lane, now, now + STEP);
+                block.send(&mut scratch, now, now + STEP);
             }
             now += STEP;
             if is_first && now.is_multiple_of(SIGN_OF_LIFE) {

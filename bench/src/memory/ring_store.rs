@@ -34,7 +34,7 @@ impl RingStore {
 }
 
 impl Store for RingStore {
-    type Lane = ();
+    type Scratch = ();
 
     fn set_time(&self, millis: u64) {
         self.millis.store(millis, Ordering::Relaxed);

@@ -3,13 +3,13 @@
 /// A limiter whose memory is measured. Its time is set by the harness.
 pub(crate) trait Store: Sync {
     /// What each thread keeps for itself.
-    type Lane: Default;
+    type Scratch: Default;
 
     /// Makes it `millis` milliseconds since the start.
     fn set_time(&self, millis: u64);
 
     /// Asks for one unit for each of at most [`BLOCK`](crate::numbers::BLOCK) keys.
-    fn ask(&self, lane: &mut Self::Lane, keys: &[u64]);
+    fn ask(&self, scratch: &mut Self::Scratch, keys: &[u64]);
 
     /// Asks for several units at once; for none does nothing.
     fn ask_units(&self, key: u64, units: u64);

@@ -46,13 +46,13 @@ impl<C: Clock + Clone + Sync> Subject for Governor<C>
 where
     C::Instant: Sync,
 {
-    type Lane = String;
+    type Scratch = String;
 
     #[inline]
-    fn check(&self, lane: &mut String, key: &str) -> bool {
-        lane.clear();
-        lane.push_str(key);
-        self.limiter.check_key(lane).is_ok()
+    fn check(&self, scratch: &mut String, key: &str) -> bool {
+        scratch.clear();
+        scratch.push_str(key);
+        self.limiter.check_key(scratch).is_ok()
     }
 }
 

@@ -24,7 +24,7 @@ impl Pingora {
 }
 
 impl Subject for Pingora {
-    type Lane = ();
+    type Scratch = ();
 
     #[inline]
     fn check(&self, _lane: &mut (), key: &str) -> bool {

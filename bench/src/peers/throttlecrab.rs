@@ -21,7 +21,7 @@ impl Throttlecrab {
 }
 
 impl Subject for Throttlecrab {
-    type Lane = ();
+    type Scratch = ();
 
     #[inline]
     fn check(&self, _lane: &mut (), key: &str) -> bool {

@@ -26,7 +26,7 @@ impl Trypema {
 }
 
 impl Subject for Trypema {
-    type Lane = ();
+    type Scratch = ();
 
     #[inline]
     fn check(&self, _lane: &mut (), key: &str) -> bool {

@@ -5,7 +5,7 @@ use core::time::Duration;
 use slidegate::Quota;
 use slidegate_testkit::server::RedisServer;
 
-use super::subject::{Subject, Which};
+use super::subject::{Subject, SubjectKind};
 use crate::Failure;
 use crate::random::Random;
 use crate::rounding::to_float;
@@ -16,10 +16,10 @@ pub(super) struct Bytes {
     pub(super) workload: String,
     /// What the bytes are for: a key, or a decision.
     pub(super) per: &'static str,
-    pub(super) subjects: Vec<(Which, f64)>,
+    pub(super) subjects: Vec<(SubjectKind, f64)>,
 }
 
-const SUBJECTS: [Which; 2] = [Which::Log, Which::SortedSet];
+const SUBJECTS: [SubjectKind; 2] = [SubjectKind::Log, SubjectKind::SortedSet];
 
 /// `MEMORY USAGE` of a key that `entries` requests came for, at random over the minute of its
 /// window. Takes that minute, for all at the same time.
@@ -53,7 +53,7 @@ pub(super) async fn memory(server: &RedisServer, entries: &[u64]) -> Result<Vec<
         all[place].subjects.push((which, to_float(total) / f64::from(KEYS)));
     }
     for bytes in &mut all {
-        bytes.subjects.sort_by_key(|(which, _)| *which == Which::SortedSet);
+        bytes.subjects.sort_by_key(|(which, _)| *which == SubjectKind::SortedSet);
     }
     Ok(all)
 }
@@ -70,7 +70,7 @@ fn first_key(entries: u64) -> Result<u32, Failure> {
     Ok(1000 * u32::try_from(entries)?)
 }
 
-async fn fill(which: Which, url: &str, entries: u64) -> Result<(), Failure> {
+async fn fill(which: SubjectKind, url: &str, entries: u64) -> Result<(), Failure> {
     let minute = Duration::from_secs(60);
     let subject = Subject::new(which, url, Quota::new(entries * 2, minute)?).await?;
     let first = first_key(entries)?;
@@ -95,10 +95,14 @@ async fn fill(which: Which, url: &str, entries: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-fn usage(connection: &mut redis::Connection, which: Which, user: u32) -> Result<u64, Failure> {
+fn usage(
+    connection: &mut redis::Connection,
+    which: SubjectKind,
+    user: u32,
+) -> Result<u64, Failure> {
     let key = name(user);
     let pattern = match which {
-        Which::SortedSet => format!("zset:{key}"),
+        SubjectKind::SortedSet => format!("zset:{key}"),
         ours => format!("sg:*:{};t{key}", ours.name()),
     };
     let names: Vec<Vec<u8>> = redis::cmd("KEYS").arg(pattern).query(connection)?;

@@ -8,7 +8,7 @@ use slidegate::Quota;
 use slidegate_testkit::server::RedisServer;
 
 use super::TASKS;
-use super::subject::{Subject, Which};
+use super::subject::{Subject, SubjectKind};
 use crate::Failure;
 use crate::clock;
 use crate::key::Key;
@@ -22,7 +22,7 @@ pub(super) struct Workload {
     keys: u32,
     limit: u64,
     window: Duration,
-    subjects: &'static [Which],
+    subjects: &'static [SubjectKind],
 }
 
 /// What came out of a workload: for every subject one value a round.
@@ -35,7 +35,7 @@ pub(super) struct Rates {
 /// What one subject did.
 #[derive(Debug)]
 pub(super) struct Rate {
-    pub(super) which: Which,
+    pub(super) which: SubjectKind,
     /// Decisions a second, by round.
     pub(super) per_second: Vec<f64>,
     /// Processor time that the server spent on a decision, in microseconds, by round.
@@ -45,8 +45,13 @@ pub(super) struct Rate {
     pub(super) calls: Option<u64>,
 }
 
-const PLAIN: &[Which] =
-    &[Which::Log, Which::Counter, Which::SortedSet, Which::Increment, Which::Empty];
+const PLAIN: &[SubjectKind] = &[
+    SubjectKind::Log,
+    SubjectKind::Counter,
+    SubjectKind::SortedSet,
+    SubjectKind::Increment,
+    SubjectKind::Empty,
+];
 
 pub(super) const WORKLOADS: &[Workload] = &[
     Workload {
@@ -70,14 +75,14 @@ pub(super) const WORKLOADS: &[Workload] = &[
         keys: 1,
         limit: 1000,
         window: Duration::from_secs(60),
-        subjects: &[Which::LogDenyCache, Which::SortedSet],
+        subjects: &[SubjectKind::LogDenyCache, SubjectKind::SortedSet],
     },
     Workload {
         name: "hot-allowed-key",
         keys: 1,
         limit: 1_000_000_000,
         window: Duration::from_secs(1),
-        subjects: &[Which::LogLeases, Which::SortedSet],
+        subjects: &[SubjectKind::LogLeases, SubjectKind::SortedSet],
     },
 ];
 

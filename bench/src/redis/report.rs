@@ -4,7 +4,7 @@ use super::bytes::Bytes;
 use super::rate::{Rate, Rates};
 use super::reserve::Reserved;
 use super::single::{Call, LONG, Latency};
-use super::subject::Which;
+use super::subject::SubjectKind;
 use crate::json::JsonLine;
 use crate::options::Options;
 use crate::rounding::to_float;
@@ -43,7 +43,7 @@ pub(super) fn print_single(
 
 fn single_as_json(calls: &[Call], latency: &[Latency], reserved: &Reserved) {
     let ours = |workload: &str| {
-        JsonLine::new("redis").text("workload", workload).text("subject", Which::Log.name())
+        JsonLine::new("redis").text("workload", workload).text("subject", SubjectKind::Log.name())
     };
     for call in calls {
         ours(&call.workload)
@@ -70,7 +70,7 @@ fn single_as_json(calls: &[Call], latency: &[Latency], reserved: &Reserved) {
 }
 
 fn single_as_table(calls: &[Call], latency: &[Latency], reserved: &Reserved) {
-    println!("\nsingle calls, {}", Which::Log.name());
+    println!("\nsingle calls, {}", SubjectKind::Log.name());
     let long = format!("over {LONG} us");
     let mut table = Table::new(&["call", "server us", "to a check", &long]);
     for call in calls {
@@ -179,12 +179,12 @@ fn bytes_as_table(bytes: &Bytes) {
 
 /// To the sorted set of the same round.
 fn ratio(rates: &Rates, rate: &Rate) -> Option<Summary> {
-    let base = rates.subjects.iter().find(|rate| rate.which == Which::SortedSet)?;
+    let base = rates.subjects.iter().find(|rate| rate.which == SubjectKind::SortedSet)?;
     Summary::of(rate.per_second.iter().zip(&base.per_second).map(|(ours, base)| ours / base))
 }
 
 fn share(bytes: &Bytes, value: f64) -> Option<f64> {
-    let base = bytes.subjects.iter().find(|(which, _)| *which == Which::SortedSet)?;
+    let base = bytes.subjects.iter().find(|(which, _)| *which == SubjectKind::SortedSet)?;
     Some(value / base.1)
 }
 

@@ -6,7 +6,7 @@ use slidegate::{Policy, Quota, Receipt};
 use slidegate_redis::{Redis, RedisLimiter};
 use slidegate_testkit::server::RedisServer;
 
-use super::subject::{Subject, Which};
+use super::subject::{Subject, SubjectKind};
 use crate::Failure;
 use crate::clock;
 use crate::key::Key;
@@ -30,7 +30,7 @@ pub(super) struct Call {
 /// Time from sending a check to its decision, in microseconds.
 #[derive(Debug)]
 pub(super) struct Latency {
-    pub(super) which: Which,
+    pub(super) which: SubjectKind,
     pub(super) p50: f64,
     pub(super) p99: f64,
 }
@@ -215,7 +215,7 @@ fn set(server: &RedisServer, name: &str, value: &str) -> Result<(), Failure> {
 /// Measures single checks of many keys, one after another.
 pub(super) async fn latency(server: &RedisServer, checks: u32) -> Result<Vec<Latency>, Failure> {
     let quota = Quota::new(100, Duration::from_secs(60))?;
-    let (log, set) = (Which::Log, Which::SortedSet);
+    let (log, set) = (SubjectKind::Log, SubjectKind::SortedSet);
     let mut subjects = Vec::new();
     for which in [log, set] {
         subjects.push((which, Subject::new(which, &server.url(), quota).await?, Vec::new()));
@@ -229,7 +229,7 @@ pub(super) async fn latency(server: &RedisServer, checks: u32) -> Result<Vec<Lat
             times.push(began.elapsed().as_secs_f64() * 1e6);
         }
     }
-    let percentiles = |(which, _, mut times): (Which, Subject, Vec<f64>)| {
+    let percentiles = |(which, _, mut times): (SubjectKind, Subject, Vec<f64>)| {
         times.sort_by(f64::total_cmp);
         let at = |percent: usize| times.get(times.len() * percent / 100).copied().unwrap_or(0.0);
         Latency { which, p50: at(50), p99: at(99) }

@@ -23,7 +23,7 @@ pub(super) enum Subject {
 
 /// Which one, and with what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Which {
+pub(super) enum SubjectKind {
     /// The exact log without deny cache or leases: every decision is the server's.
     Log,
     /// With the deny cache as it is by default.
@@ -49,7 +49,7 @@ redis.call('ZADD', KEYS[1], ARGV[1], ARGV[4])
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return 1";
 
-impl Which {
+impl SubjectKind {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Log => "slidegate-log",
@@ -65,17 +65,17 @@ impl Which {
 
 impl Subject {
     /// Under a name of its own, so that subjects do not see each other's keys.
-    pub(super) async fn new(which: Which, url: &str, quota: Quota) -> Result<Self, Failure> {
+    pub(super) async fn new(which: SubjectKind, url: &str, quota: Quota) -> Result<Self, Failure> {
         // On a busy machine a slow answer is to be measured, not given up.
         let patient = AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
         let connection =
             Client::open(url)?.get_multiplexed_async_connection_with_config(&patient).await?;
         Ok(match which {
-            Which::SortedSet => {
+            SubjectKind::SortedSet => {
                 Self::SortedSet { connection, script: Script::new(SORTED_SET), quota }
             }
-            Which::Increment => Self::Increment(connection),
-            Which::Empty => Self::Empty(connection, Script::new("return 1")),
+            SubjectKind::Increment => Self::Increment(connection),
+            SubjectKind::Empty => Self::Empty(connection, Script::new("return 1")),
             ours => Self::Slidegate(Box::new(limiter(ours, url, quota)?)),
         })
     }
@@ -122,17 +122,17 @@ impl Subject {
     }
 }
 
-fn limiter(which: Which, url: &str, quota: Quota) -> Result<RedisLimiter, Failure> {
+fn limiter(which: SubjectKind, url: &str, quota: Quota) -> Result<RedisLimiter, Failure> {
     let algorithm = match which {
-        Which::Counter => slidegate::Algorithm::Counter,
+        SubjectKind::Counter => slidegate::Algorithm::Counter,
         _ => slidegate::Algorithm::Log,
     };
     let policy = Policy::builder(which.name()).quota(quota).algorithm(algorithm).build()?;
     let redis = Redis::single(url)?.deadline(PATIENCE).build()?;
     let builder = redis.limiter(policy);
     Ok(match which {
-        Which::LogDenyCache => builder.build()?,
-        Which::LogLeases => builder.leases(Duration::from_millis(5)).build()?,
+        SubjectKind::LogDenyCache => builder.build()?,
+        SubjectKind::LogLeases => builder.leases(Duration::from_millis(5)).build()?,
         _ => builder.deny_cache(0).build()?,
     })
 }

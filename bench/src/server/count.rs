@@ -6,7 +6,7 @@
 use super::load_client::LoadClient;
 use super::process::Wrapper;
 use super::program::Programs;
-use super::subject::Which;
+use super::subject::ServerKind;
 use super::workload::Protocol;
 use crate::Failure;
 use crate::rounding::to_float;
@@ -21,7 +21,7 @@ pub(super) struct Cost {
 
 /// Counts over `asks` requests.
 pub(super) async fn count(
-    which: Which,
+    which: ServerKind,
     protocol: Protocol,
     programs: &Programs,
     asks: u64,
@@ -45,7 +45,7 @@ pub(super) async fn count(
 
 /// Returns what valgrind reports for a server after this number of requests.
 async fn run(
-    which: Which,
+    which: ServerKind,
     protocol: Protocol,
     programs: &Programs,
     wrapper: Wrapper,

@@ -8,7 +8,7 @@ use tonic::client::Grpc;
 use tonic::transport::{Channel, Endpoint};
 use tonic_prost::ProstCodec;
 
-use super::subject::Which;
+use super::subject::ServerKind;
 use super::workload::LIMIT;
 
 /// What Envoy asks.
@@ -102,7 +102,7 @@ pub(super) struct Channels(Vec<Channel>);
 /// Calls that follow each other.
 #[derive(Debug)]
 pub(super) struct Call {
-    which: Which,
+    which: ServerKind,
     client: Grpc<Channel>,
 }
 
@@ -121,7 +121,7 @@ impl Channels {
         Ok(Self(channels))
     }
 
-    pub(super) fn call(&self, which: Which, number: usize) -> Call {
+    pub(super) fn call(&self, which: ServerKind, number: usize) -> Call {
         let channel = self.0[number % self.0.len()].clone();
         Call { which, client: Grpc::new(channel) }
     }
@@ -131,7 +131,7 @@ impl Call {
     pub(super) async fn ask(&mut self, key: u32) -> Result<(), String> {
         let name = format!("user:{key:07}");
         self.client.ready().await.map_err(|error| error.to_string())?;
-        if self.which == Which::Throttlecrab {
+        if self.which == ServerKind::Throttlecrab {
             let limit = i32::try_from(LIMIT).unwrap_or(i32::MAX);
             let (burst, count, period) = (limit, limit, 60);
             let request = ThrottleRequest { key: name, burst, count, period, quantity: 1 };

@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use super::closed;
 use super::load_client::LoadClient;
 use super::program::Programs;
-use super::subject::Which;
+use super::subject::ServerKind;
 use super::workload::Protocol;
 use crate::Failure;
 use crate::progress;
@@ -19,7 +19,7 @@ use crate::summary::Summary;
 /// The results.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Idle {
-    pub(super) which: Which,
+    pub(super) which: ServerKind,
     pub(super) connections: usize,
     pub(super) per_second: Summary,
     /// To the same server without idle connections, in the same round.
@@ -47,7 +47,7 @@ pub(super) fn room() -> Result<usize, Failure> {
 
 /// In turn with and without them.
 pub(super) async fn measure(
-    which: Which,
+    which: ServerKind,
     programs: &Programs,
     workers: usize,
     rounds: usize,

@@ -2,7 +2,7 @@
 
 use super::grpc::{Call, Channels};
 use super::process::Server;
-use super::subject::Which;
+use super::subject::ServerKind;
 use super::wire::Wire;
 use super::workload::{FEW_KEYS, GRPC_CONNECTIONS, IN_FLIGHT, KEYS, Protocol};
 use crate::random::Random;
@@ -24,7 +24,7 @@ enum Transport {
 impl LoadClient {
     /// Opens one client per request in flight.
     pub(super) async fn open_all(
-        which: Which,
+        which: ServerKind,
         protocol: Protocol,
         server: &Server,
     ) -> Result<Vec<Self>, String> {
@@ -37,7 +37,7 @@ impl LoadClient {
 
     /// Opens a single one with few keys.
     pub(super) async fn open_one(
-        which: Which,
+        which: ServerKind,
         protocol: Protocol,
         server: &Server,
     ) -> Result<Self, String> {
@@ -46,7 +46,7 @@ impl LoadClient {
     }
 
     async fn open(
-        which: Which,
+        which: ServerKind,
         protocol: Protocol,
         server: &Server,
         lines: usize,

@@ -5,7 +5,7 @@ use super::load_client::LoadClient;
 use super::open::{self, Latency};
 use super::process::{Server, Wrapper};
 use super::program::Programs;
-use super::subject::Which;
+use super::subject::ServerKind;
 use super::workload::Workload;
 use super::{Effort, closed};
 use crate::Failure;
@@ -16,7 +16,7 @@ use crate::summary::Summary;
 /// The results of one subject, one value per round.
 #[derive(Debug)]
 pub(super) struct Row {
-    pub(super) which: Which,
+    pub(super) which: ServerKind,
     pub(super) per_second: Vec<f64>,
     pub(super) cpu_us: Vec<f64>,
     pub(super) latency: Vec<Latency>,
@@ -50,7 +50,7 @@ pub(super) async fn measure(
     let mut rows = Vec::new();
     let mut running = Vec::new();
     for which in workload.subjects.iter().copied() {
-        if which == Which::Throttlecrab && programs.throttlecrab.is_none() {
+        if which == ServerKind::Throttlecrab && programs.throttlecrab.is_none() {
             continue;
         }
         let server = which.start(programs, effort.workers, Wrapper::None).await?;
@@ -136,7 +136,7 @@ impl Measured {
     }
 
     /// The row of a subject.
-    pub(super) fn row(&self, which: Which) -> Option<&Row> {
+    pub(super) fn row(&self, which: ServerKind) -> Option<&Row> {
         self.rows.iter().find(|row| row.which == which)
     }
 

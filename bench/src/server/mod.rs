@@ -29,7 +29,7 @@ use self::measure::Measured;
 use self::process::{Server, Wrapper};
 use self::program::Programs;
 pub(crate) use self::soak::run as run_soak;
-use self::subject::Which;
+use self::subject::ServerKind;
 use self::workload::{Protocol, WORKLOADS};
 use crate::Failure;
 use crate::options::Options;
@@ -87,7 +87,7 @@ async fn run_all(options: &Options) -> Result<(), Failure> {
     }
     progress::say("server: decision times");
     results.decisions = Some(decide(&programs, &effort).await?);
-    for which in [Which::Slidegate, Which::EmptyHyper] {
+    for which in [ServerKind::Slidegate, ServerKind::EmptyHyper] {
         let name = which.name(Protocol::Http);
         progress::say(&format!("server: {name} with idle connections"));
         let (rounds, lap) = (effort.paced_rounds, effort.lap);
@@ -100,8 +100,8 @@ async fn run_all(options: &Options) -> Result<(), Failure> {
 
 /// Values that must be known before the reference servers can be started.
 async fn get_to_know(programs: &mut Programs) -> Result<(), Failure> {
-    let server = Which::Slidegate.start(programs, 1, Wrapper::None).await?;
-    let mut line = LoadClient::open_one(Which::Slidegate, Protocol::Http, &server).await?;
+    let server = ServerKind::Slidegate.start(programs, 1, Wrapper::None).await?;
+    let mut line = LoadClient::open_one(ServerKind::Slidegate, Protocol::Http, &server).await?;
     line.ask().await?;
     let body = String::from_utf8_lossy(line.last_body());
     if !body.starts_with(r#"{"allowed":true,"#) {
@@ -113,8 +113,9 @@ async fn get_to_know(programs: &mut Programs) -> Result<(), Failure> {
 
 /// Decisions under a full load, from the daemon's own metrics.
 async fn decide(programs: &Programs, effort: &Effort) -> Result<Decisions, Failure> {
-    let server: Server = Which::Slidegate.start(programs, effort.workers, Wrapper::None).await?;
-    let mut lines = LoadClient::open_all(Which::Slidegate, Protocol::Http, &server).await?;
+    let server: Server =
+        ServerKind::Slidegate.start(programs, effort.workers, Wrapper::None).await?;
+    let mut lines = LoadClient::open_all(ServerKind::Slidegate, Protocol::Http, &server).await?;
     closed::lap(&mut lines, &server, effort.lap * 2).await?;
     decision::read(server.ports.admin).await
 }

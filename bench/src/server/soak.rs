@@ -7,7 +7,7 @@ use super::load_client::LoadClient;
 use super::open;
 use super::process::Wrapper;
 use super::program::Programs;
-use super::subject::Which;
+use super::subject::ServerKind;
 use super::workload::Protocol;
 use crate::Failure;
 use crate::clock;
@@ -41,13 +41,13 @@ pub(crate) fn run(options: &Options, minutes: u64) -> Result<ExitCode, Failure> 
 async fn soak(options: &Options, time: Duration) -> Result<ExitCode, Failure> {
     let programs = Programs::prepare()?;
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
-    let server = Which::Slidegate.start(&programs, workers, Wrapper::None).await?;
+    let server = ServerKind::Slidegate.start(&programs, workers, Wrapper::None).await?;
     let (mut settled, mut last) = (None, 0);
     let began = clock::instant();
     while began.elapsed() < time {
         for protocol in [Protocol::Http, Protocol::Resp { pipelined: 1 }] {
             // Opened again each time: closed connections must not leave anything behind.
-            let mut lines = LoadClient::open_all(Which::Slidegate, protocol, &server).await?;
+            let mut lines = LoadClient::open_all(ServerKind::Slidegate, protocol, &server).await?;
             open::lap(&mut lines, RATE, STEP / 2).await?;
         }
         last = server.resident()?;

@@ -9,7 +9,7 @@ use crate::Failure;
 
 /// A measured server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Which {
+pub(super) enum ServerKind {
     /// Ours.
     Slidegate,
     /// Reads a request and answers with as many bytes as ours: what HTTP alone costs.
@@ -21,7 +21,7 @@ pub(super) enum Which {
     Throttlecrab,
 }
 
-impl Which {
+impl ServerKind {
     /// As it is printed.
     pub(super) fn name(self, protocol: Protocol) -> &'static str {
         match (self, protocol) {

@@ -2,7 +2,7 @@
 
 use super::Results;
 use super::measure::{Measured, Row, median, ratio_to};
-use super::subject::Which;
+use super::subject::ServerKind;
 use crate::table::Table;
 
 struct Target {
@@ -41,20 +41,20 @@ fn of(measured: &Measured) -> Vec<Target> {
     let mut targets = Vec::new();
     let mut aim = |what: String, value, bound| targets.push(Target { what, value, bound });
     match base.which {
-        Which::EmptyHyper => {
+        ServerKind::EmptyHyper => {
             aim(format!("{name}: throughput / {base_name}"), rate(base), Bound::AtLeast(0.85));
         }
-        Which::Redis => {
+        ServerKind::Redis => {
             aim(format!("{name}: throughput / {base_name}"), rate(base), Bound::AtLeast(0.7));
         }
         _ => {
             aim(format!("{name}: throughput / {base_name}"), rate(base), Bound::AtLeast(1.0));
-            let peer = measured.row(Which::Throttlecrab);
+            let peer = measured.row(ServerKind::Throttlecrab);
             let what = format!("{name}: throughput / throttlecrab-grpc");
             aim(what, peer.and_then(rate), Bound::AtLeast(1.0));
         }
     }
-    if matches!(base.which, Which::EmptyHyper | Which::EmptyTonic) {
+    if matches!(base.which, ServerKind::EmptyHyper | ServerKind::EmptyTonic) {
         let costs = ours.cost.zip(base.cost);
         let instructions = costs.map(|(ours, base)| ours.instructions / base.instructions);
         aim(format!("{name}: instructions / {base_name}"), instructions, Bound::AtMost(1.15));

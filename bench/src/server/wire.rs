@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::process::Server;
-use super::subject::Which;
+use super::subject::ServerKind;
 use super::workload::{LIMIT, Protocol};
 
 /// A connection with a request whose keys are overwritten each time.
@@ -37,7 +37,7 @@ const KEY: &str = "user:#######";
 
 impl Wire {
     pub(super) async fn open(
-        which: Which,
+        which: ServerKind,
         protocol: Protocol,
         server: &Server,
     ) -> Result<Self, String> {
@@ -104,9 +104,9 @@ impl Wire {
     }
 }
 
-fn http_question(which: Which) -> String {
+fn http_question(which: ServerKind) -> String {
     let (path, body) = match which {
-        Which::Throttlecrab => {
+        ServerKind::Throttlecrab => {
             let rate = format!(r#""max_burst":{LIMIT},"count_per_period":{LIMIT},"period":60"#);
             ("/throttle", format!(r#"{{"key":"{KEY}",{rate}}}"#))
         }
@@ -120,11 +120,11 @@ fn http_question(which: Which) -> String {
 }
 
 /// A command, and the number of lines in its reply.
-fn resp_question(which: Which) -> (String, usize) {
+fn resp_question(which: ServerKind) -> (String, usize) {
     let limit = LIMIT.to_string();
     let (words, lines): (&[&str], _) = match which {
-        Which::Redis => (&["INCR", KEY], 1),
-        Which::Throttlecrab => (&["THROTTLE", KEY, &limit, &limit, "60"], 6),
+        ServerKind::Redis => (&["INCR", KEY], 1),
+        ServerKind::Throttlecrab => (&["THROTTLE", KEY, &limit, &limit, "60"], 6),
         _ => (&["SG.CHECK", "api", KEY], 6),
     };
     let word = |word: &&str| format!("${}\r\n{word}\r\n", word.len());
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn every_key_of_a_pipeline_is_written() {
-        let (one, lines) = resp_question(Which::Redis);
+        let (one, lines) = resp_question(ServerKind::Redis);
         assert_eq!((one.as_str(), lines), ("*2\r\n$4\r\nINCR\r\n$12\r\nuser:#######\r\n", 1));
         let mut question = one.repeat(2).into_bytes();
         let first = one.find('#').unwrap();

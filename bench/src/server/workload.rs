@@ -1,6 +1,6 @@
 //! The workloads and the servers that they are sent to.
 
-use super::subject::Which;
+use super::subject::ServerKind;
 
 /// The protocol of the requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(super) enum Protocol {
 pub(super) struct Workload {
     pub(super) name: &'static str,
     pub(super) protocol: Protocol,
-    pub(super) subjects: &'static [Which],
+    pub(super) subjects: &'static [ServerKind],
     /// Whether the latency at a steady load is measured.
     pub(super) is_paced: bool,
     /// Whether instructions and allocations are counted, for the first two subjects.
@@ -29,28 +29,28 @@ pub(super) const WORKLOADS: [Workload; 4] = [
     Workload {
         name: "http",
         protocol: Protocol::Http,
-        subjects: &[Which::Slidegate, Which::EmptyHyper, Which::Throttlecrab],
+        subjects: &[ServerKind::Slidegate, ServerKind::EmptyHyper, ServerKind::Throttlecrab],
         is_paced: true,
         is_counted: true,
     },
     Workload {
         name: "resp-p1",
         protocol: Protocol::Resp { pipelined: 1 },
-        subjects: &[Which::Slidegate, Which::Redis, Which::Throttlecrab],
+        subjects: &[ServerKind::Slidegate, ServerKind::Redis, ServerKind::Throttlecrab],
         is_paced: true,
         is_counted: true,
     },
     Workload {
         name: "resp-p16",
         protocol: Protocol::Resp { pipelined: 16 },
-        subjects: &[Which::Slidegate, Which::Redis, Which::Throttlecrab],
+        subjects: &[ServerKind::Slidegate, ServerKind::Redis, ServerKind::Throttlecrab],
         is_paced: false,
         is_counted: true,
     },
     Workload {
         name: "grpc",
         protocol: Protocol::Grpc,
-        subjects: &[Which::Slidegate, Which::EmptyTonic, Which::Throttlecrab],
+        subjects: &[ServerKind::Slidegate, ServerKind::EmptyTonic, ServerKind::Throttlecrab],
         is_paced: true,
         is_counted: true,
     },

@@ -31,7 +31,7 @@ mod pacer;
 mod pacing;
 mod quota_tracker;
 mod random;
-mod refusals;
+mod refusal_counter;
 mod repeat;
 #[cfg(feature = "reqwest")]
 mod reqwest;

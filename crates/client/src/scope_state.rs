@@ -9,7 +9,7 @@ use crate::budget::Budget;
 use crate::error::Error;
 use crate::quota_tracker::{Availability, QuotaTracker, QuotaUpdate};
 use crate::random::Random;
-use crate::refusals::Refusals;
+use crate::refusal_counter::RefusalCounter;
 use crate::repeat::Repeat;
 use crate::round_trips::RoundTrips;
 use crate::settings::Settings;
@@ -28,7 +28,7 @@ pub(crate) struct ScopeState {
     queue: WaitQueue,
     trips: RoundTrips,
     budget: Budget,
-    refusals: Refusals,
+    refusals: RefusalCounter,
     /// Requests in flight.
     in_flight: u64,
 }

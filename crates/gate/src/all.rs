@@ -4,10 +4,10 @@ use core::time::Duration;
 
 use slidegate::{Cost, Decision, DegradedReason, RetryAfter, StoreAsk};
 
-use crate::gate::{Decided, Gate, TierId, would_deny};
+use crate::gate::{Gate, GateDecision, TierId, would_deny};
 use crate::observe::{Caller, GateOutcome, Observation};
 use crate::rollout::Rollout;
-use crate::wait::Waiting;
+use crate::wait::WaitOptions;
 
 /// One of several checks that are decided together.
 #[derive(Debug, Clone, Copy)]
@@ -40,9 +40,9 @@ pub const ASKS_MAX: usize = 64;
 /// Checks beyond [`ASKS_MAX`] are not evaluated, so callers must bound their input.
 pub async fn check_all(
     asks: &[Ask<'_>],
-    waiting: Option<&Waiting>,
+    waiting: Option<&WaitOptions>,
     caller: Caller<'_>,
-) -> Vec<Decided> {
+) -> Vec<GateDecision> {
     match (&asks[..asks.len().min(ASKS_MAX)], waiting) {
         ([], _) => Vec::new(),
         ([Ask { gate, key, tier, cost }], None) => {
@@ -54,9 +54,9 @@ pub async fn check_all(
 
 async fn check_several(
     asks: &[Ask<'_>],
-    waiting: Option<&Waiting>,
+    waiting: Option<&WaitOptions>,
     caller: Caller<'_>,
-) -> Vec<Decided> {
+) -> Vec<GateDecision> {
     if asks.iter().any(|ask| ask.gate.must_refuse(ask.key)) {
         return refuse_all(asks, caller);
     }
@@ -90,7 +90,7 @@ async fn check_several(
             }
             None => ask.check_unenforced(passes).await,
         };
-        all.push(Decided { decision, outcome, is_enforced, candidate });
+        all.push(GateDecision { decision, outcome, is_enforced, candidate });
     }
     let took = timed.map_or(Duration::ZERO, |ask| ask.gate.since(began));
     observe_all(asks, &all, has_waited, took, caller);
@@ -99,7 +99,7 @@ async fn check_several(
 
 fn observe_all(
     asks: &[Ask<'_>],
-    all: &[Decided],
+    all: &[GateDecision],
     has_waited: bool,
     took: Duration,
     caller: Caller<'_>,
@@ -123,7 +123,7 @@ fn observe_all(
 
 /// Denies a request of which a decision could not be recorded. Nothing is taken.
 #[cold]
-fn refuse_all(asks: &[Ask<'_>], caller: Caller<'_>) -> Vec<Decided> {
+fn refuse_all(asks: &[Ask<'_>], caller: Caller<'_>) -> Vec<GateDecision> {
     let refuse = |ask: &Ask<'_>| {
         let Ask { gate, key, tier, .. } = *ask;
         let is_enforced = gate.is_enforced(key);
@@ -132,9 +132,9 @@ fn refuse_all(asks: &[Ask<'_>], caller: Caller<'_>) -> Vec<Decided> {
             _ if is_enforced => (gate.refusal(tier), GateOutcome::Unrecorded),
             _ => (gate.unlimited(tier).into_denied(), GateOutcome::DeniedByOther),
         };
-        Decided { decision, outcome, is_enforced, candidate: None }
+        GateDecision { decision, outcome, is_enforced, candidate: None }
     };
-    let all: Vec<Decided> = asks.iter().map(refuse).collect();
+    let all: Vec<GateDecision> = asks.iter().map(refuse).collect();
     observe_all(asks, &all, false, Duration::ZERO, caller);
     all
 }
@@ -177,7 +177,7 @@ impl Ask<'_> {
     }
 }
 
-async fn take_or_wait(asks: &[&Ask<'_>], waiting: Option<&Waiting>) -> (Vec<Decision>, bool) {
+async fn take_or_wait(asks: &[&Ask<'_>], waiting: Option<&WaitOptions>) -> (Vec<Decision>, bool) {
     let decisions = take(asks).await;
     match waiting {
         Some(waiting) if !decisions.iter().all(Decision::is_allowed) => {

@@ -65,7 +65,7 @@ pub struct TierId(pub(crate) usize);
 
 /// The result of a gate for a request.
 #[derive(Debug)]
-pub struct Decided {
+pub struct GateDecision {
     /// The decision to act on. A gate that is in shadow mode or switched off never denies.
     pub decision: Decision,
     /// The outcome of the request at this gate.
@@ -76,7 +76,7 @@ pub struct Decided {
     pub candidate: Option<Box<Decision>>,
 }
 
-impl Decided {
+impl GateDecision {
     /// Returns whether this gate denied the request, or would have if it were enforced.
     pub fn is_over(&self) -> bool {
         self.outcome.is_rejected() || self.outcome == GateOutcome::ShadowDenied
@@ -213,7 +213,7 @@ impl Gate {
         tier: Option<TierId>,
         cost: Cost,
         caller: Caller<'a>,
-    ) -> StoreFuture<'a, Decided> {
+    ) -> StoreFuture<'a, GateDecision> {
         if let Some(decided) = self.check_in_process(key, tier, cost, caller) {
             return StoreFuture::ready(decided);
         }
@@ -248,7 +248,7 @@ impl Gate {
         tier: Option<TierId>,
         cost: Cost,
         caller: Caller<'_>,
-    ) -> Option<Decided> {
+    ) -> Option<GateDecision> {
         if self.candidate.is_some() || self.rollout == Rollout::Off || self.must_refuse(key) {
             return None;
         }
@@ -262,7 +262,7 @@ impl Gate {
     }
 
     #[cold]
-    fn check_with_candidate<'a>(&'a self, request: Request<'a>) -> StoreFuture<'a, Decided> {
+    fn check_with_candidate<'a>(&'a self, request: Request<'a>) -> StoreFuture<'a, GateDecision> {
         let Request { key, tier, cost, .. } = request;
         let candidate = match self.ask_candidate(key, cost).try_now() {
             Ok(candidate) => candidate,
@@ -387,8 +387,8 @@ impl Gate {
     }
 
     #[cold]
-    fn refuse(&self, request: &Request<'_>) -> Decided {
-        let decided = Decided {
+    fn refuse(&self, request: &Request<'_>) -> GateDecision {
+        let decided = GateDecision {
             decision: self.refusal(request.tier),
             outcome: GateOutcome::Unrecorded,
             is_enforced: true,
@@ -425,8 +425,8 @@ impl Gate {
     }
 
     #[cold]
-    fn decide_off(&self, request: &Request<'_>) -> Decided {
-        let decided = Decided {
+    fn decide_off(&self, request: &Request<'_>) -> GateDecision {
+        let decided = GateDecision {
             decision: self.unlimited(request.tier),
             outcome: GateOutcome::Off,
             is_enforced: false,
@@ -441,7 +441,7 @@ impl Gate {
         request: &Request<'_>,
         result: Result<Decision, Error>,
         candidate: Option<Box<Decision>>,
-    ) -> Decided {
+    ) -> GateDecision {
         let Request { key, tier, cost, .. } = *request;
         let decision = result.unwrap_or_else(|_| self.decide_without_store(key, tier, cost));
         self.conclude(request, decision, candidate)
@@ -454,20 +454,20 @@ impl Gate {
         request: &Request<'_>,
         mut decision: Decision,
         candidate: Option<Box<Decision>>,
-    ) -> Decided {
+    ) -> GateDecision {
         let is_enforced = self.is_enforced(request.key);
         if !is_enforced {
             decision = decision.into_shadow();
         }
         let outcome = self.outcome_of(&decision);
-        let decided = Decided { decision, outcome, is_enforced, candidate };
+        let decided = GateDecision { decision, outcome, is_enforced, candidate };
         if self.is_observed() {
             self.report(request, &decided);
         }
         decided
     }
 
-    fn report(&self, request: &Request<'_>, decided: &Decided) {
+    fn report(&self, request: &Request<'_>, decided: &GateDecision) {
         self.observe(&Observation {
             gate: self,
             key: request.key,

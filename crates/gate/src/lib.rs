@@ -2,7 +2,7 @@
 //!
 //! A [`Gate`] is a policy with its store, tiers, rollout and metrics. The tower middleware, the
 //! daemon translate a request into [`Gate::check`] or
-//! [`check_all`], and the resulting [`Decided`] into a response.
+//! [`check_all`], and the resulting [`GateDecision`] into a response.
 //!
 //! # Where to start
 //!
@@ -12,7 +12,7 @@
 //! | check several policies, all or nothing | [`check_all`] |
 //! | other quotas for some keys | [`GateBuilder::tier`] |
 //! | roll out a policy step by step | [`GateBuilder::rollout`], [`GateBuilder::enforce_percent`], [`GateBuilder::candidate`] |
-//! | wait instead of being denied | [`Waiting`] |
+//! | wait instead of being denied | [`WaitOptions`] |
 //! | export metrics | [`Metrics`] |
 //! | audit or trace decisions | [`Observer`] |
 //!
@@ -43,10 +43,16 @@ pub use counters::{BOUNDS, Count, Counters, Histogram};
 #[cfg(feature = "tracing")]
 pub use events::TraceEvents;
 pub use exposition::{Kind, Page};
-pub use gate::{Decided, Gate, TierId};
+pub use gate::{Gate, GateDecision, TierId};
 pub use key_part::digest_if_long;
 pub use metrics::{Metrics, StoreLabels};
 pub use observe::{Caller, GateOutcome, GuardEvent, Listener, Observation, Observer, catch_panic};
 pub use process::write_process;
 pub use rollout::{Rollout, Share};
-pub use wait::{Sleep, Waiting};
+pub use wait::{Sleep, WaitOptions};
+
+// The names until version 0.1, for the language bindings.
+#[doc(hidden)]
+pub use gate::GateDecision as Decided;
+#[doc(hidden)]
+pub use wait::WaitOptions as Waiting;

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use slidegate::{Cost, Decision, Error, Event, Receipt, Target, Usage};
 
-use crate::gate::{Decided, Gate, TierId};
+use crate::gate::{Gate, GateDecision, TierId};
 use crate::rollout::Rollout;
 
 impl Gate {
@@ -170,7 +170,12 @@ impl Gate {
 
     /// Refunds the units of a request that does not count, also those of the candidate, and updates
     /// the decision. Returns the number of units that were still counted.
-    pub async fn uncount(&self, key: &[u8], tier: Option<TierId>, decided: &mut Decided) -> u64 {
+    pub async fn uncount(
+        &self,
+        key: &[u8],
+        tier: Option<TierId>,
+        decided: &mut GateDecision,
+    ) -> u64 {
         if let Some((candidate, decision)) = self.candidate.as_ref().zip(decided.candidate.take())
             && let Some(receipt) = decision.into_receipt()
         {

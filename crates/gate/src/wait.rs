@@ -23,7 +23,7 @@ use crate::all::{Ask, take};
 /// A request that would have to wait longer than `time_max`, or that finds `waiters_max` others
 /// waiting, is denied immediately.
 #[derive(Debug, Clone)]
-pub struct Waiting {
+pub struct WaitOptions {
     time_max: Duration,
     waiters_max: usize,
     sleep: Sleep,
@@ -39,7 +39,7 @@ const ROUNDS_MAX: usize = 64;
 /// The shortest sleep. A failed store reports zero, and retrying immediately would be a busy loop.
 const SLEEP_MIN: Duration = Duration::from_millis(1);
 
-impl Waiting {
+impl WaitOptions {
     /// Lets at most 1024 requests wait at the same time, each for at most `time_max`.
     pub fn new(time_max: Duration, sleep: Sleep) -> Self {
         Self { time_max, waiters_max: WAITERS_MAX, sleep, waiters: Arc::default() }

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use slidegate_tower::{Arrival, OverloadGuard, OverloadStats, Pass};
+use slidegate_tower::{Admission, Arrival, OverloadGuard, OverloadStats};
 
 use crate::admin::{Kind, Page};
 
@@ -11,7 +11,7 @@ use crate::admin::{Kind, Page};
 /// # Errors
 ///
 /// Returns the time after which to retry if the request is rejected.
-pub(crate) async fn admit(guard: &OverloadGuard) -> Result<Pass, Duration> {
+pub(crate) async fn admit(guard: &OverloadGuard) -> Result<Admission, Duration> {
     let mut arrival = guard.arrive();
     loop {
         match arrival {

@@ -27,7 +27,7 @@ pub struct KeySlot {
     pub last_ms: u64,
     /// Requests since the key was last forgotten.
     pub requests: u64,
-    /// The lanes that denied a request, one bit each.
+    /// The limiters that denied a request, one bit each.
     pub denied_by: u64,
     /// The key as text.
     pub name: Box<str>,

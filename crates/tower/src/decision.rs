@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::Extensions;
 use slidegate::{Decision, DegradedReason, Error, Outcome, QuotaDecision, Receipt};
-use slidegate_gate::{Decided, Gate, GateOutcome, TierId};
+use slidegate_gate::{Gate, GateDecision, GateOutcome, TierId};
 
 use crate::key::KeyBytes;
 use crate::rules::LayerRules;
@@ -57,7 +57,7 @@ pub(crate) struct RuleDecided {
     /// Kept if the units may have to be refunded or settled.
     pub(crate) key: Option<Box<KeyBytes>>,
     pub(crate) partition_key: Option<Box<[u8]>>,
-    decided: Mutex<Decided>,
+    decided: Mutex<GateDecision>,
 }
 
 impl RateLimitDecision {
@@ -191,13 +191,13 @@ impl Charge {
 }
 
 impl RuleDecided {
-    pub(crate) fn new(rule: usize, tier: Option<TierId>, decided: Decided) -> Self {
+    pub(crate) fn new(rule: usize, tier: Option<TierId>, decided: GateDecision) -> Self {
         Self { rule, tier, key: None, partition_key: None, decided: Mutex::new(decided) }
     }
 
     /// Locks the decision, also after a panic: no user function runs under the lock, so it is
     /// consistent.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Decided> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, GateDecision> {
         self.decided.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -212,7 +212,7 @@ impl RuleDecided {
         let mut taken = {
             let mut decided = self.lock();
             let receipt = decided.decision.take_receipt();
-            Decided {
+            GateDecision {
                 decision: Decision::new(Outcome::Allow, &[], receipt),
                 outcome: decided.outcome,
                 is_enforced: decided.is_enforced,

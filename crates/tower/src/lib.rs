@@ -59,16 +59,16 @@ pub use head::Head;
 pub use key::{KeyBy, KeyPart};
 pub use layer::{RateLimit, RateLimitLayer, RateLimitLayerBuilder, ResponseFuture};
 pub use overload::{
-    Arrival, Overload, OverloadFuture, OverloadGuard, OverloadGuardBuilder, OverloadLayer,
-    OverloadStats, Pass, Queued,
+    Admission, Arrival, Overload, OverloadFuture, OverloadGuard, OverloadGuardBuilder,
+    OverloadLayer, OverloadStats, Queued,
 };
 pub use partition_key::PartitionKey;
 pub use peer::PeerAddr;
 pub use route::MatchedRoute;
 pub use rule::{Missing, Rule};
 pub use slidegate_gate::{
-    Decided, Gate, GateBuilder, GateOutcome, GuardEvent, Metrics, Observation, Observer, Rollout,
-    Sleep, TierId, Waiting,
+    Gate, GateBuilder, GateDecision, GateOutcome, GuardEvent, Metrics, Observation, Observer,
+    Rollout, Sleep, TierId, WaitOptions,
 };
 
 /// Compiles and runs the code of the pages about this crate.

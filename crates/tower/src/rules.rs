@@ -11,7 +11,7 @@ use http::header::RETRY_AFTER;
 use http::{Extensions, HeaderMap, HeaderName, Response, StatusCode};
 use slidegate::{Clock, Decision, Outcome, QuotaDecision, RetryAfter};
 use slidegate_gate::{
-    Ask, Caller, Decided, GateOutcome, Rollout, TierId, Waiting, catch_panic, check_all,
+    Ask, Caller, GateDecision, GateOutcome, Rollout, TierId, WaitOptions, catch_panic, check_all,
 };
 use slidegate_http::{Fields, PolicyDecision, PolicyFields, Problem, TraceParent};
 
@@ -31,7 +31,7 @@ pub(crate) struct LayerRules {
     pub(crate) policy_fields: Option<PolicyFields>,
     /// The clock, if the fields contain a time of day.
     pub(crate) clock: Option<Arc<dyn Clock>>,
-    pub(crate) waiting: Option<Waiting>,
+    pub(crate) waiting: Option<WaitOptions>,
     pub(crate) trace_id: Option<Box<TraceId>>,
     /// Whether every store is in this process.
     pub(crate) is_in_process: bool,
@@ -306,7 +306,7 @@ static DENIAL_FIELD: HeaderName = RETRY_AFTER;
 
 /// Returns the part of the decision of the only rule that is kept. Its units are never refunded.
 #[inline]
-fn passed(decided: Decided, tier: Option<TierId>) -> KeptDecisions {
+fn passed(decided: GateDecision, tier: Option<TierId>) -> KeptDecisions {
     if !decided.is_enforced {
         return KeptDecisions::Nothing;
     }

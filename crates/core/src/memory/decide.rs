@@ -18,12 +18,12 @@ pub(crate) struct Request<'a> {
 
 /// The result for an existing key, in a compact form.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Known {
+pub(crate) struct CompactDecision {
     pub(super) status: QuotaStatus,
     pub(super) epoch: u16,
 }
 
-impl Known {
+impl CompactDecision {
     /// Appends the decision. It is written in place, because a decision is large and a function that
     /// returns one would copy it.
     #[inline(always)]
@@ -77,12 +77,12 @@ pub(super) fn check_window<W: Window>(
     request: &Request<'_>,
     moment: Moment,
     shared: &Shared,
-) -> Known {
+) -> CompactDecision {
     let Request { limits, cost, .. } = *request;
     let status = window
         .check_fast(limits, moment, cost, &shared.account)
         .unwrap_or_else(|| window.check(limits, moment, cost, &shared.account));
-    Known { status, epoch: window.epoch() }
+    CompactDecision { status, epoch: window.epoch() }
 }
 
 /// Decides for one unit of an existing key, if [`Window::check_fast`] did not. It takes values
@@ -97,7 +97,7 @@ pub(super) fn check_one_known<W: Window>(
 ) -> Decision {
     let request = Request { fingerprint, limits: &shared.limits, moment, cost: 1 };
     let status = window.check(request.limits, moment, 1, &shared.account);
-    Known { status, epoch: window.epoch() }.decision(&request, &shared.scale)
+    CompactDecision { status, epoch: window.epoch() }.decision(&request, &shared.scale)
 }
 
 /// Starts a new key with the estimates of the sketch.

@@ -7,13 +7,15 @@
 use std::time::{Duration, Instant};
 
 use super::blocks::Blocks;
-use super::decide::{Known, Request, check_one_known, check_window, decide, deny_full, look, seed};
+use super::decide::{
+    CompactDecision, Request, check_one_known, check_window, decide, deny_full, look, seed,
+};
 use super::evict::{IdleBound, SWEEP_FOR_NEW};
 use super::longest::Longest;
 use super::resets::{NoteBudget, Resets};
 use super::sketch::Sketch;
 use super::slots::Slots;
-use super::wait_queue::{Aside, WaitQueues, WaiterCount, Wakers};
+use super::wait_queue::{WaitQueues, WaiterCount, WaiterSelection, Wakers};
 use crate::account::Account;
 use crate::decision::Decision;
 use crate::policy::QUOTAS_MAX;
@@ -211,7 +213,7 @@ impl<W: Window> Shard<W> {
         let window = self.slots.window(at);
         let decision = match window.check_fast(request.limits, moment, 1, &shared.account) {
             Some(status) => {
-                Known { status, epoch: window.epoch() }.decision(&request, &shared.scale)
+                CompactDecision { status, epoch: window.epoch() }.decision(&request, &shared.scale)
             }
             None => check_one_known(window, fingerprint, moment, shared),
         };
@@ -245,7 +247,12 @@ impl<W: Window> Shard<W> {
     /// Decides for a key with one quota whose slot is `at`, and takes the units if allowed.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a call would cost a tenth of the check")]
-    pub(super) fn check_at(&mut self, at: usize, request: &Request<'_>, shared: &Shared) -> Known {
+    pub(super) fn check_at(
+        &mut self,
+        at: usize,
+        request: &Request<'_>,
+        shared: &Shared,
+    ) -> CompactDecision {
         let moment = self.clamp_time(request.moment);
         let known = check_window(self.slots.window(at), request, moment, shared);
         self.sweep_in_turn(shared);
@@ -305,7 +312,7 @@ impl<W: Window> Shard<W> {
     pub(super) fn take(&mut self, request: &Request<'_>, shared: &Shared, wakers: &mut Wakers) {
         let request = self.with_clamped_time(request);
         let fingerprint = request.fingerprint;
-        self.set_aside(fingerprint, Aside::NotDue, shared);
+        self.set_aside(fingerprint, WaiterSelection::NotDue, shared);
         let found = self.slots.find(request.fingerprint);
         let Some(at) = found.or_else(|| self.add_key(&request, shared)) else {
             self.open_sketches(shared);
@@ -335,7 +342,7 @@ impl<W: Window> Shard<W> {
         let Request { fingerprint, limits, cost, .. } = *request;
         let now = self.clamp_time(request.moment).now;
         let is_void = self.cold.resets.is_void(fingerprint, tick);
-        self.set_aside(fingerprint, Aside::NotDue, shared);
+        self.set_aside(fingerprint, WaiterSelection::NotDue, shared);
         let given = match self.window_to_reduce(request, shared) {
             Some(window) if !is_void && window.epoch() == epoch => {
                 let limits = limits.keeping(shared.longest());
@@ -359,7 +366,7 @@ impl<W: Window> Shard<W> {
         let now = self.clamp_time(request.moment).now;
         // Units of waiters are not used yet, also those of waiters that are due, so they cannot be
         // forgiven.
-        self.set_aside(fingerprint, Aside::ALL, shared);
+        self.set_aside(fingerprint, WaiterSelection::ALL, shared);
         let given = self.window_to_reduce(request, shared).map_or(0, |window| {
             let oldest = (now + 1).saturating_sub(limits.longest());
             let limits = limits.keeping(shared.longest());

@@ -6,7 +6,7 @@ use core::task::Waker;
 use core::time::Duration;
 
 use super::contention::Contention;
-use super::decide::{Known, Request};
+use super::decide::{CompactDecision, Request};
 use super::longest::{KeptWindows, Longest};
 use super::shard::{AtomicOnFull, ColdState, Counters, LockTimer, OnFull, Shard, Shared};
 use super::slots::Slots;
@@ -260,7 +260,7 @@ impl<W: Window + Debug> MemoryStore<W> {
 
     /// Decides for an existing key with one quota. Returns `None` for others.
     #[inline]
-    fn check_known(&self, request: &Request<'_>) -> Option<Known> {
+    fn check_known(&self, request: &Request<'_>) -> Option<CompactDecision> {
         if !request.limits.is_single() {
             return None;
         }
@@ -271,10 +271,10 @@ impl<W: Window + Debug> MemoryStore<W> {
 
     /// Appends the decision of a request, and decides it first if `known` is `None`.
     #[inline]
-    fn push(&self, known: Option<Known>, request: &Request<'_>, decisions: &mut Vec<Decision>) {
+    fn push(&self, known: Option<CompactDecision>, request: &Request<'_>, to: &mut Vec<Decision>) {
         match known {
-            Some(known) => known.push_to(decisions, request, &self.shared.scale),
-            None => self.push_unknown(request, decisions),
+            Some(known) => known.push_to(to, request, &self.shared.scale),
+            None => self.push_unknown(request, to),
         }
     }
 

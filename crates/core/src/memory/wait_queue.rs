@@ -188,21 +188,27 @@ struct Waiter {
 /// Selects the waiters that are set aside. A waiter that is due keeps its recorded units: if it
 /// never takes them, they expire like any others and do not delay the queue.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Aside {
+pub(super) enum WaiterSelection {
     NotDue,
     /// Those that are not due, and all from an index on.
     From(usize),
 }
 
-impl Aside {
+impl WaiterSelection {
     pub(super) const ALL: Self = Self::From(0);
 }
 
 impl WaitQueue {
-    fn set_aside<W: Window>(&mut self, which: Aside, window: &mut W, now: u64, shared: &Shared) {
+    fn set_aside<W: Window>(
+        &mut self,
+        which: WaiterSelection,
+        window: &mut W,
+        now: u64,
+        shared: &Shared,
+    ) {
         let from = match which {
-            Aside::NotDue => usize::MAX,
-            Aside::From(index) => index,
+            WaiterSelection::NotDue => usize::MAX,
+            WaiterSelection::From(index) => index,
         };
         let is_chosen = |index: usize, place: &Place| {
             place.tick != Place::ASIDE && (index >= from || place.due > now)
@@ -282,7 +288,7 @@ impl<W: Window> Shard<W> {
         if wait == 0 {
             let decision = decide(window, &request, shared, true);
             // Waiters with smaller quotas may have to wait for longer now.
-            self.set_aside(fingerprint, Aside::NotDue, shared);
+            self.set_aside(fingerprint, WaiterSelection::NotDue, shared);
             self.place_again(fingerprint, shared, wakers);
             return EnqueueResult::Granted(decision);
         }
@@ -363,7 +369,7 @@ impl<W: Window> Shard<W> {
         let Request { fingerprint, limits, moment, cost } = *request;
         let window = self.slots.window(at);
         if let Some((queue, index)) = self.cold.queues.find(fingerprint, id) {
-            queue.set_aside(Aside::From(index), window, moment.now, shared);
+            queue.set_aside(WaiterSelection::From(index), window, moment.now, shared);
             self.idle.include(0);
         }
         window.advance(limits, moment.now, &shared.account);
@@ -406,14 +412,14 @@ impl<W: Window> Shard<W> {
         }
         self.cold.queues.remove(fingerprint, id, shared, wakers);
         if !is_last {
-            self.set_aside(fingerprint, Aside::NotDue, shared);
+            self.set_aside(fingerprint, WaiterSelection::NotDue, shared);
             self.place_again(fingerprint, shared, wakers);
         }
     }
 
     /// Removes the units of a key's waiters from its window, so that only used units are recorded.
     /// Nothing else may run before [`place_again`](Self::place_again).
-    pub(super) fn set_aside(&mut self, fingerprint: u64, which: Aside, shared: &Shared) {
+    pub(super) fn set_aside(&mut self, fingerprint: u64, which: WaiterSelection, shared: &Shared) {
         let now = self.latest.now;
         if let Some(queue) = self.cold.queues.by_key.get_mut(&fingerprint)
             && let Some(at) = self.slots.find(fingerprint)

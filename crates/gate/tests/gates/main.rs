@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use remote::Remote;
 use slidegate::{Cost, FailureMode, Limiter, ManualClock, Mode, Policy, Quota, Store};
-use slidegate_gate::{Ask, Caller, Decided, Gate, GateOutcome, Metrics, Rollout, check_all};
+use slidegate_gate::{Ask, Caller, Gate, GateDecision, GateOutcome, Metrics, Rollout, check_all};
 
 fn limiter(policy: slidegate::PolicyBuilder) -> Arc<Limiter> {
     let clock = ManualClock::new(Duration::from_secs(1_700_000_000));
@@ -31,12 +31,12 @@ fn ask(gate: &Gate) -> Ask<'_> {
     Ask { gate, key: b"alice", tier: None, cost: Cost::ONE }
 }
 
-async fn check(gates: &[&Gate]) -> Vec<Decided> {
+async fn check(gates: &[&Gate]) -> Vec<GateDecision> {
     let asks: Vec<Ask<'_>> = gates.iter().map(|gate| ask(gate)).collect();
     check_all(&asks, None, Caller::IN_PROCESS).await
 }
 
-fn outcomes(decided: &[Decided]) -> Vec<GateOutcome> {
+fn outcomes(decided: &[GateDecision]) -> Vec<GateOutcome> {
     decided.iter().map(|decided| decided.outcome).collect()
 }
 

@@ -1,7 +1,7 @@
 //! Checks the limits that a request matches, all or nothing.
 
 use slidegate::{Cost, Decision, Error};
-use slidegate_gate::{Ask, Caller, Decided, check_all};
+use slidegate_gate::{Ask, Caller, GateDecision, check_all};
 
 use super::answer::Options;
 use super::limit_request::Hits;
@@ -96,7 +96,7 @@ impl LimitChecks<'_, '_> {
         let (failures, caller) = (&mut self.failures, self.caller);
         for meter in &mut self.meters {
             let Some(Ask { gate, key, cost, .. }) = ask(meter) else { continue };
-            let Decided { decision, .. } = gate.check(key, None, cost, caller).await;
+            let GateDecision { decision, .. } = gate.check(key, None, cost, caller).await;
             failures.note_degraded(meter.failure_mode, &decision);
             let is_over = is_over(&decision);
             if is_over && decision.remaining() > 0 {
@@ -138,7 +138,7 @@ impl LimitChecks<'_, '_> {
     async fn take_quotas(&mut self) {
         for meter in self.meters.iter_mut().filter(|meter| meter.quota_mode) {
             if let Some(Ask { gate, key, cost, .. }) = ask(meter) {
-                let Decided { decision, .. } = gate.check(key, None, cost, self.caller).await;
+                let GateDecision { decision, .. } = gate.check(key, None, cost, self.caller).await;
                 self.failures.note_degraded(meter.failure_mode, &decision);
                 let is_over = is_over(&decision);
                 meter.decided(decision, is_over, !is_over);

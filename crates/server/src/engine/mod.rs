@@ -12,7 +12,7 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
 use slidegate::{Error, ManualClock, MonotonicClock};
-use slidegate_gate::{Ask, Caller, Decided, Metrics, Observer, Sleep, Waiting, check_all};
+use slidegate_gate::{Ask, Caller, GateDecision, Metrics, Observer, Sleep, WaitOptions, check_all};
 use slidegate_redis::Redis;
 use tokio::time::timeout;
 
@@ -34,7 +34,7 @@ pub struct Engine {
     /// Held while the plan or the stores that it does not use change.
     turn: Mutex<()>,
     /// Bounds the requests that wait for units, over all protocols.
-    waiting: Waiting,
+    waiting: WaitOptions,
 }
 
 /// A store in Redis.
@@ -105,7 +105,7 @@ impl Engine {
         let plan = Plan::new(spec, factory, &statistics)?;
         plan.share_memory(0)?;
         let (plan, turn) = (ArcSwap::from_pointee(plan), Mutex::default());
-        let waiting = Waiting::new(Duration::ZERO, Sleep::tokio());
+        let waiting = WaitOptions::new(Duration::ZERO, Sleep::tokio());
         Ok(Self { plan, stores, settings, statistics, turn, waiting })
     }
 
@@ -117,12 +117,17 @@ impl Engine {
     }
 
     /// Returns how a request waits for units for at most `time`.
-    pub fn waiting(&self, time: Duration) -> Waiting {
+    pub fn waiting(&self, time: Duration) -> WaitOptions {
         self.waiting.within(time)
     }
 
     /// Checks, and waits for units for at most `time`.
-    pub async fn check_or_wait(&self, ask: Ask<'_>, time: Duration, caller: Caller<'_>) -> Decided {
+    pub async fn check_or_wait(
+        &self,
+        ask: Ask<'_>,
+        time: Duration,
+        caller: Caller<'_>,
+    ) -> GateDecision {
         let mut all = check_all(&[ask], Some(&self.waiting(time)), caller).await;
         match all.pop() {
             Some(decided) => decided,

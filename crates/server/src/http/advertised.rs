@@ -6,7 +6,7 @@ use http::header::RETRY_AFTER;
 use http_body_util::Full;
 use sha2::Sha256;
 use slidegate::Decision;
-use slidegate_gate::{Ask, Caller, Decided, Rollout};
+use slidegate_gate::{Ask, Caller, GateDecision, Rollout};
 use slidegate_http::{Fields, PolicyDecision, Problem};
 
 use super::Reply;
@@ -63,9 +63,9 @@ impl<'a> AdvertisedDecision<'a> {
 pub(super) fn advertise_all<'a>(
     settings: &HeaderSettings,
     asks: &[Ask<'a>],
-    all: &'a [Decided],
+    all: &'a [GateDecision],
 ) -> Vec<AdvertisedDecision<'a>> {
-    let advertised = |(ask, decided): (&Ask<'a>, &'a Decided)| {
+    let advertised = |(ask, decided): (&Ask<'a>, &'a GateDecision)| {
         AdvertisedDecision::new(settings, ask, &decided.decision, decided.is_enforced)
     };
     asks.iter().zip(all).filter_map(advertised).collect()

@@ -8,7 +8,7 @@ use http::Request;
 use hyper::body::{Bytes, Incoming};
 use serde_json::{Map, Value, json};
 use slidegate::{Quota, StoreFuture};
-use slidegate_gate::{Ask, Caller, Decided, check_all as check_asks};
+use slidegate_gate::{Ask, Caller, GateDecision, check_all as check_asks};
 
 use super::advertised::{self, advertise_all};
 use super::error::ApiError;
@@ -44,11 +44,15 @@ async fn reply_to_check(
 ) -> ApiResult {
     let plan = state.engine().plan();
     let ask = check.ask(&plan, state.settings().key_max)?;
-    let Decided { decision, .. } = decide_or_wait(state, &ask, options).await;
+    let GateDecision { decision, .. } = decide_or_wait(state, &ask, options).await;
     Ok(reply::decision(&state.settings().headers, &plan, &ask, &decision, options))
 }
 
-async fn decide_or_wait(state: &HttpState, ask: &Ask<'_>, options: ReplyOptions<'_>) -> Decided {
+async fn decide_or_wait(
+    state: &HttpState,
+    ask: &Ask<'_>,
+    options: ReplyOptions<'_>,
+) -> GateDecision {
     if options.wait.is_zero() {
         return decide(ask, options.caller).await;
     }
@@ -56,7 +60,7 @@ async fn decide_or_wait(state: &HttpState, ask: &Ask<'_>, options: ReplyOptions<
     Box::pin(state.engine().check_or_wait(*ask, options.wait, options.caller)).await
 }
 
-fn decide<'a>(ask: &Ask<'a>, caller: Caller<'a>) -> StoreFuture<'a, Decided> {
+fn decide<'a>(ask: &Ask<'a>, caller: Caller<'a>) -> StoreFuture<'a, GateDecision> {
     ask.gate.check(ask.key, ask.tier, ask.cost, caller)
 }
 
@@ -77,7 +81,7 @@ pub(super) async fn reserve(state: &HttpState, request: &mut Request<Incoming>) 
     let plan = state.engine().plan();
     let target = reserve.find(&plan, state.settings().key_max)?;
     let ask = target.ask(request::cost(&reserve.cost)?);
-    let Decided { decision, .. } = decide_or_wait(state, &ask, options).await;
+    let GateDecision { decision, .. } = decide_or_wait(state, &ask, options).await;
     Ok(reply::decision(&state.settings().headers, &plan, &ask, &decision, options))
 }
 
@@ -164,7 +168,7 @@ const IN_FLIGHT_MAX: usize = 64;
 async fn decide_each(
     asks: &[Result<Ask<'_>, ApiError>],
     caller: Caller<'_>,
-) -> Vec<Option<Decided>> {
+) -> Vec<Option<GateDecision>> {
     let mut all = Vec::with_capacity(asks.len());
     let mut pending = Vec::new();
     for (index, ask) in asks.iter().enumerate() {

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use slidegate::{Cost, Decision, Error, RetryAfter};
-use slidegate_gate::{ASKS_MAX, Ask, Caller, Decided, Gate, TierId, check_all};
+use slidegate_gate::{ASKS_MAX, Ask, Caller, Gate, GateDecision, TierId, check_all};
 
 use super::parse::CommandArguments;
 use super::reply::{Replies, shown};
@@ -232,7 +232,7 @@ impl Call<'_> {
     }
 
     /// Checks, and waits for units for up to `wait`.
-    async fn decide(&self, ask: Ask<'_>, wait: Duration) -> Decided {
+    async fn decide(&self, ask: Ask<'_>, wait: Duration) -> GateDecision {
         let Ask { gate, key, tier, cost } = ask;
         if wait.is_zero() {
             return gate.check(key, tier, cost, Caller::RESP).await;
@@ -255,7 +255,7 @@ impl Call<'_> {
     async fn reserve(&mut self) -> Result<(), ErrorReply> {
         let plan = self.engine.plan();
         let (ask, wait) = self.ask_and_wait(&plan)?;
-        let Decided { decision, .. } = self.decide(ask, wait).await;
+        let GateDecision { decision, .. } = self.decide(ask, wait).await;
         self.replies.array(6);
         self.five(&decision);
         // Units allowed while the store was unavailable were not recorded there.

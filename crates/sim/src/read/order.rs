@@ -14,7 +14,7 @@ const HELD_MAX: usize = 1 << 20;
 /// gets the time of the one before it, since a clock does not go back, and is counted.
 #[derive(Debug)]
 pub(crate) struct Reorder<T> {
-    held: BinaryHeap<Reverse<Held<T>>>,
+    held: BinaryHeap<Reverse<Pending<T>>>,
     bound_ms: u64,
     latest_ms: u64,
     /// The time of the last request that was released.
@@ -25,7 +25,7 @@ pub(crate) struct Reorder<T> {
 }
 
 #[derive(Debug)]
-struct Held<T> {
+struct Pending<T> {
     at_ms: u64,
     /// Requests of the same time stay in their order.
     sequence: u64,
@@ -53,7 +53,7 @@ impl<T> Reorder<T> {
         };
         self.latest_ms = self.latest_ms.max(at_ms);
         self.sequence += 1;
-        self.held.push(Reverse(Held { at_ms, sequence: self.sequence, item }));
+        self.held.push(Reverse(Pending { at_ms, sequence: self.sequence, item }));
     }
 
     /// The next request if it cannot be overtaken any more.
@@ -65,27 +65,27 @@ impl<T> Reorder<T> {
 
     /// The next request, after the end of the stream.
     pub(crate) fn pop_rest(&mut self) -> Option<Timed<T>> {
-        let Reverse(Held { at_ms, item, .. }) = self.held.pop()?;
+        let Reverse(Pending { at_ms, item, .. }) = self.held.pop()?;
         self.released_ms = at_ms;
         Some(Timed { at_ms, item })
     }
 }
 
-impl<T> PartialEq for Held<T> {
+impl<T> PartialEq for Pending<T> {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl<T> Eq for Held<T> {}
+impl<T> Eq for Pending<T> {}
 
-impl<T> PartialOrd for Held<T> {
+impl<T> PartialOrd for Pending<T> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<T> Ord for Held<T> {
+impl<T> Ord for Pending<T> {
     fn cmp(&self, other: &Self) -> Ordering {
         (self.at_ms, self.sequence).cmp(&(other.at_ms, other.sequence))
     }

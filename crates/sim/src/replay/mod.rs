@@ -11,15 +11,15 @@
 //!   being wrong.
 
 mod hits;
-mod lane;
 mod sample;
+mod tested_limiter;
 mod timeline;
 
 use slidegate::{Algorithm, Cost, Quota};
 
 pub use self::hits::{HitKey, Hits, Period};
-use self::lane::{ExactDecision, Lane};
 pub use self::sample::KeySample;
+use self::tested_limiter::{ExactDecision, TestedLimiter};
 pub use self::timeline::Timeline;
 use crate::exact::ExactKey;
 use crate::keys::Keys;
@@ -27,8 +27,8 @@ use crate::model::TickQuota;
 use crate::number::to_float;
 use crate::read::Timed;
 
-/// The most lanes of a replay.
-pub const LANES_MAX: usize = 64;
+/// The most limiters of a replay.
+pub const LIMITERS_MAX: usize = 64;
 
 /// Requests that are replayed together.
 pub const BATCH: usize = 4096;
@@ -54,7 +54,7 @@ pub struct Request {
 
 /// A policy whose limits are simulated, and the algorithms that take part.
 #[derive(Debug, Clone)]
-pub struct Contest {
+pub struct Scenario {
     /// One to eight quotas.
     pub quotas: Vec<Quota>,
     /// The algorithms.
@@ -77,7 +77,7 @@ pub const ALGORITHMS: [Algorithm; 7] = [
 pub struct Replay {
     keys: Keys,
     groups: Vec<Group>,
-    lanes: usize,
+    limiters: usize,
     timeline: Timeline,
     sample: KeySample,
     /// The first requests.
@@ -90,24 +90,24 @@ pub struct Replay {
     last_ms: u64,
 }
 
-/// A request of a short replay, and the lanes that denied it.
+/// A request of a short replay, and the limiters that denied it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SingleRequest {
     /// When, in milliseconds since the Unix epoch.
     pub at_ms: u64,
     /// The hash of the key.
     pub fingerprint: u64,
-    /// The lanes that denied it, one bit each.
+    /// The limiters that denied it, one bit each.
     pub denied_by: u64,
 }
 
-/// An exact limiter, and the lanes that are compared with it.
+/// An exact limiter, and the limiters that are compared with it.
 #[derive(Debug)]
 struct Group {
     quotas: Vec<Quota>,
     tick_quotas: Vec<TickQuota>,
     keys: Vec<ExactKey>,
-    lanes: Vec<Lane>,
+    limiters: Vec<TestedLimiter>,
 }
 
 /// A key of a request, and its units.
@@ -124,33 +124,33 @@ impl Replay {
     ///
     /// # Errors
     ///
-    /// Returns what is out of range: quotas, the parameter of an algorithm, or the number of lanes.
-    pub fn new(contests: &[Contest]) -> Result<Self, String> {
+    /// Returns what is out of range: quotas, the parameter of an algorithm, or the number of limiters.
+    pub fn new(scenarios: &[Scenario]) -> Result<Self, String> {
         let mut groups = Vec::new();
-        for Contest { quotas, algorithms } in contests {
-            let lane = |algorithm: &Algorithm| {
-                Lane::new(*algorithm, quotas).map_err(|error| error.to_string())
+        for Scenario { quotas, algorithms } in scenarios {
+            let tested = |algorithm: &Algorithm| {
+                TestedLimiter::new(*algorithm, quotas).map_err(|error| error.to_string())
             };
             groups.push(Group {
                 tick_quotas: quotas.iter().map(tick_quota).collect(),
                 quotas: quotas.clone(),
                 keys: Vec::new(),
-                lanes: algorithms.iter().map(lane).collect::<Result<_, _>>()?,
+                limiters: algorithms.iter().map(tested).collect::<Result<_, _>>()?,
             });
         }
         let windows = groups.iter().flat_map(|group| &group.tick_quotas).map(|quota| quota.window);
         let longest_ms = windows.max().unwrap_or(0);
-        let lanes = groups.iter().map(|group| group.lanes.len()).sum::<usize>();
-        if lanes > LANES_MAX {
+        let limiters = groups.iter().map(|group| group.limiters.len()).sum::<usize>();
+        if limiters > LIMITERS_MAX {
             return Err(format!(
-                "{lanes} combinations of quotas and algorithms are too many: use at most {LANES_MAX}"
+                "{limiters} combinations of quotas and algorithms are too many: use at most {LIMITERS_MAX}"
             ));
         }
         Ok(Self {
             keys: Keys::default(),
             groups,
-            lanes,
-            timeline: Timeline::new(lanes),
+            limiters,
+            timeline: Timeline::new(limiters),
             sample: KeySample::default(),
             singles: Vec::new(),
             longest_ms,
@@ -199,8 +199,8 @@ impl Replay {
         let slots = self.keys.capacity();
         for group in &mut self.groups {
             group.keys.resize_with(slots.max(group.keys.len()), ExactKey::default);
-            for lane in &mut group.lanes {
-                lane.decide(batch, slots);
+            for tested in &mut group.limiters {
+                tested.decide(batch, slots);
             }
         }
         for (place, request) in batch.iter().enumerate() {
@@ -210,10 +210,10 @@ impl Replay {
             for group in &mut self.groups {
                 let key = &mut group.keys[request.slot as usize];
                 let allowed = key.fits(&group.tick_quotas, request.at_ms, request.cost.get());
-                for lane in &mut group.lanes {
+                for tested in &mut group.limiters {
                     let slot = self.keys.get_mut(request.slot);
                     let exact = ExactDecision { allowed, key };
-                    if lane.compare(place, request, exact, &group.tick_quotas, slot) {
+                    if tested.compare(place, request, exact, &group.tick_quotas, slot) {
                         slot.denied_by |= 1 << number;
                         denied_by |= 1 << number;
                         self.timeline.add_denial(step, number);
@@ -240,8 +240,8 @@ impl Replay {
     }
 
     fn weigh(&mut self) {
-        for lane in self.groups.iter_mut().flat_map(|group| &mut group.lanes) {
-            lane.weigh();
+        for tested in self.groups.iter_mut().flat_map(|group| &mut group.limiters) {
+            tested.weigh();
         }
     }
 
@@ -255,8 +255,8 @@ impl Replay {
                 if let Some(key) = group.keys.get_mut(place as usize) {
                     *key = ExactKey::default();
                 }
-                for lane in &mut group.lanes {
-                    lane.forget(place);
+                for tested in &mut group.limiters {
+                    tested.forget(place);
                 }
             }
         });
@@ -268,11 +268,16 @@ impl Replay {
         let sample = &mut self.sample;
         let slots = self.keys.capacity();
         self.keys.sweep(u64::MAX, slots, |_, slot| sample.add(slot));
-        let mut lanes = Vec::new();
+        let mut limiters = Vec::new();
         for group in &self.groups {
-            for lane in &group.lanes {
-                let keys_denied = self.sample.denied(lanes.len());
-                lanes.push(LaneOutcome::new(lane, &group.quotas, self.requests, keys_denied));
+            for tested in &group.limiters {
+                let keys_denied = self.sample.denied(limiters.len());
+                limiters.push(LimiterOutcome::new(
+                    tested,
+                    &group.quotas,
+                    self.requests,
+                    keys_denied,
+                ));
             }
         }
         Outcome {
@@ -283,13 +288,13 @@ impl Replay {
             last_ms: self.last_ms,
             timeline: self.timeline,
             singles: if self.requests > SINGLE_MAX as u64 { Vec::new() } else { self.singles },
-            lanes,
+            limiters,
         }
     }
 
-    /// Returns the number of lanes.
-    pub fn lanes(&self) -> usize {
-        self.lanes
+    /// Returns the number of limiters.
+    pub fn limiters(&self) -> usize {
+        self.limiters
     }
 }
 
@@ -317,12 +322,12 @@ pub struct Outcome {
     /// Each request, if there are at most [`SINGLE_MAX`].
     pub singles: Vec<SingleRequest>,
     /// Each algorithm under each policy.
-    pub lanes: Vec<LaneOutcome>,
+    pub limiters: Vec<LimiterOutcome>,
 }
 
 /// What came of one algorithm under one policy.
 #[derive(Debug, Clone)]
-pub struct LaneOutcome {
+pub struct LimiterOutcome {
     /// The algorithm.
     pub algorithm: Algorithm,
     /// The quotas.
@@ -367,14 +372,14 @@ pub struct LaneOutcome {
 /// Keys with the most denials that are reported.
 const HITS: usize = 100;
 
-impl LaneOutcome {
-    fn new(lane: &Lane, quotas: &[Quota], requests: u64, keys_denied: u64) -> Self {
-        let tally = &lane.tally;
+impl LimiterOutcome {
+    fn new(tested: &TestedLimiter, quotas: &[Quota], requests: u64, keys_denied: u64) -> Self {
+        let tally = &tested.tally;
         let worst = tally.worst.as_ref();
         let per_request = 1.0 / to_float(requests.max(1));
         let nanos = u64::try_from(tally.nanos).unwrap_or(u64::MAX);
         Self {
-            algorithm: lane.algorithm,
+            algorithm: tested.algorithm,
             quotas: quotas.to_vec(),
             allowed: tally.allowed,
             denied: tally.denied,
@@ -392,7 +397,7 @@ impl LaneOutcome {
             bytes_per_key: tally.bytes_per_key,
             overflowed: tally.overflowed,
             nanos_per_decision: to_float(nanos) * per_request,
-            hits: lane.hits.top(HITS),
+            hits: tested.hits.top(HITS),
         }
     }
 }

@@ -30,7 +30,7 @@ impl KeySample {
         }
     }
 
-    /// Remembers the lanes that denied a key, one bit each.
+    /// Remembers the limiters that denied a key, one bit each.
     pub(super) fn add(&mut self, slot: &KeySlot) {
         if slot.requests > 0 {
             self.merge(slot.fingerprint, |denied_by| *denied_by |= slot.denied_by);
@@ -53,9 +53,9 @@ impl KeySample {
         self.numbers.values().copied().max().unwrap_or(0)
     }
 
-    /// Returns the number of keys that a lane denied at least once.
-    pub(super) fn denied(&self, lane: usize) -> u64 {
-        self.count(|lanes| lanes & (1 << lane) != 0)
+    /// Returns the number of keys that a limiter denied at least once.
+    pub(super) fn denied(&self, limiter: usize) -> u64 {
+        self.count(|limiters| limiters & (1 << limiter) != 0)
     }
 
     /// Returns `true` if the numbers of keys are not estimates.

@@ -8,22 +8,22 @@ const STEPS_MAX: usize = 256;
 pub struct Timeline {
     start_ms: u64,
     step_ms: u64,
-    /// Numbers per step: requests, then the denials of each lane.
+    /// Numbers per step: requests, then the denials of each limiter.
     columns: usize,
     steps_max: usize,
     counts: Vec<u64>,
 }
 
 impl Timeline {
-    /// No steps yet, of a number of lanes.
-    pub fn new(lanes: usize) -> Self {
-        Self::with_steps(lanes, STEPS_MAX)
+    /// No steps yet, of a number of limiters.
+    pub fn new(limiters: usize) -> Self {
+        Self::with_steps(limiters, STEPS_MAX)
     }
 
     /// The same with at most `steps_max` steps, and at least one.
-    pub fn with_steps(lanes: usize, steps_max: usize) -> Self {
+    pub fn with_steps(limiters: usize, steps_max: usize) -> Self {
         let steps_max = steps_max.max(1);
-        Self { start_ms: 0, step_ms: 1, columns: lanes + 1, steps_max, counts: Vec::new() }
+        Self { start_ms: 0, step_ms: 1, columns: limiters + 1, steps_max, counts: Vec::new() }
     }
 
     /// Returns the step of a time, which is not before that of an earlier call.
@@ -62,9 +62,9 @@ impl Timeline {
         self.counts[step * self.columns] += 1;
     }
 
-    /// Counts a denial by a lane.
-    pub fn add_denial(&mut self, step: usize, lane: usize) {
-        self.counts[step * self.columns + lane + 1] += 1;
+    /// Counts a denial by a limiter.
+    pub fn add_denial(&mut self, step: usize, limiter: usize) {
+        self.counts[step * self.columns + limiter + 1] += 1;
     }
 
     /// Returns the time of the first step, in milliseconds since the Unix epoch.
@@ -82,9 +82,9 @@ impl Timeline {
         self.column(0)
     }
 
-    /// Returns the denials of a lane in each step.
-    pub fn denials(&self, lane: usize) -> Vec<u64> {
-        self.column(lane + 1)
+    /// Returns the denials of a limiter in each step.
+    pub fn denials(&self, limiter: usize) -> Vec<u64> {
+        self.column(limiter + 1)
     }
 
     fn column(&self, column: usize) -> Vec<u64> {

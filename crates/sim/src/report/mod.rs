@@ -17,7 +17,7 @@ pub use self::window::window_to_svg;
 use crate::advice::Advice;
 use crate::number::{share, to_float};
 use crate::read::{ReadCounts, format_time};
-use crate::replay::{HitKey, LaneOutcome, Outcome, SingleRequest, Timeline};
+use crate::replay::{HitKey, LimiterOutcome, Outcome, SingleRequest, Timeline};
 
 /// The outcome of a replay.
 #[derive(Debug, Serialize)]
@@ -126,7 +126,7 @@ pub struct Subject {
 }
 
 impl Report {
-    /// Describes an outcome whose first lanes, `algorithms` of them, have the limits of the subject.
+    /// Describes an outcome whose first limiters, `algorithms` of them, have the limits of the subject.
     pub fn new(
         outcome: Outcome,
         counts: ReadCounts,
@@ -135,8 +135,11 @@ impl Report {
         hits: usize,
     ) -> Self {
         let requests = outcome.requests;
-        let mut all: Vec<AlgorithmReport> =
-            outcome.lanes.iter().map(|lane| AlgorithmReport::new(lane, requests, hits)).collect();
+        let mut all: Vec<AlgorithmReport> = outcome
+            .limiters
+            .iter()
+            .map(|limiter| AlgorithmReport::new(limiter, requests, hits))
+            .collect();
         let what_if = all.split_off(algorithms.min(all.len()));
         Self {
             requests,
@@ -165,32 +168,32 @@ impl Report {
 }
 
 impl AlgorithmReport {
-    fn new(lane: &LaneOutcome, requests: u64, hits: usize) -> Self {
-        let wrong = lane.wrongly_allowed + lane.wrongly_denied;
-        let worst = lane.worst_window.as_ref();
+    fn new(limiter: &LimiterOutcome, requests: u64, hits: usize) -> Self {
+        let wrong = limiter.wrongly_allowed + limiter.wrongly_denied;
+        let worst = limiter.worst_window.as_ref();
         Self {
-            name: lane.algorithm.to_string(),
-            quotas: texts(&lane.quotas),
-            allowed: lane.allowed,
-            denied: lane.denied,
-            denied_share: share(lane.denied, requests),
-            keys_denied: lane.keys_denied,
-            wrongly_allowed: lane.wrongly_allowed,
-            wrongly_denied: lane.wrongly_denied,
+            name: limiter.algorithm.to_string(),
+            quotas: texts(&limiter.quotas),
+            allowed: limiter.allowed,
+            denied: limiter.denied,
+            denied_share: share(limiter.denied, requests),
+            keys_denied: limiter.keys_denied,
+            wrongly_allowed: limiter.wrongly_allowed,
+            wrongly_denied: limiter.wrongly_denied,
             wrong_share: share(wrong, requests),
-            allowed_unlike_exact: lane.allowed_unlike_exact,
-            denied_unlike_exact: lane.denied_unlike_exact,
-            worst_excess: lane.worst_excess,
+            allowed_unlike_exact: limiter.allowed_unlike_exact,
+            denied_unlike_exact: limiter.denied_unlike_exact,
+            worst_excess: limiter.worst_excess,
             worst_key: worst.map(|(key, _)| key.to_string()),
             worst_at: worst.map(|(_, at_ms)| format_time(*at_ms)),
-            mean_rate_error: lane.mean_rate_error,
-            bytes: lane.bytes,
-            bytes_per_key: lane.bytes_per_key,
-            estimated: lane.overflowed,
-            nanos_per_decision: lane.nanos_per_decision,
-            hits: lane.hits.iter().take(hits).cloned().collect(),
-            worst_fingerprint: lane.worst_fingerprint,
-            worst_admitted: lane.worst_admitted.clone(),
+            mean_rate_error: limiter.mean_rate_error,
+            bytes: limiter.bytes,
+            bytes_per_key: limiter.bytes_per_key,
+            estimated: limiter.overflowed,
+            nanos_per_decision: limiter.nanos_per_decision,
+            hits: limiter.hits.iter().take(hits).cloned().collect(),
+            worst_fingerprint: limiter.worst_fingerprint,
+            worst_admitted: limiter.worst_admitted.clone(),
         }
     }
 }

@@ -144,9 +144,9 @@ fn over_time(timeline: &Timeline, denials: &[(&str, Color)]) -> Chart {
         .x(Axis::time())
         .y(Axis::new(Unit::Count).label("requests per second"))
         .series(Series::area("all requests", Color::Allowed, points(timeline.requests())));
-    for (lane, (name, color)) in denials.iter().enumerate() {
+    for (limiter, (name, color)) in denials.iter().enumerate() {
         let name = format!("denied by {name}");
-        chart = chart.series(Series::line(name, *color, points(timeline.denials(lane))));
+        chart = chart.series(Series::line(name, *color, points(timeline.denials(limiter))));
     }
     chart
 }
@@ -154,9 +154,9 @@ fn over_time(timeline: &Timeline, denials: &[(&str, Color)]) -> Chart {
 /// Each request under each algorithm.
 fn singles(report: &Report) -> Rows {
     let mut rows = Rows::new("Each request").x(Axis::time());
-    for (lane, algorithm) in report.algorithms.iter().enumerate() {
+    for (limiter, algorithm) in report.algorithms.iter().enumerate() {
         let events = report.singles.iter().map(|single| {
-            let is_denied = single.denied_by & (1 << lane) != 0;
+            let is_denied = single.denied_by & (1 << limiter) != 0;
             let color = if is_denied { Color::Denied } else { Color::Allowed };
             Event { at: to_float(single.at_ms), color }
         });

@@ -96,17 +96,17 @@ fn write_errors(algorithms: &[AlgorithmReport], out: &mut dyn Write) -> io::Resu
         "bytes/key",
         "ns",
     ];
-    let rows = algorithms.iter().map(|lane| {
+    let rows = algorithms.iter().map(|algorithm| {
         vec![
-            lane.name.clone(),
-            grouped(lane.allowed),
-            grouped(lane.denied),
-            grouped(lane.wrongly_allowed),
-            grouped(lane.wrongly_denied),
-            grouped(lane.worst_excess),
-            format!("{:.2} %", lane.mean_rate_error * 100.0),
-            format!("{:.0}", lane.bytes_per_key),
-            format!("{:.0}", lane.nanos_per_decision),
+            algorithm.name.clone(),
+            grouped(algorithm.allowed),
+            grouped(algorithm.denied),
+            grouped(algorithm.wrongly_allowed),
+            grouped(algorithm.wrongly_denied),
+            grouped(algorithm.worst_excess),
+            format!("{:.2} %", algorithm.mean_rate_error * 100.0),
+            format!("{:.0}", algorithm.bytes_per_key),
+            format!("{:.0}", algorithm.nanos_per_decision),
         ]
     });
     write_columns(&header, rows.collect(), out)
@@ -114,31 +114,31 @@ fn write_errors(algorithms: &[AlgorithmReport], out: &mut dyn Write) -> io::Resu
 
 fn write_what_if(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let header = ["limit", "denied", "share", "keys denied", "share of keys"];
-    let rows = report.what_if.iter().map(|lane| {
+    let rows = report.what_if.iter().map(|algorithm| {
         vec![
-            lane.quotas.join(" and "),
-            grouped(lane.denied),
-            percent(lane.denied_share),
-            grouped(lane.keys_denied),
-            percent(crate::number::share(lane.keys_denied, report.keys)),
+            algorithm.quotas.join(" and "),
+            grouped(algorithm.denied),
+            percent(algorithm.denied_share),
+            grouped(algorithm.keys_denied),
+            percent(crate::number::share(algorithm.keys_denied, report.keys)),
         ]
     });
     write_columns(&header, rows.collect(), out)
 }
 
-fn write_hits(lane: &AlgorithmReport, out: &mut dyn Write) -> io::Result<()> {
-    if lane.hits.is_empty() {
+fn write_hits(algorithm: &AlgorithmReport, out: &mut dyn Write) -> io::Result<()> {
+    if algorithm.hits.is_empty() {
         return Ok(());
     }
     writeln!(out)?;
     let header = ["keys denied most", "denied", "first", "last"];
-    let rows = lane.hits.iter().take(HITS_SHOWN).map(|hit| {
+    let rows = algorithm.hits.iter().take(HITS_SHOWN).map(|hit| {
         let (first, last) = (format_time(hit.first_ms), format_time(hit.last_ms));
         vec![printable(&hit.key), grouped(hit.denied), first, last]
     });
     write_columns(&header, rows.collect(), out)?;
-    if lane.keys_denied > HITS_SHOWN as u64 {
-        writeln!(out, "{} keys in total, by {}", grouped(lane.keys_denied), lane.name)?;
+    if algorithm.keys_denied > HITS_SHOWN as u64 {
+        writeln!(out, "{} keys in total, by {}", grouped(algorithm.keys_denied), algorithm.name)?;
     }
     Ok(())
 }

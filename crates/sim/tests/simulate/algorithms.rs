@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use slidegate::{Algorithm, Cost, Quota};
 use slidegate_sim::model::{Counting, GcraModel, ListModel, Model, TickQuota};
 use slidegate_sim::read::Timed;
-use slidegate_sim::replay::{ALGORITHMS, BATCH, Contest, KeyedCost, LaneOutcome, Outcome, Replay};
+use slidegate_sim::replay::{
+    ALGORITHMS, BATCH, KeyedCost, LimiterOutcome, Outcome, Replay, Scenario,
+};
 use slidegate_sim::traffic::{TrafficKind, TrafficSpec};
 use slidegate_sim::{Random, Source, never_over};
 
@@ -13,8 +15,8 @@ use slidegate_sim::{Random, Source, never_over};
 type Request = (u64, u64, u64);
 
 fn replay(quotas: &[Quota], requests: &[Request]) -> Outcome {
-    let contest = Contest { quotas: quotas.to_vec(), algorithms: ALGORITHMS.to_vec() };
-    let mut replay = Replay::new(&[contest]).unwrap();
+    let scenario = Scenario { quotas: quotas.to_vec(), algorithms: ALGORITHMS.to_vec() };
+    let mut replay = Replay::new(&[scenario]).unwrap();
     for part in requests.chunks(100) {
         let mut batch = Vec::new();
         for (at_ms, key, cost) in part {
@@ -94,15 +96,15 @@ fn count(algorithm: Algorithm, quotas: &[TickQuota], requests: &[Request]) -> [u
     counts
 }
 
-fn reported(lane: &LaneOutcome) -> [u64; 7] {
+fn reported(limiter: &LimiterOutcome) -> [u64; 7] {
     [
-        lane.allowed,
-        lane.denied,
-        lane.wrongly_allowed,
-        lane.wrongly_denied,
-        lane.allowed_unlike_exact,
-        lane.denied_unlike_exact,
-        lane.worst_excess,
+        limiter.allowed,
+        limiter.denied,
+        limiter.wrongly_allowed,
+        limiter.wrongly_denied,
+        limiter.allowed_unlike_exact,
+        limiter.denied_unlike_exact,
+        limiter.worst_excess,
     ]
 }
 
@@ -128,9 +130,9 @@ fn every_count_is_what_naive_models_and_the_definitions_give() {
         let in_ticks = tick_quotas(&quotas);
         let outcome = replay(&quotas, &requests);
         assert_eq!((outcome.requests, outcome.keys), (400, 3));
-        for lane in &outcome.lanes {
-            let expected = count(lane.algorithm, &in_ticks, &requests);
-            assert_eq!(reported(lane), expected, "seed {seed}, {}", lane.algorithm);
+        for limiter in &outcome.limiters {
+            let expected = count(limiter.algorithm, &in_ticks, &requests);
+            assert_eq!(reported(limiter), expected, "seed {seed}, {}", limiter.algorithm);
             wrong += expected[2] + expected[3];
         }
     }
@@ -141,8 +143,8 @@ fn every_count_is_what_naive_models_and_the_definitions_give() {
 fn traffic(text: &str, quota: Quota) -> (Outcome, usize) {
     let spec = TrafficSpec::parse(text, quota).unwrap();
     let mut source = Source::traffic(spec.start(quota));
-    let contest = Contest { quotas: vec![quota], algorithms: ALGORITHMS.to_vec() };
-    let mut replay = Replay::new(&[contest]).unwrap();
+    let scenario = Scenario { quotas: vec![quota], algorithms: ALGORITHMS.to_vec() };
+    let mut replay = Replay::new(&[scenario]).unwrap();
     let mut batch = Vec::new();
     loop {
         source.fill(&mut batch, BATCH, replay.keys());
@@ -159,17 +161,17 @@ fn each_algorithm_errs_only_as_documented_on_every_pattern() {
     for (name, ..) in TrafficKind::NAMES {
         let (outcome, _) =
             traffic(&format!("{name}:requests=20000,keys=40"), Quota::per_minute(20));
-        for lane in &outcome.lanes {
-            let LaneOutcome { wrongly_allowed, wrongly_denied, worst_excess, .. } = *lane;
-            let what = format!("{name}, {}: {lane:?}", lane.algorithm);
-            match lane.algorithm {
+        for limiter in &outcome.limiters {
+            let LimiterOutcome { wrongly_allowed, wrongly_denied, worst_excess, .. } = *limiter;
+            let what = format!("{name}, {}: {limiter:?}", limiter.algorithm);
+            match limiter.algorithm {
                 Algorithm::Log => {
                     assert_eq!(
                         (wrongly_allowed, wrongly_denied, worst_excess),
                         (0, 0, 0),
                         "{what}"
                     );
-                    assert!(lane.mean_rate_error.abs() < 1e-12, "{what}");
+                    assert!(limiter.mean_rate_error.abs() < 1e-12, "{what}");
                 }
                 Algorithm::Segments { .. } => {
                     assert_eq!((wrongly_allowed, worst_excess), (0, 0), "{what}");
@@ -180,7 +182,7 @@ fn each_algorithm_errs_only_as_documented_on_every_pattern() {
                 }
                 _ => assert!(worst_excess <= 20, "{what}"),
             }
-            assert_eq!(lane.allowed + lane.denied, 20_000, "{what}");
+            assert_eq!(limiter.allowed + limiter.denied, 20_000, "{what}");
         }
     }
 }
@@ -188,16 +190,16 @@ fn each_algorithm_errs_only_as_documented_on_every_pattern() {
 #[test]
 fn a_boundary_attack_gets_twice_the_limit_from_a_fixed_window_alone() {
     let (outcome, _) = traffic("boundary", Quota::per_minute(100));
-    for lane in &outcome.lanes {
-        let expected = if lane.algorithm == Algorithm::Fixed { 100 } else { 0 };
-        let allows_bursts = matches!(lane.algorithm, Algorithm::Gcra | Algorithm::Counter);
+    for limiter in &outcome.limiters {
+        let expected = if limiter.algorithm == Algorithm::Fixed { 100 } else { 0 };
+        let allows_bursts = matches!(limiter.algorithm, Algorithm::Gcra | Algorithm::Counter);
         if !allows_bursts {
-            assert_eq!(lane.worst_excess, expected, "{}", lane.algorithm);
+            assert_eq!(limiter.worst_excess, expected, "{}", limiter.algorithm);
         }
-        let hit = &lane.hits.first();
-        assert_eq!(hit.is_some_and(|hit| &*hit.key == "client-0"), lane.denied > 0);
+        let hit = &limiter.hits.first();
+        assert_eq!(hit.is_some_and(|hit| &*hit.key == "client-0"), limiter.denied > 0);
     }
-    let fixed = outcome.lanes.last().unwrap();
+    let fixed = outcome.limiters.last().unwrap();
     assert_eq!((fixed.allowed, fixed.wrongly_allowed), (2000, 1000));
 }
 
@@ -217,7 +219,7 @@ fn a_late_key_is_one_key_and_its_denials_are_dated() {
         requests.extend((0..5).map(|number| (1_700_000_000_000 + minute * 60_000 + number, 1, 1)));
     }
     let outcome = replay(&[Quota::per_second(3)], &requests);
-    let log = &outcome.lanes[0];
+    let log = &outcome.limiters[0];
     assert_eq!((outcome.keys, log.keys_denied, log.denied), (1, 1, 6));
     let hit = &log.hits[0];
     assert_eq!((hit.denied, hit.first_ms), (6, 1_700_000_000_003));

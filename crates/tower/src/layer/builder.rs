@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::Response;
 use slidegate::{Clock, Error, MonotonicClock};
-use slidegate_gate::{Metrics, Observer, Waiting};
+use slidegate_gate::{Metrics, Observer, WaitOptions};
 use slidegate_http::{Fields, PolicyFields, Reset};
 
 use super::RateLimitLayer;
@@ -33,7 +33,7 @@ pub struct RateLimitLayerBuilder<A = Http> {
     fields: Option<Fields>,
     shares_decision: bool,
     answer: A,
-    waiting: Option<Waiting>,
+    waiting: Option<WaitOptions>,
     observer: Option<Arc<dyn Observer>>,
     metrics: Option<Arc<Metrics>>,
     trace_id: Option<Box<TraceId>>,
@@ -137,7 +137,7 @@ impl<A> RateLimitLayerBuilder<A> {
     }
 
     /// Lets requests wait for units instead of denying them.
-    pub fn wait(mut self, waiting: Waiting) -> Self {
+    pub fn wait(mut self, waiting: WaitOptions) -> Self {
         self.waiting = Some(waiting);
         self
     }

@@ -33,10 +33,10 @@ use super::builder::OverloadGuardBuilder;
 /// let clock = ManualClock::new(Duration::from_secs(1_700_000_000));
 /// let guard = OverloadGuard::builder("front").concurrency_max(1).clock(clock.clone()).build()?;
 ///
-/// let Arrival::Admitted(pass) = guard.arrive() else { panic!("there is room") };
+/// let Arrival::Admitted(admission) = guard.arrive() else { panic!("there is room") };
 /// let Arrival::Queued(place) = guard.arrive() else { panic!("one is being served") };
 /// clock.advance(place.delay());
-/// drop(pass);
+/// drop(admission);
 /// assert!(matches!(place.again(), Arrival::Admitted(_)));
 /// # Ok::<(), slidegate::Error>(())
 /// ```
@@ -79,10 +79,10 @@ struct Flow {
 
 /// The decision about a request.
 #[derive(Debug)]
-#[must_use = "dropping the pass admits the next request"]
+#[must_use = "dropping the admission admits the next request"]
 pub enum Arrival {
-    /// Serve the request, and keep the pass until it is done.
-    Admitted(Pass),
+    /// Serve the request, and keep the admission until it is done.
+    Admitted(Admission),
     /// Not yet: sleep for [`Queued::delay`], then call [`Queued::again`].
     Queued(Queued),
     /// Reject the request with 503 and this `Retry-After`.
@@ -91,7 +91,7 @@ pub enum Arrival {
 
 /// The permission to serve one request. Dropping it admits another one.
 #[derive(Debug)]
-pub struct Pass {
+pub struct Admission {
     inner: Arc<Inner>,
 }
 
@@ -163,7 +163,7 @@ impl OverloadGuard {
         let inner = &self.inner;
         let place = inner.place();
         if !inner.enabled.load(Ordering::Relaxed) {
-            return Arrival::Admitted(Pass::new(inner));
+            return Arrival::Admitted(Admission::new(inner));
         }
         match place {
             Place::In(0) => inner.enter(Duration::ZERO, FIRST_DELAY),
@@ -217,11 +217,11 @@ impl Inner {
     /// Admits a request if not too many are in service. Otherwise queues it for `delay`.
     fn enter(self: &Arc<Self>, total: Duration, delay: Duration) -> Arrival {
         // Incremented first, so that the bound holds. No other ordering is needed.
-        let pass = Pass::new(self);
+        let admission = Admission::new(self);
         if self.serving.load(Ordering::Relaxed) <= self.settings.concurrency_max {
-            return Arrival::Admitted(pass);
+            return Arrival::Admitted(admission);
         }
-        pass.revoke();
+        admission.revoke();
         let total = total.saturating_add(delay);
         if total > self.settings.delay_max {
             return self.shed(BUSY_RETRY);
@@ -246,20 +246,20 @@ impl Inner {
     }
 }
 
-impl Pass {
+impl Admission {
     fn new(inner: &Arc<Inner>) -> Self {
         inner.serving.fetch_add(1, Ordering::Relaxed);
         inner.admitted.fetch_add(1, Ordering::Relaxed);
         Self { inner: Arc::clone(inner) }
     }
 
-    /// Drops the pass without counting the request as admitted.
+    /// Drops the admission without counting the request as admitted.
     fn revoke(self) {
         self.inner.admitted.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Drop for Pass {
+impl Drop for Admission {
     fn drop(&mut self) {
         self.inner.serving.fetch_sub(1, Ordering::Relaxed);
     }

@@ -8,6 +8,6 @@ mod layer;
 mod service;
 
 pub use builder::OverloadGuardBuilder;
-pub use guard::{Arrival, OverloadGuard, OverloadStats, Pass, Queued};
+pub use guard::{Admission, Arrival, OverloadGuard, OverloadStats, Queued};
 pub use layer::OverloadLayer;
 pub use service::{Overload, OverloadFuture};

@@ -13,7 +13,7 @@ use pin_project_lite::pin_project;
 use slidegate_http::{Problem, TraceParent};
 use tower_service::Service;
 
-use super::guard::{Arrival, Pass, Queued};
+use super::guard::{Admission, Arrival, Queued};
 use super::layer::Shared;
 use crate::answer::{Answer, Denial, respond};
 
@@ -46,9 +46,9 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let state = match (self.shared.guard.arrive(), &self.shared.sleep) {
-            (Arrival::Admitted(pass), _) => {
+            (Arrival::Admitted(admission), _) => {
                 self.shared.report(false, Duration::ZERO);
-                State::Serving { future: self.inner.call(request), pass }
+                State::Serving { future: self.inner.call(request), admission }
             }
             (Arrival::Queued(place), Some(sleep)) => {
                 // The service that is ready is used, and its clone becomes ready later.
@@ -92,7 +92,7 @@ pin_project! {
         Serving {
             #[pin]
             future: F,
-            pass: Pass,
+            admission: Admission,
         },
         /// The request is queued.
         Queued {
@@ -123,7 +123,7 @@ where
             match state.as_mut().project() {
                 StateProj::Serving { future, .. } => {
                     let result = ready!(future.poll(cx));
-                    // Drops the pass now, not when the caller drops this future.
+                    // Drops the admission now, not when the caller drops this future.
                     state.set(State::Done);
                     return Poll::Ready(result);
                 }
@@ -167,9 +167,9 @@ where
             return;
         };
         let next = match arrival {
-            Arrival::Admitted(pass) => {
+            Arrival::Admitted(admission) => {
                 shared.report(false, queued);
-                Self::Serving { future: service.call(request), pass }
+                Self::Serving { future: service.call(request), admission }
             }
             Arrival::Queued(place) => shed(&shared, &request, place.delay(), queued, &answer),
             Arrival::Shed(after) => shed(&shared, &request, after, queued, &answer),

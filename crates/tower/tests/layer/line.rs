@@ -11,11 +11,11 @@ use std::time::Duration;
 use crate::app::{behind, clock, from, limiter, send, status, with};
 use http::Response;
 use slidegate::{Clock, Limiter, ManualClock, Policy, Quota};
-use slidegate_tower::{KeyBy, RateLimitLayer, Rule, Sleep, Waiting};
+use slidegate_tower::{KeyBy, RateLimitLayer, Rule, Sleep, WaitOptions};
 use tower::ServiceExt;
 
 /// Sleeps until the clock reaches the time.
-fn waiting(clock: &ManualClock, time_max: u64) -> Waiting {
+fn waiting(clock: &ManualClock, time_max: u64) -> WaitOptions {
     let clock = clock.clone();
     let sleep = Sleep::new(move |time: Duration| {
         let (clock, until) = (clock.clone(), clock.now() + u64::try_from(time.as_nanos()).unwrap());
@@ -25,7 +25,7 @@ fn waiting(clock: &ManualClock, time_max: u64) -> Waiting {
             },
         )
     });
-    Waiting::new(Duration::from_secs(time_max), sleep)
+    WaitOptions::new(Duration::from_secs(time_max), sleep)
 }
 
 type Task = Pin<Box<dyn Future<Output = Response<String>>>>;

@@ -1,4 +1,4 @@
-//! Waiting, shadow mode, canary, candidates, observers and failures.
+//! WaitOptions, shadow mode, canary, candidates, observers and failures.
 //!
 //! What could go wrong: a wait without end; a shadow policy that denies; a canary that changes its
 //! keys; an observer or a user's function that fails a request; a failed store that fails all
@@ -14,7 +14,7 @@ use crate::remote::Remote;
 use slidegate::{FailureMode, Limiter, ManualClock, Mode, Policy, Quota};
 use slidegate_tower::{
     Count, Gate, KeyBy, Missing, Observation, Observer, RateLimitLayer, RateLimitLayerBuilder,
-    Rule, Sleep, Waiting,
+    Rule, Sleep, WaitOptions,
 };
 use tower::{Service, ServiceExt};
 
@@ -53,13 +53,13 @@ fn built(policy: slidegate::PolicyBuilder, clock: &ManualClock) -> Limiter {
     Limiter::builder(policy.build().unwrap()).clock(clock.clone()).build().unwrap()
 }
 
-fn waiting(clock: &ManualClock, time_max: u64) -> Waiting {
+fn waiting(clock: &ManualClock, time_max: u64) -> WaitOptions {
     let clock = clock.clone();
     let sleep = Sleep::new(move |time| {
         clock.advance(time);
         async {}
     });
-    Waiting::new(Duration::from_secs(time_max), sleep)
+    WaitOptions::new(Duration::from_secs(time_max), sleep)
 }
 
 fn builder(gate: Rule) -> RateLimitLayerBuilder {
@@ -96,7 +96,7 @@ async fn tokio_timers_wake_a_waiter() {
             ticking.advance(second);
         }
     });
-    let waiting = Waiting::new(Duration::from_secs(100), Sleep::tokio());
+    let waiting = WaitOptions::new(Duration::from_secs(100), Sleep::tokio());
     let gate = Rule::new(limiter("api", 1, &clock));
     let (app, service) = behind(&builder(gate).wait(waiting).build().unwrap());
     for _ in 0..3 {
@@ -139,7 +139,7 @@ async fn tiers_several_gates_and_other_algorithms_wait_too() {
 async fn waiters_are_bounded_and_a_cancelled_wait_takes_no_units() {
     let clock = clock();
     let never = Sleep::new(|_| std::future::pending());
-    let waiting = Waiting::new(Duration::from_secs(60), never).waiters_max(1);
+    let waiting = WaitOptions::new(Duration::from_secs(60), never).waiters_max(1);
     let gate = Rule::new(limiter("api", 1, &clock));
     let (_, service) = behind(&builder(gate).wait(waiting).build().unwrap());
     assert_eq!(status(&service, from("192.0.2.1")).await, 200);

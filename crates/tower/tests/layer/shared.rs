@@ -8,7 +8,7 @@ use slidegate::{Algorithm, FailureMode, Policy, PolicyBuilder, Quota};
 use slidegate_redis::{Redis, RedisLimiter};
 use slidegate_testkit::server::RedisServer;
 use slidegate_tower::{
-    Count, Gate, KeyBy, Observation, Observer, RateLimitLayer, Rule, Sleep, Waiting,
+    Count, Gate, KeyBy, Observation, Observer, RateLimitLayer, Rule, Sleep, WaitOptions,
 };
 
 use crate::app::{behind, clock, get, send, status, with};
@@ -171,7 +171,7 @@ async fn a_waiter_is_served_when_redis_has_units() {
         clock.set_clock_millis(offset).unwrap();
         std::future::ready(())
     });
-    let waiting = Waiting::new(Duration::from_secs(60), sleep);
+    let waiting = WaitOptions::new(Duration::from_secs(60), sleep);
     // The deny cache uses the clock of this machine, which does not advance.
     let limiter = redis(&server).limiter(policy.build().unwrap()).deny_cache(0).build().unwrap();
     let layer = RateLimitLayer::builder().rule(Rule::new(limiter)).wait(waiting).build().unwrap();

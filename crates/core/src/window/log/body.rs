@@ -2,7 +2,7 @@
 
 use super::code::{ShortCode, UNITS};
 use super::codes::{Codes, TURN};
-use super::wide::Wide;
+use super::wide::WideLog;
 use crate::account::Account;
 
 /// ```text
@@ -22,7 +22,7 @@ use crate::account::Account;
 pub(super) enum Body {
     Inline { len: u8, open: u16, bytes: [u8; INLINE] },
     Flat { open: u16, start: u16, end: u16, buffer: Box<[u8]> },
-    Wide(Box<Wide>),
+    Wide(Box<WideLog>),
 }
 
 pub(super) const INLINE: usize = 20;

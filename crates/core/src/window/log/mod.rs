@@ -23,7 +23,7 @@ mod wide;
 
 use self::body::Body;
 use self::code::{Code, read};
-use self::wide::Wide;
+use self::wide::WideLog;
 use super::stamp::Stamp;
 use super::{DecodeContext, Limits, NEVER, Place, QuotaStatus, TickQuota, Window};
 use crate::account::Account;
@@ -48,8 +48,11 @@ const _: () = assert!(size_of::<Log>() == 40);
 impl Window for Log {
     #[inline]
     fn new(limits: &Limits, epoch: u16) -> Self {
-        let body =
-            if limits.is_single() { Body::EMPTY } else { Body::Wide(Box::new(Wide::new(limits))) };
+        let body = if limits.is_single() {
+            Body::EMPTY
+        } else {
+            Body::Wide(Box::new(WideLog::new(limits)))
+        };
         Self { head: Stamp::new(0, epoch), span: 0, units: 0, body }
     }
 

@@ -2,7 +2,7 @@
 
 use super::body::{Body, CAPPED_MAX, FLAT_MAX};
 use super::code::Code;
-use super::wide::Wide;
+use super::wide::WideLog;
 use super::{Log, merge, size};
 use crate::account::Account;
 use crate::time::Moment;
@@ -176,7 +176,7 @@ impl Log {
             return;
         }
         // Recorded units must not be lost, so this may exceed the budget by some hundred bytes.
-        let mut wide = Wide::new(limits);
+        let mut wide = WideLog::new(limits);
         account.grow(wide.heap_bytes());
         if self.units != 0 {
             for (date, units) in self.walk() {

@@ -17,7 +17,7 @@ use crate::window::Limits;
 
 /// The entries of one key, in chunks.
 #[derive(Debug)]
-pub(super) struct Wide {
+pub(super) struct WideLog {
     chunks: VecDeque<Chunk>,
     /// The number of the front chunk since the creation of the log.
     base: u64,
@@ -39,7 +39,7 @@ pub(super) struct Wide {
 const CHUNK: usize = 4096;
 const CHUNK_FIRST: usize = 64;
 
-impl Wide {
+impl WideLog {
     /// The bytes of a wide log without its chunks: the struct, and at most eight cursors.
     const FIXED_BYTES: usize =
         size_of::<Self>() + QUOTAS_MAX * size_of::<Cursor>() + 3 * BLOCK_OVERHEAD;

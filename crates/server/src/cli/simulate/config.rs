@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use http::HeaderName;
 use slidegate::ManualClock;
-use slidegate_gate::{Ask, Caller, Decided, Gate, GateOutcome, check_all};
+use slidegate_gate::{Ask, Caller, Gate, GateDecision, GateOutcome, check_all};
 use slidegate_sim::read::{
     Extracted, Filter, LogReader, ReadCounts, Record, Timed, format_time, total_bytes,
 };
@@ -209,7 +209,7 @@ impl FileReplay {
     }
 }
 
-fn outcome(decided: &Decided) -> RuleDecision {
+fn outcome(decided: &GateDecision) -> RuleDecision {
     RuleDecision {
         denied: decided.outcome.is_rejected(),
         would_deny: decided.outcome == GateOutcome::ShadowDenied,

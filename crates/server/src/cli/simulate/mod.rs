@@ -12,7 +12,7 @@ use serde::Serialize;
 use slidegate::{Algorithm, Quota};
 use slidegate_sim::Source;
 use slidegate_sim::read::{Filter, KeyTemplate, LineOptions, LogReader, ReadCounts, total_bytes};
-use slidegate_sim::replay::{ALGORITHMS, BATCH, Contest, Replay, SINGLE_MAX};
+use slidegate_sim::replay::{ALGORITHMS, BATCH, Scenario, Replay, SINGLE_MAX};
 use slidegate_sim::report::{
     Report, Subject, config_to_html, to_html, window_to_svg, write_config_table, write_table,
 };
@@ -74,7 +74,7 @@ fn compare_algorithms(arguments: &SimulateArguments) -> Result<u8, Failure> {
         given => given.to_vec(),
     };
     let mut replay =
-        Replay::new(&contests(arguments, &subject.quotas, &algorithms)).map_err(Failure::usage)?;
+        Replay::new(&scenarios(arguments, &subject.quotas, &algorithms)).map_err(Failure::usage)?;
     let progress = Progress::new(source.progress().is_some());
     let mut batch = Vec::new();
     loop {
@@ -145,16 +145,16 @@ fn nothing_to_replay(counts: &ReadCounts) -> String {
 
 /// The limits that are simulated: those that were asked for with all algorithms, and each other limit with
 /// the first.
-fn contests(
+fn scenarios(
     arguments: &SimulateArguments,
     quotas: &[Quota],
     algorithms: &[Algorithm],
-) -> Vec<Contest> {
-    let what_if = |quota: &Quota| Contest {
+) -> Vec<Scenario> {
+    let what_if = |quota: &Quota| Scenario {
         quotas: vec![*quota],
         algorithms: algorithms.iter().take(1).copied().collect(),
     };
-    let main = Contest { quotas: quotas.to_vec(), algorithms: algorithms.to_vec() };
+    let main = Scenario { quotas: quotas.to_vec(), algorithms: algorithms.to_vec() };
     core::iter::once(main).chain(arguments.what_if.iter().map(what_if)).collect()
 }
 

@@ -5,7 +5,7 @@
 
 use slidegate_server::spec::Unit;
 use slidegate_testkit::server::{PATIENCE, poll_async};
-use slidegate_tower::{Arrival, OverloadGuard, Pass};
+use slidegate_tower::{Admission, Arrival, OverloadGuard};
 use tokio::time::timeout;
 use tonic::Code;
 use tonic_health::pb::HealthCheckRequest;
@@ -16,7 +16,7 @@ use super::grpc::{OK, ask, channel, user};
 use super::served::{Served, users};
 
 /// The only place there is.
-fn take(guard: &OverloadGuard) -> Pass {
+fn take(guard: &OverloadGuard) -> Admission {
     let Arrival::Admitted(pass) = guard.arrive() else { panic!("there is room") };
     pass
 }

@@ -12,13 +12,13 @@ use crate::unit_counter::UnitCounter;
 /// Some services block clients that keep sending after refusals, so a scope that is refused too
 /// often is stopped.
 #[derive(Debug, Default)]
-pub(crate) struct Refusals {
+pub(crate) struct RefusalCounter {
     /// `None` before the first.
     count: Option<UnitCounter>,
     stopped_until: Duration,
 }
 
-impl Refusals {
+impl RefusalCounter {
     /// Records a 429, and stops the scope if there are too many.
     pub(crate) fn note(&mut self, settings: &Settings, now: Duration) {
         let (most, window) = (settings.refusals_max, settings.refusals_window);

@@ -20,12 +20,12 @@ const ADMITTED_MAX: usize = 500;
 
 /// A limiter that takes part in a replay.
 #[derive(Debug)]
-pub(super) struct Lane {
+pub(super) struct TestedLimiter {
     pub(super) algorithm: Algorithm,
     limiter: Limiter,
     clock: ManualClock,
     /// The decisions of the current batch.
-    decided: Vec<LaneDecision>,
+    decided: Vec<TestedDecision>,
     /// What the algorithm admitted, of keys for which that differs from what the exact limiter did.
     own: Vec<Option<Box<ExactKey>>>,
     pub(super) tally: Tally,
@@ -34,13 +34,13 @@ pub(super) struct Lane {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct LaneDecision {
+struct TestedDecision {
     allowed: bool,
     /// Units that count by the algorithm, with those of this request if it was allowed.
     counted: u64,
 }
 
-/// What is known about a lane's decisions.
+/// What is known about a limiter's decisions.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tally {
     pub(super) allowed: u64,
@@ -76,7 +76,7 @@ pub(super) struct ExactDecision<'a> {
     pub(super) key: &'a ExactKey,
 }
 
-impl Lane {
+impl TestedLimiter {
     pub(super) fn new(algorithm: Algorithm, quotas: &[Quota]) -> Result<Self, Error> {
         let clock = ManualClock::new(Duration::ZERO);
         let policy = Policy::builder("simulated")
@@ -114,7 +114,7 @@ impl Lane {
                 self.limiter.check_cost(&request.fingerprint.to_le_bytes(), request.cost);
             let first = decision.quotas().first();
             let counted = first.map_or(0, |quota| quota.limit().saturating_sub(quota.remaining()));
-            self.decided.push(LaneDecision { allowed: decision.is_allowed(), counted });
+            self.decided.push(TestedDecision { allowed: decision.is_allowed(), counted });
         }
         self.tally.nanos += start.elapsed().as_nanos();
     }
@@ -128,7 +128,7 @@ impl Lane {
         quotas: &[TickQuota],
         slot: &KeySlot,
     ) -> bool {
-        let LaneDecision { allowed, counted } = self.decided[place];
+        let TestedDecision { allowed, counted } = self.decided[place];
         let cost = request.cost.get();
         let tally = &mut self.tally;
         match (allowed, exact.allowed) {

@@ -9,7 +9,7 @@ fn seconds(seconds: u64) -> Duration {
 #[test]
 fn too_many_refusals_stop_the_scope_and_reset_the_count() {
     let settings = Settings::builder().refusals(3, seconds(60)).build().unwrap();
-    let mut refusals = Refusals::default();
+    let mut refusals = RefusalCounter::default();
     for at in [0, 50, 61] {
         refusals.note(&settings, seconds(at));
         assert_eq!(refusals.stop(seconds(at)), Duration::ZERO, "the first is too old");
@@ -24,7 +24,7 @@ fn too_many_refusals_stop_the_scope_and_reset_the_count() {
 #[test]
 fn one_refusal_can_stop_the_scope() {
     let settings = Settings::builder().refusals(1, seconds(5)).build().unwrap();
-    let mut refusals = Refusals::default();
+    let mut refusals = RefusalCounter::default();
     refusals.note(&settings, seconds(7));
     assert_eq!(refusals.stop(seconds(7)), seconds(5));
 }
