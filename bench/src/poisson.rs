@@ -30,7 +30,7 @@ impl Poisson {
             let normal = radius * (TAU * random.unit()).cos();
             return to_whole(self.mean + normal * self.mean.sqrt());
         }
-        // Knuth's way: multiply uniform numbers until the product drops below e^-mean.
+        // Knuth's algorithm: multiply uniform numbers until the product drops below e^-mean.
         let mut arrivals = 0;
         let mut product = random.unit();
         while product > self.none {

@@ -61,7 +61,7 @@ pub(super) async fn memory(server: &RedisServer, entries: &[u64]) -> Result<Vec<
 /// Keys whose bytes are averaged.
 const KEYS: u32 = 20;
 
-/// Of twelve characters, as users' names may be: what a key takes depends on it.
+/// Twelve characters, as in a user name. The bytes of a key depend on the length of its name.
 fn name(user: u32) -> String {
     format!("user:{user:07}")
 }

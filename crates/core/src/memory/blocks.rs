@@ -138,8 +138,9 @@ impl<W: Window> Shard<W> {
         let end = self.cold.blocks.end(request.fingerprint)?;
         let request = self.with_clamped_time(request);
         let left = end.checked_sub(request.moment.now).filter(|left| *left > 0)?;
-        let looked =
-            self.with_slot(request.fingerprint, shared, |shard| shard.look_at(&request, shared));
+        let looked = self.with_slot(request.fingerprint, shared, |shard| {
+            shard.peek_ignoring_blocks(&request, shared)
+        });
         Some(looked.into_blocked_for(shared.scale.nanos(left)))
     }
 

@@ -28,12 +28,12 @@ use crate::window::{Limits, Window};
 #[non_exhaustive]
 pub enum OnFull {
     /// The overflow sketch decides. It can only over-count: no key gets more than the limit, and a
-    /// few get less. Keys that are in the table stay.
+    /// few get less. Keys in the table are not affected.
     #[default]
     Overflow,
-    /// It replaces another key: of the eight keys next to its slot, the one whose units expire first,
-    /// which is the one that was admitted longest ago. The overflow sketch counts the units of the
-    /// replaced key, so they still count when that key returns.
+    /// The new key replaces another one: of the eight keys next to its slot, the key whose units expire
+    /// first. For most algorithms, that is the key that was admitted longest ago. The units of the
+    /// replaced key move into the overflow sketch, so they still count when that key returns.
     Lru,
     /// The request is denied, with a `retry_after` of the longest window.
     Deny,
@@ -83,8 +83,9 @@ impl Shared {
         self.longest.get()
     }
 
-    /// Returns the budget of a shard for records of resets, and for blocks: a quarter of a sketch's.
-    /// For all shards this is a sixteenth of the memory limit, or less with several quotas.
+    /// Returns the budget of a shard for its records of resets, and the same for those of blocks. It is
+    /// a quarter of the bytes of a sketch: over all shards, a sixteenth of the memory limit, or less
+    /// with several quotas.
     pub(super) fn note_budget(&self) -> NoteBudget<'_> {
         let bytes_max = self.sketch_bytes.load(Ordering::Relaxed) / 4;
         NoteBudget { bytes_max, account: &self.account }
@@ -92,15 +93,15 @@ impl Shared {
 
     /// Returns `true` if the policy or one of its tiers has a longer window than `limits`.
     ///
-    /// [`Window::advance`] drops entries that `limits` no longer counts but the longer window may
-    /// still count. Reads therefore advance a copy; debts and refunds skip it.
+    /// [`Window::advance`] would drop entries that `limits` no longer counts, but that the longer window
+    /// may still count. Reads therefore advance a copy. Charges and refunds do not advance.
     pub(super) fn has_longer(&self, limits: &Limits) -> bool {
         limits.longest() < self.longest()
     }
 }
 
-/// Measures how long a lock is held. Used for growth, sweeps, eviction and snapshots only: two readings
-/// of the clock take longer than an ordinary check.
+/// Measures how long a lock is held. It is used only for growth, sweeps, eviction and snapshots, because
+/// two readings of the clock take longer than an ordinary check.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LockTimer(Instant);
 
@@ -142,7 +143,7 @@ pub(super) struct Shard<W> {
     pub(super) sweep_at: usize,
     /// The tick before which a sweep cannot drop a key.
     pub(super) idle: IdleBound,
-    /// `true` while the table shrinks, step by step.
+    /// Whether the table is shrinking, which takes several steps.
     pub(super) is_shrinking: bool,
     /// The last epoch given to a new key.
     pub(super) last_epoch: u16,
@@ -200,8 +201,8 @@ impl<W: Window> Shard<W> {
         moment: Moment,
         shared: &Shared,
     ) -> Decision {
-        // `date` may go back by a tick. That is valid: a log whose last entry is later does not use its
-        // fast path.
+        // Only `now` is compared. `date` may be a tick earlier than before, which is valid: a log whose
+        // last entry is later than `date` does not use its fast path.
         if moment.now < self.latest.now {
             return self.check_one_slowly(fingerprint, moment, shared);
         }
@@ -279,11 +280,17 @@ impl<W: Window> Shard<W> {
         if let Some(denial) = self.blocked_denial(request, shared) {
             return denial;
         }
-        self.with_slot(request.fingerprint, shared, |shard| shard.look_at(request, shared))
+        self.with_slot(request.fingerprint, shared, |shard| {
+            shard.peek_ignoring_blocks(request, shared)
+        })
     }
 
     /// Decides without taking units, and ignores blocks.
-    pub(super) fn look_at(&mut self, request: &Request<'_>, shared: &Shared) -> Decision {
+    pub(super) fn peek_ignoring_blocks(
+        &mut self,
+        request: &Request<'_>,
+        shared: &Shared,
+    ) -> Decision {
         let request = self.with_clamped_time(request);
         match self.slots.find(request.fingerprint) {
             Some(at) => look(self.slots.window(at), &request, shared, |window| {
@@ -364,8 +371,7 @@ impl<W: Window> Shard<W> {
     ) -> u64 {
         let Request { fingerprint, limits, cost, .. } = *request;
         let now = self.clamp_time(request.moment).now;
-        // Units of waiters are not used yet, also those of waiters that are due, so they cannot be
-        // forgiven.
+        // Waiters have not used their units yet, even if they are due. So their units are not forgiven.
         self.set_aside(fingerprint, WaiterSelection::ALL, shared);
         let given = self.window_to_reduce(request, shared).map_or(0, |window| {
             let oldest = (now + 1).saturating_sub(limits.longest());
@@ -379,8 +385,8 @@ impl<W: Window> Shard<W> {
         given
     }
 
-    /// Returns a key's window. Advances it to now, unless that would drop entries that another tier
-    /// still counts.
+    /// Returns the window of a key whose units are about to be refunded. Advances it to now, unless that
+    /// would drop entries that another tier still counts.
     fn window_to_reduce(&mut self, request: &Request<'_>, shared: &Shared) -> Option<&mut W> {
         let at = self.slots.find(request.fingerprint)?;
         let window = self.slots.window(at);
@@ -473,12 +479,12 @@ impl<W: Window> Shard<W> {
             return denial;
         }
         if self.end_block_in_time(request.fingerprint, shared) {
-            // The slot of the key has its fingerprint again.
+            // A blocked key is stored under another fingerprint. Now it is found under its own again.
             return self.check(request, shared);
         }
         let possible = request.limits.quotas().iter().all(|quota| request.cost <= quota.limit);
         if !possible {
-            return self.look_at(request, shared);
+            return self.peek_ignoring_blocks(request, shared);
         }
         self.sweep_for_new(SWEEP_FOR_NEW, shared);
         let Some(at) = self.place_key(request, shared) else {

@@ -42,7 +42,7 @@ pub(super) struct Meter<'d> {
     pub(super) counts: ConfigCow<'d, HitCounts, Arc<HitCounts>>,
     pub(super) key: KeyBytes,
     pub(super) hits: Hits,
-    /// The gates for the grace of a look.
+    /// The gates that count peeks allowed by `look_grace`.
     pub(super) units: &'d UnitGates,
     /// The decision.
     pub(super) limit_status: LimitStatus,
@@ -104,7 +104,7 @@ impl Meter<'_> {
             LimitStatus { is_over, remaining, charged, until: wait, decision: Some(decision) };
     }
 
-    /// Takes the one look of this key and window that is allowed although the limit is used up.
+    /// Takes the one peek per key and window that `look_grace` allows although the limit is used up.
     /// Returns `false` if it was taken already.
     pub(super) async fn take_grace(&self, caller: Caller<'_>) -> bool {
         let Ok(gate) = self.units.gate(1, self.unit) else { return false };
@@ -113,7 +113,7 @@ impl Meter<'_> {
         decided.decision.is_allowed() && !decided.decision.is_degraded()
     }
 
-    /// Records that the store did not reply to a look.
+    /// Records that the store did not reply to a peek.
     pub(super) fn unanswered(&mut self) {
         match self.failure_mode {
             EnvoyFailureMode::Deny => self.closed(),

@@ -7,8 +7,8 @@
 //!   [`charge_all`](crate::config::EnvoySettings::charge_all) charges as the reference service
 //!   does.
 //! * A denied request is not recorded, so its `retry-after` is exact and does not grow.
-//! * A look (`hits_addend` 0) is over the limit if no unit is left, unless
-//!   [`look_grace`](crate::config::EnvoySettings::look_grace) lets one pass.
+//! * A request with `hits_addend` 0 only peeks. It is over the limit if no unit is left, unless
+//!   [`look_grace`](crate::config::EnvoySettings::look_grace) allows one.
 //! * The windows are as long as those of the reference service, and start at any time.
 
 mod answer;

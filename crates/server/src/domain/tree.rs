@@ -1,4 +1,4 @@
-//! The levels of a domain, compiled for matching.
+//! The descriptor tree of a domain, compiled for matching.
 
 use std::collections::HashMap;
 
@@ -18,30 +18,30 @@ pub(super) struct TreeLevel {
     names: LevelNames,
 }
 
-/// The names of the descriptors of one level, to find the match of an entry.
+/// An index of the descriptors of one level, to find the one that an entry of a request matches.
 #[derive(Debug, Default)]
 pub(crate) struct LevelNames {
-    /// By `key_value`, or `key` alone.
+    /// The positions of all descriptors, by `key_value`, or by `key` if they have no value.
     by_name: HashMap<Box<str>, usize>,
-    /// In the order of the file.
+    /// The descriptors with a `*` in their value, in the order of the file.
     wildcards: Vec<(Pattern, usize)>,
 }
 
 /// One descriptor of the configuration.
 #[derive(Debug)]
 pub(super) struct TreeNode {
-    /// `key_value`, or `key` alone.
+    /// `key_value`, or `key` if it has no value.
     name: Box<str>,
     pub(super) rule: Option<Rule>,
-    /// Whether all values that match its pattern share one count.
+    /// Whether all values that match its pattern share one count (`share_threshold`).
     shares: bool,
     value_to_metric: bool,
-    /// How the series of its rule is named.
+    /// How the statistics of its rule are named.
     naming: Naming,
     below: TreeLevel,
 }
 
-/// How an entry matched a descriptor of the configuration.
+/// How an entry of a request matched a descriptor of the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MatchKind {
     /// By key and value.
@@ -52,23 +52,23 @@ pub(crate) enum MatchKind {
     Key,
 }
 
-/// One level on the path through the tree.
+/// One step on the path through the tree: the node that an entry matched, and how.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TreeStep<'d> {
     node: &'d TreeNode,
     kind: MatchKind,
 }
 
-/// How the series of a limit is named.
+/// How the statistics of a limit are named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Naming {
-    /// As configured.
+    /// By the keys and values of the configuration.
     Configured,
-    /// By the values of the levels that request it.
+    /// The same, with the values of the request at levels with `value_to_metric`.
     Values,
-    /// By every value of the request, including empty ones.
+    /// By all values of the request, including empty ones (`detailed_metric`).
     Detailed,
-    /// By every value of the request, or the pattern if values share a count.
+    /// The same, with the pattern where values share a count.
     DetailedShared,
 }
 
@@ -79,8 +79,9 @@ pub(super) struct Builder<'a, 'p> {
 }
 
 impl TreeLevel {
-    /// Returns the end of a descriptor's path, if every entry matches a node. Once a node matched,
-    /// no other is tried. `visit` is called for each step.
+    /// Follows the entries of a request down the tree, and calls `visit` for each step. Returns the
+    /// last node, or `None` if an entry matches no node. There is no backtracking: if the next entry
+    /// does not match below a node, no other node is tried.
     pub(super) fn walk<'d>(
         &'d self,
         entries: &[Entry<'_>],
@@ -145,12 +146,12 @@ impl LevelNames {
 }
 
 impl TreeStep<'_> {
-    /// Returns the value by which the entry is counted: its own, or the pattern.
+    /// Returns the value by which the entry is counted: its own, or the pattern if values share a count.
     pub(super) fn counted<'a>(&'a self, entry: &Entry<'a>) -> &'a str {
         if self.shares() { self.node.value_of(entry) } else { entry.value }
     }
 
-    /// Adds the level to the name of a series.
+    /// Appends this level to the name of the statistics.
     pub(super) fn name_series(&self, entry: &Entry<'_>, naming: Naming, label: &mut String) {
         let value = match (self.kind, naming) {
             _ if self.shares() => self.node.value_of(entry),
@@ -167,15 +168,15 @@ impl TreeStep<'_> {
         }
     }
 
-    /// Returns `true` if the pattern is counted, not the value.
+    /// Returns `true` if all values that match the pattern share one count.
     pub(super) fn shares(&self) -> bool {
         self.kind == MatchKind::Wildcard && self.node.shares
     }
 }
 
 impl TreeNode {
-    /// Returns how the series of its rule is named, depending on whether patterns are counted on
-    /// the path.
+    /// Returns how the statistics of its rule are named. `shares` is set if values share a count
+    /// anywhere on the path.
     pub(super) fn naming(&self, shares: bool) -> Naming {
         match self.naming {
             Naming::Detailed if shares => Naming::DetailedShared,
@@ -183,7 +184,7 @@ impl TreeNode {
         }
     }
 
-    /// Returns the configured value, for a matching entry.
+    /// Returns the value part of the node's name. The entry must match the node.
     fn value_of(&self, entry: &Entry<'_>) -> &str {
         let rest = self.name.strip_prefix(entry.key);
         rest.and_then(|rest| rest.strip_prefix('_')).unwrap_or(&self.name)
@@ -191,8 +192,8 @@ impl TreeNode {
 }
 
 impl Builder<'_, '_> {
-    /// Compiles one level and all below. `label` names the levels above. `by_values` is set if one
-    /// of them puts values of requests into the names of series.
+    /// Compiles one level and all levels below it. `label` names the levels above it. `by_values` is
+    /// set if one of those has `value_to_metric`.
     pub(super) fn level(
         &mut self,
         specs: &[DescriptorSpec],
@@ -240,12 +241,12 @@ impl Builder<'_, '_> {
     }
 }
 
-/// Returns `key_value`, or `key` alone. Two pairs can have the same name, as in the reference
-/// service.
+/// Returns `key_value`, or `key` if there is no value. As in the reference service, two different
+/// pairs can have the same name: `a` with `b_c`, and `a_b` with `c`.
 fn name(spec: &DescriptorSpec, label: &str) -> Result<String, Error> {
     let DescriptorSpec { key, value, .. } = spec;
     if key.is_empty() {
-        return Err(wrong(format!("{label}: empty key of a descriptor: set one")));
+        return Err(wrong(format!("{label}: a descriptor has an empty key: set one")));
     }
     let value = value.as_deref().unwrap_or_default();
     if let Some(long) = [key.as_str(), value].into_iter().find(|text| text.len() > TEXT_MAX) {

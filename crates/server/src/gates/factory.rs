@@ -63,7 +63,7 @@ impl GateSettings {
     }
 }
 
-/// A gate of every unit in a domain's store, for limits that requests bring along.
+/// One gate per unit in a domain's store, for limits that requests carry.
 #[derive(Debug)]
 pub struct UnitGates {
     /// In the order of [`Unit::ALL`].
@@ -158,7 +158,7 @@ impl<'a> GateFactory<'a> {
         Ok(gate)
     }
 
-    /// Makes a gate of every unit, for limits that requests bring along.
+    /// Creates one gate per unit, for limits that requests carry.
     ///
     /// # Errors
     ///

@@ -139,7 +139,7 @@ impl Reloader {
         }
     }
 
-    /// Looks at the files once. `seen` is what the last look found, and how often.
+    /// Reads the stamps of the files once. `seen` has the stamps of the last time, and how often they were the same.
     fn poll(&self, seen: Option<(Stamps, u32)>) -> FilePoll {
         let mut watched = self.watched.lock();
         let Some(stamps) = watched.poll() else { return FilePoll::Wait(None) };
@@ -167,7 +167,7 @@ impl Reloader {
     }
 }
 
-/// What a look at the files found.
+/// The result of reading the stamps of the files once.
 enum FilePoll {
     /// They have new contents and are left alone.
     Changed,

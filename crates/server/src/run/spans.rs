@@ -81,7 +81,7 @@ impl Spans {
 
     /// Sends what is left, for a moment; blocks.
     pub fn end(&self) {
-        // Who does not take the last spans in time does not get them.
+        // A collector that does not accept the last spans in time does not get them.
         let _ = self.provider.shutdown_with_timeout(LAST);
     }
 

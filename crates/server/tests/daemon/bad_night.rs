@@ -103,7 +103,7 @@ fn service() -> SocketAddr {
     address
 }
 
-/// Ports that were free a moment ago, so that a daemon can be started again where it was.
+/// Ports that were free a moment ago, so that a daemon can be restarted on the same ports.
 fn ports<const COUNT: usize>() -> [u16; COUNT] {
     let listeners = [(); COUNT].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     listeners.map(|listener| listener.local_addr().unwrap().port())
@@ -216,7 +216,7 @@ impl Night {
         night
     }
 
-    /// Starts the daemon where it was, with files of at most 16 KiB and 220 descriptors.
+    /// Restarts the daemon on the same ports, with files of at most 16 KiB and 220 file descriptors.
     fn daemon(&self) -> Daemon {
         let mut shell = Command::new("sh");
         // A file that grows beyond the limit is an error then, and not the end of the process.

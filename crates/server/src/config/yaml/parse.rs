@@ -211,7 +211,7 @@ fn too_deep(span: Span) -> Fault {
     Fault { span, message: format!("nested deeper than {DEPTH_MAX} levels: use fewer levels") }
 }
 
-/// A map with what its `<<` bring along; its own keys are stronger.
+/// A map with the keys that its `<<` merge into it. Its own keys take precedence.
 fn merged(kind: Shape, span: Span) -> Result<Shape, Fault> {
     let Shape::Map(entries) = kind else { return Ok(kind) };
     let is_merge = |entry: &MapEntry| entry.key.text == "<<" && entry.key.style == Style::Plain;

@@ -152,7 +152,7 @@ fn negative_hits_give_back_and_always_pass() {
     assert_eq!(remaining(&house.ask(vec![back(None)])), [4]);
     assert_eq!(remaining(&house.ask(vec![back(Some(0))])), [4]);
     assert_eq!(remaining(&house.ask(vec![back(Some(u64::MAX))])), [5]);
-    // It passes also where nothing passes, and where nothing is left.
+    // It is allowed with a limit of zero too, and when no unit is left.
     let banned = Descriptor { is_negative_hits: true, ..descriptor(&[("banned", "x")]) };
     assert_eq!(house.ask(vec![banned]).overall, Code::Ok);
     let plan = house.engine.plan();

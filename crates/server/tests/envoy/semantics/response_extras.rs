@@ -15,7 +15,7 @@ fn an_unknown_domain_passes_and_is_counted() {
     assert_eq!((response.overall, response.statuses.len()), (Code::Ok, 2));
     assert!(response.statuses.iter().all(|status| status.limit.is_none()));
     assert_eq!(house.engine.plan().domains().statistics().domain_not_found.get(), 1);
-    // A limit that the request brings along needs the domain.
+    // A limit in the request needs a configured domain.
     let brought = Descriptor {
         limit: Some(Override { requests: 0, unit: Unit::Day }),
         ..descriptor(&[("user", "a")])

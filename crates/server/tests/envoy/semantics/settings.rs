@@ -111,7 +111,7 @@ fn long_texts_and_many_entries_are_decided_and_never_errors() {
     let request =
         LimitRequest { domain: &long, descriptors: vec![descriptor(&[])], hits_addend: 1 };
     assert_eq!(house.try_ask(&request).unwrap().overall, Code::Ok);
-    // A limit that the request brings along applies to any descriptor.
+    // A limit in the request applies to any descriptor.
     let limit = Some(Override { requests: 1, unit: Unit::Minute });
     let own = || Descriptor { limit, ..descriptor(&[("user", &long), (&long, &other)]) };
     assert_eq!(house.ask(vec![own()]).overall, Code::Ok);

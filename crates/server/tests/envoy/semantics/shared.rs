@@ -71,7 +71,7 @@ async fn two_daemons_share_the_counts_of_descriptors() {
     let back = Descriptor { is_negative_hits: true, ..hits(&[("user", "a")], 2) };
     let given = ask(&one, &options, vec![back]).await;
     assert_eq!((given.overall, remaining(&given)), (Code::Ok, vec![3]));
-    // A limit that comes with the request meets the same count.
+    // A limit in the request uses the same count.
     let brought =
         Descriptor { limit: Some(Override { requests: 100, unit: Unit::Hour }), ..user() };
     assert_eq!(remaining(&ask(&two, &options, vec![brought]).await), [97]);
