@@ -81,7 +81,7 @@ impl From<Outcome> for Flags {
     }
 }
 
-/// Whether the request may go on.
+/// Whether a request is allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// The request may go on; its cost was taken.
@@ -191,18 +191,18 @@ impl Decision {
         Self { quotas, receipt, flags: outcome.into(), degraded: None }
     }
 
-    /// Whether the request may go on. In shadow mode this is always so.
+    /// Returns `true` if the request is allowed. In shadow mode, every request is.
     #[inline]
     pub fn is_allowed(&self) -> bool {
         !self.flags.has(Flags::DENIED)
     }
 
-    /// Allow or deny.
+    /// Returns whether the request is allowed or denied.
     pub fn outcome(&self) -> Outcome {
         if self.is_allowed() { Outcome::Allow } else { Outcome::Deny }
     }
 
-    /// Whether a policy in shadow mode would have denied this.
+    /// Returns `true` if the policy is in shadow mode and would have denied the request.
     pub fn is_shadow_denied(&self) -> bool {
         self.flags.has(Flags::SHADOW_DENIED)
     }
@@ -233,7 +233,7 @@ impl Decision {
         self.quotas.as_slice()
     }
 
-    /// Units left in the tightest quota, after this request if it was allowed.
+    /// Returns the units left in the tightest quota, after this request if it was allowed.
     pub fn remaining(&self) -> u64 {
         self.quotas().iter().map(QuotaDecision::remaining).min().unwrap_or(0)
     }
@@ -247,19 +247,19 @@ impl Decision {
         waits.max().unwrap_or(RetryAfter::Now)
     }
 
-    /// How long until more units become available in the tightest quota.
+    /// Returns the time until more units become available in the tightest quota.
     pub fn reset_after(&self) -> Duration {
         self.tightest().map_or(Duration::ZERO, QuotaDecision::reset_after)
     }
 
-    /// The quota with the fewest units left; of several, the one that frees units last.
+    /// Returns the quota with the fewest units left; of several, the one that frees units last.
     pub fn tightest(&self) -> Option<&QuotaDecision> {
         self.quotas()
             .iter()
             .min_by_key(|quota| (quota.remaining, core::cmp::Reverse(quota.reset_after)))
     }
 
-    /// The receipt of an allowed check, to refund or settle it.
+    /// Returns the receipt of an allowed check, to refund or settle it.
     pub fn into_receipt(self) -> Option<Receipt> {
         self.receipt
     }
@@ -269,7 +269,7 @@ impl Decision {
         self.receipt.take()
     }
 
-    /// Adds units that were returned to what remains in every quota.
+    /// Adds refunded units to the remaining units of every quota.
     pub fn return_units(&mut self, units: u64) {
         for quota in self.quotas.as_mut_slice() {
             quota.remaining = quota.remaining.saturating_add(units).min(quota.limit);
@@ -309,14 +309,14 @@ impl Decision {
         self
     }
 
-    /// Denied together with others, though its own quotas would have allowed it.
+    /// Turns the decision into a denial, because another check of the same request was denied.
     pub fn into_denied(mut self) -> Self {
         self.flags.add(Flags::DENIED);
         self.receipt = None;
         self
     }
 
-    /// The receipt of an allowed check, to look at.
+    /// Returns a reference to the receipt of an allowed check.
     pub fn receipt(&self) -> Option<&Receipt> {
         self.receipt.as_ref()
     }
@@ -363,8 +363,8 @@ impl QuotaDecision {
         Self { limit, remaining, retry_after: retry, reset_after: reset }
     }
 
-    /// The same when `age` has passed and nothing else has happened: every wait is shorter by it, but
-    /// not below zero.
+    /// Returns the status after `age` has passed without other requests: every wait is shorter by it,
+    /// but not below zero.
     #[inline]
     #[must_use]
     pub fn aged(&self, age: Duration) -> Self {
@@ -381,7 +381,7 @@ impl QuotaDecision {
         self.limit
     }
 
-    /// Units left, after this request if it was allowed.
+    /// Returns the units left, after this request if it was allowed.
     pub fn remaining(&self) -> u64 {
         self.remaining
     }
@@ -394,7 +394,7 @@ impl QuotaDecision {
         }
     }
 
-    /// How long until more units become available; zero when all are.
+    /// Returns the time until more units become available, or zero if all are available.
     pub fn reset_after(&self) -> Duration {
         Duration::from_nanos(self.reset_after)
     }

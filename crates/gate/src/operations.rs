@@ -140,11 +140,11 @@ impl Gate {
         Ok(self.store.reset(key).await? || local)
     }
 
-    /// Denies every check and wait of a key for a time, instead of an earlier block.
+    /// Denies every check and wait of a key for a time. It replaces an earlier block.
     ///
     /// # Errors
     ///
-    /// Returns an error if the store did not answer or has no room for the block.
+    /// Returns an error if the store did not reply or has no space for the block.
     pub async fn block(&self, key: &[u8], time: Duration) -> Result<(), Error> {
         self.store.block(key, time).await?;
         match &self.local {
@@ -157,7 +157,7 @@ impl Gate {
     ///
     /// # Errors
     ///
-    /// Returns an error if the store did not answer.
+    /// Returns an error if the store did not reply.
     pub async fn unblock(&self, key: &[u8]) -> Result<bool, Error> {
         let local = self.local.as_ref().is_some_and(|local| local.limiter.unblock(key));
         Ok(self.store.unblock(key).await? || local)

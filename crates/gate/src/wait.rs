@@ -15,9 +15,9 @@ use crate::all::{Ask, take};
 /// bounded.
 ///
 /// A store in memory with the log or GCRA serves requests in order of arrival, and refunded units
-/// move the queue up. A store in Redis serves the requests of one process in order. With several gates, a request waits in the queue of the gate with the longest
-/// wait, and then takes from the others. If one of them denies, the request refunds the units and
-/// waits for that gate. With other stores and algorithms, a request is checked again after its
+/// move the queue up. A store in Redis serves the requests of one process in order. With several
+/// gates, a request waits in the queue of the gate with the longest wait, and then takes from the
+/// others. If one of them denies, the request refunds the units and waits for that gate. With other stores and algorithms, a request is checked again after its
 /// `retry_after`.
 ///
 /// A request that would have to wait longer than `time_max`, or that finds `waiters_max` others

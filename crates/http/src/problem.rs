@@ -94,7 +94,7 @@ impl Problem {
         self
     }
 
-    /// Names the trace that this request belongs to; cut to 128 bytes.
+    /// Sets the id of the trace that this request belongs to. Longer ids are cut to 128 bytes.
     #[must_use]
     pub fn trace_id(mut self, id: &str) -> Self {
         let mut end = id.len().min(TRACE_ID_MAX);
@@ -105,22 +105,22 @@ impl Problem {
         self
     }
 
-    /// The cause.
+    /// Returns the cause.
     pub fn kind(&self) -> ProblemKind {
         self.kind
     }
 
-    /// The status of the response.
+    /// Returns the status of the response.
     pub fn status(&self) -> StatusCode {
         self.kind.text().status
     }
 
-    /// The names of the policies that denied, as in the `RateLimit` field.
+    /// Returns the names of the policies that denied, as in the `RateLimit` field.
     pub fn violated_policies(&self) -> &[String] {
         &self.violated
     }
 
-    /// The body.
+    /// Returns the body.
     pub fn body(&self, body: Body) -> String {
         let (object, kind) = (Object::new(), self.kind.text());
         let mut object = match body {
@@ -143,7 +143,7 @@ impl Problem {
         object.finish()
     }
 
-    /// The whole response: status, body, content type, `Cache-Control: no-store`, and `Retry-After`
+    /// Returns the whole response: status, body, content type, `Cache-Control: no-store`, and `Retry-After`
     /// if the wait is known. [`Fields`](crate::Fields) adds the status of the quotas.
     pub fn response(&self, body: Body) -> Response<String> {
         let mut response = Response::new(self.body(body));
@@ -195,7 +195,7 @@ impl ProblemKind {
 }
 
 impl Body {
-    /// The value of `Content-Type`.
+    /// Returns the value of `Content-Type`.
     pub fn content_type(self) -> HeaderValue {
         HeaderValue::from_static(match self {
             Self::Problem => "application/problem+json",

@@ -31,13 +31,13 @@ const LOST_MAX: usize = 16;
 /// The longest frame that is read: far more than a step writes.
 const FRAME_MAX: u64 = 1 << 30;
 
-/// What a snapshot brought back.
+/// The result of restoring a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct RestoreReport {
-    /// Keys in the table again.
+    /// Keys that were restored into the table.
     pub keys: u64,
-    /// Keys that found no room and went into the overflow sketch.
+    /// Keys that did not fit. Their usage is in the overflow sketch.
     pub dropped: u64,
 }
 

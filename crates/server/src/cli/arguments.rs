@@ -39,7 +39,7 @@ pub(super) enum Command {
     /// Check a request with a running daemon, and take its units if it is allowed.
     #[command(before_long_help = help::CHECK_EXAMPLES)]
     Check(CheckArguments),
-    /// Look after the keys in Redis.
+    /// Find and remove unused keys in Redis.
     #[command(subcommand, before_long_help = help::REDIS_EXAMPLES)]
     Redis(RedisCommand),
     /// Replay access logs or generated traffic, and compare what the algorithms would have decided.
@@ -118,10 +118,10 @@ pub(super) enum ConfigCommand {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum RedisCommand {
-    /// Find keys of policies that are not configured any more, and remove them with --remove.
+    /// Find keys of policies that are no longer configured, and remove them with --remove.
     ///
     /// Such keys expire by themselves when their windows have passed. Name the configuration of every
-    /// process that uses the same prefix: keys of policies that only another one has count as orphans.
+    /// process that uses the same prefix: keys of policies in none of them are orphans.
     Sweep(SweepArguments),
 }
 
@@ -129,10 +129,10 @@ pub(super) enum RedisCommand {
 pub(super) struct SweepArguments {
     #[command(flatten)]
     pub(super) load: LoadArguments,
-    /// The store, if not all stores in Redis.
+    /// Examine only this store. By default, all stores in Redis are examined.
     #[arg(long, value_name = "NAME")]
     pub(super) store: Option<String>,
-    /// Remove the keys; without this, they are only counted.
+    /// Remove the keys. By default, they are only counted.
     #[arg(long)]
     pub(super) remove: bool,
     /// The maximum number of keys examined per second.
@@ -207,7 +207,7 @@ pub(super) struct CheckArguments {
         env = "SLIDEGATE_ADDRESS"
     )]
     pub(super) address: String,
-    /// A file with the token to send, if the daemon wants one.
+    /// A file with the token to send, if the daemon requires one.
     #[arg(long, value_name = "PATH")]
     pub(super) token_file: Option<PathBuf>,
     /// Print the reply as JSON.

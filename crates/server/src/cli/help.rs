@@ -8,10 +8,10 @@ Examples:
   slidegate                                   serve an example policy on loopback
   slidegate serve --config limits.yaml        serve your policies
   slidegate serve --config /srv/ratelimit     serve a directory of envoyproxy/ratelimit
-  slidegate config check limits.yaml          report all errors of a file
+  slidegate config check limits.yaml          report all errors in a file
   slidegate check api alice --cost 5          check a request with a running daemon
   slidegate simulate access.log --quota 10/minute --key client
-                                              see what a limit would have done
+                                              see what a limit would have denied
   slidegate bench http://127.0.0.1:8080 --policy api --quota 100/minute --rate 1000
                                               measure a limiter, and count its wrong decisions
 ";
@@ -87,9 +87,9 @@ Ctrl-C ends the run and prints what was measured so far. The exit code is 1 if a
 
 pub(super) const EXIT_CODES: &str = "\
 Exit codes:
-  0   all is well; `check`: allowed
-  1   something failed; `check`: denied
-  2   the command line makes no sense
+  0   success; `check`: allowed
+  1   failure; `check`: denied
+  2   invalid command line
   69  the daemon or the store could not be reached
-  78  the configuration is wrong
+  78  invalid configuration
 ";

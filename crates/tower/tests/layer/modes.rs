@@ -1,4 +1,4 @@
-//! WaitOptions, shadow mode, canary, candidates, observers and failures.
+//! Waiting, shadow mode, canary, candidates, observers and failures.
 //!
 //! What could go wrong: a wait without end; a shadow policy that denies; a canary that changes its
 //! keys; an observer or a user's function that fails a request; a failed store that fails all

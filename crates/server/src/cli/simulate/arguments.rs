@@ -11,7 +11,7 @@ use slidegate_sim::read::{KeyTemplate, LinePattern, LogFormat};
 /// The arguments of `simulate`.
 #[derive(Debug, Clone, Args)]
 pub(in crate::cli) struct SimulateArguments {
-    /// Access logs or traces, compressed with gzip or zstd or not. Patterns such as `logs/*.gz` work too;
+    /// Access logs or traces, plain or compressed with gzip or zstd. Patterns such as `logs/*.gz` work too;
     /// `-` is standard input.
     #[arg(value_name = "FILE")]
     pub(super) files: Vec<String>,
@@ -22,7 +22,7 @@ pub(in crate::cli) struct SimulateArguments {
     /// in braces. Default: client, or the group `key` of --pattern.
     #[arg(long, value_name = "KEY", value_parser = KeyTemplate::parse)]
     pub(super) key: Option<KeyTemplate>,
-    /// Makes requests up instead of reading files: a pattern with parameters, such as
+    /// Generate requests instead of reading files: a pattern with parameters, such as
     /// poisson:requests=1000000,keys=1000,rate=500,zipf=1.1,seed=7.
     #[arg(long, value_name = "PATTERN", conflicts_with = "files")]
     pub(super) traffic: Option<String>,
@@ -32,7 +32,7 @@ pub(in crate::cli) struct SimulateArguments {
     /// Other limits to try with the first algorithm: 50/minute,100/minute.
     #[arg(long, value_name = "QUOTA", value_parser = parse_quota, value_delimiter = ',')]
     pub(super) what_if: Vec<Quota>,
-    /// Replays the logs through all rules of a configuration file of the daemon, instead of --quota. Several
+    /// Replay the logs through all rules of a configuration file of the daemon, instead of --quota. Several
     /// files of one configuration are separated by commas.
     #[arg(
         long,
@@ -44,8 +44,8 @@ pub(in crate::cli) struct SimulateArguments {
     /// A second configuration file, to compare with that of --config.
     #[arg(long, value_name = "FILE", value_delimiter = ',', requires = "config")]
     pub(super) compare: Vec<PathBuf>,
-    /// Finds the smallest limit per window of --quota that denies at most a share of the requests or of the
-    /// keys: requests=0.1%, keys=1%. Prints the configuration for it.
+    /// Find the smallest limit per window of --quota that denies at most a share of the requests or of the
+    /// keys: requests=0.1%, keys=1%. Print a configuration with it.
     #[arg(long, value_name = "GOAL", value_parser = parse_goal, value_delimiter = ',')]
     pub(super) advise: Vec<Goal>,
     #[command(flatten)]
@@ -68,17 +68,17 @@ pub(in crate::cli) struct SimulateArguments {
 /// How logs are read.
 #[derive(Debug, Clone, Args)]
 pub(in crate::cli) struct ReadArguments {
-    /// The format of the files: common, combined, json, csv or trace. Recognized if not given.
+    /// The format of the files: common, combined, json, csv or trace. By default it is detected.
     #[arg(long, value_name = "NAME", value_parser = parse_format)]
     pub(super) format: Option<LogFormat>,
-    /// A regular expression for other formats, with the named groups `time` and `key`, and if wanted
+    /// A regular expression for other formats, with the named groups `time` and `key`, and optionally
     /// `client`, `user`, `method`, `path`, `host`, `status` and `cost`.
     #[arg(long, value_name = "REGEX", value_parser = LinePattern::new, conflicts_with = "format")]
     pub(super) pattern: Option<LinePattern>,
-    /// The format of times, as for strftime: "%Y-%m-%d %H:%M:%S". Recognized if not given.
+    /// The format of times, as for strftime: "%Y-%m-%d %H:%M:%S". By default it is detected.
     #[arg(long, value_name = "FORMAT")]
     pub(super) time_format: Option<String>,
-    /// The field or column that has a meaning: --field client=headers.x-real-ip.
+    /// The name of a field or column in the log: --field client=headers.x-real-ip.
     #[arg(long = "field", value_name = "MEANING=NAME")]
     pub(super) fields: Vec<String>,
     /// Replay only requests for this path; `*` at the end matches every path with this beginning.

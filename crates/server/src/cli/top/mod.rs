@@ -18,7 +18,7 @@ use self::app::{App, Next};
 use self::source::Source;
 use super::exit;
 
-/// The time between looks at the keyboard.
+/// The interval at which the keyboard is polled.
 const INPUT_EVERY: Duration = Duration::from_millis(100);
 /// Without a terminal, the page has this size.
 const ONCE_SIZE: (u16, u16) = (100, 40);
@@ -33,7 +33,7 @@ pub(super) struct TopArguments {
         env = "SLIDEGATE_ADMIN_ADDRESS"
     )]
     address: String,
-    /// A file with the token to send, if the daemon wants one.
+    /// A file with the token to send, if the daemon requires one.
     #[arg(long, value_name = "PATH")]
     token_file: Option<PathBuf>,
     /// Print the state once, and exit.
@@ -69,7 +69,7 @@ pub(super) fn run(arguments: &TopArguments) -> u8 {
     }
 }
 
-/// Keys are counted only while someone looks, so the state is read twice.
+/// Keys are counted only while a client reads the state, so it is read twice.
 fn print_once(arguments: &TopArguments) -> io::Result<()> {
     let token = arguments.token()?;
     source::read_state(&arguments.address, token.as_deref())?;
