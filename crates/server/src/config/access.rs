@@ -31,9 +31,9 @@ section! {
 section! {
     static TOKEN = "a token" {
         /// A file with the token, at least 16 characters.
-        key file = Leaf(&PATH), absent "`variable` is there", example "app.token";
+        key file = Leaf(&PATH), absent "`variable` is set", example "app.token";
         /// The environment variable that contains the token.
-        key variable = Leaf(&TEXT), absent "`file` is there", example "LIMITS_TOKEN";
+        key variable = Leaf(&TEXT), absent "`file` is set", example "LIMITS_TOKEN";
         /// What it allows: `check` takes units, `look` reads what counts against a key, `change`
         /// resets, refunds and settles.
         key scopes = List(&Choice(Scope::KEYWORDS), 3), required, example "[check, look]";

@@ -86,7 +86,7 @@ section! {
         tracing: Option<TracingSettings> = Section(&TRACING), absent "no spans",
             example "{endpoint: \"http://127.0.0.1:4317\", sample_ratio: 0.01}";
         /// The StatsD server for statistics of Envoy's domains.
-        statsd: Option<StatsdSettings> = Section(&STATSD), absent "nowhere",
+        statsd: Option<StatsdSettings> = Section(&STATSD), absent "not sent",
             example "{address: \"127.0.0.1:8125\"}";
         /// How the client's address is found in rules: from `trusted_proxies` and `address`.
         let address: ClientAddress = client_address, else ClientAddress::default();
@@ -187,8 +187,8 @@ section! {
         /// Whether a request that one descriptor denies is charged to all, as in
         /// envoyproxy/ratelimit. By default it is charged to none.
         charge_all: bool = Flag, default "false", example "true";
-        /// Whether one look (`hits_addend: 0`) per key and window is allowed although the limit is
-        /// used up, as in envoyproxy/ratelimit, which denies a look only above the limit.
+        /// Whether one request with `hits_addend: 0` per key and window is allowed although the
+        /// limit is used up. envoyproxy/ratelimit denies such requests only above the limit.
         look_grace: bool = Flag, default "false", example "true";
         /// Whether requests are only evaluated and counted, and never denied.
         shadow_mode: bool = Flag, default "false", example "true";
@@ -219,7 +219,7 @@ section! {
         health_needs_limits: bool = Flag, default "false", example "true";
         /// Whether several files may add to one domain.
         merge_domains: bool = Flag, default "false", example "true";
-        /// The share of a limit from which a request counts as near it, in thousandths.
+        /// The share of a limit from which a request counts as near it, with up to three decimals.
         near_limit_thousandths("near_limit_ratio"): u16 = Decimal(0.0, 1.0), default "0.8",
             example "0.9", via thousandths;
     }
@@ -258,7 +258,7 @@ section! {
             via mebibytes;
         /// The number of files, including the current one.
         files: u32 = Whole(1, 1000), default "5", example "10";
-        /// Whether lines are brought to the disk (fsync) when they are written, five times per
+        /// Whether lines are flushed to the disk (fsync) when they are written, five times per
         /// second.
         fsync: bool = Flag, default "false", example "true";
         /// Whether requests are denied while decisions cannot be recorded, with `decisions: all`.
@@ -319,7 +319,7 @@ section! {
         /// The longest time that a request of the HTTP API, of forward auth or of the Redis protocol may
         /// wait for units; 0 for none.
         wait_max: Duration = Time(Duration::ZERO, HOUR), default "30s", example "5s";
-        /// Requests that wait for units at a time. More are denied at once.
+        /// Requests that wait for units at a time. More are denied immediately.
         waiters_max: usize = Whole(1, 1_000_000), default "1024", example "100";
         /// The maximum number of descriptors in a request of Envoy.
         descriptors_max: usize = Whole(1, 64), default "64", example "16";
