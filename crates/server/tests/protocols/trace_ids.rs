@@ -137,7 +137,7 @@ async fn a_denial_names_its_trace_in_the_answer_and_in_the_audit_log() {
 }
 
 #[tokio::test]
-async fn so_do_several_together_errors_and_forward_auth() {
+async fn batch_error_and_forward_auth_replies_carry_the_trace_id() {
     let audited = Audited::new("trace_ids_more.log");
     let server = audited.api().await;
     let mut client = Client::connect(server.address).await;
@@ -176,7 +176,7 @@ async fn so_do_several_together_errors_and_forward_auth() {
 }
 
 #[tokio::test]
-async fn what_no_tracer_wrote_is_not_repeated() {
+async fn invalid_trace_ids_are_not_repeated() {
     let audited = Audited::new("trace_ids_forged.log");
     let server = audited.api().await;
     let mut client = Client::connect(server.address).await;
@@ -199,7 +199,7 @@ async fn what_no_tracer_wrote_is_not_repeated() {
 }
 
 #[tokio::test]
-async fn what_is_shed_names_its_trace_too() {
+async fn shed_requests_carry_the_trace_id() {
     let audited = Audited::new("trace_ids_shed.log");
     let guard = OverloadGuard::builder("http").concurrency_max(1).queue_max(0).build().unwrap();
     let state = HttpState::new(Arc::clone(&audited.engine), HttpSettings::default());

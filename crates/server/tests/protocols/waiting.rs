@@ -121,7 +121,7 @@ async fn a_request_that_would_wait_too_long_is_denied_at_once() {
 
 // The units that come back belong to the next that still wait.
 #[tokio::test]
-async fn a_client_that_goes_away_waits_no_longer() {
+async fn closed_connections_stop_waiting() {
     let served = Served::start().await;
     let mut client = Client::connect(served.http.address).await;
     let ask = json!({"policy": "long", "key": "alice", "cost": 2});
