@@ -12,7 +12,7 @@ use serde::Serialize;
 use slidegate::{Algorithm, Quota};
 use slidegate_sim::Source;
 use slidegate_sim::read::{Filter, KeyTemplate, LineOptions, LogReader, ReadCounts, total_bytes};
-use slidegate_sim::replay::{ALGORITHMS, BATCH, Scenario, Replay, SINGLE_MAX};
+use slidegate_sim::replay::{ALGORITHMS, BATCH, Replay, SINGLE_MAX, Scenario};
 use slidegate_sim::report::{
     Report, Subject, config_to_html, to_html, window_to_svg, write_config_table, write_table,
 };
