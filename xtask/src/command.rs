@@ -11,9 +11,20 @@ use crate::Outcome;
 /// Returns a `cargo` command that runs in `root`.
 ///
 /// `cargo` comes from the search path, not from `$CARGO`: only rustup's proxy knows `+nightly`.
+///
+/// The variables that describe this package are removed. `cargo run` sets them, and some build scripts
+/// run again when they change: a build after `cargo xtask` would compile `ring` and its dependents again.
 pub(crate) fn cargo(root: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new("cargo");
     command.current_dir(root).args(arguments);
+    for (name, _) in env::vars_os() {
+        let is_of_this_package = name.to_str().is_some_and(|name| {
+            name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
+        });
+        if is_of_this_package {
+            command.env_remove(name);
+        }
+    }
     command
 }
 
@@ -70,6 +81,14 @@ mod tests {
         let mut command = cargo(Path::new("."), &["test", "--doc"]);
         command.env("RUSTFLAGS", "--cfg shuttle");
         assert_eq!(line(&command), "RUSTFLAGS=\"--cfg shuttle\" cargo test --doc");
+    }
+
+    #[test]
+    fn cargo_does_not_inherit_the_description_of_this_package() {
+        assert!(env::var_os("CARGO_PKG_NAME").is_some(), "set by cargo test");
+        let command = cargo(Path::new("."), &["build"]);
+        let removed = command.get_envs().filter(|(_, value)| value.is_none()).map(|(name, _)| name);
+        assert!(removed.into_iter().any(|name| name == "CARGO_PKG_NAME"));
     }
 
     #[test]
