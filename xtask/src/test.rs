@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::command::{self, cargo};
-use crate::{Outcome, deploy, examples, install, packages, tidy};
+use crate::{Outcome, deploy, examples, install, node, packages, tidy};
 
 /// One check.
 pub(crate) struct Step {
@@ -35,6 +35,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step { name: "shuttle", check: shuttle },
     Step { name: "examples", check: |root| passed(examples::run(root)) },
     Step { name: "deploy", check: |root| passed(deploy::run(root)) },
+    Step { name: "node", check: |root| passed(node::run(root)) },
     Step { name: "instructions", check: instructions },
 ];
 

@@ -11,7 +11,8 @@
 //! | a connection to Redis | [`StoreOptions::from_json`], [`StoreOptions::connect`] |
 //! | call a gate in memory without a runtime | [`run_now`] |
 //! | header fields and the body of a denial | [`HttpOptions`], [`HttpAnswer`] |
-//! | the key of a client's address | [`address_key`] |
+//! | wait on a manual clock or on real time | [`sleep`] |
+//! | the key of a client's address | [`address_key`], [`client_key`] |
 
 #![forbid(unsafe_code)]
 
@@ -24,9 +25,10 @@ mod memory;
 mod now;
 mod policy;
 mod quota;
+mod sleep;
 mod store;
 
-pub use address::{AddressOptions, address_key};
+pub use address::{AddressOptions, address_key, client_key};
 pub use config::Config;
 pub use decision::{PlainDecision, PlainQuota, PlainReceipt};
 pub use error::{CODES, code};
@@ -35,4 +37,5 @@ pub use memory::MemoryOptions;
 pub use now::run_now;
 pub use policy::{CandidateOptions, Place, PolicyOptions};
 pub use quota::QuotaList;
+pub use sleep::sleep;
 pub use store::{SentinelOptions, StoreOptions};

@@ -3,6 +3,8 @@
 use serde::Deserialize;
 use slidegate::{Error, ErrorKind, Limiter, OnFull};
 
+use crate::policy::{Place, PolicyOptions};
+
 /// Memory as a store, as under `memory` in a file of the daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -25,6 +27,26 @@ impl Default for MemoryOptions {
 }
 
 impl MemoryOptions {
+    /// Reads options as JSON.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a key is unknown or a value is invalid.
+    pub fn from_json(json: &str) -> Result<Self, Error> {
+        serde_json::from_str(json).map_err(|error| {
+            Error::new(ErrorKind::Setting, format!("invalid memory options: {error}"))
+        })
+    }
+
+    /// Returns the place of a policy that has all of this memory.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the memory limit is too small or a word is unknown.
+    pub fn place(&self, policy: &PolicyOptions) -> Result<Place, Error> {
+        Ok(Place::Memory { bytes: self.share(policy.stores())?, on_full: self.on_full()? })
+    }
+
     /// Returns the share of one of `stores` stores in bytes.
     pub(crate) fn share(&self, stores: usize) -> Result<usize, Error> {
         let bytes = self.limit_mb.saturating_mul(1 << 20);

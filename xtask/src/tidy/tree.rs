@@ -29,11 +29,11 @@ impl File {
 }
 
 /// Directories of generated files, or of files from elsewhere.
-const SKIPPED: &[&str] = &[".git", "artifacts", "corpus", "node_modules", "target"];
+const SKIPPED: &[&str] = &[".git", "artifacts", "corpus", "dist", "node_modules", "target"];
 
 /// Extensions of text files that people write.
 const EXTENSIONS: &[&str] =
-    &["js", "json", "lua", "md", "proto", "py", "rs", "sh", "toml", "yaml", "yml"];
+    &["js", "json", "lua", "md", "mjs", "proto", "py", "rs", "sh", "toml", "ts", "yaml", "yml"];
 
 /// The maximum depth. A deeper tree is a loop of links.
 const DEPTH_MAX: usize = 16;

@@ -1,0 +1,5 @@
+//! Sets the linker options that a native module of Node needs.
+
+fn main() {
+    napi_build::setup();
+}

@@ -1,0 +1,154 @@
+// A limiter in Redis: a real server, also one that stops, and processes that share it.
+
+import assert from 'node:assert/strict'
+import { fork } from 'node:child_process'
+import { once } from 'node:events'
+import { createServer } from 'node:net'
+import { after, before, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+
+import { checkAll, Limiter, RedisLimiter, RedisStore, SlidegateError } from 'slidegate'
+
+import { FRAMEWORKS } from './support/apps.mjs'
+import { startRedis } from './support/redis.mjs'
+import { until } from './support/until.mjs'
+
+/** A call of a busy machine may take long, and must not be decided by the failure mode. */
+const PATIENT = { deadline: '10s', connectDeadline: '10s' }
+
+let redis
+before(async () => {
+  redis = await startRedis()
+})
+after(() => redis.stop())
+
+test('every operation has the result of the limiter in memory', async () => {
+  const options = { name: 'same', quotas: ['10/minute', '100/hour'], tiers: { gold: ['50/minute', '500/hour'] } }
+  const memory = new Limiter(options)
+  const shared = new RedisLimiter({ ...options, redis: { redis: redis.url, ...PATIENT } })
+  const play = async (limiter) => {
+    const results = []
+    const keep = (decision) => {
+      const { allowed, limit, remaining, quotas } = decision
+      results.push([allowed, limit, remaining, quotas.map((quota) => quota.remaining)])
+      return decision
+    }
+    keep(await limiter.check('a'))
+    keep(await limiter.check('a', { cost: 3, tier: 'gold' }))
+    const { receipt } = keep(await limiter.reserve('a', 5))
+    keep(await limiter.peek('a'))
+    results.push(await limiter.settle(receipt, 2))
+    results.push(await limiter.usage('a'))
+    const last = keep(await limiter.check('a', { cost: 4 }))
+    keep(await limiter.check('a'))
+    results.push(await limiter.refund(last.receipt))
+    keep(await limiter.checkAtMost('a', 100))
+    results.push(await limiter.charge('a', 2), await limiter.forgive('a', 1))
+    results.push((await limiter.history('a')).reduce((sum, event) => sum + event.units, 0))
+    results.push(await limiter.block('a', 60_000), (await limiter.check('a')).blocked)
+    results.push(await limiter.unblock('a'), await limiter.reset('a'), await limiter.usage('a'))
+    return results
+  }
+  assert.deepEqual(await play(shared), await play(memory))
+  assert.deepEqual(await shared.warnings(), [])
+})
+
+test('limiters of one store decide in one step, and errors have codes', async () => {
+  const store = new RedisStore({ redis: redis.url, ...PATIENT })
+  const one = new RedisLimiter({ name: 'one', quotas: '5/minute', redis: store })
+  const two = new RedisLimiter({ name: 'two', quotas: '1/minute', redis: store, algorithm: 'gcra' })
+  const asks = [
+    { limiter: one, key: 'a' },
+    { limiter: two, key: 'a' },
+  ]
+  assert.deepEqual((await checkAll(asks)).map((decision) => decision.allowed), [true, true])
+  assert.deepEqual((await checkAll(asks)).map((decision) => decision.allowed), [false, false])
+  assert.deepEqual(await one.usage('a'), [1])
+  await assert.rejects(two.history('a'), { name: 'SlidegateError', code: 'unsupported' })
+  await assert.rejects(one.check(3), { code: 'setting' })
+  const denied = await two.wait('a', { timeoutMs: 1 })
+  assert.equal(denied.allowed, false)
+  assert.throws(() => new RedisStore('http://127.0.0.1'), SlidegateError)
+})
+
+test('calls do not block the event loop', async () => {
+  // A server that accepts and never replies, so the calls last until their deadline.
+  const sockets = []
+  const silent = createServer((socket) => sockets.push(socket)).listen(0, '127.0.0.1')
+  await once(silent, 'listening')
+  const limiter = new RedisLimiter({
+    quotas: '1/minute',
+    failureMode: 'deny',
+    redis: { redis: `redis://127.0.0.1:${silent.address().port}`, deadline: '300ms', connectDeadline: '300ms' },
+  })
+  let turns = 0
+  const timer = setInterval(() => (turns += 1), 1)
+  const checks = Array.from({ length: 20 }, () => limiter.check('a'))
+  const decisions = await Promise.all(checks)
+  clearInterval(timer)
+  for (const socket of sockets) socket.destroy()
+  silent.close()
+  assert.ok(decisions.every((decision) => !decision.allowed && decision.degraded !== null))
+  assert.ok(turns > 5, `timers fired ${turns} times`)
+})
+
+test('an app keeps its limits while Redis is stopped, and after it is started again', async () => {
+  const server = await startRedis()
+  const limiter = new RedisLimiter({
+    name: 'outage',
+    quotas: '3/hour',
+    failureMode: 'local',
+    redis: { redis: server.url, deadline: '500ms' },
+  })
+  const key = { header: 'x-key' }
+  const app = await FRAMEWORKS['express 5']({ limiter, key })
+  const get = async (key) => (await fetch(`http://127.0.0.1:${app.port}/`, { headers: { 'x-key': key } })).status
+  try {
+    await until(async () => (await limiter.check('warm')).degraded === null, 'Redis decides')
+    assert.deepEqual([await get('a'), await get('a'), await get('a'), await get('a')], [200, 200, 200, 429])
+    await server.stop()
+    assert.equal(await get('a'), 429, 'the local limiter remembers')
+    assert.deepEqual([await get('b'), await get('b'), await get('b'), await get('b')], [200, 200, 200, 429])
+    assert.notEqual((await limiter.check('c')).degraded, null)
+    const again = await startRedis(server.port)
+    try {
+      await until(async () => (await limiter.check('d')).degraded === null, 'Redis decides again')
+      assert.equal(await get('b'), 429, 'units of the outage still count')
+    } finally {
+      await again.stop()
+    }
+  } finally {
+    await app.close()
+  }
+})
+
+test('with the failure mode `deny`, an app responds with 503', async () => {
+  const limiter = { quotas: '1/minute', failureMode: 'deny', redis: 'redis://127.0.0.1:1' }
+  const app = await FRAMEWORKS.fastify({ limiter })
+  const response = await fetch(`http://127.0.0.1:${app.port}/`)
+  assert.equal(response.status, 503)
+  assert.match(await response.text(), /cannot be checked/)
+  await app.close()
+})
+
+test('a cluster of processes shares one limit exactly', async () => {
+  const file = fileURLToPath(new URL('support/cluster.mjs', import.meta.url))
+  const child = fork(file, [redis.url], { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] })
+  const port = await new Promise((resolve, reject) => {
+    child.once('message', resolve)
+    child.once('exit', (code) => reject(new Error(`the cluster ended with ${code}`)))
+  })
+  const ended = new Promise((resolve) => child.once('exit', resolve))
+  const answer = async () => {
+    const response = await fetch(`http://127.0.0.1:${port}/`, { headers: { connection: 'close' } })
+    return [response.status, await response.text()]
+  }
+  const answers = await Promise.all(Array.from({ length: 60 }, answer))
+  // The workers end when their parent disconnects.
+  child.disconnect()
+  await ended
+  assert.equal(answers.filter(([status]) => status === 200).length, 25, 'exactly the limit')
+  assert.equal(answers.filter(([status]) => status === 429).length, 35)
+  const workers = new Set(answers.filter(([status]) => status === 200).map(([, worker]) => worker))
+  assert.ok(workers.size > 1, 'more than one process was allowed')
+})

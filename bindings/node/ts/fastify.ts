@@ -1,0 +1,47 @@
+/** A plugin and hooks for Fastify. */
+
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+
+import { Guard, writeHeaders, type Checked, type GuardOptions, type RequestView } from './guard.js'
+
+/** Options of `rateLimit` and of the plugin. */
+export interface RateLimitOptions extends GuardOptions<FastifyRequest> {
+  /** Responds to a denied request instead of the problem body. The header fields are already set. */
+  onDenied?: (request: FastifyRequest, reply: FastifyReply, checked: Checked) => unknown
+}
+
+const VIEW: RequestView<FastifyRequest> = {
+  address: (request) => request.ip,
+  peer: (request) => request.socket.remoteAddress,
+  headers: (request) => request.headers,
+}
+
+/** Returns an `onRequest` hook for a route or an app. Addresses respect Fastify's `trustProxy`. */
+export function rateLimit(options: RateLimitOptions) {
+  const guard = new Guard<FastifyRequest>(options, VIEW)
+  return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply | undefined> => {
+    const checked = await guard.check(request)
+    if (checked === null) return undefined
+    writeHeaders(
+      checked,
+      (name) => reply.getHeader(name),
+      (name, value) => reply.header(name, value),
+    )
+    const { finish } = checked
+    if (finish !== undefined) reply.raw.once('finish', () => finish(reply.statusCode))
+    if (checked.allowed) return undefined
+    if (options.onDenied !== undefined) await options.onDenied(request, reply, checked)
+    if (reply.sent) return reply
+    return reply.code(checked.status).type(checked.contentType).send(checked.body)
+  }
+}
+
+/** A plugin that limits every request of an app, also those without a route. */
+export async function slidegate(app: FastifyInstance, options: RateLimitOptions): Promise<void> {
+  app.addHook('onRequest', rateLimit(options))
+}
+
+// Without this symbol, the hook would apply only to routes of the plugin itself.
+Object.assign(slidegate, { [Symbol.for('skip-override')]: true })
+
+export type { Checked, GuardOptions, HttpOptions, KeyPart, Limit } from './guard.js'

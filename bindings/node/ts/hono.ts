@@ -1,0 +1,51 @@
+/** Middleware for Hono on Node. */
+
+import type { IncomingMessage } from 'node:http'
+
+import type { Context, MiddlewareHandler } from 'hono'
+
+import { Guard, writeHeaders, type Checked, type GuardOptions, type RequestView } from './guard.js'
+
+/** Options of `rateLimit`. */
+export interface RateLimitOptions extends GuardOptions<Context> {
+  /** Responds to a denied request instead of the problem body. The header fields are added. */
+  onDenied?: (context: Context, checked: Checked) => Response | Promise<Response>
+}
+
+/** `@hono/node-server` passes the request of `node:http`. */
+function peer(context: Context): string | undefined {
+  const bindings = context.env as { incoming?: IncomingMessage; server?: { incoming?: IncomingMessage } } | undefined
+  return (bindings?.server ?? bindings)?.incoming?.socket.remoteAddress
+}
+
+const VIEW: RequestView<Context> = {
+  address: peer,
+  peer,
+  headers: (context) => context.req.header(),
+}
+
+/** Limits the requests of an app or a route. */
+export function rateLimit(options: RateLimitOptions): MiddlewareHandler {
+  const guard = new Guard<Context>(options, VIEW)
+  return async (context, next) => {
+    const checked = await guard.check(context)
+    if (checked === null) return next()
+    if (checked.allowed) {
+      await next()
+      checked.finish?.(context.res.status)
+    } else {
+      context.res = await (options.onDenied?.(context, checked) ?? denied(checked))
+    }
+    writeHeaders(
+      checked,
+      (name) => context.res.headers.get(name) ?? undefined,
+      (name, value) => context.header(name, value),
+    )
+  }
+}
+
+function denied({ body, status, contentType }: Checked): Response {
+  return new Response(body, { status, headers: { 'content-type': contentType } })
+}
+
+export type { Checked, GuardOptions, HttpOptions, KeyPart, Limit } from './guard.js'

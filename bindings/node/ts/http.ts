@@ -1,0 +1,64 @@
+/** Limits for `node:http`, and what other frameworks on top of it use. */
+
+import type { IncomingMessage, ServerResponse } from 'node:http'
+
+import { Guard, writeHeaders, type Checked, type GuardOptions, type RequestView } from './guard.js'
+
+/** Options of `rateLimit`. */
+export interface RateLimitOptions<Req extends IncomingMessage = IncomingMessage> extends GuardOptions<Req> {
+  /** Responds to a denied request instead of the problem body. The header fields are already set. */
+  onDenied?: (request: Req, response: ServerResponse, checked: Checked) => unknown
+}
+
+/** Returns `true` if the request is allowed. Otherwise, it has been answered. */
+export type RateLimit<Req extends IncomingMessage> = (request: Req, response: ServerResponse) => Promise<boolean>
+
+const VIEW: RequestView<IncomingMessage> = {
+  address: (request) => request.socket.remoteAddress,
+  peer: (request) => request.socket.remoteAddress,
+  headers: (request) => request.headers,
+}
+
+/**
+ * Limits the requests of a server of `node:http`.
+ *
+ * ```js
+ * const limit = rateLimit({ limiter: { quotas: '100/minute' } })
+ * createServer(async (request, response) => {
+ *   if (!(await limit(request, response))) return
+ *   response.end('hello')
+ * })
+ * ```
+ */
+export function rateLimit<Req extends IncomingMessage = IncomingMessage>(options: RateLimitOptions<Req>): RateLimit<Req> {
+  const guard = new Guard<Req>(options, VIEW)
+  return async (request, response) => {
+    const checked = await guard.check(request)
+    if (checked === null) return true
+    apply(checked, response)
+    if (checked.allowed) return true
+    if (options.onDenied === undefined) respond(checked, response)
+    else await options.onDenied(request, response, checked)
+    return false
+  }
+}
+
+/** @internal Writes the header fields, and refunds the units of a response that does not count. */
+export function apply(checked: Checked, response: ServerResponse): void {
+  writeHeaders(
+    checked,
+    (name) => response.getHeader(name),
+    (name, value) => response.setHeader(name, value),
+  )
+  const { finish } = checked
+  if (finish !== undefined) response.once('finish', () => finish(response.statusCode))
+}
+
+/** @internal Responds to a denied request. */
+export function respond(checked: Checked, response: ServerResponse): void {
+  response.statusCode = checked.status
+  response.setHeader('content-type', checked.contentType)
+  response.end(checked.body)
+}
+
+export type { Checked, GuardOptions, HttpOptions, KeyPart, Limit } from './guard.js'

@@ -1,0 +1,118 @@
+/** Loads the native module of this platform. Its functions are documented in `src/*.rs`. */
+
+import { platformName } from './platform.js'
+
+export interface NativeClock {
+  set(millis: number): void
+  advance(millis: number): void
+  now(): number
+}
+
+export interface NativeReceipt {
+  units: number
+  tick: number
+  epoch: number
+}
+
+/** A value if the store is in memory, otherwise a promise. */
+export type NowOrLater<T> = T | Promise<T>
+
+export interface NativeGate {
+  readonly name: string
+  readonly tiers: string[]
+  readonly isInProcess: boolean
+  quotas(tier: number): number[]
+  checkNow(key: string, tier: number, cost: number, out: Float64Array): void
+  checkLater(key: string, tier: number, cost: number): Promise<Float64Array>
+  peek(key: string, tier: number, cost: number): NowOrLater<Float64Array>
+  checkAtMost(key: string, cost: number): NowOrLater<Float64Array>
+  refund(key: string, tier: number, receipt: NativeReceipt): NowOrLater<number>
+  settle(key: string, tier: number, receipt: NativeReceipt, actual: number): NowOrLater<number>
+  charge(key: string, tier: number, units: number): NowOrLater<number>
+  forgive(key: string, tier: number, units: number): NowOrLater<number>
+  usage(key: string, tier: number): NowOrLater<Float64Array>
+  history(key: string, tier: number): NowOrLater<Float64Array>
+  reset(key: string): NowOrLater<boolean>
+  block(key: string, millis: number): NowOrLater<boolean>
+  unblock(key: string): NowOrLater<boolean>
+  warnings(): Promise<string[]>
+}
+
+export interface NativeAnswer {
+  decisions: Float64Array[]
+  headers: string[]
+  status?: number
+  contentType?: string
+  body?: string
+}
+
+export interface NativeHttp {
+  check(
+    gates: NativeGate[],
+    keys: string[],
+    tiers: number[],
+    costs: number[],
+    traceId?: string,
+  ): NowOrLater<NativeAnswer>
+}
+
+export interface NativeAddress {
+  key(address: string): string
+  clientKey(peer: string, fields: string[]): string
+}
+
+export interface NativeCancel {
+  cancel(): void
+}
+
+export interface NativeStore {
+  readonly isStore?: true
+}
+
+interface Native {
+  NativeClock: new (millis: number) => NativeClock
+  NativeStore: new (options: string) => NativeStore
+  NativeCancel: new () => NativeCancel
+  NativeHttp: new (options: string) => NativeHttp
+  NativeAddress: new (options: string) => NativeAddress
+  NativeGate: {
+    inMemory(policy: string, memory: string, clock?: NativeClock): NativeGate
+    inRedis(policy: string, store: NativeStore): NativeGate
+  }
+  gatesOfYaml(yaml: string, clock?: NativeClock): NativeGate[]
+  metrics(): string
+  degradedReasons(): string[]
+  checkSeveral(
+    gates: NativeGate[],
+    keys: string[],
+    tiers: number[],
+    costs: number[],
+  ): NowOrLater<Float64Array[]>
+  waitSeveral(
+    gates: NativeGate[],
+    keys: string[],
+    tiers: number[],
+    costs: number[],
+    timeoutMs: number,
+    cancel: NativeCancel,
+  ): Promise<Float64Array[] | null>
+}
+
+function load(): Native {
+  const name = platformName()
+  const failures: unknown[] = []
+  // A build of this checkout, then the optional package of the platform.
+  for (const path of [`../slidegate.${name}.node`, `slidegate-${name}`]) {
+    try {
+      return require(path) as Native
+    } catch (error) {
+      failures.push(error)
+    }
+  }
+  throw new Error(
+    `slidegate has no native module for ${name}: install it again without --omit=optional, or build it from source`,
+    { cause: failures },
+  )
+}
+
+export const native = load()

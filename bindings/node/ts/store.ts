@@ -1,0 +1,19 @@
+/** A connection to Redis that several limiters share. */
+
+import { guarded } from './errors.js'
+import { native, type NativeStore } from './native.js'
+import type { RedisOptions } from './policy.js'
+
+/**
+ * Redis or Valkey as a store. Limiters of one store share its connection, and `checkAll` decides
+ * them in one atomic step. The connection is opened by the first call, and does not keep the process
+ * alive.
+ */
+export class RedisStore {
+  /** @internal */
+  readonly native: NativeStore
+
+  constructor(options: string | RedisOptions) {
+    this.native = guarded(() => new native.NativeStore(JSON.stringify(options)))
+  }
+}
