@@ -126,7 +126,7 @@ impl Shop {
     async fn open(mode: FailureMode, nodes: u64) -> Self {
         let server = RedisServer::start().unwrap();
         let proxy = Proxy::in_front_of(&server).unwrap();
-        let redis = Redis::single(proxy.url()).unwrap().deadline(Duration::from_millis(200));
+        let redis = Redis::single(proxy.url()).unwrap().deadline(Duration::from_secs(2));
         let redis = redis.breaker(1, Duration::from_millis(50)).build().unwrap();
         let limiter = redis.limiter(failing(&policy("shop", 10, HOUR_MS), mode)).deny_cache(0);
         let limiter = limiter.nodes(nodes).guard_band(0.9).build().unwrap();
