@@ -11,13 +11,13 @@ export interface AxiosConfig {
   headers?: unknown
 }
 
-/** The parts of an instance of axios that are used. */
+/** The parts of an instance of axios that are used. Its own types depend on its version. */
 export interface AxiosLike {
-  getUri(config: never): string
-  request(config: never): Promise<unknown>
+  getUri(config: any): string
+  request(config: any): Promise<any>
   interceptors: {
-    request: { use(before: (config: never) => unknown): number; eject(id: number): void }
-    response: { use(after: (response: never) => unknown, failed: (error: unknown) => unknown): number; eject(id: number): void }
+    request: { use(before: (config: any) => any): number; eject(id: number): void }
+    response: { use(after: (response: any) => any, failed: (error: any) => any): number; eject(id: number): void }
   }
 }
 
@@ -46,7 +46,7 @@ export function paceAxios(axios: AxiosLike, options: ClientOptions = {}): () => 
   const { pacer, scopeOf } = prepare(options)
 
   const before = async (config: Config): Promise<Config> => {
-    const url = new URL(axios.getUri(config as never), globalThis.location?.href)
+    const url = new URL(axios.getUri(config), globalThis.location?.href)
     const { ticket } = (config.slidegate ??= new State(pacer.ticket(scopeOf(url, methodOf(config)))))
     await pacer.acquire(ticket, config.signal as AbortSignal | undefined)
     return config
@@ -61,11 +61,11 @@ export function paceAxios(axios: AxiosLike, options: ClientOptions = {}): () => 
   }
 
   /** Sends a request again. Its data has been transformed already. */
-  const again = (config: Config) => axios.request({ ...config, transformRequest: [(data: unknown) => data] } as never)
+  const again = (config: Config) => axios.request({ ...config, transformRequest: [(data: unknown) => data] })
 
-  const request = axios.interceptors.request.use(before as never)
+  const request = axios.interceptors.request.use(before)
   const response = axios.interceptors.response.use(
-    ((response: Response) => (responded(response) ? again(response.config) : response)) as never,
+    (response: Response) => (responded(response) ? again(response.config) : response),
     (error: unknown) => {
       const { response, config } = error as { response?: Response; config?: Config }
       if (response !== undefined && responded(response)) return again(response.config)

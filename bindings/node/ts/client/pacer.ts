@@ -79,18 +79,22 @@ class ScopeState {
   inFlight = 0
   queue: Waiter[] = []
   cancelTimer: (() => void) | undefined
+  /** In hundredths of a retry. */
   budget: number
+  /** The time up to which the minimum per minute has been added. */
   budgetAt: number
   tripLongest = 0
   tripShortest = Number.POSITIVE_INFINITY
 
   constructor(settings: Settings, now: number) {
-    this.budget = settings.budgetFloor
+    this.budget = settings.budgetFloor * RETRY
     this.budgetAt = now
   }
 }
 
 const TRACKERS_MAX = 8
+/** The hundredths of one retry. */
+const RETRY = 100
 /** The maximum number of retries saved from requests, above the floor. */
 const SAVED_MAX = 100
 
@@ -278,8 +282,8 @@ export class Pacer {
   private send(state: ScopeState, ticket: Ticket, probes: QuotaTracker[], now: number): void {
     if (ticket.attempts === 0) {
       this.fill(state, now)
-      const most = this.settings.budgetFloor + SAVED_MAX
-      state.budget = Math.min(most, state.budget + this.settings.budgetPercent / 100)
+      const most = (this.settings.budgetFloor + SAVED_MAX) * RETRY
+      state.budget = Math.min(most, state.budget + this.settings.budgetPercent)
     }
     ticket.isFirst = !state.hasReplied && state.firstAt === undefined
     if (ticket.isFirst) state.firstAt = now
@@ -354,16 +358,19 @@ export class Pacer {
   }
 
   private fill(state: ScopeState, now: number): void {
-    const { budgetFloor } = this.settings
-    const filled = Math.min(budgetFloor, state.budget + (budgetFloor * (now - state.budgetAt)) / 60_000)
-    state.budget = Math.max(state.budget, filled)
+    const floor = this.settings.budgetFloor * RETRY
+    const earned = Math.floor((floor * (now - state.budgetAt)) / 60_000)
+    // A fraction of a hundredth stays in the time since `budgetAt`.
+    if (earned < 1) return
+    // Time fills only up to the floor. Savings above it stay.
+    state.budget = Math.max(state.budget, Math.min(floor, state.budget + earned))
     state.budgetAt = now
   }
 
   private spend(state: ScopeState, now: number): boolean {
     this.fill(state, now)
-    if (state.budget < 1) return false
-    state.budget -= 1
+    if (state.budget < RETRY) return false
+    state.budget -= RETRY
     return true
   }
 
