@@ -93,6 +93,11 @@ pub(crate) fn servers() -> Outcome {
     programs(SERVERS, "tests start real servers")
 }
 
+/// Installs the module that creates virtual environments, which Debian packages separately.
+pub(crate) fn python_venv() -> Outcome {
+    programs(PYTHON, "the Python package is tested in a virtual environment")
+}
+
 /// Installs the packages that are missing. The error says why they are needed.
 fn programs(wanted: &[Package], reason: &str) -> Outcome {
     let packages = missing(wanted);
@@ -158,6 +163,12 @@ const DEPLOY_TOOLS: &[Package] = &[
         is_there: || command::succeeds("python3", &["-m", "pip", "--version"]),
     },
 ];
+
+/// What the tests of the Python package need before they can install anything.
+const PYTHON: &[Package] = &[Package {
+    name: "python3-venv",
+    is_there: || command::succeeds("python3", &["-c", "import ensurepip, venv"]),
+}];
 
 fn missing(packages: &[Package]) -> Vec<&'static str> {
     packages.iter().filter(|package| !(package.is_there)()).map(|package| package.name).collect()

@@ -11,6 +11,7 @@ mod fuzz;
 mod install;
 mod node;
 mod packages;
+mod python;
 mod test;
 mod tidy;
 
@@ -28,6 +29,7 @@ Commands for working on this repository.
     cargo xtask test             all checks that a change must pass; .ci/run calls this
     cargo xtask tidy             house rules that the compiler does not check, and spelling
     cargo xtask examples         runs each example once
+    cargo xtask python           builds the Python package and runs its tests
     cargo xtask deploy           checks the files in deploy/ with the tools that read them
     cargo xtask node             builds and tests the npm package in bindings/node
     cargo xtask fuzz [SECONDS]   runs each fuzz target (60 s by default); needs nightly, cargo-fuzz
@@ -47,11 +49,13 @@ Commands for working on this repository.
     examples      cargo xtask examples
     deploy        cargo xtask deploy
     node          cargo xtask node
+    python        cargo xtask python
     instructions  instructions per check compared with the recorded ones, with callgrind
 
 Missing tools are installed, with a message: rustfmt and clippy with rustup; typos and the linters of
 deploy/ with pip; valgrind, promtool, systemd-analyze and the programs that tests start (redis-server,
-redis-tools, libfaketime, python3-pip, curl, chromium, nginx, haproxy) with apt-get, if run as root.
+redis-tools, libfaketime, python3-pip, python3-venv, curl, chromium, nginx, haproxy) with apt-get, if
+run as root.
 Without valgrind, the last step is skipped with a message.
 Without the servers, the tests fail. The step `node` needs node 20 and npm, which are not installed
 automatically; npm downloads the packages in bindings/node/package-lock.json.
@@ -74,6 +78,7 @@ fn run(words: &[&str]) -> Outcome {
     match words {
         ["test"] => test::run(&root),
         ["tidy"] => tidy::run(&root),
+        ["python"] => python::run(&root),
         ["deploy"] => deploy::run(&root),
         ["node"] => node::run(&root),
         ["examples"] => examples::run(&root),

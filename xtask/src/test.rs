@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::command::{self, cargo};
-use crate::{Outcome, deploy, examples, install, node, packages, tidy};
+use crate::{Outcome, deploy, examples, install, node, packages, python, tidy};
 
 /// One check.
 pub(crate) struct Step {
@@ -36,6 +36,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step { name: "examples", check: |root| passed(examples::run(root)) },
     Step { name: "deploy", check: |root| passed(deploy::run(root)) },
     Step { name: "node", check: |root| passed(node::run(root)) },
+    Step { name: "python", check: |root| passed(python::run(root)) },
     Step { name: "instructions", check: instructions },
 ];
 

@@ -1,0 +1,113 @@
+"""Middleware for ASGI applications: Starlette, Litestar, FastAPI, Quart, and any other."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, Awaitable, Callable, List, MutableMapping, Optional, Sequence, Union
+
+from slidegate._errors import RateLimited
+from slidegate._rule import Guard, Passed, Rule, View, merge
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class Request(View):
+    """A request as functions of rules see it: ``scope``, ``method``, ``path`` and header fields."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.request = self
+        client = scope.get("client")
+        self.peer = client[0] if client else None
+
+    @property
+    def method(self) -> str:
+        return str(self.scope.get("method", "GET"))
+
+    @property
+    def path(self) -> str:
+        return str(self.scope["path"])
+
+    def fields(self, name: str) -> List[str]:
+        wanted = name.lower().encode("latin-1")
+        return [value.decode("latin-1") for key, value in self.scope["headers"] if key == wanted]
+
+    def header(self, name: str) -> Optional[str]:
+        """Returns the value of a header field, or ``None`` if it is missing or repeated."""
+        values = self.fields(name)
+        return values[0] if len(values) == 1 else None
+
+
+class RateLimitMiddleware:
+    """Limits the requests and WebSocket handshakes of an ASGI application.
+
+    ``rules`` is one rule or a list of rules: ``"100/minute"``, a :class:`slidegate.Limiter`, or a
+    :class:`slidegate.RateLimit` with a key. A request takes from all of them or from none.
+    ``on_denied(request, denied)`` returns another ASGI response.
+    """
+
+    def __init__(
+        self, app: App, rules: Union[Rule, Sequence[Rule]] = "100/minute", **options: Any
+    ) -> None:
+        self.app = app
+        self._guard = Guard(rules, **options)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
+            return
+        request = Request(scope)
+        try:
+            passed = await self._guard.check_async(request)
+        except RateLimited as denied:
+            await self._deny(request, denied, receive, send)
+            return
+        await self.app(scope, receive, fields_sender(send, [passed]))
+
+    async def _deny(
+        self, request: Request, denied: RateLimited, receive: Receive, send: Send
+    ) -> None:
+        if request.scope["type"] == "websocket":
+            # Before the handshake, the server turns this into a response with status 403.
+            await receive()
+            await send({"type": "websocket.close", "code": 1008, "reason": "rate limited"})
+            return
+        if self._guard.on_denied is not None:
+            response = self._guard.on_denied(request, denied)
+            if inspect.isawaitable(response):
+                response = await response
+            await response(request.scope, receive, send)
+            return
+        await send_denial(denied, send)
+
+
+async def send_denial(denied: RateLimited, send: Send) -> None:
+    """Sends the response of a denied request."""
+    body = denied.body.encode()
+    headers = [(name.encode(), value.encode("latin-1")) for name, value in denied.headers]
+    headers.append((b"content-type", denied.content_type.encode()))
+    headers.append((b"content-length", str(len(body)).encode()))
+    await send({"type": "http.response.start", "status": denied.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def fields_sender(send: Send, several: List[Passed]) -> Send:
+    """Returns a function that adds header fields when the response starts."""
+
+    async def send_with_fields(message: Message) -> None:
+        if message["type"] == "http.response.start" and several:
+            headers = list(message.get("headers", []))
+            # The rules of a route come last and describe the request better.
+            for passed in reversed(several):
+                own = await passed.finish_async(message["status"])
+                present = [name.decode("latin-1") for name, _ in headers]
+                for name, value in merge(own, present):
+                    headers.append((name.encode(), value.encode("latin-1")))
+            message["headers"] = headers
+        await send(message)
+
+    return send_with_fields

@@ -1,0 +1,148 @@
+"""Limiters in Redis: a real server, which also stops in the middle."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+from conftest import eventually
+
+import slidegate
+from slidegate import Check, Limiter, Store, check_all
+
+PATIENT = {"deadline": "30s", "connect_deadline": "30s"}
+
+
+def test_limiters_share_the_units_of_a_policy(redis):
+    one, other = (
+        Limiter("3/hour", name="shared", store={"redis": redis.url, **PATIENT}) for _ in range(2)
+    )
+    assert [one.check("k").remaining, other.check("k").remaining] == [2, 1]
+    receipt = one.check("k").receipt
+    assert not other.check("k")
+    assert one.usage("k") == other.usage("k") == [3]
+    # A receipt is valid in another process, too.
+    assert other.refund(slidegate.Receipt("k", receipt.units, receipt.tick, receipt.epoch)) == 1
+    assert not one.in_process
+    assert other.check("k") and other.reset("k") and one.usage("k") == [0]
+
+
+def test_several_policies_of_a_store_decide_together(redis):
+    store = Store(redis.url, **PATIENT)
+    one = Limiter("5/hour", name="one", store=store)
+    other = Limiter("1/hour", name="other", store=store)
+    assert all(check_all([Check(one, "k", 2), Check(other, "k")]))
+    assert not any(check_all([Check(one, "k", 2), Check(other, "k")]))
+    assert one.usage("k") == [2]
+
+
+def test_threads_share_the_limit_exactly(redis):
+    limiter = Limiter("50/hour", name="threads", store={"redis": redis.url, **PATIENT})
+    allowed = []
+
+    def work():
+        allowed.append(sum(limiter.check("k").allowed for _ in range(25)))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(allowed) == 50
+
+
+def test_coroutines_run_while_redis_decides(redis):
+    async def run():
+        limiter = Limiter("50/hour", name="tasks", store={"redis": redis.url, **PATIENT})
+        decisions = await asyncio.gather(*(limiter.check_async("k") for _ in range(80)))
+        assert sum(decision.allowed for decision in decisions) == 50
+        assert await limiter.usage_async("k") == [50]
+        assert not await limiter.wait_async("k", timeout=0.01)
+        decisions = await slidegate.check_all_async([(limiter, "a"), (limiter, "b")])
+        assert all(decisions)
+
+    asyncio.run(run())
+
+
+def test_a_canceled_check_takes_no_units(redis):
+    async def run():
+        limiter = Limiter("100/hour", name="canceled", store={"redis": redis.url, **PATIENT})
+        await limiter.check_async("warm")
+        for _ in range(20):
+            task = asyncio.ensure_future(limiter.wait_async("k"))
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        return limiter
+
+    limiter = asyncio.run(run())
+    # A call that was sent before the cancellation may still count: never more than were sent.
+    assert limiter.usage("k")[0] <= 20
+
+
+@pytest.mark.parametrize(("mode", "allowed"), [("deny", False), ("allow", True), ("local", True)])
+def test_the_failure_mode_decides_while_redis_is_down(own_redis, mode, allowed):
+    limiter = Limiter(
+        "2/hour", name="api", failure_mode=mode, store={"redis": own_redis.url, "deadline": "2s"}
+    )
+    assert eventually(lambda: limiter.check("warm").degraded is None, "a decision by Redis")
+    own_redis.stop()
+    decision = limiter.check("k")
+    assert decision.allowed is allowed and decision.degraded
+    if mode == "local":
+        limiter.check("k")
+        assert not limiter.check("k")
+    with pytest.raises(slidegate.StoreError) as error:
+        limiter.usage("k")
+    assert error.value.code == "store"
+    own_redis.start()
+    eventually(lambda: limiter.check("other").degraded is None, "a decision by Redis")
+
+
+ENDING = """
+import asyncio, sys
+from slidegate import Limiter
+
+limiter = Limiter("1000000/hour", name="ending", store=sys.argv[1])
+
+async def run():
+    tasks = [asyncio.ensure_future(limiter.check_async("k")) for _ in range(200)]
+    # The process ends while replies arrive.
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+
+asyncio.run(run())
+"""
+
+
+def test_a_process_can_end_while_replies_arrive(redis):
+    for _ in range(8):
+        command = [sys.executable, "-c", ENDING, redis.url]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_forked_process_must_not_use_an_open_connection(redis):
+    limiter = Limiter("9/hour", name="fork", store={"redis": redis.url, **PATIENT})
+    unused = Limiter("9/hour", name="unused", store={"redis": redis.url, **PATIENT})
+    limiter.check("k")
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            limiter.check("k")
+            said = "no error"
+        except slidegate.SettingError as error:
+            said = f"{error}; remaining {unused.check('k').remaining}"
+        except BaseException as error:
+            said = repr(error)
+        os.write(writer, said.encode())
+        os._exit(0)
+    os.close(writer)
+    said = os.read(reader, 4096).decode()
+    os.waitpid(child, 0)
+    assert "before it forked" in said
+    # A limiter that was not used before the fork works, with a runtime of its own.
+    assert said.endswith("remaining 8")
