@@ -1,7 +1,7 @@
 //! The native part of the npm package `slidegate`.
 //!
 //! It exposes gates, and nothing else: the functions take strings and numbers, and write decisions
-//! as [numbers](decision). The package's TypeScript makes classes of them and translates the
+//! as numbers (`decision.rs`). The package's TypeScript makes classes of them and translates the
 //! frameworks. No panic reaches JavaScript: every function catches it and throws an error.
 
 #![expect(clippy::needless_pass_by_value, reason = "arguments from JavaScript are owned values")]

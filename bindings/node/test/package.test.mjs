@@ -18,6 +18,8 @@ const root = fileURLToPath(new URL('..', import.meta.url))
 const require = createRequire(import.meta.url)
 const project = mkdtempSync(join(tmpdir(), 'slidegate-project-'))
 
+const OTHERS = ['@hono', '@nestjs', '@types', 'axios', 'express', 'express-rate-limit', 'fastify', 'hono', 'reflect-metadata']
+
 let redis
 let api
 before(async () => {
@@ -29,7 +31,7 @@ before(async () => {
   execFileSync('npm', args, { cwd: project, stdio: 'pipe' })
   assert.equal(installed().length, 2)
   // What else the examples import is not packed by this repository.
-  for (const name of ['express', 'express-rate-limit', 'fastify', 'hono', 'axios', '@hono', '@types']) {
+  for (const name of OTHERS) {
     symlinkSync(join(root, 'node_modules', name), join(project, 'node_modules', name))
   }
   redis = await startRedis()
@@ -47,8 +49,8 @@ function installed() {
   return readdirSync(join(project, 'node_modules')).filter((name) => name.startsWith('slidegate'))
 }
 
-/** The blocks of JavaScript of the README, by the heading above. */
-function examples() {
+/** The blocks of the README in a language, by the heading above. */
+function examples(language) {
   const list = []
   let heading = ''
   let lines
@@ -57,16 +59,21 @@ function examples() {
     if (line === '```' && lines !== undefined) {
       list.push({ name: `${heading} ${list.length + 1}`, code: lines.join('\n') })
       lines = undefined
-    } else if (line === '```js') lines = []
+    } else if (line === `\`\`\`${language}`) lines = []
     else lines?.push(line)
   }
   return list
 }
 
-/** Starts an example in the project. A server sends its port. */
+/** Writes an example into the project, and starts it. */
 function start({ name, code }) {
   const file = join(project, `${name.replace(/\W+/g, '-')}.${code.includes('require(') ? 'cjs' : 'mjs'}`)
   writeFileSync(file, code)
+  return startFile(file)
+}
+
+/** Starts a program in the project. A server sends its port. */
+function startFile(file) {
   const preload = new URL('support/report-port.mjs', import.meta.url).href
   const env = {
     ...process.env,
@@ -81,7 +88,7 @@ function start({ name, code }) {
 }
 
 test('every example of the README runs in the project', async (t) => {
-  const all = examples()
+  const all = examples('js')
   assert.ok(all.length >= 8, `${all.length} examples`)
   for (const example of all) {
     await t.test(example.name, async () => {
@@ -105,14 +112,31 @@ test('every example of the README runs in the project', async (t) => {
   }
 })
 
+/** Compiles files in the project. Returns the errors. */
+function compile(...args) {
+  const tsc = join(dirname(require.resolve('typescript/package.json')), 'bin/tsc')
+  const options = ['--strict', '--module', 'nodenext', '--target', 'es2022', '--types', 'node', '--skipLibCheck']
+  const { stdout, status } = spawnSync(process.execPath, [tsc, ...options, ...args], { cwd: project, encoding: 'utf8' })
+  return stdout || (status === 0 ? '' : `tsc ended with ${status}`)
+}
+
 test('the types compile for ES modules and for CommonJS', () => {
   for (const file of ['consumer.mts', 'consumer.cts']) copyFileSync(join(root, 'test/types', file), join(project, file))
-  const options = ['--noEmit', '--strict', '--module', 'nodenext', '--target', 'es2022', '--types', 'node', '--skipLibCheck']
-  const tsc = join(dirname(require.resolve('typescript/package.json')), 'bin/tsc')
-  const args = [tsc, ...options, 'consumer.mts', 'consumer.cts']
-  const { stdout, status } = spawnSync(process.execPath, args, { cwd: project, encoding: 'utf8' })
-  assert.equal(stdout, '')
-  assert.equal(status, 0)
+  assert.equal(compile('--noEmit', 'consumer.mts', 'consumer.cts'), '')
+})
+
+test('the guard of the README limits an app of NestJS', async () => {
+  writeFileSync(join(project, 'guard.mts'), examples('ts')[0].code)
+  copyFileSync(join(root, 'test/types/nest.mts'), join(project, 'nest.mts'))
+  assert.equal(compile('--experimentalDecorators', 'nest.mts'), '')
+  const { child, output, ended } = startFile(join(project, 'nest.mjs'))
+  const failed = ended.then(() => assert.fail(`the server ended: ${output.stderr}`))
+  const [port] = await Promise.race([once(child, 'message'), failed])
+  const statuses = []
+  for (let turn = 0; turn < 101; turn++) statuses.push((await fetch(`http://127.0.0.1:${port}/`)).status)
+  child.kill()
+  await failed.catch(() => {})
+  assert.deepEqual(statuses, [...Array(100).fill(200), 429])
 })
 
 test('the client has no native code, and every import of a browser can be loaded', () => {
