@@ -16,6 +16,7 @@ use crate::config::{Environment, Format, Request};
 #[command(
     name = "slidegate",
     version,
+    long_version = help::VERSION,
     about = help::ABOUT,
     before_long_help = help::EXAMPLES,
     after_long_help = help::EXIT_CODES,

@@ -3,6 +3,18 @@
 pub(super) const ABOUT: &str = "A sliding-window rate limiter as a service: Envoy's rate limit \
 protocol, an HTTP API, forward auth for nginx and Caddy, and the Redis protocol.";
 
+/// Printed by `--version`; `-V` prints the first word only.
+pub(super) const VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    env!("SLIDEGATE_BUILD_COMMIT"),
+    "\nfeatures: ",
+    env!("SLIDEGATE_BUILD_FEATURES"),
+    "\n",
+    env!("SLIDEGATE_BUILD_RUSTC"),
+    "\n",
+    env!("SLIDEGATE_BUILD_TARGET"),
+);
+
 pub(super) const EXAMPLES: &str = "\
 Examples:
   slidegate                                   serve an example policy on loopback
