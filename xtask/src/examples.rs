@@ -7,7 +7,7 @@ use std::{env, fs};
 use crate::command::{self, cargo};
 use crate::{Outcome, packages};
 
-/// Runs each example once.
+/// Runs each example once: those of the crates, then the programs in `examples/` with their tests.
 ///
 /// One command builds all of them for the whole workspace, with the same features as the tests, so
 /// that nothing has to be compiled after the tests. `cargo run --package` would select the features
@@ -25,7 +25,15 @@ pub(crate) fn run(root: &Path) -> Outcome {
             count += 1;
         }
     }
-    if count == 0 { Err("found no examples".to_owned()) } else { Ok(()) }
+    if count == 0 {
+        return Err("found no examples".to_owned());
+    }
+    // The tests of the daemon run the files of Envoy and nginx.
+    for (test, filter) in [("examples", ""), ("daemon", "deploy::"), ("protocols", "as_documented")]
+    {
+        command::run(&mut cargo(root, &["test", "--workspace", "--test", test, filter]))?;
+    }
+    Ok(())
 }
 
 /// Returns the directory of the built examples, which is next to this program.
