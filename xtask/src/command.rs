@@ -39,6 +39,18 @@ pub(crate) fn run(command: &mut Command) -> Outcome {
     Err(format!("`{line}` failed with {status}"))
 }
 
+/// Runs the command and returns what it prints. The error contains its messages.
+pub(crate) fn output(command: &mut Command) -> Result<String, String> {
+    let line = line(command);
+    let output = command.output().map_err(|error| format!("cannot start `{line}`: {error}"))?;
+    if output.status.success() {
+        return String::from_utf8(output.stdout)
+            .map_err(|_| format!("`{line}` prints text that is not UTF-8"));
+    }
+    let messages = String::from_utf8_lossy(&output.stderr);
+    Err(format!("`{line}` failed with {}: {messages}", output.status))
+}
+
 /// Returns `true` if a command succeeds. Its output is discarded.
 pub(crate) fn succeeds(program: impl AsRef<OsStr>, arguments: &[&str]) -> bool {
     let mut command = Command::new(program);

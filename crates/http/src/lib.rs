@@ -81,6 +81,8 @@ pub use trace_parent::TraceParent;
 /// Compiles and runs the code of the crate's pages.
 #[cfg(doctest)]
 mod pages {
+    #[doc = include_str!("../README.md")]
+    struct Readme;
     #[doc = include_str!("../../../docs/headers.md")]
     struct Headers;
     #[doc = include_str!("../../../docs/client-address.md")]

@@ -43,3 +43,8 @@ pub use series::{Point, Series, Shape};
 pub use text::escape;
 pub use timeline::{Event, Row, Span, Timeline};
 pub use unit::Unit;
+
+/// Compiles and runs the code of the crate's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -74,6 +74,8 @@ pub use slidegate_gate::{
 /// Compiles and runs the code of the pages about this crate.
 #[cfg(doctest)]
 mod pages {
+    #[doc = include_str!("../README.md")]
+    struct Readme;
     #[doc = include_str!("../../../docs/tower.md")]
     struct Tower;
     #[doc = include_str!("../../../docs/how-to/limit-by-ip.md")]
