@@ -63,7 +63,7 @@ def test_rules_choose_key_cost_and_tier(client):
     by_user = RateLimit(
         Limiter("3/hour", tiers={"gold": "100/hour"}, name="users"),
         key="header:x-user",
-        missing="deny",
+        missing_key="deny",
         cost=lambda request: int(request.header("x-cost") or 1),
         tier=tier,
         skip=lambda request: request.path == "/health",
@@ -86,7 +86,7 @@ def test_rules_choose_key_cost_and_tier(client):
 
 
 def test_failures_count_and_successes_do_not(client):
-    rule = RateLimit(Limiter("2/hour"), count="failures")
+    rule = RateLimit(Limiter("2/hour"), count="failed")
     with asgi_server(starlette(rule)) as url:
         for _ in range(5):
             response = client.get(url)
@@ -94,6 +94,18 @@ def test_failures_count_and_successes_do_not(client):
         assert client.get(url + "?status=401").headers["x-ratelimit-remaining"] == "1"
         assert client.get(url + "?status=401").status_code == 401
         assert client.get(url).status_code == 429
+    rule = RateLimit(Limiter("1/hour"), count="successful")
+    with asgi_server(starlette(rule)) as url:
+        statuses = [client.get(url + query).status_code for query in ("?status=404", "", "")]
+        assert statuses == [404, 200, 429]
+
+
+@pytest.mark.parametrize(
+    "options", [{"key": "address"}, {"missing_key": "none"}, {"count": "some"}, {"ipv4_prefix": 33}]
+)
+def test_invalid_options_of_rules_are_rejected(options):
+    with pytest.raises(slidegate.SettingError, match="use|range|prefix"):
+        RateLimit("1/hour", **options)
 
 
 def test_denials_can_have_another_response(client):
@@ -154,7 +166,7 @@ def fastapi(clock=None, install=True, **store):
     def raw():
         return Response("raw")
 
-    login = slidegate.fastapi.RateLimit("2/hour", key="header:x-user", count="failures")
+    login = slidegate.fastapi.RateLimit("2/hour", key="header:x-user", count="failed")
     router = APIRouter(prefix="/auth")
 
     @router.post("/login")

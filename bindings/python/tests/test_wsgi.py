@@ -51,7 +51,7 @@ def test_flask_counts_failures_and_has_another_response(client):
     def on_denied(request, denied):
         return {"path": request.path}, denied.status, denied.headers
 
-    app = flask_app(RateLimit("1/hour", count="failures"), on_denied=on_denied)
+    app = flask_app(RateLimit("1/hour", count="failed"), on_denied=on_denied)
     with wsgi_server(app) as url:
         assert [client.get(url).status_code for _ in range(3)] == [200] * 3
         assert client.get(url + "?status=500").status_code == 500

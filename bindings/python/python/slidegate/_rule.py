@@ -31,19 +31,19 @@ class View:
 class RateLimit:
     """Applies a policy to requests.
 
-    ========== ==================================================== =====================
-    option     meaning                                              default
-    ========== ==================================================== =====================
-    key        ``"address"``, ``"header:NAME"``, ``"all"``, or a    the client's address
-               function of the request
-    missing    for a request without a key: ``"address"`` counts it ``"address"``
-               by address, ``"skip"`` allows it, ``"deny"`` is 403
-    cost       units, or a function of the request                  1
-    tier       name of a tier, or a function of the request         none
-    skip       function; requests for which it is true are allowed  none
-    count      ``"all"``, ``"failures"`` (400 or above counts), or  ``"all"``
-               a function of the status
-    ========== ==================================================== =====================
+    =========== ===================================================== ========
+    option      meaning                                               default
+    =========== ===================================================== ========
+    key         ``"ip"``, ``"header:NAME"``, ``"all"``, or a function ``"ip"``
+                of the request
+    missing_key for a request without a key: ``"ip"`` counts it by    ``"ip"``
+                address, ``"skip"`` allows it, ``"deny"`` is 403
+    cost        units, or a function of the request                   1
+    tier        name of a tier, or a function of the request          none
+    skip        function; requests for which it is true are allowed   none
+    count       ``"all"``, ``"failed"`` (status 400 and above),       ``"all"``
+                ``"successful"``, or a function of the status
+    =========== ===================================================== ========
 
     ``trusted_proxies``, ``header``, ``ipv4_prefix`` and ``ipv6_prefix`` say how the client's address
     is found and grouped. All other options are those of :class:`Limiter`.
@@ -53,8 +53,8 @@ class RateLimit:
         self,
         policy: Union[Policy, Limiter],
         *,
-        key: Union[str, Callable[[Any], Any]] = "address",
-        missing: str = "address",
+        key: Union[str, Callable[[Any], Any]] = "ip",
+        missing_key: str = "ip",
         cost: Union[int, Callable[[Any], Any]] = 1,
         tier: Union[str, Callable[[Any], Any], None] = None,
         skip: Optional[Callable[[Any], Any]] = None,
@@ -71,14 +71,15 @@ class RateLimit:
             self.limiter = policy
         else:
             self.limiter = Limiter(policy, **options)
-        if isinstance(key, str) and key not in ("address", "all") and not key.startswith("header:"):
-            raise SettingError(f"unknown key {key!r}: use address, all, header:NAME or a function")
-        if missing not in ("address", "skip", "deny"):
-            raise SettingError(f"unknown missing {missing!r}: use address, skip or deny")
-        if not callable(count) and count not in ("all", "failures"):
-            raise SettingError(f"unknown count {count!r}: use all, failures or a function")
+        if isinstance(key, str) and key not in ("ip", "all") and not key.startswith("header:"):
+            raise SettingError(f"unknown key {key!r}: use ip, all, header:NAME or a function")
+        if missing_key not in ("ip", "skip", "deny"):
+            raise SettingError(f"unknown missing_key {missing_key!r}: use ip, skip or deny")
+        if not callable(count) and count not in ("all", "failed", "successful"):
+            message = f"unknown count {count!r}: use all, failed, successful or a function"
+            raise SettingError(message)
         self._key = key
-        self._missing = missing
+        self._missing_key = missing_key
         self._cost = cost
         self._tier = tier
         self._skip = skip
@@ -96,7 +97,7 @@ class RateLimit:
         """Returns whether a response with this status counts."""
         if callable(self._count):
             return bool(self._count(status))
-        return self._count == "all" or status >= 400
+        return self._count == "all" or (status >= 400) == (self._count == "failed")
 
     @property
     def counts_all(self) -> bool:
@@ -131,9 +132,9 @@ class RateLimit:
         if not callable(self._key):
             key = self._key_of(view)
         if key is None or key in ("", b""):
-            if self._missing == "skip":
+            if self._missing_key == "skip":
                 return None
-            if self._missing == "deny":
+            if self._missing_key == "deny":
                 raise NoKey
             # No header field contains a zero byte, so no client can choose this key.
             key = b"\0" + self.address(view).encode()
@@ -142,7 +143,7 @@ class RateLimit:
         return Check(self.limiter, key, cost, tier)
 
     def _key_of(self, view: View) -> Optional[Key]:
-        if self._key == "address":
+        if self._key == "ip":
             return self.address(view)
         if self._key == "all":
             return "all"
