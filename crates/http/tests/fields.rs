@@ -368,6 +368,46 @@ fn units_and_partition_keys_are_parameters_of_lists() {
     );
 }
 
+// A limit of zero: `q=0` in every form, no time at which a retry would help, and `AdvertisedLimits`
+// reads the same.
+#[test]
+fn a_ban_is_a_quota_of_zero() {
+    for quotas in [&[Quota::per_minute(0)][..], &[Quota::per_hour(9), Quota::per_minute(0)]] {
+        let policy = Policy::builder("ban").quotas(quotas.iter().copied()).build().unwrap();
+        let limiter = Limiter::new(policy.clone()).unwrap();
+        let banned = limiter.check("alice");
+        let decisions = [PolicyDecision::new(&policy, &banned)];
+        let name = if quotas.len() == 1 { "ban" } else { "ban-60s" };
+        let headers = written(Fields::new(), &decisions);
+        let text = |name: &str| headers[name].to_str().unwrap();
+        assert!(text("ratelimit").ends_with(&format!(r#""{name}";r=0;t=0"#)), "{headers:?}");
+        assert!(
+            text("ratelimit-policy").ends_with(&format!(r#""{name}";q=0;w=60"#)),
+            "{headers:?}"
+        );
+        assert_eq!((text("x-ratelimit-limit"), text("x-ratelimit-remaining")), ("0", "0"));
+        assert_eq!((text("x-ratelimit-reset"), text("cache-control")), ("0", "no-store"));
+        assert!(!headers.contains_key("retry-after"), "{headers:?}");
+        for field in ["ratelimit", "ratelimit-policy"] {
+            assert!(Parser::new(text(field)).parse::<List>().is_ok(), "{headers:?}");
+        }
+
+        let limits = AdvertisedLimits::read(&headers, now());
+        let read = limits.quotas().iter().find(|quota| quota.name() == Some(name)).unwrap();
+        assert_eq!((read.limit(), read.remaining()), (Some(0), Some(0)));
+        assert_eq!(read.window(), Some(Duration::from_secs(60)));
+
+        let dictionary = written(Fields::none().ratelimit(Form::Dictionary), &decisions);
+        assert_eq!(dictionary["ratelimit"], "limit=0, remaining=0, reset=0");
+        let triple = written(Fields::none().ratelimit(Form::Triple), &decisions);
+        assert_eq!(triple["ratelimit-limit"], "0");
+        for headers in [dictionary, triple] {
+            let policy = headers["ratelimit-policy"].to_str().unwrap();
+            assert!(policy.ends_with("0;w=60"), "{headers:?}");
+        }
+    }
+}
+
 proptest! {
     // A client reads back exactly what was set.
     #[test]
