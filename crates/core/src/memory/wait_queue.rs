@@ -140,16 +140,10 @@ impl WaitQueues {
         Some((queue, index))
     }
 
-    fn push(&mut self, fingerprint: u64, limits: &Limits, mut place: Place) -> u64 {
+    fn push(&mut self, fingerprint: u64, limits: &Limits, place: Place) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
-        let queue = self.by_key.entry(fingerprint).or_default();
-        let known = queue.limits.iter().position(|known| known == limits);
-        place.limits = known.unwrap_or(queue.limits.len());
-        if known.is_none() {
-            queue.limits.push(*limits);
-        }
-        queue.waiters.push_back(Waiter { id, place, waker: None });
+        self.by_key.entry(fingerprint).or_default().push(id, limits, place);
         id
     }
 
@@ -160,7 +154,7 @@ impl WaitQueues {
 
     fn remove(&mut self, fingerprint: u64, id: u64, shared: &Shared, wakers: &mut Wakers) {
         let Some((queue, index)) = self.find(fingerprint, id) else { return };
-        let waiter = queue.waiters.remove(index);
+        let waiter = queue.remove(index);
         wakers.retired.extend(waiter.and_then(|waiter| waiter.waker));
         if queue.waiters.is_empty() {
             self.by_key.remove(&fingerprint);
@@ -172,7 +166,8 @@ impl WaitQueues {
 /// The callers that wait for units of one key.
 #[derive(Debug, Default)]
 struct WaitQueue {
-    /// The different quotas that the waiters have.
+    /// The different quotas of the waiters. At most one per waiter, because quotas may come with a
+    /// request, and a queue of a busy key may never be empty.
     limits: Vec<Limits>,
     /// In order of arrival, so ids increase. The ticks of those that are not due do not decrease.
     waiters: VecDeque<Waiter>,
@@ -199,6 +194,29 @@ impl WaiterSelection {
 }
 
 impl WaitQueue {
+    fn push(&mut self, id: u64, limits: &Limits, mut place: Place) {
+        let known = self.limits.iter().position(|known| known == limits);
+        place.limits = known.unwrap_or(self.limits.len());
+        if known.is_none() {
+            self.limits.push(*limits);
+        }
+        self.waiters.push_back(Waiter { id, place, waker: None });
+    }
+
+    /// Removes a waiter, and its quotas if no other waiter has them.
+    fn remove(&mut self, index: usize) -> Option<Waiter> {
+        let removed = self.waiters.remove(index)?;
+        let limits = removed.place.limits;
+        if self.waiters.iter().all(|waiter| waiter.place.limits != limits) {
+            self.limits.swap_remove(limits);
+            let moved = self.limits.len();
+            for waiter in self.waiters.iter_mut().filter(|waiter| waiter.place.limits == moved) {
+                waiter.place.limits = limits;
+            }
+        }
+        Some(removed)
+    }
+
     fn set_aside<W: Window>(
         &mut self,
         which: WaiterSelection,
@@ -477,3 +495,6 @@ fn wait_for<W: Window>(window: &W, request: &Request<'_>) -> u64 {
     let quotas = 0..limits.quotas().len();
     quotas.map(|index| window.retry(limits, index, moment.now, cost)).max().unwrap_or(NEVER)
 }
+
+#[cfg(test)]
+mod tests;
