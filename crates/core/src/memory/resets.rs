@@ -1,8 +1,9 @@
 //! Keys that were reset, until no receipt from before the reset can refund units.
 //!
 //! A slot has sixteen bits for its epoch and no space for the epochs that the key had before. A
-//! shard therefore records each reset. The key continues with the next epoch, and after 65,536
-//! resets, when no epoch is left, the receipts issued so far are rejected by their tick.
+//! shard therefore records each reset, and the key continues with the next epoch. After 65,535
+//! resets every epoch was used. From then on, receipts up to the last reset are rejected by their
+//! tick.
 //!
 //! Eviction and the sweep need no record: evicted units are still counted, and swept units have
 //! expired.
@@ -17,8 +18,8 @@ use crate::error::Error;
 #[derive(Debug, Default)]
 pub(super) struct Resets {
     keys: BTreeMap<u64, Reset>,
-    /// Receipts of every key are void before this tick, because records of earlier resets were
-    /// dropped.
+    /// Receipts of every key are void before this tick, because records were dropped for lack of
+    /// memory.
     void_before: u64,
     /// The fingerprint at which the next sweep starts.
     sweep_at: u64,
@@ -29,19 +30,15 @@ pub(super) struct Resets {
 struct Reset {
     /// The latest tick of a receipt from before the last reset.
     through: u64,
-    /// Receipts before this tick are void, whatever their epoch.
-    void_before: u64,
     /// The epoch that the last reset ended.
     epoch: u16,
-    /// The number of epochs that resets have ended since `void_before` was set.
+    /// The number of epochs that resets have ended. At the maximum, the next epoch may have been
+    /// used before.
     ended: u16,
 }
 
 /// Bytes per key, with its share of a tree whose nodes are half full.
 const KEY_BYTES: usize = 2 * (size_of::<u64>() + size_of::<Reset>());
-
-/// The number of keys that are compared to find one to drop.
-const DROP_FROM: usize = 16;
 
 /// The memory budget of the records of a shard.
 #[derive(Debug, Clone, Copy)]
@@ -59,13 +56,9 @@ impl Resets {
         through: u64,
         budget: NoteBudget<'_>,
     ) {
-        let mut reset = self.keys.get(&fingerprint).copied().unwrap_or_default();
-        reset.through = reset.through.max(through);
-        reset.epoch = epoch;
-        (reset.ended, reset.void_before) = match reset.ended.checked_add(1) {
-            Some(ended) => (ended, reset.void_before),
-            None => (0, reset.through + 1),
-        };
+        let known = self.keys.get(&fingerprint).copied().unwrap_or_default();
+        let through = known.through.max(through);
+        let reset = Reset { through, epoch, ended: known.ended.saturating_add(1) };
         self.insert(fingerprint, reset, budget);
     }
 
@@ -76,8 +69,8 @@ impl Resets {
 
     /// Returns `true` if a receipt of `tick` is void even if its epoch is the key's.
     pub(super) fn is_void(&self, fingerprint: u64, tick: u64) -> bool {
-        let of_key = || self.keys.get(&fingerprint).is_some_and(|key| tick < key.void_before);
-        tick < self.void_before || of_key()
+        let is_void = |reset: &Reset| reset.ended == u16::MAX && tick <= reset.through;
+        tick < self.void_before || self.keys.get(&fingerprint).is_some_and(is_void)
     }
 
     /// Examines up to `count` keys and drops those whose receipts have expired.
@@ -116,7 +109,6 @@ impl Resets {
         for (fingerprint, reset) in keys.by_ref().take(count) {
             out.put_u64(*fingerprint);
             out.put_u64(reset.through);
-            out.put_u64(reset.void_before);
             out.put_u64(u64::from(reset.epoch) << 16 | u64::from(reset.ended));
         }
         keys.next().map(|(fingerprint, _)| *fingerprint)
@@ -129,40 +121,34 @@ impl Resets {
         input: &mut &[u8],
         budget: NoteBudget<'_>,
     ) -> Result<(), Error> {
-        let (through, void_before) = (input.take_tick()?, input.take_tick()?);
+        let through = input.take_tick()?;
         let Ok(epochs) = u32::try_from(input.take_u64()?) else {
             return Err(damaged("an epoch"));
         };
         let [high, low, more, less] = epochs.to_be_bytes();
         let (epoch, ended) = (u16::from_be_bytes([high, low]), u16::from_be_bytes([more, less]));
-        self.insert(fingerprint, Reset { through, void_before, epoch, ended }, budget);
+        self.insert(fingerprint, Reset { through, epoch, ended }, budget);
         Ok(())
     }
 
+    /// Without memory for another record, drops all of them. Then the receipts that they made void
+    /// are rejected by their tick, and so are others of the shard.
     fn insert(&mut self, fingerprint: u64, reset: Reset, budget: NoteBudget<'_>) {
-        let is_noted = self.keys.contains_key(&fingerprint);
-        if is_noted || self.has_grown(budget) || (self.drop_old(budget) && self.has_grown(budget)) {
-            self.keys.insert(fingerprint, reset);
-        } else {
-            self.raise_void_before(reset.through + 1);
+        if !self.keys.contains_key(&fingerprint) && !self.has_grown(budget) {
+            budget.account.shrink(self.bytes());
+            for Reset { through, .. } in core::mem::take(&mut self.keys).into_values() {
+                self.raise_void_before(through + 1);
+            }
+            if !self.has_grown(budget) {
+                return self.raise_void_before(reset.through + 1);
+            }
         }
+        self.keys.insert(fingerprint, reset);
     }
 
-    /// Reserves the bytes of one more key, if they are available.
+    /// Reserves the bytes of one more record, if they are available.
     fn has_grown(&self, budget: NoteBudget<'_>) -> bool {
         self.bytes() + KEY_BYTES <= budget.bytes_max && budget.account.try_grow(KEY_BYTES)
-    }
-
-    /// Drops the oldest of a few records. Returns `false` if there is none.
-    fn drop_old(&mut self, budget: NoteBudget<'_>) -> bool {
-        let behind = self.keys.range(self.sweep_at..);
-        let keys = behind.chain(self.keys.range(..self.sweep_at)).take(DROP_FROM);
-        let oldest = keys.min_by_key(|(_, reset)| reset.through);
-        let Some((&fingerprint, &Reset { through, .. })) = oldest else { return false };
-        self.keys.remove(&fingerprint);
-        budget.account.shrink(KEY_BYTES);
-        self.raise_void_before(through + 1);
-        true
     }
 }
 

@@ -21,8 +21,9 @@ use crate::window::{DecodeContext, Window};
 
 const KEYS: u64 = 1;
 const SKETCHES: u64 = 2;
-const RESETS: u64 = 3;
 const BLOCKS: u64 = 4;
+/// Frames of the kind 3 had other records.
+const RESETS: u64 = 5;
 
 /// The approximate number of slots that one step examines.
 const STEP: usize = 128;
