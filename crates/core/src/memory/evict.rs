@@ -18,7 +18,7 @@ const SWEEP_BLOCKS: usize = 16;
 const SHRINK_STEP: usize = 1024;
 
 /// Keys compared to find one to evict.
-const EVICT_FROM: usize = 8;
+const EVICT_FROM: usize = 4;
 
 /// The tick before which no key of a shard expires: until then new keys need no sweep.
 ///

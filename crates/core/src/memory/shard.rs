@@ -31,7 +31,7 @@ pub enum OnFull {
     /// few get less. Keys in the table are not affected.
     #[default]
     Overflow,
-    /// The new key replaces another one: of the eight keys next to its slot, the key whose units expire
+    /// The new key replaces another one: of the four keys next to its slot, the key whose units expire
     /// first. For most algorithms, that is the key that was admitted longest ago. The units of the
     /// replaced key move into the overflow sketch, so they still count when that key returns.
     Lru,
