@@ -1,15 +1,16 @@
-//! The longest time for which a lock is held while ten million keys are added, saved and swept.
+//! The longest time for which a lock is held while ten million keys are added, saved and swept, and
+//! while the callers that wait for one key leave.
 
 use core::cmp::Reverse;
 use core::time::Duration;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 use std::io::{self, Write};
 
 use crate::Failure;
 use crate::clock;
 use crate::json::JsonLine;
 use crate::options::Options;
-use crate::ours::Crowd;
+use crate::ours::{Crowd, Line};
 use crate::progress;
 use crate::rounding::to_float;
 use crate::table::Table;
@@ -25,20 +26,20 @@ const SWEPT_AT_ONCE: usize = 256;
 const KEPT: usize = 1024;
 
 const HEADINGS: [&str; 4] =
-    ["10 M keys", "512th longest step, cpu us", "longest step, cpu us", "longest hold, wall us"];
+    ["stage", "512th longest step, cpu us", "longest step, cpu us", "longest hold, wall us"];
 
-/// Runs the three stages and prints the longest steps of each.
+/// Runs the stages and prints the longest steps of each.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let crowd = Crowd::new()?;
     let mut table = Table::new(&HEADINGS);
-    for stage in [Stage::Growth, Stage::Snapshot, Stage::Sweep] {
+    for stage in [Stage::Line, Stage::Growth, Stage::Snapshot, Stage::Sweep] {
         progress::say(&format!("holds: {}", stage.name()));
-        let steps = stage.run(&crowd)?;
+        let (steps, wall) = stage.run(&crowd)?;
         let [typical, cpu] = steps.longest().map(micros);
-        let wall = micros(crowd.longest_hold());
+        let wall = micros(wall);
         if options.json {
             JsonLine::new("holds")
-                .text("workload", "log-10m")
+                .text("workload", stage.workload())
                 .text("stage", stage.name())
                 .number("typical_cpu_us", Some(typical), 1)
                 .number("longest_cpu_us", Some(cpu), 1)
@@ -57,6 +58,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 /// The work that holds locks.
 #[derive(Debug, Clone, Copy)]
 enum Stage {
+    Line,
     Growth,
     Snapshot,
     Sweep,
@@ -65,15 +67,32 @@ enum Stage {
 impl Stage {
     fn name(self) -> &'static str {
         match self {
+            Self::Line => "queue of waiters",
             Self::Growth => "growth",
             Self::Snapshot => "snapshot",
             Self::Sweep => "sweep",
         }
     }
 
-    fn run(self, crowd: &Crowd) -> Result<Steps, Failure> {
+    fn workload(self) -> &'static str {
+        if let Self::Line = self { "line-1000" } else { "log-10m" }
+    }
+
+    /// Returns the steps, and the longest hold of a lock in wall time.
+    fn run(self, crowd: &Crowd) -> Result<(Steps, Duration), Failure> {
         let mut steps = Steps::new();
         match self {
+            Self::Line => {
+                let line = Line::new()?;
+                let waiters = (0..Line::WAITERS).map(|_| line.waiter());
+                let mut waiters = waiters.collect::<Result<VecDeque<_>, _>>()?;
+                while let Some(first) = waiters.pop_front() {
+                    steps.begin();
+                    drop(first);
+                    steps.end();
+                }
+                return Ok((steps, line.longest_hold()));
+            }
             Self::Growth => {
                 for key in 0..KEYS {
                     steps.begin();
@@ -96,7 +115,7 @@ impl Stage {
                 }
             }
         }
-        Ok(steps)
+        Ok((steps, crowd.longest_hold()))
     }
 }
 

@@ -1,5 +1,7 @@
 //! Slidegate under measurement. No other file knows its types.
 
+use core::future::{self, Future};
+use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 
 use slidegate::{
@@ -252,6 +254,43 @@ impl Crowd {
     pub(crate) fn save(&self, out: &mut impl std::io::Write) -> Result<(), Failure> {
         self.limiter.save(out)?;
         Ok(())
+    }
+
+    pub(crate) fn longest_hold(&self) -> Duration {
+        self.limiter.stats().longest_hold
+    }
+}
+
+/// A key whose log has a thousand entries, and callers that wait for its units.
+#[derive(Debug)]
+pub(crate) struct Line {
+    limiter: Limiter,
+}
+
+impl Line {
+    pub(crate) const WAITERS: u32 = 1000;
+
+    pub(crate) fn new() -> Result<Self, Failure> {
+        let clock = ManualClock::new(START);
+        let limiter = Limiter::builder(policy(Algorithm::Log, Self::WAITERS.into())?);
+        let limiter = limiter.clock(clock.clone()).build()?;
+        for _ in 0..Self::WAITERS {
+            let _ = limiter.check("busy");
+            clock.advance(Duration::from_millis(7));
+        }
+        Ok(Self { limiter })
+    }
+
+    /// Returns a caller that waits for a unit behind all others. Dropping it moves those behind it
+    /// up.
+    pub(crate) fn waiter(&self) -> Result<impl Future, Failure> {
+        let timeout = Duration::from_secs(10 * WINDOW_SECONDS);
+        let wait = self.limiter.wait_timeout("busy", Cost::ONE, timeout, |_| future::pending());
+        let mut wait = Box::pin(wait);
+        match wait.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Pending => Ok(wait),
+            Poll::Ready(_) => Err("a caller of the line need not wait".into()),
+        }
     }
 
     pub(crate) fn longest_hold(&self) -> Duration {

@@ -57,6 +57,8 @@ pub(crate) struct Bound {
 pub(crate) struct Lap {
     pub(crate) began: Instant,
     pub(crate) ended: Instant,
+    /// Processor time of the thread.
+    pub(crate) cpu: Duration,
     pub(crate) checks: u64,
     pub(crate) admitted: u64,
 }
@@ -73,7 +75,7 @@ impl<S: Subject> Runner for S {
         let mut scratch = S::Scratch::default();
         let mut block = [0; BLOCK];
         let (mut checks, mut admitted, mut blocks) = (0, 0, 0_u64);
-        let began = clock::instant();
+        let (began, cpu) = (clock::instant(), clock::thread_cpu());
         while checks < bound.checks {
             let filled = numbers.fill(&mut block);
             admitted += self.check_block(&mut scratch, &block[..filled]);
@@ -84,6 +86,7 @@ impl<S: Subject> Runner for S {
                 break;
             }
         }
-        Lap { began, ended: clock::instant(), checks, admitted }
+        let cpu = clock::thread_cpu().saturating_sub(cpu);
+        Lap { began, ended: clock::instant(), cpu, checks, admitted }
     }
 }
