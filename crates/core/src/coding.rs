@@ -64,7 +64,8 @@ impl<'a> Reader<'a> for &'a [u8] {
 /// Returns the error for an unreadable snapshot.
 #[cold]
 pub(crate) fn damaged(what: &str) -> Error {
-    let message =
-        format!("damaged snapshot: invalid {what}; start without it, and limits count from zero");
+    let message = format!(
+        "damaged snapshot: {what} is invalid; start without it, and limits count from zero"
+    );
     Error::new(ErrorKind::Snapshot, message)
 }

@@ -254,7 +254,7 @@ impl Limiter {
         // What follows was not written with the snapshot: two files in one, or a write that went wrong.
         match input.read(&mut [0]) {
             Ok(0) => Ok(report),
-            Ok(_) => Err(damaged("the length: bytes follow the end")),
+            Ok(_) => Err(damaged("the length (bytes follow the end)")),
             Err(error) => Err(failed("read", &error)),
         }
     }
