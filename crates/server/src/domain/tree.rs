@@ -1,4 +1,11 @@
 //! The descriptor tree of a domain, compiled for matching.
+//!
+//! The entries of a request select one node per level: the first entry at the root, each further entry
+//! below the node of the entry before it. At one level, an entry selects
+//!
+//! 1. the node with its key and value,
+//! 2. otherwise the first node of the file with a `*` in its value that matches,
+//! 3. otherwise the node with its key and without a value.
 
 use std::collections::HashMap;
 
@@ -11,14 +18,14 @@ use super::statistics::DomainStatistics;
 use crate::gates::{DomainStore, GateFactory};
 use crate::spec::DescriptorSpec;
 
-/// The nodes at one level of the tree.
+/// The nodes below one node, or at the root.
 #[derive(Debug, Default)]
 pub(super) struct TreeLevel {
     nodes: Vec<TreeNode>,
     names: LevelNames,
 }
 
-/// An index of the descriptors of one level, to find the one that an entry of a request matches.
+/// An index of the descriptors of one level, to find the one that an entry of a request selects.
 #[derive(Debug, Default)]
 pub(crate) struct LevelNames {
     /// The positions of all descriptors, by `key_value`, or by `key` if they have no value.
@@ -72,7 +79,7 @@ pub(super) enum Naming {
     DetailedShared,
 }
 
-/// The state shared by all descriptors of a domain while it is compiled.
+/// Compiles the tree of one domain.
 pub(super) struct Builder<'a, 'p> {
     pub(super) statistics: &'a DomainStatistics,
     pub(super) factory: &'a mut GateFactory<'p>,
@@ -80,8 +87,8 @@ pub(super) struct Builder<'a, 'p> {
 
 impl TreeLevel {
     /// Follows the entries of a request down the tree, and calls `visit` for each step. Returns the
-    /// last node, or `None` if an entry matches no node. There is no backtracking: if the next entry
-    /// does not match below a node, no other node is tried.
+    /// last node, or `None` if an entry selects no node. There is no backtracking: if an entry selects
+    /// no node at its level, no other node is tried for the entries before it.
     pub(super) fn walk<'d>(
         &'d self,
         entries: &[Entry<'_>],
@@ -125,7 +132,7 @@ impl LevelNames {
         self.by_name.insert(name.into(), index).is_none()
     }
 
-    /// Returns the descriptor that an entry matches, and how. `name` is a reused buffer.
+    /// Returns the descriptor that an entry selects, and how. `name` is a reused buffer.
     pub(crate) fn find(&self, entry: &Entry<'_>, name: &mut String) -> Option<(usize, MatchKind)> {
         if self.by_name.is_empty() {
             return None;
@@ -151,17 +158,18 @@ impl TreeStep<'_> {
         if self.shares() { self.node.value_of(entry) } else { entry.value }
     }
 
-    /// Appends this level to the name of the statistics.
+    /// Appends this level to the name of the statistics: `.key_value`, or `.key` without a value.
     pub(super) fn name_series(&self, entry: &Entry<'_>, naming: Naming, label: &mut String) {
-        let value = match (self.kind, naming) {
-            _ if self.shares() => self.node.value_of(entry),
-            (_, Naming::Detailed | Naming::DetailedShared) | (MatchKind::Value, _) => entry.value,
-            _ if self.node.value_to_metric => entry.value,
-            (MatchKind::Wildcard, _) => self.node.value_of(entry),
-            (MatchKind::Key, _) => "",
+        let is_detailed = matches!(naming, Naming::Detailed | Naming::DetailedShared);
+        let shows_values = is_detailed || self.node.value_to_metric;
+        let value = match self.kind {
+            MatchKind::Wildcard if self.node.shares || !shows_values => self.node.value_of(entry),
+            MatchKind::Key if !shows_values => "",
+            MatchKind::Value | MatchKind::Wildcard | MatchKind::Key => entry.value,
         };
         label.push('.');
         label.push_str(entry.key);
+        // With `detailed_metric`, an empty value keeps its `_`, as in the reference service.
         if naming == Naming::Detailed || !value.is_empty() {
             label.push('_');
             label.push_str(value);
@@ -184,7 +192,8 @@ impl TreeNode {
         }
     }
 
-    /// Returns the value part of the node's name. The entry must match the node.
+    /// Returns the node's value, such as `a*`. Names are matched as a whole, so an entry with another
+    /// key can match the node: then there is no such value, and the whole name is returned.
     fn value_of(&self, entry: &Entry<'_>) -> &str {
         let rest = self.name.strip_prefix(entry.key);
         rest.and_then(|rest| rest.strip_prefix('_')).unwrap_or(&self.name)
