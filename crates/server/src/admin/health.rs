@@ -19,6 +19,7 @@ pub(super) fn live() -> Reply {
 /// only.
 pub(super) fn ready(state: &AdminState, is_authorized: bool) -> Reply {
     let Reasons { mut against, notes } = Reasons::find(&state.engine);
+    against.extend(state.unready.iter().filter_map(|reason| reason()));
     if state.is_ending.load(Ordering::Relaxed) {
         against.insert(0, "the process is shutting down".to_owned());
     }

@@ -1,10 +1,13 @@
 //! The metrics page of the daemon.
 
+use std::sync::Arc;
+
 use slidegate_gate::Kind::{Counter, Gauge};
 use slidegate_gate::{Count, Page, write_process};
 
 use super::AdminState;
 use crate::http::Connections;
+use crate::http::error::ApiError;
 
 /// Counts results of an operation: one metric family with the label `result`.
 #[derive(Debug)]
@@ -49,28 +52,34 @@ impl ResultCounts {
 }
 
 /// Returns the whole page.
-pub(super) fn write(state: &AdminState) -> String {
-    let mut page = Page::new();
-    write_build(&mut page, state);
-    write_process(&mut page);
-    state.engine.metrics().write(&mut page);
-    write_listeners(&mut page, state);
-    for source in &state.sources {
-        source(&mut page);
-    }
-    page.finish()
+pub(super) async fn page(state: &AdminState) -> Result<String, ApiError> {
+    let AdminState { engine, listeners, reloads, sources, .. } = state;
+    let (gates, reloads) = (Arc::clone(engine.metrics()), Arc::clone(reloads));
+    let (listeners, sources) = (listeners.clone(), sources.clone());
+    let write = move || {
+        let mut page = Page::new();
+        write_build(&mut page, &reloads);
+        write_process(&mut page);
+        gates.write(&mut page);
+        write_listeners(&mut page, &listeners);
+        for source in sources {
+            source(&mut page);
+        }
+        page.finish()
+    };
+    state.write_page(write).await
 }
 
-fn write_build(page: &mut Page, state: &AdminState) {
+fn write_build(page: &mut Page, reloads: &ResultCounts) {
     page.family("slidegate_build_info", Gauge, "The version of the daemon.");
     page.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
-    state.reloads.write(page);
+    reloads.write(page);
 }
 
-fn write_listeners(page: &mut Page, state: &AdminState) {
+fn write_listeners(page: &mut Page, listeners: &[Arc<Connections>]) {
     let mut each = |name, kind, help, get: fn(&Connections) -> u64| {
         page.family(name, kind, help);
-        for connections in &state.listeners {
+        for connections in listeners {
             page.sample(&[("listener", connections.name())], get(connections));
         }
     };

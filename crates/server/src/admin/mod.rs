@@ -17,7 +17,7 @@ use serde_json::json;
 pub use self::access::{Access, may_listen};
 pub use self::metrics::ResultCounts;
 pub(crate) use self::state::reloads;
-pub use self::state::{AdminState, MetricsSource, Reload, TextPage};
+pub use self::state::{AdminState, MetricsSource, Reload, TextPage, Unready};
 use slidegate_gate::Caller;
 pub use slidegate_gate::{Kind, Page};
 
@@ -70,10 +70,12 @@ impl Handle for MetricsOnly {
     type Body = Full<Bytes>;
 
     async fn handle(&self, request: &mut Request<Incoming>, _: &Peer) -> Reply {
-        match read_only(request) {
-            Ok(()) => text(METRICS_TYPE, metrics::write(&self.0)),
-            Err(error) => error.reply(Caller::http(request.headers())),
-        }
+        let page = match read_only(request) {
+            Ok(()) => metrics::page(&self.0).await,
+            Err(error) => Err(error),
+        };
+        let reply = page.map(|page| text(METRICS_TYPE, page));
+        reply.unwrap_or_else(|error| error.reply(Caller::http(request.headers())))
     }
 }
 
@@ -91,7 +93,10 @@ async fn handle(
         _ => is_known?,
     }
     match path {
-        "/metrics" => read_only(request).map(|()| text(METRICS_TYPE, metrics::write(state))),
+        "/metrics" => {
+            read_only(request)?;
+            Ok(text(METRICS_TYPE, metrics::page(state).await?))
+        }
         "/version" => read_only(request).map(|()| version()),
         "/-/reload" => {
             if request.method() != Method::POST {
@@ -105,7 +110,9 @@ async fn handle(
                 let known = known.copied();
                 return Err(ApiError::unknown(ApiErrorKind::UnknownPath, &"path", path, known));
             };
-            read_only(request).map(|()| text(TEXT_TYPE, write()))
+            read_only(request)?;
+            let write = Arc::clone(write);
+            Ok(text(TEXT_TYPE, state.write_page(move || write()).await?))
         }
     }
 }

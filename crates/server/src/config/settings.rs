@@ -25,8 +25,8 @@ section! {
         /// The version of this format.
         key slidegate = Whole(1, 1), absent "the format is detected from the other keys",
             example "1";
-        /// Whether a reload may remove all policies or all domains. By default such a reload is
-        /// rejected, because an empty file is usually a mistake.
+        /// Whether a reload may remove all policies, all domains or all rules. By default such a
+        /// reload is rejected, because an empty file is usually a mistake.
         allow_empty: bool = Flag, default "false", example "true";
         /// The addresses of the listeners.
         listen: ListenSettings = Section(&LISTEN), absent "all listeners on loopback",
@@ -311,6 +311,10 @@ section! {
         /// must fit all descriptors of a request: on an error, Envoy allows the request by default.
         message_max("message_max_kb"): usize = Whole(1, 64 << 10), default "1024", example "4096",
             via kibibytes;
+        /// The memory for bodies and messages that are being received, over all connections, in MiB.
+        /// The first 16 KiB of each are not counted. Above it, larger ones are refused.
+        bodies_max("bodies_max_mb"): usize = Whole(1, 1 << 20), default "64", example "256",
+            via mebibytes;
         /// The maximum number of checks in a batch.
         batch_max: usize = Whole(1, 1_000_000), default "1000", example "100";
         /// The maximum length of a key of the HTTP API and of the Redis protocol, in bytes. Longer

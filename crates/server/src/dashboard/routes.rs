@@ -17,7 +17,7 @@ use super::document::{self, View};
 use super::events::{DashboardBody, EventStream};
 use super::key::{self, KeyName};
 use crate::http::error::{ApiError, ApiErrorKind};
-use crate::http::{Connections, read_json, reply};
+use crate::http::{BodyLimits, Connections, parse, read_json, reply};
 
 const PAGE: &str = include_str!("page.html");
 const CSS: &str = include_str!("page.css");
@@ -86,9 +86,9 @@ async fn key_operation(
         let path = request.uri().path();
         return Err(ApiError::wrong_method(request.method().as_str(), path, "POST"));
     }
-    let body = read_json(request, BODY_MAX, BODY_TIMEOUT).await?;
-    let name: KeyName<'_> = serde_json::from_slice(&body)
-        .map_err(|error| ApiError::malformed(format!("invalid request body: {error}")))?;
+    let limits = BodyLimits { max: BODY_MAX, timeout: BODY_TIMEOUT, budget: None };
+    let body = read_json(request, limits).await?;
+    let name: KeyName<'_> = parse(&body)?;
     let done = if is_reset {
         key::reset(dashboard, &name).await
     } else {

@@ -210,6 +210,7 @@ impl Engine {
     fn keep_unused(&self, plan: &Plan) {
         let unused_max = plan.spare_memory().min(plan.spec().memory().limit / 2);
         let unused = self.stores.retain(plan.stores(), unused_max);
+        self.stores.retain_servers(plan.spec());
         // The others can spare it, so this does not fail.
         let _ = plan.share_memory(unused);
     }

@@ -2,6 +2,7 @@
 
 use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -9,8 +10,10 @@ use slidegate::{Algorithm, Clock, Error, Quota, Store};
 use slidegate_gate::{Gate, GateBuilder, Metrics, Observer, Rollout};
 
 use super::memory_share::share_of_new;
-use super::stores::{Restore, StateId, StoreList, Stores, algorithm_name};
-use crate::spec::{EnvoyFailureMode, PolicySpec, RateSpec, Spec, Unit};
+use super::stores::{Restore, StateId, StoreList, Stores, address, algorithm_name};
+use crate::spec::{
+    CANDIDATE_SUFFIX, EnvoyFailureMode, PolicySpec, RateSpec, Spec, THROTTLE, UNITS_PREFIX, Unit,
+};
 
 /// Makes gates from the configuration. Gates of a new configuration continue the state and the
 /// counters of the one before.
@@ -22,6 +25,8 @@ pub struct GateFactory<'a> {
     /// The memory limit of each store in memory, in bytes.
     memory_limit: usize,
     used: StoreList,
+    /// The addresses of `used`.
+    known: HashSet<usize>,
     all: Vec<Arc<Gate>>,
 }
 
@@ -95,8 +100,8 @@ impl<'a> GateFactory<'a> {
         restore: &'a mut dyn Restore,
     ) -> Result<Self, Error> {
         let memory_limit = share_of_new(spec, shared.has_throttle())?;
-        let (used, all) = (Vec::new(), Vec::new());
-        Ok(Self { spec, stores, shared, restore, memory_limit, used, all })
+        let (used, known, all) = (Vec::new(), HashSet::new(), Vec::new());
+        Ok(Self { spec, stores, shared, restore, memory_limit, used, known, all })
     }
 
     /// Makes the gate of a policy.
@@ -116,7 +121,7 @@ impl<'a> GateFactory<'a> {
         }
         if let Some(candidate) = &policy.candidate {
             let store = self.store(&PolicySpec {
-                name: format!("{}:candidate", policy.name),
+                name: format!("{}{CANDIDATE_SUFFIX}", policy.name),
                 quotas: candidate.quotas.clone(),
                 algorithm: candidate.algorithm,
                 ..policy.clone()
@@ -191,8 +196,8 @@ impl<'a> GateFactory<'a> {
         let RateSpec { requests, unit, algorithm } = *rate;
         // No algorithm can read what another wrote, and keys in Redis carry the policy's name only.
         let policy = match algorithm {
-            Algorithm::Log => format!("envoy.{}", unit.name()),
-            other => format!("envoy.{}.{}", unit.name(), algorithm_name(other)),
+            Algorithm::Log => format!("{UNITS_PREFIX}{}", unit.name()),
+            other => format!("{UNITS_PREFIX}{}.{}", unit.name(), algorithm_name(other)),
         };
         let store = self.store(&PolicySpec {
             algorithm,
@@ -215,7 +220,7 @@ impl<'a> GateFactory<'a> {
 
     fn store(&mut self, wanted: &PolicySpec) -> Result<Arc<dyn Store>, Error> {
         let (id, store) = self.stores.get(wanted, self.memory_limit, self.spec, self.restore)?;
-        if !self.used.iter().any(|(_, used)| Arc::ptr_eq(used, &store)) {
+        if self.known.insert(address(&store)) {
             self.shared.metrics.register_store(&id.store, &store);
             self.used.push((id, Arc::clone(&store)));
         }
@@ -233,7 +238,7 @@ impl fmt::Debug for GateFactory<'_> {
 fn throttle_policy() -> PolicySpec {
     PolicySpec {
         algorithm: Algorithm::Gcra,
-        ..PolicySpec::new("cl.throttle", vec![Quota::per_minute(1)])
+        ..PolicySpec::new(THROTTLE, vec![Quota::per_minute(1)])
     }
 }
 

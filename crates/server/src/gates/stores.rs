@@ -1,7 +1,7 @@
 //! The stores of all gates, by what they belong to, so that a reload finds the state again.
 
 use core::time::Duration;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::sync::Arc;
 
@@ -219,16 +219,22 @@ impl Stores {
         servers
     }
 
+    /// Closes the connections to servers of stores that are no longer configured.
+    pub fn retain_servers(&self, spec: &Spec) {
+        self.servers.lock().retain(|name, _| spec.store(name).is_some());
+    }
+
     /// Keeps the stores in `used`, and of the others those in memory whose counts still matter, so
     /// that a policy that comes back continues with them. Their memory is bounded by `unused_max`:
     /// above it, those that expire first are dropped. Returns how many bytes they take.
     pub fn retain(&self, used: &[(StateId, Arc<dyn Store>)], unused_max: usize) -> usize {
         let now = self.clock.now();
+        let used: HashSet<usize> = used.iter().map(|(_, store)| address(store)).collect();
         let mut unused: Vec<(u64, StateId, usize)> = Vec::new();
         let mut all = self.found.lock();
         for (id, several) in &mut *all {
             several.retain_mut(|found| {
-                if used.iter().any(|(_, store)| Arc::ptr_eq(store, &found.store)) {
+                if used.contains(&address(&found.store)) {
                     found.expires = None;
                     return true;
                 }
@@ -265,6 +271,11 @@ impl Stores {
         all.retain(|_, several| !several.is_empty());
         bytes
     }
+}
+
+/// Returns the address of a store, which distinguishes it from others while both exist.
+pub(super) fn address(store: &Arc<dyn Store>) -> usize {
+    Arc::as_ptr(store).cast::<()>().addr()
 }
 
 /// Returns the longest window of a policy and its tiers.

@@ -9,6 +9,7 @@
 //! ```
 
 mod batch;
+mod body;
 mod codec;
 mod convert;
 pub mod message;

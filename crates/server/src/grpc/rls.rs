@@ -14,12 +14,13 @@ use tonic::server::{Grpc, UnaryService};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
+use super::body::CallBody;
 use super::codec::RlsCodec;
 use super::message::{RateLimitRequest, RateLimitResponse};
 use crate::access::{Access, AccessError, Scope};
 use crate::domain::{AnswerError, Options, answer};
 use crate::engine::Engine;
-use crate::net::catch_panic;
+use crate::net::{BodyBudget, catch_panic};
 use crate::overload::admit;
 
 /// The name of the service.
@@ -39,12 +40,15 @@ pub(super) struct RateLimitService {
     pub(super) options: Arc<Options>,
     pub(super) message_max: usize,
     pub(super) access: Access,
+    /// Memory for messages that are not complete.
+    pub(super) bodies: Arc<BodyBudget>,
 }
 
 type RlsResult = Result<tonic::Response<RateLimitResponse>, Status>;
 
 impl RateLimitService {
     pub(super) async fn call(self, request: Request<Incoming>) -> Response<Body> {
+        let request = request.map(|body| CallBody::new(body, Arc::clone(&self.bodies)));
         let mut grpc = Grpc::new(RlsCodec).max_decoding_message_size(self.message_max);
         let (engine, start) = (Arc::clone(&self.engine), Instant::now());
         let mut response = grpc.unary(self, request).await;

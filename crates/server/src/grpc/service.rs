@@ -20,6 +20,7 @@ use super::rls::{MESSAGE_MAX, NAME, PATH, RateLimitService};
 use crate::access::Access;
 use crate::domain::Options;
 use crate::engine::Engine;
+use crate::net::{BODIES_MAX, BodyBudget};
 
 /// All gRPC services. Cheap to clone.
 #[derive(Clone)]
@@ -54,8 +55,13 @@ impl Service {
         let reporter = HealthReporter::new();
         Health(reporter.clone()).set(true).await;
         let health = HealthServer::new(HealthService::from_health_reporter(reporter.clone()));
-        let rls =
-            RateLimitService { engine, options, message_max: MESSAGE_MAX, access: Access::open() };
+        let rls = RateLimitService {
+            engine,
+            options,
+            message_max: MESSAGE_MAX,
+            access: Access::open(),
+            bodies: BodyBudget::new(BODIES_MAX),
+        };
         Self { rls, health, reporter, reflection: reflection(), guard: None }
     }
 
@@ -63,6 +69,13 @@ impl Service {
     #[must_use]
     pub fn message_max(mut self, bytes: usize) -> Self {
         self.rls.message_max = bytes;
+        self
+    }
+
+    /// Sets the memory for messages that are not complete, which other listeners may share.
+    #[must_use]
+    pub fn bodies(mut self, budget: Arc<BodyBudget>) -> Self {
+        self.rls.bodies = budget;
         self
     }
 

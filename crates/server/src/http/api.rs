@@ -284,8 +284,7 @@ async fn read_check<'a>(
 ) -> Result<(Bytes, ReplyOptions<'a>), ApiError> {
     let wait_max = may_wait.then_some(state.settings().wait_max);
     let CheckOptions { denial, wait } = check_options(request.uri().query(), wait_max)?;
-    let body =
-        body::read_json(request, state.settings().body_max, state.settings().body_timeout).await?;
+    let body = body::read_json(request, state.body_limits()).await?;
     let caller = Caller::http(request.headers());
     Ok((body, ReplyOptions { denial, wait, is_get: false, caller }))
 }
@@ -293,7 +292,7 @@ async fn read_check<'a>(
 /// Reads the body of a request without a query.
 async fn read(state: &HttpState, request: &mut Request<Incoming>) -> Result<Bytes, ApiError> {
     no_query(request.uri().query())?;
-    body::read_json(request, state.settings().body_max, state.settings().body_timeout).await
+    body::read_json(request, state.body_limits()).await
 }
 
 /// `GET /v1/policies`

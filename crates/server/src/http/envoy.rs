@@ -9,8 +9,9 @@ use hyper::body::{Bytes, Incoming};
 
 use slidegate_gate::Caller;
 
+use super::body::{self, BodyLimits};
 use super::error::ApiError;
-use super::{HttpState, Reply, body};
+use super::{HttpState, Reply};
 use crate::access::Scope;
 use crate::domain;
 
@@ -37,7 +38,8 @@ pub(super) async fn handle(
     settings.names.check(request.uri(), request.headers())?;
     settings.access.check_headers(Scope::Check, request.headers())?;
     let may_give_back = settings.access.check_headers(Scope::Change, request.headers());
-    let body = body::read_any(request, settings.message_max, settings.body_timeout).await?;
+    let limits = BodyLimits { max: settings.message_max, ..state.body_limits() };
+    let body = body::read_any(request, limits).await?;
     let caller = Caller::http(request.headers());
     Ok(Some(reply(
         domain::json(

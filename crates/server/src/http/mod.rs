@@ -26,15 +26,17 @@ use slidegate_gate::{ASKS_MAX, Caller};
 use slidegate_http::{Body, ClientAddress, Problem};
 use slidegate_tower::OverloadGuard;
 
-pub(crate) use self::body::read_json;
+pub(crate) use self::body::{BodyLimits, read_json};
 use self::error::{ApiError, ApiErrorKind};
 use self::reply::traced;
+pub(crate) use self::request::parse;
 use self::route::{Operation, RouteMatch};
 pub use self::serve::{ConnectionSlot, Connections, Handle, Peer, ServeLimits, Server, TlsConfig};
 use crate::access::{Access, HostNames, Scope};
 use crate::config::HeaderSettings;
 use crate::domain::Options;
 use crate::engine::Engine;
+use crate::net::{BODIES_MAX, BodyBudget};
 use crate::overload::admit;
 
 /// The reply to a request.
@@ -57,6 +59,8 @@ pub struct HttpSettings {
     /// The time for an HTTP/2 body. In HTTP/1, [`ServeLimits::request_timeout`] bounds the whole
     /// request instead.
     pub body_timeout: Duration,
+    /// The memory for bodies that are not complete, which other listeners may share.
+    pub bodies: Arc<BodyBudget>,
     /// The maximum length of a key, in bytes. Forward auth counts longer values by their digest.
     pub key_max: usize,
     /// The maximum number of checks in a batch.
@@ -98,6 +102,12 @@ impl HttpState {
     pub fn settings(&self) -> &HttpSettings {
         &self.settings
     }
+
+    /// Returns the bounds on a body of the API.
+    fn body_limits(&self) -> BodyLimits<'_> {
+        let HttpSettings { body_max, body_timeout, bodies, .. } = &self.settings;
+        BodyLimits { max: *body_max, timeout: *body_timeout, budget: Some(bodies) }
+    }
 }
 
 impl HttpState {
@@ -123,6 +133,7 @@ impl Default for HttpSettings {
             body_max: 64 << 10,
             message_max: crate::grpc::MESSAGE_MAX,
             body_timeout: Duration::from_secs(10),
+            bodies: BodyBudget::new(BODIES_MAX),
             key_max: 1024,
             batch_max: 1000,
             all_or_nothing_max: ASKS_MAX,

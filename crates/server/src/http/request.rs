@@ -178,7 +178,7 @@ pub(super) fn units(name: &str, value: &Value, least: u64) -> Result<u64, ApiErr
 }
 
 /// Reads a body as a JSON object.
-pub(super) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiError> {
+pub(crate) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiError> {
     // As text, so that UTF-8 is checked once, and not for each string.
     let text = core::str::from_utf8(body).map_err(|error| malformed(&error))?;
     let Object(request) = serde_json::from_str(text).map_err(|error| malformed(&error))?;

@@ -3,7 +3,7 @@
 use http::Method;
 
 use super::error::ApiErrorKind::{
-    self, Failed, Forbidden, Malformed, NotJson, Slow, StoreFailed, TooLarge, UnknownPolicy,
+    self, Busy, Failed, Forbidden, Malformed, NotJson, Slow, StoreFailed, TooLarge, UnknownPolicy,
     UnknownTier, Unsupported,
 };
 use crate::access::Scope;
@@ -144,7 +144,7 @@ impl Route {
 
 macro_rules! body_errors {
     ($($more:ident),*) => {
-        &[Malformed, Slow, TooLarge, NotJson, Failed $(, $more)*]
+        &[Malformed, Slow, TooLarge, NotJson, Failed, Busy $(, $more)*]
     };
 }
 

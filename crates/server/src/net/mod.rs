@@ -1,5 +1,6 @@
 //! What all listeners share: accepting and counting connections, their timeouts, shutdown.
 
+mod body_budget;
 mod connections;
 mod drive;
 mod frames;
@@ -21,6 +22,8 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::warn;
 
+pub(crate) use self::body_budget::BodyShare;
+pub use self::body_budget::{BODIES_MAX, BodyBudget};
 pub use self::connections::{ConnectionSlot, Connections};
 pub(crate) use self::drive::{ConnectionEnd, Drive, drive};
 pub(crate) use self::observed::ObservedStream;

@@ -24,6 +24,8 @@ impl Throttles {
     pub(super) fn get(&mut self, engine: &Engine, rate: [u64; 3]) -> Result<&Gate, String> {
         let mut plan = engine.plan();
         if plan.throttle().is_none() {
+            // A call that cannot be decided takes no memory.
+            quota(rate)?;
             engine.start_throttle().map_err(|error| format!("ERR {error}"))?;
             plan = engine.plan();
         }
@@ -38,9 +40,8 @@ impl Throttles {
         let at = match found {
             Some(at) => at,
             None => {
-                let [max_burst, count, period] = rate;
-                let quotas = [quota(max_burst, count, period)?];
-                let gate = current.with_quotas(&quotas).map_err(|error| format!("ERR {error}"))?;
+                let gate =
+                    current.with_quotas(&[quota(rate)?]).map_err(|error| format!("ERR {error}"))?;
                 if self.made.len() == KEPT {
                     self.made.remove(0);
                 }
@@ -63,7 +64,7 @@ pub(super) fn until_full(gate: &Gate, decision: &Decision) -> Duration {
 
 /// The quota that redis-cell means: a burst of one more than `max_burst`, refilled at `count` in
 /// `period` seconds.
-fn quota(max_burst: u64, count: u64, period: u64) -> Result<Quota, String> {
+fn quota([max_burst, count, period]: [u64; 3]) -> Result<Quota, String> {
     if count == 0 || period == 0 {
         return Err("ERR count and period must be above zero".to_owned());
     }

@@ -104,6 +104,13 @@ impl Audit {
         &self.counts
     }
 
+    /// Returns why requests are denied, if they are because of the log.
+    pub fn denial(&self) -> Option<String> {
+        let message =
+            "the audit log cannot be written, and `audit.required` is set: every request is denied";
+        (!self.can_record()).then(|| message.to_owned())
+    }
+
     /// Opens the file again, after it was renamed or removed.
     pub fn reopen(&self) {
         self.state.reopen();

@@ -14,19 +14,22 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::Audit;
 use super::descriptors::ConnectionBudget;
 use super::reference_statistics::ReferenceStatistics;
 use super::reload::{Reloader, Secrets};
 use super::tls::{GRPC, HTTP, PLAIN, ReloadableTls};
 use crate::access::{Access, Exposure, HostNames, SharedRules, is_loopback};
 use crate::admin::{Access as AdminAccess, AdminState, MetricsOnly, MetricsSource, may_listen};
-use crate::config::{EnvoySettings, Loaded, OverloadSettings, Settings, TlsSettings};
+use crate::config::{
+    EnvoySettings, LimitSettings, Loaded, OverloadSettings, Settings, TlsSettings,
+};
 use crate::dashboard::Dashboard;
 use crate::domain;
 use crate::engine::Engine;
 use crate::grpc::{self, GrpcLimits, Health};
 use crate::http::{HttpSettings, HttpState, ServeLimits, Server, ShedLoad};
-use crate::net::{Connections, Stop, accept_all, listen, may_bind};
+use crate::net::{BodyBudget, Connections, Stop, accept_all, listen, may_bind};
 use crate::overload;
 use crate::resp::{self, RespLimits};
 
@@ -56,6 +59,7 @@ pub(super) struct Services<'a> {
     pub(super) reloader: &'a Arc<Reloader>,
     pub(super) is_ending: &'a Arc<AtomicBool>,
     pub(super) sources: Vec<MetricsSource>,
+    pub(super) audit: Option<&'a Arc<Audit>>,
     pub(super) statistics: &'a ReferenceStatistics,
     pub(super) stop: Stop,
 }
@@ -165,8 +169,8 @@ impl Listeners {
     ) -> Result<(), String> {
         let mut sources = core::mem::take(&mut services.sources);
         let Services { engine, settings, stop, .. } = &services;
-        let data = [&self.http, &self.grpc, &self.resp, &self.metrics];
-        let number = data.into_iter().flatten().count();
+        let number =
+            [&self.http, &self.grpc, &self.resp, &self.metrics].into_iter().flatten().count();
         let budget = ConnectionBudget::new(settings.limits.connections, number);
         let mut all = Vec::new();
         let mut pool = |name, max| {
@@ -175,13 +179,12 @@ impl Listeners {
             connections
         };
         let options = Arc::new(domain::Options::from(*settings));
-        let guard = guard(&settings.overload)?;
-        if let Some(guard) = guard.clone() {
-            sources.push(Box::new(move |page| overload::write_metrics(&guard, page)));
-        }
+        let guard = guard_with_metrics(&settings.overload, &mut sources)?;
+        let bodies = body_budget(&settings.limits, &mut sources);
         if let Some(listener) = self.http {
             let (access, names) = (listener.access(&self.rules), listener.names(settings));
-            let http = HttpSettings { access, names, ..http_settings(&services, &options) };
+            let http = http_settings(&services, &options, &bodies);
+            let http = HttpSettings { access, names, ..http };
             let state = HttpState::new(Arc::clone(engine), http);
             let handler = ShedLoad::new(state, guard.clone());
             let server = server(listener, Arc::new(handler), settings, pool("http", budget.data));
@@ -191,6 +194,7 @@ impl Listeners {
             let service = grpc::Service::new(Arc::clone(engine), Arc::clone(&options))
                 .await
                 .message_max(settings.limits.message_max)
+                .bodies(bodies)
                 .access(listener.access(&self.rules))
                 .guard(guard);
             let health = report_health(
@@ -274,10 +278,12 @@ fn admin_state(
 ) -> AdminState {
     let (reloader, engine) = (Arc::clone(services.reloader), Arc::clone(services.engine));
     let statistics = services.statistics.clone();
+    let audit = services.audit.map(Arc::clone);
     AdminState {
+        unready: vec![Arc::new(move || audit.as_ref()?.denial())],
         pages: vec![
-            ("/rlconfig", Box::new(move || domain::dump(engine.plan().domains()))),
-            ("/stats", Box::new(move || statistics.text())),
+            ("/rlconfig", Arc::new(move || domain::dump(engine.plan().domains()))),
+            ("/stats", Arc::new(move || statistics.text())),
         ],
         listeners,
         reloads: Arc::clone(services.reloader.reloads()),
@@ -310,13 +316,37 @@ pub(super) fn guard(settings: &OverloadSettings) -> Result<Option<OverloadGuard>
     builder.build().map(Some).map_err(|error| format!("overload: {error}"))
 }
 
-fn http_settings(services: &Services<'_>, envoy: &Arc<domain::Options>) -> HttpSettings {
+fn guard_with_metrics(
+    settings: &OverloadSettings,
+    sources: &mut Vec<MetricsSource>,
+) -> Result<Option<OverloadGuard>, String> {
+    let guard = guard(settings)?;
+    if let Some(guard) = guard.clone() {
+        sources.push(Arc::new(move |page| overload::write_metrics(&guard, page)));
+    }
+    Ok(guard)
+}
+
+/// The memory for incomplete bodies, of which the largest fits alone.
+fn body_budget(limits: &LimitSettings, sources: &mut Vec<MetricsSource>) -> Arc<BodyBudget> {
+    let bodies = BodyBudget::new(limits.bodies_max.max(limits.body_max).max(limits.message_max));
+    let counted = Arc::clone(&bodies);
+    sources.push(Arc::new(move |page| counted.write_metrics(page)));
+    bodies
+}
+
+fn http_settings(
+    services: &Services<'_>,
+    envoy: &Arc<domain::Options>,
+    bodies: &Arc<BodyBudget>,
+) -> HttpSettings {
     let (settings, limits) = (services.settings, &services.settings.limits);
     HttpSettings {
         envoy: Arc::clone(envoy),
         is_ending: Arc::clone(services.is_ending),
         body_max: limits.body_max,
         message_max: limits.message_max,
+        bodies: Arc::clone(bodies),
         key_max: limits.key_max,
         batch_max: limits.batch_max,
         wait_max: limits.wait_max,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use rustls::ServerConfig;
 use tracing::warn;
 
 use super::tls::ReloadableTls;
@@ -26,8 +27,17 @@ pub(super) struct Secrets {
 }
 
 impl Secrets {
-    /// Replaces all tokens. The old ones are refused from now on, on open connections too.
-    fn replace_tokens(&self, settings: &Settings) {
+    /// Reads all certificates again.
+    fn read_certificates(&self) -> Result<Vec<ServerConfig>, String> {
+        self.certificates.iter().map(ReloadableTls::read_again).collect()
+    }
+
+    /// Replaces all certificates and tokens. The old tokens are refused from now on, on open connections
+    /// too.
+    fn replace(&self, certificates: Vec<ServerConfig>, settings: &Settings) {
+        for (tls, config) in self.certificates.iter().zip(certificates) {
+            tls.replace(config);
+        }
         self.rules.store(Arc::new(settings.access.rules()));
         if let Some(admin) = &self.admin {
             admin.set(settings.admin.token.clone());
@@ -76,11 +86,9 @@ impl Reloader {
     fn try_reload(&self) -> Result<String, String> {
         let loaded = self.load_again()?;
         self.refuse_emptied(&loaded)?;
-        for certificate in &self.secrets.certificates {
-            certificate.reload()?;
-        }
+        let certificates = self.secrets.read_certificates()?;
         self.engine.swap(&loaded.spec).map_err(|error| error.to_string())?;
-        self.secrets.replace_tokens(&loaded.settings);
+        self.secrets.replace(certificates, &loaded.settings);
         self.view.activated(&loaded);
         let waiting = loaded.settings_changed_since(&self.started_with);
         if waiting.is_empty() {
@@ -91,14 +99,16 @@ impl Reloader {
         Ok(format!("active: {}; after a restart: {waiting}", loaded.spec.counts()))
     }
 
-    /// Refuses a configuration that has lost all its policies or all its domains: a file that was
-    /// truncated, or a directory that is not there yet, would lift every limit.
+    /// Refuses a configuration that has lost all its policies, domains or rules: a file that was
+    /// truncated, or a directory that is not there yet, would lift every limit. Without rules, forward
+    /// auth allows every request.
     fn refuse_emptied(&self, loaded: &Loaded) -> Result<(), String> {
         let plan = self.engine.plan();
         let (before, after) = (plan.spec(), &loaded.spec);
         for (what, before, after) in [
             ("policies", before.policies.len(), after.policies.len()),
             ("domains", before.domains.len(), after.domains.len()),
+            ("rules", before.rules.len(), after.rules.len()),
         ] {
             if before > 0 && after == 0 && !loaded.settings.allow_empty {
                 return Err(format!(

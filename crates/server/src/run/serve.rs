@@ -107,6 +107,7 @@ pub async fn serve(
             &sweeps,
             &stalls,
         ),
+        audit: audit.as_ref(),
         statistics: &statistics,
         stop,
     };
@@ -157,14 +158,14 @@ fn sources(
 ) -> Vec<MetricsSource> {
     let (statistics, stalls) = (statistics.clone(), Arc::clone(stalls));
     let mut sources: Vec<MetricsSource> = vec![
-        Box::new(move |page| statistics.write(page)),
-        Box::new(move |page| stalls.write(page)),
+        Arc::new(move |page| statistics.write(page)),
+        Arc::new(move |page| stalls.write(page)),
     ];
     if let Some(snapshots) = snapshots.cloned() {
-        sources.push(Box::new(move |page| snapshots.write_metrics(page)));
+        sources.push(Arc::new(move |page| snapshots.write_metrics(page)));
     }
     if let Some(statsd) = statsd.map(Arc::clone) {
-        sources.push(Box::new(move |page| statsd.results().write(page)));
+        sources.push(Arc::new(move |page| statsd.results().write(page)));
     }
     let counts = [
         Some(sweeps.counts()),
@@ -173,7 +174,7 @@ fn sources(
     ];
     for counts in counts.into_iter().flatten() {
         let counts = Arc::clone(counts);
-        sources.push(Box::new(move |page| counts.write(page)));
+        sources.push(Arc::new(move |page| counts.write(page)));
     }
     sources
 }

@@ -41,10 +41,14 @@ impl ReloadableTls {
         Ok(Self { settings: settings.clone(), protocols, current })
     }
 
-    /// Reads the files again. On an error, the current certificate stays active.
-    pub(super) fn reload(&self) -> Result<(), String> {
-        self.current.store(Arc::new(read(&self.settings, self.protocols)?));
-        Ok(())
+    /// Reads the files again, for [`replace`](ReloadableTls::replace).
+    pub(super) fn read_again(&self) -> Result<ServerConfig, String> {
+        read(&self.settings, self.protocols)
+    }
+
+    /// Replaces the configuration of new connections.
+    pub(super) fn replace(&self, config: ServerConfig) {
+        self.current.store(Arc::new(config));
     }
 
     /// Returns the configuration for an HTTP listener.

@@ -18,6 +18,13 @@ pub use slidegate_gate::Rollout;
 pub use store::{MEMORY, MemorySpec, RedisPlace, RedisSpec, StoreSpec};
 pub(crate) use store::{MEMORY_KEYS, STORE, key_secret, mebibytes, read_secret};
 
+/// The name under which `CL.THROTTLE` counts. No policy may have this name or one of the next two.
+pub const THROTTLE: &str = "cl.throttle";
+/// The start of the names under which Envoy's domains count, by unit.
+pub const UNITS_PREFIX: &str = "envoy.";
+/// The end of the names under which candidates of policies count.
+pub const CANDIDATE_SUFFIX: &str = ":candidate";
+
 /// Everything that can be replaced while the daemon runs.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Spec {

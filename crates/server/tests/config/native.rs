@@ -281,6 +281,14 @@ fn all_mistakes_of_a_file_at_once() {
     assert!(!refused.to_string().contains("hunter2"), "{refused}");
 }
 
+// Otherwise the clients of such a policy would take units of other limits.
+#[test]
+fn names_of_other_counts_are_reserved() {
+    let refused = bad("native/reserved.yaml");
+    let found = refused.findings.iter().map(|it| (it.place.as_ref().unwrap().line, it.code));
+    assert_eq!(found.collect::<Vec<_>>(), [3, 4, 5].map(|line| (line, "reserved-name")));
+}
+
 #[test]
 fn a_mistake_as_people_see_it() {
     let shown = shown(&bad("native/bad.yaml").findings);

@@ -358,6 +358,7 @@ fn disk_fills(daemon: &Daemon, traffic: &Traffic) {
     for key in 0..1500 {
         assert!(daemon.check("memory", &format!("key{key}")));
     }
+    daemon.hears("cannot write, lines wait");
     let failed = "slidegate_snapshots_total{result=\"failed\"}";
     poll(failed, || Ok(daemon.metric(failed).filter(|count| *count > 0.0)))
         .unwrap_or_else(|error| panic!("{error}: {}", daemon.said()));

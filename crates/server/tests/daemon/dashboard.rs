@@ -202,6 +202,17 @@ fn hostile_keys_are_shown_as_text_and_secret_keys_as_digests() {
 }
 
 #[test]
+fn a_body_that_is_no_object_is_refused_without_showing_its_values() {
+    let folder = Folder::new("dashboard_body");
+    let daemon = Daemon::with_config(&folder.write("limits.yaml", POLICIES));
+    let admin = daemon.announced("dashboard");
+    for body in [r#"[null,"api","alice"]"#, r#"{"policy":"api","key":"alice","width":"alice"}"#] {
+        let (status, reply) = post(TcpStream::connect(admin).unwrap(), "/dashboard/key", body);
+        assert!(status == 400 && !reply.contains("alice"), "{body}: {status} {reply}");
+    }
+}
+
+#[test]
 fn with_a_token_the_page_asks_for_it_and_nothing_is_shown_or_reset_without_it() {
     let folder = Folder::new("dashboard_token");
     folder.write("admin.token", "an-admin-token-001\n");

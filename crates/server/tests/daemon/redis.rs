@@ -80,6 +80,24 @@ fn a_sweep_finds_keys_of_policies_that_are_gone() {
     assert_eq!(swept(&["--config", &after]).0, Some(69));
 }
 
+// The daemon would also go on to log that it cannot reach a server that was switched off.
+#[test]
+fn a_store_that_is_no_longer_configured_has_no_connections() {
+    let (folder, redis) = (Folder::new("redis_removed"), RedisServer::start().unwrap());
+    let path = config(&folder, &redis, &["api"], "");
+    let daemon = Daemon::start(&["--config", &path]);
+    assert!(daemon.check("api", "k"));
+    let mut connection = redis.connection().unwrap();
+    let mut clients = || {
+        let list: String = ::redis::cmd("CLIENT").arg("LIST").query(&mut connection).unwrap();
+        list.lines().count()
+    };
+    assert!(clients() > 1);
+    folder.write("1.yaml", "policies: [{name: api, quotas: [100/h]}]\n");
+    assert_eq!(daemon.admin("POST", "/-/reload").0, 200);
+    poll("the end of the connections", || Ok((clients() == 1).then_some(()))).unwrap();
+}
+
 #[test]
 fn a_scheduled_sweep_removes_them_and_metrics_name_problems() {
     let folder = Folder::new("redis_schedule");

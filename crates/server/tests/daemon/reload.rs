@@ -75,6 +75,19 @@ fn a_reload_to_nothing_is_refused_unless_it_is_allowed() {
     assert_eq!(daemon.allowed("api", "k", 5), 1);
 }
 
+// Without rules, forward auth allows every request.
+#[test]
+fn a_reload_that_loses_all_rules_is_refused_unless_it_is_allowed() {
+    let folder = Folder::new("emptied_rules");
+    let rules = format!("{}rules: [{{name: all, key: [address], policy: api}}]\n", config(3));
+    let daemon = Daemon::with_config(&folder.write("limits.yaml", &rules));
+    folder.write("limits.yaml", &config(3));
+    let (status, body) = daemon.admin("POST", "/-/reload");
+    assert!(status == 422 && body.contains("has no rules"), "{status} {body}");
+    folder.write("limits.yaml", &format!("{}allow_empty: true\n", config(3)));
+    assert_eq!(daemon.admin("POST", "/-/reload").0, 200);
+}
+
 #[test]
 fn a_directory_of_envoyproxy_ratelimit_that_loses_all_files_is_refused() {
     let folder = Folder::new("emptied_envoy");

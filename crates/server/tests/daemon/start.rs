@@ -148,13 +148,14 @@ fn certificates_are_replaced_while_it_runs() {
         made
     };
     let first = install();
-    let set = |name: &str, file: &str| format!("tls.{name}={}", folder.path(file).display());
-    let daemon = Daemon::start(&[
-        "--set",
-        &set("certificate", "server.pem"),
-        "--set",
-        &set("key", "server.key"),
-    ]);
+    let config = |limit_mb: u32| {
+        let path = |name: &str| folder.path(name).display().to_string();
+        let tls = format!("{{certificate: {}, key: {}}}", path("server.pem"), path("server.key"));
+        let policies = "[{name: api, quotas: [100/hour]}]";
+        let text = format!("memory: {{limit_mb: {limit_mb}}}\ntls: {tls}\npolicies: {policies}\n");
+        folder.write("limits.yaml", &text)
+    };
+    let daemon = Daemon::with_config(&config(16));
     let ask = |trusted: &Certificates| {
         let authority = CertificateDer::from_pem_slice(trusted.authority().as_bytes()).unwrap();
         let mut roots = rustls::RootCertStore::empty();
@@ -172,7 +173,7 @@ fn certificates_are_replaced_while_it_runs() {
         // Whether it is trusted shows with the first byte.
         std::io::Write::flush(&mut stream).ok()?;
         stream.conn.complete_io(&mut stream.sock).ok()?;
-        Some(exchange(stream, "GET", "/v1/check?policy=example&key=k").0)
+        Some(exchange(stream, "GET", "/v1/check?policy=api&key=k").0)
     };
     assert_eq!(ask(&first), Some(200));
     let second = install();
@@ -180,11 +181,20 @@ fn certificates_are_replaced_while_it_runs() {
     daemon.signal("HUP");
     poll("the new certificate", || Ok(ask(&second).map(|status| assert_eq!(status, 200)))).unwrap();
     assert_eq!(ask(&first), None);
+    // Neither does one that comes with limits that are refused.
+    config(1);
+    let third = install();
+    let (status, body) = daemon.admin("POST", "/-/reload");
+    assert!(status == 422 && body.contains("memory.limit_mb"), "{status} {body}");
+    assert_eq!((ask(&second), ask(&third)), (Some(200), None));
+    config(16);
+    poll("the third certificate", || Ok(ask(&third).map(|status| assert_eq!(status, 200))))
+        .unwrap();
     // A broken one changes nothing.
     fs::write(folder.path("server.key"), "broken").unwrap();
     daemon.signal("HUP");
-    daemon.hears("the previous one stays active");
-    assert_eq!(ask(&second), Some(200));
+    daemon.hears("private key");
+    assert_eq!(ask(&third), Some(200));
 }
 
 // A configuration that passes the check and stops the daemon at the next restart is worse than no check.

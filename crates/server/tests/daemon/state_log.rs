@@ -79,6 +79,9 @@ fn lost_audit_lines_and_damaged_snapshots_are_problems_in_the_log() {
     let line = said.lines().find(|line| line.contains("starting without these counts")).unwrap();
     assert!(line.contains("WARN"), "{line}");
     poll("denials", || Ok((!daemon.check("api", "k")).then_some(()))).unwrap();
+    // Another node can answer.
+    let (status, body) = daemon.admin("GET", "/readyz");
+    assert!(status == 503 && body.contains("audit.required"), "{status} {body}");
     daemon.hears("audit log /dev/full: cannot write, lines wait");
     daemon.hears("lines are lost");
 }

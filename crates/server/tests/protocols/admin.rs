@@ -4,17 +4,17 @@
 //! clients send, a reply to a client without a token.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use serde_json::json;
 use slidegate::{FailureMode, Quota};
-use slidegate_server::admin::{Access, AdminState, Kind};
+use slidegate_server::admin::{Access, AdminState, Kind, MetricsSource, Page};
 use slidegate_server::engine::Engine;
 use slidegate_server::http::{HttpSettings, HttpState};
 use slidegate_server::spec::{PolicySpec, RedisPlace, RedisSpec, Rollout, Spec, StoreSpec};
-use slidegate_testkit::server::{RedisServer, poll_async};
+use slidegate_testkit::server::{PATIENCE, RedisServer, poll_async};
 
 use crate::http_client::{Client, Running, engine};
 
@@ -30,6 +30,24 @@ fn spec() -> Spec {
 async fn admin(engine: &Arc<Engine>) -> (Running, Arc<AdminState>) {
     let state = Arc::new(AdminState::new(Arc::clone(engine), Access::local()));
     (Running::of(Arc::clone(&state)).await, state)
+}
+
+// A page with thousands of policies takes long.
+#[tokio::test]
+async fn a_page_that_is_being_written_delays_no_other_request() {
+    let (engine, _clock) = engine(&spec());
+    let (go_on, wait) = mpsc::channel();
+    let wait = Mutex::new(wait);
+    let source: MetricsSource =
+        Arc::new(move |_: &mut Page| wait.lock().unwrap().recv_timeout(PATIENCE).unwrap());
+    let state = AdminState { sources: vec![source], ..AdminState::new(engine, Access::local()) };
+    let server = Running::of(Arc::new(state)).await;
+    let mut page = Client::connect(server.address).await;
+    page.write(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
+    let mut other = Client::connect(server.address).await;
+    assert_eq!(other.get("/livez").await.status, 200);
+    go_on.send(()).unwrap();
+    assert_eq!(page.read(true).await.unwrap().status, 200);
 }
 
 /// A family of a page: its type, and its samples by name and labels.
@@ -132,7 +150,7 @@ async fn metrics_say_what_happened_and_do_not_grow_with_keys() {
     let data = Running::of(Arc::new(state)).await;
     let mut state = AdminState::new(Arc::clone(&engine), Access::local());
     state.listeners.push(Arc::clone(&data.connections));
-    state.sources.push(Box::new(|page| {
+    state.sources.push(Arc::new(|page: &mut Page| {
         page.family("envoy_hits_total", Kind::Counter, "From elsewhere.");
         page.sample(&[("domain", "shop")], 7);
     }));
@@ -222,7 +240,7 @@ async fn only_health_is_served_without_the_token() {
     let (engine, _clock) = engine(&spec());
     let mut state = AdminState::new(engine, Access::token(TOKEN).unwrap());
     state.reload = Some(Arc::new(|| Ok("done".to_owned())));
-    state.pages.push(("/rlconfig", Box::new(|| "domain: shop".to_owned())));
+    state.pages.push(("/rlconfig", Arc::new(|| "domain: shop".to_owned())));
     let server = Running::of(Arc::new(state)).await;
     let mut client = Client::connect(server.address).await;
     let paths = [

@@ -15,6 +15,7 @@ use slidegate::Quota;
 use slidegate_server::http::{
     Connections, Handle, HttpSettings, HttpState, Peer, Reply, ServeLimits,
 };
+use slidegate_server::net::BodyBudget;
 use slidegate_server::spec::{PolicySpec, Spec};
 use slidegate_testkit::server::PATIENCE;
 use tokio::time::timeout;
@@ -141,6 +142,40 @@ async fn a_large_body_is_refused_before_it_is_read() {
     let ask = json!({"policy": "api", "key": "a"}).to_string();
     let body = ask.clone() + &" ".repeat(65_536 - ask.len());
     assert_eq!(client.send("POST", "/v1/check", JSON, &body).await.status, 200);
+}
+
+// The bytes that each client has sent are within its own bound.
+#[tokio::test]
+async fn incomplete_bodies_take_a_bounded_memory_and_small_ones_are_read() {
+    let (engine, _clock) = engine(&spec());
+    let settings = HttpSettings { bodies: BodyBudget::new(50_000), ..HttpSettings::default() };
+    let bodies = Arc::clone(&settings.bodies);
+    let server = Running::of(Arc::new(HttpState::new(engine, settings))).await;
+    let ask = json!({"policy": "api", "key": "a"}).to_string();
+    let head =
+        format!("POST /v1/check HTTP/1.1\r\nhost: test\r\n{JSON}content-length: 60000\r\n\r\n");
+    let part = head + &ask + &" ".repeat(40_000 - ask.len());
+    let mut held = Vec::new();
+    // 16 KiB of each are not counted.
+    for used in [23_616, 47_232] {
+        let mut client = Client::connect(server.address).await;
+        client.write(part.as_bytes()).await;
+        until("the body", || bodies.used() == used).await;
+        held.push(client);
+    }
+    let mut third = Client::connect(server.address).await;
+    third.write(part.as_bytes()).await;
+    let refused = third.read(true).await.unwrap();
+    assert_eq!(refused.status, 503);
+    assert!(refused.json()["detail"].as_str().unwrap().contains("limits.bodies_max_mb"));
+    let mut small = Client::connect(server.address).await;
+    assert_eq!(small.send("POST", "/v1/check", JSON, &ask).await.status, 200);
+    for mut client in held {
+        client.write(" ".repeat(20_000).as_bytes()).await;
+        // The rest of the first one does not fit.
+        client.read(true).await.unwrap();
+    }
+    until("the memory", || bodies.used() == 0).await;
 }
 
 #[tokio::test]

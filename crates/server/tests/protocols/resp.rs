@@ -19,6 +19,7 @@ use crate::frozen_time::FrozenTime;
 struct Server {
     port: u16,
     clock: ManualClock,
+    engine: Arc<Engine>,
 }
 
 impl Server {
@@ -43,6 +44,7 @@ impl Server {
         let clock = ManualClock::new(Duration::from_secs(1_700_000_000));
         let engine = Engine::with_clock(&spec, Some(clock.clone()), &mut NoRestore).unwrap();
         let engine = Arc::new(engine);
+        let shared = Arc::clone(&engine);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         tokio::spawn(async move {
@@ -51,7 +53,7 @@ impl Server {
                 tokio::spawn(resp::serve(stream, engine, access, limits, std::future::pending()));
             }
         });
-        Self { port, clock }
+        Self { port, clock, engine: shared }
     }
 
     async fn connect(&self) -> TcpStream {
@@ -135,9 +137,13 @@ async fn every_slidegate_command() {
 #[tokio::test(flavor = "multi_thread")]
 async fn throttle_as_redis_cell() {
     let server = Server::start().await;
+    // What cannot be decided takes no memory.
+    let wrong = server.cli(&["CL.THROTTLE", "user", "15", "0", "60"]);
+    assert!(wrong.contains("above zero") && server.engine.plan().throttle().is_none(), "{wrong}");
     let ask =
         |extra: &[&str]| server.cli(&[&["CL.THROTTLE", "user", "15", "30", "60"], extra].concat());
     assert_eq!(ask(&[]), "0 16 15 -1 2");
+    assert!(server.engine.plan().throttle().is_some());
     assert_eq!(ask(&["15"]), "0 16 0 -1 32");
     assert_eq!(ask(&[]), "1 16 0 2 32");
     assert_eq!(ask(&["0"]), "0 16 0 -1 32");

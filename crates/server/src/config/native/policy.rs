@@ -10,7 +10,7 @@ use crate::config::report::Report;
 use crate::config::source::Span;
 use crate::config::table::{Read, Reader};
 use crate::config::yaml::Node;
-use crate::spec::{MEMORY, PolicySpec};
+use crate::spec::{CANDIDATE_SUFFIX, MEMORY, PolicySpec, THROTTLE, UNITS_PREFIX};
 
 /// Settings that apply only to shared stores.
 const SHARED_ONLY: [&str; 5] = ["failure_mode", "nodes", "guard_band", "deny_cache", "leases"];
@@ -30,6 +30,7 @@ pub(in crate::config) fn policies(root: &Node, reader: &mut Reader<'_>) -> Vec<P
             report.error(quotas.span, "value", message).help("use one to eight");
         }
         check_name("policies", &spec.name, node, &mut names, report);
+        check_reserved(&spec.name, node, report);
         check_policy(&spec, node, report);
         check_store(&spec, node, root, report);
         lint::policy(&spec, node, report);
@@ -52,6 +53,19 @@ pub(super) fn check_name(
         let finding = report.error(span, "duplicate-name", message);
         finding.related(first, "the first is here").help("use another name");
     }
+}
+
+/// Reports a name under which the daemon keeps other counts.
+fn check_reserved(name: &str, node: &Node, report: &mut Report) {
+    let what = match name {
+        THROTTLE => "`CL.THROTTLE`",
+        _ if name.starts_with(UNITS_PREFIX) => "Envoy's domains",
+        _ if name.ends_with(CANDIDATE_SUFFIX) => "candidates of policies",
+        _ => return,
+    };
+    let span = node.get("name").map_or(node.span, |name| name.span);
+    let message = format!("`{name}` is reserved for the counts of {what}");
+    report.error(span, "reserved-name", message).help("use another name");
 }
 
 /// Reports, with its place, what the library would reject later.

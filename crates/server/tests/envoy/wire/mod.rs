@@ -4,6 +4,7 @@ mod access;
 mod bypass;
 mod files;
 mod grpc;
+mod incomplete;
 mod outage;
 mod overload;
 mod proxy;

@@ -10,6 +10,7 @@ use slidegate_server::domain::Options;
 use slidegate_server::engine::Engine;
 use slidegate_server::gates::NoRestore;
 use slidegate_server::grpc::{self, GrpcLimits, Service};
+use slidegate_server::net::BodyBudget;
 use slidegate_server::spec::{DescriptorSpec, DomainSpec, LimitSpec, RateSpec, Spec, Unit};
 use slidegate_tower::OverloadGuard;
 use tokio::net::TcpListener;
@@ -31,30 +32,35 @@ impl Served {
     }
 
     pub(crate) async fn limited(spec: &Spec, options: Options, limits: GrpcLimits) -> Self {
-        Self::with(spec, options, limits, None, Access::open()).await
+        Self::with(spec, options, limits, |service| service).await
     }
 
     pub(crate) async fn guarded(spec: &Spec, guard: &OverloadGuard) -> Self {
         let (options, limits) = (Options::default(), GrpcLimits::default());
-        Self::with(spec, options, limits, Some(guard.clone()), Access::open()).await
+        Self::with(spec, options, limits, |service| service.guard(Some(guard.clone()))).await
     }
 
     pub(crate) async fn accessed(spec: &Spec, access: Access) -> Self {
-        Self::with(spec, Options::default(), GrpcLimits::default(), None, access).await
+        let (options, limits) = (Options::default(), GrpcLimits::default());
+        Self::with(spec, options, limits, |service| service.access(access)).await
+    }
+
+    pub(crate) async fn bodies(spec: &Spec, budget: Arc<BodyBudget>) -> Self {
+        let (options, limits) = (Options::default(), GrpcLimits::default());
+        Self::with(spec, options, limits, |service| service.bodies(budget)).await
     }
 
     async fn with(
         spec: &Spec,
         options: Options,
         limits: GrpcLimits,
-        guard: Option<OverloadGuard>,
-        access: Access,
+        adjust: impl FnOnce(Service) -> Service,
     ) -> Self {
         let clock = ManualClock::new(Duration::from_secs(1_700_000_000));
         let engine = Engine::with_clock(spec, Some(clock.clone()), &mut NoRestore);
         let engine = Arc::new(engine.unwrap());
         let service = Service::new(Arc::clone(&engine), Arc::new(options)).await;
-        let service = service.guard(guard).access(access);
+        let service = adjust(service);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = watch::channel(());
