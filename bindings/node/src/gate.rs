@@ -13,6 +13,7 @@ use slidegate_http::QuotaUnit;
 use crate::clock::NativeClock;
 use crate::decision;
 use crate::error::{invalid, thrown};
+use crate::fast::GateNumber;
 use crate::store::NativeStore;
 
 /// The metrics of all gates of this process.
@@ -26,13 +27,11 @@ pub struct NativeGate {
     pub(crate) unit: QuotaUnit,
     pub(crate) waiting: WaitOptions,
     tiers: Vec<TierId>,
+    number: GateNumber,
 }
 
 /// A value now if the store is in memory, otherwise a promise.
 pub(crate) type NowOrLater<'env, T> = Either<T, PromiseRaw<'env, T>>;
-
-/// The numbers of an array. As a reference, the macro would take it for a class.
-type Out<'a> = &'a mut [f64];
 
 #[napi]
 impl NativeGate {
@@ -74,6 +73,12 @@ impl NativeGate {
         self.gate.tier_names().map(str::to_owned).collect()
     }
 
+    /// The number of the gate for `check_now`.
+    #[napi(getter, catch_unwind)]
+    pub fn number(&self) -> u32 {
+        self.number.get()
+    }
+
     /// Whether every call returns its result without a promise.
     #[napi(getter, catch_unwind)]
     pub fn is_in_process(&self) -> bool {
@@ -88,16 +93,6 @@ impl NativeGate {
             [decision::number(quota.limit()), crate::clock::millis(quota.window())]
         };
         Ok(quotas.flat_map(pair).collect())
-    }
-
-    /// Checks a request in memory. Writes the decision.
-    #[napi(catch_unwind)]
-    pub fn check_now(&self, key: String, tier: i32, cost: f64, out: Out<'_>) -> Result<()> {
-        let (tier, cost) = (self.tier(tier)?, units(cost)?);
-        let call = self.gate.check(key.as_bytes(), tier, cost, Caller::IN_PROCESS);
-        let decided = run_now(call).ok_or_else(not_in_memory)?;
-        decision::write(&decided.decision, decided.is_enforced, out);
-        Ok(())
     }
 
     /// Checks a request in Redis.
@@ -120,17 +115,14 @@ impl NativeGate {
 impl NativeGate {
     fn new(gate: Gate, unit: QuotaUnit, clock: Option<&ManualClock>) -> Self {
         let waiting = WaitOptions::new(core::time::Duration::ZERO, sleep(clock));
-        let tiers = gate.tier_names().filter_map(|name| gate.tier(name)).collect();
-        Self { gate, unit, waiting, tiers }
+        let tiers: Vec<TierId> = gate.tier_names().filter_map(|name| gate.tier(name)).collect();
+        let number = GateNumber::new(&gate, &tiers);
+        Self { gate, unit, waiting, tiers, number }
     }
 
     /// Returns the tier of a number, none for a negative one.
     pub(crate) fn tier(&self, number: i32) -> Result<Option<TierId>> {
-        let Ok(place) = usize::try_from(number) else { return Ok(None) };
-        match self.tiers.get(place) {
-            Some(tier) => Ok(Some(*tier)),
-            None => Err(invalid(format!("there is no tier {number}"))),
-        }
+        find_tier(&self.tiers, number)
     }
 
     /// Runs a call of the gate: at once in memory, otherwise in the runtime's threads.
@@ -144,6 +136,15 @@ impl NativeGate {
             return result.map(Either::A).map_err(thrown);
         }
         env.spawn_future(async move { call.await.map_err(thrown) }).map(Either::B)
+    }
+}
+
+/// Returns the tier of a number, none for a negative one.
+pub(crate) fn find_tier(tiers: &[TierId], number: i32) -> Result<Option<TierId>> {
+    let Ok(place) = usize::try_from(number) else { return Ok(None) };
+    match tiers.get(place) {
+        Some(tier) => Ok(Some(*tier)),
+        None => Err(invalid(format!("there is no tier {number}"))),
     }
 }
 

@@ -11,6 +11,7 @@ pub mod address;
 pub mod clock;
 mod decision;
 mod error;
+pub mod fast;
 pub mod gate;
 pub mod http;
 pub mod operations;

@@ -4,6 +4,8 @@ import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { createRequire } from 'node:module'
 import { test } from 'node:test'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 
 import { checkAll, Limiter, limitersFromYaml, ManualClock, metrics, SlidegateError } from 'slidegate'
 
@@ -166,7 +168,7 @@ test('arguments of wrong types never end the process', () => {
       }
     }
     try {
-      limiter.gate.checkNow(one, one, one, one)
+      limiter.gate.checkLater(one, one, one)
     } catch (error) {
       assert.ok(error instanceof Error)
     }
@@ -196,6 +198,20 @@ test('an aborted wait takes nothing', async () => {
   await assert.rejects(limiter.wait('a', { timeoutMs: 1, signal: AbortSignal.abort() }), { name: 'AbortError' })
   clock.advance(60_001)
   assert.equal(limiter.check('a').allowed, true)
+})
+
+test('limiters that are no longer used are freed, and the others keep their state', async () => {
+  const kept = make({ quotas: '5/minute' })
+  kept.check('a')
+  setFlagsFromString('--expose-gc')
+  const gc = runInNewContext('gc')
+  for (let turn = 0; turn < 20; turn++) {
+    for (let count = 0; count < 50; count++) make({ quotas: '1/minute' }).check('a')
+    gc()
+    await new Promise((resolve) => setImmediate(resolve))
+  }
+  assert.equal(kept.check('a').remaining, 3)
+  assert.ok(make({ quotas: '1/minute' }).gate.number < 900, 'numbers of limiters are used again')
 })
 
 test('metrics count decisions', () => {

@@ -33,8 +33,9 @@ export interface Admission {
 /** A limiter in memory or in Redis. */
 export type AnyLimiter = Limiter | RedisLimiter
 
-/** Receives the numbers of a check. One is enough, because a decision copies them at once. */
+/** Has the numbers of a check. One is enough, because a decision copies them at once. */
 const scratch = new Float64Array(NUMBERS)
+const { checkNow } = native
 
 /** What both limiters have in common. Results are values in memory, and promises in Redis. */
 abstract class Base<Later extends boolean> {
@@ -152,11 +153,14 @@ type Result<Later extends boolean, T> = Later extends true ? Promise<T> : T
 
 /** A limiter whose state is in this process. Every call returns its result at once. */
 export class Limiter extends Base<false> {
+  private readonly number: number
+
   constructor(options: MemoryLimiterOptions)
   /** @internal */
   constructor(gate: NativeGate)
   constructor(from: MemoryLimiterOptions | NativeGate) {
     super(isGate(from) ? from : inMemory(from))
+    this.number = this.gate.number
   }
 
   /** Checks a request, and takes its units if it is allowed. */
@@ -167,8 +171,11 @@ export class Limiter extends Base<false> {
       if (options.tier !== undefined) tier = this.tierNumber(options.tier)
       if (options.cost !== undefined) cost = options.cost
     }
+    scratch[0] = this.number
+    scratch[1] = tier
+    scratch[2] = cost
     try {
-      this.gate.checkNow(key, tier, cost, scratch)
+      checkNow(key, scratch)
     } catch (error) {
       checkKey(key)
       throw translate(error)
@@ -319,7 +326,7 @@ function inRedis({ redis, ...policy }: RedisLimiterOptions): NativeGate {
 }
 
 function isGate(from: object): from is NativeGate {
-  return 'checkNow' in from
+  return 'checkLater' in from
 }
 
 function checkKey(key: unknown): void {

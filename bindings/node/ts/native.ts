@@ -21,8 +21,9 @@ export interface NativeGate {
   readonly name: string
   readonly tiers: string[]
   readonly isInProcess: boolean
+  /** The number of the gate for `checkNow`, as long as this object exists. */
+  readonly number: number
   quotas(tier: number): number[]
-  checkNow(key: string, tier: number, cost: number, out: Float64Array): void
   checkLater(key: string, tier: number, cost: number): Promise<Float64Array>
   peek(key: string, tier: number, cost: number): NowOrLater<Float64Array>
   checkAtMost(key: string, cost: number): NowOrLater<Float64Array>
@@ -79,6 +80,8 @@ interface Native {
     inMemory(policy: string, memory: string, clock?: NativeClock): NativeGate
     inRedis(policy: string, store: NativeStore): NativeGate
   }
+  /** The array has the number of the gate, of the tier, and the cost. It receives the decision. */
+  checkNow(key: string, numbers: Float64Array): void
   gatesOfYaml(yaml: string, clock?: NativeClock): NativeGate[]
   metrics(): string
   degradedReasons(): string[]
