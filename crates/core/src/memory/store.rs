@@ -199,7 +199,7 @@ impl<W: Window + Debug> MemoryStore<W> {
         self.shards[self.index(fingerprint)].0.lock()
     }
 
-    /// Changes the recorded units of a key. Wakes the callers that move up in the queue, after the lock is released.
+    /// Changes a key's recorded units. Wakes the callers that move up after the lock is released.
     fn change<R>(
         &self,
         fingerprint: u64,
