@@ -7,6 +7,7 @@ use clap_complete::Shell;
 
 use super::bench::BenchArguments;
 use super::help;
+use super::plan::PlanArguments;
 use super::simulate::SimulateArguments;
 use super::top::TopArguments;
 use crate::config::{Environment, Format, Request};
@@ -46,6 +47,9 @@ pub(super) enum Command {
     /// Replay access logs or generated traffic, and compare what the algorithms would have decided.
     #[command(before_long_help = help::SIMULATE_EXAMPLES)]
     Simulate(Box<SimulateArguments>),
+    /// Compute the memory and the nodes that a limit needs, from measured costs.
+    #[command(before_long_help = help::PLAN_EXAMPLES)]
+    Plan(PlanArguments),
     /// Send load to a rate limiter: measure rate and latency, and count wrong decisions.
     #[command(before_long_help = help::BENCH_EXAMPLES)]
     Bench(Box<BenchArguments>),

@@ -26,6 +26,8 @@ Examples:
                                               see what a limit would have denied
   slidegate bench http://127.0.0.1:8080 --policy api --quota 100/minute --rate 1000
                                               measure a limiter, and count its wrong decisions
+  slidegate plan --keys 10M --rate 1k/min --store redis
+                                              compute the memory and the nodes that a limit needs
 ";
 
 pub(super) const SERVE_EXAMPLES: &str = "\
@@ -83,6 +85,16 @@ Examples:
   slidegate simulate --traffic poisson:requests=10000000,keys=1000 --quota 100/minute
 
 Patterns of --traffic: boundary, steady, poisson, zipf, bursts, diurnal, flash-crowd, one-off, brute-force.
+";
+
+pub(super) const PLAN_EXAMPLES: &str = "\
+Examples:
+  slidegate plan --keys 1M --rate 100/minute
+  slidegate plan --keys 10M --rate 1k/min --store redis
+  slidegate plan --keys 10M --rate 1k/min --store redis --denied 30 --node-memory 128
+  slidegate plan --keys 50k --rate 20/s --algorithm counter --json
+
+The output shows the arithmetic, and the measured numbers with the documents that contain them.
 ";
 
 pub(super) const BENCH_EXAMPLES: &str = "\

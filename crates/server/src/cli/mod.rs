@@ -5,6 +5,7 @@ mod ask;
 mod bench;
 pub mod config;
 mod help;
+mod plan;
 mod redis;
 mod simulate;
 mod top;
@@ -55,6 +56,7 @@ impl Arguments {
             Command::Check(arguments) => ask::run(&arguments),
             Command::Redis(RedisCommand::Sweep(arguments)) => redis::sweep(&arguments),
             Command::Simulate(arguments) => simulate::run(&arguments),
+            Command::Plan(arguments) => plan::run(&arguments),
             Command::Bench(arguments) => bench::run(&arguments),
             Command::Top(arguments) => top::run(&arguments),
             Command::Completions { shell } => {
