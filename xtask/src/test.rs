@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::command::{self, cargo};
-use crate::{Outcome, deploy, examples, install, node, packages, python, tidy};
+use crate::{Outcome, book, deploy, examples, install, node, packages, python, tidy};
 
 /// One check.
 pub(crate) struct Step {
@@ -32,6 +32,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step { name: "docs", check: docs },
     Step { name: "packages", check: |root| passed(packages::check(root)) },
     Step { name: "tidy", check: |root| passed(tidy::run(root)) },
+    Step { name: "book", check: |root| passed(book::run(root)) },
     Step { name: "shuttle", check: shuttle },
     Step { name: "examples", check: |root| passed(examples::run(root)) },
     Step { name: "deploy", check: |root| passed(deploy::run(root)) },

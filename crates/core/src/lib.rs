@@ -71,7 +71,7 @@ pub use store::{
 };
 pub use time::{Clock, ManualClock, MonotonicClock};
 
-/// Compiles and runs the code of the README and of the library's page.
+/// Compiles and runs the code of the README and of the pages about the library.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../../../README.md")]
@@ -80,4 +80,16 @@ mod pages {
     struct CrateReadme;
     #[doc = include_str!("../../../docs/library.md")]
     struct Library;
+    #[doc = include_str!("../../../docs/memory.md")]
+    struct Memory;
+    #[doc = include_str!("../../../docs/tutorials/library.md")]
+    struct Tutorial;
+    #[doc = include_str!("../../../docs/how-to/tiers.md")]
+    struct Tiers;
+    #[doc = include_str!("../../../docs/explanation/byte-coded-log.md")]
+    struct ByteCodedLog;
+    #[doc = include_str!("../../../docs/explanation/gcra.md")]
+    struct Gcra;
+    #[doc = include_str!("../../../docs/explanation/no-sampling.md")]
+    struct NoSampling;
 }

@@ -78,4 +78,6 @@ pub use sweep::{SweepOptions, SweepReport};
 mod pages {
     #[doc = include_str!("../README.md")]
     struct Readme;
+    #[doc = include_str!("../../../docs/redis.md")]
+    struct Redis;
 }

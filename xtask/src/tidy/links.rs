@@ -31,7 +31,7 @@ fn check_target(file: &File, target: &str, exists: &dyn Fn(&str) -> bool) -> Opt
 }
 
 /// Returns the link targets in a line: `[text](target)`, `[text](target "title")` and `[name]: target`.
-fn targets(line: &str) -> Vec<&str> {
+pub(crate) fn targets(line: &str) -> Vec<&str> {
     let mut targets = Vec::new();
     if let Some((name, target)) = line.strip_prefix('[').and_then(|rest| rest.split_once("]: ")) {
         // A name with `^` is a footnote, followed by prose.
@@ -58,7 +58,7 @@ fn is_address(target: &str) -> bool {
 }
 
 /// Resolves `target` relative to `folder`. Returns `None` if the path leaves the repository.
-fn resolve(folder: &str, target: &str) -> Option<String> {
+pub(crate) fn resolve(folder: &str, target: &str) -> Option<String> {
     let mut parts: Vec<&str> = Vec::new();
     if target.starts_with('/') {
         return None;

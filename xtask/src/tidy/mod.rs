@@ -13,6 +13,7 @@ use std::fmt;
 use std::path::Path;
 
 use crate::Outcome;
+pub(crate) use links::{resolve, targets};
 use tree::File;
 
 /// A violation of a rule, with its place.

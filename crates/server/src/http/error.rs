@@ -242,3 +242,37 @@ pub(crate) fn shown(value: &str) -> String {
 }
 
 const SHOWN_MAX: usize = 80;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [ApiErrorKind; 15] = [
+        ApiErrorKind::Malformed,
+        ApiErrorKind::Unauthorized,
+        ApiErrorKind::Forbidden,
+        ApiErrorKind::UnknownPath,
+        ApiErrorKind::UnknownPolicy,
+        ApiErrorKind::UnknownTier,
+        ApiErrorKind::WrongMethod,
+        ApiErrorKind::Slow,
+        ApiErrorKind::TooLarge,
+        ApiErrorKind::NotJson,
+        ApiErrorKind::Unsupported,
+        ApiErrorKind::NotReloaded,
+        ApiErrorKind::Failed,
+        ApiErrorKind::StoreFailed,
+        ApiErrorKind::Busy,
+    ];
+
+    #[test]
+    fn every_problem_is_on_the_page_of_errors() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/errors.md");
+        let page = std::fs::read_to_string(path).unwrap();
+        for kind in ALL {
+            let uri = kind.problem_type().map_or("about:blank", |(uri, _)| uri);
+            let row = format!("| {} | `{uri}` | {} |", kind.status().as_u16(), kind.title());
+            assert!(page.contains(&row), "docs/reference/errors.md does not contain `{row}`");
+        }
+    }
+}

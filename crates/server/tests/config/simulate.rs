@@ -1,4 +1,5 @@
-//! `slidegate simulate` as a process: what it prints, and how it ends.
+//! `slidegate simulate` as a process: what it prints, and how it ends. The commands are those
+//! of `docs/simulate.md`.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The dashboard, in a real browser.
+//! The dashboard that `docs/dashboard.md` describes, in a real browser.
 
 use std::net::{SocketAddr, TcpStream};
 

@@ -1,5 +1,6 @@
 //! The daemon in the place of envoyproxy/ratelimit: an environment, limits and an Envoy as that
-//! project's compose file has them, and a test for each of its end-to-end scripts.
+//! project's compose file has them, and a test for each of its end-to-end scripts. `docs/envoy.md`
+//! describes both.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,4 +1,4 @@
-//! Redis behind the daemon: sweeps, warnings and metrics.
+//! Redis behind the daemon: sweeps as in `docs/redis.md`, warnings and metrics.
 
 use serde_json::{Value, json};
 use slidegate_testkit::server::{RedisServer, poll};

@@ -1,4 +1,4 @@
-//! Spans of decisions.
+//! Spans of decisions, configured as in `docs/daemon.md`.
 //!
 //! What could go wrong: a span that belongs to no trace, one that contains a key, or a collector
 //! that is down and takes the daemon with it.

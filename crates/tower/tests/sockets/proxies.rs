@@ -1,4 +1,5 @@
-//! Behind real proxies: no forged header field changes a client's key.
+//! Behind real proxies: no forged header field changes a client's key. nginx is configured as in
+//! `docs/how-to/unix-socket-nginx.md`.
 //!
 //! Otherwise, a client with a new `X-Forwarded-For` for every request would never get a 429.
 
