@@ -19,12 +19,12 @@
 -- cursor at the end of the tail points to it. Positions are bytes from the start of the string;
 -- those of the tail continue after the end of the codes.
 --
--- A full tail is written into the spare bytes. Writing past the end of a string would make Redis
--- double its memory. Instead, when the spare bytes are used up, the current entries are rewritten
--- with a sixteenth more, and up to 64 bytes if the allocator would use them anyway. If they take
--- more than 7/8 of the cap, neighboring entries are merged at the later tick, by the rules of
--- crates/core/src/window/log/merge.rs: the limit is never exceeded, and requests are denied early
--- by less than the merged interval.
+-- A full tail is written into the spare bytes, as far as they suffice. Writing past the end of a
+-- string would make Redis double its memory. Instead, when the spare bytes are used up, the current
+-- entries are rewritten with a sixteenth more, and up to 64 bytes if the allocator would use them
+-- anyway. If they take more than 7/8 of the cap, neighboring entries are merged at the later tick, by
+-- the rules of crates/core/src/window/log/merge.rs: the limit is never exceeded, and requests are
+-- denied early by less than the merged interval.
 --
 -- With debt, the units that count may exceed 2^53. Then HUGE is stored, and the sum is counted
 -- again from the entries.
@@ -486,12 +486,12 @@ windows[76] = function(kit)
     -- debt of many times 2^53 units, which takes several codes.
     local most = math.min(s.param, (s.param - s.param % 8) / 8 * 7 + 512)
     s.size = math.max(math.min(size, s.start + most), s.stop)
-    if s.size - s.start < 256 then
+    if s.size - s.start < blocks.INDEXED then
       blocks.clear(s)
     else
       blocks.extend(s, s.stop, front(s))
     end
-    local index = sub(s.index, 1, blocks.count(s, s.size) * blocks.RECORD_BYTES)
+    local index = sub(blocks.text(s), 1, blocks.count(s, s.size) * blocks.RECORD_BYTES)
     index = index .. string.rep('\0', blocks.count(s, s.size) * blocks.RECORD_BYTES - #index)
     local blank = string.rep('\0', TAIL_BYTES)
     local value = head(s) .. blank .. s.text .. string.rep('\0', s.size - s.stop) .. index
@@ -527,7 +527,7 @@ windows[76] = function(kit)
     if s.index_from then
       local from, to = (s.index_from - 1) * blocks.RECORD_BYTES, s.index_to * blocks.RECORD_BYTES
       s.writes[#s.writes + 1] =
-        { 'SETRANGE', s.key, format('%.0f', s.size + from), sub(s.index, from + 1, to) }
+        { 'SETRANGE', s.key, format('%.0f', s.size + from), sub(blocks.text(s), from + 1, to) }
     end
     s.writes[#s.writes + 1] = { 'SETRANGE', s.key, '0', head(s) }
     if ttl then

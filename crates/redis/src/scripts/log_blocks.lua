@@ -2,28 +2,29 @@
 -- are skipped without reading every code.
 --
 -- KEYS, ARGV and reply: see log.lua.
--- Stored: after the codes and their spare bytes, one record for every 256 bytes of these. Record k
--- describes the first code that starts at or after byte 256 * k - phase: its tick i6, its distance
+-- Stored: after the codes and their spare bytes, one record for every 128 bytes of these. Record k
+-- describes the first code that starts at or after byte 128 * k - phase: its tick i6, its distance
 -- from that byte I2, and the units of all codes since the record before I5 (2^40 - 1 for more: then
--- they are read). A log with less space for codes has no index.
--- Cost: reading the index takes two microseconds, finding a tick in it another two.
+-- they are read). A log with space for less than 256 bytes of codes has no index.
+-- Cost: reading the index takes two microseconds, finding a tick in it another two. Changed records are
+-- kept in a table until the index is written, because changing a string copies it.
 
 local function log_blocks(kit, code_at)
   local pack, unpack, sub, format = struct.pack, struct.unpack, string.sub, string.format
-  local BLOCK, RECORD, RECORD_BYTES, MANY = 256, '<i6I2I5', 13, 1099511627775
-  local blocks = { BYTES = BLOCK, RECORD_BYTES = RECORD_BYTES }
+  local BLOCK, INDEXED, RECORD, RECORD_BYTES, MANY = 128, 256, '<i6I2I5', 13, 1099511627775
+  local blocks = { BYTES = BLOCK, INDEXED = INDEXED, RECORD_BYTES = RECORD_BYTES }
 
   -- Returns the number of records between the start of the codes and a position.
   function blocks.count(s, place)
     local bytes = place - s.start + s.phase
-    return (bytes - bytes % BLOCK) / BLOCK
+    return s.size - s.start < INDEXED and 0 or (bytes - bytes % BLOCK) / BLOCK
   end
 
   -- Reads the index once.
   local function read(s)
     if not s.index then
       local number = s.size > 0 and blocks.count(s, s.size) or 0
-      s.index = ''
+      s.index, s.edited = '', {}
       if number > 0 then
         s.index = redis.call('GETRANGE', s.key, format('%.0f', s.size),
           format('%.0f', s.size + number * RECORD_BYTES - 1))
@@ -39,7 +40,8 @@ local function log_blocks(kit, code_at)
 
   -- Returns tick, position and units of a record.
   function blocks.get(s, k)
-    local tick, beyond, units = unpack(RECORD, read(s), (k - 1) * RECORD_BYTES + 1)
+    local index, record = read(s), s.edited[k]
+    local tick, beyond, units = unpack(RECORD, record or index, record and 1 or (k - 1) * RECORD_BYTES + 1)
     local place = s.start + k * BLOCK - s.phase + beyond
     if place > s.stop then
       kit.fault('has a damaged index')
@@ -48,10 +50,21 @@ local function log_blocks(kit, code_at)
   end
 
   local function set(s, k, tick, place, units)
-    local at = (k - 1) * RECORD_BYTES
-    local record = pack(RECORD, tick, place - (s.start + k * BLOCK - s.phase), math.min(units, MANY))
-    s.index = sub(s.index, 1, at) .. record .. sub(s.index, at + RECORD_BYTES + 1)
+    s.edited[k] = pack(RECORD, tick, place - (s.start + k * BLOCK - s.phase), math.min(units, MANY))
     s.index_from, s.index_to = math.min(s.index_from or k, k), math.max(s.index_to or k, k)
+  end
+
+  -- Returns the index with all changes.
+  function blocks.text(s)
+    local index, edited = read(s), s.edited
+    if next(edited) then
+      local parts = {}
+      for k = 1, #index / RECORD_BYTES do
+        parts[k] = edited[k] or sub(index, (k - 1) * RECORD_BYTES + 1, k * RECORD_BYTES)
+      end
+      s.index, s.edited = table.concat(parts), {}
+    end
+    return s.index
   end
 
   -- Returns the first record after `place`, or the number of records plus one.
@@ -192,28 +205,29 @@ local function log_blocks(kit, code_at)
 
   -- Removes the index.
   function blocks.clear(s)
-    s.index, s.records, s.phase, s.index_from, s.index_to = '', 0, 0, nil, nil
+    s.index, s.edited, s.records, s.phase, s.index_from, s.index_to = '', {}, 0, 0, nil, nil
   end
 
   -- Drops the records of the first `bytes`, a multiple of sixteen, because the phase has four bits.
   function blocks.drop(s, bytes)
-    if read(s) == '' then
+    local index = blocks.text(s)
+    if index == '' then
       return
     end
     local phase = (s.phase + bytes) % BLOCK
     local dropped = (s.phase + bytes - phase) / BLOCK
-    s.index, s.phase = sub(s.index, dropped * RECORD_BYTES + 1), phase
+    s.index, s.phase = sub(index, dropped * RECORD_BYTES + 1), phase
     s.records = math.max(s.records - dropped, 0)
   end
 
   -- Writes the records between two of them again, after what lies there became shorter by some blocks
   -- and the second one begins at `place` now.
   function blocks.splice(s, first, second, place, gain)
-    local records, behind = s.records - gain / BLOCK, sub(s.index, second * RECORD_BYTES + 1)
-    s.index, s.records = sub(s.index, 1, first * RECORD_BYTES), first
+    local index, records = blocks.text(s), s.records - gain / BLOCK
+    s.index, s.records = sub(index, 1, first * RECORD_BYTES), first
     local tick, from = blocks.get(s, first)
     blocks.extend(s, place, { place = from, tick = tick })
-    s.index, s.records = s.index .. behind, records
+    s.index, s.records = blocks.text(s) .. sub(index, second * RECORD_BYTES + 1), records
   end
 
   -- Adds the records of what has been written since, up to `stop`. `from` is the first entry there is.

@@ -8,7 +8,7 @@
 local function log_merge(kit, codes, blocks, code_at)
   local HUGE = kit.HUGE
   -- A log with LONG blocks is long. PART of them are merged at a time.
-  local LONG, PART = 24, 8
+  local LONG, PART = 48, 16
 
   -- Merges all entries from `place` to `stop` that fall into the same aligned stretch of `quantum`
   -- ticks, each dated at the last of them; the codes, and the tick of the first. Empty entries go. The

@@ -170,7 +170,31 @@ repeat
   pending = pending + #code
   if pending > 12 then
     codes = tail .. code
-    full = stop + pending > size
+    local free, fits = size - stop, pending
+    full = fits > free
+    if full and size < 319 then
+      -- Writes the codes that fit if the tail has room for the others.
+      local byte, after = string.byte, 1
+      fits = 0
+      while after <= free do
+        local first = byte(codes, after)
+        if first == 254 then
+          after = after + 1
+          while (byte(codes, after) or 0) > 127 do
+            after = after + 1
+          end
+          after = after + 1
+          first = byte(codes, after) or 0
+        end
+        local bytes = first == 253 and 7 or first == 252 and 4 or first > 191 and first < 252 and 2 or 1
+        after = after + bytes
+        if after > free + 1 then
+          break
+        end
+        fits = after - 1
+      end
+      full = pending - fits > 12
+    end
     if full then
       -- Rewritten, see log.lua.
       local cap = struct.unpack('<I4', ARGV[i], 26)
@@ -192,17 +216,17 @@ repeat
         -- With an index.
         break
       end
-      phase = 0
+      phase, tail = 0, ''
     else
-      if (stop - 63 + phase) % 256 + pending > 255 then
+      if size > 318 and (stop - 63 + phase) % 128 + pending > 127 then
         -- The index gets another record.
         break
-      elseif type(redis.pcall('SETRANGE', key, stop, codes)) == 'table' then
+      elseif type(redis.pcall('SETRANGE', key, stop, string.sub(codes, 1, fits))) == 'table' then
         break
       end
-      stop = stop + pending
+      stop, tail = stop + fits, string.sub(codes, fits + 1)
     end
-    pending, tail, code = 0, '', ''
+    pending, code = #tail, ''
   end
 
   local dies = lives < last + window

@@ -3,9 +3,10 @@
 --
 -- KEYS, ARGV and reply: see main.lua. Only an operation marked by 64 may run here.
 -- Stored: see log.lua and log_blocks.lua.
--- Cost: a GETRANGE of the header, of the index if there is one, and of a block; a SETRANGE of the
--- header, of the code, and of a record. The first entry, which is what forgiving takes from, needs no
--- index. About a third of the time goes into the codes of the block, 128 bytes on average.
+-- Cost: a GETRANGE of the header, of eight records of the index if there is one, and of a block; a
+-- SETRANGE of the header, of the code, and of a record. The first entry, which is what forgiving takes
+-- from, needs no index. About a third of the time goes into the codes of the block, 64 bytes on average.
+-- Lua copies and hashes what it reads, so reading a whole index would take longer than anything else.
 
 repeat
   local op, units, tick_us, _, window, _, at, epoch = struct.unpack('<BI7I4I7I6I4I7I2', ARGV[i])
@@ -48,38 +49,54 @@ repeat
     -- Open units need no code.
     open = open - units
   else
-    -- The last record before the tick, from which the search starts.
-    local place, here, records, index = from, tick, 0, ''
+    -- The last record before the tick, from which the search starts. `index` has the records from `first`
+    -- to `final`: those where the tick is if entries came evenly, and all if it is not there.
+    local place, here, records = from, tick, 0
+    local index, first, final = '', 1, 0
     if size > 318 then
       records = stop - 63 + phase
-      records = (records - records % 256) / 256
+      records = (records - records % 128) / 128
     end
     if records > 0 and at > tick then
-      index = redis.call('GETRANGE', key, size, size + records * 13 - 1)
-      if #index ~= records * 13 then
-        break
-      end
-      local low, high = 0, records
-      while low < high do
-        local middle = low + high + 1
-        middle = (middle - middle % 2) / 2
-        if struct.unpack('<i6', index, middle * 13 - 12) < at then
-          low = middle
-        else
-          high = middle - 1
+      local guess = (at - tick) / (last - tick) * records
+      guess = guess - guess % 1
+      first, final = guess > 4 and guess - 3 or 1, guess + 4 < records and guess + 4 or records
+      local low, high
+      while true do
+        index = redis.call('GETRANGE', key, size + first * 13 - 13, size + final * 13 - 1)
+        if #index ~= (final - first + 1) * 13 then
+          break
         end
+        low, high = first - 1, final
+        while low < high do
+          local middle = low + high + 1
+          middle = (middle - middle % 2) / 2
+          if struct.unpack('<i6', index, (middle - first) * 13 + 1) < at then
+            low = middle
+          else
+            high = middle - 1
+          end
+        end
+        if (low >= first or first == 1) and (low < final or final == records) then
+          break
+        end
+        first, final, low = 1, records, nil
       end
-      if low > 0 then
-        local found, beyond = struct.unpack('<i6I2', index, low * 13 - 12)
-        beyond = 63 + low * 256 - phase + beyond
+      if not low then
+        break
+      elseif low > 0 then
+        local found, beyond = struct.unpack('<i6I2', index, (low - first) * 13 + 1)
+        beyond = 63 + low * 128 - phase + beyond
         if beyond > from then
           place, here = beyond, found
         end
       end
     end
-    local codes, is_whole = '', stop <= place + 320
+    -- The first entry is at the front, others at most a block behind the record.
+    local most = place + (at <= tick and 48 or records > 0 and 160 or 320)
+    local codes, is_whole = '', stop <= most
     if place < stop then
-      local to = is_whole and stop or place + 320
+      local to = is_whole and stop or most
       codes = to <= #text and string.sub(text, place + 1, to) or redis.call('GETRANGE', key, place, to - 1)
       if #codes ~= to - place then
         break
@@ -89,60 +106,70 @@ repeat
       codes = codes .. (place > stop and string.sub(tail, place - stop + 1) or tail)
     end
 
-    -- The first entry at or after it that has units.
-    local p, gap, there, bytes = 1, 0
-    local before, before_units, before_gap
+    -- The first entry at or after it that has units. Tables of 48 bytes are cheaper than a call for every
+    -- code. What comes behind the last code reads as one that is not supported here.
+    local padded, count, base, p = codes .. '\253\253\253\253', #codes, 0, 1
+    local list = { byte(padded, 1, 48) }
+    local there, gap, bytes, before, before_units, before_gap
     while true do
-      local code, second, third, fourth = byte(codes, p, p + 3)
-      -- Four entries of one unit and a short gap at once.
-      while fourth and code < 192 and second < 192 and third < 192 and fourth < 192 do
-        local ahead = here + code + second + third
-        if ahead >= at then
+      if p > 44 then
+        -- A code has at most five bytes here.
+        base, p = base + p - 1, 1
+        list = { byte(padded, base + 1, base + 48) }
+      end
+      -- Entries of one unit and a short gap.
+      local passed, code = p, nil
+      p = 45
+      for at_byte = passed, 44 do
+        code = list[at_byte]
+        if code > 191 or here >= at then
+          p = at_byte
           break
         end
-        before, before_units, before_gap = p + 3, 1, fourth
-        p, here = p + 4, ahead + fourth
-        code, second, third, fourth = byte(codes, p, p + 3)
+        here = here + code
       end
-      there, bytes = 1, 1
-      if not code then
-        there = 0
-        break
-      elseif code < 192 then
-        gap = code
-      elseif code == 255 then
-        there, gap = 0, 0
-      else
-        if code == 254 then
-          there, bytes, code, second = second, 3, third, fourth
-          if there and there > 127 and third then
+      if p > passed then
+        before, before_units, before_gap = base + p - 1, 1, list[p - 1]
+      end
+      if p < 45 then
+        there, gap, bytes = 1, code, 1
+        if code == 255 then
+          there, gap = 0, 0
+        elseif code == 254 and list[p + 1] < 128 and list[p + 2] < 192 then
+          there, gap, bytes = list[p + 1], list[p + 2], 3
+        elseif code > 191 then
+          if code == 254 then
+            there, bytes = list[p + 1], 3
+            if there > 127 then
+              there, bytes = there - 128 + list[p + 2] * 128, 4
+            end
             -- More than two bytes of units are not supported here.
-            code = third < 128 and fourth
-            there, bytes, second = there - 128 + third * 128, 4, byte(codes, p + 4)
+            code = there < 16384 and list[p + bytes - 1] or 253
+            gap = code
+          end
+          if code > 252 or (code == 252 and bytes > 1) then
+            there = 0
+            break
+          elseif code == 252 then
+            gap, bytes = list[p + 1] + list[p + 2] * 256 + list[p + 3] * 65536, 4
+          elseif code > 191 then
+            gap, bytes = 192 + (code - 192) * 256 + list[p + bytes], bytes + 1
+          end
+          if base + p + bytes - 1 > count then
+            there = 0
+            break
           end
         end
-        if not code or (code > 191 and not second) or (code > 251 and (code > 252 or bytes > 1)) then
-          there = 0
+        if there > 0 and here >= at then
           break
-        elseif code < 192 then
-          gap = code
-        elseif code < 252 then
-          gap, bytes = 192 + (code - 192) * 256 + second, bytes + 1
-        elseif fourth then
-          gap, bytes = second + third * 256 + fourth * 65536, 4
-        else
-          there = 0
-          break
+        elseif there > 0 or gap > 0 then
+          before, before_units, before_gap = base + p, there, gap
         end
+        p, here = p + bytes, here + gap
       end
-      if there > 0 and here >= at then
-        break
-      elseif there > 0 or gap > 0 then
-        before, before_units, before_gap = p, there, gap
-      end
-      p, here = p + bytes, here + gap
     end
-    if there < units or there > 16383 then
+    p = base + p
+    if there < units then
       break
     end
 
@@ -158,12 +185,14 @@ repeat
       end
     elseif code_place == from then
       -- The first entry: the cursor moves to the next, which must have units.
-      from, tick = from + bytes, tick + gap
-      local code, second = byte(codes, p + bytes, p + bytes + 1)
+      from, tick, p = from + bytes, tick + gap, p + bytes
+      while byte(codes, p) == 255 do
+        from, p = from + 1, p + 1
+      end
+      local code, second = byte(codes, p, p + 1)
       local is_last = from == stop + pending
       if
         (not code and (not is_last or open == 0) and used > units)
-        or code == 255
         or (code == 254 and (not second or second % 128 == 0))
       then
         break
@@ -200,21 +229,23 @@ repeat
 
     -- The record of its block.
     local block = code_place - 63 + phase
-    block = (block - block % 256) / 256
-    if edit and records > 0 and index == '' then
-      index = redis.call('GETRANGE', key, size, size + records * 13 - 1)
-      if #index ~= records * 13 then
+    block = (block - block % 128) / 128
+    local lower, upper = block > 0 and block or 1, block < records and block + 1 or records
+    if edit and lower <= upper and (lower < first or upper > final) then
+      first, final = lower, upper
+      index = redis.call('GETRANGE', key, size + first * 13 - 13, size + final * 13 - 1)
+      if #index ~= (final - first + 1) * 13 then
         break
       end
     end
     if block > 0 and edit and block <= records then
-      local beyond = struct.unpack('<I2', index, block * 13 - 6)
-      if 63 + block * 256 - phase + beyond > edit_place then
+      local beyond = struct.unpack('<I2', index, (block - first) * 13 + 7)
+      if 63 + block * 128 - phase + beyond > edit_place then
         break
       end
     end
     if edit and block < records then
-      local sum = struct.unpack('<I5', index, block * 13 + 9)
+      local sum = struct.unpack('<I5', index, (block + 1 - first) * 13 + 9)
       if sum < units then
         break
       elseif sum < 1099511627775 then

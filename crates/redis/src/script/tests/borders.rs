@@ -179,3 +179,22 @@ pub(super) fn long_log_moves_with_the_clock() {
     moved.last_mut().unwrap().1 += 1;
     assert_eq!(caller.history(back, &limits), moved);
 }
+
+// While nothing is written, entries expire up to the last block. The next record is found from the first
+// entry that counts, because the record before it is of an expired one.
+#[test]
+pub(super) fn index_continues_after_expired_records() {
+    let mut caller = Caller::start();
+    let window = 2530;
+    let limits = limits(Algorithm::Log, &[(1 << 40, window)]);
+    let (mut model, mut now, mut tick) = (Model::default(), START, 0);
+    for gap in [[10; 265].as_slice(), &[1701], &[1; 600]].concat() {
+        now += ms(gap);
+        tick = u64::try_from(now.as_millis()).unwrap();
+        let reply = caller.run(now, "k", &limits, Op::Check { cost: 1 }).unwrap();
+        model.take(tick, 1);
+        assert_eq!(decided(&reply), (true, 1, model.used(tick, window)), "at {tick}");
+    }
+    model.entries.retain(|(at, _)| at + window > tick);
+    assert_eq!(caller.history(now, &limits), model.entries);
+}

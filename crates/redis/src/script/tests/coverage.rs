@@ -100,6 +100,7 @@ fn drive() {
     borders::refunds_across_blocks_are_exact();
     borders::entries_at_the_border_of_a_block_are_refunded();
     borders::long_log_moves_with_the_clock();
+    borders::index_continues_after_expired_records();
     charge::charges_with_an_age_count_as_if_recorded_in_time();
     charge::long_capped_log_is_exact_to_a_quantum();
     charge::charges_older_than_every_window_are_not_recorded();
@@ -109,6 +110,7 @@ fn drive() {
     damage::log_cut_anywhere_returns_a_slidegate_error_or_a_reply();
     damage::code_that_runs_past_the_last_one_is_damaged();
     damage::forgiving_a_part_of_the_first_entry_needs_the_whole_index();
+    damage::refund_from_a_block_with_too_small_a_sum_returns_the_units();
     damage::values_of_others_are_named();
     leases::a_lease_takes_what_fits_and_is_dated_ahead();
     leases::a_lease_is_given_back_and_moves_with_the_clock();
@@ -120,6 +122,7 @@ fn drive() {
     numbers::large_products_are_exact();
     numbers::long_gaps_are_exact();
     refund::refunds_anywhere_in_a_log_are_exact();
+    refund::refunds_in_an_uneven_log_are_exact();
     refund::long_logs_expire_and_wait_exactly();
     refund::refunds_next_to_long_gaps_are_exact();
     refused::full_server_is_reported_and_nothing_changes();

@@ -7,7 +7,7 @@ use redis::Value;
 use slidegate::{Algorithm, ErrorKind};
 use slidegate_testkit::Random;
 
-use super::super::{Charge, KeyOp, Op, parse};
+use super::super::{Charge, KeyOp, KeyReply, Op, parse};
 use super::{ALGORITHMS, Caller, START, charge, limits, ms};
 
 /// One large charge, a few old ones, and one that is older than any window.
@@ -233,6 +233,29 @@ pub(super) fn forgiving_a_part_of_the_first_entry_needs_the_whole_index() {
     assert!(error.to_string().contains("cut short"), "{error}");
     caller.set("k", &value);
     assert_eq!(caller.given(START + ms(400), &limits, forgive), 1);
+}
+
+// A sum in the index that is too small must not become negative.
+#[test]
+pub(super) fn refund_from_a_block_with_too_small_a_sum_returns_the_units() {
+    let mut caller = Caller::start();
+    let limits = limits(Algorithm::Log, &[(1000, 600_000)]);
+    let mut receipt = None;
+    for step in 0..400 {
+        let reply = caller.run(START + ms(step), "k", &limits, Op::Check { cost: 1 }).unwrap();
+        if let (200, KeyReply::Decision { tick, epoch, .. }) = (step, reply) {
+            receipt = Some(Op::Refund { tick, units: 1, epoch });
+        }
+    }
+    let mut value: Vec<u8> = caller.command("GET k");
+    let index = usize::from(value[29]) + 256 * usize::from(value[30]);
+    for record in value[index..].chunks_mut(13) {
+        record[8..].fill(0);
+    }
+    caller.set("k", &value);
+    assert_eq!(caller.given(START + ms(400), &limits, receipt.unwrap()), 1);
+    let after: Vec<u8> = caller.command("GET k");
+    assert_eq!(after[index + 8..index + 13], [0; 5]);
 }
 
 #[test]

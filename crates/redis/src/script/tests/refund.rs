@@ -191,6 +191,31 @@ pub(super) fn long_logs_expire_and_wait_exactly() {
     }
 }
 
+// The place of a tick is guessed as if entries came evenly. Here it is far away.
+#[test]
+pub(super) fn refunds_in_an_uneven_log_are_exact() {
+    let mut caller = Caller::start();
+    let quota = (1 << 40, 600_000);
+    let limits = limits(Algorithm::Log, &[quota]);
+    let (mut model, mut now, mut random) = (Model::default(), START, Random::new(6));
+    let (mut receipts, mut of) = (Vec::new(), 0);
+    for step in 0..3000 {
+        now += ms(if step < 2000 { 1 } else { 60 });
+        let reply = caller.run(now, "k", &limits, Op::Check { cost: 1 }).unwrap();
+        let KeyReply::Decision { epoch, tick, .. } = reply else { panic!("no decision") };
+        of = epoch;
+        model.take(tick, 1);
+        receipts.push(tick);
+    }
+    for step in 0..500 {
+        let tick = receipts.remove(random.index(receipts.len()));
+        let op = Op::Refund { tick, units: 1, epoch: of };
+        assert_eq!(caller.given(now, &limits, op), model.give_back(tick, 1), "step {step}");
+    }
+    model.entries.retain(|(_, units)| *units > 0);
+    assert_eq!(caller.history(now, &limits), model.entries);
+}
+
 // A long gap that grows may take more bytes than there are: what comes later moves, and the index
 // with it.
 #[test]
