@@ -103,7 +103,7 @@ fn usage(
     let key = name(user);
     let pattern = match which {
         SubjectKind::SortedSet => format!("zset:{key}"),
-        ours => format!("sg:*:{};t{key}", ours.name()),
+        ours => format!("sg:*:{};t{key}", ours.policy()),
     };
     let names: Vec<Vec<u8>> = redis::cmd("KEYS").arg(pattern).query(connection)?;
     let [name] = names.as_slice() else {

@@ -61,6 +61,15 @@ impl SubjectKind {
             Self::Empty => "empty-script",
         }
     }
+
+    /// The name of its policy, which is a part of every key. That of the log is as short as names
+    /// usually are, because the bytes of a key depend on it.
+    pub(super) fn policy(self) -> &'static str {
+        match self {
+            Self::Log => "api",
+            other => other.name(),
+        }
+    }
 }
 
 impl Subject {
@@ -127,7 +136,7 @@ fn limiter(which: SubjectKind, url: &str, quota: Quota) -> Result<RedisLimiter, 
         SubjectKind::Counter => slidegate::Algorithm::Counter,
         _ => slidegate::Algorithm::Log,
     };
-    let policy = Policy::builder(which.name()).quota(quota).algorithm(algorithm).build()?;
+    let policy = Policy::builder(which.policy()).quota(quota).algorithm(algorithm).build()?;
     let redis = Redis::single(url)?.deadline(PATIENCE).build()?;
     let builder = redis.limiter(policy);
     Ok(match which {

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use slidegate::{Error, ErrorKind};
 use tokio::runtime::Handle;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{sleep, timeout};
 
 use crate::redis::Redis;
 use crate::servers::Failure;
@@ -29,20 +29,24 @@ impl Redis {
         if Handle::try_current().is_err() {
             return Err(Failure::no_runtime().into());
         }
-        let until = Instant::now() + within;
-        let late = || Failure::unreachable(format!("not connected within {within:?}"));
         let mut last = None;
-        while Instant::now() < until {
-            match timeout_at(until, self.try_servers()).await {
-                Ok(Ok(())) => return Ok(()),
-                Ok(Err(failure)) if failure.is_permanent() => {
-                    return Err(Error::new(ErrorKind::Setting, failure.to_string()));
+        let connecting = async {
+            loop {
+                match self.try_servers().await {
+                    Ok(()) => return Ok(()),
+                    Err(failure) if failure.is_permanent() => {
+                        return Err(Error::new(ErrorKind::Setting, failure.to_string()));
+                    }
+                    Err(failure) => last = Some(failure),
                 }
-                Ok(Err(failure)) => last = Some(failure),
-                Err(_) => break,
+                sleep(PAUSE).await;
             }
-            sleep(PAUSE).await;
+        };
+        // Adding `within` to the current time could overflow; a timeout does not.
+        if let Ok(result) = timeout(within, connecting).await {
+            return result;
         }
+        let late = || Failure::unreachable(format!("not connected within {within:?}"));
         Err(last.unwrap_or_else(late).into())
     }
 

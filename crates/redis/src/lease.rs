@@ -1,12 +1,13 @@
 //! Leases: units of a hot key, taken from Redis in one call and spent locally.
 //!
-//! The server records leased units at its current time *plus* the lease length. This process
-//! measures the same length from the moment it *sent* the request, so its lease ends first. A unit
-//! spent locally is thus spent before its recorded time and counts for at least a full window. The
-//! two clocks need not agree. Unused units are refunded when the lease expires.
+//! The server dates leased units in the future: at its current time plus the lease length. This
+//! process measures the same length from the moment at which it sent the request, which is before
+//! the server executed it. So the lease ends before the date of its units, and every unit counts for
+//! at least a full window after it was spent. The clocks of the server and of this process need not
+//! agree. When a lease ends, its unused units are refunded.
 //!
-//! Exception: the monotonic clock stops while the machine is suspended, so a process suspended
-//! during a lease can still spend the rest of it after resuming.
+//! There is one exception. The monotonic clock stops while the machine is suspended, so a process
+//! that was suspended during a lease can still spend the rest of it.
 
 use core::time::Duration;
 use std::collections::HashMap;
@@ -27,7 +28,7 @@ pub(crate) struct Leases {
     table: Mutex<LeaseTable>,
 }
 
-/// How leases are taken.
+/// The settings of leases.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LeaseSettings {
     /// How long a lease lasts.
@@ -53,11 +54,12 @@ pub(crate) struct LeaseEntry {
 #[derive(Debug)]
 struct LeaseState {
     lease: Option<Lease>,
-    /// Closes when the fetch in flight has ended. `None` if there was none.
+    /// Closes when the last fetch ends. `None` before the first one.
     fetch: Option<watch::Receiver<()>>,
-    /// The number of resets of the key. A lease requested before a reset is void.
+    /// The number of resets of the key. A lease that was requested before a reset is void.
     resets: u64,
-    /// Demand is counted in intervals of a lease length. This one started at `since`.
+    /// Demand is counted per interval of one lease length. `demand` is that of the interval that
+    /// started at `since`, and `demand_before` that of the interval before it.
     since: Instant,
     demand: u64,
     demand_before: u64,
@@ -68,9 +70,9 @@ struct LeaseState {
 /// The role of a caller in fetching the next lease of a key.
 #[derive(Debug)]
 pub(crate) enum FetchRole {
-    /// This caller.
+    /// This caller fetches.
     Leader(FetchGuard),
-    /// Another caller fetches. The channel closes when its fetch has ended.
+    /// Another caller fetches. The channel closes when that fetch ends.
     Follower(watch::Receiver<()>),
 }
 
@@ -81,7 +83,7 @@ pub(crate) struct FetchGuard {
     resets: u64,
 }
 
-/// Units that Redis granted.
+/// Units that Redis granted, and the state of the quotas in its reply.
 #[derive(Debug)]
 pub(crate) struct Lease {
     left: u64,
@@ -94,7 +96,7 @@ pub(crate) struct Lease {
     quotas_len: usize,
 }
 
-/// Unspent units of an ended lease, with the limits that they were taken with.
+/// Unused units of an ended lease, and the limits with which they were taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UnusedUnits {
     pub(crate) tick: u64,
@@ -103,7 +105,7 @@ pub(crate) struct UnusedUnits {
     pub(crate) limits: ScriptLimits,
 }
 
-/// The number of checks within one lease length from which a key is hot.
+/// A key is hot if it is checked this often within one lease length.
 const HOT: u64 = 4;
 
 impl Leases {
@@ -129,8 +131,8 @@ impl Leases {
         Some(entry)
     }
 
-    /// Removes idle entries. Returns `true` if there is space now. It visits all entries, so it
-    /// runs at most once per lease length: a flood of keys must not make every check do so.
+    /// Removes idle entries. Returns `true` if there is space now. This visits all entries, so it is
+    /// done at most once per lease length. Otherwise a flood of keys would make every check do it.
     fn sweep(&self, table: &mut LeaseTable, now: Instant) -> bool {
         let length = self.settings.length;
         if table.swept_at.is_some_and(|swept_at| now < swept_at + length) {
@@ -215,8 +217,8 @@ impl LeaseEntry {
         Some(lease.decision(key, cost, now))
     }
 
-    /// Stores a lease. Returns unused units to refund: of the previous lease, or of this one if the
-    /// key was reset since its fetch started.
+    /// Stores a lease. If the key was reset since its fetch started, the lease is void instead.
+    /// Returns the unused units of the previous lease or of the void one, which must be refunded.
     pub(crate) fn put(&self, lease: Lease, fetch: &FetchGuard) -> Option<UnusedUnits> {
         let mut state = self.state.lock();
         let ended =
@@ -239,8 +241,9 @@ impl LeaseEntry {
 }
 
 impl Lease {
-    /// Returns the lease of a reply, without the `cost` of the caller that requested it: the reply
-    /// itself allows that, however late it is. Returns `None` if the lease was denied.
+    /// Returns the lease that a reply grants, or `None` if the reply is a denial. The reply itself
+    /// allows the `cost` of the caller that requested the lease, even if the lease has ended by then.
+    /// So the lease does not contain those units.
     pub(crate) fn granted(
         reply: &KeyReply,
         sent: Instant,
@@ -273,7 +276,8 @@ impl Lease {
         (left > 0).then_some(UnusedUnits { tick, units: left, epoch, limits })
     }
 
-    /// Returns the quotas as of when the lease was taken, with the remaining units of the lease.
+    /// Returns a decision that allows `cost`. Its quotas are those of the reply, aged until `now`, and
+    /// the units left in the lease are added to `remaining`.
     pub(crate) fn decision(&self, key: TieredKey, cost: u64, now: Instant) -> Decision {
         let age = now.saturating_duration_since(self.sent);
         let mut quotas = self.quotas;

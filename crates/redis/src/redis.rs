@@ -19,8 +19,8 @@ use crate::key::KeyNames;
 use crate::limiter::RedisLimiterBuilder;
 use crate::sample::KeySample;
 use crate::servers::{
-    BreakerSettings, Cluster, Failure, Greeting, Layout, MakeNode, Node, Sentinel, ServerCounts,
-    Servers, Timing, UserConnection,
+    BreakerSettings, Cluster, ConnectionPool, Failure, Greeting, Layout, MakeNode, Node, Sentinel,
+    ServerCounts, Servers, SharedConnection, Timing, UserConnection,
 };
 use crate::tls::Tls;
 
@@ -139,7 +139,40 @@ impl Redis {
     where
         C: ConnectionLike + Clone + Send + Sync + 'static,
     {
-        RedisBuilder::new(Topology::Given(Arc::new(connection), false), Vec::new())
+        let connection = Arc::new(SharedConnection(connection));
+        RedisBuilder::new(Topology::Given(connection, false), Vec::new())
+    }
+
+    /// Uses a connection pool. `get` returns a connection of it, which is used for one call.
+    ///
+    /// See [`from_connection`](Redis::from_connection). The time that `get` takes is a part of the
+    /// deadline of a call. If it fails, nothing was sent.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use redis::aio::MultiplexedConnection;
+    /// # use slidegate_redis::Redis;
+    /// # struct Pool(MultiplexedConnection);
+    /// # impl Pool {
+    /// #     async fn get(&self) -> Result<MultiplexedConnection, String> { Ok(self.0.clone()) }
+    /// # }
+    /// # fn build(pool: Arc<Pool>) -> Result<Redis, slidegate::Error> {
+    /// let redis = Redis::from_pool(move || {
+    ///     let pool = Arc::clone(&pool);
+    ///     async move { pool.get().await }
+    /// })
+    /// .build()?;
+    /// # Ok(redis)
+    /// # }
+    /// ```
+    pub fn from_pool<F, G, C, E>(get: F) -> RedisBuilder
+    where
+        F: Fn() -> G + Send + Sync + 'static,
+        G: Future<Output = Result<C, E>> + Send + 'static,
+        C: ConnectionLike + Send + 'static,
+        E: fmt::Display + 'static,
+    {
+        RedisBuilder::new(Topology::Given(Arc::new(ConnectionPool(get)), false), Vec::new())
     }
 
     /// Uses an existing cluster connection, such as `redis::cluster_async::ClusterConnection`.
@@ -151,7 +184,8 @@ impl Redis {
     where
         C: ConnectionLike + Clone + Send + Sync + 'static,
     {
-        RedisBuilder::new(Topology::Given(Arc::new(connection), true), Vec::new())
+        let connection = Arc::new(SharedConnection(connection));
+        RedisBuilder::new(Topology::Given(connection, true), Vec::new())
     }
 
     /// Returns a builder for a limiter with its state on these servers.

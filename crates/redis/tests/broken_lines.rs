@@ -13,7 +13,9 @@ use std::time::Duration;
 use common::{crew, eventually, failing, patient, policy, runtime};
 use slidegate::{Cost, DegradedReason, FailureMode};
 use slidegate_redis::{BreakerState, Redis, RedisLimiter};
-use slidegate_testkit::server::{AcceptMode, Cluster, Proxy, RedisServer, ReplyFault, Sentinel};
+use slidegate_testkit::server::{
+    AcceptMode, Cluster, Proxy, RedisServer, ReplyFault, Sentinel, poll,
+};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -257,6 +259,31 @@ fn connection_closed_while_idle_is_replaced_before_the_next_check() {
         }
         let stats = limiter.stats();
         assert_eq!((stats.degraded, stats.unknown, stats.errors), (0, 0, 3), "{stats:?}");
+    });
+}
+
+// A proxy whose server is gone closes connections that it has accepted. Here the end of the connection
+// arrives together with the reply of the handshake, before the limiter uses the connection.
+#[test]
+fn connection_closed_with_its_handshake_is_replaced_before_the_next_check() {
+    runtime().block_on(async {
+        let server = RedisServer::start().unwrap();
+        let proxy = Proxy::in_front_of(&server).unwrap();
+        let redis = patient(proxy.url()).build().unwrap();
+        let limiter = redis.limiter(policy("handshake", LIMIT, HOUR_MS)).build().unwrap();
+        assert!(limiter.check("k").await.is_allowed());
+        let before = proxy.counters();
+        proxy.delay_replies(Duration::from_millis(50));
+        proxy.fail_next(1, ReplyFault::Cut { after: usize::MAX });
+        proxy.close_all();
+        eventually("a handshake", async || proxy.counters().requests > before.requests).await;
+        // Blocks the thread of the limiter, so that it reads both at once.
+        poll("the end", || Ok((proxy.counters().cuts > before.cuts).then_some(()))).unwrap();
+        proxy.delay_replies(Duration::ZERO);
+        eventually("a third connection", async || limiter.stats().connections == 3).await;
+        let decision = limiter.check("k").await;
+        assert!(decision.is_allowed() && !decision.is_degraded(), "{decision:?}");
+        assert_eq!(limiter.stats().degraded, 0);
     });
 }
 

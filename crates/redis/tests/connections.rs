@@ -7,6 +7,8 @@ mod common;
 
 use std::fmt::Debug;
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -354,9 +356,48 @@ fn connect_waits_for_a_server_that_is_down() {
         });
         server.restart().unwrap();
         waiting.await.unwrap().unwrap();
+        // No clock reaches the end of this time.
+        redis.connect(Duration::MAX).await.unwrap();
         let limiter = redis.limiter(policy("api", 2, HOUR_MS)).build().unwrap();
         assert!(!limiter.check("alice").await.is_degraded());
         assert!(limiter.stats().failures(DegradedReason::Unreachable) > 0);
+    });
+}
+
+// Calls in flight use different connections. A pool without a connection is no reason to count a check
+// that was never sent.
+#[test]
+fn pool_of_the_user() {
+    let server = RedisServer::start().unwrap();
+    let runtime = crew();
+    runtime.block_on(async {
+        let connect =
+            || async { server.client().unwrap().get_multiplexed_async_connection().await };
+        let connections = [connect().await.unwrap(), connect().await.unwrap()];
+        let (next, is_empty) = (AtomicUsize::new(0), Arc::new(AtomicBool::new(false)));
+        let redis = Redis::from_pool({
+            let is_empty = Arc::clone(&is_empty);
+            move || {
+                let place = next.fetch_add(1, Ordering::Relaxed) % connections.len();
+                let connection = connections[place].clone();
+                let got =
+                    if is_empty.load(Ordering::Relaxed) { Err("empty") } else { Ok(connection) };
+                async move { got }
+            }
+        });
+        let redis = redis.deadline(Duration::from_secs(10)).build().unwrap();
+        redis.connect(PATIENCE).await.unwrap();
+        let limiter = redis.limiter(policy("api", 20, HOUR_MS)).build().unwrap();
+        let checks = (0..30).map(|_| limiter.check("alice"));
+        let decisions = futures_util::future::join_all(checks).await;
+        assert_eq!(decisions.iter().filter(|decision| decision.is_allowed()).count(), 20);
+        assert!(decisions.iter().all(|decision| !decision.is_degraded()), "{decisions:?}");
+        is_empty.store(true, Ordering::Relaxed);
+        let decision = limiter.check("bob").await;
+        assert_eq!(decision.degraded_reason(), Some(DegradedReason::Unreachable));
+        assert_eq!(limiter.stats().unknown, 0);
+        is_empty.store(false, Ordering::Relaxed);
+        assert!(!limiter.check("bob").await.is_degraded());
     });
 }
 

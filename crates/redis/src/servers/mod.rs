@@ -19,7 +19,7 @@ pub use breaker::BreakerState;
 
 pub(crate) use background::BackgroundTask;
 pub(crate) use breaker::BreakerSettings;
-pub(crate) use channel::UserConnection;
+pub(crate) use channel::{ConnectionPool, SharedConnection, UserConnection};
 pub(crate) use clock_jump::ClockReading;
 pub(crate) use cluster::Cluster;
 pub(crate) use failure::{Failure, FailureKind};

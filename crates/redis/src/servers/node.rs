@@ -263,7 +263,7 @@ impl Node {
             }
             Ok(Value::ServerError(error)) => Failure::from(redis::RedisError::from(error)),
             Ok(value) => return Ok(value),
-            Err(error) => Failure::from(error),
+            Err(failure) => failure,
         };
         if failure.is_unknown() || failure.kind == FailureKind::NotPrimary {
             self.counts.errors.fetch_add(1, Ordering::Relaxed);
@@ -359,7 +359,7 @@ impl Node {
 }
 
 impl Request<'_> {
-    async fn send(&self, channel: &mut Channel) -> RedisResult<Value> {
+    async fn send(&self, channel: &mut Channel) -> Result<Value, Failure> {
         if self.asking {
             channel.send_asking(self.command).await
         } else {
