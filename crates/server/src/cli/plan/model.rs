@@ -248,7 +248,7 @@ fn count_bytes(arguments: &PlanArguments, count: u16) -> f64 {
 fn allocation(bytes: u64) -> u64 {
     let step = match bytes {
         0..=128 => 16,
-        _ => (bytes - 1).next_power_of_two() / 8,
+        _ => bytes.next_power_of_two() / 8,
     };
     bytes.next_multiple_of(step)
 }
