@@ -294,13 +294,29 @@ fn draw_series(field: &Field<'_>, series: &Series, floor: f64) {
 fn draw_part(field: &Field<'_>, series: &Series, part: &[Point], floor: f64) {
     let color = series.color;
     let is_step = matches!(series.shape, Shape::Step | Shape::StepArea);
-    let outline = |value: fn(&Point) -> f64| path(part, is_step, value);
-    let line = outline(|point| point.y);
+    let outline = |part: &[Point], value: fn(&Point) -> f64| path(part, is_step, value);
     if matches!(series.shape, Shape::Area | Shape::StepArea) {
-        let base = outline(|point| point.base).into_iter().map(|(x, y)| (x, y.max(floor)));
-        let corners: Vec<_> = line.iter().copied().chain(base.rev()).collect();
-        let _ = field.draw(&Polygon::new(corners, fill(color, 0.22)));
+        let base = outline(part, |point| point.base).into_iter().map(|(x, y)| (x, y.max(floor)));
+        let corners: Vec<_> =
+            outline(part, |point| point.y).into_iter().chain(base.rev()).collect();
+        let _ = field.draw(&Polygon::new(corners, fill(color, 0.28)));
+        for part in outlined(part) {
+            draw_line(field, outline(part, |point| point.y), color);
+        }
+    } else {
+        draw_line(field, outline(part, |point| point.y), color);
     }
+}
+
+/// Returns the parts of an area that have a height. Without one, its line would hide that of the series
+/// below.
+fn outlined(part: &[Point]) -> impl Iterator<Item = &[Point]> {
+    let is_flat = |point: &Point| point.y <= point.base;
+    let parts = part.chunk_by(move |one, other| !(is_flat(one) && is_flat(other)));
+    parts.filter(move |part| part.iter().any(|point| !is_flat(point)))
+}
+
+fn draw_line(field: &Field<'_>, line: Vec<(f64, f64)>, color: Color) {
     if let [only] = line.as_slice() {
         let _ = field.draw(&Circle::new(*only, units(2.5), fill(color, 1.0)));
     } else {

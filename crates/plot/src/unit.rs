@@ -187,6 +187,7 @@ fn time(value: f64, step: f64) -> String {
     let format = match step {
         _ if step >= 300.0 * DAY => "%Y-%m",
         _ if step >= DAY || (step >= HOUR && value.rem_euclid(DAY) < 0.5) => "%b %-d",
+        _ if step >= MINUTE => "%H:%M",
         _ if step > 0.0 && step < SECOND => "%H:%M:%S%.3f",
         _ => "%H:%M:%S",
     };
@@ -216,6 +217,7 @@ mod tests {
             (Unit::Bytes, 1536.0, 512.0, "1.5 KiB"),
             (Unit::Percentile, 99.999, 0.0, "p99.999"),
             (Unit::Time, noon, SECOND, "12:00:05"),
+            (Unit::Time, noon, 5.0 * MINUTE, "12:00"),
             (Unit::Time, noon, 10.0, "12:00:05.250"),
             (Unit::Time, 1_700_006_400_000.0, HOUR, "Nov 15"),
             (Unit::Time, f64::MAX, HOUR, "-"),

@@ -9,6 +9,9 @@ use super::{Report, WrongReport};
 use crate::audit::Fault;
 use crate::record::Step;
 
+/// The most wrong windows of the page.
+const WINDOWS_SHOWN: usize = 20;
+
 impl Report {
     /// Returns the report as one HTML file that loads nothing. `command` is shown at its end.
     pub fn to_html(&self, command: &str) -> String {
@@ -80,7 +83,7 @@ impl Report {
             core::iter::once(Cell::text(name)).chain(cells).collect::<Vec<_>>()
         };
         let mut table =
-            Table::new(core::iter::once("").chain(names)).row(row("latency", &self.latency));
+            Table::new(core::iter::once("time").chain(names)).row(row("latency", &self.latency));
         if self.requested_rate.is_some() {
             table = table.row(row("service time", &self.service_time));
         }
@@ -141,7 +144,7 @@ impl WrongReport {
         if self.windows.is_empty() {
             return section;
         }
-        let table = self.windows.iter().fold(
+        let table = self.windows.iter().take(WINDOWS_SHOWN).fold(
             Table::new(["key", "passed", "limit", "from", "until"])
                 .caption("Windows that are the furthest from their limit"),
             |table, window| {
@@ -153,7 +156,7 @@ impl WrongReport {
                     Cell::text(window.key.to_string()),
                     Cell::checked(passed, true),
                     Cell::number(grouped(window.limit)),
-                    Cell::number(format!("{:.3} s", window.from)),
+                    Cell::number(format!("{:.3} s", window.from.max(0.0))),
                     Cell::number(format!("{:.3} s", window.until)),
                 ])
             },

@@ -107,7 +107,7 @@ impl WrongReport {
                 format!("key {}", window.key),
                 passed,
                 grouped(window.limit),
-                format!("{:.3} s", window.from),
+                format!("{:.3} s", window.from.max(0.0)),
                 format!("{:.3} s", window.until),
             ]
         });

@@ -363,7 +363,7 @@ pub struct LimiterOutcome {
     pub bytes_per_key: f64,
     /// Requests of new keys that did not fit into memory, and were decided by an estimate.
     pub overflowed: u64,
-    /// Nanoseconds per decision.
+    /// Nanoseconds of processor time per decision.
     pub nanos_per_decision: f64,
     /// The keys with the most denials.
     pub hits: Vec<HitKey>,

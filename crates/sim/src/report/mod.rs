@@ -102,7 +102,7 @@ pub struct AlgorithmReport {
     pub bytes_per_key: f64,
     /// Requests that were decided by an estimate because memory was full.
     pub estimated: u64,
-    /// Nanoseconds per decision, measured.
+    /// Nanoseconds of processor time per decision, measured.
     pub nanos_per_decision: f64,
     /// The keys with the most denials.
     pub hits: Vec<HitKey>,

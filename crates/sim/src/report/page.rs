@@ -71,7 +71,7 @@ pub fn to_html(report: &Report) -> String {
 
 /// Returns what configuration files did as a page.
 pub fn config_to_html(report: &ConfigReport) -> String {
-    let names: Vec<&str> = report.configs.iter().map(|file| file.file.as_str()).collect();
+    let names = short_names(&report.configs);
     let page = Page::new(names.join(" and "))
         .lead(format!("{}, {} to {}", report.input, report.from, report.until))
         .fact("requests", grouped(report.requests))
@@ -102,14 +102,23 @@ pub fn config_to_html(report: &ConfigReport) -> String {
             }
         }
     }
-    for file in &report.configs {
-        page = page.section(file_section(file));
+    for (file, name) in report.configs.iter().zip(names) {
+        page = page.section(file_section(file, name));
         for rule in file.rules.iter().filter(|rule| !rule.hits.is_empty()) {
-            let title = format!("{}: keys that rule {} denied most", file.file, rule.name);
+            let title = format!("{name}: keys that rule {} denied most", rule.name);
             page = page.section(hits_section(&title, &rule.hits));
         }
     }
     page.footer("Made by slidegate simulate.").to_html()
+}
+
+/// Returns the names of the files without their folders, if these are different and each is one file.
+fn short_names(files: &[FileReport]) -> Vec<&str> {
+    let full = || files.iter().map(|file| file.file.as_str());
+    let short: Vec<&str> = full().map(|name| name.rsplit('/').next().unwrap_or(name)).collect();
+    let is_unique = |name: &&str| short.iter().filter(|other| *other == name).count() == 1;
+    let is_single = |name: &str| !name.contains(", ");
+    if short.iter().all(is_unique) && full().all(is_single) { short } else { full().collect() }
 }
 
 fn keys(count: u64, is_estimate: bool) -> String {
@@ -142,7 +151,7 @@ fn over_time(timeline: &Timeline, denials: &[(&str, Color)]) -> Chart {
     };
     let mut chart = Chart::new("Requests per second")
         .x(Axis::time())
-        .y(Axis::new(Unit::Count).label("requests per second"))
+        .y(Axis::new(Unit::Count))
         .series(Series::area("all requests", Color::Allowed, points(timeline.requests())));
     for (limiter, (name, color)) in denials.iter().enumerate() {
         let name = format!("denied by {name}");
@@ -218,7 +227,7 @@ fn what_if_table(report: &Report) -> Table {
     })
 }
 
-fn file_section(file: &FileReport) -> Section {
+fn file_section(file: &FileReport, name: &str) -> Section {
     let header =
         ["rule", "limit", "mode", "requests", "denied", "would deny", "candidate", "keys denied"];
     let table = file.rules.iter().fold(Table::new(header), |table, rule| {
@@ -234,13 +243,14 @@ fn file_section(file: &FileReport) -> Section {
         ])
     });
     let text = format!(
-        "{} requests allowed, {} denied ({}). {} match no rule.",
+        "{}: {} requests allowed, {} denied ({}). {} match no rule.",
+        file.file,
         grouped(file.allowed),
         grouped(file.denied),
         percent(file.denied_share),
         grouped(file.unlimited)
     );
-    Section::new(&file.file).text(&text).table(&table)
+    Section::new(name).text(&text).table(&table)
 }
 
 fn hits_section(title: &str, hits: &[HitKey]) -> Section {
